@@ -1,0 +1,10 @@
+//! llama-server's own router channel, on a child's stdin and stdout.
+//!
+//! A llama-server that finds `LLAMA_SERVER_ROUTER_PORT` in its environment reports its state on stdout, one
+//! line a change, and obeys one command on stdin; end of file on stdin ends it.
+//! Source: `tools/server/server-models.cpp @ b10605`.
+
+/// Starts a state line; JSON `{"state":"loading|ready|sleeping|downloading","payload":{…}}` follows.
+pub const STATE_PREFIX: &str = "cmd_child_to_router:state:";
+/// Tells the child to finish and leave; a newline ends it.
+pub const EXIT_COMMAND: &str = "cmd_router_to_child:exit";

@@ -1,0 +1,14 @@
+//! Names of environment variables that cross a process boundary.
+
+/// CUDA: the cards a process may see, in its order. We always write UUIDs.
+pub const CUDA_VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
+/// CUDA: how cards are numbered. We always write `PCI_BUS_ID`.
+pub const CUDA_DEVICE_ORDER: &str = "CUDA_DEVICE_ORDER";
+/// llama-server: set by a router in its children; switches the control channel on (see [`crate::control`]).
+pub const LLAMA_SERVER_ROUTER_PORT: &str = "LLAMA_SERVER_ROUTER_PORT";
+/// llama-server: the API key that it asks of its clients.
+pub const LLAMA_API_KEY: &str = "LLAMA_API_KEY";
+/// fake-nvml: the cards it shows, as JSON.
+pub const FAKE_NVML_CARDS: &str = "PLIMSOLL_FAKE_NVML_CARDS";
+/// fake-engine: the faults it commits, as `key=value` words.
+pub const FAKE_ENGINE: &str = "PLIMSOLL_FAKE_ENGINE";
