@@ -1,5 +1,14 @@
 //! Decides. What a model is, what it was asked to do, what that costs, where it goes, when it may start and
 //! why not. Pure: no clock, environment, file, socket, thread, print or unsafe; callers pass bytes and time.
+//!
+//! The modules stand in the order of the data: [`model`] → [`flags`] → [`plan`] → [`place`] → [`admit`], and
+//! [`explain`] for what every one of them has to say.
 #![forbid(unsafe_code)]
 
+pub mod admit;
 pub mod bytes;
+pub mod explain;
+pub mod flags;
+pub mod model;
+pub mod place;
+pub mod plan;

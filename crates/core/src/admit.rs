@@ -1,0 +1,1 @@
+//! When a model may start: the scheduler, a state machine of events in and effects out.

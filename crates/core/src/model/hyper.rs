@@ -1,0 +1,135 @@
+//! Hyper-parameters, in the field's words; names and meaning follow `llama-hparams.h @ b10605`.
+
+/// A quantity that most models state once and some state for each layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PerLayer<T> {
+    Same(T),
+    Each(Vec<T>),
+}
+
+impl<T: Copy + Default> PerLayer<T> {
+    /// The value for `layer`; layers beyond a list have the default value.
+    pub fn at(&self, layer: u32) -> T {
+        match self {
+            Self::Same(value) => *value,
+            Self::Each(values) => usize::try_from(layer)
+                .ok()
+                .and_then(|i| values.get(i))
+                .copied()
+                .unwrap_or_default(),
+        }
+    }
+}
+
+/// Sliding-window attention: which layers see only the last `window` tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlidingWindow {
+    pub window: u32,
+    /// True for the layers that slide.
+    pub layers: PerLayer<bool>,
+}
+
+/// Mixture of experts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Experts {
+    pub count: u32,
+    pub used: u32,
+    /// `n_ff_exp`: width of one expert.
+    pub feed_forward: u32,
+    /// `n_ff_shexp`: width of the shared experts, 0 if there are none.
+    pub shared_feed_forward: u32,
+    /// `n_layer_dense_lead`: leading layers without experts.
+    pub leading_dense: u32,
+}
+
+/// Multi-head latent attention: the cache holds one latent vector a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mla {
+    pub kv_lora_rank: u32,
+    /// `n_rot`.
+    pub rope_dimension: u32,
+    pub key_length: u32,
+    pub value_length: u32,
+}
+
+/// Recurrent layers keep a state of fixed size instead of a cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recurrent {
+    /// True for the layers that are recurrent.
+    pub layers: PerLayer<bool>,
+    /// `n_embd_r`: elements (F32) of the rolling state of one layer and sequence.
+    pub rolling: u64,
+    /// `n_embd_s`: elements (F32) of the recurrent state of one layer and sequence.
+    pub state: u64,
+}
+
+/// What the engine derives its memory from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HyperParameters {
+    /// `block_count`, which includes the next-token-prediction layers at the end, if any.
+    pub layers: u32,
+    /// `nextn_predict_layers`.
+    pub nextn_layers: u32,
+    pub context_train: u32,
+    pub embedding: u32,
+    pub vocabulary: u32,
+    pub heads: PerLayer<u32>,
+    pub heads_kv: PerLayer<u32>,
+    /// `n_ff`; 0 where a layer has none.
+    pub feed_forward: PerLayer<u32>,
+    /// `n_embd_head_k`.
+    pub key_length: u32,
+    /// `n_embd_head_v`.
+    pub value_length: u32,
+    /// Head sizes of the sliding layers where they differ (`key_length_swa`, `value_length_swa`).
+    pub sliding_key_length: u32,
+    pub sliding_value_length: u32,
+    /// `n_rot`.
+    pub rope_dimension: u32,
+    pub sliding: Option<SlidingWindow>,
+    pub experts: Option<Experts>,
+    pub mla: Option<Mla>,
+    pub recurrent: Option<Recurrent>,
+    /// Layers from here on reuse the cache of earlier ones (`n_layer_kv_from_start`).
+    pub layers_with_cache: u32,
+    /// False for encoders (embedding models of the BERT family), which keep no cache.
+    pub causal: bool,
+}
+
+impl HyperParameters {
+    /// `n_embd_k_gqa(il)`: elements of one token's K row in `layer`.
+    pub fn key_row(&self, layer: u32) -> u64 {
+        match &self.mla {
+            Some(mla) => u64::from(mla.kv_lora_rank) + u64::from(mla.rope_dimension),
+            None => u64::from(self.head_lengths(layer).0) * u64::from(self.heads_kv.at(layer)),
+        }
+    }
+
+    /// `n_embd_v_gqa(il)`: elements of one token's V row in `layer`; 0 with MLA, where V is a view of K.
+    pub fn value_row(&self, layer: u32) -> u64 {
+        match &self.mla {
+            Some(_) => 0,
+            None => u64::from(self.head_lengths(layer).1) * u64::from(self.heads_kv.at(layer)),
+        }
+    }
+
+    pub fn slides(&self, layer: u32) -> bool {
+        self.sliding
+            .as_ref()
+            .is_some_and(|sliding| sliding.layers.at(layer))
+    }
+
+    pub fn recurs(&self, layer: u32) -> bool {
+        self.recurrent
+            .as_ref()
+            .is_some_and(|recurrent| recurrent.layers.at(layer))
+    }
+
+    fn head_lengths(&self, layer: u32) -> (u32, u32) {
+        if self.slides(layer) {
+            (self.sliding_key_length, self.sliding_value_length)
+        } else {
+            (self.key_length, self.value_length)
+        }
+    }
+}

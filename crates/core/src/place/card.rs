@@ -1,0 +1,62 @@
+//! A card as seen by whoever looked.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Serialize, Serializer};
+
+use crate::bytes::Bytes;
+
+/// Names a card among those of one machine: its UUID where it has one, else the name it was given.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CardId(Arc<str>);
+
+impl CardId {
+    pub fn new(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for CardId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl Serialize for CardId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+/// What kind of memory a card's is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CardKind {
+    /// An NVIDIA card with memory of its own.
+    Cuda,
+    /// The host's memory, for engines that compute on the CPU.
+    Host,
+}
+
+/// A card: what it is, what it has, and what is free on it now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Card {
+    pub id: CardId,
+    pub kind: CardKind,
+    /// For people: `NVIDIA H200`.
+    pub name: String,
+    /// `GPU-…`; what `CUDA_VISIBLE_DEVICES` gets. None for a card that the user only described.
+    pub uuid: Option<String>,
+    pub total: Bytes,
+    /// Free by the driver's word when it was last read; equals `total` for a budget of the user's own.
+    pub free: Bytes,
+    /// Compute capability, e.g. (9, 0).
+    pub compute_capability: Option<(u32, u32)>,
+    /// True where the engine gets its pool from plain cudaMalloc (Tegra, or a build without VMM).
+    pub legacy_pool: bool,
+}
