@@ -1,1 +1,35 @@
-fn main() {}
+//! The chores of the repository. `cargo xtask test` is all of CI; the others are its parts.
+#![forbid(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+mod test;
+mod tidy;
+
+const USAGE: &str = "\
+usage: cargo xtask <chore>
+
+  test    everything CI checks: format, lints, tidy, unit, process and real-engine tests
+  tidy    the rules that no compiler checks: who may import whom, file length, names, lock size";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["test", filter @ ..] => test::run(&root(), filter),
+        ["tidy"] => tidy::run(&root()),
+        _ => {
+            eprintln!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The workspace this binary was built from.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask lies in the workspace")
+        .to_path_buf()
+}

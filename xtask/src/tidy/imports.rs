@@ -1,0 +1,191 @@
+//! Who may import whom. Crate edges are cargo's business; these are the edges inside crates, and the acts
+//! that a crate has sworn off.
+
+use super::{Finding, Source};
+
+/// In `files`, `words` must not occur outside tests.
+struct Rule {
+    files: &'static str,
+    except: &'static [&'static str],
+    words: &'static [&'static str],
+    why: &'static str,
+}
+
+const RULES: &[Rule] = &[
+    Rule {
+        files: "crates/core/src/",
+        except: &[],
+        words: &[
+            "std::fs",
+            "std::env",
+            "std::net",
+            "std::process",
+            "std::thread",
+            "std::time::Instant",
+            "std::time::SystemTime",
+            "std::io",
+            "println!",
+            "eprintln!",
+            "unsafe ",
+        ],
+        why: "core decides and never acts: callers pass bytes, time and environment",
+    },
+    Rule {
+        files: "crates/pool/src/",
+        except: &[],
+        words: &[
+            "std::fs",
+            "std::env",
+            "std::net",
+            "std::process",
+            "std::time",
+            "unsafe ",
+        ],
+        why: "pool is pure offset logic",
+    },
+    Rule {
+        files: "crates/core/src/model",
+        except: &[],
+        words: &["crate::flags", "crate::plan", "crate::place", "crate::admit"],
+        why: "model comes first in the way of the data",
+    },
+    Rule {
+        files: "crates/core/src/flags",
+        except: &[],
+        words: &["crate::plan", "crate::place", "crate::admit"],
+        why: "flags come before plan",
+    },
+    Rule {
+        files: "crates/core/src/plan",
+        except: &[],
+        words: &["crate::admit", "crate::place::Ledger", "crate::place::ledger"],
+        why: "plan knows cards, not who else is on them",
+    },
+    Rule {
+        files: "crates/core/src/place",
+        except: &[],
+        words: &["crate::admit"],
+        why: "place does not know the scheduler",
+    },
+    Rule {
+        files: "crates/core/src/explain",
+        except: &[],
+        words: &[
+            "crate::model",
+            "crate::flags",
+            "crate::plan",
+            "crate::place",
+            "crate::admit",
+        ],
+        why: "explain imports only plain values",
+    },
+    Rule {
+        files: "crates/plimsoll/src/",
+        except: &["crates/plimsoll/src/main.rs", "crates/plimsoll/src/command"],
+        words: &["crate::command"],
+        why: "nobody imports a command",
+    },
+    Rule {
+        files: "crates/plimsoll/src/route",
+        except: &[],
+        words: &["crate::probe", "crate::screen"],
+        why: "route never looks at the machine itself",
+    },
+    Rule {
+        files: "crates/plimsoll/src/launch",
+        except: &[],
+        words: &["crate::route", "crate::screen"],
+        why: "launch does not know who asks",
+    },
+    Rule {
+        files: "crates/plimsoll/src/",
+        except: &[],
+        words: &["unsafe "],
+        why: "unsafe lives in guard and phantom, and in doubles that pretend to be C libraries",
+    },
+];
+
+pub(crate) fn check(sources: &[Source]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for source in sources {
+        let path = source.path.to_string_lossy();
+        for rule in RULES {
+            let covered = path.starts_with(rule.files)
+                && !rule.except.iter().any(|except| path.starts_with(except))
+                && !path.ends_with("tests.rs");
+            if covered {
+                findings.extend(offences(source, rule));
+            }
+        }
+    }
+    findings
+}
+
+fn offences<'a>(source: &'a Source, rule: &'a Rule) -> impl Iterator<Item = Finding> + 'a {
+    let code = source
+        .text
+        .lines()
+        .take_while(|line| line.trim() != "#[cfg(test)]")
+        .enumerate();
+    code.filter(|(_, line)| !line.trim_start().starts_with("//"))
+        .filter_map(|(number, line)| {
+            let word = rule.words.iter().find(|word| line.contains(*word))?;
+            Some(Finding {
+                file: source.path.clone(),
+                line: number + 1,
+                rule: format!("`{}` is not allowed here: {}", word.trim(), rule.why),
+            })
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings(path: &str, text: &str) -> usize {
+        check(&[Source {
+            path: path.into(),
+            text: text.into(),
+        }])
+        .len()
+    }
+
+    #[test]
+    fn core_may_not_act_but_its_tests_may() {
+        assert_eq!(findings("crates/core/src/plan/kv.rs", "use std::fs;\n"), 1);
+        assert_eq!(
+            findings("crates/core/src/plan/kv.rs", "// std::fs is not used\n"),
+            0
+        );
+        assert_eq!(
+            findings(
+                "crates/core/src/plan/kv.rs",
+                "#[cfg(test)]\nmod tests { use std::fs; }\n"
+            ),
+            0
+        );
+    }
+
+    #[test]
+    fn data_flows_one_way() {
+        assert_eq!(
+            findings("crates/core/src/model/gguf.rs", "use crate::plan::Plan;\n"),
+            1
+        );
+        assert_eq!(
+            findings("crates/core/src/plan/kv.rs", "use crate::model::Model;\n"),
+            0
+        );
+        assert_eq!(
+            findings(
+                "crates/plimsoll/src/command/serve.rs",
+                "use crate::command::plan;\n"
+            ),
+            0
+        );
+        assert_eq!(
+            findings("crates/plimsoll/src/route/api.rs", "use crate::command::plan;\n"),
+            1
+        );
+    }
+}
