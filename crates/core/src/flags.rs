@@ -1,6 +1,18 @@
 //! What a model was asked to do: llama-server's flags, from argv, environment, preset INI, llama-swap YAML and
 //! our own TOML.
+//!
+//! The flags are data ([`table`]). What was typed is [`Options`]; what it means for memory is [`Wish`]; what a
+//! whole file says is a [`Roster`], whichever of the three formats it is written in.
 
+mod failure;
+mod options;
+mod origin;
+mod roster;
+pub mod table;
 mod wish;
 
-pub use wish::{BufferOverride, FlashAttention, GpuLayers, Parallel, SplitMode, Wish};
+pub use failure::{ConfigError, Problem};
+pub use options::{Options, Setting, Value};
+pub use origin::Origin;
+pub use roster::{Entry, Launch, PID, PORT, Roster, ServeSettings, Warning, parse};
+pub use wish::{BufferOverride, FlashAttention, GpuLayers, Parallel, Program, SplitMode, Wish};

@@ -44,10 +44,20 @@ pub struct BufferOverride {
     pub buffer: String,
 }
 
+/// Which of llama.cpp's programs reads the flags: their defaults differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    Server,
+    /// llama-cli, llama-perplexity and the rest.
+    Other,
+}
+
 /// What the user wants of an engine, as far as memory goes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wish {
     pub model: Option<String>,
+    /// Where the model comes from when it is no local file: a Hugging Face or Docker repository, or an address.
+    pub remote: Option<String>,
     pub draft_model: Option<String>,
     pub projector: Option<String>,
     pub adapters: Vec<String>,
