@@ -5,9 +5,11 @@
 
 mod hyper;
 mod tensor;
+pub mod types;
 
-pub use hyper::{Experts, HyperParameters, Mla, PerLayer, Recurrent, SlidingWindow};
+pub use hyper::{Experts, HyperParameters, Indexer, Mla, PerLayer, Recurrent, SlidingWindow};
 pub use tensor::{Tensor, TensorType};
+pub use types::Dialect;
 
 /// A model as its header describes it, over all files of a split set.
 #[derive(Clone, Debug)]

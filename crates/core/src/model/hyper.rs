@@ -61,6 +61,17 @@ pub struct Recurrent {
     pub rolling: u64,
     /// `n_embd_s`: elements (F32) of the recurrent state of one layer and sequence.
     pub state: u64,
+    /// True where a recurrent layer attends as well, and so keeps a cache beside its state (Falcon-H1).
+    pub attends: bool,
+}
+
+/// Sparse attention: a second cache of one small key a token, by which tokens are chosen (DeepSeek-V3.2, GLM-5).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Indexer {
+    /// `indexer_head_size`: elements of one token's index key.
+    pub key_length: u32,
+    /// True for the layers that keep one.
+    pub layers: PerLayer<bool>,
 }
 
 /// What the engine derives its memory from.
@@ -90,19 +101,25 @@ pub struct HyperParameters {
     pub experts: Option<Experts>,
     pub mla: Option<Mla>,
     pub recurrent: Option<Recurrent>,
+    pub indexer: Option<Indexer>,
     /// Layers from here on reuse the cache of earlier ones (`n_layer_kv_from_start`).
     pub layers_with_cache: u32,
-    /// False for encoders (embedding models of the BERT family), which keep no cache.
+    /// True where the main context reserves a cache for the next-token-prediction layers too.
+    pub nextn_cached: bool,
+    /// False for encoders (the BERT family) and diffusion models, which keep no cache at all.
+    pub cached: bool,
+    /// `causal_attn`: false where a batch is attended to in both directions.
     pub causal: bool,
+    /// False for an architecture that this table does not know, or whose cache it does not describe: sizes
+    /// follow from the keys that most architectures share, and may be wrong.
+    pub known: bool,
 }
 
 impl HyperParameters {
-    /// `n_embd_k_gqa(il)`: elements of one token's K row in `layer`.
+    /// `n_embd_k_gqa(il)`: elements of one token's K row in `layer`. With MLA a file states one KV head as
+    /// long as the latent vector and its rotary part.
     pub fn key_row(&self, layer: u32) -> u64 {
-        match &self.mla {
-            Some(mla) => u64::from(mla.kv_lora_rank) + u64::from(mla.rope_dimension),
-            None => u64::from(self.head_lengths(layer).0) * u64::from(self.heads_kv.at(layer)),
-        }
+        u64::from(self.head_lengths(layer).0) * u64::from(self.heads_kv.at(layer))
     }
 
     /// `n_embd_v_gqa(il)`: elements of one token's V row in `layer`; 0 with MLA, where V is a view of K.
@@ -123,6 +140,22 @@ impl HyperParameters {
         self.recurrent
             .as_ref()
             .is_some_and(|recurrent| recurrent.layers.at(layer))
+    }
+
+    /// Does the main context keep an attention cache for `layer`?
+    /// Mirrors `llama-model.cpp: create_memory` and `llama-hparams.cpp: has_kv @ b10605`.
+    pub fn caches(&self, layer: u32) -> bool {
+        let trunk = layer < self.layers.saturating_sub(self.nextn_layers);
+        let attends =
+            !self.recurs(layer) || self.recurrent.as_ref().is_some_and(|recurrent| recurrent.attends);
+        self.cached && attends && layer < self.layers_with_cache && (trunk || self.nextn_cached)
+    }
+
+    /// Does `layer` keep an index key for each token?
+    pub fn indexes(&self, layer: u32) -> bool {
+        self.indexer
+            .as_ref()
+            .is_some_and(|indexer| indexer.layers.at(layer))
     }
 
     fn head_lengths(&self, layer: u32) -> (u32, u32) {

@@ -14,6 +14,8 @@ pub struct TensorType {
     pub block: u64,
     /// Bytes of a block.
     pub size: u64,
+    /// Bytes that a row has beside its blocks; only some of ik_llama.cpp's types have any.
+    pub row_extra: u64,
 }
 
 impl TensorType {
@@ -26,7 +28,7 @@ impl TensorType {
     pub fn row(self, elements: u64) -> Option<Bytes> {
         elements
             .is_multiple_of(self.block)
-            .then(|| Bytes::new(elements / self.block) * self.size)
+            .then(|| Bytes::new(elements / self.block) * self.size + Bytes::new(self.row_extra))
     }
 }
 
