@@ -1,1 +1,23 @@
-//! When a model may start: the scheduler, a state machine of events in and effects out.
+//! When a model may start, who must go for it, and which request waits for what.
+//!
+//! The scheduler is sans-I/O: `Scheduler::on_event(now, event, &mut effects)` takes what happened and the time, and returns what is to
+//! be done. It has one owner and no lock, and every read that gates a change happens inside it; the owner
+//! starts and stops engines, moves requests and reads cards, and tells the scheduler what came of it.
+//!
+//! Nobody is stopped for a newcomer before the newcomer is known to load (surveyed) and to fit once they are
+//! gone (placed). A run that is chosen drains: it finishes what it has and takes nothing new. Waiting is
+//! bounded: after `patience` the oldest queued model gets its victims chosen even if traffic keeps them busy,
+//! and what it needs is held for it.
+
+mod effect;
+mod event;
+mod moment;
+mod snapshot;
+mod spec;
+
+pub use crate::place::RunId;
+pub use effect::{Effect, Refusal, RefusalKind, State, Stopping};
+pub use event::{Change, End, Event, Stage};
+pub use moment::{ModelId, Moment, RequestId};
+pub use snapshot::{CardView, HolderView, ModelView, Snapshot};
+pub use spec::{CardLimit, ModelSpec, Settings};

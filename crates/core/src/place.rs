@@ -1,5 +1,11 @@
 //! Where a model goes: cards, the ledger of claims on them, and the choice between them.
+//!
+//! Memory is added up in [`Ledger`] and nowhere else. [`place`] is a pure question to it: on which cards does
+//! this demand fit, now or after whom, and if nowhere, why. What a model needs is a function of the cards it
+//! gets ([`Demand`]), because an engine that splits itself over two cards needs more than on one.
 
 mod card;
+mod demand;
 
 pub use card::{Card, CardId, CardKind};
+pub use demand::{Declared, Demand, Placement, RunId, Share, Unknown};

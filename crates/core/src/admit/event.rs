@@ -1,0 +1,91 @@
+//! What happened, as the owner saw it.
+
+use std::sync::Arc;
+
+use super::moment::{ModelId, Moment, RequestId};
+use super::spec::ModelSpec;
+use crate::bytes::Bytes;
+use crate::explain::Reason;
+use crate::place::{CardId, Demand, RunId};
+
+/// Something that happened. Events about runs and requests that are over already are ignored.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The configuration was read, at start or again: what differs from before.
+    Configured(Vec<(ModelId, Change)>),
+    /// A client asks. It is refused if it is still waiting at `deadline`.
+    Arrived {
+        request: RequestId,
+        model: ModelId,
+        deadline: Moment,
+    },
+    /// The client left, whether the request was waiting or in flight.
+    Abandoned { request: RequestId },
+    /// The answer is through, or broke off after the client had seen part of it.
+    Finished { request: RequestId },
+    /// The engine died before the client saw a byte of the answer: the request may be tried once more.
+    Bounced { request: RequestId },
+    /// Answers [`super::Effect::Survey`].
+    Surveyed {
+        model: ModelId,
+        result: Result<Arc<dyn Demand>, Reason>,
+    },
+    /// The engine is still loading, and gets on: the load timeout starts again.
+    Progressed { run: RunId },
+    /// The engine takes requests.
+    Ready { run: RunId },
+    /// The engine's process is gone.
+    Ended { run: RunId, end: End },
+    /// Answers [`super::Effect::AwaitMemory`]: the driver has the bytes back, or waiting for them was given up.
+    MemoryReturned { run: RunId },
+    /// What the run takes now, by the driver's word. Send it before the [`Event::CardsRead`] of the same look.
+    Measured { run: RunId, used: Vec<(CardId, Bytes)> },
+    /// What is free on each card, by the driver's word.
+    CardsRead(Vec<(CardId, Bytes)>),
+    /// Somebody wants the model loaded, without a request.
+    LoadWanted { model: ModelId },
+    /// Somebody wants the model gone; requests in flight finish, queued ones are refused.
+    UnloadWanted { model: ModelId },
+    /// The time of [`super::Effect::WakeAt`] has come; harmless at any other time.
+    Tick,
+    /// The daemon is to end.
+    Shutdown,
+}
+
+/// How a model's configuration differs from before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    Added(ModelSpec),
+    /// What the engine runs has changed: a run of the old kind drains, and the new kind takes its place.
+    Replaced(ModelSpec),
+    /// Only the terms of admission have changed: the run goes on under the new ones.
+    Retuned(ModelSpec),
+    Removed,
+}
+
+/// When memory ran out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    Loading,
+    Serving,
+}
+
+/// How a process ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It was asked to stop and did, or ended by itself with success.
+    Expected,
+    Crashed {
+        reason: Reason,
+    },
+    OutOfMemory {
+        stage: Stage,
+        reason: Reason,
+        /// How much more it would have needed, where its own words tell.
+        shortfall: Option<Bytes>,
+    },
+    /// There never was a process: the program is missing, is not executable, its port was taken.
+    Unstartable {
+        reason: Reason,
+    },
+}
