@@ -1,1 +1,48 @@
-fn main() {}
+//! A llama-server look-alike with timing and faults on request, for tests and benchmarks of `plimsoll serve`.
+//!
+//! It keeps llama-server's order of events (`tools/server/server.cpp:main @ b10605`): bind, answer 503 while
+//! loading, report on the router channel, become ready, and only then listen to SIGTERM and stdin. A router that
+//! works only because its engine is kinder than llama-server would pass its tests against a simpler double.
+//!
+//! One thread serves everything, so that on a two-core machine the double takes no more than its own core.
+
+#![forbid(unsafe_code)]
+
+mod answers;
+mod args;
+mod budget;
+mod control;
+mod death;
+mod engine;
+mod faults;
+mod http;
+mod load;
+mod serve;
+mod stream;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use args::Args;
+
+fn main() -> ExitCode {
+    let args = match Args::from_process() {
+        Ok(args) => args,
+        Err(error) => return refuse(&error),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    match runtime {
+        Ok(runtime) => tokio::task::LocalSet::new().block_on(&runtime, engine::live(args)),
+        Err(error) => refuse(&error),
+    }
+}
+
+fn refuse(error: &dyn std::error::Error) -> ExitCode {
+    log(format_args!("fake-engine: {error}"));
+    ExitCode::from(2)
+}
+
+/// Writes one log line to stderr, as llama-server does. A log that nobody reads is no reason to die.
+fn log(line: std::fmt::Arguments<'_>) {
+    writeln!(io::stderr(), "{line}").ok();
+}

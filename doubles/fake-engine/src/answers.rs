@@ -1,0 +1,247 @@
+//! The bodies of answers, in the shapes of llama-server (`server-task.cpp`, `server-context.cpp @ b10605`).
+//!
+//! Generation is on the benchmark's path and is written by hand; the rest is built as JSON. Every answer also says
+//! who gave it, under `fake`.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+use crate::args::Args;
+
+pub(crate) const LOADING: &str =
+    r#"{"error":{"message":"Loading model","type":"unavailable_error","code":503}}"#;
+pub(crate) const INVALID_KEY: &str =
+    r#"{"error":{"message":"Invalid API Key","type":"authentication_error","code":401}}"#;
+pub(crate) const NOT_FOUND: &str =
+    r#"{"error":{"code":404,"message":"File Not Found","type":"not_found_error"}}"#;
+pub(crate) const HEALTHY: &str = r#"{"status":"ok"}"#;
+
+/// The API in whose words a generation is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    Chat,
+    Completions,
+    /// llama-server's own `/completion` and `/infill`.
+    Native,
+}
+
+/// One answer to be given.
+#[derive(Debug)]
+pub(crate) struct Generation<'a> {
+    pub(crate) dialect: Dialect,
+    /// The model's name as a JSON string, quotes included.
+    pub(crate) model: &'a str,
+    pub(crate) serial: u64,
+    pub(crate) prompt_tokens: u64,
+    pub(crate) answer_tokens: u64,
+    pub(crate) signature: &'a str,
+}
+
+impl Generation<'_> {
+    pub(crate) fn whole(&self, content: &str) -> String {
+        let Self {
+            model,
+            signature,
+            prompt_tokens,
+            answer_tokens,
+            ..
+        } = self;
+        match self.dialect {
+            Dialect::Chat => format!(
+                r#"{{"choices":[{{"finish_reason":"stop","index":0,"message":{{"role":"assistant","content":"{content}"}}}}],{},{},"fake":{signature}}}"#,
+                self.identity("chat.completion"),
+                self.usage()
+            ),
+            Dialect::Completions => format!(
+                r#"{{"choices":[{{"text":"{content}","index":0,"logprobs":null,"finish_reason":"stop"}}],{},{},"fake":{signature}}}"#,
+                self.identity("text_completion"),
+                self.usage()
+            ),
+            Dialect::Native => format!(
+                r#"{{"index":0,"content":"{content}","tokens":[],"id_slot":0,"stop":true,"model":{model},"tokens_predicted":{answer_tokens},"tokens_evaluated":{prompt_tokens},"truncated":false,"stop_type":"eos","stopping_word":"","tokens_cached":0,"fake":{signature}}}"#
+            ),
+        }
+    }
+
+    /// The event that opens a stream, where the dialect has one.
+    pub(crate) fn opening(&self) -> Option<String> {
+        (self.dialect == Dialect::Chat)
+            .then(|| self.chat_event(r#"{"role":"assistant","content":null}"#, "null"))
+    }
+
+    pub(crate) fn event(&self, content: &str) -> String {
+        match self.dialect {
+            Dialect::Chat => self.chat_event(&format!(r#"{{"content":"{content}"}}"#), "null"),
+            Dialect::Completions => self.text_event(content, "null"),
+            Dialect::Native => format!(
+                "data: {{\"index\":0,\"content\":\"{content}\",\"tokens\":[0],\"stop\":false,\"id_slot\":0,\"tokens_predicted\":1,\"tokens_evaluated\":{}}}\n\n",
+                self.prompt_tokens
+            ),
+        }
+    }
+
+    /// The events that close a stream. Only the OpenAI dialects end in `[DONE]`.
+    pub(crate) fn closing(&self) -> String {
+        match self.dialect {
+            Dialect::Chat => self.chat_event("{}", "\"stop\"") + "data: [DONE]\n\n",
+            Dialect::Completions => self.text_event("", "\"stop\"") + "data: [DONE]\n\n",
+            Dialect::Native => format!("data: {}\n\n", self.whole("")),
+        }
+    }
+
+    fn chat_event(&self, delta: &str, finish_reason: &str) -> String {
+        format!(
+            "data: {{\"choices\":[{{\"finish_reason\":{finish_reason},\"index\":0,\"delta\":{delta}}}],{}}}\n\n",
+            self.identity("chat.completion.chunk")
+        )
+    }
+
+    fn text_event(&self, content: &str, finish_reason: &str) -> String {
+        format!(
+            "data: {{\"choices\":[{{\"text\":\"{content}\",\"index\":0,\"logprobs\":null,\"finish_reason\":{finish_reason}}}],{}}}\n\n",
+            self.identity("text_completion")
+        )
+    }
+
+    fn identity(&self, object: &str) -> String {
+        let Self { model, serial, .. } = self;
+        format!(
+            r#""created":{},"id":"chatcmpl-{}-{serial}","model":{model},"system_fingerprint":"b10605-fake","object":"{object}""#,
+            now(),
+            std::process::id()
+        )
+    }
+
+    fn usage(&self) -> String {
+        let Self {
+            prompt_tokens,
+            answer_tokens,
+            ..
+        } = self;
+        let total = prompt_tokens + answer_tokens;
+        format!(
+            r#""usage":{{"completion_tokens":{answer_tokens},"prompt_tokens":{prompt_tokens},"total_tokens":{total},"prompt_tokens_details":{{"cached_tokens":0}}}}"#
+        )
+    }
+}
+
+/// The entry of `/v1/models`, which is also what a child tells its router when it is ready.
+pub(crate) fn model_entry(args: &Args) -> Value {
+    let aliases: Vec<&str> = args.alias.split(',').collect();
+    json!({
+        "id": args.name(), "aliases": aliases, "tags": [], "object": "model", "created": now(), "owned_by": "llamacpp",
+        "meta": { "vocab_type": 2, "n_vocab": 32000, "n_ctx": args.context, "n_ctx_train": 32768, "n_embd": 64,
+            "n_params": 1_000_000, "size": 2_000_000, "ftype": "F16" },
+    })
+}
+
+pub(crate) fn models(args: &Args) -> Value {
+    let entry =
+        json!({ "name": args.name(), "model": args.name(), "type": "model", "capabilities": ["completion"] });
+    json!({ "models": [entry], "object": "list", "data": [model_entry(args)] })
+}
+
+pub(crate) fn props(args: &Args) -> Value {
+    json!({
+        "default_generation_settings": { "params": {}, "n_ctx": args.context },
+        "total_slots": 1, "model_alias": args.name(), "model_path": args.model,
+        "modalities": { "vision": false, "audio": false },
+        "chat_template": "", "bos_token": "<s>", "eos_token": "</s>", "build_info": "b10605-fake", "is_sleeping": false,
+    })
+}
+
+pub(crate) fn slots(args: &Args, in_flight: u64) -> Value {
+    json!([{ "id": 0, "n_ctx": args.context, "speculative": false, "is_processing": in_flight > 0 }])
+}
+
+pub(crate) fn embeddings(model: &str, prompt_tokens: u64) -> Value {
+    json!({
+        "model": model, "object": "list", "usage": { "prompt_tokens": prompt_tokens, "total_tokens": prompt_tokens },
+        "data": [{ "embedding": [0.5, -0.5, 0.5, -0.5], "index": 0, "object": "embedding" }],
+    })
+}
+
+pub(crate) fn native_embedding() -> Value {
+    json!([{ "index": 0, "embedding": [[0.5, -0.5, 0.5, -0.5]] }])
+}
+
+/// One result a document, the first the most relevant.
+pub(crate) fn rerank(model: &str, body: &[u8], prompt_tokens: u64) -> Value {
+    let request: Value = serde_json::from_slice(body).unwrap_or_default();
+    let documents = request["documents"].as_array().map_or(0, Vec::len);
+    let results: Vec<Value> = (1..=documents)
+        .map(|rank| json!({ "index": rank - 1, "relevance_score": rank_score(rank) }))
+        .collect();
+    json!({
+        "model": model, "object": "list", "usage": { "prompt_tokens": prompt_tokens, "total_tokens": prompt_tokens },
+        "results": results,
+    })
+}
+
+fn rank_score(rank: usize) -> f64 {
+    u32::try_from(rank).map_or(0.0, |rank| 1.0 / f64::from(rank))
+}
+
+pub(crate) fn tokenize(prompt_tokens: u64) -> String {
+    let numbers: Vec<String> = (0..prompt_tokens)
+        .map(|token| (token % 32_000).to_string())
+        .collect();
+    format!(r#"{{"tokens":[{}]}}"#, numbers.join(","))
+}
+
+pub(crate) fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn generation(dialect: Dialect) -> Generation<'static> {
+        Generation {
+            dialect,
+            model: "\"m\"",
+            serial: 1,
+            prompt_tokens: 2,
+            answer_tokens: 3,
+            signature: "{}",
+        }
+    }
+
+    #[test]
+    fn hand_written_answers_are_json() {
+        for dialect in [Dialect::Chat, Dialect::Completions, Dialect::Native] {
+            let whole: Value = serde_json::from_str(&generation(dialect).whole("text")).unwrap();
+            assert_eq!(whole["model"], "m");
+            let event = generation(dialect).event("text");
+            let event: Value = serde_json::from_str(event.strip_prefix("data: ").unwrap()).unwrap();
+            assert!(event.is_object());
+        }
+    }
+
+    #[test]
+    fn only_the_openai_dialects_end_in_done() {
+        let ends = |dialect| generation(dialect).closing().ends_with("data: [DONE]\n\n");
+        assert_eq!(
+            [
+                ends(Dialect::Chat),
+                ends(Dialect::Completions),
+                ends(Dialect::Native)
+            ],
+            [true, true, false]
+        );
+    }
+
+    #[test]
+    fn rerank_scores_every_document() {
+        let answer = rerank("m", br#"{"documents":["a","b"]}"#, 1);
+        assert_eq!(
+            answer["results"][1],
+            json!({ "index": 1, "relevance_score": 0.5 })
+        );
+    }
+}

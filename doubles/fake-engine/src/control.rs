@@ -1,0 +1,49 @@
+//! The router channel of llama-server, from the child's side (see `plimsoll_wire::control`).
+//!
+//! As in `server-models.cpp:server_child::setup @ b10605`, stdin is read only once the model is loaded: a child
+//! that hangs in its load neither obeys the exit line nor notices that its router is gone.
+
+use std::io::{self, BufRead, Write};
+use std::thread;
+
+use plimsoll_wire::control::{EXIT_COMMAND, STATE_PREFIX};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use crate::{death, log};
+
+pub(crate) fn report(state: &str, payload: Value) {
+    let line = json!({ "state": state, "payload": payload });
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{STATE_PREFIX}{line}")
+        .and_then(|()| stdout.flush())
+        .ok();
+}
+
+pub(crate) fn report_progress(value: f64) {
+    report(
+        "loading",
+        json!({ "stages": ["text_model"], "current": "text_model", "value": value }),
+    );
+}
+
+/// Resolves when the router says exit; end of file on stdin ends the process at once.
+pub(crate) fn exit_command(ignore: bool) -> oneshot::Receiver<()> {
+    let (told, tell) = oneshot::channel();
+    thread::spawn(move || {
+        let lines = io::stdin().lock().lines().map_while(Result::ok);
+        let mut commands = lines.filter(|line| !ignore && line.contains(EXIT_COMMAND));
+        if commands.next().is_some() {
+            log(format_args!(
+                "srv    operator(): exit command received, exiting..."
+            ));
+            told.send(()).ok();
+        } else if !ignore {
+            log(format_args!(
+                "srv    operator(): EOF on stdin detected, forcing shutdown..."
+            ));
+            death::exit(1);
+        }
+    });
+    tell
+}

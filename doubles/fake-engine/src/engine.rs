@@ -1,0 +1,157 @@
+//! The life of the process: bind, load while answering 503, be ready, stop when asked, die when scripted.
+
+use std::cell::{Cell, OnceCell};
+use std::io;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use crate::args::Args;
+use crate::budget::Booking;
+use crate::faults::Fault;
+use crate::{answers, control, death, load, log, serve};
+
+/// What all connections share.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(crate) args: Args,
+    pub(crate) port: u16,
+    /// The name of the model as a JSON string.
+    pub(crate) model: String,
+    /// Who answers, as a JSON object.
+    pub(crate) signature: String,
+    /// Set when the model is loaded.
+    pub(crate) booking: OnceCell<Booking>,
+    pub(crate) stats: Stats,
+    pub(crate) idle: Notify,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Stats {
+    pub(crate) connections: Cell<u64>,
+    pub(crate) served: Cell<u64>,
+    pub(crate) aborted: Cell<u64>,
+    pub(crate) in_flight: Cell<u64>,
+}
+
+pub(crate) fn bump(counter: &Cell<u64>) -> u64 {
+    counter.set(counter.get() + 1);
+    counter.get()
+}
+
+pub(crate) async fn live(args: Args) -> ExitCode {
+    death::leave_no_core();
+    if args.script.ignore_term {
+        ignore_signals();
+    }
+    let listener = bind(&args).await;
+    let engine = Rc::new(Engine::new(
+        args,
+        listener.local_addr().map_or(0, |address| address.port()),
+    ));
+    let accepting = tokio::task::spawn_local(serve::accept(Rc::clone(&engine), listener));
+    let booking = load::load(&engine.args).await;
+    // The load runs once, so the cell was empty.
+    engine.booking.set(booking).ok();
+    log(format_args!(
+        "srv          main: listening on http://{}:{}",
+        engine.args.host, engine.port
+    ));
+    asked_to_stop(&engine).await;
+    accepting.abort();
+    engine.drain().await;
+    ExitCode::SUCCESS
+}
+
+async fn bind(args: &Args) -> TcpListener {
+    if args.script.fail == Some(Fault::PortTaken) && args.script.strikes() {
+        death::of_taken_port(&args.host, args.port);
+    }
+    match TcpListener::bind((args.host.as_str(), args.port)).await {
+        Ok(listener) => listener,
+        Err(_) => death::of_taken_port(&args.host, args.port),
+    }
+}
+
+fn ignore_signals() {
+    for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
+        // Taking the stream replaces the default action for the life of the process, read or not.
+        drop(signal(kind));
+    }
+}
+
+/// Resolves on SIGTERM, SIGINT or the router's exit line; never when the script ignores them.
+async fn asked_to_stop(engine: &Engine) {
+    let script = &engine.args.script;
+    if let Some(after) = script.die_after {
+        tokio::task::spawn_local(async move {
+            sleep(after).await;
+            death::of_signal(Signal::KILL)
+        });
+    }
+    let exit_line = async {
+        if !engine.args.has_router {
+            return std::future::pending().await;
+        }
+        let told = control::exit_command(script.ignore_term);
+        control::report("ready", answers::model_entry(&engine.args));
+        told.await.ok();
+    };
+    if script.ignore_term {
+        exit_line.await;
+        return std::future::pending().await;
+    }
+    tokio::select! {
+        () = exit_line => {}
+        () = signalled(SignalKind::terminate()) => {}
+        () = signalled(SignalKind::interrupt()) => {}
+    }
+}
+
+async fn signalled(kind: SignalKind) {
+    let caught: io::Result<()> = async {
+        signal(kind)?.recv().await;
+        Ok(())
+    }
+    .await;
+    if caught.is_err() {
+        std::future::pending().await
+    }
+}
+
+impl Engine {
+    fn new(args: Args, port: u16) -> Self {
+        let model = serde_json::Value::from(args.name()).to_string();
+        let pid = std::process::id();
+        let signature = format!(r#"{{"model":{model},"port":{port},"pid":{pid}}}"#);
+        let (booking, stats, idle) = (OnceCell::new(), Stats::default(), Notify::new());
+        Self {
+            args,
+            port,
+            model,
+            signature,
+            booking,
+            stats,
+            idle,
+        }
+    }
+
+    /// Lets the requests in flight finish, then takes as long as the script says.
+    async fn drain(&self) {
+        while self.stats.in_flight.get() > 0 {
+            self.idle.notified().await;
+        }
+        if self.args.script.drain > Duration::ZERO {
+            sleep(self.args.script.drain).await;
+        }
+        if let Some(booking) = self.booking.get() {
+            booking.leave();
+        }
+    }
+}

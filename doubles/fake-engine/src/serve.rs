@@ -1,0 +1,269 @@
+//! Connections and routes.
+
+use std::io;
+use std::rc::Rc;
+
+use serde_json::json;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{sleep, timeout};
+
+use crate::answers::{self, Dialect, Generation};
+use crate::engine::{Engine, bump};
+use crate::faults::Fault;
+use crate::http::{Connection, JSON, Request};
+use crate::{death, stream};
+
+pub(crate) async fn accept(engine: Rc<Engine>, listener: TcpListener) {
+    // An accept fails for want of descriptors at the most; the next one may do better.
+    loop {
+        if let Ok((socket, _)) = listener.accept().await {
+            bump(&engine.stats.connections);
+            tokio::task::spawn_local(converse(Rc::clone(&engine), socket));
+        }
+    }
+}
+
+/// Serves one connection. Its errors are the client's business and end it.
+async fn converse(engine: Rc<Engine>, socket: TcpStream) -> io::Result<()> {
+    socket.set_nodelay(true)?;
+    let mut connection = Connection::new(socket, header_lines(&engine));
+    let mut requests = 0;
+    while let Some(mut request) = next_request(&engine, &mut connection).await? {
+        requests += 1;
+        request.keep_alive &= engine
+            .args
+            .script
+            .keep_alive_max
+            .is_none_or(|most| requests < most);
+        let flight = Flight::start(&engine);
+        serve(&engine, &mut connection, &request).await?;
+        flight.land();
+        if !request.keep_alive {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn header_lines(engine: &Engine) -> String {
+    let (name, pid) = (engine.args.name(), std::process::id());
+    format!(
+        "Server: llama.cpp\r\nX-Fake-Engine: model={name}; port={}; pid={pid}\r\n",
+        engine.port
+    )
+}
+
+async fn next_request(engine: &Engine, connection: &mut Connection) -> io::Result<Option<Request>> {
+    match engine.args.script.idle_close {
+        None => connection.request().await,
+        Some(patience) => timeout(patience, connection.request()).await.unwrap_or(Ok(None)),
+    }
+}
+
+/// A request in flight; one that is dropped before it lands was aborted by its client.
+struct Flight<'a> {
+    engine: &'a Engine,
+    landed: bool,
+}
+
+impl<'a> Flight<'a> {
+    fn start(engine: &'a Engine) -> Self {
+        bump(&engine.stats.in_flight);
+        Self {
+            engine,
+            landed: false,
+        }
+    }
+
+    fn land(mut self) {
+        self.landed = true;
+    }
+}
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        let stats = &self.engine.stats;
+        bump(if self.landed {
+            &stats.served
+        } else {
+            &stats.aborted
+        });
+        stats.in_flight.set(stats.in_flight.get() - 1);
+        self.engine.idle.notify_waiters();
+    }
+}
+
+async fn serve(engine: &Engine, connection: &mut Connection, request: &Request) -> io::Result<()> {
+    let keep = request.keep_alive;
+    if request.path.starts_with("/fake/") {
+        return connection
+            .answer(200, JSON, &own(engine, &request.path), keep)
+            .await;
+    }
+    let is_health = matches!(request.path.as_str(), "/health" | "/v1/health");
+    if !is_health && engine.args.api_key.is_some() && engine.args.api_key != request.key {
+        return connection.answer(401, JSON, answers::INVALID_KEY, keep).await;
+    }
+    if engine.booking.get().is_none() {
+        return connection.answer(503, JSON, answers::LOADING, keep).await;
+    }
+    if request.is_post {
+        post(engine, connection, request).await
+    } else {
+        get(engine, connection, request).await
+    }
+}
+
+async fn get(engine: &Engine, connection: &mut Connection, request: &Request) -> io::Result<()> {
+    let args = &engine.args;
+    let body = match request.path.as_str() {
+        "/health" | "/v1/health" => answers::HEALTHY.to_owned(),
+        "/models" | "/v1/models" => answers::models(args).to_string(),
+        "/props" => answers::props(args).to_string(),
+        "/slots" => answers::slots(args, engine.stats.in_flight.get() - 1).to_string(),
+        "/metrics" => {
+            return connection
+                .answer(
+                    200,
+                    "text/plain; version=0.0.4",
+                    &metrics(engine),
+                    request.keep_alive,
+                )
+                .await;
+        }
+        _ => {
+            return connection
+                .answer(404, JSON, answers::NOT_FOUND, request.keep_alive)
+                .await;
+        }
+    };
+    connection.answer(200, JSON, &body, request.keep_alive).await
+}
+
+async fn post(engine: &Engine, connection: &mut Connection, request: &Request) -> io::Result<()> {
+    let tokens = depth_tokens(&request.body);
+    let dialect = match request.path.as_str() {
+        "/v1/chat/completions" | "/chat/completions" => Dialect::Chat,
+        "/v1/completions" | "/completions" => Dialect::Completions,
+        "/completion" | "/infill" => Dialect::Native,
+        _ => return post_plain(engine, connection, request, tokens).await,
+    };
+    compute(engine, connection, tokens).await?;
+    let script = &engine.args.script;
+    let generation = Generation {
+        dialect,
+        model: &engine.model,
+        serial: engine.stats.served.get(),
+        prompt_tokens: tokens,
+        answer_tokens: script.events,
+        signature: &engine.signature,
+    };
+    if stream::is_wanted(&request.body) {
+        return stream::stream(script, connection, &generation, request.keep_alive).await;
+    }
+    let content = stream::content(0, script.answer_bytes);
+    connection
+        .answer(200, JSON, &generation.whole(&content), request.keep_alive)
+        .await
+}
+
+async fn post_plain(
+    engine: &Engine,
+    connection: &mut Connection,
+    request: &Request,
+    tokens: u64,
+) -> io::Result<()> {
+    let name = engine.args.name();
+    let body = match request.path.as_str() {
+        "/v1/embeddings" => answers::embeddings(name, tokens).to_string(),
+        "/embedding" | "/embeddings" => answers::native_embedding().to_string(),
+        "/rerank" | "/reranking" | "/v1/rerank" | "/v1/reranking" => {
+            answers::rerank(name, &request.body, tokens).to_string()
+        }
+        "/tokenize" => answers::tokenize(tokens),
+        "/detokenize" => r#"{"content":"fake"}"#.to_owned(),
+        _ => {
+            return connection
+                .answer(404, JSON, answers::NOT_FOUND, request.keep_alive)
+                .await;
+        }
+    };
+    compute(engine, connection, tokens).await?;
+    connection.answer(200, JSON, &body, request.keep_alive).await
+}
+
+/// Four bytes a token, over the whole body: near enough for a double, and the same for every endpoint.
+fn depth_tokens(body: &[u8]) -> u64 {
+    u64::try_from(body.len() / 4).unwrap_or(u64::MAX)
+}
+
+/// The prompt: its memory, its time, and what may go wrong in it.
+async fn compute(engine: &Engine, connection: &mut Connection, tokens: u64) -> io::Result<()> {
+    let script = &engine.args.script;
+    if engine
+        .booking
+        .get()
+        .is_some_and(|booking| booking.grow(tokens).is_err())
+    {
+        death::of_oom_at_depth();
+    }
+    if !script.delay.is_zero() {
+        unless_gone(connection, sleep(script.delay)).await?;
+    }
+    match script.fail {
+        Some(Fault::OomAtDepth(most)) if tokens > most && script.strikes() => death::of_oom_at_depth(),
+        Some(Fault::HangMidRequest) if script.strikes() => {
+            unless_gone(connection, std::future::pending()).await
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Waits, but not longer than the client does.
+pub(crate) async fn unless_gone(
+    connection: &mut Connection,
+    wait: impl Future<Output = ()>,
+) -> io::Result<()> {
+    tokio::select! {
+        () = wait => Ok(()),
+        () = connection.client_gone() => Err(io::ErrorKind::ConnectionAborted.into()),
+    }
+}
+
+/// The double's own endpoints: what a test asks of the process behind the proxy.
+fn own(engine: &Engine, path: &str) -> String {
+    let stats = &engine.stats;
+    match path {
+        "/fake/env" => {
+            let argv: Vec<String> = std::env::args_os()
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect();
+            let env: serde_json::Map<_, _> = std::env::vars_os()
+                .map(|(name, value)| {
+                    (
+                        name.to_string_lossy().into_owned(),
+                        value.to_string_lossy().into(),
+                    )
+                })
+                .filter(|(name, _)| name.starts_with("CUDA_") || name.starts_with("LLAMA_"))
+                .collect();
+            json!({ "env": env, "argv": argv, "pid": std::process::id(), "port": engine.port }).to_string()
+        }
+        _ => json!({
+            "connections": stats.connections.get(),
+            "served": stats.served.get(),
+            "aborted": stats.aborted.get(),
+            "in_flight": stats.in_flight.get() - 1,
+        })
+        .to_string(),
+    }
+}
+
+fn metrics(engine: &Engine) -> String {
+    format!(
+        "# HELP llamacpp:requests_processing Number of requests processing.\n\
+         # TYPE llamacpp:requests_processing gauge\n\
+         llamacpp:requests_processing {}\n",
+        engine.stats.in_flight.get() - 1
+    )
+}
