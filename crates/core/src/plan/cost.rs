@@ -1,0 +1,367 @@
+//! The sum: every term of one request, at any context.
+//!
+//! What does not depend on the context (layout, weights, driver context) is worked out once; searching for the
+//! largest context and weighing advice re-plan the rest, and never interpolate.
+
+use super::calibration;
+use super::compute::{self, Compute};
+use super::error::PlanError;
+use super::flash::{self, Flash};
+use super::kv::{self, Cache, CacheKind};
+use super::layout::Layout;
+use super::outcome::{Growth, HostTerms, Term, Terms};
+use super::pool::{self, Depth};
+use super::request::PlanRequest;
+use super::reserve::{Reserve, speculates};
+use super::weights::{self, Weights};
+use crate::bytes::Bytes;
+use crate::explain::Source;
+use crate::flags::GpuLayers;
+use crate::model::Model;
+
+/// More layers than any model has: the engine's own limit is 512 (`LLAMA_MAX_LAYERS`).
+const MOST_LAYERS: u32 = 4096;
+
+const WEIGHTS: Source = Source::Formula("llama-model.cpp:load_tensors @ b10605");
+const CACHE: Source = Source::Formula("llama-kv-cache.cpp:llama_kv_cache @ b10605");
+const OUTPUT: Source = Source::Formula("llama-context.cpp:output_reserve @ b10605");
+
+/// One context of the engine: the model's, the draft model's, or that of the model's own prediction layers.
+struct Part<'a> {
+    model: &'a Model,
+    layers: std::ops::Range<u32>,
+    layout: Layout,
+    weights: Option<Weights>,
+    flash: Flash,
+}
+
+impl<'a> Part<'a> {
+    fn new(
+        request: &PlanRequest<'_>,
+        model: &'a Model,
+        layers: std::ops::Range<u32>,
+        gpu_layers: GpuLayers,
+        loads_prediction_layers: Option<bool>,
+    ) -> Result<Self, PlanError> {
+        let layout = Layout::new(request, model.hyper.layers, gpu_layers)?;
+        Ok(Self {
+            model,
+            layers,
+            weights: loads_prediction_layers.map(|all| weights::weights(model, &layout, all)),
+            flash: flash::resolve(request, model, &layout)?,
+            layout,
+        })
+    }
+}
+
+/// Works out the cost of a request at any context.
+pub(super) struct Coster<'a> {
+    request: &'a PlanRequest<'a>,
+    main: Part<'a>,
+    draft: Option<Part<'a>>,
+}
+
+/// The cost of a request at one context.
+#[derive(Clone, Debug)]
+pub(super) struct Cost {
+    pub(super) reserve: Reserve,
+    /// One entry for each card of the request, in its order.
+    pub(super) cards: Vec<Terms>,
+    pub(super) host: HostTerms,
+    pub(super) growth: Growth,
+    /// True where the compute term mirrors the engine's graph; false where it is an estimate.
+    pub(super) sure: bool,
+}
+
+impl Cost {
+    pub(super) fn host_peak(&self) -> Bytes {
+        let host = &self.host;
+        host.weights.known() + host.kv.known() + host.compute.known() + host.output.known()
+    }
+}
+
+/// The sum of a card's terms once loaded, before the first request.
+pub(super) fn loaded(terms: &Terms) -> Bytes {
+    terms.weights.known() + terms.kv.known() + terms.compute.known() + terms.context.known()
+}
+
+/// The sum of a card's terms at full depth.
+pub(super) fn peak(terms: &Terms) -> Bytes {
+    loaded(terms) + terms.pool.known()
+}
+
+impl<'a> Coster<'a> {
+    pub(super) fn new(request: &'a PlanRequest<'a>) -> Result<Self, PlanError> {
+        for model in [Some(request.model), request.draft].into_iter().flatten() {
+            check(model)?;
+        }
+        let wish = request.wish;
+        let hyper = &request.model.hyper;
+        let trunk = hyper.layers.saturating_sub(hyper.nextn_layers);
+        let predicts = speculates(request);
+        let main_layers = 0..if hyper.nextn_cached { hyper.layers } else { trunk };
+        let main = Part::new(
+            request,
+            request.model,
+            main_layers,
+            wish.gpu_layers,
+            Some(predicts),
+        )?;
+        let draft = match request.draft {
+            Some(draft) => {
+                let layers = 0..draft.hyper.layers;
+                Some(Part::new(
+                    request,
+                    draft,
+                    layers,
+                    wish.draft_gpu_layers,
+                    Some(true),
+                )?)
+            }
+            None if predicts => {
+                let layers = trunk..hyper.layers;
+                Some(Part::new(request, request.model, layers, wish.gpu_layers, None)?)
+            }
+            None => None,
+        };
+        Ok(Self { request, main, draft })
+    }
+
+    pub(super) fn flash(&self) -> Flash {
+        self.main.flash
+    }
+
+    /// True where `card` (a position in the request) holds a part of the model.
+    pub(super) fn uses(&self, card: usize) -> bool {
+        let parts = [Some(&self.main), self.draft.as_ref()];
+        parts
+            .into_iter()
+            .flatten()
+            .any(|part| part.layout.devices.contains(&card))
+    }
+
+    pub(super) fn at(&self, context: u64) -> Result<Cost, PlanError> {
+        let request = self.request;
+        let reserve = Reserve::of_model(request, context);
+        let mut sum = Sum::new(request.cards.len());
+        self.add(&self.main, &reserve, &mut sum)?;
+        if let Some(draft) = &self.draft {
+            let reserve = Reserve::of_draft(request, draft.model, &reserve);
+            self.add(draft, &reserve, &mut sum)?;
+        }
+        self.add_projector(&mut sum);
+        let cards = (0..request.cards.len())
+            .map(|card| self.terms(card, &sum))
+            .collect();
+        Ok(Cost {
+            reserve,
+            cards,
+            host: sum.host_terms(),
+            growth: sum.growth,
+            sure: sum.sure,
+        })
+    }
+
+    fn add(&self, part: &Part<'_>, reserve: &Reserve, sum: &mut Sum) -> Result<(), PlanError> {
+        let request = self.request;
+        let kind = CacheKind {
+            key: request.wish.cache_key,
+            value: request.wish.cache_value,
+            transposed: !part.flash.on,
+            offload: request.wish.cache_offload,
+            rollback: if self.draft.is_some() {
+                u64::from(request.wish.draft_tokens)
+            } else {
+                0
+            },
+        };
+        let cache = kv::cache(part.model, part.layers.clone(), reserve, kind, &part.layout)?;
+        let compute = compute::compute(
+            request,
+            part.model,
+            part.layers.clone(),
+            &part.layout,
+            reserve,
+            part.flash.on,
+        );
+        sum.add_part(part, &cache, &compute);
+        sum.growth.bytes_per_token +=
+            kv::bytes_per_token(&part.model.hyper, part.layers.clone(), reserve, kind);
+        let depth = Depth {
+            flash_attention: part.flash.on,
+            copies_cache: !request.engine.reserves_cache_copy(),
+            key: kind.key,
+            value: kind.value,
+            cells: reserve.per_sequence,
+        };
+        for (device, &card) in part.layout.devices.iter().enumerate() {
+            let pool = pool::pool(
+                part.model,
+                &part.layout,
+                device,
+                &request.cards[card],
+                reserve,
+                depth,
+            );
+            sum.growth.pool += pool.growth;
+            sum.cards[card].add_pool(pool.peak);
+        }
+        sum.host_output += output(part.model, reserve, request);
+        Ok(())
+    }
+
+    /// A projector's weights go to the first device; what it computes with is not known here.
+    fn add_projector(&self, sum: &mut Sum) {
+        let Some(projector) = self.request.projector else {
+            return;
+        };
+        match self.main.layout.devices.first() {
+            Some(&card) => sum.cards[card].weights += projector.tensors.iter().map(weights::on_card).sum(),
+            None => sum.host_weights += projector.tensors.iter().map(|tensor| tensor.bytes).sum(),
+        }
+    }
+
+    fn terms(&self, index: usize, sum: &Sum) -> Terms {
+        let card = &self.request.cards[index];
+        let on_card = &sum.cards[index];
+        let compute_source = compute::source(sum.sure);
+        if card.kind == crate::place::CardKind::Host {
+            return Terms {
+                weights: Term::new(sum.host_weights, WEIGHTS),
+                kv: Term::new(sum.host_kv, CACHE),
+                compute: Term::new(sum.host_compute + sum.host_output, compute_source),
+                pool: Term::new(Bytes::ZERO, OUTPUT),
+                context: Term::new(Bytes::ZERO, OUTPUT),
+            };
+        }
+        let context = if self.uses(index) {
+            calibration::context(card)
+        } else if self.opens_context(index) {
+            calibration::idle_context(card)
+        } else {
+            Term::new(
+                Bytes::ZERO,
+                Source::Formula("llama.cpp:llama_prepare_model_devices @ b10605"),
+            )
+        };
+        Terms {
+            weights: Term::new(on_card.weights, WEIGHTS),
+            kv: Term::new(on_card.kv, CACHE),
+            compute: Term::new(on_card.compute, compute_source),
+            pool: on_card
+                .pool
+                .clone()
+                .unwrap_or_else(|| Term::new(Bytes::ZERO, OUTPUT)),
+            context,
+        }
+    }
+
+    /// A process opens a context on every card it sees, unless `-dev` names others; even then on the first one
+    /// (measured on two H200).
+    fn opens_context(&self, card: usize) -> bool {
+        let first = self
+            .request
+            .cards
+            .iter()
+            .position(|card| card.kind == crate::place::CardKind::Cuda);
+        match self.request.wish.devices.as_slice() {
+            [] => true,
+            [none] if none == "none" => false,
+            _ => first == Some(card),
+        }
+    }
+}
+
+fn check(model: &Model) -> Result<(), PlanError> {
+    if model.hyper.layers > MOST_LAYERS {
+        return Err(PlanError::Header {
+            what: "block_count",
+            value: u64::from(model.hyper.layers),
+        });
+    }
+    Ok(())
+}
+
+/// The output buffer: a row of logits, and of embeddings where asked for, for every output.
+fn output(model: &Model, reserve: &Reserve, request: &PlanRequest<'_>) -> Bytes {
+    let embeds = request.wish.embeddings || request.wish.rerank;
+    let width = u64::from(model.hyper.vocabulary)
+        + if embeds {
+            u64::from(model.hyper.embedding)
+        } else {
+            0
+        };
+    let rows = if embeds { reserve.tokens } else { reserve.sequences };
+    Bytes::new(4) * width * rows
+}
+
+/// What adds up while the parts are walked through.
+struct Sum {
+    cards: Vec<CardSum>,
+    host_weights: Bytes,
+    host_kv: Bytes,
+    host_compute: Bytes,
+    host_output: Bytes,
+    growth: Growth,
+    sure: bool,
+}
+
+#[derive(Clone, Default)]
+struct CardSum {
+    weights: Bytes,
+    kv: Bytes,
+    compute: Bytes,
+    pool: Option<Term>,
+}
+
+impl CardSum {
+    /// Contexts of one process have a pool each.
+    fn add_pool(&mut self, more: Term) {
+        let before = self.pool.take().map_or(Bytes::ZERO, |pool| pool.known());
+        self.pool = Some(Term {
+            bytes: more.bytes.map(|bytes| bytes + before),
+            source: more.source,
+        });
+    }
+}
+
+impl Sum {
+    fn new(cards: usize) -> Self {
+        Self {
+            cards: vec![CardSum::default(); cards],
+            host_weights: Bytes::ZERO,
+            host_kv: Bytes::ZERO,
+            host_compute: Bytes::ZERO,
+            host_output: Bytes::ZERO,
+            growth: Growth {
+                bytes_per_token: Bytes::ZERO,
+                pool: Bytes::ZERO,
+            },
+            sure: true,
+        }
+    }
+
+    fn add_part(&mut self, part: &Part<'_>, cache: &Cache, compute: &Compute) {
+        for (device, &card) in part.layout.devices.iter().enumerate() {
+            let sum = &mut self.cards[card];
+            sum.kv += cache.devices[device];
+            sum.compute += compute.devices[device];
+            if let Some(weights) = &part.weights {
+                sum.weights += weights.devices[device];
+            }
+        }
+        self.host_weights += part.weights.as_ref().map_or(Bytes::ZERO, |weights| weights.host);
+        self.host_kv += cache.host;
+        self.host_compute += compute.host;
+        self.sure &= compute.sure;
+    }
+
+    fn host_terms(&self) -> HostTerms {
+        HostTerms {
+            weights: Term::new(self.host_weights, WEIGHTS),
+            kv: Term::new(self.host_kv, CACHE),
+            compute: Term::new(self.host_compute, compute::source(self.sure)),
+            output: Term::new(self.host_output, OUTPUT),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Whether flash attention is used, resolved as the engine does.
+//!
+//! Mirrors `llama-context.cpp: resolve_fused_ops` and `fattn.cu: ggml_cuda_get_best_fattn_kernel @ b10605`. With
+//! `-fa auto` it is used where every layer's card has a kernel for the head size and cache type; one layer
+//! without switches it off for all, and the whole KQ matrix appears in the compute buffer.
+
+use super::error::PlanError;
+use super::layout::{Layout, Place};
+use super::request::PlanRequest;
+use crate::flags::{FlashAttention, Wish};
+use crate::model::{HyperParameters, Model};
+
+/// On or off, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Flash {
+    pub(super) on: bool,
+    /// Set where `-fa auto` had to switch it off.
+    pub(super) missing: Option<&'static str>,
+}
+
+pub(super) fn resolve(request: &PlanRequest<'_>, model: &Model, layout: &Layout) -> Result<Flash, PlanError> {
+    let wish = request.wish;
+    let missing = match wish.flash_attention {
+        FlashAttention::Auto => missing_kernel(model, layout, wish),
+        FlashAttention::On | FlashAttention::Off => None,
+    };
+    let on = wish.flash_attention != FlashAttention::Off && missing.is_none();
+    if !on && wish.cache_value.quantised() && model.hyper.cached {
+        return Err(PlanError::QuantisedCacheNeedsFlashAttention {
+            kind: wish.cache_value.name,
+            why: missing.unwrap_or("-fa off"),
+        });
+    }
+    Ok(Flash { on, missing })
+}
+
+fn missing_kernel(model: &Model, layout: &Layout, wish: &Wish) -> Option<&'static str> {
+    (0..model.hyper.layers)
+        .filter(|&layer| !model.hyper.recurs(layer) && matches!(layout.layer(layer), Place::Device(_)))
+        .find_map(|layer| unsupported(&model.hyper, layer, wish))
+}
+
+/// Why the CUDA backend has no kernel for a layer; `None` if it has one.
+fn unsupported(hyper: &HyperParameters, layer: u32, wish: &Wish) -> Option<&'static str> {
+    let kv_heads = u64::from(hyper.heads_kv.at(layer)).max(1);
+    let key = hyper.key_row(layer) / kv_heads;
+    let value = match &hyper.mla {
+        Some(mla) => u64::from(mla.kv_lora_rank),
+        None => hyper.value_row(layer) / kv_heads,
+    };
+    let ratio = u64::from(hyper.heads.at(layer)) / kv_heads;
+    let sizes = match key {
+        40 | 64 | 72 | 80 | 96 | 112 | 128 | 256 => value == key,
+        192 => value == 128 && ratio >= 2 && ratio.is_multiple_of(8),
+        320 => value == 256 && ratio >= 2 && ratio.is_multiple_of(32),
+        512 => value == key && ratio >= 2,
+        576 => value == 512 && ratio >= 2,
+        _ => false,
+    };
+    if !sizes {
+        return Some("no CUDA kernel for the model's head size");
+    }
+    if wish.cache_key != wish.cache_value && hyper.cached {
+        return Some("no CUDA kernel for K and V of different types");
+    }
+    let supported = matches!(wish.cache_key.name, "f32" | "f16" | "bf16" | "q4_0" | "q8_0");
+    (!supported).then_some("no CUDA kernel for this cache type")
+}

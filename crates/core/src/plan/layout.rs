@@ -1,0 +1,246 @@
+//! Which device holds what.
+//!
+//! Mirrors `llama-model.cpp: load_tensors`, `llama-model-loader.cpp: create_tensor` and `common/arg.cpp` (`-ot`,
+//! `--cpu-moe`, `--n-cpu-moe`) `@ b10605`. Without `-ts` the engine splits by the memory that is free when it
+//! loads, so the layout depends on who else is on the cards.
+//!
+//! Patterns of `-ot` are ECMAScript regular expressions searched in the tensor's name. The dialect here is the
+//! regular part of it, matched in linear time; back-references and look-around are refused by name.
+
+use regex_lite::{Regex, RegexBuilder};
+
+use super::error::PlanError;
+use super::request::{EngineKind, PlanRequest};
+use crate::flags::{GpuLayers, SplitMode, Wish};
+use crate::model::Tensor;
+use crate::place::{Card, CardKind};
+
+/// Where a tensor or an operation is: in host memory, or on the n-th device of the layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Place {
+    Device(usize),
+    Host,
+}
+
+/// A compiled pattern of `-ot` may take this much memory.
+const PATTERN_LIMIT: usize = 1 << 18;
+
+pub(super) struct Layout {
+    /// The devices the model is spread over, as positions among the request's cards.
+    pub(super) devices: Vec<usize>,
+    layers: Vec<Place>,
+    pub(super) output: Place,
+    /// Copies of each graph input: `GGML_SCHED_MAX_COPIES` where prompts are processed in a pipeline.
+    pub(super) copies: u64,
+    overrides: Vec<(Regex, Place)>,
+    experts_on_host: u32,
+}
+
+/// `GGML_SCHED_MAX_COPIES @ b10605`.
+const PIPELINE_COPIES: u64 = 4;
+
+impl Layout {
+    /// `layers` is `n_layer_all`, prediction layers included; `gpu_layers` is `-ngl` or `-ngld`.
+    pub(super) fn new(
+        request: &PlanRequest<'_>,
+        layers: u32,
+        gpu_layers: GpuLayers,
+    ) -> Result<Self, PlanError> {
+        let wish = request.wish;
+        let devices = devices(request)?;
+        let all = layers.saturating_add(1);
+        let wanted = match gpu_layers {
+            GpuLayers::Auto | GpuLayers::All => all,
+            GpuLayers::Count(n) => n,
+        };
+        let splits = splits(wish, request.cards, &devices);
+        let start = all.saturating_sub(wanted);
+        let active = if devices.is_empty() { 0 } else { wanted.min(all) };
+        let place = |layer: u32| match layer.checked_sub(start) {
+            Some(position) if position < active => Place::Device(device_at(&splits, position, active)),
+            _ => Place::Host,
+        };
+        let overrides = overrides(wish, request.cards, &devices)?;
+        let overridden = !overrides.is_empty() || wish.experts_on_host > 0;
+        let pipeline = devices.len() > 1
+            && wanted > layers
+            && wish.split_mode == SplitMode::Layer
+            && wish.cache_offload
+            && !overridden;
+        Ok(Self {
+            layers: (0..layers).map(place).collect(),
+            output: place(layers),
+            copies: if pipeline { PIPELINE_COPIES } else { 1 },
+            devices,
+            overrides,
+            experts_on_host: wish.experts_on_host,
+        })
+    }
+
+    /// The device of a layer; layers beyond the model are with the output.
+    pub(super) fn layer(&self, layer: u32) -> Place {
+        usize::try_from(layer)
+            .ok()
+            .and_then(|i| self.layers.get(i))
+            .copied()
+            .unwrap_or(self.output)
+    }
+
+    /// Where a tensor's data goes.
+    pub(super) fn tensor(&self, tensor: &Tensor) -> Place {
+        if let Some((_, place)) = self
+            .overrides
+            .iter()
+            .find(|(pattern, _)| pattern.is_match(&tensor.name))
+        {
+            return *place;
+        }
+        match tensor.layer() {
+            Some(layer) if layer < self.experts_on_host && is_expert(&tensor.name) => Place::Host,
+            Some(layer) => self.layer(layer),
+            None if is_input(&tensor.name) => Place::Host,
+            // created with the number of the first layer, see `llama-arch.cpp: LLM_TENSOR_INFOS`
+            None if tensor.name.starts_with("token_embd_norm") => self.layer(0),
+            None => self.output,
+        }
+    }
+}
+
+/// Tensors of the input layer, which stays in host memory (`llama-arch.cpp: LLM_TENSOR_LAYER_INPUT @ b10605`).
+pub(super) fn is_input(name: &str) -> bool {
+    [
+        "token_embd.",
+        "position_embd.",
+        "token_types.",
+        "per_layer_token_embd.",
+    ]
+    .iter()
+    .any(|prefix| name.starts_with(prefix))
+}
+
+/// `common/common.h: LLM_FFN_EXPS_REGEX @ b10605`: `\.ffn_(up|down|gate|gate_up)_(ch|)exps`.
+fn is_expert(name: &str) -> bool {
+    ["up", "down", "gate", "gate_up"].iter().any(|matrix| {
+        ["exps", "chexps"].iter().any(|suffix| {
+            name.split('.').any(|part| {
+                part.strip_prefix("ffn_")
+                    .and_then(|p| p.strip_prefix(matrix))
+                    .and_then(|p| p.strip_prefix('_'))
+                    == Some(suffix)
+            })
+        })
+    })
+}
+
+fn devices(request: &PlanRequest<'_>) -> Result<Vec<usize>, PlanError> {
+    let wish = request.wish;
+    let cuda: Vec<usize> = (0..request.cards.len())
+        .filter(|&i| request.cards[i].kind == CardKind::Cuda)
+        .collect();
+    let named = if wish.devices.is_empty() {
+        cuda.clone()
+    } else if wish.devices == ["none"] {
+        Vec::new()
+    } else {
+        let find = |name: &String| {
+            let number = name.strip_prefix("CUDA").and_then(|n| n.parse::<usize>().ok());
+            number
+                .and_then(|n| cuda.get(n))
+                .copied()
+                .ok_or_else(|| PlanError::UnknownDevice {
+                    name: name.clone(),
+                    cards: cuda.len(),
+                })
+        };
+        wish.devices.iter().map(find).collect::<Result<_, _>>()?
+    };
+    if wish.split_mode == SplitMode::Row && request.engine.kind == EngineKind::LlamaCpp && named.len() > 1 {
+        return Err(PlanError::RowSplit);
+    }
+    if wish.split_mode != SplitMode::None || named.is_empty() {
+        return Ok(named);
+    }
+    let main = usize::try_from(wish.main_gpu)
+        .ok()
+        .and_then(|main| named.get(main));
+    main.map(|&card| vec![card]).ok_or(PlanError::UnknownMainGpu {
+        main: wish.main_gpu,
+        cards: named.len(),
+    })
+}
+
+/// Cumulative shares in [0, 1], in the engine's own `float`.
+fn splits(wish: &Wish, cards: &[Card], devices: &[usize]) -> Vec<f32> {
+    let given = |i: usize| {
+        wish.tensor_split
+            .get(i)
+            .copied()
+            .filter(|share| share.is_finite() && *share >= 0.0)
+            .unwrap_or(0.0)
+    };
+    let by_hand = (0..devices.len()).any(|i| given(i) > 0.0);
+    let share = |i: usize| {
+        if by_hand {
+            given(i)
+        } else {
+            free_share(&cards[devices[i]])
+        }
+    };
+    let mut sum = 0.0_f32;
+    let mut cumulative: Vec<f32> = (0..devices.len())
+        .map(|i| {
+            sum += share(i);
+            sum
+        })
+        .collect();
+    for share in &mut cumulative {
+        *share = if sum > 0.0 { *share / sum } else { 1.0 };
+    }
+    cumulative
+}
+
+/// Free memory as a weight; whole MiB are exact in `f32` up to 16 TiB.
+fn free_share(card: &Card) -> f32 {
+    let mib = u32::try_from(card.free.get() >> 20).unwrap_or(u32::MAX);
+    f32::from(u16::try_from(mib >> 16).unwrap_or(u16::MAX)) * 65536.0
+        + f32::from(u16::try_from(mib & 0xffff).unwrap_or(u16::MAX))
+}
+
+/// `std::upper_bound(splits, position / active)`.
+fn device_at(splits: &[f32], position: u32, active: u32) -> usize {
+    let at = f64::from(position) / f64::from(active.max(1));
+    let found = splits.iter().position(|&split| f64::from(split) > at);
+    found.unwrap_or(splits.len().saturating_sub(1))
+}
+
+fn overrides(wish: &Wish, cards: &[Card], devices: &[usize]) -> Result<Vec<(Regex, Place)>, PlanError> {
+    let compile = |pattern: &str| {
+        RegexBuilder::new(pattern)
+            .size_limit(PATTERN_LIMIT)
+            .build()
+            .map_err(|error| PlanError::OverridePattern {
+                pattern: pattern.to_owned(),
+                why: error.to_string(),
+            })
+    };
+    wish.overrides
+        .iter()
+        .map(|over| Ok((compile(&over.pattern)?, buffer(&over.buffer, cards, devices)?)))
+        .collect()
+}
+
+fn buffer(name: &str, cards: &[Card], devices: &[usize]) -> Result<Place, PlanError> {
+    if matches!(name, "CPU" | "CUDA_Host" | "CPU_REPACK") {
+        return Ok(Place::Host);
+    }
+    let cuda = |card: &Card| card.kind == CardKind::Cuda;
+    name.strip_prefix("CUDA")
+        .and_then(|n| n.parse::<usize>().ok())
+        .and_then(|n| (0..cards.len()).filter(|&i| cuda(&cards[i])).nth(n))
+        .and_then(|card| devices.iter().position(|&d| d == card))
+        .map(Place::Device)
+        .ok_or_else(|| PlanError::OverrideBuffer {
+            buffer: name.to_owned(),
+            cards: cards.len(),
+        })
+}

@@ -1,0 +1,181 @@
+//! The run-time pool: what operations borrow while they run. No planner of the engine's own counts it.
+//!
+//! Mirrors `ggml-cuda.cu: ggml_cuda_pool_vmm, ggml_cuda_pool_leg`, `mmq.cu: ggml_cuda_mul_mat_q`,
+//! `mmq.cuh: launch_mul_mat_q` and `fattn-common.cuh: launch_fattn @ b10605`. One operation runs at a time, so
+//! with virtual memory the pool's peak is the hungriest operation, in steps of 2 MiB. The legacy pool strands
+//! blocks as a cache copy grows; its peak comes from replaying that growth against its best-fit rule.
+
+use std::borrow::Cow;
+
+use super::calibration;
+use super::layout::{Layout, Place};
+use super::outcome::Term;
+use super::reserve::Reserve;
+use crate::bytes::Bytes;
+use crate::explain::Source;
+use crate::model::{Model, Tensor, TensorType};
+use crate::place::Card;
+
+/// Granularity of the pool with virtual memory.
+const GRANULE: u64 = 2 << 20;
+/// Largest tile of the quantised matrix kernels, in columns and rows.
+const TILE: u64 = 128;
+/// Bytes of 128 activations in `block_q8_1_mmq`.
+const ACTIVATION_BLOCK: u64 = 144;
+
+/// What the pool of one device takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pool {
+    /// At full depth.
+    pub(super) peak: Term,
+    /// Bytes that one more token of depth costs.
+    pub(super) growth: Bytes,
+}
+
+/// What decides the growth of a pool.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Depth {
+    pub(super) flash_attention: bool,
+    /// The engine copies a quantised cache to f16 in the pool (builds before PR 23907).
+    pub(super) copies_cache: bool,
+    pub(super) key: TensorType,
+    pub(super) value: TensorType,
+    /// Cells at full depth.
+    pub(super) cells: u64,
+}
+
+pub(super) fn pool(
+    model: &Model,
+    layout: &Layout,
+    device: usize,
+    card: &Card,
+    reserve: &Reserve,
+    depth: Depth,
+) -> Pool {
+    let weights: Vec<&Tensor> = model
+        .tensors
+        .iter()
+        .filter(|tensor| layout.tensor(tensor) == Place::Device(device) && tensor.shape[1] > 1)
+        .collect();
+    let processors = calibration::processors(card);
+    let fixed = weights
+        .iter()
+        .map(|tensor| matrix(tensor, model, reserve.tokens, processors))
+        .max()
+        .unwrap_or_default();
+    let attends = (0..model.hyper.layers)
+        .filter(|&layer| layout.layer(layer) == Place::Device(device) && !model.hyper.recurs(layer));
+    let growth = attends
+        .map(|layer| depth_growth(model, layer, reserve, depth))
+        .max()
+        .unwrap_or_default();
+    let cublas = if !depth.flash_attention || weights.iter().any(|tensor| !tensor.kind.quantised()) {
+        calibration::cublas(card)
+    } else {
+        Bytes::ZERO
+    };
+    let grown = if card.legacy_pool && depth.copies_cache {
+        legacy_growth(growth, reserve, depth.cells)
+    } else {
+        growth * depth.cells
+    };
+    let peak = fixed.max(grown).padded(GRANULE) + cublas;
+    Pool {
+        peak: Term::new(peak, source(card, depth)),
+        growth,
+    }
+}
+
+fn source(card: &Card, depth: Depth) -> Source {
+    if card.legacy_pool && depth.copies_cache {
+        return Source::Calibration(Cow::Borrowed(
+            "replay of ggml_cuda_pool_leg's best fit over a growing cache copy",
+        ));
+    }
+    Source::Formula("mmq.cu:ggml_cuda_mul_mat_q, fattn-common.cuh:launch_fattn @ b10605")
+}
+
+/// Pool bytes of one matrix multiplication with `tokens` columns.
+fn matrix(tensor: &Tensor, model: &Model, tokens: u64, processors: u64) -> Bytes {
+    let (columns, experts) = match &model.hyper.experts {
+        Some(experts) if tensor.shape[2] > 1 => {
+            (tokens.saturating_mul(u64::from(experts.used)), tensor.shape[2])
+        }
+        _ => (tokens, 1),
+    };
+    let width = tensor.shape[0];
+    if !tensor.kind.quantised() {
+        // F32 is multiplied as it is; F16 and BF16 need the activations in their own type
+        let narrow = tensor.kind.size == 2;
+        return if narrow {
+            Bytes::new(2) * width * columns
+        } else {
+            Bytes::ZERO
+        };
+    }
+    let row = width.next_multiple_of(512) / TILE * ACTIVATION_BLOCK;
+    let activations = Bytes::new(row) * columns + Bytes::new(TILE * ACTIVATION_BLOCK);
+    let ids = if experts > 1 {
+        Bytes::new(8) * columns + Bytes::new(4) * (experts + 1)
+    } else {
+        Bytes::ZERO
+    };
+    activations + ids + fixup(tensor.shape[1], tokens, experts, processors)
+}
+
+/// Partial tiles, needed where the tiles are no whole number of waves over the processors.
+fn fixup(rows: u64, columns: u64, channels: u64, processors: u64) -> Bytes {
+    let tiles = rows
+        .div_ceil(TILE)
+        .saturating_mul(columns.div_ceil(TILE))
+        .saturating_mul(channels);
+    let waves = tiles.div_ceil(processors).max(1);
+    let whole = tiles.saturating_mul(100) / processors.saturating_mul(waves) >= 90;
+    if whole || tiles.is_multiple_of(processors) {
+        Bytes::ZERO
+    } else {
+        Bytes::new(4 * TILE * TILE) * processors
+    }
+}
+
+/// Pool bytes of one layer's attention for each cell in use.
+fn depth_growth(model: &Model, layer: u32, reserve: &Reserve, depth: Depth) -> Bytes {
+    let hyper = &model.hyper;
+    if !depth.flash_attention {
+        // the probabilities in f16, for the product with V
+        return Bytes::new(2) * reserve.tokens * u64::from(hyper.heads.at(layer));
+    }
+    if !depth.copies_cache {
+        return Bytes::ZERO;
+    }
+    let copy = |kind: TensorType, elements: u64| {
+        if kind.name == "f16" {
+            Bytes::ZERO
+        } else {
+            Bytes::new(2) * elements
+        }
+    };
+    copy(depth.key, hyper.key_row(layer)) + copy(depth.value, hyper.value_row(layer))
+}
+
+/// Blocks that the legacy pool holds after a prompt filled the cache micro-batch by micro-batch: each step asks for
+/// a larger copy of K and of V, takes the best fit among the free blocks, else 1.05 times the size anew.
+fn legacy_growth(per_cell: Bytes, reserve: &Reserve, cells: u64) -> Bytes {
+    const STEPS: u64 = 4096;
+    let half = per_cell.scaled(1, 2);
+    let step = reserve.tokens.max(cells / STEPS).max(1);
+    let mut blocks: Vec<Bytes> = Vec::new();
+    let mut depth = step.min(cells);
+    while depth > 0 {
+        let size = half * depth.next_multiple_of(super::reserve::CELLS);
+        let free = blocks.iter().filter(|block| **block >= size).count();
+        for _ in free..2 {
+            blocks.push(size.scaled(105, 100).padded(256));
+        }
+        if depth == cells {
+            break;
+        }
+        depth = depth.saturating_add(step).min(cells);
+    }
+    blocks.into_iter().sum()
+}

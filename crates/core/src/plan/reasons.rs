@@ -1,0 +1,130 @@
+//! Why the plan is what it is: one tree per card, and what the plan does not know.
+
+use super::calibration;
+use super::cost::{Cost, Coster, peak};
+use super::outcome::{Term, Terms};
+use super::request::PlanRequest;
+use crate::explain::Reason;
+use crate::place::{Card, CardKind};
+
+pub(super) fn reasons(request: &PlanRequest<'_>, coster: &Coster<'_>, cost: &Cost) -> Vec<Reason> {
+    let cards = request.cards.iter().zip(&cost.cards).enumerate();
+    let mut reasons: Vec<Reason> = cards
+        .map(|(index, (card, terms))| on_card(request, card, terms, coster.uses(index)))
+        .collect();
+    reasons.extend(caveats(request, coster, cost));
+    reasons
+}
+
+fn on_card(request: &PlanRequest<'_>, card: &Card, terms: &Terms, used: bool) -> Reason {
+    let need = peak(terms);
+    let model = super::name(request);
+    let (code, text) = if need > card.free {
+        let short = need.saturating_sub(card.free);
+        (
+            "does_not_fit",
+            format!(
+                "{model} needs {need} on {}, where {} is free: {short} too much",
+                card.id, card.free
+            ),
+        )
+    } else if used || card.kind == CardKind::Host {
+        (
+            "fits",
+            format!("{model} needs {need} on {}, where {} is free", card.id, card.free),
+        )
+    } else {
+        (
+            "not_used",
+            format!(
+                "{model} has no layer on {}; seeing the card costs {need}",
+                card.id
+            ),
+        )
+    };
+    Reason::new(code, text)
+        .fact("need", need)
+        .fact("free", card.free)
+        .fact("total", card.total)
+        .because_all(asked(terms))
+}
+
+/// What is asked, the largest term first; terms of nothing are left out.
+fn asked(terms: &Terms) -> Vec<Reason> {
+    let mut named: Vec<(&'static str, &'static str, &Term)> = vec![
+        ("weights", "the weights", &terms.weights),
+        ("kv", "the KV cache", &terms.kv),
+        ("compute", "the compute buffer", &terms.compute),
+        ("pool", "the run-time pool at full depth", &terms.pool),
+        ("context", "the driver's context and modules", &terms.context),
+    ];
+    named.retain(|(_, _, term)| term.bytes.is_none_or(|bytes| !bytes.is_zero()));
+    named.sort_by_key(|(_, _, term)| std::cmp::Reverse(term.known()));
+    let reason = |(code, what, term): (&'static str, &'static str, &Term)| {
+        let reason = match term.bytes {
+            Some(bytes) => Reason::new(code, format!("{what}: {bytes}")).fact("bytes", bytes),
+            None => Reason::new(code, format!("{what}: not known")),
+        };
+        reason.fact("source", term.source.to_string())
+    };
+    named.into_iter().map(reason).collect()
+}
+
+/// What the numbers above leave open, and what the engine does differently from what was asked.
+fn caveats(request: &PlanRequest<'_>, coster: &Coster<'_>, cost: &Cost) -> Vec<Reason> {
+    let wish = request.wish;
+    let mut reasons = Vec::new();
+    if let Some(missing) = coster.flash().missing {
+        let text = format!(
+            "the engine will switch flash attention off: {missing}; the whole KQ matrix is then in the compute buffer"
+        );
+        reasons.push(Reason::new("flash_attention_off", text));
+    }
+    if !cost.sure {
+        let text = format!(
+            "the compute buffer is estimated: the graph of architecture `{}` is not mirrored here; `plimsoll plan --exact` asks the engine itself",
+            request.model.architecture
+        );
+        reasons.push(Reason::new("compute_estimated", text));
+    }
+    if !request.model.hyper.known {
+        let text = format!(
+            "architecture `{}` is not known: its cache is counted as in most architectures and may differ",
+            request.model.architecture
+        );
+        reasons.push(Reason::new("architecture_unknown", text));
+    }
+    if request.projector.is_some() {
+        reasons.push(Reason::new(
+            "projector_compute_unknown",
+            "the projector's weights are counted; what it computes with depends on the image and is not known",
+        ));
+    }
+    if !wish.adapters.is_empty() {
+        reasons.push(
+            Reason::new(
+                "adapters_not_counted",
+                "adapters are loaded beside the weights and are not counted",
+            )
+            .fact("adapters", u64::try_from(wish.adapters.len()).unwrap_or(u64::MAX)),
+        );
+    }
+    let assumed = |(index, card): (usize, &Card)| {
+        let open = coster.uses(index) && card.kind == CardKind::Cuda && !calibration::is_known(card);
+        open.then(|| {
+            Reason::new(
+                "context_assumed",
+                format!("the driver's context on {} is assumed, not measured", card.id),
+            )
+        })
+    };
+    reasons.extend(request.cards.iter().enumerate().filter_map(assumed));
+    if wish.context != 0 && u64::from(wish.context) != cost.reserve.context {
+        let text = format!(
+            "the engine rounds the context of {} tokens to {}",
+            wish.context, cost.reserve.context
+        );
+        reasons.push(Reason::new("context_rounded", text).fact("tokens", cost.reserve.context));
+    }
+    reasons
+}

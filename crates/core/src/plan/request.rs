@@ -1,0 +1,95 @@
+//! What a plan is asked for.
+//!
+//! The request is complete: the same request always gives the same plan, on any machine. Which engine and which
+//! of its programs matter as much as the model, because they reserve different amounts for the same flags.
+
+use crate::flags::Wish;
+use crate::model::Model;
+use crate::place::Card;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EngineKind {
+    LlamaCpp,
+    IkLlamaCpp,
+}
+
+impl EngineKind {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LlamaCpp => "llama.cpp",
+            Self::IkLlamaCpp => "ik_llama.cpp",
+        }
+    }
+}
+
+/// The engine whose memory is mirrored. No build means the newest that the formulas know, b10605.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Engine {
+    pub kind: EngineKind,
+    pub build: Option<u32>,
+}
+
+/// The first build that reserves the f16 copy of a quantised cache in the compute buffer (PR 23907) and, in its
+/// server, only the rows of logits it can need (PR 23861). Both were merged within the same weeks; the exact
+/// builds lie between b9305 and b9893.
+const RESERVES_CACHE_COPY_SINCE: u32 = 9400;
+
+impl Engine {
+    pub const LLAMA_CPP: Self = Self {
+        kind: EngineKind::LlamaCpp,
+        build: None,
+    };
+
+    /// True where the f16 copy of a quantised cache is part of the compute buffer; else it lives in the run-time
+    /// pool and grows with depth.
+    pub fn reserves_cache_copy(self) -> bool {
+        self.is_recent()
+    }
+
+    /// True where llama-server reserves logits for `slots * (1 + draft)` rows instead of a whole micro-batch.
+    pub fn limits_outputs(self) -> bool {
+        self.is_recent()
+    }
+
+    fn is_recent(self) -> bool {
+        self.kind == EngineKind::LlamaCpp && self.build.is_none_or(|build| build >= RESERVES_CACHE_COPY_SINCE)
+    }
+}
+
+/// Which program of the engine runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Program {
+    #[default]
+    LlamaServer,
+    LlamaFitParams,
+    LlamaCli,
+    /// A program on the C API with its defaults, such as llama-cpp-python: full sliding-window caches.
+    Library,
+}
+
+impl Program {
+    /// Reads a program's name, with or without a path.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name.rsplit('/').next().unwrap_or(name) {
+            "llama-server" => Some(Self::LlamaServer),
+            "llama-fit-params" => Some(Self::LlamaFitParams),
+            "llama-cli" | "llama-completion" | "llama-perplexity" => Some(Self::LlamaCli),
+            "library" => Some(Self::Library),
+            _ => None,
+        }
+    }
+
+    pub const NAMES: &'static str = "llama-server, llama-fit-params, llama-cli, library";
+}
+
+/// Everything a plan depends on. `cards` are those the engine's process would see, in its order.
+#[derive(Clone, Copy, Debug)]
+pub struct PlanRequest<'a> {
+    pub model: &'a Model,
+    pub draft: Option<&'a Model>,
+    pub projector: Option<&'a Model>,
+    pub wish: &'a Wish,
+    pub engine: Engine,
+    pub program: Program,
+    pub cards: &'a [Card],
+}
