@@ -1,2 +1,8 @@
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod command;
+mod launch;
+
+fn main() -> std::process::ExitCode {
+    command::main()
+}

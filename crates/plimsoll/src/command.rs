@@ -1,0 +1,32 @@
+//! The subcommands, one file each: clap arguments in, an exit code out. Only here is anything printed.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+pub(crate) mod engine;
+
+#[derive(Debug, Parser)]
+#[command(name = "plimsoll", version, about = "The load line for GPU memory")]
+struct Line {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Install, list and find the programs that run models
+    Engine(engine::Arguments),
+}
+
+/// Reads the command line and does what it says.
+pub(crate) fn main() -> ExitCode {
+    let result = match Line::parse().verb {
+        Verb::Engine(arguments) => engine::run(arguments),
+    };
+    result.unwrap_or_else(|error| {
+        let _ = writeln!(anstream::stderr(), "plimsoll: {error}");
+        ExitCode::FAILURE
+    })
+}

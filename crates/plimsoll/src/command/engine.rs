@@ -1,0 +1,179 @@
+//! `plimsoll engine`: the programs that run models, and installing one.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use crate::launch::engine::{
+    self, EngineError, EngineProgram, Home, HomeError, Identity, InstallError, Origin, RELEASE, Step,
+};
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Install the CPU engine: a real llama.cpp server from PyPI, in a directory of its own
+    Install {
+        /// Print the engine as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the engines that are there, the one that would be used first
+    List {
+        /// Print the engines as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the path of the engine that would be used
+    Path {
+        /// Print the engine as JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Home(#[from] HomeError),
+    #[error(transparent)]
+    Find(#[from] EngineError),
+    #[error(transparent)]
+    Install(#[from] InstallError),
+    #[error("cannot write to stdout: {0}")]
+    Print(#[from] io::Error),
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
+    match arguments.verb {
+        Verb::Install { json } => install(json)?,
+        Verb::List { json } => list(json)?,
+        Verb::Path { json } => path(json)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn install(json: bool) -> Result<(), Error> {
+    let program = engine::install(&Home::from_environment()?, |step| {
+        report(step, &mut anstream::stderr())
+    })?;
+    show_path(&program, json)
+}
+
+fn path(json: bool) -> Result<(), Error> {
+    show_path(&engine::find(None)?, json)
+}
+
+fn list(json: bool) -> Result<(), Error> {
+    let home = Home::from_environment()?;
+    let found: Vec<_> = [engine::on_search_path(), engine::installed(&home)]
+        .into_iter()
+        .flatten()
+        .collect();
+    let rows: Vec<Row> = found.iter().map(Row::of).collect();
+    if json {
+        return print_json(&Listing {
+            schema: "plimsoll.engines/1",
+            engines: &rows,
+        });
+    }
+    let mut out = anstream::stdout().lock();
+    for row in &rows {
+        writeln!(out, "{}", row.line())?;
+    }
+    if rows.is_empty() {
+        writeln!(
+            anstream::stderr(),
+            "no engine is there\nhint: `plimsoll engine install` installs a CPU engine"
+        )?;
+    }
+    Ok(())
+}
+
+/// Says on stderr what the installation does next; a line that cannot be written is no reason to stop it.
+fn report(step: Step, to: &mut impl Write) {
+    let _ = match step {
+        Step::WaitForOther => writeln!(to, "another installation is running, waiting for it"),
+        Step::MakeVenv => writeln!(to, "making a Python environment"),
+        Step::FetchWheel => writeln!(to, "fetching xllamacpp {RELEASE} from PyPI (34 MB)"),
+        Step::WriteAdapter => writeln!(to, "writing the llama-server adapter"),
+        Step::AlreadyThere => writeln!(to, "the engine is already there"),
+    };
+}
+
+fn show_path(program: &EngineProgram, json: bool) -> Result<(), Error> {
+    if json {
+        return print_json(&Row::of(program));
+    }
+    writeln!(anstream::stdout(), "{}", program.path.display())?;
+    Ok(())
+}
+
+#[derive(Serialize)]
+struct Listing<'a> {
+    schema: &'static str,
+    engines: &'a [Row<'a>],
+}
+
+/// One engine as shown.
+#[derive(Serialize)]
+struct Row<'a> {
+    path: &'a Path,
+    origin: Origin,
+    kind: Option<&'static str>,
+    build: Option<u32>,
+    /// Why the engine is not known, where it is not.
+    error: Option<String>,
+}
+
+impl<'a> Row<'a> {
+    fn of(program: &'a EngineProgram) -> Self {
+        let (path, origin) = (program.path.as_path(), program.origin);
+        match engine::identify(program) {
+            Ok(Identity { kind, build, .. }) => Self {
+                path,
+                origin,
+                kind: Some(kind.name()),
+                build,
+                error: None,
+            },
+            Err(error) => Self {
+                path,
+                origin,
+                kind: None,
+                build: None,
+                error: Some(error.to_string()),
+            },
+        }
+    }
+
+    fn line(&self) -> String {
+        let origin = match self.origin {
+            Origin::Configured => "configured",
+            Origin::SearchPath => "on PATH",
+            Origin::Installed => "installed",
+        };
+        let build = self
+            .build
+            .map_or_else(|| "build not known".to_owned(), |build| format!("b{build}"));
+        let what = match (&self.error, self.kind) {
+            (None, Some(kind)) => format!("{kind} {build}"),
+            (error, _) => error.clone().unwrap_or_default(),
+        };
+        format!("{}  {origin}  {what}", self.path.display())
+    }
+}
+
+fn print_json(value: &impl Serialize) -> Result<(), Error> {
+    let mut out = anstream::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, value).map_err(io::Error::from)?;
+    writeln!(out)?;
+    Ok(())
+}
