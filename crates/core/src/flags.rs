@@ -11,7 +11,7 @@ mod roster;
 pub mod table;
 mod wish;
 
-pub use failure::{ConfigError, Problem};
+pub use failure::{ConfigError, FlagError, Problem};
 pub use options::{Options, Setting, Value};
 pub use origin::Origin;
 pub use roster::{Entry, Launch, PID, PORT, Roster, ServeSettings, Warning, parse};

@@ -3,8 +3,12 @@
 //! Order and repetition are kept, because llama-server lets the last `-c` win but adds up every `-ot`. What the
 //! settings mean together is [`Wish`](super::Wish); what they look like on a command line is `to_argv`.
 
+mod read;
+
 use super::origin::Origin;
 use super::table::Flag;
+
+pub(crate) use read::truth;
 
 /// What a flag was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +51,43 @@ impl Options {
         self.settings.is_empty()
     }
 
+    pub fn push(&mut self, setting: Setting) {
+        self.settings.push(setting);
+    }
+
+    /// Keeps the settings for which `keep` holds.
+    pub fn retain(&mut self, keep: impl FnMut(&Setting) -> bool) {
+        self.settings.retain(keep);
+    }
+
+    /// The setting of a flag that counts where only one can: the last. `name` is any spelling with its dashes.
+    pub fn get(&self, name: &str) -> Option<&Setting> {
+        self.settings
+            .iter()
+            .rev()
+            .find(|setting| setting.flag.names.contains(&name) || setting.flag.negations.contains(&name))
+    }
+
+    /// The text of a flag's last setting.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        match &self.get(name)?.value {
+            Value::Text(text) => Some(text),
+            Value::Bare | Value::Switch(_) | Value::Pair(..) => None,
+        }
+    }
+
+    /// Lays these settings over others: what is set here replaces every setting of the same flag there.
+    #[must_use]
+    pub fn merged_over(mut self, base: &Self) -> Self {
+        let below = base.settings.iter();
+        let mut settings: Vec<Setting> = below
+            .filter(|setting| !self.settings.iter().any(|ours| ours.flag == setting.flag))
+            .cloned()
+            .collect();
+        settings.append(&mut self.settings);
+        Self { settings }
+    }
+
     /// Returns the settings as a command line, each in the spelling llama.cpp itself writes: the last of the row.
     pub fn to_argv(&self) -> Vec<String> {
         let mut argv = Vec::with_capacity(self.settings.len() * 2);
@@ -59,5 +100,13 @@ impl Options {
             }
         }
         argv
+    }
+}
+
+impl FromIterator<Setting> for Options {
+    fn from_iter<I: IntoIterator<Item = Setting>>(settings: I) -> Self {
+        Self {
+            settings: settings.into_iter().collect(),
+        }
     }
 }

@@ -13,7 +13,7 @@ pub enum Origin {
     /// An argument of a command line, counted from 1 as the shell counts `$1`.
     Argument(usize),
     /// A variable of the environment.
-    Environment(&'static str),
+    Environment(Arc<str>),
 }
 
 impl Origin {

@@ -3,7 +3,12 @@
 //! Defaults are llama-server's (`common/common.h: common_params @ b10605`), not those of the C API, which
 //! differ (`swa_full`).
 
-use crate::model::TensorType;
+mod bundle;
+mod given;
+mod read;
+
+use crate::bytes::Bytes;
+use crate::model::{TensorType, types};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlashAttention {
@@ -59,8 +64,12 @@ pub struct Wish {
     /// Where the model comes from when it is no local file: a Hugging Face or Docker repository, or an address.
     pub remote: Option<String>,
     pub draft_model: Option<String>,
+    pub draft_remote: Option<String>,
     pub projector: Option<String>,
+    /// Whether the projector goes on a card.
+    pub projector_offload: bool,
     pub adapters: Vec<String>,
+    pub control_vectors: Vec<String>,
     /// `-c`; 0 is the model's own training context.
     pub context: u32,
     pub batch: u32,
@@ -87,8 +96,90 @@ pub struct Wish {
     pub embeddings: bool,
     pub rerank: bool,
     pub mmap: bool,
+    /// `--fit`: the engine may shrink context and layers to what is free.
+    pub fit: bool,
+    /// `--fit-ctx`: but not the context below this.
+    pub fit_context: u32,
+    /// `-bs`: sampling on the card.
+    pub backend_sampling: bool,
+    /// `-cram`: prompt cache in host memory; `None` for no limit.
+    pub host_cache: Option<Bytes>,
+    /// `-ctxcp`: checkpoints of the context in host memory, per slot.
+    pub checkpoints: u32,
+    /// `--image-max-tokens`.
+    pub image_tokens: Option<u32>,
+    /// `--spec-type`: as named, e.g. `draft-mtp`.
+    pub speculation: Vec<String>,
     /// `--spec-draft-n-max`; only with a draft model or MTP.
     pub draft_tokens: u32,
+    /// 0 is that of the main model.
     pub draft_context: u32,
     pub draft_gpu_layers: GpuLayers,
+    pub draft_devices: Vec<String>,
+    pub draft_cache_key: TensorType,
+    pub draft_cache_value: TensorType,
+    pub draft_overrides: Vec<BufferOverride>,
+    pub draft_experts_on_host: u32,
+    /// ik_llama.cpp's `-mla`; `None` when not given.
+    pub latent_attention: Option<u32>,
+    /// ik_llama.cpp's `-amb`; `None` when not given.
+    pub attention_buffer: Option<Bytes>,
+}
+
+impl Wish {
+    /// What a program does when no flag is given. Programs differ in one thing: only llama-server resolves
+    /// [`Parallel::Auto`] to 4 slots; the others decode one sequence.
+    pub fn of(program: Program) -> Self {
+        Self {
+            model: None,
+            remote: None,
+            draft_model: None,
+            draft_remote: None,
+            projector: None,
+            projector_offload: true,
+            adapters: Vec::new(),
+            control_vectors: Vec::new(),
+            context: 0,
+            batch: 2048,
+            micro_batch: 512,
+            parallel: match program {
+                Program::Server => Parallel::Auto,
+                Program::Other => Parallel::Count(1),
+            },
+            unified_cache: None,
+            cache_key: types::F16,
+            cache_value: types::F16,
+            flash_attention: FlashAttention::Auto,
+            gpu_layers: GpuLayers::Auto,
+            split_mode: SplitMode::Layer,
+            tensor_split: Vec::new(),
+            main_gpu: 0,
+            devices: Vec::new(),
+            cache_offload: true,
+            op_offload: true,
+            full_sliding_cache: false,
+            overrides: Vec::new(),
+            experts_on_host: 0,
+            embeddings: false,
+            rerank: false,
+            mmap: true,
+            fit: true,
+            fit_context: 4096,
+            backend_sampling: false,
+            host_cache: Some(Bytes::mib(8192)),
+            checkpoints: 32,
+            image_tokens: None,
+            speculation: Vec::new(),
+            draft_tokens: 3,
+            draft_context: 0,
+            draft_gpu_layers: GpuLayers::Auto,
+            draft_devices: Vec::new(),
+            draft_cache_key: types::F16,
+            draft_cache_value: types::F16,
+            draft_overrides: Vec::new(),
+            draft_experts_on_host: 0,
+            latent_attention: None,
+            attention_buffer: None,
+        }
+    }
 }
