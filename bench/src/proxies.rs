@@ -1,0 +1,117 @@
+//! How each program is started: the only place that knows their configurations.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use crate::process::{ProcessError, Server, free_address};
+
+/// Content events of a stream; three more frame it.
+pub(crate) const EVENTS: u64 = 256;
+pub(crate) const FRAMING_EVENTS: u64 = 3;
+
+/// The fake engine by itself.
+pub(crate) fn engine(program: &Path) -> Result<Server, ProcessError> {
+    let address = free_address()?;
+    let port = address.port();
+    let arguments = words(&format!("--port {port} --alias alpha --fake events={EVENTS}"));
+    ready(Server::spawn(program, &arguments, address)?)
+}
+
+/// nginx with one worker, as a plain streaming reverse proxy with kept upstream connections.
+pub(crate) fn nginx(program: &Path, upstream: SocketAddr, folder: &Path) -> Result<Server, ProcessError> {
+    let address = free_address()?;
+    let config = write(
+        folder.join("nginx.conf"),
+        &nginx_config(address, upstream, folder),
+    )?;
+    let arguments = ["-c", &config.to_string_lossy(), "-p", &folder.to_string_lossy()].map(str::to_owned);
+    ready(Server::spawn(program, &arguments, address)?)
+}
+
+/// The file that nginx reads. Connections are never closed for their number of requests, on either side.
+fn nginx_config(listen: SocketAddr, upstream: SocketAddr, folder: &Path) -> String {
+    let folder = folder.display();
+    let user = if rustix::process::geteuid().is_root() {
+        "user root;"
+    } else {
+        ""
+    };
+    format!(
+        "daemon off;
+{user}
+worker_processes 1;
+pid {folder}/nginx.pid;
+error_log {folder}/error.log warn;
+events {{ worker_connections 1024; }}
+http {{
+    access_log off;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    keepalive_requests 1000000000;
+    client_max_body_size 0;
+    upstream engine {{ server {upstream}; keepalive 256; keepalive_requests 1000000000; }}
+    server {{
+        listen {listen};
+        location / {{
+            proxy_pass http://engine;
+            proxy_http_version 1.1;
+            proxy_set_header Connection \"\";
+            proxy_buffering off;
+            proxy_request_buffering off;
+        }}
+    }}
+}}
+"
+    )
+}
+
+/// What `plimsoll serve` is started with.
+#[derive(Debug)]
+pub(crate) struct Plimsoll<'a> {
+    pub(crate) program: &'a Path,
+    pub(crate) engine: &'a Path,
+    pub(crate) folder: &'a Path,
+}
+
+impl Plimsoll<'_> {
+    /// Serves these models on a card of 1 GiB, of which each model takes 600 MiB.
+    pub(crate) fn spawn(&self, models: &[&str]) -> Result<Server, ProcessError> {
+        let address = free_address()?;
+        let config = write(self.folder.join("plimsoll.toml"), &self.config(models))?;
+        let arguments = words(&format!(
+            "serve {} --listen {address} --card bench=host,total=1GiB",
+            config.display()
+        ));
+        Server::spawn(self.program, &arguments, address)
+    }
+
+    fn config(&self, models: &[&str]) -> String {
+        let engine = self.engine.display();
+        let section = |model: &&str| {
+            format!(
+                "[models.{model}]\ncmd = \"{engine} --port ${{PORT}} --alias {model} --fake events={EVENTS}\"\nmemory = \"600MiB\"\n"
+            )
+        };
+        models.iter().map(section).collect()
+    }
+}
+
+fn ready(mut server: Server) -> Result<Server, ProcessError> {
+    server.wait_ready()?;
+    Ok(server)
+}
+
+fn write(path: PathBuf, text: &str) -> Result<PathBuf, ProcessError> {
+    match fs::write(&path, text) {
+        Ok(()) => Ok(path),
+        Err(source) => Err(ProcessError::WriteConfig { path, source }),
+    }
+}
+
+fn words(line: &str) -> Vec<String> {
+    line.split_whitespace().map(str::to_owned).collect()
+}

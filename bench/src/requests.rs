@@ -1,0 +1,50 @@
+//! The requests that are sent, and their bodies.
+//!
+//! `messages` comes before `model`, as the OpenAI client for Python sends it, so a router has to pass the whole
+//! prompt to find the name. The prompt has the escapes of ordinary text.
+
+const PARAGRAPH: &str =
+    "The mark on a ship's hull says how deep she may be loaded; \\\"no deeper\\\", says the law.\\n";
+
+pub(crate) fn chat(model: &str, body_bytes: usize) -> Vec<u8> {
+    post(&body(model, body_bytes, false))
+}
+
+pub(crate) fn chat_stream(model: &str, body_bytes: usize) -> Vec<u8> {
+    post(&body(model, body_bytes, true))
+}
+
+pub(crate) fn get(path: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n").into_bytes()
+}
+
+fn post(body: &str) -> Vec<u8> {
+    let length = body.len();
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    );
+    (head + body).into_bytes()
+}
+
+/// A body of about the wished length: never longer, and shorter by less than a paragraph.
+fn body(model: &str, bytes: usize, stream: bool) -> String {
+    let head = r#"{"messages":[{"role":"user","content":""#;
+    let tail = format!(r#""}}],"model":"{model}","stream":{stream}}}"#);
+    let paragraphs = bytes.saturating_sub(head.len() + tail.len()) / PARAGRAPH.len();
+    [head, &PARAGRAPH.repeat(paragraphs), &tail].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_is_json_of_about_the_wished_length() {
+        for bytes in [400, 200_000] {
+            let body = body("alpha", bytes, true);
+            let json: serde_json::Value = serde_json::from_str(&body).unwrap();
+            assert_eq!(json["model"], "alpha");
+            assert!(body.len() <= bytes && body.len() + PARAGRAPH.len() > bytes);
+        }
+    }
+}
