@@ -7,6 +7,12 @@ pub enum PerLayer<T> {
     Each(Vec<T>),
 }
 
+impl<T: Default> Default for PerLayer<T> {
+    fn default() -> Self {
+        Self::Same(T::default())
+    }
+}
+
 impl<T: Copy + Default> PerLayer<T> {
     /// The value for `layer`; layers beyond a list have the default value.
     pub fn at(&self, layer: u32) -> T {
@@ -75,7 +81,7 @@ pub struct Indexer {
 }
 
 /// What the engine derives its memory from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HyperParameters {
     /// `block_count`, which includes the next-token-prediction layers at the end, if any.
     pub layers: u32,

@@ -1,0 +1,48 @@
+//! Headers that can be read, but make no model.
+
+use super::gguf::{GgufError, ValueType};
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ModelError {
+    /// A key is there, but its value is not what it must be.
+    #[error(transparent)]
+    Key(#[from] GgufError),
+
+    #[error("the header has no key `{key}`; the file is no model or was converted incompletely")]
+    MissingKey { key: String },
+
+    #[error(
+        "the header states {layers} layers, {nextn_layers} of them for next tokens; llama.cpp takes 1 to 512"
+    )]
+    Layers { layers: u32, nextn_layers: u32 },
+
+    #[error("key `{key}` lists {found} numbers, but the model has {expected} layers")]
+    ListLength { key: String, expected: u32, found: u64 },
+
+    #[error("key `{key}` lists {element}, of which not all are whole numbers below 2^32")]
+    ListValue { key: String, element: ValueType },
+
+    #[error("no file of the model was given")]
+    NoFile,
+
+    #[error(
+        "the first file says that the model has {stated} files, but {given} were given; name the first file and keep all of them in one folder"
+    )]
+    FileCount { stated: u32, given: usize },
+
+    #[error(
+        "file {expected} of {count} calls itself {stated} of {stated_count}; the files are of different sets or out of order"
+    )]
+    FileNumber {
+        expected: u32,
+        count: u32,
+        stated: String,
+        stated_count: u32,
+    },
+
+    #[error("the files hold {found} tensors, but the first says {stated}; one of them is of another version")]
+    TensorCount { stated: u32, found: usize },
+
+    #[error("tensor `{tensor}` is in file {file} and in one before it; the files are of different sets")]
+    DuplicateTensor { tensor: String, file: u16 },
+}
