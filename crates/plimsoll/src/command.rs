@@ -1,11 +1,11 @@
-//! The subcommands, one file each: clap arguments in, an exit code out. Only here is anything printed.
+//! The verbs of the command line, one file each. Nobody imports a command.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-pub(crate) mod engine;
+pub mod exec_child;
+pub mod warden;
 
 #[derive(Debug, Parser)]
 #[command(name = "plimsoll", version, about = "The load line for GPU memory")]
@@ -16,17 +16,16 @@ struct Line {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Install, list and find the programs that run models
-    Engine(engine::Arguments),
+    #[command(hide = true)]
+    ExecChild(exec_child::Arguments),
+    #[command(hide = true)]
+    Warden(warden::Arguments),
 }
 
 /// Reads the command line and does what it says.
-pub(crate) fn main() -> ExitCode {
-    let result = match Line::parse().verb {
-        Verb::Engine(arguments) => engine::run(arguments),
-    };
-    result.unwrap_or_else(|error| {
-        let _ = writeln!(anstream::stderr(), "plimsoll: {error}");
-        ExitCode::FAILURE
-    })
+pub fn main() -> ExitCode {
+    match Line::parse().verb {
+        Verb::ExecChild(arguments) => exec_child::run(&arguments),
+        Verb::Warden(arguments) => warden::run(&arguments),
+    }
 }

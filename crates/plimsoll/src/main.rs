@@ -1,8 +1,5 @@
 #![forbid(unsafe_code)]
 
-mod command;
-mod launch;
-
 fn main() -> std::process::ExitCode {
-    command::main()
+    plimsoll::command::main()
 }

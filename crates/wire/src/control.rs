@@ -8,3 +8,6 @@
 pub const STATE_PREFIX: &str = "cmd_child_to_router:state:";
 /// Tells the child to finish and leave; a newline ends it.
 pub const EXIT_COMMAND: &str = "cmd_router_to_child:exit";
+
+/// Starts the one line that the trampoline writes to stderr where it cannot become the engine.
+pub const EXEC_FAILED: &str = "plimsoll exec-child: cannot start ";

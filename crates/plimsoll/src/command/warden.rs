@@ -1,0 +1,68 @@
+//! `plimsoll warden`: kills every process group that the daemon leaves behind (hidden).
+//!
+//! A daemon that is killed with SIGKILL cannot clean up. Engines die with it by their parent-death signal, but
+//! what a wrapper script started does not. The warden holds the read end of a pipe whose only write end is the
+//! daemon's; when the daemon is gone, whatever the cause, the pipe ends, and every group still registered is
+//! killed. Lines are `+GROUP` and `-GROUP`.
+
+use std::collections::BTreeSet;
+use std::io::BufRead;
+use std::process::ExitCode;
+
+use rustix::process::{Pid, Signal, kill_process_group, setsid};
+use tokio::signal::unix::{SignalKind, signal};
+
+#[derive(Debug, clap::Args)]
+pub struct Arguments {}
+
+pub fn run(_: &Arguments) -> ExitCode {
+    // A session of its own, so that the terminal's signals pass it by; it fails only where it has one already.
+    let _ = setsid();
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() else {
+        return ExitCode::FAILURE;
+    };
+    let _inside = runtime.enter();
+    // A handler that nobody reads is the safe way to ignore a signal: the warden ends with its pipe only.
+    let deaf: Vec<_> = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()]
+        .into_iter()
+        .map(signal)
+        .collect();
+    let groups = follow(std::io::stdin().lock());
+    for group in groups {
+        // Gone already is as good as killed.
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    drop(deaf);
+    ExitCode::SUCCESS
+}
+
+/// Reads registrations until the pipe ends; returns the groups that are left.
+fn follow(lines: impl BufRead) -> Vec<Pid> {
+    let mut groups = BTreeSet::new();
+    for line in lines.lines() {
+        let Ok(line) = line else { break };
+        let Some((sign, group)) = line.split_at_checked(1) else { continue };
+        match (sign, group.parse::<i32>()) {
+            ("+", Ok(group)) if group > 1 => groups.insert(group),
+            ("-", Ok(group)) => groups.remove(&group),
+            _ => false,
+        };
+    }
+    groups.into_iter().filter_map(Pid::from_raw).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_what_was_registered_and_not_struck_off() {
+        let left = follow("+12\n+34\n-12\n+56\n".as_bytes());
+        assert_eq!(left, [34, 56].map(|group| Pid::from_raw(group).unwrap()));
+    }
+
+    #[test]
+    fn no_line_can_make_it_kill_all_processes_or_init() {
+        assert!(follow("+-1\n+0\n+1\n+\n\nnonsense\n+99999999999\né\n".as_bytes()).is_empty());
+    }
+}

@@ -1,0 +1,390 @@
+//! One child from its start to its end: a state machine with a single owner.
+//!
+//! The task reads the child's lines, hears what it says of itself, obeys orders, and kills it where it is late.
+//! The owner sees [`ChildEvent`]s; exactly one `Ended` closes the stream. Dropping [`Child`] kills the group.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use plimsoll_core::diagnose::Exit;
+use plimsoll_wire::control::EXIT_COMMAND;
+use rustix::process::Signal;
+use serde_json::Value;
+use tokio::io::AsyncWriteExt;
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::control::{self, State};
+use super::end::{EndCause, kernel_oom_kills};
+use super::health;
+use super::lines::Lines;
+use super::log_ring::{Log, LogSource};
+use super::process::Process;
+use super::spawn::{ChildSpec, LaunchError, Readiness, StopWay};
+
+/// Lines that the post-mortem gets.
+const LAST_LINES: usize = 200;
+/// After the sweep nobody holds the pipes any more, but for a grandchild that left the group.
+const DRAIN_WITHIN: Duration = Duration::from_secs(1);
+/// llama-server reports within milliseconds; one that knows no channel is asked by HTTP after this time.
+const SILENT_CHANNEL: Duration = Duration::from_millis(250);
+const EVENTS: usize = 64;
+
+/// What a child does, as its owner sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ChildEvent {
+    /// It loads; the payload is llama-server's `{"stages", "current", "value"}`. May be skipped under load.
+    Progress(Value),
+    /// It takes requests; the payload is its own entry of `/v1/models`, null where it has none.
+    Ready(Value),
+    /// It gave its model back and wakes on the next request.
+    Sleeping(Value),
+    /// It is gone, with everything it started.
+    Ended(Ended),
+}
+
+/// All that is known of a child's end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ended {
+    pub exit: Exit,
+    pub cause: EndCause,
+    /// True if it had ever taken requests.
+    pub was_ready: bool,
+    pub ran: Duration,
+    /// The kernel killed some process for want of memory while this one ran.
+    pub kernel_oom_kill: bool,
+    pub last_lines: Vec<String>,
+}
+
+/// A running child. Dropping it kills the child and all it started.
+#[derive(Debug)]
+pub struct Child {
+    pid: u32,
+    port: u16,
+    log: Log,
+    orders: mpsc::UnboundedSender<Order>,
+}
+
+#[derive(Debug)]
+enum Order {
+    Stop { within: Duration },
+    Kill,
+}
+
+impl Child {
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// Asks it to finish; it is killed if it has not left `within` this time. `Ended` follows in either case.
+    pub fn stop(&self, within: Duration) {
+        let _ = self.orders.send(Order::Stop { within });
+    }
+
+    /// Kills it and all it started. `Ended` follows.
+    pub fn kill(&self) {
+        let _ = self.orders.send(Order::Kill);
+    }
+}
+
+/// Starts the task that owns the child.
+pub(super) fn supervise(
+    spec: ChildSpec,
+    mut process: Process,
+    log: Log,
+) -> Result<(Child, mpsc::Receiver<ChildEvent>), LaunchError> {
+    let pid = process.id();
+    let watch = |cause| LaunchError::Watch { pid, cause };
+    let (stdin, stdout, stderr) = process.take_pipes();
+    let stdin = stdin.map(ChildStdin::from_std).transpose().map_err(watch)?;
+    let stdout = stdout.map(ChildStdout::from_std).transpose().map_err(watch)?;
+    let stderr = stderr.map(ChildStderr::from_std).transpose().map_err(watch)?;
+    let (orders, inbox) = mpsc::unbounded_channel();
+    let (events, outbox) = mpsc::channel(EVENTS);
+    let child = Child {
+        pid,
+        port: spec.port,
+        log: log.clone(),
+        orders,
+    };
+    let now = Instant::now();
+    let supervisor = Supervisor {
+        announcement: announcement(&spec),
+        spec,
+        process,
+        stdin,
+        stdout: Lines::new(stdout),
+        stderr: Lines::new(stderr),
+        orders: inbox,
+        events,
+        log,
+        phase: Phase::Loading,
+        cause: EndCause::OnItsOwn,
+        was_ready: false,
+        has_channel: false,
+        started: now,
+        last_sign: now,
+        stop_command: None,
+        oom_kills: kernel_oom_kills(),
+    };
+    tokio::task::spawn_local(supervisor.run());
+    Ok((child, outbox))
+}
+
+/// The future that ends when a child is ready which does not say so itself.
+fn announcement(spec: &ChildSpec) -> Option<Pin<Box<dyn Future<Output = ()>>>> {
+    let port = spec.port;
+    match spec.readiness.clone() {
+        Readiness::Immediate => Some(Box::pin(std::future::ready(()))),
+        Readiness::Health { path } => Some(Box::pin(health::until_ready(port, path))),
+        Readiness::Control => Some(Box::pin(async move {
+            sleep(SILENT_CHANNEL).await;
+            health::until_ready(port, "/health".to_owned()).await;
+        })),
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Loading,
+    Serving,
+    Stopping { until: Instant },
+    Killed,
+}
+
+struct Supervisor {
+    spec: ChildSpec,
+    process: Process,
+    stdin: Option<ChildStdin>,
+    stdout: Lines<ChildStdout>,
+    stderr: Lines<ChildStderr>,
+    orders: mpsc::UnboundedReceiver<Order>,
+    events: mpsc::Sender<ChildEvent>,
+    log: Log,
+    phase: Phase,
+    cause: EndCause,
+    was_ready: bool,
+    /// It has spoken on the control channel, so it will hear there too.
+    has_channel: bool,
+    started: Instant,
+    last_sign: Instant,
+    announcement: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    /// Kept so that it can be killed when the child is gone.
+    stop_command: Option<tokio::process::Child>,
+    oom_kills: Option<u64>,
+}
+
+impl Supervisor {
+    async fn run(mut self) {
+        loop {
+            let deadline = self.deadline();
+            tokio::select! {
+                () = self.process.ended() => break,
+                order = self.orders.recv(), if self.phase != Phase::Killed => self.obey(order).await,
+                Some(line) = self.stdout.next(), if self.stdout.is_open() => self.hear(line).await,
+                Some(line) = self.stderr.next(), if self.stderr.is_open() => self.note(LogSource::Stderr, line),
+                () = announced(&mut self.announcement) => self.become_ready(Value::Null).await,
+                () = until(deadline) => self.lose_patience(),
+            }
+        }
+        self.end().await;
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Loading => {
+                let silence = self.last_sign.checked_add(self.spec.patience.silence);
+                let total = self
+                    .spec
+                    .patience
+                    .total
+                    .and_then(|total| self.started.checked_add(total));
+                silence.into_iter().chain(total).min()
+            }
+            Phase::Stopping { until } => Some(until),
+            Phase::Serving | Phase::Killed => None,
+        }
+    }
+
+    async fn hear(&mut self, line: String) {
+        match control::state(&line) {
+            Some(state) => {
+                self.last_sign = Instant::now();
+                self.has_channel = true;
+                self.announcement = None;
+                self.change(state).await;
+            }
+            None => self.note(LogSource::Stdout, line),
+        }
+    }
+
+    async fn change(&mut self, state: State) {
+        match state {
+            State::Loading(progress) => {
+                let _ = self.events.try_send(ChildEvent::Progress(progress));
+            }
+            State::Ready(payload) => self.become_ready(payload).await,
+            State::Sleeping(payload) => {
+                let _ = self.events.send(ChildEvent::Sleeping(payload)).await;
+            }
+        }
+    }
+
+    async fn become_ready(&mut self, payload: Value) {
+        self.announcement = None;
+        if self.phase == Phase::Loading {
+            self.phase = Phase::Serving;
+        }
+        if self.phase == Phase::Serving {
+            self.was_ready = true;
+            let _ = self.events.send(ChildEvent::Ready(payload)).await;
+        }
+    }
+
+    fn note(&mut self, source: LogSource, line: String) {
+        self.last_sign = Instant::now();
+        self.log.push(source, line);
+    }
+
+    async fn obey(&mut self, order: Option<Order>) {
+        match order {
+            Some(Order::Stop { within }) => self.stop(within).await,
+            // A dropped handle is an order too.
+            Some(Order::Kill) | None => {
+                self.cause = EndCause::AskedAndKilled;
+                self.kill();
+            }
+        }
+    }
+
+    async fn stop(&mut self, within: Duration) {
+        let until = Instant::now()
+            .checked_add(within)
+            .unwrap_or_else(|| Instant::now() + Duration::from_secs(86_400));
+        if let Phase::Stopping { until: earlier } = self.phase {
+            self.phase = Phase::Stopping {
+                until: earlier.min(until),
+            };
+            return;
+        }
+        let loading = self.phase == Phase::Loading;
+        self.announcement = None;
+        self.cause = EndCause::Asked;
+        self.phase = Phase::Stopping { until };
+        match self.spec.stop.clone() {
+            // A loading llama-server does not listen yet, and there is nothing to finish.
+            StopWay::ExitCommand if loading && self.has_channel => self.kill(),
+            StopWay::ExitCommand if self.has_channel => self.send_exit_command().await,
+            StopWay::ExitCommand | StopWay::Terminate => self.process.signal(Signal::TERM),
+            StopWay::Command(line) => self.run_stop_command(&line),
+        }
+    }
+
+    async fn send_exit_command(&mut self) {
+        let line = format!("{EXIT_COMMAND}\n");
+        let sent = match &mut self.stdin {
+            Some(stdin) => stdin.write_all(line.as_bytes()).await.is_ok(),
+            None => false,
+        };
+        if !sent {
+            self.process.signal(Signal::TERM);
+        }
+    }
+
+    fn run_stop_command(&mut self, line: &[String]) {
+        match super::argv::stop_command(line, &self.spec, self.process.id()) {
+            Ok(command) => self.stop_command = Some(command),
+            Err(cause) => {
+                let note = format!("cannot run the stop command: {cause}; sent SIGTERM instead");
+                self.log.push(LogSource::Plimsoll, note);
+                self.process.signal(Signal::TERM);
+            }
+        }
+    }
+
+    fn lose_patience(&mut self) {
+        self.cause = match self.phase {
+            Phase::Loading => EndCause::NeverReady,
+            _ => EndCause::AskedAndKilled,
+        };
+        self.kill();
+    }
+
+    fn kill(&mut self) {
+        self.announcement = None;
+        self.phase = Phase::Killed;
+        self.process.signal(Signal::KILL);
+    }
+
+    async fn end(self) {
+        let Self {
+            process,
+            mut stdout,
+            mut stderr,
+            log,
+            events,
+            cause,
+            was_ready,
+            started,
+            oom_kills,
+            ..
+        } = self;
+        let ran = started.elapsed();
+        let exit = process.bury().await.unwrap_or(Exit::Unknown);
+        let _ = timeout(DRAIN_WITHIN, drain(&mut stdout, &mut stderr, &log)).await;
+        let ended = Ended {
+            exit,
+            cause,
+            was_ready,
+            ran,
+            kernel_oom_kill: oom_kills
+                .zip(kernel_oom_kills())
+                .is_some_and(|(before, now)| now > before),
+            last_lines: log
+                .tail(LAST_LINES)
+                .iter()
+                .map(|line| line.text.clone())
+                .collect(),
+        };
+        let _ = events.send(ChildEvent::Ended(ended)).await;
+    }
+}
+
+/// Reads what is left in the pipes.
+async fn drain(stdout: &mut Lines<ChildStdout>, stderr: &mut Lines<ChildStderr>, log: &Log) {
+    while stdout.is_open() || stderr.is_open() {
+        tokio::select! {
+            line = stdout.next(), if stdout.is_open() => {
+                let line = line.filter(|line| control::state(line).is_none());
+                line.into_iter().for_each(|line| log.push(LogSource::Stdout, line));
+            }
+            line = stderr.next(), if stderr.is_open() => {
+                line.into_iter().for_each(|line| log.push(LogSource::Stderr, line));
+            }
+        }
+    }
+}
+
+async fn announced(announcement: &mut Option<Pin<Box<dyn Future<Output = ()>>>>) {
+    match announcement {
+        Some(future) => future.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,59 @@
+//! llama-server's router channel: state lines in, one command out.
+//!
+//! Mirrors `tools/server/server-models.cpp: router_child_states @ b10605`; unknown states are left in the log and
+//! change nothing, so that a newer engine does not confuse us.
+
+use plimsoll_wire::control::STATE_PREFIX;
+use serde_json::Value;
+
+/// What a state line says.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum State {
+    /// `{"stages": […], "current": …, "value": 0..1}`.
+    Loading(Value),
+    /// The child's own entry of `/v1/models`.
+    Ready(Value),
+    Sleeping(Value),
+}
+
+/// Reads a line of stdout; `None` if it is no state line, or none that we know.
+pub(super) fn state(line: &str) -> Option<State> {
+    #[derive(serde::Deserialize)]
+    struct Line {
+        state: String,
+        #[serde(default)]
+        payload: Value,
+    }
+    let Line { state, payload } = serde_json::from_str(line.strip_prefix(STATE_PREFIX)?).ok()?;
+    match state.as_str() {
+        "loading" => Some(State::Loading(payload)),
+        "ready" => Some(State::Ready(payload)),
+        "sleeping" => Some(State::Sleeping(payload)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn states_are_read_and_everything_else_is_log() {
+        let line = |text: &str| format!("{STATE_PREFIX}{text}");
+        assert_eq!(
+            state(&line(r#"{"state":"loading","payload":{"value":0.5}}"#)),
+            Some(State::Loading(json!({"value": 0.5})))
+        );
+        assert_eq!(state(&line(r#"{"state":"ready"}"#)), Some(State::Ready(Value::Null)));
+        for other in [
+            "ready",
+            &line(r#"{"state":"dancing"}"#),
+            &line("{"),
+            &line("[]"),
+            " cmd_child_to_router:state:{}",
+        ] {
+            assert_eq!(state(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! How a child came to its end: what the kernel and we saw, before anyone reads its last words.
+
+use std::fs;
+
+/// Who wanted it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndCause {
+    /// Nobody: it left or died by itself.
+    OnItsOwn,
+    /// We asked, and it obeyed in time.
+    Asked,
+    /// We asked, and it had to be killed.
+    AskedAndKilled,
+    /// It was not ready within its limits, and was killed.
+    NeverReady,
+}
+
+/// The number of processes that the kernel has killed for want of memory since boot: of our cgroup where it is
+/// told, else of the machine.
+pub(super) fn kernel_oom_kills() -> Option<u64> {
+    let cgroup = fs::read_to_string("/proc/self/cgroup").ok().and_then(|text| {
+        let path = text.lines().find_map(|line| line.strip_prefix("0::"))?;
+        counter(
+            &fs::read_to_string(format!("/sys/fs/cgroup{path}/memory.events")).ok()?,
+            "oom_kill",
+        )
+    });
+    cgroup.or_else(|| counter(&fs::read_to_string("/proc/vmstat").ok()?, "oom_kill"))
+}
+
+fn counter(text: &str, name: &str) -> Option<u64> {
+    text.lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_is_found_by_its_whole_name() {
+        let text = "low 0\noom 7\noom_kill 3\noom_group_kill 1\n";
+        assert_eq!(counter(text, "oom_kill"), Some(3));
+        assert_eq!(counter(text, "oom"), Some(7));
+        assert_eq!(counter(text, "kill"), None);
+    }
+}

@@ -1,0 +1,341 @@
+//! The launcher: one thread that forks, sweeps and reaps every child.
+//!
+//! It lives as long as a [`Launcher`] or a child does; when it ends, the kernel kills what is left. Spawning
+//! blocks (the forking thread waits for the exec), which is why the request path must not do it.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use tokio::sync::oneshot;
+
+use super::child::{self, Child, ChildEvent};
+use super::log_ring::Log;
+use super::process::Process;
+use super::warden::Warden;
+
+/// How a child says that it is ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// llama-server's own router channel: state lines on stdout, commands on stdin.
+    Control,
+    /// This path answers 200.
+    Health { path: String },
+    /// It is taken to be ready as soon as it runs.
+    Immediate,
+}
+
+/// What ends a child in good order. SIGKILL to the whole group follows where it does not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StopWay {
+    /// The exit command of the control channel.
+    ExitCommand,
+    /// SIGTERM to the group, as a terminal or an init system would.
+    Terminate,
+    /// A command of the user's own; `${PID}` stands for the child.
+    Command(Vec<String>),
+}
+
+/// How long a child may take to get ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// Without a line of output and without progress.
+    pub silence: Duration,
+    /// In all.
+    pub total: Option<Duration>,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            silence: Duration::from_secs(300),
+            total: None,
+        }
+    }
+}
+
+/// Everything it takes to start one child.
+#[derive(Clone, Debug)]
+pub struct ChildSpec {
+    /// The model, for logs.
+    pub name: String,
+    pub program: PathBuf,
+    pub arguments: Vec<OsString>,
+    /// The whole environment; nothing else is inherited.
+    pub environment: super::Environment,
+    pub directory: Option<PathBuf>,
+    pub port: u16,
+    pub readiness: Readiness,
+    pub stop: StopWay,
+    pub patience: Patience,
+}
+
+/// Why a child could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    #[error("program `{}` was not found; install it, or give its full path", program.display())]
+    FindProgram { program: PathBuf },
+    #[error("`{}` is not executable; make it so with chmod +x", program.display())]
+    NotExecutable { program: PathBuf },
+    #[error("cannot start `{}`: {cause}", program.display())]
+    Fork {
+        program: PathBuf,
+        #[source]
+        cause: io::Error,
+    },
+    #[error("out of file descriptors while starting `{}`; raise the limit (ulimit -n)", program.display())]
+    OutOfDescriptors { program: PathBuf },
+    #[error("cannot watch process {pid}: {cause}; Linux 5.3 or later is needed")]
+    Watch {
+        pid: u32,
+        #[source]
+        cause: io::Error,
+    },
+    #[error("cannot start the warden: {0}")]
+    StartWarden(#[source] io::Error),
+    #[error("cannot start the launcher thread: {0}")]
+    StartThread(#[source] io::Error),
+    #[error("the launcher thread is gone")]
+    LauncherGone,
+}
+
+/// A handle of the launcher thread; clones share it.
+#[derive(Clone, Debug)]
+pub struct Launcher {
+    requests: mpsc::Sender<Request>,
+}
+
+#[derive(Debug)]
+enum Request {
+    Spawn {
+        spec: Box<ChildSpec>,
+        reply: oneshot::Sender<Result<Spawned, LaunchError>>,
+    },
+    Bury {
+        child: std::process::Child,
+        reply: Option<oneshot::Sender<io::Result<std::process::ExitStatus>>>,
+    },
+}
+
+/// A child that runs, and what tells of its end.
+#[derive(Debug)]
+pub(super) struct Spawned {
+    pub(super) child: std::process::Child,
+    pub(super) pidfd: OwnedFd,
+}
+
+impl Launcher {
+    /// Starts the thread and the warden. Children pass through this very program (`plimsoll exec-child`).
+    pub fn start() -> Result<Self, LaunchError> {
+        // Resolved by the child itself, so an upgrade that replaces the file does no harm.
+        Self::start_with(Path::new("/proc/self/exe"))
+    }
+
+    /// The same with the trampoline and the warden of another `plimsoll` program, for tests.
+    pub fn start_with(plimsoll: &Path) -> Result<Self, LaunchError> {
+        let warden = Warden::start(plimsoll.as_os_str()).map_err(LaunchError::StartWarden)?;
+        let (requests, inbox) = mpsc::channel();
+        let plimsoll = plimsoll.to_owned();
+        std::thread::Builder::new()
+            .name("launcher".to_owned())
+            .spawn(move || Parent { plimsoll, warden }.serve(&inbox))
+            .map_err(LaunchError::StartThread)?;
+        Ok(Self { requests })
+    }
+
+    /// Finds out whether `spec` can be started at all, before anybody is evicted for it.
+    pub fn check(spec: &ChildSpec) -> Result<(), LaunchError> {
+        let paths = spec.environment.get("PATH");
+        find_program(&spec.program, spec.directory.as_deref(), paths).map(drop)
+    }
+
+    /// Starts a child on the current runtime, inside a `LocalSet`. Its lines go to `log`.
+    pub async fn spawn(
+        &self,
+        spec: ChildSpec,
+        log: Log,
+    ) -> Result<(Child, tokio::sync::mpsc::Receiver<ChildEvent>), LaunchError> {
+        Self::check(&spec)?;
+        let (reply, answer) = oneshot::channel();
+        let request = Request::Spawn {
+            spec: Box::new(spec.clone()),
+            reply,
+        };
+        self.requests
+            .send(request)
+            .map_err(|_| LaunchError::LauncherGone)?;
+        let spawned = answer.await.map_err(|_| LaunchError::LauncherGone)??;
+        child::supervise(spec, Process::new(spawned, self.clone())?, log)
+    }
+
+    /// Sweeps the group of a child that has ended (or shall), reaps it and returns its wait status.
+    pub(super) async fn bury(&self, child: std::process::Child) -> io::Result<std::process::ExitStatus> {
+        let (reply, answer) = oneshot::channel();
+        self.send_bury(child, Some(reply));
+        answer.await.unwrap_or(Err(io::ErrorKind::BrokenPipe.into()))
+    }
+
+    /// The same for a child whose status nobody will ask for.
+    pub(super) fn abandon(&self, child: std::process::Child) {
+        self.send_bury(child, None);
+    }
+
+    fn send_bury(
+        &self,
+        child: std::process::Child,
+        reply: Option<oneshot::Sender<io::Result<std::process::ExitStatus>>>,
+    ) {
+        // The thread can only be gone when the process ends; then the kernel and the warden do this.
+        let _ = self.requests.send(Request::Bury { child, reply });
+    }
+}
+
+/// The thread's own side.
+struct Parent {
+    plimsoll: PathBuf,
+    warden: Warden,
+}
+
+impl Parent {
+    fn serve(mut self, inbox: &mpsc::Receiver<Request>) {
+        while let Ok(request) = inbox.recv() {
+            match request {
+                Request::Spawn { spec, reply } => self.answer_spawn(&spec, reply),
+                Request::Bury { child, reply } => {
+                    let status = self.bury(child);
+                    if let Some(reply) = reply {
+                        let _ = reply.send(status);
+                    }
+                }
+            }
+        }
+    }
+
+    fn answer_spawn(&mut self, spec: &ChildSpec, reply: oneshot::Sender<Result<Spawned, LaunchError>>) {
+        if let Err(Ok(unwanted)) = reply.send(self.spawn(spec)) {
+            // The asker was cancelled; nobody else knows of this child.
+            let _ = self.bury(unwanted.child);
+        }
+    }
+
+    fn spawn(&mut self, spec: &ChildSpec) -> Result<Spawned, LaunchError> {
+        let child = self
+            .command(spec)
+            .spawn()
+            .map_err(|cause| fork_error(&spec.program, cause))?;
+        if let Err(cause) = self.warden.register(child.id()) {
+            tracing::warn!(model = spec.name, "no warden watches this child: {cause}");
+        }
+        match pidfd_open(pid_of(&child), PidfdFlags::NONBLOCK) {
+            Ok(pidfd) => Ok(Spawned { child, pidfd }),
+            Err(cause) => {
+                let pid = child.id();
+                let _ = self.bury(child);
+                Err(LaunchError::Watch {
+                    pid,
+                    cause: cause.into(),
+                })
+            }
+        }
+    }
+
+    fn command(&self, spec: &ChildSpec) -> Command {
+        let mut command = Command::new(&self.plimsoll);
+        command
+            .arg("exec-child")
+            .args(["--parent", &std::process::id().to_string(), "--"])
+            .arg(&spec.program)
+            .args(&spec.arguments)
+            .env_clear()
+            .envs(spec.environment.iter())
+            .stdin(match spec.readiness {
+                Readiness::Control => Stdio::piped(),
+                _ => Stdio::null(),
+            })
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        if let Some(directory) = &spec.directory {
+            command.current_dir(directory);
+        }
+        command
+    }
+
+    /// Kills the group while its leader is unreaped, so that its number is still its own.
+    fn bury(&mut self, mut child: std::process::Child) -> io::Result<std::process::ExitStatus> {
+        let _ = kill_process_group(pid_of(&child), Signal::KILL);
+        if let Err(cause) = self.warden.strike_off(child.id()) {
+            tracing::warn!("cannot tell the warden that {} is gone: {cause}", child.id());
+        }
+        child.wait()
+    }
+}
+
+pub(super) fn pid_of(child: &std::process::Child) -> Pid {
+    Pid::from_child(child)
+}
+
+fn fork_error(program: &Path, cause: io::Error) -> LaunchError {
+    use rustix::io::Errno;
+    let program = program.to_owned();
+    match Errno::from_io_error(&cause) {
+        Some(Errno::MFILE | Errno::NFILE) => LaunchError::OutOfDescriptors { program },
+        _ => LaunchError::Fork { program, cause },
+    }
+}
+
+/// Looks a program up as `execvp` would: by path if it holds a slash, else along `PATH`.
+fn find_program(
+    program: &Path,
+    directory: Option<&Path>,
+    paths: Option<&OsStr>,
+) -> Result<PathBuf, LaunchError> {
+    let has_slash = program.components().count() > 1;
+    let candidates: Vec<PathBuf> = match (has_slash, directory) {
+        (true, Some(directory)) => vec![directory.join(program)],
+        (true, None) => vec![program.to_owned()],
+        (false, _) => std::env::split_paths(paths.unwrap_or_else(|| OsStr::new("/usr/bin:/bin")))
+            .map(|folder| folder.join(program))
+            .collect(),
+    };
+    let mut found_file = false;
+    for candidate in candidates {
+        if !candidate.is_file() {
+            continue;
+        }
+        found_file = true;
+        if rustix::fs::access(&candidate, rustix::fs::Access::EXEC_OK).is_ok() {
+            return Ok(candidate);
+        }
+    }
+    let program = program.to_owned();
+    Err(match found_file {
+        true => LaunchError::NotExecutable { program },
+        false => LaunchError::FindProgram { program },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_found_as_execvp_would_find_it() {
+        assert!(find_program(Path::new("sh"), None, Some(OsStr::new("/nowhere:/bin"))).is_ok());
+        assert!(find_program(Path::new("/bin/sh"), None, None).is_ok());
+        assert!(matches!(
+            find_program(Path::new("sh"), None, Some(OsStr::new("/nowhere"))),
+            Err(LaunchError::FindProgram { .. })
+        ));
+        assert!(matches!(
+            find_program(Path::new("/proc/version"), None, None),
+            Err(LaunchError::NotExecutable { .. })
+        ));
+    }
+}

@@ -1,0 +1,8 @@
+//! The acting half of Plimsoll: everything that looks at the machine, starts processes or speaks on sockets.
+//!
+//! A library so that `tests/` can reach each boundary; the program itself is `main.rs`, which only calls
+//! [`command::main`].
+#![forbid(unsafe_code)]
+
+pub mod command;
+pub mod launch;
