@@ -7,6 +7,7 @@
 
 pub mod admit;
 pub mod bytes;
+pub mod diagnose;
 pub mod explain;
 pub mod flags;
 pub mod model;

@@ -23,10 +23,14 @@ pub fn run(_: &Arguments) -> ExitCode {
     };
     let _inside = runtime.enter();
     // A handler that nobody reads is the safe way to ignore a signal: the warden ends with its pipe only.
-    let deaf: Vec<_> = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()]
-        .into_iter()
-        .map(signal)
-        .collect();
+    let deaf: Vec<_> = [
+        SignalKind::terminate(),
+        SignalKind::interrupt(),
+        SignalKind::hangup(),
+    ]
+    .into_iter()
+    .map(signal)
+    .collect();
     let groups = follow(std::io::stdin().lock());
     for group in groups {
         // Gone already is as good as killed.
@@ -41,7 +45,9 @@ fn follow(lines: impl BufRead) -> Vec<Pid> {
     let mut groups = BTreeSet::new();
     for line in lines.lines() {
         let Ok(line) = line else { break };
-        let Some((sign, group)) = line.split_at_checked(1) else { continue };
+        let Some((sign, group)) = line.split_at_checked(1) else {
+            continue;
+        };
         match (sign, group.parse::<i32>()) {
             ("+", Ok(group)) if group > 1 => groups.insert(group),
             ("-", Ok(group)) => groups.remove(&group),

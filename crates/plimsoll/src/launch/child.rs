@@ -30,12 +30,17 @@ const LAST_LINES: usize = 200;
 const DRAIN_WITHIN: Duration = Duration::from_secs(1);
 /// llama-server reports within milliseconds; one that knows no channel is asked by HTTP after this time.
 const SILENT_CHANNEL: Duration = Duration::from_millis(250);
+/// Longer is for ever, and would overflow the clock.
+const LONGEST_STOP: Duration = Duration::from_secs(86_400);
+/// How often lines alone count as progress.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
 const EVENTS: usize = 64;
 
 /// What a child does, as its owner sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChildEvent {
-    /// It loads; the payload is llama-server's `{"stages", "current", "value"}`. May be skipped under load.
+    /// It loads; the payload is llama-server's `{"stages", "current", "value"}`, null where all we know is that it
+    /// still writes lines. May be skipped under load.
     Progress(Value),
     /// It takes requests; the payload is its own entry of `/v1/models`, null where it has none.
     Ready(Value),
@@ -55,6 +60,7 @@ pub struct Ended {
     pub ran: Duration,
     /// The kernel killed some process for want of memory while this one ran.
     pub kernel_oom_kill: bool,
+    /// Of the stage in which it died: those since it was ready, if it ever was.
     pub last_lines: Vec<String>,
 }
 
@@ -127,15 +133,16 @@ pub(super) fn supervise(
         stderr: Lines::new(stderr),
         orders: inbox,
         events,
-        log,
         phase: Phase::Loading,
         cause: EndCause::OnItsOwn,
         was_ready: false,
         has_channel: false,
         started: now,
         last_sign: now,
+        stage_began: log.pushed(),
         stop_command: None,
         oom_kills: kernel_oom_kills(),
+        log,
     };
     tokio::task::spawn_local(supervisor.run());
     Ok((child, outbox))
@@ -178,6 +185,8 @@ struct Supervisor {
     has_channel: bool,
     started: Instant,
     last_sign: Instant,
+    /// How many lines the log had seen when the present stage began.
+    stage_began: u64,
     announcement: Option<Pin<Box<dyn Future<Output = ()>>>>,
     /// Kept so that it can be killed when the child is gone.
     stop_command: Option<tokio::process::Child>,
@@ -202,24 +211,14 @@ impl Supervisor {
 
     fn deadline(&self) -> Option<Instant> {
         match self.phase {
-            Phase::Loading => {
-                let silence = self.last_sign.checked_add(self.spec.patience.silence);
-                let total = self
-                    .spec
-                    .patience
-                    .total
-                    .and_then(|total| self.started.checked_add(total));
-                silence.into_iter().chain(total).min()
-            }
             Phase::Stopping { until } => Some(until),
-            Phase::Serving | Phase::Killed => None,
+            Phase::Loading | Phase::Serving | Phase::Killed => None,
         }
     }
 
     async fn hear(&mut self, line: String) {
         match control::state(&line) {
             Some(state) => {
-                self.last_sign = Instant::now();
                 self.has_channel = true;
                 self.announcement = None;
                 self.change(state).await;
@@ -246,14 +245,20 @@ impl Supervisor {
             self.phase = Phase::Serving;
         }
         if self.phase == Phase::Serving {
-            self.was_ready = true;
+            if !self.was_ready {
+                self.was_ready = true;
+                self.stage_began = self.log.pushed();
+            }
             let _ = self.events.send(ChildEvent::Ready(payload)).await;
         }
     }
 
     fn note(&mut self, source: LogSource, line: String) {
-        self.last_sign = Instant::now();
         self.log.push(source, line);
+        if self.phase == Phase::Loading && self.last_sign.elapsed() >= SIGN_OF_LIFE {
+            self.last_sign = Instant::now();
+            let _ = self.events.try_send(ChildEvent::Progress(Value::Null));
+        }
     }
 
     async fn obey(&mut self, order: Option<Order>) {
@@ -268,9 +273,7 @@ impl Supervisor {
     }
 
     async fn stop(&mut self, within: Duration) {
-        let until = Instant::now()
-            .checked_add(within)
-            .unwrap_or_else(|| Instant::now() + Duration::from_secs(86_400));
+        let until = Instant::now() + within.min(LONGEST_STOP);
         if let Phase::Stopping { until: earlier } = self.phase {
             self.phase = Phase::Stopping {
                 until: earlier.min(until),
@@ -313,10 +316,7 @@ impl Supervisor {
     }
 
     fn lose_patience(&mut self) {
-        self.cause = match self.phase {
-            Phase::Loading => EndCause::NeverReady,
-            _ => EndCause::AskedAndKilled,
-        };
+        self.cause = EndCause::AskedAndKilled;
         self.kill();
     }
 
@@ -337,6 +337,7 @@ impl Supervisor {
             was_ready,
             started,
             oom_kills,
+            stage_began,
             ..
         } = self;
         let ran = started.elapsed();
@@ -351,13 +352,17 @@ impl Supervisor {
                 .zip(kernel_oom_kills())
                 .is_some_and(|(before, now)| now > before),
             last_lines: log
-                .tail(LAST_LINES)
+                .tail(lines_since(&log, stage_began))
                 .iter()
                 .map(|line| line.text.clone())
                 .collect(),
         };
         let _ = events.send(ChildEvent::Ended(ended)).await;
     }
+}
+
+fn lines_since(log: &Log, began: u64) -> usize {
+    usize::try_from(log.pushed() - began).map_or(LAST_LINES, |lines| lines.min(LAST_LINES))
 }
 
 /// Reads what is left in the pipes.

@@ -45,7 +45,10 @@ mod tests {
             state(&line(r#"{"state":"loading","payload":{"value":0.5}}"#)),
             Some(State::Loading(json!({"value": 0.5})))
         );
-        assert_eq!(state(&line(r#"{"state":"ready"}"#)), Some(State::Ready(Value::Null)));
+        assert_eq!(
+            state(&line(r#"{"state":"ready"}"#)),
+            Some(State::Ready(Value::Null))
+        );
         for other in [
             "ready",
             &line(r#"{"state":"dancing"}"#),

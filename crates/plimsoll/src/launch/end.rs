@@ -11,8 +11,6 @@ pub enum EndCause {
     Asked,
     /// We asked, and it had to be killed.
     AskedAndKilled,
-    /// It was not ready within its limits, and was killed.
-    NeverReady,
 }
 
 /// The number of processes that the kernel has killed for want of memory since boot: of our cgroup where it is

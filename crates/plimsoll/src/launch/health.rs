@@ -30,7 +30,8 @@ pub(super) async fn until_ready(port: u16, path: String) {
 async fn answers_ok(port: u16, path: &str) -> std::io::Result<bool> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
     let slash = if path.starts_with('/') { "" } else { "/" };
-    let request = format!("GET {slash}{path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n");
+    let request =
+        format!("GET {slash}{path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut head = [0; 12];
     stream.read_exact(&mut head).await?;

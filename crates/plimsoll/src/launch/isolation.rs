@@ -121,11 +121,7 @@ fn buffers(value: &str, numbers: &[Option<usize>]) -> Option<String> {
 
 fn main_gpu(value: &str, numbers: &[Option<usize>]) -> Option<String> {
     match value.trim().parse::<usize>() {
-        Ok(number) => numbers
-            .get(number)
-            .copied()
-            .flatten()
-            .map(|own| own.to_string()),
+        Ok(number) => numbers.get(number).copied().flatten().map(|own| own.to_string()),
         // Not ours to judge; the engine will.
         Err(_) => Some(value.to_owned()),
     }

@@ -126,7 +126,11 @@ mod tests {
         let ((), found) = tokio::join!(write, read);
         assert_eq!(
             found,
-            (Some("one long line".to_owned()), Some("and another".to_owned()), None)
+            (
+                Some("one long line".to_owned()),
+                Some("and another".to_owned()),
+                None
+            )
         );
     }
 }

@@ -52,6 +52,7 @@ struct Ring {
     lines: VecDeque<Arc<LogLine>>,
     held: usize,
     capacity: usize,
+    pushed: u64,
 }
 
 impl Log {
@@ -70,6 +71,7 @@ impl Log {
             lines: VecDeque::new(),
             held: 0,
             capacity: usize::try_from(capacity.get()).unwrap_or(usize::MAX),
+            pushed: 0,
         };
         Self(Rc::new(Inner {
             model: model.into(),
@@ -107,6 +109,11 @@ impl Log {
         ring.lines.iter().skip(skip).cloned().collect()
     }
 
+    /// Returns how many lines there ever were.
+    pub fn pushed(&self) -> u64 {
+        self.0.ring.borrow().pushed
+    }
+
     /// Every line from now on. A subscriber that falls behind is told how many it missed.
     pub fn subscribe(&self) -> broadcast::Receiver<Arc<LogLine>> {
         self.0.subscribers.subscribe()
@@ -115,6 +122,7 @@ impl Log {
 
 impl Ring {
     fn keep(&mut self, line: Arc<LogLine>) {
+        self.pushed += 1;
         self.held += line.text.len() + OVERHEAD;
         self.lines.push_back(line);
         // The newest line stays, however long it is.

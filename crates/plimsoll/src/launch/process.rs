@@ -25,7 +25,12 @@ impl Process {
     pub(super) fn new(spawned: Spawned, launcher: Launcher) -> Result<Self, LaunchError> {
         let Spawned { child, pidfd } = spawned;
         let id = child.id();
-        match AsyncFd::with_interest(pidfd, Interest::READABLE) {
+        #[expect(
+            deprecated,
+            reason = "unsound only for descriptors that can be closed under it; an OwnedFd cannot"
+        )]
+        let watched = AsyncFd::with_interest(pidfd, Interest::READABLE);
+        match watched {
             Ok(pidfd) => Ok(Self {
                 id,
                 group: pid_of(&child),

@@ -10,7 +10,6 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
-use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use tokio::sync::oneshot;
@@ -42,24 +41,6 @@ pub enum StopWay {
     Command(Vec<String>),
 }
 
-/// How long a child may take to get ready.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
-    /// Without a line of output and without progress.
-    pub silence: Duration,
-    /// In all.
-    pub total: Option<Duration>,
-}
-
-impl Default for Patience {
-    fn default() -> Self {
-        Self {
-            silence: Duration::from_secs(300),
-            total: None,
-        }
-    }
-}
-
 /// Everything it takes to start one child.
 #[derive(Clone, Debug)]
 pub struct ChildSpec {
@@ -73,7 +54,6 @@ pub struct ChildSpec {
     pub port: u16,
     pub readiness: Readiness,
     pub stop: StopWay,
-    pub patience: Patience,
 }
 
 /// Why a child could not be started.

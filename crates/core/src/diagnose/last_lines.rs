@@ -1,0 +1,218 @@
+//! Reads an engine's last lines for signs of what killed it.
+//!
+//! Lines are hostile input: sizes are parsed with bounds, evidence is limited in number and length.
+
+use super::sign::{self, Sign};
+use crate::bytes::Bytes;
+
+const MOST_EVIDENCE: usize = 6;
+const LONGEST_EVIDENCE: usize = 400;
+
+/// What the lines say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    pub sign: Sign,
+    /// The lines that say so, as the engine wrote them.
+    pub evidence: Vec<String>,
+    /// The size of the first request that was refused.
+    pub asked: Option<Bytes>,
+    /// What the engine saw free at that moment; only PyTorch tells.
+    pub free: Option<Bytes>,
+    /// In the engine's own words: `device 0`, `CUDA1`, `GPU 0`.
+    pub device: Option<String>,
+}
+
+/// Returns the weightiest sign in `lines`, the oldest line first; `None` where no line is known.
+pub fn read_last_lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<Finding> {
+    let mut said: Vec<(Sign, &str)> = Vec::new();
+    for line in lines {
+        let lower = line.to_lowercase();
+        if lower.contains(sign::RECOVERED) {
+            said.clear();
+        } else if let Some(sign) = sign::of(&lower) {
+            said.push((sign, line));
+        }
+    }
+    // The order of the variants is their weight: what follows from a refusal (`failed to load model`) weighs less.
+    let sign = said.iter().map(|(sign, _)| *sign).min()?;
+    let lines: Vec<&str> = said
+        .iter()
+        .filter(|(other, _)| *other == sign)
+        .map(|(_, line)| *line)
+        .collect();
+    Some(Finding {
+        sign,
+        asked: lines.iter().find_map(|line| asked(line)),
+        free: lines
+            .iter()
+            .find_map(|line| size_after(line, "of which ", Some(" is free"))),
+        device: lines.iter().find_map(|line| device(line)),
+        evidence: lines
+            .into_iter()
+            .take(MOST_EVIDENCE)
+            .map(|line| shortened(line).to_owned())
+            .collect(),
+    })
+}
+
+/// The longest prefix of a line that is worth keeping.
+pub(super) fn shortened(line: &str) -> &str {
+    let line = line.trim_end();
+    match line.char_indices().nth(LONGEST_EVIDENCE) {
+        Some((end, _)) => &line[..end],
+        None => line,
+    }
+}
+
+fn asked(line: &str) -> Option<Bytes> {
+    size_after(line, "allocating ", None)
+        .or_else(|| size_after(line, "Tried to allocate ", None))
+        .or_else(|| size_after(line, "output buffer of size ", None))
+        .or_else(|| size_after(line, "buffer of size ", None))
+        .or_else(|| size_after(line, "allocation of size ", None))
+}
+
+/// Reads `7151.25 MiB`, `2.00 GiB` or `123456` (bytes) after `phrase`, and before `end` where that is given.
+fn size_after(line: &str, phrase: &str, end: Option<&str>) -> Option<Bytes> {
+    let rest = &line[line.find(phrase)? + phrase.len()..];
+    let rest = match end {
+        Some(end) => &rest[..rest.find(end)?],
+        None => rest,
+    };
+    let mut words = rest.split_whitespace();
+    let number = words.next()?.trim_end_matches(['.', ',']);
+    let unit = words
+        .next()
+        .map(|unit| unit.trim_matches(|c: char| !c.is_ascii_alphabetic()));
+    // Some locales print a decimal comma.
+    let number = number.replace(',', ".");
+    match unit {
+        Some(unit @ ("B" | "KiB" | "MiB" | "GiB" | "TiB" | "KB" | "MB" | "GB")) => {
+            format!("{number}{unit}").parse().ok()
+        }
+        _ => number.parse().ok().map(Bytes::new),
+    }
+}
+
+/// Finds `device 0`, `GPU 0` or a buffer's name such as `CUDA0`.
+fn device(line: &str) -> Option<String> {
+    for word in ["device ", "GPU "] {
+        if let Some(at) = line.find(word) {
+            let digits: String = line[at + word.len()..]
+                .chars()
+                .take_while(char::is_ascii_digit)
+                .take(4)
+                .collect();
+            if !digits.is_empty() {
+                return Some(format!("{word}{digits}"));
+            }
+        }
+    }
+    let name = line.split_whitespace().find(|word| {
+        ["CUDA", "ROCm", "Vulkan", "SYCL"].iter().any(|backend| {
+            word.strip_prefix(backend).is_some_and(|digits| {
+                (1..=4).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit())
+            })
+        })
+    })?;
+    Some(name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Option<Finding> {
+        read_last_lines(text.lines())
+    }
+
+    #[test]
+    fn a_refused_cuda_allocation_is_read_with_its_size_and_device() {
+        let finding = read(
+            "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 7151.25 MiB on device 1: cudaMalloc failed: out of memory\n\
+             alloc_tensor_range: failed to allocate CUDA1 buffer of size 7498629120\n\
+             llama_model_load: error loading model: unable to allocate CUDA1 buffer\n\
+             srv    load_model: failed to load model, 'a.gguf'",
+        )
+        .unwrap();
+        assert_eq!(finding.sign, Sign::CardMemory);
+        assert_eq!(finding.asked, "7151.25MiB".parse().ok());
+        assert_eq!(finding.device.as_deref(), Some("device 1"));
+        assert_eq!(finding.evidence.len(), 3);
+    }
+
+    #[test]
+    fn pytorch_tells_what_was_free() {
+        let finding = read(
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.69 GiB of which 512.50 MiB is free. Of the allocated memory",
+        )
+        .unwrap();
+        assert_eq!(finding.asked, Some(Bytes::gib(2)));
+        assert_eq!(finding.free, "512.5MiB".parse().ok());
+        assert_eq!(finding.device.as_deref(), Some("GPU 0"));
+    }
+
+    #[test]
+    fn what_was_recovered_from_and_what_is_optional_is_no_cause() {
+        for text in [
+            "ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 123\n\
+             graph_reserve: failed to allocate compute buffers\n\
+             compute buffer allocation failed, retrying without pipeline parallelism",
+            "ggml_cuda_host_malloc: failed to allocate 120,00 MiB of pinned memory: out of memory",
+            "all is well",
+            "",
+        ] {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn other_causes_are_told_apart() {
+        for (line, sign) in [
+            (
+                "srv start: couldn't bind HTTP server socket, hostname: 127.0.0.1, port: 1",
+                Sign::PortTaken,
+            ),
+            ("OSError: [Errno 98] Address already in use", Sign::PortTaken),
+            ("error: invalid argument: --frobnicate", Sign::UnknownFlag),
+            (
+                "gguf_init_from_file: failed to open GGUF file 'x' (No such file or directory)",
+                Sign::ModelFile,
+            ),
+            (
+                "plimsoll exec-child: cannot start /x: Exec format error",
+                Sign::NotStarted,
+            ),
+            (
+                "a.out: error while loading shared libraries: libcudart.so.12: cannot open",
+                Sign::MissingLibrary,
+            ),
+            (
+                "CUDA error: an illegal memory access was encountered",
+                Sign::CardFault,
+            ),
+            (
+                "ggml_backend_cpu_buffer_type_alloc_buffer: failed to allocate CPU buffer of size 9",
+                Sign::HostMemory,
+            ),
+        ] {
+            assert_eq!(read(line).map(|finding| finding.sign), Some(sign), "{line}");
+        }
+    }
+
+    #[test]
+    fn hostile_lines_are_bounded() {
+        let long = format!("cudaMalloc failed {}", "é".repeat(100_000));
+        let finding = read(&format!(
+            "{long}\nallocating 99999999999999999999 MiB cudaMalloc failed\n"
+        ))
+        .unwrap();
+        assert_eq!(finding.asked, None);
+        assert!(
+            finding
+                .evidence
+                .iter()
+                .all(|line| line.chars().count() <= LONGEST_EVIDENCE)
+        );
+    }
+}

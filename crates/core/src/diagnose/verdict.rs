@@ -1,0 +1,261 @@
+//! The verdict on a death: what the scheduler acts on, and the reason that people read.
+
+use std::fmt;
+
+use super::last_lines::{Finding, read_last_lines, shortened};
+use super::sign::Sign;
+use crate::admit::{End, Stage};
+use crate::bytes::Bytes;
+use crate::explain::{Advice, Hint, Reason};
+
+/// Lines shown where none of them is known.
+const SHOWN_LINES: usize = 5;
+const SIGKILL: i32 = 9;
+
+/// A wait status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    Code(i32),
+    Signal(i32),
+    /// It could not be read.
+    Unknown,
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exited with status {code}"),
+            Self::Signal(signal) => match signal_name(*signal) {
+                Some(name) => write!(f, "was killed by signal {signal} ({name})"),
+                None => write!(f, "was killed by signal {signal}"),
+            },
+            Self::Unknown => f.write_str("ended with an unknown status"),
+        }
+    }
+}
+
+/// Linux numbers, the same on x86-64 and aarch64.
+fn signal_name(signal: i32) -> Option<&'static str> {
+    Some(match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        15 => "SIGTERM",
+        24 => "SIGXCPU",
+        _ => return None,
+    })
+}
+
+/// All that is known of a death.
+#[derive(Clone, Copy, Debug)]
+pub struct Death<'a> {
+    /// The model's name.
+    pub model: &'a str,
+    pub exit: Exit,
+    /// We wanted it.
+    pub asked: bool,
+    pub stage: Stage,
+    /// The kernel killed some process for want of memory meanwhile.
+    pub kernel_oom_kill: bool,
+    /// Of the stage in which it died, the oldest first.
+    pub last_lines: &'a [String],
+}
+
+/// What is to be thought of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// None where no line is known.
+    pub sign: Option<Sign>,
+    pub end: End,
+    pub hints: Vec<Hint>,
+}
+
+pub fn judge(death: &Death<'_>) -> Verdict {
+    if death.asked || death.exit == Exit::Code(0) {
+        return Verdict {
+            sign: None,
+            end: End::Expected,
+            hints: Vec::new(),
+        };
+    }
+    match read_last_lines(death.last_lines.iter().map(String::as_str)) {
+        Some(finding) => of_finding(death, &finding),
+        None => of_status(death),
+    }
+}
+
+fn of_finding(death: &Death<'_>, finding: &Finding) -> Verdict {
+    let (code, what) = words(finding.sign);
+    let when = match death.stage {
+        Stage::Loading => "while loading",
+        Stage::Serving => "while serving",
+    };
+    let mut reason = Reason::new(code, format!("{} {what} {when}", death.model))
+        .fact("exit", death.exit.to_string())
+        .because_all(finding.evidence.iter().map(|line| said(line)));
+    if let Some(asked) = finding.asked {
+        reason = reason.fact("asked", asked);
+    }
+    if let Some(free) = finding.free {
+        reason = reason.fact("free", free);
+    }
+    if let Some(device) = &finding.device {
+        reason = reason.fact("device", device.as_str());
+    }
+    let end = match finding.sign {
+        Sign::CardMemory | Sign::HostMemory => End::OutOfMemory {
+            stage: death.stage,
+            reason,
+            shortfall: shortfall(finding),
+        },
+        Sign::PortTaken | Sign::NotStarted | Sign::MissingLibrary => End::Unstartable { reason },
+        Sign::CardFault | Sign::UnknownFlag | Sign::ModelFile => End::Crashed { reason },
+    };
+    Verdict {
+        sign: Some(finding.sign),
+        end,
+        hints: hint(finding.sign).into_iter().collect(),
+    }
+}
+
+/// The refused request, less what was free: at least this much more would have been needed at that moment.
+fn shortfall(finding: &Finding) -> Option<Bytes> {
+    let asked = finding.asked?;
+    Some(asked.saturating_sub(finding.free.unwrap_or_default()))
+}
+
+fn of_status(death: &Death<'_>) -> Verdict {
+    let lines = death.last_lines.iter().filter(|line| !line.trim().is_empty());
+    let skip = lines.clone().count().saturating_sub(SHOWN_LINES);
+    let shown = lines.skip(skip).map(|line| said(shortened(line)));
+    let reason = Reason::new("engine_died", format!("{} {}", death.model, death.exit))
+        .fact("exit", death.exit.to_string());
+    let kernel = death.kernel_oom_kill && death.exit == Exit::Signal(SIGKILL);
+    let end = if kernel {
+        let kernel = Reason::new(
+            "kernel_oom_kill",
+            "the kernel's out-of-memory killer ran while it lived, and nobody here sent SIGKILL",
+        );
+        End::OutOfMemory {
+            stage: death.stage,
+            reason: reason.because(kernel).because_all(shown),
+            shortfall: None,
+        }
+    } else {
+        End::Crashed {
+            reason: reason.because_all(shown),
+        }
+    };
+    Verdict {
+        sign: None,
+        end,
+        hints: Vec::new(),
+    }
+}
+
+fn said(line: &str) -> Reason {
+    Reason::new("engine_said", line)
+}
+
+fn words(sign: Sign) -> (&'static str, &'static str) {
+    match sign {
+        Sign::CardMemory => ("engine_out_of_memory", "ran out of card memory"),
+        Sign::HostMemory => ("engine_out_of_host_memory", "ran out of host memory"),
+        Sign::CardFault => ("engine_card_fault", "met an error of the card or its driver"),
+        Sign::PortTaken => ("engine_port_taken", "found its port taken"),
+        Sign::NotStarted => ("engine_not_started", "could not be started"),
+        Sign::MissingLibrary => ("engine_missing_library", "lacks a shared library"),
+        Sign::UnknownFlag => ("engine_unknown_flag", "refused its command line"),
+        Sign::ModelFile => ("engine_model_file", "could not read its model"),
+    }
+}
+
+fn hint(sign: Sign) -> Option<Hint> {
+    let text = match sign {
+        Sign::CardMemory | Sign::HostMemory | Sign::PortTaken | Sign::CardFault => return None,
+        Sign::NotStarted => "check that the engine's program exists, is executable and fits this machine",
+        Sign::MissingLibrary => {
+            "install the library, or add its folder to LD_LIBRARY_PATH in the model's env"
+        }
+        Sign::UnknownFlag => "compare the model's options with those of the engine's build (--help)",
+        Sign::ModelFile => "check that the file exists, is complete, and that the engine's build knows it",
+    };
+    Some(Hint::new(Advice::Other(text.to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(exit: Exit, kernel_oom_kill: bool, lines: &[&str]) -> Verdict {
+        let last_lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+        judge(&Death {
+            model: "alpha",
+            exit,
+            asked: false,
+            stage: Stage::Serving,
+            kernel_oom_kill,
+            last_lines: &last_lines,
+        })
+    }
+
+    #[test]
+    fn an_oom_carries_size_stage_and_the_true_line() {
+        let line = "allocating 512.00 MiB on device 0: cudaMalloc failed: out of memory";
+        let End::OutOfMemory {
+            stage,
+            reason,
+            shortfall,
+        } = verdict(Exit::Code(1), false, &[line]).end
+        else {
+            panic!("not seen as out of memory");
+        };
+        assert_eq!((stage, shortfall), (Stage::Serving, Some(Bytes::mib(512))));
+        assert_eq!(
+            reason.to_string(),
+            format!("alpha ran out of card memory while serving\n  {line}")
+        );
+    }
+
+    #[test]
+    fn without_a_known_line_the_status_and_the_last_lines_are_the_answer() {
+        let End::Crashed { reason } =
+            verdict(Exit::Signal(11), false, &["1", "", "2", "3", "4", "5", "6"]).end
+        else {
+            panic!("not seen as a crash");
+        };
+        assert_eq!(
+            reason.to_string(),
+            "alpha was killed by signal 11 (SIGSEGV)\n  2\n  3\n  4\n  5\n  6"
+        );
+    }
+
+    #[test]
+    fn the_kernel_is_named_only_where_its_counter_moved_and_the_signal_was_its() {
+        let is_oom = |exit, counter| matches!(verdict(exit, counter, &[]).end, End::OutOfMemory { .. });
+        assert!(is_oom(Exit::Signal(9), true));
+        assert!(!is_oom(Exit::Signal(9), false));
+        assert!(!is_oom(Exit::Signal(11), true));
+    }
+
+    #[test]
+    fn an_engine_that_never_ran_is_unstartable() {
+        let missing = "plimsoll exec-child: cannot start nothere: No such file or directory (os error 2)";
+        for line in [missing, "couldn't bind HTTP server socket"] {
+            let end = verdict(Exit::Code(127), false, &[line]).end;
+            assert!(matches!(end, End::Unstartable { .. }), "{line}");
+        }
+    }
+
+    #[test]
+    fn leaving_with_success_or_on_request_is_expected() {
+        assert_eq!(verdict(Exit::Code(0), false, &["CUDA error"]).end, End::Expected);
+    }
+}

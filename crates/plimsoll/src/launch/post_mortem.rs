@@ -1,0 +1,22 @@
+//! Why a child died: what the kernel and its own last words say, judged by core.
+
+use plimsoll_core::admit::Stage;
+use plimsoll_core::diagnose::{Death, Verdict, judge};
+
+use super::child::Ended;
+use super::end::EndCause;
+
+/// Judges the end of the child that ran `model`.
+pub fn post_mortem(model: &str, ended: &Ended) -> Verdict {
+    judge(&Death {
+        model,
+        exit: ended.exit,
+        asked: ended.cause != EndCause::OnItsOwn,
+        stage: match ended.was_ready {
+            true => Stage::Serving,
+            false => Stage::Loading,
+        },
+        kernel_oom_kill: ended.kernel_oom_kill,
+        last_lines: &ended.last_lines,
+    })
+}
