@@ -1,11 +1,13 @@
-//! The verbs of the command line, one file each. Nobody imports a command.
+//! The subcommands, one file each: clap arguments in, an exit code out. Only here is anything printed.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-pub mod exec_child;
-pub mod warden;
+pub(crate) mod engine;
+pub(crate) mod exec_child;
+pub(crate) mod warden;
 
 #[derive(Debug, Parser)]
 #[command(name = "plimsoll", version, about = "The load line for GPU memory")]
@@ -16,6 +18,8 @@ struct Line {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Install, list and find the programs that run models
+    Engine(engine::Arguments),
     #[command(hide = true)]
     ExecChild(exec_child::Arguments),
     #[command(hide = true)]
@@ -24,8 +28,13 @@ enum Verb {
 
 /// Reads the command line and does what it says.
 pub fn main() -> ExitCode {
-    match Line::parse().verb {
-        Verb::ExecChild(arguments) => exec_child::run(&arguments),
-        Verb::Warden(arguments) => warden::run(&arguments),
-    }
+    let result = match Line::parse().verb {
+        Verb::Engine(arguments) => engine::run(arguments),
+        Verb::ExecChild(arguments) => return exec_child::run(&arguments),
+        Verb::Warden(arguments) => return warden::run(&arguments),
+    };
+    result.unwrap_or_else(|error| {
+        let _ = writeln!(anstream::stderr(), "plimsoll: {error}");
+        ExitCode::FAILURE
+    })
 }

@@ -11,6 +11,7 @@ mod argv;
 mod child;
 mod control;
 mod end;
+pub(crate) mod engine;
 mod environment;
 mod health;
 mod isolation;

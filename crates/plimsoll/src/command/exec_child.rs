@@ -18,7 +18,7 @@ const NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
 
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Process id of the launcher
     #[arg(long)]
     parent: i32,
@@ -27,7 +27,7 @@ pub struct Arguments {
     command: Vec<OsString>,
 }
 
-pub fn run(arguments: &Arguments) -> ExitCode {
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let (program, rest) = match arguments.command.split_first() {
         Some((program, rest)) => (program, rest),
         None => return ExitCode::from(NOT_FOUND),

@@ -13,9 +13,9 @@ use rustix::process::{Pid, Signal, kill_process_group, setsid};
 use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Debug, clap::Args)]
-pub struct Arguments {}
+pub(crate) struct Arguments {}
 
-pub fn run(_: &Arguments) -> ExitCode {
+pub(crate) fn run(_: &Arguments) -> ExitCode {
     // A session of its own, so that the terminal's signals pass it by; it fails only where it has one already.
     let _ = setsid();
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() else {
