@@ -29,7 +29,8 @@ pub(crate) fn nginx(program: &Path, upstream: SocketAddr, folder: &Path) -> Resu
     ready(Server::spawn(program, &arguments, address)?)
 }
 
-/// The file that nginx reads. Connections are never closed for their number of requests, on either side.
+/// The file that nginx reads. Connections are never closed for their number of requests, on either side, and a
+/// prompt is held in memory: measured, that adds a third of what passing it on in pieces of 16 KiB adds.
 fn nginx_config(listen: SocketAddr, upstream: SocketAddr, folder: &Path) -> String {
     let folder = folder.display();
     let user = if rustix::process::geteuid().is_root() {
@@ -61,7 +62,7 @@ http {{
             proxy_http_version 1.1;
             proxy_set_header Connection \"\";
             proxy_buffering off;
-            proxy_request_buffering off;
+            client_body_buffer_size 4m;
         }}
     }}
 }}

@@ -32,7 +32,8 @@ pub(crate) struct Generation<'a> {
     pub(crate) dialect: Dialect,
     /// The model's name as a JSON string, quotes included.
     pub(crate) model: &'a str,
-    pub(crate) serial: u64,
+    /// Distinguishes this answer from all others: the process and a number.
+    pub(crate) id: (u32, u64),
     pub(crate) prompt_tokens: u64,
     pub(crate) answer_tokens: u64,
     pub(crate) signature: &'a str,
@@ -105,11 +106,14 @@ impl Generation<'_> {
     }
 
     fn identity(&self, object: &str) -> String {
-        let Self { model, serial, .. } = self;
+        let Self {
+            model,
+            id: (pid, number),
+            ..
+        } = self;
         format!(
-            r#""created":{},"id":"chatcmpl-{}-{serial}","model":{model},"system_fingerprint":"b10605-fake","object":"{object}""#,
-            now(),
-            std::process::id()
+            r#""created":{},"id":"chatcmpl-{pid}-{number}","model":{model},"system_fingerprint":"b10605-fake","object":"{object}""#,
+            now()
         )
     }
 
@@ -205,7 +209,7 @@ mod tests {
         Generation {
             dialect,
             model: "\"m\"",
-            serial: 1,
+            id: (7, 1),
             prompt_tokens: 2,
             answer_tokens: 3,
             signature: "{}",

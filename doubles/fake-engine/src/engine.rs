@@ -22,6 +22,7 @@ use crate::{answers, control, death, load, log, serve};
 pub(crate) struct Engine {
     pub(crate) args: Args,
     pub(crate) port: u16,
+    pub(crate) pid: u32,
     /// The name of the model as a JSON string.
     pub(crate) model: String,
     /// Who answers, as a JSON object.
@@ -134,6 +135,7 @@ impl Engine {
         Self {
             args,
             port,
+            pid,
             model,
             signature,
             booking,

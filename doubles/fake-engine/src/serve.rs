@@ -46,11 +46,8 @@ async fn converse(engine: Rc<Engine>, socket: TcpStream) -> io::Result<()> {
 }
 
 fn header_lines(engine: &Engine) -> String {
-    let (name, pid) = (engine.args.name(), std::process::id());
-    format!(
-        "Server: llama.cpp\r\nX-Fake-Engine: model={name}; port={}; pid={pid}\r\n",
-        engine.port
-    )
+    let (name, port, pid) = (engine.args.name(), engine.port, engine.pid);
+    format!("Server: llama.cpp\r\nX-Fake-Engine: model={name}; port={port}; pid={pid}\r\n")
 }
 
 async fn next_request(engine: &Engine, connection: &mut Connection) -> io::Result<Option<Request>> {
@@ -153,7 +150,7 @@ async fn post(engine: &Engine, connection: &mut Connection, request: &Request) -
     let generation = Generation {
         dialect,
         model: &engine.model,
-        serial: engine.stats.served.get(),
+        id: (engine.pid, engine.stats.served.get()),
         prompt_tokens: tokens,
         answer_tokens: script.events,
         signature: &engine.signature,
@@ -247,7 +244,7 @@ fn own(engine: &Engine, path: &str) -> String {
                 })
                 .filter(|(name, _)| name.starts_with("CUDA_") || name.starts_with("LLAMA_"))
                 .collect();
-            json!({ "env": env, "argv": argv, "pid": std::process::id(), "port": engine.port }).to_string()
+            json!({ "env": env, "argv": argv, "pid": engine.pid, "port": engine.port }).to_string()
         }
         _ => json!({
             "connections": stats.connections.get(),

@@ -1,0 +1,117 @@
+//! The real program against the real double, shortened to a second or two.
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::{Path, PathBuf};
+    use std::process::{Command, Output};
+
+    use serde_json::Value;
+
+    /// The engine belongs to another package, so cargo has to be asked for it.
+    fn engine() -> PathBuf {
+        let built = Command::new(env!("CARGO"))
+            .args([
+                "build",
+                "--quiet",
+                "--package",
+                "fake-engine",
+                "--message-format",
+                "json",
+            ])
+            .output()
+            .unwrap();
+        assert!(
+            built.status.success(),
+            "{}",
+            String::from_utf8_lossy(&built.stderr)
+        );
+        let messages = String::from_utf8(built.stdout).unwrap();
+        let executable = |line| {
+            serde_json::from_str::<Value>(line).ok()?["executable"]
+                .as_str()
+                .map(PathBuf::from)
+        };
+        messages
+            .lines()
+            .find_map(executable)
+            .expect("cargo names the executable")
+    }
+
+    /// A stand-in for plimsoll: it is the engine, on the address that serve was told to listen on.
+    fn stand_in(folder: &Path, engine: &Path) -> PathBuf {
+        let script = folder.join("plimsoll");
+        let text = format!(
+            "#!/bin/sh\nexec {} --port \"${{4##*:}}\" --fake events=256\n",
+            engine.display()
+        );
+        fs::write(&script, text).unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        script
+    }
+
+    fn bench(arguments: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_bench"))
+            .arg("serve")
+            .args(arguments)
+            .output()
+            .unwrap()
+    }
+
+    #[test]
+    fn every_part_gives_a_table_and_the_same_numbers_as_json() {
+        let folder = tempfile::tempdir().unwrap();
+        let engine = engine();
+        let plimsoll = stand_in(folder.path(), &engine);
+        let json = folder.path().join("report.json");
+        let [engine, plimsoll, json] = [&engine, &plimsoll, &json].map(|path| path.to_str().unwrap());
+        let short = ["--rounds", "20", "--slice-ms", "50", "--repeats", "1"];
+        let output = bench(
+            &[
+                &["--engine", engine, "--plimsoll", plimsoll, "--json", json],
+                &short[..],
+            ]
+            .concat(),
+        );
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        assert_eq!(text.matches("---|\n").count(), 6, "{text}");
+
+        let report: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+        let rows = |part: &str| report[part].as_array().unwrap().len();
+        assert_eq!(
+            [
+                rows("paired"),
+                rows("throughput"),
+                rows("streams"),
+                rows("memory")
+            ],
+            [6, 4, 2, 2]
+        );
+        for streams in report["streams"].as_array().unwrap() {
+            assert_eq!(
+                (&streams["events_lost"], &streams["failures"]),
+                (&0.into(), &0.into())
+            );
+        }
+        assert!(report["throughput"][0]["requests"].as_u64().unwrap() > 0);
+        assert!(report["swap"]["p50_ms"].as_f64().unwrap() > 0.0);
+        assert!(report["startup"]["idle_rss_kib"].as_u64().unwrap() > 0);
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_named() {
+        let output = bench(&["--engine", "/nonexistent/engine"]);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success());
+        assert!(
+            error.starts_with("bench: cannot start /nonexistent/engine: "),
+            "{error}"
+        );
+    }
+}
