@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use crate::launch::engine::{
-    self, EngineError, EngineProgram, Home, HomeError, Identity, InstallError, Origin, RELEASE, Step,
+    self, EngineError, EngineProgram, Home, HomeError, InstallError, Origin, RELEASE, Step,
 };
 
 #[derive(Debug, Args)]
@@ -129,28 +129,25 @@ struct Row<'a> {
     origin: Origin,
     kind: Option<&'static str>,
     build: Option<u32>,
+    /// Its version line as printed.
+    version: Option<String>,
     /// Why the engine is not known, where it is not.
     error: Option<String>,
 }
 
 impl<'a> Row<'a> {
     fn of(program: &'a EngineProgram) -> Self {
-        let (path, origin) = (program.path.as_path(), program.origin);
-        match engine::identify(program) {
-            Ok(Identity { kind, build, .. }) => Self {
-                path,
-                origin,
-                kind: Some(kind.name()),
-                build,
-                error: None,
-            },
-            Err(error) => Self {
-                path,
-                origin,
-                kind: None,
-                build: None,
-                error: Some(error.to_string()),
-            },
+        let (identity, error) = match engine::identify(program) {
+            Ok(identity) => (Some(identity), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        Self {
+            path: &program.path,
+            origin: program.origin,
+            kind: identity.as_ref().map(|identity| identity.engine.kind.name()),
+            build: identity.as_ref().and_then(|identity| identity.engine.build),
+            version: identity.map(|identity| identity.version),
+            error,
         }
     }
 

@@ -14,7 +14,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 pub(crate) use home::{Home, HomeError};
-pub(crate) use identity::{Identity, identify};
+pub(crate) use identity::identify;
 pub(crate) use install::{InstallError, RELEASE, Step, install, installed};
 
 /// The name that llama.cpp and its family give their server.
@@ -70,13 +70,15 @@ pub(crate) fn on_search_path() -> Option<EngineProgram> {
     })
 }
 
-/// Follows the shell's rule: a name without a slash is looked up on PATH, anything else is a path.
+/// Follows the shell's rule, a name without a slash is looked up on PATH and anything else is a path, but never
+/// finds a program through a relative entry: what runs must not depend on where we were started.
 fn resolve(command: &Path) -> Option<PathBuf> {
     if command.components().count() > 1 || command.is_absolute() {
         return is_program(command).then(|| command.to_owned());
     }
     let directories = env::var_os("PATH")?;
     env::split_paths(&directories)
+        .filter(|directory| directory.is_absolute())
         .map(|directory| directory.join(command))
         .find(|path| is_program(path))
 }

@@ -13,7 +13,7 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use serde::Serialize;
+use plimsoll_core::plan::{Engine, EngineKind};
 
 use super::EngineProgram;
 use super::run::{Ended, run};
@@ -24,29 +24,11 @@ const IK_FLAG: &str = "--run-time-repack";
 /// What builds outside a git checkout are stamped with.
 const UNSTAMPED: u32 = 1;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) enum Kind {
-    #[serde(rename = "llama.cpp")]
-    LlamaCpp,
-    #[serde(rename = "ik_llama.cpp")]
-    IkLlamaCpp,
-}
-
-impl Kind {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::LlamaCpp => "llama.cpp",
-            Self::IkLlamaCpp => "ik_llama.cpp",
-        }
-    }
-}
-
 /// What a program says it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
-    pub(crate) kind: Kind,
-    /// `None` where the program was built without a build number.
-    pub(crate) build: Option<u32>,
+    /// Kind and build, as a plan wants them.
+    pub(crate) engine: Engine,
     /// Its version line as printed.
     pub(crate) version: String,
 }
@@ -107,13 +89,16 @@ fn ask_program(path: &Path) -> Result<Identity, IdentityError> {
         });
     };
     let kind = if version.ambiguous && ask(path, "--help")?.said.contains(IK_FLAG) {
-        Kind::IkLlamaCpp
+        EngineKind::IkLlamaCpp
     } else {
-        Kind::LlamaCpp
+        EngineKind::LlamaCpp
     };
-    Ok(Identity {
+    let engine = Engine {
         kind,
         build: version.build,
+    };
+    Ok(Identity {
+        engine,
         version: version.line.to_owned(),
     })
 }
@@ -214,7 +199,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let ik = r#"[ "$1" = --version ] && echo "version: 4848 (0ed847d3)" >&2 || echo "-rtr, --run-time-repack""#;
         let identity = identify(&look_alike(directory.path(), ik)).unwrap();
-        assert_eq!((identity.kind, identity.build), (Kind::IkLlamaCpp, Some(4848)));
+        assert_eq!(
+            identity.engine,
+            Engine {
+                kind: EngineKind::IkLlamaCpp,
+                build: Some(4848)
+            }
+        );
     }
 
     #[test]
@@ -231,7 +222,7 @@ mod tests {
         assert_eq!(identify(&program).unwrap(), identify(&program).unwrap());
         assert_eq!(fs::read_to_string(&asked).unwrap().lines().count(), 1);
         let program = look_alike(directory.path(), &answer(115500));
-        assert_eq!(identify(&program).unwrap().build, Some(115_500));
+        assert_eq!(identify(&program).unwrap().engine.build, Some(115_500));
     }
 
     #[test]

@@ -138,7 +138,7 @@ fn lock(engines: &Path, progress: &mut impl FnMut(Step)) -> Result<File, Install
 
 /// Builds the whole engine beside its place and renames it there.
 fn build(place: &Path, adapter: &[u8], progress: &mut impl FnMut(Step)) -> Result<(), InstallError> {
-    let scratch = place.with_extension("partial");
+    let scratch = beside(place, ".partial");
     remove(&scratch)?;
     remove(place)?;
     fs::create_dir(&scratch).map_err(disk("make", &scratch))?;
@@ -219,17 +219,23 @@ fn said(ended: &Ended) -> String {
     if ended.status.is_none() {
         "it did not end in time".to_owned()
     } else {
-        ended.tail(8)
+        ended.tail(4)
     }
 }
 
 /// Writes an executable file so that a reader sees the old or the new one, never a part.
 fn write_program(path: &Path, text: &[u8]) -> Result<(), InstallError> {
-    let scratch = path.with_extension("new");
+    let scratch = beside(path, ".new");
     fs::write(&scratch, text).map_err(disk("write", &scratch))?;
     fs::set_permissions(&scratch, Permissions::from_mode(0o755))
         .map_err(disk("make executable", &scratch))?;
     fs::rename(&scratch, path).map_err(disk("rename", &scratch))
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
 }
 
 fn disk(act: &'static str, path: &Path) -> impl FnOnce(io::Error) -> InstallError {

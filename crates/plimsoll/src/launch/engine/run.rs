@@ -44,8 +44,9 @@ impl Ended {
 pub(super) fn run(command: &mut Command, limit: Duration) -> io::Result<Ended> {
     let mut said = unlinked_file()?;
     let (out, err) = (said.try_clone()?, said.try_clone()?);
-    let mut child = command.stdin(Stdio::null()).stdout(out).stderr(err).spawn()?;
-    let status = wait(&mut child, limit)?;
+    let end = Instant::now() + limit;
+    let mut child = spawn(command.stdin(Stdio::null()).stdout(out).stderr(err), end)?;
+    let status = wait(&mut child, end)?;
     let length = said.seek(SeekFrom::End(0))?;
     said.seek(SeekFrom::Start(length.saturating_sub(SAID_LIMIT)))?;
     let mut bytes = Vec::new();
@@ -56,8 +57,19 @@ pub(super) fn run(command: &mut Command, limit: Duration) -> io::Result<Ended> {
     })
 }
 
-fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
-    let end = Instant::now() + limit;
+/// Starts the program; one that is just being written (by an upgrade, say) is busy for a moment.
+fn spawn(command: &mut Command, end: Instant) -> io::Result<Child> {
+    loop {
+        match command.spawn() {
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && Instant::now() < end => {
+                thread::sleep(POLL);
+            }
+            started => return started,
+        }
+    }
+}
+
+fn wait(child: &mut Child, end: Instant) -> io::Result<Option<ExitStatus>> {
     while Instant::now() < end {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
@@ -99,6 +111,27 @@ mod tests {
         let ended = shell("echo begun; exec sleep 30", Duration::from_millis(200));
         assert!(ended.status.is_none() && start.elapsed() < Duration::from_secs(5));
         assert_eq!(ended.said, "begun\n");
+    }
+
+    #[test]
+    fn a_program_that_is_being_written_is_waited_for() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("program");
+        std::fs::write(&path, "#!/bin/sh\necho ran\n").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let writing = File::options().append(true).open(&path).unwrap();
+        let done = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(50));
+            drop(writing);
+        });
+        assert_eq!(
+            run(&mut Command::new(&path), Duration::from_secs(5))
+                .unwrap()
+                .said,
+            "ran\n"
+        );
+        done.join().unwrap();
     }
 
     #[test]

@@ -124,7 +124,7 @@ def serve(params: xllamacpp.CommonParams) -> NoReturn:
 def main() -> None:
     arguments = sys.argv[1:]
     if "--version" in arguments:
-        print(f"version: {BUILD} (xllamacpp-{RELEASE})", file=sys.stderr)
+        print(f"version: xllamacpp-{RELEASE} (build {BUILD}, commit unknown)", file=sys.stderr)
         print(f"built with {xllamacpp.BUILD_INFO['compiler']} for {xllamacpp.BUILD_INFO['build_target']}", file=sys.stderr)
         return
     params = parse(arguments)
