@@ -6,6 +6,13 @@
 
 mod card;
 mod demand;
+mod evict;
+mod ledger;
+mod placement;
+mod sets;
+mod why;
 
 pub use card::{Card, CardId, CardKind};
 pub use demand::{Declared, Demand, Placement, RunId, Share, Unknown};
+pub use ledger::{Account, AuditError, Claim, ClaimError, Ledger, allowance};
+pub use placement::{Ask, Holds, Never, Standing, Tenant, Verdict, place};

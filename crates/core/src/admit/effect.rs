@@ -5,9 +5,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::moment::{ModelId, Moment, RequestId};
-use crate::bytes::Bytes;
 use crate::explain::{Hint, Reason};
-use crate::place::{Placement, RunId};
+use crate::place::{Placement, RunId, Share};
 
 /// Something that the owner has to do. Effects are to be carried out in the order in which they come.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,9 +29,9 @@ pub enum Effect {
     },
     /// End an engine. Answer with Ended once its process is gone.
     Stop { run: RunId, how: Stopping },
-    /// Wait until the driver has this much back from the run that ended. Answer with MemoryReturned, in any
-    /// case after a few seconds.
-    AwaitMemory { run: RunId, bytes: Bytes },
+    /// Wait until the driver has this much back from the run that ended: what it was last seen to take, or its
+    /// claim where it was not seen. Answer with MemoryReturned, in any case after a few seconds.
+    AwaitMemory { run: RunId, taken: Vec<Share> },
     /// For listings and event streams.
     Changed { model: ModelId, state: State },
     /// Send [`super::Event::Tick`] at this time. Only the latest one counts.

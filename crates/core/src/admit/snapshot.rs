@@ -5,10 +5,12 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::effect::State;
+use super::model::Model;
 use super::moment::{ModelId, Moment};
+use super::scheduler::Scheduler;
 use crate::bytes::Bytes;
 use crate::explain::Reason;
-use crate::place::{CardId, RunId, Share};
+use crate::place::{Account, CardId, Ledger, RunId, Share};
 
 /// Everything at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -61,4 +63,63 @@ pub struct HolderView {
     pub model: String,
     pub claim: Bytes,
     pub measured: Option<Bytes>,
+}
+
+impl Scheduler {
+    /// Returns what is going on.
+    pub fn snapshot(&self, now: Moment) -> Snapshot {
+        let models = (0_u32..).zip(&self.models);
+        Snapshot {
+            now,
+            models: models
+                .filter_map(|(id, model)| Some(self.model_view(ModelId(id), model.as_ref()?, now)))
+                .collect(),
+            cards: self.ledger.accounts().iter().map(card_view).collect(),
+        }
+    }
+
+    /// Returns one model's part of the snapshot.
+    pub fn view(&self, id: ModelId, now: Moment) -> Option<ModelView> {
+        Some(self.model_view(id, self.model(id)?, now))
+    }
+
+    fn model_view(&self, id: ModelId, model: &Model, now: Moment) -> ModelView {
+        let run = model.run.as_ref();
+        let shares =
+            |of: fn(&Ledger, RunId) -> Vec<Share>| run.map_or(Vec::new(), |run| of(&self.ledger, run.id));
+        ModelView {
+            id,
+            name: model.name.to_string(),
+            state: model.state(),
+            pinned: model.spec.pinned,
+            run: run.map(|run| run.id),
+            in_flight: run.map_or(0, |run| run.in_flight),
+            queued: model.queue.len(),
+            last_used: model.last_used,
+            claim: shares(Ledger::claim_shares),
+            measured: shares(Ledger::measured_shares),
+            learned: model.record.learned,
+            held_back: model.record.held_back(now),
+            last_failure: model.record.last_failure.clone(),
+        }
+    }
+}
+
+fn card_view(account: &Account) -> CardView {
+    let holders = account.claims().iter().map(|claim| HolderView {
+        run: claim.run,
+        model: claim.holder.to_string(),
+        claim: claim.bytes,
+        measured: claim.measured,
+    });
+    CardView {
+        id: account.card().id.clone(),
+        name: account.card().name.clone(),
+        total: account.card().total,
+        capacity: account.capacity(),
+        claimed: account.claimed(),
+        free: account.free(),
+        foreign: account.foreign(),
+        holders: holders.collect(),
+    }
 }

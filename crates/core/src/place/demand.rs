@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::card::{Card, CardId};
 use crate::bytes::Bytes;
-use crate::explain::Reason;
+use crate::explain::{Hint, Reason};
 
 /// One life of one engine. Never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -66,6 +66,11 @@ pub trait Demand: fmt::Debug + Send + Sync {
     /// Nobody knows the need: the model gets one card whole and alone, until it is measured.
     fn alone(&self) -> bool {
         false
+    }
+
+    /// Returns what would make the model smaller, best first.
+    fn hints(&self, _cards: &[Card]) -> Vec<Hint> {
+        Vec::new()
     }
 }
 
