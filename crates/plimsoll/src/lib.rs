@@ -6,3 +6,5 @@
 
 pub mod command;
 pub mod launch;
+#[allow(dead_code, unused_imports, reason = "the owner of the models joins it to `serve`")]
+mod route;

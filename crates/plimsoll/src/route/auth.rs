@@ -1,0 +1,153 @@
+//! API keys.
+//!
+//! Taken from `Authorization: Bearer`, from `Authorization: Basic` (the password, as llama-swap does) or from
+//! `x-api-key` (as Anthropic's clients send it). Comparing takes the same time whichever byte differs, and
+//! every key is compared, so the time tells nothing but the length of what the client sent itself.
+
+use std::hint::black_box;
+
+use http::header::{AUTHORIZATION, HeaderMap};
+
+use super::headers::{X_API_KEY, text};
+
+/// The keys that open this server; none means that it is open.
+#[derive(Clone, Default)]
+pub(crate) struct Keys(Vec<String>);
+
+impl Keys {
+    pub(crate) fn new(keys: impl IntoIterator<Item = String>) -> Self {
+        Self(keys.into_iter().filter(|key| !key.is_empty()).collect())
+    }
+
+    pub(crate) fn admit(&self, headers: &HeaderMap) -> bool {
+        self.0.is_empty() || presented(headers).is_some_and(|key| self.knows(&key))
+    }
+
+    fn knows(&self, key: &[u8]) -> bool {
+        self.0
+            .iter()
+            .fold(false, |known, own| known | same(own.as_bytes(), key))
+    }
+}
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Keys({})", self.0.len())
+    }
+}
+
+fn presented(headers: &HeaderMap) -> Option<Vec<u8>> {
+    if let Some(value) = text(headers, &AUTHORIZATION) {
+        let (scheme, rest) = value.split_once(' ').unwrap_or(("", value));
+        return match scheme {
+            "" => Some(rest.as_bytes().to_vec()),
+            scheme if scheme.eq_ignore_ascii_case("bearer") => Some(rest.trim().as_bytes().to_vec()),
+            scheme if scheme.eq_ignore_ascii_case("basic") => password(rest.trim()),
+            _ => None,
+        };
+    }
+    text(headers, &X_API_KEY).map(|key| key.as_bytes().to_vec())
+}
+
+fn password(encoded: &str) -> Option<Vec<u8>> {
+    let pair = base64(encoded)?;
+    let colon = pair.iter().position(|byte| *byte == b':')?;
+    Some(pair[colon + 1..].to_vec())
+}
+
+/// Compares without telling where the two differ.
+fn same(own: &[u8], given: &[u8]) -> bool {
+    let mut difference = u8::from(own.len() != given.len());
+    for (place, byte) in given.iter().enumerate() {
+        difference |= byte ^ own[place % own.len()];
+        difference = black_box(difference);
+    }
+    difference == 0
+}
+
+/// Decodes base64 (RFC 4648 §4); padding may be missing.
+fn base64(text: &str) -> Option<Vec<u8>> {
+    let mut decoded = Vec::with_capacity(text.len() / 4 * 3 + 2);
+    let (mut bits, mut count) = (0_u32, 0);
+    for byte in text.trim_end_matches('=').bytes() {
+        bits = (bits << 6 | u32::from(sextet(byte)?)) & 0x3FFF;
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            decoded.push(u8::try_from(bits >> count & 0xFF).ok()?);
+        }
+    }
+    Some(decoded)
+}
+
+fn sextet(byte: u8) -> Option<u8> {
+    match byte {
+        b'A'..=b'Z' => Some(byte - b'A'),
+        b'a'..=b'z' => Some(byte - b'a' + 26),
+        b'0'..=b'9' => Some(byte - b'0' + 52),
+        b'+' => Some(62),
+        b'/' => Some(63),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn admits(name: &'static str, value: &str) -> bool {
+        let keys = Keys::new(["alpha".to_owned(), "beta-key".to_owned()]);
+        let mut headers = HeaderMap::new();
+        headers.insert(name, HeaderValue::from_str(value).unwrap());
+        keys.admit(&headers)
+    }
+
+    #[test]
+    fn a_key_is_taken_in_the_four_ways_that_clients_send_it() {
+        assert!(admits("authorization", "Bearer beta-key"));
+        assert!(admits("authorization", "bearer alpha"));
+        assert!(admits("authorization", "alpha"));
+        assert!(admits("x-api-key", "alpha"));
+        assert!(admits("authorization", "Basic dXNlcjphbHBoYQ=="));
+        assert!(admits("authorization", "Basic OmJldGEta2V5"));
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        for value in [
+            "",
+            "Bearer",
+            "Bearer ",
+            "Bearer alph",
+            "Bearer alphaalpha",
+            "Basic alpha",
+            "Basic !!",
+        ] {
+            assert!(!admits("authorization", value), "{value}");
+        }
+        assert!(!admits("authorization", "Digest alpha"));
+        assert!(!admits("x-api-key", "alpha "));
+        assert!(!Keys::new(["alpha".to_owned()]).admit(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn without_keys_everybody_is_let_in_and_an_empty_key_is_no_key() {
+        assert!(Keys::new([]).admit(&HeaderMap::new()));
+        assert!(Keys::new([String::new()]).admit(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn base64_decodes_every_length() {
+        for (encoded, decoded) in [
+            ("", ""),
+            ("Zg==", "f"),
+            ("Zm8=", "fo"),
+            ("Zm9v", "foo"),
+            ("Zm9vYg", "foob"),
+        ] {
+            assert_eq!(base64(encoded).as_deref(), Some(decoded.as_bytes()));
+        }
+    }
+}

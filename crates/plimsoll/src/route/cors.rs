@@ -1,0 +1,136 @@
+//! Which web pages may talk to this server.
+//!
+//! A browser sends a page's requests to loopback without asking, so "only loopback" does not keep pages out.
+//! By default pages from this machine are answered and others are not; a request that changes something and
+//! comes from a page that is not allowed is refused outright, because a browser carries simple requests out
+//! even when it hides the answer.
+
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Method, Uri};
+
+use super::headers::text;
+
+/// The origins that are allowed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Origins {
+    /// Pages served from this machine.
+    #[default]
+    Loopback,
+    Any,
+    These(Vec<String>),
+}
+
+impl Origins {
+    fn allow(&self, origin: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Loopback => is_loopback(origin),
+            Self::These(origins) => origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin)),
+        }
+    }
+
+    /// Whether the page that sent this request, if a page did, may do what it asks.
+    pub(crate) fn permit(&self, method: &Method, headers: &HeaderMap) -> bool {
+        match text(headers, &header::ORIGIN) {
+            None => !headers.contains_key(header::ORIGIN),
+            Some(origin) => method.is_safe() || self.allow(origin) || is_own(origin, headers),
+        }
+    }
+
+    /// Adds what lets the page read the answer.
+    pub(crate) fn grant(&self, origin: Option<&HeaderValue>, answer: &mut HeaderMap) {
+        let Some(origin) = origin else { return };
+        if origin.to_str().is_ok_and(|origin| self.allow(origin)) {
+            answer.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+        }
+        answer.append(header::VARY, HeaderValue::from_static("origin"));
+    }
+
+    /// Answers a preflight; the origin itself is granted by [`Origins::grant`].
+    pub(crate) fn preflight(request: &HeaderMap, answer: &mut HeaderMap) {
+        let methods = HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE, OPTIONS");
+        answer.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
+        let asked = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS).cloned();
+        let headers = asked.unwrap_or(HeaderValue::from_static("authorization, content-type, x-api-key"));
+        answer.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, headers);
+        answer.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+    }
+}
+
+fn is_loopback(origin: &str) -> bool {
+    let host = origin
+        .parse::<Uri>()
+        .ok()
+        .and_then(|origin| origin.host().map(str::to_owned));
+    host.is_some_and(|host| {
+        let address = host
+            .trim_start_matches('[')
+            .trim_end_matches(']')
+            .parse::<std::net::IpAddr>();
+        host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+    })
+}
+
+/// The page came from this server itself.
+fn is_own(origin: &str, headers: &HeaderMap) -> bool {
+    let own = text(headers, &header::HOST);
+    origin
+        .split_once("://")
+        .is_some_and(|(_, host)| Some(host) == own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn permits(origins: &Origins, method: Method, origin: &'static str) -> bool {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, HeaderValue::from_static("box.lan:8080"));
+        headers.insert(header::ORIGIN, HeaderValue::from_static(origin));
+        origins.permit(&method, &headers)
+    }
+
+    #[test]
+    fn a_foreign_page_may_look_but_change_nothing() {
+        let origins = Origins::Loopback;
+        for own in [
+            "http://localhost:3000",
+            "http://127.0.0.1",
+            "https://[::1]:1",
+            "http://box.lan:8080",
+        ] {
+            assert!(permits(&origins, Method::POST, own), "{own}");
+        }
+        for foreign in [
+            "https://evil.example",
+            "http://localhost.evil.example",
+            "null",
+            "http://127.0.0.1.nip.io",
+        ] {
+            assert!(!permits(&origins, Method::POST, foreign), "{foreign}");
+            assert!(permits(&origins, Method::GET, foreign), "{foreign}");
+        }
+        assert!(permits(&Origins::Any, Method::POST, "https://evil.example"));
+        assert!(origins.permit(&Method::POST, &HeaderMap::new()));
+    }
+
+    #[test]
+    fn only_an_allowed_page_may_read_the_answer() {
+        let granted = |origins: &Origins, origin| {
+            let mut answer = HeaderMap::new();
+            origins.grant(Some(&HeaderValue::from_static(origin)), &mut answer);
+            assert_eq!(answer[header::VARY], "origin");
+            answer.get(header::ACCESS_CONTROL_ALLOW_ORIGIN).cloned()
+        };
+        let these = Origins::These(vec!["https://app.example".to_owned()]);
+        assert_eq!(
+            granted(&these, "https://app.example").unwrap(),
+            "https://app.example"
+        );
+        assert_eq!(granted(&these, "https://evil.example"), None);
+        assert_eq!(
+            granted(&Origins::Loopback, "http://localhost:1").unwrap(),
+            "http://localhost:1"
+        );
+    }
+}

@@ -1,0 +1,49 @@
+//! What the data plane asks of the owner of the models, and nothing more.
+//!
+//! The owner decides (who is loaded, who waits, who leaves); the data plane moves bytes. It learns where an
+//! engine listens only from a [`Pass`], and while it holds the pass the engine stays.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
+use super::problem::Problem;
+use super::upstream::Upstream;
+
+/// How a request wants its model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wish {
+    /// `?autoload=`: whether a model that is not running may be loaded for this; `None` leaves it to the
+    /// configuration.
+    pub(crate) autoload: Option<bool>,
+}
+
+pub(crate) trait Harbor: 'static {
+    type Model: Copy + 'static;
+    type Pass: Pass;
+
+    /// Finds a model by its name or by an alias.
+    fn resolve(&self, name: &str) -> Option<Self::Model>;
+
+    /// The names that a client may ask for, for people.
+    fn names(&self) -> Vec<String>;
+
+    /// Waits until the model may take this request. Dropping the future gives the place in the queue up.
+    fn admit(
+        self: Rc<Self>,
+        model: Self::Model,
+        wish: Wish,
+    ) -> impl Future<Output = Result<Self::Pass, Problem>>;
+}
+
+/// The right to send one request to one engine. Dropping it says that the request is over.
+pub(crate) trait Pass: Unpin + Sized + 'static {
+    fn upstream(&self) -> &Rc<Upstream>;
+
+    /// The engine went away before a byte of its answer reached the client: asks for another try.
+    fn bounced(self) -> impl Future<Output = Result<Self, Problem>>;
+
+    /// The engine went away in the middle of its answer: asks what to tell the client. Should answer soon; the
+    /// client waits for the last event of its stream.
+    fn broke(self) -> Pin<Box<dyn Future<Output = Problem>>>;
+}

@@ -1,0 +1,149 @@
+//! One request's way: ask for the model, send, wait for the first byte, then stream.
+//!
+//! Until that first byte nothing has reached the client, so nothing is lost: a stale connection is replaced,
+//! and an engine that died hands the request back to the owner, who may give it another try. From the first
+//! byte on the answer is the client's and is never sent twice.
+
+use bytes::Bytes;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{Request, Response, Uri};
+
+use super::body::Received;
+use super::harbor::Pass;
+use super::headers;
+use super::limits::Limits;
+use super::model_key::Named;
+use super::problem::Problem;
+use super::rewrite;
+use super::rope::Rope;
+use super::sse::Dialect;
+use super::stream::{Relay, Source};
+use super::upstream::{Upstream, Wire};
+
+/// What goes to an engine, kept until the first byte of the answer so that it can be sent again.
+#[derive(Debug)]
+pub(crate) struct Errand {
+    pub(crate) head: Parts,
+    pub(crate) target: PathAndQuery,
+    pub(crate) received: Received,
+    /// Where the model is named, and how to write a name there.
+    pub(crate) named: Option<(Named, Written)>,
+    /// Whether the head waits for the first byte of the body. Feeds that may stay silent go at once.
+    pub(crate) holds_head: bool,
+}
+
+/// How a model's name is written in a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Written {
+    Json,
+    Plain,
+}
+
+/// How one attempt ended.
+enum Attempt {
+    Answered(Answer),
+    /// The connection was closed before a byte of an answer: perhaps only the connection was too old.
+    Unanswered,
+    /// The engine went away after it had begun.
+    Died,
+}
+
+/// The beginning of an answer.
+struct Answer {
+    head: http::response::Parts,
+    source: Source,
+    first: Bytes,
+}
+
+/// Carries `errand` to the engine behind `pass`, or behind the next one where the owner gives one.
+pub(crate) async fn carry<P: Pass>(
+    errand: Errand,
+    mut pass: P,
+    limits: &Limits,
+) -> Result<Response<Relay<P>>, Problem> {
+    loop {
+        let upstream = pass.upstream().clone();
+        match errand.ask(&upstream, limits).await {
+            Some(answer) => return Ok(errand.relay(answer, pass)),
+            None => pass = pass.bounced().await?,
+        }
+    }
+}
+
+impl Errand {
+    /// Returns the beginning of the engine's answer; `None` when there is no such engine any more.
+    async fn ask(&self, upstream: &Upstream, limits: &Limits) -> Option<Answer> {
+        if let Some(wire) = upstream.reuse().await {
+            match self.attempt(wire, upstream).await {
+                Attempt::Answered(answer) => return Some(answer),
+                Attempt::Died => return None,
+                Attempt::Unanswered => {}
+            }
+        }
+        let wire = upstream.connect(limits.connect_time).await.ok()?;
+        match self.attempt(wire, upstream).await {
+            Attempt::Answered(answer) => Some(answer),
+            Attempt::Unanswered | Attempt::Died => None,
+        }
+    }
+
+    async fn attempt(&self, mut wire: Box<Wire>, upstream: &Upstream) -> Attempt {
+        let Ok(response) = wire.send(self.request(upstream)).await else {
+            return Attempt::Unanswered;
+        };
+        let (head, body) = response.into_parts();
+        let mut source = Source { wire, body };
+        if !self.holds_head {
+            return Attempt::Answered(Answer {
+                head,
+                source,
+                first: Bytes::new(),
+            });
+        }
+        match source.first().await {
+            Ok(first) => Attempt::Answered(Answer { head, source, first }),
+            Err(_) => Attempt::Died,
+        }
+    }
+
+    fn request(&self, upstream: &Upstream) -> Request<Rope> {
+        let mut request = Request::new(self.body_for(upstream));
+        *request.method_mut() = self.head.method.clone();
+        *request.uri_mut() = Uri::from(self.target.clone());
+        *request.headers_mut() = headers::to_engine(&self.head.headers, upstream);
+        request
+    }
+
+    fn body_for(&self, upstream: &Upstream) -> Rope {
+        match (&self.named, upstream.model()) {
+            (Some((named, written)), Some(model)) if named.name != model => {
+                let text = match written {
+                    Written::Json => rewrite::json_string(model),
+                    Written::Plain => model.to_owned(),
+                };
+                rewrite::splice(&self.received.rope, named.place.clone(), text)
+            }
+            _ => self.received.rope.clone(),
+        }
+    }
+
+    fn relay<P: Pass>(&self, answer: Answer, pass: P) -> Response<Relay<P>> {
+        let Answer {
+            mut head,
+            source,
+            first,
+        } = answer;
+        headers::to_client(&mut head.headers);
+        // An event can be added to a stream only where its length was not promised.
+        let guarded = headers::is_event_stream(&head.headers)
+            && !head.headers.contains_key(CONTENT_LENGTH)
+            && !head.headers.contains_key(CONTENT_ENCODING);
+        if guarded {
+            headers::forbid_buffering(&mut head.headers);
+        }
+        let dialect = guarded.then(|| Dialect::of(self.target.path()));
+        Response::from_parts(head, Relay::new(source, pass, first, dialect))
+    }
+}

@@ -1,0 +1,113 @@
+//! What goes back to a client: a short text of our own, an engine's answer, or a feed.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{Response, StatusCode};
+use hyper::body::{Body, Frame, SizeHint};
+use serde_json::Value;
+
+use super::feed::Listener;
+use super::harbor::Pass;
+use super::headers;
+use super::problem::{Problem, whole_seconds};
+use super::stream::{BrokenAnswer, Relay};
+
+pub(crate) type Reply<P> = Response<ReplyBody<P>>;
+
+pub(crate) enum ReplyBody<P: Pass> {
+    Whole(Bytes),
+    Relay(Relay<P>),
+    Feed(Listener),
+}
+
+pub(crate) fn text<P: Pass>(kind: &'static str, body: impl Into<Bytes>) -> Reply<P> {
+    let mut reply = Response::new(ReplyBody::Whole(body.into()));
+    reply
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    reply
+}
+
+pub(crate) fn json<P: Pass>(body: &Value) -> Reply<P> {
+    text("application/json; charset=utf-8", body.to_string())
+}
+
+pub(crate) fn empty<P: Pass>(status: StatusCode) -> Reply<P> {
+    let mut reply = Response::new(ReplyBody::Whole(Bytes::new()));
+    *reply.status_mut() = status;
+    reply
+}
+
+/// A feed that does not end by itself.
+pub(crate) fn feed<P: Pass>(kind: &'static str, listener: Listener) -> Reply<P> {
+    let mut reply = Response::new(ReplyBody::Feed(listener));
+    reply
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers::forbid_buffering(reply.headers_mut());
+    reply
+}
+
+pub(crate) fn problem<P: Pass>(problem: &Problem) -> Reply<P> {
+    let mut reply = text("application/json; charset=utf-8", problem.body());
+    *reply.status_mut() = problem.status;
+    if let Some(wait) = problem.retry_after {
+        reply
+            .headers_mut()
+            .insert(RETRY_AFTER, HeaderValue::from(whole_seconds(wait)));
+    }
+    if problem.status == StatusCode::UNAUTHORIZED {
+        let challenge = HeaderValue::from_static("Bearer realm=\"plimsoll\"");
+        reply.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    }
+    reply
+}
+
+impl<P: Pass> Body for ReplyBody<P> {
+    type Data = Bytes;
+    type Error = BrokenAnswer;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BrokenAnswer>>> {
+        match &mut *self {
+            Self::Whole(body) if body.is_empty() => Poll::Ready(None),
+            Self::Whole(body) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(body))))),
+            Self::Relay(relay) => Pin::new(relay).poll_frame(context),
+            Self::Feed(listener) => listener
+                .poll_next(context)
+                .map(|piece| piece.map(|piece| Ok(Frame::data(piece)))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(body) => body.is_empty(),
+            Self::Relay(relay) => relay.is_end_stream(),
+            Self::Feed(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(body) => SizeHint::with_exact(u64::try_from(body.len()).unwrap_or(u64::MAX)),
+            Self::Relay(relay) => relay.size_hint(),
+            Self::Feed(_) => SizeHint::default(),
+        }
+    }
+}
+
+impl<P: Pass> fmt::Debug for ReplyBody<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Whole(_) => "Whole",
+            Self::Relay(_) => "Relay",
+            Self::Feed(_) => "Feed",
+        })
+    }
+}

@@ -1,0 +1,239 @@
+//! From a request to its reply: who asks, what for, and whose it is to answer.
+
+use std::convert::Infallible;
+use std::mem;
+use std::rc::Rc;
+
+use http::header::{ALLOW, CONTENT_TYPE, HeaderValue, ORIGIN, UPGRADE};
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{Method, Request, StatusCode};
+use hyper::body::Incoming;
+use plimsoll_core::explain::{Advice, Hint};
+use serde_json::json;
+
+use super::api::{self, Action, Missing, Own};
+use super::auth::Keys;
+use super::body::{Held, Received, receive};
+use super::cors::Origins;
+use super::harbor::{Harbor, Wish};
+use super::limits::Limits;
+use super::model_key::Named;
+use super::problem::Problem;
+use super::proxy::{self, Errand, Written};
+use super::reply::{self, Reply, ReplyBody};
+use super::{headers, multipart, query};
+
+/// How the server is set up.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settings {
+    pub(crate) keys: Keys,
+    pub(crate) origins: Origins,
+    pub(crate) limits: Limits,
+}
+
+#[derive(Debug)]
+pub(crate) struct Server<H: Harbor> {
+    pub(crate) harbor: Rc<H>,
+    pub(crate) settings: Settings,
+    held: Held,
+}
+
+impl<H: Harbor> Server<H> {
+    pub(crate) fn new(harbor: Rc<H>, settings: Settings) -> Self {
+        Self {
+            harbor,
+            settings,
+            held: Held::default(),
+        }
+    }
+
+    /// Answers one request; whatever goes wrong is an answer too.
+    pub(crate) async fn answer(
+        self: Rc<Self>,
+        request: Request<Incoming>,
+    ) -> Result<Reply<H::Pass>, Infallible> {
+        let origin = request.headers().get(ORIGIN).cloned();
+        let mut reply = match self.dispatch(request).await {
+            Ok(reply) => reply,
+            Err(problem) => reply::problem(&problem),
+        };
+        self.settings.origins.grant(origin.as_ref(), reply.headers_mut());
+        Ok(reply)
+    }
+
+    async fn dispatch(&self, request: Request<Incoming>) -> Result<Reply<H::Pass>, Problem> {
+        let (head, body) = request.into_parts();
+        if head.method == Method::OPTIONS {
+            let mut reply = reply::empty(StatusCode::NO_CONTENT);
+            Origins::preflight(&head.headers, reply.headers_mut());
+            return Ok(reply);
+        }
+        let path = head.uri.path().to_owned();
+        let found = match api::find(&head.method, &path) {
+            Ok(found) => found,
+            Err(missing) => return Ok(no_route(&path, missing)),
+        };
+        if !found.action.is_public() && !self.settings.keys.admit(&head.headers) {
+            return Err(wrong_key());
+        }
+        if !self.settings.origins.permit(&head.method, &head.headers) {
+            return Err(foreign_page());
+        }
+        match found.action {
+            Action::Engine => self.to_engine(head, body).await,
+            Action::EngineOr(_) if query::parameter(head.uri.query(), "model").is_some() => {
+                self.to_engine(head, body).await
+            }
+            Action::Upstream => self.upstream(found.rest, head, body).await,
+            Action::EngineOr(own) | Action::Own(own) => self.own(own),
+        }
+    }
+
+    fn own(&self, own: Own) -> Result<Reply<H::Pass>, Problem> {
+        match own {
+            Own::Health => Ok(reply::json(&json!({ "status": "ok" }))),
+        }
+    }
+
+    /// Sends a request to the engine of the model that it names.
+    async fn to_engine(&self, head: Parts, body: Incoming) -> Result<Reply<H::Pass>, Problem> {
+        let mut received = receive(body, &self.held, &self.settings.limits).await?;
+        let named = named_in_body(&head, &mut received);
+        let name = match &named {
+            Some((named, _)) if !named.name.is_empty() => named.name.clone(),
+            _ => query::parameter(head.uri.query(), "model")
+                .filter(|name| !name.is_empty())
+                .ok_or_else(|| self.no_model_named())?
+                .into_owned(),
+        };
+        let model = self
+            .harbor
+            .resolve(&name)
+            .ok_or_else(|| self.unknown_model(&name))?;
+        let target = head.uri.path_and_query().cloned();
+        let target = target.unwrap_or_else(|| PathAndQuery::from_static("/"));
+        self.carry(
+            model,
+            Errand {
+                head,
+                target,
+                received,
+                named,
+                holds_head: true,
+            },
+        )
+        .await
+    }
+
+    /// `/upstream/<model>/<path>`: the model's name may hold slashes, so the longest name that is one wins.
+    async fn upstream(&self, rest: &str, head: Parts, body: Incoming) -> Result<Reply<H::Pass>, Problem> {
+        if head.headers.contains_key(UPGRADE) {
+            return Err(no_upgrade());
+        }
+        let (model, path) = self
+            .split_upstream(rest)
+            .ok_or_else(|| self.unknown_model(rest))?;
+        let query = head
+            .uri
+            .query()
+            .map(|query| format!("?{query}"))
+            .unwrap_or_default();
+        let target = format!("/{path}{query}").parse();
+        let target = target.unwrap_or_else(|_| PathAndQuery::from_static("/"));
+        let received = receive(body, &self.held, &self.settings.limits).await?;
+        self.carry(
+            model,
+            Errand {
+                head,
+                target,
+                received,
+                named: None,
+                holds_head: false,
+            },
+        )
+        .await
+    }
+
+    fn split_upstream<'a>(&self, rest: &'a str) -> Option<(H::Model, &'a str)> {
+        let ends = rest.match_indices('/').map(|(at, _)| at).chain([rest.len()]);
+        let splits: Vec<usize> = ends.take(16).collect();
+        splits.into_iter().rev().find_map(|end| {
+            let name = query::decode_path(&rest[..end])?;
+            let model = self.harbor.resolve(&name)?;
+            Some((model, rest[end..].trim_start_matches('/')))
+        })
+    }
+
+    async fn carry(&self, model: H::Model, errand: Errand) -> Result<Reply<H::Pass>, Problem> {
+        let autoload = query::parameter(errand.head.uri.query(), "autoload");
+        let wish = Wish {
+            autoload: autoload.map(|wanted| matches!(&*wanted, "true" | "1")),
+        };
+        let pass = Rc::clone(&self.harbor).admit(model, wish).await?;
+        let answer = proxy::carry(errand, pass, &self.settings.limits).await?;
+        Ok(answer.map(ReplyBody::Relay))
+    }
+
+    fn no_model_named(&self) -> Problem {
+        let message = "model name is missing from the request";
+        Problem::new(StatusCode::BAD_REQUEST, "model_missing", message).hint(self.names())
+    }
+
+    pub(crate) fn unknown_model(&self, name: &str) -> Problem {
+        let message = format!("model '{name}' not found");
+        Problem::new(StatusCode::NOT_FOUND, "model_not_found", message).hint(self.names())
+    }
+
+    fn names(&self) -> Hint {
+        let names = self.harbor.names().join(", ");
+        Hint::new(Advice::Other(format!("name one of these models: {names}")))
+    }
+}
+
+fn named_in_body(head: &Parts, received: &mut Received) -> Option<(Named, Written)> {
+    let kind = headers::text(&head.headers, &CONTENT_TYPE);
+    if let Some(boundary) = kind.and_then(multipart::boundary) {
+        return multipart::model(&received.rope, boundary).map(|named| (named, Written::Plain));
+    }
+    mem::take(&mut received.walk)
+        .finish()
+        .model
+        .map(|named| (named, Written::Json))
+}
+
+fn no_route<P: super::harbor::Pass>(path: &str, missing: Missing) -> Reply<P> {
+    match missing {
+        Missing::Path => {
+            let message = format!("there is nothing at {path}");
+            reply::problem(&Problem::new(StatusCode::NOT_FOUND, "no_route", message))
+        }
+        Missing::Method(methods) => {
+            let methods = methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
+            let message = format!("{path} takes {methods}");
+            let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", message);
+            let mut reply = reply::problem(&problem);
+            if let Ok(methods) = HeaderValue::from_str(&methods) {
+                reply.headers_mut().insert(ALLOW, methods);
+            }
+            reply
+        }
+    }
+}
+
+fn wrong_key() -> Problem {
+    let message = "the request carries no valid API key";
+    Problem::new(StatusCode::UNAUTHORIZED, "invalid_api_key", message)
+}
+
+fn foreign_page() -> Problem {
+    let message = "a web page from another origin may not do this";
+    Problem::new(StatusCode::FORBIDDEN, "foreign_origin", message).hint(Hint::new(Advice::Other(
+        "allow the page's origin in the configuration".to_owned(),
+    )))
+}
+
+fn no_upgrade() -> Problem {
+    let message = "connections cannot be upgraded (websockets) through this server";
+    Problem::new(StatusCode::NOT_IMPLEMENTED, "no_upgrade", message)
+}

@@ -1,0 +1,6 @@
+//! The data plane between a real client socket and a scripted engine.
+
+mod breaking;
+mod clients;
+mod passing;
+mod stub;

@@ -1,0 +1,161 @@
+//! One engine's address and its idle connections.
+//!
+//! A connection has no task of its own: whoever waits for an answer drives the connection that brings it. That
+//! saves two wake-ups a request, and it makes cancelling free: dropping the answer drops the connection,
+//! and a closed connection is how an engine learns that nobody listens any more.
+//! The price is that nobody watches an idle connection. It is looked at when it is taken, newest first, and a
+//! request that dies on a reused connection before a byte came back is sent again on a fresh one.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::{HeaderValue, Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, Connection, SendRequest};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+use super::rope::Rope;
+
+/// Idle connections kept per engine. llama-server gives each one a thread, so there is no point in hoarding.
+const MOST_IDLE: usize = 64;
+/// Read buffer of one connection; streams come in small pieces, answers beyond this in several.
+const READ_BUFFER: usize = 256 * 1024;
+
+pub(crate) struct Upstream {
+    address: SocketAddr,
+    host: HeaderValue,
+    authorization: Option<HeaderValue>,
+    model: Option<String>,
+    idle: RefCell<Vec<Box<Wire>>>,
+}
+
+impl Upstream {
+    pub(crate) fn new(address: SocketAddr) -> Self {
+        let host = HeaderValue::from_str(&address.to_string());
+        Self {
+            address,
+            host: host.expect("an address prints as ASCII"),
+            authorization: None,
+            model: None,
+            idle: RefCell::default(),
+        }
+    }
+
+    /// The engine takes only requests with this key. A key that no header can carry is left out.
+    pub(crate) fn with_key(mut self, key: &str) -> Self {
+        let value = HeaderValue::from_str(&format!("Bearer {key}"));
+        self.authorization = value.ok().map(|mut value| {
+            value.set_sensitive(true);
+            value
+        });
+        self
+    }
+
+    /// The engine knows the model by this name only, so requests are rewritten to it.
+    pub(crate) fn with_model(mut self, name: impl Into<String>) -> Self {
+        self.model = Some(name.into());
+        self
+    }
+
+    pub(crate) fn host(&self) -> &HeaderValue {
+        &self.host
+    }
+
+    pub(crate) fn authorization(&self) -> Option<&HeaderValue> {
+        self.authorization.as_ref()
+    }
+
+    pub(crate) fn model(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
+
+    /// Takes the newest idle connection that still stands.
+    pub(crate) async fn reuse(&self) -> Option<Box<Wire>> {
+        poll_fn(|context| {
+            loop {
+                let Some(mut wire) = self.idle.borrow_mut().pop() else {
+                    return Poll::Ready(None);
+                };
+                if wire.is_open(context) {
+                    return Poll::Ready(Some(wire));
+                }
+            }
+        })
+        .await
+    }
+
+    pub(crate) async fn connect(&self, patience: Duration) -> io::Result<Box<Wire>> {
+        let stream = tokio::time::timeout(patience, TcpStream::connect(self.address)).await??;
+        stream.set_nodelay(true)?;
+        let handshake = http1::Builder::new()
+            .max_buf_size(READ_BUFFER)
+            .handshake(TokioIo::new(stream))
+            .await;
+        let (sender, connection) = handshake.map_err(io::Error::other)?;
+        Ok(Box::new(Wire {
+            sender,
+            connection,
+            open: true,
+        }))
+    }
+
+    /// Takes back a connection whose answer has been read to its end.
+    pub(crate) fn give_back(&self, wire: Box<Wire>) {
+        let mut idle = self.idle.borrow_mut();
+        if wire.open && idle.len() < MOST_IDLE {
+            idle.push(wire);
+        }
+    }
+}
+
+impl fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upstream")
+            .field("address", &self.address)
+            .field("model", &self.model)
+            .field("idle", &self.idle.borrow().len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A connection to an engine.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    sender: SendRequest<Rope>,
+    connection: Connection<TokioIo<TcpStream>, Rope>,
+    open: bool,
+}
+
+impl Wire {
+    /// Moves bytes; call it whenever what this connection brings is not there yet.
+    pub(crate) fn drive(&mut self, context: &mut Context<'_>) {
+        // What went wrong is told to whoever waits for the answer or its body.
+        if self.open && Pin::new(&mut self.connection).poll(context).is_ready() {
+            self.open = false;
+        }
+    }
+
+    fn is_open(&mut self, context: &mut Context<'_>) -> bool {
+        self.drive(context);
+        self.open && self.sender.is_ready()
+    }
+
+    pub(crate) async fn send(&mut self, request: Request<Rope>) -> hyper::Result<Response<Incoming>> {
+        let mut answer = pin!(self.sender.send_request(request));
+        let (connection, open) = (&mut self.connection, &mut self.open);
+        poll_fn(move |context| {
+            if *open && Pin::new(&mut *connection).poll(context).is_ready() {
+                *open = false;
+            }
+            answer.as_mut().poll(context)
+        })
+        .await
+    }
+}
