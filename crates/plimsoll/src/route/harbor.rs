@@ -7,6 +7,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
+use plimsoll_core::admit::ModelId;
+
 use super::problem::Problem;
 use super::upstream::Upstream;
 
@@ -19,26 +21,25 @@ pub(crate) struct Wish {
 }
 
 pub(crate) trait Harbor: 'static {
-    type Model: Copy + 'static;
     type Pass: Pass;
 
     /// Finds a model by its name or by an alias.
-    fn resolve(&self, name: &str) -> Option<Self::Model>;
+    fn resolve(&self, name: &str) -> Option<ModelId>;
 
     /// The names that a client may ask for, for people.
     fn names(&self) -> Vec<String>;
 
     /// Waits until the model may take this request. Dropping the future gives the place in the queue up.
-    fn admit(
-        self: Rc<Self>,
-        model: Self::Model,
-        wish: Wish,
-    ) -> impl Future<Output = Result<Self::Pass, Problem>>;
+    fn admit(self: Rc<Self>, model: ModelId, wish: Wish)
+    -> impl Future<Output = Result<Self::Pass, Problem>>;
 }
 
-/// The right to send one request to one engine. Dropping it says that the request is over.
+/// The right to send one request to one engine. Dropping it gives the request up: the client left.
 pub(crate) trait Pass: Unpin + Sized + 'static {
     fn upstream(&self) -> &Rc<Upstream>;
+
+    /// The answer is through.
+    fn finished(self);
 
     /// The engine went away before a byte of its answer reached the client: asks for another try.
     fn bounced(self) -> impl Future<Output = Result<Self, Problem>>;

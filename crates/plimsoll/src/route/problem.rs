@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
+use plimsoll_core::admit::{Refusal, RefusalKind};
 use plimsoll_core::explain::{Hint, Reason};
 use serde_json::{Value, json};
 
@@ -88,6 +89,26 @@ impl Problem {
 
     pub(crate) fn body(&self) -> Bytes {
         Bytes::from(self.to_json().to_string())
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let status = match refusal.kind {
+            RefusalKind::NeverFits => StatusCode::PAYLOAD_TOO_LARGE,
+            RefusalKind::Unconfigured => StatusCode::NOT_FOUND,
+            RefusalKind::NoRoom
+            | RefusalKind::QueueFull
+            | RefusalKind::Deadline
+            | RefusalKind::LoadFailed
+            | RefusalKind::EngineDied
+            | RefusalKind::Unloaded
+            | RefusalKind::ShuttingDown => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        let mut problem = Self::because(status, refusal.reason);
+        problem.retry_after = refusal.retry_after;
+        problem.hints = refusal.hints;
+        problem
     }
 }
 

@@ -41,9 +41,9 @@ pub(crate) enum Written {
     Plain,
 }
 
-/// How one attempt ended.
-enum Attempt {
-    Answered(Answer),
+/// How an attempt failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lost {
     /// The connection was closed before a byte of an answer: perhaps only the connection was too old.
     Unanswered,
     /// The engine went away after it had begun.
@@ -77,35 +77,26 @@ impl Errand {
     async fn ask(&self, upstream: &Upstream, limits: &Limits) -> Option<Answer> {
         if let Some(wire) = upstream.reuse().await {
             match self.attempt(wire, upstream).await {
-                Attempt::Answered(answer) => return Some(answer),
-                Attempt::Died => return None,
-                Attempt::Unanswered => {}
+                Err(Lost::Unanswered) => {}
+                outcome => return outcome.ok(),
             }
         }
         let wire = upstream.connect(limits.connect_time).await.ok()?;
-        match self.attempt(wire, upstream).await {
-            Attempt::Answered(answer) => Some(answer),
-            Attempt::Unanswered | Attempt::Died => None,
-        }
+        self.attempt(wire, upstream).await.ok()
     }
 
-    async fn attempt(&self, mut wire: Box<Wire>, upstream: &Upstream) -> Attempt {
-        let Ok(response) = wire.send(self.request(upstream)).await else {
-            return Attempt::Unanswered;
-        };
+    async fn attempt(&self, mut wire: Wire, upstream: &Upstream) -> Result<Answer, Lost> {
+        let response = wire
+            .send(self.request(upstream))
+            .await
+            .map_err(|_| Lost::Unanswered)?;
         let (head, body) = response.into_parts();
         let mut source = Source { wire, body };
-        if !self.holds_head {
-            return Attempt::Answered(Answer {
-                head,
-                source,
-                first: Bytes::new(),
-            });
-        }
-        match source.first().await {
-            Ok(first) => Attempt::Answered(Answer { head, source, first }),
-            Err(_) => Attempt::Died,
-        }
+        let first = match self.holds_head {
+            true => source.first().await.map_err(|_| Lost::Died)?,
+            false => Bytes::new(),
+        };
+        Ok(Answer { head, source, first })
     }
 
     fn request(&self, upstream: &Upstream) -> Request<Rope> {

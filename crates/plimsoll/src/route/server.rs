@@ -9,6 +9,7 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
+use plimsoll_core::admit::ModelId;
 use plimsoll_core::explain::{Advice, Hint};
 use serde_json::json;
 
@@ -155,7 +156,7 @@ impl<H: Harbor> Server<H> {
         .await
     }
 
-    fn split_upstream<'a>(&self, rest: &'a str) -> Option<(H::Model, &'a str)> {
+    fn split_upstream<'a>(&self, rest: &'a str) -> Option<(ModelId, &'a str)> {
         let ends = rest.match_indices('/').map(|(at, _)| at).chain([rest.len()]);
         let splits: Vec<usize> = ends.take(16).collect();
         splits.into_iter().rev().find_map(|end| {
@@ -165,7 +166,7 @@ impl<H: Harbor> Server<H> {
         })
     }
 
-    async fn carry(&self, model: H::Model, errand: Errand) -> Result<Reply<H::Pass>, Problem> {
+    async fn carry(&self, model: ModelId, errand: Errand) -> Result<Reply<H::Pass>, Problem> {
         let autoload = query::parameter(errand.head.uri.query(), "autoload");
         let wish = Wish {
             autoload: autoload.map(|wanted| matches!(&*wanted, "true" | "1")),

@@ -39,7 +39,7 @@ pub(crate) struct Relay<P: Pass> {
 /// An answer being read: its body, and the connection that brings it.
 #[derive(Debug)]
 pub(crate) struct Source {
-    pub(crate) wire: Box<Wire>,
+    pub(crate) wire: Wire,
     pub(crate) body: Incoming,
 }
 
@@ -111,6 +111,7 @@ impl<P: Pass> Relay<P> {
     fn finish(&mut self) {
         if let (Some(source), Some(pass)) = (self.source.take(), self.pass.take()) {
             pass.upstream().give_back(source.wire);
+            pass.finished();
         }
         if let Some((guard, _)) = &mut self.guard {
             guard.release(&mut self.ready);

@@ -33,7 +33,7 @@ pub(crate) struct Upstream {
     host: HeaderValue,
     authorization: Option<HeaderValue>,
     model: Option<String>,
-    idle: RefCell<Vec<Box<Wire>>>,
+    idle: RefCell<Vec<Wire>>,
 }
 
 impl Upstream {
@@ -77,7 +77,7 @@ impl Upstream {
     }
 
     /// Takes the newest idle connection that still stands.
-    pub(crate) async fn reuse(&self) -> Option<Box<Wire>> {
+    pub(crate) async fn reuse(&self) -> Option<Wire> {
         poll_fn(|context| {
             loop {
                 let Some(mut wire) = self.idle.borrow_mut().pop() else {
@@ -91,7 +91,7 @@ impl Upstream {
         .await
     }
 
-    pub(crate) async fn connect(&self, patience: Duration) -> io::Result<Box<Wire>> {
+    pub(crate) async fn connect(&self, patience: Duration) -> io::Result<Wire> {
         let stream = tokio::time::timeout(patience, TcpStream::connect(self.address)).await??;
         stream.set_nodelay(true)?;
         let handshake = http1::Builder::new()
@@ -99,15 +99,15 @@ impl Upstream {
             .handshake(TokioIo::new(stream))
             .await;
         let (sender, connection) = handshake.map_err(io::Error::other)?;
-        Ok(Box::new(Wire {
+        Ok(Wire {
             sender,
-            connection,
+            connection: Box::new(connection),
             open: true,
-        }))
+        })
     }
 
     /// Takes back a connection whose answer has been read to its end.
-    pub(crate) fn give_back(&self, wire: Box<Wire>) {
+    pub(crate) fn give_back(&self, wire: Wire) {
         let mut idle = self.idle.borrow_mut();
         if wire.open && idle.len() < MOST_IDLE {
             idle.push(wire);
@@ -129,7 +129,8 @@ impl fmt::Debug for Upstream {
 #[derive(Debug)]
 pub(crate) struct Wire {
     sender: SendRequest<Rope>,
-    connection: Connection<TokioIo<TcpStream>, Rope>,
+    /// Boxed, because a connection is large and a wire changes hands three times a request.
+    connection: Box<Connection<TokioIo<TcpStream>, Rope>>,
     open: bool,
 }
 

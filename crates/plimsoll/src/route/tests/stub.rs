@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use http::StatusCode;
+use plimsoll_core::admit::ModelId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
@@ -31,18 +32,19 @@ pub(super) struct StubPass {
 }
 
 impl Harbor for StubHarbor {
-    type Model = ();
     type Pass = StubPass;
 
-    fn resolve(&self, name: &str) -> Option<()> {
-        ["real", "alias", "user/real:Q4"].contains(&name).then_some(())
+    fn resolve(&self, name: &str) -> Option<ModelId> {
+        ["real", "alias", "user/real:Q4"]
+            .contains(&name)
+            .then_some(ModelId(0))
     }
 
     fn names(&self) -> Vec<String> {
         vec!["real".to_owned()]
     }
 
-    async fn admit(self: Rc<Self>, (): (), wish: Wish) -> Result<StubPass, Problem> {
+    async fn admit(self: Rc<Self>, _: ModelId, wish: Wish) -> Result<StubPass, Problem> {
         self.wishes.borrow_mut().push(wish);
         self.in_flight.set(self.in_flight.get() + 1);
         Ok(StubPass {
@@ -57,6 +59,8 @@ impl Pass for StubPass {
     fn upstream(&self) -> &Rc<Upstream> {
         &self.upstream
     }
+
+    fn finished(self) {}
 
     async fn bounced(self) -> Result<Self, Problem> {
         match self.bounces.get() {
