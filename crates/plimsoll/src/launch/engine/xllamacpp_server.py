@@ -19,7 +19,7 @@ import signal
 import struct
 import sys
 from types import FrameType
-from typing import BinaryIO, NoReturn, Optional
+from typing import BinaryIO, NoReturn
 
 import xllamacpp
 from xllamacpp import xllamacpp as extension
@@ -84,7 +84,7 @@ def refuse_what_is_missing(params: xllamacpp.CommonParams) -> None:
         fail("--model is missing, and this engine has no router mode")
 
 
-def leave(_number: int, _frame: Optional[FrameType]) -> NoReturn:
+def leave(_number: int, _frame: FrameType | None) -> NoReturn:
     os._exit(0)
 
 
@@ -121,12 +121,16 @@ def serve(params: xllamacpp.CommonParams) -> NoReturn:
         signal.pause()
 
 
+def print_version() -> None:
+    info = xllamacpp.BUILD_INFO
+    print(f"version: xllamacpp-{RELEASE} (build {BUILD}, commit unknown)", file=sys.stderr)
+    print(f"built with {info['compiler']} for {info['build_target']}", file=sys.stderr)
+
+
 def main() -> None:
     arguments = sys.argv[1:]
     if "--version" in arguments:
-        print(f"version: xllamacpp-{RELEASE} (build {BUILD}, commit unknown)", file=sys.stderr)
-        print(f"built with {xllamacpp.BUILD_INFO['compiler']} for {xllamacpp.BUILD_INFO['build_target']}", file=sys.stderr)
-        return
+        return print_version()
     params = parse(arguments)
     refuse_what_is_missing(params)
     serve(params)
