@@ -13,6 +13,8 @@ use crate::client::{Inbox, Reply};
 
 /// A crowd that fails this often has nothing left to measure.
 const MOST_FAILURES: u64 = 100;
+/// No crowd works longer than this, however slowly its replies come in.
+const LONGEST: Duration = Duration::from_secs(60);
 /// A crowd that hears nothing for this long gives up.
 const SILENCE: Timespec = Timespec {
     tv_sec: 10,
@@ -69,7 +71,8 @@ pub(crate) fn run(load: Load<'_>) -> io::Result<Outcome> {
     let mut events = Vec::with_capacity(load.connections);
     while crowd.busy > 0 && crowd.outcome.failures < MOST_FAILURES {
         events.clear();
-        if epoll::wait(&crowd.epoll, spare_capacity(&mut events), Some(&SILENCE))? == 0 {
+        let heard = epoll::wait(&crowd.epoll, spare_capacity(&mut events), Some(&SILENCE))?;
+        if heard == 0 || crowd.started.elapsed() > LONGEST {
             return Err(io::ErrorKind::TimedOut.into());
         }
         for event in &events {
@@ -113,21 +116,25 @@ impl<'a> Crowd<'a> {
         Ok(socket)
     }
 
+    fn has_more(&self, number: usize) -> bool {
+        match self.load.until {
+            Until::Time(time) => self.started.elapsed() < time,
+            Until::Requests(count) => self.members[number].sent < count,
+        }
+    }
+
     /// Sends the member's next request, if it has one.
     fn send(&mut self, number: usize) {
-        let member = &mut self.members[number];
-        let has_more = match self.load.until {
-            Until::Time(time) => self.started.elapsed() < time,
-            Until::Requests(count) => member.sent < count,
-        };
-        if has_more {
-            member.sent += 1;
-            member.asked = Some(Instant::now());
-            self.busy += 1;
-            // The socket's buffer is empty and larger than any request of a crowd. A connection that is already
-            // broken shows at the next read.
-            member.socket.write_all(self.load.request).ok();
+        if !self.has_more(number) {
+            return;
         }
+        let member = &mut self.members[number];
+        member.sent += 1;
+        member.asked = Some(Instant::now());
+        self.busy += 1;
+        // The socket's buffer is empty and larger than any request of a crowd. A connection that is already broken
+        // shows at the next read.
+        member.socket.write_all(self.load.request).ok();
     }
 
     fn hear(&mut self, number: usize) -> io::Result<()> {
@@ -157,17 +164,19 @@ impl<'a> Crowd<'a> {
         }
     }
 
-    /// A connection broke: a failure if it owed a reply.
+    /// A connection broke: a failure if it owed a reply, and replaced if there is more to send.
     fn replace(&mut self, number: usize) -> io::Result<()> {
         epoll::delete(&self.epoll, &self.members[number].socket)?;
         if self.members[number].asked.take().is_some() {
             self.busy -= 1;
             self.outcome.failures += 1;
         }
-        let socket = self.join(number)?;
-        let member = &mut self.members[number];
-        (member.socket, member.inbox) = (socket, Inbox::default());
-        self.send(number);
+        if self.has_more(number) {
+            let socket = self.join(number)?;
+            let member = &mut self.members[number];
+            (member.socket, member.inbox) = (socket, Inbox::default());
+            self.send(number);
+        }
         Ok(())
     }
 }

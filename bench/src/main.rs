@@ -10,13 +10,7 @@
 
 mod client;
 mod crowd;
-mod measure {
-    pub(crate) mod paired;
-    pub(crate) mod startup;
-    pub(crate) mod streams;
-    pub(crate) mod swap;
-    pub(crate) mod throughput;
-}
+mod measure;
 mod numbers;
 mod options;
 mod process;

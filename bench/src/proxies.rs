@@ -10,11 +10,16 @@ use crate::process::{ProcessError, Server, free_address};
 pub(crate) const EVENTS: u64 = 256;
 pub(crate) const FRAMING_EVENTS: u64 = 3;
 
+/// Long streams, and connections without end: what is measured is the proxy, not the engine's reconnects.
+fn engine_script() -> String {
+    format!("--fake events={EVENTS} --fake keep_alive_max=0 --fake idle_close_ms=0")
+}
+
 /// The fake engine by itself.
 pub(crate) fn engine(program: &Path) -> Result<Server, ProcessError> {
     let address = free_address()?;
     let port = address.port();
-    let arguments = words(&format!("--port {port} --alias alpha --fake events={EVENTS}"));
+    let arguments = words(&format!("--port {port} --alias alpha {}", engine_script()));
     ready(Server::spawn(program, &arguments, address)?)
 }
 
@@ -91,10 +96,10 @@ impl Plimsoll<'_> {
     }
 
     fn config(&self, models: &[&str]) -> String {
-        let engine = self.engine.display();
+        let (engine, script) = (self.engine.display(), engine_script());
         let section = |model: &&str| {
             format!(
-                "[models.{model}]\ncmd = \"{engine} --port ${{PORT}} --alias {model} --fake events={EVENTS}\"\nmemory = \"600MiB\"\n"
+                "[models.{model}]\ncmd = \"{engine} --port ${{PORT}} --alias {model} {script}\"\nmemory = \"600MiB\"\n"
             )
         };
         models.iter().map(section).collect()

@@ -43,7 +43,7 @@ mod tests {
     fn stand_in(folder: &Path, engine: &Path) -> PathBuf {
         let script = folder.join("plimsoll");
         let text = format!(
-            "#!/bin/sh\nexec {} --port \"${{4##*:}}\" --fake events=256\n",
+            "#!/bin/sh\nexec {} --port \"${{4##*:}}\" --fake events=256 --fake keep_alive_max=0\n",
             engine.display()
         );
         fs::write(&script, text).unwrap();

@@ -17,6 +17,8 @@ pub(crate) const NOT_FOUND: &str =
     r#"{"error":{"code":404,"message":"File Not Found","type":"not_found_error"}}"#;
 pub(crate) const HEALTHY: &str = r#"{"status":"ok"}"#;
 
+const DONE: &str = "data: [DONE]\n\n";
+
 /// The API in whose words a generation is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
@@ -48,35 +50,38 @@ impl Generation<'_> {
             answer_tokens,
             ..
         } = self;
+        let (usage, timings) = (self.usage(), self.timings());
         match self.dialect {
-            Dialect::Chat => format!(
-                r#"{{"choices":[{{"finish_reason":"stop","index":0,"message":{{"role":"assistant","content":"{content}"}}}}],{},{},"fake":{signature}}}"#,
-                self.identity("chat.completion"),
-                self.usage()
-            ),
-            Dialect::Completions => format!(
-                r#"{{"choices":[{{"text":"{content}","index":0,"logprobs":null,"finish_reason":"stop"}}],{},{},"fake":{signature}}}"#,
-                self.identity("text_completion"),
-                self.usage()
-            ),
+            Dialect::Chat => {
+                let identity = self.identity("chat.completion");
+                format!(
+                    r#"{{"choices":[{{"finish_reason":"stop","index":0,"message":{{"role":"assistant","content":"{content}"}}}}],{identity},{usage},{timings},"fake":{signature}}}"#
+                )
+            }
+            Dialect::Completions => {
+                let identity = self.identity("text_completion");
+                format!(
+                    r#"{{"choices":[{{"text":"{content}","index":0,"logprobs":null,"finish_reason":"stop"}}],{identity},{usage},{timings},"fake":{signature}}}"#
+                )
+            }
             Dialect::Native => format!(
-                r#"{{"index":0,"content":"{content}","tokens":[],"id_slot":0,"stop":true,"model":{model},"tokens_predicted":{answer_tokens},"tokens_evaluated":{prompt_tokens},"truncated":false,"stop_type":"eos","stopping_word":"","tokens_cached":0,"fake":{signature}}}"#
+                r#"{{"index":0,"content":"{content}","tokens":[],"id_slot":0,"stop":true,"model":{model},"tokens_predicted":{answer_tokens},"tokens_evaluated":{prompt_tokens},"truncated":false,"stop_type":"eos","stopping_word":"","tokens_cached":0,{timings},"fake":{signature}}}"#
             ),
         }
     }
 
     /// The event that opens a stream, where the dialect has one.
     pub(crate) fn opening(&self) -> Option<String> {
-        (self.dialect == Dialect::Chat)
-            .then(|| self.chat_event(r#"{"role":"assistant","content":null}"#, "null"))
+        let delta = r#"{"role":"assistant","content":null}"#;
+        (self.dialect == Dialect::Chat).then(|| self.chat_event(delta, "null", ""))
     }
 
     pub(crate) fn event(&self, content: &str) -> String {
         match self.dialect {
-            Dialect::Chat => self.chat_event(&format!(r#"{{"content":"{content}"}}"#), "null"),
-            Dialect::Completions => self.text_event(content, "null"),
+            Dialect::Chat => self.chat_event(&format!(r#"{{"content":"{content}"}}"#), "null", ""),
+            Dialect::Completions => self.text_event(content, "null", ""),
             Dialect::Native => format!(
-                "data: {{\"index\":0,\"content\":\"{content}\",\"tokens\":[0],\"stop\":false,\"id_slot\":0,\"tokens_predicted\":1,\"tokens_evaluated\":{}}}\n\n",
+                "data: {{\"index\":0,\"content\":\"{content}\",\"tokens\":[0],\"stop\":false,\"id_slot\":-1,\"tokens_predicted\":1,\"tokens_evaluated\":{}}}\n\n",
                 self.prompt_tokens
             ),
         }
@@ -84,24 +89,38 @@ impl Generation<'_> {
 
     /// The events that close a stream. Only the OpenAI dialects end in `[DONE]`.
     pub(crate) fn closing(&self) -> String {
+        let (usage, timings) = (self.usage(), self.timings());
+        let stop = r#""stop""#;
         match self.dialect {
-            Dialect::Chat => self.chat_event("{}", "\"stop\"") + "data: [DONE]\n\n",
-            Dialect::Completions => self.text_event("", "\"stop\"") + "data: [DONE]\n\n",
+            Dialect::Chat => self.chat_event("{}", stop, &format!(",{timings}")) + DONE,
+            Dialect::Completions => self.text_event("", stop, &format!(",{usage},{timings}")) + DONE,
             Dialect::Native => format!("data: {}\n\n", self.whole("")),
         }
     }
 
-    fn chat_event(&self, delta: &str, finish_reason: &str) -> String {
+    fn chat_event(&self, delta: &str, finish_reason: &str, tail: &str) -> String {
+        let identity = self.identity("chat.completion.chunk");
         format!(
-            "data: {{\"choices\":[{{\"finish_reason\":{finish_reason},\"index\":0,\"delta\":{delta}}}],{}}}\n\n",
-            self.identity("chat.completion.chunk")
+            "data: {{\"choices\":[{{\"finish_reason\":{finish_reason},\"index\":0,\"delta\":{delta}}}],{identity}{tail}}}\n\n"
         )
     }
 
-    fn text_event(&self, content: &str, finish_reason: &str) -> String {
+    fn text_event(&self, content: &str, finish_reason: &str, tail: &str) -> String {
+        let identity = self.identity("text_completion");
         format!(
-            "data: {{\"choices\":[{{\"text\":\"{content}\",\"index\":0,\"logprobs\":null,\"finish_reason\":{finish_reason}}}],{}}}\n\n",
-            self.identity("text_completion")
+            "data: {{\"choices\":[{{\"text\":\"{content}\",\"index\":0,\"logprobs\":null,\"finish_reason\":{finish_reason}}}],{identity}{tail}}}\n\n"
+        )
+    }
+
+    /// A millisecond for each half: the double measures nothing.
+    fn timings(&self) -> String {
+        let Self {
+            prompt_tokens,
+            answer_tokens,
+            ..
+        } = self;
+        format!(
+            r#""timings":{{"cache_n":0,"prompt_n":{prompt_tokens},"prompt_ms":1.0,"predicted_n":{answer_tokens},"predicted_ms":1.0}}"#
         )
     }
 
@@ -132,9 +151,9 @@ impl Generation<'_> {
 
 /// The entry of `/v1/models`, which is also what a child tells its router when it is ready.
 pub(crate) fn model_entry(args: &Args) -> Value {
-    let aliases: Vec<&str> = args.alias.split(',').collect();
     json!({
-        "id": args.name(), "aliases": aliases, "tags": [], "object": "model", "created": now(), "owned_by": "llamacpp",
+        "id": args.name(), "aliases": args.aliases(), "tags": [], "object": "model", "created": now(), "owned_by": "llamacpp",
+        "architecture": { "input_modalities": ["text"], "output_modalities": ["text"] },
         "meta": { "vocab_type": 2, "n_vocab": 32000, "n_ctx": args.context, "n_ctx_train": 32768, "n_embd": 64,
             "n_params": 1_000_000, "size": 2_000_000, "ftype": "F16" },
     })
@@ -221,9 +240,11 @@ mod tests {
         for dialect in [Dialect::Chat, Dialect::Completions, Dialect::Native] {
             let whole: Value = serde_json::from_str(&generation(dialect).whole("text")).unwrap();
             assert_eq!(whole["model"], "m");
-            let event = generation(dialect).event("text");
-            let event: Value = serde_json::from_str(event.strip_prefix("data: ").unwrap()).unwrap();
-            assert!(event.is_object());
+            for event in [generation(dialect).event("text"), generation(dialect).closing()] {
+                let first = event.split("\n\n").next().unwrap();
+                let event: Value = serde_json::from_str(first.strip_prefix("data: ").unwrap()).unwrap();
+                assert!(event.is_object());
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 //! Every other flag is ignored together with its value, so that a real llama-server command line starts the
 //! double unchanged.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::iter::Peekable;
 
@@ -96,9 +97,18 @@ impl Args {
         Ok(())
     }
 
-    /// The name that answers carry: the first of a comma-separated list of aliases.
+    /// All names, in the order in which llama-server holds them: sorted.
+    pub(crate) fn aliases(&self) -> BTreeSet<&str> {
+        self.alias
+            .split(',')
+            .map(str::trim)
+            .filter(|alias| !alias.is_empty())
+            .collect()
+    }
+
+    /// The name that answers carry: the first of all names.
     pub(crate) fn name(&self) -> &str {
-        self.alias.split(',').next().unwrap_or(&self.alias)
+        self.aliases().first().unwrap_or(&"fake")
     }
 }
 
@@ -131,7 +141,7 @@ mod tests {
 
     #[test]
     fn unknown_flags_are_ignored_with_their_value() {
-        let args = read("-ngl 99 --flash-attn on --no-mmap --alias a,b -fa --port 9").unwrap();
+        let args = read("-ngl 99 --flash-attn on --no-mmap --alias b,a -fa --port 9").unwrap();
         assert_eq!((args.name(), args.port), ("a", 9));
     }
 

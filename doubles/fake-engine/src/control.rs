@@ -12,18 +12,21 @@ use tokio::sync::oneshot;
 
 use crate::{death, log};
 
-pub(crate) fn report(state: &str, payload: Value) {
-    let line = json!({ "state": state, "payload": payload });
+/// Writes a state line, its keys in llama-server's order.
+pub(crate) fn report(state: &str, payload: &Value) {
     let mut stdout = io::stdout().lock();
-    writeln!(stdout, "{STATE_PREFIX}{line}")
-        .and_then(|()| stdout.flush())
-        .ok();
+    writeln!(
+        stdout,
+        r#"{STATE_PREFIX}{{"state":"{state}","payload":{payload}}}"#
+    )
+    .and_then(|()| stdout.flush())
+    .ok();
 }
 
 pub(crate) fn report_progress(value: f64) {
     report(
         "loading",
-        json!({ "stages": ["text_model"], "current": "text_model", "value": value }),
+        &json!({ "stages": ["text_model"], "current": "text_model", "value": value }),
     );
 }
 

@@ -101,7 +101,7 @@ async fn asked_to_stop(engine: &Engine) {
             return std::future::pending().await;
         }
         let told = control::exit_command(script.ignore_term);
-        control::report("ready", answers::model_entry(&engine.args));
+        control::report("ready", &answers::model_entry(&engine.args));
         told.await.ok();
     };
     if script.ignore_term {

@@ -32,10 +32,10 @@ pub(crate) struct Script {
     pub(crate) ignore_term: bool,
     /// SIGKILL to itself, this long after ready.
     pub(crate) die_after: Option<Duration>,
-    /// Requests that one connection may carry; a real llama-server stops at 100.
-    pub(crate) keep_alive_max: Option<u64>,
-    /// Silence after which a connection is closed; a real llama-server waits 5 s.
-    pub(crate) idle_close: Option<Duration>,
+    /// Requests that one connection may carry, and the silence after which it is closed: by default the 100 and
+    /// the 5 s of cpp-httplib in llama-server. Zero is no limit.
+    pub(crate) keep_alive_max: u64,
+    pub(crate) idle_close: Duration,
     pub(crate) budget: Budget,
 }
 
@@ -80,8 +80,8 @@ impl Default for Script {
             drain: Duration::ZERO,
             ignore_term: false,
             die_after: None,
-            keep_alive_max: None,
-            idle_close: None,
+            keep_alive_max: 100,
+            idle_close: Duration::from_secs(5),
             budget: Budget::default(),
         }
     }
@@ -115,8 +115,8 @@ impl Script {
             "drain_ms" => self.drain = millis()?,
             "ignore_term" => self.ignore_term = value == "1",
             "die_after_ms" => self.die_after = Some(millis()?),
-            "keep_alive_max" => self.keep_alive_max = Some(parse(value).ok_or_else(bad)?),
-            "idle_close_ms" => self.idle_close = Some(millis()?),
+            "keep_alive_max" => self.keep_alive_max = parse(value).ok_or_else(bad)?,
+            "idle_close_ms" => self.idle_close = millis()?,
             "file" => self.budget.file = Some(PathBuf::from(value)),
             "vram" => self.budget.base_bytes = parse(value).ok_or_else(bad)?,
             "vram_per_token" => self.budget.bytes_per_token = parse(value).ok_or_else(bad)?,

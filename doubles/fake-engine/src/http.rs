@@ -33,6 +33,7 @@ pub(crate) struct Connection {
     outbox: Vec<u8>,
     /// Header lines that every answer carries.
     signature: String,
+    keep_alive_line: String,
 }
 
 #[derive(Debug, Default)]
@@ -59,12 +60,13 @@ impl Default for Body {
 }
 
 impl Connection {
-    pub(crate) fn new(socket: TcpStream, signature: String) -> Self {
+    pub(crate) fn new(socket: TcpStream, signature: String, keep_alive_line: String) -> Self {
         Self {
             socket,
             inbox: BytesMut::with_capacity(8 << 10),
             outbox: Vec::with_capacity(4 << 10),
             signature,
+            keep_alive_line,
         }
     }
 
@@ -154,12 +156,16 @@ impl Connection {
     fn begin(&mut self, status: u16, kind: &str, keep_alive: bool) {
         let mut head = String::with_capacity(256);
         let reason = reason(status);
-        let connection = if keep_alive { "keep-alive" } else { "close" };
+        let connection = if keep_alive {
+            self.keep_alive_line.as_str()
+        } else {
+            "Connection: close\r\n"
+        };
+        let signature = &self.signature;
         // Writing to a String cannot fail.
         write!(
             head,
-            "HTTP/1.1 {status} {reason}\r\n{}Connection: {connection}\r\nContent-Type: {kind}\r\n",
-            self.signature
+            "HTTP/1.1 {status} {reason}\r\n{signature}{connection}Content-Type: {kind}\r\n"
         )
         .ok();
         self.outbox.extend_from_slice(head.as_bytes());

@@ -26,15 +26,11 @@ pub(crate) async fn accept(engine: Rc<Engine>, listener: TcpListener) {
 /// Serves one connection. Its errors are the client's business and end it.
 async fn converse(engine: Rc<Engine>, socket: TcpStream) -> io::Result<()> {
     socket.set_nodelay(true)?;
-    let mut connection = Connection::new(socket, header_lines(&engine));
+    let mut connection = Connection::new(socket, header_lines(&engine), keep_alive_line(&engine));
     let mut requests = 0;
     while let Some(mut request) = next_request(&engine, &mut connection).await? {
         requests += 1;
-        request.keep_alive &= engine
-            .args
-            .script
-            .keep_alive_max
-            .is_none_or(|most| requests < most);
+        request.keep_alive &= requests != engine.args.script.keep_alive_max;
         let flight = Flight::start(&engine);
         serve(&engine, &mut connection, &request).await?;
         flight.land();
@@ -50,11 +46,21 @@ fn header_lines(engine: &Engine) -> String {
     format!("Server: llama.cpp\r\nX-Fake-Engine: model={name}; port={port}; pid={pid}\r\n")
 }
 
-async fn next_request(engine: &Engine, connection: &mut Connection) -> io::Result<Option<Request>> {
-    match engine.args.script.idle_close {
-        None => connection.request().await,
-        Some(patience) => timeout(patience, connection.request()).await.unwrap_or(Ok(None)),
+/// What cpp-httplib tells a client whose connection stays open; nothing where there is no limit to tell.
+fn keep_alive_line(engine: &Engine) -> String {
+    let script = &engine.args.script;
+    match (script.idle_close.as_secs(), script.keep_alive_max) {
+        (_, 0) | (0, _) => String::new(),
+        (timeout, max) => format!("Keep-Alive: timeout={timeout}, max={max}\r\n"),
     }
+}
+
+async fn next_request(engine: &Engine, connection: &mut Connection) -> io::Result<Option<Request>> {
+    let patience = engine.args.script.idle_close;
+    if patience.is_zero() {
+        return connection.request().await;
+    }
+    timeout(patience, connection.request()).await.unwrap_or(Ok(None))
 }
 
 /// A request in flight; one that is dropped before it lands was aborted by its client.
