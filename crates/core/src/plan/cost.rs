@@ -4,7 +4,7 @@
 //! largest context and weighing advice re-plan the rest, and never interpolate.
 
 use super::calibration;
-use super::compute::{self, Compute};
+use super::compute::{self, Compute, Sketch};
 use super::error::PlanError;
 use super::flash::{self, Flash};
 use super::kv::{self, Cache, CacheKind};
@@ -32,6 +32,7 @@ struct Part<'a> {
     layers: std::ops::Range<u32>,
     layout: Layout,
     weights: Option<Weights>,
+    sketch: Sketch<'a>,
     flash: Flash,
 }
 
@@ -46,6 +47,7 @@ impl<'a> Part<'a> {
         let layout = Layout::new(request, model.hyper.layers, gpu_layers)?;
         Ok(Self {
             model,
+            sketch: Sketch::new(model, layers.clone(), &layout),
             layers,
             weights: loads_prediction_layers.map(|all| weights::weights(model, &layout, all)),
             flash: flash::resolve(request, model, &layout)?,
@@ -176,14 +178,7 @@ impl<'a> Coster<'a> {
             },
         };
         let cache = kv::cache(part.model, part.layers.clone(), reserve, kind, &part.layout)?;
-        let compute = compute::compute(
-            request,
-            part.model,
-            part.layers.clone(),
-            &part.layout,
-            reserve,
-            part.flash.on,
-        );
+        let compute = compute::compute(request, &part.sketch, reserve, kind, part.flash.on);
         sum.add_part(part, &cache, &compute);
         sum.growth.bytes_per_token +=
             kv::bytes_per_token(&part.model.hyper, part.layers.clone(), reserve, kind);
@@ -353,7 +348,7 @@ impl Sum {
         self.host_weights += part.weights.as_ref().map_or(Bytes::ZERO, |weights| weights.host);
         self.host_kv += cache.host;
         self.host_compute += compute.host;
-        self.sure &= compute.sure;
+        self.sure &= compute::is_mirrored(part.model);
     }
 
     fn host_terms(&self) -> HostTerms {

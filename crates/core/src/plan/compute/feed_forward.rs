@@ -1,0 +1,159 @@
+//! The feed-forward half of a layer, dense or of experts.
+//!
+//! Mirrors `llama-graph.cpp: build_ffn, build_moe_ffn @ b10605`.
+
+use super::decoder::Decoder;
+use super::graph::{F32, I32, Id};
+use super::sketch::Block;
+
+/// The tensors of a dense network, by their roles.
+struct Roles {
+    up: &'static str,
+    gate: &'static str,
+    down: &'static str,
+}
+
+const DENSE: Roles = Roles {
+    up: "ffn_up",
+    gate: "ffn_gate",
+    down: "ffn_down",
+};
+const SHARED: Roles = Roles {
+    up: "ffn_up_shexp",
+    gate: "ffn_gate_shexp",
+    down: "ffn_down_shexp",
+};
+
+impl Decoder<'_> {
+    /// Everything between the second norm and the residual sum.
+    pub(super) fn feed_forward(&mut self, block: &Block<'_>, input: Id) -> Id {
+        if !block.has("ffn_gate_inp.weight") {
+            return self.dense(block, input, &DENSE);
+        }
+        let experts = self.experts(block, input);
+        if !block.has("ffn_up_shexp.weight") {
+            return experts;
+        }
+        let mut shared = self.dense(block, input, &SHARED);
+        if let Some(gate) = self.weight(block, "ffn_gate_inp_shexp.weight") {
+            let gate = self.graph.multiply(gate, input);
+            let gate = self.graph.in_place(&[gate]);
+            shared = self.graph.in_place(&[shared, gate]);
+        }
+        self.graph.in_place(&[experts, shared])
+    }
+
+    fn dense(&mut self, block: &Block<'_>, input: Id, roles: &Roles) -> Id {
+        let up = self.linear(block, roles.up, input);
+        let Some(up) = up else {
+            return input;
+        };
+        let width = self.graph.shape(up);
+        let active = match self.linear(block, roles.gate, input) {
+            Some(gate) => self.graph.own(F32, width, &[gate, up]),
+            None => match block.get(&format!("{}.weight", roles.down)) {
+                // gate and up are the halves of one matrix
+                Some((down, _)) if down.shape[0] * 2 == width[0] => {
+                    let half = [down.shape[0], width[1], width[2], width[3]];
+                    self.graph.own(F32, half, &[up])
+                }
+                _ => self.graph.in_place(&[up]),
+            },
+        };
+        self.linear(block, roles.down, active).unwrap_or(active)
+    }
+
+    fn experts(&mut self, block: &Block<'_>, input: Id) -> Id {
+        let [width, tokens, ..] = self.graph.shape(input);
+        let Some(hyper) = &self.sketch.model.hyper.experts else {
+            return input;
+        };
+        let (count, used) = (u64::from(hyper.count).max(1), u64::from(hyper.used).clamp(1, MOST_EXPERTS));
+        let (chosen, weights) = self.route(block, input, [count, used, tokens]);
+        self.graph.expand(weights);
+        let input = self.graph.view(input, [width, 1, tokens, 1]);
+        let active = self.expert_activation(block, input, chosen);
+        let Some(mut outputs) = self.expert_linear(block, "ffn_down_exps", active, chosen) else {
+            return input;
+        };
+        outputs = self.graph.in_place(&[outputs, weights]);
+        self.graph.expand(outputs);
+        self.sum_experts(outputs, used)
+    }
+
+    /// The chosen experts and their weights.
+    fn route(&mut self, block: &Block<'_>, input: Id, [count, used, tokens]: [u64; 3]) -> (Id, Id) {
+        let late_softmax = self.sketch.model.architecture == "gpt-oss";
+        let logits = self.linear(block, "ffn_gate_inp", input).unwrap_or(input);
+        let odds = if late_softmax { logits } else { self.graph.in_place(&[logits]) };
+        let ranked = match self.weight(block, "exp_probs_b.bias") {
+            Some(bias) => self.graph.in_place(&[odds, bias]),
+            None => odds,
+        };
+        let sorted = self.graph.own(I32, [count, tokens, 1, 1], &[ranked]);
+        let chosen = self.graph.view(sorted, [used, tokens, 1, 1]);
+        let odds = self.graph.view(odds, [1, count, tokens, 1]);
+        let weights = self.graph.gather([1, used, tokens, 1], odds, chosen);
+        let weights = self.graph.view(weights, [used, tokens, 1, 1]);
+        let weights = if late_softmax {
+            self.graph.in_place(&[weights])
+        } else {
+            let sum = self.graph.own(F32, [1, tokens, 1, 1], &[weights]);
+            let sum = self.graph.in_place(&[sum]);
+            self.graph.in_place(&[weights, sum])
+        };
+        (chosen, self.graph.view(weights, [1, used, tokens, 1]))
+    }
+
+    fn expert_activation(&mut self, block: &Block<'_>, input: Id, chosen: Id) -> Id {
+        if let Some(both) = self.expert_linear(block, "ffn_gate_up_exps", input, chosen) {
+            let [width, used, tokens, _] = self.graph.shape(both);
+            let half = [width / 2, used, tokens, 1];
+            let gate = self.graph.view(both, half);
+            let up = self.graph.view(both, half);
+            return self.graph.own(F32, half, &[gate, up]);
+        }
+        let Some(up) = self.expert_linear(block, "ffn_up_exps", input, chosen) else {
+            return input;
+        };
+        match self.expert_linear(block, "ffn_gate_exps", input, chosen) {
+            Some(gate) => {
+                let shape = self.graph.shape(gate);
+                self.graph.own(F32, shape, &[gate, up])
+            }
+            None => self.graph.in_place(&[up]),
+        }
+    }
+
+    fn expert_linear(&mut self, block: &Block<'_>, role: &str, input: Id, chosen: Id) -> Option<Id> {
+        let weight = self.weight(block, &format!("{role}.weight"))?;
+        let product = self.graph.multiply_experts(weight, input, chosen);
+        Some(match self.weight(block, &format!("{role}.bias")) {
+            Some(bias) => self.graph.in_place(&[product, bias, chosen]),
+            None => product,
+        })
+    }
+
+    /// One view of each expert's output, all in order before the first sum.
+    fn sum_experts(&mut self, outputs: Id, used: u64) -> Id {
+        let [width, _, tokens, _] = self.graph.shape(outputs);
+        let views: Vec<Id> = (0..used).map(|_| self.graph.view(outputs, [width, tokens, 1, 1])).collect();
+        for &view in &views {
+            self.graph.expand(view);
+        }
+        let Some((&first, rest)) = views.split_first() else {
+            return outputs;
+        };
+        if rest.is_empty() {
+            return self.graph.own(F32, [width, tokens, 1, 1], &[first]);
+        }
+        rest.iter().fold(first, |sum, &view| {
+            let sum = self.graph.in_place(&[sum, view]);
+            self.graph.expand(sum);
+            sum
+        })
+    }
+}
+
+/// `LLAMA_MAX_EXPERTS`; the engine refuses more.
+const MOST_EXPERTS: u64 = 512;

@@ -1,0 +1,252 @@
+//! A graph of operations as far as memory goes: sizes, sources, views and places, no arithmetic.
+//!
+//! Mirrors `ggml.c: ggml_build_forward_expand` and the shapes of its operations `@ b10605`. Operations that only
+//! look at memory are views; the few kinds below are what allocation and placement tell apart.
+
+use crate::plan::layout::Place;
+
+/// A tensor of the graph, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Id(usize);
+
+impl Id {
+    pub(super) const fn index(self) -> usize {
+        self.0
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A weight; already in memory at its place.
+    Weight(Place),
+    /// A tensor of the cache; already in memory at its place.
+    Cache(Place),
+    /// A graph input, written by the host.
+    Input,
+    /// Looks at another tensor's memory and computes nothing.
+    View,
+    /// Computes, and may write over a source of the same layout (`ggml_op_can_inplace`).
+    InPlace,
+    /// Like `InPlace`, but its weight is too small to choose a device (rotary embedding).
+    Rope,
+    /// Computes into memory of its own.
+    Own,
+    /// Flash attention: like `Own`, and its sinks are too small to choose a device.
+    Attention,
+    /// Writes rows into the cache; a view of it that computes.
+    Store,
+    /// Gathers rows: never worth moving weights for.
+    Gather,
+}
+
+impl Kind {
+    pub(super) const fn is_leaf(self) -> bool {
+        matches!(self, Self::Weight(_) | Self::Cache(_) | Self::Input)
+    }
+}
+
+pub(super) const F16: u64 = 2;
+pub(super) const F32: u64 = 4;
+pub(super) const I32: u64 = 4;
+pub(super) const I64: u64 = 8;
+
+/// How a tensor lies in memory; equal layouts can share it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub(super) element: u64,
+    pub(super) shape: [u64; 4],
+}
+
+const SOURCES: usize = 5;
+
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) kind: Kind,
+    pub(super) layout: Layout,
+    /// Bytes of its data.
+    pub(super) bytes: u64,
+    /// Bytes that its operation, or the padding of its rows, wants behind its data on a card.
+    pub(super) scratch: u64,
+    pub(super) sources: [Option<Id>; SOURCES],
+    /// The tensor whose memory it looks at.
+    pub(super) root: Option<Id>,
+    /// Never freed nor written over.
+    pub(super) output: bool,
+    /// `get_op_batch_size`: rows that make copying a host weight to a card worth it.
+    pub(super) batch: u64,
+}
+
+impl Node {
+    /// What a card adds behind the rows of a quantised tensor, and so behind a copy of it.
+    fn padding(&self) -> u64 {
+        if self.kind.is_leaf() { self.scratch } else { 0 }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Graph {
+    nodes: Vec<Node>,
+    visited: Vec<bool>,
+    /// Operations in the order in which they run.
+    pub(super) order: Vec<Id>,
+    /// Inputs, weights and cache tensors in the order in which they are met.
+    pub(super) leaves: Vec<Id>,
+}
+
+impl Graph {
+    pub(super) fn node(&self, id: Id) -> &Node {
+        &self.nodes[id.0]
+    }
+
+    pub(super) fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    pub(super) fn shape(&self, id: Id) -> [u64; 4] {
+        self.node(id).layout.shape
+    }
+
+    pub(super) fn push(&mut self, node: Node) -> Id {
+        self.nodes.push(node);
+        self.visited.push(false);
+        Id(self.nodes.len() - 1)
+    }
+
+    fn new_node(&mut self, kind: Kind, element: u64, shape: [u64; 4], sources: &[Id]) -> Id {
+        let mut held = [None; SOURCES];
+        for (slot, source) in held.iter_mut().zip(sources) {
+            *slot = Some(*source);
+        }
+        let bytes = shape.iter().fold(element, |bytes, &n| bytes.saturating_mul(n));
+        let layout = Layout { element, shape };
+        self.push(Node {
+            kind,
+            layout,
+            bytes,
+            scratch: 0,
+            sources: held,
+            root: None,
+            output: false,
+            batch: shape[1].saturating_mul(shape[2]).saturating_mul(shape[3]),
+        })
+    }
+
+    /// A weight or a tensor of the cache, of any element type.
+    pub(super) fn stored(&mut self, kind: Kind, bytes: u64, padding: u64, shape: [u64; 4]) -> Id {
+        let id = self.new_node(kind, 0, shape, &[]);
+        self.nodes[id.0].bytes = bytes;
+        self.nodes[id.0].scratch = padding;
+        id
+    }
+
+    pub(super) fn input(&mut self, element: u64, shape: [u64; 4]) -> Id {
+        self.new_node(Kind::Input, element, shape, &[])
+    }
+
+    /// An operation whose result has the layout of its first source.
+    pub(super) fn in_place(&mut self, sources: &[Id]) -> Id {
+        let like = self.node(sources[0]).layout;
+        self.new_node(Kind::InPlace, like.element, like.shape, sources)
+    }
+
+    pub(super) fn rope(&mut self, sources: &[Id]) -> Id {
+        let like = self.node(sources[0]).layout;
+        let id = self.new_node(Kind::Rope, like.element, like.shape, sources);
+        self.nodes[id.0].batch = like.shape[2];
+        id
+    }
+
+    pub(super) fn own(&mut self, element: u64, shape: [u64; 4], sources: &[Id]) -> Id {
+        self.new_node(Kind::Own, element, shape, sources)
+    }
+
+    pub(super) fn gather(&mut self, shape: [u64; 4], table: Id, rows: Id) -> Id {
+        let id = self.new_node(Kind::Gather, F32, shape, &[table, rows]);
+        self.nodes[id.0].batch = 0;
+        id
+    }
+
+    /// `ggml_mul_mat`: F32 of the weight's rows by the activations' columns.
+    pub(super) fn multiply(&mut self, weight: Id, activations: Id) -> Id {
+        let rows = self.shape(weight)[1];
+        let [_, columns, second, third] = self.shape(activations);
+        let id = self.new_node(Kind::Own, F32, [rows, columns, second, third], &[weight, activations]);
+        self.nodes[id.0].batch = columns;
+        id
+    }
+
+    /// `ggml_mul_mat_id`: one product for each of the `used` experts of a token.
+    pub(super) fn multiply_experts(&mut self, weight: Id, activations: Id, chosen: Id) -> Id {
+        let rows = self.shape(weight)[1];
+        let [used, tokens, ..] = self.shape(chosen);
+        let id = self.new_node(Kind::Own, F32, [rows, used, tokens, 1], &[weight, activations, chosen]);
+        self.nodes[id.0].batch = tokens;
+        id
+    }
+
+    pub(super) fn attention(&mut self, shape: [u64; 4], scratch: u64, sources: &[Id]) -> Id {
+        let id = self.new_node(Kind::Attention, F32, shape, sources);
+        self.nodes[id.0].scratch = scratch;
+        id
+    }
+
+    /// The same memory in another shape, or a part of it.
+    pub(super) fn view(&mut self, of: Id, shape: [u64; 4]) -> Id {
+        let element = self.node(of).layout.element;
+        let id = self.new_node(Kind::View, element, shape, &[of]);
+        self.nodes[id.0].root = Some(self.node(of).root.unwrap_or(of));
+        id
+    }
+
+    /// A view of the cache whose bytes are not those of its shape times a plain element.
+    pub(super) fn cache_view(&mut self, of: Id, shape: [u64; 4], bytes: u64) -> Id {
+        let id = self.view(of, shape);
+        self.nodes[id.0].bytes = bytes;
+        id
+    }
+
+    pub(super) fn store(&mut self, values: Id, rows: Id, cache: Id) -> Id {
+        let shape = self.shape(cache);
+        let id = self.new_node(Kind::Store, 0, shape, &[values, rows, cache]);
+        self.nodes[id.0].root = Some(self.node(cache).root.unwrap_or(cache));
+        id
+    }
+
+    /// A tensor of the same size for a copy of `source`.
+    pub(super) fn duplicate(&mut self, source: Id) -> Id {
+        let node = self.node(source);
+        let (layout, bytes, padding) = (node.layout, node.bytes, node.padding());
+        let id = self.new_node(Kind::Own, layout.element, layout.shape, &[]);
+        self.nodes[id.0].bytes = bytes;
+        self.nodes[id.0].scratch = padding;
+        id
+    }
+
+    pub(super) fn replace_source(&mut self, id: Id, slot: usize, source: Id) {
+        self.nodes[id.0].sources[slot] = Some(source);
+    }
+
+    pub(super) fn mark_output(&mut self, id: Id) {
+        self.nodes[id.0].output = true;
+    }
+
+    /// `ggml_build_forward_expand`: everything `id` needs, sources first, then `id`.
+    pub(super) fn expand(&mut self, id: Id) {
+        let mut pending = vec![(id, 0)];
+        while let Some((id, next)) = pending.pop() {
+            if next == 0 && std::mem::replace(&mut self.visited[id.0], true) {
+                continue;
+            }
+            let rest = self.nodes[id.0].sources.iter().enumerate().skip(next);
+            let unvisited = rest.filter_map(|(i, source)| source.map(|source| (i, source))).find(|(_, source)| !self.visited[source.0]);
+            if let Some((i, source)) = unvisited {
+                pending.push((id, i + 1));
+                pending.push((source, 0));
+            } else if self.nodes[id.0].kind.is_leaf() {
+                self.leaves.push(id);
+            } else {
+                self.order.push(id);
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The layers worth building: a model of a hundred equal layers needs its first few and its last ones.
+//!
+//! The allocator's state repeats from layer to layer, so its peak is reached within the first occurrences of
+//! every kind of layer and neighbour, on every device, and at the end.
+
+use crate::model::{Model, Tensor};
+use crate::plan::layout::{Layout, Place};
+
+/// A layer with its tensors, by role: `attn_q.weight`.
+#[derive(Debug)]
+pub(in crate::plan) struct Block<'a> {
+    pub(super) layer: u32,
+    pub(super) place: Place,
+    tensors: Vec<(&'a str, &'a Tensor, Place)>,
+}
+
+impl<'a> Block<'a> {
+    pub(super) fn get(&self, role: &str) -> Option<(&'a Tensor, Place)> {
+        let found = self.tensors.iter().find(|(own, ..)| *own == role);
+        found.map(|&(_, tensor, place)| (tensor, place))
+    }
+
+    pub(super) fn has(&self, role: &str) -> bool {
+        self.get(role).is_some()
+    }
+}
+
+/// What the graph is built from.
+#[derive(Debug)]
+pub(in crate::plan) struct Sketch<'a> {
+    pub(super) model: &'a Model,
+    pub(super) blocks: Vec<Block<'a>>,
+    /// Tensors outside of layers.
+    others: Vec<(&'a Tensor, Place)>,
+    pub(super) output: Place,
+    pub(super) devices: usize,
+    pub(super) copies: u64,
+}
+
+/// How often a kind of layer between the same neighbours is built.
+const REPETITIONS: usize = 2;
+/// Layers at the end of a device's share that are always built.
+const LAST: usize = 2;
+
+impl<'a> Sketch<'a> {
+    pub(in crate::plan) fn new(model: &'a Model, layers: std::ops::Range<u32>, layout: &Layout) -> Self {
+        let mut blocks: Vec<Block<'a>> = layers
+            .clone()
+            .map(|layer| Block {
+                layer,
+                place: layout.layer(layer),
+                tensors: Vec::new(),
+            })
+            .collect();
+        let mut others = Vec::new();
+        for tensor in &model.tensors {
+            let place = layout.tensor(tensor);
+            match tensor.layer() {
+                None => others.push((tensor, place)),
+                Some(layer) => {
+                    let at = layer.checked_sub(layers.start).and_then(|at| usize::try_from(at).ok());
+                    if let (Some(block), Some(role)) = (at.and_then(|at| blocks.get_mut(at)), role(&tensor.name)) {
+                        block.tensors.push((role, tensor, place));
+                    }
+                }
+            }
+        }
+        Self {
+            model,
+            blocks: representative(model, blocks),
+            others,
+            output: layout.output,
+            devices: layout.devices.len(),
+            copies: layout.copies,
+        }
+    }
+
+    pub(super) fn other(&self, name: &str) -> Option<(&'a Tensor, Place)> {
+        self.others.iter().find(|(tensor, _)| tensor.name == name).copied()
+    }
+}
+
+/// `blk.7.attn_q.weight` → `attn_q.weight`.
+fn role(name: &str) -> Option<&str> {
+    name.strip_prefix("blk.")?.split_once('.').map(|(_, role)| role)
+}
+
+fn representative<'a>(model: &Model, blocks: Vec<Block<'a>>) -> Vec<Block<'a>> {
+    let mut kinds: Vec<usize> = Vec::with_capacity(blocks.len());
+    for (i, block) in blocks.iter().enumerate() {
+        let same = (0..i).rev().find(|&j| alike(model, &blocks[j], block));
+        kinds.push(same.map_or(i, |j| kinds[j]));
+    }
+    let mut seen: Vec<([Option<usize>; 3], usize)> = Vec::new();
+    let mut keep = Vec::with_capacity(blocks.len());
+    for i in 0..blocks.len() {
+        let neighbours = [i.checked_sub(1).map(|j| kinds[j]), Some(kinds[i]), kinds.get(i + 1).copied()];
+        let count = match seen.iter_mut().find(|(known, _)| *known == neighbours) {
+            Some((_, count)) => {
+                *count += 1;
+                *count
+            }
+            None => {
+                seen.push((neighbours, 1));
+                1
+            }
+        };
+        let ends = (1..=LAST).any(|ahead| blocks.get(i + ahead).is_none_or(|next| next.place != blocks[i].place));
+        keep.push(count <= REPETITIONS || ends);
+    }
+    let mut keep = keep.into_iter();
+    blocks.into_iter().filter(|_| keep.next().unwrap_or(true)).collect()
+}
+
+/// Do two layers have the same operations of the same sizes on the same place?
+fn alike(model: &Model, a: &Block<'_>, b: &Block<'_>) -> bool {
+    let hyper = &model.hyper;
+    a.place == b.place
+        && hyper.slides(a.layer) == hyper.slides(b.layer)
+        && hyper.recurs(a.layer) == hyper.recurs(b.layer)
+        && hyper.caches(a.layer) == hyper.caches(b.layer)
+        && hyper.heads.at(a.layer) == hyper.heads.at(b.layer)
+        && a.tensors.len() == b.tensors.len()
+        && a.tensors.iter().zip(&b.tensors).all(|((role_a, x, place_a), (role_b, y, place_b))| {
+            role_a == role_b && place_a == place_b && x.shape == y.shape && (x.kind == y.kind || *place_a == a.place)
+        })
+}
