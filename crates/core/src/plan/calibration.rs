@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 
 use super::outcome::Term;
+use super::request::Engine;
 use crate::bytes::Bytes;
 use crate::explain::Source;
 use crate::place::Card;
@@ -78,10 +79,21 @@ fn row(card: &Card) -> &'static Row {
         .unwrap_or(&DEFAULT)
 }
 
+/// What builds before b9400 take besides: measured with b8799 on the H200.
+const OLDER_BUILDS: Bytes = Bytes::mib(60);
+
 /// Driver context and modules on a card that computes.
-pub(super) fn context(card: &Card) -> Term {
+pub(super) fn context(card: &Card, engine: Engine) -> Term {
     let row = row(card);
-    Term::new(row.context, Source::Calibration(Cow::Borrowed(row.source)))
+    let older = if engine.reserves_cache_copy() {
+        Bytes::ZERO
+    } else {
+        OLDER_BUILDS
+    };
+    Term::new(
+        row.context + older,
+        Source::Calibration(Cow::Borrowed(row.source)),
+    )
 }
 
 /// The same on a card that the process only sees.

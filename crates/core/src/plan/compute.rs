@@ -32,7 +32,15 @@ pub(super) struct Compute {
 }
 
 /// Architectures whose graph was compared with the engine's, operation by operation.
-const MIRRORED: &[&str] = &["llama", "qwen2", "qwen3", "qwen3moe", "gemma3", "gpt-oss", "deepseek2"];
+const MIRRORED: &[&str] = &[
+    "llama",
+    "qwen2",
+    "qwen3",
+    "qwen3moe",
+    "gemma3",
+    "gpt-oss",
+    "deepseek2",
+];
 
 /// True where the compute term is the engine's own number rather than an estimate.
 pub(super) fn is_mirrored(model: &Model) -> bool {
@@ -47,7 +55,13 @@ pub(super) fn source(mirrored: bool) -> Source {
     }
 }
 
-pub(super) fn compute(request: &PlanRequest<'_>, sketch: &Sketch<'_>, reserve: &Reserve, cache: CacheKind, flash: bool) -> Compute {
+pub(super) fn compute(
+    request: &PlanRequest<'_>,
+    sketch: &Sketch<'_>,
+    reserve: &Reserve,
+    cache: CacheKind,
+    flash: bool,
+) -> Compute {
     let copies_cache = request.engine.reserves_cache_copy();
     let mut graph = Decoder::new(sketch, reserve, cache, flash, copies_cache).build();
     let machine = Machine {

@@ -230,7 +230,7 @@ impl<'a> Coster<'a> {
             };
         }
         let context = if self.uses(index) {
-            calibration::context(card)
+            calibration::context(card, self.request.engine)
         } else if self.opens_context(index) {
             calibration::idle_context(card)
         } else {

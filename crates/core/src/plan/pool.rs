@@ -69,7 +69,10 @@ pub(super) fn pool(
         .map(|layer| depth_growth(model, layer, reserve, depth))
         .max()
         .unwrap_or_default();
-    let cublas = if !depth.flash_attention || weights.iter().any(|tensor| !tensor.kind.quantised()) {
+    // before the rotation of a quantised cache had a kernel of its own it was a product in F32
+    let rotates = depth.copies_cache && depth.key.quantised();
+    let plain = weights.iter().any(|tensor| !tensor.kind.quantised());
+    let cublas = if plain || rotates || !depth.flash_attention {
         calibration::cublas(card)
     } else {
         Bytes::ZERO

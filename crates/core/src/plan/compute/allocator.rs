@@ -44,7 +44,10 @@ impl Heap {
     fn allocate(&mut self, size: u64) -> u64 {
         let size = self.aligned(size);
         let last = self.free.len() - 1;
-        let fitting = self.free[..last].iter().enumerate().filter(|(_, block)| block.size >= size);
+        let fitting = self.free[..last]
+            .iter()
+            .enumerate()
+            .filter(|(_, block)| block.size >= size);
         let best = fitting.fold(None, |best: Option<(usize, u64)>, (i, block)| match best {
             Some((_, smallest)) if block.size > smallest => best,
             _ => Some((i, block.size)),
@@ -175,7 +178,11 @@ impl<'a> Allocator<'a> {
     /// Bytes of a tensor in a heap; scratch is a card's alone.
     fn bytes(&self, id: Id, heap: usize) -> u64 {
         let node = self.graph.node(id);
-        let scratch = if heap + 1 == self.heaps.len() { 0 } else { node.scratch };
+        let scratch = if heap + 1 == self.heaps.len() {
+            0
+        } else {
+            node.scratch
+        };
         node.bytes.saturating_add(scratch)
     }
 

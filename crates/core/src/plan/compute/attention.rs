@@ -45,20 +45,30 @@ impl Decoder<'_> {
             return self.latent(block, input);
         }
         let hyper = &self.sketch.model.hyper;
-        let (heads, heads_kv) = (u64::from(hyper.heads.at(block.layer)).max(1), u64::from(hyper.heads_kv.at(block.layer)).max(1));
+        let (heads, heads_kv) = (
+            u64::from(hyper.heads.at(block.layer)).max(1),
+            u64::from(hyper.heads_kv.at(block.layer)).max(1),
+        );
         let key_length = hyper.key_row(block.layer) / heads_kv;
         let value_length = hyper.value_row(block.layer) / heads_kv;
         let tokens = self.tokens;
-        let shapes = [[key_length, heads, tokens, 1], [key_length, heads_kv, tokens, 1], [value_length, heads_kv, tokens, 1]];
+        let shapes = [
+            [key_length, heads, tokens, 1],
+            [key_length, heads_kv, tokens, 1],
+            [value_length, heads_kv, tokens, 1],
+        ];
         let [query, key, value] = match self.linear(block, "attn_qkv", input) {
             Some(fused) => shapes.map(|shape| self.graph.view(fused, shape)),
             None => {
                 let query = self.linear(block, "attn_q", input)?;
                 let query = self.wide_norm(block, "attn_q_norm", query);
-                let key = self.linear(block, "attn_k", input).map(|key| self.wide_norm(block, "attn_k_norm", key));
+                let key = self
+                    .linear(block, "attn_k", input)
+                    .map(|key| self.wide_norm(block, "attn_k_norm", key));
                 let key = key.unwrap_or(query);
                 let value = self.linear(block, "attn_v", input).unwrap_or(key);
-                [(query, shapes[0]), (key, shapes[1]), (value, shapes[2])].map(|(id, shape)| self.graph.view(id, shape))
+                [(query, shapes[0]), (key, shapes[1]), (value, shapes[2])]
+                    .map(|(id, shape)| self.graph.view(id, shape))
             }
         };
         let query = self.head_norm(block, "attn_q_norm", query);
@@ -106,7 +116,11 @@ impl Decoder<'_> {
     fn latent(&mut self, block: &Block<'_>, input: Id) -> Option<Projections> {
         let hyper = &self.sketch.model.hyper;
         let mla = hyper.mla.as_ref()?;
-        let (rank, rope, length) = (u64::from(mla.kv_lora_rank), u64::from(mla.rope_dimension), u64::from(mla.key_length));
+        let (rank, rope, length) = (
+            u64::from(mla.kv_lora_rank),
+            u64::from(mla.rope_dimension),
+            u64::from(mla.key_length),
+        );
         let (heads, tokens) = (u64::from(hyper.heads.at(block.layer)).max(1), self.tokens);
         let query = match self.linear(block, "attn_q_a", input) {
             Some(low) => {
@@ -121,15 +135,21 @@ impl Decoder<'_> {
         let rotary_key = self.graph.view(compressed, [rope, 1, tokens, 1]);
         let rotary_key = self.rotate(block, rotary_key);
         let latent = self.norm(block, "attn_kv_a_norm", latent);
-        let plain_query = self.graph.view(query, [length.saturating_sub(rope), tokens, heads, 1]);
+        let plain_query = self
+            .graph
+            .view(query, [length.saturating_sub(rope), tokens, heads, 1]);
         let rotary_query = self.graph.view(query, [rope, heads, tokens, 1]);
         let rotary_query = self.rotate(block, rotary_query);
         let absorb = self.weight(block, "attn_k_b.weight")?;
         let absorbed = self.graph.multiply(absorb, plain_query);
         let absorbed = self.graph.view(absorbed, [rank, heads, tokens, 1]);
-        let query = self.graph.own(F32, [rank + rope, heads, tokens, 1], &[absorbed, rotary_query]);
+        let query = self
+            .graph
+            .own(F32, [rank + rope, heads, tokens, 1], &[absorbed, rotary_query]);
         let value = self.graph.view(latent, [rank, 1, tokens, 1]);
-        let key = self.graph.own(F32, [rank + rope, 1, tokens, 1], &[value, rotary_key]);
+        let key = self
+            .graph
+            .own(F32, [rank + rope, 1, tokens, 1], &[value, rotary_key]);
         Some(Projections {
             query,
             key,
@@ -140,7 +160,11 @@ impl Decoder<'_> {
 
     fn attend(&mut self, block: &Block<'_>, mut p: Projections) -> Id {
         let slides = self.sketch.model.hyper.slides(block.layer);
-        let inputs = if slides { self.inputs.sliding } else { self.inputs.full };
+        let inputs = if slides {
+            self.inputs.sliding
+        } else {
+            self.inputs.full
+        };
         if let Some(rotation) = inputs.key_rotation {
             p.query = self.hadamard(p.query, rotation);
             p.key = self.hadamard(p.key, rotation);
@@ -149,7 +173,11 @@ impl Decoder<'_> {
             p.value = self.hadamard(p.value, rotation);
         }
         let shared_windows = self.sketch.model.hyper.sliding.is_some();
-        let order = if shared_windows { [p.query, p.key, p.value] } else { [p.query, p.value, p.key] };
+        let order = if shared_windows {
+            [p.query, p.key, p.value]
+        } else {
+            [p.query, p.value, p.key]
+        };
         for id in order {
             self.graph.expand(id);
         }
@@ -178,7 +206,11 @@ impl Decoder<'_> {
     /// Stores the batch in the cache and looks at all of it.
     fn cache_views(&mut self, block: &Block<'_>, p: &Projections, inputs: &CacheInputs) -> CacheViews {
         let hyper = &self.sketch.model.hyper;
-        let place = if self.cache.offload { block.place } else { Place::Host };
+        let place = if self.cache.offload {
+            block.place
+        } else {
+            Place::Host
+        };
         let cells = kv::cells(hyper, block.layer, self.reserve);
         let streams = self.reserve.streams;
         let (key_row, value_row) = (hyper.key_row(block.layer), hyper.value_row(block.layer));
@@ -198,7 +230,11 @@ impl Decoder<'_> {
             let store = self.graph.store(flat, inputs.key_rows, key_cache);
             self.graph.expand(store);
             if latent.is_none() {
-                let shape = if self.cache.transposed { [1, value_row.saturating_mul(tokens), 1, 1] } else { [value_row, tokens, 1, 1] };
+                let shape = if self.cache.transposed {
+                    [1, value_row.saturating_mul(tokens), 1, 1]
+                } else {
+                    [value_row, tokens, 1, 1]
+                };
                 let flat = self.graph.view(p.value, shape);
                 let store = self.graph.store(flat, inputs.value_rows, value_cache);
                 self.graph.expand(store);
@@ -207,7 +243,11 @@ impl Decoder<'_> {
         let value_width = latent.unwrap_or(value_row / heads_kv);
         let key_bytes = self.graph.node(key_cache).bytes;
         let value_bytes = self.graph.node(value_cache).bytes;
-        let key = self.graph.cache_view(key_cache, [key_row / heads_kv, cells, heads_kv, streams], key_bytes);
+        let key = self.graph.cache_view(
+            key_cache,
+            [key_row / heads_kv, cells, heads_kv, streams],
+            key_bytes,
+        );
         let value_shape = if self.cache.transposed {
             [cells, value_width, heads_kv, streams]
         } else {
@@ -218,7 +258,11 @@ impl Decoder<'_> {
             "f16" => 0,
             _ => (Bytes::new(F16) * row * rows).get(),
         };
-        let copied_value = if latent.is_some() { 0 } else { copy(self.cache.value, value_row) };
+        let copied_value = if latent.is_some() {
+            0
+        } else {
+            copy(self.cache.value, value_row)
+        };
         CacheViews {
             key,
             value,
@@ -233,7 +277,9 @@ impl Decoder<'_> {
             return 0;
         }
         let wanted = copies.into_iter().filter(|&copy| copy > 0);
-        let end = wanted.fold(Bytes::new(bytes), |end, copy| end.padded(weights::CARD_ALIGNMENT) + Bytes::new(copy));
+        let end = wanted.fold(Bytes::new(bytes), |end, copy| {
+            end.padded(weights::CARD_ALIGNMENT) + Bytes::new(copy)
+        });
         end.get().saturating_sub(bytes)
     }
 
@@ -272,9 +318,21 @@ impl Decoder<'_> {
         let query = self.graph.view(query, [length, each, heads, streams]);
         let sinks = self.weight(block, "attn_sinks.weight");
         if self.flash {
-            self.flash_attention(p, views, [views.width, heads, each, streams], [query, mask], sinks)
+            self.flash_attention(
+                p,
+                views,
+                [views.width, heads, each, streams],
+                [query, mask],
+                sinks,
+            )
         } else {
-            self.plain_attention(p, views, [views.width, heads, each, streams], [query, mask], sinks)
+            self.plain_attention(
+                p,
+                views,
+                [views.width, heads, each, streams],
+                [query, mask],
+                sinks,
+            )
         }
     }
 
@@ -286,12 +344,19 @@ impl Decoder<'_> {
         [query, mask]: [Id; 2],
         sinks: Option<Id>,
     ) -> Id {
-        let (key, value) = (self.as_f16(views.key, self.cache.key), self.as_f16(views.value, self.cache.value));
+        let (key, value) = (
+            self.as_f16(views.key, self.cache.key),
+            self.as_f16(views.value, self.cache.value),
+        );
         let mut sources = vec![query, key, value, mask];
         sources.extend(sinks);
-        let bytes = [width, heads, each, streams].into_iter().fold(F32, u64::saturating_mul);
+        let bytes = [width, heads, each, streams]
+            .into_iter()
+            .fold(F32, u64::saturating_mul);
         let scratch = self.scratch(bytes, views.copies);
-        let attended = self.graph.attention([width, heads, each, streams], scratch, &sources);
+        let attended = self
+            .graph
+            .attention([width, heads, each, streams], scratch, &sources);
         let Some(decompress) = p.decompress else {
             return self.graph.view(attended, [width * heads, each * streams, 1, 1]);
         };
@@ -318,11 +383,15 @@ impl Decoder<'_> {
         sinks: Option<Id>,
     ) -> Id {
         let cells = self.graph.shape(views.key)[1];
-        let scores = self.graph.own(F32, [cells, each, heads, streams], &[views.key, query]);
+        let scores = self
+            .graph
+            .own(F32, [cells, each, heads, streams], &[views.key, query]);
         let mut sources = vec![scores, mask];
         sources.extend(sinks);
         let odds = self.graph.in_place(&sources);
-        let values = self.graph.own(F32, [width, each, heads, streams], &[views.value, odds]);
+        let values = self
+            .graph
+            .own(F32, [width, each, heads, streams], &[views.value, odds]);
         let values = match p.decompress {
             Some(decompress) => self.graph.multiply(decompress, values),
             None => values,
@@ -334,6 +403,7 @@ impl Decoder<'_> {
     fn merge_heads(&mut self, values: Id) -> Id {
         let [width, each, heads, streams] = self.graph.shape(values);
         let turned = self.graph.view(values, [width, heads, each, streams]);
-        self.graph.own(F32, [width * heads, each * streams, 1, 1], &[turned])
+        self.graph
+            .own(F32, [width * heads, each * streams, 1, 1], &[turned])
     }
 }

@@ -44,7 +44,13 @@ pub(super) struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    pub(super) fn new(sketch: &'a Sketch<'a>, reserve: &'a Reserve, cache: CacheKind, flash: bool, copies_cache: bool) -> Self {
+    pub(super) fn new(
+        sketch: &'a Sketch<'a>,
+        reserve: &'a Reserve,
+        cache: CacheKind,
+        flash: bool,
+        copies_cache: bool,
+    ) -> Self {
         let mut graph = Graph::default();
         let inputs = inputs(&mut graph, sketch, reserve, cache, flash);
         Self {
@@ -108,7 +114,11 @@ impl<'a> Decoder<'a> {
             current = self.norm(block, "post_attention_norm", current);
         }
         let residual = self.graph.in_place(&[current, residual]);
-        let norm = if has_own_norm { "ffn_norm" } else { "post_attention_norm" };
+        let norm = if has_own_norm {
+            "ffn_norm"
+        } else {
+            "post_attention_norm"
+        };
         let normed = self.norm(block, norm, residual);
         let current = self.feed_forward(block, normed);
         let current = self.norm(block, "post_ffw_norm", current);
@@ -117,7 +127,8 @@ impl<'a> Decoder<'a> {
 
     fn wanted_rows(&mut self, of: Id) -> Id {
         let width = self.graph.shape(of)[0];
-        self.graph.gather([width, self.reserve.outputs, 1, 1], of, self.inputs.outputs)
+        self.graph
+            .gather([width, self.reserve.outputs, 1, 1], of, self.inputs.outputs)
     }
 
     fn finish(&mut self, current: Id) {
@@ -132,7 +143,11 @@ impl<'a> Decoder<'a> {
         self.graph.mark_output(normed);
         let matrix = self.sketch.other("output.weight").or_else(|| {
             let (embedding, _) = self.sketch.other("token_embd.weight")?;
-            self.sketch.model.hyper.cached.then_some((embedding, self.sketch.output))
+            self.sketch
+                .model
+                .hyper
+                .cached
+                .then_some((embedding, self.sketch.output))
         });
         let result = match matrix {
             Some((matrix, place)) => {
@@ -185,11 +200,18 @@ impl<'a> Decoder<'a> {
 
     fn stored(&mut self, tensor: &Tensor, place: Place) -> Id {
         let padding = row_padding(tensor.kind, tensor.shape[0]).get();
-        self.graph.stored(Kind::Weight(place), tensor.bytes.get(), padding, tensor.shape)
+        self.graph
+            .stored(Kind::Weight(place), tensor.bytes.get(), padding, tensor.shape)
     }
 }
 
-fn inputs(graph: &mut Graph, sketch: &Sketch<'_>, reserve: &Reserve, cache: CacheKind, flash: bool) -> Inputs {
+fn inputs(
+    graph: &mut Graph,
+    sketch: &Sketch<'_>,
+    reserve: &Reserve,
+    cache: CacheKind,
+    flash: bool,
+) -> Inputs {
     let positions = graph.input(I32, [reserve.tokens, 1, 1, 1]);
     let full = cache_inputs(graph, sketch, reserve, cache, flash, false);
     let sliding = match sketch.model.hyper.sliding {
@@ -205,25 +227,51 @@ fn inputs(graph: &mut Graph, sketch: &Sketch<'_>, reserve: &Reserve, cache: Cach
 }
 
 /// `build_attn_inp_kv_impl`, `build_attn_inp_no_cache`.
-fn cache_inputs(graph: &mut Graph, sketch: &Sketch<'_>, reserve: &Reserve, cache: CacheKind, flash: bool, slides: bool) -> CacheInputs {
+fn cache_inputs(
+    graph: &mut Graph,
+    sketch: &Sketch<'_>,
+    reserve: &Reserve,
+    cache: CacheKind,
+    flash: bool,
+    slides: bool,
+) -> CacheInputs {
     let hyper = &sketch.model.hyper;
     let tokens = reserve.tokens;
     let element = if flash { F16 } else { F32 };
-    let layer = (0..hyper.layers).find(|&layer| hyper.slides(layer) == slides).unwrap_or(0);
+    let layer = (0..hyper.layers)
+        .find(|&layer| hyper.slides(layer) == slides)
+        .unwrap_or(0);
     let mask = if hyper.cached {
         let cells = kv::cells(hyper, layer, reserve);
         [cells, tokens / reserve.streams.max(1), 1, reserve.streams]
     } else {
         [tokens, tokens, 1, 1]
     };
-    let widest = (0..hyper.layers).map(|layer| hyper.value_row(layer)).max().unwrap_or(0);
-    let values = if cache.transposed { tokens.saturating_mul(widest.max(1)) } else { tokens };
+    let widest = (0..hyper.layers)
+        .map(|layer| hyper.value_row(layer))
+        .max()
+        .unwrap_or(0);
+    let values = if cache.transposed {
+        tokens.saturating_mul(widest.max(1))
+    } else {
+        tokens
+    };
     CacheInputs {
         key_rows: graph.input(I64, [tokens, 1, 1, 1]),
         value_rows: graph.input(I64, [values, 1, 1, 1]),
         mask: graph.input(element, mask),
-        key_rotation: rotation(graph, cache.key, head_length(sketch, layer, hyper.key_row(layer)), true),
-        value_rotation: rotation(graph, cache.value, head_length(sketch, layer, hyper.value_row(layer)), false),
+        key_rotation: rotation(
+            graph,
+            cache.key,
+            head_length(sketch, layer, hyper.key_row(layer)),
+            true,
+        ),
+        value_rotation: rotation(
+            graph,
+            cache.value,
+            head_length(sketch, layer, hyper.value_row(layer)),
+            false,
+        ),
     }
 }
 

@@ -68,7 +68,10 @@ impl Decoder<'_> {
         let Some(hyper) = &self.sketch.model.hyper.experts else {
             return input;
         };
-        let (count, used) = (u64::from(hyper.count).max(1), u64::from(hyper.used).clamp(1, MOST_EXPERTS));
+        let (count, used) = (
+            u64::from(hyper.count).max(1),
+            u64::from(hyper.used).clamp(1, MOST_EXPERTS),
+        );
         let (chosen, weights) = self.route(block, input, [count, used, tokens]);
         self.graph.expand(weights);
         let input = self.graph.view(input, [width, 1, tokens, 1]);
@@ -85,7 +88,11 @@ impl Decoder<'_> {
     fn route(&mut self, block: &Block<'_>, input: Id, [count, used, tokens]: [u64; 3]) -> (Id, Id) {
         let late_softmax = self.sketch.model.architecture == "gpt-oss";
         let logits = self.linear(block, "ffn_gate_inp", input).unwrap_or(input);
-        let odds = if late_softmax { logits } else { self.graph.in_place(&[logits]) };
+        let odds = if late_softmax {
+            logits
+        } else {
+            self.graph.in_place(&[logits])
+        };
         let ranked = match self.weight(block, "exp_probs_b.bias") {
             Some(bias) => self.graph.in_place(&[odds, bias]),
             None => odds,
@@ -137,7 +144,9 @@ impl Decoder<'_> {
     /// One view of each expert's output, all in order before the first sum.
     fn sum_experts(&mut self, outputs: Id, used: u64) -> Id {
         let [width, _, tokens, _] = self.graph.shape(outputs);
-        let views: Vec<Id> = (0..used).map(|_| self.graph.view(outputs, [width, tokens, 1, 1])).collect();
+        let views: Vec<Id> = (0..used)
+            .map(|_| self.graph.view(outputs, [width, tokens, 1, 1]))
+            .collect();
         for &view in &views {
             self.graph.expand(view);
         }

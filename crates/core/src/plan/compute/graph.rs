@@ -170,7 +170,12 @@ impl Graph {
     pub(super) fn multiply(&mut self, weight: Id, activations: Id) -> Id {
         let rows = self.shape(weight)[1];
         let [_, columns, second, third] = self.shape(activations);
-        let id = self.new_node(Kind::Own, F32, [rows, columns, second, third], &[weight, activations]);
+        let id = self.new_node(
+            Kind::Own,
+            F32,
+            [rows, columns, second, third],
+            &[weight, activations],
+        );
         self.nodes[id.0].batch = columns;
         id
     }
@@ -179,7 +184,12 @@ impl Graph {
     pub(super) fn multiply_experts(&mut self, weight: Id, activations: Id, chosen: Id) -> Id {
         let rows = self.shape(weight)[1];
         let [used, tokens, ..] = self.shape(chosen);
-        let id = self.new_node(Kind::Own, F32, [rows, used, tokens, 1], &[weight, activations, chosen]);
+        let id = self.new_node(
+            Kind::Own,
+            F32,
+            [rows, used, tokens, 1],
+            &[weight, activations, chosen],
+        );
         self.nodes[id.0].batch = tokens;
         id
     }
@@ -238,7 +248,9 @@ impl Graph {
                 continue;
             }
             let rest = self.nodes[id.0].sources.iter().enumerate().skip(next);
-            let unvisited = rest.filter_map(|(i, source)| source.map(|source| (i, source))).find(|(_, source)| !self.visited[source.0]);
+            let unvisited = rest
+                .filter_map(|(i, source)| source.map(|source| (i, source)))
+                .find(|(_, source)| !self.visited[source.0]);
             if let Some((i, source)) = unvisited {
                 pending.push((id, i + 1));
                 pending.push((source, 0));

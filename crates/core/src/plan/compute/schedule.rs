@@ -38,7 +38,11 @@ pub(super) fn reserve(graph: &mut Graph, machine: Machine) -> Vec<u64> {
 
 /// Passes 1 to 4: a place for every tensor.
 fn assign(graph: &Graph, machine: Machine) -> Vec<Place> {
-    let mut places: Vec<Option<Place>> = graph.nodes().iter().map(|node| fixed(graph, node, machine)).collect();
+    let mut places: Vec<Option<Place>> = graph
+        .nodes()
+        .iter()
+        .map(|node| fixed(graph, node, machine))
+        .collect();
     let computing: Vec<usize> = graph
         .order
         .iter()
@@ -51,7 +55,10 @@ fn assign(graph: &Graph, machine: Machine) -> Vec<Place> {
     spread(&mut places, computing.iter().copied(), |_| true);
     spread(&mut places, computing.iter().rev().copied(), |_| true);
     follow(graph, &mut places);
-    places.into_iter().map(|place| place.unwrap_or(Place::Host)).collect()
+    places
+        .into_iter()
+        .map(|place| place.unwrap_or(Place::Host))
+        .collect()
 }
 
 /// Pass 1, `ggml_backend_sched_backend_id_from_cur`.
@@ -68,12 +75,20 @@ fn fixed(graph: &Graph, node: &Node, machine: Machine) -> Option<Place> {
         Kind::Rope | Kind::Attention => return None,
         _ => {}
     }
-    let weight = node.sources.iter().flatten().find_map(|&source| match graph.node(source).kind {
-        Kind::Weight(place) => Some(place),
-        _ => None,
-    })?;
+    let weight = node
+        .sources
+        .iter()
+        .flatten()
+        .find_map(|&source| match graph.node(source).kind {
+            Kind::Weight(place) => Some(place),
+            _ => None,
+        })?;
     let offloads = machine.op_offload && machine.devices > 0 && node.batch >= OFFLOAD_MIN_BATCH;
-    Some(if weight == Place::Host && offloads { Place::Device(0) } else { weight })
+    Some(if weight == Place::Host && offloads {
+        Place::Device(0)
+    } else {
+        weight
+    })
 }
 
 /// Pass 2: unassigned operations take the place of the one before, as long as that place `spreads`.
@@ -143,7 +158,10 @@ impl Splitter {
     /// True if `id` reads a weight that must be copied: a new split lets the last one's memory be used again.
     fn brings_weight(&self, graph: &Graph, id: Id, current: Place) -> bool {
         let sources = graph.node(id).sources;
-        sources.iter().flatten().any(|source| matches!(graph.node(*source).kind, Kind::Weight(place) if place != current))
+        sources
+            .iter()
+            .flatten()
+            .any(|source| matches!(graph.node(*source).kind, Kind::Weight(place) if place != current))
     }
 
     fn move_sources(&mut self, graph: &mut Graph, id: Id, current: Place, inputs: &mut Vec<Step>) {
@@ -164,7 +182,11 @@ impl Splitter {
 
     /// The copy of `source` on `place`, made now if there is none yet.
     fn copy(&mut self, graph: &mut Graph, source: Id, place: Place, inputs: &mut Vec<Step>) -> Id {
-        if let Some((.., copy)) = self.copies.iter().find(|(of, at, _)| *of == source && *at == place) {
+        if let Some((.., copy)) = self
+            .copies
+            .iter()
+            .find(|(of, at, _)| *of == source && *at == place)
+        {
             return *copy;
         }
         let copy = self.duplicate(graph, source, place);

@@ -58,8 +58,12 @@ impl<'a> Sketch<'a> {
             match tensor.layer() {
                 None => others.push((tensor, place)),
                 Some(layer) => {
-                    let at = layer.checked_sub(layers.start).and_then(|at| usize::try_from(at).ok());
-                    if let (Some(block), Some(role)) = (at.and_then(|at| blocks.get_mut(at)), role(&tensor.name)) {
+                    let at = layer
+                        .checked_sub(layers.start)
+                        .and_then(|at| usize::try_from(at).ok());
+                    if let (Some(block), Some(role)) =
+                        (at.and_then(|at| blocks.get_mut(at)), role(&tensor.name))
+                    {
                         block.tensors.push((role, tensor, place));
                     }
                 }
@@ -76,7 +80,10 @@ impl<'a> Sketch<'a> {
     }
 
     pub(super) fn other(&self, name: &str) -> Option<(&'a Tensor, Place)> {
-        self.others.iter().find(|(tensor, _)| tensor.name == name).copied()
+        self.others
+            .iter()
+            .find(|(tensor, _)| tensor.name == name)
+            .copied()
     }
 }
 
@@ -94,7 +101,11 @@ fn representative<'a>(model: &Model, blocks: Vec<Block<'a>>) -> Vec<Block<'a>> {
     let mut seen: Vec<([Option<usize>; 3], usize)> = Vec::new();
     let mut keep = Vec::with_capacity(blocks.len());
     for i in 0..blocks.len() {
-        let neighbours = [i.checked_sub(1).map(|j| kinds[j]), Some(kinds[i]), kinds.get(i + 1).copied()];
+        let neighbours = [
+            i.checked_sub(1).map(|j| kinds[j]),
+            Some(kinds[i]),
+            kinds.get(i + 1).copied(),
+        ];
         let count = match seen.iter_mut().find(|(known, _)| *known == neighbours) {
             Some((_, count)) => {
                 *count += 1;
@@ -105,11 +116,18 @@ fn representative<'a>(model: &Model, blocks: Vec<Block<'a>>) -> Vec<Block<'a>> {
                 1
             }
         };
-        let ends = (1..=LAST).any(|ahead| blocks.get(i + ahead).is_none_or(|next| next.place != blocks[i].place));
+        let ends = (1..=LAST).any(|ahead| {
+            blocks
+                .get(i + ahead)
+                .is_none_or(|next| next.place != blocks[i].place)
+        });
         keep.push(count <= REPETITIONS || ends);
     }
     let mut keep = keep.into_iter();
-    blocks.into_iter().filter(|_| keep.next().unwrap_or(true)).collect()
+    blocks
+        .into_iter()
+        .filter(|_| keep.next().unwrap_or(true))
+        .collect()
 }
 
 /// Do two layers have the same operations of the same sizes on the same place?
@@ -121,7 +139,13 @@ fn alike(model: &Model, a: &Block<'_>, b: &Block<'_>) -> bool {
         && hyper.caches(a.layer) == hyper.caches(b.layer)
         && hyper.heads.at(a.layer) == hyper.heads.at(b.layer)
         && a.tensors.len() == b.tensors.len()
-        && a.tensors.iter().zip(&b.tensors).all(|((role_a, x, place_a), (role_b, y, place_b))| {
-            role_a == role_b && place_a == place_b && x.shape == y.shape && (x.kind == y.kind || *place_a == a.place)
-        })
+        && a.tensors
+            .iter()
+            .zip(&b.tensors)
+            .all(|((role_a, x, place_a), (role_b, y, place_b))| {
+                role_a == role_b
+                    && place_a == place_b
+                    && x.shape == y.shape
+                    && (x.kind == y.kind || *place_a == a.place)
+            })
 }
