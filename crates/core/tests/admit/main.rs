@@ -1,7 +1,10 @@
 //! The scheduler from outside: events in, effects out.
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests")]
 
 mod configuration;
 mod desk;
 mod failures;
+mod invariants;
 mod requests;
 mod room;
+mod world;

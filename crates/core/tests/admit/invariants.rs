@@ -1,0 +1,104 @@
+//! What holds whatever happens.
+
+use proptest::prelude::*;
+
+use crate::desk::PATIENCE;
+use crate::world::{Action, Client, Fate, Need, RETURN, STOP, SURVEY, World};
+
+const MODELS: u32 = 5;
+
+fn need() -> impl Strategy<Value = Need> {
+    let gib = prop_oneof![1 => Just(None), 9 => (0_u64..14).prop_map(Some)];
+    let ttl = prop::option::weighted(0.3, 500_u64..20_000);
+    let concurrency = prop::option::weighted(0.4, 1_u32..4);
+    (
+        gib,
+        prop::bool::weighted(0.1),
+        concurrency,
+        ttl,
+        prop::bool::weighted(0.05),
+    )
+        .prop_map(|(gib, pinned, concurrency, ttl, survey_fails)| Need {
+            gib,
+            pinned,
+            concurrency,
+            ttl,
+            survey_fails,
+        })
+}
+
+fn fate() -> impl Strategy<Value = Fate> {
+    prop_oneof![
+        6 => (0_u64..3_000).prop_map(|load| Fate::Serves { load }),
+        1 => (0_u64..2_000).prop_map(|after| Fate::CrashesLoading { after }),
+        2 => (0_u64..2_000).prop_map(|after| Fate::OutOfMemory { after }),
+        1 => Just(Fate::NeverReady),
+        1 => Just(Fate::Unstartable),
+        2 => (0_u64..2_000, 0_u64..5_000, any::<bool>())
+            .prop_map(|(load, after, out_of_memory)| Fate::DiesServing { load, after, out_of_memory }),
+        1 => (0_u64..2_000).prop_map(|load| Fate::Stubborn { load }),
+    ]
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let model = || 0..MODELS;
+    prop_oneof![
+        20 => (model(), 0_u64..4_000, 1_u64..60_000)
+            .prop_map(|(model, takes, patient_for)| Action::Ask { model, takes, patient_for }),
+        3 => (0_usize..6).prop_map(|back| Action::Leave { back }),
+        2 => (0_usize..3, 0_u64..10).prop_map(|(card, gib)| Action::Foreign { card, gib }),
+        2 => Just(Action::Measure),
+        1 => model().prop_map(|model| Action::Replace { model }),
+        1 => model().prop_map(|model| Action::Retune { model }),
+        1 => model().prop_map(|model| Action::Remove { model }),
+        1 => model().prop_map(|model| Action::Load { model }),
+        1 => model().prop_map(|model| Action::Unload { model }),
+    ]
+}
+
+proptest! {
+    // The world checks every effect: no card is over-committed, no busy run is stopped, no dead run is spoken
+    // to, every request ends exactly once, and the ledger is back to zero at the end.
+    #[test]
+    fn whatever_goes_wrong_the_books_balance_and_every_request_ends_once(
+        totals in prop::collection::vec(8_u64..24, 1..4),
+        needs in prop::collection::vec(need(), usize::try_from(MODELS).unwrap()),
+        fates in prop::collection::vec(fate(), 1..12),
+        actions in prop::collection::vec((0_u64..1_500, action()), 1..120),
+    ) {
+        let mut world = World::new(&totals, needs, fates);
+        world.plan(&actions);
+        world.run();
+    }
+
+    // The bound: every model that waits at the same time may have its turn first, and a turn is load, patience,
+    // the longest request, stop, and the memory's return.
+    #[test]
+    fn no_model_starves_while_others_are_kept_busy(
+        total in 12_u64..24,
+        sizes in prop::collection::vec(1_u64..13, 2..6),
+        clients in prop::collection::vec((0_usize..6, 100_u64..1_500), 1..12),
+        load in 0_u64..3_000,
+        concurrency in prop::option::weighted(0.3, 2_u32..4),
+    ) {
+        let models = sizes.len();
+        let needs = sizes.iter().map(|gib| Need {
+            gib: Some(*gib), pinned: false, concurrency, ttl: None, survey_fails: false,
+        });
+        let clients: Vec<Client> = clients
+            .iter()
+            .map(|(model, takes)| Client { model: u32::try_from(model % models).unwrap(), takes: *takes })
+            .collect();
+        let mut world = World::new(&[total], needs.collect(), vec![Fate::Serves { load }]);
+        world.with_clients(&clients, 120_000);
+        world.run();
+        let longest = clients.iter().map(|client| client.takes).max().unwrap();
+        // With a limit on concurrency a queue is served in rounds.
+        let rounds = concurrency.map_or(1, |limit| u64::try_from(clients.len()).unwrap().div_ceil(u64::from(limit)) + 1);
+        let turn = SURVEY + load + PATIENCE * 1_000 + rounds * longest + STOP + RETURN;
+        let bound = turn * (u64::try_from(models).unwrap() + 1);
+        prop_assert!(world.longest_wait <= bound, "{} > {bound} ms", world.longest_wait);
+        prop_assert!(world.refused.is_empty(), "{:?}", world.refused);
+        prop_assert!(world.answered > 0);
+    }
+}

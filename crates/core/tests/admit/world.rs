@@ -1,0 +1,628 @@
+//! A simulated machine under the scheduler: engines that load, crash, hang and run out of memory, clients that
+//! leave, strangers on the cards. It carries out every effect and checks each against what it knows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_core::admit::{
+    Change, Effect, End, Event, ModelId, ModelSpec, Moment, RefusalKind, RequestId, RunId, Scheduler,
+    Settings, Stage, Stopping,
+};
+use plimsoll_core::bytes::Bytes;
+use plimsoll_core::explain::Reason;
+use plimsoll_core::place::{CardId, Declared, Demand, Placement, Unknown};
+
+use crate::desk::{PATIENCE, card, gib};
+
+pub(crate) const SURVEY: u64 = 10;
+pub(crate) const STOP: u64 = 50;
+pub(crate) const RETURN: u64 = 100;
+const HUNG: u64 = u64::MAX;
+
+/// How one life of an engine goes; times in milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fate {
+    Serves {
+        load: u64,
+    },
+    CrashesLoading {
+        after: u64,
+    },
+    OutOfMemory {
+        after: u64,
+    },
+    NeverReady,
+    Unstartable,
+    /// Dies this long after it became ready.
+    DiesServing {
+        load: u64,
+        after: u64,
+        out_of_memory: bool,
+    },
+    /// Serves, and ignores a polite stop.
+    Stubborn {
+        load: u64,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Action {
+    Ask {
+        model: u32,
+        takes: u64,
+        patient_for: u64,
+    },
+    /// The client of the n-th request from now back leaves.
+    Leave {
+        back: usize,
+    },
+    Foreign {
+        card: usize,
+        gib: u64,
+    },
+    Measure,
+    Replace {
+        model: u32,
+    },
+    Retune {
+        model: u32,
+    },
+    Remove {
+        model: u32,
+    },
+    Load {
+        model: u32,
+    },
+    Unload {
+        model: u32,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Need {
+    /// None for unknown.
+    pub(crate) gib: Option<u64>,
+    pub(crate) pinned: bool,
+    pub(crate) concurrency: Option<u32>,
+    pub(crate) ttl: Option<u64>,
+    pub(crate) survey_fails: bool,
+}
+
+/// A client that asks again as soon as it has its answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Client {
+    pub(crate) model: u32,
+    pub(crate) takes: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    Loading,
+    Ready,
+    Ended,
+}
+
+#[derive(Debug)]
+struct Engine {
+    model: ModelId,
+    stage: Life,
+    fate: Fate,
+    placement: Placement,
+    requests: BTreeSet<RequestId>,
+    told_to_stop: bool,
+    /// The scheduler has been told that it ended.
+    buried: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Where {
+    Waiting { since: u64 },
+    InFlight(RunId),
+    Over,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    model: u32,
+    takes: u64,
+    place: Where,
+    looping: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Happening {
+    Act(Action),
+    AskAgain(Client),
+    Surveyed(ModelId),
+    Ready(RunId),
+    Ends(RunId, End),
+    Returned(RunId),
+    Answered(RequestId),
+    /// Sent to an engine that had just died.
+    Bounces(RequestId),
+    Wake,
+}
+
+pub(crate) struct World {
+    scheduler: Scheduler,
+    now: u64,
+    agenda: BTreeMap<(u64, u64), Happening>,
+    sequence: u64,
+    needs: Vec<Need>,
+    totals: Vec<u64>,
+    foreign: Vec<u64>,
+    fates: Vec<Fate>,
+    lives: usize,
+    engines: BTreeMap<RunId, Engine>,
+    asked: Vec<Asked>,
+    closing: Option<u64>,
+    drained: bool,
+    /// Clients ask again until then.
+    busy_until: u64,
+    pub(crate) longest_wait: u64,
+    pub(crate) answered: usize,
+    pub(crate) refused: BTreeMap<String, usize>,
+}
+
+impl World {
+    pub(crate) fn new(totals: &[u64], needs: Vec<Need>, fates: Vec<Fate>) -> Self {
+        let cards = totals.iter().enumerate().map(|(i, n)| card(i, gib(*n))).collect();
+        let settings = Settings {
+            patience: Duration::from_secs(PATIENCE),
+            ..Settings::new(cards)
+        };
+        let mut world = Self {
+            scheduler: Scheduler::new(settings),
+            now: 0,
+            agenda: BTreeMap::new(),
+            sequence: 0,
+            totals: totals.to_vec(),
+            foreign: vec![0; totals.len()],
+            needs,
+            fates,
+            lives: 0,
+            engines: BTreeMap::new(),
+            asked: Vec::new(),
+            closing: None,
+            drained: false,
+            busy_until: 0,
+            longest_wait: 0,
+            answered: 0,
+            refused: BTreeMap::new(),
+        };
+        let models = 0..u32::try_from(world.needs.len()).unwrap();
+        let added = models
+            .map(|id| (ModelId(id), Change::Added(world.spec(id))))
+            .collect();
+        world.tell(Event::Configured(added));
+        world
+    }
+
+    fn need(&self, model: u32) -> &Need {
+        &self.needs[usize::try_from(model).unwrap()]
+    }
+
+    fn spec(&self, model: u32) -> ModelSpec {
+        let need = self.need(model);
+        ModelSpec {
+            pinned: need.pinned,
+            concurrency: need.concurrency,
+            ttl: need.ttl.map(Duration::from_millis),
+            ..ModelSpec::new(format!("m{model}"))
+        }
+    }
+
+    pub(crate) fn plan(&mut self, actions: &[(u64, Action)]) {
+        let mut at = self.now;
+        for (gap, action) in actions {
+            at += gap;
+            self.later(at, Happening::Act(*action));
+        }
+    }
+
+    pub(crate) fn with_clients(&mut self, clients: &[Client], busy_until: u64) {
+        self.busy_until = busy_until;
+        for client in clients {
+            self.later(self.now, Happening::AskAgain(*client));
+        }
+    }
+
+    fn later(&mut self, at: u64, happening: Happening) {
+        if at != HUNG {
+            self.sequence += 1;
+            self.agenda.insert((at.max(self.now), self.sequence), happening);
+        }
+    }
+
+    /// Lets everything happen that is going to, then shuts down, and checks that nothing is left.
+    pub(crate) fn run(&mut self) {
+        self.settle();
+        self.closing = Some(self.now);
+        self.tell(Event::Shutdown);
+        self.settle();
+        assert!(self.drained, "an engine is left: {:?}", self.engines);
+        assert!(self.engines.values().all(|engine| engine.stage == Life::Ended));
+        for account in self.scheduler.ledger().accounts() {
+            assert_eq!(account.claims(), [], "the ledger is not back to zero");
+        }
+        let open: Vec<&Asked> = self
+            .asked
+            .iter()
+            .filter(|asked| asked.place != Where::Over)
+            .collect();
+        assert!(open.is_empty(), "requests without an end: {open:?}");
+    }
+
+    fn settle(&mut self) {
+        let mut steps = 0;
+        while let Some(((at, _), happening)) = self.agenda.pop_first() {
+            self.now = at;
+            self.happen(happening);
+            steps += 1;
+            assert!(steps < 200_000, "the world does not come to rest");
+        }
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Act(action) => self.act(action),
+            Happening::AskAgain(client) if self.now < self.busy_until => {
+                self.ask(client.model, client.takes, 3_600_000, true);
+            }
+            Happening::AskAgain(_) => {}
+            Happening::Surveyed(model) => {
+                let need = self.need(model.0);
+                let demand: Arc<dyn Demand> = match need.gib {
+                    Some(n) => Arc::new(Declared(gib(n))),
+                    None => Arc::new(Unknown),
+                };
+                let result = if need.survey_fails {
+                    Err(Reason::new("missing", "missing"))
+                } else {
+                    Ok(demand)
+                };
+                self.tell(Event::Surveyed { model, result });
+            }
+            Happening::Ready(run) => self.becomes_ready(run),
+            Happening::Ends(run, end) => self.ends(run, end),
+            Happening::Returned(run) => {
+                self.engines.get_mut(&run).unwrap().placement = Placement::default();
+                self.tell(Event::MemoryReturned { run });
+            }
+            Happening::Answered(request) => self.answer(request),
+            Happening::Bounces(request) => self.bounces(request),
+            Happening::Wake => self.tell(Event::Tick),
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        let model = |id: u32| ModelId(id);
+        match action {
+            Action::Ask {
+                model,
+                takes,
+                patient_for,
+            } => self.ask(model, takes, patient_for, false),
+            Action::Leave { back } => self.leave(back),
+            Action::Foreign { card, gib } => {
+                let card = card % self.totals.len();
+                self.foreign[card] = gib.min(self.totals[card]);
+                self.look();
+            }
+            Action::Measure => self.look(),
+            Action::Replace { model: id } => {
+                self.tell(Event::Configured(vec![(
+                    model(id),
+                    Change::Replaced(self.spec(id)),
+                )]));
+            }
+            Action::Retune { model: id } => {
+                self.tell(Event::Configured(vec![(
+                    model(id),
+                    Change::Retuned(self.spec(id)),
+                )]));
+            }
+            Action::Remove { model: id } => self.tell(Event::Configured(vec![(model(id), Change::Removed)])),
+            Action::Load { model: id } => self.tell(Event::LoadWanted { model: model(id) }),
+            Action::Unload { model: id } => self.tell(Event::UnloadWanted { model: model(id) }),
+        }
+    }
+
+    fn ask(&mut self, model: u32, takes: u64, patient_for: u64, looping: bool) {
+        let request = RequestId(u64::try_from(self.asked.len()).unwrap());
+        self.asked.push(Asked {
+            model,
+            takes,
+            place: Where::Waiting { since: self.now },
+            looping,
+        });
+        let deadline = moment(self.now + patient_for);
+        self.tell(Event::Arrived {
+            request,
+            model: ModelId(model),
+            deadline,
+        });
+    }
+
+    fn leave(&mut self, back: usize) {
+        let Some(index) = self.asked.len().checked_sub(back + 1) else {
+            return;
+        };
+        if self.asked[index].place != Where::Over {
+            self.over(index);
+            self.tell(Event::Abandoned {
+                request: RequestId(u64::try_from(index).unwrap()),
+            });
+        }
+    }
+
+    fn over(&mut self, index: usize) {
+        let asked = self.asked[index];
+        assert_ne!(asked.place, Where::Over, "request {index} ends twice");
+        if let Where::InFlight(run) = asked.place {
+            let request = RequestId(u64::try_from(index).unwrap());
+            self.engines.get_mut(&run).unwrap().requests.remove(&request);
+        }
+        self.asked[index].place = Where::Over;
+        if asked.looping {
+            self.later(
+                self.now,
+                Happening::AskAgain(Client {
+                    model: asked.model,
+                    takes: asked.takes,
+                }),
+            );
+        }
+    }
+
+    fn answer(&mut self, request: RequestId) {
+        let index = usize::try_from(request.0).unwrap();
+        if matches!(self.asked[index].place, Where::InFlight(_)) {
+            self.over(index);
+            self.answered += 1;
+            self.tell(Event::Finished { request });
+        }
+    }
+
+    fn becomes_ready(&mut self, run: RunId) {
+        let engine = self.engines.get_mut(&run).unwrap();
+        if engine.stage != Life::Loading || engine.told_to_stop {
+            return;
+        }
+        engine.stage = Life::Ready;
+        if let Fate::DiesServing {
+            after, out_of_memory, ..
+        } = engine.fate
+        {
+            let end = match out_of_memory {
+                true => oom(Stage::Serving),
+                false => End::Crashed {
+                    reason: Reason::new("signal", "signal 11"),
+                },
+            };
+            self.later(self.now + after, Happening::Ends(run, end));
+        }
+        self.tell(Event::Ready { run });
+    }
+
+    fn ends(&mut self, run: RunId, end: End) {
+        let engine = self.engines.get_mut(&run).unwrap();
+        if engine.stage == Life::Ended {
+            return;
+        }
+        engine.stage = Life::Ended;
+        let cut: Vec<RequestId> = std::mem::take(&mut engine.requests).into_iter().collect();
+        let early = run.0 % 2 == 0;
+        if early {
+            self.cut_off(&cut);
+        }
+        self.engines.get_mut(&run).unwrap().buried = true;
+        self.tell(Event::Ended { run, end });
+        if !early {
+            self.cut_off(&cut);
+        }
+    }
+
+    /// What an engine leaves unanswered: some clients had seen part of it already.
+    fn cut_off(&mut self, cut: &[RequestId]) {
+        for request in cut {
+            let index = usize::try_from(request.0).unwrap();
+            if request.0 % 3 == 0 {
+                self.over(index);
+                self.tell(Event::Finished { request: *request });
+            } else {
+                self.bounces(*request);
+            }
+        }
+    }
+
+    fn bounces(&mut self, request: RequestId) {
+        let index = usize::try_from(request.0).unwrap();
+        if matches!(self.asked[index].place, Where::InFlight(_)) {
+            self.asked[index].place = Where::Waiting { since: self.now };
+            self.tell(Event::Bounced { request });
+        }
+    }
+
+    /// The owner looks at the cards.
+    fn look(&mut self) {
+        let mut used = self.foreign.clone().into_iter().map(gib).collect::<Vec<Bytes>>();
+        let mut seen = Vec::new();
+        for (run, engine) in &self.engines {
+            for (index, used) in used.iter_mut().enumerate() {
+                *used += engine.placement.on(&card_id(index));
+            }
+            if engine.stage != Life::Ended {
+                let takes = engine
+                    .placement
+                    .shares
+                    .iter()
+                    .map(|share| (share.card.clone(), share.bytes));
+                seen.push((*run, takes.collect()));
+            }
+        }
+        for (run, used) in seen {
+            self.tell(Event::Measured { run, used });
+        }
+        let free = used
+            .iter()
+            .enumerate()
+            .map(|(index, used)| (card_id(index), gib(self.totals[index]).saturating_sub(*used)));
+        let cards = free.collect();
+        self.tell(Event::CardsRead(cards));
+    }
+
+    fn tell(&mut self, event: Event) {
+        let mut effects = Vec::new();
+        self.scheduler.on_event(moment(self.now), event, &mut effects);
+        self.scheduler.ledger().audit().unwrap();
+        for effect in effects {
+            self.carry_out(effect);
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Survey { model } => self.later(self.now + SURVEY, Happening::Surveyed(model)),
+            Effect::Start {
+                run,
+                model,
+                placement,
+            } => self.start(run, model, placement),
+            Effect::Dispatch { request, run } => self.dispatch(request, run),
+            Effect::Refuse { request, refusal } => {
+                let index = usize::try_from(request.0).unwrap();
+                assert!(
+                    matches!(self.asked[index].place, Where::Waiting { .. }),
+                    "refused, but {:?}",
+                    self.asked[index]
+                );
+                assert!(refusal.kind != RefusalKind::NeverFits || refusal.retry_after.is_none());
+                *self.refused.entry(format!("{:?}", refusal.kind)).or_default() += 1;
+                self.over(index);
+            }
+            Effect::Stop { run, how } => self.stop(run, how),
+            Effect::AwaitMemory { run, .. } => self.later(self.now + RETURN, Happening::Returned(run)),
+            Effect::WakeAt(at) => {
+                let at = u64::try_from(at.since_start().as_millis()).unwrap();
+                self.later(at, Happening::Wake);
+            }
+            Effect::Changed { .. } => {}
+            Effect::Drained => {
+                assert!(self.closing.is_some() && !self.drained);
+                self.drained = true;
+            }
+        }
+    }
+
+    fn start(&mut self, run: RunId, model: ModelId, placement: Placement) {
+        assert!(self.closing.is_none(), "started while shutting down");
+        let alive = self.engines.values().filter(|engine| engine.stage != Life::Ended);
+        assert!(
+            alive.clone().all(|engine| engine.model != model),
+            "{model:?} runs twice"
+        );
+        let fate = self.fates[self.lives % self.fates.len()];
+        self.lives += 1;
+        let engine = Engine {
+            model,
+            stage: Life::Loading,
+            fate,
+            placement,
+            requests: BTreeSet::new(),
+            told_to_stop: false,
+            buried: false,
+        };
+        assert!(
+            self.engines.insert(run, engine).is_none(),
+            "{run:?} is used twice"
+        );
+        for (index, total) in self.totals.iter().enumerate() {
+            let id = card_id(index);
+            let held: Bytes = self.engines.values().map(|engine| engine.placement.on(&id)).sum();
+            assert!(
+                self.scheduler.ledger().account(&id).unwrap().claimed() <= gib(*total) && held <= gib(*total)
+            );
+        }
+        let crash = End::Crashed {
+            reason: Reason::new("exit", "exit status 1"),
+        };
+        match fate {
+            Fate::Serves { load } | Fate::Stubborn { load } | Fate::DiesServing { load, .. } => {
+                self.later(self.now + load, Happening::Ready(run));
+            }
+            Fate::CrashesLoading { after } => self.later(self.now + after, Happening::Ends(run, crash)),
+            Fate::OutOfMemory { after } => {
+                self.later(self.now + after, Happening::Ends(run, oom(Stage::Loading)))
+            }
+            Fate::NeverReady => {}
+            Fate::Unstartable => {
+                let end = End::Unstartable {
+                    reason: Reason::new("missing", "no such file"),
+                };
+                self.later(self.now, Happening::Ends(run, end));
+            }
+        }
+    }
+
+    fn dispatch(&mut self, request: RequestId, run: RunId) {
+        let index = usize::try_from(request.0).unwrap();
+        let asked = self.asked[index];
+        let Where::Waiting { since } = asked.place else {
+            panic!("request {index} is sent, but {asked:?}");
+        };
+        let limit = self.need(asked.model).concurrency;
+        let engine = self.engines.get_mut(&run).unwrap();
+        assert_eq!(engine.model, ModelId(asked.model));
+        assert!(
+            engine.stage != Life::Loading && !engine.told_to_stop,
+            "sent to {engine:?}"
+        );
+        assert!(!engine.buried, "sent to a dead run: {engine:?}");
+        self.longest_wait = self.longest_wait.max(self.now - since);
+        self.asked[index].place = Where::InFlight(run);
+        if engine.stage == Life::Ended {
+            return self.later(self.now, Happening::Bounces(request));
+        }
+        engine.requests.insert(request);
+        assert!(limit.is_none_or(|limit| engine.requests.len() <= usize::try_from(limit).unwrap()));
+        self.later(self.now + asked.takes, Happening::Answered(request));
+    }
+
+    fn stop(&mut self, run: RunId, how: Stopping) {
+        let cut_off = self.closing.is_some_and(|since| self.now >= since + 30_000);
+        let engine = self.engines.get_mut(&run).unwrap();
+        assert!(!engine.buried, "a dead run is stopped");
+        let busy = !engine.requests.is_empty();
+        match how {
+            Stopping::Graceful => {
+                assert!(!busy || cut_off, "a busy run is stopped: {engine:?}");
+                if !matches!(engine.fate, Fate::Stubborn { .. } | Fate::NeverReady) {
+                    self.later(self.now + STOP, Happening::Ends(run, End::Expected));
+                }
+            }
+            Stopping::Kill => {
+                assert!(!busy || cut_off, "a busy run is killed: {engine:?}");
+                self.later(self.now + 5, Happening::Ends(run, End::Expected));
+            }
+        }
+        self.engines.get_mut(&run).unwrap().told_to_stop = true;
+    }
+}
+
+fn oom(stage: Stage) -> End {
+    End::OutOfMemory {
+        stage,
+        reason: Reason::new("cuda_oom", "out of memory"),
+        shortfall: None,
+    }
+}
+
+fn card_id(index: usize) -> CardId {
+    CardId::new(&format!("card{index}"))
+}
+
+fn moment(milliseconds: u64) -> Moment {
+    Moment::at(Duration::from_millis(milliseconds))
+}
