@@ -1,9 +1,10 @@
 //! The subcommands, one file each: clap arguments in, an exit code out. Only here is anything printed.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use crate::report::Report;
 
 pub(crate) mod engine;
 pub(crate) mod exec_child;
@@ -29,12 +30,9 @@ enum Verb {
 /// Reads the command line and does what it says.
 pub fn main() -> ExitCode {
     let result = match Line::parse().verb {
-        Verb::Engine(arguments) => engine::run(arguments),
+        Verb::Engine(arguments) => engine::run(arguments).map_err(Report::failure),
         Verb::ExecChild(arguments) => return exec_child::run(&arguments),
         Verb::Warden(arguments) => return warden::run(&arguments),
     };
-    result.unwrap_or_else(|error| {
-        let _ = writeln!(anstream::stderr(), "plimsoll: {error}");
-        ExitCode::FAILURE
-    })
+    result.unwrap_or_else(|report| report.print())
 }

@@ -6,5 +6,11 @@
 
 pub mod command;
 pub mod launch;
-#[allow(dead_code, unused_imports, reason = "the owner of the models joins it to `serve`")]
+pub mod probe;
+mod report;
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "the owner of the models joins it to `serve`"
+)]
 mod route;

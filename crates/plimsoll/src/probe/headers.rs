@@ -1,0 +1,119 @@
+//! Reads the headers of a model's files, and nothing behind them.
+//!
+//! A header's length is known only once it has been read, so it is read by a window that grows: one mebibyte,
+//! then what the parser says it needs, at least doubled. Plain reads rather than mmap: a file that shrinks, or
+//! lies on a network, must be an error and not a SIGBUS.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use plimsoll_core::model::gguf::{GgufError, Header};
+use plimsoll_core::model::split::siblings;
+use plimsoll_core::model::{Dialect, Model, ModelError};
+
+const FIRST_WINDOW: u64 = 1 << 20;
+/// Beyond this no real header goes; the largest vocabularies take a few mebibytes.
+const LAST_WINDOW: u64 = 1 << 30;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ReadModelError {
+    #[error("cannot open {}: {error}", path.display())]
+    Open { path: PathBuf, error: io::Error },
+    #[error("cannot read {}: {error}", path.display())]
+    Read { path: PathBuf, error: io::Error },
+    #[error("{}: {error}", path.display())]
+    Header { path: PathBuf, error: GgufError },
+    #[error("{}: {error}", path.display())]
+    Model { path: PathBuf, error: ModelError },
+}
+
+/// Reads the model of which `path` is the only or the first file.
+pub fn read_model(path: &Path, dialect: Dialect) -> Result<Model, ReadModelError> {
+    let name = path.to_string_lossy();
+    let files = siblings(&name)
+        .into_iter()
+        .map(|name| Window::open(Path::new(&name), dialect));
+    let files = files.collect::<Result<Vec<_>, _>>()?;
+    let headers = files.iter().map(Window::header).collect::<Result<Vec<_>, _>>()?;
+    let model = |error| ReadModelError::Model {
+        path: path.to_owned(),
+        error,
+    };
+    Model::from_headers(&headers).map_err(model)
+}
+
+/// The head of a file, long enough for its header.
+struct Window {
+    path: PathBuf,
+    length: u64,
+    dialect: Dialect,
+    bytes: Vec<u8>,
+}
+
+impl Window {
+    fn open(path: &Path, dialect: Dialect) -> Result<Self, ReadModelError> {
+        let open = |error| ReadModelError::Open {
+            path: path.to_owned(),
+            error,
+        };
+        let file = File::open(path).map_err(open)?;
+        let length = file.metadata().map_err(open)?.len();
+        let mut window = Self {
+            path: path.to_owned(),
+            length,
+            dialect,
+            bytes: Vec::new(),
+        };
+        let mut wanted = FIRST_WINDOW;
+        loop {
+            window.grow(&file, wanted)?;
+            match Header::read(&window.bytes, length, dialect) {
+                Err(GgufError::Truncated { needed, .. }) if wanted < length.min(LAST_WINDOW) => {
+                    wanted = needed.max(wanted * 2);
+                }
+                _ => return Ok(window),
+            }
+        }
+    }
+
+    fn grow(&mut self, file: &File, to: u64) -> Result<(), ReadModelError> {
+        let read = |error| ReadModelError::Read {
+            path: self.path.clone(),
+            error,
+        };
+        let to = usize::try_from(to.min(self.length).min(LAST_WINDOW)).unwrap_or(usize::MAX);
+        let from = self.bytes.len();
+        let mut bytes = std::mem::take(&mut self.bytes);
+        bytes.resize(to.max(from), 0);
+        let offset = u64::try_from(from).unwrap_or(u64::MAX);
+        file.read_exact_at(&mut bytes[from..], offset).map_err(read)?;
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    fn header(&self) -> Result<Header<'_>, ReadModelError> {
+        let header = |error| ReadModelError::Header {
+            path: self.path.clone(),
+            error,
+        };
+        Header::read(&self.bytes, self.length, self.dialect).map_err(header)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_no_model_is_named_and_a_missing_one_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.gguf");
+        let error = read_model(&path, Dialect::Ggml).unwrap_err();
+        assert!(error.to_string().contains("x.gguf"), "{error}");
+        std::fs::write(&path, "not a model").unwrap();
+        let error = read_model(&path, Dialect::Ggml).unwrap_err();
+        assert!(matches!(error, ReadModelError::Header { .. }), "{error}");
+    }
+}

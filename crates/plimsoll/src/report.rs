@@ -1,0 +1,43 @@
+//! The edge: how a failed command speaks to the person who typed it.
+//!
+//! Libraries return typed errors that carry operand and remedy; here they become lines on stderr and an exit
+//! status. 2 is bad input, 1 is everything else, as in `plimsoll plan`.
+
+use std::error::Error;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// A failure on its way to stderr.
+#[derive(Debug)]
+pub(crate) struct Report {
+    error: Box<dyn Error>,
+    status: u8,
+}
+
+impl Report {
+    /// What the user asked for could not be done.
+    pub(crate) fn failure(error: impl Error + 'static) -> Self {
+        Self {
+            error: Box::new(error),
+            status: 1,
+        }
+    }
+
+    /// Prints the error and what caused it, innermost last, and returns the status to exit with.
+    pub(crate) fn print(&self) -> ExitCode {
+        let mut stderr = anstream::stderr().lock();
+        let _ = writeln!(stderr, "plimsoll: {}", self.error);
+        let mut said = self.error.to_string();
+        let mut cause = self.error.source();
+        while let Some(error) = cause {
+            let text = error.to_string();
+            // Many errors already print their cause; saying it twice helps nobody.
+            if !said.contains(&text) {
+                let _ = writeln!(stderr, "  because {text}");
+            }
+            said = text;
+            cause = error.source();
+        }
+        ExitCode::from(self.status)
+    }
+}
