@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod client;
+mod cpu;
 mod crowd;
 mod measure;
 mod numbers;

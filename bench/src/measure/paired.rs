@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::client::Connection;
+use crate::cpu::CpuClock;
 use crate::numbers::{Shuffle, microseconds, per, percentile, sorted};
-use crate::process::cpu_time;
 use crate::requests;
 use crate::run::{RunError, Target};
 
@@ -18,7 +18,7 @@ const WARM_UP_ROUNDS: u32 = 20;
 pub(crate) struct Paired {
     pub(crate) target: String,
     pub(crate) prompt: &'static str,
-    pub(crate) rounds: u32,
+    pub(crate) rounds: usize,
     pub(crate) p50_us: f64,
     /// Differences from the direct path in the same round; none for the direct path itself.
     pub(crate) added_p50_us: Option<f64>,
@@ -30,31 +30,41 @@ pub(crate) struct Paired {
 pub(crate) fn measure(targets: &[Target], rounds: u32) -> Result<Vec<Paired>, RunError> {
     let mut results = Vec::new();
     for (prompt, bytes, divisor) in SIZES {
-        let rounds = (rounds / divisor).max(1);
         let request = requests::chat("alpha", bytes);
-        let mut lines = targets
-            .iter()
-            .map(|target| target.talk(Connection::open(target.address)))
-            .collect::<Result<Vec<_>, _>>()?;
-        let mut shuffle = Shuffle::new();
-        for _ in 0..WARM_UP_ROUNDS.min(rounds) {
-            round(targets, &mut lines, &request, &mut shuffle)?;
-        }
-        let before: Vec<Duration> = targets.iter().map(|target| cpu_time(&target.pids)).collect();
-        let mut times = Vec::with_capacity(usize::try_from(rounds).unwrap_or(0));
-        for _ in 0..rounds {
-            times.push(round(targets, &mut lines, &request, &mut shuffle)?);
-        }
-        for (number, target) in targets.iter().enumerate() {
-            let cpu = cpu_time(&target.pids).saturating_sub(before[number]);
-            results.push(Paired {
-                prompt,
-                rounds,
-                ..summary(target, number, &times, cpu)
-            });
-        }
+        results.extend(measure_prompt(
+            targets,
+            prompt,
+            &request,
+            (rounds / divisor).max(1),
+        )?);
     }
     Ok(results)
+}
+
+fn measure_prompt(
+    targets: &[Target],
+    prompt: &'static str,
+    request: &[u8],
+    rounds: u32,
+) -> Result<Vec<Paired>, RunError> {
+    let open = |target: &Target| target.talk(Connection::open(target.address));
+    let mut lines = targets.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let mut shuffle = Shuffle::new();
+    let mut rounds_of = |count: u32| {
+        let rounds = (0..count).map(|_| round(targets, &mut lines, request, &mut shuffle));
+        rounds.collect::<Result<Vec<_>, _>>()
+    };
+    rounds_of(WARM_UP_ROUNDS.min(rounds))?;
+    let clocks: Vec<CpuClock<'_>> = targets
+        .iter()
+        .map(|target| CpuClock::start(&target.pids))
+        .collect();
+    let times = rounds_of(rounds)?;
+    let spent: Vec<Duration> = clocks.iter().map(CpuClock::spent).collect();
+    let summaries = targets.iter().zip(spent).enumerate();
+    Ok(summaries
+        .map(|(number, (target, cpu))| summary(target, prompt, number, &times, cpu))
+        .collect())
 }
 
 /// The times of one round, in the order of the targets.
@@ -73,7 +83,13 @@ fn round(
     Ok(times)
 }
 
-fn summary(target: &Target, number: usize, times: &[Vec<Duration>], cpu: Duration) -> Paired {
+fn summary(
+    target: &Target,
+    prompt: &'static str,
+    number: usize,
+    times: &[Vec<Duration>],
+    cpu: Duration,
+) -> Paired {
     let own = sorted(times.iter().map(|round| microseconds(round[number])).collect());
     let added = sorted(
         times
@@ -84,8 +100,8 @@ fn summary(target: &Target, number: usize, times: &[Vec<Duration>], cpu: Duratio
     let is_direct = number == 0;
     Paired {
         target: target.name.clone(),
-        prompt: "",
-        rounds: 0,
+        prompt,
+        rounds: times.len(),
         p50_us: percentile(&own, 50).unwrap_or_default(),
         added_p50_us: percentile(&added, 50).filter(|_| !is_direct),
         added_p99_us: percentile(&added, 99).filter(|_| !is_direct),
@@ -106,7 +122,7 @@ mod tests {
             address: ([127, 0, 0, 1], 1).into(),
             pids: Vec::new(),
         };
-        let summary = summary(&target, 1, &times, micros(30));
+        let summary = summary(&target, "400 B", 1, &times, micros(30));
         assert!((summary.added_p50_us.unwrap() - 5.0).abs() < 1e-6);
         assert!((summary.cpu_us_per_request - 10.0).abs() < 1e-6);
     }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::cpu::CpuClock;
 use crate::crowd::{self, Load, Until};
 use crate::numbers::{microseconds, per};
-use crate::process::cpu_time;
 use crate::proxies::{EVENTS, FRAMING_EVENTS};
 use crate::requests;
 use crate::run::{RunError, Target};
@@ -51,10 +51,10 @@ fn repeat(target: &Target, result: &mut Streams) -> Result<Duration, RunError> {
         connections,
         until: Until::Requests(1),
     };
-    let before = cpu_time(&target.pids);
+    let clock = CpuClock::start(&target.pids);
     let outcome = target.talk(crowd::run(load))?;
     result.wall_ms = result.wall_ms.min(microseconds(outcome.wall) / 1e3);
     result.events_lost += EVENTS_A_RUN.saturating_sub(outcome.events);
     result.failures += outcome.failures;
-    Ok(cpu_time(&target.pids).saturating_sub(before))
+    Ok(clock.spent())
 }

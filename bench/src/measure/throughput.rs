@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::cpu::CpuClock;
 use crate::crowd::{self, Load, Until};
 use crate::numbers::{microseconds, per, percentile, rate};
-use crate::process::cpu_time;
 use crate::requests;
 use crate::run::{RunError, Target};
 
@@ -65,9 +65,9 @@ pub(crate) fn measure(
 
 impl Sum {
     fn add(&mut self, target: &Target, load: Load<'_>) -> Result<(), RunError> {
-        let before = cpu_time(&target.pids);
+        let clock = CpuClock::start(&target.pids);
         let outcome = target.talk(crowd::run(load))?;
-        self.cpu += cpu_time(&target.pids).saturating_sub(before);
+        self.cpu += clock.spent();
         self.wall += outcome.wall;
         self.failures += outcome.failures;
         self.latencies.extend(outcome.latencies);
