@@ -4,14 +4,19 @@
 //! The flags are data ([`table`]). What was typed is [`Options`]; what it means for memory is [`Wish`]; what a
 //! whole file says is a [`Roster`], whichever of the three formats it is written in.
 
+mod command;
+mod duration;
 mod failure;
+mod native;
 mod options;
 mod origin;
+mod preset;
 mod roster;
 pub mod table;
 mod wish;
 
-pub use failure::{ConfigError, FlagError, Problem};
+pub use failure::{ConfigError, FlagError, FlagProblem, Problem};
+pub use native::schema;
 pub use options::{Options, Setting, Value};
 pub use origin::Origin;
 pub use roster::{Entry, Launch, PID, PORT, Roster, ServeSettings, Warning, parse};

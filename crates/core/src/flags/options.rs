@@ -88,6 +88,11 @@ impl Options {
         Self { settings }
     }
 
+    /// Orders the settings as llama.cpp's preset map does, by the first spelling: the order its router passes them.
+    pub(crate) fn sort(&mut self) {
+        self.settings.sort_by_key(|setting| setting.flag.names.first());
+    }
+
     /// Returns the settings as a command line, each in the spelling llama.cpp itself writes: the last of the row.
     pub fn to_argv(&self) -> Vec<String> {
         let mut argv = Vec::with_capacity(self.settings.len() * 2);

@@ -4,12 +4,17 @@
 //! this point knows which one it was. What a format asks for and we do otherwise is a [`Warning`], never silence.
 //! Two entries are equal if they ask for the same, wherever they stand: a reload restarts only what changed.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::failure::{ConfigError, Problem};
+use super::failure::{ConfigError, Problem, quoted};
 use super::options::Options;
 use super::origin::Origin;
+use super::table::Effect;
+use super::wish::Program;
+use super::{native, preset};
 use crate::bytes::Bytes;
 
 /// What a configuration file says, whatever its format.
@@ -64,6 +69,33 @@ pub struct Entry {
     /// The name the child wants in `model`, where it differs from ours.
     pub upstream_name: Option<String>,
     pub origin: Origin,
+}
+
+impl Entry {
+    /// An entry that says nothing but its name yet.
+    pub fn new(name: String, origin: Origin) -> Self {
+        Self {
+            name,
+            aliases: Vec::new(),
+            tags: Vec::new(),
+            launch: Launch::LlamaServer {
+                program: None,
+                options: Options::default(),
+            },
+            env: Vec::new(),
+            memory: None,
+            cards: Vec::new(),
+            ttl: None,
+            pinned: false,
+            preload: false,
+            unlisted: false,
+            concurrency: None,
+            load_timeout: None,
+            stop_timeout: None,
+            upstream_name: None,
+            origin,
+        }
+    }
 }
 
 /// How a model is started.
@@ -225,16 +257,88 @@ impl PartialEq for Entry {
     }
 }
 
+/// The longest file that is read: a thousand models with long commands are a fraction of it.
+const LONGEST: usize = 4 << 20;
+
 /// Reads a configuration file of any of the three formats, told apart by the extension of its name.
 ///
 /// `env` looks a variable of the environment up, for `${env.NAME}` in llama-swap's YAML.
 pub fn parse(
     file_name: &str,
-    _text: &str,
+    text: &str,
     _env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Roster, ConfigError> {
-    Err(ConfigError {
-        origin: Origin::file(&file_name.into(), 0),
-        problem: Problem::TellFormat,
-    })
+    let file: Arc<str> = file_name.into();
+    let refused = |problem| Err(ConfigError::new(Origin::file(&file, 0), problem));
+    if let Some((why, remedy)) = unreadable(text) {
+        return refused(Problem::ReadText { why, remedy });
+    }
+    let extension = file_name.rsplit_once('.').map_or("", |(_, extension)| extension);
+    let roster = match extension.to_ascii_lowercase().as_str() {
+        "ini" => preset::parse(&file, text)?,
+        "toml" => native::parse(&file, text)?,
+
+        _ => return refused(Problem::TellFormat),
+    };
+    names_differ(&roster.models)?;
+    Ok(roster)
+}
+
+/// No text of a file may hold what no command line can; and no file be larger than any real one.
+fn unreadable(text: &str) -> Option<(&'static str, &'static str)> {
+    if text.len() > LONGEST {
+        return Some(("it is longer than 4 MiB", "split it"));
+    }
+    if text.starts_with('\u{feff}') {
+        let why = "it starts with a byte order mark, which llama-server refuses";
+        return Some((why, "save it as UTF-8 without one"));
+    }
+    text.contains('\0')
+        .then_some(("it holds a zero byte", "save it as UTF-8"))
+}
+
+/// A name leads to one model: no two models share a name or an alias.
+fn names_differ(models: &[Entry]) -> Result<(), ConfigError> {
+    let mut taken: HashMap<&str, &Entry> = HashMap::new();
+    for entry in models {
+        for name in std::iter::once(&entry.name).chain(&entry.aliases) {
+            if let Some(other) = taken.insert(name, entry) {
+                let problem = Problem::NameModel {
+                    name: quoted(name),
+                    other: quoted(&other.name),
+                    first: other.origin.clone(),
+                };
+                return Err(ConfigError::new(entry.origin.clone(), problem));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The flags of a command, if its program is a llama-server by name: what its memory is planned from. A program
+/// that only looks like one is not refused for flags we do not know.
+pub(super) fn engine_flags(argv: &[String], at: &Origin, warnings: &mut Vec<Warning>) -> Option<Options> {
+    let program = argv.iter().position(|argument| is_llama_server(argument))?;
+    let (mut options, unknown) = Options::known_in(&argv[program + 1..], |_| at.clone());
+    for error in unknown {
+        let text = format!("{}: its memory is planned without it", error.problem);
+        warnings.push(Warning::new(error.origin, text));
+    }
+    options.retain(|setting| setting.flag.effect != Effect::Router);
+    judge(&options, warnings);
+    Some(options)
+}
+
+/// `llama-server`, `/opt/b10605/llama-server`, `ik-llama-server`; also behind a wrapper such as `taskset -c 0-7`.
+fn is_llama_server(argument: &str) -> bool {
+    let name = argument.rsplit('/').next().unwrap_or(argument);
+    name == "llama-server" || name.ends_with("-llama-server") || name.ends_with("_llama-server")
+}
+
+/// Values that the engine would refuse are told, not judged: another build may take them.
+pub(super) fn judge(options: &Options, warnings: &mut Vec<Warning>) {
+    if let Err(error) = options.wish(Program::Server) {
+        let text = format!("llama-server may refuse this: {}", error.problem);
+        warnings.push(Warning::new(error.origin, text));
+    }
 }

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use super::{Options, Setting, Value};
-use crate::flags::failure::{FlagError, quoted};
+use crate::flags::failure::{FlagError, FlagProblem, quoted};
 use crate::flags::origin::Origin;
 use crate::flags::table::{self, Effect, FLAGS, Flag, Found, Takes};
 
@@ -72,10 +72,12 @@ impl<F: Fn(usize) -> Origin> Arguments<'_, F> {
             {
                 self.next += 1;
             }
-            return Err(FlagError::FindFlag {
+            return Err(FlagError {
                 origin: (self.origin)(at),
-                argument: quoted(argument),
-                nearest: table::nearest(argument),
+                problem: FlagProblem::FindFlag {
+                    argument: quoted(argument),
+                    nearest: table::nearest(argument),
+                },
             });
         };
         let value = match flag.takes {
@@ -100,10 +102,9 @@ impl<F: Fn(usize) -> Origin> Arguments<'_, F> {
     fn take(&mut self, flag: &'static str, at: usize) -> Result<String, FlagError> {
         let value = self.argv.get(self.next).cloned();
         self.next += 1;
-        value.ok_or_else(|| FlagError::TakeValue {
+        value.ok_or_else(|| FlagError {
             origin: (self.origin)(at),
-            flag,
-            expected: "VALUE",
+            problem: FlagProblem::TakeValue { flag },
         })
     }
 }
@@ -136,12 +137,12 @@ fn variable(
         (Takes::Nothing, _) => return Some(Ok(None)),
         (Takes::Switch, Some(on)) => Value::Switch(on),
         (Takes::Switch, None) => {
-            return Some(Err(FlagError::ReadValue {
-                origin,
+            let problem = FlagProblem::ReadValue {
                 flag: flag.name(),
                 value: quoted(text),
                 expected: "1 or 0",
-            }));
+            };
+            return Some(Err(FlagError { origin, problem }));
         }
         (Takes::Value | Takes::Number, _) => Value::Text(text.to_owned()),
         (Takes::TwoValues, _) => return Some(Ok(None)),
@@ -225,6 +226,6 @@ mod tests {
         let (known, unknown) = Options::known_in(&argv, |index| Origin::Argument(index + 1));
         assert_eq!(known.to_argv(), ["--ctx-size", "5"]);
         assert_eq!(unknown.len(), 2);
-        assert_eq!(unknown[1].origin(), &Origin::Argument(5));
+        assert_eq!(unknown[1].origin, Origin::Argument(5));
     }
 }

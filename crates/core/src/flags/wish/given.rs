@@ -8,7 +8,7 @@
 
 use super::{BufferOverride, FlashAttention, GpuLayers, Parallel, SplitMode};
 use crate::bytes::Bytes;
-use crate::flags::failure::{FlagError, quoted};
+use crate::flags::failure::{FlagError, FlagProblem, quoted};
 use crate::flags::options::{Setting, Value, truth};
 use crate::model::{TensorType, types};
 
@@ -37,11 +37,13 @@ impl Given<'_> {
             Value::Text(text) | Value::Pair(text, _) => quoted(text),
             Value::Bare | Value::Switch(_) => String::new(),
         };
-        FlagError::ReadValue {
+        FlagError {
             origin: self.0.origin.clone(),
-            flag: self.0.flag.name(),
-            value,
-            expected,
+            problem: FlagProblem::ReadValue {
+                flag: self.0.flag.name(),
+                value,
+                expected,
+            },
         }
     }
 
