@@ -186,10 +186,10 @@ mod tests {
 
     #[test]
     fn what_names_a_card_of_others_is_left_out_and_said() {
-        let result = renumber(&["-mg", "0", "-dev"], &["b"]);
+        let result = renumber(&["-mg", "0", "-ts"], &["b"]);
         assert_eq!(
             (result.arguments, result.dropped),
-            (vec!["-dev".to_owned()], vec!["-mg 0".to_owned()])
+            (vec!["-ts".to_owned()], vec!["-mg 0".to_owned()])
         );
     }
 }

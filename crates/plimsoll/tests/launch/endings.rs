@@ -1,0 +1,119 @@
+//! How a child is ended, and how long it may take.
+
+use std::time::{Duration, Instant};
+
+use plimsoll::launch::{EndCause, StopWay};
+use plimsoll_core::diagnose::Exit;
+
+use crate::rig::{LIMIT, engine, eventually, launcher, lives, on_one_thread, shell, start};
+
+#[test]
+fn a_ready_engine_leaves_on_the_exit_command() {
+    on_one_thread(async {
+        let mut running = start(&launcher(), engine("")).await;
+        running.ready().await;
+        running.child.stop(LIMIT);
+        let ended = running.ended().await;
+        assert_eq!((ended.exit, ended.cause), (Exit::Code(0), EndCause::Asked));
+        assert!(ended.was_ready);
+        assert!(!lives(running.child.pid()));
+    });
+}
+
+#[test]
+fn a_slow_drain_may_take_its_time() {
+    on_one_thread(async {
+        let mut running = start(&launcher(), engine("drain_ms=300")).await;
+        running.ready().await;
+        running.child.stop(LIMIT);
+        let ended = running.ended().await;
+        assert_eq!((ended.exit, ended.cause), (Exit::Code(0), EndCause::Asked));
+    });
+}
+
+#[test]
+fn an_engine_that_will_not_leave_is_killed_after_its_time() {
+    on_one_thread(async {
+        let mut running = start(&launcher(), engine("ignore_term=1")).await;
+        running.ready().await;
+        let asked = Instant::now();
+        running.child.stop(Duration::from_millis(200));
+        let ended = running.ended().await;
+        assert_eq!(
+            (ended.exit, ended.cause),
+            (Exit::Signal(9), EndCause::AskedAndKilled)
+        );
+        assert!(asked.elapsed() >= Duration::from_millis(200));
+    });
+}
+
+#[test]
+fn a_second_and_more_urgent_request_to_stop_is_heard() {
+    on_one_thread(async {
+        let mut running = start(&launcher(), engine("ignore_term=1")).await;
+        running.ready().await;
+        running.child.stop(Duration::MAX);
+        running.child.stop(Duration::from_millis(50));
+        assert_eq!(running.ended().await.cause, EndCause::AskedAndKilled);
+    });
+}
+
+#[test]
+fn an_engine_that_hangs_while_loading_can_be_stopped_at_once() {
+    on_one_thread(async {
+        let mut running = start(&launcher(), engine("fail=hang_at_load")).await;
+        running.next().await;
+        let asked = Instant::now();
+        running.child.stop(LIMIT);
+        assert_eq!(running.ended().await.exit, Exit::Signal(9));
+        assert!(asked.elapsed() < LIMIT / 2);
+    });
+}
+
+#[test]
+fn a_stop_command_gets_the_process_id() {
+    on_one_thread(async {
+        let mut spec = shell("trap 'exit 7' TERM; while :; do sleep 0.01; done");
+        spec.stop = StopWay::Command(["kill", "-TERM", "${PID}"].map(str::to_owned).to_vec());
+        let mut running = start(&launcher(), spec).await;
+        running.ready().await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        running.child.stop(LIMIT);
+        let ended = running.ended().await;
+        assert_eq!((ended.exit, ended.cause), (Exit::Code(7), EndCause::Asked));
+    });
+}
+
+#[test]
+fn a_stop_command_that_does_not_exist_falls_back_to_a_signal() {
+    on_one_thread(async {
+        let mut spec = shell("sleep 1000");
+        spec.stop = StopWay::Command(vec!["/no/such/program".to_owned()]);
+        let mut running = start(&launcher(), spec).await;
+        running.ready().await;
+        running.child.stop(LIMIT);
+        assert_eq!(running.ended().await.exit, Exit::Signal(15));
+    });
+}
+
+#[test]
+fn dropping_the_handle_ends_the_child() {
+    on_one_thread(async {
+        let running = start(&launcher(), shell("sleep 1000")).await;
+        let pid = running.child.pid();
+        let mut events = running.events;
+        drop(running.child);
+        while events.recv().await.is_some() {}
+        assert!(!lives(pid));
+    });
+}
+
+#[test]
+fn the_end_of_the_runtime_ends_its_children() {
+    let launcher = launcher();
+    let pid = on_one_thread(async {
+        let running = start(&launcher, shell("sleep 1000")).await;
+        running.child.pid()
+    });
+    eventually(|| !lives(pid));
+}

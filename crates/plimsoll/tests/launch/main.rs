@@ -1,0 +1,9 @@
+//! Children as the daemon starts and ends them: real processes, most of them the fake engine.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+mod deaths;
+mod endings;
+mod leftovers;
+mod rig;
+mod starting;
