@@ -8,7 +8,9 @@ pub const CUDA_DEVICE_ORDER: &str = "CUDA_DEVICE_ORDER";
 pub const LLAMA_SERVER_ROUTER_PORT: &str = "LLAMA_SERVER_ROUTER_PORT";
 /// llama-server: the API key that it asks of its clients.
 pub const LLAMA_API_KEY: &str = "LLAMA_API_KEY";
-/// fake-nvml: the cards it shows, as JSON.
+/// Plimsoll: another NVML library than the driver's, for tests; empty for none.
+pub const NVML: &str = "PLIMSOLL_NVML";
+/// fake-nvml: the cards it shows, as JSON, or `@` and the path of a file with it, read again on each call.
 pub const FAKE_NVML_CARDS: &str = "PLIMSOLL_FAKE_NVML_CARDS";
 /// fake-engine: the faults it commits, as `key=value` words.
 pub const FAKE_ENGINE: &str = "PLIMSOLL_FAKE_ENGINE";

@@ -66,6 +66,7 @@ fn kill_dash_nine_of_the_daemon_leaves_nobody() {
 }
 
 /// Starts an engine and a wrapper with a grandchild, says so, and waits to be killed.
+#[expect(clippy::print_stdout, reason = "how it tells its parent")]
 fn be_a_daemon() {
     on_one_thread(async {
         let launcher = launcher();

@@ -1,0 +1,210 @@
+//! The host's memory: what the kernel can give, within what our cgroups allow.
+//!
+//! Free is `MemAvailable`, which counts page cache that can be dropped at once. A limit of any cgroup above us
+//! counts too; its own page cache (`inactive_file`) is treated likewise.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use plimsoll_core::bytes::Bytes;
+use plimsoll_core::place::{Card, CardId, CardKind};
+
+/// The id of the host's card.
+pub const HOST_CARD: &str = "host";
+
+/// What the host has and what of it can be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostMemory {
+    pub total: Bytes,
+    pub available: Bytes,
+    /// Part of `available` that only contiguous allocations may use; a Tegra GPU cannot.
+    pub contiguous_free: Bytes,
+}
+
+impl HostMemory {
+    /// Reads it now; `None` without a usable `/proc`.
+    pub fn read() -> Option<Self> {
+        Self::read_under(Path::new("/"))
+    }
+
+    fn read_under(root: &Path) -> Option<Self> {
+        let meminfo = fs::read_to_string(root.join("proc/meminfo")).ok()?;
+        let mut memory = Self {
+            total: kilobytes(&meminfo, "MemTotal")?,
+            available: kilobytes(&meminfo, "MemAvailable")?,
+            contiguous_free: kilobytes(&meminfo, "CmaFree").unwrap_or_default(),
+        };
+        for (limit, used) in cgroup_limits(root) {
+            memory.total = memory.total.min(limit);
+            memory.available = memory.available.min(limit.saturating_sub(used));
+        }
+        Some(memory)
+    }
+
+    pub(super) fn card(self) -> Card {
+        Card {
+            id: CardId::new(HOST_CARD),
+            kind: CardKind::Host,
+            name: "host memory".to_owned(),
+            uuid: None,
+            total: self.total,
+            free: self.available,
+            compute_capability: None,
+            legacy_pool: false,
+        }
+    }
+}
+
+fn kilobytes(meminfo: &str, name: &str) -> Option<Bytes> {
+    let rest = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    rest.split_whitespace().next()?.parse().ok().map(Bytes::kib)
+}
+
+/// Limit and use of every cgroup from ours up that has a limit.
+fn cgroup_limits(root: &Path) -> Vec<(Bytes, Bytes)> {
+    let ours = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
+    ours.lines()
+        .filter_map(|line| {
+            let mut fields = line.splitn(3, ':');
+            let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+            match controllers {
+                "" => Some((V2, path)),
+                _ if controllers.split(',').any(|name| name == "memory") => Some((V1, path)),
+                _ => None,
+            }
+        })
+        .flat_map(|(version, path)| version.limits(root, path))
+        .collect()
+}
+
+/// The files of one version of the interface.
+#[derive(Clone, Copy)]
+struct Version {
+    mount: &'static str,
+    limit: &'static str,
+    usage: &'static str,
+    /// The key of droppable page cache in `memory.stat`, children included.
+    cache: &'static str,
+}
+
+const V2: Version = Version {
+    mount: "sys/fs/cgroup",
+    limit: "memory.max",
+    usage: "memory.current",
+    cache: "inactive_file",
+};
+const V1: Version = Version {
+    mount: "sys/fs/cgroup/memory",
+    limit: "memory.limit_in_bytes",
+    usage: "memory.usage_in_bytes",
+    cache: "total_inactive_file",
+};
+
+impl Version {
+    fn limits(self, root: &Path, path: &str) -> Vec<(Bytes, Bytes)> {
+        let mount = root.join(self.mount);
+        let ours: PathBuf = mount.join(path.trim_start_matches('/'));
+        ours.ancestors()
+            .take_while(|folder| folder.starts_with(&mount))
+            .filter_map(|folder| self.limit_of(folder))
+            .collect()
+    }
+
+    fn limit_of(self, folder: &Path) -> Option<(Bytes, Bytes)> {
+        // `max`, or in v1 a number beyond every machine, is no limit; the latter does no harm.
+        let limit = number(&folder.join(self.limit))?;
+        let used = number(&folder.join(self.usage))?;
+        let stat = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
+        let cache = stat
+            .lines()
+            .find_map(|line| {
+                line.strip_prefix(self.cache)?
+                    .strip_prefix(' ')?
+                    .trim()
+                    .parse()
+                    .ok()
+            })
+            .map(Bytes::new)
+            .unwrap_or_default();
+        Some((limit, used.saturating_sub(cache)))
+    }
+}
+
+fn number(path: &Path) -> Option<Bytes> {
+    fs::read_to_string(path).ok()?.trim().parse().ok().map(Bytes::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(files: &[(&str, &str)]) -> Option<HostMemory> {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        HostMemory::read_under(root.path())
+    }
+
+    const MEMINFO: (&str, &str) = (
+        "proc/meminfo",
+        "MemTotal:       8388608 kB\nMemFree: 1 kB\nMemAvailable:   4194304 kB\nCmaFree: 1024 kB\n",
+    );
+
+    #[test]
+    fn without_a_limit_the_kernels_word_stands() {
+        let memory = machine(&[
+            MEMINFO,
+            ("proc/self/cgroup", "0::/user\n"),
+            ("sys/fs/cgroup/user/memory.max", "max\n"),
+        ])
+        .unwrap();
+        assert_eq!((memory.total, memory.available), (Bytes::gib(8), Bytes::gib(4)));
+        assert_eq!(memory.contiguous_free, Bytes::mib(1));
+    }
+
+    #[test]
+    fn a_limit_above_us_counts_and_its_page_cache_is_free() {
+        let memory = machine(&[
+            MEMINFO,
+            ("proc/self/cgroup", "0::/pod/app\n"),
+            ("sys/fs/cgroup/pod/memory.max", "2147483648\n"),
+            ("sys/fs/cgroup/pod/memory.current", "1610612736\n"),
+            (
+                "sys/fs/cgroup/pod/memory.stat",
+                "anon 1\nfile 1\ninactive_file 536870912\n",
+            ),
+        ])
+        .unwrap();
+        assert_eq!((memory.total, memory.available), (Bytes::gib(2), Bytes::gib(1)));
+    }
+
+    #[test]
+    fn version_one_is_read_too() {
+        let memory = machine(&[
+            MEMINFO,
+            ("proc/self/cgroup", "5:cpu,cpuacct:/x\n4:memory:/x\n"),
+            ("sys/fs/cgroup/memory/x/memory.limit_in_bytes", "1073741824\n"),
+            ("sys/fs/cgroup/memory/x/memory.usage_in_bytes", "0\n"),
+            (
+                "sys/fs/cgroup/memory/memory.limit_in_bytes",
+                "9223372036854771712\n",
+            ),
+            ("sys/fs/cgroup/memory/memory.usage_in_bytes", "5\n"),
+        ])
+        .unwrap();
+        assert_eq!((memory.total, memory.available), (Bytes::gib(1), Bytes::gib(1)));
+    }
+
+    #[test]
+    fn nonsense_is_unknown_and_this_machine_is_not() {
+        assert_eq!(machine(&[("proc/meminfo", "MemTotal: many kB\n")]), None);
+        assert_eq!(machine(&[]), None);
+        let here = HostMemory::read().unwrap();
+        assert!(here.available <= here.total && !here.total.is_zero());
+    }
+}

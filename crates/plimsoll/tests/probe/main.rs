@@ -1,0 +1,211 @@
+//! What the daemon sees of a machine, by a driver that shows the cards a test asks for.
+//!
+//! Every test runs again in a process of its own, because the library and its cards come from the environment.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use plimsoll::probe::{Sampler, look};
+use plimsoll_core::bytes::Bytes;
+use plimsoll_core::place::{CardId, CardKind};
+
+const ROLE: &str = "PLIMSOLL_TEST_ROLE";
+
+const FOUR: &str = r#"[
+    {"uuid":"GPU-d","name":"NVIDIA H200","total":150755869696,"free":150000000000,"pci":"00000000:DB:00.0"},
+    {"uuid":"GPU-a","name":"NVIDIA H200","total":150755869696,"free":1073741824,"pci":"00000000:19:00.0",
+     "processes":[{"pid":1,"used":536870912},{"pid":4000000,"used":null}],"graphics":[{"pid":1,"used":1048576}]},
+    {"uuid":"GPU-b","cc":[8,6],"total":25769803776,"pci":"00000000:3B:00.0","processes":null},
+    {"uuid":"GPU-c","total":25769803776,"pci":"00000000:5D:00.0"}]"#;
+
+/// The fake library, built on first use where `cargo test -p plimsoll` has not.
+fn fake_nvml() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let status = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--package", "fake-nvml", "--lib"])
+            .stdin(Stdio::null())
+            .status()
+            .unwrap();
+        assert!(status.success());
+        let plimsoll = Path::new(env!("CARGO_BIN_EXE_plimsoll"));
+        plimsoll.parent().unwrap().join("libnvidia_ml.so")
+    })
+}
+
+/// Runs `test`, which is called `name`, in a process whose NVML shows `cards`.
+fn with_cards(name: &str, cards: &str, environment: &[(&str, &str)], test: impl FnOnce()) {
+    if std::env::var_os(ROLE).is_some() {
+        return test();
+    }
+    let mut again = Command::new(std::env::current_exe().unwrap());
+    let output = again
+        .args(["--exact", name, "--nocapture"])
+        .env(ROLE, "alone")
+        .env_remove("CUDA_VISIBLE_DEVICES")
+        .env("PLIMSOLL_NVML", fake_nvml())
+        .env("PLIMSOLL_FAKE_NVML_CARDS", cards)
+        .envs(environment.iter().copied())
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+fn with_sampler<T>(test: impl AsyncFnOnce(Sampler) -> T) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async { test(Sampler::start().unwrap()).await })
+}
+
+#[test]
+fn cards_are_seen_in_the_order_of_the_bus() {
+    with_cards("cards_are_seen_in_the_order_of_the_bus", FOUR, &[], || {
+        let machine = look();
+        let ids: Vec<&str> = machine.cards.iter().map(|card| card.id.as_str()).collect();
+        assert_eq!(ids, ["GPU-a", "GPU-b", "GPU-c", "GPU-d"]);
+        let (first, second) = (&machine.cards[0], &machine.cards[1]);
+        assert_eq!((first.kind, first.name.as_str()), (CardKind::Cuda, "NVIDIA H200"));
+        assert_eq!(
+            (first.total, first.free),
+            (Bytes::new(150_755_869_696), Bytes::gib(1))
+        );
+        assert_eq!(second.compute_capability, Some((8, 6)));
+        assert_eq!(second.free, second.total);
+        assert!(!machine.unified && machine.notes.is_empty());
+        assert_eq!(machine.host.unwrap().kind, CardKind::Host);
+    });
+}
+
+#[test]
+fn strangers_on_a_card_are_listed_once_with_what_is_known_of_them() {
+    let name = "strangers_on_a_card_are_listed_once_with_what_is_known_of_them";
+    with_cards(name, FOUR, &[], || {
+        let reading = with_sampler(async |sampler| sampler.read().await);
+        assert_eq!(reading.free_on(&CardId::new("GPU-a")), Some(Bytes::gib(1)));
+        assert!(reading.free_on(&CardId::new("host")).is_some());
+        let held: Vec<_> = reading
+            .holders
+            .iter()
+            .map(|holder| (holder.card.as_str(), holder.pid, holder.used))
+            .collect();
+        assert_eq!(
+            held,
+            [("GPU-a", 1, Some(Bytes::mib(512))), ("GPU-a", 4_000_000, None)]
+        );
+        assert!(reading.holders[0].name.is_some());
+    });
+}
+
+#[test]
+fn a_card_that_shares_the_hosts_memory_has_the_hosts_numbers() {
+    let name = "a_card_that_shares_the_hosts_memory_has_the_hosts_numbers";
+    with_cards(name, r#"[{"uuid":"GPU-orin","name":"Orin"}]"#, &[], || {
+        let machine = look();
+        assert!(machine.unified);
+        assert_eq!(machine.cards[0].total, machine.host.unwrap().total);
+    });
+}
+
+#[test]
+fn a_card_in_mig_mode_is_left_out_aloud() {
+    let cards = r#"[{"uuid":"GPU-mig","name":"NVIDIA H100","total":1,"mig":true},{"uuid":"GPU-ok","total":1,"mig":false}]"#;
+    with_cards("a_card_in_mig_mode_is_left_out_aloud", cards, &[], || {
+        let machine = look();
+        assert_eq!(machine.cards.len(), 1);
+        assert_eq!(machine.cards[0].id.as_str(), "GPU-ok");
+        assert!(machine.notes[0].starts_with("NVIDIA H100 is left out: it is in MIG mode"));
+    });
+}
+
+#[test]
+fn without_the_library_there_are_no_cards_and_no_error() {
+    let name = "without_the_library_there_are_no_cards_and_no_error";
+    with_cards(
+        name,
+        FOUR,
+        &[("PLIMSOLL_NVML", "/no/such/libnvidia-ml.so.1")],
+        || {
+            let machine = look();
+            assert!(machine.cards.is_empty());
+            assert!(machine.notes[0].starts_with("no NVIDIA card is seen: "));
+            assert!(machine.host.is_some());
+            assert!(
+                with_sampler(async |sampler| sampler.read().await)
+                    .holders
+                    .is_empty()
+            );
+        },
+    );
+}
+
+#[test]
+fn the_daemons_own_limits_hold() {
+    let visible = [("CUDA_VISIBLE_DEVICES", "GPU-c,0")];
+    with_cards("the_daemons_own_limits_hold", FOUR, &visible, || {
+        let ids: Vec<String> = look().cards.iter().map(|card| card.id.to_string()).collect();
+        assert_eq!(ids, ["GPU-c", "GPU-a"]);
+    });
+}
+
+#[test]
+fn looking_maps_the_drivers_monitor_and_never_libcuda() {
+    let name = "looking_maps_the_drivers_monitor_and_never_libcuda";
+    with_cards(name, FOUR, &[], || {
+        with_sampler(async |sampler| {
+            assert_eq!(sampler.machine().await.unwrap().cards.len(), 4);
+            sampler.read().await;
+            let maps = fs::read_to_string("/proc/self/maps").unwrap();
+            assert!(maps.contains("libnvidia_ml.so"));
+            assert!(!maps.contains("libcuda"), "{maps}");
+        });
+    });
+}
+
+#[test]
+fn bytes_that_come_back_are_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("cards.json");
+    let cards = |free: u64| format!(r#"[{{"uuid":"GPU-a","total":1000,"free":{free}}}]"#);
+    fs::write(&file, cards(100)).unwrap();
+    let at_file = format!("@{}", file.display());
+    with_cards("bytes_that_come_back_are_waited_for", &at_file, &[], || {
+        let path = std::env::var("PLIMSOLL_FAKE_NVML_CARDS").unwrap();
+        let path = PathBuf::from(path.trim_start_matches('@'));
+        let target = [(CardId::new("GPU-a"), Bytes::new(900))];
+        with_sampler(async |sampler| {
+            let driver = async {
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                // As a whole, as a driver would.
+                fs::write(path.with_extension("new"), cards(900)).unwrap();
+                fs::rename(path.with_extension("new"), &path).unwrap();
+            };
+            let start = Instant::now();
+            let (reading, ()) = tokio::join!(sampler.returned(&target), driver);
+            assert_eq!(reading.free_on(&target[0].0), Some(Bytes::new(900)));
+            assert!((Duration::from_millis(300)..Duration::from_secs(4)).contains(&start.elapsed()));
+        });
+    });
+}
+
+#[test]
+fn bytes_that_never_come_back_are_given_up() {
+    let name = "bytes_that_never_come_back_are_given_up";
+    with_cards(name, FOUR, &[], || {
+        let target = [(CardId::new("GPU-a"), Bytes::MAX)];
+        let start = Instant::now();
+        let reading = with_sampler(async |sampler| sampler.returned(&target).await);
+        assert_eq!(reading.free_on(&target[0].0), Some(Bytes::gib(1)));
+        assert!((Duration::from_secs(5)..Duration::from_secs(20)).contains(&start.elapsed()));
+    });
+}
