@@ -9,6 +9,7 @@ mod error;
 pub mod gguf;
 mod hyper;
 pub mod split;
+pub mod synth;
 mod tensor;
 pub mod types;
 
