@@ -8,6 +8,7 @@ use crate::report::Report;
 
 pub(crate) mod engine;
 pub(crate) mod exec_child;
+pub(crate) mod synth;
 pub(crate) mod warden;
 
 #[derive(Debug, Parser)]
@@ -21,6 +22,8 @@ struct Line {
 enum Verb {
     /// Install, list and find the programs that run models
     Engine(engine::Arguments),
+    /// Write a model that looks real: a header with a hole behind it, or a tiny one that runs
+    Synth(synth::Arguments),
     #[command(hide = true)]
     ExecChild(exec_child::Arguments),
     #[command(hide = true)]
@@ -31,6 +34,7 @@ enum Verb {
 pub fn main() -> ExitCode {
     let result = match Line::parse().verb {
         Verb::Engine(arguments) => engine::run(arguments).map_err(Report::failure),
+        Verb::Synth(arguments) => synth::run(&arguments).map_err(Report::failure),
         Verb::ExecChild(arguments) => return exec_child::run(&arguments),
         Verb::Warden(arguments) => return warden::run(&arguments),
     };

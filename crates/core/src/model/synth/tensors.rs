@@ -3,7 +3,7 @@
 use super::{Family, Recipe};
 use crate::model::TensorType;
 use crate::model::gguf::DraftTensor;
-use crate::model::types::F32;
+use crate::model::types::{F32, Q8_0};
 
 /// Kimi K2's and DeepSeek-V3's latent sizes.
 pub(super) mod latent {
@@ -171,7 +171,8 @@ fn deepseek2(list: &mut List, recipe: &Recipe, leading: bool) {
         kinds.matrix,
         &[embedding, latent + latent::ROPE],
     );
-    list.add("attn_k_b.weight", kinds.matrix, &[head, latent, heads]);
+    // Rows of 128 are no whole block of a K-quant, so quantisers fall back to Q8_0 here.
+    list.add("attn_k_b.weight", Q8_0, &[head, latent, heads]);
     list.add("attn_v_b.weight", kinds.matrix, &[latent, head, heads]);
     list.add("attn_output.weight", kinds.matrix, &[heads * head, embedding]);
     list.add("ffn_norm.weight", F32, &[embedding]);

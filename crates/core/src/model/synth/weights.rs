@@ -115,14 +115,11 @@ impl Iterator for Weights<'_> {
 }
 
 fn rule(recipe: &Recipe, tensor: &DraftTensor) -> Rule {
-    let name = tensor
+    let in_layer = tensor
         .name
-        .rsplit_once("blk.")
-        .map_or(tensor.name.as_str(), |(_, rest)| rest);
-    let name = name
-        .split_once('.')
-        .filter(|_| name != tensor.name)
-        .map_or(name, |(_, rest)| rest);
+        .strip_prefix("blk.")
+        .and_then(|rest| rest.split_once('.'));
+    let name = in_layer.map_or(tensor.name.as_str(), |(_, name)| name);
     let words = recipe.contents == Contents::Words;
     match name {
         _ if name.ends_with("norm.weight") => Rule::Ones,
