@@ -13,7 +13,7 @@ mod graph;
 mod schedule;
 mod sketch;
 
-use decoder::Decoder;
+use decoder::{Decoder, Habits};
 use schedule::Machine;
 pub(super) use sketch::Sketch;
 
@@ -62,8 +62,11 @@ pub(super) fn compute(
     cache: CacheKind,
     flash: bool,
 ) -> Compute {
-    let copies_cache = request.engine.reserves_cache_copy();
-    let mut graph = Decoder::new(sketch, reserve, cache, flash, copies_cache).build();
+    let habits = Habits {
+        copies_cache: request.engine.reserves_cache_copy(),
+        mixes_embeddings: request.engine.mixes_embeddings(),
+    };
+    let mut graph = Decoder::new(sketch, reserve, cache, flash, habits).build();
     let machine = Machine {
         devices: sketch.devices,
         copies: sketch.copies,

@@ -51,6 +51,12 @@ impl Engine {
         self.is_recent()
     }
 
+    /// True where tokens and ready-made embeddings may stand in one batch. Not so in b10605, so in b11549; a build
+    /// between them is taken to do so, which costs at most one activation.
+    pub fn mixes_embeddings(self) -> bool {
+        self.kind == EngineKind::LlamaCpp && self.build.is_some_and(|build| build > 10_605)
+    }
+
     fn is_recent(self) -> bool {
         self.kind == EngineKind::LlamaCpp && self.build.is_none_or(|build| build >= RESERVES_CACHE_COPY_SINCE)
     }

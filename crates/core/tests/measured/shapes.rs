@@ -11,6 +11,7 @@ pub(crate) fn model(name: &str) -> Model {
         "q30" => read(&q30()),
         "oss" => read(&oss()),
         "m8" => read(&m8()),
+        "words" => read(&words()),
         _ => panic!("no shape is called {name}"),
     }
 }
@@ -133,6 +134,31 @@ fn m8() -> Draft {
     ends(&mut draft, &keys, Q4_0, Q4_0);
     for layer in 0..keys.layers {
         llama_layer(&mut draft, layer, &keys, Q4_0, Q4_0);
+    }
+    draft
+}
+
+fn words() -> Draft {
+    let keys = Keys {
+        layers: 2,
+        context: 4096,
+        embedding: 64,
+        feed_forward: 128,
+        heads: 4,
+        heads_kv: 2,
+        head_length: 16,
+        vocabulary: 562,
+        ..L8
+    };
+    plain_llama(&keys)
+}
+
+/// A llama all in F32.
+pub(crate) fn plain_llama(keys: &Keys) -> Draft {
+    let mut draft = draft(keys);
+    ends(&mut draft, keys, F32, F32);
+    for layer in 0..keys.layers {
+        llama_layer(&mut draft, layer, keys, F32, F32);
     }
     draft
 }

@@ -273,7 +273,7 @@ impl Decoder<'_> {
 
     /// Room behind a result of `bytes` for the f16 copies.
     fn scratch(&self, bytes: u64, copies: [u64; 2]) -> u64 {
-        if !self.copies_cache {
+        if !self.habits.copies_cache {
             return 0;
         }
         let wanted = copies.into_iter().filter(|&copy| copy > 0);

@@ -31,14 +31,22 @@ pub(super) struct Inputs {
     outputs: Id,
 }
 
+/// What builds of the engine do differently in one graph.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Habits {
+    /// Room for f16 copies of the cache behind the result of attention.
+    pub(super) copies_cache: bool,
+    /// Ready-made embeddings may stand among tokens in one batch, for which a second input is kept.
+    pub(super) mixes_embeddings: bool,
+}
+
 pub(super) struct Decoder<'a> {
     pub(super) graph: Graph,
     pub(super) sketch: &'a Sketch<'a>,
     pub(super) reserve: &'a Reserve,
     pub(super) cache: CacheKind,
     pub(super) flash: bool,
-    /// The engine reserves f16 copies of the cache in this graph.
-    pub(super) copies_cache: bool,
+    pub(super) habits: Habits,
     pub(super) tokens: u64,
     pub(super) inputs: Inputs,
 }
@@ -49,7 +57,7 @@ impl<'a> Decoder<'a> {
         reserve: &'a Reserve,
         cache: CacheKind,
         flash: bool,
-        copies_cache: bool,
+        habits: Habits,
     ) -> Self {
         let mut graph = Graph::default();
         let inputs = inputs(&mut graph, sketch, reserve, cache, flash);
@@ -59,7 +67,7 @@ impl<'a> Decoder<'a> {
             reserve,
             cache,
             flash,
-            copies_cache,
+            habits,
             tokens: reserve.tokens,
             inputs,
         }
@@ -95,6 +103,12 @@ impl<'a> Decoder<'a> {
         };
         self.graph.expand(embedded);
         self.graph.expand(ready);
+        if self.habits.mixes_embeddings {
+            let second = self.graph.input(F32, [width, self.tokens, 1, 1]);
+            let which = self.graph.input(I64, [self.tokens, 1, 1, 1]);
+            self.graph.expand(second);
+            self.graph.expand(which);
+        }
         if self.sketch.model.architecture.starts_with("gemma") {
             return self.graph.in_place(&[embedded]);
         }
