@@ -121,3 +121,29 @@ fn write(path: PathBuf, text: &str) -> Result<PathBuf, ProcessError> {
 fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_core::flags;
+
+    use super::*;
+
+    #[test]
+    fn plimsoll_understands_the_configuration_we_write() {
+        let (program, folder) = (Path::new("/p/plimsoll"), Path::new("/tmp"));
+        let plimsoll = Plimsoll {
+            program,
+            engine: Path::new("/p/fake-engine"),
+            folder,
+        };
+        let roster = flags::parse("plimsoll.toml", &plimsoll.config(&["alpha", "beta"]), &|_| None).unwrap();
+        let lines = roster
+            .models
+            .iter()
+            .map(|model| model.launch.command_line(&[], &model.name, 81).join(" "));
+        let script = "--fake events=256 --fake keep_alive_max=0 --fake idle_close_ms=0";
+        let expected =
+            ["alpha", "beta"].map(|name| format!("/p/fake-engine --port 81 --alias {name} {script}"));
+        assert_eq!(lines.collect::<Vec<_>>(), expected);
+    }
+}
