@@ -5,6 +5,7 @@
 //! gets ([`Demand`]), because an engine that splits itself over two cards needs more than on one.
 
 mod card;
+mod card_spec;
 mod demand;
 mod evict;
 mod ledger;
@@ -13,6 +14,7 @@ mod sets;
 mod why;
 
 pub use card::{Card, CardId, CardKind};
+pub use card_spec::CardSpecError;
 pub use demand::{Declared, Demand, Placement, RunId, Share, Unknown};
 pub use ledger::{Account, AuditError, Claim, ClaimError, Ledger, allowance};
 pub use placement::{Ask, Holds, Never, Standing, Tenant, Verdict, place};
