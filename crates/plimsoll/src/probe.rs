@@ -8,6 +8,7 @@
 pub mod headers;
 mod host;
 mod nvml;
+mod resident;
 mod sampler;
 mod unified;
 mod visible;
@@ -16,6 +17,7 @@ use plimsoll_core::bytes::Bytes;
 use plimsoll_core::place::{Card, CardId};
 
 pub use host::{HOST_CARD, HostMemory};
+pub use resident::resident;
 pub use sampler::{Sampler, StartSamplerError};
 
 /// The machine at one moment.

@@ -4,6 +4,8 @@
 //! stripping. Sources: `ggml-cuda.cu`, `ggml-alloc.c`, `ggml-vulkan.cpp`, `llama-model.cpp`, `server.cpp`,
 //! `common/arg.cpp @ b10605`; PyTorch's `CUDACachingAllocator.cpp`; glibc's loader; Python's argparse.
 
+use crate::admit::Stage;
+
 /// What a line says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sign {
@@ -75,4 +77,33 @@ pub(super) fn of(lower_case_line: &str) -> Option<Sign> {
         .iter()
         .find(|(phrase, _)| lower_case_line.contains(phrase))
         .and_then(|(_, sign)| *sign)
+}
+
+/// True if the engine says with `line` that it cannot go on. Some stay all the same, with their memory.
+pub fn gives_up(line: &str, stage: Stage) -> bool {
+    // `ggml.c: ggml_abort` closes with `FILE:LINE: MESSAGE`; these are the messages of a lost device.
+    let aborts =
+        line.ends_with(": CUDA error") || line.ends_with(": ROCm error") || line.contains("GGML_ASSERT(");
+    aborts || (stage == Stage::Loading && line.contains("failed to load model"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn giving_up_is_told_from_complaining() {
+        let abort = "/x/ggml/src/ggml-cuda/ggml-cuda.cu:107: CUDA error";
+        assert!(gives_up(abort, Stage::Serving));
+        assert!(gives_up(
+            "srv load_model: failed to load model, 'x'",
+            Stage::Loading
+        ));
+        // A router of adapters may say this while it serves on.
+        assert!(!gives_up("failed to load model", Stage::Serving));
+        assert!(!gives_up(
+            "RuntimeError: CUDA error: out of memory",
+            Stage::Serving
+        ));
+    }
 }

@@ -1,13 +1,11 @@
-//! From a roster entry to the command line of a child.
-//!
-//! The core knows the flags; what is added here is what only the acting half can know: the port, a key of the
-//! child's own, and the numbers by which the child will know its cards.
+//! What a child's command line gets that only the acting half can know: a key of its own, and the number of the
+//! process in a command that stops it. The rest of the line is core's (`flags::Launch::command_line`).
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::process::Stdio;
 
-use plimsoll_core::flags::PID;
+use plimsoll_core::flags::{PID, PORT};
 
 use super::spawn::ChildSpec;
 
@@ -23,8 +21,10 @@ pub fn random_key() -> io::Result<String> {
 
 /// Starts the user's own stop command for the child `pid`; it is killed when dropped.
 pub(super) fn stop_command(line: &[String], spec: &ChildSpec, pid: u32) -> io::Result<tokio::process::Child> {
-    let pid = pid.to_string();
-    let mut words = line.iter().map(|word| word.replace(PID, &pid));
+    let (pid, port) = (pid.to_string(), spec.port.to_string());
+    let mut words = line
+        .iter()
+        .map(|word| word.replace(PID, &pid).replace(PORT, &port));
     let program = words
         .next()
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it is empty"))?;

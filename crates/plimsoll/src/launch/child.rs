@@ -7,7 +7,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use plimsoll_core::diagnose::Exit;
+use plimsoll_core::admit::Stage;
+use plimsoll_core::diagnose::{Exit, gives_up};
 use plimsoll_wire::control::EXIT_COMMAND;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -30,6 +31,8 @@ const LAST_LINES: usize = 200;
 const DRAIN_WITHIN: Duration = Duration::from_secs(1);
 /// llama-server reports within milliseconds; one that knows no channel is asked by HTTP after this time.
 const SILENT_CHANNEL: Duration = Duration::from_millis(250);
+/// An engine that has given up leaves at once, if it leaves at all (llama.cpp #14458).
+const LEAVES_WITHIN: Duration = Duration::from_secs(5);
 /// Longer is for ever, and would overflow the clock.
 const LONGEST_STOP: Duration = Duration::from_secs(86_400);
 /// How often lines alone count as progress.
@@ -139,6 +142,7 @@ pub(super) fn supervise(
         has_channel: false,
         started: now,
         last_sign: now,
+        gave_up: None,
         stage_began: log.pushed(),
         stop_command: None,
         oom_kills: kernel_oom_kills(),
@@ -185,6 +189,8 @@ struct Supervisor {
     has_channel: bool,
     started: Instant,
     last_sign: Instant,
+    /// When it said that it cannot go on.
+    gave_up: Option<Instant>,
     /// How many lines the log had seen when the present stage began.
     stage_began: u64,
     announcement: Option<Pin<Box<dyn Future<Output = ()>>>>,
@@ -211,8 +217,9 @@ impl Supervisor {
 
     fn deadline(&self) -> Option<Instant> {
         match self.phase {
+            Phase::Loading | Phase::Serving => self.gave_up.map(|since| since + LEAVES_WITHIN),
             Phase::Stopping { until } => Some(until),
-            Phase::Loading | Phase::Serving | Phase::Killed => None,
+            Phase::Killed => None,
         }
     }
 
@@ -254,6 +261,9 @@ impl Supervisor {
     }
 
     fn note(&mut self, source: LogSource, line: String) {
+        if self.gave_up.is_none() && gives_up(&line, self.stage()) {
+            self.gave_up = Some(Instant::now());
+        }
         self.log.push(source, line);
         if self.phase == Phase::Loading && self.last_sign.elapsed() >= SIGN_OF_LIFE {
             self.last_sign = Instant::now();
@@ -316,8 +326,18 @@ impl Supervisor {
     }
 
     fn lose_patience(&mut self) {
-        self.cause = EndCause::AskedAndKilled;
+        self.cause = match self.phase {
+            Phase::Loading | Phase::Serving => EndCause::Stuck,
+            Phase::Stopping { .. } | Phase::Killed => EndCause::AskedAndKilled,
+        };
         self.kill();
+    }
+
+    fn stage(&self) -> Stage {
+        match self.was_ready {
+            true => Stage::Serving,
+            false => Stage::Loading,
+        }
     }
 
     fn kill(&mut self) {

@@ -11,6 +11,8 @@ pub enum EndCause {
     Asked,
     /// We asked, and it had to be killed.
     AskedAndKilled,
+    /// It said that it cannot go on, stayed all the same, and was killed. Its last words tell why.
+    Stuck,
 }
 
 /// The number of processes that the kernel has killed for want of memory since boot: of our cgroup where it is

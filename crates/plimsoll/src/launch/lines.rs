@@ -35,6 +35,8 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 
     /// Returns the next line, `None` at the end.
     pub(super) async fn next(&mut self) -> Option<String> {
+        // A child that never stops talking must not keep everybody else from their turn.
+        tokio::task::coop::consume_budget().await;
         loop {
             if let Some(line) = self.whole.pop_front() {
                 return Some(line);

@@ -11,7 +11,7 @@ pub fn post_mortem(model: &str, ended: &Ended) -> Verdict {
     judge(&Death {
         model,
         exit: ended.exit,
-        asked: ended.cause != EndCause::OnItsOwn,
+        asked: matches!(ended.cause, EndCause::Asked | EndCause::AskedAndKilled),
         stage: match ended.was_ready {
             true => Stage::Serving,
             false => Stage::Loading,

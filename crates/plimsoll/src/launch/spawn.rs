@@ -37,7 +37,7 @@ pub enum StopWay {
     ExitCommand,
     /// SIGTERM to the group, as a terminal or an init system would.
     Terminate,
-    /// A command of the user's own; `${PID}` stands for the child.
+    /// A command of the user's own; `${PID}` and `${PORT}` stand for the child's.
     Command(Vec<String>),
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plimsoll::launch::{EndCause, Ended, post_mortem};
+use plimsoll::launch::{EndCause, Ended, Readiness, post_mortem};
 use plimsoll_core::admit::{End, Stage};
 use plimsoll_core::diagnose::{Exit, Sign};
 use tokio::io::AsyncWriteExt;
@@ -106,5 +106,41 @@ fn a_death_is_seen_at_once() {
         let ended = running.ended().await;
         assert_eq!((ended.exit, ended.cause), (Exit::Signal(9), EndCause::OnItsOwn));
         assert!(ended.ran < Duration::from_secs(10));
+    });
+}
+
+#[test]
+fn an_engine_that_has_given_up_and_stays_is_ended_and_its_words_count() {
+    on_one_thread(async {
+        let script = "echo 'allocating 64.00 MiB on device 0: cudaMalloc failed: out of memory'; \
+            echo 'srv load_model: failed to load model'; sleep 1000";
+        let mut spec = shell(script);
+        spec.readiness = Readiness::Control;
+        let mut running = start(&launcher(), spec).await;
+        let ended = running.ended().await;
+        assert_eq!((ended.exit, ended.cause), (Exit::Signal(9), EndCause::Stuck));
+        assert!(matches!(
+            post_mortem("alpha", &ended).end,
+            End::OutOfMemory {
+                stage: Stage::Loading,
+                ..
+            }
+        ));
+    });
+}
+
+#[test]
+fn a_child_that_never_stops_talking_keeps_nobody_waiting() {
+    on_one_thread(async {
+        let running = start(&launcher(), shell("yes 'all work and no play'")).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let mut slowest = Duration::ZERO;
+        for _ in 0..50 {
+            let asked = std::time::Instant::now();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            slowest = slowest.max(asked.elapsed());
+        }
+        assert!(slowest < Duration::from_secs(1), "{slowest:?}");
+        drop(running);
     });
 }

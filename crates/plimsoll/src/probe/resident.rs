@@ -1,0 +1,73 @@
+//! Host memory that a child and what it started hold: their resident pages, mapped model files included.
+
+use std::fs;
+
+use plimsoll_core::bytes::Bytes;
+
+/// Descendants that are looked at; more is no engine.
+const MOST: usize = 256;
+
+/// Returns the resident bytes of `leader` and its descendants; `None` once the leader is gone.
+///
+/// Pages that two of them share count twice, so it is at most too much.
+pub fn resident(leader: u32) -> Option<Bytes> {
+    let mut total = resident_alone(leader)?;
+    let mut family = children(leader);
+    let mut looked_at = 0;
+    while let Some(pid) = family.pop() {
+        looked_at += 1;
+        if looked_at > MOST {
+            break;
+        }
+        total += resident_alone(pid).unwrap_or_default();
+        family.extend(children(pid));
+    }
+    Some(total)
+}
+
+fn resident_alone(pid: u32) -> Option<Bytes> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let rest = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    rest.split_whitespace().next()?.parse().ok().map(Bytes::kib)
+}
+
+/// Children of the main thread; engines that fork do it there.
+fn children(pid: u32) -> Vec<u32> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    text.split_whitespace()
+        .filter_map(|pid| pid.parse().ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_wrapper_answers_for_what_it_started() {
+        let script = "sh -c 'sleep 1000; :' & wait";
+        let mut wrapper = Command::new("sh")
+            .args(["-c", script])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let pid = wrapper.id();
+        let limit = Instant::now() + Duration::from_secs(20);
+        while children(pid).is_empty() {
+            assert!(Instant::now() < limit);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let inner = children(pid);
+        assert!(resident(pid) > resident_alone(pid));
+        for pid in inner {
+            let group = children(pid).into_iter().chain([pid]);
+            for pid in group {
+                let _ = Command::new("kill").arg(pid.to_string()).status();
+            }
+        }
+        wrapper.wait().unwrap();
+        assert_eq!(resident(pid), None);
+    }
+}
