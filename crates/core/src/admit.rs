@@ -23,6 +23,7 @@ mod scheduler;
 mod snapshot;
 mod spec;
 mod timers;
+mod waiting;
 
 pub use crate::place::RunId;
 pub use effect::{Effect, Refusal, RefusalKind, State, Stopping};

@@ -4,6 +4,7 @@
 //! this demand fit, now or after whom, and if nowhere, why. What a model needs is a function of the cards it
 //! gets ([`Demand`]), because an engine that splits itself over two cards needs more than on one.
 
+mod answers;
 mod card;
 mod card_spec;
 mod demand;
@@ -13,6 +14,7 @@ mod placement;
 mod sets;
 mod why;
 
+pub use answers::Answers;
 pub use card::{Card, CardId, CardKind};
 pub use card_spec::CardSpecError;
 pub use demand::{Declared, Demand, Placement, RunId, Share, Unknown};

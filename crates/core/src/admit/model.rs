@@ -8,7 +8,7 @@ use super::moment::{ModelId, Moment, RequestId};
 use super::retry::Record;
 use super::spec::ModelSpec;
 use crate::explain::Reason;
-use crate::place::{Demand, Placement, RunId};
+use crate::place::{Answers, Demand, Placement, RunId};
 
 #[derive(Debug)]
 pub(super) struct Model {
@@ -43,6 +43,7 @@ pub(super) enum Seeking {
 #[derive(Debug)]
 pub(super) struct Room {
     pub(super) demand: Arc<dyn Demand>,
+    pub(super) answers: Answers,
     /// Runs that go for it.
     pub(super) victims: Vec<RunId>,
     /// Runs whose memory must be back before it starts, whether it would fit or not.

@@ -57,7 +57,6 @@ impl Scheduler {
         self.deadlines.insert((request.deadline, id));
         self.arm(request.deadline);
         self.seek(request.model);
-        self.stir();
     }
 
     /// The request is answered, or its client is gone.
@@ -120,7 +119,7 @@ impl Scheduler {
                 if let Some(ttl) = ttl {
                     self.arm(now + ttl);
                 }
-                self.stir();
+                self.stir_for_idle();
             }
         }
     }

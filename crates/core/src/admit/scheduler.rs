@@ -33,6 +33,8 @@ pub struct Scheduler {
     pub(super) waiting: usize,
     /// Something happened that may let a waiting model in.
     pub(super) stirred: bool,
+    /// Sets of idle runs that were found to make no room for anybody who waits, since something else happened.
+    pub(super) fruitless: Vec<Vec<RunId>>,
     /// Something happened that may have changed a model's state.
     pub(super) moved: bool,
     pub(super) now: Moment,
@@ -60,6 +62,7 @@ impl Scheduler {
             stamp: 0,
             waiting: 0,
             stirred: false,
+            fruitless: Vec::new(),
             moved: false,
             now: Moment::START,
             wake: Moment::NEVER,
@@ -139,7 +142,31 @@ impl Scheduler {
 
     /// Memory may have come free, or somebody may have begun or ceased to wait.
     pub(super) fn stir(&mut self) {
-        self.stirred |= self.waiting > 0;
+        if self.waiting > 0 {
+            self.stirred = true;
+            self.fruitless.clear();
+        }
+    }
+
+    /// A run has become idle. Under traffic that happens thousands of times a second, so those who wait are looked
+    /// at again only if no set that holds all who are idle now has been found fruitless.
+    pub(super) fn stir_for_idle(&mut self) {
+        if self.waiting > 0 {
+            let idle = self.idle_runs();
+            let known = |set: &Vec<RunId>| idle.iter().all(|run| set.contains(run));
+            self.stirred |= !self.fruitless.iter().any(known);
+        }
+    }
+
+    pub(super) fn idle_runs(&self) -> Vec<RunId> {
+        let runs = self
+            .models
+            .iter()
+            .flatten()
+            .filter_map(|model| model.run.as_ref());
+        runs.filter(|run| run.takes_requests() && run.in_flight == 0)
+            .map(|run| run.id)
+            .collect()
     }
 
     /// Tells the owner which models are in another state than it knows.

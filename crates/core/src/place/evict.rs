@@ -16,7 +16,7 @@ pub(super) struct Candidate {
 }
 
 /// Sets that are looked at before the search settles for a sufficient one.
-const EXACT_SETS: usize = 10_000;
+const EXACT_SETS: usize = 2_000;
 
 /// Returns the victims in the order of `candidates`, or None if all of them together do not suffice.
 pub(super) fn smallest(deficits: &[Bytes], candidates: &[Candidate]) -> Option<Vec<RunId>> {
@@ -28,7 +28,7 @@ pub(super) fn smallest(deficits: &[Bytes], candidates: &[Candidate]) -> Option<V
         return None;
     }
     let mut budget = EXACT_SETS;
-    for size in 0..useful.len() {
+    for size in fewest(deficits, &useful)..useful.len() {
         let mut chosen = Vec::with_capacity(size);
         match first_of_size(size, deficits, &useful, &mut chosen, &mut budget) {
             Search::Found => return Some(chosen.iter().map(|c| c.run).collect()),
@@ -51,6 +51,22 @@ fn covers(deficits: &[Bytes], chosen: &[&Candidate]) -> bool {
         .iter()
         .enumerate()
         .all(|(i, deficit)| freed(i) >= *deficit)
+}
+
+/// No fewer can do: on some card even the largest so many free too little.
+fn fewest(deficits: &[Bytes], useful: &[&Candidate]) -> usize {
+    let on_card = |(i, deficit): (usize, &Bytes)| {
+        let mut frees: Vec<Bytes> = useful.iter().filter_map(|c| c.frees.get(i)).copied().collect();
+        frees.sort_unstable_by(|a, b| b.cmp(a));
+        let mut rest = *deficit;
+        let largest = frees.iter().take_while(|freed| {
+            let lacking = !rest.is_zero();
+            rest = rest.saturating_sub(**freed);
+            lacking
+        });
+        largest.count()
+    };
+    deficits.iter().enumerate().map(on_card).max().unwrap_or(0)
 }
 
 enum Search {

@@ -5,6 +5,7 @@
 //! wins; among equals the fewest cards, then the fewest and least recently used victims, then the tightest fit.
 //! Nobody is stopped while the model fits somewhere as things are.
 
+use super::answers::Answers;
 use super::card::{Card, CardId};
 use super::demand::{Demand, Placement, RunId, Share};
 use super::evict::{self, Candidate};
@@ -19,6 +20,8 @@ use crate::explain::{Hint, Reason};
 pub struct Ask<'a> {
     pub name: &'a str,
     pub demand: &'a dyn Demand,
+    /// What this demand has answered before.
+    pub answers: &'a Answers,
     /// Added on every card, because memory ran out before.
     pub learned: Bytes,
     /// Empty for any card.
@@ -247,7 +250,13 @@ impl Survey<'_> {
             };
             Ok(Share::new(card, bytes))
         };
-        let shares: Result<Vec<Share>, Reason> = self.ask.demand.on(&cards)?.into_iter().map(share).collect();
+        let shares: Result<Vec<Share>, Reason> = self
+            .ask
+            .answers
+            .ask(self.ask.demand, &cards)?
+            .into_iter()
+            .map(share)
+            .collect();
         Ok(Placement {
             shares: shares?,
             alone,

@@ -413,7 +413,7 @@ impl World {
         }
         engine.stage = Life::Ended;
         let cut: Vec<RequestId> = std::mem::take(&mut engine.requests).into_iter().collect();
-        let early = run.0 % 2 == 0;
+        let early = run.0.is_multiple_of(2);
         if early {
             self.cut_off(&cut);
         }
@@ -428,7 +428,7 @@ impl World {
     fn cut_off(&mut self, cut: &[RequestId]) {
         for request in cut {
             let index = usize::try_from(request.0).unwrap();
-            if request.0 % 3 == 0 {
+            if request.0.is_multiple_of(3) {
                 self.over(index);
                 self.tell(Event::Finished { request: *request });
             } else {
