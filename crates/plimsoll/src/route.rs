@@ -10,6 +10,7 @@ mod listener;
 mod api;
 mod auth;
 mod cors;
+mod models_api;
 mod server;
 
 mod body;
@@ -24,18 +25,25 @@ mod proxy;
 mod rewrite;
 mod upstream;
 
+mod events;
+mod exposition;
 mod feed;
+mod listing;
+mod logs;
 mod problem;
 mod reply;
 mod sse;
 mod stream;
+mod tally;
 
 pub(crate) use auth::Keys;
 pub(crate) use cors::Origins;
-pub(crate) use feed::Feed;
+pub(crate) use events::Events;
+pub(crate) use exposition::{Exposition, Histogram, Kind};
 pub(crate) use harbor::{Harbor, Pass, Wish};
 pub(crate) use limits::Limits;
 pub(crate) use listener::{Listen, bind, serve};
+pub(crate) use listing::{Listing, Modalities};
 pub(crate) use problem::Problem;
 pub(crate) use server::{Server, Settings};
 pub(crate) use upstream::Upstream;

@@ -23,6 +23,21 @@ pub(crate) enum Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Own {
     Health,
+    Version,
+    Props,
+    Models,
+    Model,
+    Load,
+    Unload,
+    ModelEvents,
+    Running,
+    UnloadAll,
+    UnloadNamed,
+    Logs,
+    LogStream,
+    Metrics,
+    Status,
+    StatusStream,
 }
 
 #[derive(Debug)]
@@ -35,6 +50,7 @@ struct Route {
 
 const GET: &[Method] = &[Method::GET, Method::HEAD];
 const POST: &[Method] = &[Method::POST];
+const GET_OR_POST: &[Method] = &[Method::GET, Method::POST];
 const ANY: &[Method] = &[
     Method::GET,
     Method::HEAD,
@@ -57,6 +73,14 @@ const fn own(methods: &'static [Method], path: &'static str, own: Own) -> Route 
         path,
         methods,
         action: Action::Own(own),
+    }
+}
+
+const fn or_own(path: &'static str, own: Own) -> Route {
+    Route {
+        path,
+        methods: GET,
+        action: Action::EngineOr(own),
     }
 }
 
@@ -97,6 +121,27 @@ const ROUTES: &[Route] = &[
     },
     own(GET, "/health", Own::Health),
     own(GET, "/v1/health", Own::Health),
+    own(GET, "/v1/models", Own::Models),
+    own(GET, "/v1/models/*", Own::Model),
+    // llama-server's router.
+    own(GET, "/models", Own::Models),
+    own(POST, "/models/load", Own::Load),
+    own(POST, "/models/unload", Own::Unload),
+    own(GET, "/models/sse", Own::ModelEvents),
+    or_own("/props", Own::Props),
+    or_own("/metrics", Own::Metrics),
+    // llama-swap, which unloads by GET too.
+    own(GET, "/running", Own::Running),
+    own(GET_OR_POST, "/unload", Own::UnloadAll),
+    own(POST, "/api/models/unload", Own::UnloadAll),
+    own(POST, "/api/models/unload/*", Own::UnloadNamed),
+    own(GET, "/logs", Own::Logs),
+    own(GET, "/logs/stream", Own::LogStream),
+    own(GET, "/logs/stream/*", Own::LogStream),
+    own(GET, "/api/version", Own::Version),
+    // Ours.
+    own(GET, "/api/status", Own::Status),
+    own(GET, "/api/status/stream", Own::StatusStream),
     Route {
         path: "/upstream/*",
         methods: ANY,
@@ -144,6 +189,11 @@ pub(crate) fn find<'a>(method: &Method, path: &'a str) -> Result<Found<'a>, Miss
 }
 
 impl Action {
+    /// Whether it changes something, so that a foreign web page must not cause it.
+    pub(crate) fn changes(self, method: &Method) -> bool {
+        !method.is_safe() || self == Self::Own(Own::UnloadAll)
+    }
+
     /// Whether it is answered without a key.
     pub(crate) fn is_public(self) -> bool {
         matches!(self, Self::Own(Own::Health))

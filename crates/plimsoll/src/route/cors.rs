@@ -5,10 +5,13 @@
 //! comes from a page that is not allowed is refused outright, because a browser carries simple requests out
 //! even when it hides the answer.
 
-use http::header::{self, HeaderMap, HeaderValue};
-use http::{Method, Uri};
+use http::Uri;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use super::headers::text;
+
+/// Browsers say with it where a request without `Origin`, an image's for example, comes from.
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The origins that are allowed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,10 +33,13 @@ impl Origins {
     }
 
     /// Whether the page that sent this request, if a page did, may do what it asks.
-    pub(crate) fn permit(&self, method: &Method, headers: &HeaderMap) -> bool {
-        match text(headers, &header::ORIGIN) {
-            None => !headers.contains_key(header::ORIGIN),
-            Some(origin) => method.is_safe() || self.allow(origin) || is_own(origin, headers),
+    pub(crate) fn permit(&self, changes: bool, headers: &HeaderMap) -> bool {
+        match headers.get(header::ORIGIN) {
+            _ if !changes => true,
+            None => text(headers, &SEC_FETCH_SITE) != Some("cross-site"),
+            Some(origin) => origin
+                .to_str()
+                .is_ok_and(|origin| self.allow(origin) || is_own(origin, headers)),
         }
     }
 
@@ -83,11 +89,11 @@ fn is_own(origin: &str, headers: &HeaderMap) -> bool {
 mod tests {
     use super::*;
 
-    fn permits(origins: &Origins, method: Method, origin: &'static str) -> bool {
+    fn permits(origins: &Origins, changes: bool, origin: &'static str) -> bool {
         let mut headers = HeaderMap::new();
         headers.insert(header::HOST, HeaderValue::from_static("box.lan:8080"));
         headers.insert(header::ORIGIN, HeaderValue::from_static(origin));
-        origins.permit(&method, &headers)
+        origins.permit(changes, &headers)
     }
 
     #[test]
@@ -99,7 +105,7 @@ mod tests {
             "https://[::1]:1",
             "http://box.lan:8080",
         ] {
-            assert!(permits(&origins, Method::POST, own), "{own}");
+            assert!(permits(&origins, true, own), "{own}");
         }
         for foreign in [
             "https://evil.example",
@@ -107,11 +113,14 @@ mod tests {
             "null",
             "http://127.0.0.1.nip.io",
         ] {
-            assert!(!permits(&origins, Method::POST, foreign), "{foreign}");
-            assert!(permits(&origins, Method::GET, foreign), "{foreign}");
+            assert!(!permits(&origins, true, foreign), "{foreign}");
+            assert!(permits(&origins, false, foreign), "{foreign}");
         }
-        assert!(permits(&Origins::Any, Method::POST, "https://evil.example"));
-        assert!(origins.permit(&Method::POST, &HeaderMap::new()));
+        assert!(permits(&Origins::Any, true, "https://evil.example"));
+        let mut headers = HeaderMap::new();
+        assert!(origins.permit(true, &headers));
+        headers.insert(SEC_FETCH_SITE, HeaderValue::from_static("cross-site"));
+        assert!(!origins.permit(true, &headers), "an image that unloads");
     }
 
     #[test]

@@ -7,10 +7,14 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
-use plimsoll_core::admit::ModelId;
+use plimsoll_core::admit::{ModelId, Snapshot};
 
+use super::events::Events;
+use super::exposition::Exposition;
+use super::listing::Listing;
 use super::problem::Problem;
 use super::upstream::Upstream;
+use crate::launch::Log;
 
 /// How a request wants its model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,6 +36,30 @@ pub(crate) trait Harbor: 'static {
     /// Waits until the model may take this request. Dropping the future gives the place in the queue up.
     fn admit(self: Rc<Self>, model: ModelId, wish: Wish)
     -> impl Future<Output = Result<Self::Pass, Problem>>;
+
+    /// All models, in the order in which they are listed.
+    fn models(&self) -> Vec<ModelId>;
+
+    fn listing(&self, model: ModelId) -> Listing;
+
+    /// Loads a model without a request; it is known not to run.
+    fn load(&self, model: ModelId);
+
+    /// Unloads a model; requests in flight finish.
+    fn unload(&self, model: ModelId);
+
+    /// Reads the configuration again.
+    fn reload(&self) -> Result<(), Problem>;
+
+    fn snapshot(&self) -> Snapshot;
+
+    fn events(&self) -> &Events;
+
+    /// The log of one model, or of all and of this program.
+    fn log(&self, model: Option<ModelId>) -> Log;
+
+    /// Adds what the owner counts: loads, evictions, failures.
+    fn write_metrics(&self, page: &mut Exposition);
 }
 
 /// The right to send one request to one engine. Dropping it gives the request up: the client left.

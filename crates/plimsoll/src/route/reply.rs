@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::feed::Listener;
 use super::harbor::Pass;
 use super::headers;
+use super::logs::LogStream;
 use super::problem::{Problem, whole_seconds};
 use super::stream::{BrokenAnswer, Relay};
 
@@ -22,6 +23,7 @@ pub(crate) enum ReplyBody<P: Pass> {
     Whole(Bytes),
     Relay(Relay<P>),
     Feed(Listener),
+    Log(LogStream),
 }
 
 pub(crate) fn text<P: Pass>(kind: &'static str, body: impl Into<Bytes>) -> Reply<P> {
@@ -43,8 +45,8 @@ pub(crate) fn empty<P: Pass>(status: StatusCode) -> Reply<P> {
 }
 
 /// A feed that does not end by itself.
-pub(crate) fn feed<P: Pass>(kind: &'static str, listener: Listener) -> Reply<P> {
-    let mut reply = Response::new(ReplyBody::Feed(listener));
+pub(crate) fn feed<P: Pass>(kind: &'static str, feed: ReplyBody<P>) -> Reply<P> {
+    let mut reply = Response::new(feed);
     reply
         .headers_mut()
         .insert(CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -79,9 +81,8 @@ impl<P: Pass> Body for ReplyBody<P> {
             Self::Whole(body) if body.is_empty() => Poll::Ready(None),
             Self::Whole(body) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(body))))),
             Self::Relay(relay) => Pin::new(relay).poll_frame(context),
-            Self::Feed(listener) => listener
-                .poll_next(context)
-                .map(|piece| piece.map(|piece| Ok(Frame::data(piece)))),
+            Self::Feed(listener) => listener.poll_next(context).map(as_frame),
+            Self::Log(stream) => stream.poll_next(context).map(as_frame),
         }
     }
 
@@ -89,7 +90,7 @@ impl<P: Pass> Body for ReplyBody<P> {
         match self {
             Self::Whole(body) => body.is_empty(),
             Self::Relay(relay) => relay.is_end_stream(),
-            Self::Feed(_) => false,
+            Self::Feed(_) | Self::Log(_) => false,
         }
     }
 
@@ -97,9 +98,13 @@ impl<P: Pass> Body for ReplyBody<P> {
         match self {
             Self::Whole(body) => SizeHint::with_exact(u64::try_from(body.len()).unwrap_or(u64::MAX)),
             Self::Relay(relay) => relay.size_hint(),
-            Self::Feed(_) => SizeHint::default(),
+            Self::Feed(_) | Self::Log(_) => SizeHint::default(),
         }
     }
+}
+
+fn as_frame(piece: Option<Bytes>) -> Option<Result<Frame<Bytes>, BrokenAnswer>> {
+    piece.map(|piece| Ok(Frame::data(piece)))
 }
 
 impl<P: Pass> fmt::Debug for ReplyBody<P> {
@@ -108,6 +113,7 @@ impl<P: Pass> fmt::Debug for ReplyBody<P> {
             Self::Whole(_) => "Whole",
             Self::Relay(_) => "Relay",
             Self::Feed(_) => "Feed",
+            Self::Log(_) => "Log",
         })
     }
 }

@@ -1,19 +1,20 @@
 //! From a request to its reply: who asks, what for, and whose it is to answer.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::mem;
 use std::rc::Rc;
+use std::time::Instant;
 
 use http::header::{ALLOW, CONTENT_TYPE, HeaderValue, ORIGIN, UPGRADE};
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{Method, Request, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use plimsoll_core::admit::ModelId;
 use plimsoll_core::explain::{Advice, Hint};
-use serde_json::json;
 
-use super::api::{self, Action, Missing, Own};
+use super::api::{self, Action, Missing};
 use super::auth::Keys;
 use super::body::{Held, Received, receive};
 use super::cors::Origins;
@@ -23,6 +24,7 @@ use super::model_key::Named;
 use super::problem::Problem;
 use super::proxy::{self, Errand, Written};
 use super::reply::{self, Reply, ReplyBody};
+use super::tally::Tally;
 use super::{headers, multipart, query};
 
 /// How the server is set up.
@@ -38,6 +40,7 @@ pub(crate) struct Server<H: Harbor> {
     pub(crate) harbor: Rc<H>,
     pub(crate) settings: Settings,
     held: Held,
+    pub(crate) tally: Tally,
 }
 
 impl<H: Harbor> Server<H> {
@@ -46,6 +49,7 @@ impl<H: Harbor> Server<H> {
             harbor,
             settings,
             held: Held::default(),
+            tally: Tally::default(),
         }
     }
 
@@ -78,7 +82,11 @@ impl<H: Harbor> Server<H> {
         if !found.action.is_public() && !self.settings.keys.admit(&head.headers) {
             return Err(wrong_key());
         }
-        if !self.settings.origins.permit(&head.method, &head.headers) {
+        if !self
+            .settings
+            .origins
+            .permit(found.action.changes(&head.method), &head.headers)
+        {
             return Err(foreign_page());
         }
         match found.action {
@@ -87,13 +95,7 @@ impl<H: Harbor> Server<H> {
                 self.to_engine(head, body).await
             }
             Action::Upstream => self.upstream(found.rest, head, body).await,
-            Action::EngineOr(own) | Action::Own(own) => self.own(own),
-        }
-    }
-
-    fn own(&self, own: Own) -> Result<Reply<H::Pass>, Problem> {
-        match own {
-            Own::Health => Ok(reply::json(&json!({ "status": "ok" }))),
+            Action::EngineOr(own) | Action::Own(own) => self.own(own, found.rest, &head, body).await,
         }
     }
 
@@ -101,17 +103,7 @@ impl<H: Harbor> Server<H> {
     async fn to_engine(&self, head: Parts, body: Incoming) -> Result<Reply<H::Pass>, Problem> {
         let mut received = receive(body, &self.held, &self.settings.limits).await?;
         let named = named_in_body(&head, &mut received);
-        let name = match &named {
-            Some((named, _)) if !named.name.is_empty() => named.name.clone(),
-            _ => query::parameter(head.uri.query(), "model")
-                .filter(|name| !name.is_empty())
-                .ok_or_else(|| self.no_model_named())?
-                .into_owned(),
-        };
-        let model = self
-            .harbor
-            .resolve(&name)
-            .ok_or_else(|| self.unknown_model(&name))?;
+        let model = self.model_of(&head, named.as_ref().map(|(named, _)| named))?;
         let target = head.uri.path_and_query().cloned();
         let target = target.unwrap_or_else(|| PathAndQuery::from_static("/"));
         self.carry(
@@ -125,6 +117,26 @@ impl<H: Harbor> Server<H> {
             },
         )
         .await
+    }
+
+    /// Finds the model named in the body, or else in `?model=`.
+    fn model_of(&self, head: &Parts, named: Option<&Named>) -> Result<ModelId, Problem> {
+        let in_body = named.map(|named| Cow::Borrowed(named.name.as_str()));
+        let name = in_body
+            .filter(|name| !name.is_empty())
+            .or_else(|| query::parameter(head.uri.query(), "model"))
+            .filter(|name| !name.is_empty())
+            .ok_or_else(|| self.no_model_named())?;
+        self.harbor
+            .resolve(&name)
+            .ok_or_else(|| self.unknown_model(&name))
+    }
+
+    /// Reads an order about a model: `{"model":…}`.
+    pub(crate) async fn receive_model(&self, head: &Parts, body: Incoming) -> Result<ModelId, Problem> {
+        let mut received = receive(body, &self.held, &self.settings.limits).await?;
+        let named = named_in_body(head, &mut received);
+        self.model_of(head, named.as_ref().map(|(named, _)| named))
     }
 
     /// `/upstream/<model>/<path>`: the model's name may hold slashes, so the longest name that is one wins.
@@ -171,6 +183,16 @@ impl<H: Harbor> Server<H> {
         let wish = Wish {
             autoload: autoload.map(|wanted| matches!(&*wanted, "true" | "1")),
         };
+        let asked = Instant::now();
+        let answer = self.admitted(model, wish, errand).await;
+        let status = answer
+            .as_ref()
+            .map_or_else(|problem| problem.status, Response::status);
+        self.tally.count(model, status, asked.elapsed());
+        answer
+    }
+
+    async fn admitted(&self, model: ModelId, wish: Wish, errand: Errand) -> Result<Reply<H::Pass>, Problem> {
         let pass = Rc::clone(&self.harbor).admit(model, wish).await?;
         let answer = proxy::carry(errand, pass, &self.settings.limits).await?;
         Ok(answer.map(ReplyBody::Relay))

@@ -2,5 +2,6 @@
 
 mod breaking;
 mod clients;
+mod control;
 mod passing;
 mod stub;

@@ -8,13 +8,18 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use http::StatusCode;
-use plimsoll_core::admit::ModelId;
+use plimsoll_core::admit::{ModelId, ModelView, Moment, Snapshot, State};
+use plimsoll_core::bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 
-use crate::route::{Harbor, Pass, Problem, Server, Settings, Upstream, Wish, bind, serve};
+use crate::launch::Log;
+use crate::route::listing::tests::listing;
+use crate::route::{
+    Events, Exposition, Harbor, Kind, Listing, Pass, Problem, Server, Settings, Upstream, Wish, bind, serve,
+};
 
 /// Knows the model `real`, also by the alias `alias`.
 #[derive(Debug)]
@@ -23,6 +28,10 @@ pub(super) struct StubHarbor {
     pub(super) wishes: RefCell<Vec<Wish>>,
     pub(super) in_flight: Rc<Cell<usize>>,
     bounces: Rc<Cell<usize>>,
+    pub(super) state: Cell<State>,
+    pub(super) orders: RefCell<Vec<&'static str>>,
+    pub(super) events: Events,
+    pub(super) log: Log,
 }
 
 pub(super) struct StubPass {
@@ -52,6 +61,63 @@ impl Harbor for StubHarbor {
             in_flight: Rc::clone(&self.in_flight),
             bounces: Rc::clone(&self.bounces),
         })
+    }
+
+    fn models(&self) -> Vec<ModelId> {
+        vec![ModelId(0)]
+    }
+
+    fn listing(&self, _: ModelId) -> Listing {
+        listing("real", self.state.get())
+    }
+
+    fn load(&self, _: ModelId) {
+        self.orders.borrow_mut().push("load");
+    }
+
+    fn unload(&self, _: ModelId) {
+        self.orders.borrow_mut().push("unload");
+    }
+
+    fn reload(&self) -> Result<(), Problem> {
+        self.orders.borrow_mut().push("reload");
+        Ok(())
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let model = ModelView {
+            id: ModelId(0),
+            name: "real".to_owned(),
+            state: self.state.get(),
+            pinned: false,
+            run: None,
+            in_flight: 1,
+            queued: 2,
+            last_used: None,
+            claim: Vec::new(),
+            measured: Vec::new(),
+            learned: Bytes::ZERO,
+            held_back: None,
+            last_failure: None,
+        };
+        Snapshot {
+            now: Moment::START,
+            models: vec![model],
+            cards: Vec::new(),
+        }
+    }
+
+    fn events(&self) -> &Events {
+        &self.events
+    }
+
+    fn log(&self, _: Option<ModelId>) -> Log {
+        self.log.clone()
+    }
+
+    fn write_metrics(&self, page: &mut Exposition) {
+        page.family("plimsoll_loads_total", Kind::Counter, "Engines started");
+        page.sample("plimsoll_loads_total", &[("model", "real")], 7);
     }
 }
 
@@ -107,6 +173,10 @@ impl Stage {
             wishes: RefCell::default(),
             in_flight: Rc::default(),
             bounces: Rc::new(Cell::new(bounces)),
+            state: Cell::new(State::Ready),
+            orders: RefCell::default(),
+            events: Events::default(),
+            log: Log::new("real", Bytes::kib(4)),
         });
         let listener = bind("127.0.0.1:0".parse().unwrap(), false).await.unwrap();
         let address = listener.local_addr().unwrap();
