@@ -200,6 +200,24 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn no_line_can_hurt(parts in proptest::collection::vec(".{0,12}", 0..6), picks in proptest::collection::vec(0_usize..64, 6)) {
+            const WORDS: &[&str] = &[
+                "allocating ", "cudaMalloc failed", "device ", "GPU ", "buffer of size ", " MiB", "of which ",
+                " is free", "Tried to allocate ", "CUDA out of memory", "9", "\u{fffd}", "CUDA0", "retrying without pipeline parallelism",
+            ];
+            let line: String = parts
+                .iter()
+                .zip(&picks)
+                .flat_map(|(part, pick)| [WORDS[pick % WORDS.len()], part.as_str()])
+                .collect();
+            if let Some(finding) = read(&line) {
+                proptest::prop_assert!(finding.evidence.len() <= MOST_EVIDENCE);
+            }
+        }
+    }
+
     #[test]
     fn hostile_lines_are_bounded() {
         let long = format!("cudaMalloc failed {}", "é".repeat(100_000));

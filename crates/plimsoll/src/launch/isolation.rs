@@ -5,6 +5,8 @@
 //! here, and only these: with `-dev` given, `--main-gpu` and `--tensor-split` count along that list in
 //! llama.cpp (`llama.cpp: llama_model_load_from_file_impl @ b10605`) and are right as they stand.
 
+use super::environment::Environment;
+
 /// Which cards a child may see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Visible {
@@ -40,18 +42,21 @@ const BUFFERS: &[&str] = &[
 ];
 const MAIN_GPU: &[&str] = &["-mg", "--main-gpu"];
 const TENSOR_SPLIT: &[&str] = &["-ts", "--tensor-split"];
+/// The same in the environment, each with a spelling of its flag.
+const VARIABLES: &[(&str, &str)] = &[
+    (CHOSEN_DEVICES, "--device"),
+    ("LLAMA_ARG_OVERRIDE_TENSOR", "--override-tensor"),
+    ("LLAMA_ARG_MAIN_GPU", "--main-gpu"),
+    ("LLAMA_ARG_TENSOR_SPLIT", "--tensor-split"),
+];
+const CHOSEN_DEVICES: &str = "LLAMA_ARG_DEVICE";
 
 /// Rewrites the numbers of cards in llama-server's arguments.
 ///
 /// `all` are the UUIDs in the order the user counts in; `own` those that the child sees, in its order.
 pub fn renumber_devices(arguments: &[String], all: &[String], own: &[String]) -> Renumbered {
-    let numbers: Vec<Option<usize>> = all
-        .iter()
-        .map(|uuid| own.iter().position(|other| other == uuid))
-        .collect();
-    let chosen = arguments
-        .iter()
-        .any(|argument| ["-dev", "--device"].contains(&argument.as_str()));
+    let numbers = own_numbers(all, own);
+    let chosen = chooses_devices(arguments);
     let mut result = Renumbered {
         arguments: Vec::with_capacity(arguments.len()),
         dropped: Vec::new(),
@@ -72,6 +77,47 @@ pub fn renumber_devices(arguments: &[String], all: &[String], own: &[String]) ->
         }
     }
     result
+}
+
+/// The same for llama-server's variables in a child's environment; returns what was left out, as `NAME=value`.
+///
+/// `arguments` are the child's, as the user gave them: they decide whether devices are chosen.
+pub fn renumber_variables(
+    environment: &mut Environment,
+    arguments: &[String],
+    all: &[String],
+    own: &[String],
+) -> Vec<String> {
+    let numbers = own_numbers(all, own);
+    let chosen = chooses_devices(arguments) || environment.get(CHOSEN_DEVICES).is_some();
+    let mut dropped = Vec::new();
+    for (name, flag) in VARIABLES {
+        let value = environment.get(name).and_then(|value| value.to_str());
+        let (Some(value), Some(rewrite)) = (value, rewriter(flag, chosen)) else {
+            continue;
+        };
+        match rewrite(value, &numbers) {
+            Some(value) => environment.set(*name, value),
+            None => {
+                dropped.push(format!("{name}={value}"));
+                environment.remove(name);
+            }
+        }
+    }
+    dropped
+}
+
+/// For each card in the user's order, its number in the child.
+fn own_numbers(all: &[String], own: &[String]) -> Vec<Option<usize>> {
+    all.iter()
+        .map(|uuid| own.iter().position(|other| other == uuid))
+        .collect()
+}
+
+fn chooses_devices(arguments: &[String]) -> bool {
+    arguments
+        .iter()
+        .any(|argument| ["-dev", "--device"].contains(&argument.as_str()))
 }
 
 type Rewrite = fn(&str, &[Option<usize>]) -> Option<String>;
@@ -182,6 +228,36 @@ mod tests {
             result.arguments,
             ["-dev", "CUDA0,CUDA1", "-mg", "1", "-ts", "1,2"]
         );
+    }
+
+    #[test]
+    fn variables_are_renumbered_like_their_flags() {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let set = || {
+            let pairs = [
+                ("LLAMA_ARG_MAIN_GPU", "3"),
+                ("LLAMA_ARG_TENSOR_SPLIT", "1,2,3,4"),
+                ("HOME", "/"),
+            ];
+            pairs
+                .map(|(name, value)| (name.into(), value.into()))
+                .into_iter()
+                .collect::<Environment>()
+        };
+        let (all, own) = (words(&["a", "b", "c", "d"]), words(&["b", "d"]));
+        let mut environment = set();
+        assert!(renumber_variables(&mut environment, &[], &all, &own).is_empty());
+        assert_eq!(environment.get("LLAMA_ARG_MAIN_GPU").unwrap(), "1");
+        assert_eq!(environment.get("LLAMA_ARG_TENSOR_SPLIT").unwrap(), "2,4");
+
+        let mut chosen = set();
+        renumber_variables(&mut chosen, &words(&["-dev", "CUDA1"]), &all, &own);
+        assert_eq!(chosen, set());
+
+        let mut elsewhere = set();
+        let dropped = renumber_variables(&mut elsewhere, &[], &all, &words(&["b"]));
+        assert_eq!(dropped, ["LLAMA_ARG_MAIN_GPU=3"]);
+        assert_eq!(elsewhere.get("LLAMA_ARG_MAIN_GPU"), None);
     }
 
     #[test]

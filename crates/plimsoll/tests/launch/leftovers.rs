@@ -52,6 +52,32 @@ fn kill_dash_nine_of_the_daemon_leaves_nobody() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
+    let pids = children_of(&mut daemon);
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+    eventually(|| !pids.iter().any(|pid| lives(*pid)));
+}
+
+#[test]
+fn a_warden_that_died_is_replaced_and_knows_everybody() {
+    if is_alone() {
+        return be_a_daemon();
+    }
+    let mut daemon = alone("leftovers::a_warden_that_died_is_replaced_and_knows_everybody")
+        .env(KILL_WARDEN, "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pids = children_of(&mut daemon);
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+    eventually(|| !pids.iter().any(|pid| lives(*pid)));
+}
+
+const KILL_WARDEN: &str = "PLIMSOLL_TEST_KILL_WARDEN";
+
+/// Waits until the daemon has said whom it started.
+fn children_of(daemon: &mut std::process::Child) -> Vec<u32> {
     let lines = BufReader::new(daemon.stdout.take().unwrap()).lines();
     let line = lines
         .map(Result::unwrap)
@@ -60,9 +86,30 @@ fn kill_dash_nine_of_the_daemon_leaves_nobody() {
     let pids: Vec<u32> = line.split(' ').map(|pid| pid.parse().unwrap()).collect();
     assert_eq!(pids.len(), 3);
     assert!(pids.iter().all(|pid| lives(*pid)));
-    daemon.kill().unwrap();
-    daemon.wait().unwrap();
-    eventually(|| !pids.iter().any(|pid| lives(*pid)));
+    pids
+}
+
+fn kill_warden() {
+    let us = std::process::id();
+    let children = std::fs::read_dir(format!("/proc/{us}/task")).unwrap().flatten();
+    let children = children.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let wardens: Vec<String> = children
+        .flat_map(|pids| pids.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        .filter(|pid| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.ends_with(b"\0warden\0")
+        })
+        .collect();
+    assert_eq!(wardens.len(), 1);
+    assert!(
+        Command::new("kill")
+            .args(["-KILL", &wardens[0]])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let warden = wardens[0].parse().unwrap();
+    eventually(|| !lives(warden));
 }
 
 /// Starts an engine and a wrapper with a grandchild, says so, and waits to be killed.
@@ -74,6 +121,11 @@ fn be_a_daemon() {
         one.ready().await;
         let two = start(&launcher, shell(WRAPPER)).await;
         let three = grandchild(&two).await;
+        if std::env::var_os(KILL_WARDEN).is_some() {
+            kill_warden();
+            // The next start finds out, and tells the new one of all.
+            start(&launcher, shell("exit 0")).await.ended().await;
+        }
         println!("children: {} {} {three}", one.child.pid(), two.child.pid());
         std::future::pending::<()>().await;
     });
