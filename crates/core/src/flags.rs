@@ -7,6 +7,7 @@
 mod command;
 mod duration;
 mod failure;
+mod llama_swap;
 mod native;
 mod options;
 mod origin;

@@ -1,5 +1,7 @@
 //! Our own TOML.
 
+#![allow(clippy::unwrap_used)]
+
 use std::time::Duration;
 
 use plimsoll_core::bytes::Bytes;

@@ -1,5 +1,7 @@
 //! llama-server's preset files: every row here was observed on llama-server b10605.
 
+#![allow(clippy::unwrap_used)]
+
 use std::time::Duration;
 
 use plimsoll_core::bytes::Bytes;

@@ -14,7 +14,7 @@ use super::options::Options;
 use super::origin::Origin;
 use super::table::Effect;
 use super::wish::Program;
-use super::{native, preset};
+use super::{llama_swap, native, preset};
 use crate::bytes::Bytes;
 
 /// What a configuration file says, whatever its format.
@@ -258,7 +258,7 @@ impl PartialEq for Entry {
 }
 
 /// The longest file that is read: a thousand models with long commands are a fraction of it.
-const LONGEST: usize = 4 << 20;
+const LONGEST: usize = 1 << 20;
 
 /// Reads a configuration file of any of the three formats, told apart by the extension of its name.
 ///
@@ -266,7 +266,7 @@ const LONGEST: usize = 4 << 20;
 pub fn parse(
     file_name: &str,
     text: &str,
-    _env: &dyn Fn(&str) -> Option<String>,
+    env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Roster, ConfigError> {
     let file: Arc<str> = file_name.into();
     let refused = |problem| Err(ConfigError::new(Origin::file(&file, 0), problem));
@@ -276,6 +276,7 @@ pub fn parse(
     let extension = file_name.rsplit_once('.').map_or("", |(_, extension)| extension);
     let roster = match extension.to_ascii_lowercase().as_str() {
         "ini" => preset::parse(&file, text)?,
+        "yaml" | "yml" => llama_swap::parse(&file, text, env)?,
         "toml" => native::parse(&file, text)?,
 
         _ => return refused(Problem::TellFormat),
@@ -287,7 +288,7 @@ pub fn parse(
 /// No text of a file may hold what no command line can; and no file be larger than any real one.
 fn unreadable(text: &str) -> Option<(&'static str, &'static str)> {
     if text.len() > LONGEST {
-        return Some(("it is longer than 4 MiB", "split it"));
+        return Some(("it is longer than 1 MiB", "split it"));
     }
     if text.starts_with('\u{feff}') {
         let why = "it starts with a byte order mark, which llama-server refuses";
