@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 
 use crate::desk::PATIENCE;
-use crate::world::{Action, Client, Fate, Need, RETURN, STOP, SURVEY, World};
+use crate::script::{Action, Client, Fate, Need, RETURN, STOP, SURVEY};
+use crate::world::World;
 
 const MODELS: u32 = 5;
 

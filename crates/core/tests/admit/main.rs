@@ -7,4 +7,5 @@ mod failures;
 mod invariants;
 mod requests;
 mod room;
+mod script;
 mod world;

@@ -1,100 +1,23 @@
 //! A simulated machine under the scheduler: engines that load, crash, hang and run out of memory, clients that
 //! leave, strangers on the cards. It carries out every effect and checks each against what it knows.
 
+mod effects;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_core::admit::{
-    Change, Effect, End, Event, ModelId, ModelSpec, Moment, RefusalKind, RequestId, RunId, Scheduler,
-    Settings, Stage, Stopping,
+    Change, End, Event, ModelId, ModelSpec, Moment, RequestId, RunId, Scheduler, Settings, Stage,
 };
 use plimsoll_core::bytes::Bytes;
 use plimsoll_core::explain::Reason;
 use plimsoll_core::place::{CardId, Declared, Demand, Placement, Unknown};
 
 use crate::desk::{PATIENCE, card, gib};
+use crate::script::{Action, Client, Fate, Need};
 
-pub(crate) const SURVEY: u64 = 10;
-pub(crate) const STOP: u64 = 50;
-pub(crate) const RETURN: u64 = 100;
 const HUNG: u64 = u64::MAX;
-
-/// How one life of an engine goes; times in milliseconds.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Fate {
-    Serves {
-        load: u64,
-    },
-    CrashesLoading {
-        after: u64,
-    },
-    OutOfMemory {
-        after: u64,
-    },
-    NeverReady,
-    Unstartable,
-    /// Dies this long after it became ready.
-    DiesServing {
-        load: u64,
-        after: u64,
-        out_of_memory: bool,
-    },
-    /// Serves, and ignores a polite stop.
-    Stubborn {
-        load: u64,
-    },
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Action {
-    Ask {
-        model: u32,
-        takes: u64,
-        patient_for: u64,
-    },
-    /// The client of the n-th request from now back leaves.
-    Leave {
-        back: usize,
-    },
-    Foreign {
-        card: usize,
-        gib: u64,
-    },
-    Measure,
-    Replace {
-        model: u32,
-    },
-    Retune {
-        model: u32,
-    },
-    Remove {
-        model: u32,
-    },
-    Load {
-        model: u32,
-    },
-    Unload {
-        model: u32,
-    },
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Need {
-    /// None for unknown.
-    pub(crate) gib: Option<u64>,
-    pub(crate) pinned: bool,
-    pub(crate) concurrency: Option<u32>,
-    pub(crate) ttl: Option<u64>,
-    pub(crate) survey_fails: bool,
-}
-
-/// A client that asks again as soon as it has its answer.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Client {
-    pub(crate) model: u32,
-    pub(crate) takes: u64,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
@@ -471,143 +394,6 @@ impl World {
             .map(|(index, used)| (card_id(index), gib(self.totals[index]).saturating_sub(*used)));
         let cards = free.collect();
         self.tell(Event::CardsRead(cards));
-    }
-
-    fn tell(&mut self, event: Event) {
-        let mut effects = Vec::new();
-        self.scheduler.on_event(moment(self.now), event, &mut effects);
-        self.scheduler.ledger().audit().unwrap();
-        for effect in effects {
-            self.carry_out(effect);
-        }
-    }
-
-    fn carry_out(&mut self, effect: Effect) {
-        match effect {
-            Effect::Survey { model } => self.later(self.now + SURVEY, Happening::Surveyed(model)),
-            Effect::Start {
-                run,
-                model,
-                placement,
-            } => self.start(run, model, placement),
-            Effect::Dispatch { request, run } => self.dispatch(request, run),
-            Effect::Refuse { request, refusal } => {
-                let index = usize::try_from(request.0).unwrap();
-                assert!(
-                    matches!(self.asked[index].place, Where::Waiting { .. }),
-                    "refused, but {:?}",
-                    self.asked[index]
-                );
-                assert!(refusal.kind != RefusalKind::NeverFits || refusal.retry_after.is_none());
-                *self.refused.entry(format!("{:?}", refusal.kind)).or_default() += 1;
-                self.over(index);
-            }
-            Effect::Stop { run, how } => self.stop(run, how),
-            Effect::AwaitMemory { run, .. } => self.later(self.now + RETURN, Happening::Returned(run)),
-            Effect::WakeAt(at) => {
-                let at = u64::try_from(at.since_start().as_millis()).unwrap();
-                self.later(at, Happening::Wake);
-            }
-            Effect::Changed { .. } => {}
-            Effect::Drained => {
-                assert!(self.closing.is_some() && !self.drained);
-                self.drained = true;
-            }
-        }
-    }
-
-    fn start(&mut self, run: RunId, model: ModelId, placement: Placement) {
-        assert!(self.closing.is_none(), "started while shutting down");
-        let alive = self.engines.values().filter(|engine| engine.stage != Life::Ended);
-        assert!(
-            alive.clone().all(|engine| engine.model != model),
-            "{model:?} runs twice"
-        );
-        let fate = self.fates[self.lives % self.fates.len()];
-        self.lives += 1;
-        let engine = Engine {
-            model,
-            stage: Life::Loading,
-            fate,
-            placement,
-            requests: BTreeSet::new(),
-            told_to_stop: false,
-            buried: false,
-        };
-        assert!(
-            self.engines.insert(run, engine).is_none(),
-            "{run:?} is used twice"
-        );
-        for (index, total) in self.totals.iter().enumerate() {
-            let id = card_id(index);
-            let held: Bytes = self.engines.values().map(|engine| engine.placement.on(&id)).sum();
-            assert!(
-                self.scheduler.ledger().account(&id).unwrap().claimed() <= gib(*total) && held <= gib(*total)
-            );
-        }
-        let crash = End::Crashed {
-            reason: Reason::new("exit", "exit status 1"),
-        };
-        match fate {
-            Fate::Serves { load } | Fate::Stubborn { load } | Fate::DiesServing { load, .. } => {
-                self.later(self.now + load, Happening::Ready(run));
-            }
-            Fate::CrashesLoading { after } => self.later(self.now + after, Happening::Ends(run, crash)),
-            Fate::OutOfMemory { after } => {
-                self.later(self.now + after, Happening::Ends(run, oom(Stage::Loading)))
-            }
-            Fate::NeverReady => {}
-            Fate::Unstartable => {
-                let end = End::Unstartable {
-                    reason: Reason::new("missing", "no such file"),
-                };
-                self.later(self.now, Happening::Ends(run, end));
-            }
-        }
-    }
-
-    fn dispatch(&mut self, request: RequestId, run: RunId) {
-        let index = usize::try_from(request.0).unwrap();
-        let asked = self.asked[index];
-        let Where::Waiting { since } = asked.place else {
-            panic!("request {index} is sent, but {asked:?}");
-        };
-        let limit = self.need(asked.model).concurrency;
-        let engine = self.engines.get_mut(&run).unwrap();
-        assert_eq!(engine.model, ModelId(asked.model));
-        assert!(
-            engine.stage != Life::Loading && !engine.told_to_stop,
-            "sent to {engine:?}"
-        );
-        assert!(!engine.buried, "sent to a dead run: {engine:?}");
-        self.longest_wait = self.longest_wait.max(self.now - since);
-        self.asked[index].place = Where::InFlight(run);
-        if engine.stage == Life::Ended {
-            return self.later(self.now, Happening::Bounces(request));
-        }
-        engine.requests.insert(request);
-        assert!(limit.is_none_or(|limit| engine.requests.len() <= usize::try_from(limit).unwrap()));
-        self.later(self.now + asked.takes, Happening::Answered(request));
-    }
-
-    fn stop(&mut self, run: RunId, how: Stopping) {
-        let cut_off = self.closing.is_some_and(|since| self.now >= since + 30_000);
-        let engine = self.engines.get_mut(&run).unwrap();
-        assert!(!engine.buried, "a dead run is stopped");
-        let busy = !engine.requests.is_empty();
-        match how {
-            Stopping::Graceful => {
-                assert!(!busy || cut_off, "a busy run is stopped: {engine:?}");
-                if !matches!(engine.fate, Fate::Stubborn { .. } | Fate::NeverReady) {
-                    self.later(self.now + STOP, Happening::Ends(run, End::Expected));
-                }
-            }
-            Stopping::Kill => {
-                assert!(!busy || cut_off, "a busy run is killed: {engine:?}");
-                self.later(self.now + 5, Happening::Ends(run, End::Expected));
-            }
-        }
-        self.engines.get_mut(&run).unwrap().told_to_stop = true;
     }
 }
 

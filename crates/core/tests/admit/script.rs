@@ -1,0 +1,80 @@
+//! What a simulated machine is told to do; times in milliseconds.
+
+pub(crate) const SURVEY: u64 = 10;
+pub(crate) const STOP: u64 = 50;
+pub(crate) const RETURN: u64 = 100;
+/// How one life of an engine goes; times in milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fate {
+    Serves {
+        load: u64,
+    },
+    CrashesLoading {
+        after: u64,
+    },
+    OutOfMemory {
+        after: u64,
+    },
+    NeverReady,
+    Unstartable,
+    /// Dies this long after it became ready.
+    DiesServing {
+        load: u64,
+        after: u64,
+        out_of_memory: bool,
+    },
+    /// Serves, and ignores a polite stop.
+    Stubborn {
+        load: u64,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Action {
+    Ask {
+        model: u32,
+        takes: u64,
+        patient_for: u64,
+    },
+    /// The client of the n-th request from now back leaves.
+    Leave {
+        back: usize,
+    },
+    Foreign {
+        card: usize,
+        gib: u64,
+    },
+    Measure,
+    Replace {
+        model: u32,
+    },
+    Retune {
+        model: u32,
+    },
+    Remove {
+        model: u32,
+    },
+    Load {
+        model: u32,
+    },
+    Unload {
+        model: u32,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Need {
+    /// None for unknown.
+    pub(crate) gib: Option<u64>,
+    pub(crate) pinned: bool,
+    pub(crate) concurrency: Option<u32>,
+    pub(crate) ttl: Option<u64>,
+    pub(crate) survey_fails: bool,
+}
+
+/// A client that asks again as soon as it has its answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Client {
+    pub(crate) model: u32,
+    pub(crate) takes: u64,
+}
