@@ -1,0 +1,705 @@
+//! Headers that lie. Whatever the bytes, reading ends in a model or in a typed error that names the place:
+//! no panic, no memory beyond what the window could hold, and a short window is never mistaken for a bad file.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use std::collections::BTreeSet;
+
+use plimsoll_core::model::gguf::{Datum, Draft, DraftTensor, GgufError, Header, Value, ValueType};
+use plimsoll_core::model::types::{BF16, F16, F32, Q4_K, Q8_0};
+use plimsoll_core::model::{Dialect, Model, ModelError};
+use proptest::prelude::*;
+
+/// A small model with experts, a window, per-layer lists and a vocabulary.
+fn sound() -> Draft {
+    let mut draft = Draft::default();
+    draft.put("general.architecture", "gemma4");
+    draft.put("general.alignment", 32_u32);
+    for (key, number) in [
+        ("block_count", 4_u32),
+        ("context_length", 4096),
+        ("embedding_length", 64),
+        ("feed_forward_length", 128),
+        ("attention.head_count", 4),
+        ("attention.key_length_swa", 8),
+        ("attention.sliding_window", 512),
+        ("attention.shared_kv_layers", 1),
+        ("nextn_predict_layers", 1),
+        ("expert_count", 8),
+        ("ssm.conv_kernel", 4),
+        ("ssm.state_size", 16),
+    ] {
+        draft.put(format!("gemma4.{key}"), number);
+    }
+    draft.put(
+        "gemma4.attention.head_count_kv",
+        Datum::Numbers(ValueType::I32, vec![2, 2, 0, 2]),
+    );
+    draft.put(
+        "gemma4.attention.sliding_window_pattern",
+        Datum::Numbers(ValueType::Bool, vec![1, 1, 0, 1]),
+    );
+    let tokens = (0..8).map(|number| format!("token{number}").into_bytes());
+    draft.put("tokenizer.ggml.tokens", Datum::Texts(tokens.collect()));
+    draft.put(
+        "tokenizer.ggml.scores",
+        Datum::Numbers(ValueType::F32, vec![0; 8]),
+    );
+    draft.tensors = vec![
+        tensor("token_embd.weight", &[64, 8]),
+        tensor("blk.0.ffn_down_exps.weight", &[32, 2, 8]),
+    ];
+    draft
+}
+
+fn tensor(name: &str, shape: &[u64]) -> DraftTensor {
+    DraftTensor {
+        name: name.to_owned(),
+        kind: Q8_0,
+        shape: shape.to_vec(),
+    }
+}
+
+/// Every way to write the sound header, and the parts of a set.
+fn corpus() -> Vec<Vec<u8>> {
+    let mut headers = Vec::new();
+    for version in [2, 3] {
+        for big_endian in [false, true] {
+            headers.push(
+                Draft {
+                    version,
+                    big_endian,
+                    ..sound()
+                }
+                .header(),
+            );
+            headers.push(
+                Draft {
+                    version,
+                    big_endian,
+                    ..part(0)
+                }
+                .header(),
+            );
+            headers.push(
+                Draft {
+                    version,
+                    big_endian,
+                    ..part(1)
+                }
+                .header(),
+            );
+        }
+    }
+    headers
+}
+
+fn part(number: u16) -> Draft {
+    let mut draft = if number == 0 { sound() } else { Draft::default() };
+    draft.tensors = vec![tensor(&format!("blk.{number}.attn_q.weight"), &[64, 64])];
+    draft.put("split.no", number);
+    draft.put("split.count", 2_u16);
+    draft.put("split.tensors.count", 2_u32);
+    draft
+}
+
+const DATA: u64 = 1 << 20;
+
+fn length(bytes: &[u8]) -> u64 {
+    u64::try_from(bytes.len()).unwrap()
+}
+
+/// Reads a header as that of a file with a megabyte of data behind it.
+fn read(header: &[u8]) -> Result<Header<'_>, GgufError> {
+    Header::read(header, length(header) + DATA, Dialect::Ggml)
+}
+
+fn model(header: &[u8]) -> Result<Model, ModelError> {
+    Model::from_headers(&[read(header)?])
+}
+
+/// xorshift64*: the same on every machine and run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        usize::try_from(self.next()).unwrap() % limit.max(1)
+    }
+}
+
+/// Numbers that sit on the edges of what lengths, counts, types and offsets may be.
+const EDGES: [u64; 16] = [
+    0,
+    1,
+    4,
+    5,
+    9,
+    12,
+    31,
+    64,
+    255,
+    1 << 16,
+    1 << 30,
+    (1 << 30) + 1,
+    1 << 32,
+    1 << 63,
+    u64::MAX - 31,
+    u64::MAX,
+];
+
+fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
+    let at = random.below(bytes.len());
+    match random.below(6) {
+        0 => bytes[at] = random.next().to_le_bytes()[0],
+        1 => bytes[at] ^= 1 << random.below(8),
+        2 => write_edge(bytes, at, 8, random),
+        3 => write_edge(bytes, at, 4, random),
+        4 => bytes.truncate(at + 1),
+        _ => {
+            let from = random.below(bytes.len());
+            let piece: Vec<u8> = bytes[from..].iter().take(random.below(40)).copied().collect();
+            bytes.splice(at..at, piece);
+        }
+    }
+}
+
+fn write_edge(bytes: &mut [u8], at: usize, width: usize, random: &mut Random) {
+    let mut edge = EDGES[random.below(EDGES.len())].to_le_bytes();
+    if random.below(4) == 0 {
+        edge.reverse();
+    }
+    for (byte, new) in bytes[at..].iter_mut().zip(&edge[..width]) {
+        *byte = *new;
+    }
+}
+
+/// Reads what may be anything, and uses what it gives. True if it was a model.
+fn survives(bytes: &[u8]) -> bool {
+    let header = match read(bytes) {
+        Ok(header) => header,
+        Err(error) => {
+            assert!(error.to_string().len() < 1000);
+            if let GgufError::Truncated { needed, .. } = error {
+                assert!(needed > length(bytes));
+            }
+            return false;
+        }
+    };
+    assert!(header.entries.len() * 14 <= bytes.len() && header.tensors.len() * 24 <= bytes.len());
+    for entry in &header.entries {
+        if let Value::Array(array) = entry.value {
+            assert!(array.texts().map_or(0, Iterator::count) <= bytes.len());
+            assert!(array.integers().map_or(0, Iterator::count) <= bytes.len());
+        }
+    }
+    let Ok(model) = Model::from_headers(&[header]) else {
+        return false;
+    };
+    let rows = |layer| {
+        model
+            .hyper
+            .key_row(layer)
+            .saturating_add(model.hyper.value_row(layer))
+    };
+    (0..=model.hyper.layers)
+        .filter(|&layer| model.hyper.caches(layer))
+        .for_each(|layer| {
+            std::hint::black_box(rows(layer));
+        });
+    true
+}
+
+/// A million headers, each a sound one with up to four changes.
+#[test]
+fn a_million_damaged_headers_do_no_harm() {
+    const WORKERS: u64 = 4;
+    const EACH: u64 = 250_000;
+    let corpus = corpus();
+    let work = |seed: u64| {
+        let mut random = Random(seed + 1);
+        let mut bytes = Vec::new();
+        let mut models = 0;
+        for _ in 0..EACH {
+            bytes.clone_from(&corpus[random.below(corpus.len())]);
+            for _ in 0..=random.below(4) {
+                mutate(&mut bytes, &mut random);
+            }
+            models += u64::from(survives(&bytes));
+        }
+        models
+    };
+    let models: u64 = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..WORKERS).map(|seed| scope.spawn(move || work(seed))).collect();
+        workers.into_iter().map(|worker| worker.join().unwrap()).sum()
+    });
+    // Enough still pass that the code behind the reader is reached, enough fail that it is tested.
+    assert!((10_000..900_000).contains(&models), "{models}");
+}
+
+/// The padding behind a header need not be in the window; every byte before it must.
+#[test]
+fn a_window_that_ends_anywhere_asks_for_more() {
+    for header in corpus() {
+        let file = length(&header) + DATA;
+        let read_to = |end: usize| Header::read(&header[..end], file, Dialect::Ggml);
+        let whole = (0..=header.len()).find(|&end| read_to(end).is_ok()).unwrap();
+        assert!(header.len() - whole < 32);
+        for end in 0..whole {
+            let result = read_to(end);
+            let Err(GgufError::Truncated { offset, needed }) = result else {
+                panic!("{end}: {result:?}");
+            };
+            assert!(offset <= length(&header[..end]));
+            assert!(
+                (length(&header[..=end])..=length(&header[..whole])).contains(&needed),
+                "{end}: {needed}"
+            );
+        }
+        assert!((whole..=header.len()).all(|end| read_to(end) == read_to(whole)));
+    }
+}
+
+#[test]
+fn a_file_that_ends_anywhere_is_refused_for_good() {
+    for header in corpus() {
+        for end in 0..header.len() {
+            let result = Header::read(&header[..end], length(&header[..end]), Dialect::Ggml);
+            assert!(
+                matches!(
+                    result,
+                    Err(GgufError::FileEnds { .. } | GgufError::TensorPastEnd { .. })
+                ),
+                "{end}: {result:?}"
+            );
+        }
+    }
+}
+
+/// The sound header with one lie.
+fn lie(change: impl FnOnce(&mut Draft)) -> Vec<u8> {
+    let mut draft = sound();
+    change(&mut draft);
+    draft.header()
+}
+
+/// Replaces the first `from` in `bytes`.
+fn patched(mut bytes: Vec<u8>, from: &[u8], to: &[u8]) -> Vec<u8> {
+    let at = bytes
+        .windows(from.len())
+        .position(|window| window == from)
+        .unwrap();
+    bytes.splice(at..at + from.len(), to.iter().copied());
+    bytes
+}
+
+/// The number that a `u64` after `name` holds, replaced.
+fn after(bytes: Vec<u8>, name: &[u8], skip: usize, to: &[u8]) -> Vec<u8> {
+    let at = bytes
+        .windows(name.len())
+        .position(|window| window == name)
+        .unwrap()
+        + name.len()
+        + skip;
+    let mut bytes = bytes;
+    bytes[at..at + to.len()].copy_from_slice(to);
+    bytes
+}
+
+macro_rules! refused {
+    ($bytes:expr, $error:pat) => {
+        let bytes = $bytes;
+        let result = model(&bytes);
+        assert!(matches!(result, Err($error)), "{result:?}");
+    };
+}
+
+#[test]
+fn lies_about_the_file_are_named() {
+    refused!(
+        patched(sound().header(), b"GGUF", b"GGML"),
+        ModelError::Key(GgufError::Magic { .. })
+    );
+    refused!(
+        lie(|draft| draft.version = 1),
+        ModelError::Key(GgufError::Version { version: 1 })
+    );
+    refused!(
+        lie(|draft| draft.version = 4),
+        ModelError::Key(GgufError::Version { version: 4 })
+    );
+    let mut counts = sound().header();
+    counts[8..16].copy_from_slice(&u64::MAX.to_le_bytes());
+    refused!(counts, ModelError::Key(GgufError::FileEnds { .. }));
+    for alignment in [0_u32, 3, 48, u32::MAX] {
+        refused!(
+            lie(|draft| draft.entries[1].1 = alignment.into()),
+            ModelError::Key(GgufError::Alignment { .. })
+        );
+    }
+    refused!(
+        lie(|draft| draft.entries[1].1 = 32_u16.into()),
+        ModelError::Key(GgufError::Alignment { .. })
+    );
+}
+
+#[test]
+fn lies_about_keys_are_named() {
+    refused!(
+        lie(|draft| draft.put("", 1_u32)),
+        ModelError::Key(GgufError::EmptyKey { .. })
+    );
+    refused!(
+        lie(|draft| draft.put("general.alignment", 1_u32)),
+        ModelError::Key(GgufError::DuplicateKey { .. })
+    );
+    let scores = b"tokenizer.ggml.scores";
+    let nested = after(sound().header(), scores, 4, &9_u32.to_le_bytes());
+    refused!(nested, ModelError::Key(GgufError::NestedArray { .. }));
+    let unknown = after(sound().header(), scores, 0, &13_u32.to_le_bytes());
+    refused!(unknown, ModelError::Key(GgufError::ValueType { id: 13, .. }));
+    let many = after(sound().header(), scores, 8, &(1_u64 << 31).to_le_bytes());
+    refused!(many, ModelError::Key(GgufError::TooLong { .. }));
+    let long = after(
+        sound().header(),
+        b"general.architecture",
+        4,
+        &u64::MAX.to_le_bytes(),
+    );
+    refused!(long, ModelError::Key(GgufError::TooLong { .. }));
+    let beyond = after(
+        sound().header(),
+        b"general.architecture",
+        4,
+        &(1_u64 << 29).to_le_bytes(),
+    );
+    refused!(beyond, ModelError::Key(GgufError::FileEnds { .. }));
+    let not_text = patched(sound().header(), b"general.al", b"general.\xff\xff");
+    refused!(not_text, ModelError::Key(GgufError::NotUtf8 { .. }));
+}
+
+#[test]
+fn a_header_without_end_is_not_read_on() {
+    let bytes = after(
+        sound().header(),
+        b"general.architecture",
+        4,
+        &(1_u64 << 29).to_le_bytes(),
+    );
+    let result = Header::read(&bytes, u64::MAX, Dialect::Ggml);
+    assert!(
+        matches!(result, Err(GgufError::HeaderTooLong { .. })),
+        "{result:?}"
+    );
+}
+
+#[test]
+fn lies_about_tensors_are_named() {
+    let with = |tensor: DraftTensor| lie(|draft| draft.tensors.push(tensor));
+    refused!(
+        with(tensor(&"x".repeat(64), &[32])),
+        ModelError::Key(GgufError::TensorNameTooLong { .. })
+    );
+    refused!(
+        with(tensor("token_embd.weight", &[32])),
+        ModelError::Key(GgufError::DuplicateTensor { .. })
+    );
+    refused!(
+        with(tensor("token_embd.weight\0x", &[32])),
+        ModelError::Key(GgufError::DuplicateTensor { .. })
+    );
+    refused!(
+        with(tensor("t", &[32, 1, 1, 1, 1])),
+        ModelError::Key(GgufError::Dimensions { dimensions: 5, .. })
+    );
+    refused!(
+        with(tensor("t", &[33])),
+        ModelError::Key(GgufError::RowLength {
+            row: 33,
+            block: 32,
+            ..
+        })
+    );
+    refused!(
+        with(tensor("t", &[1 << 40, 1 << 40])),
+        ModelError::Key(GgufError::Shape { .. })
+    );
+    refused!(
+        with(tensor("t", &[32, u64::MAX])),
+        ModelError::Key(GgufError::Shape { .. })
+    );
+    refused!(
+        with(tensor("t", &[1 << 21])),
+        ModelError::Key(GgufError::TensorPastEnd { .. })
+    );
+    let mut wide = tensor("t", &[1 << 61]);
+    wide.kind = F32;
+    refused!(
+        with(wide),
+        ModelError::Key(GgufError::Shape { .. } | GgufError::TensorPastEnd { .. })
+    );
+    let kind = after(sound().header(), b"token_embd.weight", 20, &4_u32.to_le_bytes());
+    refused!(kind, ModelError::Key(GgufError::TensorType { id: 4, .. }));
+    for offset in [1_u64, 32, u64::MAX] {
+        let moved = after(sound().header(), b"token_embd.weight", 24, &offset.to_le_bytes());
+        refused!(
+            moved,
+            ModelError::Key(GgufError::TensorOffset { expected: 0, .. })
+        );
+    }
+    let overlapping = after(
+        sound().header(),
+        b"blk.0.ffn_down_exps.weight",
+        32,
+        &0_u64.to_le_bytes(),
+    );
+    refused!(
+        overlapping,
+        ModelError::Key(GgufError::TensorOffset {
+            found: 0,
+            expected: 544,
+            ..
+        })
+    );
+}
+
+/// llama.cpp accepts these, so they are no lies.
+#[test]
+fn what_the_engine_accepts_is_accepted() {
+    let with = |tensor: DraftTensor| lie(|draft| draft.tensors.push(tensor));
+    for header in [
+        with(tensor("empty", &[0, 7])),
+        with(DraftTensor {
+            name: "scalar".to_owned(),
+            kind: F32,
+            shape: vec![],
+        }),
+        lie(|draft| draft.put("not.text", Datum::Text(vec![0xff, 0xfe]))),
+        lie(|draft| draft.put("no.words", Datum::Texts(vec![]))),
+        lie(|draft| draft.put("gemma4.not.ours", 1.5_f32)),
+    ] {
+        assert!(model(&header).is_ok(), "{:?}", model(&header));
+    }
+}
+
+#[test]
+fn lies_about_layers_are_named() {
+    let state = |key: &str, datum: Datum| {
+        lie(|draft| {
+            let entry = draft
+                .entries
+                .iter_mut()
+                .find(|(name, _)| name.ends_with(key))
+                .unwrap();
+            entry.1 = datum;
+        })
+    };
+    refused!(
+        state("block_count", 0_u32.into()),
+        ModelError::Layers { layers: 0, .. }
+    );
+    refused!(state("block_count", u32::MAX.into()), ModelError::Layers { .. });
+    refused!(
+        state("block_count", "many".into()),
+        ModelError::Key(GgufError::WrongValue { .. })
+    );
+    refused!(
+        state("nextn_predict_layers", 5_u32.into()),
+        ModelError::Layers { nextn_layers: 5, .. }
+    );
+    refused!(
+        state("head_count_kv", Datum::Numbers(ValueType::I32, vec![1, 1])),
+        ModelError::ListLength {
+            expected: 4,
+            found: 2,
+            ..
+        }
+    );
+    refused!(
+        state("head_count_kv", Datum::Numbers(ValueType::F32, vec![0; 4])),
+        ModelError::ListValue { .. }
+    );
+    refused!(
+        state(
+            "head_count_kv",
+            Datum::Numbers(ValueType::I64, vec![1, 1, 1, u64::MAX])
+        ),
+        ModelError::ListValue { .. }
+    );
+    refused!(
+        lie(|draft| drop(draft.entries.remove(0))),
+        ModelError::MissingKey { .. }
+    );
+}
+
+#[test]
+fn a_set_must_be_whole_and_in_order() {
+    let (first, second) = (part(0).header(), part(1).header());
+    let join = |files: &[&Vec<u8>]| {
+        let headers: Vec<Header<'_>> = files.iter().map(|bytes| read(bytes).unwrap()).collect();
+        Model::from_headers(&headers)
+    };
+    let joined = join(&[&first, &second]).unwrap();
+    assert_eq!((joined.tensors.len(), joined.tensors[1].file), (2, 1));
+    assert!(matches!(join(&[]), Err(ModelError::NoFile)));
+    assert!(matches!(
+        join(&[&first]),
+        Err(ModelError::FileCount { stated: 2, given: 1 })
+    ));
+    assert!(matches!(
+        join(&[&second, &first]),
+        Err(ModelError::FileNumber { expected: 1, .. })
+    ));
+    assert!(matches!(
+        join(&[&first, &first]),
+        Err(ModelError::FileNumber { expected: 2, .. })
+    ));
+    let mut again = part(1);
+    again.tensors = part(0).tensors;
+    assert!(matches!(
+        join(&[&first, &again.header()]),
+        Err(ModelError::DuplicateTensor { file: 2, .. })
+    ));
+    let mut more = part(1);
+    more.tensors.push(tensor("extra", &[32]));
+    assert!(matches!(
+        join(&[&first, &more.header()]),
+        Err(ModelError::TensorCount { stated: 2, found: 3 })
+    ));
+    let mut other = part(1);
+    other
+        .entries
+        .iter_mut()
+        .find(|(key, _)| key == "split.count")
+        .unwrap()
+        .1 = 3_u16.into();
+    assert!(matches!(
+        join(&[&first, &other.header()]),
+        Err(ModelError::FileNumber { stated_count: 3, .. })
+    ));
+}
+
+fn datum() -> impl Strategy<Value = Datum> {
+    let scalar = prop::sample::select(ValueType::ALL.to_vec())
+        .prop_filter("fixed width", |kind| kind.width().is_some());
+    let number =
+        (scalar.clone(), any::<u64>()).prop_map(|(kind, bits)| Datum::Number(kind, narrowed(kind, bits)));
+    let numbers = (scalar, prop::collection::vec(any::<u64>(), 0..20)).prop_map(|(kind, all)| {
+        Datum::Numbers(kind, all.into_iter().map(|bits| narrowed(kind, bits)).collect())
+    });
+    let text = prop::collection::vec(any::<u8>(), 0..30);
+    let texts = prop::collection::vec(text.clone(), 0..20).prop_map(Datum::Texts);
+    prop_oneof![number, numbers, text.prop_map(Datum::Text), texts]
+}
+
+/// Only the bits that a value of this type has in a file; a truth value is 0 or 1.
+fn narrowed(kind: ValueType, bits: u64) -> u64 {
+    match kind.width() {
+        _ if kind == ValueType::Bool => bits & 1,
+        Some(width) if width < 8 => bits & ((1 << (8 * width)) - 1),
+        _ => bits,
+    }
+}
+
+fn draft_tensor() -> impl Strategy<Value = (TensorShape, String)> {
+    let kinds = prop::sample::select(vec![F32, F16, BF16, Q8_0, Q4_K]);
+    let rest = prop::collection::vec(0_u64..5, 0..4);
+    ((kinds, 0_u64..4, rest), "[a-z_.]{1,20}")
+}
+
+type TensorShape = (plimsoll_core::model::TensorType, u64, Vec<u64>);
+
+fn any_draft() -> impl Strategy<Value = Draft> {
+    let entries = prop::collection::btree_map("[a-z.]{1,12}", datum(), 0..12);
+    let tensors = prop::collection::vec(draft_tensor(), 0..12);
+    (entries, tensors, 2_u32..=3, any::<bool>()).prop_map(|(entries, tensors, version, big_endian)| {
+        let mut names = BTreeSet::new();
+        let tensors = tensors.into_iter().filter(|(_, name)| names.insert(name.clone()));
+        let tensors = tensors.map(|((kind, blocks, rest), name)| {
+            let shape = std::iter::once(blocks * kind.block).chain(rest).collect();
+            DraftTensor { name, kind, shape }
+        });
+        Draft {
+            version,
+            big_endian,
+            tensors: tensors.collect(),
+            entries: entries.into_iter().collect(),
+            ..Draft::default()
+        }
+    })
+}
+
+/// What the reader says of a value, as the writer would have it.
+fn written(kind: ValueType, value: Value<'_>) -> Datum {
+    let bits = |value: Value<'_>, kind: ValueType| match value {
+        Value::Unsigned(n) => n,
+        Value::Signed(n) => narrowed(kind, n.cast_unsigned()),
+        Value::Bool(yes) => yes.into(),
+        Value::Float(n) if kind == ValueType::F64 => n.to_bits(),
+        #[allow(clippy::cast_possible_truncation, reason = "an f64 that came from an f32")]
+        Value::Float(n) => (n as f32).to_bits().into(),
+        other => panic!("{other:?}"),
+    };
+    match value {
+        Value::Text(text) => Datum::Text(text.to_vec()),
+        Value::Array(array) if array.element == ValueType::Text => {
+            Datum::Texts(array.texts().unwrap().map(<[u8]>::to_vec).collect())
+        }
+        Value::Array(array) => match array.integers() {
+            Some(numbers) => {
+                let low = |number: i128| u64::from_le_bytes(number.to_le_bytes()[..8].try_into().unwrap());
+                Datum::Numbers(
+                    array.element,
+                    numbers.map(|n| narrowed(array.element, low(n))).collect(),
+                )
+            }
+            None => Datum::Numbers(array.element, vec![0; usize::try_from(array.count).unwrap()]),
+        },
+        value => Datum::Number(kind, bits(value, kind)),
+    }
+}
+
+/// Floats in arrays are passed over, not read; a NaN is only a NaN.
+fn comparable(datum: &Datum) -> Datum {
+    let float = |kind| matches!(kind, ValueType::F32 | ValueType::F64);
+    match datum {
+        Datum::Numbers(kind, all) if float(*kind) => Datum::Numbers(*kind, vec![0; all.len()]),
+        Datum::Number(ValueType::F32, bits) if f32::from_bits(u32::try_from(*bits).unwrap()).is_nan() => {
+            Datum::Number(ValueType::F32, f32::NAN.to_bits().into())
+        }
+        Datum::Number(ValueType::F64, bits) if f64::from_bits(*bits).is_nan() => {
+            Datum::Number(ValueType::F64, f64::NAN.to_bits())
+        }
+        other => other.clone(),
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(draft in any_draft()) {
+        let bytes = draft.header();
+        let file = length(&bytes) + draft.data_length().get();
+        let header = Header::read(&bytes, file, Dialect::Ggml).unwrap();
+        prop_assert_eq!((header.version, header.big_endian), (draft.version, draft.big_endian));
+        prop_assert_eq!(header.data_offset, length(&bytes));
+        prop_assert_eq!(header.entries.len(), draft.entries.len());
+        for (entry, (key, datum)) in header.entries.iter().zip(&draft.entries) {
+            prop_assert_eq!(entry.key, key);
+            prop_assert_eq!(comparable(&written(entry.kind, entry.value)), comparable(datum));
+        }
+        prop_assert_eq!(header.tensors.len(), draft.tensors.len());
+        for ((info, tensor), offset) in header.tensors.iter().zip(&draft.tensors).zip(draft.offsets()) {
+            prop_assert_eq!(info.name, &tensor.name);
+            prop_assert_eq!(info.kind, tensor.kind);
+            prop_assert_eq!(&info.shape[..tensor.shape.len()], &tensor.shape[..]);
+            prop_assert_eq!(info.bytes, tensor.bytes());
+            prop_assert_eq!(info.offset, offset.get());
+        }
+    }
+}
