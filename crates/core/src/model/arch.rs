@@ -9,6 +9,8 @@
 mod keys;
 mod layers;
 mod read;
+#[cfg(test)]
+mod tests;
 
 pub(super) use read::read;
 
