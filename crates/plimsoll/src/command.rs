@@ -8,6 +8,7 @@ use crate::report::Report;
 
 pub(crate) mod engine;
 pub(crate) mod exec_child;
+pub(crate) mod plan;
 pub(crate) mod synth;
 pub(crate) mod warden;
 
@@ -22,6 +23,8 @@ struct Line {
 enum Verb {
     /// Install, list and find the programs that run models
     Engine(engine::Arguments),
+    /// Say what a model will take, on which card, and whether it fits
+    Plan(plan::Arguments),
     /// Write a model that looks real: a header with a hole behind it, or a tiny one that runs
     Synth(synth::Arguments),
     #[command(hide = true)]
@@ -34,6 +37,7 @@ enum Verb {
 pub fn main() -> ExitCode {
     let result = match Line::parse().verb {
         Verb::Engine(arguments) => engine::run(arguments).map_err(Report::failure),
+        Verb::Plan(arguments) => plan::run(&arguments).map_err(Report::input),
         Verb::Synth(arguments) => synth::run(&arguments).map_err(Report::failure),
         Verb::ExecChild(arguments) => return exec_child::run(&arguments),
         Verb::Warden(arguments) => return warden::run(&arguments),

@@ -14,3 +14,4 @@ mod report;
     reason = "the owner of the models joins it to `serve`"
 )]
 mod route;
+mod screen;

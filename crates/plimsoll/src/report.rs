@@ -23,6 +23,14 @@ impl Report {
         }
     }
 
+    /// What the user asked for makes no sense as it is written.
+    pub(crate) fn input(error: impl Error + 'static) -> Self {
+        Self {
+            error: Box::new(error),
+            status: 2,
+        }
+    }
+
     /// Prints the error and what caused it, innermost last, and returns the status to exit with.
     pub(crate) fn print(&self) -> ExitCode {
         let mut stderr = anstream::stderr().lock();

@@ -1,0 +1,167 @@
+//! `plimsoll plan`: what a model will take, on which card, and whether it fits. Starts no engine, opens no GPU.
+//!
+//! Exits 0 if it fits, 1 if it does not, 2 if the question makes no sense. The plan is on stdout, all else on
+//! stderr.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use plimsoll_core::flags::{self, FlagError, Options, Wish};
+use plimsoll_core::model::{Dialect, Model};
+use plimsoll_core::place::{Card, CardSpecError, parse_cards};
+use plimsoll_core::plan::{self, Engine, EngineKind, Plan, PlanError, PlanRequest, Program};
+
+use crate::probe::headers::{ReadModelError, read_model};
+use crate::{probe, screen};
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Print the plan as JSON (plimsoll.plan/1)
+    #[arg(long)]
+    json: bool,
+    /// Draw the plan into an SVG file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// A card to plan for, e.g. name=H200,total=143771MiB,free=140000MiB,cc=9.0; repeatable. Without it the
+    /// machine's own cards
+    #[arg(long = "card", value_name = "SPEC")]
+    cards: Vec<String>,
+    /// The engine, with its build if known: llama.cpp, llama.cpp@10605, ik_llama.cpp
+    #[arg(long, default_value = "llama.cpp", value_parser = engine)]
+    engine: Engine,
+    /// Which of the engine's programs will run: llama-server, llama-fit-params, llama-cli, library
+    #[arg(long, default_value = "llama-server", value_parser = program)]
+    program: Program,
+    /// The flags of the engine, as they will be given to it
+    #[arg(last = true, value_name = "FLAGS")]
+    flags: Vec<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Card(#[from] CardSpecError),
+    #[error(transparent)]
+    Flag(#[from] FlagError),
+    #[error("no model is named\nhint: plimsoll plan -- -m model.gguf")]
+    NoModel,
+    #[error("no card is there and the host's memory cannot be read\nhint: describe one with --card")]
+    NoCard,
+    #[error(transparent)]
+    Read(#[from] ReadModelError),
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    #[error("cannot write `{path}`: {error}")]
+    Draw { path: PathBuf, error: io::Error },
+    #[error("cannot write to stdout: {0}")]
+    Print(#[from] io::Error),
+    #[error("cannot write the plan as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let plan = made(arguments)?;
+    if let Some(path) = &arguments.svg {
+        fs::write(path, screen::svg(&plan)).map_err(|error| Error::Draw {
+            path: path.clone(),
+            error,
+        })?;
+    }
+    let mut stdout = anstream::stdout().lock();
+    if arguments.json {
+        writeln!(stdout, "{}", serde_json::to_string_pretty(&plan)?)?;
+    } else {
+        write!(stdout, "{}", screen::plan(&plan))?;
+    }
+    Ok(if plan.fits {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn made(arguments: &Arguments) -> Result<Plan, Error> {
+    let reader = match arguments.program {
+        Program::LlamaServer => flags::Program::Server,
+        _ => flags::Program::Other,
+    };
+    let wish = Options::from_argv(&arguments.flags)?.wish(reader)?;
+    let cards = cards(&arguments.cards)?;
+    let models = Models::read(&wish, arguments.engine)?;
+    Ok(plan::plan(&PlanRequest {
+        model: &models.main,
+        draft: models.draft.as_ref(),
+        projector: models.projector.as_ref(),
+        wish: &wish,
+        engine: arguments.engine,
+        program: arguments.program,
+        cards: &cards,
+    })?)
+}
+
+/// The models that a wish names, by their headers.
+struct Models {
+    main: Model,
+    draft: Option<Model>,
+    projector: Option<Model>,
+}
+
+impl Models {
+    fn read(wish: &Wish, engine: Engine) -> Result<Self, Error> {
+        let dialect = match engine.kind {
+            EngineKind::LlamaCpp => Dialect::Ggml,
+            EngineKind::IkLlamaCpp => Dialect::Ik,
+        };
+        let read = |path: &String| read_model(Path::new(path), dialect);
+        Ok(Self {
+            main: read(wish.model.as_ref().ok_or(Error::NoModel)?)?,
+            draft: wish.draft_model.as_ref().map(read).transpose()?,
+            projector: wish.projector.as_ref().map(read).transpose()?,
+        })
+    }
+}
+
+/// The cards described, else those of this machine, else its memory.
+fn cards(specs: &[String]) -> Result<Vec<Card>, Error> {
+    if !specs.is_empty() {
+        return Ok(parse_cards(specs.iter().map(String::as_str))?);
+    }
+    let machine = probe::look();
+    if !machine.cards.is_empty() {
+        return Ok(machine.cards);
+    }
+    machine.host.map(|host| vec![host]).ok_or(Error::NoCard)
+}
+
+fn engine(text: &str) -> Result<Engine, String> {
+    let (name, build) = text
+        .split_once('@')
+        .map_or((text, None), |(name, build)| (name, Some(build)));
+    let kind = [EngineKind::LlamaCpp, EngineKind::IkLlamaCpp]
+        .into_iter()
+        .find(|kind| kind.name() == name);
+    let kind = kind.ok_or_else(|| format!("`{name}` is no engine; known are llama.cpp and ik_llama.cpp"))?;
+    let number = |build: &str| {
+        build
+            .strip_prefix('b')
+            .unwrap_or(build)
+            .parse()
+            .map_err(|_| format!("`{build}` is no build; write llama.cpp@10605"))
+    };
+    Ok(Engine {
+        kind,
+        build: build.map(number).transpose()?,
+    })
+}
+
+fn program(name: &str) -> Result<Program, String> {
+    Program::from_name(name).ok_or_else(|| {
+        format!(
+            "`{name}` is no program whose memory is known; known are {}",
+            Program::NAMES
+        )
+    })
+}
