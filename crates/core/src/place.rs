@@ -12,7 +12,6 @@ mod evict;
 mod ledger;
 mod placement;
 mod sets;
-mod spec;
 mod why;
 
 pub use answers::Answers;
@@ -21,4 +20,3 @@ pub use card_spec::CardSpecError;
 pub use demand::{Declared, Demand, Placement, RunId, Share, Unknown};
 pub use ledger::{Account, AuditError, Claim, ClaimError, Ledger, allowance};
 pub use placement::{Ask, Holds, Never, Standing, Tenant, Verdict, place};
-pub use spec::{CardSpecError, parse_cards};

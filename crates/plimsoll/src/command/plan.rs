@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use clap::Args;
 use plimsoll_core::flags::{self, FlagError, Options, Wish};
 use plimsoll_core::model::{Dialect, Model};
-use plimsoll_core::place::{Card, CardSpecError, parse_cards};
+use plimsoll_core::place::{Card, CardId};
 use plimsoll_core::plan::{self, Engine, EngineKind, Plan, PlanError, PlanRequest, Program};
 
 use crate::probe::headers::{ReadModelError, read_model};
@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     /// A card to plan for, e.g. name=H200,total=143771MiB,free=140000MiB,cc=9.0; repeatable. Without it the
     /// machine's own cards
     #[arg(long = "card", value_name = "SPEC")]
-    cards: Vec<String>,
+    cards: Vec<Card>,
     /// The engine, with its build if known: llama.cpp, llama.cpp@10605, ik_llama.cpp
     #[arg(long, default_value = "llama.cpp", value_parser = engine)]
     engine: Engine,
@@ -42,8 +42,6 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error(transparent)]
-    Card(#[from] CardSpecError),
     #[error(transparent)]
     Flag(#[from] FlagError),
     #[error("no model is named\nhint: plimsoll plan -- -m model.gguf")]
@@ -125,15 +123,33 @@ impl Models {
 }
 
 /// The cards described, else those of this machine, else its memory.
-fn cards(specs: &[String]) -> Result<Vec<Card>, Error> {
-    if !specs.is_empty() {
-        return Ok(parse_cards(specs.iter().map(String::as_str))?);
+fn cards(described: &[Card]) -> Result<Vec<Card>, Error> {
+    if !described.is_empty() {
+        return Ok(told_apart(described));
     }
     let machine = probe::look();
     if !machine.cards.is_empty() {
         return Ok(machine.cards);
     }
     machine.host.map(|host| vec![host]).ok_or(Error::NoCard)
+}
+
+/// Cards of one name are numbered: two `name=H200` are `H200` and `H200#2`.
+fn told_apart(described: &[Card]) -> Vec<Card> {
+    let mut cards: Vec<Card> = Vec::with_capacity(described.len());
+    for card in described {
+        let same = cards
+            .iter()
+            .filter(|other| other.name == card.name && other.uuid == card.uuid)
+            .count();
+        let id = if same == 0 {
+            card.id.clone()
+        } else {
+            CardId::new(&format!("{}#{}", card.id, same + 1))
+        };
+        cards.push(Card { id, ..card.clone() });
+    }
+    cards
 }
 
 fn engine(text: &str) -> Result<Engine, String> {
