@@ -33,4 +33,4 @@ pub use log_file::LogFile;
 pub use log_ring::{Log, LogLine, LogSource};
 pub use port::free_port;
 pub use post_mortem::post_mortem;
-pub use spawn::{ChildSpec, LaunchError, Launcher, Readiness, StopWay};
+pub use spawn::{ChildSpec, LaunchError, Launcher, Readiness, StopWay, find_program};

@@ -1,22 +1,42 @@
-//! Readiness of engines that do not announce it: a path of theirs answers 200.
+//! Readiness of engines that do not report it: a path of theirs answers 200.
 //!
 //! A GET of its own on the loopback, twenty milliseconds apart at first and never more than a quarter second, so
 //! that a ready model is not left waiting for the next whole second.
 
+use std::future::Future;
 use std::net::Ipv4Addr;
+use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
+use super::spawn::Readiness;
+
+/// llama-server reports within milliseconds; one that knows no channel is asked by HTTP after this time.
+const SILENT_CHANNEL: Duration = Duration::from_millis(250);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 /// A child that accepts and stays silent is asked again.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
+/// Ends when a child is ready that does not say so itself.
+pub(super) type Announcement = Pin<Box<dyn Future<Output = ()>>>;
+
+pub(super) fn announcement(readiness: &Readiness, port: u16) -> Announcement {
+    match readiness.clone() {
+        Readiness::Immediate => Box::pin(std::future::ready(())),
+        Readiness::Health { path } => Box::pin(until_ready(port, path)),
+        Readiness::Control => Box::pin(async move {
+            sleep(SILENT_CHANNEL).await;
+            until_ready(port, "/health".to_owned()).await;
+        }),
+    }
+}
+
 /// Returns once `path` of the child on `port` answers 200; asks for ever otherwise.
-pub(super) async fn until_ready(port: u16, path: String) {
+async fn until_ready(port: u16, path: String) {
     let mut pause = FIRST_PAUSE;
     loop {
         if let Ok(Ok(true)) = timeout(ANSWER_WITHIN, answers_ok(port, &path)).await {

@@ -3,7 +3,7 @@
 //! A child's cards are named by UUID in `CUDA_VISIBLE_DEVICES`, so it counts them from 0 in that order. A user who
 //! wrote `-dev CUDA1` or `--main-gpu 1` counted all cards in the order of the PCI bus. These numbers are rewritten
 //! here, and only these: with `-dev` given, `--main-gpu` and `--tensor-split` count along that list in
-//! llama.cpp (`llama.cpp: llama_model_load_from_file_impl @ b10605`) and are right as they stand.
+//! llama.cpp (`llama.cpp: llama_prepare_model_devices @ b10605`) and are right as they stand.
 
 use super::environment::Environment;
 

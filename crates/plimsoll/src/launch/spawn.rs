@@ -271,7 +271,7 @@ fn fork_error(program: &Path, cause: io::Error) -> LaunchError {
 }
 
 /// Looks a program up as `execvp` would: by path if it holds a slash, else along `PATH`.
-fn find_program(
+pub fn find_program(
     program: &Path,
     directory: Option<&Path>,
     paths: Option<&OsStr>,
