@@ -3,12 +3,14 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
 
 use crate::report::Report;
 
 pub(crate) mod engine;
 pub(crate) mod exec_child;
 pub(crate) mod plan;
+pub(crate) mod serve;
 pub(crate) mod synth;
 pub(crate) mod warden;
 
@@ -25,6 +27,8 @@ enum Verb {
     Engine(engine::Arguments),
     /// Say what a model will take, on which card, and whether it fits
     Plan(plan::Arguments),
+    /// Serve several models from one memory budget, each in its own process
+    Serve(serve::Arguments),
     /// Write a model that looks real: a header with a hole behind it, or a tiny one that runs
     Synth(synth::Arguments),
     #[command(hide = true)]
@@ -35,12 +39,26 @@ enum Verb {
 
 /// Reads the command line and does what it says.
 pub fn main() -> ExitCode {
+    talk_on_stderr();
     let result = match Line::parse().verb {
         Verb::Engine(arguments) => engine::run(arguments).map_err(Report::failure),
         Verb::Plan(arguments) => plan::run(&arguments).map_err(Report::input),
+        Verb::Serve(arguments) => serve::run(arguments).map_err(|error| match error.is_input() {
+            true => Report::input(error),
+            false => Report::failure(error),
+        }),
         Verb::Synth(arguments) => synth::run(&arguments).map_err(Report::failure),
         Verb::ExecChild(arguments) => return exec_child::run(&arguments),
         Verb::Warden(arguments) => return warden::run(&arguments),
     };
     result.unwrap_or_else(|report| report.print())
+}
+
+/// Notes of the daemon go to stderr, one line each; `RUST_LOG` chooses which.
+fn talk_on_stderr() {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    lines.without_time().with_target(false).with_ansi(false).init();
 }

@@ -5,13 +5,12 @@
 #![forbid(unsafe_code)]
 
 pub mod command;
+mod config;
+mod daemon;
 pub mod launch;
+
+mod owner;
 pub mod probe;
 mod report;
-#[allow(
-    dead_code,
-    unused_imports,
-    reason = "the owner of the models joins it to `serve`"
-)]
 mod route;
 mod screen;

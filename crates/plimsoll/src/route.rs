@@ -39,7 +39,7 @@ mod tally;
 pub(crate) use auth::Keys;
 pub(crate) use cors::Origins;
 pub(crate) use events::Events;
-pub(crate) use exposition::{Exposition, Histogram, Kind};
+pub(crate) use exposition::{Exposition, Kind};
 pub(crate) use harbor::{Harbor, Pass, Wish};
 pub(crate) use limits::Limits;
 pub(crate) use listener::{Listen, bind, serve};

@@ -31,6 +31,7 @@ impl Rope {
         self.len
     }
 
+    #[cfg(test)]
     pub(crate) fn chunks(&self) -> impl Iterator<Item = &Bytes> {
         self.chunks.iter()
     }

@@ -64,6 +64,10 @@ impl Upstream {
         self
     }
 
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     pub(crate) fn host(&self) -> &HeaderValue {
         &self.host
     }

@@ -1,0 +1,96 @@
+//! `plimsoll serve`: the models of a configuration behind one address.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use plimsoll_core::bytes::Bytes;
+use plimsoll_core::place::Card;
+use tokio::runtime;
+use tokio::task::LocalSet;
+
+use crate::daemon::{Daemon, DaemonError, Setup};
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The configuration: Plimsoll's own TOML, a llama-server preset (.ini) or llama-swap's YAML
+    config: PathBuf,
+    /// Where to listen; loopback unless told otherwise [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// A card to serve from, or a budget on one, e.g. name=H200,total=80GiB; may be given several times
+    #[arg(long = "card", value_name = "SPEC")]
+    cards: Vec<Card>,
+    /// Memory to leave untouched on each card
+    #[arg(long, value_name = "SIZE")]
+    reserve: Option<Bytes>,
+    /// The llama-server of models that give only flags
+    #[arg(long, value_name = "PROGRAM")]
+    engine: Option<PathBuf>,
+    /// Append the engines' output to this file
+    #[arg(long, value_name = "FILE")]
+    log_file: Option<PathBuf>,
+    /// A web page's origin that may use this server, or * for all; those of this machine always may
+    #[arg(long = "allow-origin", value_name = "ORIGIN")]
+    origins: Vec<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Daemon(#[from] DaemonError),
+    #[error("cannot start the runtime: {0}")]
+    Runtime(#[source] io::Error),
+}
+
+impl Error {
+    /// True where the user's own input is to blame.
+    pub(crate) fn is_input(&self) -> bool {
+        matches!(self, Self::Daemon(DaemonError::Config(_)))
+    }
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
+    let Arguments {
+        config,
+        listen,
+        cards,
+        reserve,
+        engine,
+        log_file,
+        origins,
+    } = arguments;
+    let setup = Setup {
+        config,
+        listen,
+        cards,
+        reserve,
+        engine,
+        log_file,
+        origins,
+    };
+    on_one_thread(async {
+        let daemon = Daemon::start(setup).await?;
+        announce(daemon.address);
+        daemon.run().await;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// Runs the daemon's one thread.
+pub(super) fn on_one_thread<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(Error::Runtime)?;
+    LocalSet::new().block_on(&runtime, work)
+}
+
+/// The address is data: scripts that asked for port 0 read it from stdout.
+pub(super) fn announce(address: SocketAddr) {
+    let mut stdout = anstream::stdout().lock();
+    // Nobody reading is no reason not to serve.
+    let _ = writeln!(stdout, "http://{address}").and_then(|()| stdout.flush());
+}

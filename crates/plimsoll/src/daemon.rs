@@ -1,0 +1,204 @@
+//! The daemon: a configuration, an owner of its models, a listener in front, and the signals that end it.
+//!
+//! Composition only. SIGTERM and SIGINT drain: nothing new is taken, answers in flight finish, every engine
+//! ends. A second one ends them at once. SIGHUP reads the configuration again; what is wrong with the new one
+//! is told and the old one stays.
+
+mod cards;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use plimsoll_core::admit;
+use plimsoll_core::bytes::Bytes;
+use plimsoll_core::place::Card;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::config::Config;
+use crate::launch::{LaunchError, Launcher, LogFile};
+use crate::owner::{ConfigureError, Owner, Terms};
+use crate::probe::{Sampler, StartSamplerError};
+use crate::route::{self, Keys, Limits, Listen, Origins, Server};
+
+/// How long a request waits for its model where nothing else is said: a large model may take minutes to load.
+const WAIT: Duration = Duration::from_secs(600);
+const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+
+/// What the command line says; everything else is in the configuration.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub(crate) config: PathBuf,
+    pub(crate) listen: Option<SocketAddr>,
+    /// Budgets and descriptions of the user's own; empty to take what is there.
+    pub(crate) cards: Vec<Card>,
+    pub(crate) reserve: Option<Bytes>,
+    pub(crate) engine: Option<PathBuf>,
+    pub(crate) log_file: Option<PathBuf>,
+    /// Pages that may use the server beside those of this machine; `*` for all.
+    pub(crate) origins: Vec<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DaemonError {
+    #[error(transparent)]
+    Config(#[from] ConfigureError),
+    #[error(
+        "no memory to serve from: no card answers and /proc/meminfo cannot be read; describe one with --card name=…,total=…"
+    )]
+    NoCard,
+    #[error(transparent)]
+    Listen(#[from] Listen),
+    #[error(transparent)]
+    Launcher(#[from] LaunchError),
+    #[error(transparent)]
+    Sampler(#[from] StartSamplerError),
+    #[error("cannot open the log file {}: {error}", path.display())]
+    OpenLog { path: PathBuf, error: std::io::Error },
+    #[error("cannot hear signals: {0}")]
+    Signals(#[source] std::io::Error),
+}
+
+pub(crate) struct Daemon {
+    pub(crate) owner: Rc<Owner>,
+    pub(crate) address: SocketAddr,
+    config: PathBuf,
+    listener: TcpListener,
+    server: Rc<Server<Owner>>,
+    signals: Signals,
+}
+
+impl Daemon {
+    /// Binds, reads the configuration and takes its models over; call inside a `LocalSet`.
+    pub(crate) async fn start(setup: Setup) -> Result<Self, DaemonError> {
+        let config = Config::read(&setup.config).map_err(ConfigureError::Read)?;
+        config.warn();
+        let signals = Signals::listen()?;
+        let keys = Keys::new(config.keys.clone());
+        let listen = setup.listen.or(config.roster.serve.listen).unwrap_or(LISTEN);
+        let listener = route::bind(listen, !config.keys.is_empty()).await?;
+        let address = listener.local_addr().unwrap_or(listen);
+        let terms = terms(&setup, &config)?;
+        let owner = Owner::start(terms, Launcher::start()?, Sampler::start()?);
+        owner
+            .configure(config.roster.models)
+            .map_err(ConfigureError::Card)?;
+        let settings = route::Settings {
+            keys,
+            origins: origins(setup.origins),
+            limits: Limits::default(),
+        };
+        let server = Rc::new(Server::new(Rc::clone(&owner), settings));
+        Ok(Self {
+            owner,
+            address,
+            config: setup.config,
+            listener,
+            server,
+            signals,
+        })
+    }
+
+    /// Serves until it is told to end, and returns when no engine is left.
+    pub(crate) async fn run(self) {
+        let Self {
+            owner,
+            config,
+            listener,
+            server,
+            mut signals,
+            ..
+        } = self;
+        let end = async {
+            while signals.next().await == Order::Reload {
+                reload(&owner, &config);
+            }
+            tokio::select! {
+                () = owner.shut_down() => {}
+                () = signals.insisted() => tracing::warn!("ending at once; engines are killed"),
+            }
+        };
+        route::serve(listener, server, end).await;
+    }
+}
+
+/// Reads the configuration again; what is wrong with it is told and changes nothing.
+fn reload(owner: &Owner, path: &Path) {
+    match owner.read_config(path) {
+        Ok(changed) => tracing::info!("{}: read again, {changed} models changed", path.display()),
+        Err(error) => tracing::error!("{error}; the old configuration stays"),
+    }
+}
+
+fn origins(named: Vec<String>) -> Origins {
+    match named.as_slice() {
+        [] => Origins::Loopback,
+        named if named.iter().any(|origin| origin == "*") => Origins::Any,
+        _ => Origins::These(named),
+    }
+}
+
+fn terms(setup: &Setup, config: &Config) -> Result<Terms, DaemonError> {
+    let serve = &config.roster.serve;
+    let cards = cards::choose(&setup.cards, setup.reserve);
+    if cards.is_empty() {
+        return Err(DaemonError::NoCard);
+    }
+    let mut settings = admit::Settings::new(cards);
+    settings.patience = serve.patience.unwrap_or(settings.patience);
+    let chosen = setup
+        .engine
+        .as_ref()
+        .map(|path| vec![path.to_string_lossy().into_owned()]);
+    let log_file = setup.log_file.as_ref().map(|path| {
+        let open = |error| DaemonError::OpenLog {
+            path: path.clone(),
+            error,
+        };
+        LogFile::open(path).map_err(open)
+    });
+    Ok(Terms {
+        config: setup.config.clone(),
+        settings,
+        engine: chosen.or(serve.engine.clone()),
+        wait: serve.wait.unwrap_or(WAIT),
+        log_file: log_file.transpose()?,
+    })
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    Reload,
+    End,
+}
+
+struct Signals {
+    term: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Self, DaemonError> {
+        let listen = |kind| signal(kind).map_err(DaemonError::Signals);
+        Ok(Self {
+            term: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hangup: listen(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) -> Order {
+        tokio::select! {
+            _ = self.term.recv() => Order::End,
+            _ = self.interrupt.recv() => Order::End,
+            _ = self.hangup.recv() => Order::Reload,
+        }
+    }
+
+    async fn insisted(&mut self) {
+        while self.next().await != Order::End {}
+    }
+}

@@ -1,0 +1,62 @@
+//! The cards to serve from: what the user described, what is there, or the host's memory.
+
+use plimsoll_core::admit::CardLimit;
+use plimsoll_core::bytes::Bytes;
+use plimsoll_core::place::{Card, CardKind};
+
+use crate::probe::{self, Machine};
+
+/// Left untouched on a card that is there: what a display server or a driver takes between two readings.
+const CARD_RESERVE: Bytes = Bytes::mib(256);
+/// Left untouched of the host: the machine has to live.
+const HOST_RESERVE: Bytes = Bytes::gib(1);
+
+/// Chooses the cards. A description with the name or UUID of a card that is there is a budget on that card; any
+/// other describes a card of the user's own. Without one, all cards are taken, or the host where there is none.
+pub(super) fn choose(described: &[Card], reserve: Option<Bytes>) -> Vec<CardLimit> {
+    let present = present(described);
+    if described.is_empty() {
+        return present.into_iter().map(|card| whole(card, reserve)).collect();
+    }
+    let limit = |wanted: &Card| {
+        let same =
+            |card: &&Card| card.id == wanted.id || (card.name == wanted.name && card.kind == wanted.kind);
+        let card = present.iter().find(same).unwrap_or(wanted).clone();
+        CardLimit {
+            budget: Some(wanted.total),
+            reserve: reserve.unwrap_or_default(),
+            card,
+        }
+    };
+    described.iter().map(limit).collect()
+}
+
+fn whole(card: Card, reserve: Option<Bytes>) -> CardLimit {
+    let usual = match card.kind {
+        CardKind::Cuda => CARD_RESERVE,
+        CardKind::Host => HOST_RESERVE.min(card.total.scaled(1, 10)),
+    };
+    CardLimit {
+        budget: None,
+        reserve: reserve.unwrap_or(usual),
+        card,
+    }
+}
+
+/// Looks at the machine, unless every card that matters was described as host memory.
+fn present(described: &[Card]) -> Vec<Card> {
+    let host_only = !described.is_empty() && described.iter().all(|card| card.kind == CardKind::Host);
+    if host_only {
+        return Vec::new();
+    }
+    let Machine {
+        cards, host, notes, ..
+    } = probe::look();
+    for note in notes {
+        tracing::info!("{note}");
+    }
+    match cards.is_empty() {
+        true => host.into_iter().collect(),
+        false => cards,
+    }
+}

@@ -1,0 +1,259 @@
+//! Holds the scheduler, tells it what happened, and does what it says.
+//!
+//! Everything here lives on one thread. An event is taken by [`Owner::submit`], which asks the scheduler and
+//! carries its effects out before it returns; whatever takes time (a survey, a child, a wait for memory) goes
+//! on as a task and comes back as an event. So there is no lock, and nobody else decides anything.
+
+mod harbor;
+mod memory;
+mod notes;
+mod pass;
+mod roll;
+mod run;
+mod survey;
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::rc::{Rc, Weak};
+use std::time::{Duration, Instant};
+
+use plimsoll_core::admit::{self, Effect, Event, ModelId, Moment, Refusal, RequestId, RunId, Scheduler};
+use plimsoll_core::bytes::Bytes;
+use plimsoll_core::flags::Entry;
+use serde_json::Value;
+use tokio::sync::{Notify, oneshot, watch};
+use tokio::task::spawn_local;
+
+use crate::config::{Config, ReadConfigError};
+use crate::launch::{Launcher, Log, LogFile};
+use crate::probe::{Reading, Sampler};
+use crate::route::{Events, Harbor};
+
+use notes::Notes;
+use roll::{Roll, UnknownCard};
+use run::Run;
+
+/// Bytes of log kept for one model, and for all together.
+const MODEL_LOG: Bytes = Bytes::kib(256);
+const WHOLE_LOG: Bytes = Bytes::mib(1);
+
+/// What the owner needs to know beside the models.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    pub(crate) config: PathBuf,
+    pub(crate) settings: admit::Settings,
+    /// The program of models that give only flags, where the user chose one.
+    pub(crate) engine: Option<Vec<String>>,
+    /// How long a request may wait for its model.
+    pub(crate) wait: Duration,
+    /// Where engines' lines go beside the ring.
+    pub(crate) log_file: Option<LogFile>,
+}
+
+/// A configuration that cannot be taken over.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigureError {
+    #[error(transparent)]
+    Read(#[from] ReadConfigError),
+    #[error(transparent)]
+    Card(#[from] UnknownCard),
+}
+
+pub(crate) struct Owner {
+    me: Weak<Self>,
+    start: Instant,
+    terms: Terms,
+    launcher: Launcher,
+    sampler: Sampler,
+    /// The cards when they were last read.
+    reading: RefCell<Reading>,
+    state: RefCell<Books>,
+    notes: Notes,
+    next_request: Cell<u64>,
+    wake: watch::Sender<Moment>,
+    drained: Notify,
+    events: Events,
+    log: Log,
+}
+
+struct Books {
+    scheduler: Scheduler,
+    roll: Roll,
+    /// Requests that the scheduler has not answered yet.
+    waiting: HashMap<RequestId, oneshot::Sender<pass::Answer>>,
+    runs: HashMap<RunId, Rc<Run>>,
+}
+
+impl Owner {
+    /// Starts with no models; call inside a `LocalSet`.
+    pub(crate) fn start(terms: Terms, launcher: Launcher, sampler: Sampler) -> Rc<Self> {
+        let books = Books {
+            scheduler: Scheduler::new(terms.settings.clone()),
+            roll: Roll::default(),
+            waiting: HashMap::new(),
+            runs: HashMap::new(),
+        };
+        let owner = Rc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
+            start: Instant::now(),
+            terms,
+            launcher,
+            sampler,
+            reading: RefCell::default(),
+            state: RefCell::new(books),
+            notes: Notes::default(),
+            next_request: Cell::new(0),
+            wake: watch::Sender::new(Moment::NEVER),
+            drained: Notify::new(),
+            events: Events::default(),
+            log: Log::new("plimsoll", WHOLE_LOG),
+        });
+        spawn_local(tick(Rc::clone(&owner)));
+        spawn_local(memory::watch(Rc::clone(&owner)));
+        owner
+    }
+
+    /// Reads a configuration and takes it over; what is wrong with it changes nothing.
+    pub(crate) fn read_config(&self, path: &Path) -> Result<usize, ConfigureError> {
+        let config = Config::read(path)?;
+        config.warn();
+        Ok(self.configure(config.roster.models)?)
+    }
+
+    /// Takes models over and returns how many have changed; those that are as they were are not touched.
+    pub(crate) fn configure(&self, models: Vec<Entry>) -> Result<usize, UnknownCard> {
+        let cards: Vec<_> = self
+            .terms
+            .settings
+            .cards
+            .iter()
+            .map(|limit| limit.card.clone())
+            .collect();
+        let changes = self.state.borrow_mut().roll.update(models, &cards)?;
+        let count = changes.len();
+        self.submit(Event::Configured(changes));
+        self.events.reloaded();
+        Ok(count)
+    }
+
+    /// Tells the scheduler what happened and carries out what follows from it.
+    fn submit(&self, event: Event) {
+        let mut effects = Vec::new();
+        self.state
+            .borrow_mut()
+            .scheduler
+            .on_event(self.now(), event, &mut effects);
+        for effect in effects {
+            self.carry_out(effect);
+        }
+    }
+
+    /// Never submits by itself: what comes of an effect comes back from a task.
+    fn carry_out(&self, effect: Effect) {
+        match effect {
+            Effect::Dispatch { request, run } => self.dispatch(request, run),
+            Effect::Refuse { request, refusal } => self.answer(request, Err(refusal)),
+            Effect::Survey { model } => drop(spawn_local(survey::survey(self.me(), model))),
+            Effect::Start {
+                run,
+                model,
+                placement,
+            } => {
+                let run = Run::new(run, model, self.entry(model), self.model_log(model), placement);
+                self.notes.started(model, &run);
+                self.state.borrow_mut().runs.insert(run.id, Rc::clone(&run));
+                spawn_local(run::live(self.me(), run));
+            }
+            Effect::Stop { run, how } => {
+                if let Some(run) = self.state.borrow().runs.get(&run) {
+                    run.stop(how);
+                }
+            }
+            Effect::AwaitMemory { run, taken } => {
+                drop(spawn_local(memory::await_return(self.me(), run, taken)))
+            }
+            Effect::Changed { model, state } => {
+                self.notes.with(model, |note| note.state = Some(state));
+                self.tell(model, state, &Value::Null);
+            }
+            Effect::WakeAt(moment) => drop(self.wake.send_replace(moment)),
+            Effect::Drained => self.drained.notify_waiters(),
+        }
+    }
+
+    fn dispatch(&self, request: RequestId, run: RunId) {
+        let run = self.state.borrow().runs.get(&run).cloned();
+        if let Some(run) = run {
+            self.answer(request, Ok(run));
+        }
+    }
+
+    /// A request whose client has left meanwhile has said so itself.
+    fn answer(&self, request: RequestId, answer: Result<Rc<Run>, Box<Refusal>>) {
+        let waiting = self.state.borrow_mut().waiting.remove(&request);
+        if let Some(waiting) = waiting {
+            let _ = waiting.send(answer);
+        }
+    }
+
+    /// Tells whoever watches that a model's state is `state`, with what goes with it.
+    fn tell(&self, model: ModelId, state: admit::State, info: &Value) {
+        self.events.state_changed(&self.entry(model).name, state, info);
+        self.events.show(|| self.snapshot());
+    }
+
+    /// Refuses what waits, lets answers finish, ends every engine; returns when none is left.
+    pub(crate) async fn shut_down(&self) {
+        let drained = self.drained.notified();
+        tokio::pin!(drained);
+        drained.as_mut().enable();
+        self.submit(Event::Shutdown);
+        drained.await;
+    }
+
+    fn now(&self) -> Moment {
+        Moment::at(self.start.elapsed())
+    }
+
+    fn me(&self) -> Rc<Self> {
+        self.me.upgrade().expect("whoever calls holds it")
+    }
+
+    fn entry(&self, model: ModelId) -> Rc<Entry> {
+        Rc::clone(self.state.borrow().roll.entry(model))
+    }
+
+    fn shown(&self, model: ModelId) -> admit::State {
+        self.notes
+            .with(model, |note| note.state.unwrap_or(admit::State::Unloaded))
+    }
+
+    fn model_log(&self, model: ModelId) -> Log {
+        let make = || {
+            Log::feeding(
+                &self.entry(model).name,
+                MODEL_LOG,
+                &self.log,
+                self.terms.log_file.clone(),
+            )
+        };
+        self.notes.log(model, make)
+    }
+}
+
+/// Sends the scheduler its ticks: one sleep, moved whenever it wants to be woken at another time.
+async fn tick(owner: Rc<Owner>) {
+    let mut wake = owner.wake.subscribe();
+    loop {
+        let moment = *wake.borrow_and_update();
+        let left = moment.since(owner.now());
+        let changed = wake.changed();
+        if moment == Moment::NEVER {
+            let _ = changed.await;
+        } else if tokio::time::timeout(left, changed).await.is_err() {
+            owner.wake.send_replace(Moment::NEVER);
+            owner.submit(Event::Tick);
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! A request's way through the scheduler: it arrives, waits, is let through or refused, and ends exactly once.
+//!
+//! Dropping is the end in every case: a ticket that is dropped has left the queue, a pass that is dropped is
+//! finished. So a client that goes away at any moment leaves nothing behind.
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use http::StatusCode;
+use plimsoll_core::admit::{Event, ModelId, Refusal, RefusalKind, RequestId};
+use plimsoll_core::explain::Reason;
+use tokio::sync::oneshot;
+
+use super::Owner;
+use super::run::Run;
+use crate::route::{Pass, Problem, Upstream};
+
+/// A connection breaks a moment before the death of its process is known.
+const DEATH_WITHIN: Duration = Duration::from_secs(1);
+
+/// What the scheduler says to a request.
+pub(super) type Answer = Result<Rc<Run>, Box<Refusal>>;
+
+/// A request that waits.
+struct Ticket {
+    owner: Rc<Owner>,
+    request: RequestId,
+    answer: oneshot::Receiver<Answer>,
+    over: bool,
+}
+
+impl Ticket {
+    fn take(owner: &Rc<Owner>, request: RequestId) -> Self {
+        let (sender, answer) = oneshot::channel();
+        owner.state.borrow_mut().waiting.insert(request, sender);
+        Self {
+            owner: Rc::clone(owner),
+            request,
+            answer,
+            over: false,
+        }
+    }
+
+    async fn wait(mut self) -> Result<RunPass, Problem> {
+        let answer = (&mut self.answer).await;
+        self.over = true;
+        let (owner, request) = (Rc::clone(&self.owner), self.request);
+        match answer {
+            Ok(Ok(run)) => {
+                let pass = RunPass {
+                    owner,
+                    request,
+                    run,
+                    upstream: None,
+                    over: false,
+                };
+                pass.at_its_upstream()
+            }
+            Ok(Err(refusal)) => Err(problem(*refusal)),
+            Err(_) => Err(Problem::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "shutting_down",
+                "the server is shutting down",
+            )),
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if !self.over {
+            self.owner.state.borrow_mut().waiting.remove(&self.request);
+            self.owner.submit(Event::Abandoned {
+                request: self.request,
+            });
+        }
+    }
+}
+
+/// The right to send one request to one run.
+pub(crate) struct RunPass {
+    owner: Rc<Owner>,
+    request: RequestId,
+    run: Rc<Run>,
+    upstream: Option<Rc<Upstream>>,
+    over: bool,
+}
+
+impl Owner {
+    /// Asks the scheduler for a place and waits for it.
+    pub(super) async fn arrive(self: Rc<Self>, model: ModelId) -> Result<RunPass, Problem> {
+        let request = RequestId(self.next_request.replace(self.next_request.get() + 1));
+        let ticket = Ticket::take(&self, request);
+        let deadline = self.now() + self.terms.wait;
+        self.submit(Event::Arrived {
+            request,
+            model,
+            deadline,
+        });
+        ticket.wait().await
+    }
+}
+
+impl RunPass {
+    /// A run is let out only once it is ready, and a ready run has an address.
+    fn at_its_upstream(mut self) -> Result<Self, Problem> {
+        self.upstream = self.run.upstream().cloned();
+        match self.upstream {
+            Some(_) => Ok(self),
+            None => Err(engine_died(None)),
+        }
+    }
+
+    async fn fate(&self) -> Option<Reason> {
+        self.run.fate(DEATH_WITHIN).await.cloned()
+    }
+}
+
+impl Pass for RunPass {
+    fn upstream(&self) -> &Rc<Upstream> {
+        self.upstream
+            .as_ref()
+            .expect("a pass is handed out with its upstream")
+    }
+
+    fn finished(mut self) {
+        self.over = true;
+        self.owner.submit(Event::Finished {
+            request: self.request,
+        });
+    }
+
+    /// Waits for the death first, so that the request is not sent to the dying run again.
+    async fn bounced(mut self) -> Result<Self, Problem> {
+        let ticket = Ticket::take(&self.owner, self.request);
+        let _ = self.fate().await;
+        self.over = true;
+        self.owner.submit(Event::Bounced {
+            request: self.request,
+        });
+        ticket.wait().await
+    }
+
+    fn broke(self) -> Pin<Box<dyn Future<Output = Problem>>> {
+        Box::pin(async move { engine_died(self.fate().await) })
+    }
+}
+
+impl Drop for RunPass {
+    fn drop(&mut self) {
+        if !self.over {
+            self.owner.submit(Event::Abandoned {
+                request: self.request,
+            });
+        }
+    }
+}
+
+fn engine_died(fate: Option<Reason>) -> Problem {
+    let mut reason = Reason::new("engine_died", "the engine went away in the middle of its answer");
+    if let Some(fate) = fate {
+        reason = reason.because(fate);
+    }
+    Problem::because(StatusCode::BAD_GATEWAY, reason)
+}
+
+/// A refusal over HTTP: 413 where it can never fit, 404 where there is no such model, else 503.
+fn problem(refusal: Refusal) -> Problem {
+    let status = match refusal.kind {
+        RefusalKind::NeverFits => StatusCode::PAYLOAD_TOO_LARGE,
+        RefusalKind::Unconfigured => StatusCode::NOT_FOUND,
+        _ => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    let mut problem = Problem::because(status, refusal.reason);
+    problem.code = code(refusal.kind).into();
+    problem.retry_after = refusal.retry_after;
+    problem.hints = refusal.hints;
+    problem
+}
+
+fn code(kind: RefusalKind) -> &'static str {
+    match kind {
+        RefusalKind::NeverFits => "never_fits",
+        RefusalKind::NoRoom => "no_room",
+        RefusalKind::QueueFull => "queue_full",
+        RefusalKind::Deadline => "deadline",
+        RefusalKind::LoadFailed => "load_failed",
+        RefusalKind::EngineDied => "engine_died",
+        RefusalKind::Unloaded => "unloaded",
+        RefusalKind::Unconfigured => "model_not_found",
+        RefusalKind::ShuttingDown => "shutting_down",
+    }
+}

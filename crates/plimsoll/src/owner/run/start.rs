@@ -1,0 +1,156 @@
+//! From an entry and its placement to a running child.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use plimsoll_core::explain::Reason;
+use plimsoll_core::flags::{Entry, Launch};
+use plimsoll_core::place::CardKind;
+use tokio::sync::mpsc;
+
+use super::Run;
+use crate::launch::engine::{self, EngineError};
+use crate::launch::{
+    Child, ChildEvent, ChildSpec, Readiness, StopWay, Visible, child_environment, free_port, random_key,
+    renumber_devices,
+};
+use crate::owner::Owner;
+
+/// What it takes to start one run.
+pub(super) struct Starter<'a> {
+    pub(super) owner: &'a Rc<Owner>,
+    pub(super) run: &'a Rc<Run>,
+}
+
+impl Starter<'_> {
+    /// Starts it; the reason says what is missing.
+    pub(super) async fn start(&self) -> Result<(Child, mpsc::Receiver<ChildEvent>, Option<String>), Reason> {
+        let (spec, key) = self.spec()?;
+        let spawned = self.owner.launcher.spawn(spec, self.run.log.clone()).await;
+        let (child, events) = spawned.map_err(|error| unstartable(&self.run.entry.name, &error))?;
+        Ok((child, events, key))
+    }
+
+    fn spec(&self) -> Result<(ChildSpec, Option<String>), Reason> {
+        let entry = &self.run.entry;
+        let fail = |error: &dyn std::error::Error| unstartable(&entry.name, error);
+        let port = free_port().map_err(|error| fail(&error))?;
+        let engine =
+            engine_command(entry, self.owner.terms.engine.as_deref()).map_err(|error| fail(&error))?;
+        let mut line = entry.launch.command_line(&engine, &entry.name, port);
+        let visible = self.visible();
+        if let (Visible::Cards(own), Some(_)) = (&visible, entry.launch.options()) {
+            line = renumber_devices(&line, &self.all_cards(), own).arguments;
+        }
+        let key = takes_key(entry)
+            .then(random_key)
+            .transpose()
+            .map_err(|error| fail(&error))?;
+        let control_port = entry.launch.options().map(|_| port);
+        self.run.arguments.replace(line.clone());
+        let mut words = line.into_iter().map(OsString::from);
+        let program = PathBuf::from(words.next().unwrap_or_default());
+        let environment = child_environment(
+            std::env::vars_os(),
+            &entry.env,
+            &visible,
+            control_port,
+            key.as_deref(),
+        );
+        let spec = ChildSpec {
+            name: entry.name.clone(),
+            program,
+            arguments: words.collect(),
+            environment,
+            directory: None,
+            port,
+            readiness: readiness(&entry.launch),
+            stop: stop_way(&entry.launch),
+        };
+        Ok((spec, key))
+    }
+
+    /// Cards by UUID where they have one; none for a run on the host; what we see ourselves where the cards
+    /// are only described.
+    fn visible(&self) -> Visible {
+        let limits = &self.owner.terms.settings.cards;
+        let cards: Vec<_> = limits
+            .iter()
+            .map(|limit| &limit.card)
+            .filter(|card| self.run.placement().cards().any(|id| *id == card.id))
+            .filter(|card| card.kind == CardKind::Cuda)
+            .collect();
+        match cards
+            .iter()
+            .map(|card| card.uuid.clone())
+            .collect::<Option<Vec<_>>>()
+        {
+            Some(uuids) if uuids.is_empty() => Visible::NoCard,
+            Some(uuids) => Visible::Cards(uuids),
+            None => Visible::AsInherited,
+        }
+    }
+
+    fn all_cards(&self) -> Vec<String> {
+        self.owner
+            .terms
+            .settings
+            .cards
+            .iter()
+            .filter_map(|limit| limit.card.uuid.clone())
+            .collect()
+    }
+}
+
+/// The program of a model that gives only flags: its own, the configured one, or what is installed.
+pub(in crate::owner) fn engine_command(
+    entry: &Entry,
+    configured: Option<&[String]>,
+) -> Result<Vec<String>, EngineError> {
+    match &entry.launch {
+        Launch::LlamaServer { program: None, .. } => {
+            let (program, arguments) = match configured {
+                Some([program, arguments @ ..]) => (Some(program.as_ref()), arguments.to_vec()),
+                _ => (None, Vec::new()),
+            };
+            let found = engine::find(program)?;
+            let mut command = vec![found.path.to_string_lossy().into_owned()];
+            command.extend(arguments);
+            Ok(command)
+        }
+        Launch::LlamaServer { .. } | Launch::Command { .. } => Ok(Vec::new()),
+    }
+}
+
+/// llama-server asks for the key in its environment, unless its command line names one.
+fn takes_key(entry: &Entry) -> bool {
+    entry
+        .launch
+        .options()
+        .is_some_and(|options| !options.to_argv().iter().any(|word| word.starts_with("--api-key")))
+}
+
+fn readiness(launch: &Launch) -> Readiness {
+    match (launch.options(), launch.check()) {
+        (Some(_), _) => Readiness::Control,
+        (None, Some(path)) => Readiness::Health {
+            path: path.to_owned(),
+        },
+        (None, None) => Readiness::Immediate,
+    }
+}
+
+fn stop_way(launch: &Launch) -> StopWay {
+    match launch {
+        Launch::Command { stop: Some(line), .. } => StopWay::Command(line.clone()),
+        _ if launch.options().is_some() => StopWay::ExitCommand,
+        _ => StopWay::Terminate,
+    }
+}
+
+/// A run that could not be started, with what failed.
+pub(in crate::owner) fn unstartable(model: &str, error: &dyn std::error::Error) -> Reason {
+    let cause = Reason::new("launch_failed", error.to_string());
+    Reason::new("unstartable", format!("{model} could not be started")).because(cause)
+}

@@ -1,0 +1,113 @@
+//! Before anybody is stopped for a model: can it load at all, and what does it need?
+//!
+//! Everything that can be known without starting the engine is: that the program is there, that the model's
+//! files are and can be read, what their headers and the flags add up to. What the user declared wins over
+//! what is planned; what can neither be declared nor planned is unknown and gets a card to itself.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use plimsoll_core::admit::{Event, ModelId};
+use plimsoll_core::bytes::Bytes;
+use plimsoll_core::explain::Reason;
+use plimsoll_core::flags::{self, Entry, Options, Wish};
+use plimsoll_core::model::{Dialect, Model};
+use plimsoll_core::place::{Card, CardId, CardKind, Declared, Demand, Unknown};
+use plimsoll_core::plan::{self, Engine, EngineKind, PlanRequest, Program};
+
+use super::Owner;
+use super::run::{engine_command, unstartable};
+use crate::launch::engine::{EngineProgram, Origin, identify};
+use crate::launch::find_program;
+use crate::probe::headers::read_model;
+
+/// Answers the scheduler's Survey. Files and programs are looked at on a thread of their own.
+pub(super) async fn survey(owner: Rc<Owner>, model: ModelId) {
+    let entry = Entry::clone(&owner.entry(model));
+    let engine = owner.terms.engine.clone();
+    let name = entry.name.clone();
+    let looked = tokio::task::spawn_blocking(move || look(&entry, engine.as_deref())).await;
+    let result = looked.unwrap_or_else(|error| Err(unstartable(&name, &error)));
+    owner.submit(Event::Surveyed { model, result });
+}
+
+fn look(entry: &Entry, configured: Option<&[String]>) -> Result<Arc<dyn Demand>, Reason> {
+    let engine = engine_command(entry, configured).map_err(|error| unstartable(&entry.name, &error))?;
+    let line = entry.launch.command_line(&engine, &entry.name, 0);
+    let program = line.first().map(String::as_str).unwrap_or_default();
+    find_program(program.as_ref(), None, std::env::var_os("PATH").as_deref())
+        .map_err(|error| unstartable(&entry.name, &error))?;
+    match (entry.memory, entry.launch.options()) {
+        (Some(bytes), _) => Ok(Arc::new(Declared(bytes))),
+        (None, Some(options)) => planned(entry, options, program),
+        (None, None) => Ok(Arc::new(Unknown)),
+    }
+}
+
+/// A llama-server whose model is not a local file (`-hf`) cannot be planned before it has fetched it.
+fn planned(entry: &Entry, options: &Options, program: &str) -> Result<Arc<dyn Demand>, Reason> {
+    let wish = options
+        .wish(flags::Program::Server)
+        .map_err(|error| unstartable(&entry.name, &error))?;
+    let Some(path) = wish.model.clone() else {
+        return Ok(Arc::new(Unknown));
+    };
+    let engine = engine_of(program);
+    let dialect = match engine.kind {
+        EngineKind::LlamaCpp => Dialect::Ggml,
+        EngineKind::IkLlamaCpp => Dialect::Ik,
+    };
+    let read =
+        |path: &str| read_model(path.as_ref(), dialect).map_err(|error| unstartable(&entry.name, &error));
+    Ok(Arc::new(Planned {
+        model: read(&path)?,
+        draft: wish.draft_model.as_deref().map(read).transpose()?,
+        projector: wish.projector.as_deref().map(read).transpose()?,
+        engine,
+        wish,
+    }))
+}
+
+/// An engine that does not say what it is is planned as the newest that the formulas know.
+fn engine_of(program: &str) -> Engine {
+    let program = EngineProgram {
+        path: program.into(),
+        origin: Origin::Configured,
+    };
+    identify(&program).map_or(Engine::LLAMA_CPP, |identity| identity.engine)
+}
+
+/// A model whose need is planned for exactly the cards it may get.
+#[derive(Debug)]
+struct Planned {
+    model: Model,
+    draft: Option<Model>,
+    projector: Option<Model>,
+    wish: Wish,
+    engine: Engine,
+}
+
+impl Demand for Planned {
+    fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
+        let devices: Vec<Card> = cards
+            .iter()
+            .filter(|card| card.kind == CardKind::Cuda)
+            .cloned()
+            .collect();
+        let request = PlanRequest {
+            model: &self.model,
+            draft: self.draft.as_ref(),
+            projector: self.projector.as_ref(),
+            wish: &self.wish,
+            engine: self.engine,
+            program: Program::LlamaServer,
+            cards: &devices,
+        };
+        let plan = plan::plan(&request).map_err(|error| Reason::new("plan_failed", error.to_string()))?;
+        let on_device = plan.cards.iter().map(|card| (card.id.clone(), card.peak));
+        let on_host = cards.iter().filter(|card| card.kind == CardKind::Host);
+        Ok(on_device
+            .chain(on_host.map(|card| (card.id.clone(), plan.host.peak)))
+            .collect())
+    }
+}
