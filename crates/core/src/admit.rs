@@ -8,6 +8,55 @@
 //! gone (placed). A run that is chosen drains: it finishes what it has and takes nothing new. Waiting is
 //! bounded: after `patience` the oldest queued model gets its victims chosen even if traffic keeps them busy,
 //! and what it needs is held for it.
+//!
+//! One request to a model that is not loaded, and the way back down:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//!
+//! use plimsoll_core::admit::*;
+//! use plimsoll_core::bytes::Bytes;
+//! use plimsoll_core::place::{Card, CardId, CardKind, Declared};
+//!
+//! let card = Card {
+//!     id: CardId::new("GPU-1"),
+//!     kind: CardKind::Cuda,
+//!     name: "H200".to_owned(),
+//!     uuid: Some("GPU-1".to_owned()),
+//!     total: Bytes::gib(140),
+//!     free: Bytes::gib(140),
+//!     compute_capability: Some((9, 0)),
+//!     legacy_pool: false,
+//! };
+//! let limit = CardLimit { card, budget: None, reserve: Bytes::gib(1) };
+//! let mut scheduler = Scheduler::new(Settings::new(vec![limit]));
+//! let (now, model, request) = (Moment::START, ModelId(0), RequestId(0));
+//! let mut tell = |event| {
+//!     let mut effects = Vec::new();
+//!     scheduler.on_event(now, event, &mut effects);
+//!     effects.retain(|effect| !matches!(effect, Effect::Changed { .. } | Effect::WakeAt(_)));
+//!     effects
+//! };
+//!
+//! tell(Event::Configured(vec![(model, Change::Added(ModelSpec::new("alpha")))]));
+//! let deadline = now + Duration::from_secs(60);
+//! assert_eq!(tell(Event::Arrived { request, model, deadline }), [Effect::Survey { model }]);
+//!
+//! let result = Ok(Arc::new(Declared(Bytes::gib(24))) as Arc<_>);
+//! let effects = tell(Event::Surveyed { model, result });
+//! let [Effect::Start { run, placement, .. }] = &effects[..] else { panic!() };
+//! assert_eq!(placement.total(), Bytes::gib(24));
+//!
+//! let run = *run;
+//! assert_eq!(tell(Event::Ready { run }), [Effect::Dispatch { request, run }]);
+//! assert_eq!(tell(Event::Finished { request }), []);
+//!
+//! assert_eq!(tell(Event::UnloadWanted { model }), [Effect::Stop { run, how: Stopping::Graceful }]);
+//! let effects = tell(Event::Ended { run, end: End::Expected });
+//! assert!(matches!(&effects[..], [Effect::AwaitMemory { .. }]));
+//! assert_eq!(tell(Event::MemoryReturned { run }), []);
+//! ```
 
 mod effect;
 mod event;

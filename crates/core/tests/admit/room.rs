@@ -350,3 +350,23 @@ fn the_ttl_of_a_model_that_was_loaded_without_a_request_counts_from_ready() {
     desk.pass(1);
     assert_eq!(desk.state(0), State::Stopping);
 }
+
+#[test]
+fn what_a_younger_model_gives_up_is_offered_to_the_older_one_at_once() {
+    let only_first = |id: u32, spec: &mut plimsoll_core::admit::ModelSpec| {
+        if id == 3 {
+            spec.allowed = vec![CardId::new("card0")];
+        }
+    };
+    let mut desk = Desk::tuned(&[20, 20], &[8, 8, 24, 20], only_first);
+    let (first, second) = (desk.loaded(0), desk.loaded(1));
+    desk.ask(3);
+    desk.ask(2);
+    desk.surveyed(2);
+    assert_eq!(desk.stopped(), graceful(first));
+    desk.surveyed(3);
+    assert_eq!(desk.stopped(), []);
+    desk.send(Event::CardsRead(vec![(CardId::new("card1"), gib(2))]));
+    assert_eq!(desk.refusals()[0].kind, RefusalKind::NoRoom);
+    assert_eq!(desk.stopped(), graceful(second));
+}
