@@ -11,6 +11,8 @@ use crate::explain::{Advice, Hint, Reason};
 /// Lines shown where none of them is known.
 const SHOWN_LINES: usize = 5;
 const SIGKILL: i32 = 9;
+/// Signals that a program does not send itself when something goes wrong: SIGHUP, SIGINT, SIGKILL, SIGTERM.
+const FROM_OUTSIDE: &[i32] = &[1, 2, SIGKILL, 15];
 
 /// A wait status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +63,8 @@ pub struct Death<'a> {
     pub exit: Exit,
     /// We wanted it.
     pub asked: bool,
+    /// It had given up and stayed, so we killed it: the signal is ours, the cause is in its words.
+    pub stuck: bool,
     pub stage: Stage,
     /// The kernel killed some process for want of memory meanwhile.
     pub kernel_oom_kill: bool,
@@ -84,6 +88,11 @@ pub fn judge(death: &Death<'_>) -> Verdict {
             end: End::Expected,
             hints: Vec::new(),
         };
+    }
+    // Who is killed from outside may have complained of something else before, and lived with it.
+    let struck_down = matches!(death.exit, Exit::Signal(signal) if FROM_OUTSIDE.contains(&signal));
+    if struck_down && !death.stuck {
+        return of_status(death);
     }
     match read_last_lines(death.last_lines.iter().map(String::as_str)) {
         Some(finding) => of_finding(death, &finding),
@@ -200,6 +209,7 @@ mod tests {
             model: "alpha",
             exit,
             asked: false,
+            stuck: false,
             stage: Stage::Serving,
             kernel_oom_kill,
             last_lines: &last_lines,
@@ -243,6 +253,20 @@ mod tests {
         assert!(is_oom(Exit::Signal(9), true));
         assert!(!is_oom(Exit::Signal(9), false));
         assert!(!is_oom(Exit::Signal(11), true));
+    }
+
+    #[test]
+    fn who_is_struck_down_did_not_die_of_an_old_complaint() {
+        let complaint = ["torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"];
+        for signal in [9, 15] {
+            let verdict = verdict(Exit::Signal(signal), false, &complaint);
+            assert_eq!(verdict.sign, None);
+            assert!(matches!(verdict.end, End::Crashed { .. }));
+        }
+        assert_eq!(
+            verdict(Exit::Signal(6), false, &complaint).sign,
+            Some(Sign::CardMemory)
+        );
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub fn post_mortem(model: &str, ended: &Ended) -> Verdict {
         model,
         exit: ended.exit,
         asked: matches!(ended.cause, EndCause::Asked | EndCause::AskedAndKilled),
+        stuck: ended.cause == EndCause::Stuck,
         stage: match ended.was_ready {
             true => Stage::Serving,
             false => Stage::Loading,
