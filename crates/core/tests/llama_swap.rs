@@ -149,7 +149,7 @@ fn what_has_no_effect_is_named_with_its_line() {
         warnings(text),
         [
             "config.yaml:1: `startPort` has no effect; ports are given by the system",
-            "config.yaml:2: `logLevel` has no effect; use `plimsoll serve --log`",
+            "config.yaml:2: `logLevel` has no effect; `RUST_LOG` chooses what is logged",
             "config.yaml:3: unknown key `modles`; remove it",
             "config.yaml:7: `name` has no effect; the list of models shows its key",
             "config.yaml:8: unknown key `cdm`; remove it",
@@ -276,6 +276,21 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
 }
 
 #[test]
+fn the_port_may_stand_in_a_variable_too() {
+    let roster = roster("models:\n  a:\n    cmd: p ${PORT}\n    env: ['URL=http://x:${PORT}']\n");
+    assert_eq!(
+        roster.models[0].environment(7),
+        [("URL".to_owned(), "http://x:7".to_owned())]
+    );
+}
+
+#[test]
+fn keys_of_clients_are_not_shown_when_debugging() {
+    let roster = roster("apiKeys: [very-secret]\n");
+    assert!(!format!("{roster:?}").contains("very-secret"));
+}
+
+#[test]
 fn an_empty_file_is_an_empty_roster() {
     for text in ["", "# nothing\n", "models:\n", "models: {}\n"] {
         assert_eq!(roster(text), Roster::default(), "{text:?}");
@@ -286,6 +301,7 @@ fn an_empty_file_is_an_empty_roster() {
 fn anchors_and_merges_work() {
     let text = "x-base: &base\n  ttl: 5\nmodels:\n  a:\n    <<: *base\n    cmd: p ${PORT}\n";
     assert_eq!(roster(text).models[0].ttl, Some(Duration::from_secs(5)));
+    assert!(warnings(text).is_empty());
 }
 
 #[test]

@@ -35,9 +35,9 @@ const READ: [&str; 10] = [
 /// Keys that have no effect here, and why.
 const WITHOUT_EFFECT: [(&str, &str); 16] = [
     ("startPort", "ports are given by the system"),
-    ("logLevel", "use `plimsoll serve --log`"),
-    ("logRequests", "use `plimsoll serve --log`"),
-    ("logTimeFormat", "use `plimsoll serve --log`"),
+    ("logLevel", "`RUST_LOG` chooses what is logged"),
+    ("logRequests", "`RUST_LOG` chooses what is logged"),
+    ("logTimeFormat", "`RUST_LOG` chooses what is logged"),
     ("logToStdout", "what a model prints is kept with the model"),
     ("metricsMaxInMemory", "`/metrics` needs no bound"),
     ("captureBuffer", "requests are not recorded"),
@@ -204,7 +204,8 @@ impl Reader<'_> {
 
     fn warn_of_unread(&mut self, global: &Node) {
         for pair in global.pairs().unwrap_or_default() {
-            if READ.contains(&pair.key.as_str()) {
+            // A key of `x-…` holds anchors for others to use.
+            if READ.contains(&pair.key.as_str()) || pair.key.starts_with("x-") {
                 continue;
             }
             let known = WITHOUT_EFFECT.iter().find(|(key, _)| *key == pair.key);

@@ -5,6 +5,7 @@
 //! Two entries are equal if they ask for the same, wherever they stand: a reload restarts only what changed.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +28,7 @@ pub struct Roster {
 }
 
 /// Settings of the server itself; `None` is "not said", the caller's own default stands.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct ServeSettings {
     pub listen: Option<SocketAddr>,
     pub api_keys: Vec<String>,
@@ -41,6 +42,20 @@ pub struct ServeSettings {
     pub engine: Option<Vec<String>>,
 }
 
+/// Keys are counted, not shown: what is debugged ends up in logs.
+impl fmt::Debug for ServeSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServeSettings")
+            .field("listen", &self.listen)
+            .field("api_keys", &self.api_keys.len())
+            .field("api_key_files", &self.api_key_files)
+            .field("patience", &self.patience)
+            .field("wait", &self.wait)
+            .field("engine", &self.engine)
+            .finish()
+    }
+}
+
 /// A model that can be asked for.
 #[derive(Clone, Debug)]
 pub struct Entry {
@@ -48,7 +63,7 @@ pub struct Entry {
     pub aliases: Vec<String>,
     pub tags: Vec<String>,
     pub launch: Launch,
-    /// Variables set for this child only.
+    /// Variables set for this child only, as written; [`Entry::environment`] knows the port.
     pub env: Vec<(String, String)>,
     /// What it takes, said by the user; wins over what is planned.
     pub memory: Option<Bytes>,
@@ -95,6 +110,13 @@ impl Entry {
             upstream_name: None,
             origin,
         }
+    }
+
+    /// Returns the variables of the child that got `port`: `${PORT}` may stand in their values too.
+    pub fn environment(&self, port: u16) -> Vec<(String, String)> {
+        let set = self.env.iter();
+        set.map(|(name, value)| (name.clone(), with_port(value, port)))
+            .collect()
     }
 }
 
@@ -209,8 +231,8 @@ impl Warning {
     }
 }
 
-impl std::fmt::Display for Warning {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.origin, self.text)?;
         match &self.hint {
             Some(hint) => write!(f, "; {hint}"),
