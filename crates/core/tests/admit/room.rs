@@ -358,7 +358,7 @@ fn what_a_younger_model_gives_up_is_offered_to_the_older_one_at_once() {
             spec.allowed = vec![CardId::new("card0")];
         }
     };
-    let mut desk = Desk::tuned(&[20, 20], &[8, 8, 24, 20], only_first);
+    let mut desk = Desk::tuned(&[20, 20], &[9, 8, 24, 20], only_first);
     let (first, second) = (desk.loaded(0), desk.loaded(1));
     desk.ask(3);
     desk.ask(2);
