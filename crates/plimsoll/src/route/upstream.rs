@@ -25,8 +25,9 @@ use super::rope::Rope;
 
 /// Idle connections kept per engine. llama-server gives each one a thread, so there is no point in hoarding.
 const MOST_IDLE: usize = 64;
-/// Read buffer of one connection; streams come in small pieces, answers beyond this in several.
-const READ_BUFFER: usize = 256 * 1024;
+/// How much may wait to be written, and the most that one read takes. A prompt that goes out in one write costs a
+/// fifth less CPU than one in pieces of 256 KiB (measured at 2 MB). It is a limit: buffers grow only as needed.
+const BUFFER: usize = 4 * 1024 * 1024;
 
 pub(crate) struct Upstream {
     address: SocketAddr,
@@ -99,7 +100,7 @@ impl Upstream {
         let stream = tokio::time::timeout(patience, TcpStream::connect(self.address)).await??;
         stream.set_nodelay(true)?;
         let handshake = http1::Builder::new()
-            .max_buf_size(READ_BUFFER)
+            .max_buf_size(BUFFER)
             .handshake(TokioIo::new(stream))
             .await;
         let (sender, connection) = handshake.map_err(io::Error::other)?;

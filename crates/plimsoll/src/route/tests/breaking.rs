@@ -1,6 +1,7 @@
 //! What the client sees when something ends before it should.
 
 use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 
 use super::stub::*;
 use crate::route::Settings;
@@ -174,5 +175,29 @@ fn a_connection_that_grew_stale_is_replaced_unseen() {
             }
         }
         stage.until_idle().await;
+    });
+}
+
+#[test]
+fn a_shutdown_lets_what_is_in_flight_finish_and_takes_nothing_new() {
+    on_stage(|stage| async move {
+        let mut idle = stage.client().await;
+        write(&mut idle, "GET /health HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        read_until(&mut idle, "}").await;
+        let mut client = stage.client().await;
+        write(&mut client, &post("/v1/completions", r#"{"model":"real"}"#)).await;
+        let mut engine = stage.engine().await;
+        read_request(&mut engine).await;
+        let Stage { address, running, .. } = stage;
+        drop(running);
+        assert_eq!(
+            read_some(&mut idle).await,
+            "",
+            "an idle connection is closed at once"
+        );
+        assert!(TcpStream::connect(address).await.is_err(), "nobody listens");
+        write(&mut engine, "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+        let answer = read_to_close(&mut client).await;
+        assert!(answer.ends_with("\r\n\r\nok"), "{answer}");
     });
 }

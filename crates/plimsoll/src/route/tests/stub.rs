@@ -161,7 +161,8 @@ pub(super) struct Stage {
     pub(super) address: SocketAddr,
     pub(super) harbor: Rc<StubHarbor>,
     pub(super) engine: TcpListener,
-    _running: oneshot::Sender<()>,
+    /// Dropping it asks the server to shut down.
+    pub(super) running: oneshot::Sender<()>,
 }
 
 impl Stage {
@@ -189,7 +190,7 @@ impl Stage {
             address,
             harbor,
             engine,
-            _running: running,
+            running,
         }
     }
 
