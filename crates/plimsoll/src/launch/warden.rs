@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 /// The registered groups and the helper process that knows them.
@@ -64,6 +65,8 @@ impl Drop for Warden {
 
 fn helper(program: &OsStr) -> io::Result<Child> {
     Command::new(program)
+        // For whoever reads `ps`: the program is reached by way of /proc/self/exe.
+        .arg0("plimsoll")
         .arg("warden")
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
