@@ -18,7 +18,7 @@ use schedule::Machine;
 pub(super) use sketch::Sketch;
 
 use super::kv::CacheKind;
-use super::request::PlanRequest;
+use super::request::{Engine, EngineKind, PlanRequest};
 use super::reserve::Reserve;
 use crate::bytes::Bytes;
 use crate::explain::Source;
@@ -43,8 +43,8 @@ const MIRRORED: &[&str] = &[
 ];
 
 /// True where the compute term is the engine's own number rather than an estimate.
-pub(super) fn is_mirrored(model: &Model) -> bool {
-    MIRRORED.contains(&model.architecture.as_str())
+pub(super) fn is_mirrored(model: &Model, engine: Engine) -> bool {
+    engine.kind == EngineKind::LlamaCpp && MIRRORED.contains(&model.architecture.as_str())
 }
 
 pub(super) fn source(mirrored: bool) -> Source {

@@ -11,16 +11,16 @@ use super::kv::{self, Cache, CacheKind};
 use super::layout::Layout;
 use super::outcome::{Growth, HostTerms, Term, Terms};
 use super::pool::{self, Depth};
-use super::request::PlanRequest;
+use super::request::{Engine, EngineKind, PlanRequest};
 use super::reserve::{Reserve, speculates};
 use super::weights::{self, Weights};
 use crate::bytes::Bytes;
 use crate::explain::Source;
-use crate::flags::GpuLayers;
+use crate::flags::Wish;
 use crate::model::Model;
 
 /// More layers than any model has: the engine's own limit is 512 (`LLAMA_MAX_LAYERS`).
-const MOST_LAYERS: u32 = 4096;
+const MOST_LAYERS: u32 = 1024;
 
 const WEIGHTS: Source = Source::Formula("llama-model.cpp:load_tensors @ b10605");
 const CACHE: Source = Source::Formula("llama-kv-cache.cpp:llama_kv_cache @ b10605");
@@ -34,6 +34,7 @@ struct Part<'a> {
     weights: Option<Weights>,
     sketch: Sketch<'a>,
     flash: Flash,
+    cache: CacheKind,
 }
 
 impl<'a> Part<'a> {
@@ -41,18 +42,43 @@ impl<'a> Part<'a> {
         request: &PlanRequest<'_>,
         model: &'a Model,
         layers: std::ops::Range<u32>,
-        gpu_layers: GpuLayers,
         loads_prediction_layers: Option<bool>,
+        rollback: u64,
     ) -> Result<Self, PlanError> {
-        let layout = Layout::new(request, model.hyper.layers, gpu_layers)?;
+        let layout = Layout::new(request, model.hyper.layers)?;
+        let flash = flash::resolve(request, model, &layout)?;
         Ok(Self {
             model,
             sketch: Sketch::new(model, layers.clone(), &layout),
             layers,
             weights: loads_prediction_layers.map(|all| weights::weights(model, &layout, all)),
-            flash: flash::resolve(request, model, &layout)?,
+            cache: CacheKind {
+                key: request.wish.cache_key,
+                value: request.wish.cache_value,
+                transposed: !flash.on,
+                offload: request.wish.cache_offload,
+                rollback,
+            },
+            flash,
             layout,
         })
+    }
+}
+
+/// What the flags for a draft model ask of it, in the words for a model of its own.
+fn draft_wish(wish: &Wish) -> Wish {
+    Wish {
+        gpu_layers: wish.draft_gpu_layers,
+        cache_key: wish.draft_cache_key,
+        cache_value: wish.draft_cache_value,
+        overrides: wish.draft_overrides.clone(),
+        experts_on_host: wish.draft_experts_on_host,
+        devices: if wish.draft_devices.is_empty() {
+            wish.devices.clone()
+        } else {
+            wish.draft_devices.clone()
+        },
+        ..wish.clone()
     }
 }
 
@@ -102,27 +128,22 @@ impl<'a> Coster<'a> {
         let trunk = hyper.layers.saturating_sub(hyper.nextn_layers);
         let predicts = speculates(request);
         let main_layers = 0..if hyper.nextn_cached { hyper.layers } else { trunk };
-        let main = Part::new(
-            request,
-            request.model,
-            main_layers,
-            wish.gpu_layers,
-            Some(predicts),
-        )?;
+        let drafts = predicts || request.draft.is_some();
+        let rollback = if drafts { u64::from(wish.draft_tokens) } else { 0 };
+        let main = Part::new(request, request.model, main_layers, Some(predicts), rollback)?;
+        let draft_wish = draft_wish(wish);
+        let draft_request = PlanRequest {
+            wish: &draft_wish,
+            ..*request
+        };
         let draft = match request.draft {
             Some(draft) => {
                 let layers = 0..draft.hyper.layers;
-                Some(Part::new(
-                    request,
-                    draft,
-                    layers,
-                    wish.draft_gpu_layers,
-                    Some(true),
-                )?)
+                Some(Part::new(&draft_request, draft, layers, Some(true), 0)?)
             }
             None if predicts => {
                 let layers = trunk..hyper.layers;
-                Some(Part::new(request, request.model, layers, wish.gpu_layers, None)?)
+                Some(Part::new(request, request.model, layers, None, 0)?)
             }
             None => None,
         };
@@ -166,20 +187,10 @@ impl<'a> Coster<'a> {
 
     fn add(&self, part: &Part<'_>, reserve: &Reserve, sum: &mut Sum) -> Result<(), PlanError> {
         let request = self.request;
-        let kind = CacheKind {
-            key: request.wish.cache_key,
-            value: request.wish.cache_value,
-            transposed: !part.flash.on,
-            offload: request.wish.cache_offload,
-            rollback: if self.draft.is_some() {
-                u64::from(request.wish.draft_tokens)
-            } else {
-                0
-            },
-        };
+        let kind = part.cache;
         let cache = kv::cache(part.model, part.layers.clone(), reserve, kind, &part.layout)?;
         let compute = compute::compute(request, &part.sketch, reserve, kind, part.flash.on);
-        sum.add_part(part, &cache, &compute);
+        sum.add_part(part, &cache, &compute, request.engine);
         sum.growth.bytes_per_token +=
             kv::bytes_per_token(&part.model.hyper, part.layers.clone(), reserve, kind);
         let depth = Depth {
@@ -188,6 +199,7 @@ impl<'a> Coster<'a> {
             key: kind.key,
             value: kind.value,
             cells: reserve.per_sequence,
+            latent_pass: latent_pass(request),
         };
         for (device, &card) in part.layout.devices.iter().enumerate() {
             let pool = pool::pool(
@@ -267,6 +279,12 @@ impl<'a> Coster<'a> {
     }
 }
 
+/// ik_llama.cpp's `-amb`, 256 MiB unless given.
+fn latent_pass(request: &PlanRequest<'_>) -> Option<Bytes> {
+    let ik = request.engine.kind == EngineKind::IkLlamaCpp;
+    ik.then(|| request.wish.attention_buffer.unwrap_or(Bytes::mib(256)))
+}
+
 fn check(model: &Model) -> Result<(), PlanError> {
     if model.hyper.layers > MOST_LAYERS {
         return Err(PlanError::Header {
@@ -336,7 +354,7 @@ impl Sum {
         }
     }
 
-    fn add_part(&mut self, part: &Part<'_>, cache: &Cache, compute: &Compute) {
+    fn add_part(&mut self, part: &Part<'_>, cache: &Cache, compute: &Compute, engine: Engine) {
         for (device, &card) in part.layout.devices.iter().enumerate() {
             let sum = &mut self.cards[card];
             sum.kv += cache.devices[device];
@@ -348,7 +366,7 @@ impl Sum {
         self.host_weights += part.weights.as_ref().map_or(Bytes::ZERO, |weights| weights.host);
         self.host_kv += cache.host;
         self.host_compute += compute.host;
-        self.sure &= compute::is_mirrored(part.model);
+        self.sure &= compute::is_mirrored(part.model, engine);
     }
 
     fn host_terms(&self) -> HostTerms {

@@ -40,16 +40,12 @@ pub(super) struct Layout {
 const PIPELINE_COPIES: u64 = 4;
 
 impl Layout {
-    /// `layers` is `n_layer_all`, prediction layers included; `gpu_layers` is `-ngl` or `-ngld`.
-    pub(super) fn new(
-        request: &PlanRequest<'_>,
-        layers: u32,
-        gpu_layers: GpuLayers,
-    ) -> Result<Self, PlanError> {
+    /// `layers` is `n_layer_all`, prediction layers included.
+    pub(super) fn new(request: &PlanRequest<'_>, layers: u32) -> Result<Self, PlanError> {
         let wish = request.wish;
         let devices = devices(request)?;
         let all = layers.saturating_add(1);
-        let wanted = match gpu_layers {
+        let wanted = match wish.gpu_layers {
             GpuLayers::Auto | GpuLayers::All => all,
             GpuLayers::Count(n) => n,
         };

@@ -13,7 +13,7 @@ use super::outcome::Term;
 use super::reserve::Reserve;
 use crate::bytes::Bytes;
 use crate::explain::Source;
-use crate::model::{Model, Tensor, TensorType};
+use crate::model::{Mla, Model, Tensor, TensorType};
 use crate::place::Card;
 
 /// Granularity of the pool with virtual memory.
@@ -22,6 +22,9 @@ const GRANULE: u64 = 2 << 20;
 const TILE: u64 = 128;
 /// Bytes of 128 activations in `block_q8_1_mmq`.
 const ACTIVATION_BLOCK: u64 = 144;
+
+/// More heads than any model has.
+const MOST_HEADS: u64 = 1 << 10;
 
 /// What the pool of one device takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +45,8 @@ pub(super) struct Depth {
     pub(super) value: TensorType,
     /// Cells at full depth.
     pub(super) cells: u64,
+    /// ik_llama.cpp turns the whole latent cache back into keys and values, in passes of at most this (`-amb`).
+    pub(super) latent_pass: Option<Bytes>,
 }
 
 pub(super) fn pool(
@@ -116,10 +121,10 @@ fn matrix(tensor: &Tensor, model: &Model, tokens: u64, processors: u64) -> Bytes
             Bytes::ZERO
         };
     }
-    let row = width.next_multiple_of(512) / TILE * ACTIVATION_BLOCK;
-    let activations = Bytes::new(row) * columns + Bytes::new(TILE * ACTIVATION_BLOCK);
+    let row = Bytes::new(width).padded(512).scaled(ACTIVATION_BLOCK, TILE);
+    let activations = row * columns + Bytes::new(TILE * ACTIVATION_BLOCK);
     let ids = if experts > 1 {
-        Bytes::new(8) * columns + Bytes::new(4) * (experts + 1)
+        Bytes::new(8) * columns + Bytes::new(4) * experts.saturating_add(1)
     } else {
         Bytes::ZERO
     };
@@ -148,6 +153,9 @@ fn depth_growth(model: &Model, layer: u32, reserve: &Reserve, depth: Depth) -> B
         // the probabilities in f16, for the product with V
         return Bytes::new(2) * reserve.tokens * u64::from(hyper.heads.at(layer));
     }
+    if let (Some(pass), Some(mla)) = (depth.latent_pass, &hyper.mla) {
+        return latent_growth(mla, hyper.heads.at(layer), depth, pass);
+    }
     if !depth.copies_cache {
         return Bytes::ZERO;
     }
@@ -159,6 +167,19 @@ fn depth_growth(model: &Model, layer: u32, reserve: &Reserve, depth: Depth) -> B
         }
     };
     copy(depth.key, hyper.key_row(layer)) + copy(depth.value, hyper.value_row(layer))
+}
+
+/// `ik_llama.cpp: graphs/build_deepseek2.cpp` (8337e4cd): the product in f16 for the heads of one pass, and the latent
+/// vectors made contiguous, in f16 as well where the cache is quantised.
+fn latent_growth(mla: &Mla, heads: u32, depth: Depth, pass: Bytes) -> Bytes {
+    let length = u64::from(mla.key_length.saturating_sub(mla.rope_dimension)) + u64::from(mla.value_length);
+    let one_head = Bytes::new(4) * length * depth.cells;
+    let heads = u64::from(heads.max(1));
+    let fitting = (1..=heads.min(MOST_HEADS)).filter(|&n| heads.is_multiple_of(n) && one_head * n <= pass);
+    let heads_a_pass = fitting.max().unwrap_or(1);
+    let rank = u64::from(mla.kv_lora_rank);
+    let quantised = if depth.key.quantised() { 2 } else { 0 };
+    Bytes::new(2) * heads_a_pass * length + Bytes::new(4 + quantised) * rank
 }
 
 /// Blocks that the legacy pool holds after a prompt filled the cache micro-batch by micro-batch: each step asks for
@@ -181,4 +202,54 @@ fn legacy_growth(per_cell: Bytes, reserve: &Reserve, cells: u64) -> Bytes {
         depth = depth.saturating_add(step).min(cells);
     }
     blocks.into_iter().sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::types;
+
+    #[test]
+    fn ik_llama_grows_by_34_kib_a_token_on_kimi_k2_as_users_saw() {
+        let mla = Mla {
+            kv_lora_rank: 512,
+            rope_dimension: 64,
+            key_length: 192,
+            value_length: 128,
+        };
+        let depth = Depth {
+            flash_attention: true,
+            copies_cache: true,
+            key: types::F16,
+            value: types::F16,
+            cells: 32_768,
+            latent_pass: None,
+        };
+        assert_eq!(latent_growth(&mla, 64, depth, Bytes::MAX), Bytes::new(34_816));
+        let bounded = latent_growth(&mla, 64, depth, Bytes::mib(256));
+        assert_eq!(bounded, Bytes::new(2 * 8 * 256 + 4 * 512));
+    }
+
+    #[test]
+    fn partial_tiles_cost_a_tile_for_each_processor() {
+        // 32 x 4 tiles on 132 processors are one wave of 97 %; 112 x 4 leave a quarter idle
+        assert_eq!(fixup(4096, 512, 1, 132), Bytes::ZERO);
+        assert_eq!(fixup(14_336, 512, 1, 132), Bytes::new(132 * 128 * 128 * 4));
+    }
+
+    #[test]
+    fn the_legacy_pool_strands_what_it_outgrew() {
+        let reserve = Reserve {
+            context: 65_536,
+            per_sequence: 65_536,
+            sequences: 1,
+            streams: 1,
+            micro_batch: 512,
+            tokens: 512,
+            outputs: 512,
+            full_sliding: false,
+        };
+        let grown = legacy_growth(Bytes::new(4096), &reserve, 61_440);
+        assert!(grown > Bytes::mib(3800) && grown < Bytes::mib(4600), "{grown}");
+    }
 }

@@ -142,9 +142,10 @@ impl Reserve {
     }
 }
 
-/// True when the model's own prediction layers draft (MTP): draft tokens are asked for and no draft model is given.
+/// True when the model's own prediction layers draft (`--spec-type draft-mtp`) rather than a draft model.
 pub(super) fn speculates(request: &PlanRequest<'_>) -> bool {
-    request.draft.is_none() && request.model.hyper.nextn_layers > 0 && request.wish.draft_tokens > 0
+    let asked = request.wish.speculation.iter().any(|kind| kind.contains("mtp"));
+    asked && request.draft.is_none() && request.model.hyper.nextn_layers > 0
 }
 
 struct Sizes {

@@ -68,16 +68,21 @@ impl Heap {
         let size = self.aligned(size);
         let at = self.free.partition_point(|block| block.offset < offset);
         let joins_next = at < self.free.len() && offset.saturating_add(size) == self.free[at].offset;
-        let joins_previous = at > 0 && self.free[at - 1].offset + self.free[at - 1].size == offset;
+        let joins_previous =
+            at > 0 && self.free[at - 1].offset.saturating_add(self.free[at - 1].size) == offset;
         match (joins_previous, joins_next) {
             (true, true) => {
-                self.free[at - 1].size += size + self.free[at].size;
+                let joined = self.free[at - 1]
+                    .size
+                    .saturating_add(size)
+                    .saturating_add(self.free[at].size);
+                self.free[at - 1].size = joined;
                 self.free.remove(at);
             }
-            (true, false) => self.free[at - 1].size += size,
+            (true, false) => self.free[at - 1].size = self.free[at - 1].size.saturating_add(size),
             (false, true) => {
                 self.free[at].offset = offset;
-                self.free[at].size += size;
+                self.free[at].size = self.free[at].size.saturating_add(size);
             }
             (false, false) => self.free.insert(at, Block { offset, size }),
         }

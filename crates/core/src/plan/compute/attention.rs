@@ -358,7 +358,10 @@ impl Decoder<'_> {
             .graph
             .attention([width, heads, each, streams], scratch, &sources);
         let Some(decompress) = p.decompress else {
-            return self.graph.view(attended, [width * heads, each * streams, 1, 1]);
+            return self.graph.view(
+                attended,
+                [width.saturating_mul(heads), each.saturating_mul(streams), 1, 1],
+            );
         };
         let turned = self.graph.view(attended, [width, each, heads, streams]);
         let values = self.graph.multiply(decompress, turned);
@@ -403,7 +406,10 @@ impl Decoder<'_> {
     fn merge_heads(&mut self, values: Id) -> Id {
         let [width, each, heads, streams] = self.graph.shape(values);
         let turned = self.graph.view(values, [width, heads, each, streams]);
-        self.graph
-            .own(F32, [width * heads, each * streams, 1, 1], &[turned])
+        self.graph.own(
+            F32,
+            [width.saturating_mul(heads), each.saturating_mul(streams), 1, 1],
+            &[turned],
+        )
     }
 }

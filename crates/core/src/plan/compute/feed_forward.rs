@@ -53,7 +53,7 @@ impl Decoder<'_> {
             Some(gate) => self.graph.own(F32, width, &[gate, up]),
             None => match block.get(&format!("{}.weight", roles.down)) {
                 // gate and up are the halves of one matrix
-                Some((down, _)) if down.shape[0] * 2 == width[0] => {
+                Some((down, _)) if down.shape[0].saturating_mul(2) == width[0] => {
                     let half = [down.shape[0], width[1], width[2], width[3]];
                     self.graph.own(F32, half, &[up])
                 }

@@ -37,6 +37,8 @@ pub(in crate::plan) struct Sketch<'a> {
     pub(super) copies: u64,
 }
 
+/// Layers that are looked back over for one of the same kind; the longest pattern in use repeats after 12.
+const PATTERN: usize = 32;
 /// How often a kind of layer between the same neighbours is built.
 const REPETITIONS: usize = 2;
 /// Layers at the end of a device's share that are always built.
@@ -95,7 +97,10 @@ fn role(name: &str) -> Option<&str> {
 fn representative<'a>(model: &Model, blocks: Vec<Block<'a>>) -> Vec<Block<'a>> {
     let mut kinds: Vec<usize> = Vec::with_capacity(blocks.len());
     for (i, block) in blocks.iter().enumerate() {
-        let same = (0..i).rev().find(|&j| alike(model, &blocks[j], block));
+        let same = (0..i)
+            .rev()
+            .take(PATTERN)
+            .find(|&j| alike(model, &blocks[j], block));
         kinds.push(same.map_or(i, |j| kinds[j]));
     }
     let mut seen: Vec<([Option<usize>; 3], usize)> = Vec::new();
