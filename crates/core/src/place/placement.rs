@@ -368,9 +368,11 @@ impl Survey<'_> {
                         .is_some_and(|account| share.bytes <= account.limit())
                 })
         };
-        let crowded_out = asked
-            .iter()
-            .any(|(_, placement)| placement.as_ref().is_ok_and(roomy));
+        let emptied = |set: &Vec<usize>| {
+            self.placement(set, Account::limit)
+                .is_ok_and(|placement| roomy(&placement))
+        };
+        let crowded_out = sets.iter().any(emptied);
         why::never(self.ask, self.ledger, self.tenants, crowded_out, &asked)
     }
 }
