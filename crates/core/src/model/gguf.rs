@@ -23,7 +23,8 @@ use crate::model::{Dialect, TensorType};
 
 use cursor::Cursor;
 pub use draft::{Datum, Draft, DraftTensor};
-pub use error::{GgufError, Place};
+pub use error::GgufError;
+use error::Place;
 pub use value::{Array, Value, ValueType};
 
 /// No real header comes near: a vocabulary of half a million words with its merges is 30 MiB.

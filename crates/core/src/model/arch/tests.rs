@@ -161,7 +161,7 @@ fn layers_without_heads_recur() {
         ("ssm.state_size", n(16)),
     ];
     let kv = ("attention.head_count_kv", list(&[0, 0, 8, 0]));
-    let jamba = hyper("jamba", 4, &[&ssm[..], &[kv.clone()]].concat());
+    let jamba = hyper("jamba", 4, &[&ssm[..], std::slice::from_ref(&kv)].concat());
     assert_eq!(
         (0..4).map(|layer| jamba.recurs(layer)).collect::<Vec<_>>(),
         [true, true, false, true]

@@ -95,22 +95,24 @@ impl<'a> Cursor<'a> {
     }
 
     /// Passes over `count` texts. Their lengths form a chain that can only be walked, so the step is kept to
-    /// one load, one add and one compare.
+    /// one load, one add and one compare; what stops it is found by reading that one text with care.
     fn texts(&mut self, count: u64, place: Place<'_>) -> Result<&'a [u8], GgufError> {
-        let all = self
-            .ahead(count.saturating_mul(8), place)
-            .map(|_| &self.window[self.at..])?;
-        let start = self.at;
+        self.ahead(count.saturating_mul(8), place)?;
+        let all = &self.window[self.at..];
         let mut rest = all;
         for _ in 0..count {
-            let Some(next) = after_text(rest, self.big_endian) else {
-                self.at = start + (all.len() - rest.len());
-                return self.text(place).and(Err(too_long(LONGEST, self.offset(), place)));
-            };
-            rest = next;
+            match after_text(rest, self.big_endian) {
+                Some(next) => rest = next,
+                None => {
+                    self.at += all.len() - rest.len();
+                    self.text(place)?;
+                    rest = &self.window[self.at..];
+                    self.at -= all.len() - rest.len();
+                }
+            }
         }
         let length = all.len() - rest.len();
-        self.at = start + length;
+        self.at += length;
         Ok(&all[..length])
     }
 

@@ -6,7 +6,7 @@ use super::value::ValueType;
 
 /// What the reader was at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place<'a> {
+pub(super) enum Place<'a> {
     Magic,
     Version,
     TensorCount,

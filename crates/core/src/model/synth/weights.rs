@@ -106,7 +106,9 @@ impl Iterator for Weights<'_> {
         let mut numbers = vec![0.0; length];
         let mut piece = Vec::new();
         for row in self.row..self.row + rows {
-            self.fill(row, &mut numbers);
+            if encodes(self.tensor.kind) {
+                self.fill(row, &mut numbers);
+            }
             encode(self.tensor.kind, row_bytes, &numbers, &mut piece);
         }
         self.row += rows;
@@ -141,6 +143,11 @@ fn output_rule(recipe: &Recipe) -> Rule {
         words: wide(words.start)..wide(words.end),
         beacon: BEACON / mean_square.sqrt(),
     }
+}
+
+/// Can numbers be written in this type here? Where not, none need be drawn.
+const fn encodes(kind: TensorType) -> bool {
+    kind.id == F32.id || kind.id == F16.id || kind.id == Q8_0.id
 }
 
 fn encode(kind: TensorType, row_bytes: u64, numbers: &[f32], out: &mut Vec<u8>) {
