@@ -66,3 +66,69 @@ fn unsupported(hyper: &HyperParameters, layer: u32, wish: &Wish) -> Option<&'sta
     let supported = matches!(wish.cache_key.name, "f32" | "f16" | "bf16" | "q4_0" | "q8_0");
     (!supported).then_some("no CUDA kernel for this cache type")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flags;
+    use crate::model::{Dialect, gguf::Header, synth, types};
+    use crate::plan::{Engine, Program};
+
+    fn resolved(wish: &Wish, change: impl Fn(&mut Model)) -> Result<Flash, PlanError> {
+        let draft = synth::shape("l8").unwrap().files(1).remove(0);
+        let bytes = draft.header();
+        let length = u64::try_from(bytes.len()).unwrap() + draft.data_length().get();
+        let mut model = Model::from_headers(&[Header::read(&bytes, length, Dialect::Ggml).unwrap()]).unwrap();
+        change(&mut model);
+        let cards = ["name=a,total=80GiB,cc=8.9".parse().unwrap()];
+        let request = PlanRequest {
+            model: &model,
+            draft: None,
+            projector: None,
+            wish,
+            engine: Engine::LLAMA_CPP,
+            program: Program::LlamaServer,
+            cards: &cards,
+        };
+        let layout = Layout::new(&request, model.hyper.layers)?;
+        resolve(&request, &model, &layout)
+    }
+
+    fn with_cache(key: &str, value: &str) -> Wish {
+        Wish {
+            cache_key: types::by_name(key).unwrap(),
+            cache_value: types::by_name(value).unwrap(),
+            ..Wish::of(flags::Program::Server)
+        }
+    }
+
+    #[test]
+    fn automatic_is_on_where_every_layer_has_a_kernel() {
+        assert!(resolved(&with_cache("f16", "f16"), |_| {}).unwrap().on);
+        assert!(resolved(&with_cache("q8_0", "q8_0"), |_| {}).unwrap().on);
+    }
+
+    #[test]
+    fn automatic_is_off_for_a_head_size_without_kernel() {
+        let odd = |model: &mut Model| {
+            model.hyper.key_length = 120;
+            model.hyper.value_length = 120;
+        };
+        let flash = resolved(&with_cache("f16", "f16"), odd).unwrap();
+        assert!(!flash.on && flash.missing.unwrap().contains("head size"));
+    }
+
+    #[test]
+    fn a_quantised_v_cache_without_flash_attention_is_refused_as_the_engine_does() {
+        let error = resolved(&with_cache("f16", "q8_0"), |_| {})
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("different types"), "{error}");
+        let off = Wish {
+            flash_attention: FlashAttention::Off,
+            ..with_cache("q8_0", "q8_0")
+        };
+        assert!(resolved(&off, |_| {}).is_err());
+        assert!(resolved(&with_cache("q4_1", "q4_1"), |_| {}).is_err());
+    }
+}

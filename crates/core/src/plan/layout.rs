@@ -202,10 +202,11 @@ fn free_share(card: &Card) -> f32 {
         + f32::from(u16::try_from(mib & 0xffff).unwrap_or(u16::MAX))
 }
 
-/// `std::upper_bound(splits, position / active)`.
+/// `std::upper_bound(splits, position / active)`, in the engine's own `float`.
 fn device_at(splits: &[f32], position: u32, active: u32) -> usize {
-    let at = f64::from(position) / f64::from(active.max(1));
-    let found = splits.iter().position(|&split| f64::from(split) > at);
+    let float = |n: u32| f32::from(u16::try_from(n).unwrap_or(u16::MAX));
+    let at = float(position) / float(active.max(1));
+    let found = splits.iter().position(|&split| split > at);
     found.unwrap_or(splits.len().saturating_sub(1))
 }
 
@@ -239,4 +240,129 @@ fn buffer(name: &str, cards: &[Card], devices: &[usize]) -> Result<Place, PlanEr
             buffer: name.to_owned(),
             cards: cards.len(),
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flags::{self, BufferOverride};
+    use crate::model::{Dialect, Model, gguf::Header, synth};
+    use crate::plan::{Engine, Program};
+
+    fn model() -> Model {
+        let draft = synth::shape("q30").unwrap().files(1).remove(0);
+        let bytes = draft.header();
+        let length = u64::try_from(bytes.len()).unwrap() + draft.data_length().get();
+        Model::from_headers(&[Header::read(&bytes, length, Dialect::Ggml).unwrap()]).unwrap()
+    }
+
+    fn layout(wish: &Wish, cards: &[&str]) -> Result<Layout, PlanError> {
+        let model = model();
+        let cards: Vec<Card> = cards.iter().map(|spec| spec.parse().unwrap()).collect();
+        let request = PlanRequest {
+            model: &model,
+            draft: None,
+            projector: None,
+            wish,
+            engine: Engine::LLAMA_CPP,
+            program: Program::LlamaServer,
+            cards: &cards,
+        };
+        Layout::new(&request, 48)
+    }
+
+    fn count(layout: &Layout, place: Place) -> usize {
+        (0..48).filter(|&layer| layout.layer(layer) == place).count()
+    }
+
+    const TWO: [&str; 2] = ["name=a,total=30GiB", "name=b,total=10GiB"];
+
+    #[test]
+    fn layers_are_split_by_free_memory_or_by_hand() {
+        let wish = Wish::of(flags::Program::Server);
+        let by_memory = layout(&wish, &TWO).unwrap();
+        assert_eq!(count(&by_memory, Place::Device(0)), 37);
+        assert_eq!((by_memory.output, by_memory.copies), (Place::Device(1), 4));
+        let by_hand = Wish {
+            tensor_split: vec![1.0, 1.0],
+            ..wish
+        };
+        assert_eq!(count(&layout(&by_hand, &TWO).unwrap(), Place::Device(0)), 25);
+    }
+
+    #[test]
+    fn fewer_layers_leave_the_first_on_the_host_and_stop_the_pipeline() {
+        let wish = Wish {
+            gpu_layers: GpuLayers::Count(10),
+            ..Wish::of(flags::Program::Server)
+        };
+        let layout = layout(&wish, &TWO).unwrap();
+        assert_eq!(count(&layout, Place::Host), 39);
+        assert_eq!(
+            (layout.layer(38), layout.layer(39)),
+            (Place::Host, Place::Device(0))
+        );
+        assert_eq!((layout.output, layout.copies), (Place::Device(1), 1));
+    }
+
+    #[test]
+    fn one_device_is_chosen_by_number_or_by_name() {
+        let wish = Wish {
+            split_mode: SplitMode::None,
+            main_gpu: 1,
+            ..Wish::of(flags::Program::Server)
+        };
+        assert_eq!(layout(&wish, &TWO).unwrap().devices, [1]);
+        let named = Wish {
+            devices: vec!["CUDA1".to_owned()],
+            ..Wish::of(flags::Program::Server)
+        };
+        assert_eq!(layout(&named, &TWO).unwrap().devices, [1]);
+        let none = Wish {
+            devices: vec!["none".to_owned()],
+            ..Wish::of(flags::Program::Server)
+        };
+        assert_eq!(count(&layout(&none, &TWO).unwrap(), Place::Host), 48);
+        let missing = Wish { main_gpu: 2, ..wish };
+        assert!(layout(&missing, &TWO).is_err());
+    }
+
+    #[test]
+    fn the_first_pattern_that_matches_a_name_wins() {
+        let send = |pattern: &str, buffer: &str| BufferOverride {
+            pattern: pattern.to_owned(),
+            buffer: buffer.to_owned(),
+        };
+        let wish = Wish {
+            overrides: vec![
+                send(r"blk\.(0|1)\.ffn_.*_exps", "CUDA1"),
+                send(r"\.ffn_(up|down|gate|gate_up)_(ch|)exps", "CPU"),
+            ],
+            ..Wish::of(flags::Program::Server)
+        };
+        let layout = layout(&wish, &TWO).unwrap();
+        let model = model();
+        let place =
+            |name: &str| layout.tensor(model.tensors.iter().find(|tensor| tensor.name == name).unwrap());
+        assert_eq!(place("blk.1.ffn_up_exps.weight"), Place::Device(1));
+        assert_eq!(place("blk.2.ffn_up_exps.weight"), Place::Host);
+        assert_eq!(place("blk.2.attn_q.weight"), Place::Device(0));
+        assert_eq!(place("token_embd.weight"), Place::Host);
+    }
+
+    #[test]
+    fn a_pattern_or_buffer_that_cannot_be_is_named() {
+        let refused = |pattern: &str, buffer: &str| {
+            let wish = Wish {
+                overrides: vec![BufferOverride {
+                    pattern: pattern.to_owned(),
+                    buffer: buffer.to_owned(),
+                }],
+                ..Wish::of(flags::Program::Server)
+            };
+            layout(&wish, &TWO).err().unwrap().to_string()
+        };
+        assert!(refused("(?!x)ffn", "CPU").contains("`(?!x)ffn` cannot be read"));
+        assert!(refused("ffn", "CUDA7").contains("CUDA7"));
+    }
 }
