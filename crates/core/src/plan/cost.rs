@@ -17,7 +17,7 @@ use super::weights::{self, Weights};
 use crate::bytes::Bytes;
 use crate::explain::Source;
 use crate::flags::Wish;
-use crate::model::Model;
+use crate::model::{Model, Tensor};
 
 /// More layers than any model has: the engine's own limit is 512 (`LLAMA_MAX_LAYERS`).
 const MOST_LAYERS: u32 = 1024;
@@ -33,6 +33,8 @@ struct Part<'a> {
     layout: Layout,
     weights: Option<Weights>,
     sketch: Sketch<'a>,
+    /// Distinct matrices of each device.
+    matrices: Vec<Vec<&'a Tensor>>,
     flash: Flash,
     cache: CacheKind,
 }
@@ -50,6 +52,7 @@ impl<'a> Part<'a> {
         Ok(Self {
             model,
             sketch: Sketch::new(model, layers.clone(), &layout),
+            matrices: pool::matrices(model, &layout),
             layers,
             weights: loads_prediction_layers.map(|all| weights::weights(model, &layout, all)),
             cache: CacheKind {
@@ -205,7 +208,7 @@ impl<'a> Coster<'a> {
             let pool = pool::pool(
                 part.model,
                 &part.layout,
-                device,
+                (device, &part.matrices[device]),
                 &request.cards[card],
                 reserve,
                 depth,

@@ -23,7 +23,10 @@ pub(super) fn largest_context(request: &PlanRequest<'_>, coster: &Coster<'_>, as
     if fits_at(most) {
         return Some(most * CELLS);
     }
-    let (mut low, mut high) = (0, most);
+    if !fits_at(1) {
+        return None;
+    }
+    let (mut low, mut high) = (1, most);
     while high - low > 1 {
         let middle = low + (high - low) / 2;
         if fits_at(middle) {
@@ -32,5 +35,5 @@ pub(super) fn largest_context(request: &PlanRequest<'_>, coster: &Coster<'_>, as
             high = middle;
         }
     }
-    (low > 0).then_some(low * CELLS)
+    Some(low * CELLS)
 }

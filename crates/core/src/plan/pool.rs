@@ -6,6 +6,7 @@
 //! blocks as a cache copy grows; its peak comes from replaying that growth against its best-fit rule.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use super::calibration;
 use super::layout::{Layout, Place};
@@ -49,19 +50,29 @@ pub(super) struct Depth {
     pub(super) latent_pass: Option<Bytes>,
 }
 
+/// The matrices of each device, one of each size and type: which of them is the hungriest depends on the batch.
+pub(super) fn matrices<'a>(model: &'a Model, layout: &Layout) -> Vec<Vec<&'a Tensor>> {
+    let mut matrices: Vec<Vec<&Tensor>> = vec![Vec::new(); layout.devices.len()];
+    let mut known = HashSet::new();
+    for tensor in model.tensors.iter().filter(|tensor| tensor.shape[1] > 1) {
+        if let Place::Device(device) = layout.tensor(tensor)
+            && known.insert((device, tensor.shape, tensor.kind))
+        {
+            matrices[device].push(tensor);
+        }
+    }
+    matrices
+}
+
+/// The pool of one device, whose matrices are `weights`.
 pub(super) fn pool(
     model: &Model,
     layout: &Layout,
-    device: usize,
+    (device, weights): (usize, &[&Tensor]),
     card: &Card,
     reserve: &Reserve,
     depth: Depth,
 ) -> Pool {
-    let weights: Vec<&Tensor> = model
-        .tensors
-        .iter()
-        .filter(|tensor| layout.tensor(tensor) == Place::Device(device) && tensor.shape[1] > 1)
-        .collect();
     let processors = calibration::processors(card);
     let fixed = weights
         .iter()

@@ -2,9 +2,11 @@
 
 use super::calibration;
 use super::cost::{Cost, Coster, peak};
+use super::fit;
 use super::outcome::{Term, Terms};
 use super::request::PlanRequest;
 use crate::explain::Reason;
+use crate::flags::GpuLayers;
 use crate::place::{Card, CardKind};
 
 pub(super) fn reasons(request: &PlanRequest<'_>, coster: &Coster<'_>, cost: &Cost) -> Vec<Reason> {
@@ -119,6 +121,14 @@ fn caveats(request: &PlanRequest<'_>, coster: &Coster<'_>, cost: &Cost) -> Vec<R
         })
     };
     reasons.extend(request.cards.iter().enumerate().filter_map(assumed));
+    let left_open = wish.context == 0 || wish.gpu_layers == GpuLayers::Auto;
+    if wish.fit && left_open && !fit::fits(request, cost) {
+        let text = format!(
+            "llama-server's --fit is on: it lowers what was not given (-c to no less than {}, -ngl) until it fits by its own count, which leaves out pool and context",
+            wish.fit_context
+        );
+        reasons.push(Reason::new("engine_may_shrink", text));
+    }
     if wish.context != 0 && u64::from(wish.context) != cost.reserve.context {
         let text = format!(
             "the engine rounds the context of {} tokens to {}",
