@@ -1,0 +1,334 @@
+//! One fault each: what the client sees, and that the neighbour is not hurt.
+//!
+//! In every test `good` is up before the fault and must answer after it, from the same process.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::daemon::{Daemon, Setup, alive, until};
+use crate::http::{self, Answer, chat, chat_body, chat_stream};
+
+/// A daemon with a good model that is up, and `bad` with its fault.
+fn beside_a_good_one(script: &str, more: &str) -> (Daemon, Neighbour) {
+    let daemon = Setup::new()
+        .model("good", "256MiB", "", "")
+        .model("bad", "256MiB", script, more)
+        .start();
+    let neighbour = Neighbour::of(&daemon);
+    (daemon, neighbour)
+}
+
+/// The process of `good` before the fault.
+struct Neighbour(u64);
+
+impl Neighbour {
+    fn of(daemon: &Daemon) -> Self {
+        Self(process(&chat(daemon.address, "good")))
+    }
+
+    fn is_unhurt(&self, daemon: &Daemon) {
+        assert_eq!(
+            process(&chat(daemon.address, "good")),
+            self.0,
+            "good is another process now"
+        );
+    }
+}
+
+fn process(answer: &Answer) -> u64 {
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()["fake"]["pid"]
+        .as_u64()
+        .unwrap_or_else(|| panic!("no pid in {}", answer.text()))
+}
+
+fn error(answer: &Answer) -> Value {
+    answer.json()["error"].clone()
+}
+
+/// The whole reason tree as one text.
+fn told(error: &Value) -> String {
+    error.to_string()
+}
+
+#[test]
+fn crash_at_load_is_told_with_the_engines_own_last_line() {
+    let (daemon, neighbour) = beside_a_good_one("fail=crash_at_load", "");
+    let answer = chat(daemon.address, "bad");
+    assert_eq!(answer.status, 503);
+    assert!(answer.header("retry-after").is_some());
+    let error = error(&answer);
+    assert_eq!(error["code"], "load_failed", "{error}");
+    assert!(told(&error).contains("status 1"), "{error}");
+    neighbour.is_unhurt(&daemon);
+    until("the failed run's claim is released", || {
+        daemon.running() == ["good"]
+    });
+}
+
+#[test]
+fn a_signal_at_load_is_told_as_a_signal_and_not_as_status_1() {
+    let (daemon, neighbour) = beside_a_good_one("fail=signal_at_load:SEGV", "");
+    let error = error(&chat(daemon.address, "bad"));
+    assert!(told(&error).contains("SIGSEGV"), "{error}");
+    neighbour.is_unhurt(&daemon);
+}
+
+#[test]
+fn out_of_memory_at_load_is_named_with_what_was_asked() {
+    let (daemon, neighbour) = beside_a_good_one("fail=oom_at_load", "");
+    let answer = chat(daemon.address, "bad");
+    assert_eq!(answer.status, 503);
+    let error = error(&answer);
+    assert!(told(&error).contains("out of memory"), "{error}");
+    assert!(
+        told(&error).contains("5120"),
+        "the size that failed is not named: {error}"
+    );
+    neighbour.is_unhurt(&daemon);
+}
+
+#[test]
+fn out_of_memory_at_load_is_tried_again_and_then_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!(
+        "fail=oom_at_load fail_once={}",
+        folder.path().join("once").display()
+    );
+    let (daemon, neighbour) = beside_a_good_one(&script, "");
+    assert_eq!(chat(daemon.address, "bad").status, 200);
+    neighbour.is_unhurt(&daemon);
+}
+
+#[test]
+fn a_hang_at_load_ends_at_the_load_timeout() {
+    let (daemon, neighbour) = beside_a_good_one("fail=hang_at_load", "load-timeout = \"1s\"");
+    let start = Instant::now();
+    let answer = chat(daemon.address, "bad");
+    assert_eq!(answer.status, 503);
+    assert!(
+        start.elapsed() < Duration::from_secs(8),
+        "took {:?}",
+        start.elapsed()
+    );
+    let error = error(&answer);
+    assert!(told(&error).contains("1 s"), "the limit is not named: {error}");
+    neighbour.is_unhurt(&daemon);
+    until("the hanging engine is gone", || daemon.engines().len() == 1);
+}
+
+#[test]
+fn a_crash_mid_stream_ends_in_a_well_formed_error_event() {
+    for script in [
+        "fail=crash_mid_stream:3 events=9",
+        "fail=crash_mid_stream:3:torn events=9",
+    ] {
+        let (daemon, neighbour) = beside_a_good_one(script, "");
+        let answer = chat_stream(daemon.address, "bad");
+        assert_eq!(answer.status, 200);
+        let events = answer.events();
+        let (last, before) = events.split_last().expect("events came");
+        assert!(before.len() >= 3, "{events:?}");
+        for event in before {
+            let chunk: Value = serde_json::from_str(event).expect("every event is whole");
+            assert!(chunk.get("choices").is_some(), "{chunk}");
+        }
+        let last: Value = serde_json::from_str(last).expect("the error is JSON");
+        assert_eq!(last["error"]["code"], "engine_died", "{last}");
+        assert!(answer.whole, "the stream ends as its framing promises");
+        neighbour.is_unhurt(&daemon);
+    }
+}
+
+#[test]
+fn a_crash_before_the_first_byte_is_tried_once_more_and_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!(
+        "fail=oom_at_depth:1 fail_once={}",
+        folder.path().join("once").display()
+    );
+    let (daemon, neighbour) = beside_a_good_one(&script, "");
+    assert_eq!(chat(daemon.address, "bad").status, 200);
+    neighbour.is_unhurt(&daemon);
+}
+
+#[test]
+fn out_of_memory_at_depth_is_refused_with_the_cause_after_one_more_try() {
+    let (daemon, neighbour) = beside_a_good_one("fail=oom_at_depth:1000", "");
+    assert_eq!(
+        chat(daemon.address, "bad").status,
+        200,
+        "a shallow request is served"
+    );
+    let deep = json!({"model": "bad", "messages": [{"role": "user", "content": "x".repeat(8000)}]});
+    let answer = http::post(daemon.address, "/v1/chat/completions", &deep);
+    assert_eq!(answer.status, 503);
+    let error = error(&answer);
+    assert!(told(&error).contains("out of memory"), "{error}");
+    neighbour.is_unhurt(&daemon);
+}
+
+#[test]
+fn a_hang_mid_request_holds_its_own_model_only_and_ends_with_its_client() {
+    let (daemon, neighbour) = beside_a_good_one("fail=hang_mid_request", "");
+    let hanging = http::open(
+        daemon.address,
+        "POST",
+        "/v1/chat/completions",
+        Some(&chat_body("bad", false)),
+    );
+    until("the request is in flight", || in_flight(&daemon, "bad") == 1);
+    neighbour.is_unhurt(&daemon);
+    drop(hanging);
+    until("the client's leaving is noticed", || {
+        in_flight(&daemon, "bad") == 0
+    });
+    neighbour.is_unhurt(&daemon);
+}
+
+fn in_flight(daemon: &Daemon, model: &str) -> u64 {
+    let status = daemon.status();
+    let models = status["models"].as_array().expect("models").iter();
+    models
+        .filter(|view| view["name"] == model)
+        .filter_map(|view| view["in_flight"].as_u64())
+        .sum()
+}
+
+#[test]
+fn a_slow_drain_delays_the_newcomer_and_nobody_else() {
+    let daemon = Setup::new()
+        .model("good", "256MiB", "", "pin = true")
+        .model("slow", "700MiB", "drain_ms=700", "")
+        .model("next", "700MiB", "", "")
+        .start();
+    let neighbour = Neighbour::of(&daemon);
+    assert_eq!(chat(daemon.address, "slow").status, 200);
+    let start = Instant::now();
+    assert_eq!(chat(daemon.address, "next").status, 200);
+    assert!(
+        start.elapsed() >= Duration::from_millis(700),
+        "two models of 700 MiB were up on 1 GiB at once"
+    );
+    assert_eq!(daemon.running(), ["good", "next"]);
+    neighbour.is_unhurt(&daemon);
+}
+
+#[test]
+fn an_engine_that_ignores_every_wish_to_stop_is_killed_with_all_it_started() {
+    let daemon = Setup::new()
+        .model("deaf", "700MiB", "ignore_term=1", "stop-timeout = \"300ms\"")
+        .model("next", "700MiB", "", "")
+        .start();
+    let deaf = process(&chat(daemon.address, "deaf"));
+    assert_eq!(chat(daemon.address, "next").status, 200);
+    assert!(!alive(u32::try_from(deaf).unwrap()));
+    assert_eq!(daemon.running(), ["next"]);
+}
+
+#[test]
+fn a_port_that_was_taken_meanwhile_is_replaced_without_a_word() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!(
+        "fail=port_taken fail_once={}",
+        folder.path().join("once").display()
+    );
+    let (daemon, neighbour) = beside_a_good_one(&script, "");
+    assert_eq!(chat(daemon.address, "bad").status, 200);
+    neighbour.is_unhurt(&daemon);
+}
+
+#[test]
+fn a_missing_engine_is_named_and_evicts_nobody() {
+    let daemon = Setup::new()
+        .model("good", "700MiB", "", "")
+        .config("[models.bad]\ncmd = \"/nowhere/engine --port ${PORT}\"\nmemory = \"700MiB\"\n")
+        .start();
+    let neighbour = Neighbour::of(&daemon);
+    let answer = chat(daemon.address, "bad");
+    assert_eq!(answer.status, 503);
+    assert!(
+        told(&error(&answer)).contains("/nowhere/engine"),
+        "{}",
+        answer.text()
+    );
+    neighbour.is_unhurt(&daemon);
+}
+
+#[test]
+fn a_model_that_can_never_fit_is_413_with_the_cards_and_evicts_nobody() {
+    let daemon = Setup::new()
+        .model("good", "700MiB", "", "")
+        .model("huge", "2GiB", "", "")
+        .start();
+    let neighbour = Neighbour::of(&daemon);
+    let answer = chat(daemon.address, "huge");
+    assert_eq!(answer.status, 413);
+    let error = error(&answer);
+    let tree = told(&error["reason"]);
+    assert!(
+        tree.contains("2147483648") && tree.contains("1073741824"),
+        "asked and present are named: {error}"
+    );
+    neighbour.is_unhurt(&daemon);
+}
+
+#[test]
+fn a_full_disk_under_the_log_hurts_neither_daemon_nor_engine() {
+    let daemon = Setup::new()
+        .model("good", "256MiB", "", "")
+        .argument("--log-file")
+        .argument("/dev/full")
+        .start();
+    let neighbour = Neighbour::of(&daemon);
+    neighbour.is_unhurt(&daemon);
+    until("the failing log is reported", || {
+        daemon.talk().contains("/dev/full")
+    });
+    assert_eq!(
+        daemon.talk().matches("/dev/full").count(),
+        1,
+        "reported once:\n{}",
+        daemon.talk()
+    );
+}
+
+#[test]
+fn sigterm_lets_the_stream_in_flight_finish_and_leaves_nothing() {
+    let mut daemon = Setup::new()
+        .model("slow", "256MiB", "events=20 event_ms=50", "")
+        .start();
+    let stream = http::open(
+        daemon.address,
+        "POST",
+        "/v1/chat/completions",
+        Some(&chat_body("slow", true)),
+    );
+    until("the request is in flight", || in_flight(&daemon, "slow") == 1);
+    let engines = daemon.engines();
+    daemon.signal("TERM");
+    let answer = http::read(&stream);
+    assert!(answer.whole, "{}", answer.text());
+    assert_eq!(answer.events().last().map(String::as_str), Some("[DONE]"));
+    assert!(daemon.wait().success());
+    assert!(engines.iter().all(|pid| !alive(*pid)));
+}
+
+#[test]
+fn sigkill_of_the_daemon_leaves_no_engine_and_no_grandchild() {
+    let daemon_setup = Setup::new().model("good", "256MiB", "", "");
+    let engine = std::path::Path::new(env!("CARGO_BIN_EXE_plimsoll")).with_file_name("fake-engine");
+    let wrapped = format!(
+        "[models.wrapped]\ncmd = \"sh -c '{} --port ${{PORT}} & wait'\"\nmemory = \"256MiB\"\n",
+        engine.display()
+    );
+    let mut daemon = daemon_setup.config(&wrapped).start();
+    assert_eq!(chat(daemon.address, "good").status, 200);
+    assert_eq!(chat(daemon.address, "wrapped").status, 200);
+    let engines = daemon.engines();
+    assert!(engines.len() >= 2, "{engines:?}");
+    daemon.signal("KILL");
+    daemon.wait();
+    until("every engine is gone", || engines.iter().all(|pid| !alive(*pid)));
+}

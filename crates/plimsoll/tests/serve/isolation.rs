@@ -1,0 +1,65 @@
+//! An engine sees exactly its own cards, and the daemon touches none.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::daemon::{Daemon, Setup};
+use crate::http::{chat, get};
+
+const CARDS: [&str; 4] = ["GPU-aaaa", "GPU-bbbb", "GPU-cccc", "GPU-dddd"];
+
+/// A daemon that sees four cards of 24 GiB through fake-nvml.
+fn four_cards(setup: Setup) -> Daemon {
+    let gib = 1_u64 << 30;
+    let cards: Vec<Value> = (0..4)
+        .map(|n| {
+            json!({"uuid": CARDS[n], "name": "Fake 24G", "total": 24 * gib, "free": 24 * gib,
+                   "cc": [8, 9], "pci": format!("00000000:0{n}:00.0")})
+        })
+        .collect();
+    let library = Path::new(env!("CARGO_BIN_EXE_plimsoll")).with_file_name("libnvidia_ml.so");
+    assert!(
+        library.exists(),
+        "cargo build -p fake-nvml comes first: {}",
+        library.display()
+    );
+    setup
+        .variable("PLIMSOLL_NVML", &library.to_string_lossy())
+        .variable("PLIMSOLL_FAKE_NVML_CARDS", &Value::from(cards).to_string())
+        .start()
+}
+
+fn seen(daemon: &Daemon, model: &str) -> Value {
+    assert_eq!(chat(daemon.address, model).status, 200);
+    get(daemon.address, &format!("/upstream/{model}/fake/env")).json()["env"].clone()
+}
+
+#[test]
+fn each_child_names_only_its_own_cards_by_uuid() {
+    let daemon = four_cards(
+        Setup::with_cards(&[])
+            .model("one", "20GiB", "", "cards = [\"GPU-bbbb\"]")
+            .model("two", "40GiB", "", "cards = [\"GPU-aaaa\", \"GPU-dddd\"]")
+            .model("any", "10GiB", "", ""),
+    );
+    let one = seen(&daemon, "one");
+    assert_eq!(one["CUDA_VISIBLE_DEVICES"], "GPU-bbbb");
+    assert_eq!(one["CUDA_DEVICE_ORDER"], "PCI_BUS_ID");
+    assert_eq!(seen(&daemon, "two")["CUDA_VISIBLE_DEVICES"], "GPU-aaaa,GPU-dddd");
+    assert_eq!(
+        seen(&daemon, "any")["CUDA_VISIBLE_DEVICES"],
+        "GPU-cccc",
+        "the only card with room"
+    );
+    assert_eq!(daemon.running(), ["any", "one", "two"]);
+}
+
+#[test]
+fn the_daemon_maps_nvml_and_never_libcuda() {
+    let daemon = four_cards(Setup::with_cards(&[]).model("one", "1GiB", "", ""));
+    assert_eq!(chat(daemon.address, "one").status, 200);
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", daemon.pid())).expect("it runs");
+    assert!(maps.contains("nvidia_ml"), "the double was not used");
+    assert!(!maps.contains("libcuda"), "{maps}");
+}
