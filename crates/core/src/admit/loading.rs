@@ -127,11 +127,20 @@ impl Scheduler {
         }
     }
 
+    /// A need that is too large only for what was learned on top of it is a guess that went too far: it is
+    /// forgotten, and the model is tried again later as any other that failed to load.
     pub(super) fn refuse_for_good(&mut self, id: ModelId, never: Never) {
-        if let Some(model) = self.model_mut(id) {
+        let now = self.now;
+        let Some(model) = self.model_mut(id) else { return };
+        if std::mem::take(&mut model.record.learned).is_zero() {
             model.record.note(never.reason.clone());
+            return self.give_up(id, refusal::never(never));
         }
-        self.give_up(id, refusal::never(never));
+        let cause = model.record.last_failure.take();
+        model.record.load_failed(now, never.reason.because_all(cause));
+        let wait = model.record.held_back(now);
+        let refusal = refusal::load_failed(&model.name, &model.record, wait);
+        self.give_up(id, refusal);
     }
 
     fn give_up(&mut self, id: ModelId, refusal: Refusal) {

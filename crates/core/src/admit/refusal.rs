@@ -6,7 +6,7 @@ use super::effect::{Refusal, RefusalKind, State};
 use super::model::{Model, Seeking};
 use super::retry::Record;
 use crate::explain::Reason;
-use crate::place::Never;
+use crate::place::{Ledger, Never};
 
 /// When to ask again where nothing tells.
 const SOON: Duration = Duration::from_secs(1);
@@ -76,20 +76,20 @@ pub(super) fn never(never: Never) -> Refusal {
     }
 }
 
-pub(super) fn deadline(model: Option<&Model>, waited: Duration) -> Refusal {
+pub(super) fn deadline(model: Option<&Model>, ledger: &Ledger, waited: Duration) -> Refusal {
     let name = model.map_or("the model", |model| &*model.name);
     let text = format!("the request waited {:.1} s for {name}", waited.as_secs_f64());
     let mut reason = Reason::new("deadline", text).fact("model", name);
     if let Some(model) = model {
         reason = reason
-            .because(still(model))
+            .because(still(model, ledger))
             .because_all(model.record.standing_failure());
     }
     refusal(RefusalKind::Deadline, Some(SOON), reason)
 }
 
 /// What a model was doing when a request gave up on it.
-fn still(model: &Model) -> Reason {
+fn still(model: &Model, ledger: &Ledger) -> Reason {
     let text = match (model.state(), &model.seeking) {
         (State::Queued, Seeking::Room(_)) => "it still waits for memory that others hold",
         (State::Queued, _) => "its files and its engine are still being looked at",
@@ -101,7 +101,20 @@ fn still(model: &Model) -> Reason {
     let mut reason = Reason::new("still", text);
     if let Seeking::Room(room) = &model.seeking {
         let runs = u64::try_from(room.victims.len()).unwrap_or(u64::MAX);
-        reason = reason.fact("runs_to_go", runs);
+        reason = reason.fact("runs_to_go", runs).because_all(holders(ledger));
     }
     reason
+}
+
+/// Who holds what on each card.
+fn holders(ledger: &Ledger) -> impl Iterator<Item = Reason> {
+    ledger.accounts().iter().flat_map(|account| {
+        account.claims().iter().map(|claim| {
+            let card = &account.card().id;
+            let text = format!("{} holds {} on {card}", claim.holder, claim.bytes);
+            Reason::new("holder", text)
+                .fact("card", card.as_str())
+                .fact("holds", claim.bytes)
+        })
+    })
 }

@@ -225,7 +225,11 @@ impl Scheduler {
                 continue;
             };
             self.unqueue(request.model, id);
-            let refusal = refusal::deadline(self.model(request.model), self.now.since(request.arrived));
+            let refusal = refusal::deadline(
+                self.model(request.model),
+                &self.ledger,
+                self.now.since(request.arrived),
+            );
             self.refuse(id, refusal);
         }
     }

@@ -134,10 +134,10 @@ fn of_finding(death: &Death<'_>, finding: &Finding) -> Verdict {
     }
 }
 
-/// The refused request, less what was free: at least this much more would have been needed at that moment.
+/// The refused request, less what was free: at least this much more would have been needed at that moment. Where
+/// the engine does not say what was free, the request alone tells nothing: all of it may have been there but a byte.
 fn shortfall(finding: &Finding) -> Option<Bytes> {
-    let asked = finding.asked?;
-    Some(asked.saturating_sub(finding.free.unwrap_or_default()))
+    Some(finding.asked?.saturating_sub(finding.free?))
 }
 
 fn of_status(death: &Death<'_>) -> Verdict {
@@ -227,7 +227,7 @@ mod tests {
         else {
             panic!("not seen as out of memory");
         };
-        assert_eq!((stage, shortfall), (Stage::Serving, Some(Bytes::mib(512))));
+        assert_eq!((stage, shortfall), (Stage::Serving, None), "what was free is not told");
         assert_eq!(
             reason.to_string(),
             format!("alpha ran out of card memory while serving\n  {line}")

@@ -53,7 +53,7 @@ impl Starter<'_> {
         let program = PathBuf::from(words.next().unwrap_or_default());
         let environment = child_environment(
             std::env::vars_os(),
-            &entry.env,
+            &entry.environment(port),
             &visible,
             control_port,
             key.as_deref(),
