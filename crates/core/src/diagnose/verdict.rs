@@ -227,7 +227,11 @@ mod tests {
         else {
             panic!("not seen as out of memory");
         };
-        assert_eq!((stage, shortfall), (Stage::Serving, None), "what was free is not told");
+        assert_eq!(
+            (stage, shortfall),
+            (Stage::Serving, None),
+            "what was free is not told"
+        );
         assert_eq!(
             reason.to_string(),
             format!("alpha ran out of card memory while serving\n  {line}")

@@ -183,19 +183,22 @@ fn out_of_memory_twice_is_refused_with_the_reason_tree() {
 }
 
 #[test]
-fn what_was_learned_may_show_that_it_never_fits() {
+fn a_lesson_that_leaves_no_place_is_told_and_forgotten_for_the_next_try() {
     let mut desk = Desk::new(&[10], &[8]);
     desk.ask(0);
     desk.surveyed(0);
     let run = desk.started().unwrap();
     desk.runs_out_of_memory(run, Some(gib(4)));
     let refusal = desk.refusals()[0].clone();
-    assert_eq!(refusal.kind, RefusalKind::NeverFits);
+    assert_eq!(refusal.kind, RefusalKind::LoadFailed);
+    assert!(refusal.retry_after.is_some());
+    let told = refusal.reason.to_string();
+    assert!(told.contains("4096 MiB was added"), "{told}");
     assert!(
-        refusal.reason.to_string().contains("4096 MiB was added"),
-        "{}",
-        refusal.reason
+        told.contains("cudaMalloc failed"),
+        "the cause itself is missing: {told}"
     );
+    assert!(desk.view(0).learned.is_zero());
 }
 
 #[test]

@@ -9,10 +9,11 @@ use serde_json::{Value, json};
 use crate::daemon::{Daemon, Setup, alive, until};
 use crate::http::{self, Answer, chat, chat_body, chat_stream};
 
-/// A daemon with a good model that is up, and `bad` with its fault.
+/// A daemon with a good model that is up, and `bad` with its fault. `good` is pinned because running out of memory
+/// is answered by stopping whoever is idle, which is not the hurt that is looked for here.
 fn beside_a_good_one(script: &str, more: &str) -> (Daemon, Neighbour) {
     let daemon = Setup::new()
-        .model("good", "256MiB", "", "")
+        .model("good", "256MiB", "", "pin = true")
         .model("bad", "256MiB", script, more)
         .start();
     let neighbour = Neighbour::of(&daemon);
