@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use http::StatusCode;
-use plimsoll_core::admit::{Event, ModelId, Refusal, RefusalKind, RequestId};
+use plimsoll_core::admit::{Event, ModelId, Refusal, RequestId};
 use plimsoll_core::explain::Reason;
 use tokio::sync::oneshot;
 
@@ -57,7 +57,7 @@ impl Ticket {
                 };
                 pass.at_its_upstream()
             }
-            Ok(Err(refusal)) => Err(problem(*refusal)),
+            Ok(Err(refusal)) => Err(Problem::from(*refusal)),
             Err(_) => Err(Problem::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "shutting_down",
@@ -163,32 +163,4 @@ fn engine_died(fate: Option<Reason>) -> Problem {
         reason = reason.because(fate);
     }
     Problem::because(StatusCode::BAD_GATEWAY, reason)
-}
-
-/// A refusal over HTTP: 413 where it can never fit, 404 where there is no such model, else 503.
-fn problem(refusal: Refusal) -> Problem {
-    let status = match refusal.kind {
-        RefusalKind::NeverFits => StatusCode::PAYLOAD_TOO_LARGE,
-        RefusalKind::Unconfigured => StatusCode::NOT_FOUND,
-        _ => StatusCode::SERVICE_UNAVAILABLE,
-    };
-    let mut problem = Problem::because(status, refusal.reason);
-    problem.code = code(refusal.kind).into();
-    problem.retry_after = refusal.retry_after;
-    problem.hints = refusal.hints;
-    problem
-}
-
-fn code(kind: RefusalKind) -> &'static str {
-    match kind {
-        RefusalKind::NeverFits => "never_fits",
-        RefusalKind::NoRoom => "no_room",
-        RefusalKind::QueueFull => "queue_full",
-        RefusalKind::Deadline => "deadline",
-        RefusalKind::LoadFailed => "load_failed",
-        RefusalKind::EngineDied => "engine_died",
-        RefusalKind::Unloaded => "unloaded",
-        RefusalKind::Unconfigured => "model_not_found",
-        RefusalKind::ShuttingDown => "shutting_down",
-    }
 }

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use plimsoll_core::admit::{Event, ModelId};
 use plimsoll_core::bytes::Bytes;
-use plimsoll_core::explain::Reason;
+use plimsoll_core::explain::{Hint, Reason};
 use plimsoll_core::flags::{self, Entry, Options, Wish};
 use plimsoll_core::model::{Dialect, Model};
 use plimsoll_core::place::{Card, CardId, CardKind, Declared, Demand, Unknown};
-use plimsoll_core::plan::{self, Engine, EngineKind, PlanRequest, Program};
+use plimsoll_core::plan::{self, Engine, EngineKind, Plan, PlanError, PlanRequest, Program};
 
 use super::Owner;
 use super::run::{engine_command, unstartable};
@@ -87,14 +87,14 @@ struct Planned {
     engine: Engine,
 }
 
-impl Demand for Planned {
-    fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
+impl Planned {
+    fn plan(&self, cards: &[Card]) -> Result<Plan, PlanError> {
         let devices: Vec<Card> = cards
             .iter()
             .filter(|card| card.kind == CardKind::Cuda)
             .cloned()
             .collect();
-        let request = PlanRequest {
+        plan::plan(&PlanRequest {
             model: &self.model,
             draft: self.draft.as_ref(),
             projector: self.projector.as_ref(),
@@ -102,12 +102,23 @@ impl Demand for Planned {
             engine: self.engine,
             program: Program::LlamaServer,
             cards: &devices,
-        };
-        let plan = plan::plan(&request).map_err(|error| Reason::new("plan_failed", error.to_string()))?;
+        })
+    }
+}
+
+impl Demand for Planned {
+    fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
+        let plan = self
+            .plan(cards)
+            .map_err(|error| Reason::new("plan_failed", error.to_string()))?;
         let on_device = plan.cards.iter().map(|card| (card.id.clone(), card.peak));
         let on_host = cards.iter().filter(|card| card.kind == CardKind::Host);
         Ok(on_device
             .chain(on_host.map(|card| (card.id.clone(), plan.host.peak)))
             .collect())
+    }
+
+    fn hints(&self, cards: &[Card]) -> Vec<Hint> {
+        self.plan(cards).map(|plan| plan.hints).unwrap_or_default()
     }
 }

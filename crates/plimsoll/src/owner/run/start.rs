@@ -12,8 +12,8 @@ use tokio::sync::mpsc;
 use super::Run;
 use crate::launch::engine::{self, EngineError};
 use crate::launch::{
-    Child, ChildEvent, ChildSpec, Readiness, StopWay, Visible, child_environment, free_port, random_key,
-    renumber_devices,
+    Child, ChildEvent, ChildSpec, Environment, LogSource, Readiness, StopWay, Visible, child_environment,
+    free_port, random_key, renumber_devices, renumber_variables,
 };
 use crate::owner::Owner;
 
@@ -38,29 +38,18 @@ impl Starter<'_> {
         let port = free_port().map_err(|error| fail(&error))?;
         let engine =
             engine_command(entry, self.owner.terms.engine.as_deref()).map_err(|error| fail(&error))?;
-        let mut line = entry.launch.command_line(&engine, &entry.name, port);
-        let visible = self.visible();
-        if let (Visible::Cards(own), Some(_)) = (&visible, entry.launch.options()) {
-            line = renumber_devices(&line, &self.all_cards(), own).arguments;
-        }
         let key = takes_key(entry)
             .then(random_key)
             .transpose()
             .map_err(|error| fail(&error))?;
-        let control_port = entry.launch.options().map(|_| port);
+        let mut line = entry.launch.command_line(&engine, &entry.name, port);
+        let mut environment = self.environment(port, key.as_deref());
+        self.renumber(&mut line, &mut environment);
         self.run.arguments.replace(line.clone());
         let mut words = line.into_iter().map(OsString::from);
-        let program = PathBuf::from(words.next().unwrap_or_default());
-        let environment = child_environment(
-            std::env::vars_os(),
-            &entry.environment(port),
-            &visible,
-            control_port,
-            key.as_deref(),
-        );
         let spec = ChildSpec {
             name: entry.name.clone(),
-            program,
+            program: PathBuf::from(words.next().unwrap_or_default()),
             arguments: words.collect(),
             environment,
             directory: None,
@@ -69,6 +58,35 @@ impl Starter<'_> {
             stop: stop_way(&entry.launch),
         };
         Ok((spec, key))
+    }
+
+    fn environment(&self, port: u16, key: Option<&str>) -> Environment {
+        let entry = &self.run.entry;
+        let control_port = entry.launch.options().map(|_| port);
+        child_environment(
+            std::env::vars_os(),
+            &entry.environment(port),
+            &self.visible(),
+            control_port,
+            key,
+        )
+    }
+
+    /// Numbers of cards become those by which the child will know them; what names a card that it does not get
+    /// is left out and told.
+    fn renumber(&self, line: &mut Vec<String>, environment: &mut Environment) {
+        let (Visible::Cards(own), Some(_)) = (self.visible(), self.run.entry.launch.options()) else {
+            return;
+        };
+        let all = self.all_cards();
+        let mut dropped = renumber_variables(environment, line, &all, &own);
+        let renumbered = renumber_devices(line, &all, &own);
+        *line = renumbered.arguments;
+        dropped.extend(renumbered.dropped);
+        for words in dropped {
+            let note = format!("left out `{words}`: it names a card that this model does not get");
+            self.run.log.push(LogSource::Plimsoll, note);
+        }
     }
 
     /// Cards by UUID where they have one; none for a run on the host; what we see ourselves where the cards
