@@ -105,7 +105,7 @@ impl Owner {
 impl RunPass {
     /// A run is let out only once it is ready, and a ready run has an address.
     fn at_its_upstream(mut self) -> Result<Self, Problem> {
-        self.upstream = self.run.upstream().cloned();
+        self.upstream = self.run.upstream();
         match self.upstream {
             Some(_) => Ok(self),
             None => Err(engine_died(None)),

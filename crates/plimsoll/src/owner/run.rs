@@ -37,7 +37,8 @@ pub(super) struct Run {
     pub(super) model: ModelId,
     pub(super) entry: Rc<Entry>,
     pub(super) log: Log,
-    upstream: OnceCell<Rc<Upstream>>,
+    /// Where it listens, with the idle connections to it; gone with the process.
+    upstream: RefCell<Option<Rc<Upstream>>>,
     /// The child's own entry of `/v1/models`.
     about: OnceCell<Value>,
     pid: Cell<Option<u32>>,
@@ -64,7 +65,7 @@ impl Run {
             model,
             entry,
             log,
-            upstream: OnceCell::new(),
+            upstream: RefCell::default(),
             about: OnceCell::new(),
             pid: Cell::new(None),
             placement,
@@ -81,9 +82,9 @@ impl Run {
         let _ = self.orders.send(how);
     }
 
-    /// Where it listens; None until it is ready.
-    pub(super) fn upstream(&self) -> Option<&Rc<Upstream>> {
-        self.upstream.get()
+    /// Where it listens; None until it is ready and after it has ended.
+    pub(super) fn upstream(&self) -> Option<Rc<Upstream>> {
+        self.upstream.borrow().clone()
     }
 
     pub(super) fn about(&self) -> Option<&Value> {
@@ -92,7 +93,7 @@ impl Run {
 
     /// Where it listens, in words.
     pub(super) fn address(&self) -> Option<SocketAddr> {
-        self.upstream.get().map(|upstream| upstream.address())
+        self.upstream().map(|upstream| upstream.address())
     }
 
     /// The command line it was started with.
@@ -140,6 +141,7 @@ pub(super) async fn live(owner: Rc<Owner>, run: Rc<Run>) {
     }
     let _ = run.fate.set(fate(&run.entry.name, &verdict.end));
     run.over.notify_waiters();
+    run.upstream.take();
     owner.state.borrow_mut().runs.remove(&run.id);
     owner.notes.ended(run.model, &verdict.end);
     owner.submit(Event::Ended {
@@ -198,7 +200,7 @@ impl Starter<'_> {
         if let Some(name) = &entry.upstream_name {
             upstream = upstream.with_model(name);
         }
-        let _ = self.run.upstream.set(Rc::new(upstream));
+        self.run.upstream.replace(Some(Rc::new(upstream)));
         let _ = self.run.about.set(about.clone());
         self.owner.submit(Event::Ready { run: self.run.id });
         self.owner
