@@ -31,15 +31,22 @@ pub(super) struct Compute {
     pub(super) host: Bytes,
 }
 
-/// Architectures whose graph was compared with the engine's, operation by operation.
+/// Architectures whose numbers were compared with the engine's own (`data/measured`).
 const MIRRORED: &[&str] = &[
     "llama",
+    "mistral3",
     "qwen2",
     "qwen3",
     "qwen3moe",
+    "gemma",
+    "gemma2",
     "gemma3",
     "gpt-oss",
     "deepseek2",
+    "internlm2",
+    "smollm3",
+    "ernie4_5",
+    "hunyuan-dense",
 ];
 
 /// True where the compute term is the engine's own number rather than an estimate.
