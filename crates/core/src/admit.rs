@@ -74,10 +74,11 @@ mod spec;
 mod timers;
 mod waiting;
 
+pub use crate::place::CardLimit;
 pub use crate::place::RunId;
 pub use effect::{Effect, Refusal, RefusalKind, State, Stopping};
 pub use event::{Change, End, Event, Stage};
 pub use moment::{ModelId, Moment, RequestId};
 pub use scheduler::Scheduler;
 pub use snapshot::{CardView, HolderView, ModelView, Snapshot};
-pub use spec::{CardLimit, ModelSpec, Settings};
+pub use spec::{ModelSpec, Settings};

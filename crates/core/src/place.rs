@@ -15,7 +15,7 @@ mod sets;
 mod why;
 
 pub use answers::Answers;
-pub use card::{Card, CardId, CardKind};
+pub use card::{Card, CardId, CardKind, CardLimit};
 pub use card_spec::CardSpecError;
 pub use demand::{Declared, Demand, Placement, RunId, Share, Unknown};
 pub use ledger::{Account, AuditError, Claim, ClaimError, Ledger, allowance};

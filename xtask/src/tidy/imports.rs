@@ -18,7 +18,9 @@ const RULES: &[Rule] = &[
         words: &[
             "std::fs",
             "std::env",
-            "std::net",
+            "std::net::Tcp",
+            "std::net::Udp",
+            "std::net::ToSocketAddrs",
             "std::process",
             "std::thread",
             "std::time::Instant",

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use crate::bytes::Bytes;
-use crate::place::{Card, CardId};
+use crate::place::{CardId, CardLimit};
 
 /// A model's terms of admission. What it needs is not among them: the survey before each load says that.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,16 +37,6 @@ impl ModelSpec {
             preload: false,
         }
     }
-}
-
-/// A card and how much of it may be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CardLimit {
-    pub card: Card,
-    /// The user's own limit on all claims together.
-    pub budget: Option<Bytes>,
-    /// Left untouched for others.
-    pub reserve: Bytes,
 }
 
 /// What holds for all models.

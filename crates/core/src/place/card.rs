@@ -60,3 +60,13 @@ pub struct Card {
     /// True where the engine gets its pool from plain cudaMalloc (Tegra, or a build without VMM).
     pub legacy_pool: bool,
 }
+
+/// A card and how much of it may be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CardLimit {
+    pub card: Card,
+    /// The user's own limit on all claims together.
+    pub budget: Option<Bytes>,
+    /// Left untouched for others.
+    pub reserve: Bytes,
+}

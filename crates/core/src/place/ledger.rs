@@ -10,9 +10,8 @@
 
 use std::sync::Arc;
 
-use super::card::{Card, CardId};
+use super::card::{Card, CardId, CardLimit};
 use super::demand::{Placement, RunId, Share};
-use crate::admit::CardLimit;
 use crate::bytes::Bytes;
 
 /// What is kept free above a measured or exceeded need: 5 %, at least 64 MiB.

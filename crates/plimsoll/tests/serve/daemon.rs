@@ -185,6 +185,7 @@ impl Daemon {
     }
 }
 
+#[allow(clippy::print_stderr, reason = "a failed test shows what the daemon said")]
 impl Drop for Daemon {
     fn drop(&mut self) {
         let _ = self.child.kill();
