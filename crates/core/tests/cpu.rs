@@ -107,7 +107,8 @@ fn family(row: &FamilyRow) -> Model {
     let dense = ["ffn_gate.weight", "ffn_up.weight", "ffn_down.weight"];
     draft.tensors.retain(|tensor| {
         let replaced = has("experts") && dense.iter().any(|name| tensor.name.ends_with(name));
-        !replaced && !(has("tied") && tensor.name == "output.weight")
+        let untied = has("tied") && tensor.name == "output.weight";
+        !replaced && !untied
     });
     rename(&mut draft, &row.architecture);
     for (key, value) in [

@@ -4,9 +4,10 @@ use super::calibration;
 use super::cost::{Cost, Coster, peak};
 use super::fit;
 use super::outcome::{Term, Terms};
-use super::request::PlanRequest;
+use super::request::{PlanRequest, Program};
+use crate::bytes::Bytes;
 use crate::explain::Reason;
-use crate::flags::GpuLayers;
+use crate::flags::{GpuLayers, SplitMode};
 use crate::place::{Card, CardKind};
 
 pub(super) fn reasons(request: &PlanRequest<'_>, coster: &Coster<'_>, cost: &Cost) -> Vec<Reason> {
@@ -111,6 +112,7 @@ fn caveats(request: &PlanRequest<'_>, coster: &Coster<'_>, cost: &Cost) -> Vec<R
             .fact("adapters", u64::try_from(wish.adapters.len()).unwrap_or(u64::MAX)),
         );
     }
+    reasons.extend(beside_the_sum(request));
     let assumed = |(index, card): (usize, &Card)| {
         let open = coster.uses(index) && card.kind == CardKind::Cuda && !calibration::is_known(card);
         open.then(|| {
@@ -135,6 +137,27 @@ fn caveats(request: &PlanRequest<'_>, coster: &Coster<'_>, cost: &Cost) -> Vec<R
             wish.context, cost.reserve.context
         );
         reasons.push(Reason::new("context_rounded", text).fact("tokens", cost.reserve.context));
+    }
+    reasons
+}
+
+/// What a server may take besides, and what is planned as something else.
+fn beside_the_sum(request: &PlanRequest<'_>) -> Vec<Reason> {
+    let wish = request.wish;
+    let mut reasons = Vec::new();
+    let computes_on_host = request.cards.iter().any(|card| card.kind == CardKind::Host);
+    if computes_on_host && request.program == Program::LlamaServer && wish.host_cache != Some(Bytes::ZERO) {
+        let limit = wish
+            .host_cache
+            .map_or("without limit".to_owned(), |limit| format!("up to {limit}"));
+        let text = format!(
+            "llama-server keeps old prompts in host memory, {limit}; that is not counted, and `--cache-ram 0` switches it off"
+        );
+        reasons.push(Reason::new("prompt_cache_not_counted", text));
+    }
+    if wish.split_mode == SplitMode::Tensor {
+        let text = "a split by tensors is planned as a split by layers; its buffers are not mirrored here";
+        reasons.push(Reason::new("tensor_split_estimated", text));
     }
     reasons
 }
