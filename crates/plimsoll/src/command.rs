@@ -10,6 +10,7 @@ use crate::report::Report;
 pub(crate) mod engine;
 pub(crate) mod exec_child;
 pub(crate) mod plan;
+pub(crate) mod quickstart;
 pub(crate) mod serve;
 pub(crate) mod synth;
 pub(crate) mod warden;
@@ -27,6 +28,8 @@ enum Verb {
     Engine(engine::Arguments),
     /// Say what a model will take, on which card, and whether it fits
     Plan(plan::Arguments),
+    /// See it work: two small models, a budget that holds one, and what happens when both are asked
+    Quickstart(quickstart::Arguments),
     /// Serve several models from one memory budget, each in its own process
     Serve(serve::Arguments),
     /// Write a model that looks real: a header with a hole behind it, or a tiny one that runs
@@ -43,6 +46,7 @@ pub fn main() -> ExitCode {
     let result = match Line::parse().verb {
         Verb::Engine(arguments) => engine::run(arguments).map_err(Report::failure),
         Verb::Plan(arguments) => plan::run(&arguments).map_err(Report::input),
+        Verb::Quickstart(arguments) => quickstart::run(arguments).map_err(Report::failure),
         Verb::Serve(arguments) => serve::run(arguments).map_err(|error| match error.is_input() {
             true => Report::input(error),
             false => Report::failure(error),

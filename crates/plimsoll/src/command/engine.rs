@@ -98,7 +98,7 @@ fn list(json: bool) -> Result<(), Error> {
 }
 
 /// Says on stderr what the installation does next; a line that cannot be written is no reason to stop it.
-fn report(step: Step, to: &mut impl Write) {
+pub(super) fn report(step: Step, to: &mut impl Write) {
     let _ = match step {
         Step::WaitForOther => writeln!(to, "another installation is running, waiting for it"),
         Step::MakeVenv => writeln!(to, "making a Python environment"),

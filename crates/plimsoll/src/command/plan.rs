@@ -61,7 +61,8 @@ pub(crate) enum Error {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let plan = made(arguments)?;
+    let cards = cards(&arguments.cards)?;
+    let plan = made(&arguments.flags, arguments.engine, arguments.program, &cards)?;
     if let Some(path) = &arguments.svg {
         fs::write(path, screen::svg(&plan)).map_err(|error| Error::Draw {
             path: path.clone(),
@@ -81,22 +82,27 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     })
 }
 
-fn made(arguments: &Arguments) -> Result<Plan, Error> {
-    let reader = match arguments.program {
+/// Plans what an engine with these flags takes on these cards.
+pub(super) fn made(
+    words: &[String],
+    engine: Engine,
+    program: Program,
+    cards: &[Card],
+) -> Result<Plan, Error> {
+    let reader = match program {
         Program::LlamaServer => flags::Program::Server,
         _ => flags::Program::Other,
     };
-    let wish = Options::from_argv(&arguments.flags)?.wish(reader)?;
-    let cards = cards(&arguments.cards)?;
-    let models = Models::read(&wish, arguments.engine)?;
+    let wish = Options::from_argv(words)?.wish(reader)?;
+    let models = Models::read(&wish, engine)?;
     Ok(plan::plan(&PlanRequest {
         model: &models.main,
         draft: models.draft.as_ref(),
         projector: models.projector.as_ref(),
         wish: &wish,
-        engine: arguments.engine,
-        program: arguments.program,
-        cards: &cards,
+        engine,
+        program,
+        cards,
     })?)
 }
 

@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
 }
 
 /// Runs the daemon's one thread.
-pub(super) fn on_one_thread<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+pub(super) fn on_one_thread<T, E: From<Error>>(work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()

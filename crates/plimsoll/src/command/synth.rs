@@ -114,6 +114,15 @@ fn names(out: &Path, shards: u16) -> Result<Vec<PathBuf>, Error> {
     Ok(first.all().map(PathBuf::from).collect())
 }
 
+/// Writes a whole model into one file; gives its length.
+pub(super) fn write_model(path: &Path, recipe: &Recipe) -> Result<Bytes, Error> {
+    let mut length = Bytes::ZERO;
+    for draft in recipe.files(1) {
+        length = write(path, &draft, Some(recipe))?;
+    }
+    Ok(length)
+}
+
 /// Writes one file, with weights if there is a recipe for them; gives its length.
 fn write(path: &Path, draft: &Draft, weights: Option<&Recipe>) -> Result<Bytes, Error> {
     let file = File::create(path).map_err(|error| Error::Create {

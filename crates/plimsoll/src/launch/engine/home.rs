@@ -48,6 +48,11 @@ impl Home {
         self.0.join("engines")
     }
 
+    /// Where `plimsoll quickstart` keeps its models and their configuration.
+    pub(crate) fn quickstart(&self) -> PathBuf {
+        self.0.join("quickstart")
+    }
+
     #[cfg(test)]
     pub(crate) fn at(path: &std::path::Path) -> Self {
         Self(path.to_owned())

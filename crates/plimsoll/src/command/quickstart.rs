@@ -1,0 +1,152 @@
+//! `plimsoll quickstart`: the main job on a fresh machine, told as it happens.
+//!
+//! Nothing is staged: the engine is a real llama.cpp, the daemon is the one of `serve`, the budget follows from
+//! the plans, and what is told of who had to leave is read from the daemon. Only the models are small.
+
+mod client;
+mod folder;
+mod talk;
+mod tour;
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::rc::Rc;
+
+use clap::Args;
+use plimsoll_core::place::Card;
+use plimsoll_core::plan::Engine;
+
+use super::{engine as engines, plan, serve};
+use crate::daemon::{Daemon, DaemonError, Setup};
+use crate::launch::engine::{self, EngineProgram, Home, HomeError, InstallError};
+use crate::route::Listen;
+use crate::screen;
+
+use client::AskError;
+use folder::{Folder, FolderError};
+use talk::{patiently, quote, say, title};
+
+const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Where the models and their configuration go [default: quickstart in Plimsoll's own directory]
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+    /// Where to listen; another port is taken where this one is in use
+    #[arg(long, value_name = "ADDRESS", default_value_t = LISTEN)]
+    listen: SocketAddr,
+    /// End after the tour instead of serving on
+    #[arg(long)]
+    once: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Home(#[from] HomeError),
+    #[error(transparent)]
+    Install(#[from] InstallError),
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    #[error(transparent)]
+    Plan(#[from] plan::Error),
+    #[error(transparent)]
+    Serve(#[from] serve::Error),
+    #[error("cannot ask {model}: {error}")]
+    Ask {
+        model: &'static str,
+        #[source]
+        error: AskError,
+    },
+    #[error("{model} did not answer as it should: {said}\nhint: {hint}")]
+    Answer {
+        model: &'static str,
+        said: String,
+        hint: &'static str,
+    },
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
+    let home = Home::from_environment()?;
+    let engine = install(&home)?;
+    let identity = engine::identify(&engine).map_or(Engine::LLAMA_CPP, |identity| identity.engine);
+    title("two models, small enough to be made here");
+    let folder = Folder::make(&arguments.folder.unwrap_or_else(|| home.quickstart()))?;
+    for member in &folder.pair {
+        quote(&member.file);
+    }
+    let budget = folder.budget(identity)?;
+    show_plans(&folder, identity, &budget)?;
+    serve::on_one_thread(async {
+        let daemon = start(setup(&folder, engine, &budget, arguments.listen)).await?;
+        conduct(daemon, &folder, &budget, arguments.once).await
+    })
+}
+
+fn install(home: &Home) -> Result<EngineProgram, Error> {
+    title("an engine: the program that runs a model, here llama.cpp for the CPU");
+    let report = |step| engines::report(step, &mut anstream::stderr());
+    let engine = patiently(|| engine::install(home, report))?;
+    quote(&engine.path.to_string_lossy());
+    Ok(engine)
+}
+
+fn show_plans(folder: &Folder, engine: Engine, budget: &Card) -> Result<(), Error> {
+    title(format_args!(
+        "the plan: what each will take, read from its header before anything starts; the budget is {}",
+        tour::size(budget.total)
+    ));
+    for member in &folder.pair {
+        say(format_args!("\n   {}", member.name));
+        quote(&screen::plan(&member.plan(engine, budget)?));
+    }
+    Ok(())
+}
+
+fn setup(folder: &Folder, engine: EngineProgram, budget: &Card, listen: SocketAddr) -> Setup {
+    Setup {
+        config: folder.config.clone(),
+        listen: Some(listen),
+        cards: vec![budget.clone()],
+        reserve: None,
+        engine: Some(engine.path),
+        log_file: None,
+        origins: Vec::new(),
+    }
+}
+
+/// Starts the daemon, on a port of the kernel's choice where the wanted one is taken.
+async fn start(setup: Setup) -> Result<Daemon, serve::Error> {
+    let mut elsewhere = setup.clone();
+    match Daemon::start(setup).await {
+        Err(DaemonError::Listen(Listen::Bind { address, error }))
+            if error.kind() == io::ErrorKind::AddrInUse =>
+        {
+            say(format_args!("\n   {address} is in use, so another port is taken"));
+            elsewhere.listen = Some(SocketAddr::new(address.ip(), 0));
+            Ok(Daemon::start(elsewhere).await?)
+        }
+        started => Ok(started?),
+    }
+}
+
+/// Tells the tour while the daemon serves, and serves on; a signal ends both.
+async fn conduct(daemon: Daemon, folder: &Folder, budget: &Card, once: bool) -> Result<ExitCode, Error> {
+    let (owner, address) = (Rc::clone(&daemon.owner), daemon.address);
+    let mut serving = tokio::task::spawn_local(daemon.run());
+    let told = tokio::select! {
+        told = tour::tell(&owner, address, folder) => told,
+        _ = &mut serving => return Ok(ExitCode::SUCCESS),
+    };
+    if once || told.is_err() {
+        owner.shut_down().await;
+        return told.map(|()| ExitCode::SUCCESS);
+    }
+    tour::hand_over(address, folder, budget);
+    serve::announce(address);
+    let _ = serving.await;
+    Ok(ExitCode::SUCCESS)
+}

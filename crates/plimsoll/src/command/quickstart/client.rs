@@ -1,0 +1,75 @@
+//! Asks a model something, the way any client does: over HTTP.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{Request, StatusCode, header};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio::task::spawn_local;
+
+/// An answer is short, so that the tour is.
+const TOKENS: u32 = 16;
+/// The same answer each time.
+const SEED: u32 = 3;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AskError {
+    #[error("cannot connect to {address}: {error}")]
+    Connect {
+        address: SocketAddr,
+        error: std::io::Error,
+    },
+    #[error("the connection broke: {0}")]
+    Exchange(#[from] hyper::Error),
+    #[error("cannot write the request: {0}")]
+    Write(#[from] http::Error),
+    #[error("the answer is no JSON: {0}")]
+    Parse(#[from] serde_json::Error),
+}
+
+/// What came back, and after what time.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) body: Value,
+    pub(super) took: Duration,
+}
+
+impl Answer {
+    /// What the model said.
+    pub(super) fn text(&self) -> Option<&str> {
+        self.body["choices"][0]["message"]["content"].as_str()
+    }
+}
+
+/// The body of a chat with one question; what the tour sends and the curl line shows.
+pub(super) fn chat(model: &str, question: &str) -> Value {
+    json!({ "model": model, "messages": [{ "role": "user", "content": question }], "max_tokens": TOKENS, "seed": SEED })
+}
+
+pub(super) async fn ask(address: SocketAddr, model: &str, question: &str) -> Result<Answer, AskError> {
+    let start = Instant::now();
+    let connected = TcpStream::connect(address).await;
+    let stream = connected.map_err(|error| AskError::Connect { address, error })?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    // How the connection ends is told by the answer.
+    let connection = spawn_local(async move { drop(connection.await) });
+    let request = Request::post("/v1/chat/completions")
+        .header(header::HOST, address.to_string())
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Full::new(Bytes::from(chat(model, question).to_string())))?;
+    let answer = sender.send_request(request).await?;
+    let status = answer.status();
+    let body = answer.into_body().collect().await?.to_bytes();
+    connection.abort();
+    Ok(Answer {
+        status,
+        body: serde_json::from_slice(&body)?,
+        took: start.elapsed(),
+    })
+}

@@ -1,0 +1,224 @@
+//! The tour's own folder: two models that answer in words, and the configuration that serves them.
+//!
+//! Everything is the same on every run, so a second run finds it all there. Files appear whole or not at all.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use plimsoll_core::bytes::Bytes;
+use plimsoll_core::model::synth::{self, Recipe};
+use plimsoll_core::place::{Card, CardId, CardKind};
+use plimsoll_core::plan::{Engine, Plan, Program};
+
+use crate::command::{plan, synth as writer};
+
+/// One thread is plenty for models of this size, and leaves the machine to whoever else uses it.
+const THREADS: &str = "--threads 1";
+/// What each conversation gets.
+const CONTEXT: u32 = 2048;
+/// So many conversations at once that their cache alone is many times the budget.
+const CROWD: u32 = 256;
+/// A planned host is big enough for everything until the budget is known.
+const AMPLE: Bytes = Bytes::gib(64);
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FolderError {
+    #[error("cannot make the folder {}: {error}\nhint: choose another with --folder", path.display())]
+    Make { path: PathBuf, error: io::Error },
+    #[error("the folder {} has a name that a configuration cannot carry\nhint: choose another with --folder", .0.display())]
+    Name(PathBuf),
+    #[error("cannot write {}: {error}\nhint: free some space, or choose another place with --folder", path.display())]
+    Write { path: PathBuf, error: io::Error },
+    #[error("{0}\nhint: free some space, or choose another place with --folder")]
+    Model(#[from] writer::Error),
+    #[error(transparent)]
+    Plan(#[from] plan::Error),
+}
+
+/// A model of the tour.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) name: &'static str,
+    pub(super) file: String,
+    /// Conversations at once, each with a context of its own.
+    pub(super) slots: u32,
+}
+
+/// The folder, filled.
+#[derive(Debug)]
+pub(super) struct Folder {
+    pub(super) config: PathBuf,
+    /// Two that fit one at a time.
+    pub(super) pair: [Member; 2],
+    /// One that never fits.
+    pub(super) giant: Member,
+}
+
+impl Folder {
+    pub(super) fn make(path: &Path) -> Result<Self, FolderError> {
+        let failed = |error| FolderError::Make {
+            path: path.to_owned(),
+            error,
+        };
+        let path = std::path::absolute(path).map_err(failed)?;
+        fs::create_dir_all(&path).map_err(failed)?;
+        let member = |name, file: &str, slots| {
+            let file = path.join(file).into_os_string().into_string();
+            let file = file.map_err(|_| FolderError::Name(path.clone()))?;
+            Ok::<_, FolderError>(Member { name, file, slots })
+        };
+        let folder = Self {
+            config: path.join("plimsoll.toml"),
+            pair: [member("alpha", "alpha.gguf", 1)?, member("beta", "beta.gguf", 1)?],
+            giant: member("alpha-crowd", "alpha.gguf", CROWD)?,
+        };
+        for (member, recipe) in folder.pair.iter().zip(recipes()) {
+            write_model(Path::new(&member.file), &recipe)?;
+        }
+        write_configuration(&folder.config, &folder.configuration())?;
+        Ok(folder)
+    }
+
+    fn members(&self) -> impl Iterator<Item = &Member> {
+        self.pair.iter().chain([&self.giant])
+    }
+
+    fn configuration(&self) -> String {
+        let head = "# Written by `plimsoll quickstart`, anew on each run: copy it before you change it.\n";
+        let tables = self.members().map(Member::table);
+        head.to_owned() + &tables.collect::<String>()
+    }
+
+    /// Room for the larger of the two and half of it beside: never for both.
+    pub(super) fn budget(&self, engine: Engine) -> Result<Card, FolderError> {
+        let mut largest = Bytes::ZERO;
+        for member in &self.pair {
+            largest = largest.max(member.plan(engine, &card(AMPLE))?.host.peak);
+        }
+        Ok(card(largest.scaled(3, 2)))
+    }
+}
+
+impl Member {
+    fn flags(&self) -> String {
+        let context = CONTEXT.saturating_mul(self.slots);
+        format!("{THREADS} -np {} -c {context}", self.slots)
+    }
+
+    fn table(&self) -> String {
+        let Self { name, file, .. } = self;
+        // a JSON string is a TOML string
+        let file = serde_json::Value::from(file.as_str());
+        format!(
+            "\n[models.{name}]\nmodel = {file}\nflags = \"{}\"\n",
+            self.flags()
+        )
+    }
+
+    pub(super) fn plan(&self, engine: Engine, card: &Card) -> Result<Plan, plan::Error> {
+        let flags = self.flags();
+        let words = ["--model", &self.file].into_iter().chain(flags.split(' '));
+        let words: Vec<String> = words.map(str::to_owned).collect();
+        plan::made(&words, engine, Program::LlamaServer, std::slice::from_ref(card))
+    }
+}
+
+/// Two of different size, so that they can be told apart in every list.
+fn recipes() -> impl Iterator<Item = Recipe> {
+    let tiny = synth::shape("tiny");
+    let deeper = tiny.clone().map(|recipe| Recipe {
+        layers: 4,
+        seed: 7,
+        ..recipe
+    });
+    tiny.into_iter().chain(deeper)
+}
+
+fn card(total: Bytes) -> Card {
+    Card {
+        id: CardId::new("budget"),
+        kind: CardKind::Host,
+        name: "budget".to_owned(),
+        uuid: None,
+        total,
+        free: total,
+        compute_capability: None,
+        legacy_pool: false,
+    }
+}
+
+fn write_model(path: &Path, recipe: &Recipe) -> Result<(), FolderError> {
+    match path.exists() {
+        true => Ok(()),
+        false => whole(path, |path| Ok(writer::write_model(path, recipe).map(drop)?)),
+    }
+}
+
+fn write_configuration(path: &Path, text: &str) -> Result<(), FolderError> {
+    whole(path, |path| fs::write(path, text).map_err(unwritten(path)))
+}
+
+/// Writes beside the place and moves there, so that what is there is whole.
+fn whole(path: &Path, write: impl FnOnce(&Path) -> Result<(), FolderError>) -> Result<(), FolderError> {
+    let partial = path.with_extension("partial");
+    write(&partial)?;
+    fs::rename(&partial, path).map_err(unwritten(path))
+}
+
+fn unwritten(path: &Path) -> impl FnOnce(io::Error) -> FolderError {
+    move |error| FolderError::Write {
+        path: path.to_owned(),
+        error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_core::flags;
+
+    use super::*;
+
+    #[test]
+    fn a_second_run_finds_what_the_first_one_wrote() {
+        let place = tempfile::tempdir().unwrap();
+        let first = Folder::make(place.path()).unwrap();
+        let written = |folder: &Folder| fs::metadata(&folder.pair[0].file).unwrap().modified().unwrap();
+        let time = written(&first);
+        let second = Folder::make(place.path()).unwrap();
+        assert_eq!(written(&second), time);
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 3);
+    }
+
+    #[test]
+    fn the_configuration_names_three_models_without_a_warning() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::make(&place.path().join("with \"quotes\"")).unwrap();
+        let text = fs::read_to_string(&folder.config).unwrap();
+        let roster = flags::parse("plimsoll.toml", &text, &|_| None).unwrap();
+        let names: Vec<&str> = roster.models.iter().map(|entry| &*entry.name).collect();
+        assert_eq!(names, ["alpha", "beta", "alpha-crowd"]);
+        assert!(roster.warnings.is_empty(), "{:?}", roster.warnings);
+    }
+
+    #[test]
+    fn the_budget_holds_either_of_the_pair_but_not_both_and_never_the_giant() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::make(place.path()).unwrap();
+        let card = folder.budget(Engine::LLAMA_CPP).unwrap();
+        let need = |member: &Member| member.plan(Engine::LLAMA_CPP, &card).unwrap().host.peak;
+        let [alpha, beta] = folder.pair.each_ref().map(need);
+        assert!(alpha <= card.total && beta <= card.total);
+        assert!(alpha + beta > card.total, "{alpha} and {beta} in {}", card.total);
+        assert!(need(&folder.giant) > card.total);
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_is_named_with_the_remedy() {
+        let error = Folder::make(Path::new("/proc/nowhere")).unwrap_err().to_string();
+        assert!(
+            error.contains("/proc/nowhere") && error.contains("--folder"),
+            "{error}"
+        );
+    }
+}

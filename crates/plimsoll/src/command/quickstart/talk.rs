@@ -1,0 +1,46 @@
+//! What the tour says, on stderr: stdout carries the address alone, as with `serve`.
+
+use std::fmt::Display;
+use std::io::Write;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often a step that takes long says that it goes on.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
+
+/// Says one line, or several; nobody listening is no reason to stop.
+pub(super) fn say(text: impl Display) {
+    let _ = writeln!(anstream::stderr().lock(), "{text}");
+}
+
+/// Begins a part of the tour.
+pub(super) fn title(text: impl Display) {
+    say(format_args!("\n── {text}"));
+}
+
+/// Says a text of several lines, set off from the rest.
+pub(super) fn quote(text: &str) {
+    for line in text.lines() {
+        say(format_args!("   {line}").to_string().trim_end());
+    }
+}
+
+/// Does something that may take long, and says every few seconds that it goes on.
+pub(super) fn patiently<T>(work: impl FnOnce() -> T) -> T {
+    let (done, ended) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let start = Instant::now();
+            while ended.recv_timeout(SIGN_OF_LIFE) == Err(RecvTimeoutError::Timeout) {
+                say(format_args!(
+                    "   still at it after {} s",
+                    start.elapsed().as_secs()
+                ));
+            }
+        });
+        let result = work();
+        drop(done);
+        result
+    })
+}

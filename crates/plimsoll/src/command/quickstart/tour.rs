@@ -1,0 +1,172 @@
+//! The tour itself: four questions, and what the daemon did about each.
+
+use std::net::SocketAddr;
+
+use plimsoll_core::admit::{ModelView, Snapshot, State};
+use plimsoll_core::bytes::Bytes;
+use plimsoll_core::place::Card;
+
+use super::Error;
+use super::client::{Answer, ask, chat};
+use super::folder::{Folder, Member};
+use super::talk::{quote, say, title};
+use crate::owner::Owner;
+use crate::route::Harbor;
+
+const QUESTION: &str = "What does a load line tell a captain?";
+
+/// Asks the pair, then the giant, and tells what came of it.
+pub(super) async fn tell(owner: &Owner, address: SocketAddr, folder: &Folder) -> Result<(), Error> {
+    let [alpha, beta] = &folder.pair;
+    title(format_args!("you ask {}, which is not loaded", alpha.name));
+    asked(owner, address, alpha).await?;
+    title(format_args!("you ask {} again", alpha.name));
+    asked(owner, address, alpha).await?;
+    title(format_args!(
+        "you ask {}, and there is no room beside {}",
+        beta.name, alpha.name
+    ));
+    asked(owner, address, beta).await?;
+    refused(address, &folder.giant).await
+}
+
+async fn asked(owner: &Owner, address: SocketAddr, member: &Member) -> Result<(), Error> {
+    let before = owner.snapshot();
+    let answer = put(address, member).await?;
+    let after = owner.snapshot();
+    let Some(text) = answer.text() else {
+        return Err(unexpected(member, &answer));
+    };
+    let leavers = leavers(&before, &after);
+    for leaver in &leavers {
+        quote(&departure(&before, &after, leaver, member));
+    }
+    let loaded = match is_ready(&before, member.name) {
+        true => "still loaded",
+        false => "loaded",
+    };
+    let (name, took) = (member.name, answer.took.as_millis());
+    quote(&format!(
+        "{name} is {loaded} and answers after {took} ms: “{}”",
+        text.trim()
+    ));
+    quote(&holders(&after));
+    Ok(())
+}
+
+async fn refused(address: SocketAddr, giant: &Member) -> Result<(), Error> {
+    title(format_args!(
+        "you ask {}, the same file set up for {} conversations at once",
+        giant.name, giant.slots
+    ));
+    let answer = put(address, giant).await?;
+    let error = &answer.body["error"];
+    if answer.status != http::StatusCode::PAYLOAD_TOO_LARGE {
+        return Err(unexpected(giant, &answer));
+    }
+    quote(&format!(
+        "refused at once, with status {} and the reason:",
+        answer.status.as_u16()
+    ));
+    quote_reason(&error["reason"], 1);
+    for hint in error["hints"].as_array().into_iter().flatten() {
+        quote(&format!("hint: {}", hint["text"].as_str().unwrap_or_default()));
+    }
+    Ok(())
+}
+
+async fn put(address: SocketAddr, member: &Member) -> Result<Answer, Error> {
+    let model = member.name;
+    ask(address, model, QUESTION)
+        .await
+        .map_err(|error| Error::Ask { model, error })
+}
+
+fn unexpected(member: &Member, answer: &Answer) -> Error {
+    let message = &answer.body["error"]["message"];
+    Error::Answer {
+        model: member.name,
+        said: message
+            .as_str()
+            .map_or_else(|| answer.body.to_string(), str::to_owned),
+        hint: "if a file in the folder was changed, delete the folder and run quickstart again",
+    }
+}
+
+/// Those that were loaded and are not any more.
+fn leavers<'a>(before: &'a Snapshot, after: &Snapshot) -> Vec<&'a ModelView> {
+    let gone = |model: &&ModelView| model.state == State::Ready && !is_ready(after, &model.name);
+    before.models.iter().filter(gone).collect()
+}
+
+fn departure(before: &Snapshot, after: &Snapshot, leaver: &ModelView, newcomer: &Member) -> String {
+    let need = claim(after, newcomer.name);
+    let free: Bytes = before.cards.iter().map(|card| card.free).sum();
+    let capacity: Bytes = before.cards.iter().map(|card| card.capacity).sum();
+    format!(
+        "{} needs {}, of the budget's {} only {} is free:\n{} is idle and was used least recently, so it is stopped",
+        newcomer.name,
+        size(need),
+        size(capacity),
+        size(free),
+        leaver.name
+    )
+}
+
+fn holders(snapshot: &Snapshot) -> String {
+    let line = |card: &plimsoll_core::admit::CardView| {
+        let holders: Vec<String> = card
+            .holders
+            .iter()
+            .map(|holder| format!("{} holds {}", holder.model, size(holder.claim)))
+            .collect();
+        format!("{}: {}, {} is free", card.id, holders.join(", "), size(card.free))
+    };
+    snapshot.cards.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn is_ready(snapshot: &Snapshot, name: &str) -> bool {
+    let mut models = snapshot.models.iter();
+    models.any(|model| model.name == name && model.state == State::Ready)
+}
+
+fn claim(snapshot: &Snapshot, name: &str) -> Bytes {
+    let models = snapshot.models.iter().filter(|model| model.name == name);
+    models
+        .flat_map(|model| &model.claim)
+        .map(|share| share.bytes)
+        .sum()
+}
+
+/// The tree as it came over HTTP, the root first.
+fn quote_reason(reason: &serde_json::Value, depth: usize) {
+    let text = reason["text"].as_str().unwrap_or_default();
+    quote(&format!("{:indent$}{text}", "", indent = depth * 2));
+    for cause in reason["because"].as_array().into_iter().flatten() {
+        quote_reason(cause, depth + 1);
+    }
+}
+
+/// Sizes of this tour with one decimal: whole MiB would not add up.
+pub(super) fn size(bytes: Bytes) -> String {
+    let tenths = bytes.get().saturating_mul(10) / (1 << 20);
+    format!("{}.{} MiB", tenths / 10, tenths % 10)
+}
+
+/// How to go on from here.
+pub(super) fn hand_over(address: SocketAddr, folder: &Folder, budget: &Card) {
+    let model = folder.pair[0].name;
+    title("now it is yours; Ctrl-C ends it");
+    quote(&format!(
+        "curl http://{address}/v1/chat/completions -H 'content-type: application/json' -d '{}'",
+        chat(model, "hello")
+    ));
+    quote(&format!("the models: {}", folder.config.display()));
+    quote(&format!(
+        "the same without the tour: plimsoll serve {} --card name={},kind=host,total={}B",
+        folder.config.display(),
+        budget.name,
+        budget.total.get()
+    ));
+    say("");
+}
