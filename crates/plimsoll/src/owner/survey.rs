@@ -12,7 +12,7 @@ use plimsoll_core::bytes::Bytes;
 use plimsoll_core::explain::{Hint, Reason};
 use plimsoll_core::flags::{self, Entry, Options, Wish};
 use plimsoll_core::model::{Dialect, Model};
-use plimsoll_core::place::{Card, CardId, CardKind, Declared, Demand, Unknown};
+use plimsoll_core::place::{Card, CardId, Declared, Demand, Unknown};
 use plimsoll_core::plan::{self, Engine, EngineKind, Plan, PlanError, PlanRequest, Program};
 
 use super::Owner;
@@ -89,11 +89,6 @@ struct Planned {
 
 impl Planned {
     fn plan(&self, cards: &[Card]) -> Result<Plan, PlanError> {
-        let devices: Vec<Card> = cards
-            .iter()
-            .filter(|card| card.kind == CardKind::Cuda)
-            .cloned()
-            .collect();
         plan::plan(&PlanRequest {
             model: &self.model,
             draft: self.draft.as_ref(),
@@ -101,20 +96,24 @@ impl Planned {
             wish: &self.wish,
             engine: self.engine,
             program: Program::LlamaServer,
-            cards: &devices,
+            cards,
         })
     }
 }
 
 impl Demand for Planned {
+    /// Without a card a plan takes nothing that is counted; that is no way around a card that is too small.
     fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
+        if cards.is_empty() {
+            return Err(Reason::new("no_card", "it needs a card and there is none"));
+        }
         let plan = self
             .plan(cards)
             .map_err(|error| Reason::new("plan_failed", error.to_string()))?;
-        let on_device = plan.cards.iter().map(|card| (card.id.clone(), card.peak));
-        let on_host = cards.iter().filter(|card| card.kind == CardKind::Host);
-        Ok(on_device
-            .chain(on_host.map(|card| (card.id.clone(), plan.host.peak)))
+        Ok(plan
+            .cards
+            .iter()
+            .map(|card| (card.id.clone(), card.peak))
             .collect())
     }
 
