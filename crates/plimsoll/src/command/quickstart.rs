@@ -100,7 +100,7 @@ fn show_plans(folder: &Folder, engine: Engine, budget: &Card) -> Result<(), Erro
         tour::size(budget.total)
     ));
     for member in &folder.pair {
-        say(format_args!("\n   {}", member.name));
+        say("");
         quote(&screen::plan(&member.plan(engine, budget)?));
     }
     Ok(())

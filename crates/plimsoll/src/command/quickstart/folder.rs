@@ -126,13 +126,17 @@ impl Member {
 
 /// Two of different size, so that they can be told apart in every list.
 fn recipes() -> impl Iterator<Item = Recipe> {
-    let tiny = synth::shape("tiny");
-    let deeper = tiny.clone().map(|recipe| Recipe {
-        layers: 4,
-        seed: 7,
-        ..recipe
-    });
-    tiny.into_iter().chain(deeper)
+    let tiny = synth::shape("tiny").into_iter();
+    tiny.flat_map(|recipe| {
+        let deeper = Recipe {
+            name: "beta",
+            layers: 4,
+            seed: 7,
+            ..recipe.clone()
+        };
+        let name = "alpha";
+        [Recipe { name, ..recipe }, deeper]
+    })
 }
 
 fn card(total: Bytes) -> Card {
