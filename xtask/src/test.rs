@@ -44,7 +44,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "tests",
-        command: &["cargo", "test", "--workspace"],
+        command: &["cargo", "test", "--workspace", "--no-fail-fast"],
     },
 ];
 

@@ -162,12 +162,12 @@ mod tests {
     #[test]
     fn a_reload_touches_only_what_changed() {
         let mut roll = Roll::default();
-        let first = "[models.a]\ncmd = 'x'\nmemory = '1MiB'\naliases = ['one']\n[models.b]\ncmd = 'y'\n[models.c]\ncmd = 'z'";
+        let first = "[models.a]\ncmd = 'x ${PORT}'\nmemory = '1MiB'\naliases = ['one']\n[models.b]\ncmd = 'y ${PORT}'\n[models.c]\ncmd = 'z ${PORT}'";
         let changes = roll.update(entries(first), &[]).unwrap();
         assert_eq!(names(&changes), [(0, "added"), (1, "added"), (2, "added")]);
         assert_eq!(roll.find("one"), Some(ModelId(0)));
 
-        let second = "[models.c]\ncmd = 'z'\nttl = '5m'\n[models.a]\ncmd = 'x'\nmemory = '2MiB'\n[models.d]\ncmd = 'w'";
+        let second = "[models.c]\ncmd = 'z ${PORT}'\nttl = '5m'\n[models.a]\ncmd = 'x ${PORT}'\nmemory = '2MiB'\n[models.d]\ncmd = 'w ${PORT}'";
         let changes = roll.update(entries(second), &[]).unwrap();
         assert_eq!(
             names(&changes),
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_card_that_is_not_here_is_named_with_those_that_are() {
-        let file = "[models.a]\ncmd = 'x'\ncards = ['H200']";
+        let file = "[models.a]\ncmd = 'x ${PORT}'\ncards = ['H200']";
         let error = Roll::default().update(entries(file), &[]).unwrap_err();
         assert!(error.to_string().contains("asks for card `H200`"), "{error}");
     }
