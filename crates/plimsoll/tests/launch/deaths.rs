@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use plimsoll::launch::{EndCause, Ended, Readiness, post_mortem};
 use plimsoll_core::admit::{End, Stage};
+use plimsoll_core::bytes::Bytes;
 use plimsoll_core::diagnose::{Exit, Sign};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -35,7 +36,8 @@ fn want_of_memory_at_load_is_seen_in_the_engines_own_words() {
         panic!("{ended:?}");
     };
     assert_eq!(stage, Stage::Loading);
-    assert!(shortfall.is_some());
+    assert_eq!(shortfall, None, "llama.cpp does not say what was free");
+    assert_eq!(reason.facts["asked"], Bytes::mib(512).into());
     assert!(reason.to_string().contains("cudaMalloc failed: out of memory"));
 }
 
