@@ -26,7 +26,7 @@ fn a_broken_model_is_told_from_want_of_memory() {
 
 #[test]
 fn want_of_memory_at_load_is_seen_in_the_engines_own_words() {
-    let ended = death_of("fail=oom_at_load vram=536870912");
+    let ended = death_of("fail=oom_at_load");
     let End::OutOfMemory {
         stage,
         shortfall,
@@ -37,7 +37,7 @@ fn want_of_memory_at_load_is_seen_in_the_engines_own_words() {
     };
     assert_eq!(stage, Stage::Loading);
     assert_eq!(shortfall, None, "llama.cpp does not say what was free");
-    assert_eq!(reason.facts["asked"], Bytes::mib(512).into());
+    assert_eq!(reason.facts["asked"], Bytes::mib(5120).into());
     assert!(reason.to_string().contains("cudaMalloc failed: out of memory"));
 }
 
