@@ -174,7 +174,7 @@ impl Daemon {
     pub(crate) fn engines(&self) -> Vec<u32> {
         descendants(self.pid())
             .into_iter()
-            .filter(|pid| command_line(*pid).contains("fake-engine"))
+            .filter(|pid| is_engine(&command_line(*pid)))
             .collect()
     }
 
@@ -216,6 +216,12 @@ pub(crate) fn command_line(pid: u32) -> String {
     std::fs::read_to_string(format!("/proc/{pid}/cmdline"))
         .unwrap_or_default()
         .replace('\0', " ")
+}
+
+fn is_engine(command: &str) -> bool {
+    ["fake-engine", "llama-server"]
+        .iter()
+        .any(|name| command.contains(name))
 }
 
 fn descendants(root: u32) -> Vec<u32> {

@@ -82,13 +82,24 @@ fn send(address: SocketAddr, method: &str, path: &str, body: Option<&Value>) -> 
 
 /// Sends a request and leaves the answer in the connection.
 pub(crate) fn open(address: SocketAddr, method: &str, path: &str, body: Option<&Value>) -> TcpStream {
+    open_with(address, method, path, "", body)
+}
+
+/// The same with `headers`, each ended by CR LF.
+pub(crate) fn open_with(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &str,
+    body: Option<&Value>,
+) -> TcpStream {
     let mut stream = TcpStream::connect(address).expect("the daemon listens");
     stream
         .set_read_timeout(Some(PATIENCE))
         .expect("a timeout can be set");
     let body = body.map(Value::to_string).unwrap_or_default();
     let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\n{headers}Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
     stream

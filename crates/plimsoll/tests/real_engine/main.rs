@@ -1,0 +1,27 @@
+//! `plimsoll serve` in front of a real llama.cpp: memory as planned from the models' headers, OpenAI's own client,
+//! every route that an engine answers.
+//!
+//! The models are synthetic and tiny; engine and client library are installed below the target directory by the
+//! first test that needs them.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+mod fleet;
+mod leaving;
+mod openai;
+mod quickstart;
+mod routes;
+mod venv;
+
+#[allow(
+    dead_code,
+    reason = "shared with the tests of the engine, which use all of it"
+)]
+#[path = "../engine/child.rs"]
+mod child;
+#[allow(dead_code, reason = "shared with the tests of serve, which use all of it")]
+#[path = "../serve/daemon.rs"]
+mod daemon;
+#[allow(dead_code, reason = "shared with the tests of serve, which use all of it")]
+#[path = "../serve/http.rs"]
+mod http;

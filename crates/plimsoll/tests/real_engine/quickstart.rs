@@ -1,0 +1,71 @@
+//! `plimsoll quickstart` as a newcomer runs it.
+
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Child, Command, Stdio};
+
+use crate::child::plimsoll;
+use crate::http;
+
+fn quickstart(folder: &tempfile::TempDir) -> Command {
+    let mut command = plimsoll();
+    command.arg("quickstart").arg("--folder").arg(folder.path());
+    command
+}
+
+/// A quickstart that serves on; dropping it kills it.
+struct Serving(Child);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_tour_shows_plans_answers_who_had_to_leave_and_a_refusal() {
+    let folder = tempfile::tempdir().unwrap();
+    for run in ["first", "second"] {
+        let output = quickstart(&folder)
+            .args(["--once", "--listen", "127.0.0.1:0"])
+            .output()
+            .unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{run}: {told}");
+        assert!(output.stdout.is_empty(), "{run}");
+        for line in [
+            "beta, llama.cpp b11549, context 2048",
+            "alpha is loaded and answers after",
+            "alpha is still loaded and answers after",
+            "alpha is idle and was used least recently, so it is stopped",
+            "beta is loaded and answers after",
+            "refused at once, with status 413",
+            "hint: ",
+        ] {
+            assert!(told.contains(line), "{run}: `{line}` is not in\n{told}");
+        }
+    }
+}
+
+#[test]
+fn after_the_tour_it_serves_on_another_port_where_the_wanted_one_is_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let wanted = taken.local_addr().unwrap();
+    let child = quickstart(&folder)
+        .args(["--listen", &wanted.to_string()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut serving = Serving(child.unwrap());
+    let mut line = String::new();
+    let stdout = serving.0.stdout.take().unwrap();
+    BufReader::new(stdout).read_line(&mut line).unwrap();
+    let address: SocketAddr = line.trim().strip_prefix("http://").unwrap().parse().unwrap();
+    assert_ne!(address, wanted);
+    assert_eq!(http::chat(address, "alpha").status, 200);
+    let process = rustix::process::Pid::from_child(&serving.0);
+    rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
+    assert!(serving.0.wait().unwrap().success());
+}
