@@ -82,7 +82,7 @@ impl Errand {
             }
         }
         let wire = upstream.connect(limits.connect_time).await.ok()?;
-        self.attempt(wire, upstream).await.ok()
+        upstream.crowd_in(self.attempt(wire, upstream)).await.ok()
     }
 
     async fn attempt(&self, mut wire: Wire, upstream: &Upstream) -> Result<Answer, Lost> {

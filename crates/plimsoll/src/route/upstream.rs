@@ -29,6 +29,10 @@ const MOST_IDLE: usize = 64;
 /// fifth less CPU than one in pieces of 256 KiB (measured at 2 MB). It is a limit: buffers grow only as needed.
 const BUFFER: usize = 4 * 1024 * 1024;
 
+/// How long a new connection may be without an answer before the idle ones make way for it, at first and at most.
+const CROWDED: Duration = Duration::from_millis(20);
+const CROWDED_AT_MOST: Duration = Duration::from_secs(1);
+
 pub(crate) struct Upstream {
     address: SocketAddr,
     host: HeaderValue,
@@ -109,6 +113,23 @@ impl Upstream {
             connection: Box::new(connection),
             open: true,
         })
+    }
+
+    /// Waits for the answer on a new connection, and closes idle ones as long as it does not come.
+    ///
+    /// An idle connection holds one of llama-server's threads for 5 s, and of several that come at once it may
+    /// leave some without a thread (`httplib.h: ThreadPool::enqueue @ b10605` asks whether a thread is idle, not
+    /// whether one is left over). Those would wait for nothing but our idle connections.
+    pub(crate) async fn crowd_in<T>(&self, answer: impl Future<Output = T>) -> T {
+        let mut answer = pin!(answer);
+        let mut patience = CROWDED;
+        loop {
+            match tokio::time::timeout(patience, answer.as_mut()).await {
+                Ok(answered) => return answered,
+                Err(_) => self.idle.borrow_mut().clear(),
+            }
+            patience = (patience * 2).min(CROWDED_AT_MOST);
+        }
     }
 
     /// Takes back a connection whose answer has been read to its end.

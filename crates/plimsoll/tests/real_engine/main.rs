@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod burst;
 mod fleet;
 mod leaving;
 mod openai;
