@@ -64,6 +64,7 @@ mod loading;
 mod model;
 mod moment;
 mod orders;
+mod parting;
 mod refusal;
 mod requests;
 mod retry;

@@ -63,6 +63,20 @@ fn talk_on_stderr() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+        .with_writer(|| Unheard(std::io::stderr()));
     lines.without_time().with_target(false).with_ansi(false).init();
+}
+
+/// Stderr, of which it does not matter whether anybody reads it: the subscriber would panic over a closed pipe.
+struct Unheard(std::io::Stderr);
+
+impl std::io::Write for Unheard {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        Ok(self.0.write(line).unwrap_or(line.len()))
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        let _ = self.0.flush();
+        Ok(())
+    }
 }

@@ -32,6 +32,8 @@ const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALH
 pub(crate) struct Setup {
     pub(crate) config: PathBuf,
     pub(crate) listen: Option<SocketAddr>,
+    /// Others may reach it without a key.
+    pub(crate) open: bool,
     /// Budgets and descriptions of the user's own; empty to take what is there.
     pub(crate) cards: Vec<Card>,
     pub(crate) reserve: Option<Bytes>,
@@ -78,7 +80,7 @@ impl Daemon {
         let signals = Signals::listen()?;
         let keys = Keys::new(config.keys.clone());
         let listen = setup.listen.or(config.roster.serve.listen).unwrap_or(LISTEN);
-        let listener = route::bind(listen, !config.keys.is_empty()).await?;
+        let listener = route::bind(listen, setup.open || !config.keys.is_empty()).await?;
         let address = listener.local_addr().unwrap_or(listen);
         let terms = terms(&setup, &config)?;
         let owner = Owner::start(terms, Launcher::start()?, Sampler::start()?);
@@ -86,11 +88,21 @@ impl Daemon {
             .configure(config.roster.models)
             .map_err(ConfigureError::Card)?;
         let settings = route::Settings {
+            guards_host: address.ip().is_loopback() && config.keys.is_empty(),
             keys,
             origins: origins(setup.origins),
             limits: Limits::default(),
         };
         let server = Rc::new(Server::new(Rc::clone(&owner), settings));
+        tracing::info!(
+            "{} of {} at http://{address}",
+            counted(owner.count()),
+            setup.config.display()
+        );
+        if owner.count() == 0 {
+            tracing::warn!("there is no model in it; add one and send SIGHUP");
+        }
+        tokio::task::spawn_local(Rc::clone(&owner).introduce());
         Ok(Self {
             owner,
             address,
@@ -127,9 +139,13 @@ impl Daemon {
 /// Reads the configuration again; what is wrong with it is told and changes nothing.
 fn reload(owner: &Owner, path: &Path) {
     match owner.read_config(path) {
-        Ok(changed) => tracing::info!("{}: read again, {changed} models changed", path.display()),
+        Ok(changed) => tracing::info!("{}: read again, {} changed", path.display(), counted(changed)),
         Err(error) => tracing::error!("{error}; the old configuration stays"),
     }
+}
+
+fn counted(models: usize) -> String {
+    format!("{models} {}", if models == 1 { "model" } else { "models" })
 }
 
 fn origins(named: Vec<String>) -> Origins {

@@ -4,6 +4,7 @@
 //! carries its effects out before it returns; whatever takes time (a survey, a child, a wait for memory) goes
 //! on as a task and comes back as an event. So there is no lock, and nobody else decides anything.
 
+mod forecast;
 mod harbor;
 mod memory;
 mod notes;
@@ -11,6 +12,7 @@ mod pass;
 mod roll;
 mod run;
 mod survey;
+mod talk;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -33,6 +35,7 @@ use crate::route::{Events, Harbor};
 use notes::Notes;
 use roll::{Roll, UnknownCard};
 use run::Run;
+use talk::Talk;
 
 /// Bytes of log kept for one model, and for all together.
 const MODEL_LOG: Bytes = Bytes::kib(256);
@@ -70,6 +73,7 @@ pub(crate) struct Owner {
     reading: RefCell<Reading>,
     state: RefCell<Books>,
     notes: Notes,
+    talk: Talk,
     next_request: Cell<u64>,
     wake: watch::Sender<Moment>,
     drained: Notify,
@@ -103,6 +107,7 @@ impl Owner {
             reading: RefCell::default(),
             state: RefCell::new(books),
             notes: Notes::default(),
+            talk: Talk::default(),
             next_request: Cell::new(0),
             wake: watch::Sender::new(Moment::NEVER),
             drained: Notify::new(),
@@ -151,6 +156,7 @@ impl Owner {
 
     /// Never submits by itself: what comes of an effect comes back from a task.
     fn carry_out(&self, effect: Effect) {
+        self.tell_operator(&effect);
         match effect {
             Effect::Dispatch { request, run } => self.dispatch(request, run),
             Effect::Refuse { request, refusal } => self.answer(request, Err(refusal)),

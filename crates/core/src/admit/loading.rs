@@ -7,6 +7,7 @@ use super::model::{Model, Phase, Room, Run, Seeking};
 use super::moment::ModelId;
 use super::refusal;
 use super::scheduler::Scheduler;
+use crate::bytes::Bytes;
 use crate::explain::Reason;
 use crate::place::{Answers, Demand, Never, Placement, RunId};
 
@@ -67,6 +68,7 @@ impl Scheduler {
                     demand,
                     answers: Answers::default(),
                     victims: Vec::new(),
+                    needs: Bytes::ZERO,
                     after,
                 }),
             );

@@ -7,6 +7,7 @@ use super::effect::State;
 use super::moment::{ModelId, Moment, RequestId};
 use super::retry::Record;
 use super::spec::ModelSpec;
+use crate::bytes::Bytes;
 use crate::explain::Reason;
 use crate::place::{Answers, Demand, Placement, RunId};
 
@@ -46,6 +47,8 @@ pub(super) struct Room {
     pub(super) answers: Answers,
     /// Runs that go for it.
     pub(super) victims: Vec<RunId>,
+    /// What it takes at the place for which they go.
+    pub(super) needs: Bytes,
     /// Runs whose memory must be back before it starts, whether it would fit or not.
     pub(super) after: Vec<RunId>,
 }

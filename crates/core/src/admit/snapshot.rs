@@ -33,6 +33,8 @@ pub struct ModelView {
     pub last_used: Option<Moment>,
     /// What the run may take.
     pub claim: Vec<Share>,
+    /// The claim is a whole card, because what the run needs is not known.
+    pub alone: bool,
     /// What it was last seen to take.
     pub measured: Vec<Share>,
     /// Added to the demand on every card, because memory ran out before.
@@ -97,6 +99,7 @@ impl Scheduler {
             queued: model.queue.len(),
             last_used: model.last_used,
             claim: shares(Ledger::claim_shares),
+            alone: run.is_some_and(|run| run.placement.alone),
             measured: shares(Ledger::measured_shares),
             learned: model.record.learned,
             held_back: model.record.held_back(now),

@@ -185,6 +185,13 @@ impl Scheduler {
             }
         }
         self.set_victims(id, victims);
+        if let Some(Model {
+            seeking: Seeking::Room(room),
+            ..
+        }) = self.model_mut(id)
+        {
+            room.needs = placement.total();
+        }
     }
 
     fn make_go(&mut self, id: ModelId) {

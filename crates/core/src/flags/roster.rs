@@ -186,6 +186,19 @@ impl Launch {
         }
     }
 
+    /// Returns the port of the loopback on which the child that got `port` listens; `None` if it listens
+    /// elsewhere, or below a path.
+    pub fn listens_on(&self, port: u16) -> Option<u16> {
+        let address = self.upstream(port);
+        let (host, port) = address
+            .strip_prefix("http://")?
+            .trim_end_matches('/')
+            .split_once(':')?;
+        matches!(host, "127.0.0.1" | "localhost")
+            .then(|| port.parse().ok())
+            .flatten()
+    }
+
     /// Returns the path that answers 200 once the child is ready; `None` if it is not to be asked.
     pub fn check(&self) -> Option<&str> {
         match self {
@@ -304,6 +317,7 @@ pub fn parse(
         _ => return refused(Problem::TellFormat),
     };
     names_differ(&roster.models)?;
+    roster.models.iter().try_for_each(listens_here)?;
     Ok(roster)
 }
 
@@ -336,6 +350,18 @@ fn names_differ(models: &[Entry]) -> Result<(), ConfigError> {
         }
     }
     Ok(())
+}
+
+/// Engines are our children, so they listen on this machine.
+fn listens_here(entry: &Entry) -> Result<(), ConfigError> {
+    let problem = Problem::ReadLine {
+        why: "`proxy` is no port of this machine's loopback",
+        remedy: "write `http://127.0.0.1:PORT`, without a path",
+    };
+    match entry.launch.listens_on(1) {
+        Some(_) => Ok(()),
+        None => Err(ConfigError::new(entry.origin.clone(), problem)),
+    }
 }
 
 /// The flags of a command, if its program is a llama-server by name: what its memory is planned from. A program

@@ -12,14 +12,30 @@ use tokio::runtime;
 use tokio::task::LocalSet;
 
 use crate::daemon::{Daemon, DaemonError, Setup};
+use crate::route::Listen;
+
+const MORE: &str = "\
+Paths in the configuration that are relative start at the folder that plimsoll runs in, as with llama-server.
+
+The first line on stdout is the address. What happens is told on stderr, a line each; RUST_LOG chooses which.
+
+A request waits at most `wait` (10 minutes unless configured) for its model. From then on there is no time limit:
+an engine may think as long as its client stays, and a client that leaves ends its request.
+
+SIGHUP reads the configuration again and touches only what changed. SIGTERM lets answers in flight finish; a second
+one ends at once.";
 
 #[derive(Debug, Args)]
+#[command(after_help = MORE)]
 pub(crate) struct Arguments {
     /// The configuration: Plimsoll's own TOML, a llama-server preset (.ini) or llama-swap's YAML
     config: PathBuf,
     /// Where to listen; loopback unless told otherwise [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
+    /// Serve without API keys on an address that other machines reach: everybody there may use it
+    #[arg(long)]
+    open: bool,
     /// A card to serve from, or a budget on one, e.g. name=H200,total=80GiB; may be given several times
     #[arg(long = "card", value_name = "SPEC")]
     cards: Vec<Card>,
@@ -48,7 +64,10 @@ pub(crate) enum Error {
 impl Error {
     /// True where the user's own input is to blame.
     pub(crate) fn is_input(&self) -> bool {
-        matches!(self, Self::Daemon(DaemonError::Config(_)))
+        matches!(
+            self,
+            Self::Daemon(DaemonError::Config(_) | DaemonError::Listen(Listen::Exposed(_)))
+        )
     }
 }
 
@@ -56,6 +75,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
     let Arguments {
         config,
         listen,
+        open,
         cards,
         reserve,
         engine,
@@ -65,6 +85,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
     let setup = Setup {
         config,
         listen,
+        open,
         cards,
         reserve,
         engine,

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use plimsoll_core::admit::{End, ModelId, State};
+use plimsoll_core::explain::Reason;
 
 use super::run::Run;
 use crate::launch::Log;
@@ -16,6 +17,8 @@ pub(super) struct Note {
     pub(super) state: Option<State>,
     /// The run that is up, or was last.
     pub(super) run: Option<Rc<Run>>,
+    /// The failure that the operator was told of last.
+    pub(super) told: Option<Reason>,
     log: Option<Log>,
     loads: u64,
     crashes: u64,

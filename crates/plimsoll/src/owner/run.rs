@@ -7,7 +7,7 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll_core::admit::{End, Event, ModelId, RunId, State, Stopping};
 use plimsoll_core::diagnose::{Exit, Sign, Verdict};
@@ -49,6 +49,7 @@ pub(super) struct Run {
     inbox: RefCell<Option<mpsc::UnboundedReceiver<Stopping>>>,
     fate: OnceCell<Reason>,
     over: Notify,
+    started: Instant,
 }
 
 impl Run {
@@ -75,6 +76,7 @@ impl Run {
             inbox: RefCell::new(Some(inbox)),
             fate: OnceCell::new(),
             over: Notify::new(),
+            started: Instant::now(),
         })
     }
 
@@ -104,6 +106,11 @@ impl Run {
     /// Its exit code, or 128 and the signal; None while it runs.
     pub(super) fn exit_code(&self) -> Option<i32> {
         self.exit_code.get()
+    }
+
+    /// Time since it was started.
+    pub(super) fn age(&self) -> Duration {
+        self.started.elapsed()
     }
 
     pub(super) fn pid(&self) -> Option<u32> {
@@ -144,6 +151,7 @@ pub(super) async fn live(owner: Rc<Owner>, run: Rc<Run>) {
     run.upstream.take();
     owner.state.borrow_mut().runs.remove(&run.id);
     owner.notes.ended(run.model, &verdict.end);
+    owner.tell_end(&run, &verdict.end);
     owner.submit(Event::Ended {
         run: run.id,
         end: verdict.end,
@@ -202,6 +210,7 @@ impl Starter<'_> {
         }
         self.run.upstream.replace(Some(Rc::new(upstream)));
         let _ = self.run.about.set(about.clone());
+        self.owner.tell_ready(self.run);
         self.owner.submit(Event::Ready { run: self.run.id });
         self.owner
             .tell(self.run.model, State::Ready, &json!({ "info": about }));

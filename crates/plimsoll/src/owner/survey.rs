@@ -31,7 +31,7 @@ pub(super) async fn survey(owner: Rc<Owner>, model: ModelId) {
     owner.submit(Event::Surveyed { model, result });
 }
 
-fn look(entry: &Entry, configured: Option<&[String]>) -> Result<Arc<dyn Demand>, Reason> {
+pub(super) fn look(entry: &Entry, configured: Option<&[String]>) -> Result<Arc<dyn Demand>, Reason> {
     let engine = engine_command(entry, configured).map_err(|error| unstartable(&entry.name, &error))?;
     let line = entry.launch.command_line(&engine, &entry.name, 0);
     let program = line.first().map(String::as_str).unwrap_or_default();

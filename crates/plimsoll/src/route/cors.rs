@@ -20,6 +20,7 @@ pub(crate) enum Origins {
     #[default]
     Loopback,
     Any,
+    /// Those, and pages from this machine.
     These(Vec<String>),
 }
 
@@ -28,7 +29,9 @@ impl Origins {
         match self {
             Self::Any => true,
             Self::Loopback => is_loopback(origin),
-            Self::These(origins) => origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin)),
+            Self::These(origins) => {
+                is_loopback(origin) || origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin))
+            }
         }
     }
 
@@ -41,6 +44,22 @@ impl Origins {
                 .to_str()
                 .is_ok_and(|origin| self.allow(origin) || is_own(origin, headers)),
         }
+    }
+
+    /// Whether this machine may be asked by the name in `Host`: by its address, by a name that no public
+    /// server can hand out, or by one of an allowed origin.
+    pub(crate) fn permit_host(&self, headers: &HeaderMap) -> bool {
+        let Some(own) = headers.get(header::HOST) else {
+            return true;
+        };
+        let Ok(own) = own.to_str() else { return false };
+        let named = |origins: &[String]| origins.iter().any(|origin| host_of(origin) == Some(own));
+        is_private(own)
+            || match self {
+                Self::Any => true,
+                Self::Loopback => false,
+                Self::These(origins) => named(origins),
+            }
     }
 
     /// Adds what lets the page read the answer.
@@ -77,12 +96,28 @@ fn is_loopback(origin: &str) -> bool {
     })
 }
 
+fn host_of(origin: &str) -> Option<&str> {
+    Some(origin.split_once("://")?.1)
+}
+
+/// An address, a name without a dot, or one below a domain that is kept for private use (RFC 6761, RFC 6762,
+/// RFC 8375, and `internal` as ICANN reserved it; `lan` is what home routers use).
+fn is_private(authority: &str) -> bool {
+    const DOMAINS: [&str; 5] = [".localhost", ".local", ".lan", ".internal", ".home.arpa"];
+    let host = match authority.strip_prefix('[') {
+        Some(_) => return true,
+        None => authority.split(':').next().unwrap_or_default(),
+    };
+    let host = host.trim_end_matches('.').to_ascii_lowercase();
+    !host.contains('.')
+        || host.parse::<std::net::Ipv4Addr>().is_ok()
+        || DOMAINS.iter().any(|domain| host.ends_with(domain))
+}
+
 /// The page came from this server itself.
 fn is_own(origin: &str, headers: &HeaderMap) -> bool {
     let own = text(headers, &header::HOST);
-    origin
-        .split_once("://")
-        .is_some_and(|(_, host)| Some(host) == own)
+    own.is_some() && host_of(origin) == own
 }
 
 #[cfg(test)]
@@ -121,6 +156,38 @@ mod tests {
         assert!(origins.permit(true, &headers));
         headers.insert(SEC_FETCH_SITE, HeaderValue::from_static("cross-site"));
         assert!(!origins.permit(true, &headers), "an image that unloads");
+    }
+
+    #[test]
+    fn a_public_name_that_points_here_is_not_ours_unless_allowed() {
+        let asks = |origins: &Origins, host: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, HeaderValue::from_static(host));
+            origins.permit_host(&headers)
+        };
+        for own in [
+            "localhost:8080",
+            "127.0.0.1",
+            "[::1]:8080",
+            "box",
+            "BOX.lan:8080",
+            "a.localhost.",
+        ] {
+            assert!(asks(&Origins::Loopback, own), "{own}");
+        }
+        for foreign in [
+            "evil.example:8080",
+            "127.0.0.1.nip.io",
+            "localhost.evil.example",
+            "xlan.example",
+        ] {
+            assert!(!asks(&Origins::Loopback, foreign), "{foreign}");
+        }
+        let these = Origins::These(vec!["https://app.example".to_owned()]);
+        assert!(asks(&these, "app.example"));
+        assert!(!asks(&these, "evil.example"));
+        assert!(asks(&Origins::Any, "evil.example"));
+        assert!(Origins::Loopback.permit_host(&HeaderMap::new()));
     }
 
     #[test]

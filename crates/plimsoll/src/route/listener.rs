@@ -31,7 +31,7 @@ pub(crate) enum Listen {
     #[error("cannot listen on {address}: {error}")]
     Bind { address: SocketAddr, error: io::Error },
     #[error(
-        "{0} can be reached from other machines, and no API key is set; hint: set one, or say that it may be open"
+        "{0} can be reached from other machines, and no API key is set; hint: set one in the configuration, or say --open if everybody on the network may use it"
     )]
     Exposed(SocketAddr),
 }

@@ -22,6 +22,10 @@ use super::sse::Dialect;
 use super::stream::{Relay, Source};
 use super::upstream::{Upstream, Wire};
 
+/// Fresh connections tried before an engine is given up. On a busy machine one may lie so long between the accept
+/// and its request that the engine takes it for idle and closes it; a dead engine refuses the next at once.
+const FRESH: u32 = 2;
+
 /// What goes to an engine, kept until the first byte of the answer so that it can be sent again.
 #[derive(Debug)]
 pub(crate) struct Errand {
@@ -81,8 +85,15 @@ impl Errand {
                 outcome => return outcome.ok(),
             }
         }
-        let wire = upstream.connect(limits.connect_time).await.ok()?;
-        upstream.crowd_in(self.attempt(wire, upstream)).await.ok()
+        let mut left = FRESH;
+        loop {
+            let wire = upstream.connect(limits.connect_time).await.ok()?;
+            left -= 1;
+            match upstream.crowd_in(self.attempt(wire, upstream)).await {
+                Err(Lost::Unanswered) if left > 0 => {}
+                outcome => return outcome.ok(),
+            }
+        }
     }
 
     async fn attempt(&self, mut wire: Wire, upstream: &Upstream) -> Result<Answer, Lost> {

@@ -6,7 +6,7 @@ use std::mem;
 use std::rc::Rc;
 use std::time::Instant;
 
-use http::header::{ALLOW, CONTENT_TYPE, HeaderValue, ORIGIN, UPGRADE};
+use http::header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, ORIGIN, UPGRADE};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode};
@@ -32,6 +32,9 @@ use super::{headers, multipart, query};
 pub(crate) struct Settings {
     pub(crate) keys: Keys,
     pub(crate) origins: Origins,
+    /// Only requests to this machine by its own names are answered. For a server on the loopback without keys:
+    /// any page can make its own name point there (DNS rebinding), and is then no stranger to the browser.
+    pub(crate) guards_host: bool,
     pub(crate) limits: Limits,
 }
 
@@ -73,6 +76,9 @@ impl<H: Harbor> Server<H> {
             let mut reply = reply::empty(StatusCode::NO_CONTENT);
             Origins::preflight(&head.headers, reply.headers_mut());
             return Ok(reply);
+        }
+        if self.settings.guards_host && !self.settings.origins.permit_host(&head.headers) {
+            return Err(foreign_host());
         }
         let path = head.uri.path().to_owned();
         let found = match api::find(&head.method, &path) {
@@ -126,7 +132,10 @@ impl<H: Harbor> Server<H> {
             .filter(|name| !name.is_empty())
             .or_else(|| query::parameter(head.uri.query(), "model"))
             .filter(|name| !name.is_empty())
-            .ok_or_else(|| self.no_model_named())?;
+            .ok_or_else(|| match head.headers.contains_key(CONTENT_ENCODING) {
+                true => compressed(),
+                false => self.no_model_named(),
+            })?;
         self.harbor
             .resolve(&name)
             .ok_or_else(|| self.unknown_model(&name))
@@ -252,8 +261,20 @@ fn wrong_key() -> Problem {
 fn foreign_page() -> Problem {
     let message = "a web page from another origin may not do this";
     Problem::new(StatusCode::FORBIDDEN, "foreign_origin", message).hint(Hint::new(Advice::Other(
-        "allow the page's origin in the configuration".to_owned(),
+        "allow it with --allow-origin and the page's origin".to_owned(),
     )))
+}
+
+fn foreign_host() -> Problem {
+    let message = "this server is asked by a name that is not this machine's";
+    Problem::new(StatusCode::FORBIDDEN, "foreign_host", message).hint(Hint::new(Advice::Other(
+        "ask localhost, or allow the name with --allow-origin http://NAME:PORT".to_owned(),
+    )))
+}
+
+fn compressed() -> Problem {
+    let message = "the request body is compressed; send it as it is";
+    Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "body_compressed", message)
 }
 
 fn no_upgrade() -> Problem {

@@ -17,13 +17,16 @@ use crate::http;
 pub(crate) struct Daemon {
     child: Child,
     pub(crate) address: SocketAddr,
-    pub(crate) folder: TempDir,
+    config: PathBuf,
+    _folder: TempDir,
     talk: Arc<Mutex<String>>,
 }
 
 /// How to start one.
 pub(crate) struct Setup {
     config: String,
+    file_name: &'static str,
+    shell: &'static str,
     arguments: Vec<String>,
     environment: BTreeMap<String, String>,
 }
@@ -41,6 +44,8 @@ impl Setup {
             .collect();
         Self {
             config: String::new(),
+            file_name: "plimsoll.toml",
+            shell: "",
             arguments,
             environment: BTreeMap::new(),
         }
@@ -61,6 +66,18 @@ impl Setup {
         self
     }
 
+    /// The name of the configuration's file, which tells its format.
+    pub(crate) fn named(mut self, file_name: &'static str) -> Self {
+        self.file_name = file_name;
+        self
+    }
+
+    /// What a shell does before it becomes the daemon.
+    pub(crate) fn after(mut self, shell: &'static str) -> Self {
+        self.shell = shell;
+        self
+    }
+
     pub(crate) fn argument(mut self, argument: &str) -> Self {
         self.arguments.push(argument.to_owned());
         self
@@ -73,9 +90,11 @@ impl Setup {
 
     pub(crate) fn start(self) -> Daemon {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let config = folder.path().join("plimsoll.toml");
+        let config = folder.path().join(self.file_name);
         std::fs::write(&config, &self.config).expect("the folder can be written");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        let mut child = Command::new("bash")
+            .args(["-c", &format!("{}\nexec \"$0\" \"$@\"", self.shell)])
+            .arg(env!("CARGO_BIN_EXE_plimsoll"))
             .arg("serve")
             .arg(&config)
             .args(["--listen", "127.0.0.1:0"])
@@ -100,7 +119,8 @@ impl Setup {
         Daemon {
             child,
             address,
-            folder,
+            config,
+            _folder: folder,
             talk,
         }
     }
@@ -112,7 +132,7 @@ impl Daemon {
     }
 
     pub(crate) fn config_file(&self) -> PathBuf {
-        self.folder.path().join("plimsoll.toml")
+        self.config.clone()
     }
 
     /// What it has said on stderr.
@@ -255,7 +275,7 @@ fn descendants(root: u32) -> Vec<u32> {
 }
 
 /// The double, which cargo builds beside the program when the whole workspace is tested.
-fn fake_engine() -> PathBuf {
+pub(crate) fn fake_engine() -> PathBuf {
     let built = Path::new(env!("CARGO_BIN_EXE_plimsoll")).with_file_name("fake-engine");
     if !built.exists() {
         let status = Command::new(env!("CARGO"))

@@ -116,6 +116,14 @@ pub(crate) fn read(stream: &TcpStream) -> Answer {
     answer
 }
 
+/// Reads one answer of a connection that stays, byte by byte where need be, and nothing of the next.
+pub(crate) fn read_one(stream: &mut TcpStream) -> Answer {
+    let mut reader = BufReader::with_capacity(1, stream);
+    let mut answer = Answer::default();
+    let _ = read_into(&mut reader, &mut answer);
+    answer
+}
+
 fn read_into(reader: &mut impl BufRead, answer: &mut Answer) -> std::io::Result<()> {
     let status = line(reader)?;
     answer.status = status

@@ -2,7 +2,11 @@
 
 mod daemon;
 mod faults;
+mod formats;
 mod http;
 mod isolation;
+mod limits;
+mod operator;
 mod storm;
+mod surface;
 mod waiting;

@@ -53,7 +53,7 @@ impl Starter<'_> {
             arguments: words.collect(),
             environment,
             directory: None,
-            port,
+            port: entry.launch.listens_on(port).unwrap_or(port),
             readiness: readiness(&entry.launch),
             stop: stop_way(&entry.launch),
         };

@@ -95,6 +95,7 @@ impl Harbor for StubHarbor {
             queued: 2,
             last_used: None,
             claim: Vec::new(),
+            alone: false,
             measured: Vec::new(),
             learned: Bytes::ZERO,
             held_back: None,

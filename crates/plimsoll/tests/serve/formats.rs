@@ -1,0 +1,283 @@
+//! The three formats of configuration, each to the same end, and what is said of those that are wrong.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::daemon::{Daemon, Setup, fake_engine, until};
+use crate::http::{chat, get, post};
+
+/// The names that `/v1/models` lists.
+fn listed(daemon: &Daemon) -> Vec<String> {
+    let models = get(daemon.address, "/v1/models").json();
+    let models = models["data"].as_array().expect("a list").iter();
+    models
+        .filter_map(|model| model["id"].as_str().map(str::to_owned))
+        .collect()
+}
+
+fn answers(daemon: &Daemon, name: &str) -> Value {
+    let answer = chat(daemon.address, name);
+    assert_eq!(answer.status, 200, "{name}: {}", answer.text());
+    answer.json()
+}
+
+fn view(daemon: &Daemon, name: &str) -> Value {
+    let status = daemon.status();
+    let mut models = status["models"].as_array().expect("models").iter();
+    models
+        .find(|model| model["name"] == name)
+        .unwrap_or_else(|| panic!("{name} in {status}"))
+        .clone()
+}
+
+/// Runs `plimsoll serve` on a file that it refuses; what it says and its status.
+fn refused(name: &str, text: &str) -> (String, Option<i32>) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join(name);
+    std::fs::write(&file, text).expect("the folder can be written");
+    refused_file(&file)
+}
+
+fn refused_file(file: &Path) -> (String, Option<i32>) {
+    let run = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .arg("serve")
+        .arg(file)
+        .args([
+            "--listen",
+            "127.0.0.1:0",
+            "--card",
+            "name=host,kind=host,total=1GiB",
+        ])
+        .output()
+        .expect("plimsoll runs");
+    assert!(run.stdout.is_empty(), "it serves");
+    (
+        String::from_utf8_lossy(&run.stderr).into_owned(),
+        run.status.code(),
+    )
+}
+
+#[test]
+fn a_preset_of_llama_server_is_served_as_it_is() {
+    let daemon = Setup::new()
+        .named("models.ini")
+        .config(&format!(
+            "version = 1\n\
+             ;plimsoll: engine = {}\n\
+             [*]\nctx-size = 2048\n;plimsoll: memory = 100MiB\n\
+             [alpha]\nmodel = /nowhere/alpha.gguf\nalias = first,erste\nload-on-startup = true\n\
+             [beta]\nhf-repo = user/beta\n;plimsoll: unlisted = on\n;plimsoll: pin = on\n\
+             [gamma]\nm = /nowhere/gamma.gguf\nc = 512\nmodels-max = 1\n",
+            fake_engine().display()
+        ))
+        .start();
+    until("alpha is loaded at start", || daemon.running() == ["alpha"]);
+    assert_eq!(listed(&daemon), ["alpha", "gamma"]);
+    assert_eq!(answers(&daemon, "erste")["model"], "alpha");
+    answers(&daemon, "beta");
+    assert_eq!(view(&daemon, "beta")["pinned"], true);
+    answers(&daemon, "gamma");
+    let arguments = get(daemon.address, "/v1/models/gamma").json()["status"]["args"].to_string();
+    assert!(arguments.contains(r#""--ctx-size","512""#), "{arguments}");
+    let talk = daemon.talk();
+    let place = format!(
+        "{}:17: `models-max` has no effect",
+        daemon.config_file().display()
+    );
+    assert!(talk.contains(&place), "{talk}");
+}
+
+#[test]
+fn llama_swaps_yaml_is_served_with_its_macros_groups_and_hooks() {
+    let daemon = Setup::new()
+        .named("config.yaml")
+        .config(&format!(
+            "healthCheckTimeout: 30\n\
+             logLevel: debug\n\
+             macros:\n  server: {} --port ${{PORT}}\n\
+             models:\n\
+             \x20 alpha:\n    cmd: ${{server}} --alias ${{MODEL_ID}}\n    aliases: [first]\n    ttl: 1\n\
+             \x20 beta:\n    cmd: ${{server}}\n    unlisted: true\n    useModelName: inner\n    checkEndpoint: /v1/health\n\
+             \x20 gamma:\n    cmd: ${{server}} --alias gamma\n    checkEndpoint: none\n    concurrencyLimit: 1\n\
+             groups:\n  g:\n    persistent: true\n    members: [gamma]\n\
+             hooks:\n  on_startup:\n    preload: [first]\n",
+            fake_engine().display()
+        ))
+        .start();
+    until("alpha is preloaded", || daemon.running() == ["alpha"]);
+    until("its ttl ends it", || daemon.running().is_empty());
+    assert!(
+        daemon.talk().contains("stop alpha") && daemon.talk().contains("its ttl"),
+        "{}",
+        daemon.talk()
+    );
+    assert_eq!(listed(&daemon), ["alpha", "gamma"]);
+    answers(&daemon, "first");
+    answers(&daemon, "beta");
+    assert_eq!(view(&daemon, "gamma")["pinned"], true);
+    let talk = daemon.talk();
+    assert!(talk.contains("config.yaml:2: `logLevel` has no effect"), "{talk}");
+}
+
+#[test]
+fn a_command_that_stops_a_model_is_run_with_its_process_id() {
+    let daemon = Setup::new()
+        .named("config.yaml")
+        .config(&format!(
+            "models:\n  alpha:\n    cmd: {} --port ${{PORT}}\n    cmdStop: /bin/sh -c 'kill -INT ${{PID}}'\n",
+            fake_engine().display()
+        ))
+        .start();
+    answers(&daemon, "alpha");
+    assert_eq!(
+        post(daemon.address, "/models/unload", &json!({"model": "alpha"})).status,
+        200
+    );
+    until("it is gone", || daemon.engines().is_empty());
+}
+
+#[test]
+fn an_engine_on_a_port_of_its_own_is_asked_there() {
+    let port = {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        free.local_addr().expect("an address").port()
+    };
+    let daemon = Setup::new()
+        .config(&format!(
+            "[models.alpha]\ncmd = \"{} --port {port} --alias alpha\"\nproxy = \"http://localhost:{port}\"\nmemory = \"1MiB\"\n",
+            fake_engine().display()
+        ))
+        .start();
+    let answer = chat(daemon.address, "alpha");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let from = answer.header("x-fake-engine").expect("the engine answered");
+    assert!(from.contains(&format!("port={port}")), "{from}");
+}
+
+#[test]
+fn engines_elsewhere_are_refused_with_the_line() {
+    let (said, status) = refused(
+        "a.toml",
+        "[serve]\n[models.a]\ncmd = 'x'\nproxy = 'http://other:80'\n",
+    );
+    assert_eq!(status, Some(2));
+    assert!(
+        said.contains("a.toml:2: `proxy` is no port of this machine's loopback"),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_a_model_without_memory_needs_is_not_known_and_it_is_alone() {
+    let daemon = Setup::new()
+        .model("known", "100MiB", "", "")
+        .config(&format!(
+            "[models.unknown]\ncmd = \"{} --port ${{PORT}}\"\n",
+            fake_engine().display()
+        ))
+        .start();
+    until("the operator is told", || {
+        let talk = daemon.talk();
+        talk.contains("model known    100 MiB declared") && talk.contains("model unknown  not known")
+    });
+    answers(&daemon, "known");
+    assert_eq!(view(&daemon, "known")["alone"], false);
+    answers(&daemon, "unknown");
+    assert_eq!(view(&daemon, "unknown")["alone"], true);
+    assert_eq!(daemon.running(), ["unknown"]);
+}
+
+#[test]
+fn relative_models_are_those_beside_the_daemon_as_with_llama_server() {
+    let daemon = Setup::new()
+        .config("[models.a]\nmodel = 'no/such.gguf'\nmemory = '1MiB'\n")
+        .argument("--engine")
+        .argument(&fake_engine().to_string_lossy())
+        .start();
+    answers(&daemon, "a");
+    let arguments = get(daemon.address, "/v1/models/a").json()["status"]["args"].to_string();
+    assert!(arguments.contains(r#""--model","no/such.gguf""#), "{arguments}");
+}
+
+#[test]
+fn a_preload_takes_what_is_free_and_the_rest_is_told() {
+    let daemon = Setup::new()
+        .model("a", "600MiB", "", "preload = true")
+        .model("b", "600MiB", "", "preload = true")
+        .start();
+    until("b is told", || {
+        daemon
+            .talk()
+            .contains("b was not preloaded: it does not fit beside what is loaded")
+    });
+    until("a is up", || daemon.running() == ["a"]);
+    answers(&daemon, "b");
+}
+
+#[test]
+fn files_that_are_wrong_end_with_2_and_name_the_line() {
+    for (name, text, expected) in [
+        (
+            "a.ini",
+            "[a]\nmodel = x\nctx-sze = 1\n",
+            "a.ini:3: unknown key `ctx-sze` in [a]; did you mean `ctx-size`",
+        ),
+        ("a.ini", "[a\nmodel = x\n", "a.ini:1: "),
+        (
+            "a.ini",
+            "[a]\nctx-size = 1\n",
+            "a.ini:1: model `a` has no model; add `model =",
+        ),
+        (
+            "a.yaml",
+            "models:\n  a:\n    cmd: ${nope}\n",
+            "a.yaml:3: macro `nope` is not known; declare it",
+        ),
+        ("a.yaml", "models: [\n", "a.yaml:"),
+        (
+            "a.toml",
+            "[models.a]\ncmd = 'x ${PORT}'\nmemry = '1GiB'\n",
+            "a.toml:3: unknown key `memry` in the file; did you mean `memory`",
+        ),
+        ("a.toml", "[models.a\n", "a.toml:1: "),
+        (
+            "a.toml",
+            "[models.a]\ncmd = 'x ${PORT}'\ncards = ['H200']\n",
+            "a.toml:1: model `a` asks for card `H200`, which is not here; the cards are host",
+        ),
+        (
+            "a.toml",
+            "[models.a]\ncmd = 'x ${PORT}'\n[models.b]\ncmd = 'x ${PORT}'\naliases = ['a']\n",
+            "a.toml:3: the name `a` is taken by `a` at",
+        ),
+        (
+            "a.json",
+            "{}",
+            "a.json: the format of the file is not known; name it .ini, .yaml, .yml or .toml",
+        ),
+        ("plain", "", "plain: the format of the file is not known"),
+        ("a.ini", "\u{feff}[a]\n", "it starts with a byte order mark"),
+    ] {
+        let (said, status) = refused(name, text);
+        assert_eq!(status, Some(2), "{name} {text:?}: {said}");
+        assert!(said.contains(expected), "{expected:?} in {said:?}");
+    }
+    let (said, status) = refused_file(Path::new("/no/such/file.toml"));
+    assert_eq!(status, Some(2), "{said}");
+    assert!(
+        said.contains("cannot read the configuration /no/such/file.toml"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_file_without_models_is_served_and_told() {
+    let daemon = Setup::new().start();
+    until("the operator is told", || {
+        daemon.talk().contains("there is no model in it")
+    });
+    assert_eq!(get(daemon.address, "/v1/models").json()["data"], json!([]));
+    assert_eq!(chat(daemon.address, "any").status, 404);
+}

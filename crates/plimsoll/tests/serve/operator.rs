@@ -1,0 +1,90 @@
+//! What whoever runs it reads on stderr, and in the help.
+
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::daemon::{Setup, until};
+use crate::http::{chat, post};
+
+#[test]
+fn the_start_says_where_with_what_and_for_whom() {
+    let daemon = Setup::with_cards(&[
+        "name=left,kind=host,total=1GiB",
+        "name=right,kind=host,total=512MiB",
+    ])
+    .model("small", "100MiB", "", "")
+    .model("large-one", "300MiB", "", "")
+    .config("[models.missing]\nmodel = '/no/such.gguf'\n")
+    .argument("--engine")
+    .argument("/bin/true")
+    .start();
+    let expected = [
+        format!("at http://{}", daemon.address),
+        "card  left   1024 MiB to give of 1024 MiB".to_owned(),
+        "card  right  512 MiB to give of 512 MiB".to_owned(),
+        "model small      100 MiB declared".to_owned(),
+        "model large-one  300 MiB declared".to_owned(),
+        "model missing    cannot be loaded: missing could not be started: ".to_owned(),
+    ];
+    for line in expected {
+        until(&line, || daemon.talk().contains(&line));
+    }
+    assert!(daemon.talk().contains("/no/such.gguf"), "{}", daemon.talk());
+}
+
+#[test]
+fn each_load_and_each_leave_is_a_line_with_bytes_and_the_reason() {
+    let daemon = Setup::new()
+        .model("alpha", "612MiB", "", "")
+        .model("beta", "500MiB", "", "")
+        .model("huge", "2GiB", "", "")
+        .model("bad", "100MiB", "fail=oom_at_load", "")
+        .start();
+    assert_eq!(chat(daemon.address, "alpha").status, 200);
+    assert_eq!(chat(daemon.address, "beta").status, 200);
+    for _ in 0..5 {
+        assert_eq!(chat(daemon.address, "huge").status, 413);
+    }
+    assert_eq!(chat(daemon.address, "bad").status, 503);
+    let order = json!({"model": "beta"});
+    let _ = post(daemon.address, "/models/unload", &order);
+    until("the last engine has left", || daemon.engines().is_empty());
+    let talk = daemon.talk();
+    for line in [
+        "INFO load alpha: 612 MiB on host (612 MiB of 1024 MiB claimed)",
+        "INFO ready alpha in ",
+        "INFO stop alpha (idle 0 s): beta needs 500 MiB",
+        "INFO gone alpha",
+        "INFO load beta: 500 MiB on host (500 MiB of 1024 MiB claimed)",
+        "INFO refuse: huge does not fit on the cards it may use",
+        "WARN bad ran out of",
+    ] {
+        assert!(talk.contains(line), "{line:?} in\n{talk}");
+    }
+    assert_eq!(talk.matches("huge does not fit").count(), 1, "{talk}");
+}
+
+#[test]
+fn the_help_says_what_a_newcomer_has_to_know() {
+    let help = |arguments: &[&str]| {
+        let run = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+            .args(arguments)
+            .output();
+        let run = run.expect("plimsoll runs");
+        assert!(run.status.success());
+        String::from_utf8_lossy(&run.stdout).into_owned()
+    };
+    assert!(help(&["--help"]).contains("serve"));
+    let serve = help(&["serve", "--help"]);
+    for word in [
+        "127.0.0.1:8080",
+        "--open",
+        "--card",
+        "SIGHUP",
+        "relative",
+        "no time limit",
+    ] {
+        assert!(serve.contains(word), "{word:?} in\n{serve}");
+    }
+}
