@@ -42,8 +42,13 @@ enum Verb {
 
 /// Reads the command line and does what it says.
 pub fn main() -> ExitCode {
-    talk_on_stderr();
-    let result = match Line::parse().verb {
+    let verb = Line::parse().verb;
+    // The tour tells in its own words what the daemon under it does.
+    talk_on_stderr(match verb {
+        Verb::Quickstart(_) => "warn",
+        _ => "info",
+    });
+    let result = match verb {
         Verb::Engine(arguments) => engine::run(arguments).map_err(Report::failure),
         Verb::Plan(arguments) => plan::run(&arguments).map_err(Report::input),
         Verb::Quickstart(arguments) => quickstart::run(arguments).map_err(Report::failure),
@@ -59,8 +64,8 @@ pub fn main() -> ExitCode {
 }
 
 /// Notes of the daemon go to stderr, one line each; `RUST_LOG` chooses which.
-fn talk_on_stderr() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+fn talk_on_stderr(usual: &str) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual));
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| Unheard(std::io::stderr()));

@@ -110,6 +110,7 @@ fn setup(folder: &Folder, engine: EngineProgram, budget: &Card, listen: SocketAd
     Setup {
         config: folder.config.clone(),
         listen: Some(listen),
+        open: false,
         cards: vec![budget.clone()],
         reserve: None,
         engine: Some(engine.path),
