@@ -2,19 +2,21 @@
 //!
 //! Everything is the same on every run, so a second run finds it all there. Files appear whole or not at all.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use plimsoll_core::bytes::Bytes;
+use plimsoll_core::model::gguf::Draft;
 use plimsoll_core::model::synth::{self, Recipe};
 use plimsoll_core::place::{Card, CardId, CardKind};
 use plimsoll_core::plan::{Engine, Plan, Program};
 
 use crate::command::{plan, synth as writer};
 
-/// One thread is plenty for models of this size, and leaves the machine to whoever else uses it.
-const THREADS: &str = "--threads 1";
+/// One thread is plenty for models of this size, and leaves the machine to whoever else uses it. Old prompts are
+/// not kept: up to 8 GiB of them, which no plan counts, have no place in a budget of a few MiB.
+const FLAGS: &str = "--threads 1 --cache-ram 0";
 /// What each conversation gets.
 const CONTEXT: u32 = 2048;
 /// So many conversations at once that their cache alone is many times the budget.
@@ -103,7 +105,7 @@ impl Folder {
 impl Member {
     fn flags(&self) -> String {
         let context = CONTEXT.saturating_mul(self.slots);
-        format!("{THREADS} -np {} -c {context}", self.slots)
+        format!("{FLAGS} -np {} -c {context}", self.slots)
     }
 
     fn table(&self) -> String {
@@ -153,10 +155,21 @@ fn card(total: Bytes) -> Card {
 }
 
 fn write_model(path: &Path, recipe: &Recipe) -> Result<(), FolderError> {
-    match path.exists() {
+    match is_there(path, recipe) {
         true => Ok(()),
         false => whole(path, |path| Ok(writer::write_model(path, recipe).map(drop)?)),
     }
+}
+
+/// Whether the file has the recipe's header; one that an older Plimsoll wrote may have another.
+fn is_there(path: &Path, recipe: &Recipe) -> bool {
+    let starts_with = |header: Vec<u8>| {
+        let mut found = vec![0; header.len()];
+        let read = File::open(path).and_then(|mut file| file.read_exact(&mut found));
+        read.is_ok() && found == header
+    };
+    let drafts = recipe.files(1);
+    drafts.iter().map(Draft::header).all(starts_with)
 }
 
 fn write_configuration(path: &Path, text: &str) -> Result<(), FolderError> {
@@ -192,6 +205,15 @@ mod tests {
         let second = Folder::make(place.path()).unwrap();
         assert_eq!(written(&second), time);
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 3);
+    }
+
+    #[test]
+    fn a_model_that_an_older_program_wrote_is_written_anew() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("alpha.gguf");
+        fs::write(&file, "GGUF of another time").unwrap();
+        Folder::make(place.path()).unwrap();
+        assert!(fs::metadata(&file).unwrap().len() > 1 << 20);
     }
 
     #[test]
