@@ -22,6 +22,7 @@ pub(crate) enum Action {
 /// What this server says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Own {
+    Index,
     Health,
     Version,
     Props,
@@ -119,6 +120,7 @@ const ROUTES: &[Route] = &[
         methods: GET,
         action: Action::Engine,
     },
+    own(GET, "/", Own::Index),
     own(GET, "/health", Own::Health),
     own(GET, "/v1/health", Own::Health),
     own(GET, "/v1/models", Own::Models),
@@ -153,6 +155,24 @@ const ROUTES: &[Route] = &[
         action: Action::Engine,
     },
 ];
+
+/// What can be asked for with GET, for whoever opens the address in a browser.
+pub(crate) fn index() -> String {
+    let gets = ROUTES
+        .iter()
+        .filter(|route| matches!(route.action, Action::Own(_) | Action::EngineOr(_)))
+        .filter(|route| !route.action.changes(&Method::GET))
+        .filter(|route| {
+            route.methods.contains(&Method::GET) && !route.path.ends_with('*') && route.path != "/"
+        });
+    let paths = gets
+        .map(|route| format!("  {}\n", route.path))
+        .collect::<String>();
+    format!(
+        "plimsoll {}: an OpenAI-compatible server. Send requests to /v1/…; what can be looked at is\n{paths}",
+        env!("CARGO_PKG_VERSION")
+    )
+}
 
 /// A route found, and what its `*` stands for.
 #[derive(Debug, PartialEq, Eq)]
@@ -226,6 +246,8 @@ mod tests {
         assert_eq!(find(&Method::POST, "/v1/made/up").unwrap().action, Action::Engine);
         let upstream = find(&Method::DELETE, "/upstream/a/b").unwrap();
         assert_eq!((upstream.action, upstream.rest), (Action::Upstream, "a/b"));
+        assert_eq!(find(&Method::GET, "/").unwrap().action, Action::Own(Own::Index));
+        assert!(index().contains("\n  /v1/models\n"));
         assert_eq!(find(&Method::GET, "/nowhere"), Err(Missing::Path));
         assert_eq!(
             find(&Method::GET, "/tokenize"),

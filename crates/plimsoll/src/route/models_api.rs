@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use plimsoll_core::admit::ModelId;
 use serde_json::{Value, json};
 
-use super::api::Own;
+use super::api::{self, Own};
 use super::exposition::Exposition;
 use super::harbor::Harbor;
 use super::logs::{self, LogStream};
@@ -34,6 +34,7 @@ impl<H: Harbor> Server<H> {
     ) -> Result<Reply<H::Pass>, Problem> {
         let snapshot = || self.harbor.snapshot();
         Ok(match own {
+            Own::Index => reply::text(TEXT, api::index()),
             Own::Health => reply::json(&json!({ "status": "ok" })),
             Own::Version => reply::json(&json!({ "version": env!("CARGO_PKG_VERSION"), "name": "plimsoll" })),
             Own::Props => reply::json(&props()),
