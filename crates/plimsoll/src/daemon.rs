@@ -5,6 +5,7 @@
 //! is told and the old one stays.
 
 mod cards;
+mod descriptors;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -91,7 +92,10 @@ impl Daemon {
             guards_host: address.ip().is_loopback() && config.keys.is_empty(),
             keys,
             origins: origins(setup.origins),
-            limits: Limits::default(),
+            limits: Limits {
+                connections: descriptors::connections(Limits::default().connections),
+                ..Limits::default()
+            },
         };
         let server = Rc::new(Server::new(Rc::clone(&owner), settings));
         tracing::info!(

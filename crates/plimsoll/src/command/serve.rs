@@ -48,7 +48,8 @@ pub(crate) struct Arguments {
     /// Append the engines' output to this file
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
-    /// A web page's origin that may use this server, or * for all; those of this machine always may
+    /// A web page's origin that may use this server, or * for all; those of this machine always may. Its
+    /// host is also a name by which this server may be asked
     #[arg(long = "allow-origin", value_name = "ORIGIN")]
     origins: Vec<String>,
 }

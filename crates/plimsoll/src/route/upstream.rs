@@ -19,6 +19,7 @@ use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
+use rustix::io::Errno;
 use tokio::net::TcpStream;
 
 use super::rope::Rope;
@@ -32,6 +33,12 @@ const BUFFER: usize = 4 * 1024 * 1024;
 /// How long a new connection may be without an answer before the idle ones make way for it, at first and at most.
 const CROWDED: Duration = Duration::from_millis(20);
 const CROWDED_AT_MOST: Duration = Duration::from_secs(1);
+
+/// No descriptor is left, in this process or in the whole system.
+const EMFILE: i32 = Errno::MFILE.raw_os_error();
+const ENFILE: i32 = Errno::NFILE.raw_os_error();
+/// Until one may be free again.
+const BREATH: Duration = Duration::from_millis(20);
 
 pub(crate) struct Upstream {
     address: SocketAddr,
@@ -101,7 +108,7 @@ impl Upstream {
     }
 
     pub(crate) async fn connect(&self, patience: Duration) -> io::Result<Wire> {
-        let stream = tokio::time::timeout(patience, TcpStream::connect(self.address)).await??;
+        let stream = tokio::time::timeout(patience, self.stream()).await??;
         stream.set_nodelay(true)?;
         let handshake = http1::Builder::new()
             .max_buf_size(BUFFER)
@@ -129,6 +136,19 @@ impl Upstream {
                 Err(_) => self.idle.borrow_mut().clear(),
             }
             patience = (patience * 2).min(CROWDED_AT_MOST);
+        }
+    }
+
+    /// Where descriptors are short, that is no failure of the engine: idle ones go, and others end soon.
+    async fn stream(&self) -> io::Result<TcpStream> {
+        loop {
+            match TcpStream::connect(self.address).await {
+                Err(error) if matches!(error.raw_os_error(), Some(EMFILE | ENFILE)) => {
+                    self.idle.borrow_mut().clear();
+                    tokio::time::sleep(BREATH).await;
+                }
+                outcome => return outcome,
+            }
         }
     }
 

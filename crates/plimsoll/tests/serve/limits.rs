@@ -192,6 +192,19 @@ fn few_descriptors_slow_newcomers_down_and_break_nothing() {
 }
 
 #[test]
+fn more_clients_than_descriptors_are_all_answered() {
+    for limit in ["ulimit -Sn 128", "ulimit -n 80"] {
+        let daemon = Setup::new()
+            .model("a", "100MiB", "delay_ms=20", "")
+            .after(limit)
+            .start();
+        let first = engine_of(&chat(daemon.address, "a"));
+        let engines = at_once(150, |_| engine_of(&chat(daemon.address, "a")));
+        assert!(engines.iter().all(|engine| *engine == first), "{limit}");
+    }
+}
+
+#[test]
 fn nobody_reading_what_it_says_does_not_end_it() {
     let daemon = Setup::new()
         .model("a", "600MiB", "", "")

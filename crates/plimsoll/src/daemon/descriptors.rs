@@ -1,0 +1,44 @@
+//! How many connections the process's limit of open files bears.
+//!
+//! A request in flight holds two descriptors, one to its client and one to its engine. Were as many clients
+//! accepted as there are descriptors, none would be left to reach the engines with. So the soft limit, often
+//! 1024, is raised to the hard one, and where that is low too fewer clients are accepted; others wait in the
+//! kernel's backlog.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// For pipes to engines, files, epoll, and the listener.
+const OTHERS: u64 = 48;
+const FEWEST: usize = 4;
+
+/// Raises the limit and returns how many connections to accept, at most `wanted`.
+pub(super) fn connections(wanted: usize) -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    let now = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    now.map_or(wanted, |limit| borne_by(limit).min(wanted))
+}
+
+fn borne_by(limit: u64) -> usize {
+    usize::try_from(limit.saturating_sub(OTHERS) / 2)
+        .unwrap_or(usize::MAX)
+        .max(FEWEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_connection_has_a_second_descriptor_for_its_engine() {
+        assert_eq!(borne_by(1024), 488);
+        assert_eq!(borne_by(64), 8);
+        assert_eq!(borne_by(0), FEWEST);
+    }
+}
