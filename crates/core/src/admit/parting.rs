@@ -1,6 +1,6 @@
 //! Why a run that was told to stop goes. Decides nothing: for the log, right after the stop was decided.
 
-use super::model::{Model, Seeking};
+use super::model::{Drain, Model, Seeking};
 use super::moment::Moment;
 use super::scheduler::Scheduler;
 use crate::explain::Reason;
@@ -10,13 +10,17 @@ impl Scheduler {
     /// Says why `run` goes; None where it is not known, or goes no more.
     pub fn why_stopped(&self, run: RunId, now: Moment) -> Option<Reason> {
         let model = self.model(*self.living.get(&run)?)?;
-        if let Some(reason) = &model.run.as_ref()?.killed_for {
+        let life = model.run.as_ref()?;
+        if let Some(reason) = &life.killed_for {
             return Some(reason.clone());
         }
         if self.closing.is_some() {
             return Some(Reason::new("shutting_down", "the daemon is shutting down"));
         }
-        self.newcomer(run)
+        let evicted = life.draining == Some(Drain::Evict);
+        evicted
+            .then(|| self.newcomer(run))
+            .flatten()
             .or_else(|| reconfigured(model))
             .or_else(|| expired(model, now))
             .or_else(|| Some(Reason::new("unloaded", "it was unloaded by hand")))
@@ -54,4 +58,109 @@ fn expired(model: &Model, now: Moment) -> Option<Reason> {
     let idle = model.last_used.is_none_or(|used| now.since(used) >= ttl);
     let text = format!("nobody asked for it in {:.0} s, its ttl", ttl.as_secs_f64());
     idle.then(|| Reason::new("idle", text))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::admit::{CardLimit, Change, Effect, Event, ModelId, ModelSpec, RequestId, Settings};
+    use crate::bytes::Bytes;
+    use crate::place::{Card, CardId, CardKind, Declared};
+
+    /// A scheduler with one card of 1 GiB and two models of 600 MiB.
+    fn desk() -> Scheduler {
+        let card = Card {
+            id: CardId::new("card"),
+            kind: CardKind::Host,
+            name: "card".to_owned(),
+            uuid: None,
+            total: Bytes::gib(1),
+            free: Bytes::gib(1),
+            compute_capability: None,
+            legacy_pool: false,
+        };
+        let limit = CardLimit {
+            card,
+            budget: None,
+            reserve: Bytes::ZERO,
+        };
+        let mut scheduler = Scheduler::new(Settings::new(vec![limit]));
+        let added = |id, name: &str| (ModelId(id), Change::Added(ModelSpec::new(name)));
+        tell(
+            &mut scheduler,
+            Event::Configured(vec![added(0, "alpha"), added(1, "beta")]),
+        );
+        scheduler
+    }
+
+    fn tell(scheduler: &mut Scheduler, event: Event) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        scheduler.on_event(Moment::START, event, &mut effects);
+        effects
+    }
+
+    /// Asks for a model until it needs nothing but a start.
+    fn ask(scheduler: &mut Scheduler, id: u32) -> Vec<Effect> {
+        let model = ModelId(id);
+        let deadline = Moment::START + Duration::from_secs(60);
+        let request = RequestId(id.into());
+        let arrived = Event::Arrived {
+            request,
+            model,
+            deadline,
+        };
+        tell(scheduler, arrived);
+        let result = Ok(Arc::new(Declared(Bytes::mib(600))) as Arc<_>);
+        tell(scheduler, Event::Surveyed { model, result })
+    }
+
+    fn run_alpha(scheduler: &mut Scheduler) -> RunId {
+        let effects = ask(scheduler, 0);
+        let started = effects.iter().find_map(|effect| match effect {
+            Effect::Start { run, .. } => Some(*run),
+            _ => None,
+        });
+        let run = started.expect("alpha starts");
+        tell(scheduler, Event::Ready { run });
+        let request = RequestId(0);
+        tell(scheduler, Event::Finished { request });
+        run
+    }
+
+    #[test]
+    fn an_eviction_names_the_newcomer_and_its_need() {
+        let mut scheduler = desk();
+        let run = run_alpha(&mut scheduler);
+        ask(&mut scheduler, 1);
+        let why = scheduler.why_stopped(run, Moment::START).unwrap();
+        assert_eq!(
+            (why.code, why.text.as_str()),
+            ("makes_room", "beta needs 600 MiB")
+        );
+    }
+
+    #[test]
+    fn a_hand_a_configuration_and_an_end_are_told_apart() {
+        for (event, code) in [
+            (Event::UnloadWanted { model: ModelId(0) }, "unloaded"),
+            (
+                Event::Configured(vec![(ModelId(0), Change::Removed)]),
+                "unconfigured",
+            ),
+            (
+                Event::Configured(vec![(ModelId(0), Change::Replaced(ModelSpec::new("alpha")))]),
+                "reconfigured",
+            ),
+            (Event::Shutdown, "shutting_down"),
+        ] {
+            let mut scheduler = desk();
+            let run = run_alpha(&mut scheduler);
+            tell(&mut scheduler, event);
+            let why = scheduler.why_stopped(run, Moment::START).unwrap();
+            assert_eq!(why.code, code);
+        }
+    }
 }

@@ -19,10 +19,10 @@ Paths in the configuration that are relative start at the folder that plimsoll r
 
 The first line on stdout is the address. What happens is told on stderr, a line each; RUST_LOG chooses which.
 
-A request waits at most `wait` (10 minutes unless configured) for its model. From then on there is no time limit:
+A request waits at most `wait` (10 minutes unless configured) for its model. From then on there is no time limit: \
 an engine may think as long as its client stays, and a client that leaves ends its request.
 
-SIGHUP reads the configuration again and touches only what changed. SIGTERM lets answers in flight finish; a second
+SIGHUP reads the configuration again and touches only what changed. SIGTERM lets answers in flight finish; a second \
 one ends at once.";
 
 #[derive(Debug, Args)]
