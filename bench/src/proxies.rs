@@ -89,20 +89,21 @@ impl Plimsoll<'_> {
         let address = free_address()?;
         let config = write(self.folder.join("plimsoll.toml"), &self.config(models))?;
         let arguments = words(&format!(
-            "serve {} --listen {address} --card bench=host,total=1GiB",
+            "serve {} --listen {address} --card name=bench,kind=host,total=1GiB",
             config.display()
         ));
         Server::spawn(self.program, &arguments, address)
     }
 
+    /// Models that give only flags, so that the engine says on its control channel when it is ready.
     fn config(&self, models: &[&str]) -> String {
-        let (engine, script) = (self.engine.display(), engine_script());
+        let mut command = vec![self.engine.display().to_string()];
+        command.extend(words(&engine_script()));
         let section = |model: &&str| {
-            format!(
-                "[models.{model}]\ncmd = \"{engine} --port ${{PORT}} --alias {model} {script}\"\nmemory = \"600MiB\"\n"
-            )
+            format!("[models.{model}]\nmodel = \"/models/{model}.gguf\"\nmemory = \"600MiB\"\n")
         };
-        models.iter().map(section).collect()
+        let sections: String = models.iter().map(section).collect();
+        format!("[engine]\ncommand = {command:?}\n{sections}")
     }
 }
 
@@ -137,13 +138,9 @@ mod tests {
             folder,
         };
         let roster = flags::parse("plimsoll.toml", &plimsoll.config(&["alpha", "beta"]), &|_| None).unwrap();
-        let lines = roster
-            .models
-            .iter()
-            .map(|model| model.launch.command_line(&[], &model.name, 81).join(" "));
-        let script = "--fake events=256 --fake keep_alive_max=0 --fake idle_close_ms=0";
-        let expected =
-            ["alpha", "beta"].map(|name| format!("/p/fake-engine --port 81 --alias {name} {script}"));
-        assert_eq!(lines.collect::<Vec<_>>(), expected);
+        let command = "/p/fake-engine --fake events=256 --fake keep_alive_max=0 --fake idle_close_ms=0";
+        assert_eq!(roster.serve.engine, Some(words(command)));
+        assert_eq!(roster.models.len(), 2);
+        assert!(roster.models.iter().all(|model| model.launch.options().is_some()));
     }
 }

@@ -74,7 +74,7 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Binds, reads the configuration and takes its models over; call inside a `LocalSet`.
+    /// Binds, reads the configuration and takes its models over; call inside a `LocalRuntime` or a `LocalSet`.
     pub(crate) async fn start(setup: Setup) -> Result<Self, DaemonError> {
         let config = Config::read(&setup.config).map_err(ConfigureError::Read)?;
         config.warn();

@@ -90,7 +90,7 @@ struct Books {
 }
 
 impl Owner {
-    /// Starts with no models; call inside a `LocalSet`.
+    /// Starts with no models; call inside a `LocalRuntime` or a `LocalSet`.
     pub(crate) fn start(terms: Terms, launcher: Launcher, sampler: Sampler) -> Rc<Self> {
         let books = Books {
             scheduler: Scheduler::new(terms.settings.clone()),

@@ -135,7 +135,7 @@ impl Launcher {
         find_program(&spec.program, spec.directory.as_deref(), paths).map(drop)
     }
 
-    /// Starts a child on the current runtime, inside a `LocalSet`. Its lines go to `log`.
+    /// Starts a child on the current runtime, which takes local tasks. Its lines go to `log`.
     pub async fn spawn(
         &self,
         spec: ChildSpec,

@@ -75,7 +75,7 @@ impl Drop for Seat {
     }
 }
 
-/// Serves until `shutdown` is done and the last request has ended or run out of time. Runs in a `LocalSet`.
+/// Serves until `shutdown` is done and the last request has ended or run out of time. Runs in a `LocalRuntime` or a `LocalSet`.
 pub(crate) async fn serve<H: Harbor>(
     listener: TcpListener,
     server: Rc<Server<H>>,

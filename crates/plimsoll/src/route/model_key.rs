@@ -1,15 +1,18 @@
 //! Finds the top-level `"model"` of a JSON body while it arrives.
 //!
 //! The engine parses the body anyway; to route it only one string is needed. So this is no parser: it walks
-//! the text once, jumps over strings with memchr and over nested values by counting brackets, and builds
+//! the text once, jumps over strings a block at a time and over nested values by counting brackets, and builds
 //! nothing. Malformed JSON is the engine's to complain about, as long as a model was found to ask.
 //! The last key wins, as in nlohmann::json, whose reading is the one that counts; a last `"model"` that is no
 //! string counts as none.
 
-use std::mem;
 use std::ops::Range;
 
 use memchr::memchr;
+
+mod quote;
+
+use quote::closing_quote;
 
 /// A key longer than this, escapes included, is not `"model"`: five characters of six bytes each.
 const LONGEST_KEY: usize = 30;
@@ -232,27 +235,6 @@ impl Walk {
         let quoted = [b"\"", self.raw.as_slice(), b"\""].concat();
         serde_json::from_slice(&quoted).ok()
     }
-}
-
-/// Returns where the string that `text` continues is closed. `escaped` carries a dangling backslash from one
-/// chunk to the next.
-fn closing_quote(text: &[u8], escaped: &mut bool) -> Option<usize> {
-    let mut from = usize::from(mem::take(escaped));
-    loop {
-        let rest = text.get(from..)?;
-        let Some(quote) = memchr(b'"', rest) else {
-            *escaped = ends_in_odd_backslashes(rest);
-            return None;
-        };
-        if !ends_in_odd_backslashes(&rest[..quote]) {
-            return Some(from + quote);
-        }
-        from += quote + 1;
-    }
-}
-
-fn ends_in_odd_backslashes(text: &[u8]) -> bool {
-    text.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
 
 #[cfg(test)]

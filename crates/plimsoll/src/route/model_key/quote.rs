@@ -1,0 +1,99 @@
+//! Finds where a JSON string is closed, without stopping at the quotes that are escaped in it.
+//!
+//! Ordinary text has an escaped quote every few dozen bytes. A search that stops at each of them spends its time
+//! on starting anew: 0.22 ms for a prompt of 2 MB with memchr, a fifth of the request. So a block is asked one
+//! question that the compiler turns into vector instructions, whether a quote in it may close the string; only
+//! a block that may is looked at byte by byte.
+
+use std::mem;
+
+use memchr::memchr_iter;
+
+/// Bytes that are asked together.
+const BLOCK: usize = 64;
+
+/// Returns where the string that `text` continues is closed. `escaped` carries a dangling backslash from one
+/// chunk to the next.
+pub(super) fn closing_quote(text: &[u8], escaped: &mut bool) -> Option<usize> {
+    let from = usize::from(mem::take(escaped));
+    let rest = text.get(from..)?;
+    let close = first_unescaped(rest);
+    if close.is_none() {
+        *escaped = ends_in_odd_backslashes(rest);
+    }
+    close.map(|close| from + close)
+}
+
+fn first_unescaped(text: &[u8]) -> Option<usize> {
+    let mut start = 0;
+    while start < text.len() {
+        let end = text.len().min(start + BLOCK);
+        if may_close_in(text, start) {
+            let mut quotes = memchr_iter(b'"', &text[start..end]).map(|quote| start + quote);
+            if let Some(close) = quotes.find(|quote| !ends_in_odd_backslashes(&text[..*quote])) {
+                return Some(close);
+            }
+        }
+        start = end;
+    }
+    None
+}
+
+/// Says whether a quote in the block at `start` may close the string; the first and the last block always may.
+fn may_close_in(text: &[u8], start: usize) -> bool {
+    let with_two_before = start.checked_sub(2).and_then(|from| text[from..].first_chunk());
+    with_two_before.is_none_or(may_close)
+}
+
+/// A quote behind a single backslash does not close. Behind two, or more, they have to be counted.
+fn may_close(block: &[u8; BLOCK + 2]) -> bool {
+    (2..block.len()).fold(false, |any, at| {
+        any | ((block[at] == b'"') & ((block[at - 1] != b'\\') | (block[at - 2] == b'\\')))
+    })
+}
+
+fn ends_in_odd_backslashes(text: &[u8]) -> bool {
+    text.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The same, a byte at a time.
+    fn by_the_book(text: &[u8]) -> Option<usize> {
+        let mut escaped = false;
+        text.iter().position(|byte| {
+            let closes = *byte == b'"' && !escaped;
+            escaped = *byte == b'\\' && !escaped;
+            closes
+        })
+    }
+
+    fn in_chunks(text: &[u8], size: usize) -> Option<usize> {
+        let mut escaped = false;
+        text.chunks(size)
+            .enumerate()
+            .find_map(|(number, chunk)| closing_quote(chunk, &mut escaped).map(|close| number * size + close))
+    }
+
+    proptest! {
+        #[test]
+        fn a_string_is_closed_where_reading_byte_by_byte_closes_it(
+            pieces in proptest::collection::vec(
+                prop_oneof![
+                    4 => Just("\\\""), 4 => Just("\\\\"), 1 => Just("\""), 1 => Just("\\n"),
+                    4 => "[a-z ]{0,40}".prop_map(|text| &*text.leak()),
+                ],
+                0..60),
+            size in 1_usize..200,
+        ) {
+            let text = pieces.concat();
+            let closed = by_the_book(text.as_bytes());
+            prop_assert_eq!(in_chunks(text.as_bytes(), size), closed);
+            prop_assert_eq!(in_chunks(text.as_bytes(), usize::MAX), closed);
+        }
+    }
+}
