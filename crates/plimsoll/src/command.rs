@@ -9,6 +9,7 @@ use crate::report::Report;
 
 pub(crate) mod engine;
 pub(crate) mod exec_child;
+pub(crate) mod look;
 pub(crate) mod plan;
 pub(crate) mod quickstart;
 pub(crate) mod serve;
@@ -37,6 +38,8 @@ enum Verb {
     #[command(hide = true)]
     ExecChild(exec_child::Arguments),
     #[command(hide = true)]
+    Look(look::Arguments),
+    #[command(hide = true)]
     Warden(warden::Arguments),
 }
 
@@ -58,6 +61,7 @@ pub fn main() -> ExitCode {
         }),
         Verb::Synth(arguments) => synth::run(&arguments).map_err(Report::failure),
         Verb::ExecChild(arguments) => return exec_child::run(&arguments),
+        Verb::Look(arguments) => return look::run(&arguments),
         Verb::Warden(arguments) => return warden::run(&arguments),
     };
     result.unwrap_or_else(|report| report.print())

@@ -21,7 +21,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::config::Config;
 use crate::launch::{LaunchError, Launcher, LogFile};
 use crate::owner::{ConfigureError, Owner, Terms};
-use crate::probe::{Sampler, StartSamplerError};
+use crate::probe::{Machine, Sampler, StartSamplerError};
 use crate::route::{self, Keys, Limits, Listen, Origins, Server};
 
 /// How long a request waits for its model where nothing else is said: a large model may take minutes to load.
@@ -83,8 +83,13 @@ impl Daemon {
         let listen = setup.listen.or(config.roster.serve.listen).unwrap_or(LISTEN);
         let listener = route::bind(listen, setup.open || !config.keys.is_empty()).await?;
         let address = listener.local_addr().unwrap_or(listen);
-        let terms = terms(&setup, &config)?;
-        let owner = Owner::start(terms, Launcher::start()?, Sampler::start()?);
+        let sampler = match cards::are_host_only(&setup.cards) {
+            true => Sampler::of_host()?,
+            false => Sampler::start()?,
+        };
+        let machine = sampler.machine().await.ok_or(DaemonError::NoCard)?;
+        let terms = terms(&setup, &config, machine)?;
+        let owner = Owner::start(terms, Launcher::start()?, sampler);
         owner
             .configure(config.roster.models)
             .map_err(ConfigureError::Card)?;
@@ -160,9 +165,9 @@ fn origins(named: Vec<String>) -> Origins {
     }
 }
 
-fn terms(setup: &Setup, config: &Config) -> Result<Terms, DaemonError> {
+fn terms(setup: &Setup, config: &Config, machine: Machine) -> Result<Terms, DaemonError> {
     let serve = &config.roster.serve;
-    let cards = cards::choose(&setup.cards, setup.reserve);
+    let cards = cards::choose(&setup.cards, setup.reserve, machine);
     if cards.is_empty() {
         return Err(DaemonError::NoCard);
     }

@@ -2,11 +2,16 @@
 //!
 //! Cards come through NVML, the host's memory through `/proc` and cgroups.
 //!
-//! Nothing here opens a CUDA context or maps libcuda, so looking costs no byte of a card's memory. A missing
-//! library means no cards, never an error; what a driver does not tell stays unknown and is noted in words.
+//! Nothing here opens a CUDA context, so looking costs no byte of a card's memory. A missing library means no
+//! cards, never an error; what a driver does not tell stays unknown and is noted in words.
+//!
+//! The driver's libraries stay out of the daemon: `nvmlInit` itself maps libcuda (seen with driver 580.159.04 on
+//! an H200), and a call into a sick driver may never return. So the daemon asks a small process, `plimsoll look`,
+//! through a [`Sampler`]; only short-lived commands call [`look`] themselves.
 
 pub mod headers;
 mod host;
+mod lookout;
 mod nvml;
 mod resident;
 mod sampler;
@@ -15,13 +20,15 @@ mod visible;
 
 use plimsoll_core::bytes::Bytes;
 use plimsoll_core::place::{Card, CardId};
+use serde::{Deserialize, Serialize};
 
 pub use host::{HOST_CARD, HostMemory};
+pub use lookout::answer_questions;
 pub use resident::resident;
 pub use sampler::{Sampler, StartSamplerError};
 
 /// The machine at one moment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Machine {
     /// In the order of the PCI bus, as an engine counts them under `CUDA_DEVICE_ORDER=PCI_BUS_ID`; only those that
     /// the daemon itself may see.
@@ -35,14 +42,14 @@ pub struct Machine {
 }
 
 /// What is free on each card now, and who holds the rest.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
     pub free: Vec<(CardId, Bytes)>,
     pub holders: Vec<Holder>,
 }
 
 /// A process with memory on a card.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     pub card: CardId,
     /// In the driver's eyes, which inside a container may not be ours.

@@ -4,7 +4,7 @@ use plimsoll_core::admit::CardLimit;
 use plimsoll_core::bytes::Bytes;
 use plimsoll_core::place::{Card, CardKind};
 
-use crate::probe::{self, Machine};
+use crate::probe::Machine;
 
 /// Left untouched on a card that is there: what a display server or a driver takes between two readings.
 const CARD_RESERVE: Bytes = Bytes::mib(256);
@@ -13,8 +13,8 @@ const HOST_RESERVE: Bytes = Bytes::gib(1);
 
 /// Chooses the cards. A description with the name or UUID of a card that is there is a budget on that card; any
 /// other describes a card of the user's own. Without one, all cards are taken, or the host where there is none.
-pub(super) fn choose(described: &[Card], reserve: Option<Bytes>) -> Vec<CardLimit> {
-    let present = present(described);
+pub(super) fn choose(described: &[Card], reserve: Option<Bytes>, machine: Machine) -> Vec<CardLimit> {
+    let present = present(machine);
     if described.is_empty() {
         return present.into_iter().map(|card| whole(card, reserve)).collect();
     }
@@ -43,20 +43,18 @@ fn whole(card: Card, reserve: Option<Bytes>) -> CardLimit {
     }
 }
 
-/// Looks at the machine, unless every card that matters was described as host memory.
-fn present(described: &[Card]) -> Vec<Card> {
-    let host_only = !described.is_empty() && described.iter().all(|card| card.kind == CardKind::Host);
-    if host_only {
-        return Vec::new();
-    }
-    let Machine {
-        cards, host, notes, ..
-    } = probe::look();
-    for note in notes {
+/// True if all that is served from is described as host memory, so that no driver need be asked.
+pub(super) fn are_host_only(described: &[Card]) -> bool {
+    !described.is_empty() && described.iter().all(|card| card.kind == CardKind::Host)
+}
+
+/// The cards that are there, or the host where there is none.
+fn present(machine: Machine) -> Vec<Card> {
+    for note in machine.notes {
         tracing::info!("{note}");
     }
-    match cards.is_empty() {
-        true => host.into_iter().collect(),
-        false => cards,
+    match machine.cards.is_empty() {
+        true => machine.host.into_iter().collect(),
+        false => machine.cards,
     }
 }

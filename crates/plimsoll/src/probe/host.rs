@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use plimsoll_core::bytes::Bytes;
 use plimsoll_core::place::{Card, CardId, CardKind};
 
+use super::{Machine, Reading};
+
 /// The id of the host's card.
 pub const HOST_CARD: &str = "host";
 
@@ -51,6 +53,26 @@ impl HostMemory {
             free: self.available,
             compute_capability: None,
             legacy_pool: false,
+        }
+    }
+}
+
+impl Machine {
+    /// A machine of which only the host's memory is known.
+    pub(super) fn of_host() -> Self {
+        Self {
+            cards: Vec::new(),
+            host: HostMemory::read().map(HostMemory::card),
+            unified: false,
+            notes: Vec::new(),
+        }
+    }
+}
+
+impl Reading {
+    pub(super) fn add_host(&mut self) {
+        if let Some(host) = HostMemory::read() {
+            self.free.push((CardId::new(HOST_CARD), host.available));
         }
     }
 }

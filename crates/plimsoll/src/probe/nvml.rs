@@ -16,7 +16,6 @@ use plimsoll_core::bytes::Bytes;
 use plimsoll_core::place::{Card, CardId, CardKind};
 use plimsoll_wire::env as names;
 
-use super::host::HostMemory;
 use super::visible::keep_visible;
 use super::{Holder, Machine, Reading, unified};
 
@@ -48,12 +47,7 @@ impl Source {
     }
 
     pub(super) fn machine(&self) -> Machine {
-        let mut machine = Machine {
-            cards: Vec::new(),
-            host: HostMemory::read().map(HostMemory::card),
-            unified: false,
-            notes: Vec::new(),
-        };
+        let mut machine = Machine::of_host();
         match &self.library {
             Ok(nvml) => add_cards(nvml, &mut machine),
             Err(cause) => machine.notes.push(format!("no NVIDIA card is seen: {cause}")),
@@ -71,9 +65,7 @@ impl Source {
                 read_device(&device, &mut reading);
             }
         }
-        if let Some(host) = HostMemory::read() {
-            reading.free.push((CardId::new(super::HOST_CARD), host.available));
-        }
+        reading.add_host();
         reading
     }
 }

@@ -1,8 +1,10 @@
-//! Reads the cards while the daemon serves, on a thread of its own: a call into the driver may take milliseconds.
+//! Reads the cards while the daemon serves, on a thread of its own: a question to the driver may take milliseconds.
 //!
+//! The thread asks the lookout process; where the machine has no card it asks nobody and reads the host itself.
 //! After an engine's end the driver gives its bytes back late (half a second is usual, `ollama` waits up to five),
 //! so a newcomer that starts at once runs out of memory that is on its way. [`Sampler::returned`] waits for it.
 
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::sync::mpsc;
 use std::thread;
@@ -10,12 +12,17 @@ use std::time::Duration;
 
 use plimsoll_core::bytes::Bytes;
 use plimsoll_core::place::CardId;
+use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
-use super::nvml::Source;
+use super::lookout::{Ask, Lookout};
 use super::{Machine, Reading};
 
+/// Resolved by the process itself, so an upgrade that replaces the file does no harm.
+const PLIMSOLL: &str = "/proc/self/exe";
+/// A driver that does not answer in this time says nothing.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(25);
 /// The longest that anybody waits for bytes to come back.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
@@ -37,12 +44,34 @@ enum Question {
 }
 
 impl Sampler {
-    /// Starts the thread, which loads the driver's library.
+    /// Starts the thread, and with the first question the process that loads the driver's library.
     pub fn start() -> Result<Self, StartSamplerError> {
+        Self::start_with(OsStr::new(PLIMSOLL))
+    }
+
+    /// Starts the thread for the host's memory alone.
+    pub fn of_host() -> Result<Self, StartSamplerError> {
+        Self::run(Eyes {
+            plimsoll: OsString::new(),
+            lookout: None,
+            no_card: true,
+        })
+    }
+
+    /// The same with the lookout of another `plimsoll` program, for tests.
+    pub fn start_with(plimsoll: &OsStr) -> Result<Self, StartSamplerError> {
+        Self::run(Eyes {
+            plimsoll: plimsoll.to_owned(),
+            lookout: None,
+            no_card: false,
+        })
+    }
+
+    fn run(eyes: Eyes) -> Result<Self, StartSamplerError> {
         let (questions, inbox) = mpsc::channel();
         thread::Builder::new()
             .name("sampler".to_owned())
-            .spawn(move || answer(&inbox))
+            .spawn(move || eyes.answer(&inbox))
             .map_err(StartSamplerError)?;
         Ok(Self { questions })
     }
@@ -75,7 +104,7 @@ impl Sampler {
     async fn ask<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Question) -> Option<T> {
         let (reply, answer) = oneshot::channel();
         self.questions.send(question(reply)).ok()?;
-        answer.await.ok()
+        timeout(ANSWER_WITHIN, answer).await.ok()?.ok()
     }
 }
 
@@ -89,12 +118,65 @@ impl Reading {
     }
 }
 
-fn answer(inbox: &mpsc::Receiver<Question>) {
-    let source = Source::open();
-    while let Ok(question) = inbox.recv() {
-        match question {
-            Question::Machine(reply) => drop(reply.send(source.machine())),
-            Question::Reading(reply) => drop(reply.send(source.reading())),
+/// The thread's own side.
+struct Eyes {
+    plimsoll: OsString,
+    lookout: Option<Lookout>,
+    /// The machine was seen and has no card.
+    no_card: bool,
+}
+
+impl Eyes {
+    fn answer(mut self, inbox: &mpsc::Receiver<Question>) {
+        while let Ok(question) = inbox.recv() {
+            match question {
+                Question::Machine(reply) => drop(reply.send(self.machine())),
+                Question::Reading(reply) => drop(reply.send(self.reading())),
+            }
         }
+    }
+
+    fn machine(&mut self) -> Machine {
+        if self.no_card {
+            return Machine::of_host();
+        }
+        let machine: Machine = self.ask(Ask::Machine).unwrap_or_else(Machine::of_host);
+        self.no_card = machine.cards.is_empty();
+        if self.no_card {
+            self.lookout = None;
+        }
+        machine
+    }
+
+    fn reading(&mut self) -> Reading {
+        let seen = if self.no_card {
+            None
+        } else {
+            self.ask(Ask::Reading)
+        };
+        seen.unwrap_or_else(|| {
+            let mut reading = Reading::default();
+            reading.add_host();
+            reading
+        })
+    }
+
+    fn ask<T: DeserializeOwned>(&mut self, question: Ask) -> Option<T> {
+        match self.try_ask(question) {
+            Ok(answer) => Some(answer),
+            Err(cause) => {
+                tracing::warn!("the cards cannot be read: {cause}");
+                self.lookout = None;
+                None
+            }
+        }
+    }
+
+    fn try_ask<T: DeserializeOwned>(&mut self, question: Ask) -> io::Result<T> {
+        let lookout = match &mut self.lookout {
+            Some(lookout) => lookout,
+            empty => empty.insert(Lookout::start(&self.plimsoll)?),
+        };
+        lookout.ask(question)
     }
 }

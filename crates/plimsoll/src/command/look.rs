@@ -1,0 +1,19 @@
+//! `plimsoll look`: holds the driver's libraries for the daemon and answers its questions (hidden).
+
+use std::process::ExitCode;
+
+use rustix::process::setsid;
+
+use crate::probe;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {}
+
+pub(crate) fn run(_: &Arguments) -> ExitCode {
+    // The terminal's signals are the daemon's; this process ends with its stdin.
+    let _ = setsid();
+    match probe::answer_questions(std::io::stdin().lock(), std::io::stdout().lock()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
