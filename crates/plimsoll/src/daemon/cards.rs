@@ -14,7 +14,10 @@ const HOST_RESERVE: Bytes = Bytes::gib(1);
 /// Chooses the cards. A description with the name or UUID of a card that is there is a budget on that card; any
 /// other describes a card of the user's own. Without one, all cards are taken, or the host where there is none.
 pub(super) fn choose(described: &[Card], reserve: Option<Bytes>, machine: Machine) -> Vec<CardLimit> {
-    let present = present(machine);
+    let present = match are_host_only(described) {
+        true => Vec::new(),
+        false => present(machine),
+    };
     if described.is_empty() {
         return present.into_iter().map(|card| whole(card, reserve)).collect();
     }

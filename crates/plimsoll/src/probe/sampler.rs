@@ -26,6 +26,9 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(25);
 /// The longest that anybody waits for bytes to come back.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// Cards on which nothing has changed for this long have given back what they will: an engine that died while it
+/// loaded never had all that it was promised.
+const STILL: Duration = Duration::from_millis(500);
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot start the thread that reads the cards: {0}")]
@@ -86,15 +89,23 @@ impl Sampler {
         self.ask(Question::Reading).await.unwrap_or_default()
     }
 
-    /// Waits until each card has at least this much free, or five seconds; returns the last reading.
+    /// Waits until each card has at least this much free, nothing moves any more, or five seconds have passed;
+    /// returns the last reading.
     pub async fn returned(&self, at_least: &[(CardId, Bytes)]) -> Reading {
         let give_up = Instant::now() + LONGEST_WAIT;
+        let (mut moved, mut before) = (Instant::now(), Vec::new());
         loop {
             let reading = self.read().await;
+            let free: Vec<_> = at_least.iter().map(|(card, _)| reading.free_on(card)).collect();
             let back = at_least
                 .iter()
-                .all(|(card, free)| reading.free_on(card).is_none_or(|now| now >= *free));
-            if back || Instant::now() >= give_up {
+                .zip(&free)
+                .all(|((_, expected), now)| now.is_none_or(|now| now >= *expected));
+            let now = Instant::now();
+            if free != before {
+                (moved, before) = (now, free);
+            }
+            if back || now >= give_up || now - moved >= STILL {
                 return reading;
             }
             sleep(PAUSE).await;

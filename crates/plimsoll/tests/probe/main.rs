@@ -201,13 +201,13 @@ fn bytes_that_come_back_are_waited_for() {
 }
 
 #[test]
-fn bytes_that_never_come_back_are_given_up() {
-    let name = "bytes_that_never_come_back_are_given_up";
+fn bytes_that_never_come_back_are_given_up_once_nothing_moves() {
+    let name = "bytes_that_never_come_back_are_given_up_once_nothing_moves";
     with_cards(name, FOUR, &[], || {
         let target = [(CardId::new("GPU-a"), Bytes::MAX)];
         let start = Instant::now();
         let reading = with_sampler(async |sampler| sampler.returned(&target).await);
         assert_eq!(reading.free_on(&target[0].0), Some(Bytes::gib(1)));
-        assert!((Duration::from_secs(5)..Duration::from_secs(20)).contains(&start.elapsed()));
+        assert!((Duration::from_millis(500)..Duration::from_secs(4)).contains(&start.elapsed()));
     });
 }

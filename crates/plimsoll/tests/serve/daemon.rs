@@ -274,19 +274,22 @@ fn descendants(root: u32) -> Vec<u32> {
     parents.keys().copied().filter(is_below).collect()
 }
 
-/// The double, which cargo builds beside the program when the whole workspace is tested.
+/// The engine that a test's models run.
 pub(crate) fn fake_engine() -> PathBuf {
-    let built = Path::new(env!("CARGO_BIN_EXE_plimsoll")).with_file_name("fake-engine");
-    if !built.exists() {
-        let status = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--package", "fake-engine"])
+    built("fake-engine", "fake-engine")
+}
+
+/// A file of a double, which cargo builds beside the program when the whole workspace is tested, and here otherwise.
+pub(crate) fn built(file: &str, package: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_BIN_EXE_plimsoll")).with_file_name(file);
+    if !path.exists() {
+        let build = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--package", package])
             .status();
-        assert!(
-            status.is_ok_and(|status| status.success()) && built.exists(),
-            "cargo build -p fake-engine"
-        );
+        let is_built = build.is_ok_and(|status| status.success()) && path.exists();
+        assert!(is_built, "cargo build --package {package}");
     }
-    built
+    path
 }
 
 fn listen(stderr: impl Read + Send + 'static) -> Arc<Mutex<String>> {

@@ -1,10 +1,8 @@
 //! An engine sees exactly its own cards, and the daemon touches none.
 
-use std::path::Path;
-
 use serde_json::{Value, json};
 
-use crate::daemon::{Daemon, Setup};
+use crate::daemon::{Daemon, Setup, built};
 use crate::http::{chat, get};
 
 const CARDS: [&str; 4] = ["GPU-aaaa", "GPU-bbbb", "GPU-cccc", "GPU-dddd"];
@@ -18,12 +16,7 @@ fn four_cards(setup: Setup) -> Daemon {
                    "cc": [8, 9], "pci": format!("00000000:0{n}:00.0")})
         })
         .collect();
-    let library = Path::new(env!("CARGO_BIN_EXE_plimsoll")).with_file_name("libnvidia_ml.so");
-    assert!(
-        library.exists(),
-        "cargo build -p fake-nvml comes first: {}",
-        library.display()
-    );
+    let library = built("libnvidia_ml.so", "fake-nvml");
     setup
         .variable("PLIMSOLL_NVML", &library.to_string_lossy())
         .variable("PLIMSOLL_FAKE_NVML_CARDS", &Value::from(cards).to_string())
