@@ -27,7 +27,7 @@ use cost::{Cost, Coster};
 
 pub use error::PlanError;
 pub use outcome::{CardPlan, EngineInfo, Growth, HostPlan, HostTerms, Plan, Term, Terms};
-pub use request::{Engine, EngineKind, PlanRequest, Program};
+pub use request::{Engine, EngineKind, PlanRequest};
 
 /// Plans a model on the cards of a request.
 pub fn plan(request: &PlanRequest<'_>) -> Result<Plan, PlanError> {

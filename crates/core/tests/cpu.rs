@@ -5,12 +5,12 @@
 mod shapes;
 
 use plimsoll_core::bytes::Bytes;
-use plimsoll_core::flags::{self, Options};
+use plimsoll_core::flags::{Options, Program};
 use plimsoll_core::model::Model;
 use plimsoll_core::model::gguf::Draft;
 use plimsoll_core::model::types::F32;
 use plimsoll_core::place::{Card, CardId, CardKind};
-use plimsoll_core::plan::{Engine, EngineKind, PlanRequest, Program, plan};
+use plimsoll_core::plan::{Engine, EngineKind, PlanRequest, plan};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -150,7 +150,7 @@ fn every_family_is_what_the_engine_prints() {
         let argv: Vec<String> = row.args.split_whitespace().map(str::to_owned).collect();
         let wish = Options::from_argv(&argv)
             .unwrap()
-            .wish(flags::Program::Server)
+            .wish(Program::LlamaServer)
             .unwrap();
         let model = family(row);
         let plan = plan(&PlanRequest {
@@ -200,7 +200,7 @@ fn a_plan_for_the_host_is_what_the_engine_prints() {
         let argv: Vec<String> = row.args.split_whitespace().map(str::to_owned).collect();
         let wish = Options::from_argv(&argv)
             .unwrap()
-            .wish(flags::Program::Server)
+            .wish(Program::LlamaServer)
             .unwrap();
         let plan = plan(&PlanRequest {
             model: &model,

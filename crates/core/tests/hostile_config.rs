@@ -188,7 +188,7 @@ fn no_command_line_panics() {
             .map(|_| words[random.below(words.len())].to_owned())
             .collect();
         if let Ok(options) = Options::from_argv(&argv) {
-            if let Err(error) = options.wish(Program::Server) {
+            if let Err(error) = options.wish(Program::LlamaServer) {
                 assert!(error.to_string().starts_with("argument "));
             }
             options.remarks();

@@ -123,7 +123,7 @@ fn a_llama_server_in_a_command_is_planned_from_its_flags() {
         .launch
         .options()
         .unwrap()
-        .wish(Program::Server)
+        .wish(Program::LlamaServer)
         .unwrap();
     assert_eq!(
         (wish.model.as_deref(), wish.context),

@@ -9,10 +9,10 @@ mod shapes;
 use std::collections::BTreeMap;
 
 use plimsoll_core::bytes::Bytes;
-use plimsoll_core::flags::{self, Options};
+use plimsoll_core::flags::{Options, Program};
 use plimsoll_core::model::Model;
 use plimsoll_core::place::{Card, CardId, CardKind};
-use plimsoll_core::plan::{Engine, EngineKind, Plan, PlanRequest, Program, plan};
+use plimsoll_core::plan::{Engine, EngineKind, Plan, PlanRequest, plan};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -73,11 +73,7 @@ fn h200() -> Card {
 
 fn planned(model: &Model, args: &str, program: Program, engine: Engine, card: Card) -> Plan {
     let argv: Vec<String> = args.split_whitespace().map(str::to_owned).collect();
-    let reader = match program {
-        Program::LlamaServer => flags::Program::Server,
-        _ => flags::Program::Other,
-    };
-    let wish = Options::from_argv(&argv).unwrap().wish(reader).unwrap();
+    let wish = Options::from_argv(&argv).unwrap().wish(program).unwrap();
     plan(&PlanRequest {
         model,
         draft: None,

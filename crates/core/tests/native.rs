@@ -87,7 +87,12 @@ fn every_key_is_read() {
     assert_eq!(zephyr.env, [("A".to_owned(), "b".to_owned())]);
     assert_eq!(zephyr.load_timeout, Some(Duration::from_secs(600)));
     assert_eq!(zephyr.stop_timeout, Some(Duration::from_secs(10)));
-    let wish = zephyr.launch.options().unwrap().wish(Program::Server).unwrap();
+    let wish = zephyr
+        .launch
+        .options()
+        .unwrap()
+        .wish(Program::LlamaServer)
+        .unwrap();
     assert_eq!(
         (wish.model.as_deref(), wish.context),
         (Some("/m/zephyr.gguf"), 8192)

@@ -3,11 +3,11 @@
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use plimsoll_core::bytes::Bytes;
-use plimsoll_core::flags::{self, Options};
+use plimsoll_core::flags::{Options, Program};
 use plimsoll_core::model::gguf::{Draft, Header};
 use plimsoll_core::model::{Dialect, Model, synth};
 use plimsoll_core::place::Card;
-use plimsoll_core::plan::{Engine, Plan, PlanRequest, Program, plan};
+use plimsoll_core::plan::{Engine, Plan, PlanRequest, plan};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -37,10 +37,6 @@ fn model(name: &str) -> Model {
 fn planned(row: &Row) -> Plan {
     let argv: Vec<String> = row.args.split_whitespace().map(str::to_owned).collect();
     let program = Program::from_name(&row.program).unwrap();
-    let reader = match program {
-        Program::LlamaServer => flags::Program::Server,
-        _ => flags::Program::Other,
-    };
     let cards: Vec<Card> = (0..row.cards)
         .map(|i| format!("name=card{i},total=80GiB,cc=8.9").parse().unwrap())
         .collect();
@@ -48,7 +44,7 @@ fn planned(row: &Row) -> Plan {
         model: &model(&row.model),
         draft: None,
         projector: None,
-        wish: &Options::from_argv(&argv).unwrap().wish(reader).unwrap(),
+        wish: &Options::from_argv(&argv).unwrap().wish(program).unwrap(),
         engine: Engine::LLAMA_CPP,
         program,
         cards: &cards,

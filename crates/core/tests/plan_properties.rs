@@ -2,11 +2,11 @@
 #![allow(clippy::unwrap_used)]
 
 use plimsoll_core::bytes::Bytes;
-use plimsoll_core::flags::{self, FlashAttention, GpuLayers, Parallel, Wish};
+use plimsoll_core::flags::{FlashAttention, GpuLayers, Parallel, Program, Wish};
 use plimsoll_core::model::gguf::Header;
 use plimsoll_core::model::{Dialect, Model, PerLayer, synth, types};
 use plimsoll_core::place::Card;
-use plimsoll_core::plan::{Engine, EngineKind, Plan, PlanError, PlanRequest, Program, plan};
+use plimsoll_core::plan::{Engine, EngineKind, Plan, PlanError, PlanRequest, plan};
 use proptest::prelude::*;
 
 fn shape(name: &str, layers: u32) -> Model {
@@ -65,7 +65,7 @@ prop_compose! {
             gpu_layers: layers.map_or(GpuLayers::Auto, GpuLayers::Count),
             experts_on_host: experts,
             flash_attention: flash,
-            ..Wish::of(flags::Program::Server)
+            ..Wish::of(Program::LlamaServer)
         }
     }
 }
@@ -113,7 +113,7 @@ proptest! {
     fn the_largest_context_fits_and_the_next_does_not(name in shapes(), free in 1_u64..60) {
         let model = shape(name, 8);
         let card: Card = format!("name=card,total={free}GiB,cc=8.9").parse().unwrap();
-        let wish = Wish::of(flags::Program::Server);
+        let wish = Wish::of(Program::LlamaServer);
         let plan = planned(&model, &wish, std::slice::from_ref(&card)).unwrap();
         let at = |tokens: u64| {
             let wish = Wish { context: u32::try_from(tokens).unwrap(), ..wish.clone() };

@@ -13,8 +13,8 @@ use std::time::Duration;
 use super::failure::{ConfigError, Problem, quoted};
 use super::options::Options;
 use super::origin::Origin;
+use super::program::Program;
 use super::table::Effect;
-use super::wish::Program;
 use super::{llama_swap, native, preset};
 use crate::bytes::Bytes;
 
@@ -386,7 +386,7 @@ fn is_llama_server(argument: &str) -> bool {
 
 /// Values that the engine would refuse are told, not judged: another build may take them.
 pub(super) fn judge(options: &Options, warnings: &mut Vec<Warning>) {
-    if let Err(error) = options.wish(Program::Server) {
+    if let Err(error) = options.wish(Program::LlamaServer) {
         let text = format!("llama-server may refuse this: {}", error.problem);
         warnings.push(Warning::new(error.origin, text));
     }

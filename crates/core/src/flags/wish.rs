@@ -7,6 +7,7 @@ mod bundle;
 mod given;
 mod read;
 
+use super::program::Program;
 use crate::bytes::Bytes;
 use crate::model::{TensorType, types};
 
@@ -47,14 +48,6 @@ pub struct BufferOverride {
     pub pattern: String,
     /// `CPU`, `CUDA0`, …
     pub buffer: String,
-}
-
-/// Which of llama.cpp's programs reads the flags: their defaults differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Program {
-    Server,
-    /// llama-cli, llama-perplexity and the rest.
-    Other,
 }
 
 /// What the user wants of an engine, as far as memory goes.
@@ -143,8 +136,8 @@ impl Wish {
             batch: 2048,
             micro_batch: 512,
             parallel: match program {
-                Program::Server => Parallel::Auto,
-                Program::Other => Parallel::Count(1),
+                Program::LlamaServer => Parallel::Auto,
+                Program::LlamaFitParams | Program::LlamaCli | Program::Library => Parallel::Count(1),
             },
             unified_cache: None,
             cache_key: types::F16,

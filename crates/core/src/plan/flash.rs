@@ -70,9 +70,9 @@ fn unsupported(hyper: &HyperParameters, layer: u32, wish: &Wish) -> Option<&'sta
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flags;
+    use crate::flags::Program;
     use crate::model::{Dialect, gguf::Header, synth, types};
-    use crate::plan::{Engine, Program};
+    use crate::plan::Engine;
 
     fn resolved(wish: &Wish, change: impl Fn(&mut Model)) -> Result<Flash, PlanError> {
         let draft = synth::shape("l8").unwrap().files(1).remove(0);
@@ -98,7 +98,7 @@ mod tests {
         Wish {
             cache_key: types::by_name(key).unwrap(),
             cache_value: types::by_name(value).unwrap(),
-            ..Wish::of(flags::Program::Server)
+            ..Wish::of(Program::LlamaServer)
         }
     }
 

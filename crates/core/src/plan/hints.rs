@@ -5,9 +5,10 @@
 
 use super::cost::{Cost, Coster, peak};
 use super::fit;
-use super::request::{PlanRequest, Program};
+use super::request::PlanRequest;
 use crate::bytes::Bytes;
 use crate::explain::{Advice, Hint};
+use crate::flags::Program;
 use crate::flags::{FlashAttention, GpuLayers, Parallel, SplitMode, Wish};
 use crate::model::types;
 use crate::place::{Card, CardKind};

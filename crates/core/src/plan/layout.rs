@@ -245,9 +245,9 @@ fn buffer(name: &str, cards: &[Card], devices: &[usize]) -> Result<Place, PlanEr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flags::{self, BufferOverride};
+    use crate::flags::{BufferOverride, Program};
     use crate::model::{Dialect, Model, gguf::Header, synth};
-    use crate::plan::{Engine, Program};
+    use crate::plan::Engine;
 
     fn model() -> Model {
         let draft = synth::shape("q30").unwrap().files(1).remove(0);
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn layers_are_split_by_free_memory_or_by_hand() {
-        let wish = Wish::of(flags::Program::Server);
+        let wish = Wish::of(Program::LlamaServer);
         let by_memory = layout(&wish, &TWO).unwrap();
         assert_eq!(count(&by_memory, Place::Device(0)), 37);
         assert_eq!((by_memory.output, by_memory.copies), (Place::Device(1), 4));
@@ -294,7 +294,7 @@ mod tests {
     fn fewer_layers_leave_the_first_on_the_host_and_stop_the_pipeline() {
         let wish = Wish {
             gpu_layers: GpuLayers::Count(10),
-            ..Wish::of(flags::Program::Server)
+            ..Wish::of(Program::LlamaServer)
         };
         let layout = layout(&wish, &TWO).unwrap();
         assert_eq!(count(&layout, Place::Host), 39);
@@ -310,17 +310,17 @@ mod tests {
         let wish = Wish {
             split_mode: SplitMode::None,
             main_gpu: 1,
-            ..Wish::of(flags::Program::Server)
+            ..Wish::of(Program::LlamaServer)
         };
         assert_eq!(layout(&wish, &TWO).unwrap().devices, [1]);
         let named = Wish {
             devices: vec!["CUDA1".to_owned()],
-            ..Wish::of(flags::Program::Server)
+            ..Wish::of(Program::LlamaServer)
         };
         assert_eq!(layout(&named, &TWO).unwrap().devices, [1]);
         let none = Wish {
             devices: vec!["none".to_owned()],
-            ..Wish::of(flags::Program::Server)
+            ..Wish::of(Program::LlamaServer)
         };
         assert_eq!(count(&layout(&none, &TWO).unwrap(), Place::Host), 48);
         let missing = Wish { main_gpu: 2, ..wish };
@@ -338,7 +338,7 @@ mod tests {
                 send(r"blk\.(0|1)\.ffn_.*_exps", "CUDA1"),
                 send(r"\.ffn_(up|down|gate|gate_up)_(ch|)exps", "CPU"),
             ],
-            ..Wish::of(flags::Program::Server)
+            ..Wish::of(Program::LlamaServer)
         };
         let layout = layout(&wish, &TWO).unwrap();
         let model = model();
@@ -358,7 +358,7 @@ mod tests {
                     pattern: pattern.to_owned(),
                     buffer: buffer.to_owned(),
                 }],
-                ..Wish::of(flags::Program::Server)
+                ..Wish::of(Program::LlamaServer)
             };
             layout(&wish, &TWO).err().unwrap().to_string()
         };

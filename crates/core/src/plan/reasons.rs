@@ -4,9 +4,10 @@ use super::calibration;
 use super::cost::{Cost, Coster, peak};
 use super::fit;
 use super::outcome::{Term, Terms};
-use super::request::{PlanRequest, Program};
+use super::request::PlanRequest;
 use crate::bytes::Bytes;
 use crate::explain::Reason;
+use crate::flags::Program;
 use crate::flags::{GpuLayers, SplitMode};
 use crate::place::{Card, CardKind};
 

@@ -3,7 +3,7 @@
 //! The request is complete: the same request always gives the same plan, on any machine. Which engine and which
 //! of its programs matter as much as the model, because they reserve different amounts for the same flags.
 
-use crate::flags::Wish;
+use crate::flags::{Program, Wish};
 use crate::model::Model;
 use crate::place::Card;
 
@@ -60,32 +60,6 @@ impl Engine {
     fn is_recent(self) -> bool {
         self.kind == EngineKind::LlamaCpp && self.build.is_none_or(|build| build >= RESERVES_CACHE_COPY_SINCE)
     }
-}
-
-/// Which program of the engine runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Program {
-    #[default]
-    LlamaServer,
-    LlamaFitParams,
-    LlamaCli,
-    /// A program on the C API with its defaults, such as llama-cpp-python: full sliding-window caches.
-    Library,
-}
-
-impl Program {
-    /// Reads a program's name, with or without a path.
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name.rsplit('/').next().unwrap_or(name) {
-            "llama-server" => Some(Self::LlamaServer),
-            "llama-fit-params" => Some(Self::LlamaFitParams),
-            "llama-cli" | "llama-completion" | "llama-perplexity" => Some(Self::LlamaCli),
-            "library" => Some(Self::Library),
-            _ => None,
-        }
-    }
-
-    pub const NAMES: &'static str = "llama-server, llama-fit-params, llama-cli, library";
 }
 
 /// Everything a plan depends on. `cards` are those the engine's process would see, in its order.

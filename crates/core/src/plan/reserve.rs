@@ -3,8 +3,9 @@
 //! Mirrors `llama-context.cpp: llama_context::llama_context` and `sched_reserve @ b10605`, and for llama-server
 //! the defaults in `tools/server/server.cpp` and `server_output_limits`. All later terms are functions of these.
 
-use super::request::{EngineKind, PlanRequest, Program};
+use super::request::{EngineKind, PlanRequest};
 use crate::flags::Parallel;
+use crate::flags::Program;
 use crate::model::Model;
 
 /// Cache cells come in multiples of this.

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use plimsoll_core::flags::{self, FlagError, Options, Wish};
+use plimsoll_core::flags::{FlagError, Options, Program, Wish};
 use plimsoll_core::model::{Dialect, Model};
 use plimsoll_core::place::{Card, CardId};
-use plimsoll_core::plan::{self, Engine, EngineKind, Plan, PlanError, PlanRequest, Program};
+use plimsoll_core::plan::{self, Engine, EngineKind, Plan, PlanError, PlanRequest};
 
 use crate::probe::headers::{ReadModelError, read_model};
 use crate::{probe, screen};
@@ -89,11 +89,7 @@ pub(super) fn made(
     program: Program,
     cards: &[Card],
 ) -> Result<Plan, Error> {
-    let reader = match program {
-        Program::LlamaServer => flags::Program::Server,
-        _ => flags::Program::Other,
-    };
-    let wish = Options::from_argv(words)?.wish(reader)?;
+    let wish = Options::from_argv(words)?.wish(program)?;
     let models = Models::read(&wish, engine)?;
     Ok(plan::plan(&PlanRequest {
         model: &models.main,

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use plimsoll_core::admit::{Event, ModelId};
 use plimsoll_core::bytes::Bytes;
 use plimsoll_core::explain::{Hint, Reason};
-use plimsoll_core::flags::{self, Entry, Options, Wish};
+use plimsoll_core::flags::{Entry, Options, Program, Wish};
 use plimsoll_core::model::{Dialect, Model};
 use plimsoll_core::place::{Card, CardId, Declared, Demand, Unknown};
-use plimsoll_core::plan::{self, Engine, EngineKind, Plan, PlanError, PlanRequest, Program};
+use plimsoll_core::plan::{self, Engine, EngineKind, Plan, PlanError, PlanRequest};
 
 use super::Owner;
 use super::run::{engine_command, unstartable};
@@ -47,7 +47,7 @@ pub(super) fn look(entry: &Entry, configured: Option<&[String]>) -> Result<Arc<d
 /// A llama-server whose model is not a local file (`-hf`) cannot be planned before it has fetched it.
 fn planned(entry: &Entry, options: &Options, program: &str) -> Result<Arc<dyn Demand>, Reason> {
     let wish = options
-        .wish(flags::Program::Server)
+        .wish(Program::LlamaServer)
         .map_err(|error| unstartable(&entry.name, &error))?;
     let Some(path) = wish.model.clone() else {
         return Ok(Arc::new(Unknown));

@@ -3,10 +3,11 @@
 //! Later settings win over earlier ones, and lists add up, in the order of the command line.
 
 use super::given::{Given, fields, leading_integer};
-use super::{FlashAttention, Program, Wish};
+use super::{FlashAttention, Wish};
 use crate::bytes::Bytes;
 use crate::flags::failure::{FlagError, quoted};
 use crate::flags::options::{Options, Setting, Value};
+use crate::flags::program::Program;
 use crate::flags::roster::Warning;
 use crate::flags::table::{Effect, Known, Takes};
 
@@ -145,20 +146,20 @@ mod tests {
     }
 
     fn wish(line: &str) -> Wish {
-        options(line).wish(Program::Server).unwrap()
+        options(line).wish(Program::LlamaServer).unwrap()
     }
 
     fn refusal(line: &str) -> String {
         let argv: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let wish = Options::from_argv(&argv).and_then(|options| options.wish(Program::Server));
+        let wish = Options::from_argv(&argv).and_then(|options| options.wish(Program::LlamaServer));
         wish.unwrap_err().to_string()
     }
 
     #[test]
     fn nothing_given_is_the_default_of_the_program() {
-        assert_eq!(wish(""), Wish::of(Program::Server));
-        assert_eq!(Wish::of(Program::Server).parallel, Parallel::Auto);
-        assert_eq!(Wish::of(Program::Other).parallel, Parallel::Count(1));
+        assert_eq!(wish(""), Wish::of(Program::LlamaServer));
+        assert_eq!(Wish::of(Program::LlamaServer).parallel, Parallel::Auto);
+        assert_eq!(Wish::of(Program::LlamaCli).parallel, Parallel::Count(1));
     }
 
     #[test]
@@ -228,7 +229,7 @@ mod tests {
     #[test]
     fn numbers_are_read_as_stoi_reads_them_and_that_is_said() {
         let options = options("-c 8k -b 2048");
-        assert_eq!(options.wish(Program::Server).unwrap().context, 8);
+        assert_eq!(options.wish(Program::LlamaServer).unwrap().context, 8);
         let remarks: Vec<String> = options.remarks().iter().map(ToString::to_string).collect();
         assert_eq!(
             remarks,
@@ -344,7 +345,7 @@ mod tests {
         .unwrap();
         let both = options("-c 8192")
             .merged_over(&env)
-            .wish(Program::Server)
+            .wish(Program::LlamaServer)
             .unwrap();
         assert_eq!((both.context, both.micro_batch), (8192, 64));
         assert!(!both.mmap && !both.full_sliding_cache);
@@ -388,7 +389,7 @@ mod tests {
                     .map(str::to_owned)
                     .collect();
                 Options::from_argv(&argv)
-                    .and_then(|options| options.wish(Program::Server))
+                    .and_then(|options| options.wish(Program::LlamaServer))
                     .is_ok_and(|after| after != before)
             });
             assert!(changes, "{}", flag.name());

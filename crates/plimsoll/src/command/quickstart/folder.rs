@@ -7,10 +7,11 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use plimsoll_core::bytes::Bytes;
+use plimsoll_core::flags::Program;
 use plimsoll_core::model::gguf::Draft;
 use plimsoll_core::model::synth::{self, Recipe};
 use plimsoll_core::place::{Card, CardId, CardKind};
-use plimsoll_core::plan::{Engine, Plan, Program};
+use plimsoll_core::plan::{Engine, Plan};
 
 use crate::command::{plan, synth as writer};
 

@@ -1,0 +1,27 @@
+//! Which of an engine's programs reads the flags: their defaults differ, and so does what they reserve.
+
+/// Which program of the engine runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Program {
+    #[default]
+    LlamaServer,
+    LlamaFitParams,
+    LlamaCli,
+    /// A program on the C API with its defaults, such as llama-cpp-python: full sliding-window caches.
+    Library,
+}
+
+impl Program {
+    /// Reads a program's name, with or without a path.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name.rsplit('/').next().unwrap_or(name) {
+            "llama-server" => Some(Self::LlamaServer),
+            "llama-fit-params" => Some(Self::LlamaFitParams),
+            "llama-cli" | "llama-completion" | "llama-perplexity" => Some(Self::LlamaCli),
+            "library" => Some(Self::Library),
+            _ => None,
+        }
+    }
+
+    pub const NAMES: &'static str = "llama-server, llama-fit-params, llama-cli, library";
+}
