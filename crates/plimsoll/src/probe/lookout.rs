@@ -5,6 +5,7 @@
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde::de::DeserializeOwned;
@@ -47,6 +48,7 @@ pub(super) struct Lookout {
 impl Lookout {
     pub(super) fn start(plimsoll: &OsStr) -> io::Result<Self> {
         let mut child = Command::new(plimsoll)
+            .arg0("plimsoll")
             .arg(VERB)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
