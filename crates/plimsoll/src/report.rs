@@ -4,8 +4,11 @@
 //! status. 2 is bad input, 1 is everything else, as in `plimsoll plan`.
 
 use std::error::Error;
-use std::io::Write;
+use std::io::{self, Write};
 use std::process::ExitCode;
+
+/// The status of a program that SIGPIPE ends, as a shell shows it.
+const CLOSED_PIPE: u8 = 141;
 
 /// A failure on its way to stderr.
 #[derive(Debug)]
@@ -33,6 +36,10 @@ impl Report {
 
     /// Prints the error and what caused it, innermost last, and returns the status to exit with.
     pub(crate) fn print(&self) -> ExitCode {
+        // Whoever stopped reading has what they wanted: `plimsoll plan | head`.
+        if self.is_closed_pipe() {
+            return ExitCode::from(CLOSED_PIPE);
+        }
         let mut stderr = anstream::stderr().lock();
         let _ = writeln!(stderr, "plimsoll: {}", self.error);
         let mut said = self.error.to_string();
@@ -47,5 +54,16 @@ impl Report {
             cause = error.source();
         }
         ExitCode::from(self.status)
+    }
+
+    fn is_closed_pipe(&self) -> bool {
+        let mut cause: Option<&(dyn Error + 'static)> = Some(&*self.error);
+        while let Some(error) = cause {
+            if let Some(error) = error.downcast_ref::<io::Error>() {
+                return error.kind() == io::ErrorKind::BrokenPipe;
+            }
+            cause = error.source();
+        }
+        false
     }
 }
