@@ -46,25 +46,30 @@ impl Ticket {
         let answer = (&mut self.answer).await;
         self.over = true;
         let (owner, request) = (Rc::clone(&self.owner), self.request);
-        match answer {
-            Ok(Ok(run)) => {
-                let pass = RunPass {
-                    owner,
-                    request,
-                    run,
-                    upstream: None,
-                    over: false,
-                };
-                pass.at_its_upstream()
-            }
-            Ok(Err(refusal)) => Err(Problem::from(*refusal)),
-            Err(_) => Err(Problem::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "shutting_down",
-                "the server is shutting down",
-            )),
+        let run = match answer {
+            Ok(Ok(run)) => run,
+            Ok(Err(refusal)) => return Err(Problem::from(*refusal)),
+            Err(_) => return Err(shutting_down()),
+        };
+        match run.upstream() {
+            Some(upstream) => Ok(RunPass {
+                owner,
+                request,
+                run,
+                upstream,
+                over: false,
+            }),
+            // It died between the scheduler's word and now.
+            None => Box::pin(bounce(owner, request)).await,
         }
     }
+}
+
+/// Hands a request back to the scheduler, which gives it one more try.
+async fn bounce(owner: Rc<Owner>, request: RequestId) -> Result<RunPass, Problem> {
+    let ticket = Ticket::take(&owner, request);
+    owner.submit(Event::Bounced { request });
+    ticket.wait().await
 }
 
 impl Drop for Ticket {
@@ -83,7 +88,7 @@ pub(crate) struct RunPass {
     owner: Rc<Owner>,
     request: RequestId,
     run: Rc<Run>,
-    upstream: Option<Rc<Upstream>>,
+    upstream: Rc<Upstream>,
     over: bool,
 }
 
@@ -103,15 +108,6 @@ impl Owner {
 }
 
 impl RunPass {
-    /// A run is let out only once it is ready, and a ready run has an address.
-    fn at_its_upstream(mut self) -> Result<Self, Problem> {
-        self.upstream = self.run.upstream();
-        match self.upstream {
-            Some(_) => Ok(self),
-            None => Err(engine_died(None)),
-        }
-    }
-
     async fn fate(&self) -> Option<Reason> {
         self.run.fate(DEATH_WITHIN).await.cloned()
     }
@@ -119,9 +115,7 @@ impl RunPass {
 
 impl Pass for RunPass {
     fn upstream(&self) -> &Rc<Upstream> {
-        self.upstream
-            .as_ref()
-            .expect("a pass is handed out with its upstream")
+        &self.upstream
     }
 
     fn finished(mut self) {
@@ -133,13 +127,9 @@ impl Pass for RunPass {
 
     /// Waits for the death first, so that the request is not sent to the dying run again.
     async fn bounced(mut self) -> Result<Self, Problem> {
-        let ticket = Ticket::take(&self.owner, self.request);
         let _ = self.fate().await;
         self.over = true;
-        self.owner.submit(Event::Bounced {
-            request: self.request,
-        });
-        ticket.wait().await
+        bounce(Rc::clone(&self.owner), self.request).await
     }
 
     fn broke(self) -> Pin<Box<dyn Future<Output = Problem>>> {
@@ -155,6 +145,14 @@ impl Drop for RunPass {
             });
         }
     }
+}
+
+fn shutting_down() -> Problem {
+    Problem::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "shutting_down",
+        "the server is shutting down",
+    )
 }
 
 fn engine_died(fate: Option<Reason>) -> Problem {
