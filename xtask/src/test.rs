@@ -39,6 +39,17 @@ const STEPS: &[Step] = &[
         ],
     },
     Step {
+        name: "docs",
+        command: &[
+            "cargo",
+            "doc",
+            "--no-deps",
+            "--workspace",
+            "--config",
+            "build.rustdocflags=[\"--deny\",\"warnings\"]",
+        ],
+    },
+    Step {
         name: "build",
         command: &["cargo", "build", "--workspace", "--bins", "--lib"],
     },
