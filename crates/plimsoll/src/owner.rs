@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use plimsoll_core::admit::{self, Effect, Event, ModelId, Moment, Refusal, RequestId, RunId, Scheduler};
 use plimsoll_core::bytes::Bytes;
 use plimsoll_core::flags::Entry;
+use plimsoll_core::place::Card;
 use serde_json::Value;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::spawn_local;
@@ -52,6 +53,13 @@ pub(crate) struct Terms {
     pub(crate) wait: Duration,
     /// Where engines' lines go beside the ring.
     pub(crate) log_file: Option<LogFile>,
+}
+
+impl Terms {
+    /// The cards that are served from, in their order.
+    fn cards(&self) -> impl Iterator<Item = &Card> {
+        self.settings.cards.iter().map(|limit| &limit.card)
+    }
 }
 
 /// A configuration that cannot be taken over.
@@ -128,13 +136,7 @@ impl Owner {
 
     /// Takes models over and returns how many have changed; those that are as they were are not touched.
     pub(crate) fn configure(&self, models: Vec<Entry>) -> Result<usize, UnknownCard> {
-        let cards: Vec<_> = self
-            .terms
-            .settings
-            .cards
-            .iter()
-            .map(|limit| limit.card.clone())
-            .collect();
+        let cards: Vec<_> = self.terms.cards().cloned().collect();
         let changes = self.state.borrow_mut().roll.update(models, &cards)?;
         let count = changes.len();
         self.submit(Event::Configured(changes));

@@ -33,13 +33,7 @@ impl Owner {
                 .collect()
         };
         let engine = self.terms.engine.clone();
-        let cards: Vec<Card> = self
-            .terms
-            .settings
-            .cards
-            .iter()
-            .map(|limit| limit.card.clone())
-            .collect();
+        let cards: Vec<Card> = self.terms.cards().cloned().collect();
         let looked = tokio::task::spawn_blocking(move || {
             let width = widest(entries.iter().map(|entry| entry.name.as_str()));
             let line = |entry: &Entry| {
@@ -55,13 +49,7 @@ impl Owner {
 
     fn introduce_cards(&self) {
         let snapshot = self.state.borrow().scheduler.snapshot(self.now());
-        let cards: Vec<&Card> = self
-            .terms
-            .settings
-            .cards
-            .iter()
-            .map(|limit| &limit.card)
-            .collect();
+        let cards: Vec<&Card> = self.terms.cards().collect();
         let labels: Vec<String> = snapshot
             .cards
             .iter()

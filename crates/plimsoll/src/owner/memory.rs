@@ -48,9 +48,8 @@ pub(super) async fn await_return(owner: Rc<Owner>, run: RunId, taken: Vec<Share>
 impl Owner {
     fn expected_back(&self, taken: &[Share]) -> Vec<(CardId, Bytes)> {
         let reading = self.reading.borrow();
-        let cards = &self.terms.settings.cards;
         let expected = taken.iter().filter_map(|share| {
-            let card = &cards.iter().find(|limit| limit.card.id == share.card)?.card;
+            let card = self.terms.cards().find(|card| card.id == share.card)?;
             // The host has the pages back with the process.
             if card.kind == CardKind::Host {
                 return None;
@@ -85,8 +84,9 @@ impl Owner {
         if !placement.alone {
             return None;
         }
-        let cards = self.terms.settings.cards.iter().map(|limit| &limit.card);
-        let host = cards
+        let host = self
+            .terms
+            .cards()
             .filter(|card| card.kind == CardKind::Host)
             .find(|card| placement.cards().any(|id| *id == card.id))?;
         Some((host.id.clone(), resident(group)?))

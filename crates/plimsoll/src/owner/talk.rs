@@ -107,13 +107,7 @@ impl Owner {
 
     /// A card as people know it: by its name, where that is no other's.
     fn label(&self, id: &CardId) -> String {
-        let cards: Vec<_> = self
-            .terms
-            .settings
-            .cards
-            .iter()
-            .map(|limit| &limit.card)
-            .collect();
+        let cards: Vec<_> = self.terms.cards().collect();
         label(&cards, id)
     }
 }

@@ -92,10 +92,10 @@ impl Starter<'_> {
     /// Cards by UUID where they have one; none for a run on the host; what we see ourselves where the cards
     /// are only described.
     fn visible(&self) -> Visible {
-        let limits = &self.owner.terms.settings.cards;
-        let cards: Vec<_> = limits
-            .iter()
-            .map(|limit| &limit.card)
+        let cards: Vec<_> = self
+            .owner
+            .terms
+            .cards()
             .filter(|card| self.run.placement().cards().any(|id| *id == card.id))
             .filter(|card| card.kind == CardKind::Cuda)
             .collect();
@@ -113,10 +113,8 @@ impl Starter<'_> {
     fn all_cards(&self) -> Vec<String> {
         self.owner
             .terms
-            .settings
-            .cards
-            .iter()
-            .filter_map(|limit| limit.card.uuid.clone())
+            .cards()
+            .filter_map(|card| card.uuid.clone())
             .collect()
     }
 }
