@@ -140,6 +140,11 @@ impl Daemon {
         self.talk.lock().expect("nobody panics with it").clone()
     }
 
+    /// Waits until it has said `words`: what it writes to stderr is read by a thread of ours, a moment later.
+    pub(crate) fn told(&self, words: &str) {
+        until(&format!("{words:?} on stderr"), || self.talk().contains(words));
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.pid().to_string();
         assert!(
