@@ -14,3 +14,11 @@ pub const NVML: &str = "PLIMSOLL_NVML";
 pub const FAKE_NVML_CARDS: &str = "PLIMSOLL_FAKE_NVML_CARDS";
 /// fake-engine: the faults it commits, as `key=value` words.
 pub const FAKE_ENGINE: &str = "PLIMSOLL_FAKE_ENGINE";
+/// Guard: what it is asked to do, as [`crate::options::Options`] reads it. Without it guard does nothing at all.
+pub const GUARD: &str = "PLIMSOLL_GUARD";
+/// Guard: the folder in which each process writes its budget page, as `PID.page`; none is shared without it.
+pub const GUARD_PAGES: &str = "PLIMSOLL_GUARD_PAGES";
+/// Guard: the trace's path; each process appends `.PID` to it.
+pub const GUARD_TRACE: &str = "PLIMSOLL_GUARD_TRACE";
+/// Plimsoll: another `libplimsoll_guard.so` than the one beside the program.
+pub const GUARD_LIBRARY: &str = "PLIMSOLL_GUARD_LIBRARY";

@@ -1,9 +1,12 @@
 //! The bytes that separate processes agree on. No dependency, no allocation, no behaviour.
 //!
-//! Today: the names of environment variables and llama-server's control channel. The budget page and the
-//! trace record of guard join them here.
+//! The names of environment variables (`env`), llama-server's control channel (`control`), what guard is asked to do
+//! (`options`), the page on which guard and daemon meet (`page`) and the record of a trace (`trace`).
 #![no_std]
 #![forbid(unsafe_code)]
 
 pub mod control;
 pub mod env;
+pub mod options;
+pub mod page;
+pub mod trace;

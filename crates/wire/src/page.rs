@@ -1,0 +1,282 @@
+//! The budget page: one small shared file per guarded process, through which guard says what it holds and is told what it may.
+//!
+//! Guard maps it and works on it with atomics alone; the daemon reads it with `pread` as a [`Snapshot`] and changes a budget
+//! with an aligned eight-byte `pwrite` at [`Page::budget_offset`], which takes effect on the next allocation. Nothing waits on a
+//! lock of another process, so that a process that is killed at any instruction harms nobody. Figures of one snapshot may be
+//! a few allocations apart from each other; each is true by itself.
+
+use core::mem::{offset_of, size_of};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+mod snapshot;
+
+pub use snapshot::{CardSnapshot, OomSnapshot, PageError, Snapshot};
+
+/// The first eight bytes of a page, as a little-endian number.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"PLIMPAGE");
+/// Grows with every change of the layout; a reader refuses what it does not know.
+pub const VERSION: u32 = 1;
+/// Cards that a page has room for; a process that sees more is not guarded on the others.
+pub const CARDS: usize = 16;
+/// Refusals that a page remembers; older ones are overwritten.
+pub const OOMS: usize = 32;
+/// Bytes of a page; it fits one page of memory.
+const BYTES: u32 = 4040;
+/// "No limit", for budgets.
+pub const UNLIMITED: u64 = u64::MAX;
+
+/// What the guard of a process is doing.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// `cuInit` has not succeeded yet.
+    Idle = 0,
+    Armed = 1,
+    /// Something was not as expected; the program runs as if there were no guard. The reason was said on stderr.
+    Disarmed = 2,
+}
+
+/// Why a request was refused.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// It would have passed the process's budget.
+    Budget = 1,
+    /// The driver had not got it.
+    Driver = 2,
+    /// The part that did not fit could not be put into host memory either.
+    Spill = 3,
+    /// A context on a card that the plan does not name.
+    Context = 4,
+}
+
+impl Refusal {
+    pub const fn of(code: u32) -> Option<Self> {
+        Some(match code {
+            1 => Self::Budget,
+            2 => Self::Driver,
+            3 => Self::Spill,
+            4 => Self::Context,
+            _ => return None,
+        })
+    }
+}
+
+/// The whole page.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Page {
+    pub magic: u64,
+    pub version: u32,
+    /// Bytes of the page.
+    pub size: u32,
+    pub pid: u32,
+    /// One of [`State`].
+    pub state: AtomicU32,
+    /// How many of `cards` are in use.
+    pub count: AtomicU32,
+    /// Pools of the program that guard serves in its stead.
+    pub pools: AtomicU32,
+    /// Counts pleas for memory; a new value asks the daemon to make room, and stands in `plea_answered` once it has tried.
+    pub plea: AtomicU64,
+    pub plea_bytes: AtomicU64,
+    pub plea_card: AtomicU32,
+    reserved: AtomicU32,
+    pub plea_answered: AtomicU64,
+    pub cards: [Card; CARDS],
+    /// Refusals ever; the next one goes to `ooms[oom_count % OOMS]`.
+    pub oom_count: AtomicU64,
+    pub ooms: [Oom; OOMS],
+}
+
+/// What the process holds of one card, in bytes.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Card {
+    pub uuid: [AtomicU64; 2],
+    pub total: AtomicU64,
+    /// What may be allocated; [`UNLIMITED`] for no limit. The daemon may change it at any time.
+    pub budget: AtomicU64,
+    /// What the program's live allocations take of the card, context included.
+    pub allocated: AtomicU64,
+    /// The part of `allocated` that guard's pools hold, in use or idle.
+    pub reserved: AtomicU64,
+    /// The part of `reserved` that is idle.
+    pub idle: AtomicU64,
+    /// What lies in host memory because it did not fit; not part of `allocated`.
+    pub spilled: AtomicU64,
+    /// The most that `allocated` has been.
+    pub peak: AtomicU64,
+    /// The part of `allocated` that the process's context takes, as far as it could be measured.
+    pub context: AtomicU64,
+    /// Allocations so far.
+    pub allocations: AtomicU64,
+    /// Refusals on this card.
+    pub ooms: AtomicU64,
+    reserved_for_later: [AtomicU64; 3],
+}
+
+/// One refusal. `sequence` is written last: a reader that finds another number than it expects skips the entry.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Oom {
+    /// Counts from 1; 0 is an entry never written.
+    pub sequence: AtomicU64,
+    /// `CLOCK_MONOTONIC`, in nanoseconds.
+    pub time: AtomicU64,
+    pub asked: AtomicU64,
+    pub allocated: AtomicU64,
+    pub budget: AtomicU64,
+    /// Free on the card by the driver's word.
+    pub free: AtomicU64,
+    pub card: AtomicU32,
+    /// One of [`Refusal`].
+    pub refusal: AtomicU32,
+    reserved: AtomicU64,
+}
+
+impl Page {
+    pub const SIZE: usize = size_of::<Self>();
+
+    /// The page of a process that has not allocated anything, without limits.
+    pub const fn new(pid: u32) -> Self {
+        Self {
+            magic: MAGIC,
+            version: VERSION,
+            size: BYTES,
+            pid,
+            state: AtomicU32::new(State::Idle as u32),
+            count: AtomicU32::new(0),
+            pools: AtomicU32::new(0),
+            plea: AtomicU64::new(0),
+            plea_bytes: AtomicU64::new(0),
+            plea_card: AtomicU32::new(0),
+            reserved: AtomicU32::new(0),
+            plea_answered: AtomicU64::new(0),
+            cards: [const { Card::new() }; CARDS],
+            oom_count: AtomicU64::new(0),
+            ooms: [const { Oom::new() }; OOMS],
+        }
+    }
+
+    /// Where in the page the budget of this card stands; `None` if a page has no such card.
+    pub const fn budget_offset(card: usize) -> Option<usize> {
+        if card < CARDS {
+            Some(offset_of!(Self, cards) + card * size_of::<Card>() + offset_of!(Card, budget))
+        } else {
+            None
+        }
+    }
+
+    /// Where in the page the daemon writes the number of the plea that it has answered.
+    pub const PLEA_ANSWERED_OFFSET: usize = offset_of!(Self, plea_answered);
+}
+
+impl Card {
+    const fn new() -> Self {
+        Self {
+            uuid: [const { AtomicU64::new(0) }; 2],
+            total: AtomicU64::new(0),
+            budget: AtomicU64::new(UNLIMITED),
+            allocated: AtomicU64::new(0),
+            reserved: AtomicU64::new(0),
+            idle: AtomicU64::new(0),
+            spilled: AtomicU64::new(0),
+            peak: AtomicU64::new(0),
+            context: AtomicU64::new(0),
+            allocations: AtomicU64::new(0),
+            ooms: AtomicU64::new(0),
+            reserved_for_later: [const { AtomicU64::new(0) }; 3],
+        }
+    }
+
+    /// Takes `size` bytes of the budget; false, and nothing taken, if they would pass it. Never lets two threads pass it
+    /// together.
+    pub fn take(&self, size: u64) -> bool {
+        let budget = self.budget.load(Relaxed);
+        let taken = self.allocated.fetch_update(Relaxed, Relaxed, |allocated| {
+            allocated.checked_add(size).filter(|sum| *sum <= budget)
+        });
+        match taken {
+            Ok(before) => {
+                self.peak.fetch_max(before + size, Relaxed);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Takes `size` bytes whether the budget has them or not: they are a fact already, as a context is.
+    pub fn charge(&self, size: u64) {
+        let before = self.allocated.fetch_add(size, Relaxed);
+        self.peak.fetch_max(before.saturating_add(size), Relaxed);
+    }
+
+    /// Gives `size` bytes back, never below none.
+    pub fn give(&self, size: u64) {
+        let _ = self
+            .allocated
+            .fetch_update(Relaxed, Relaxed, |allocated| Some(allocated.saturating_sub(size)));
+    }
+
+    /// What the budget still has; [`UNLIMITED`] without one.
+    pub fn headroom(&self) -> u64 {
+        match self.budget.load(Relaxed) {
+            UNLIMITED => UNLIMITED,
+            budget => budget.saturating_sub(self.allocated.load(Relaxed)),
+        }
+    }
+}
+
+impl Oom {
+    const fn new() -> Self {
+        Self {
+            sequence: AtomicU64::new(0),
+            time: AtomicU64::new(0),
+            asked: AtomicU64::new(0),
+            allocated: AtomicU64::new(0),
+            budget: AtomicU64::new(0),
+            free: AtomicU64::new(0),
+            card: AtomicU32::new(0),
+            refusal: AtomicU32::new(0),
+            reserved: AtomicU64::new(0),
+        }
+    }
+}
+
+const _: () = {
+    assert!(size_of::<Card>() == 120 && size_of::<Oom>() == 64);
+    assert!(offset_of!(Page, cards) == 64);
+    assert!(offset_of!(Page, oom_count) == 64 + 120 * CARDS);
+    assert!(size_of::<Page>() == 4040);
+};
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+
+    #[test]
+    fn threads_never_pass_the_budget_together() {
+        let page = Page::new(1);
+        let card = &page.cards[0];
+        card.budget.store(1000, Relaxed);
+        let taken: u64 = std::thread::scope(|scope| {
+            let threads: std::vec::Vec<_> = (0..4)
+                .map(|_| scope.spawn(|| (0..1000).filter(|_| card.take(7)).count() as u64))
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        assert_eq!(taken, 1000 / 7);
+        assert_eq!(card.allocated.load(Relaxed), taken * 7);
+        assert_eq!(card.peak.load(Relaxed), taken * 7);
+        card.give(u64::MAX);
+        assert_eq!(card.headroom(), 1000);
+    }
+
+    #[test]
+    fn a_page_says_its_own_size() {
+        assert_eq!(usize::try_from(Page::new(1).size).unwrap(), Page::SIZE);
+    }
+}

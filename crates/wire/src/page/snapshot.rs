@@ -1,0 +1,224 @@
+//! What a page says, read from its bytes.
+
+use core::fmt;
+use core::mem::{offset_of, size_of};
+
+use super::{CARDS, Card, MAGIC, OOMS, Oom, Page, Refusal, State, UNLIMITED, VERSION};
+
+/// A page at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    pub pid: u32,
+    pub state: State,
+    pub pools: u32,
+    /// A plea that nobody has answered yet: its number, the card and the bytes.
+    pub plea: Option<(u64, u32, u64)>,
+    pub oom_count: u64,
+    count: usize,
+    cards: [CardSnapshot; CARDS],
+    ooms: [Option<OomSnapshot>; OOMS],
+}
+
+/// A [`Card`] at one moment, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CardSnapshot {
+    pub uuid: [u8; 16],
+    pub total: u64,
+    /// `None` without a limit.
+    pub budget: Option<u64>,
+    pub allocated: u64,
+    pub reserved: u64,
+    pub idle: u64,
+    pub spilled: u64,
+    pub peak: u64,
+    pub context: u64,
+    pub allocations: u64,
+    pub ooms: u64,
+}
+
+/// An [`Oom`] that was whole when it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OomSnapshot {
+    pub sequence: u64,
+    pub time: u64,
+    pub asked: u64,
+    pub allocated: u64,
+    pub budget: Option<u64>,
+    pub free: u64,
+    pub card: u32,
+    pub refusal: Refusal,
+}
+
+/// These bytes are no page that this version can read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageError {
+    Short { bytes: usize },
+    NotAPage,
+    Version { found: u32 },
+    State { found: u32 },
+}
+
+impl Snapshot {
+    /// Reads the bytes of a page.
+    pub fn read(bytes: &[u8]) -> Result<Self, PageError> {
+        let short = PageError::Short { bytes: bytes.len() };
+        let page = bytes.get(..Page::SIZE).ok_or(short)?;
+        if long(page, offset_of!(Page, magic)) != MAGIC {
+            return Err(PageError::NotAPage);
+        }
+        let version = word(page, offset_of!(Page, version));
+        if version != VERSION {
+            return Err(PageError::Version { found: version });
+        }
+        let count = word(page, offset_of!(Page, count));
+        let plea = long(page, offset_of!(Page, plea));
+        Ok(Self {
+            pid: word(page, offset_of!(Page, pid)),
+            state: state(word(page, offset_of!(Page, state)))?,
+            pools: word(page, offset_of!(Page, pools)),
+            plea: (plea != long(page, offset_of!(Page, plea_answered))).then(|| {
+                let card = word(page, offset_of!(Page, plea_card));
+                (plea, card, long(page, offset_of!(Page, plea_bytes)))
+            }),
+            oom_count: long(page, offset_of!(Page, oom_count)),
+            count: usize::try_from(count).map_or(CARDS, |count| count.min(CARDS)),
+            cards: core::array::from_fn(|index| {
+                card(page, offset_of!(Page, cards) + index * size_of::<Card>())
+            }),
+            ooms: core::array::from_fn(|index| oom(page, offset_of!(Page, ooms) + index * size_of::<Oom>())),
+        })
+    }
+
+    /// The cards that the process has seen, in its own order.
+    pub fn cards(&self) -> &[CardSnapshot] {
+        &self.cards[..self.count]
+    }
+
+    /// The refusals that the page still remembers, in no order; `sequence` gives one.
+    pub fn ooms(&self) -> impl Iterator<Item = &OomSnapshot> {
+        self.ooms.iter().flatten()
+    }
+}
+
+impl fmt::Display for PageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Short { bytes } => write!(f, "a budget page has {} bytes, this has {bytes}", Page::SIZE),
+            Self::NotAPage => write!(f, "this is no budget page: it does not begin with PLIMPAGE"),
+            Self::Version { found } => write!(
+                f,
+                "the budget page has version {found} and this program reads version {VERSION}; guard and plimsoll must be of one build"
+            ),
+            Self::State { found } => write!(f, "the budget page has an unknown state, {found}"),
+        }
+    }
+}
+
+impl core::error::Error for PageError {}
+
+fn state(code: u32) -> Result<State, PageError> {
+    [State::Idle, State::Armed, State::Disarmed]
+        .into_iter()
+        .find(|state| *state as u32 == code)
+        .ok_or(PageError::State { found: code })
+}
+
+fn card(page: &[u8], at: usize) -> CardSnapshot {
+    let number = |offset: usize| long(page, at + offset);
+    let mut uuid = [0; 16];
+    uuid.copy_from_slice(&page[at + offset_of!(Card, uuid)..at + offset_of!(Card, uuid) + 16]);
+    CardSnapshot {
+        uuid,
+        total: number(offset_of!(Card, total)),
+        budget: limit(number(offset_of!(Card, budget))),
+        allocated: number(offset_of!(Card, allocated)),
+        reserved: number(offset_of!(Card, reserved)),
+        idle: number(offset_of!(Card, idle)),
+        spilled: number(offset_of!(Card, spilled)),
+        peak: number(offset_of!(Card, peak)),
+        context: number(offset_of!(Card, context)),
+        allocations: number(offset_of!(Card, allocations)),
+        ooms: number(offset_of!(Card, ooms)),
+    }
+}
+
+fn oom(page: &[u8], at: usize) -> Option<OomSnapshot> {
+    let number = |offset: usize| long(page, at + offset);
+    let sequence = number(offset_of!(Oom, sequence));
+    let refusal = Refusal::of(word(page, at + offset_of!(Oom, refusal)))?;
+    (sequence != 0).then(|| OomSnapshot {
+        sequence,
+        time: number(offset_of!(Oom, time)),
+        asked: number(offset_of!(Oom, asked)),
+        allocated: number(offset_of!(Oom, allocated)),
+        budget: limit(number(offset_of!(Oom, budget))),
+        free: number(offset_of!(Oom, free)),
+        card: word(page, at + offset_of!(Oom, card)),
+        refusal,
+    })
+}
+
+fn limit(budget: u64) -> Option<u64> {
+    (budget != UNLIMITED).then_some(budget)
+}
+
+/// The eight bytes at an offset that the layout keeps inside the page, in this machine's order, as atomics wrote them.
+fn long(page: &[u8], at: usize) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&page[at..at + 8]);
+    u64::from_ne_bytes(bytes)
+}
+
+/// As [`long`], of four bytes.
+fn word(page: &[u8], at: usize) -> u32 {
+    let mut bytes = [0; 4];
+    bytes.copy_from_slice(&page[at..at + 4]);
+    u32::from_ne_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+
+    /// A page's bytes with these eight-byte numbers written into them.
+    fn bytes(numbers: &[(usize, u64)]) -> std::vec::Vec<u8> {
+        let mut bytes = std::vec![0; Page::SIZE];
+        bytes[..8].copy_from_slice(&MAGIC.to_ne_bytes());
+        bytes[offset_of!(Page, version)..][..4].copy_from_slice(&VERSION.to_ne_bytes());
+        for (at, number) in numbers {
+            bytes[*at..*at + 8].copy_from_slice(&number.to_ne_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_snapshot_says_what_the_page_says() {
+        let budget = Page::budget_offset(0).unwrap();
+        let page = bytes(&[
+            (offset_of!(Page, count), 1),
+            (budget, 5000),
+            (offset_of!(Page, plea), 3),
+            (offset_of!(Page, plea_bytes), 77),
+        ]);
+        let snapshot = Snapshot::read(&page).unwrap();
+        assert_eq!(snapshot.state, State::Idle);
+        assert_eq!(snapshot.cards().len(), 1);
+        assert_eq!(snapshot.cards()[0].budget, Some(5000));
+        assert_eq!(snapshot.plea, Some((3, 0, 77)));
+        assert_eq!(snapshot.ooms().count(), 0);
+    }
+
+    #[test]
+    fn what_is_no_page_is_named() {
+        assert_eq!(Snapshot::read(&[0; 9]), Err(PageError::Short { bytes: 9 }));
+        assert_eq!(Snapshot::read(&[0; 5000]), Err(PageError::NotAPage));
+        let mut page = bytes(&[]);
+        page[offset_of!(Page, version)] = 9;
+        assert_eq!(Snapshot::read(&page), Err(PageError::Version { found: 9 }));
+        let mut page = bytes(&[]);
+        page[offset_of!(Page, state)] = 9;
+        assert_eq!(Snapshot::read(&page), Err(PageError::State { found: 9 }));
+    }
+}

@@ -1,0 +1,212 @@
+//! The trace: what a program asked of its cards' memory, 32 bytes an event.
+//!
+//! A file is one [`Header`] and then [`Record`]s in the order in which they happened, little-endian, one file per process. Blocks
+//! are named by an id that is never used twice, not by their address: a trace says nothing about the program's data, and
+//! two traces of the same run are equal. A torn last record (the process was killed) is cut off by its length.
+
+use core::mem::{offset_of, size_of};
+
+/// The first eight bytes of a trace.
+pub const MAGIC: [u8; 8] = *b"PLIMTRCE";
+/// Grows with every change of the layout; a reader refuses what it does not know.
+pub const VERSION: u32 = 1;
+
+/// The head of a trace, 64 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    pub magic: [u8; 8],
+    pub version: u32,
+    /// Bytes of one record, 32.
+    pub record: u32,
+    pub pid: u32,
+    /// Cards that the process saw.
+    pub cards: u32,
+    /// `CLOCK_MONOTONIC` when the trace began, in nanoseconds; records count from there.
+    pub started: u64,
+    /// `CLOCK_REALTIME` at the same moment, in nanoseconds since 1970.
+    pub started_unix: u64,
+    pub reserved: [u8; 24],
+}
+
+/// One event.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Nanoseconds since the trace began.
+    pub time: u64,
+    /// The block or graph that the event is about; 0 for none. Never an address.
+    pub id: u64,
+    /// Bytes asked for (`Alloc`, `Oom`), moved (`Map`, `Unmap`, `Spill`) or given back (`Free`).
+    pub size: u64,
+    /// One of [`Kind`].
+    pub kind: u8,
+    /// The card, in the process's own order.
+    pub card: u8,
+    /// Who was asked: 0 is the driver, n the n-th pool that was taken over.
+    pub pool: u8,
+    /// For `Oom`, a [`crate::page::Refusal`]; otherwise 0.
+    pub detail: u8,
+    /// The stream, numbered in the order of its first use; 0 is the default stream.
+    pub stream: u16,
+    /// The thread, numbered in the order of its first call.
+    pub thread: u16,
+}
+
+/// What happened.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A block was handed out.
+    Alloc = 1,
+    /// A block was given back.
+    Free = 2,
+    /// Physical memory came from the driver.
+    Map = 3,
+    /// Physical memory went back to the driver.
+    Unmap = 4,
+    CaptureBegin = 5,
+    CaptureEnd = 6,
+    GraphLaunch = 7,
+    /// The whole card was waited for.
+    Sync = 8,
+    /// A request was refused; `detail` says why.
+    Oom = 9,
+    /// Bytes of a block came to lie in host memory.
+    Spill = 10,
+}
+
+impl Kind {
+    /// The kind with this code, if this version knows it.
+    pub const fn of(code: u8) -> Option<Self> {
+        Some(match code {
+            1 => Self::Alloc,
+            2 => Self::Free,
+            3 => Self::Map,
+            4 => Self::Unmap,
+            5 => Self::CaptureBegin,
+            6 => Self::CaptureEnd,
+            7 => Self::GraphLaunch,
+            8 => Self::Sync,
+            9 => Self::Oom,
+            10 => Self::Spill,
+            _ => return None,
+        })
+    }
+}
+
+impl Header {
+    pub const SIZE: usize = size_of::<Self>();
+
+    pub const fn new(pid: u32, cards: u32, started: u64, started_unix: u64) -> Self {
+        Self {
+            magic: MAGIC,
+            version: VERSION,
+            record: 32,
+            pid,
+            cards,
+            started,
+            started_unix,
+            reserved: [0; 24],
+        }
+    }
+
+    pub fn to_bytes(&self) -> [u8; Self::SIZE] {
+        let mut bytes = [0; Self::SIZE];
+        bytes[..8].copy_from_slice(&self.magic);
+        bytes[8..12].copy_from_slice(&self.version.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.record.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.pid.to_le_bytes());
+        bytes[20..24].copy_from_slice(&self.cards.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.started.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.started_unix.to_le_bytes());
+        bytes
+    }
+
+    /// Reads a header; what it says is for the caller to judge.
+    pub fn from_bytes(bytes: &[u8; Self::SIZE]) -> Self {
+        Self {
+            magic: part(bytes, 0),
+            version: u32::from_le_bytes(part(bytes, 8)),
+            record: u32::from_le_bytes(part(bytes, 12)),
+            pid: u32::from_le_bytes(part(bytes, 16)),
+            cards: u32::from_le_bytes(part(bytes, 20)),
+            started: u64::from_le_bytes(part(bytes, 24)),
+            started_unix: u64::from_le_bytes(part(bytes, 32)),
+            reserved: [0; 24],
+        }
+    }
+}
+
+impl Record {
+    pub const SIZE: usize = size_of::<Self>();
+
+    pub fn to_bytes(&self) -> [u8; Self::SIZE] {
+        let mut bytes = [0; Self::SIZE];
+        bytes[..8].copy_from_slice(&self.time.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.id.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.size.to_le_bytes());
+        bytes[24..28].copy_from_slice(&[self.kind, self.card, self.pool, self.detail]);
+        bytes[28..30].copy_from_slice(&self.stream.to_le_bytes());
+        bytes[30..32].copy_from_slice(&self.thread.to_le_bytes());
+        bytes
+    }
+
+    pub fn from_bytes(bytes: &[u8; Self::SIZE]) -> Self {
+        Self {
+            time: u64::from_le_bytes(part(bytes, 0)),
+            id: u64::from_le_bytes(part(bytes, 8)),
+            size: u64::from_le_bytes(part(bytes, 16)),
+            kind: bytes[24],
+            card: bytes[25],
+            pool: bytes[26],
+            detail: bytes[27],
+            stream: u16::from_le_bytes(part(bytes, 28)),
+            thread: u16::from_le_bytes(part(bytes, 30)),
+        }
+    }
+}
+
+/// The `N` bytes of `bytes` from `offset`, which the layout of this file keeps inside.
+fn part<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
+    let mut part = [0; N];
+    part.copy_from_slice(&bytes[offset..offset + N]);
+    part
+}
+
+const _: () = {
+    assert!(size_of::<Header>() == 64 && size_of::<Record>() == 32);
+    assert!(offset_of!(Header, started) == 24 && offset_of!(Header, started_unix) == 32);
+    assert!(offset_of!(Record, kind) == 24 && offset_of!(Record, stream) == 28);
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let record = Record {
+            time: 1 << 40,
+            id: 7,
+            size: u64::MAX,
+            kind: Kind::Spill as u8,
+            card: 3,
+            pool: 1,
+            detail: 2,
+            stream: 513,
+            thread: 9,
+        };
+        assert_eq!(Record::from_bytes(&record.to_bytes()), record);
+        let header = Header::new(42, 2, 11, 1 << 60);
+        assert_eq!(Header::from_bytes(&header.to_bytes()), header);
+    }
+
+    #[test]
+    fn every_kind_is_known_by_its_code_and_no_other_code_is() {
+        let known = (0..=u8::MAX)
+            .filter(|code| Kind::of(*code).is_some_and(|kind| kind as u8 == *code))
+            .count();
+        assert_eq!(known, 10);
+    }
+}
