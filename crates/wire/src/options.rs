@@ -4,7 +4,7 @@
 //!
 //! `card=GPU-<uuid>[:BYTES]` a card of the plan and its budget, may be repeated; `budget=BYTES` of every card that has none of
 //! its own; `contexts=report|refuse` on a card that no `card=` names; `reuse`; `chunk=BYTES`; `reclaim`; `wait=SECONDS`;
-//! `spill=BYTES`; `pool=ours|managed`; `on-oom=managed`.
+//! `spill=BYTES`; `pool=ours|managed`; `on-oom=managed`; `hide-vmm`.
 
 use core::fmt;
 use core::str::SplitAsciiWhitespace;
@@ -31,6 +31,8 @@ pub struct Options {
     pub pool: Pool,
     /// Answer a refused `cudaMalloc` with managed memory, the whole of it (llama.cpp PR 22158's opt-in).
     pub on_oom_managed: bool,
+    /// Tell the program that its cards have no virtual memory management, so that ggml takes its legacy pool.
+    pub hide_vmm: bool,
 }
 
 /// A card that the plan names.
@@ -93,6 +95,7 @@ impl Options {
                 "spill" => options.spill = Some(number()?),
                 "pool" => options.pool = pool(word, value)?,
                 "on-oom" if value == "managed" => options.on_oom_managed = true,
+                "hide-vmm" if word == key => options.hide_vmm = true,
                 _ => return Err(OptionsError::Unknown { word }),
             }
         }
@@ -148,7 +151,8 @@ impl fmt::Display for Options {
             Pool::Ours => words.say(format_args!("pool=ours"))?,
             Pool::Managed => words.say(format_args!("pool=managed"))?,
         }
-        words.flag("on-oom=managed", self.on_oom_managed)
+        words.flag("on-oom=managed", self.on_oom_managed)?;
+        words.flag("hide-vmm", self.hide_vmm)
     }
 }
 
@@ -284,7 +288,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let line = "card=GPU-00112233-4455-6677-8899-aabbccddeeff:8589934592 budget=5 contexts=refuse reuse chunk=2097152 reclaim wait=3 \
-                    spill=1073741824 pool=ours on-oom=managed";
+                    spill=1073741824 pool=ours on-oom=managed hide-vmm";
         let options = Options::read(line).unwrap();
         assert_eq!(options.to_string(), line);
         let uuid = options.cards().next().unwrap().uuid;
