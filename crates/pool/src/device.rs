@@ -1,137 +1,106 @@
-//! Where policies get their memory from.
+//! What a policy may do with a card.
+//!
+//! DECISION: one trait that a driver's functions fill in one to one, in plain numbers. Memory comes in two ways: whole
+//! allocations (`cuMemAlloc`), which every card has, and a region (`cuMemAddressReserve`, `cuMemCreate`, `cuMemMap`),
+//! an address range that is backed with memory piece by piece, which only cards with virtual memory management have.
+//! Time is seen through events only: a policy gives nothing back that the card may still be using, and it has no clock.
+//!
+//! Addresses are numbers, never pointers: a policy computes, it touches no memory.
 
-use std::collections::BTreeMap;
-use std::fmt;
+use core::fmt;
 
-/// A position on a device, in bytes. Not a pointer: policies compute, they do not touch memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// A position in the address space of a card, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(pub u64);
 
-/// The device has not got that much.
+impl Address {
+    /// The address `bytes` further on. Saturates: the end of the address space is in no range.
+    #[must_use]
+    pub const fn offset(self, bytes: u64) -> Self {
+        Self(self.0.saturating_add(bytes))
+    }
+}
+
+/// A queue of work on a card, which is done in order. The number is the owner's (a handle, an index).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stream(pub u64);
+
+/// A mark in a stream: all the work that was submitted before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Event(pub u64);
+
+/// A captured graph and all that is instantiated from it. Addresses that were in use while it was captured are baked
+/// into it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Graph(pub u64);
+
+/// The card, or a budget on it, has not got that much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory {
+    /// Bytes of the request that was refused, as the device counts them.
     pub asked: u64,
+    /// Bytes that could be had when it was refused.
     pub free: u64,
 }
 
 impl fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} bytes were asked for and {} are free",
-            self.asked, self.free
-        )
+        let Self { asked, free } = self;
+        write!(f, "{asked} bytes were asked for and {free} are free")
     }
 }
 
-impl std::error::Error for OutOfMemory {}
+impl core::error::Error for OutOfMemory {}
 
-/// Memory by whole allocations, as `cudaMalloc` and `cudaFree` give it.
+/// A card's memory and its order of work.
 pub trait Device {
-    /// What the device rounds every allocation up to.
+    /// What every allocation and every piece of a region is a multiple of; a power of two.
     fn granule(&self) -> u64;
 
+    /// Bytes that could be had now, under whatever budget holds. A hint: others use the card too.
+    fn available(&self) -> u64;
+
+    /// Takes a range that is backed from the start.
     fn allocate(&mut self, size: u64) -> Result<Address, OutOfMemory>;
 
-    /// Gives an allocation back; the address must be one that `allocate` returned and nobody has freed.
+    /// Gives an allocation back: exactly an address that `allocate` returned, once, with no work on it in flight.
     fn free(&mut self, address: Address);
-}
 
-/// A device of so many bytes that remembers what it gave out. Addresses are never used twice, so that whoever
-/// holds on to a freed one is found out.
-#[derive(Clone, Debug)]
-pub struct Simulated {
-    granule: u64,
-    free: u64,
-    next: u64,
-    live: BTreeMap<Address, u64>,
-}
-
-impl Simulated {
-    /// A device of `total` bytes that are given out in multiples of `granule`, which must not be 0.
-    pub fn new(total: u64, granule: u64) -> Self {
-        Self {
-            granule: granule.max(1),
-            free: total,
-            next: 0,
-            live: BTreeMap::new(),
-        }
+    /// Sets `size` bytes of addresses aside, backed with nothing. `None` where the card has no virtual memory
+    /// management or not so many addresses: that is no lack of memory.
+    fn reserve(&mut self, _size: u64) -> Option<Address> {
+        None
     }
 
-    /// Bytes not given out.
-    pub fn available(&self) -> u64 {
-        self.free
+    /// Backs a piece of a region: whole granules, none of them backed.
+    fn map(&mut self, _at: Address, size: u64) -> Result<(), OutOfMemory> {
+        Err(OutOfMemory { asked: size, free: 0 })
     }
 
-    /// Allocations not given back.
-    pub fn live(&self) -> usize {
-        self.live.len()
-    }
-}
+    /// Takes the memory from a piece of a region: exactly the address and size of one `map`, with no work on it in
+    /// flight. The addresses stay set aside and may be backed again.
+    fn unmap(&mut self, _at: Address, _size: u64) {}
 
-impl Device for Simulated {
-    fn granule(&self) -> u64 {
-        self.granule
-    }
+    /// Gives the addresses of a region back, of which nothing is backed: exactly the address and size of one
+    /// `reserve`.
+    fn release(&mut self, _at: Address, _size: u64) {}
 
-    fn allocate(&mut self, size: u64) -> Result<Address, OutOfMemory> {
-        let refused = OutOfMemory {
-            asked: size,
-            free: self.free,
-        };
-        let rounded = size
-            .max(1)
-            .checked_next_multiple_of(self.granule)
-            .ok_or(refused)?;
-        let address = Address(self.next);
-        let next = self.next.checked_add(rounded).ok_or(refused)?;
-        self.free = self.free.checked_sub(rounded).ok_or(refused)?;
-        self.next = next;
-        self.live.insert(address, rounded);
-        Ok(address)
-    }
+    /// Marks what has been submitted to a stream. Every event ends in one [`Device::forget`].
+    fn record(&mut self, stream: Stream) -> Event;
 
-    /// # Panics
-    ///
-    /// If the address is not live: a policy that frees twice is wrong, and a simulation exists to say so.
-    fn free(&mut self, address: Address) {
-        let size = self
-            .live
-            .remove(&address)
-            .unwrap_or_else(|| panic!("{address:?} is not live"));
-        self.free += size;
-    }
-}
+    /// Whether all the work before an event is done. Never waits.
+    fn done(&mut self, event: Event) -> bool;
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    /// Waits on the CPU until an event is done.
+    fn wait(&mut self, event: Event);
 
-    #[test]
-    fn allocations_are_rounded_and_bounded_and_come_back() {
-        let mut device = Simulated::new(10, 4);
-        let first = device.allocate(1).unwrap();
-        let second = device.allocate(4).unwrap();
-        assert_ne!(first, second);
-        assert_eq!(device.allocate(1), Err(OutOfMemory { asked: 1, free: 2 }));
-        assert_eq!(
-            device.allocate(u64::MAX),
-            Err(OutOfMemory {
-                asked: u64::MAX,
-                free: 2
-            })
-        );
-        device.free(first);
-        device.free(second);
-        assert_eq!((device.available(), device.live()), (10, 0));
-    }
+    /// Has later work of a stream wait, on the card, until an event is done.
+    fn order(&mut self, stream: Stream, event: Event);
 
-    #[test]
-    #[should_panic(expected = "Address(0) is not live")]
-    fn a_second_free_is_found_out() {
-        let mut device = Simulated::new(4, 4);
-        let address = device.allocate(4).unwrap();
-        device.free(address);
-        device.free(address);
-    }
+    /// The event will not be asked about again.
+    fn forget(&mut self, event: Event);
+
+    /// Whether a stream's work is being captured into a graph. Then none of the five calls above may name it, and
+    /// nothing may be freed or unmapped; what is allocated or mapped meanwhile is not part of the graph.
+    fn capturing(&self, stream: Stream) -> bool;
 }

@@ -2,13 +2,21 @@
 //!
 //! A [`Policy`] hands out ranges of memory that it got from a [`Device`]; it has the shape of RAPIDS RMM's
 //! `device_memory_resource`, so that policies stack and traces of one can be replayed over another. [`Direct`] is the
-//! simplest one and what every other is measured against; [`Simulated`] is a device of so many bytes.
+//! simplest one and what every other is measured against; [`Simulated`] is a device of so many bytes with streams,
+//! events and graphs, which finds out whoever breaks the rules.
+//!
+//! The crate needs `alloc` only, so that guard can carry it into programs that it does not know.
+#![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
-mod device;
-mod direct;
-mod policy;
+extern crate alloc;
 
-pub use device::{Address, Device, OutOfMemory, Simulated};
-pub use direct::Direct;
-pub use policy::{Block, Policy, Stream};
+mod device;
+mod policies;
+mod policy;
+mod simulated;
+
+pub use device::{Address, Device, Event, Graph, OutOfMemory, Stream};
+pub use policies::*;
+pub use policy::{Block, Policy, Trim};
+pub use simulated::{Calls, Faults, Latency, Simulated, Violation};

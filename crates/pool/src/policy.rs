@@ -1,11 +1,11 @@
 //! What a policy is.
+//!
+//! DECISION: the shape of RAPIDS RMM's `device_memory_resource`, and how graphs speak to it. The device is lent to
+//! every call instead of being owned, so that several policies (one for each stream, say) share one card, and so that
+//! a policy stays a plain value that can be compared, cloned and replayed. Freeing is an act of the CPU: work that
+//! uses the block may still be in flight, in the order of the stream that is named.
 
-use crate::device::{Address, Device, OutOfMemory};
-
-/// A queue of work on a device: what is freed on it may be handed out again on it at once, elsewhere only after an
-/// event.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Stream(pub u32);
+use crate::device::{Address, Device, Graph, OutOfMemory, Stream};
 
 /// A range that a policy handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,17 +15,55 @@ pub struct Block {
     pub size: u64,
 }
 
+impl Block {
+    /// The first address behind the block.
+    pub const fn end(&self) -> Address {
+        self.address.offset(self.size)
+    }
+}
+
+/// How far [`Policy::trim`] goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Trim {
+    /// What the card is done with and what has not been needed for a while. Never waits; asking again later gives back
+    /// what was still in flight.
+    Idle,
+    /// Everything that is not live: waits until the card is done with it. For when somebody else needs the memory now.
+    All,
+}
+
 /// Hands out and takes back ranges of device memory.
 pub trait Policy {
-    /// Returns a range of at least `size` bytes for use on `stream`.
+    /// Hands out a range of at least `size` bytes for use on `stream`, aligned to 256 bytes. No two live blocks
+    /// overlap, and work submitted to `stream` from now on meets no work of the range's former users.
     fn allocate(&mut self, device: &mut dyn Device, size: u64, stream: Stream) -> Result<Block, OutOfMemory>;
 
-    /// Takes a range back that was handed out before and not yet taken back; work on `stream` may still use it.
+    /// Takes a range back that was handed out before and not yet taken back; work on `stream` may still use it, and
+    /// work on other streams is done with it or ordered before `stream`. What this policy never handed out is ignored.
     fn deallocate(&mut self, device: &mut dyn Device, block: Block, stream: Stream);
 
-    /// Gives back to the device what is idle, as far as that is safe.
-    fn trim(&mut self, device: &mut dyn Device);
+    /// Gives back to the device what is idle, as far as that is safe, and returns how many bytes that was. Safe means:
+    /// the card is done with it, no graph has seen it, and nothing is being captured.
+    fn trim(&mut self, device: &mut dyn Device, trim: Trim) -> u64;
+
+    /// From now on `graph` is being captured: what is live now and what is handed out until `capture_end` stays backed
+    /// at its address until `graph_destroyed`. Captures may overlap.
+    fn capture_begin(&mut self, _graph: Graph) {}
+
+    /// The capture has ended. The graph may be launched any number of times from now on.
+    fn capture_end(&mut self, _graph: Graph) {}
+
+    /// Neither the graph nor anything instantiated from it exists any longer. Unknown graphs are ignored; a capture
+    /// that was broken off ends with this, too.
+    fn graph_destroyed(&mut self, _graph: Graph) {}
+
+    /// Gives everything back, live or pinned or not. The caller has waited for the card, and nobody uses the memory any
+    /// more. The policy is as new afterwards.
+    fn close(&mut self, device: &mut dyn Device);
 
     /// Bytes that the policy holds of the device, in use or idle.
     fn reserved(&self) -> u64;
+
+    /// Bytes of the blocks that are handed out, as they were asked for.
+    fn live(&self) -> u64;
 }

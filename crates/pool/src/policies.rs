@@ -1,0 +1,5 @@
+//! The policies, one file each.
+
+mod direct;
+
+pub use direct::Direct;

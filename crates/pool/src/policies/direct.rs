@@ -1,0 +1,170 @@
+//! Every request goes to the device: nothing is kept, nothing is wasted but granules, and every call is a call to the
+//! driver.
+//!
+//! DECISION: it waits for the card before it frees, as `cudaFree` does, and keeps what a graph has seen until the graph
+//! is gone. It is the naive model that the other policies are compared with.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use crate::device::{Address, Device, Graph, OutOfMemory, Stream};
+use crate::policy::{Block, Policy, Trim};
+
+#[derive(Clone, Debug, Default)]
+pub struct Direct {
+    held: BTreeMap<Address, Held>,
+    capturing: BTreeSet<Graph>,
+    reserved: u64,
+    live: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Held {
+    asked: u64,
+    reserved: u64,
+    /// The stream that may still use it, once it is taken back.
+    idle: Option<Stream>,
+    graphs: BTreeSet<Graph>,
+}
+
+impl Direct {
+    /// Frees what is taken back and seen by no graph.
+    fn sweep(&mut self, device: &mut dyn Device) -> u64 {
+        if !self.capturing.is_empty() {
+            return 0;
+        }
+        let idle = |held: &Held| held.idle.filter(|_| held.graphs.is_empty());
+        let free: Vec<(Address, Stream)> = self
+            .held
+            .iter()
+            .filter_map(|(&address, held)| Some((address, idle(held)?)))
+            .filter(|&(_, stream)| !device.capturing(stream))
+            .collect();
+        free.into_iter()
+            .map(|(address, stream)| self.free(device, address, stream))
+            .sum()
+    }
+
+    fn free(&mut self, device: &mut dyn Device, address: Address, stream: Stream) -> u64 {
+        let event = device.record(stream);
+        device.wait(event);
+        device.forget(event);
+        device.free(address);
+        let reserved = self.held.remove(&address).map_or(0, |held| held.reserved);
+        self.reserved -= reserved;
+        reserved
+    }
+}
+
+impl Policy for Direct {
+    fn allocate(&mut self, device: &mut dyn Device, size: u64, _: Stream) -> Result<Block, OutOfMemory> {
+        let address = device.allocate(size)?;
+        let reserved = size.max(1).next_multiple_of(device.granule());
+        let held = Held {
+            asked: size,
+            reserved,
+            idle: None,
+            graphs: self.capturing.clone(),
+        };
+        self.held.insert(address, held);
+        self.reserved += reserved;
+        self.live += size;
+        Ok(Block { address, size })
+    }
+
+    fn deallocate(&mut self, device: &mut dyn Device, block: Block, stream: Stream) {
+        if let Some(held) = self.held.get_mut(&block.address)
+            && held.idle.is_none()
+        {
+            held.idle = Some(stream);
+            self.live -= held.asked;
+            self.sweep(device);
+        }
+    }
+
+    fn trim(&mut self, device: &mut dyn Device, _: Trim) -> u64 {
+        self.sweep(device)
+    }
+
+    fn capture_begin(&mut self, graph: Graph) {
+        self.capturing.insert(graph);
+        for held in self.held.values_mut().filter(|held| held.idle.is_none()) {
+            held.graphs.insert(graph);
+        }
+    }
+
+    fn capture_end(&mut self, graph: Graph) {
+        self.capturing.remove(&graph);
+    }
+
+    fn graph_destroyed(&mut self, graph: Graph) {
+        self.capturing.remove(&graph);
+        for held in self.held.values_mut() {
+            held.graphs.remove(&graph);
+        }
+    }
+
+    fn close(&mut self, device: &mut dyn Device) {
+        for &address in self.held.keys() {
+            device.free(address);
+        }
+        *self = Self::default();
+    }
+
+    fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    fn live(&self) -> u64 {
+        self.live
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Simulated;
+
+    const STREAM: Stream = Stream(0);
+
+    #[test]
+    fn it_holds_what_is_live_to_the_granule_and_nothing_else() {
+        let mut device = Simulated::new(1 << 20, 512);
+        let mut policy = Direct::default();
+        let blocks: Vec<Block> = (1..9)
+            .map(|n| policy.allocate(&mut device, n * 100, STREAM).unwrap())
+            .collect();
+        let live: u64 = blocks.iter().map(|block| block.size.next_multiple_of(512)).sum();
+        assert_eq!((policy.reserved(), policy.live()), (live, 3600));
+        for block in blocks {
+            policy.deallocate(&mut device, block, STREAM);
+        }
+        assert_eq!((policy.reserved(), device.available()), (0, 1 << 20));
+        let refused = policy.allocate(&mut device, 2 << 20, STREAM).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "2097152 bytes were asked for and 1048576 are free"
+        );
+        assert_eq!(device.violations(), &[]);
+    }
+
+    #[test]
+    fn what_a_graph_has_seen_is_kept_until_the_graph_is_gone() {
+        let mut device = Simulated::new(1 << 20, 512);
+        let mut policy = Direct::default();
+        let graph = Graph(7);
+        device.begin_capture(STREAM, graph);
+        policy.capture_begin(graph);
+        let block = policy.allocate(&mut device, 100, STREAM).unwrap();
+        device.launch(STREAM, 10, &[block]);
+        policy.deallocate(&mut device, block, STREAM);
+        policy.capture_end(graph);
+        device.end_capture(STREAM);
+        assert_eq!(policy.trim(&mut device, Trim::All), 0);
+        device.launch_graph(graph, STREAM, 10);
+        device.destroy_graph(graph);
+        policy.graph_destroyed(graph);
+        assert_eq!(policy.trim(&mut device, Trim::All), 512);
+        assert_eq!(device.violations(), &[]);
+    }
+}

@@ -1,0 +1,380 @@
+//! A card without a card: so many bytes, streams with a completion clock, events, capture, graphs.
+//!
+//! DECISION: it is a judge, not only a supply. Whatever a real card would punish by corruption or a crash at some later
+//! time (memory given back in flight, two streams in one range, a graph that is launched into memory that is gone, a
+//! call that breaks a capture) is written down as a [`Violation`] at the moment it happens, and the simulation goes on.
+//! Addresses of allocations are never used twice, so that whoever holds on to a freed one is found out. Time is counted
+//! in microseconds: every call to the driver costs what [`Latency`] says, and work ends when its duration is over.
+
+use alloc::vec::Vec;
+
+use crate::device::{Address, Device, Event, Graph, OutOfMemory, Stream};
+use crate::policy::Block;
+
+mod faults;
+mod memory;
+mod streams;
+#[cfg(test)]
+mod tests;
+
+pub use faults::Faults;
+use memory::Memory;
+use streams::Streams;
+
+/// What a call to the driver costs, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Latency {
+    pub allocate: u64,
+    pub free: u64,
+    pub reserve: u64,
+    pub map: u64,
+    pub unmap: u64,
+    pub record: u64,
+    pub query: u64,
+}
+
+/// How many calls of each kind the driver got.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Calls {
+    pub allocate: u64,
+    pub free: u64,
+    pub reserve: u64,
+    pub release: u64,
+    pub map: u64,
+    pub unmap: u64,
+    pub record: u64,
+    pub query: u64,
+    pub wait: u64,
+    pub order: u64,
+}
+
+/// A rule that was broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Violation {
+    /// Freed, unmapped or released what is not held as such.
+    NotHeld { address: Address },
+    /// A piece of a region that is not whole granules, leaves the region or overlaps another.
+    Misplaced { address: Address, size: u64 },
+    /// The addresses of a region were given back while some of them were backed.
+    StillBacked { address: Address },
+    /// Memory was given back while work on `stream` used it.
+    InFlight { address: Address, stream: Stream },
+    /// Work on `second` uses what work on `first` is still using: a block was handed to another stream too early.
+    UseAfterReuse {
+        address: Address,
+        first: Stream,
+        second: Stream,
+    },
+    /// Work, of a graph or not, touches memory that is not there.
+    Unbacked { address: Address, graph: Option<Graph> },
+    /// A call that breaks a capture in progress.
+    DuringCapture { call: &'static str },
+    /// An event was used after it was forgotten.
+    NoEvent { event: Event },
+    /// A graph was launched that was never captured, or is destroyed.
+    NoGraph { graph: Graph },
+}
+
+/// The device. `Simulated::new` has virtual memory management; see [`Simulated::without_virtual_memory`].
+#[derive(Clone, Debug)]
+pub struct Simulated {
+    memory: Memory,
+    streams: Streams,
+    faults: Faults,
+    latency: Latency,
+    calls: Calls,
+    driver_sizes: Vec<u64>,
+    violations: Vec<Violation>,
+}
+
+impl Simulated {
+    /// A device of `total` bytes that are given out in multiples of `granule`, a power of two, and with 256 TiB of
+    /// addresses.
+    pub fn new(total: u64, granule: u64) -> Self {
+        Self {
+            memory: Memory::new(total, granule),
+            streams: Streams::default(),
+            faults: Faults::default(),
+            latency: Latency::default(),
+            calls: Calls::default(),
+            driver_sizes: Vec::new(),
+            violations: Vec::new(),
+        }
+    }
+
+    /// The same device with so many addresses for regions.
+    #[must_use]
+    pub fn with_addresses(mut self, bytes: u64) -> Self {
+        self.memory.set_addresses(bytes);
+        self
+    }
+
+    /// The same device with whole allocations only.
+    #[must_use]
+    pub fn without_virtual_memory(self) -> Self {
+        self.with_addresses(0)
+    }
+
+    #[must_use]
+    pub fn with_latency(mut self, latency: Latency) -> Self {
+        self.latency = latency;
+        self
+    }
+
+    /// From now on these requests for memory are refused.
+    pub fn inject(&mut self, faults: Faults) {
+        self.faults = faults;
+    }
+
+    /// A neighbour came or went: the device now has `total` bytes. What is given out stays given out.
+    pub fn resize(&mut self, total: u64) {
+        self.memory.resize(total);
+    }
+
+    /// Bytes given out, by allocation or by mapping.
+    pub fn reserved(&self) -> u64 {
+        self.memory.used()
+    }
+
+    pub fn peak_reserved(&self) -> u64 {
+        self.memory.peak()
+    }
+
+    /// Allocations and mapped pieces that are not given back.
+    pub fn pieces(&self) -> usize {
+        self.memory.pieces()
+    }
+
+    /// Events that were recorded and not forgotten.
+    pub fn events(&self) -> usize {
+        self.streams.events()
+    }
+
+    pub fn calls(&self) -> Calls {
+        self.calls
+    }
+
+    /// What was asked of the driver and granted, by allocation or by mapping, in order.
+    pub fn driver_sizes(&self) -> &[u64] {
+        &self.driver_sizes
+    }
+
+    /// Every rule that was broken so far, in order.
+    pub fn violations(&self) -> &[Violation] {
+        &self.violations
+    }
+
+    /// Microseconds since the device was made.
+    pub fn now(&self) -> u64 {
+        self.streams.now()
+    }
+
+    /// Lets time pass.
+    pub fn advance(&mut self, microseconds: u64) {
+        self.streams.advance(microseconds);
+    }
+
+    /// Waits until all streams are idle.
+    pub fn synchronize(&mut self) {
+        if self.streams.any_capture() {
+            self.violate(Violation::DuringCapture { call: "synchronize" });
+        } else {
+            self.streams.drain();
+        }
+    }
+
+    /// Submits work that uses `blocks` for `microseconds`, or adds it to the graph that is being captured.
+    pub fn launch(&mut self, stream: Stream, microseconds: u64, blocks: &[Block]) {
+        let ranges: Vec<_> = blocks
+            .iter()
+            .map(|block| (block.address.0, block.end().0))
+            .collect();
+        if !self.streams.capture_work(stream, &ranges) {
+            self.run(stream, microseconds, &ranges, None);
+        }
+    }
+
+    pub fn begin_capture(&mut self, stream: Stream, graph: Graph) {
+        self.streams.begin_capture(stream, graph);
+    }
+
+    pub fn end_capture(&mut self, stream: Stream) {
+        self.streams.end_capture(stream);
+    }
+
+    /// Submits a graph again: it uses every address that was used while it was captured.
+    pub fn launch_graph(&mut self, graph: Graph, stream: Stream, microseconds: u64) {
+        match self.streams.graph(graph) {
+            Some(ranges) => self.run(stream, microseconds, &ranges, Some(graph)),
+            None => self.violate(Violation::NoGraph { graph }),
+        }
+    }
+
+    pub fn destroy_graph(&mut self, graph: Graph) {
+        self.streams.destroy_graph(graph);
+    }
+
+    fn run(&mut self, stream: Stream, microseconds: u64, ranges: &[(u64, u64)], graph: Option<Graph>) {
+        for &(start, end) in ranges {
+            let address = Address(start);
+            if !self.memory.backed(start, end) {
+                self.violate(Violation::Unbacked { address, graph });
+            }
+            if let Some(first) = self.streams.conflict(stream, start, end) {
+                let second = stream;
+                self.violate(Violation::UseAfterReuse {
+                    address,
+                    first,
+                    second,
+                });
+            }
+        }
+        self.streams.submit(stream, microseconds, ranges);
+    }
+
+    fn violate(&mut self, violation: Violation) {
+        self.violations.push(violation);
+    }
+
+    /// What makes giving `start..end` back wrong, whatever kind of memory it is.
+    fn judge_return(&mut self, call: &'static str, start: u64, end: u64) {
+        if self.streams.any_capture() {
+            self.violate(Violation::DuringCapture { call });
+        }
+        if let Some(stream) = self.streams.in_flight(start, end) {
+            let address = Address(start);
+            self.violate(Violation::InFlight { address, stream });
+        }
+    }
+
+    /// Whether a call may name this stream.
+    fn judge_stream(&mut self, call: &'static str, stream: Stream) {
+        if self.streams.capturing(stream) {
+            self.violate(Violation::DuringCapture { call });
+        }
+    }
+
+    /// When the work before an event ends, if it is one.
+    fn end_of(&mut self, event: Event) -> Option<u64> {
+        let end = self.streams.end_of(event);
+        if end.is_none() {
+            self.violate(Violation::NoEvent { event });
+        }
+        end
+    }
+
+    /// Refuses what a fault refuses.
+    fn grant(&mut self, size: u64) -> Result<(), OutOfMemory> {
+        let free = self.memory.free();
+        if self.faults.refuse(size) {
+            return Err(OutOfMemory { asked: size, free });
+        }
+        Ok(())
+    }
+}
+
+impl Device for Simulated {
+    fn granule(&self) -> u64 {
+        self.memory.granule()
+    }
+
+    fn available(&self) -> u64 {
+        self.memory.free()
+    }
+
+    fn allocate(&mut self, size: u64) -> Result<Address, OutOfMemory> {
+        self.calls.allocate += 1;
+        self.advance(self.latency.allocate);
+        self.grant(size)?;
+        let address = self.memory.allocate(size)?;
+        self.driver_sizes.push(size);
+        Ok(address)
+    }
+
+    fn free(&mut self, address: Address) {
+        self.calls.free += 1;
+        self.advance(self.latency.free);
+        match self.memory.free_allocation(address) {
+            Some(size) => self.judge_return("free", address.0, address.0 + size),
+            None => self.violate(Violation::NotHeld { address }),
+        }
+    }
+
+    fn reserve(&mut self, size: u64) -> Option<Address> {
+        self.calls.reserve += 1;
+        self.advance(self.latency.reserve);
+        self.memory.reserve(size)
+    }
+
+    fn map(&mut self, at: Address, size: u64) -> Result<(), OutOfMemory> {
+        self.calls.map += 1;
+        self.advance(self.latency.map);
+        self.grant(size)?;
+        if !self.memory.can_map(at, size) {
+            self.violate(Violation::Misplaced { address: at, size });
+        }
+        self.memory.map(at, size)?;
+        self.driver_sizes.push(size);
+        Ok(())
+    }
+
+    fn unmap(&mut self, at: Address, size: u64) {
+        self.calls.unmap += 1;
+        self.advance(self.latency.unmap);
+        if self.memory.unmap(at, size) {
+            self.judge_return("unmap", at.0, at.0 + size);
+        } else {
+            self.violate(Violation::NotHeld { address: at });
+        }
+    }
+
+    fn release(&mut self, at: Address, size: u64) {
+        self.calls.release += 1;
+        self.advance(self.latency.reserve);
+        if self.memory.any_backed(at.0, at.offset(size).0) {
+            self.violate(Violation::StillBacked { address: at });
+        }
+        if !self.memory.release(at, size) {
+            self.violate(Violation::NotHeld { address: at });
+        }
+    }
+
+    fn record(&mut self, stream: Stream) -> Event {
+        self.calls.record += 1;
+        self.advance(self.latency.record);
+        self.judge_stream("record", stream);
+        self.streams.record(stream)
+    }
+
+    fn done(&mut self, event: Event) -> bool {
+        self.calls.query += 1;
+        self.advance(self.latency.query);
+        self.end_of(event).is_some_and(|end| end <= self.now())
+    }
+
+    fn wait(&mut self, event: Event) {
+        self.calls.wait += 1;
+        if self.streams.any_capture() {
+            self.violate(Violation::DuringCapture { call: "wait" });
+        }
+        let until = self.end_of(event).unwrap_or_default();
+        self.advance(until.saturating_sub(self.now()));
+    }
+
+    fn order(&mut self, stream: Stream, event: Event) {
+        self.calls.order += 1;
+        self.judge_stream("order", stream);
+        let until = self.end_of(event).unwrap_or_default();
+        self.streams.delay(stream, until);
+    }
+
+    fn forget(&mut self, event: Event) {
+        if !self.streams.forget(event) {
+            self.violate(Violation::NoEvent { event });
+        }
+    }
+
+    fn capturing(&self, stream: Stream) -> bool {
+        self.streams.capturing(stream)
+    }
+}

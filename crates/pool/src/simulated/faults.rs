@@ -1,0 +1,46 @@
+//! Requests that are refused although there is memory.
+
+/// Which requests to refuse. All of them are counted from the moment of [`crate::Simulated::inject`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// The n-th request, counted from 1.
+    pub nth: Option<u64>,
+    /// Every request of more than so many bytes: a card that is fragmented, or a Tegra.
+    pub above: Option<u64>,
+    /// The next so many requests; the one after them succeeds.
+    pub next: u64,
+    seen: u64,
+}
+
+impl Faults {
+    /// Refuses the n-th request, counted from 1.
+    pub fn nth(n: u64) -> Self {
+        Self {
+            nth: Some(n),
+            ..Self::default()
+        }
+    }
+
+    /// Refuses every request of more than `bytes`.
+    pub fn above(bytes: u64) -> Self {
+        Self {
+            above: Some(bytes),
+            ..Self::default()
+        }
+    }
+
+    /// Refuses the next `count` requests.
+    pub fn next(count: u64) -> Self {
+        Self {
+            next: count,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn refuse(&mut self, size: u64) -> bool {
+        self.seen += 1;
+        let next = self.next > 0;
+        self.next = self.next.saturating_sub(1);
+        next || self.nth == Some(self.seen) || self.above.is_some_and(|above| size > above)
+    }
+}

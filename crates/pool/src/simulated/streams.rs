@@ -1,0 +1,139 @@
+//! Time: streams, events, captures and graphs.
+//!
+//! Work on a stream starts when the work before it has ended and ends when its duration is over. An event is nothing
+//! but the time at which the work before it ends.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use crate::device::{Event, Graph, Stream};
+
+/// Addresses `start..end`.
+type Range = (u64, u64);
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Streams {
+    now: u64,
+    busy: BTreeMap<Stream, u64>,
+    uses: Vec<Use>,
+    events: BTreeMap<Event, u64>,
+    next_event: u64,
+    captures: BTreeMap<Stream, (Graph, Vec<Range>)>,
+    graphs: BTreeMap<Graph, Vec<Range>>,
+}
+
+/// Work in flight.
+#[derive(Clone, Copy, Debug)]
+struct Use {
+    range: Range,
+    stream: Stream,
+    until: u64,
+}
+
+impl Use {
+    fn overlaps(&self, start: u64, end: u64) -> bool {
+        self.range.0 < end && start < self.range.1
+    }
+}
+
+impl Streams {
+    pub(super) fn now(&self) -> u64 {
+        self.now
+    }
+
+    pub(super) fn advance(&mut self, microseconds: u64) {
+        self.now = self.now.saturating_add(microseconds);
+    }
+
+    pub(super) fn drain(&mut self) {
+        let last = self.busy.values().max().copied().unwrap_or_default();
+        self.now = self.now.max(last);
+    }
+
+    /// When work that is submitted now would start.
+    fn start(&self, stream: Stream) -> u64 {
+        self.busy.get(&stream).copied().unwrap_or_default().max(self.now)
+    }
+
+    pub(super) fn delay(&mut self, stream: Stream, until: u64) {
+        let start = self.start(stream).max(until);
+        self.busy.insert(stream, start);
+    }
+
+    pub(super) fn submit(&mut self, stream: Stream, microseconds: u64, ranges: &[Range]) {
+        let until = self.start(stream).saturating_add(microseconds);
+        self.busy.insert(stream, until);
+        let now = self.now;
+        self.uses.retain(|used| used.until > now);
+        let uses = ranges.iter().map(|&range| Use { range, stream, until });
+        self.uses.extend(uses);
+    }
+
+    /// Another stream whose work is still using some of the range when work on `stream` would start.
+    pub(super) fn conflict(&self, stream: Stream, start: u64, end: u64) -> Option<Stream> {
+        let begins = self.start(stream);
+        let other = |used: &&Use| used.stream != stream && used.until > begins && used.overlaps(start, end);
+        self.uses.iter().find(other).map(|used| used.stream)
+    }
+
+    /// A stream whose work is using some of the range now.
+    pub(super) fn in_flight(&self, start: u64, end: u64) -> Option<Stream> {
+        let using = |used: &&Use| used.until > self.now && used.overlaps(start, end);
+        self.uses.iter().find(using).map(|used| used.stream)
+    }
+
+    pub(super) fn record(&mut self, stream: Stream) -> Event {
+        let event = Event(self.next_event);
+        self.next_event += 1;
+        let busy = self.busy.get(&stream).copied().unwrap_or_default();
+        self.events.insert(event, busy);
+        event
+    }
+
+    pub(super) fn end_of(&self, event: Event) -> Option<u64> {
+        self.events.get(&event).copied()
+    }
+
+    pub(super) fn forget(&mut self, event: Event) -> bool {
+        self.events.remove(&event).is_some()
+    }
+
+    pub(super) fn events(&self) -> usize {
+        self.events.len()
+    }
+
+    pub(super) fn any_capture(&self) -> bool {
+        !self.captures.is_empty()
+    }
+
+    pub(super) fn capturing(&self, stream: Stream) -> bool {
+        self.captures.contains_key(&stream)
+    }
+
+    pub(super) fn begin_capture(&mut self, stream: Stream, graph: Graph) {
+        self.captures.insert(stream, (graph, Vec::new()));
+    }
+
+    /// Keeps what the work would use, if the stream is being captured.
+    pub(super) fn capture_work(&mut self, stream: Stream, ranges: &[Range]) -> bool {
+        let capture = self.captures.get_mut(&stream);
+        capture.is_some_and(|(_, seen)| {
+            seen.extend_from_slice(ranges);
+            true
+        })
+    }
+
+    pub(super) fn end_capture(&mut self, stream: Stream) {
+        if let Some((graph, seen)) = self.captures.remove(&stream) {
+            self.graphs.insert(graph, seen);
+        }
+    }
+
+    pub(super) fn graph(&self, graph: Graph) -> Option<Vec<Range>> {
+        self.graphs.get(&graph).cloned()
+    }
+
+    pub(super) fn destroy_graph(&mut self, graph: Graph) {
+        self.graphs.remove(&graph);
+    }
+}
