@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     /// Draw the weights from another seed
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Write all data, random where F32, F16 or Q8_0, instead of leaving holes
+    /// Write all data, random where F32, F16, Q8_0 or Q4_0, instead of leaving holes
     #[arg(long)]
     dense: bool,
 }

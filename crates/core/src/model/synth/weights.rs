@@ -5,13 +5,13 @@
 //! themselves: every embedding has the same value there, no layer writes to it, and so the output matrix can
 //! lift words over bytes and give the end of an answer a fair chance, whatever the rest of the weights says.
 //!
-//! F32, F16 and Q8_0 are encoded; every other type gets zeros, which are legal in all of them.
+//! F32, F16, Q8_0 and Q4_0 are encoded; every other type gets zeros, which are legal in all of them.
 
 use super::vocabulary::{self, END};
 use super::{Contents, Recipe};
 use crate::model::TensorType;
 use crate::model::gguf::DraftTensor;
-use crate::model::types::{F16, F32, Q8_0};
+use crate::model::types::{F16, F32, Q4_0, Q8_0};
 
 /// A piece is at least so long, unless it is the last.
 const PIECE: u64 = 1 << 16;
@@ -147,7 +147,7 @@ fn output_rule(recipe: &Recipe) -> Rule {
 
 /// Can numbers be written in this type here? Where not, none need be drawn.
 const fn encodes(kind: TensorType) -> bool {
-    kind.id == F32.id || kind.id == F16.id || kind.id == Q8_0.id
+    kind.id == F32.id || kind.id == F16.id || kind.id == Q8_0.id || kind.id == Q4_0.id
 }
 
 fn encode(kind: TensorType, row_bytes: u64, numbers: &[f32], out: &mut Vec<u8>) {
@@ -155,6 +155,7 @@ fn encode(kind: TensorType, row_bytes: u64, numbers: &[f32], out: &mut Vec<u8>) 
         F32 => out.extend(numbers.iter().flat_map(|number| number.to_le_bytes())),
         F16 => out.extend(numbers.iter().flat_map(|&number| half(number).to_le_bytes())),
         Q8_0 => numbers.chunks(32).for_each(|block| encode_q8_0(block, out)),
+        Q4_0 => numbers.chunks(32).for_each(|block| encode_q4_0(block, out)),
         _ => out.resize(out.len() + usize::try_from(row_bytes).unwrap_or(0), 0),
     }
 }
@@ -170,6 +171,24 @@ fn encode_q8_0(block: &[f32], out: &mut Vec<u8>) {
         true => nearest(number / scale).to_le_bytes()[0],
         false => 0,
     }));
+}
+
+/// A scale that makes the largest number -8, then the numbers as shares of it plus 8, the two halves of the block in the two
+/// halves of a byte (`ggml-quants.c: quantize_row_q4_0_ref @ b10605`).
+fn encode_q4_0(block: &[f32], out: &mut Vec<u8>) {
+    let further = |a: f32, &b: &f32| if b.abs() > a.abs() { b } else { a };
+    let scale = block.iter().fold(0.0_f32, further) / -8.0;
+    let share = |number: f32| match scale == 0.0 {
+        true => 8,
+        false => nearest(number / scale + 8.0).clamp(0, 15).to_le_bytes()[0],
+    };
+    let (low, high) = block.split_at(block.len() / 2);
+    out.extend(half(scale).to_le_bytes());
+    out.extend(
+        low.iter()
+            .zip(high)
+            .map(|(&low, &high)| share(high) << 4 | share(low)),
+    );
 }
 
 /// The whole number nearest to one of -127 to 127, by the sum that leaves it in the low bits of a float.
@@ -253,6 +272,22 @@ mod tests {
         let square: f32 = numbers.iter().map(|number| number * number).sum::<f32>() / 40_000.0;
         assert!(mean.abs() < 0.001, "{mean}");
         assert!((square.sqrt() - SPREAD).abs() < 0.001, "{square}");
+    }
+
+    #[test]
+    fn a_block_of_q4_0_is_its_scale_and_shares() {
+        let mut block = [0.0_f32; 32];
+        block[0] = -16.0;
+        block[1] = 14.0;
+        block[16] = 2.0;
+        let mut bytes = Vec::new();
+        encode_q4_0(&block, &mut bytes);
+        assert_eq!(bytes.len(), 18);
+        assert_eq!(bytes[..2], half(2.0).to_le_bytes());
+        assert_eq!(bytes[2..5], [0x90, 0x8f, 0x88]);
+        bytes.clear();
+        encode_q4_0(&[0.0; 32], &mut bytes);
+        assert_eq!(bytes[..3], [0, 0x80, 0x88]);
     }
 
     #[test]
