@@ -1,0 +1,289 @@
+//! Our policy: what is reserved stays close to what is live, and nothing is given back too early.
+//!
+//! DECISION: one lane for each stream, so that a block never changes streams and reuse needs no event. A lane is a
+//! growing address range where the card has virtual memory management ([`Region`], tier A) and a set of slots where it
+//! has not ([`Slots`], tier B). The lanes share the card: a request that is refused has every lane give back what is
+//! idle, and is made once more. Graphs are told to all lanes, because a captured program may use any of them.
+//!
+//! A block that is freed on another stream than its own returns to its lane behind an event: the lane's stream waits
+//! for the other one on the card, not on the CPU.
+
+use alloc::vec::Vec;
+
+use crate::device::{Address, Device, Graph, OutOfMemory, Stream};
+use crate::policy::{Block, Policy, Trim};
+
+mod blocks;
+mod growth;
+mod pieces;
+mod region;
+mod slots;
+mod touched;
+mod traffic;
+
+use region::Region;
+use slots::Slots;
+
+/// What every block is aligned to and rounded up to, in bytes.
+const ALIGNMENT: u64 = 256;
+
+/// How the policy is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Whether to use virtual memory management where the device has it. Without it, every block is one allocation
+    /// of the device's own.
+    pub regions: bool,
+    /// Addresses to set aside for each stream; fewer where the device has not so many.
+    pub addresses: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            regions: true,
+            addresses: 1 << 40,
+        }
+    }
+}
+
+/// The policy. See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Ours {
+    options: Options,
+    lanes: Vec<Lane>,
+    /// Graphs that are being captured.
+    captures: Vec<Graph>,
+    /// Freed on another stream than their lane's while no event could be recorded.
+    parked: Vec<(Address, Stream)>,
+    live: u64,
+}
+
+/// What one stream uses.
+#[derive(Clone, Debug)]
+struct Lane {
+    stream: Stream,
+    tier: Tier,
+}
+
+#[derive(Clone, Debug)]
+enum Tier {
+    Region(Region),
+    Slots(Slots),
+}
+
+impl Ours {
+    pub fn new(options: Options) -> Self {
+        Self {
+            options,
+            ..Self::default()
+        }
+    }
+
+    /// Whether an address lies in memory of this policy.
+    pub fn owns(&self, address: Address) -> bool {
+        self.lanes.iter().any(|lane| lane.owns(address))
+    }
+
+    fn find(&self, stream: Stream) -> Option<usize> {
+        self.lanes.iter().position(|lane| lane.stream == stream)
+    }
+
+    #[cold]
+    fn open(&mut self, device: &mut dyn Device, stream: Stream) -> usize {
+        let region = self
+            .options
+            .regions
+            .then(|| Region::reserve(device, self.options.addresses));
+        let tier = region
+            .flatten()
+            .map_or_else(|| Tier::Slots(Slots::default()), Tier::Region);
+        let mut lane = Lane { stream, tier };
+        for &graph in &self.captures {
+            lane.capture_begin(graph);
+        }
+        self.lanes.push(lane);
+        self.lanes.len() - 1
+    }
+
+    /// Makes a request that was refused once more, after every lane has given back what is idle.
+    #[cold]
+    fn insist(
+        &mut self,
+        device: &mut dyn Device,
+        lane: usize,
+        size: u64,
+        refused: OutOfMemory,
+    ) -> Result<Address, OutOfMemory> {
+        if self.trim(device, Trim::All) == 0 {
+            return Err(refused);
+        }
+        self.lanes[lane].allocate(device, size, !self.captures.is_empty())
+    }
+
+    /// Takes back what was freed on a stream that is not its lane's.
+    #[cold]
+    fn return_across(&mut self, device: &mut dyn Device, address: Address, stream: Stream) {
+        let Some(lane) = self.lanes.iter_mut().find(|lane| lane.owns(address)) else {
+            return;
+        };
+        if !self.captures.is_empty() || device.capturing(stream) || device.capturing(lane.stream) {
+            self.parked.push((address, stream));
+            return;
+        }
+        if let Some(asked) = lane.deallocate(address) {
+            self.live -= asked;
+            let event = device.record(stream);
+            device.order(lane.stream, event);
+            device.forget(event);
+        }
+    }
+
+    #[cold]
+    fn settle(&mut self, device: &mut dyn Device) {
+        for (address, stream) in core::mem::take(&mut self.parked) {
+            self.return_across(device, address, stream);
+        }
+    }
+}
+
+impl Policy for Ours {
+    fn allocate(&mut self, device: &mut dyn Device, size: u64, stream: Stream) -> Result<Block, OutOfMemory> {
+        if !self.parked.is_empty() {
+            self.settle(device);
+        }
+        let lane = match self.find(stream) {
+            Some(lane) => lane,
+            None => self.open(device, stream),
+        };
+        let address = match self.lanes[lane].allocate(device, size, !self.captures.is_empty()) {
+            Ok(address) => address,
+            Err(refused) => self.insist(device, lane, size, refused)?,
+        };
+        self.live += size;
+        Ok(Block { address, size })
+    }
+
+    fn deallocate(&mut self, device: &mut dyn Device, block: Block, stream: Stream) {
+        let own = self
+            .find(stream)
+            .and_then(|lane| self.lanes[lane].deallocate(block.address));
+        match own {
+            Some(asked) => self.live -= asked,
+            None => self.return_across(device, block.address, stream),
+        }
+    }
+
+    fn trim(&mut self, device: &mut dyn Device, trim: Trim) -> u64 {
+        self.settle(device);
+        if !self.captures.is_empty() || self.lanes.iter().any(|lane| device.capturing(lane.stream)) {
+            return 0;
+        }
+        self.lanes.iter_mut().map(|lane| lane.trim(device, trim)).sum()
+    }
+
+    fn capture_begin(&mut self, graph: Graph) {
+        if !self.captures.contains(&graph) {
+            self.captures.push(graph);
+        }
+        self.lanes.iter_mut().for_each(|lane| lane.capture_begin(graph));
+    }
+
+    fn capture_end(&mut self, graph: Graph) {
+        self.captures.retain(|&open| open != graph);
+        self.lanes.iter_mut().for_each(|lane| lane.capture_end(graph));
+    }
+
+    fn graph_destroyed(&mut self, graph: Graph) {
+        self.captures.retain(|&open| open != graph);
+        self.lanes.iter_mut().for_each(|lane| lane.graph_destroyed(graph));
+    }
+
+    fn close(&mut self, device: &mut dyn Device) {
+        self.lanes.drain(..).for_each(|lane| lane.close(device));
+        *self = Self::new(self.options);
+    }
+
+    fn reserved(&self) -> u64 {
+        self.lanes.iter().map(Lane::reserved).sum()
+    }
+
+    fn live(&self) -> u64 {
+        self.live
+    }
+}
+
+/// Waits until the card has done what was submitted to a stream.
+fn finish(device: &mut dyn Device, stream: Stream) {
+    let event = device.record(stream);
+    device.wait(event);
+    device.forget(event);
+}
+
+/// Both tiers do the same acts.
+macro_rules! of_tier {
+    ($lane:expr, $tier:ident => $act:expr) => {
+        match $lane.tier {
+            Tier::Region(ref mut $tier) => $act,
+            Tier::Slots(ref mut $tier) => $act,
+        }
+    };
+}
+
+impl Lane {
+    fn allocate(
+        &mut self,
+        device: &mut dyn Device,
+        size: u64,
+        capturing: bool,
+    ) -> Result<Address, OutOfMemory> {
+        match &mut self.tier {
+            Tier::Region(region) => region.allocate(device, size),
+            Tier::Slots(slots) => slots.allocate(device, self.stream, size, capturing),
+        }
+    }
+
+    /// Returns what was asked for the block, if it is live and of this lane.
+    fn deallocate(&mut self, address: Address) -> Option<u64> {
+        of_tier!(self, tier => tier.deallocate(address))
+    }
+
+    fn trim(&mut self, device: &mut dyn Device, trim: Trim) -> u64 {
+        of_tier!(self, tier => match trim {
+            Trim::Idle => tier.trim_idle(device, self.stream),
+            Trim::All => tier.trim_all(device, self.stream),
+        })
+    }
+
+    fn capture_begin(&mut self, graph: Graph) {
+        of_tier!(self, tier => tier.capture_begin(graph));
+    }
+
+    fn capture_end(&mut self, graph: Graph) {
+        of_tier!(self, tier => tier.capture_end(graph));
+    }
+
+    fn graph_destroyed(&mut self, graph: Graph) {
+        of_tier!(self, tier => tier.graph_destroyed(graph));
+    }
+
+    fn close(mut self, device: &mut dyn Device) {
+        of_tier!(self, tier => tier.close(device));
+    }
+
+    fn owns(&self, address: Address) -> bool {
+        match &self.tier {
+            Tier::Region(region) => region.owns(address),
+            Tier::Slots(slots) => slots.owns(address),
+        }
+    }
+
+    fn reserved(&self) -> u64 {
+        match &self.tier {
+            Tier::Region(region) => region.reserved(),
+            Tier::Slots(slots) => slots.reserved(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,234 @@
+//! Where in a region the blocks are: a stack that forgives.
+//!
+//! DECISION: entries in address order without gaps, a hole being an entry that is not live. Scratch memory is used like
+//! a stack, so that taking and giving back are a push and a pop of a few nanoseconds; a block that is given back out of
+//! order becomes a hole, which is used again, lowest address first, and joins the free end as soon as all above it is
+//! gone. Holes that touch are merged when they are looked at. A scan costs about a nanosecond for each block above the
+//! lowest hole and is left out where it is known to fail.
+
+use alloc::vec::Vec;
+
+/// Entries that there is room for from the start: no allocation below it.
+const ROOM: usize = 1024;
+
+#[derive(Clone, Debug)]
+pub(super) struct Blocks {
+    entries: Vec<Entry>,
+    /// Where the last entry ends.
+    top: u64,
+    limit: u64,
+    holes: usize,
+    /// No hole has a lower index.
+    lowest: usize,
+    /// No run of holes is as large as this.
+    too_large: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    start: u64,
+    /// What was asked for, if it is live.
+    asked: Option<u64>,
+}
+
+impl Entry {
+    const fn hole(start: u64) -> Self {
+        Self { start, asked: None }
+    }
+}
+
+impl Blocks {
+    /// `limit` bytes of addresses.
+    pub(super) fn new(limit: u64) -> Self {
+        Self {
+            entries: Vec::with_capacity(ROOM),
+            top: 0,
+            limit,
+            holes: 0,
+            lowest: 0,
+            too_large: u64::MAX,
+        }
+    }
+
+    /// Where the highest block ends.
+    pub(super) fn top(&self) -> u64 {
+        self.top
+    }
+
+    /// Takes `size` bytes for a request of `asked` and returns where they start. `None`: the addresses are used up.
+    pub(super) fn take(&mut self, size: u64, asked: u64) -> Option<u64> {
+        if self.holes > 0
+            && size < self.too_large
+            && let Some(start) = self.take_hole(size, asked)
+        {
+            return Some(start);
+        }
+        let start = self.top;
+        self.top = start.checked_add(size).filter(|&end| end <= self.limit)?;
+        let asked = Some(asked);
+        self.entries.push(Entry { start, asked });
+        Some(start)
+    }
+
+    /// Gives back the block at `start` and returns what was asked for it. `None`: there is none.
+    pub(super) fn give(&mut self, start: u64) -> Option<u64> {
+        match self.entries.last() {
+            Some(last) if last.start == start => self.pop(),
+            _ => self.bury(start),
+        }
+    }
+
+    fn pop(&mut self) -> Option<u64> {
+        let asked = self.entries.last()?.asked?;
+        self.drop_last();
+        while self.holes > 0 && self.entries.last().is_some_and(|last| last.asked.is_none()) {
+            self.holes -= 1;
+            self.drop_last();
+        }
+        Some(asked)
+    }
+
+    fn drop_last(&mut self) {
+        if let Some(last) = self.entries.pop() {
+            self.top = last.start;
+        }
+    }
+
+    fn bury(&mut self, start: u64) -> Option<u64> {
+        let index = self
+            .entries
+            .binary_search_by_key(&start, |entry| entry.start)
+            .ok()?;
+        let asked = self.entries[index].asked.take()?;
+        self.lowest = if self.holes == 0 {
+            index
+        } else {
+            self.lowest.min(index)
+        };
+        self.holes += 1;
+        self.too_large = u64::MAX;
+        Some(asked)
+    }
+
+    fn end(&self, index: usize) -> u64 {
+        self.entries.get(index + 1).map_or(self.top, |next| next.start)
+    }
+
+    fn take_hole(&mut self, size: u64, asked: u64) -> Option<u64> {
+        let mut first = None;
+        for index in self.lowest..self.entries.len() {
+            if self.entries[index].asked.is_some() {
+                first = None;
+                continue;
+            }
+            let run = *first.get_or_insert(index);
+            let (start, end) = (self.entries[run].start, self.end(index));
+            if end - start >= size {
+                self.fill(run, index, start + size, end);
+                self.entries[run].asked = Some(asked);
+                return Some(start);
+            }
+        }
+        self.too_large = size;
+        None
+    }
+
+    /// Makes one entry of the holes `run..=last`, and another of what it does not need, `rest..end`.
+    fn fill(&mut self, run: usize, last: usize, rest: u64, end: u64) {
+        self.holes -= last - run + 1;
+        let remains = (rest < end).then_some(Entry::hole(rest));
+        self.holes += usize::from(remains.is_some());
+        self.entries.splice(run + 1..=last, remains);
+    }
+
+    /// Whether no live block lies in `start..end`.
+    pub(super) fn idle(&self, start: u64, end: u64) -> bool {
+        let first = self
+            .entries
+            .partition_point(|entry| entry.start <= start)
+            .saturating_sub(1);
+        let here = self.entries[first.min(self.entries.len())..].iter().enumerate();
+        !here
+            .take_while(|(_, entry)| entry.start < end)
+            .any(|(offset, entry)| entry.asked.is_some() && self.end(first + offset) > start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blocks() -> Blocks {
+        Blocks::new(100)
+    }
+
+    #[test]
+    fn a_stack_reuses_its_top() {
+        let mut blocks = blocks();
+        assert_eq!(blocks.take(10, 9), Some(0));
+        assert_eq!(blocks.take(20, 20), Some(10));
+        assert_eq!(blocks.give(10), Some(20));
+        assert_eq!(blocks.take(5, 5), Some(10));
+        assert_eq!(blocks.top(), 15);
+    }
+
+    #[test]
+    fn blocks_given_back_in_any_order_leave_nothing_behind() {
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            let mut blocks = blocks();
+            let starts: Vec<u64> = (0..3).map(|_| blocks.take(10, 7).unwrap()).collect();
+            for index in order {
+                assert_eq!(blocks.give(starts[index]), Some(7));
+            }
+            assert_eq!(
+                (blocks.top(), blocks.holes, blocks.entries.len()),
+                (0, 0, 0),
+                "{order:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn holes_that_touch_are_used_as_one_and_what_is_left_stays_a_hole() {
+        let mut blocks = blocks();
+        let starts: Vec<u64> = (0..5).map(|_| blocks.take(10, 10).unwrap()).collect();
+        blocks.give(starts[1]);
+        blocks.give(starts[2]);
+        assert_eq!(blocks.take(25, 25), Some(50), "no run is so large");
+        assert_eq!(blocks.take(15, 15), Some(10));
+        assert_eq!(blocks.take(5, 5), Some(25));
+        assert_eq!(blocks.holes, 0);
+        assert!(!blocks.idle(29, 31) && blocks.idle(75, 100));
+    }
+
+    #[test]
+    fn what_is_not_live_is_not_taken_back() {
+        let mut blocks = blocks();
+        assert_eq!(blocks.give(0), None);
+        blocks.take(10, 10);
+        blocks.take(10, 10);
+        assert_eq!(blocks.give(5), None);
+        assert_eq!(blocks.give(0), Some(10));
+        assert_eq!(blocks.give(0), None);
+    }
+
+    #[test]
+    fn addresses_run_out_without_overflow() {
+        let mut blocks = blocks();
+        assert_eq!(blocks.take(101, 1), None);
+        assert_eq!(blocks.take(u64::MAX, 1), None);
+        assert_eq!(blocks.take(100, 1), Some(0));
+        assert_eq!(blocks.take(1, 1), None);
+    }
+
+    #[test]
+    fn idle_is_what_no_live_block_touches() {
+        let mut blocks = blocks();
+        assert!(blocks.idle(0, 100));
+        let low = blocks.take(10, 10).unwrap();
+        blocks.take(10, 10);
+        blocks.give(low);
+        assert!(blocks.idle(0, 10) && blocks.idle(3, 5) && blocks.idle(20, 50));
+        assert!(!blocks.idle(0, 11) && !blocks.idle(19, 20) && !blocks.idle(0, 100));
+    }
+}

@@ -1,0 +1,136 @@
+//! Tier A: a range of addresses that never move, backed as it is used.
+//!
+//! DECISION: addresses are plentiful and memory is not. The region is set aside once, [`Blocks`](super::blocks) says
+//! where in it a block goes, [`Pieces`] has it backed. Memory is given back only when it is idle, no graph has seen it
+//! and the card is done with it: either the CPU has waited for an event, or an event that was recorded at an earlier
+//! trim is done and nothing of the piece was handed out since.
+
+use super::pieces::Pieces;
+use super::touched::Pending;
+use super::traffic::Traffic;
+use super::{ALIGNMENT, finish};
+use crate::device::{Address, Device, Graph, OutOfMemory, Stream};
+use crate::policy::Trim;
+
+/// The fewest addresses that are worth a region.
+const FEWEST: u64 = 1 << 30;
+
+#[derive(Clone, Debug)]
+pub(super) struct Region {
+    base: Address,
+    size: u64,
+    traffic: Traffic,
+    pieces: Pieces,
+    pending: Option<Pending>,
+}
+
+impl Region {
+    /// Sets `addresses` aside, or half of them, and so on. `None`: the device has no regions.
+    pub(super) fn reserve(device: &mut dyn Device, addresses: u64) -> Option<Self> {
+        let granule = device.granule();
+        let halves = core::iter::successors(Some(addresses), |size| Some(size / 2));
+        let (base, size) = halves
+            .map(|size| size - size % granule)
+            .take_while(|&size| size >= FEWEST)
+            .find_map(|size| Some((device.reserve(size)?, size)))?;
+        Some(Self {
+            base,
+            size,
+            traffic: Traffic::new(size),
+            pieces: Pieces::new(base, size),
+            pending: None,
+        })
+    }
+
+    pub(super) fn allocate(&mut self, device: &mut dyn Device, asked: u64) -> Result<Address, OutOfMemory> {
+        let blocks = &mut self.traffic.blocks;
+        let rounded = asked.max(1).checked_next_multiple_of(ALIGNMENT);
+        let place = rounded.and_then(|size| Some((blocks.take(size, asked)?, size)));
+        let Some((start, size)) = place else {
+            let free = self.size - blocks.top();
+            return Err(OutOfMemory { asked, free });
+        };
+        let end = start + size;
+        if end > self.pieces.solid()
+            && let Err(refused) = self.pieces.back(device, start, end)
+        {
+            self.traffic.blocks.give(start);
+            return Err(OutOfMemory { asked, ..refused });
+        }
+        self.traffic.touch(start, end);
+        Ok(self.base.offset(start))
+    }
+
+    pub(super) fn deallocate(&mut self, address: Address) -> Option<u64> {
+        let start = address.0.checked_sub(self.base.0)?;
+        self.traffic.blocks.give(start)
+    }
+
+    pub(super) fn owns(&self, address: Address) -> bool {
+        let offset = address.0.checked_sub(self.base.0);
+        offset.is_some_and(|offset| offset < self.size)
+    }
+
+    pub(super) fn reserved(&self) -> u64 {
+        self.pieces.reserved()
+    }
+
+    /// Gives back what was left alone for some windows, once the card is done with it.
+    pub(super) fn trim_idle(&mut self, device: &mut dyn Device, stream: Stream) -> u64 {
+        self.traffic.close_window();
+        let mut freed = 0;
+        if let Some(pending) = self.pending.take() {
+            if device.done(pending.event) {
+                freed = self.unmap(device, Trim::Idle);
+            } else {
+                self.pending = pending.older();
+            }
+            if self.pending.is_none() {
+                device.forget(pending.event);
+            }
+        }
+        if self.pending.is_none() && self.any(Trim::Idle) {
+            self.pending = Some(Pending::new(device.record(stream)));
+        }
+        freed
+    }
+
+    /// Gives back what is idle, and waits for the card if there is something.
+    pub(super) fn trim_all(&mut self, device: &mut dyn Device, stream: Stream) -> u64 {
+        if !self.any(Trim::All) {
+            return 0;
+        }
+        finish(device, stream);
+        self.unmap(device, Trim::All)
+    }
+
+    fn any(&self, trim: Trim) -> bool {
+        self.pieces
+            .any(|start, end| self.traffic.may_go(trim, start, end))
+    }
+
+    fn unmap(&mut self, device: &mut dyn Device, trim: Trim) -> u64 {
+        let Self { pieces, traffic, .. } = self;
+        pieces.unmap(device, |start, end| traffic.may_go(trim, start, end))
+    }
+
+    pub(super) fn capture_begin(&mut self, graph: Graph) {
+        self.traffic.capture_begin(graph);
+    }
+
+    pub(super) fn capture_end(&mut self, graph: Graph) {
+        self.traffic.capture_end(graph);
+    }
+
+    pub(super) fn graph_destroyed(&mut self, graph: Graph) {
+        self.traffic.graph_destroyed(graph);
+    }
+
+    pub(super) fn close(&mut self, device: &mut dyn Device) {
+        if let Some(pending) = self.pending.take() {
+            device.forget(pending.event);
+        }
+        self.pieces.unmap(device, |_, _| true);
+        device.release(self.base, self.size);
+    }
+}

@@ -1,0 +1,269 @@
+//! Tier B: whole allocations, replaced when they are outgrown.
+//!
+//! DECISION: a slot that has become too small is freed before the larger one is taken, so that growth leaves nothing
+//! behind; legacy pools keep every size that they ever had. A request takes, in this order, (1) the smallest idle slot
+//! that is at most a quarter too large; (2) a new slot of the exact size, while all slots together stay within 5/4 of
+//! the peak of what was live; (3) any idle slot that is large enough, rather than call the driver; (4) a new slot with
+//! room to grow, in place of the largest idle ones, all of which are too small, as many as the 5/4 asks for. Replacing
+//! waits for the card, as `cudaFree` would, and happens at every quarter of growth only.
+//!
+//! While a graph is captured nothing is freed, and what the graph has seen stays until it is destroyed. A block is an
+//! allocation of the device's own, address and all: whoever frees it behind our back with `cudaFree` breaks nothing.
+
+use alloc::vec::Vec;
+
+use super::touched::WINDOWS;
+use super::{ALIGNMENT, finish, growth};
+use crate::device::{Address, Device, Event, Graph, OutOfMemory, Stream};
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Slots {
+    slots: Vec<Slot>,
+    /// Rounded bytes of the blocks that are live, and the most that they ever were.
+    live: u64,
+    peak: u64,
+    reserved: u64,
+    /// Counts what was given back, captures and trims: the order of events on the CPU.
+    clock: u64,
+    /// The clock at the last so many trims, newest first.
+    windows: [u64; WINDOWS],
+    /// The event behind which slots wait to be freed, and the clock when it was recorded.
+    pending: Option<(Event, u64)>,
+    captures: Vec<Capture>,
+}
+
+#[derive(Clone, Debug)]
+struct Slot {
+    address: Address,
+    size: u64,
+    /// What was asked for, if it is live.
+    asked: Option<u64>,
+    /// The clock when it was last given back.
+    given: u64,
+    /// Graphs that have seen it.
+    pins: u32,
+}
+
+/// What a graph has seen.
+#[derive(Clone, Debug)]
+struct Capture {
+    graph: Graph,
+    /// The clock when the capture began, while it lasts.
+    began: Option<u64>,
+    seen: Vec<Address>,
+}
+
+impl Slot {
+    fn may_go(&self) -> bool {
+        self.asked.is_none() && self.pins == 0
+    }
+}
+
+impl Slots {
+    pub(super) fn allocate(
+        &mut self,
+        device: &mut dyn Device,
+        stream: Stream,
+        asked: u64,
+        capturing: bool,
+    ) -> Result<Address, OutOfMemory> {
+        let Some(size) = asked.max(1).checked_next_multiple_of(ALIGNMENT) else {
+            let free = device.available();
+            return Err(OutOfMemory { asked, free });
+        };
+        let index = match self.fitting(size, size.saturating_add(size / 4)) {
+            Some(index) => index,
+            None => self
+                .find_or_take(device, stream, size, capturing)
+                .map_err(|refused| OutOfMemory { asked, ..refused })?,
+        };
+        let slot = &mut self.slots[index];
+        slot.asked = Some(asked);
+        self.live += size;
+        self.peak = self.peak.max(self.live);
+        Ok(slot.address)
+    }
+
+    /// The smallest idle slot of at least `least` and at most `most` bytes.
+    fn fitting(&self, least: u64, most: u64) -> Option<usize> {
+        let slots = self.slots.iter().enumerate();
+        slots
+            .filter(|(_, slot)| slot.asked.is_none() && (least..=most).contains(&slot.size))
+            .min_by_key(|(_, slot)| slot.size)
+            .map(|(index, _)| index)
+    }
+
+    #[cold]
+    fn find_or_take(
+        &mut self,
+        device: &mut dyn Device,
+        stream: Stream,
+        size: u64,
+        capturing: bool,
+    ) -> Result<usize, OutOfMemory> {
+        let peak = self.peak.max(self.live.saturating_add(size));
+        let room = peak.saturating_add(peak / 4).saturating_sub(self.reserved);
+        if size <= room
+            && let Ok(index) = self.take(device, size, size)
+        {
+            return Ok(index);
+        }
+        if let Some(index) = self.fitting(size, u64::MAX) {
+            return Ok(index);
+        }
+        if capturing || device.capturing(stream) {
+            return self.take(device, size, size);
+        }
+        let headroom = device.available().saturating_sub(size);
+        let grown = growth::slot(size, headroom);
+        let outgrown = self.retire(device, stream, grown.saturating_sub(room));
+        self.take(device, size, if outgrown { grown } else { size })
+    }
+
+    /// Takes a new slot of `wanted` bytes, or of `size` if that is too much.
+    fn take(&mut self, device: &mut dyn Device, size: u64, wanted: u64) -> Result<usize, OutOfMemory> {
+        let granule = device.granule();
+        let whole = |bytes: u64| bytes.checked_next_multiple_of(granule).unwrap_or(bytes);
+        let (size, wanted) = (whole(size), whole(wanted));
+        let (address, size) = match device.allocate(wanted) {
+            Ok(address) => (address, wanted),
+            Err(refused) if wanted == size => return Err(refused),
+            Err(_) => (device.allocate(size)?, size),
+        };
+        self.reserved += size;
+        self.slots.push(Slot {
+            address,
+            size,
+            asked: None,
+            given: self.clock,
+            pins: 0,
+        });
+        Ok(self.slots.len() - 1)
+    }
+
+    /// Frees the largest idle slots until `bytes` are gained or none is left. Returns whether there was one.
+    fn retire(&mut self, device: &mut dyn Device, stream: Stream, bytes: u64) -> bool {
+        let mut gained = 0;
+        self.slots
+            .sort_unstable_by_key(|slot| core::cmp::Reverse(slot.size));
+        let goes = |slot: &Slot| {
+            let goes = slot.may_go() && gained < bytes;
+            gained += if goes { slot.size } else { 0 };
+            goes
+        };
+        if !self.slots.iter().any(Slot::may_go) {
+            return false;
+        }
+        finish(device, stream);
+        self.free(device, goes) > 0
+    }
+
+    fn free(&mut self, device: &mut dyn Device, mut goes: impl FnMut(&Slot) -> bool) -> u64 {
+        let before = self.reserved;
+        let reserved = &mut self.reserved;
+        self.slots.retain(|slot| {
+            let goes = goes(slot);
+            if goes {
+                device.free(slot.address);
+                *reserved -= slot.size;
+            }
+            !goes
+        });
+        before - self.reserved
+    }
+
+    pub(super) fn deallocate(&mut self, address: Address) -> Option<u64> {
+        let slot = self.slots.iter_mut().find(|slot| slot.address == address)?;
+        let asked = slot.asked.take()?;
+        self.clock += 1;
+        slot.given = self.clock;
+        self.live -= asked.max(1).next_multiple_of(ALIGNMENT);
+        Some(asked)
+    }
+
+    pub(super) fn owns(&self, address: Address) -> bool {
+        self.slots.iter().any(|slot| slot.address == address)
+    }
+
+    pub(super) fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    /// Frees what was left alone for some windows, once the card is done with it.
+    pub(super) fn trim_idle(&mut self, device: &mut dyn Device, stream: Stream) -> u64 {
+        let oldest = self.windows[WINDOWS - 1];
+        self.windows.rotate_right(1);
+        self.windows[0] = self.clock;
+        let mut freed = 0;
+        if let Some((event, recorded)) = self.pending
+            && device.done(event)
+        {
+            freed = self.free(device, |slot| slot.may_go() && slot.given <= oldest.min(recorded));
+            device.forget(event);
+            self.pending = None;
+        }
+        let rested = |slot: &Slot| slot.may_go() && slot.given <= oldest;
+        if self.pending.is_none() && self.slots.iter().any(rested) {
+            self.pending = Some((device.record(stream), self.clock));
+        }
+        freed
+    }
+
+    /// Frees what is idle, and waits for the card if there is something.
+    pub(super) fn trim_all(&mut self, device: &mut dyn Device, stream: Stream) -> u64 {
+        if !self.slots.iter().any(Slot::may_go) {
+            return 0;
+        }
+        finish(device, stream);
+        self.free(device, Slot::may_go)
+    }
+
+    pub(super) fn capture_begin(&mut self, graph: Graph) {
+        self.clock += 1;
+        let began = Some(self.clock);
+        match self.captures.iter_mut().find(|capture| capture.graph == graph) {
+            Some(capture) => capture.began = capture.began.or(began),
+            None => self.captures.push(Capture {
+                graph,
+                began,
+                seen: Vec::new(),
+            }),
+        }
+    }
+
+    /// Pins what is live or was given back since the capture began.
+    pub(super) fn capture_end(&mut self, graph: Graph) {
+        let Some(capture) = self.captures.iter_mut().find(|capture| capture.graph == graph) else {
+            return;
+        };
+        let Some(began) = capture.began.take() else {
+            return;
+        };
+        let seen = self
+            .slots
+            .iter_mut()
+            .filter(|slot| slot.asked.is_some() || slot.given > began);
+        for slot in seen {
+            slot.pins += 1;
+            capture.seen.push(slot.address);
+        }
+    }
+
+    pub(super) fn graph_destroyed(&mut self, graph: Graph) {
+        let Some(index) = self.captures.iter().position(|capture| capture.graph == graph) else {
+            return;
+        };
+        for address in self.captures.swap_remove(index).seen {
+            for slot in self.slots.iter_mut().filter(|slot| slot.address == address) {
+                slot.pins -= 1;
+            }
+        }
+    }
+
+    pub(super) fn close(&mut self, device: &mut dyn Device) {
+        if let Some((event, _)) = self.pending.take() {
+            device.forget(event);
+        }
+        self.free(device, |_| true);
+    }
+}
