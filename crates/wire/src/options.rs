@@ -12,7 +12,7 @@ use core::str::SplitAsciiWhitespace;
 use crate::page::CARDS;
 
 /// The words, read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     cards: [Option<CardRule>; CARDS],
     /// Bytes of each card without a budget of its own.
@@ -74,10 +74,31 @@ pub enum OptionsError<'a> {
     TooManyCards { word: &'a str },
 }
 
+impl Default for Options {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
 impl Options {
+    /// Asks for nothing.
+    pub const NONE: Self = Self {
+        cards: [None; CARDS],
+        budget: None,
+        contexts: Contexts::Leave,
+        reuse: false,
+        chunk: None,
+        reclaim: false,
+        wait: 0,
+        spill: None,
+        pool: Pool::Leave,
+        on_oom_managed: false,
+        hide_vmm: false,
+    };
+
     /// Reads a line of words.
     pub fn read(line: &str) -> Result<Self, OptionsError<'_>> {
-        let mut options = Self::default();
+        let mut options = Self::NONE;
         let words: SplitAsciiWhitespace<'_> = line.split_ascii_whitespace();
         for word in words {
             let (key, value) = word.split_once('=').unwrap_or((word, ""));

@@ -100,6 +100,18 @@ const RULES: &[Rule] = &[
         why: "launch does not know who asks",
     },
     Rule {
+        files: "crates/guard/src/",
+        except: &[],
+        words: &[
+            "std::",
+            "plimsoll_core",
+            "thread_local!",
+            "println!",
+            "libloading",
+        ],
+        why: "guard lives in foreign processes: core, alloc, libc, wire and pool are all it has",
+    },
+    Rule {
         files: "crates/plimsoll/src/",
         except: &[],
         words: &["unsafe "],

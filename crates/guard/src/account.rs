@@ -1,0 +1,43 @@
+//! What the program holds of each card.
+//!
+//! Totals are the atomics of the budget page, taken by compare-and-swap before the driver is asked, so that no two threads pass a
+//! budget together; [`blocks`] remembers what to give back for which address. Cards are numbered as the program numbers them.
+
+pub(crate) mod blocks;
+mod cards;
+mod page;
+pub(crate) mod request;
+
+use plimsoll_wire::page::{CARDS, Card, Page};
+
+pub(crate) use cards::{current, open};
+pub(crate) use page::page;
+
+use crate::driver::Device;
+
+/// The number of a card that has a place on the page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CardIndex(u8);
+
+impl CardIndex {
+    /// None for a card beyond those that a page has room for; it is not guarded.
+    pub(crate) fn of(device: Device) -> Option<Self> {
+        let index = u8::try_from(device).ok()?;
+        let count = page().count.load(core::sync::atomic::Ordering::Relaxed);
+        (u32::from(index) < count && usize::from(index) < CARDS).then_some(Self(index))
+    }
+
+    pub(crate) fn number(self) -> u8 {
+        self.0
+    }
+
+    pub(crate) fn device(self) -> Device {
+        Device::from(self.0)
+    }
+}
+
+/// The card's place on the page.
+pub(crate) fn card(index: CardIndex) -> &'static Card {
+    let page: &'static Page = page();
+    &page.cards[usize::from(index.0) % CARDS]
+}

@@ -1,0 +1,76 @@
+//! One request for device memory: take it from the budget, ask the driver, and give it back if the driver refuses.
+
+use plimsoll_wire::page::Refusal;
+
+use super::{CardIndex, card};
+use crate::driver::{CuResult, DevicePointer, OUT_OF_MEMORY, SUCCESS};
+use crate::ladder::{self, Climb};
+
+/// What came of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The driver gave it, and the card is charged with it.
+    Given,
+    /// It lies in a range of guard's own, which keeps its own account (see [`crate::spill`]).
+    Elsewhere,
+    /// Nothing was given; the program gets this code.
+    Failed(CuResult),
+}
+
+impl Outcome {
+    pub(crate) fn code(self) -> CuResult {
+        match self {
+            Self::Given | Self::Elsewhere => SUCCESS,
+            Self::Failed(code) => code,
+        }
+    }
+}
+
+/// Asks the driver for `size` bytes by `ask`, within the budget of the card; meets a refusal on the ladder.
+///
+/// `place` is where the program wants the address, for requests that guard may satisfy with a range of its own.
+pub(crate) fn ask(
+    index: CardIndex,
+    size: u64,
+    place: Option<*mut DevicePointer>,
+    ask: &mut dyn FnMut() -> CuResult,
+) -> Outcome {
+    let refusal = match once(index, size, ask) {
+        Err(refusal) => refusal,
+        Ok(outcome) => return outcome,
+    };
+    let request = ladder::Request {
+        card: index,
+        size,
+        refusal,
+        place,
+        ask,
+    };
+    match ladder::climb(request) {
+        Climb::Given => Outcome::Given,
+        Climb::Elsewhere => Outcome::Elsewhere,
+        Climb::Refused => Outcome::Failed(OUT_OF_MEMORY),
+    }
+}
+
+/// One try, without the ladder: Err says who refused.
+pub(crate) fn once(
+    index: CardIndex,
+    size: u64,
+    ask: &mut dyn FnMut() -> CuResult,
+) -> Result<Outcome, Refusal> {
+    if !card(index).take(size) {
+        return Err(Refusal::Budget);
+    }
+    match ask() {
+        SUCCESS => Ok(Outcome::Given),
+        code => {
+            card(index).give(size);
+            if code == OUT_OF_MEMORY {
+                Err(Refusal::Driver)
+            } else {
+                Ok(Outcome::Failed(code))
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Whether guard acts: not before the driver is up, not without `PLIMSOLL_GUARD`, not in a forked child.
+//!
+//! The flag that every hook asks lies in a page of memory that the kernel empties in a forked child (MADV_WIPEONFORK), so the
+//! question costs two loads and no system call, and a child can never work on locks and counts that were its parent's. Where the
+//! kernel cannot do that, the process id is compared. Guard arms itself once; whatever is not as expected disarms it for good,
+//! and it says so.
+
+use alloc::boxed::Box;
+use core::ffi::{CStr, c_char};
+use core::ptr::null_mut;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32};
+
+use plimsoll_wire::env;
+use plimsoll_wire::options::Options;
+use plimsoll_wire::page::State;
+
+use crate::account;
+use crate::say::say;
+use crate::trace;
+
+/// Lies in the page that a fork empties.
+#[derive(Debug)]
+struct Flag {
+    armed: AtomicBool,
+    /// The kernel does not empty it: compare process ids.
+    compare: AtomicBool,
+}
+
+static FLAG: AtomicPtr<Flag> = AtomicPtr::new(null_mut());
+static PROCESS: AtomicI32 = AtomicI32::new(0);
+static STARTED: AtomicBool = AtomicBool::new(false);
+static OPTIONS: AtomicPtr<Options> = AtomicPtr::new(null_mut());
+
+/// Whether hooks act.
+#[inline]
+pub(crate) fn armed() -> bool {
+    // SAFETY: null, or the flag that `raise` made and nobody unmaps.
+    let Some(flag) = (unsafe { FLAG.load(Acquire).as_ref() }) else {
+        return false;
+    };
+    flag.armed.load(Acquire) && (!flag.compare.load(Relaxed) || same_process())
+}
+
+#[cold]
+fn same_process() -> bool {
+    PROCESS.load(Relaxed) == process()
+}
+
+pub(crate) fn process() -> i32 {
+    // SAFETY: getpid takes nothing and cannot fail.
+    unsafe { libc::getpid() }
+}
+
+/// Whether the environment asks for guard at all; read once.
+pub(crate) fn wanted() -> bool {
+    const UNREAD: u32 = 0;
+    const NO: u32 = 1;
+    const YES: u32 = 2;
+    static WANTED: AtomicU32 = AtomicU32::new(UNREAD);
+    match WANTED.load(Relaxed) {
+        UNREAD => {
+            let wanted = variable(env::GUARD).is_some();
+            WANTED.store(if wanted { YES } else { NO }, Relaxed);
+            wanted
+        }
+        state => state == YES,
+    }
+}
+
+/// What guard was asked to do.
+pub(crate) fn options() -> &'static Options {
+    static NONE: Options = Options::NONE;
+    // SAFETY: null, or options that were leaked.
+    unsafe { OPTIONS.load(Acquire).as_ref() }.unwrap_or(&NONE)
+}
+
+/// The driver is up.
+pub(crate) fn initialised() {
+    if !wanted() || STARTED.swap(true, AcqRel) {
+        return;
+    }
+    let Some(line) = variable(env::GUARD) else { return };
+    let Ok(line) = line.to_str() else {
+        say!("{} is not text; this process runs unguarded", env::GUARD);
+        return;
+    };
+    match Options::read(line) {
+        Ok(options) => OPTIONS.store(Box::into_raw(Box::new(options)), Release),
+        Err(error) => {
+            say!("{error}; this process runs unguarded");
+            return;
+        }
+    }
+    if !account::open(options()) {
+        return;
+    }
+    trace::open();
+    if raise() {
+        account::page().state.store(State::Armed as u32, Release);
+    }
+}
+
+/// Runs as if there were no guard from here on.
+pub(crate) fn disarm(why: core::fmt::Arguments<'_>) {
+    // SAFETY: as in `armed`.
+    let flag = unsafe { FLAG.load(Acquire).as_ref() };
+    if flag.is_some_and(|flag| flag.armed.swap(false, AcqRel)) {
+        account::page().state.store(State::Disarmed as u32, Release);
+        say!("disarmed: {why}");
+    }
+}
+
+fn raise() -> bool {
+    const PAGE: usize = 4096;
+    // SAFETY: new memory, ours alone.
+    let page = unsafe {
+        libc::mmap(
+            null_mut(),
+            PAGE,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if page == libc::MAP_FAILED {
+        say!("no memory for a page; this process runs unguarded");
+        return false;
+    }
+    // SAFETY: the page was mapped just now, with room and alignment for a flag; zeroes are a valid one.
+    let flag = unsafe { &*page.cast::<Flag>() };
+    // SAFETY: advice on our own page.
+    let wiped = unsafe { libc::madvise(page, PAGE, libc::MADV_WIPEONFORK) } == 0;
+    PROCESS.store(process(), Relaxed);
+    flag.compare.store(!wiped, Relaxed);
+    flag.armed.store(true, Release);
+    FLAG.store(page.cast(), Release);
+    true
+}
+
+/// A variable of the environment; a string that nobody changes by the time CUDA starts.
+pub(crate) fn variable(name: &str) -> Option<&'static CStr> {
+    let mut text = [0_u8; 64];
+    text.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
+    if name.len() == text.len() {
+        return None;
+    }
+    // SAFETY: the text ends in zero, since it has more places than the name.
+    let value = unsafe { libc::getenv(text.as_ptr().cast::<c_char>()) };
+    // SAFETY: null, or a C string of the environment.
+    (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })
+}

@@ -1,0 +1,119 @@
+//! The functions that guard puts in the driver's place, one file per part of the driver's API.
+//!
+//! `hooks!` makes of each declaration the export, the real function in `real` (see [`crate::driver`]) and the row of the table
+//! that the doors answer from, so that no hook can be reached by one door and missed by another. A hook that is not armed calls
+//! the real function and nothing else; its body runs armed only.
+
+pub(crate) mod arrays;
+pub(crate) mod capture;
+pub(crate) mod context;
+pub(crate) mod copy;
+pub(crate) mod graphs;
+pub(crate) mod host;
+pub(crate) mod info;
+pub(crate) mod init;
+pub(crate) mod ipc;
+pub(crate) mod memory;
+pub(crate) mod nvml;
+pub(crate) mod pointer;
+pub(crate) mod pools;
+pub(crate) mod vmm;
+
+use core::ffi::c_void;
+
+use crate::driver::Slot;
+
+/// A function of any prototype.
+pub(crate) type Function = unsafe extern "C" fn();
+
+/// One function that guard stands in front of.
+#[derive(Debug)]
+pub(crate) struct Hook {
+    /// What the library exports, with the suffix of its ABI.
+    pub(crate) symbol: &'static str,
+    /// What `cuGetProcAddress` calls it.
+    pub(crate) name: &'static str,
+    /// The first version of CUDA in which `name` means this function.
+    pub(crate) since: i32,
+    /// Whether it is the twin for programs whose default stream is the thread's own.
+    pub(crate) per_thread: bool,
+    pub(crate) function: Function,
+    pub(crate) slot: &'static Slot,
+}
+
+impl Hook {
+    pub(crate) fn address(&self) -> *mut c_void {
+        self.function as *mut c_void
+    }
+}
+
+/// Declares hooks: `fn SYMBOL / TWIN = "NAME" since VERSION (arguments) calls REAL { body }`.
+///
+/// The body may call `REAL`, which is the real function of the symbol or of the twin, whichever was called.
+macro_rules! hooks {
+    (in $library:ident; $(
+        $(#[$attribute:meta])*
+        fn $symbol:ident $(/ $twin:ident)? = $name:literal since $since:literal
+            $arguments:tt calls $real:ident $body:block
+    )*) => {
+        pub(crate) mod real {
+            #[allow(unused_imports, reason = "not every part of the API needs a type of its own")]
+            use super::*;
+
+            $crate::driver::real! {
+                in $library;
+                $($symbol $arguments;)*
+                $($($twin $arguments;)?)*
+            }
+        }
+
+        $(
+            $crate::hooks::hooks!(@export $(#[$attribute])* $symbol $arguments $real $body);
+            $($crate::hooks::hooks!(@export $(#[$attribute])* $twin $arguments $real $body);)?
+        )*
+
+        pub(crate) const TABLE: &[$crate::hooks::Hook] = &[
+            $($crate::hooks::hooks!(@row $symbol $name $since false $arguments),)*
+            $($($crate::hooks::hooks!(@row $twin $name $since true $arguments),)?)*
+        ];
+    };
+
+    (@export $(#[$attribute:meta])* $symbol:ident ($($argument:ident: $type:ty),* $(,)?) $real:ident $body:block) => {
+        $(#[$attribute])*
+        ///
+        /// # Safety
+        /// As the driver asks of its callers.
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        #[allow(clippy::too_many_arguments, reason = "the driver's prototypes")]
+        pub(crate) unsafe extern "C" fn $symbol($($argument: $type),*) -> $crate::driver::CuResult {
+            // SAFETY: the program calls us as it would call the driver; what it promises the driver, it promises us.
+            unsafe {
+                if !$crate::arm::armed() {
+                    return real::$symbol($($argument),*);
+                }
+                #[allow(unused_variables, reason = "a hook need not call what it stands for")]
+                let $real = real::$symbol;
+                $body
+            }
+        }
+    };
+
+    (@row $symbol:ident $name:literal $since:literal $per_thread:literal ($($argument:ident: $type:ty),* $(,)?)) => {
+        $crate::hooks::Hook {
+            symbol: stringify!($symbol),
+            name: $name,
+            since: $since,
+            per_thread: $per_thread,
+            // SAFETY: nobody calls it before casting it back to its own type.
+            function: unsafe {
+                core::mem::transmute::<
+                    unsafe extern "C" fn($($type),*) -> $crate::driver::CuResult,
+                    $crate::hooks::Function,
+                >($symbol)
+            },
+            slot: &real::slots::$symbol,
+        }
+    };
+}
+
+pub(crate) use hooks;

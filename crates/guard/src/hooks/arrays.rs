@@ -1,0 +1,7 @@
+//! Arrays and mipmapped arrays.
+
+use crate::hooks::hooks;
+
+hooks! {
+    in CUDA;
+}

@@ -1,0 +1,7 @@
+//! Stream capture.
+
+use crate::hooks::hooks;
+
+hooks! {
+    in CUDA;
+}

@@ -1,0 +1,7 @@
+//! Copies and fills that touch guard's own ranges.
+
+use crate::hooks::hooks;
+
+hooks! {
+    in CUDA;
+}

@@ -1,0 +1,7 @@
+//! Graphs.
+
+use crate::hooks::hooks;
+
+hooks! {
+    in CUDA;
+}

@@ -1,0 +1,7 @@
+//! Memory shared with other processes.
+
+use crate::hooks::hooks;
+
+hooks! {
+    in CUDA;
+}

@@ -1,0 +1,47 @@
+//! Text in a fixed room, for paths and lines that must not allocate.
+
+use core::ffi::CStr;
+use core::fmt::{self, Write};
+
+const ROOM: usize = 1024;
+
+#[derive(Debug)]
+pub(crate) struct Text {
+    bytes: [u8; ROOM],
+    length: usize,
+}
+
+impl Text {
+    pub(crate) const fn new() -> Self {
+        Self {
+            bytes: [0; ROOM],
+            length: 0,
+        }
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or(&[])
+    }
+
+    /// As a path; None if there is a zero in it.
+    pub(crate) fn as_c(&self) -> Option<&CStr> {
+        CStr::from_bytes_with_nul(self.bytes.get(..=self.length)?).ok()
+    }
+}
+
+impl Write for Text {
+    /// Fails, with as much as fitted, when the room is full; the last place stays zero.
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = self.bytes.get_mut(self.length..ROOM - 1).unwrap_or(&mut []);
+        let fitting = text.len().min(room.len());
+        for (place, byte) in room.iter_mut().zip(text.bytes()) {
+            *place = byte;
+        }
+        self.length += fitting;
+        if fitting == text.len() {
+            Ok(())
+        } else {
+            Err(fmt::Error)
+        }
+    }
+}
