@@ -12,9 +12,11 @@
 extern crate alloc;
 
 mod device;
+pub mod generate;
 mod policies;
 mod policy;
 mod simulated;
+pub mod trace;
 
 pub use device::{Address, Device, Event, Graph, OutOfMemory, Stream};
 pub use policies::*;

@@ -1,0 +1,290 @@
+//! Traces from formulas: what an engine asks of its run-time pool while a prompt grows, with no card and no model.
+//!
+//! DECISION: one device, one stream, one group of blocks for each operation, allocated in order and freed in reverse, as
+//! the engine's scopes do it. An operation's sizes follow from the shapes of its matrices, the micro-batch and the cells
+//! in use; which kernel runs, and so which sizes, follows from the [`Card`]. The engines differ in one thing that
+//! matters: whether a quantised cache is copied to f16 in the pool ([`Engine`]). Checked against two traces recorded
+//! on an H200, step by step, and against figures published by others (`tests/generate.rs`).
+//! Each formula names its source in the file that has it.
+
+use core::fmt;
+
+use crate::device::Stream;
+use crate::trace::{Builder, Fault, Trace};
+
+mod attention;
+mod card;
+mod latent;
+mod matrix;
+mod shape;
+
+pub use attention::cell_bytes;
+pub use card::Card;
+pub use shape::{Experts, Latent, Shape, Window};
+
+/// Cells in use are rounded up to this: `llama-kv-cache.cpp:get_n_kv @ b10605`.
+const CELLS: u64 = 256;
+/// No trace is longer: a few hundred megabytes.
+const MOST_STEPS: usize = 1 << 24;
+/// No engine takes a larger context, and the formulas stay far from the end of `u64`.
+const LONGEST: u64 = 1 << 26;
+
+/// The engine, as far as its pool is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// ik_llama.cpp: copies a quantised cache in the pool; turns the latent cache back into keys and values.
+    Ik,
+    /// llama.cpp before PR 23907 (about b9400): copies a quantised cache in the pool.
+    Copying,
+    /// llama.cpp since then (b10605): the copies are in the compute buffer.
+    Reserving,
+}
+
+/// The type of the KV cache. All quantised ones are copied to f16 alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cache {
+    F16,
+    Quantised,
+}
+
+/// Which tokens of a prompt get an output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outputs {
+    /// The last one, as a server asks for: the last layer does for one token what it does after attention.
+    Last,
+    /// The layers only, each for every token; no output matrix.
+    Layers,
+}
+
+/// What is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    pub engine: Engine,
+    pub cache: Cache,
+    /// Tokens of the prompt.
+    pub context: u64,
+    /// Tokens that are computed at once: `-ub`.
+    pub micro_batch: u64,
+    /// The prompt comes in parts of this many tokens, each with an answer; 0 for all of it at once.
+    pub part: u64,
+    /// Tokens that are decoded after each part.
+    pub answer: u64,
+    /// The server runs two tokens first, to warm up.
+    pub warm_up: bool,
+    pub outputs: Outputs,
+    /// `-fa`.
+    pub flash_attention: bool,
+    /// `-amb` of ik_llama.cpp, in MiB.
+    pub attention_pass: Option<u64>,
+}
+
+impl Run {
+    /// A prompt of `context` tokens at once, in micro-batches of 512, on `engine`.
+    pub const fn prompt(engine: Engine, cache: Cache, context: u64) -> Self {
+        Self {
+            engine,
+            cache,
+            context,
+            micro_batch: 512,
+            part: 0,
+            answer: 0,
+            warm_up: false,
+            outputs: Outputs::Last,
+            flash_attention: true,
+            attention_pass: None,
+        }
+    }
+}
+
+/// A run that no trace can be made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GenerateError {
+    Context {
+        tokens: u64,
+    },
+    MicroBatch {
+        tokens: u64,
+    },
+    TooLong,
+    /// llama.cpp has no kernel for it.
+    QuantisedWithoutFlashAttention,
+    Step(Fault),
+}
+
+impl fmt::Display for GenerateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Context { tokens } => write!(f, "a context of {tokens} tokens; give 1 to {LONGEST}"),
+            Self::MicroBatch { tokens } => write!(f, "a micro-batch of {tokens} tokens; give 1 to 65536"),
+            Self::TooLong => write!(
+                f,
+                "the trace has more than {MOST_STEPS} steps; shorten the context or the answers, or enlarge the micro-batch"
+            ),
+            Self::QuantisedWithoutFlashAttention => {
+                f.write_str("a quantised V cache needs flash attention; switch it on or take f16")
+            }
+            Self::Step(fault) => fault.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for GenerateError {}
+
+/// The requests of a run to the pool of one device.
+pub fn generate(shape: &Shape, run: &Run, card: &Card) -> Result<Trace, GenerateError> {
+    if run.context == 0 || run.context > LONGEST {
+        return Err(GenerateError::Context { tokens: run.context });
+    }
+    if run.micro_batch == 0 || run.micro_batch > 1 << 16 {
+        return Err(GenerateError::MicroBatch {
+            tokens: run.micro_batch,
+        });
+    }
+    if !run.flash_attention && run.cache == Cache::Quantised {
+        return Err(GenerateError::QuantisedWithoutFlashAttention);
+    }
+    let mut engine = Operations {
+        shape,
+        run,
+        card,
+        groups: Groups::default(),
+    };
+    if run.warm_up {
+        engine.forward(2, 1, CELLS)?;
+    }
+    let part = if run.part == 0 { run.context } else { run.part };
+    let mut done = 0;
+    while done < run.context {
+        let until = run.context.min(done + part);
+        engine.prompt(done, until)?;
+        for token in 1..=run.answer {
+            engine.forward(1, 1, cells(until + token))?;
+        }
+        done = until;
+    }
+    Ok(engine.groups.builder.finish())
+}
+
+/// Cells in use once `tokens` are in the cache.
+fn cells(tokens: u64) -> u64 {
+    tokens.next_multiple_of(CELLS)
+}
+
+/// The operations of one run.
+struct Operations<'a> {
+    shape: &'a Shape,
+    run: &'a Run,
+    card: &'a Card,
+    groups: Groups,
+}
+
+impl Operations<'_> {
+    fn prompt(&mut self, from: u64, until: u64) -> Result<(), GenerateError> {
+        let mut done = from;
+        while done < until {
+            let tokens = self.run.micro_batch.min(until - done);
+            done += tokens;
+            let outputs = match self.run.outputs {
+                Outputs::Layers => tokens,
+                Outputs::Last => u64::from(done == until),
+            };
+            self.forward(tokens, outputs, cells(done))?;
+        }
+        Ok(())
+    }
+
+    /// One pass of `tokens` through all layers, of which `outputs` tokens go on to the output matrix.
+    fn forward(&mut self, tokens: u64, outputs: u64, cells: u64) -> Result<(), GenerateError> {
+        for layer in 0..self.shape.layers {
+            let last = layer + 1 == self.shape.layers;
+            self.layer(layer, tokens, if last { outputs } else { tokens }, cells)?;
+        }
+        if self.run.outputs == Outputs::Last && outputs > 0 {
+            self.matrix(self.shape.embedding, self.shape.vocabulary, outputs)?;
+        }
+        Ok(())
+    }
+
+    /// `llama-graph.cpp @ b10605`: Q, K, V, attention and its output for all tokens, the rest for those that go on.
+    fn layer(&mut self, layer: u64, tokens: u64, going_on: u64, cells: u64) -> Result<(), GenerateError> {
+        let shape = self.shape;
+        if let Some(latent) = &shape.latent {
+            return latent::attention(self, latent, tokens, cells);
+        }
+        let head = shape.head(layer);
+        let (queries, keys) = (shape.heads * head.size, head.count * head.size);
+        for rows in [queries, keys, keys] {
+            self.matrix(shape.embedding, rows, tokens)?;
+        }
+        let cells = match head.window {
+            Some(window) => cells.min((window + tokens.max(self.run.micro_batch)).next_multiple_of(CELLS)),
+            None => cells,
+        };
+        attention::attention(self, head, tokens, cells)?;
+        self.matrix(queries, shape.embedding, tokens)?;
+        if going_on == 0 {
+            return Ok(());
+        }
+        self.feed_forward(going_on)
+    }
+
+    fn feed_forward(&mut self, tokens: u64) -> Result<(), GenerateError> {
+        let (embedding, width) = (self.shape.embedding, self.shape.feed_forward);
+        // for one token gate and up are one kernel: ggml-cuda.cu:ggml_cuda_should_fuse_mul_mat @ b8799
+        let wide = if tokens == 1 { 1 } else { 2 };
+        for _ in 0..wide {
+            self.matrix_of_experts(embedding, width, tokens, true)?;
+        }
+        self.matrix_of_experts(width, embedding, tokens, false)
+    }
+
+    fn matrix(&mut self, columns: u64, rows: u64, tokens: u64) -> Result<(), GenerateError> {
+        let group = matrix::dense(self.card, self.run.engine, columns, rows, tokens);
+        self.groups.group(&group)
+    }
+
+    fn matrix_of_experts(
+        &mut self,
+        columns: u64,
+        rows: u64,
+        tokens: u64,
+        shared: bool,
+    ) -> Result<(), GenerateError> {
+        let Some(experts) = &self.shape.experts else {
+            return self.matrix(columns, rows, tokens);
+        };
+        let engine = self.run.engine;
+        let group = matrix::experts(self.card, engine, experts, columns, rows, tokens, shared);
+        self.groups.group(&group)
+    }
+}
+
+/// Groups of blocks: allocated in order, freed in reverse.
+#[derive(Default)]
+struct Groups {
+    builder: Builder,
+    name: u64,
+}
+
+impl Groups {
+    /// Sizes of 0 stand for what the operation does not need.
+    fn group(&mut self, sizes: &[u64]) -> Result<(), GenerateError> {
+        const STREAM: Stream = Stream(0);
+        if self.builder.steps() > MOST_STEPS {
+            return Err(GenerateError::TooLong);
+        }
+        let first = self.name;
+        for &size in sizes.iter().filter(|&&size| size > 0) {
+            self.builder
+                .allocate(self.name, size, STREAM)
+                .map_err(GenerateError::Step)?;
+            self.name += 1;
+        }
+        for name in (first..self.name).rev() {
+            self.builder
+                .free(name, None, STREAM)
+                .map_err(GenerateError::Step)?;
+        }
+        Ok(())
+    }
+}

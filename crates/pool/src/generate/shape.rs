@@ -1,0 +1,191 @@
+//! The shapes of models, as far as the pool depends on them.
+//!
+//! The figures are the public models' own. Gemma-4-31B: the heads from a log in llama.cpp issue 22748; embedding and
+//! number of heads are assumed.
+
+/// A model. Latent attention ([`Latent`]) stands alone: its products are larger than all else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    pub name: &'static str,
+    pub layers: u64,
+    pub embedding: u64,
+    pub heads: u64,
+    /// Heads of K and V.
+    pub kv_heads: u64,
+    pub head_size: u64,
+    /// Width of the feed-forward part, of one expert where there are several.
+    pub feed_forward: u64,
+    pub vocabulary: u64,
+    pub experts: Option<Experts>,
+    pub window: Option<Window>,
+    pub latent: Option<Latent>,
+}
+
+/// Experts of a mixture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Experts {
+    pub count: u64,
+    /// For each token.
+    pub used: u64,
+}
+
+/// Layers that see only the last tokens, between layers that see all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    pub tokens: u64,
+    /// Every n-th layer sees all tokens.
+    pub global_every: u64,
+    /// Heads of K and V in the layers that see all.
+    pub global_kv_heads: u64,
+    pub global_head_size: u64,
+}
+
+/// Multi-head latent attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Latent {
+    pub rank: u64,
+    pub rope: u64,
+    pub nope: u64,
+    pub value: u64,
+}
+
+/// The heads of K and V in one layer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Head {
+    pub(super) count: u64,
+    pub(super) size: u64,
+    pub(super) window: Option<u64>,
+}
+
+impl Shape {
+    const PLAIN: Self = Self {
+        name: "",
+        layers: 0,
+        embedding: 0,
+        heads: 0,
+        kv_heads: 0,
+        head_size: 128,
+        feed_forward: 0,
+        vocabulary: 0,
+        experts: None,
+        window: None,
+        latent: None,
+    };
+
+    pub const LLAMA3_8B: Self = Self {
+        name: "llama3-8b",
+        layers: 32,
+        embedding: 4096,
+        heads: 32,
+        kv_heads: 8,
+        feed_forward: 14336,
+        vocabulary: 128_256,
+        ..Self::PLAIN
+    };
+
+    /// The model of the recorded traces: Llama-3-8B with eight layers and a small vocabulary.
+    pub const M8: Self = Self {
+        name: "m8",
+        layers: 8,
+        vocabulary: 32_000,
+        ..Self::LLAMA3_8B
+    };
+
+    pub const QWEN3_30B_A3B: Self = Self {
+        name: "qwen3-30b-a3b",
+        layers: 48,
+        embedding: 2048,
+        heads: 32,
+        kv_heads: 4,
+        feed_forward: 768,
+        vocabulary: 151_936,
+        experts: Some(Experts { count: 128, used: 8 }),
+        ..Self::PLAIN
+    };
+
+    pub const GEMMA3_12B: Self = Self {
+        name: "gemma3-12b",
+        layers: 48,
+        embedding: 3840,
+        heads: 16,
+        kv_heads: 8,
+        head_size: 256,
+        feed_forward: 15_360,
+        vocabulary: 262_144,
+        window: Some(Window {
+            tokens: 1024,
+            global_every: 6,
+            global_kv_heads: 8,
+            global_head_size: 256,
+        }),
+        ..Self::PLAIN
+    };
+
+    pub const GEMMA4_31B: Self = Self {
+        name: "gemma4-31b",
+        layers: 60,
+        embedding: 5376,
+        heads: 32,
+        kv_heads: 16,
+        head_size: 256,
+        feed_forward: 21_504,
+        vocabulary: 262_144,
+        window: Some(Window {
+            tokens: 1024,
+            global_every: 6,
+            global_kv_heads: 4,
+            global_head_size: 512,
+        }),
+        ..Self::PLAIN
+    };
+
+    pub const DEEPSEEK_V3: Self = Self {
+        name: "deepseek-v3",
+        layers: 61,
+        embedding: 7168,
+        heads: 128,
+        latent: Some(Latent {
+            rank: 512,
+            rope: 64,
+            nope: 128,
+            value: 128,
+        }),
+        ..Self::PLAIN
+    };
+
+    pub const KIMI_K2: Self = Self {
+        name: "kimi-k2",
+        heads: 64,
+        ..Self::DEEPSEEK_V3
+    };
+
+    pub const ALL: [Self; 7] = [
+        Self::LLAMA3_8B,
+        Self::M8,
+        Self::QWEN3_30B_A3B,
+        Self::GEMMA3_12B,
+        Self::GEMMA4_31B,
+        Self::DEEPSEEK_V3,
+        Self::KIMI_K2,
+    ];
+
+    pub(super) fn head(&self, layer: u64) -> Head {
+        let own = Head {
+            count: self.kv_heads,
+            size: self.head_size,
+            window: None,
+        };
+        match &self.window {
+            Some(window) if (layer + 1).is_multiple_of(window.global_every) => Head {
+                count: window.global_kv_heads,
+                size: window.global_head_size,
+                window: None,
+            },
+            Some(window) => Head {
+                window: Some(window.tokens),
+                ..own
+            },
+            None => own,
+        }
+    }
+}

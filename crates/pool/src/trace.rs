@@ -1,0 +1,206 @@
+//! What a program asked of its allocator, in order.
+//!
+//! DECISION: a trace holds steps, not addresses. Logs name blocks by pointers, which are used again after a free; a
+//! [`Builder`] gives every block a number of its own, so that a replay needs an array and no map, and finds out what
+//! cannot have happened (a block freed twice, two blocks at one address). Readers and the generator build traces with
+//! it; nothing that they are given can make one that is wrong. Blocks that are never freed are allowed: a log may end
+//! anywhere.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::device::Stream;
+
+mod csv;
+mod record;
+
+pub use csv::{CsvError, CsvFault};
+pub use record::{RecordError, RecordFault};
+
+/// No card has a block of 256 TiB: a larger size is damage.
+const LARGEST: u64 = 1 << 48;
+/// Blocks are numbered with 32 bits, and a trace of that many steps is tens of gigabytes.
+const MOST_BLOCKS: u32 = 1 << 30;
+
+/// One request to an allocator. Blocks are numbered from 0 in the order of their allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    Allocate { block: u32, size: u64, stream: Stream },
+    Free { block: u32, stream: Stream },
+}
+
+/// What a program asked of its allocator.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    steps: Vec<Step>,
+    blocks: u32,
+    peak_live: u64,
+    refused: u64,
+}
+
+impl Trace {
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// How many blocks there are; their numbers are smaller.
+    pub fn blocks(&self) -> u32 {
+        self.blocks
+    }
+
+    /// The most bytes that were live at once: no allocator can do with less.
+    pub fn peak_live(&self) -> u64 {
+        self.peak_live
+    }
+
+    /// Requests that the recorded allocator refused. They are no steps: nobody got anything.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// The trace as RAPIDS RMM's log, with the step's number for the time and the block's number for the pointer.
+    pub fn to_csv(&self) -> String {
+        csv::written(self)
+    }
+}
+
+/// A step that cannot have happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A block that is live was allocated again.
+    Live,
+    /// A block was freed that is not live.
+    NotLive,
+    /// A block was freed with another size than it was allocated with.
+    OtherSize { allocated: u64 },
+    /// No card has a block of that size.
+    TooLarge,
+    /// More blocks than a trace can number.
+    TooMany,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Live => f.write_str("the block is live and is allocated again"),
+            Self::NotLive => {
+                f.write_str("the block is freed and is not live; a trace has to begin with its program")
+            }
+            Self::OtherSize { allocated } => write!(f, "the block was allocated with {allocated} bytes"),
+            Self::TooLarge => write!(f, "no card has a block of more than {LARGEST} bytes"),
+            Self::TooMany => write!(f, "there are more than {MOST_BLOCKS} blocks; cut the trace"),
+        }
+    }
+}
+
+/// Makes a trace from steps that name blocks by whatever their source has for them.
+#[derive(Debug, Default)]
+pub(crate) struct Builder {
+    trace: Trace,
+    live: BTreeMap<u64, (u32, u64)>,
+    bytes: u64,
+}
+
+impl Builder {
+    /// A request for nothing is no step.
+    pub(crate) fn allocate(&mut self, name: u64, size: u64, stream: Stream) -> Result<(), Fault> {
+        if size == 0 {
+            return Ok(());
+        }
+        if size > LARGEST {
+            return Err(Fault::TooLarge);
+        }
+        let block = self.trace.blocks;
+        if block >= MOST_BLOCKS {
+            return Err(Fault::TooMany);
+        }
+        let bytes = self.bytes.checked_add(size).ok_or(Fault::TooLarge)?;
+        if self.live.insert(name, (block, size)).is_some() {
+            return Err(Fault::Live);
+        }
+        self.bytes = bytes;
+        self.trace.blocks = block + 1;
+        self.trace.peak_live = self.trace.peak_live.max(bytes);
+        self.trace.steps.push(Step::Allocate { block, size, stream });
+        Ok(())
+    }
+
+    /// Frees a block; `size` where the source has one. A size of 0 frees what was no step either.
+    pub(crate) fn free(&mut self, name: u64, size: Option<u64>, stream: Stream) -> Result<(), Fault> {
+        if size == Some(0) {
+            return Ok(());
+        }
+        let (block, allocated) = self.live.remove(&name).ok_or(Fault::NotLive)?;
+        if size.is_some_and(|size| size != allocated) {
+            return Err(Fault::OtherSize { allocated });
+        }
+        self.bytes -= allocated;
+        self.trace.steps.push(Step::Free { block, stream });
+        Ok(())
+    }
+
+    pub(crate) fn refuse(&mut self) {
+        self.trace.refused += 1;
+    }
+
+    pub(crate) fn steps(&self) -> usize {
+        self.trace.steps.len()
+    }
+
+    pub(crate) fn finish(self) -> Trace {
+        self.trace
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STREAM: Stream = Stream(0);
+
+    #[test]
+    fn names_may_be_used_again_and_blocks_are_numbered_in_order() {
+        let mut builder = Builder::default();
+        for size in [16, 32] {
+            builder.allocate(7, size, STREAM).unwrap();
+            builder.free(7, None, STREAM).unwrap();
+        }
+        let trace = builder.finish();
+        assert_eq!(
+            (trace.blocks(), trace.peak_live(), trace.steps().len()),
+            (2, 32, 4)
+        );
+        assert_eq!(
+            trace.steps()[3],
+            Step::Free {
+                block: 1,
+                stream: STREAM
+            }
+        );
+    }
+
+    #[test]
+    fn what_cannot_have_happened_is_refused() {
+        let mut builder = Builder::default();
+        builder.allocate(1, 16, STREAM).unwrap();
+        assert_eq!(builder.free(2, None, STREAM), Err(Fault::NotLive));
+        assert_eq!(builder.allocate(1, 16, STREAM), Err(Fault::Live));
+        assert_eq!(builder.allocate(3, LARGEST + 1, STREAM), Err(Fault::TooLarge));
+        assert_eq!(
+            builder.free(1, Some(8), STREAM),
+            Err(Fault::OtherSize { allocated: 16 })
+        );
+    }
+
+    #[test]
+    fn a_request_for_nothing_is_no_step() {
+        let mut builder = Builder::default();
+        for _ in 0..2 {
+            builder.allocate(0, 0, STREAM).unwrap();
+        }
+        builder.free(0, Some(0), STREAM).unwrap();
+        assert_eq!(builder.steps(), 0);
+    }
+}

@@ -1,0 +1,264 @@
+//! Traces as RAPIDS RMM's `logging_resource_adaptor` writes them.
+//!
+//! DECISION: `Thread,Time,Action,Pointer,Size,Stream`, one step a line, in the order of the file: the time is not looked
+//! at, because RMM's clock does not tell the steps of one microsecond apart. Pointers and streams are hexadecimal.
+//! Line ends may be CRLF. Memory is bounded by the input, a line by its six fields; the first line that is wrong ends
+//! the reading, with its number and what is wanted there.
+//! Source: `cpp/include/rmm/mr/logging_resource_adaptor.hpp @ rmm 5d50a37`.
+
+use alloc::string::{String, ToString};
+use core::fmt::{self, Write};
+
+use super::{Builder, Fault, Step, Trace};
+use crate::device::Stream;
+
+const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream";
+/// Of what is wrong in a line, so much is shown.
+const SHOWN: usize = 40;
+
+/// A line that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CsvError {
+    /// Counted from 1.
+    pub line: usize,
+    pub fault: CsvFault,
+}
+
+/// What is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CsvFault {
+    Header { found: String },
+    Fields { found: usize },
+    Action { found: String },
+    Pointer { found: String },
+    Size { found: String },
+    Stream { found: String },
+    Step(Fault),
+}
+
+impl fmt::Display for CsvError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: ", self.line)?;
+        match &self.fault {
+            CsvFault::Header { found } => write!(
+                f,
+                "`{found}` is not the header; the first line has to be `{HEADER}`"
+            ),
+            CsvFault::Fields { found } => write!(
+                f,
+                "{found} fields where {HEADER} are wanted; is the file cut off?"
+            ),
+            CsvFault::Action { found } => {
+                write!(
+                    f,
+                    "`{found}` is no action; allocate, free and allocate failure are"
+                )
+            }
+            CsvFault::Pointer { found } => write!(f, "`{found}` is no pointer; write it as 0x7f00"),
+            CsvFault::Size { found } => write!(f, "`{found}` is no size; write a number of bytes"),
+            CsvFault::Stream { found } => write!(f, "`{found}` is no stream; write it as 0x0"),
+            CsvFault::Step(fault) => fault.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for CsvError {}
+
+impl Trace {
+    /// Reads RAPIDS RMM's log.
+    pub fn from_csv(text: &[u8]) -> Result<Self, CsvError> {
+        let mut builder = Builder::default();
+        for (index, line) in lines(text).enumerate() {
+            let read = match index {
+                0 => header(line),
+                _ => step(line, &mut builder),
+            };
+            read.map_err(|fault| CsvError {
+                line: index + 1,
+                fault,
+            })?;
+        }
+        Ok(builder.finish())
+    }
+}
+
+/// The lines without their ends; nothing after the last end is no line, but an empty file has one.
+fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let text = text.strip_suffix(b"\n").unwrap_or(text);
+    text.split(|&byte| byte == b'\n')
+        .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
+}
+
+fn header(line: &[u8]) -> Result<(), CsvFault> {
+    if line == HEADER.as_bytes() {
+        return Ok(());
+    }
+    Err(CsvFault::Header { found: shown(line) })
+}
+
+fn step(line: &[u8], builder: &mut Builder) -> Result<(), CsvFault> {
+    let [_thread, _time, action, pointer, size, stream] = fields(line)?;
+    let size = || decimal(size).ok_or_else(|| CsvFault::Size { found: shown(size) });
+    let pointer = || {
+        hexadecimal(pointer).ok_or_else(|| CsvFault::Pointer {
+            found: shown(pointer),
+        })
+    };
+    let stream = || {
+        hexadecimal(stream)
+            .map(Stream)
+            .ok_or_else(|| CsvFault::Stream { found: shown(stream) })
+    };
+    match action {
+        b"allocate" => builder.allocate(pointer()?, size()?, stream()?),
+        b"free" => builder.free(pointer()?, Some(size()?), stream()?),
+        b"allocate failure" | b"allocate_failure" => {
+            size()?;
+            builder.refuse();
+            Ok(())
+        }
+        other => return Err(CsvFault::Action { found: shown(other) }),
+    }
+    .map_err(CsvFault::Step)
+}
+
+fn fields(line: &[u8]) -> Result<[&[u8]; 6], CsvFault> {
+    let mut fields = [&[][..]; 6];
+    let mut found = 0;
+    for field in line.split(|&byte| byte == b',') {
+        if let Some(place) = fields.get_mut(found) {
+            *place = field.trim_ascii();
+        }
+        found += 1;
+    }
+    match found {
+        6 => Ok(fields),
+        _ => Err(CsvFault::Fields { found }),
+    }
+}
+
+fn decimal(text: &[u8]) -> Option<u64> {
+    core::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// `0x7f00`, `7f00`, and the `(nil)` that printf writes for a null pointer.
+fn hexadecimal(text: &[u8]) -> Option<u64> {
+    if text == b"(nil)" {
+        return Some(0);
+    }
+    let digits = text.strip_prefix(b"0x").unwrap_or(text);
+    u64::from_str_radix(core::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+fn shown(text: &[u8]) -> String {
+    let cut = text.get(..SHOWN).unwrap_or(text);
+    let text = String::from_utf8_lossy(cut).escape_debug().to_string();
+    if cut.len() < SHOWN { text } else { text + "…" }
+}
+
+pub(super) fn written(trace: &Trace) -> String {
+    let mut text = String::from(HEADER);
+    text.push('\n');
+    let mut sizes = alloc::vec![0; usize::try_from(trace.blocks).unwrap_or_default()];
+    for (time, step) in trace.steps.iter().enumerate() {
+        let (action, block, stream) = match *step {
+            Step::Allocate { block, size, stream } => {
+                if let Some(place) = usize::try_from(block).ok().and_then(|at| sizes.get_mut(at)) {
+                    *place = size;
+                }
+                ("allocate", block, stream)
+            }
+            Step::Free { block, stream } => ("free", block, stream),
+        };
+        let size = usize::try_from(block).ok().and_then(|at| sizes.get(at)).copied();
+        // writing to a string cannot fail
+        let _ = writeln!(
+            text,
+            "1,{time},{action},{:#x},{},{:#x}",
+            u64::from(block) + 1,
+            size.unwrap_or_default(),
+            stream.0
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    fn read(lines: &str) -> Result<Trace, CsvError> {
+        Trace::from_csv(format!("{HEADER}\n{lines}").as_bytes())
+    }
+
+    #[test]
+    fn rmms_own_lines_are_read() {
+        let trace = read(concat!(
+            "1,10:22:33.123456,allocate,0x7f0000000000,1024,0x0\r\n",
+            "2,10:22:33.123456,allocate failure,(nil),99999,0x2\n",
+            "1,10:22:33.123457,allocate_failure,0x0,99999,0x0\n",
+            "1,10:22:33.123458,free,0x7f0000000000,1024,0x2\n",
+        ))
+        .unwrap();
+        assert_eq!(
+            (trace.steps().len(), trace.peak_live(), trace.refused()),
+            (2, 1024, 2)
+        );
+        assert_eq!(
+            trace.steps()[1],
+            Step::Free {
+                block: 0,
+                stream: Stream(2)
+            }
+        );
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let text =
+            "1,0,allocate,0x1,512,0x0\n1,1,allocate,0x2,7,0x3\n1,2,free,0x1,512,0x0\n1,3,free,0x2,7,0x3\n";
+        let trace = read(text).unwrap();
+        assert_eq!(trace.to_csv(), format!("{HEADER}\n{text}"));
+        assert_eq!(Trace::from_csv(trace.to_csv().as_bytes()), Ok(trace));
+    }
+
+    #[test]
+    fn every_fault_names_its_line_and_the_remedy() {
+        for (lines, said) in [
+            ("1,0,allocate,0x1,512", "line 2: 5 fields where"),
+            ("1,0,allocate,0x1,512,0x0\n\n", "line 3: 1 fields where"),
+            (
+                "1,0,grow,0x1,512,0x0",
+                "line 2: `grow` is no action; allocate, free",
+            ),
+            (
+                "1,0,allocate,zz,512,0x0",
+                "line 2: `zz` is no pointer; write it as 0x7f00",
+            ),
+            (
+                "1,0,allocate,0x1,-5,0x0",
+                "line 2: `-5` is no size; write a number of bytes",
+            ),
+            (
+                "1,0,allocate,0x1,5,?",
+                "line 2: `?` is no stream; write it as 0x0",
+            ),
+            (
+                "1,0,free,0x1,5,0x0",
+                "line 2: the block is freed and is not live; a trace has",
+            ),
+            (
+                "1,0,allocate,0x1,18446744073709551615,0x0",
+                "line 2: no card has a block of more than",
+            ),
+        ] {
+            let error = read(lines).unwrap_err().to_string();
+            assert!(error.starts_with(said), "{error}");
+        }
+        let long = "x".repeat(100_000);
+        let error = Trace::from_csv(long.as_bytes()).unwrap_err().to_string();
+        assert!(error.len() < 200 && error.starts_with("line 1: `xxx"), "{error}");
+        assert!(Trace::from_csv(b"").is_err());
+    }
+}

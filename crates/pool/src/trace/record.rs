@@ -1,0 +1,266 @@
+//! Traces as guard writes them: a header and records of 32 bytes (`plimsoll_wire::trace`).
+//!
+//! DECISION: a file holds the requests of a whole process, to the driver and to every pool that was taken over, on every
+//! card. A replay is about one of them: the source that is asked for, else the one with the most allocations. What
+//! moves no block (maps, graphs, waits) is left out. A torn last record is cut off; anything else that is wrong ends the
+//! reading with its offset. Memory is bounded by the input.
+
+use alloc::collections::BTreeMap;
+use core::fmt;
+
+use plimsoll_wire::trace::{Header, Kind, MAGIC, Record, VERSION};
+
+use super::{Builder, Fault, Trace};
+use crate::device::Stream;
+
+/// Who was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Asked {
+    /// In the process's own order.
+    pub card: u8,
+    /// 0 is the driver, n the n-th pool that was taken over.
+    pub pool: u8,
+}
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.pool {
+            0 => write!(f, "the driver of card {}", self.card),
+            pool => write!(f, "pool {pool} of card {}", self.card),
+        }
+    }
+}
+
+/// A trace that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordError {
+    /// Bytes before what is wrong.
+    pub offset: usize,
+    pub fault: RecordFault,
+}
+
+/// What is wrong there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordFault {
+    Header,
+    Version {
+        found: u32,
+    },
+    RecordSize {
+        found: u32,
+    },
+    Kind {
+        found: u8,
+    },
+    Step(Fault),
+    /// Nobody asked this source for anything.
+    NotAsked(Asked),
+}
+
+impl fmt::Display for RecordError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "offset {}: ", self.offset)?;
+        match &self.fault {
+            RecordFault::Header => f.write_str("this is no trace; record one with plimsoll run --trace FILE"),
+            RecordFault::Version { found } => write!(
+                f,
+                "the trace has version {found} and this program reads {VERSION}; use the program that recorded it"
+            ),
+            RecordFault::RecordSize { found } => write!(
+                f,
+                "records have {found} bytes where {} are wanted; the header is damaged",
+                Record::SIZE
+            ),
+            RecordFault::Kind { found } => write!(f, "no event has the number {found}; the trace is damaged"),
+            RecordFault::Step(fault) => fault.fmt(f),
+            RecordFault::NotAsked(asked) => write!(f, "nobody asked {asked}; leave the choice out"),
+        }
+    }
+}
+
+impl core::error::Error for RecordError {}
+
+impl Trace {
+    /// Whether a file begins as guard's traces do.
+    pub fn is_record(file: &[u8]) -> bool {
+        file.starts_with(&MAGIC)
+    }
+
+    /// Reads what `asked` was asked for, or whoever was asked most often.
+    pub fn from_record(file: &[u8], asked: Option<Asked>) -> Result<Self, RecordError> {
+        header(file).map_err(|fault| RecordError { offset: 0, fault })?;
+        let asked = match asked {
+            Some(asked) => asked,
+            None => busiest(file),
+        };
+        let mut builder = Builder::default();
+        let mut heard = false;
+        for (offset, record) in records(file) {
+            let of = Asked {
+                card: record.card,
+                pool: record.pool,
+            };
+            let at = |fault| RecordError { offset, fault };
+            let kind = Kind::of(record.kind).ok_or(at(RecordFault::Kind { found: record.kind }))?;
+            if of == asked {
+                heard |= kind == Kind::Alloc;
+                step(kind, &record, &mut builder).map_err(|fault| at(RecordFault::Step(fault)))?;
+            }
+        }
+        if !heard && records(file).next().is_some() {
+            return Err(RecordError {
+                offset: Header::SIZE,
+                fault: RecordFault::NotAsked(asked),
+            });
+        }
+        Ok(builder.finish())
+    }
+}
+
+fn header(file: &[u8]) -> Result<(), RecordFault> {
+    let header = file
+        .first_chunk()
+        .map(Header::from_bytes)
+        .ok_or(RecordFault::Header)?;
+    if header.magic != MAGIC {
+        return Err(RecordFault::Header);
+    }
+    if header.version != VERSION {
+        return Err(RecordFault::Version {
+            found: header.version,
+        });
+    }
+    match usize::try_from(header.record) {
+        Ok(Record::SIZE) => Ok(()),
+        _ => Err(RecordFault::RecordSize { found: header.record }),
+    }
+}
+
+/// The whole records of a file and where they begin.
+fn records(file: &[u8]) -> impl Iterator<Item = (usize, Record)> {
+    let (records, _torn) = file.get(Header::SIZE..).unwrap_or_default().as_chunks();
+    (Header::SIZE..)
+        .step_by(Record::SIZE)
+        .zip(records.iter().map(Record::from_bytes))
+}
+
+fn busiest(file: &[u8]) -> Asked {
+    let mut allocations: BTreeMap<Asked, u64> = BTreeMap::new();
+    for (_, record) in records(file).filter(|(_, record)| record.kind == Kind::Alloc as u8) {
+        let of = Asked {
+            card: record.card,
+            pool: record.pool,
+        };
+        *allocations.entry(of).or_default() += 1;
+    }
+    let most = allocations.into_iter().max_by_key(|&(_, count)| count);
+    most.map_or(Asked { card: 0, pool: 0 }, |(asked, _)| asked)
+}
+
+fn step(kind: Kind, record: &Record, builder: &mut Builder) -> Result<(), Fault> {
+    let stream = Stream(u64::from(record.stream));
+    match kind {
+        Kind::Alloc => builder.allocate(record.id, record.size, stream),
+        // a pool gives back what it held for the block, which may be more than was asked for
+        Kind::Free => builder.free(record.id, None, stream),
+        Kind::Oom => {
+            builder.refuse();
+            Ok(())
+        }
+        Kind::Map
+        | Kind::Unmap
+        | Kind::CaptureBegin
+        | Kind::CaptureEnd
+        | Kind::GraphLaunch
+        | Kind::Sync
+        | Kind::Spill => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+    use alloc::vec::Vec;
+
+    fn record(kind: Kind, id: u64, size: u64, pool: u8) -> Record {
+        Record {
+            time: 0,
+            id,
+            size,
+            kind: kind as u8,
+            card: 0,
+            pool,
+            detail: 0,
+            stream: 0,
+            thread: 0,
+        }
+    }
+
+    fn file(records: &[Record]) -> Vec<u8> {
+        let mut file = Header::new(1, 1, 0, 0).to_bytes().to_vec();
+        for record in records {
+            file.extend(record.to_bytes());
+        }
+        file
+    }
+
+    fn recorded() -> Vec<u8> {
+        file(&[
+            record(Kind::Alloc, 1, 1 << 20, 0),
+            record(Kind::Alloc, 2, 512, 1),
+            record(Kind::CaptureBegin, 9, 0, 0),
+            record(Kind::Free, 2, 768, 1),
+            record(Kind::Alloc, 3, 1024, 1),
+            record(Kind::Oom, 0, 4096, 1),
+        ])
+    }
+
+    #[test]
+    fn the_source_with_the_most_allocations_is_read() {
+        let trace = Trace::from_record(&recorded(), None).unwrap();
+        assert_eq!(
+            (trace.steps().len(), trace.peak_live(), trace.refused()),
+            (3, 1024, 1)
+        );
+        let driver = Some(Asked { card: 0, pool: 0 });
+        let trace = Trace::from_record(&recorded(), driver).unwrap();
+        assert_eq!((trace.steps().len(), trace.peak_live()), (1, 1 << 20));
+    }
+
+    #[test]
+    fn a_torn_last_record_is_cut_off_and_an_empty_trace_is_one() {
+        let whole = recorded();
+        for torn in 1..Record::SIZE {
+            let trace = Trace::from_record(&whole[..whole.len() - torn], None).unwrap();
+            assert_eq!(trace.refused(), 0);
+        }
+        assert_eq!(Trace::from_record(&file(&[]), None), Ok(Trace::default()));
+    }
+
+    #[test]
+    fn every_fault_names_its_offset_and_the_remedy() {
+        let damaged = |at: usize, byte: u8| {
+            let mut file = recorded();
+            file[at] = byte;
+            Trace::from_record(&file, None).unwrap_err().to_string()
+        };
+        for (said, error) in [
+            ("offset 0: this is no trace; record one", damaged(0, b'X')),
+            ("offset 0: the trace has version 2 and", damaged(8, 2)),
+            ("offset 0: records have 31 bytes where 32", damaged(12, 31)),
+            ("offset 128: no event has the number 77;", damaged(128 + 24, 77)),
+            (
+                "offset 160: the block is freed and is not live",
+                damaged(160 + 8, 77),
+            ),
+        ] {
+            assert!(error.starts_with(said), "{error}");
+        }
+        let nobody = Trace::from_record(&recorded(), Some(Asked { card: 3, pool: 1 })).unwrap_err();
+        assert_eq!(
+            nobody.to_string(),
+            "offset 64: nobody asked pool 1 of card 3; leave the choice out"
+        );
+    }
+}
