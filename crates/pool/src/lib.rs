@@ -15,10 +15,11 @@ mod device;
 pub mod generate;
 mod policies;
 mod policy;
+pub mod replay;
 mod simulated;
 pub mod trace;
 
 pub use device::{Address, Device, Event, Graph, OutOfMemory, Stream};
 pub use policies::*;
-pub use policy::{Block, Policy, Trim};
+pub use policy::{Block, Broken, Policy, Trim};
 pub use simulated::{Calls, Faults, Latency, Simulated, Violation};

@@ -1,7 +1,15 @@
 //! The policies, one file each.
 
 mod direct;
+mod ggml_legacy;
+mod ggml_vmm;
 mod ours;
+mod pytorch;
+mod rmm;
 
 pub use direct::Direct;
+pub use ggml_legacy::{GgmlLegacy, GgmlLegacyOptions};
+pub use ggml_vmm::GgmlVmm;
 pub use ours::{Options, Ours};
+pub use pytorch::{Pytorch, PytorchMode};
+pub use rmm::RmmPool;

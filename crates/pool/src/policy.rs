@@ -32,6 +32,15 @@ pub enum Trim {
     All,
 }
 
+/// How a policy came to an end of which its original's process dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Broken {
+    /// A block was freed that was not the last one allocated.
+    OutOfOrder,
+    /// The range of addresses is used up, though the card may have memory left.
+    AddressesUsedUp,
+}
+
 /// Hands out and takes back ranges of device memory.
 pub trait Policy {
     /// Hands out a range of at least `size` bytes for use on `stream`, aligned to 256 bytes. No two live blocks
@@ -66,4 +75,9 @@ pub trait Policy {
 
     /// Bytes of the blocks that are handed out, as they were asked for.
     fn live(&self) -> u64;
+
+    /// Whether the policy can go on. One that cannot refuses everything.
+    fn broken(&self) -> Option<Broken> {
+        None
+    }
 }

@@ -1,0 +1,279 @@
+//! The pool of ggml's CUDA backend where there is no virtual memory management (`ggml_cuda_pool_leg`).
+//!
+//! DECISION: an exact model, holes and all, so that what a program will be asked for by it can be told beforehand, to
+//! the byte and in order. 256 slots; the smallest idle block that is large enough; otherwise a new one of 1.05 times the
+//! size, rounded up to 256 bytes; a freed block for which no slot is left goes back to the driver at once. Nothing else
+//! is ever given back, but that newer builds give everything idle back when the driver refuses (`flush`), whether or
+//! not a graph has seen it. The search looks at every slot, as the original does: its time is part of the model.
+//! Source: `ggml-cuda.cu:ggml_cuda_pool_leg @ b8799`; `flush`: the same @ b10605 (PR 22155).
+
+use alloc::vec::Vec;
+
+use crate::device::{Address, Device, OutOfMemory, Stream};
+use crate::policy::{Block, Policy, Trim};
+
+const SLOTS: usize = 256;
+/// A block that is larger by this much or more fits nothing.
+const MISFIT: u64 = 1 << 36;
+const ROUNDING: u64 = 256;
+
+/// What differs between builds, and what was proposed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GgmlLegacyOptions {
+    /// A new block is this many percent of what is asked for: 105, and 200 in PR 22193.
+    pub growth: u64,
+    /// Everything idle is given back when the driver refuses, and the driver is asked once more.
+    pub flush: bool,
+}
+
+impl Default for GgmlLegacyOptions {
+    fn default() -> Self {
+        Self {
+            growth: 105,
+            flush: false,
+        }
+    }
+}
+
+/// A block of the driver; of no size where a slot is empty.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    address: Address,
+    size: u64,
+}
+
+/// A block that is handed out.
+#[derive(Clone, Copy, Debug)]
+struct Lent {
+    held: Held,
+    asked: u64,
+}
+
+/// The pool.
+#[derive(Clone, Debug)]
+pub struct GgmlLegacy {
+    options: GgmlLegacyOptions,
+    slots: [Held; SLOTS],
+    /// The original hands the block's size to its caller and gets it back; here the last ones lent are found first.
+    lent: Vec<Lent>,
+    reserved: u64,
+    live: u64,
+}
+
+impl Default for GgmlLegacy {
+    fn default() -> Self {
+        Self::new(GgmlLegacyOptions::default())
+    }
+}
+
+impl GgmlLegacy {
+    pub fn new(options: GgmlLegacyOptions) -> Self {
+        Self {
+            options,
+            slots: [Held::default(); SLOTS],
+            lent: Vec::new(),
+            reserved: 0,
+            live: 0,
+        }
+    }
+
+    /// A pool that holds idle blocks already: its slots in order, the first one first.
+    pub fn holding(
+        options: GgmlLegacyOptions,
+        device: &mut dyn Device,
+        sizes: &[u64],
+    ) -> Result<Self, OutOfMemory> {
+        let mut pool = Self::new(options);
+        for (slot, &size) in pool.slots.iter_mut().zip(sizes) {
+            let address = device.allocate(size)?;
+            *slot = Held { address, size };
+            pool.reserved += size;
+        }
+        Ok(pool)
+    }
+
+    /// The sizes of the idle blocks, in the order of their slots.
+    pub fn idle(&self) -> impl Iterator<Item = u64> {
+        self.slots.iter().map(|slot| slot.size).filter(|&size| size > 0)
+    }
+
+    /// Takes the best fitting idle block out of its slot.
+    fn take(&mut self, size: u64) -> Option<Held> {
+        let mut best: Option<&mut Held> = None;
+        let mut least = MISFIT;
+        for slot in &mut self.slots {
+            let over = slot.size.wrapping_sub(size);
+            if slot.size >= size && slot.size > 0 && over < least {
+                least = over;
+                best = Some(slot);
+                if over == 0 {
+                    break;
+                }
+            }
+        }
+        best.map(core::mem::take)
+    }
+
+    fn grow(&mut self, device: &mut dyn Device, size: u64, stream: Stream) -> Result<Held, OutOfMemory> {
+        let larger = size.checked_mul(self.options.growth).map(|size| size / 100);
+        let ahead = larger.and_then(|size| size.checked_next_multiple_of(ROUNDING));
+        let ahead = ahead.ok_or(OutOfMemory {
+            asked: size,
+            free: device.available(),
+        })?;
+        let address = match device.allocate(ahead) {
+            Err(_) if self.options.flush => {
+                settle(device, stream);
+                self.flush(device);
+                device.allocate(ahead)?
+            }
+            allocated => allocated?,
+        };
+        self.reserved += ahead;
+        Ok(Held { address, size: ahead })
+    }
+
+    fn flush(&mut self, device: &mut dyn Device) {
+        for slot in self.slots.iter_mut().filter(|slot| slot.size > 0) {
+            let held = core::mem::take(slot);
+            device.free(held.address);
+            self.reserved -= held.size;
+        }
+    }
+
+    /// Takes a lent block back: as scopes end, it is the last one nearly always.
+    fn returned(&mut self, address: Address) -> Option<Lent> {
+        let at = self.lent.iter().rposition(|lent| lent.held.address == address)?;
+        Some(self.lent.remove(at))
+    }
+}
+
+/// Waits for what was submitted to a stream: `cudaFree` does so by itself.
+fn settle(device: &mut dyn Device, stream: Stream) {
+    let event = device.record(stream);
+    device.wait(event);
+    device.forget(event);
+}
+
+impl Policy for GgmlLegacy {
+    fn allocate(&mut self, device: &mut dyn Device, size: u64, stream: Stream) -> Result<Block, OutOfMemory> {
+        let held = match self.take(size) {
+            Some(held) => held,
+            None => self.grow(device, size, stream)?,
+        };
+        self.lent.push(Lent { held, asked: size });
+        self.live += size;
+        Ok(Block {
+            address: held.address,
+            size,
+        })
+    }
+
+    fn deallocate(&mut self, device: &mut dyn Device, block: Block, stream: Stream) {
+        let Some(lent) = self.returned(block.address) else {
+            return;
+        };
+        self.live -= lent.asked;
+        if let Some(empty) = self.slots.iter_mut().find(|slot| slot.size == 0) {
+            *empty = lent.held;
+            return;
+        }
+        settle(device, stream);
+        device.free(lent.held.address);
+        self.reserved -= lent.held.size;
+    }
+
+    /// It has no way to do so.
+    fn trim(&mut self, _: &mut dyn Device, _: Trim) -> u64 {
+        0
+    }
+
+    fn close(&mut self, device: &mut dyn Device) {
+        settle(device, Stream::default());
+        self.flush(device);
+        for lent in self.lent.drain(..) {
+            device.free(lent.held.address);
+        }
+        *self = Self::new(self.options);
+    }
+
+    fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    fn live(&self) -> u64 {
+        self.live
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulated::Simulated;
+
+    const STREAM: Stream = Stream(0);
+
+    fn take_and_return(pool: &mut GgmlLegacy, device: &mut Simulated, sizes: &[u64]) {
+        let blocks: Vec<Block> = sizes
+            .iter()
+            .map(|&size| pool.allocate(device, size, STREAM).unwrap())
+            .collect();
+        for block in blocks.into_iter().rev() {
+            pool.deallocate(device, block, STREAM);
+        }
+    }
+
+    #[test]
+    fn it_looks_ahead_by_a_twentieth_and_rounds_up_to_256_bytes() {
+        let mut device = Simulated::new(1 << 40, 256);
+        let mut pool = GgmlLegacy::default();
+        take_and_return(&mut pool, &mut device, &[9216, 65_536, 2_377_728, 8_650_752]);
+        assert_eq!(device.driver_sizes(), [9728, 68_864, 2_496_768, 9_083_392]);
+    }
+
+    #[test]
+    fn the_smallest_idle_block_that_is_large_enough_is_taken() {
+        let mut device = Simulated::new(1 << 40, 256);
+        let options = GgmlLegacyOptions::default();
+        let mut pool = GgmlLegacy::holding(options, &mut device, &[4096, 1024, 2048, 1024]).unwrap();
+        pool.allocate(&mut device, 1000, STREAM).unwrap();
+        assert_eq!(pool.idle().collect::<Vec<_>>(), [4096, 2048, 1024]);
+        pool.allocate(&mut device, 1025, STREAM).unwrap();
+        assert_eq!(pool.idle().collect::<Vec<_>>(), [4096, 1024]);
+        assert_eq!(pool.live(), 2025);
+    }
+
+    #[test]
+    fn what_finds_no_slot_goes_back_to_the_driver() {
+        let mut device = Simulated::new(1 << 40, 256);
+        let mut pool = GgmlLegacy::default();
+        let sizes: Vec<u64> = (1..=300).map(|n| n * 256).collect();
+        take_and_return(&mut pool, &mut device, &sizes);
+        assert_eq!((pool.idle().count(), device.calls().free), (256, 44));
+        assert_eq!(device.violations(), []);
+    }
+
+    #[test]
+    fn a_flush_gives_back_what_is_idle_and_asks_once_more() {
+        let room = 100 * 1024;
+        for flush in [false, true] {
+            let mut device = Simulated::new(room, 256);
+            let mut pool = GgmlLegacy::new(GgmlLegacyOptions {
+                flush,
+                ..GgmlLegacyOptions::default()
+            });
+            take_and_return(&mut pool, &mut device, &[40 * 1024]);
+            assert_eq!(pool.allocate(&mut device, 90 * 1024, STREAM).is_ok(), flush);
+        }
+    }
+
+    #[test]
+    fn closing_gives_everything_back() {
+        let mut device = Simulated::new(1 << 30, 256);
+        let mut pool = GgmlLegacy::default();
+        take_and_return(&mut pool, &mut device, &[512, 1024]);
+        pool.allocate(&mut device, 4096, STREAM).unwrap();
+        pool.close(&mut device);
+        assert_eq!((pool.reserved(), pool.live(), device.reserved()), (0, 0, 0));
+    }
+}

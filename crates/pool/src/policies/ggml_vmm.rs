@@ -1,0 +1,177 @@
+//! The pool of ggml's CUDA backend with virtual memory management (`ggml_cuda_pool_vmm`).
+//!
+//! DECISION: an exact model. 32 GiB of addresses, backed from the front as far as was ever needed and never given back;
+//! blocks lie one behind the other and must come back in reverse order. Where the original aborts its process (a block
+//! freed out of order, the addresses used up, memory refused) this one refuses all that follows and says why
+//! ([`Policy::broken`]).
+//! Source: `ggml-cuda.cu:ggml_cuda_pool_vmm @ b8799`, unchanged @ b10605.
+
+use alloc::vec::Vec;
+
+use crate::device::{Address, Device, OutOfMemory, Stream};
+use crate::policy::{Block, Broken, Policy, Trim};
+
+const ADDRESSES: u64 = 1 << 35;
+const ALIGNMENT: u64 = 128;
+
+/// A block that is handed out.
+#[derive(Clone, Copy, Debug)]
+struct Lent {
+    address: Address,
+    size: u64,
+    asked: u64,
+}
+
+/// The pool.
+#[derive(Clone, Debug, Default)]
+pub struct GgmlVmm {
+    region: Option<Address>,
+    /// Sizes of the pieces that are mapped, one behind the other.
+    mapped: Vec<u64>,
+    reserved: u64,
+    used: u64,
+    lent: Vec<Lent>,
+    live: u64,
+    broken: Option<Broken>,
+}
+
+impl GgmlVmm {
+    /// Backs the region as far as `end`.
+    fn back(&mut self, device: &mut dyn Device, end: u64) -> Result<Address, OutOfMemory> {
+        let refused = |device: &dyn Device| OutOfMemory {
+            asked: end,
+            free: device.available(),
+        };
+        let region = match self.region {
+            Some(region) => region,
+            None => device.reserve(ADDRESSES).ok_or(refused(device))?,
+        };
+        self.region = Some(region);
+        if end <= self.reserved {
+            return Ok(region);
+        }
+        let more = (end - self.reserved).next_multiple_of(device.granule());
+        if self.reserved + more > ADDRESSES {
+            self.broken = Some(Broken::AddressesUsedUp);
+            return Err(refused(device));
+        }
+        device.map(region.offset(self.reserved), more)?;
+        self.mapped.push(more);
+        self.reserved += more;
+        Ok(region)
+    }
+}
+
+impl Policy for GgmlVmm {
+    fn allocate(&mut self, device: &mut dyn Device, asked: u64, _: Stream) -> Result<Block, OutOfMemory> {
+        let refused = OutOfMemory {
+            asked,
+            free: device.available(),
+        };
+        if self.broken.is_some() {
+            return Err(refused);
+        }
+        let size = asked.checked_next_multiple_of(ALIGNMENT).ok_or(refused)?;
+        let end = self
+            .used
+            .checked_add(size)
+            .filter(|end| *end <= 2 * ADDRESSES)
+            .ok_or(refused)?;
+        let address = self.back(device, end)?.offset(self.used);
+        self.used = end;
+        self.lent.push(Lent { address, size, asked });
+        self.live += asked;
+        Ok(Block { address, size: asked })
+    }
+
+    fn deallocate(&mut self, _: &mut dyn Device, block: Block, _: Stream) {
+        let Some(at) = self.lent.iter().rposition(|lent| lent.address == block.address) else {
+            return;
+        };
+        if at + 1 != self.lent.len() {
+            self.broken = Some(Broken::OutOfOrder);
+        }
+        let lent = self.lent.remove(at);
+        self.used -= lent.size;
+        self.live -= lent.asked;
+    }
+
+    /// It has no way to do so.
+    fn trim(&mut self, _: &mut dyn Device, _: Trim) -> u64 {
+        0
+    }
+
+    fn close(&mut self, device: &mut dyn Device) {
+        let event = device.record(Stream::default());
+        device.wait(event);
+        device.forget(event);
+        if let Some(region) = self.region {
+            let mut at = 0;
+            for &size in &self.mapped {
+                device.unmap(region.offset(at), size);
+                at += size;
+            }
+            device.release(region, ADDRESSES);
+        }
+        *self = Self::default();
+    }
+
+    fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    fn live(&self) -> u64 {
+        self.live
+    }
+
+    fn broken(&self) -> Option<Broken> {
+        self.broken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulated::Simulated;
+
+    const STREAM: Stream = Stream(0);
+    const GRANULE: u64 = 2 << 20;
+
+    #[test]
+    fn blocks_lie_one_behind_the_other_in_whole_granules() {
+        let mut device = Simulated::new(1 << 30, GRANULE);
+        let mut pool = GgmlVmm::default();
+        let first = pool.allocate(&mut device, 100, STREAM).unwrap();
+        let second = pool.allocate(&mut device, 3 << 20, STREAM).unwrap();
+        assert_eq!(second.address, first.address.offset(128));
+        assert_eq!(device.driver_sizes(), [GRANULE, GRANULE]);
+        pool.deallocate(&mut device, second, STREAM);
+        pool.deallocate(&mut device, first, STREAM);
+        assert_eq!(
+            (pool.live(), pool.reserved(), pool.broken()),
+            (0, 2 * GRANULE, None)
+        );
+        pool.close(&mut device);
+        assert_eq!((device.reserved(), device.violations().len()), (0, 0));
+    }
+
+    #[test]
+    fn a_block_freed_out_of_order_breaks_it_and_is_no_panic() {
+        let mut device = Simulated::new(1 << 30, GRANULE);
+        let mut pool = GgmlVmm::default();
+        let first = pool.allocate(&mut device, 100, STREAM).unwrap();
+        pool.allocate(&mut device, 100, STREAM).unwrap();
+        pool.deallocate(&mut device, first, STREAM);
+        assert_eq!(pool.broken(), Some(Broken::OutOfOrder));
+        assert!(pool.allocate(&mut device, 1, STREAM).is_err());
+    }
+
+    #[test]
+    fn more_than_its_addresses_break_it() {
+        let mut device = Simulated::new(1 << 40, GRANULE);
+        let mut pool = GgmlVmm::default();
+        pool.allocate(&mut device, ADDRESSES, STREAM).unwrap();
+        assert!(pool.allocate(&mut device, 1, STREAM).is_err());
+        assert_eq!(pool.broken(), Some(Broken::AddressesUsedUp));
+    }
+}

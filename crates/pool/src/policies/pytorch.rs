@@ -1,0 +1,284 @@
+//! PyTorch's caching allocator, in both of its modes.
+//!
+//! DECISION: a model of its decisions. Sizes are rounded up to 512 bytes; up to 1 MiB is small. The smallest idle block
+//! of the stream is taken, split if enough is left, and joined with its neighbours when it comes back. What finds no
+//! block gets a segment of its own (2 MiB, 20 MiB, or its size in steps of 2 MiB), or, with expandable segments, more
+//! pages of 2 or 20 MiB at the end of a range. When the driver refuses, every segment or page that is idle goes back
+//! and the driver is asked once more. The limit on splitting, garbage collection, `record_stream` and the private pools
+//! of graphs are left out: they are off by default, or traces do not have them.
+//! Source: `c10/cuda/CUDACachingAllocator.cpp: round_size, get_allocation_size, get_free_block, should_split, alloc_block,
+//! free_block, release_cached_blocks, try_allocate_expandable_block, map_block @ pytorch 001074d`.
+
+use alloc::collections::BTreeSet;
+
+use crate::device::{Address, Device, OutOfMemory, Stream};
+use crate::policy::{Block, Policy, Trim};
+
+mod chunks;
+mod expandable;
+
+use chunks::{Chunks, Kind, State};
+use expandable::Ranges;
+
+const LEAST: u64 = 512;
+const SMALL: u64 = 1 << 20;
+const SMALL_SEGMENT: u64 = 2 << 20;
+const LARGE_SEGMENT: u64 = 20 << 20;
+/// From here on a segment is made to measure, in steps of [`SMALL_SEGMENT`].
+const MEASURED: u64 = 10 << 20;
+
+/// How it gets memory from the driver: `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PytorchMode {
+    #[default]
+    Native,
+    Expandable,
+}
+
+/// The allocator.
+#[derive(Clone, Debug, Default)]
+pub struct Pytorch {
+    mode: PytorchMode,
+    chunks: Chunks,
+    ranges: Ranges,
+    streams: BTreeSet<Stream>,
+    reserved: u64,
+    live: u64,
+}
+
+impl Pytorch {
+    pub fn new(mode: PytorchMode) -> Self {
+        Self {
+            mode,
+            ..Self::default()
+        }
+    }
+
+    /// An idle chunk of at least `size` bytes, from the driver if it has to be.
+    fn find(
+        &mut self,
+        device: &mut dyn Device,
+        size: u64,
+        kind: Kind,
+        stream: Stream,
+    ) -> Result<Address, OutOfMemory> {
+        if let Some(found) = self.chunks.best_fit(kind, stream, size) {
+            return Ok(found);
+        }
+        self.grow(device, size, kind, stream).or_else(|_| {
+            self.release(device);
+            self.grow(device, size, kind, stream)
+        })
+    }
+
+    fn grow(
+        &mut self,
+        device: &mut dyn Device,
+        size: u64,
+        kind: Kind,
+        stream: Stream,
+    ) -> Result<Address, OutOfMemory> {
+        if self.mode == PytorchMode::Expandable {
+            let ranges = &mut self.ranges;
+            return ranges.grow(&mut self.chunks, device, &mut self.reserved, size, kind, stream);
+        }
+        let segment = match kind {
+            Kind::Small => SMALL_SEGMENT,
+            Kind::Large if size < MEASURED => LARGE_SEGMENT,
+            Kind::Large => size.next_multiple_of(SMALL_SEGMENT),
+        };
+        let address = device.allocate(segment)?;
+        self.reserved += segment;
+        self.chunks
+            .insert(address, segment, address, kind, stream, State::Idle);
+        Ok(address)
+    }
+
+    /// What has to be left of a chunk for it to be split.
+    fn worth_splitting(&self, kind: Kind, left: u64) -> bool {
+        match (self.mode, kind) {
+            (PytorchMode::Expandable, _) | (_, Kind::Small) => left >= LEAST,
+            (PytorchMode::Native, Kind::Large) => left > SMALL,
+        }
+    }
+
+    /// Gives back every segment or page that is idle, once the card is done.
+    fn release(&mut self, device: &mut dyn Device) -> u64 {
+        if self.streams.iter().any(|&stream| device.capturing(stream)) {
+            return 0;
+        }
+        self.settle(device);
+        let before = self.reserved;
+        match self.mode {
+            PytorchMode::Native => {
+                for (address, size) in self.chunks.take_idle_segments() {
+                    device.free(address);
+                    self.reserved -= size;
+                }
+            }
+            PytorchMode::Expandable => self.ranges.release(&mut self.chunks, device, &mut self.reserved),
+        }
+        before - self.reserved
+    }
+
+    fn settle(&self, device: &mut dyn Device) {
+        for &stream in &self.streams {
+            let event = device.record(stream);
+            device.wait(event);
+            device.forget(event);
+        }
+    }
+}
+
+impl Policy for Pytorch {
+    fn allocate(
+        &mut self,
+        device: &mut dyn Device,
+        asked: u64,
+        stream: Stream,
+    ) -> Result<Block, OutOfMemory> {
+        let refused = OutOfMemory {
+            asked,
+            free: device.available(),
+        };
+        // far from the end of the range: segments are rounded up again
+        let size = asked
+            .max(1)
+            .checked_next_multiple_of(LEAST)
+            .filter(|size| *size < 1 << 60);
+        let size = size.ok_or(refused)?;
+        let kind = if size <= SMALL { Kind::Small } else { Kind::Large };
+        self.streams.insert(stream);
+        let address = self.find(device, size, kind, stream)?;
+        let left = self.chunks.size(address).saturating_sub(size);
+        if self.worth_splitting(kind, left) {
+            self.chunks.split(address, size);
+        }
+        self.chunks.set(address, State::Lent { asked });
+        self.live += asked;
+        Ok(Block { address, size: asked })
+    }
+
+    /// Blocks go back to the stream that they were allocated on, whatever stream this is.
+    fn deallocate(&mut self, _: &mut dyn Device, block: Block, _: Stream) {
+        if let Some(asked) = self.chunks.lent(block.address) {
+            self.chunks.set(block.address, State::Idle);
+            self.chunks.join(block.address);
+            self.live -= asked;
+        }
+    }
+
+    /// `torch.cuda.empty_cache`; it gives nothing back of its own accord.
+    fn trim(&mut self, device: &mut dyn Device, trim: Trim) -> u64 {
+        match trim {
+            Trim::Idle => 0,
+            Trim::All => self.release(device),
+        }
+    }
+
+    fn close(&mut self, device: &mut dyn Device) {
+        for address in self.chunks.all_lent() {
+            self.chunks.set(address, State::Idle);
+            self.chunks.join(address);
+        }
+        self.release(device);
+        self.ranges.close(device);
+        *self = Self::new(self.mode);
+    }
+
+    fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    fn live(&self) -> u64 {
+        self.live
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulated::Simulated;
+    use alloc::vec::Vec;
+
+    const STREAM: Stream = Stream(0);
+    const MIB: u64 = 1 << 20;
+
+    fn device(bytes: u64) -> Simulated {
+        Simulated::new(bytes, 2 * MIB)
+    }
+
+    fn allocate(pool: &mut Pytorch, device: &mut Simulated, sizes: &[u64]) -> Vec<Block> {
+        let allocate = |&size| pool.allocate(device, size, STREAM).unwrap();
+        sizes.iter().map(allocate).collect()
+    }
+
+    #[test]
+    fn segments_are_2_mib_20_mib_or_made_to_measure() {
+        let mut device = device(1 << 30);
+        let mut pool = Pytorch::default();
+        let sizes = [1, MIB, MIB, MIB + 1, 9 * MIB, 10 * MIB, 11 * MIB];
+        let blocks = allocate(&mut pool, &mut device, &sizes);
+        assert_eq!(
+            device.driver_sizes(),
+            [2 * MIB, 2 * MIB, 20 * MIB, 10 * MIB, 12 * MIB],
+        );
+        for block in blocks {
+            pool.deallocate(&mut device, block, STREAM);
+        }
+        assert_eq!(pool.live(), 0);
+        assert_eq!(pool.trim(&mut device, Trim::All), 46 * MIB);
+        assert_eq!((device.reserved(), device.violations().len()), (0, 0));
+    }
+
+    #[test]
+    fn a_large_block_is_not_split_for_a_mib() {
+        let mut device = device(1 << 30);
+        let mut pool = Pytorch::default();
+        let block = allocate(&mut pool, &mut device, &[12 * MIB])[0];
+        pool.deallocate(&mut device, block, STREAM);
+        allocate(&mut pool, &mut device, &[11 * MIB, 2 * MIB]);
+        assert_eq!(device.driver_sizes(), [12 * MIB, 20 * MIB]);
+    }
+
+    #[test]
+    fn when_the_driver_refuses_idle_segments_go_back_and_it_is_asked_again() {
+        let mut device = device(40 * MIB);
+        let mut pool = Pytorch::default();
+        let block = allocate(&mut pool, &mut device, &[20 * MIB])[0];
+        pool.deallocate(&mut device, block, STREAM);
+        allocate(&mut pool, &mut device, &[30 * MIB]);
+        assert_eq!((pool.reserved(), device.calls().free), (30 * MIB, 1));
+        assert!(pool.allocate(&mut device, 20 * MIB, STREAM).is_err());
+    }
+
+    #[test]
+    fn expandable_segments_grow_by_pages_and_give_idle_pages_back() {
+        let mut device = device(200 * MIB);
+        let mut pool = Pytorch::new(PytorchMode::Expandable);
+        let first = allocate(&mut pool, &mut device, &[30 * MIB])[0];
+        pool.deallocate(&mut device, first, STREAM);
+        let second = allocate(&mut pool, &mut device, &[50 * MIB])[0];
+        assert_eq!(
+            second.address, first.address,
+            "the idle front is used and extended"
+        );
+        assert_eq!(device.driver_sizes(), [20 * MIB; 3]);
+        pool.deallocate(&mut device, second, STREAM);
+        allocate(&mut pool, &mut device, &[512]);
+        assert_eq!(pool.trim(&mut device, Trim::All), 60 * MIB);
+        assert_eq!(pool.reserved(), 2 * MIB);
+        pool.close(&mut device);
+        assert_eq!((device.reserved(), device.violations()), (0, &[][..]));
+    }
+
+    #[test]
+    fn other_streams_have_blocks_of_their_own() {
+        let mut device = device(1 << 30);
+        let mut pool = Pytorch::default();
+        let block = pool.allocate(&mut device, 1024, Stream(1)).unwrap();
+        pool.deallocate(&mut device, block, Stream(1));
+        let other = pool.allocate(&mut device, 1024, Stream(2)).unwrap();
+        assert_ne!(block.address, other.address);
+    }
+}

@@ -1,0 +1,182 @@
+//! The chunks of all segments, in the order of their addresses, and the idle ones in the order of their sizes.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use crate::device::{Address, Stream};
+
+/// Small and large chunks lie in segments of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    Small,
+    Large,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Idle,
+    Lent {
+        asked: u64,
+    },
+    /// Addresses that nothing is mapped to, at the end of a range or in a hole.
+    Unmapped,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chunk {
+    pub(super) size: u64,
+    pub(super) state: State,
+    segment: Address,
+    kind: Kind,
+    stream: Stream,
+}
+
+/// Where an idle chunk stands among those that could be taken.
+type Rank = (Kind, Stream, u64, Address);
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Chunks {
+    all: BTreeMap<Address, Chunk>,
+    idle: BTreeSet<Rank>,
+}
+
+impl Chunks {
+    pub(super) fn insert(
+        &mut self,
+        at: Address,
+        size: u64,
+        segment: Address,
+        kind: Kind,
+        stream: Stream,
+        state: State,
+    ) {
+        let chunk = Chunk {
+            size,
+            state,
+            segment,
+            kind,
+            stream,
+        };
+        self.put(at, chunk);
+    }
+
+    pub(super) fn best_fit(&self, kind: Kind, stream: Stream, size: u64) -> Option<Address> {
+        let from = (kind, stream, size, Address(0));
+        let (found, of, _, address) = *self.idle.range(from..).next()?;
+        (found == kind && of == stream).then_some(address)
+    }
+
+    pub(super) fn size(&self, at: Address) -> u64 {
+        self.all.get(&at).map_or(0, |chunk| chunk.size)
+    }
+
+    /// What was asked for, if the chunk is handed out.
+    pub(super) fn lent(&self, at: Address) -> Option<u64> {
+        match self.all.get(&at)?.state {
+            State::Lent { asked } => Some(asked),
+            State::Idle | State::Unmapped => None,
+        }
+    }
+
+    pub(super) fn all_lent(&self) -> Vec<Address> {
+        let lent = |chunk: &Chunk| matches!(chunk.state, State::Lent { .. });
+        let all = self.all.iter().filter(|(_, chunk)| lent(chunk));
+        all.map(|(&at, _)| at).collect()
+    }
+
+    pub(super) fn set(&mut self, at: Address, state: State) {
+        if let Some(chunk) = self.take(at) {
+            self.put(at, Chunk { state, ..chunk });
+        }
+    }
+
+    /// Cuts a chunk behind `size` bytes, if that leaves two; the rest keeps its state.
+    pub(super) fn split(&mut self, at: Address, size: u64) {
+        let rest = self.size(at).saturating_sub(size);
+        if size == 0 || rest == 0 {
+            return;
+        }
+        if let Some(chunk) = self.take(at) {
+            self.put(at.offset(size), Chunk { size: rest, ..chunk });
+            self.put(at, Chunk { size, ..chunk });
+        }
+    }
+
+    /// Joins a chunk with its neighbours of the same state and segment, and returns where the whole begins.
+    pub(super) fn join(&mut self, at: Address) -> Address {
+        self.join_next(at);
+        match self.before(at) {
+            Some(before) if self.join_next(before) => before,
+            _ => at,
+        }
+    }
+
+    fn join_next(&mut self, at: Address) -> bool {
+        let Some(&chunk) = self.all.get(&at) else {
+            return false;
+        };
+        let next_at = at.offset(chunk.size);
+        let alike = |next: &&Chunk| next.segment == chunk.segment && next.state == chunk.state;
+        let Some(&next) = self.all.get(&next_at).filter(alike) else {
+            return false;
+        };
+        self.take(next_at);
+        self.take(at);
+        let size = chunk.size + next.size;
+        self.put(at, Chunk { size, ..chunk });
+        true
+    }
+
+    /// The chunk in front of this one, if it is of the same segment.
+    pub(super) fn before(&self, at: Address) -> Option<Address> {
+        let segment = self.all.get(&at)?.segment;
+        let (&before, chunk) = self.all.range(..at).next_back()?;
+        (chunk.segment == segment).then_some(before)
+    }
+
+    /// The chunks of a segment from `at` on.
+    pub(super) fn from(&self, at: Address) -> impl Iterator<Item = (Address, Chunk)> {
+        let segment = self.all.get(&at).map(|chunk| chunk.segment);
+        let chunks = self.all.range(at..).map(|(&at, &chunk)| (at, chunk));
+        chunks.take_while(move |(_, chunk)| Some(chunk.segment) == segment)
+    }
+
+    pub(super) fn is_idle(&self, at: Address) -> bool {
+        self.all.get(&at).is_some_and(|chunk| chunk.state == State::Idle)
+    }
+
+    /// Takes out the segments that are one idle chunk.
+    pub(super) fn take_idle_segments(&mut self) -> Vec<(Address, u64)> {
+        let whole = |(at, chunk): &(Address, Chunk)| {
+            let next = self.all.get(&at.offset(chunk.size));
+            *at == chunk.segment && next.is_none_or(|next| next.segment != chunk.segment)
+        };
+        let idle = self
+            .idle
+            .iter()
+            .filter_map(|rank| Some((rank.3, *self.all.get(&rank.3)?)));
+        let segments: Vec<(Address, u64)> = idle.filter(whole).map(|(at, chunk)| (at, chunk.size)).collect();
+        for (at, _) in &segments {
+            self.take(*at);
+        }
+        segments
+    }
+
+    /// Idle chunks of all streams.
+    pub(super) fn idle(&self) -> Vec<(Address, u64)> {
+        self.idle.iter().map(|&(_, _, size, at)| (at, size)).collect()
+    }
+
+    fn put(&mut self, at: Address, chunk: Chunk) {
+        if chunk.state == State::Idle {
+            self.idle.insert((chunk.kind, chunk.stream, chunk.size, at));
+        }
+        self.all.insert(at, chunk);
+    }
+
+    fn take(&mut self, at: Address) -> Option<Chunk> {
+        let chunk = self.all.remove(&at)?;
+        self.idle.remove(&(chunk.kind, chunk.stream, chunk.size, at));
+        Some(chunk)
+    }
+}

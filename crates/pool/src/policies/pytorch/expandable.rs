@@ -1,0 +1,180 @@
+//! Expandable segments: one range of addresses for each stream and kind, backed by pages.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use super::chunks::{Chunks, Kind, State};
+use super::{LARGE_SEGMENT, SMALL_SEGMENT};
+use crate::device::{Address, Device, OutOfMemory, Stream};
+
+/// Ranges, and the pages that are mapped in them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ranges {
+    ranges: Vec<Range>,
+    pages: BTreeMap<Address, u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    start: Address,
+    size: u64,
+    kind: Kind,
+    stream: Stream,
+}
+
+const fn page(kind: Kind) -> u64 {
+    match kind {
+        Kind::Small => SMALL_SEGMENT,
+        Kind::Large => LARGE_SEGMENT,
+    }
+}
+
+impl Ranges {
+    /// Backs enough of a range for an idle chunk of `size` bytes, and returns where it begins.
+    pub(super) fn grow(
+        &mut self,
+        chunks: &mut Chunks,
+        device: &mut dyn Device,
+        reserved: &mut u64,
+        size: u64,
+        kind: Kind,
+        stream: Stream,
+    ) -> Result<Address, OutOfMemory> {
+        let refused = OutOfMemory {
+            asked: size,
+            free: device.available(),
+        };
+        let mut at = match self.candidate(chunks, size, kind, stream) {
+            Some(found) => found,
+            None => self
+                .reserve(chunks, device, *reserved, kind, stream)
+                .ok_or(refused)?,
+        };
+        loop {
+            let have = if chunks.is_idle(at) { chunks.size(at) } else { 0 };
+            if have >= size {
+                return Ok(at);
+            }
+            let hole = at.offset(have);
+            let room = chunks.size(hole);
+            let more = (size - have).next_multiple_of(page(kind)).min(room);
+            if more == 0 {
+                return Err(refused);
+            }
+            self.map(device, reserved, hole, more, kind)?;
+            chunks.split(hole, more);
+            chunks.set(hole, State::Idle);
+            at = chunks.join(hole);
+        }
+    }
+
+    /// Addresses for `size` bytes that are idle or not mapped, the first of them before a hole.
+    fn candidate(&self, chunks: &Chunks, size: u64, kind: Kind, stream: Stream) -> Option<Address> {
+        let own = |range: &&Range| range.kind == kind && range.stream == stream;
+        self.ranges.iter().filter(own).find_map(|range| {
+            let holes = chunks
+                .from(range.start)
+                .filter(|(_, chunk)| chunk.state == State::Unmapped);
+            holes
+                .map(|(hole, _)| {
+                    chunks
+                        .before(hole)
+                        .filter(|at| chunks.is_idle(*at))
+                        .unwrap_or(hole)
+                })
+                .find(|&at| room(chunks, at, size))
+        })
+    }
+
+    /// Nine eighths of the card's memory in addresses.
+    fn reserve(
+        &mut self,
+        chunks: &mut Chunks,
+        device: &mut dyn Device,
+        reserved: u64,
+        kind: Kind,
+        stream: Stream,
+    ) -> Option<Address> {
+        let total = device.available().saturating_add(reserved);
+        let size = (total.saturating_add(total / 8)).checked_next_multiple_of(LARGE_SEGMENT)?;
+        let start = device.reserve(size)?;
+        self.ranges.push(Range {
+            start,
+            size,
+            kind,
+            stream,
+        });
+        chunks.insert(start, size, start, kind, stream, State::Unmapped);
+        Some(start)
+    }
+
+    /// Maps page by page; a refusal takes back what this call has mapped.
+    fn map(
+        &mut self,
+        device: &mut dyn Device,
+        reserved: &mut u64,
+        at: Address,
+        size: u64,
+        kind: Kind,
+    ) -> Result<(), OutOfMemory> {
+        let page = page(kind);
+        let pages = (0..size / page).map(|n| at.offset(n * page));
+        for (done, start) in pages.clone().enumerate() {
+            if let Err(error) = device.map(start, page) {
+                pages
+                    .take(done)
+                    .for_each(|start| self.unmap(device, reserved, start));
+                return Err(error);
+            }
+            self.pages.insert(start, page);
+            *reserved += page;
+        }
+        Ok(())
+    }
+
+    fn unmap(&mut self, device: &mut dyn Device, reserved: &mut u64, at: Address) {
+        if let Some(size) = self.pages.remove(&at) {
+            device.unmap(at, size);
+            *reserved -= size;
+        }
+    }
+
+    /// Unmaps the whole pages of every idle chunk.
+    pub(super) fn release(&mut self, chunks: &mut Chunks, device: &mut dyn Device, reserved: &mut u64) {
+        for (at, size) in chunks.idle() {
+            let end = at.offset(size);
+            let inside =
+                |(start, page): (&Address, &u64)| (start.offset(*page) <= end).then_some((*start, *page));
+            let pages: Vec<(Address, u64)> = self.pages.range(at..end).filter_map(inside).collect();
+            let (Some(&(first, _)), Some(&(last, page))) = (pages.first(), pages.last()) else {
+                continue;
+            };
+            chunks.split(at, first.0 - at.0);
+            chunks.split(first, last.offset(page).0 - first.0);
+            for (start, _) in pages {
+                self.unmap(device, reserved, start);
+            }
+            chunks.set(first, State::Unmapped);
+            chunks.join(first);
+        }
+    }
+
+    /// Gives the addresses back; nothing is mapped any more.
+    pub(super) fn close(&mut self, device: &mut dyn Device) {
+        for range in self.ranges.drain(..) {
+            device.release(range.start, range.size);
+        }
+    }
+}
+
+fn room(chunks: &Chunks, at: Address, size: u64) -> bool {
+    let usable = |chunk: &super::chunks::Chunk| !matches!(chunk.state, State::Lent { .. });
+    let mut bytes = 0;
+    for (_, chunk) in chunks.from(at).take_while(|(_, chunk)| usable(chunk)) {
+        bytes += chunk.size;
+        if bytes >= size {
+            return true;
+        }
+    }
+    false
+}

@@ -1,0 +1,277 @@
+//! RAPIDS RMM's pool (`pool_memory_resource`).
+//!
+//! DECISION: a model of its decisions, not of its speed. Each stream has a list of idle blocks, joined with their
+//! neighbours inside one allocation of the driver; the smallest that is large enough is taken, split, and the rest stays
+//! idle. A stream that finds nothing takes what other streams have freed, behind an event. Then the pool doubles, or
+//! grows by half of what is left where a maximum is set, and tries half as much as long as the driver refuses. Nothing
+//! goes back to the driver before the pool ends.
+//! Source: `cpp/src/mr/detail/pool_memory_resource_impl.cpp, cpp/include/rmm/mr/detail/coalescing_free_list.hpp,
+//! stream_ordered_memory_resource.hpp @ rmm 06ddb24`.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use crate::device::{Address, Device, OutOfMemory, Stream};
+use crate::policy::{Block, Policy, Trim};
+
+const ALIGNMENT: u64 = 256;
+
+/// An idle block, or one that is handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Piece {
+    address: Address,
+    size: u64,
+    /// It begins an allocation of the driver, so nothing is joined in front of it.
+    head: bool,
+}
+
+/// Idle blocks in the order of their addresses.
+#[derive(Clone, Debug, Default)]
+struct Idle(Vec<Piece>);
+
+impl Idle {
+    fn take(&mut self, size: u64) -> Option<Piece> {
+        let fitting = self.0.iter().enumerate().filter(|(_, piece)| piece.size >= size);
+        let (at, _) = fitting.min_by_key(|(_, piece)| piece.size)?;
+        Some(self.0.remove(at))
+    }
+
+    /// Puts a piece in its place and joins it with its neighbours.
+    fn insert(&mut self, piece: Piece) {
+        let at = self.0.partition_point(|other| other.address < piece.address);
+        self.0.insert(at, piece);
+        self.join(at);
+        if let Some(before) = at.checked_sub(1) {
+            self.join(before);
+        }
+    }
+
+    /// Joins the piece at `at` with the next one if they are neighbours.
+    fn join(&mut self, at: usize) {
+        let (Some(&piece), Some(&next)) = (self.0.get(at), self.0.get(at + 1)) else {
+            return;
+        };
+        if !next.head && piece.address.offset(piece.size) == next.address {
+            self.0[at].size += next.size;
+            self.0.remove(at + 1);
+        }
+    }
+}
+
+/// The pool.
+#[derive(Clone, Debug, Default)]
+pub struct RmmPool {
+    maximum: Option<u64>,
+    idle: BTreeMap<Stream, Idle>,
+    lent: BTreeMap<Address, (Piece, u64)>,
+    upstream: Vec<Address>,
+    reserved: u64,
+    live: u64,
+}
+
+impl RmmPool {
+    /// A pool that holds no more than `maximum` bytes.
+    pub fn with_maximum(maximum: u64) -> Self {
+        Self {
+            maximum: Some(maximum),
+            ..Self::default()
+        }
+    }
+
+    fn piece(&mut self, device: &mut dyn Device, size: u64, stream: Stream) -> Result<Piece, OutOfMemory> {
+        if let Some(piece) = self.idle.entry(stream).or_default().take(size) {
+            return Ok(piece);
+        }
+        self.take_over(device, stream);
+        match self.idle.entry(stream).or_default().take(size) {
+            Some(piece) => Ok(piece),
+            None => self.expand(device, size),
+        }
+    }
+
+    /// Makes what other streams have freed this stream's own, behind their work.
+    fn take_over(&mut self, device: &mut dyn Device, stream: Stream) {
+        if device.capturing(stream) {
+            return;
+        }
+        let others: Vec<Stream> = self
+            .idle
+            .iter()
+            .filter(|(other, idle)| **other != stream && !idle.0.is_empty() && !device.capturing(**other))
+            .map(|(other, _)| *other)
+            .collect();
+        for other in others {
+            let event = device.record(other);
+            device.order(stream, event);
+            device.forget(event);
+            let taken = self.idle.remove(&other).unwrap_or_default();
+            let own = self.idle.entry(stream).or_default();
+            taken.0.into_iter().for_each(|piece| own.insert(piece));
+        }
+    }
+
+    fn expand(&mut self, device: &mut dyn Device, size: u64) -> Result<Piece, OutOfMemory> {
+        let mut refused = OutOfMemory {
+            asked: size,
+            free: device.available(),
+        };
+        let mut attempt = self.growth(size);
+        while attempt >= size {
+            match device.allocate(attempt) {
+                Ok(address) => {
+                    self.upstream.push(address);
+                    self.reserved += attempt;
+                    return Ok(Piece {
+                        address,
+                        size: attempt,
+                        head: true,
+                    });
+                }
+                Err(error) => refused = error,
+            }
+            if attempt == size {
+                break;
+            }
+            attempt = (attempt / 2).next_multiple_of(ALIGNMENT).max(size);
+        }
+        Err(refused)
+    }
+
+    fn growth(&self, size: u64) -> u64 {
+        let Some(maximum) = self.maximum else {
+            return size.max(self.reserved);
+        };
+        let left = maximum.saturating_sub(self.reserved).next_multiple_of(ALIGNMENT);
+        if size > left { 0 } else { size.max(left / 2) }
+    }
+}
+
+impl Policy for RmmPool {
+    fn allocate(
+        &mut self,
+        device: &mut dyn Device,
+        asked: u64,
+        stream: Stream,
+    ) -> Result<Block, OutOfMemory> {
+        let size = asked
+            .max(1)
+            .checked_next_multiple_of(ALIGNMENT)
+            .ok_or(OutOfMemory {
+                asked,
+                free: device.available(),
+            })?;
+        let piece = self.piece(device, size, stream)?;
+        if piece.size > size {
+            self.idle.entry(stream).or_default().insert(Piece {
+                address: piece.address.offset(size),
+                size: piece.size - size,
+                head: false,
+            });
+        }
+        self.lent.insert(piece.address, (Piece { size, ..piece }, asked));
+        self.live += asked;
+        Ok(Block {
+            address: piece.address,
+            size: asked,
+        })
+    }
+
+    fn deallocate(&mut self, _: &mut dyn Device, block: Block, stream: Stream) {
+        if let Some((piece, asked)) = self.lent.remove(&block.address) {
+            self.idle.entry(stream).or_default().insert(piece);
+            self.live -= asked;
+        }
+    }
+
+    /// It has no way to do so.
+    fn trim(&mut self, _: &mut dyn Device, _: Trim) -> u64 {
+        0
+    }
+
+    fn close(&mut self, device: &mut dyn Device) {
+        let streams: Vec<Stream> = self.idle.keys().copied().collect();
+        for stream in streams {
+            let event = device.record(stream);
+            device.wait(event);
+            device.forget(event);
+        }
+        self.upstream.drain(..).for_each(|address| device.free(address));
+        *self = Self {
+            maximum: self.maximum,
+            ..Self::default()
+        };
+    }
+
+    fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    fn live(&self) -> u64 {
+        self.live
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulated::Simulated;
+
+    const STREAM: Stream = Stream(0);
+
+    #[test]
+    fn it_doubles_and_joins_what_comes_back() {
+        let mut device = Simulated::new(1 << 30, 256);
+        let mut pool = RmmPool::default();
+        let blocks: Vec<Block> = [1024, 512, 512, 512]
+            .map(|size| pool.allocate(&mut device, size, STREAM).unwrap())
+            .to_vec();
+        assert_eq!(device.driver_sizes(), [1024, 1024, 2048]);
+        for block in blocks {
+            pool.deallocate(&mut device, block, STREAM);
+        }
+        let whole: Vec<u64> = pool.idle[&STREAM].0.iter().map(|piece| piece.size).collect();
+        assert_eq!(
+            whole.len(),
+            3,
+            "what came in three allocations is never joined across them"
+        );
+        assert_eq!((whole.iter().sum::<u64>(), pool.live()), (4096, 0));
+    }
+
+    #[test]
+    fn where_the_driver_refuses_it_asks_for_half_down_to_what_is_needed() {
+        let mut device = Simulated::new(8192, 256);
+        let mut pool = RmmPool::default();
+        pool.allocate(&mut device, 5120, STREAM).unwrap();
+        pool.allocate(&mut device, 1024, STREAM).unwrap();
+        assert_eq!(device.driver_sizes(), [5120, 2560]);
+        assert!(pool.allocate(&mut device, 2048, STREAM).is_err());
+    }
+
+    #[test]
+    fn a_maximum_holds_and_is_approached_by_halves() {
+        let mut device = Simulated::new(1 << 30, 256);
+        let mut pool = RmmPool::with_maximum(1 << 20);
+        pool.allocate(&mut device, 256, STREAM).unwrap();
+        assert_eq!(pool.reserved(), 1 << 19);
+        assert!(pool.allocate(&mut device, (1 << 19) + 1, STREAM).is_err());
+        pool.allocate(&mut device, 1 << 19, STREAM).unwrap();
+        assert_eq!(pool.reserved(), 1 << 20);
+    }
+
+    #[test]
+    fn another_stream_gets_what_was_freed_behind_an_event() {
+        let mut device = Simulated::new(1 << 30, 256);
+        let mut pool = RmmPool::default();
+        let block = pool.allocate(&mut device, 4096, Stream(1)).unwrap();
+        device.launch(Stream(1), 100, &[block]);
+        pool.deallocate(&mut device, block, Stream(1));
+        let again = pool.allocate(&mut device, 4096, Stream(2)).unwrap();
+        assert_eq!(again.address, block.address);
+        device.launch(Stream(2), 100, &[again]);
+        assert_eq!(device.violations(), []);
+        pool.deallocate(&mut device, again, Stream(2));
+        pool.close(&mut device);
+        assert_eq!((device.reserved(), device.violations().len()), (0, 0));
+    }
+}

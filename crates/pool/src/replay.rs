@@ -1,0 +1,230 @@
+//! A trace over a policy over a simulated card: what it would have taken.
+//!
+//! DECISION: a replay is one pass that stops where the original would have died. Whoever wants to know how long the
+//! bookkeeping takes hands in a [`Watch`]; the clock is theirs, and what they do is not inside what they measure. Whole
+//! allocations are counted as they were asked for (a card rounds large ones up to 2 MiB, small ones share such a piece),
+//! mapped pieces in granules of 2 MiB. Work is done at once: the order of a recorded program's streams is in the trace,
+//! its times are not.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::device::{Address, OutOfMemory};
+use crate::policy::{Block, Broken, Policy};
+use crate::simulated::Simulated;
+use crate::trace::{Step, Trace};
+
+mod kind;
+mod samples;
+
+pub use kind::{PolicyKind, UnknownPolicy};
+use samples::Samples;
+
+/// What pieces of a region are multiples of, on all cards so far.
+pub const GRANULE: u64 = 2 << 20;
+/// A budget that no policy meets.
+pub const UNLIMITED: u64 = 1 << 44;
+
+/// Looks on while a policy works.
+pub trait Watch {
+    /// The policy is about to be called.
+    fn begin(&mut self);
+    /// It has returned.
+    fn end(&mut self);
+}
+
+/// Looks at nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Unwatched;
+
+impl Watch for Unwatched {
+    fn begin(&mut self) {}
+    fn end(&mut self) {}
+}
+
+/// What a replay came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// `None` where the trace was replayed to its end.
+    pub failure: Option<Failure>,
+    pub peak_reserved: u64,
+    /// What was asked of the driver and granted, in order.
+    pub driver_sizes: Vec<u64>,
+    /// Rules of the card that were broken: what a real one would have punished later.
+    pub violations: usize,
+    /// The course of it, in at most [`Outcome::SAMPLES`] parts.
+    pub samples: Vec<Sample>,
+}
+
+impl Outcome {
+    pub const SAMPLES: usize = 512;
+
+    pub fn completed(&self) -> bool {
+        self.failure.is_none()
+    }
+}
+
+/// The most bytes that were live and reserved in a part of the trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// The last step of the part.
+    pub step: usize,
+    pub live: u64,
+    pub reserved: u64,
+}
+
+/// Where a replay stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub step: usize,
+    /// Bytes live and reserved at that moment.
+    pub live: u64,
+    pub reserved: u64,
+    pub cause: Cause,
+}
+
+/// Why it stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The policy refused so many bytes.
+    Refused {
+        size: u64,
+        by: OutOfMemory,
+    },
+    Broken(Broken),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "step {}: ", self.step)?;
+        match self.cause {
+            Cause::Refused { size, by } => write!(
+                f,
+                "{size} bytes were refused: {by}, with {} live and {} reserved",
+                self.live, self.reserved
+            ),
+            Cause::Broken(Broken::OutOfOrder) => {
+                f.write_str("a block was freed that was not the last one allocated; the program aborts")
+            }
+            Cause::Broken(Broken::AddressesUsedUp) => {
+                f.write_str("its range of addresses is used up; the program aborts")
+            }
+        }
+    }
+}
+
+/// Replays `trace` over a new policy of this kind, on a card with `budget` bytes.
+pub fn replay(trace: &Trace, kind: PolicyKind, budget: u64, watch: &mut impl Watch) -> Outcome {
+    let mut device = Simulated::new(budget, kind.granule());
+    let mut policy = kind.policy();
+    let mut pass = Pass {
+        policy: &mut *policy,
+        device: &mut device,
+        blocks: alloc::vec![NO_BLOCK; usize::try_from(trace.blocks()).unwrap_or_default()],
+        samples: Samples::new(trace.steps().len()),
+    };
+    let failure = pass.run(trace, watch);
+    let samples = pass.samples.finish();
+    Outcome {
+        failure,
+        peak_reserved: device.peak_reserved(),
+        driver_sizes: device.driver_sizes().to_vec(),
+        violations: device.violations().len(),
+        samples,
+    }
+}
+
+/// The smallest budget with which the policy replays the trace to its end, to a thousandth of what is live or a granule,
+/// found by halving; `None` where no budget helps. A policy may fail with more than it completes with: what is returned
+/// was seen to be enough.
+pub fn smallest_budget(trace: &Trace, kind: PolicyKind) -> Option<u64> {
+    let unlimited = replay(trace, kind, UNLIMITED, &mut Unwatched);
+    if !unlimited.completed() {
+        return None;
+    }
+    let completes = |budget: u64| replay(trace, kind, budget, &mut Unwatched).completed();
+    let step = kind.granule().max(trace.peak_live() / 1024);
+    let least = trace.peak_live().next_multiple_of(kind.granule());
+    if completes(least) {
+        return Some(least);
+    }
+    let (mut fails, mut enough) = (least, unlimited.peak_reserved);
+    if !completes(enough) {
+        enough = UNLIMITED;
+    }
+    while enough - fails > step {
+        let middle = (fails + (enough - fails) / 2).next_multiple_of(kind.granule());
+        if middle >= enough {
+            break;
+        }
+        if completes(middle) {
+            enough = middle;
+        } else {
+            fails = middle;
+        }
+    }
+    Some(enough)
+}
+
+const NO_BLOCK: Block = Block {
+    address: Address(0),
+    size: 0,
+};
+
+struct Pass<'a> {
+    policy: &'a mut dyn Policy,
+    device: &'a mut Simulated,
+    /// What the policy handed out for each block of the trace.
+    blocks: Vec<Block>,
+    samples: Samples,
+}
+
+impl Pass<'_> {
+    fn run(&mut self, trace: &Trace, watch: &mut impl Watch) -> Option<Failure> {
+        for (step, &request) in trace.steps().iter().enumerate() {
+            let cause = match self.step(request, watch) {
+                Err(cause) => Some(cause),
+                Ok(()) => self.policy.broken().map(Cause::Broken),
+            };
+            let (live, reserved) = (self.policy.live(), self.policy.reserved());
+            self.samples.add(Sample { step, live, reserved });
+            if let Some(cause) = cause {
+                return Some(Failure {
+                    step,
+                    live,
+                    reserved,
+                    cause,
+                });
+            }
+        }
+        None
+    }
+
+    fn step(&mut self, step: Step, watch: &mut impl Watch) -> Result<(), Cause> {
+        match step {
+            Step::Allocate { block, size, stream } => {
+                watch.begin();
+                let allocated = self.policy.allocate(self.device, size, stream);
+                watch.end();
+                let allocated = allocated.map_err(|by| match self.policy.broken() {
+                    Some(broken) => Cause::Broken(broken),
+                    None => Cause::Refused { size, by },
+                })?;
+                if let Some(place) = self.place(block) {
+                    *place = allocated;
+                }
+            }
+            Step::Free { block, stream } => {
+                let block = self.place(block).map_or(NO_BLOCK, |place| *place);
+                watch.begin();
+                self.policy.deallocate(self.device, block, stream);
+                watch.end();
+            }
+        }
+        Ok(())
+    }
+
+    fn place(&mut self, block: u32) -> Option<&mut Block> {
+        self.blocks.get_mut(usize::try_from(block).ok()?)
+    }
+}

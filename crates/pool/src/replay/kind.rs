@@ -1,0 +1,153 @@
+//! The policies by name.
+
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use core::fmt;
+use core::str::FromStr;
+
+use super::GRANULE;
+use crate::policies::{
+    Direct, GgmlLegacy, GgmlLegacyOptions, GgmlVmm, Options, Ours, Pytorch, PytorchMode, RmmPool,
+};
+use crate::policy::Policy;
+
+/// What whole allocations are counted in.
+const WHOLE: u64 = 256;
+
+/// A policy that traces can be replayed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PolicyKind {
+    /// Ours, in regions.
+    Plimsoll,
+    /// Ours, in slots: for cards without virtual memory management.
+    PlimsollSlots,
+    Direct,
+    GgmlLegacy,
+    /// With everything idle given back when the driver refuses.
+    GgmlLegacyFlush,
+    /// With blocks twice as large as what is asked for.
+    GgmlLegacyDouble,
+    GgmlVmm,
+    Pytorch,
+    PytorchExpandable,
+    RmmPool,
+}
+
+impl PolicyKind {
+    pub const ALL: [Self; 10] = [
+        Self::Plimsoll,
+        Self::PlimsollSlots,
+        Self::GgmlLegacy,
+        Self::GgmlLegacyFlush,
+        Self::GgmlLegacyDouble,
+        Self::GgmlVmm,
+        Self::Pytorch,
+        Self::PytorchExpandable,
+        Self::RmmPool,
+        Self::Direct,
+    ];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Plimsoll => "plimsoll",
+            Self::PlimsollSlots => "plimsoll-slots",
+            Self::Direct => "direct",
+            Self::GgmlLegacy => "ggml-legacy",
+            Self::GgmlLegacyFlush => "ggml-legacy-flush",
+            Self::GgmlLegacyDouble => "ggml-legacy-double",
+            Self::GgmlVmm => "ggml-vmm",
+            Self::Pytorch => "pytorch",
+            Self::PytorchExpandable => "pytorch-expandable",
+            Self::RmmPool => "rmm-pool",
+        }
+    }
+
+    /// A policy that has nothing yet.
+    pub fn policy(self) -> Box<dyn Policy> {
+        let legacy = |growth, flush| Box::new(GgmlLegacy::new(GgmlLegacyOptions { growth, flush }));
+        let ours = |regions| {
+            Box::new(Ours::new(Options {
+                regions,
+                ..Options::default()
+            }))
+        };
+        match self {
+            Self::Plimsoll => ours(true),
+            Self::PlimsollSlots => ours(false),
+            Self::Direct => Box::new(Direct::default()),
+            Self::GgmlLegacy => legacy(105, false),
+            Self::GgmlLegacyFlush => legacy(105, true),
+            Self::GgmlLegacyDouble => legacy(200, false),
+            Self::GgmlVmm => Box::new(GgmlVmm::default()),
+            Self::Pytorch => Box::new(Pytorch::new(PytorchMode::Native)),
+            Self::PytorchExpandable => Box::new(Pytorch::new(PytorchMode::Expandable)),
+            Self::RmmPool => Box::new(RmmPool::default()),
+        }
+    }
+
+    /// What the card counts in for this policy.
+    pub const fn granule(self) -> u64 {
+        match self {
+            Self::Plimsoll | Self::GgmlVmm | Self::PytorchExpandable => GRANULE,
+            Self::Direct
+            | Self::PlimsollSlots
+            | Self::GgmlLegacy
+            | Self::GgmlLegacyFlush
+            | Self::GgmlLegacyDouble
+            | Self::Pytorch
+            | Self::RmmPool => WHOLE,
+        }
+    }
+}
+
+impl fmt::Display for PolicyKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A name that no policy has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownPolicy {
+    pub name: String,
+}
+
+impl fmt::Display for UnknownPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is no policy; there are", self.name.escape_debug())?;
+        for (place, kind) in PolicyKind::ALL.iter().enumerate() {
+            write!(f, "{} {kind}", if place > 0 { "," } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+impl core::error::Error for UnknownPolicy {}
+
+impl FromStr for PolicyKind {
+    type Err = UnknownPolicy;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let known = Self::ALL.into_iter().find(|kind| kind.name() == name);
+        known.ok_or_else(|| UnknownPolicy {
+            name: name.to_string(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_policy_has_a_name_of_its_own_and_an_unknown_one_lists_them() {
+        for kind in PolicyKind::ALL {
+            assert_eq!(kind.name().parse(), Ok(kind));
+        }
+        let said = "buddy".parse::<PolicyKind>().unwrap_err().to_string();
+        assert!(
+            said.starts_with("`buddy` is no policy; there are plimsoll,"),
+            "{said}"
+        );
+    }
+}

@@ -1,0 +1,128 @@
+//! Generated traces against what an H200 was seen to ask for and what others have published.
+
+use plimsoll_pool::generate::{Cache, Card, Engine, GenerateError, Outputs, Run, Shape, generate};
+use plimsoll_pool::trace::{Step, Trace};
+
+use crate::recorded;
+
+/// FNV-1a over the sizes of allocations, with 0 for a free.
+fn digest(trace: &Trace) -> u64 {
+    let sizes = trace.steps().iter().map(|step| match step {
+        Step::Allocate { size, .. } => *size,
+        Step::Free { .. } => 0,
+    });
+    sizes
+        .flat_map(u64::to_le_bytes)
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+}
+
+#[test]
+fn the_traces_that_an_h200_was_seen_to_make_are_made_step_by_step() {
+    // steps, peak and digest of the whole recordings, of which data/traces has the beginnings
+    for (cache, steps, peak, known, head) in [
+        (
+            Cache::Quantised,
+            37_404,
+            251_658_240,
+            0xd7c4_5495_6f9b_fcda,
+            &include_bytes!("../../../../data/traces/old-q8_0-ub512-head.csv")[..],
+        ),
+        (
+            Cache::F16,
+            33_548,
+            16_926_720,
+            0x3b26_a95a_4f9c_49da,
+            &include_bytes!("../../../../data/traces/old-f16-ub512-head.csv")[..],
+        ),
+    ] {
+        let made = recorded(cache);
+        let head = Trace::from_csv(head).unwrap();
+        assert_eq!(made.steps()[..head.steps().len()], *head.steps());
+        assert_eq!((made.steps().len(), made.peak_live()), (steps, peak));
+        assert_eq!(digest(&made), known);
+    }
+}
+
+#[test]
+fn restored_heads_cost_what_issue_687_of_ik_says_per_token() {
+    for (shape, cache, kib) in [
+        (Shape::KIMI_K2, Cache::F16, 34),
+        (Shape::KIMI_K2, Cache::Quantised, 35),
+        (Shape::DEEPSEEK_V3, Cache::F16, 66),
+        (Shape::DEEPSEEK_V3, Cache::Quantised, 67),
+    ] {
+        let peak = |context| {
+            let run = Run {
+                micro_batch: 4096,
+                ..Run::prompt(Engine::Ik, cache, context)
+            };
+            generate(&shape, &run, &Card::H200).unwrap().peak_live()
+        };
+        assert_eq!(
+            (peak(65_536) - peak(32_768)) / 32_768,
+            kib << 10,
+            "{}",
+            shape.name
+        );
+    }
+}
+
+#[test]
+fn an_engine_that_reserves_its_copies_asks_for_no_more_at_depth() {
+    let peak = |engine, context| {
+        let run = Run::prompt(engine, Cache::Quantised, context);
+        generate(&Shape::M8, &run, &Card::H200).unwrap().peak_live()
+    };
+    assert_eq!(peak(Engine::Reserving, 4096), peak(Engine::Reserving, 65_536));
+    assert!(peak(Engine::Copying, 65_536) > 8 * peak(Engine::Copying, 4096));
+}
+
+#[test]
+fn without_flash_attention_the_probabilities_grow_with_depth() {
+    // measured on l8: 152 MiB between 2000 and 7000 tokens, the f16 copy of 512 tokens' probabilities in 32 heads
+    let run = |context| Run {
+        flash_attention: false,
+        ..Run::prompt(Engine::Reserving, Cache::F16, context)
+    };
+    let peak = |context| {
+        generate(&Shape::LLAMA3_8B, &run(context), &Card::H200)
+            .unwrap()
+            .peak_live()
+    };
+    assert_eq!((peak(7168) - peak(2048)) >> 20, 160);
+    let quantised = Run {
+        cache: Cache::Quantised,
+        ..run(512)
+    };
+    assert_eq!(
+        generate(&Shape::M8, &quantised, &Card::H200),
+        Err(GenerateError::QuantisedWithoutFlashAttention)
+    );
+}
+
+#[test]
+fn what_makes_no_trace_is_refused_before_memory_is_taken() {
+    let plain = Run::prompt(Engine::Copying, Cache::F16, 4096);
+    let made = |run: &Run| generate(&Shape::GEMMA4_31B, run, &Card::H200).map(|trace| trace.blocks());
+    assert_eq!(
+        made(&Run { context: 0, ..plain }),
+        Err(GenerateError::Context { tokens: 0 })
+    );
+    assert_eq!(
+        made(&Run {
+            micro_batch: 0,
+            ..plain
+        }),
+        Err(GenerateError::MicroBatch { tokens: 0 })
+    );
+    let endless = Run {
+        context: 1 << 26,
+        micro_batch: 1,
+        answer: u64::MAX,
+        outputs: Outputs::Layers,
+        ..plain
+    };
+    assert_eq!(made(&endless), Err(GenerateError::TooLong));
+}
