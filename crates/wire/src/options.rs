@@ -4,7 +4,7 @@
 //!
 //! `card=GPU-<uuid>[:BYTES]` a card of the plan and its budget, may be repeated; `budget=BYTES` of every card that has none of
 //! its own; `contexts=report|refuse` on a card that no `card=` names; `reuse`; `chunk=BYTES`; `reclaim`; `wait=SECONDS`;
-//! `spill=BYTES`; `pool=ours|managed`; `on-oom=managed`; `hide-vmm`.
+//! `spill=BYTES`; `keep=BYTES`; `pool=ours|managed`; `on-oom=managed`; `hide-vmm`.
 
 use core::fmt;
 use core::str::SplitAsciiWhitespace;
@@ -28,6 +28,9 @@ pub struct Options {
     pub wait: u32,
     /// Rung 4: let up to so many bytes of what does not fit lie in host memory.
     pub spill: Option<u64>,
+    /// With `spill`: a request of more than so many bytes leaves so many of the budget to smaller ones, so that it is weights
+    /// and KV cache that overflow, which a token reads once, and not the scratch that comes last and is used all the time.
+    pub keep: u64,
     pub pool: Pool,
     /// Answer a refused `cudaMalloc` with managed memory, the whole of it (llama.cpp PR 22158's opt-in).
     pub on_oom_managed: bool,
@@ -91,6 +94,7 @@ impl Options {
         reclaim: false,
         wait: 0,
         spill: None,
+        keep: 0,
         pool: Pool::Leave,
         on_oom_managed: false,
         hide_vmm: false,
@@ -114,6 +118,7 @@ impl Options {
                 "reclaim" if word == key => options.reclaim = true,
                 "wait" => options.wait = value.parse().map_err(|_| OptionsError::Number { word })?,
                 "spill" => options.spill = Some(number()?),
+                "keep" => options.keep = number()?,
                 "pool" => options.pool = pool(word, value)?,
                 "on-oom" if value == "managed" => options.on_oom_managed = true,
                 "hide-vmm" if word == key => options.hide_vmm = true,
@@ -167,6 +172,7 @@ impl fmt::Display for Options {
         words.flag("reclaim", self.reclaim)?;
         words.number("wait", (self.wait > 0).then_some(u64::from(self.wait)))?;
         words.number("spill", self.spill)?;
+        words.number("keep", (self.keep > 0).then_some(self.keep))?;
         match self.pool {
             Pool::Leave => {}
             Pool::Ours => words.say(format_args!("pool=ours"))?,
@@ -309,7 +315,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let line = "card=GPU-00112233-4455-6677-8899-aabbccddeeff:8589934592 budget=5 contexts=refuse reuse chunk=2097152 reclaim wait=3 \
-                    spill=1073741824 pool=ours on-oom=managed hide-vmm";
+                    spill=1073741824 keep=4096 pool=ours on-oom=managed hide-vmm";
         let options = Options::read(line).unwrap();
         assert_eq!(options.to_string(), line);
         let uuid = options.cards().next().unwrap().uuid;
