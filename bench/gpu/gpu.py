@@ -1,0 +1,125 @@
+"""What every measurement on a lent card needs: an engine in its own process, with and without guard, and the card's own word.
+
+The guard is asked by its environment alone, as `plimsoll run` does it, so that a measurement of guard measures nothing else.
+"""
+
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import time
+import urllib.request
+
+
+def guarded(words, library, pages=None, trace=None):
+    """The environment under guard with these option words, or the plain one where `words` is None."""
+    environment = dict(os.environ)
+    if words is None:
+        return environment
+    environment["LD_PRELOAD"] = os.path.abspath(library)
+    environment["PLIMSOLL_GUARD"] = words
+    if pages:
+        os.makedirs(pages, exist_ok=True)
+        environment["PLIMSOLL_GUARD_PAGES"] = pages
+    if trace:
+        environment["PLIMSOLL_GUARD_TRACE"] = trace
+    return environment
+
+
+def page(pages, pid):
+    """The first card of a process's budget page (crates/wire/src/page.rs), in bytes; None where there is no page."""
+    names = ["total", "budget", "allocated", "reserved", "idle", "spilled", "peak", "context", "allocations", "ooms"]
+    try:
+        with open(f"{pages}/{pid}.page", "rb") as file:
+            content = file.read()
+    except FileNotFoundError:
+        return None
+    return dict(zip(names, struct.unpack_from("<10Q", content, 64 + 16)))
+
+
+def used(pid):
+    """MiB that the driver counts for this process, on each card it is on."""
+    rows = subprocess.run(
+        ["nvidia-smi", "--query-compute-apps=pid,gpu_bus_id,used_memory", "--format=csv,noheader,nounits"],
+        capture_output=True, text=True, check=True,
+    ).stdout.splitlines()
+    cells = [[cell.strip() for cell in row.split(",")] for row in rows if row.strip()]
+    return {bus: int(mib) for row_pid, bus, mib in cells if int(row_pid) == pid}
+
+
+def taken():
+    """MiB in use on each card, whoever holds them."""
+    rows = subprocess.run(
+        ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"], capture_output=True, text=True, check=True
+    ).stdout.split()
+    return [int(row) for row in rows]
+
+
+class Engine:
+    """A llama-server that answers on a port of its own."""
+
+    def __init__(self, binary, flags, environment, log):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        folder = os.path.dirname(os.path.abspath(binary))
+        paths = [environment.get("ENGINE_LIBRARIES"), folder, environment.get("LD_LIBRARY_PATH")]
+        environment = {**environment, "LD_LIBRARY_PATH": ":".join(path for path in paths if path)}
+        self.log = log
+        self.process = subprocess.Popen(
+            [binary, *flags, "--host", "127.0.0.1", "--port", str(self.port)],
+            env=environment, stdout=open(log, "wb"), stderr=subprocess.STDOUT,
+        )
+
+    def ready(self, seconds=120):
+        """Waits until it answers; False if it died or took too long."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and self.process.poll() is None:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=2) as answer:
+                    if answer.status == 200:
+                        return True
+            except OSError:
+                time.sleep(0.1)
+        return False
+
+    def complete(self, tokens, predict, **more):
+        """One /completion over a prompt of token ids; raises OSError if the engine dies under it."""
+        body = {"prompt": tokens, "n_predict": predict, "temperature": 0, "cache_prompt": True, "return_tokens": True, **more}
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}/completion", json.dumps(body).encode(), {"content-type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=300) as answer:
+            return json.load(answer)
+
+    def stop(self):
+        """Ends it and returns its exit status, negative for a signal."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait()
+
+    def said(self, *words):
+        """The lines of its log that hold one of these words."""
+        with open(self.log, errors="replace") as lines:
+            return [line.strip()[:300] for line in lines if any(word in line for word in words)][-12:]
+
+
+def tokens(count, vocabulary, salt=1):
+    """A prompt of that many token ids, the same for the same salt."""
+    state, ids = salt, []
+    for _ in range(count):
+        state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
+        ids.append(10 + (state >> 33) % (vocabulary - 20))
+    return ids
+
+
+def median(numbers):
+    ordered = sorted(numbers)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2

@@ -1,0 +1,87 @@
+"""What guard costs: llama-bench, driver allocations and a PyTorch loop, bare and guarded in turns.
+
+usage: overhead.py --bench LLAMA_BENCH --model MODEL --alloc ALLOC_PROGRAM --guard LIBRARY [--pairs N] [--words OPTIONS]
+`--alloc` is bench/gpu/alloc.c, compiled: `cc -O2 alloc.c -lcuda`. Prints one JSON object.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+
+from gpu import guarded, median
+
+TORCH = """
+import time, torch
+a = torch.randn(2048, 2048, device='cuda', dtype=torch.bfloat16)
+def loop(n):
+    keep = []
+    for i in range(n):
+        keep.append(torch.empty(1 << (10 + i % 14), dtype=torch.uint8, device='cuda'))
+        if len(keep) > 32: keep.pop(i % 32)
+        a @ a
+    torch.cuda.synchronize()
+loop(500)
+times = []
+for _ in range(7):
+    start = time.perf_counter(); loop(2000); times.append(time.perf_counter() - start)
+print(sorted(times)[3])
+"""
+
+
+def command(arguments, environment):
+    done = subprocess.run(arguments, env=environment, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{arguments[0]} ended with {done.returncode}: {done.stderr[-2000:]}")
+    return done.stdout
+
+
+def bench(options, environment):
+    folder = os.path.dirname(os.path.abspath(options.bench))
+    environment = {**environment, "LD_LIBRARY_PATH": folder + ":" + environment.get("LD_LIBRARY_PATH", "")}
+    rows = json.loads(command([options.bench, "-m", options.model, "-p", "512", "-n", "128", "-r", "8", "-ngl", "99", "-fa", "1", "-o", "json"], environment))
+    return {("pp512" if row["n_prompt"] else "tg128"): median(row["samples_ts"]) for row in rows}
+
+
+def turns(pairs, words, library, measure):
+    """Measures bare and guarded in ABBA order."""
+    rows = {"bare": [], "guarded": []}
+    for pair in range(pairs):
+        order = ["bare", "guarded"] if pair % 2 == 0 else ["guarded", "bare"]
+        for kind in order:
+            rows[kind].append(measure(guarded(None if kind == "bare" else words, library)))
+    return rows
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bench")
+    parser.add_argument("--model")
+    parser.add_argument("--alloc")
+    parser.add_argument("--guard", required=True)
+    parser.add_argument("--pairs", type=int, default=6)
+    parser.add_argument("--words", default="budget=68719476736 pool=ours reuse spill=1073741824")
+    options = parser.parse_args()
+    result = {"words": options.words, "pairs": options.pairs}
+    if options.bench:
+        rows = turns(options.pairs, options.words, options.guard, lambda environment: bench(options, environment))
+        for test in ("pp512", "tg128"):
+            bare = median([row[test] for row in rows["bare"]])
+            under = median([row[test] for row in rows["guarded"]])
+            result[test] = {"bare": bare, "guarded": under, "ratio": under / bare,
+                            "runs": {kind: [row[test] for row in rows[kind]] for kind in rows}}
+    if options.alloc:
+        rows = turns(options.pairs, options.words, options.guard, lambda environment: json.loads(command([options.alloc], environment)))
+        result["alloc"] = {
+            key: {kind: median([row[key] for row in rows[kind]]) for kind in rows} for key in rows["bare"][0]
+        }
+    rows = turns(options.pairs, options.words, options.guard,
+                 lambda environment: float(command([sys.executable, "-c", TORCH], environment)))
+    result["torch_loop_seconds"] = {**{kind: median(rows[kind]) for kind in rows}, "runs": rows}
+    result["torch_loop_seconds"]["ratio"] = result["torch_loop_seconds"]["guarded"] / result["torch_loop_seconds"]["bare"]
+    print(json.dumps(result, indent=1))
+
+
+if __name__ == "__main__":
+    main()
