@@ -22,3 +22,5 @@ pub const GUARD_PAGES: &str = "PLIMSOLL_GUARD_PAGES";
 pub const GUARD_TRACE: &str = "PLIMSOLL_GUARD_TRACE";
 /// Plimsoll: another `libplimsoll_guard.so` than the one beside the program.
 pub const GUARD_LIBRARY: &str = "PLIMSOLL_GUARD_LIBRARY";
+/// fake-cuda: its cards, limits and faults, as `key=value` words.
+pub const FAKE_CUDA: &str = "PLIMSOLL_FAKE_CUDA";

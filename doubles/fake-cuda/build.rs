@@ -1,0 +1,6 @@
+//! Programs that were linked with `-lcuda` ask for this name.
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
+}

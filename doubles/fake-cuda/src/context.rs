@@ -1,0 +1,241 @@
+//! Contexts: each costs its card `context=` bytes, and owns what was allocated while it was current.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use crate::abi::structs::ContextParams;
+use crate::abi::{Context, Host, In, Out, Stream};
+use crate::call::driver;
+use crate::code::{CONTEXT_IS_DESTROYED, Code, INVALID_CONTEXT, INVALID_VALUE, NOT_SUPPORTED, Outcome};
+use crate::driver::{Driver, driver};
+use crate::settings::settings;
+use crate::work::{Scope, synchronise};
+
+#[derive(Debug)]
+pub(crate) struct Contexts {
+    pub(crate) open: BTreeMap<Context, Opened>,
+    pub(crate) primaries: Vec<Primary>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Opened {
+    /// The position of its card.
+    pub(crate) card: usize,
+    pub(crate) flags: u32,
+    pub(crate) primary: bool,
+    /// The streams that the handles 1 and 2 mean in this context.
+    pub(crate) legacy: Stream,
+    pub(crate) per_thread: Stream,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Primary {
+    pub(crate) context: Option<Context>,
+    pub(crate) holders: u32,
+    pub(crate) flags: u32,
+}
+
+thread_local!(static STACK: RefCell<Vec<Context>> = const { RefCell::new(Vec::new()) });
+
+/// The context on top of the thread's stack, whether it lives or not.
+fn top() -> Option<Context> {
+    STACK.with_borrow(|stack| stack.last().copied())
+}
+
+impl Contexts {
+    pub(crate) fn new(cards: usize) -> Self {
+        Self {
+            open: BTreeMap::new(),
+            primaries: (0..cards).map(|_| Primary::default()).collect(),
+        }
+    }
+}
+
+impl Driver {
+    /// The thread's context.
+    pub(crate) fn current(&self) -> Result<Context, Code> {
+        let top = top().ok_or(INVALID_CONTEXT)?;
+        match self.contexts.open.contains_key(&top) {
+            true => Ok(top),
+            false => Err(CONTEXT_IS_DESTROYED),
+        }
+    }
+
+    /// The card of the thread's context.
+    pub(crate) fn current_card(&self) -> Result<usize, Code> {
+        Ok(self.contexts.open[&self.current()?].card)
+    }
+
+    pub(crate) fn open_context(&mut self, card: usize, flags: u32, primary: bool) -> Result<Context, Code> {
+        self.charge(card, settings().context)?;
+        let context = Context(self.new_handle());
+        let opened = Opened {
+            card,
+            flags,
+            primary,
+            legacy: self.open_stream(context, true),
+            per_thread: self.open_stream(context, true),
+        };
+        self.contexts.open.insert(context, opened);
+        Ok(context)
+    }
+
+    pub(crate) fn close_context(&mut self, context: Context) -> Outcome {
+        let opened = self.contexts.open.remove(&context).ok_or(INVALID_CONTEXT)?;
+        self.free_all_of(context);
+        self.close_streams_of(context);
+        self.discharge(opened.card, settings().context);
+        Ok(())
+    }
+
+    fn known(&self, context: Context) -> Outcome {
+        match self.contexts.open.contains_key(&context) {
+            true => Ok(()),
+            false => Err(INVALID_CONTEXT),
+        }
+    }
+}
+
+fn create(context: Out<Context>, flags: u32, device: i32) -> Outcome {
+    if context.is_null() {
+        return Err(INVALID_VALUE);
+    }
+    let mut driver = driver()?;
+    let card = driver.device(device)?;
+    let opened = driver.open_context(card, flags, false)?;
+    STACK.with_borrow_mut(|stack| stack.push(opened));
+    context.set(opened)
+}
+
+driver! {
+    fn cuCtxCreate = "cuCtxCreate" since 2000 (pctx: Out<Context>, flags: u32, dev: i32) {
+        create(pctx, flags, dev)
+    }
+
+    fn cuCtxCreate_v2 = "cuCtxCreate" since 3020 (pctx: Out<Context>, flags: u32, dev: i32) {
+        create(pctx, flags, dev)
+    }
+
+    fn cuCtxCreate_v3 = "cuCtxCreate" since 11040
+        (pctx: Out<Context>, paramsArray: Host, numParams: i32, flags: u32, dev: i32)
+    {
+        let _ = (paramsArray, numParams);
+        create(pctx, flags, dev)
+    }
+
+    fn cuCtxCreate_v4 = "cuCtxCreate" since 12050
+        (pctx: Out<Context>, ctxCreateParams: In<ContextParams>, flags: u32, dev: i32)
+    {
+        let _ = ctxCreateParams;
+        create(pctx, flags, dev)
+    }
+
+    fn cuCtxDestroy_v2 = "cuCtxDestroy" since 4000 (ctx: Context) {
+        driver()?.known(ctx)?;
+        if driver()?.contexts.open[&ctx].primary {
+            return Err(INVALID_CONTEXT);
+        }
+        synchronise(Scope::Context(ctx))?;
+        driver()?.close_context(ctx)?;
+        STACK.with_borrow_mut(|stack| stack.pop_if(|top| *top == ctx));
+        Ok(())
+    }
+
+    fn cuCtxPushCurrent_v2 = "cuCtxPushCurrent" since 4000 (ctx: Context) {
+        driver()?.known(ctx)?;
+        STACK.with_borrow_mut(|stack| stack.push(ctx));
+        Ok(())
+    }
+
+    fn cuCtxPopCurrent_v2 = "cuCtxPopCurrent" since 4000 (pctx: Out<Context>) {
+        let _initialised = driver()?;
+        let popped = STACK.with_borrow_mut(Vec::pop).ok_or(INVALID_CONTEXT)?;
+        pctx.set_if_wanted(popped);
+        Ok(())
+    }
+
+    fn cuCtxSetCurrent = "cuCtxSetCurrent" since 4000 (ctx: Context) {
+        let driver = driver()?;
+        let wanted = (ctx != Context(0)).then_some(ctx);
+        wanted.map_or(Ok(()), |context| driver.known(context))?;
+        STACK.with_borrow_mut(|stack| {
+            stack.pop();
+            stack.extend(wanted);
+        });
+        Ok(())
+    }
+
+    fn cuCtxGetCurrent = "cuCtxGetCurrent" since 4000 (pctx: Out<Context>) {
+        let _initialised = driver()?;
+        pctx.set(top().unwrap_or(Context(0)))
+    }
+
+    fn cuCtxGetDevice = "cuCtxGetDevice" since 2000 (device: Out<i32>) {
+        device.set(i32::try_from(driver()?.current_card()?).unwrap_or(0))
+    }
+
+    fn cuCtxGetFlags = "cuCtxGetFlags" since 7000 (flags: Out<u32>) {
+        let driver = driver()?;
+        flags.set(driver.contexts.open[&driver.current()?].flags)
+    }
+
+    fn cuCtxGetId = "cuCtxGetId" since 12000 (ctx: Context, ctxId: Out<u64>) {
+        let driver = driver()?;
+        let context = if ctx == Context(0) { driver.current()? } else { ctx };
+        driver.known(context)?;
+        ctxId.set(context.0)
+    }
+
+    fn cuCtxGetApiVersion = "cuCtxGetApiVersion" since 3020 (ctx: Context, version: Out<u32>) {
+        let _ = ctx;
+        version.set(3020)
+    }
+
+    fn cuCtxSynchronize = "cuCtxSynchronize" since 2000 () {
+        let context = {
+            let mut driver = driver()?;
+            let context = driver.current()?;
+            driver.forbid_wait_for(context)?;
+            context
+        };
+        synchronise(Scope::Context(context))
+    }
+
+    fn cuCtxSetLimit = "cuCtxSetLimit" since 3010 (limit: i32, value: usize) {
+        let _ = (limit, value);
+        driver()?.current().map(drop)
+    }
+
+    fn cuCtxGetLimit = "cuCtxGetLimit" since 3010 (pvalue: Out<usize>, limit: i32) {
+        let _ = limit;
+        driver()?.current()?;
+        pvalue.set(1024)
+    }
+
+    fn cuCtxGetStreamPriorityRange = "cuCtxGetStreamPriorityRange" since 5050
+        (leastPriority: Out<i32>, greatestPriority: Out<i32>)
+    {
+        driver()?.current()?;
+        leastPriority.set_if_wanted(0);
+        greatestPriority.set_if_wanted(-5);
+        Ok(())
+    }
+
+    fn cuCtxEnablePeerAccess = "cuCtxEnablePeerAccess" since 4000 (peerContext: Context, Flags: u32) {
+        let driver = driver()?;
+        driver.known(peerContext)?;
+        match driver.current()? == peerContext || Flags != 0 {
+            true => Err(INVALID_VALUE),
+            false => Ok(()),
+        }
+    }
+
+    fn cuCtxDisablePeerAccess = "cuCtxDisablePeerAccess" since 4000 (peerContext: Context) {
+        driver()?.known(peerContext)
+    }
+
+    fn cuCtxSetSharedMemConfig = "cuCtxSetSharedMemConfig" since 4020 (config: i32) {
+        let _ = config;
+        Err(NOT_SUPPORTED)
+    }
+}

@@ -1,0 +1,86 @@
+//! Calls that fail because the test says so.
+//!
+//! `fail=3` refuses the third allocation of device memory of the process; `fail=cuMemMap:2:999` gives that code for
+//! the second call of that function, before it does anything; `fail=cuMemMap:*:801` for all of its calls.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+use std::sync::Mutex;
+
+use crate::code::{Code, OUT_OF_MEMORY};
+use crate::settings::settings;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fault {
+    /// The function, or [`ALLOCATION`].
+    act: String,
+    /// Which of its calls; all of them without a number.
+    turn: Option<u64>,
+    code: Code,
+}
+
+/// What allocations of device memory are counted under, whoever asks for them.
+pub(crate) const ALLOCATION: &str = "allocation";
+
+impl FromStr for Fault {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut parts = text.split(':');
+        let parts = [parts.next(), parts.next(), parts.next()];
+        let (act, turn, code) = match parts {
+            [Some(turn), None, _] => (ALLOCATION, turn, OUT_OF_MEMORY),
+            [Some(act), Some(turn), code] => {
+                let code = code.map_or(Ok(OUT_OF_MEMORY.0), str::parse).map_err(drop)?;
+                (act, turn, Code(code))
+            }
+            _ => return Err(()),
+        };
+        let turn = match turn {
+            "*" => None,
+            number => Some(number.parse().map_err(drop)?),
+        };
+        Ok(Self {
+            act: act.to_owned(),
+            turn,
+            code,
+        })
+    }
+}
+
+/// Counts one more `act`, and says how it has to fail.
+pub(crate) fn strike(act: &'static str) -> Result<(), Code> {
+    static TURNS: Mutex<BTreeMap<&str, u64>> = Mutex::new(BTreeMap::new());
+    let faults = &settings().faults;
+    if !faults.iter().any(|fault| fault.act == act) {
+        return Ok(());
+    }
+    let turn = {
+        let mut turns = TURNS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let turn = turns.entry(act).or_default();
+        *turn += 1;
+        *turn
+    };
+    let struck = |fault: &&Fault| fault.act == act && fault.turn.is_none_or(|number| number == turn);
+    faults.iter().find(struck).map_or(Ok(()), |fault| Err(fault.code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_numbers_of_allocations_or_of_calls() {
+        let fault = |act: &str, turn, code| {
+            Ok(Fault {
+                act: act.to_owned(),
+                turn,
+                code: Code(code),
+            })
+        };
+        assert_eq!("3".parse(), fault("allocation", Some(3), 2));
+        assert_eq!("cuMemMap:2:999".parse(), fault("cuMemMap", Some(2), 999));
+        assert_eq!("cuMemMap:*".parse(), fault("cuMemMap", None, 2));
+        assert_eq!("cuMemMap:x".parse::<Fault>(), Err(()));
+    }
+}

@@ -1,0 +1,53 @@
+//! The record of what a program did to the driver: one line per call, and one per broken rule.
+//!
+//! ```text
+//! PID:THREAD call FUNCTION(NAME=VALUE, …) = CODE
+//! PID:THREAD violation RULE: what happened
+//! ```
+//! THREAD counts the threads of the process in the order of their first line. Each line is one `write` to a file
+//! opened for append, so that processes can share it and one that is killed leaves whole lines.
+
+use std::cell::Cell;
+use std::fmt::Display;
+use std::fs::File;
+use std::io::Write;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::settings::settings;
+
+fn file() -> Option<&'static File> {
+    static FILE: OnceLock<Option<File>> = OnceLock::new();
+    FILE.get_or_init(|| {
+        let path = settings().log.as_ref()?;
+        File::options().create(true).append(true).open(path).ok()
+    })
+    .as_ref()
+}
+
+pub(crate) fn is_kept() -> bool {
+    file().is_some()
+}
+
+/// Notes a rule that the program broke, though the call itself may have gone well.
+pub(crate) fn violation(rule: &str, what: impl Display) {
+    write(format_args!("violation {rule}: {what}"));
+}
+
+pub(crate) fn write(line: impl Display) {
+    let Some(mut file) = file() else { return };
+    let line = format!("{}:{} {line}\n", std::process::id(), thread());
+    let _ = file.write_all(line.as_bytes());
+}
+
+/// The number of this thread.
+pub(crate) fn thread() -> u32 {
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    thread_local!(static NUMBER: Cell<u32> = const { Cell::new(0) });
+    NUMBER.with(|number| {
+        if number.get() == 0 {
+            number.set(LAST.fetch_add(1, Ordering::Relaxed) + 1);
+        }
+        number.get()
+    })
+}
