@@ -11,14 +11,17 @@
 
 extern crate alloc;
 
+mod adaptors;
 mod device;
 pub mod generate;
 mod policies;
 mod policy;
 pub mod replay;
 mod simulated;
+mod sync;
 pub mod trace;
 
+pub use adaptors::{Budget, Failing, Limited, Sink, Spilled, Tag, TagUse, Traced, Tracked};
 pub use device::{Address, Device, Event, Graph, OutOfMemory, Stream};
 pub use policies::*;
 pub use policy::{Block, Broken, Policy, Trim};

@@ -18,7 +18,7 @@ mod streams;
 mod tests;
 
 pub use faults::Faults;
-use memory::Memory;
+use memory::{Kind, Memory};
 use streams::Streams;
 
 /// What a call to the driver costs, in microseconds.
@@ -115,6 +115,13 @@ impl Simulated {
         self.with_addresses(0)
     }
 
+    /// The same device with so many bytes of host memory to spill into.
+    #[must_use]
+    pub fn with_host(mut self, bytes: u64) -> Self {
+        self.memory.set_host(bytes);
+        self
+    }
+
     #[must_use]
     pub fn with_latency(mut self, latency: Latency) -> Self {
         self.latency = latency;
@@ -131,7 +138,12 @@ impl Simulated {
         self.memory.resize(total);
     }
 
-    /// Bytes given out, by allocation or by mapping.
+    /// Bytes of host memory given out.
+    pub fn host_reserved(&self) -> u64 {
+        self.memory.host_used()
+    }
+
+    /// Bytes of the card given out, by allocation or by mapping.
     pub fn reserved(&self) -> u64 {
         self.memory.used()
     }
@@ -264,11 +276,32 @@ impl Simulated {
     }
 
     /// Refuses what a fault refuses.
-    fn grant(&mut self, size: u64) -> Result<(), OutOfMemory> {
-        let free = self.memory.free();
+    fn grant(&mut self, size: u64, kind: Kind) -> Result<(), OutOfMemory> {
+        let free = self.memory.free(kind);
         if self.faults.refuse(size) {
             return Err(OutOfMemory { asked: size, free });
         }
+        Ok(())
+    }
+
+    fn allocate_of(&mut self, size: u64, kind: Kind) -> Result<Address, OutOfMemory> {
+        self.calls.allocate += 1;
+        self.advance(self.latency.allocate);
+        self.grant(size, kind)?;
+        let address = self.memory.allocate(size, kind)?;
+        self.driver_sizes.push(size);
+        Ok(address)
+    }
+
+    fn map_of(&mut self, at: Address, size: u64, kind: Kind) -> Result<(), OutOfMemory> {
+        self.calls.map += 1;
+        self.advance(self.latency.map);
+        self.grant(size, kind)?;
+        if !self.memory.can_map(at, size) {
+            self.violate(Violation::Misplaced { address: at, size });
+        }
+        self.memory.map(at, size, kind)?;
+        self.driver_sizes.push(size);
         Ok(())
     }
 }
@@ -279,16 +312,15 @@ impl Device for Simulated {
     }
 
     fn available(&self) -> u64 {
-        self.memory.free()
+        self.memory.free(Kind::Card)
     }
 
     fn allocate(&mut self, size: u64) -> Result<Address, OutOfMemory> {
-        self.calls.allocate += 1;
-        self.advance(self.latency.allocate);
-        self.grant(size)?;
-        let address = self.memory.allocate(size)?;
-        self.driver_sizes.push(size);
-        Ok(address)
+        self.allocate_of(size, Kind::Card)
+    }
+
+    fn allocate_host(&mut self, size: u64) -> Result<Address, OutOfMemory> {
+        self.allocate_of(size, Kind::Host)
     }
 
     fn free(&mut self, address: Address) {
@@ -307,15 +339,11 @@ impl Device for Simulated {
     }
 
     fn map(&mut self, at: Address, size: u64) -> Result<(), OutOfMemory> {
-        self.calls.map += 1;
-        self.advance(self.latency.map);
-        self.grant(size)?;
-        if !self.memory.can_map(at, size) {
-            self.violate(Violation::Misplaced { address: at, size });
-        }
-        self.memory.map(at, size)?;
-        self.driver_sizes.push(size);
-        Ok(())
+        self.map_of(at, size, Kind::Card)
+    }
+
+    fn map_host(&mut self, at: Address, size: u64) -> Result<(), OutOfMemory> {
+        self.map_of(at, size, Kind::Host)
     }
 
     fn unmap(&mut self, at: Address, size: u64) {

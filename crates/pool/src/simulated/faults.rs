@@ -37,7 +37,7 @@ impl Faults {
         }
     }
 
-    pub(super) fn refuse(&mut self, size: u64) -> bool {
+    pub(crate) fn refuse(&mut self, size: u64) -> bool {
         self.seen += 1;
         let next = self.next > 0;
         self.next = self.next.saturating_sub(1);

@@ -13,14 +13,29 @@ pub(super) struct Memory {
     total: u64,
     used: u64,
     peak: u64,
+    host_total: u64,
+    host_used: u64,
     /// Addresses of allocations and of regions that were never used.
     next: u64,
     next_region: u64,
     /// Addresses that regions may still take.
     addresses: u64,
-    allocations: BTreeMap<u64, u64>,
+    allocations: BTreeMap<u64, Piece>,
     regions: BTreeMap<u64, u64>,
-    mapped: BTreeMap<u64, u64>,
+    mapped: BTreeMap<u64, Piece>,
+}
+
+/// Whose memory it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Card,
+    Host,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    size: u64,
+    kind: Kind,
 }
 
 impl Memory {
@@ -30,6 +45,8 @@ impl Memory {
             total,
             used: 0,
             peak: 0,
+            host_total: 0,
+            host_used: 0,
             next: granule.max(1),
             next_region: REGIONS,
             addresses: 1 << 48,
@@ -47,12 +64,23 @@ impl Memory {
         self.total = total;
     }
 
+    pub(super) fn set_host(&mut self, bytes: u64) {
+        self.host_total = bytes;
+    }
+
     pub(super) fn granule(&self) -> u64 {
         self.granule
     }
 
-    pub(super) fn free(&self) -> u64 {
-        self.total.saturating_sub(self.used)
+    pub(super) fn free(&self, kind: Kind) -> u64 {
+        match kind {
+            Kind::Card => self.total.saturating_sub(self.used),
+            Kind::Host => self.host_total.saturating_sub(self.host_used),
+        }
+    }
+
+    pub(super) fn host_used(&self) -> u64 {
+        self.host_used
     }
 
     pub(super) fn used(&self) -> u64 {
@@ -67,36 +95,42 @@ impl Memory {
         self.allocations.len() + self.mapped.len()
     }
 
-    fn take(&mut self, size: u64) -> Result<(), OutOfMemory> {
-        let free = self.free();
+    fn take(&mut self, size: u64, kind: Kind) -> Result<(), OutOfMemory> {
+        let free = self.free(kind);
         if size > free {
             return Err(OutOfMemory { asked: size, free });
         }
-        self.used += size;
+        match kind {
+            Kind::Card => self.used += size,
+            Kind::Host => self.host_used += size,
+        }
         self.peak = self.peak.max(self.used);
         Ok(())
     }
 
-    pub(super) fn allocate(&mut self, size: u64) -> Result<Address, OutOfMemory> {
-        let refused = OutOfMemory {
-            asked: size,
-            free: self.free(),
-        };
-        let rounded = size
-            .max(1)
-            .checked_next_multiple_of(self.granule)
-            .ok_or(refused)?;
+    fn give(&mut self, piece: Piece) -> u64 {
+        match piece.kind {
+            Kind::Card => self.used -= piece.size,
+            Kind::Host => self.host_used -= piece.size,
+        }
+        piece.size
+    }
+
+    pub(super) fn allocate(&mut self, asked: u64, kind: Kind) -> Result<Address, OutOfMemory> {
+        let free = self.free(kind);
+        let refused = OutOfMemory { asked, free };
+        let size = asked.max(1).checked_next_multiple_of(self.granule);
+        let size = size.ok_or(refused)?;
+        self.take(size, kind).map_err(|_| refused)?;
         let address = self.next;
-        self.take(rounded).map_err(|_| refused)?;
-        self.next += rounded;
-        self.allocations.insert(address, rounded);
+        self.next += size;
+        self.allocations.insert(address, Piece { size, kind });
         Ok(Address(address))
     }
 
     pub(super) fn free_allocation(&mut self, address: Address) -> Option<u64> {
-        let size = self.allocations.remove(&address.0)?;
-        self.used -= size;
-        Some(size)
+        let piece = self.allocations.remove(&address.0)?;
+        Some(self.give(piece))
     }
 
     pub(super) fn reserve(&mut self, size: u64) -> Option<Address> {
@@ -131,36 +165,36 @@ impl Memory {
             && !self.any_backed(at.0, end)
     }
 
-    pub(super) fn map(&mut self, at: Address, size: u64) -> Result<(), OutOfMemory> {
-        self.take(size)?;
-        self.mapped.insert(at.0, size);
+    pub(super) fn map(&mut self, at: Address, size: u64, kind: Kind) -> Result<(), OutOfMemory> {
+        self.take(size, kind)?;
+        self.mapped.insert(at.0, Piece { size, kind });
         Ok(())
     }
 
     pub(super) fn unmap(&mut self, at: Address, size: u64) -> bool {
-        let held = self.mapped.get(&at.0) == Some(&size);
-        if held {
+        let held = self.mapped.get(&at.0).copied().filter(|piece| piece.size == size);
+        if let Some(piece) = held {
             self.mapped.remove(&at.0);
-            self.used -= size;
+            self.give(piece);
         }
-        held
+        held.is_some()
     }
 
     pub(super) fn any_backed(&self, start: u64, end: u64) -> bool {
         let last = self.mapped.range(..end).next_back();
-        last.is_some_and(|(piece, size)| piece + size > start)
+        last.is_some_and(|(at, piece)| at + piece.size > start)
     }
 
     /// Whether all of `start..end` is there, in one allocation or in pieces that touch.
     pub(super) fn backed(&self, start: u64, end: u64) -> bool {
         let allocation = self.allocations.range(..=start).next_back();
-        if allocation.is_some_and(|(at, size)| end <= at + size) {
+        if allocation.is_some_and(|(at, piece)| end <= at + piece.size) {
             return true;
         }
         let mut from = start;
         while from < end {
             match self.mapped.range(..=from).next_back() {
-                Some((at, size)) if at + size > from => from = at + size,
+                Some((at, piece)) if at + piece.size > from => from = at + piece.size,
                 _ => return false,
             }
         }

@@ -1,0 +1,174 @@
+//! A hard budget, shared by as many devices as draw on it.
+//!
+//! DECISION: bytes are taken from the budget before the driver is asked and given back after it has taken them, by
+//! compare-and-swap: two threads can never pass the limit together, not even for a moment. Relaxed order is enough,
+//! because the numbers guard nothing but themselves.
+
+use alloc::collections::BTreeMap;
+
+use crate::device::{Address, Device, Event, OutOfMemory, Stream};
+use crate::sync::{AtomicU64, Ordering::Relaxed};
+
+/// How many bytes may be taken, and how many are.
+#[derive(Debug)]
+pub struct Budget {
+    limit: AtomicU64,
+    taken: AtomicU64,
+}
+
+impl Budget {
+    pub fn new(limit: u64) -> Self {
+        Self {
+            limit: AtomicU64::new(limit),
+            taken: AtomicU64::new(0),
+        }
+    }
+
+    /// Takes `size` bytes, or nothing.
+    pub fn take(&self, size: u64) -> Result<(), OutOfMemory> {
+        let within = |taken: u64| {
+            let limit = self.limit.load(Relaxed);
+            taken.checked_add(size).filter(|&sum| sum <= limit)
+        };
+        let taken = self.taken.fetch_update(Relaxed, Relaxed, within);
+        taken.map(drop).map_err(|taken| OutOfMemory {
+            asked: size,
+            free: self.limit.load(Relaxed).saturating_sub(taken),
+        })
+    }
+
+    /// Gives bytes back that were taken.
+    pub fn give(&self, size: u64) {
+        self.taken.fetch_sub(size, Relaxed);
+    }
+
+    pub fn taken(&self) -> u64 {
+        self.taken.load(Relaxed)
+    }
+
+    pub fn free(&self) -> u64 {
+        self.limit.load(Relaxed).saturating_sub(self.taken())
+    }
+
+    /// Changes the limit. What is taken stays taken; if that is more, nothing more is granted until it is less.
+    pub fn set_limit(&self, limit: u64) {
+        self.limit.store(limit, Relaxed);
+    }
+}
+
+/// A device within a budget. Memory of the host is not counted.
+#[derive(Debug)]
+pub struct Limited<'a, D> {
+    device: D,
+    budget: &'a Budget,
+    /// What each allocation took; nothing for one of host memory.
+    sizes: BTreeMap<Address, u64>,
+    /// What each piece of a region took.
+    pieces: BTreeMap<Address, u64>,
+}
+
+impl<'a, D: Device> Limited<'a, D> {
+    pub fn new(device: D, budget: &'a Budget) -> Self {
+        Self {
+            device,
+            budget,
+            sizes: BTreeMap::new(),
+            pieces: BTreeMap::new(),
+        }
+    }
+
+    pub fn device(&mut self) -> &mut D {
+        &mut self.device
+    }
+
+    /// What the device will take of the card for a request.
+    fn rounded(&self, size: u64) -> u64 {
+        let whole = size.max(1).checked_next_multiple_of(self.device.granule());
+        whole.unwrap_or(u64::MAX)
+    }
+
+    /// Runs a request within the budget.
+    fn within<T>(
+        &mut self,
+        size: u64,
+        request: impl FnOnce(&mut D) -> Result<T, OutOfMemory>,
+    ) -> Result<T, OutOfMemory> {
+        self.budget.take(size)?;
+        request(&mut self.device).inspect_err(|_| self.budget.give(size))
+    }
+}
+
+impl<D: Device> Device for Limited<'_, D> {
+    forward!(granule allocate_host reserve map_host release events);
+
+    fn available(&self) -> u64 {
+        self.device.available().min(self.budget.free())
+    }
+
+    fn allocate(&mut self, size: u64) -> Result<Address, OutOfMemory> {
+        let rounded = self.rounded(size);
+        let address = self.within(rounded, |device| device.allocate(size))?;
+        self.sizes.insert(address, rounded);
+        Ok(address)
+    }
+
+    fn free(&mut self, address: Address) {
+        self.device.free(address);
+        let size = self.sizes.remove(&address);
+        self.budget.give(size.unwrap_or_default());
+    }
+
+    fn map(&mut self, at: Address, size: u64) -> Result<(), OutOfMemory> {
+        self.within(size, |device| device.map(at, size))?;
+        self.pieces.insert(at, size);
+        Ok(())
+    }
+
+    fn unmap(&mut self, at: Address, size: u64) {
+        self.device.unmap(at, size);
+        let size = self.pieces.remove(&at);
+        self.budget.give(size.unwrap_or_default());
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{Options, Ours, Policy, Simulated, Trim};
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn two_pools_share_a_budget_and_what_one_gives_back_the_other_may_take() {
+        for regions in [true, false] {
+            let budget = Budget::new(100 * MIB);
+            let mut card = Limited::new(Simulated::new(1024 * MIB, MIB), &budget);
+            let options = Options {
+                regions,
+                ..Options::default()
+            };
+            let (mut first, mut second) = (Ours::new(options), Ours::new(options));
+            let block = first.allocate(&mut card, 60 * MIB, Stream(1)).unwrap();
+            let refused = second.allocate(&mut card, 60 * MIB, Stream(2)).unwrap_err();
+            assert_eq!(refused.free, 40 * MIB);
+            first.deallocate(&mut card, block, Stream(1));
+            first.trim(&mut card, Trim::All);
+            assert!(second.allocate(&mut card, 60 * MIB, Stream(2)).is_ok());
+            assert_eq!(budget.taken(), card.device().reserved());
+            second.close(&mut card);
+            assert_eq!((budget.taken(), card.device().violations()), (0, &[][..]));
+        }
+    }
+
+    #[test]
+    fn a_budget_that_is_lowered_takes_nothing_away_and_grants_nothing_more() {
+        let budget = Budget::new(10);
+        assert_eq!(budget.take(8), Ok(()));
+        budget.set_limit(4);
+        assert_eq!(budget.take(1), Err(OutOfMemory { asked: 1, free: 0 }));
+        assert_eq!((budget.taken(), budget.free()), (8, 0));
+        budget.give(6);
+        assert_eq!(budget.take(2), Ok(()));
+        assert!(budget.take(u64::MAX).is_err());
+    }
+}
