@@ -5,12 +5,16 @@
 
 pub(crate) mod blocks;
 mod cards;
+pub(crate) mod neighbours;
+pub(crate) mod oom;
 mod page;
+pub(crate) mod physical;
+pub(crate) mod pools;
 pub(crate) mod request;
 
 use plimsoll_wire::page::{CARDS, Card, Page};
 
-pub(crate) use cards::{current, open};
+pub(crate) use cards::{context, current, managed_stays, open, uuid};
 pub(crate) use page::page;
 
 use crate::driver::Device;
@@ -25,6 +29,11 @@ impl CardIndex {
         let index = u8::try_from(device).ok()?;
         let count = page().count.load(core::sync::atomic::Ordering::Relaxed);
         (u32::from(index) < count && usize::from(index) < CARDS).then_some(Self(index))
+    }
+
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        let count = page().count.load(core::sync::atomic::Ordering::Relaxed);
+        (0..u8::try_from(count).unwrap_or(0)).map(Self)
     }
 
     pub(crate) fn number(self) -> u8 {

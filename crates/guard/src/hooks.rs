@@ -49,12 +49,12 @@ impl Hook {
 
 /// Declares hooks: `fn SYMBOL / TWIN = "NAME" since VERSION (arguments) calls REAL { body }`.
 ///
-/// The body may call `REAL`, which is the real function of the symbol or of the twin, whichever was called.
+/// The body may call `REAL`, which is the real function of the symbol or of the twin, whichever was called. With `calls (REAL,
+/// PER_THREAD)` it also knows whether it is the twin.
 macro_rules! hooks {
     (in $library:ident; $(
-        $(#[$attribute:meta])*
         fn $symbol:ident $(/ $twin:ident)? = $name:literal since $since:literal
-            $arguments:tt calls $real:ident $body:block
+            $arguments:tt calls $names:tt $body:block
     )*) => {
         pub(crate) mod real {
             #[allow(unused_imports, reason = "not every part of the API needs a type of its own")]
@@ -68,8 +68,8 @@ macro_rules! hooks {
         }
 
         $(
-            $crate::hooks::hooks!(@export $(#[$attribute])* $symbol $arguments $real $body);
-            $($crate::hooks::hooks!(@export $(#[$attribute])* $twin $arguments $real $body);)?
+            $crate::hooks::hooks!(@export $symbol $arguments false $names $body);
+            $($crate::hooks::hooks!(@export $twin $arguments true $names $body);)?
         )*
 
         pub(crate) const TABLE: &[$crate::hooks::Hook] = &[
@@ -78,9 +78,11 @@ macro_rules! hooks {
         ];
     };
 
-    (@export $(#[$attribute:meta])* $symbol:ident ($($argument:ident: $type:ty),* $(,)?) $real:ident $body:block) => {
-        $(#[$attribute])*
-        ///
+    (@export $symbol:ident $arguments:tt $twin:literal $real:ident $body:block) => {
+        $crate::hooks::hooks!(@export $symbol $arguments $twin ($real, _twin) $body);
+    };
+
+    (@export $symbol:ident ($($argument:ident: $type:ty),* $(,)?) $twin:literal ($real:ident, $per_thread:ident) $body:block) => {
         /// # Safety
         /// As the driver asks of its callers.
         #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -93,6 +95,7 @@ macro_rules! hooks {
                 }
                 #[allow(unused_variables, reason = "a hook need not call what it stands for")]
                 let $real = real::$symbol;
+                let $per_thread = $twin;
                 $body
             }
         }

@@ -19,6 +19,8 @@ extern crate alloc;
 
 mod account;
 mod arm;
+mod clock;
+mod contexts;
 mod doors;
 mod driver;
 mod hooks;

@@ -5,9 +5,12 @@
 //! another thread may be given the same one.
 
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
 
-use super::CardIndex;
+use super::{CardIndex, card, context, pools};
 use crate::lock::Lock;
+use crate::trace::{self, Event};
 
 /// What is known of a live block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,8 +18,47 @@ pub(crate) struct Block {
     pub(crate) card: CardIndex,
     pub(crate) size: u64,
     pub(crate) kind: Kind,
+    /// The context in which it was allocated, and with which it goes.
+    pub(crate) context: usize,
     /// Its number in the trace.
     pub(crate) id: u64,
+}
+
+impl Block {
+    /// A block that the driver has given in this thread's context.
+    pub(crate) fn new(index: CardIndex, size: u64, kind: Kind) -> Self {
+        let id = trace::number();
+        let event = Event {
+            id,
+            size,
+            ..Event::on(index)
+        };
+        trace::emit(trace::Kind::Alloc, event);
+        card(index).allocations.fetch_add(1, Relaxed);
+        Self {
+            card: index,
+            size,
+            kind,
+            context: context(),
+            id,
+        }
+    }
+
+    /// Its bytes are the card's again, in the order of a stream if it is one.
+    pub(crate) fn gone(self, stream: usize) {
+        match self.kind {
+            Kind::Linear => card(self.card).give(self.size),
+            Kind::Managed => {}
+            Kind::Pooled => pools::refresh(self.card),
+        }
+        let event = Event {
+            id: self.id,
+            size: self.size,
+            stream,
+            ..Event::on(self.card)
+        };
+        trace::emit(trace::Kind::Free, event);
+    }
 }
 
 /// How it was asked for, which says how it is given back.
@@ -26,8 +68,8 @@ pub(crate) enum Kind {
     Linear,
     /// `cuMemAllocManaged`: the driver moves it; not counted against the budget.
     Managed,
-    /// `cuMemAllocAsync`, `cuMemAllocFromPoolAsync`.
-    Async,
+    /// `cuMemAllocAsync`, `cuMemAllocFromPoolAsync`: its pool is counted, not the block.
+    Pooled,
 }
 
 const SHARDS: usize = 64;
@@ -62,19 +104,40 @@ impl<T: Copy> Blocks<T> {
         self.shard(key).hold().remove(&key)
     }
 
+    /// Removes what fits, and hands it over with no lock held.
+    pub(crate) fn drain(&self, fits: impl Fn(&T) -> bool, mut take: impl FnMut(T)) {
+        for shard in &self.shards {
+            let mut gone = Vec::new();
+            shard.hold().retain(|_, value| {
+                let fits = fits(value);
+                if fits {
+                    gone.push(*value);
+                }
+                !fits
+            });
+            gone.into_iter().for_each(&mut take);
+        }
+    }
+
     pub(crate) fn find(&self, key: u64) -> Option<T> {
         self.shard(key).hold().get(&key).copied()
     }
+}
 
-    /// Changes the value of a key, if there is one; a key whose value becomes None is forgotten.
-    pub(crate) fn change<R>(&self, key: u64, change: impl FnOnce(&mut Option<T>) -> R) -> R {
-        let mut shard = self.shard(key).hold();
-        let mut value = shard.get(&key).copied();
-        let result = change(&mut value);
-        match value {
-            Some(value) => shard.insert(key, value),
-            None => shard.remove(&key),
-        };
-        result
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_put_in_is_found_until_it_is_taken_out() {
+        let blocks = Blocks::<u64>::new();
+        (0..10_000_u64).for_each(|key| blocks.insert(key << 9, key));
+        assert_eq!(blocks.find(77 << 9), Some(77));
+        assert_eq!(blocks.remove(77 << 9), Some(77));
+        assert_eq!(blocks.remove(77 << 9), None);
+        let mut sum = 0;
+        blocks.drain(|value| value % 2 == 0, |value| sum += value);
+        assert_eq!(sum, (0..10_000).step_by(2).sum());
+        assert_eq!((blocks.find(4 << 9), blocks.find(5 << 9)), (None, Some(5)));
     }
 }

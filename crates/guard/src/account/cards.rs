@@ -65,3 +65,20 @@ pub(crate) fn current() -> Option<CardIndex> {
     let result = unsafe { driver::cuCtxGetDevice(&raw mut device) };
     (result == SUCCESS).then(|| CardIndex::of(device)).flatten()
 }
+
+/// The calling thread's context, as a number.
+pub(crate) fn context() -> usize {
+    let mut context = core::ptr::null_mut();
+    // SAFETY: the place is ours; if the driver fails it stays null.
+    unsafe { driver::cuCtxGetCurrent(&raw mut context) };
+    context.addr()
+}
+
+/// Whether managed memory of this card lies on it for good, because the driver cannot move it while kernels run.
+pub(crate) fn managed_stays(index: CardIndex) -> bool {
+    const CONCURRENT_MANAGED_ACCESS: i32 = 89;
+    let mut concurrent = 1;
+    // SAFETY: the place is ours; if the driver fails it stays what it is.
+    unsafe { driver::cuDeviceGetAttribute(&raw mut concurrent, CONCURRENT_MANAGED_ACCESS, index.device()) };
+    concurrent == 0
+}

@@ -2,7 +2,7 @@
 
 use plimsoll_wire::page::Refusal;
 
-use super::{CardIndex, card};
+use super::{CardIndex, card, pools};
 use crate::driver::{CuResult, DevicePointer, OUT_OF_MEMORY, SUCCESS};
 use crate::ladder::{self, Climb};
 
@@ -60,7 +60,11 @@ pub(crate) fn once(
     ask: &mut dyn FnMut() -> CuResult,
 ) -> Result<Outcome, Refusal> {
     if !card(index).take(size) {
-        return Err(Refusal::Budget);
+        // Pools give memory back unseen.
+        pools::refresh(index);
+        if !card(index).take(size) {
+            return Err(Refusal::Budget);
+        }
     }
     match ask() {
         SUCCESS => Ok(Outcome::Given),

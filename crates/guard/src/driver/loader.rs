@@ -111,13 +111,23 @@ pub(crate) fn symbol(handle: *mut c_void, name: &CStr) -> *mut c_void {
 
 /// A handle to the library of this soname if the program has loaded it, and one more reference, so that it stays.
 pub(crate) fn loaded(soname: &CStr) -> *mut c_void {
+    // RTLD_NOLOAD runs no code of the library.
+    open(soname, libc::RTLD_LAZY | libc::RTLD_NOLOAD)
+}
+
+/// Loads a library for our own use.
+pub(crate) fn load(soname: &CStr) -> *mut c_void {
+    open(soname, libc::RTLD_LAZY | libc::RTLD_LOCAL)
+}
+
+fn open(soname: &CStr, flags: c_int) -> *mut c_void {
     if !ready() || DLOPEN.load(Acquire).is_null() {
         return null_mut();
     }
     // SAFETY: found as `dlopen` in libc or libdl, and not null.
     let dlopen = unsafe { core::mem::transmute::<*mut c_void, Dlopen>(DLOPEN.load(Acquire)) };
-    // SAFETY: RTLD_NOLOAD runs no code of the library.
-    unsafe { dlopen(soname.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) }
+    // SAFETY: a C string; what a library does when it is loaded is its own.
+    unsafe { dlopen(soname.as_ptr(), flags) }
 }
 
 /// The object and the symbol at or before an address.

@@ -1,7 +1,207 @@
 //! Arrays and mipmapped arrays.
+//!
+//! Their size is the driver's secret: it tells the requirement only of an array whose memory comes later. So one of those is made
+//! with the same description, asked and destroyed; where that does not work, the sum of the elements stands for it. Arrays that
+//! are mapped later or sparse take nothing of their own.
 
+use core::ffi::{c_int, c_uint};
+use core::ptr::null_mut;
+
+use crate::account::blocks::{Block, Blocks, Kind};
+use crate::account::request::{self, Outcome};
+use crate::account::{CardIndex, current};
+use crate::driver::{self, Array, CuResult, SUCCESS};
 use crate::hooks::hooks;
+use crate::hooks::memory::bytes;
+
+/// `CUDA_ARRAY_DESCRIPTOR`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flat {
+    width: usize,
+    height: usize,
+    format: c_int,
+    channels: c_uint,
+}
+
+/// `CUDA_ARRAY3D_DESCRIPTOR`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Solid {
+    width: usize,
+    height: usize,
+    depth: usize,
+    format: c_int,
+    channels: c_uint,
+    flags: c_uint,
+}
+
+const SPARSE: c_uint = 0x40;
+const DEFERRED: c_uint = 0x80;
+
+/// Arrays by their handle.
+pub(crate) static ARRAYS: Blocks = Blocks::new();
 
 hooks! {
     in CUDA;
+
+    fn cuArrayCreate_v2 = "cuArrayCreate" since 3020 (array: *mut Array, description: *const Flat) calls real {
+        let solid = description.as_ref().map(|flat| Solid::from(*flat));
+        create(array, solid, 0, &mut || real(array, description))
+    }
+
+    fn cuArray3DCreate_v2 = "cuArray3DCreate" since 3020 (array: *mut Array, description: *const Solid) calls real {
+        create(array, description.as_ref().copied(), 0, &mut || real(array, description))
+    }
+
+    fn cuMipmappedArrayCreate = "cuMipmappedArrayCreate" since 5000
+        (array: *mut Array, description: *const Solid, levels: c_uint) calls real
+    {
+        create(array, description.as_ref().copied(), levels.max(1), &mut || real(array, description, levels))
+    }
+
+    fn cuArrayDestroy = "cuArrayDestroy" since 2000 (array: Array) calls real {
+        destroy(array, || real(array))
+    }
+
+    fn cuMipmappedArrayDestroy = "cuMipmappedArrayDestroy" since 5000 (array: Array) calls real {
+        destroy(array, || real(array))
+    }
+}
+
+impl From<Flat> for Solid {
+    fn from(flat: Flat) -> Self {
+        let Flat {
+            width,
+            height,
+            format,
+            channels,
+        } = flat;
+        Self {
+            width,
+            height,
+            depth: 0,
+            format,
+            channels,
+            flags: 0,
+        }
+    }
+}
+
+impl Solid {
+    /// Bytes of the elements, all levels together; `levels` is 0 for an array that is not mipmapped.
+    fn elements(&self, levels: c_uint) -> u64 {
+        let element = element_size(self.format).saturating_mul(u64::from(self.channels));
+        let extent = |size: usize, level: c_uint| bytes(size).checked_shr(level).unwrap_or(0).max(1);
+        (0..levels.max(1)).fold(0, |sum: u64, level| {
+            let volume = [self.width, self.height, self.depth]
+                .iter()
+                .fold(element, |volume, size| {
+                    volume.saturating_mul(extent(*size, level))
+                });
+            sum.saturating_add(volume)
+        })
+    }
+}
+
+/// Bytes of one channel; what is not known is taken for four.
+fn element_size(format: c_int) -> u64 {
+    match format {
+        0x01 | 0x08 => 1,
+        0x02 | 0x09 | 0x10 => 2,
+        _ => 4,
+    }
+}
+
+/// # Safety
+/// After `ask` succeeds, `array` can be read.
+unsafe fn create(
+    array: *mut Array,
+    description: Option<Solid>,
+    levels: c_uint,
+    ask: &mut dyn FnMut() -> CuResult,
+) -> CuResult {
+    let takes = |solid: &Solid| solid.flags & (SPARSE | DEFERRED) == 0;
+    let (Some(solid), Some(index)) = (description.filter(takes).filter(|_| !array.is_null()), current())
+    else {
+        return ask();
+    };
+    let size = required(index, solid, levels).unwrap_or_else(|| solid.elements(levels));
+    let outcome = request::ask(index, size, None, ask);
+    if outcome == Outcome::Given {
+        // SAFETY: the driver succeeded, so it has written the handle.
+        let handle = unsafe { *array };
+        ARRAYS.insert(bytes(handle.addr()), Block::new(index, size, Kind::Linear));
+    }
+    outcome.code()
+}
+
+/// What the driver would take for such an array.
+fn required(index: CardIndex, solid: Solid, levels: c_uint) -> Option<u64> {
+    let deferred = Solid {
+        flags: solid.flags | DEFERRED,
+        ..solid
+    };
+    let (mut array, mut requirements) = (null_mut(), [0_u64; 4]);
+    // SAFETY: the description is whole and the places are ours; the array is ours until it is destroyed.
+    let result = unsafe {
+        if levels == 0 {
+            if driver::cuArray3DCreate_v2(&raw mut array, &raw const deferred) != SUCCESS {
+                return None;
+            }
+            let result = driver::cuArrayGetMemoryRequirements(&raw mut requirements, array, index.device());
+            driver::cuArrayDestroy(array);
+            result
+        } else {
+            if driver::cuMipmappedArrayCreate(&raw mut array, &raw const deferred, levels) != SUCCESS {
+                return None;
+            }
+            let result =
+                driver::cuMipmappedArrayGetMemoryRequirements(&raw mut requirements, array, index.device());
+            driver::cuMipmappedArrayDestroy(array);
+            result
+        }
+    };
+    (result == SUCCESS).then_some(requirements[0])
+}
+
+fn destroy(array: Array, real: impl FnOnce() -> CuResult) -> CuResult {
+    let Some(block) = ARRAYS.remove(bytes(array.addr())) else {
+        return real();
+    };
+    let result = real();
+    if result == SUCCESS {
+        block.gone(0);
+    } else {
+        ARRAYS.insert(bytes(array.addr()), block);
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_of_all_levels_are_summed() {
+        let solid = Solid {
+            width: 64,
+            height: 32,
+            depth: 0,
+            format: 0x20,
+            channels: 4,
+            flags: 0,
+        };
+        assert_eq!(solid.elements(0), 64 * 32 * 16);
+        assert_eq!(solid.elements(3), (64 * 32 + 32 * 16 + 16 * 8) * 16);
+        assert_eq!(
+            Solid {
+                width: usize::MAX,
+                height: 9,
+                ..solid
+            }
+            .elements(0),
+            u64::MAX
+        );
+    }
 }

@@ -1,7 +1,102 @@
-//! Contexts: what they take of a card, and those that the plan does not name.
+//! Contexts: opened, refused and destroyed.
 
+use core::ffi::{c_int, c_uint, c_void};
+
+use crate::account::CardIndex;
+use crate::contexts;
+use crate::driver::{self, Context, CuResult, Device, SUCCESS};
 use crate::hooks::hooks;
+
+/// CUDA_ERROR_DEVICE_UNAVAILABLE: what a card in exclusive mode answers, for which programs are prepared.
+const UNAVAILABLE: CuResult = 46;
 
 hooks! {
     in CUDA;
+
+    fn cuDevicePrimaryCtxRetain = "cuDevicePrimaryCtxRetain" since 7000
+        (context: *mut Context, device: Device) calls real
+    {
+        open(context, device, true, || real(context, device))
+    }
+
+    fn cuCtxCreate_v2 = "cuCtxCreate" since 3020 (context: *mut Context, flags: c_uint, device: Device) calls real {
+        open(context, device, false, || real(context, flags, device))
+    }
+
+    fn cuCtxCreate_v3 = "cuCtxCreate" since 11040
+        (context: *mut Context, affinity: *mut c_void, count: c_int, flags: c_uint, device: Device) calls real
+    {
+        open(context, device, false, || real(context, affinity, count, flags, device))
+    }
+
+    fn cuCtxCreate_v4 = "cuCtxCreate" since 12050
+        (context: *mut Context, parameters: *mut c_void, flags: c_uint, device: Device) calls real
+    {
+        open(context, device, false, || real(context, parameters, flags, device))
+    }
+
+    fn cuCtxDestroy_v2 = "cuCtxDestroy" since 4000 (context: Context) calls real {
+        let result = real(context);
+        if result == SUCCESS {
+            contexts::closed(context.addr());
+        }
+        result
+    }
+
+    fn cuDevicePrimaryCtxRelease_v2 = "cuDevicePrimaryCtxRelease" since 11000 (device: Device) calls real {
+        end(device, || real(device))
+    }
+
+    fn cuDevicePrimaryCtxRelease = "cuDevicePrimaryCtxRelease" since 7000 (device: Device) calls real {
+        end(device, || real(device))
+    }
+
+    fn cuDevicePrimaryCtxReset_v2 = "cuDevicePrimaryCtxReset" since 11000 (device: Device) calls real {
+        end(device, || real(device))
+    }
+
+    fn cuDevicePrimaryCtxReset = "cuDevicePrimaryCtxReset" since 7000 (device: Device) calls real {
+        end(device, || real(device))
+    }
+}
+
+/// # Safety
+/// After `real` succeeds, `context` can be read.
+unsafe fn open(
+    context: *mut Context,
+    device: Device,
+    primary: bool,
+    real: impl FnOnce() -> CuResult,
+) -> CuResult {
+    let Some(index) = CardIndex::of(device) else {
+        return real();
+    };
+    if contexts::refused(index) {
+        return UNAVAILABLE;
+    }
+    let before = contexts::opening(index);
+    let result = real();
+    if result == SUCCESS {
+        // SAFETY: the driver succeeded, so it has written the handle.
+        let handle = unsafe { (*context).addr() };
+        contexts::opened(handle, index, primary, before);
+    }
+    result
+}
+
+/// A primary context may be gone now, with everything in it.
+fn end(device: Device, real: impl FnOnce() -> CuResult) -> CuResult {
+    let result = real();
+    let (mut flags, mut active) = (0, 1);
+    // SAFETY: the places are ours.
+    let known =
+        unsafe { driver::cuDevicePrimaryCtxGetState(device, &raw mut flags, &raw mut active) } == SUCCESS;
+    if result == SUCCESS
+        && known
+        && active == 0
+        && let Some(index) = CardIndex::of(device)
+    {
+        contexts::primary_closed(index);
+    }
+    result
 }

@@ -1,37 +1,102 @@
 //! Linear memory: `cuMemAlloc` and its kin.
+//!
+//! Counted as the program asked for it; what the driver rounds up is seen by the daemon, which asks NVML. Managed memory moves as
+//! the driver likes, so it is nobody's budget, except on cards that cannot move it: there it lies on the card from the start.
+
+use core::ffi::c_uint;
 
 use crate::account::blocks::{BLOCKS, Block, Kind};
 use crate::account::request::{self, Outcome};
-use crate::account::{CardIndex, card, current};
+use crate::account::{CardIndex, card, current, managed_stays};
 use crate::driver::{CuResult, DevicePointer, SUCCESS};
 use crate::hooks::hooks;
 use crate::spill;
-use crate::trace::{self, Event};
+
+/// The driver rounds rows up to this, on every card there has been.
+const ROW: u64 = 512;
 
 hooks! {
     in CUDA;
 
     fn cuMemAlloc_v2 = "cuMemAlloc" since 3020 (pointer: *mut DevicePointer, size: usize) calls real {
-        allocate(pointer, size, Some(pointer), &mut || real(pointer, size))
+        match target(pointer) {
+            Some(index) => allocate(index, pointer, bytes(size), Some(pointer), &mut || real(pointer, size)),
+            None => real(pointer, size),
+        }
+    }
+
+    // The ABI of CUDA 3.1, with addresses of four bytes.
+    fn cuMemAlloc = "cuMemAlloc" since 2000 (pointer: *mut u32, size: c_uint) calls real {
+        let Some(index) = target(pointer) else { return real(pointer, size) };
+        let outcome = request::ask(index, u64::from(size), None, &mut || real(pointer, size));
+        if outcome == Outcome::Given {
+            given(index, u64::from(*pointer), u64::from(size), Kind::Linear);
+        }
+        outcome.code()
+    }
+
+    fn cuMemAllocPitch_v2 = "cuMemAllocPitch" since 3020
+        (pointer: *mut DevicePointer, pitch: *mut usize, width: usize, height: usize, element: c_uint) calls real
+    {
+        let ask = &mut || real(pointer, pitch, width, height, element);
+        let Some(index) = target(pointer).filter(|_| !pitch.is_null()) else { return ask() };
+        let expected = bytes(width).saturating_add(ROW - 1) / ROW * ROW;
+        let expected = expected.saturating_mul(bytes(height));
+        let outcome = request::ask(index, expected, None, ask);
+        if outcome == Outcome::Given {
+            let size = bytes(*pitch).saturating_mul(bytes(height));
+            card(index).charge(size.saturating_sub(expected));
+            card(index).give(expected.saturating_sub(size));
+            given(index, *pointer, size, Kind::Linear);
+        }
+        outcome.code()
+    }
+
+    fn cuMemAllocManaged = "cuMemAllocManaged" since 6000
+        (pointer: *mut DevicePointer, size: usize, flags: c_uint) calls real
+    {
+        let ask = &mut || real(pointer, size, flags);
+        match target(pointer) {
+            Some(index) if managed_stays(index) => allocate(index, pointer, bytes(size), None, ask),
+            Some(index) => {
+                let result = ask();
+                if result == SUCCESS {
+                    given(index, *pointer, bytes(size), Kind::Managed);
+                }
+                result
+            }
+            None => ask(),
+        }
     }
 
     fn cuMemFree_v2 = "cuMemFree" since 3020 (pointer: DevicePointer) calls real {
         free(pointer, || real(pointer))
     }
+
+    // The ABI of CUDA 3.1.
+    fn cuMemFree = "cuMemFree" since 2000 (pointer: u32) calls real {
+        free(u64::from(pointer), || real(pointer))
+    }
+}
+
+/// The card on which a request that makes sense is to be served.
+fn target<T>(place: *mut T) -> Option<CardIndex> {
+    if place.is_null() { None } else { current() }
+}
+
+pub(crate) fn bytes(size: usize) -> u64 {
+    u64::try_from(size).unwrap_or(u64::MAX)
 }
 
 /// # Safety
 /// After `ask` succeeds, `pointer` can be read.
 unsafe fn allocate(
+    index: CardIndex,
     pointer: *mut DevicePointer,
-    size: usize,
+    size: u64,
     place: Option<*mut DevicePointer>,
     ask: &mut dyn FnMut() -> CuResult,
 ) -> CuResult {
-    let Some(index) = current().filter(|_| !pointer.is_null()) else {
-        return ask();
-    };
-    let size = u64::try_from(size).unwrap_or(u64::MAX);
     let outcome = request::ask(index, size, place, ask);
     if outcome == Outcome::Given {
         // SAFETY: the driver succeeded, so it has written the address.
@@ -40,43 +105,26 @@ unsafe fn allocate(
     outcome.code()
 }
 
-fn given(index: CardIndex, pointer: DevicePointer, size: u64, kind: Kind) {
-    let id = trace::number();
-    BLOCKS.insert(
-        pointer,
-        Block {
-            card: index,
-            size,
-            kind,
-            id,
-        },
-    );
-    trace::emit(
-        trace::Kind::Alloc,
-        Event {
-            id,
-            size,
-            ..Event::on(index)
-        },
-    );
+/// Remembers a block that the driver gave and the card is charged with.
+pub(crate) fn given(index: CardIndex, pointer: DevicePointer, size: u64, kind: Kind) {
+    BLOCKS.insert(pointer, Block::new(index, size, kind));
 }
 
 fn free(pointer: DevicePointer, real: impl FnOnce() -> CuResult) -> CuResult {
     if let Some(result) = spill::free(pointer) {
         return result;
     }
+    release(pointer, 0, real)
+}
+
+/// Frees a block through `real`, in the order of a stream if one is given. An address that is unknown is the driver's to judge.
+pub(crate) fn release(pointer: DevicePointer, stream: usize, real: impl FnOnce() -> CuResult) -> CuResult {
     let Some(block) = BLOCKS.remove(pointer) else {
         return real();
     };
     let result = real();
     if result == SUCCESS {
-        card(block.card).give(block.size);
-        let event = Event {
-            id: block.id,
-            size: block.size,
-            ..Event::on(block.card)
-        };
-        trace::emit(trace::Kind::Free, event);
+        block.gone(stream);
     } else {
         BLOCKS.insert(pointer, block);
     }

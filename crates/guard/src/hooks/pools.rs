@@ -1,7 +1,158 @@
 //! Stream-ordered memory: `cuMemAllocAsync` and its pools.
+//!
+//! In a capture these calls make nodes of a graph, whose memory is the graph's; they pass. What a pool may still give without
+//! growing is not asked of the budget again.
 
+use core::ffi::{c_int, c_uint, c_void};
+use core::ptr::null_mut;
+
+use crate::account::blocks::Kind;
+use crate::account::request::{self, Outcome};
+use crate::account::{CardIndex, card, current, pools};
+use crate::driver::{self, CuResult, DevicePointer, MemoryPool, SUCCESS, Stream};
 use crate::hooks::hooks;
+use crate::hooks::memory::{bytes, given, release};
+
+/// CU_STREAM_PER_THREAD.
+const THREAD_STREAM: usize = 2;
+/// `CUmemPoolProps`, as far as we look.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct PoolProperties {
+    kind: c_int,
+    handles: c_int,
+    location: Location,
+}
+
+/// `CUmemLocation`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Location {
+    pub(crate) kind: c_int,
+    pub(crate) id: c_int,
+}
+
+impl Location {
+    /// The card, if it is one.
+    pub(crate) fn card(self) -> Option<CardIndex> {
+        const DEVICE: c_int = 1;
+        (self.kind == DEVICE).then(|| CardIndex::of(self.id)).flatten()
+    }
+}
 
 hooks! {
     in CUDA;
+
+    fn cuMemAllocAsync / cuMemAllocAsync_ptsz = "cuMemAllocAsync" since 11020
+        (pointer: *mut DevicePointer, size: usize, stream: Stream) calls (real, per_thread)
+    {
+        let ask = &mut || real(pointer, size, stream);
+        match current().filter(|_| !pointer.is_null() && !capturing(stream, per_thread)) {
+            Some(index) => allocate(index, pool_of(index), pointer, size, ask),
+            None => ask(),
+        }
+    }
+
+    fn cuMemAllocFromPoolAsync / cuMemAllocFromPoolAsync_ptsz = "cuMemAllocFromPoolAsync" since 11020
+        (pointer: *mut DevicePointer, size: usize, pool: MemoryPool, stream: Stream) calls (real, per_thread)
+    {
+        let ask = &mut || real(pointer, size, pool, stream);
+        let index = pools::card_of(pool).or_else(|| default_of(pool));
+        match index.filter(|_| !pointer.is_null() && !capturing(stream, per_thread)) {
+            Some(index) => allocate(index, pool, pointer, size, ask),
+            None => ask(),
+        }
+    }
+
+    fn cuMemFreeAsync / cuMemFreeAsync_ptsz = "cuMemFreeAsync" since 11020
+        (pointer: DevicePointer, stream: Stream) calls (real, per_thread)
+    {
+        if capturing(stream, per_thread) {
+            return real(pointer, stream);
+        }
+        release(pointer, stream.addr(), || real(pointer, stream))
+    }
+
+    fn cuMemPoolCreate = "cuMemPoolCreate" since 11020
+        (pool: *mut MemoryPool, properties: *const PoolProperties) calls real
+    {
+        let result = real(pool, properties);
+        if result == SUCCESS && let Some(index) = (*properties).location.card() {
+            pools::meet(*pool, index);
+        }
+        result
+    }
+
+    fn cuMemPoolDestroy = "cuMemPoolDestroy" since 11020 (pool: MemoryPool) calls real {
+        let index = pools::card_of(pool);
+        let result = real(pool);
+        if result == SUCCESS && index.is_some() {
+            pools::forget(pool);
+        }
+        result
+    }
+
+    fn cuMemPoolTrimTo = "cuMemPoolTrimTo" since 11020 (pool: MemoryPool, keep: usize) calls real {
+        let result = real(pool, keep);
+        if let Some(index) = pools::card_of(pool) {
+            pools::refresh(index);
+        }
+        result
+    }
+}
+
+/// What a pool of a card is asked for; `ask` takes it from there.
+///
+/// # Safety
+/// After `ask` succeeds, `pointer` can be read.
+unsafe fn allocate(
+    index: CardIndex,
+    pool: MemoryPool,
+    pointer: *mut DevicePointer,
+    size: usize,
+    ask: &mut dyn FnMut() -> CuResult,
+) -> CuResult {
+    pools::meet(pool, index);
+    let growth = bytes(size).saturating_sub(pools::idle(pool));
+    let outcome = request::ask(index, growth, None, ask);
+    if outcome == Outcome::Given {
+        // The pool's own figure says what it really took.
+        card(index).give(growth);
+        pools::refresh(index);
+        // SAFETY: the driver succeeded, so it has written the address.
+        given(index, unsafe { *pointer }, bytes(size), Kind::Pooled);
+    }
+    outcome.code()
+}
+
+/// The pool that `cuMemAllocAsync` takes from.
+fn pool_of(index: CardIndex) -> MemoryPool {
+    let mut pool = null_mut();
+    // SAFETY: the place is ours.
+    unsafe { driver::cuDeviceGetMemPool(&raw mut pool, index.device()) };
+    pool
+}
+
+/// The card whose default pool this is.
+fn default_of(pool: MemoryPool) -> Option<CardIndex> {
+    CardIndex::all().find(|index| {
+        let mut default = null_mut();
+        // SAFETY: the place is ours.
+        unsafe { driver::cuDeviceGetDefaultMemPool(&raw mut default, index.device()) };
+        default == pool
+    })
+}
+
+/// Whether calls in this stream become nodes of a graph. A legacy stream that must not be asked now stands for yes.
+fn capturing(stream: Stream, per_thread: bool) -> bool {
+    const NONE: c_uint = 0;
+    let stream = if per_thread && stream.is_null() {
+        core::ptr::without_provenance_mut::<c_void>(THREAD_STREAM)
+    } else {
+        stream
+    };
+    let mut status = NONE;
+    // SAFETY: the program's own stream, and a place of ours.
+    let result = unsafe { driver::cuStreamIsCapturing(stream, &raw mut status) };
+    result != SUCCESS || status != NONE
 }

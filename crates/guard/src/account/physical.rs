@@ -1,0 +1,183 @@
+//! Physical memory: what `cuMemCreate` gave, and who still holds it.
+//!
+//! It is the card's again when nobody has a handle to it and nothing maps it any more; handles can be retained from an address,
+//! mapped many times and released while mapped. So it is counted by its own number: the driver may give a released handle's value
+//! to new memory while the old one is still mapped.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use super::{CardIndex, card};
+use crate::driver::{DevicePointer, Handle};
+use crate::lock::Lock;
+use crate::trace::{self, Event};
+
+/// One `cuMemCreate`.
+#[derive(Clone, Copy, Debug)]
+struct Memory {
+    card: CardIndex,
+    size: u64,
+    handles: u32,
+    mappings: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mapping {
+    size: u64,
+    id: u64,
+}
+
+#[derive(Debug)]
+struct Physical {
+    memories: BTreeMap<u64, Memory>,
+    /// Which memory a handle means.
+    handles: BTreeMap<Handle, u64>,
+    mappings: BTreeMap<DevicePointer, Mapping>,
+}
+
+static PHYSICAL: Lock<Physical> = Lock::new(Physical {
+    memories: BTreeMap::new(),
+    handles: BTreeMap::new(),
+    mappings: BTreeMap::new(),
+});
+
+/// New memory, with which the card is charged already.
+pub(crate) fn created(handle: Handle, index: CardIndex, size: u64) {
+    let id = trace::number();
+    let memory = Memory {
+        card: index,
+        size,
+        handles: 1,
+        mappings: 0,
+    };
+    {
+        let mut physical = PHYSICAL.hold();
+        physical.memories.insert(id, memory);
+        physical.handles.insert(handle, id);
+    }
+    let event = Event {
+        id,
+        size,
+        ..Event::on(index)
+    };
+    trace::emit(trace::Kind::Map, event);
+}
+
+/// One more right to release a handle: it was imported from ourselves, or retained from an address.
+pub(crate) fn shared(handle: Handle, address: Option<DevicePointer>) {
+    let mut physical = PHYSICAL.hold();
+    let id = match address {
+        Some(address) => physical.at(address),
+        None => physical.handles.get(&handle).copied(),
+    };
+    if let Some(id) = id
+        && let Some(memory) = physical.memories.get_mut(&id)
+    {
+        memory.handles += 1;
+        physical.handles.insert(handle, id);
+    }
+}
+
+/// A handle about to be released; what `released` or `kept` gets back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leaving {
+    handle: Handle,
+    id: u64,
+}
+
+/// Takes the handle out before the driver can give its value to somebody else.
+pub(crate) fn leaving(handle: Handle) -> Option<Leaving> {
+    let mut physical = PHYSICAL.hold();
+    let id = physical.handles.get(&handle).copied()?;
+    let memory = physical.memories.get_mut(&id)?;
+    memory.handles -= 1;
+    if memory.handles == 0 {
+        physical.handles.remove(&handle);
+    }
+    Some(Leaving { handle, id })
+}
+
+/// The driver did not release it.
+pub(crate) fn kept(leaving: Leaving) {
+    let mut physical = PHYSICAL.hold();
+    if let Some(memory) = physical.memories.get_mut(&leaving.id) {
+        memory.handles += 1;
+        physical.handles.insert(leaving.handle, leaving.id);
+    }
+}
+
+/// The driver released it.
+pub(crate) fn released(leaving: Leaving) {
+    settle(leaving.id);
+}
+
+/// The handle's memory can be reached at this address.
+pub(crate) fn mapped(address: DevicePointer, size: u64, handle: Handle) {
+    let mut physical = PHYSICAL.hold();
+    if let Some(id) = physical.handles.get(&handle).copied()
+        && let Some(memory) = physical.memories.get_mut(&id)
+    {
+        memory.mappings += 1;
+        physical.mappings.insert(address, Mapping { size, id });
+    }
+}
+
+/// Takes out the mappings of a range before the driver can give the addresses to somebody else; for `unmapped` or `remapped`.
+pub(crate) fn unmapping(address: DevicePointer, size: u64) -> Vec<(DevicePointer, Mapping)> {
+    let mut physical = PHYSICAL.hold();
+    let end = address.saturating_add(size);
+    let inside: Vec<_> = physical
+        .mappings
+        .range(address..end)
+        .map(|(start, mapping)| (*start, *mapping))
+        .collect();
+    for (start, _) in &inside {
+        physical.mappings.remove(start);
+    }
+    inside
+}
+
+/// The driver did not unmap them.
+pub(crate) fn remapped(mappings: Vec<(DevicePointer, Mapping)>) {
+    PHYSICAL.hold().mappings.extend(mappings);
+}
+
+/// The driver unmapped them.
+pub(crate) fn unmapped(mappings: Vec<(DevicePointer, Mapping)>) {
+    for (_, mapping) in mappings {
+        if let Some(memory) = PHYSICAL.hold().memories.get_mut(&mapping.id) {
+            memory.mappings -= 1;
+        }
+        settle(mapping.id);
+    }
+}
+
+/// Gives memory back that nobody holds.
+fn settle(id: u64) {
+    let gone = {
+        let mut physical = PHYSICAL.hold();
+        let unheld = |memory: &&Memory| memory.handles == 0 && memory.mappings == 0;
+        match physical.memories.get(&id).filter(unheld).copied() {
+            Some(memory) => {
+                physical.memories.remove(&id);
+                memory
+            }
+            None => return,
+        }
+    };
+    card(gone.card).give(gone.size);
+    let event = Event {
+        id,
+        size: gone.size,
+        ..Event::on(gone.card)
+    };
+    trace::emit(trace::Kind::Unmap, event);
+}
+
+impl Physical {
+    /// The memory mapped at an address.
+    fn at(&self, address: DevicePointer) -> Option<u64> {
+        let (start, mapping) = self.mappings.range(..=address).next_back()?;
+        (address - start < mapping.size).then_some(mapping.id)
+    }
+}
