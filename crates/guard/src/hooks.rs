@@ -8,6 +8,7 @@ pub(crate) mod arrays;
 pub(crate) mod capture;
 pub(crate) mod context;
 pub(crate) mod copy;
+pub(crate) mod fill;
 pub(crate) mod graphs;
 pub(crate) mod host;
 pub(crate) mod info;

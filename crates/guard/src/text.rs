@@ -29,6 +29,21 @@ impl Text {
     }
 }
 
+/// Bytes, as a person reads them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size(pub(crate) u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MIB: u64 = 1 << 20;
+        match self.0 {
+            0..1024 => write!(f, "{} B", self.0),
+            1024..MIB => write!(f, "{} KiB", self.0 / 1024),
+            bytes => write!(f, "{} MiB", bytes / MIB),
+        }
+    }
+}
+
 impl Write for Text {
     /// Fails, with as much as fitted, when the room is full; the last place stays zero.
     fn write_str(&mut self, text: &str) -> fmt::Result {

@@ -6,16 +6,28 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::Relaxed;
 
 use super::{CardIndex, card};
 use crate::driver::{DevicePointer, Handle};
 use crate::lock::Lock;
+use crate::spill::budget;
 use crate::trace::{self, Event};
+
+/// Where the memory is that a program asked of a card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Card,
+    /// Spilled: the card did not have it.
+    Host,
+}
 
 /// One `cuMemCreate`.
 #[derive(Clone, Copy, Debug)]
 struct Memory {
     card: CardIndex,
+    place: Place,
     size: u64,
     handles: u32,
     mappings: u32,
@@ -41,15 +53,22 @@ static PHYSICAL: Lock<Physical> = Lock::new(Physical {
     mappings: BTreeMap::new(),
 });
 
-/// New memory, with which the card is charged already.
-pub(crate) fn created(handle: Handle, index: CardIndex, size: u64) {
+/// Memories in host memory; without any, nobody need look for one.
+static SPILLED: AtomicUsize = AtomicUsize::new(0);
+
+/// New memory, which is accounted for already.
+pub(crate) fn created(handle: Handle, index: CardIndex, size: u64, place: Place) {
     let id = trace::number();
     let memory = Memory {
         card: index,
+        place,
         size,
         handles: 1,
         mappings: 0,
     };
+    if place == Place::Host {
+        SPILLED.fetch_add(1, Relaxed);
+    }
     {
         let mut physical = PHYSICAL.hold();
         physical.memories.insert(id, memory);
@@ -152,6 +171,35 @@ pub(crate) fn unmapped(mappings: Vec<(DevicePointer, Mapping)>) {
     }
 }
 
+/// The mappings of a range, if some of its memory is spilled.
+pub(crate) fn pieces_if_spilled(address: DevicePointer, size: u64) -> Option<Vec<(DevicePointer, u64)>> {
+    if SPILLED.load(Relaxed) == 0 {
+        return None;
+    }
+    let physical = PHYSICAL.hold();
+    let inside = physical.mappings.range(address..address.saturating_add(size));
+    let spilled = |mapping: &Mapping| physical.place(mapping.id) == Some(Place::Host);
+    let any = inside.clone().any(|(_, mapping)| spilled(mapping));
+    any.then(|| inside.map(|(start, mapping)| (*start, mapping.size)).collect())
+}
+
+/// The card that was asked for the memory at an address, if that memory is spilled.
+pub(crate) fn spilled_at(address: DevicePointer) -> Option<CardIndex> {
+    if SPILLED.load(Relaxed) == 0 {
+        return None;
+    }
+    let physical = PHYSICAL.hold();
+    let memory = physical.memories.get(&physical.at(address)?)?;
+    (memory.place == Place::Host).then_some(memory.card)
+}
+
+/// Whether a handle's memory is spilled.
+pub(crate) fn is_spilled(handle: Handle) -> bool {
+    let physical = PHYSICAL.hold();
+    let id = physical.handles.get(&handle);
+    id.and_then(|id| physical.place(*id)) == Some(Place::Host)
+}
+
 /// Gives memory back that nobody holds.
 fn settle(id: u64) {
     let gone = {
@@ -165,7 +213,13 @@ fn settle(id: u64) {
             None => return,
         }
     };
-    card(gone.card).give(gone.size);
+    match gone.place {
+        Place::Card => card(gone.card).give(gone.size),
+        Place::Host => {
+            SPILLED.fetch_sub(1, Relaxed);
+            budget::give(gone.card, gone.size);
+        }
+    }
     let event = Event {
         id,
         size: gone.size,
@@ -175,6 +229,10 @@ fn settle(id: u64) {
 }
 
 impl Physical {
+    fn place(&self, id: u64) -> Option<Place> {
+        self.memories.get(&id).map(|memory| memory.place)
+    }
+
     /// The memory mapped at an address.
     fn at(&self, address: DevicePointer) -> Option<u64> {
         let (start, mapping) = self.mappings.range(..=address).next_back()?;

@@ -3,15 +3,16 @@
 use plimsoll_wire::page::Refusal;
 
 use super::{CardIndex, card, pools};
-use crate::driver::{CuResult, DevicePointer, OUT_OF_MEMORY, SUCCESS};
-use crate::ladder::{self, Climb};
+use crate::driver::{CuResult, OUT_OF_MEMORY, SUCCESS};
+use crate::ladder::{self, Climb, Instead};
+use crate::spill::budget;
 
 /// What came of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// The driver gave it, and the card is charged with it.
     Given,
-    /// It lies in a range of guard's own, which keeps its own account (see [`crate::spill`]).
+    /// The program has something else instead, which guard accounts for (see [`crate::spill`]).
     Elsewhere,
     /// Nothing was given; the program gets this code.
     Failed(CuResult),
@@ -28,11 +29,11 @@ impl Outcome {
 
 /// Asks the driver for `size` bytes by `ask`, within the budget of the card; meets a refusal on the ladder.
 ///
-/// `place` is where the program wants the address, for requests that guard may satisfy with a range of its own.
+/// `instead` is what guard may give otherwise.
 pub(crate) fn ask(
     index: CardIndex,
     size: u64,
-    place: Option<*mut DevicePointer>,
+    instead: Instead,
     ask: &mut dyn FnMut() -> CuResult,
 ) -> Outcome {
     let refusal = match once(index, size, ask) {
@@ -43,7 +44,7 @@ pub(crate) fn ask(
         card: index,
         size,
         refusal,
-        place,
+        instead,
         ask,
     };
     match ladder::climb(request) {
@@ -55,6 +56,18 @@ pub(crate) fn ask(
 
 /// One try, without the ladder: Err says who refused.
 pub(crate) fn once(
+    index: CardIndex,
+    size: u64,
+    ask: &mut dyn FnMut() -> CuResult,
+) -> Result<Outcome, Refusal> {
+    if budget::keeps(index, size) {
+        return Err(Refusal::Budget);
+    }
+    whole(index, size, ask)
+}
+
+/// The same, with what `keep` would leave to smaller requests.
+pub(crate) fn whole(
     index: CardIndex,
     size: u64,
     ask: &mut dyn FnMut() -> CuResult,

@@ -13,6 +13,7 @@ use crate::account::{CardIndex, current};
 use crate::driver::{self, Array, CuResult, SUCCESS};
 use crate::hooks::hooks;
 use crate::hooks::memory::bytes;
+use crate::ladder::Instead;
 
 /// `CUDA_ARRAY_DESCRIPTOR`.
 #[repr(C)]
@@ -127,7 +128,7 @@ unsafe fn create(
         return ask();
     };
     let size = required(index, solid, levels).unwrap_or_else(|| solid.elements(levels));
-    let outcome = request::ask(index, size, None, ask);
+    let outcome = request::ask(index, size, Instead::Nothing, ask);
     if outcome == Outcome::Given {
         // SAFETY: the driver succeeded, so it has written the handle.
         let handle = unsafe { *array };

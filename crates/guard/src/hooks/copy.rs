@@ -1,7 +1,298 @@
-//! Copies and fills that touch guard's own ranges.
+//! Copies: cut where they would cross the border of a spilled range, on the drivers that refuse such a copy.
+//!
+//! Device and host part of a spilled range are both memory that the driver knows, and the H200's driver copies across the
+//! border as if it were not there. No document promises that, so the probe of [`crate::spill`] finds out; only if the driver
+//! refuses is anything done here. The pieces of an asynchronous copy go into the same stream one after the other, so that what
+//! waits for the copy waits for all of them. `cuMemcpyBatchAsync` and the copy nodes of graphs built by hand are not cut.
 
+use crate::driver::{Array, Context, CuResult, DevicePointer, Stream};
 use crate::hooks::hooks;
+use crate::spill::border;
+use crate::spill::cut::{Block, Side, cut};
+
+/// A pointer to the program's memory: passed on, never followed.
+type HostPointer = u64;
+
+/// CU_MEMORYTYPE_DEVICE and CU_MEMORYTYPE_UNIFIED: the sides of a copy that can be in a spilled range.
+const DEVICE: u32 = 2;
+const UNIFIED: u32 = 4;
+
+/// `CUDA_MEMCPY2D_v2`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plane {
+    from: PlaneSide,
+    to: PlaneSide,
+    width: u64,
+    height: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct PlaneSide {
+    x: u64,
+    y: u64,
+    memory: u32,
+    host: HostPointer,
+    device: DevicePointer,
+    array: Array,
+    pitch: u64,
+}
+
+/// `CUDA_MEMCPY3D_v2`, and `CUDA_MEMCPY3D_PEER`, which has contexts where this has nothing.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Solid {
+    from: SolidSide,
+    to: SolidSide,
+    width: u64,
+    height: u64,
+    depth: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct SolidSide {
+    x: u64,
+    y: u64,
+    z: u64,
+    level: u64,
+    memory: u32,
+    host: HostPointer,
+    device: DevicePointer,
+    array: Array,
+    context: Context,
+    pitch: u64,
+    height: u64,
+}
+
+const _: () = assert!(size_of::<Plane>() == 128 && size_of::<Solid>() == 200);
+
+impl PlaneSide {
+    fn side(&self) -> Side {
+        let origin = self
+            .device
+            .wrapping_add(self.x)
+            .wrapping_add(self.y.wrapping_mul(self.pitch));
+        side(self.memory, self.device, origin, self.pitch, 0)
+    }
+
+    fn at(self, piece: &Block) -> Self {
+        Self {
+            x: self.x + piece.x,
+            y: self.y + piece.y,
+            ..self
+        }
+    }
+}
+
+impl SolidSide {
+    fn side(&self) -> Side {
+        let slice = self.pitch.wrapping_mul(self.height);
+        let rows = self.y.wrapping_mul(self.pitch);
+        let slices = self.z.wrapping_mul(slice);
+        let origin = self
+            .device
+            .wrapping_add(self.x)
+            .wrapping_add(rows)
+            .wrapping_add(slices);
+        side(self.memory, self.device, origin, self.pitch, slice)
+    }
+
+    fn at(self, piece: &Block) -> Self {
+        Self {
+            x: self.x + piece.x,
+            y: self.y + piece.y,
+            z: self.z + piece.z,
+            ..self
+        }
+    }
+}
+
+fn side(memory: u32, device: DevicePointer, start: u64, pitch: u64, slice: u64) -> Side {
+    let border = match memory {
+        DEVICE | UNIFIED => border::of(device),
+        _ => border::NONE,
+    };
+    Side {
+        start,
+        pitch,
+        slice,
+        border,
+    }
+}
+
+/// A copy of `size` bytes that touches the memory behind `ends`; `copy` does the bytes from an offset on.
+fn line(ends: [DevicePointer; 2], size: u64, copy: impl Fn(u64, u64) -> CuResult) -> CuResult {
+    if !border::matter() {
+        return copy(0, size);
+    }
+    let sides = ends.map(|start| Side::line(start, border::of(start)));
+    code(cut(Block::line(size), &sides, &mut |piece| {
+        result(copy(piece.x, piece.width))
+    }))
+}
+
+fn plane(whole: *const Plane, copy: impl Fn(*const Plane) -> CuResult) -> CuResult {
+    if !border::matter() || whole.is_null() {
+        return copy(whole);
+    }
+    // SAFETY: not null, and the caller promised the driver a description of a copy.
+    let whole = unsafe { whole.read() };
+    let sides = [whole.from.side(), whole.to.side()];
+    code(cut(
+        Block::solid(whole.width, whole.height, 1),
+        &sides,
+        &mut |piece| {
+            result(copy(&Plane {
+                from: whole.from.at(&piece),
+                to: whole.to.at(&piece),
+                width: piece.width,
+                height: piece.height,
+            }))
+        },
+    ))
+}
+
+fn solid(whole: *const Solid, copy: impl Fn(*const Solid) -> CuResult) -> CuResult {
+    if !border::matter() || whole.is_null() {
+        return copy(whole);
+    }
+    // SAFETY: not null, and the caller promised the driver a description of a copy.
+    let whole = unsafe { whole.read() };
+    let sides = [whole.from.side(), whole.to.side()];
+    let block = Block::solid(whole.width, whole.height, whole.depth);
+    code(cut(block, &sides, &mut |piece| {
+        result(copy(&Solid {
+            from: whole.from.at(&piece),
+            to: whole.to.at(&piece),
+            width: piece.width,
+            height: piece.height,
+            depth: piece.depth,
+        }))
+    }))
+}
+
+pub(super) fn result(code: CuResult) -> Result<(), CuResult> {
+    if code == 0 { Ok(()) } else { Err(code) }
+}
+
+pub(super) fn code(result: Result<(), CuResult>) -> CuResult {
+    result.err().unwrap_or(0)
+}
+
+/// For the side of a copy that no range of ours can be on.
+const ELSEWHERE: DevicePointer = 0;
 
 hooks! {
     in CUDA;
+
+    fn cuMemcpy / cuMemcpy_ptds = "cuMemcpy" since 4000
+        (to: DevicePointer, from: DevicePointer, size: u64) calls copy
+    {
+        line([to, from], size, |at, size| copy(to + at, from + at, size))
+    }
+
+    fn cuMemcpyAsync / cuMemcpyAsync_ptsz = "cuMemcpyAsync" since 4000
+        (to: DevicePointer, from: DevicePointer, size: u64, stream: Stream) calls copy
+    {
+        line([to, from], size, |at, size| copy(to + at, from + at, size, stream))
+    }
+
+    fn cuMemcpyHtoD_v2 / cuMemcpyHtoD_v2_ptds = "cuMemcpyHtoD" since 3020
+        (to: DevicePointer, from: HostPointer, size: u64) calls copy
+    {
+        line([to, ELSEWHERE], size, |at, size| copy(to + at, from + at, size))
+    }
+
+    fn cuMemcpyHtoDAsync_v2 / cuMemcpyHtoDAsync_v2_ptsz = "cuMemcpyHtoDAsync" since 3020
+        (to: DevicePointer, from: HostPointer, size: u64, stream: Stream) calls copy
+    {
+        line([to, ELSEWHERE], size, |at, size| copy(to + at, from + at, size, stream))
+    }
+
+    fn cuMemcpyDtoH_v2 / cuMemcpyDtoH_v2_ptds = "cuMemcpyDtoH" since 3020
+        (to: HostPointer, from: DevicePointer, size: u64) calls copy
+    {
+        line([ELSEWHERE, from], size, |at, size| copy(to + at, from + at, size))
+    }
+
+    fn cuMemcpyDtoHAsync_v2 / cuMemcpyDtoHAsync_v2_ptsz = "cuMemcpyDtoHAsync" since 3020
+        (to: HostPointer, from: DevicePointer, size: u64, stream: Stream) calls copy
+    {
+        line([ELSEWHERE, from], size, |at, size| copy(to + at, from + at, size, stream))
+    }
+
+    fn cuMemcpyDtoD_v2 / cuMemcpyDtoD_v2_ptds = "cuMemcpyDtoD" since 3020
+        (to: DevicePointer, from: DevicePointer, size: u64) calls copy
+    {
+        line([to, from], size, |at, size| copy(to + at, from + at, size))
+    }
+
+    fn cuMemcpyDtoDAsync_v2 / cuMemcpyDtoDAsync_v2_ptsz = "cuMemcpyDtoDAsync" since 3020
+        (to: DevicePointer, from: DevicePointer, size: u64, stream: Stream) calls copy
+    {
+        line([to, from], size, |at, size| copy(to + at, from + at, size, stream))
+    }
+
+    fn cuMemcpyDtoA_v2 / cuMemcpyDtoA_v2_ptds = "cuMemcpyDtoA" since 3020
+        (to: Array, offset: u64, from: DevicePointer, size: u64) calls copy
+    {
+        line([ELSEWHERE, from], size, |at, size| copy(to, offset + at, from + at, size))
+    }
+
+    fn cuMemcpyAtoD_v2 / cuMemcpyAtoD_v2_ptds = "cuMemcpyAtoD" since 3020
+        (to: DevicePointer, from: Array, offset: u64, size: u64) calls copy
+    {
+        line([to, ELSEWHERE], size, |at, size| copy(to + at, from, offset + at, size))
+    }
+
+    fn cuMemcpyPeer / cuMemcpyPeer_ptds = "cuMemcpyPeer" since 4000
+        (to: DevicePointer, to_context: Context, from: DevicePointer, from_context: Context, size: u64) calls copy
+    {
+        line([to, from], size, |at, size| copy(to + at, to_context, from + at, from_context, size))
+    }
+
+    fn cuMemcpyPeerAsync / cuMemcpyPeerAsync_ptsz = "cuMemcpyPeerAsync" since 4000
+        (to: DevicePointer, to_context: Context, from: DevicePointer, from_context: Context, size: u64, stream: Stream)
+        calls copy
+    {
+        line([to, from], size, |at, size| copy(to + at, to_context, from + at, from_context, size, stream))
+    }
+
+    fn cuMemcpy2D_v2 / cuMemcpy2D_v2_ptds = "cuMemcpy2D" since 3020 (whole: *const Plane) calls copy {
+        plane(whole, |piece| copy(piece))
+    }
+
+    fn cuMemcpy2DUnaligned_v2 / cuMemcpy2DUnaligned_v2_ptds = "cuMemcpy2DUnaligned" since 3020
+        (whole: *const Plane) calls copy
+    {
+        plane(whole, |piece| copy(piece))
+    }
+
+    fn cuMemcpy2DAsync_v2 / cuMemcpy2DAsync_v2_ptsz = "cuMemcpy2DAsync" since 3020
+        (whole: *const Plane, stream: Stream) calls copy
+    {
+        plane(whole, |piece| copy(piece, stream))
+    }
+
+    fn cuMemcpy3D_v2 / cuMemcpy3D_v2_ptds = "cuMemcpy3D" since 3020 (whole: *const Solid) calls copy {
+        solid(whole, |piece| copy(piece))
+    }
+
+    fn cuMemcpy3DAsync_v2 / cuMemcpy3DAsync_v2_ptsz = "cuMemcpy3DAsync" since 3020
+        (whole: *const Solid, stream: Stream) calls copy
+    {
+        solid(whole, |piece| copy(piece, stream))
+    }
+
+    fn cuMemcpy3DPeer / cuMemcpy3DPeer_ptds = "cuMemcpy3DPeer" since 4000 (whole: *const Solid) calls copy {
+        solid(whole, |piece| copy(piece))
+    }
+
+    fn cuMemcpy3DPeerAsync / cuMemcpy3DPeerAsync_ptsz = "cuMemcpy3DPeerAsync" since 4000
+        (whole: *const Solid, stream: Stream) calls copy
+    {
+        solid(whole, |piece| copy(piece, stream))
+    }
 }

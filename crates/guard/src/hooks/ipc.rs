@@ -1,7 +1,45 @@
-//! Memory shared with other processes.
+//! Memory shared with other processes: guard's own ranges cannot be.
+//!
+//! Mapped memory has no legacy IPC handle, and host memory exported as a card's would be something else than the other process
+//! asks for. Both are refused with the code that programs know as "this kind of memory cannot be shared" and then do without.
 
+use core::ffi::{c_int, c_void};
+
+use crate::account::physical;
+use crate::driver::{CuResult, DevicePointer, Handle, NOT_SUPPORTED};
 use crate::hooks::hooks;
+use crate::ladder::say_some;
+use crate::spill::ranges;
+
+fn refuse(pointer: DevicePointer) -> Option<CuResult> {
+    ranges::find(pointer, |range| range.device).map(|device| {
+        say_some!("card {device}: memory that was spilled cannot be shared with another process");
+        NOT_SUPPORTED
+    })
+}
 
 hooks! {
     in CUDA;
+
+    fn cuMemExportToShareableHandle = "cuMemExportToShareableHandle" since 10020
+        (shared: *mut c_void, handle: Handle, kind: c_int, flags: u64) calls real
+    {
+        if physical::is_spilled(handle) {
+            say_some!("memory that was spilled cannot be shared with another process");
+            return NOT_SUPPORTED;
+        }
+        real(shared, handle, kind, flags)
+    }
+
+    fn cuIpcGetMemHandle = "cuIpcGetMemHandle" since 4010
+        (handle: *mut [u8; 64], pointer: DevicePointer) calls real
+    {
+        refuse(pointer).unwrap_or_else(|| real(handle, pointer))
+    }
+
+    fn cuMemGetHandleForAddressRange = "cuMemGetHandleForAddressRange" since 11070
+        (handle: *mut c_void, pointer: DevicePointer, size: u64, kind: c_int, flags: u64) calls real
+    {
+        refuse(pointer).unwrap_or_else(|| real(handle, pointer, size, kind, flags))
+    }
 }

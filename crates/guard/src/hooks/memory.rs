@@ -10,6 +10,7 @@ use crate::account::request::{self, Outcome};
 use crate::account::{CardIndex, card, current, managed_stays};
 use crate::driver::{CuResult, DevicePointer, SUCCESS};
 use crate::hooks::hooks;
+use crate::ladder::Instead;
 use crate::spill;
 
 /// The driver rounds rows up to this, on every card there has been.
@@ -20,7 +21,7 @@ hooks! {
 
     fn cuMemAlloc_v2 = "cuMemAlloc" since 3020 (pointer: *mut DevicePointer, size: usize) calls real {
         match target(pointer) {
-            Some(index) => allocate(index, pointer, bytes(size), Some(pointer), &mut || real(pointer, size)),
+            Some(index) => allocate(index, pointer, bytes(size), spillable(pointer, size), &mut || real(pointer, size)),
             None => real(pointer, size),
         }
     }
@@ -28,7 +29,7 @@ hooks! {
     // The ABI of CUDA 3.1, with addresses of four bytes.
     fn cuMemAlloc = "cuMemAlloc" since 2000 (pointer: *mut u32, size: c_uint) calls real {
         let Some(index) = target(pointer) else { return real(pointer, size) };
-        let outcome = request::ask(index, u64::from(size), None, &mut || real(pointer, size));
+        let outcome = request::ask(index, u64::from(size), Instead::Nothing, &mut || real(pointer, size));
         if outcome == Outcome::Given {
             given(index, u64::from(*pointer), u64::from(size), Kind::Linear);
         }
@@ -42,7 +43,7 @@ hooks! {
         let Some(index) = target(pointer).filter(|_| !pitch.is_null()) else { return ask() };
         let expected = bytes(width).saturating_add(ROW - 1) / ROW * ROW;
         let expected = expected.saturating_mul(bytes(height));
-        let outcome = request::ask(index, expected, None, ask);
+        let outcome = request::ask(index, expected, Instead::Nothing, ask);
         if outcome == Outcome::Given {
             let size = bytes(*pitch).saturating_mul(bytes(height));
             card(index).charge(size.saturating_sub(expected));
@@ -57,7 +58,7 @@ hooks! {
     {
         let ask = &mut || real(pointer, size, flags);
         match target(pointer) {
-            Some(index) if managed_stays(index) => allocate(index, pointer, bytes(size), None, ask),
+            Some(index) if managed_stays(index) => allocate(index, pointer, bytes(size), Instead::Nothing, ask),
             Some(index) => {
                 let result = ask();
                 if result == SUCCESS {
@@ -88,16 +89,20 @@ pub(crate) fn bytes(size: usize) -> u64 {
     u64::try_from(size).unwrap_or(u64::MAX)
 }
 
+fn spillable(pointer: *mut DevicePointer, size: usize) -> Instead {
+    Instead::Range(pointer, bytes(size))
+}
+
 /// # Safety
 /// After `ask` succeeds, `pointer` can be read.
 unsafe fn allocate(
     index: CardIndex,
     pointer: *mut DevicePointer,
     size: u64,
-    place: Option<*mut DevicePointer>,
+    instead: Instead,
     ask: &mut dyn FnMut() -> CuResult,
 ) -> CuResult {
-    let outcome = request::ask(index, size, place, ask);
+    let outcome = request::ask(index, size, instead, ask);
     if outcome == Outcome::Given {
         // SAFETY: the driver succeeded, so it has written the address.
         given(index, unsafe { *pointer }, size, Kind::Linear);

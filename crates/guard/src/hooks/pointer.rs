@@ -1,7 +1,223 @@
-//! What the program may know of an address in guard's own ranges.
+//! What the program may know of an address in guard's own ranges: what it would know of an address of `cuMemAlloc`.
+//!
+//! For mapped memory the driver speaks of one mapping, not of the range, and calls the tail host memory. Runtimes and engines branch
+//! on both (UCX registers what `cuMemGetAddressRange` says; cudart copies by memory type), so these questions are answered
+//! here: device memory of this card, from here to there. What is unknown to us is asked of the range's first byte, so that all of
+//! a range has one answer. Advice and prefetches are for managed memory; for a range that cannot move they are done.
 
+use core::ffi::{c_int, c_uint, c_void};
+
+use crate::account::physical;
+use crate::driver::{CuResult, Device, DevicePointer, INVALID_VALUE, SUCCESS, Stream};
 use crate::hooks::hooks;
+use crate::spill::ranges::{self, Range};
+use crate::spill::vmm::Location;
+use crate::spill::{peers, quiet};
+
+/// `CUpointer_attribute`.
+type Attribute = c_int;
+
+const CONTEXT: Attribute = 1;
+const MEMORY_TYPE: Attribute = 2;
+const DEVICE_POINTER: Attribute = 3;
+const HOST_POINTER: Attribute = 4;
+const IS_MANAGED: Attribute = 8;
+const DEVICE_ORDINAL: Attribute = 9;
+const IS_IPC_CAPABLE: Attribute = 10;
+const RANGE_START: Attribute = 11;
+const RANGE_SIZE: Attribute = 12;
+const MAPPED: Attribute = 13;
+const ALLOWED_HANDLE_TYPES: Attribute = 14;
+const MEMORY_POOL: Attribute = 17;
+const MAPPING_SIZE: Attribute = 18;
+const MAPPING_BASE: Attribute = 19;
+
+/// CU_MEMORYTYPE_DEVICE.
+const DEVICE_MEMORY: u32 = 2;
+
+/// An answer of ours to a question about a pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Word(u32),
+    Long(u64),
+    /// As for any device memory, there is none: an error where one attribute is asked, zero where many are.
+    Nothing,
+    /// The driver's, for the first byte of the range.
+    Driver,
+}
+
+fn answer(range: &Range, attribute: Attribute, pointer: DevicePointer) -> Answer {
+    match attribute {
+        CONTEXT => Answer::Long(u64::try_from(range.context).unwrap_or(0)),
+        MEMORY_TYPE => Answer::Word(DEVICE_MEMORY),
+        DEVICE_POINTER => Answer::Long(pointer),
+        HOST_POINTER => Answer::Nothing,
+        IS_MANAGED | IS_IPC_CAPABLE => Answer::Word(0),
+        DEVICE_ORDINAL => Answer::Word(u32::from_ne_bytes(range.device.to_ne_bytes())),
+        RANGE_START | MAPPING_BASE => Answer::Long(range.base),
+        RANGE_SIZE => Answer::Long(range.asked),
+        MAPPING_SIZE => Answer::Long(range.size),
+        MAPPED => Answer::Word(1),
+        ALLOWED_HANDLE_TYPES | MEMORY_POOL => Answer::Long(0),
+        _ => Answer::Driver,
+    }
+}
+
+/// Our answer, and the first byte of the range; None if the pointer is none of ours.
+fn about(pointer: DevicePointer, attribute: Attribute) -> Option<(Answer, DevicePointer)> {
+    ranges::find(pointer, |range| (answer(range, attribute, pointer), range.base))
+        .or_else(|| physical::spilled_at(pointer).map(|card| (of_memory(attribute, card.device()), pointer)))
+}
+
+/// The answer for memory that the program mapped itself, and that was spilled.
+fn of_memory(attribute: Attribute, device: Device) -> Answer {
+    match attribute {
+        MEMORY_TYPE => Answer::Word(DEVICE_MEMORY),
+        HOST_POINTER => Answer::Nothing,
+        DEVICE_ORDINAL => Answer::Word(u32::from_ne_bytes(device.to_ne_bytes())),
+        _ => Answer::Driver,
+    }
+}
+
+/// Answers one attribute at `data`, which the driver would write to as well.
+///
+/// # Safety
+/// `data` has room for the attribute, whose type is its own (`cuda.h`).
+unsafe fn tell(data: *mut c_void, answer: Answer, many: bool, ask: impl FnOnce() -> CuResult) -> CuResult {
+    if data.is_null() {
+        return INVALID_VALUE;
+    }
+    // SAFETY: room for a word or a long, as the caller promises.
+    unsafe {
+        match answer {
+            Answer::Word(word) => data.cast::<u32>().write_unaligned(word),
+            Answer::Long(long) => data.cast::<u64>().write_unaligned(long),
+            Answer::Nothing if many => data.cast::<u64>().write_unaligned(0),
+            Answer::Nothing => return INVALID_VALUE,
+            Answer::Driver => return ask(),
+        }
+    }
+    SUCCESS
+}
+
+/// Done without doing anything, for a range of ours; otherwise `real`.
+fn unless_ours(pointer: DevicePointer, real: impl FnOnce() -> CuResult) -> CuResult {
+    if ranges::has(pointer) { SUCCESS } else { real() }
+}
 
 hooks! {
     in CUDA;
+
+    fn cuPointerGetAttribute = "cuPointerGetAttribute" since 4000
+        (data: *mut c_void, attribute: Attribute, pointer: DevicePointer) calls real
+    {
+        match about(pointer, attribute) {
+            None => real(data, attribute, pointer),
+            Some((answer, base)) => tell(data, answer, false, || real(data, attribute, base)),
+        }
+    }
+
+    fn cuPointerGetAttributes = "cuPointerGetAttributes" since 7000
+        (count: c_uint, attributes: *const Attribute, data: *mut *mut c_void, pointer: DevicePointer) calls real
+    {
+        if attributes.is_null() || data.is_null() || about(pointer, MEMORY_TYPE).is_none() {
+            return real(count, attributes, data, pointer);
+        }
+        for index in 0..usize::try_from(count).unwrap_or(0) {
+            let (attribute, place) = (*attributes.add(index), *data.add(index));
+            let Some((answer, base)) = about(pointer, attribute) else {
+                return INVALID_VALUE;
+            };
+            // As the driver does: what one attribute has not got does not fail the rest.
+            let _ = tell(place, answer, true, || {
+                self::real::cuPointerGetAttribute(place, attribute, base)
+            });
+        }
+        SUCCESS
+    }
+
+    fn cuMemGetAddressRange_v2 = "cuMemGetAddressRange" since 3020
+        (base: *mut DevicePointer, size: *mut u64, pointer: DevicePointer) calls real
+    {
+        let Some((start, asked)) = ranges::find(pointer, |range| (range.base, range.asked)) else {
+            return real(base, size, pointer);
+        };
+        if !base.is_null() {
+            base.write(start);
+        }
+        if !size.is_null() {
+            size.write(asked);
+        }
+        SUCCESS
+    }
+
+    fn cuMemAdvise = "cuMemAdvise" since 8000
+        (pointer: DevicePointer, size: u64, advice: c_int, device: Device) calls real
+    {
+        unless_ours(pointer, || real(pointer, size, advice, device))
+    }
+
+    fn cuMemAdvise_v2 = "cuMemAdvise" since 12020
+        (pointer: DevicePointer, size: u64, advice: c_int, location: Location) calls real
+    {
+        unless_ours(pointer, || real(pointer, size, advice, location))
+    }
+
+    fn cuMemPrefetchAsync / cuMemPrefetchAsync_ptsz = "cuMemPrefetchAsync" since 8000
+        (pointer: DevicePointer, size: u64, device: Device, stream: Stream) calls real
+    {
+        unless_ours(pointer, || real(pointer, size, device, stream))
+    }
+
+    fn cuMemPrefetchAsync_v2 / cuMemPrefetchAsync_v2_ptsz = "cuMemPrefetchAsync" since 12020
+        (pointer: DevicePointer, size: u64, location: Location, flags: c_uint, stream: Stream) calls real
+    {
+        unless_ours(pointer, || real(pointer, size, location, flags, stream))
+    }
+
+    fn cuCtxEnablePeerAccess = "cuCtxEnablePeerAccess" since 4000
+        (peer: crate::driver::Context, flags: c_uint) calls real
+    {
+        let result = real(peer, flags);
+        if result == SUCCESS {
+            let owner = quiet::in_context(peer.expose_provenance(), quiet::device);
+            if let (Some(user), Some(owner)) = (quiet::device(), owner) {
+                peers::enable(user, owner);
+            }
+        }
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_device_memory_from_end_to_end() {
+        let range = Range {
+            base: 0x1000,
+            asked: 900,
+            size: 1024,
+            head: 512,
+            device: 1,
+            context: 77,
+            place: None,
+            pieces: Vec::new(),
+            id: 0,
+        };
+        for pointer in [0x1000, 0x1000 + 700] {
+            let answer = |attribute| answer(&range, attribute, pointer);
+            assert_eq!(answer(MEMORY_TYPE), Answer::Word(DEVICE_MEMORY));
+            assert_eq!(answer(DEVICE_ORDINAL), Answer::Word(1));
+            assert_eq!(answer(DEVICE_POINTER), Answer::Long(pointer));
+            assert_eq!(answer(CONTEXT), Answer::Long(77));
+            assert_eq!(answer(HOST_POINTER), Answer::Nothing);
+            assert_eq!(
+                (answer(RANGE_START), answer(RANGE_SIZE)),
+                (Answer::Long(0x1000), Answer::Long(900))
+            );
+            assert_eq!(answer(7), Answer::Driver);
+        }
+    }
 }

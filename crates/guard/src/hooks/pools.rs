@@ -12,6 +12,8 @@ use crate::account::{CardIndex, card, current, pools};
 use crate::driver::{self, CuResult, DevicePointer, MemoryPool, SUCCESS, Stream};
 use crate::hooks::hooks;
 use crate::hooks::memory::{bytes, given, release};
+use crate::ladder::Instead;
+use crate::spill;
 
 /// CU_STREAM_PER_THREAD.
 const THREAD_STREAM: usize = 2;
@@ -67,6 +69,9 @@ hooks! {
     fn cuMemFreeAsync / cuMemFreeAsync_ptsz = "cuMemFreeAsync" since 11020
         (pointer: DevicePointer, stream: Stream) calls (real, per_thread)
     {
+        if let Some(result) = spill::free_async(pointer, stream, per_thread) {
+            return result;
+        }
         if capturing(stream, per_thread) {
             return real(pointer, stream);
         }
@@ -114,7 +119,7 @@ unsafe fn allocate(
 ) -> CuResult {
     pools::meet(pool, index);
     let growth = bytes(size).saturating_sub(pools::idle(pool));
-    let outcome = request::ask(index, growth, None, ask);
+    let outcome = request::ask(index, growth, Instead::Range(pointer, bytes(size)), ask);
     if outcome == Outcome::Given {
         // The pool's own figure says what it really took.
         card(index).give(growth);

@@ -4,12 +4,15 @@
 
 use core::ffi::{c_int, c_uchar, c_ushort, c_void};
 
-use crate::account::physical;
+use crate::account::physical::{self, Place};
 use crate::account::request::{self, Outcome};
-use crate::driver::{DevicePointer, Handle, SUCCESS};
+use crate::arm;
+use crate::driver::{DevicePointer, Handle, OUT_OF_MEMORY, SUCCESS};
 use crate::hooks::hooks;
 use crate::hooks::memory::bytes;
 use crate::hooks::pools::Location;
+use crate::ladder::{Instead, reservations, say_some};
+use crate::text::Size;
 
 /// `CUmemAllocationProp`.
 #[repr(C)]
@@ -36,9 +39,11 @@ hooks! {
         let ask = &mut || real(handle, size, properties, flags);
         let index = properties.as_ref().and_then(|properties| properties.location.card());
         let Some(index) = index.filter(|_| !handle.is_null()) else { return ask() };
-        let outcome = request::ask(index, bytes(size), None, ask);
-        if outcome == Outcome::Given {
-            physical::created(*handle, index, bytes(size));
+        let outcome = request::ask(index, bytes(size), Instead::Memory(handle, bytes(size)), ask);
+        match outcome {
+            Outcome::Given => physical::created(*handle, index, bytes(size), Place::Card),
+            Outcome::Elsewhere => physical::created(*handle, index, bytes(size), Place::Host),
+            Outcome::Failed(_) => {}
         }
         outcome.code()
     }
@@ -59,11 +64,48 @@ hooks! {
     fn cuMemMap = "cuMemMap" since 10020
         (address: DevicePointer, size: usize, offset: usize, handle: Handle, flags: u64) calls real
     {
+        if reservations::beyond(address, bytes(size)) {
+            say_some!("{} at {address:#x} lie beyond the addresses that the driver gave", Size(bytes(size)));
+            return OUT_OF_MEMORY;
+        }
         let result = real(address, size, offset, handle, flags);
         if result == SUCCESS {
             physical::mapped(address, bytes(size), handle);
         }
         result
+    }
+
+    fn cuMemSetAccess = "cuMemSetAccess" since 10020
+        (address: DevicePointer, size: usize, access: *const c_void, count: usize) calls real
+    {
+        let result = real(address, size, access, count);
+        if result == SUCCESS {
+            return result;
+        }
+        // A driver may want to be told of each place by itself.
+        let Some(pieces) = physical::pieces_if_spilled(address, bytes(size)) else { return result };
+        let mut grant = |(at, size)| real(at, usize::try_from(size).unwrap_or(usize::MAX), access, count);
+        pieces.into_iter().map(&mut grant).find(|code| *code != SUCCESS).unwrap_or(SUCCESS)
+    }
+
+    fn cuMemAddressReserve = "cuMemAddressReserve" since 10020
+        (address: *mut DevicePointer, size: usize, alignment: usize, hint: DevicePointer, flags: u64) calls real
+    {
+        let result = real(address, size, alignment, hint, flags);
+        if result != OUT_OF_MEMORY || address.is_null() || arm::options().chunk.is_none() {
+            return result;
+        }
+        let given = reservations::smaller(bytes(size))
+            .find(|given| real(address, usize::try_from(*given).unwrap_or(0), alignment, hint, flags) == SUCCESS);
+        let Some(given) = given else { return result };
+        reservations::remember(*address, bytes(size), given);
+        say_some!("{} of addresses were refused, and {} given instead", Size(bytes(size)), Size(given));
+        SUCCESS
+    }
+
+    fn cuMemAddressFree = "cuMemAddressFree" since 10020 (address: DevicePointer, size: usize) calls real {
+        let given = reservations::freed(address, bytes(size));
+        real(address, usize::try_from(given).unwrap_or(size))
     }
 
     fn cuMemUnmap = "cuMemUnmap" since 10020 (address: DevicePointer, size: usize) calls real {

@@ -3,3 +3,4 @@
 #[allow(dead_code, reason = "the skeleton: its users are being written")]
 mod artefact;
 mod preload;
+mod spill;

@@ -1,0 +1,142 @@
+//! Whether a place can hold a tail on this card, found out by trying: once per card, at its first spill.
+//!
+//! A granule of the place is mapped behind a granule of the card, a memset and a copy cross the border, and what comes back is
+//! compared. If the crossing is refused, both halves are tried alone. It is the driver that touches the memory and not a kernel of
+//! ours: a kernel that faults would take the program's context with it, where a refused memset is an error code and no
+//! more. All runs in a stream of its own that waits for no other, so that a busy program is not held up.
+
+use alloc::vec;
+use core::ffi::{c_uint, c_void};
+use core::ptr::null_mut;
+
+use super::cascade::{Crossing, Place};
+use super::vmm::{self, Location};
+use crate::account::{CardIndex, card};
+use crate::driver::{CuResult, DevicePointer, SUCCESS, Stream};
+
+mod real {
+    use super::*;
+
+    crate::driver::real! {
+        in CUDA;
+        cuStreamCreate(stream: *mut Stream, flags: c_uint);
+        cuStreamDestroy_v2(stream: Stream);
+        cuStreamSynchronize(stream: Stream);
+        cuMemsetD8Async(at: DevicePointer, value: u8, count: u64, stream: Stream);
+        cuMemcpyDtoHAsync_v2(to: *mut c_void, from: DevicePointer, size: u64, stream: Stream);
+    }
+}
+
+/// Does not wait for the default stream.
+const NON_BLOCKING: c_uint = 1;
+/// Bytes touched on each side of the border.
+const TOUCHED: u64 = 4096;
+
+/// A stream of guard's own.
+#[derive(Debug)]
+struct OwnStream(Stream);
+
+impl OwnStream {
+    fn new() -> Option<Self> {
+        let mut stream = null_mut();
+        // SAFETY: the place is ours.
+        let code = unsafe { real::cuStreamCreate(&raw mut stream, NON_BLOCKING) };
+        (code == SUCCESS).then_some(Self(stream))
+    }
+
+    /// Fills `size` bytes with `value` and reads them back; the code of what failed.
+    fn touch(&self, at: DevicePointer, size: u64, value: u8) -> Result<bool, CuResult> {
+        let mut back = vec![!value; usize::try_from(size).unwrap_or(0)];
+        let check = |code| if code == SUCCESS { Ok(()) } else { Err(code) };
+        // SAFETY: the addresses are mapped by us, and the buffer has room for `size` bytes and outlives the wait.
+        unsafe {
+            check(real::cuMemsetD8Async(at, value, size, self.0))?;
+            let copied = check(real::cuMemcpyDtoHAsync_v2(
+                back.as_mut_ptr().cast(),
+                at,
+                size,
+                self.0,
+            ));
+            check(real::cuStreamSynchronize(self.0))?;
+            copied?;
+        }
+        Ok(back.iter().all(|byte| *byte == value))
+    }
+
+    fn reaches(&self, at: DevicePointer, size: u64, value: u8) -> bool {
+        self.touch(at, size, value) == Ok(true)
+    }
+}
+
+impl Drop for OwnStream {
+    fn drop(&mut self) {
+        // SAFETY: ours, and idle.
+        unsafe { real::cuStreamDestroy_v2(self.0) };
+    }
+}
+
+/// Two granules of addresses, and what is mapped there.
+#[derive(Debug)]
+struct Trial {
+    card: CardIndex,
+    base: DevicePointer,
+    granule: u64,
+    head: bool,
+    tail: bool,
+}
+
+impl Trial {
+    fn new(index: CardIndex, place: Place) -> Option<Self> {
+        let device = index.device();
+        let granule = vmm::granule(device).ok()?;
+        let mut trial = Self {
+            card: index,
+            base: vmm::reserve(2 * granule).ok()?,
+            granule,
+            head: false,
+            tail: false,
+        };
+        let location = Location::of(place)?;
+        trial.tail = vmm::attach(trial.base + granule, granule, location, device).is_ok();
+        if trial.tail && card(index).take(granule) {
+            trial.head = vmm::attach(trial.base, granule, Location::card(device), device).is_ok();
+            if !trial.head {
+                card(index).give(granule);
+            }
+        }
+        trial.tail.then_some(trial)
+    }
+
+    fn verdict(&self) -> Option<Crossing> {
+        let stream = OwnStream::new()?;
+        let border = self.base + self.granule;
+        if self.head && stream.reaches(border - TOUCHED, 2 * TOUCHED, 0x5a) {
+            return Some(Crossing::Whole);
+        }
+        let tail = stream.reaches(border, TOUCHED, 0xa5);
+        let head = !self.head || stream.reaches(border - TOUCHED, TOUCHED, 0x3c);
+        match (tail && head, self.head) {
+            (false, _) => None,
+            (true, true) => Some(Crossing::Cut),
+            (true, false) => Some(Crossing::Untried),
+        }
+    }
+}
+
+impl Drop for Trial {
+    fn drop(&mut self) {
+        if self.tail {
+            let _ = vmm::detach(self.base + self.granule, self.granule);
+        }
+        if self.head {
+            let _ = vmm::detach(self.base, self.granule);
+            card(self.card).give(self.granule);
+        }
+        let _ = vmm::free_addresses(self.base, 2 * self.granule);
+    }
+}
+
+/// Whether copies cross from the card's memory into `place`; None if the place cannot be used at all.
+pub(crate) fn probe(card: CardIndex, place: Place) -> Option<Crossing> {
+    Trial::new(card, place)?.verdict()
+}

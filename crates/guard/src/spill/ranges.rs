@@ -1,0 +1,143 @@
+//! The ranges that guard made, found by any address inside them.
+//!
+//! A sorted list under one lock: a program has few of them (they are what did not fit), and the question "is this address one
+//! of ours" is answered without the lock while there are none.
+
+use alloc::vec::Vec;
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::{Acquire, Release};
+
+use super::cascade::Place;
+use crate::lock::Lock;
+
+/// One allocation of the program's that guard made from pieces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Range {
+    pub(crate) base: u64,
+    /// What the program asked for.
+    pub(crate) asked: u64,
+    /// What there is: `asked` in whole granules.
+    pub(crate) size: u64,
+    /// The part on the card, at the front.
+    pub(crate) head: u64,
+    pub(crate) device: i32,
+    /// The context in which it was asked for, as a number.
+    pub(crate) context: usize,
+    /// What the rest is; none if all is on the card.
+    pub(crate) place: Option<Place>,
+    /// The sizes of the mappings, from the front on; none where the range is not mapped by us.
+    pub(crate) pieces: Vec<u64>,
+    /// The id of the block in the trace.
+    pub(crate) id: u64,
+}
+
+impl Range {
+    /// Bytes in host memory.
+    pub(crate) const fn spilled(&self) -> u64 {
+        self.size - self.head
+    }
+
+    /// The address at which device memory ends and host memory begins; none if it has only one kind.
+    pub(crate) fn border(&self) -> Option<u64> {
+        (self.head > 0 && self.spilled() > 0).then_some(self.base + self.head)
+    }
+
+    pub(crate) const fn holds(&self, address: u64) -> bool {
+        // Subtraction first: the end of a range may be the end of all addresses.
+        self.base <= address && address - self.base < self.size
+    }
+}
+
+static RANGES: Lock<Vec<Range>> = Lock::new(Vec::new());
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether there are none at all.
+pub(crate) fn none() -> bool {
+    COUNT.load(Acquire) == 0
+}
+
+pub(crate) fn add(range: Range) {
+    let mut ranges = RANGES.hold();
+    let at = ranges.partition_point(|other| other.base < range.base);
+    ranges.insert(at, range);
+    COUNT.store(ranges.len(), Release);
+}
+
+/// Takes out the range that begins at `base`: whoever gets it frees it.
+pub(crate) fn take(base: u64) -> Option<Range> {
+    if none() {
+        return None;
+    }
+    let mut ranges = RANGES.hold();
+    let at = ranges.binary_search_by_key(&base, |range| range.base).ok()?;
+    let range = ranges.remove(at);
+    COUNT.store(ranges.len(), Release);
+    Some(range)
+}
+
+/// What `look` sees in the range that holds `address`.
+pub(crate) fn find<T>(address: u64, look: impl FnOnce(&Range) -> T) -> Option<T> {
+    if none() {
+        return None;
+    }
+    let ranges = RANGES.hold();
+    let after = ranges.partition_point(|range| range.base <= address);
+    let range = ranges.get(after.checked_sub(1)?)?;
+    range.holds(address).then(|| look(range))
+}
+
+/// Whether `address` is in one of the ranges.
+pub(crate) fn has(address: u64) -> bool {
+    find(address, |_| ()).is_some()
+}
+
+/// What `pick` makes of each range.
+pub(crate) fn collect<T>(pick: impl FnMut(&Range) -> Option<T>) -> Vec<T> {
+    RANGES.hold().iter().filter_map(pick).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(base: u64, head: u64, tail: u64) -> Range {
+        Range {
+            base,
+            asked: head + tail,
+            size: head + tail,
+            head,
+            device: 0,
+            context: 0,
+            place: Some(Place::Host),
+            pieces: Vec::new(),
+            id: 0,
+        }
+    }
+
+    #[test]
+    fn a_range_is_found_by_every_address_inside_it_and_taken_by_its_first() {
+        add(range(0x5000, 0x100, 0x100));
+        add(range(0x1000, 0x100, 0));
+        add(range(0x5200, 0, 0x100));
+        let base = |address| find(address, |range| range.base);
+        assert_eq!(base(0x5000), Some(0x5000));
+        assert_eq!(base(0x51ff), Some(0x5000));
+        assert_eq!(base(0x5200), Some(0x5200));
+        assert_eq!(base(0x5300), None);
+        assert_eq!(base(0xfff), None);
+        assert_eq!(base(0x1100), None);
+        assert_eq!(take(0x5001), None);
+        assert_eq!(take(0x5000).map(|range| range.border()), Some(Some(0x5100)));
+        assert_eq!(take(0x5000), None);
+        assert!(!has(0x5000) && has(0x1000) && !none());
+        assert_eq!(take(0x1000).and_then(|range| range.border()), None);
+        assert_eq!(take(0x5200).and_then(|range| range.border()), None);
+        assert!(none());
+    }
+
+    #[test]
+    fn the_last_address_of_all_is_no_overflow() {
+        let last = range(u64::MAX - 0xff, 0, 0xff);
+        assert!(last.holds(u64::MAX - 1) && !last.holds(u64::MAX) && !last.holds(0));
+    }
+}

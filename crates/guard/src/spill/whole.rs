@@ -1,0 +1,112 @@
+//! Requests that lie in host memory as a whole, because it cannot stand behind device memory in one range.
+//!
+//! Managed memory is asked for within what the card has free, always and in sum: a program that asks for more can hang a GPU,
+//! not only itself, and the driver pages instead of refusing. Advised to prefer the host and to be mapped by the card, it is read
+//! over the bus and not moved. Pinned memory has the same address for host and card under unified addressing.
+
+use core::ffi::{c_int, c_uint, c_void};
+use core::ptr::null_mut;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+
+use plimsoll_wire::page::CARDS;
+
+use super::{budget, vmm};
+use crate::account::CardIndex;
+use crate::driver::{CuResult, Device, DevicePointer, OUT_OF_MEMORY, SUCCESS};
+
+mod real {
+    use super::*;
+
+    crate::driver::real! {
+        in CUDA;
+        cuMemAllocManaged(pointer: *mut DevicePointer, size: u64, flags: c_uint);
+        cuMemFree_v2(pointer: DevicePointer);
+        cuMemAdvise(pointer: DevicePointer, size: u64, advice: c_int, device: Device);
+        cuMemHostAlloc(pointer: *mut *mut c_void, size: u64, flags: c_uint);
+        cuMemHostGetDevicePointer_v2(device: *mut DevicePointer, host: *mut c_void, flags: c_uint);
+        cuMemFreeHost(pointer: *mut c_void);
+    }
+}
+
+const ATTACH_GLOBAL: c_uint = 1;
+const PREFERRED_LOCATION: c_int = 3;
+const ACCESSED_BY: c_int = 5;
+const CPU: Device = -1;
+/// For every context, and at the same address for the card.
+const PORTABLE_AND_MAPPED: c_uint = 1 | 2;
+
+/// Managed bytes that guard has asked for, per card.
+static MANAGED: [AtomicU64; CARDS] = [const { AtomicU64::new(0) }; CARDS];
+
+fn managed_on(card: CardIndex) -> &'static AtomicU64 {
+    &MANAGED[usize::from(card.number()) % CARDS]
+}
+
+/// Where managed memory is to lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Advice {
+    /// In host memory, read by the card from there.
+    Host,
+    /// Wherever the driver moves it.
+    None,
+}
+
+/// Managed memory for the card of the calling thread's context, within what that card has free.
+pub(crate) fn managed(card: CardIndex, size: u64, advice: Advice) -> Result<DevicePointer, CuResult> {
+    let Some((free, _)) = vmm::memory() else {
+        return Err(OUT_OF_MEMORY);
+    };
+    let within = |asked: u64| asked.checked_add(size).filter(|sum| *sum <= free);
+    if managed_on(card).fetch_update(Relaxed, Relaxed, within).is_err() {
+        return Err(OUT_OF_MEMORY);
+    }
+    let mut pointer = 0;
+    // SAFETY: the place is ours.
+    let code = unsafe { real::cuMemAllocManaged(&raw mut pointer, size, ATTACH_GLOBAL) };
+    if code != SUCCESS {
+        budget::lower(managed_on(card), size);
+        return Err(code);
+    }
+    if advice == Advice::Host {
+        // SAFETY: the range was allocated just now. Advice that is not taken costs speed and no more.
+        unsafe {
+            real::cuMemAdvise(pointer, size, PREFERRED_LOCATION, CPU);
+            real::cuMemAdvise(pointer, size, ACCESSED_BY, card.device());
+        }
+    }
+    Ok(pointer)
+}
+
+/// Frees what [`managed`] gave. The driver waits for work that uses it.
+pub(crate) fn free_managed(card: CardIndex, pointer: DevicePointer, size: u64) -> CuResult {
+    budget::lower(managed_on(card), size);
+    // SAFETY: the caller passes what `managed` gave, once.
+    unsafe { real::cuMemFree_v2(pointer) }
+}
+
+/// Page-locked host memory under the address that the card sees.
+pub(crate) fn pinned(size: u64) -> Result<DevicePointer, CuResult> {
+    let (mut host, mut device) = (null_mut(), 0);
+    // SAFETY: the places are ours.
+    unsafe {
+        let code = real::cuMemHostAlloc(&raw mut host, size, PORTABLE_AND_MAPPED);
+        if code != SUCCESS {
+            return Err(code);
+        }
+        let code = real::cuMemHostGetDevicePointer_v2(&raw mut device, host, 0);
+        if code == SUCCESS && usize::try_from(device) == Ok(host.addr()) {
+            return Ok(device);
+        }
+        // Two addresses for one memory: the program's frees and questions would not find it.
+        real::cuMemFreeHost(host);
+    }
+    Err(OUT_OF_MEMORY)
+}
+
+/// Frees what [`pinned`] gave.
+pub(crate) fn free_pinned(pointer: DevicePointer) -> CuResult {
+    let host = usize::try_from(pointer).map_or(null_mut(), core::ptr::with_exposed_provenance_mut);
+    // SAFETY: the caller passes what `pinned` gave, once.
+    unsafe { real::cuMemFreeHost(host) }
+}

@@ -1,0 +1,161 @@
+//! One run of a program of `tests/programs/spill` under guard, and what can be learnt from it.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use plimsoll_wire::page::{CardSnapshot, OomSnapshot, Snapshot};
+use tempfile::TempDir;
+
+use crate::artefact;
+
+/// A MiB.
+pub(super) const MIB: u64 = 1 << 20;
+
+/// A program, and the world that it runs in.
+#[derive(Debug)]
+pub(super) struct Run {
+    folder: TempDir,
+    program: &'static str,
+    fake: String,
+    options: String,
+    preloaded: bool,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) struct Ran {
+    /// Without the first line, which is the process's number.
+    pub(super) lines: Vec<String>,
+    pub(super) errors: String,
+    pub(super) log: String,
+    pub(super) code: Option<i32>,
+    pub(super) page: Option<Snapshot>,
+}
+
+impl Run {
+    /// `steps.c` on a card as `fake` describes it (contexts cost nothing), under guard with these options.
+    pub(super) fn steps(fake: &str, options: &str) -> Self {
+        Self::of("steps.c", fake, options)
+    }
+
+    pub(super) fn of(program: &'static str, fake: &str, options: &str) -> Self {
+        Self {
+            folder: TempDir::new().expect("the temporary folder is writable"),
+            program,
+            fake: fake.to_owned(),
+            options: options.to_owned(),
+            preloaded: true,
+        }
+    }
+
+    /// Without guard.
+    pub(super) fn bare(mut self) -> Self {
+        self.preloaded = false;
+        self
+    }
+
+    /// The folder of the pages.
+    pub(super) fn pages(&self) -> PathBuf {
+        self.folder.path().to_owned()
+    }
+
+    pub(super) fn command<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Command {
+        let cuda = artefact::cuda();
+        let library = cuda.join("libcuda.so.1");
+        let source = format!("spill/{}", self.program);
+        let program = artefact::program(
+            &source,
+            &[library.to_str().expect("the target folder is text"), "-pthread"],
+        );
+        let log = self.folder.path().join("log");
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .env("LD_LIBRARY_PATH", cuda)
+            .env(
+                "PLIMSOLL_FAKE_CUDA",
+                format!("context=0 {} log={}", self.fake, log.display()),
+            )
+            .env("PLIMSOLL_GUARD", &self.options)
+            .env("PLIMSOLL_GUARD_PAGES", self.folder.path());
+        if self.preloaded {
+            command.env("LD_PRELOAD", artefact::guard());
+        }
+        command
+    }
+
+    /// Runs it with these arguments, which are separated by spaces.
+    pub(super) fn run(&self, arguments: &str) -> Ran {
+        let output = self
+            .command(arguments.split_whitespace())
+            .output()
+            .expect("the program was just built");
+        self.ran(&output)
+    }
+
+    pub(super) fn ran(&self, output: &Output) -> Ran {
+        let text = String::from_utf8_lossy(&output.stdout);
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        let pid = lines
+            .first()
+            .and_then(|line| line.strip_prefix("pid "))
+            .map(str::to_owned);
+        let page = pid.as_ref().and_then(|pid| {
+            let bytes = std::fs::read(self.folder.path().join(format!("{pid}.page"))).ok()?;
+            Some(Snapshot::read(&bytes).expect("guard wrote a page of this version"))
+        });
+        if pid.is_some() {
+            lines.remove(0);
+        }
+        Ran {
+            lines,
+            errors: String::from_utf8_lossy(&output.stderr).into_owned(),
+            log: std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default(),
+            code: output.status.code(),
+            page,
+        }
+    }
+}
+
+impl Ran {
+    /// What each act printed, without the act.
+    pub(super) fn said(&self) -> Vec<&str> {
+        self.lines
+            .iter()
+            .map(|line| line.split_once(' ').map_or("", |(_, said)| said))
+            .collect()
+    }
+
+    pub(super) fn card(&self) -> CardSnapshot {
+        *self
+            .page
+            .as_ref()
+            .expect("guard wrote a page")
+            .cards()
+            .first()
+            .expect("one card")
+    }
+
+    pub(super) fn ooms(&self) -> Vec<OomSnapshot> {
+        self.page
+            .as_ref()
+            .expect("guard wrote a page")
+            .ooms()
+            .copied()
+            .collect()
+    }
+
+    /// Rules of the driver that were broken.
+    pub(super) fn violations(&self) -> Vec<&str> {
+        self.log
+            .lines()
+            .filter(|line| line.contains(" violation "))
+            .collect()
+    }
+
+    /// Calls of a function that the driver saw.
+    pub(super) fn calls(&self, function: &str) -> Vec<&str> {
+        let call = format!(" call {function}(");
+        self.log.lines().filter(|line| line.contains(&call)).collect()
+    }
+}
