@@ -11,6 +11,7 @@ pub(crate) mod engine;
 pub(crate) mod exec_child;
 pub(crate) mod look;
 pub(crate) mod plan;
+pub(crate) mod pool;
 pub(crate) mod quickstart;
 pub(crate) mod serve;
 pub(crate) mod synth;
@@ -29,6 +30,8 @@ enum Verb {
     Engine(engine::Arguments),
     /// Say what a model will take, on which card, and whether it fits
     Plan(plan::Arguments),
+    /// Replay, make and judge what programs ask of allocators of GPU memory
+    Pool(pool::Arguments),
     /// See it work: two small models, a budget that holds one, and what happens when both are asked
     Quickstart(quickstart::Arguments),
     /// Serve several models from one memory budget, each in its own process
@@ -54,6 +57,10 @@ pub fn main() -> ExitCode {
     let result = match verb {
         Verb::Engine(arguments) => engine::run(arguments).map_err(Report::failure),
         Verb::Plan(arguments) => plan::run(&arguments).map_err(Report::input),
+        Verb::Pool(arguments) => pool::run(&arguments).map_err(|error| match error.is_input() {
+            true => Report::input(error),
+            false => Report::failure(error),
+        }),
         Verb::Quickstart(arguments) => quickstart::run(arguments).map_err(Report::failure),
         Verb::Serve(arguments) => serve::run(arguments).map_err(|error| match error.is_input() {
             true => Report::input(error),

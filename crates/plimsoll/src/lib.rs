@@ -11,6 +11,7 @@ pub mod launch;
 
 mod owner;
 pub mod probe;
+mod replay;
 mod report;
 mod route;
 mod screen;

@@ -1,8 +1,15 @@
-//! What people see: a plan as text and as a picture. Nothing here decides or prints; it turns values into text.
+//! What people see: plans and replays as text and as pictures. Nothing here decides or prints; it turns values into
+//! text.
 
+mod advice;
 mod bar;
+mod course;
 mod plan;
+mod replay;
 mod svg;
 
+pub(crate) use advice::advice;
+pub(crate) use course::course;
 pub(crate) use plan::plan;
+pub(crate) use replay::replay;
 pub(crate) use svg::svg;

@@ -96,7 +96,7 @@ pub enum Cause {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "step {}: ", self.step)?;
+        write!(f, "request {}: ", self.step + 1)?;
         match self.cause {
             Cause::Refused { size, by } => write!(
                 f,

@@ -17,7 +17,7 @@ mod csv;
 mod record;
 
 pub use csv::{CsvError, CsvFault};
-pub use record::{RecordError, RecordFault};
+pub use record::{Asked, RecordError, RecordFault};
 
 /// No card has a block of 256 TiB: a larger size is damage.
 const LARGEST: u64 = 1 << 48;

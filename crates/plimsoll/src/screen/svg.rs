@@ -115,7 +115,7 @@ fn pixels(bytes: Bytes, total: Bytes) -> u64 {
     bytes.scaled(HULL, total.get()).get().min(HULL + BEYOND)
 }
 
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")

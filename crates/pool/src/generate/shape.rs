@@ -169,6 +169,20 @@ impl Shape {
         Self::KIMI_K2,
     ];
 
+    /// Values of K and V in the cache of all layers, for a context computed in micro-batches of so many tokens.
+    pub fn cache_values(&self, context: u64, micro_batch: u64) -> u64 {
+        if let Some(latent) = &self.latent {
+            return self.layers * context * (latent.rank + latent.rope);
+        }
+        let values = |head: Head| {
+            let cells = head
+                .window
+                .map_or(context, |window| context.min(window + micro_batch));
+            2 * head.count * head.size * cells
+        };
+        (0..self.layers).map(|layer| values(self.head(layer))).sum()
+    }
+
     pub(super) fn head(&self, layer: u64) -> Head {
         let own = Head {
             count: self.kv_heads,

@@ -1,0 +1,72 @@
+//! `plimsoll pool`: what allocators make of a program's requests, and what would help. Needs no card.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use plimsoll_pool::generate::GenerateError;
+use plimsoll_pool::trace::{CsvError, RecordError};
+
+mod advise;
+mod generate;
+mod replay;
+mod run;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Replay a trace over allocator policies: what each reserves, and the smallest budget that each completes with
+    Replay(replay::Arguments),
+    /// Write the trace that an engine makes of its run-time pool while a prompt grows
+    Gen(generate::Arguments),
+    /// Say what the run-time pool of an engine takes, why, and which flags make it take less
+    Advise(advise::Arguments),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("cannot read `{path}`: {error}")]
+    Read { path: PathBuf, error: io::Error },
+    #[error("`{path}` is larger than 1 GiB\nhint: record less, or cut the log after a line")]
+    TooLarge { path: PathBuf },
+    #[error("`{path}`: {error}")]
+    Csv { path: PathBuf, error: CsvError },
+    #[error("`{path}`: {error}")]
+    Record { path: PathBuf, error: RecordError },
+    #[error("no trace can be made: {0}")]
+    Generate(#[from] GenerateError),
+    #[error("cannot write `{path}`: {error}")]
+    Write { path: PathBuf, error: io::Error },
+    #[error("cannot write to stdout: {0}")]
+    Print(#[from] io::Error),
+    #[error("cannot write as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+impl Error {
+    /// Whether what was asked for makes no sense, rather than that it could not be written.
+    pub(crate) fn is_input(&self) -> bool {
+        match self {
+            Self::Read { .. }
+            | Self::TooLarge { .. }
+            | Self::Csv { .. }
+            | Self::Record { .. }
+            | Self::Generate(_) => true,
+            Self::Write { .. } | Self::Print(_) | Self::Json(_) => false,
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    match &arguments.verb {
+        Verb::Replay(arguments) => replay::run(arguments),
+        Verb::Gen(arguments) => generate::run(arguments),
+        Verb::Advise(arguments) => advise::run(arguments),
+    }
+}

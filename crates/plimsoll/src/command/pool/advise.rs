@@ -1,0 +1,61 @@
+//! `plimsoll pool advise`: what an engine's run-time pool takes, why, and which flags make it take less.
+//!
+//! Exits 0 if the pool fits its budget or has none, 1 if it does not fit, 2 if no trace can be made.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use plimsoll_core::bytes::Bytes;
+
+use super::Error;
+use super::run::RunArguments;
+use crate::replay::advice::{Pool, Question, advise};
+use crate::screen;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    run: RunArguments,
+    /// The engine's pool: vmm where the card has virtual memory management and the build uses it, else legacy
+    #[arg(long, value_enum, default_value_t = PoolName::Legacy)]
+    pool: PoolName,
+    /// What is left for the pool
+    #[arg(long, value_name = "SIZE")]
+    budget: Option<Bytes>,
+    /// Print the advice as JSON (plimsoll.pool-advice/1)
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PoolName {
+    Legacy,
+    Vmm,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let run = &arguments.run;
+    let advice = advise(&Question {
+        shape: run.model,
+        run: run.run(),
+        card: run.card,
+        kv: run.kv,
+        pool: match arguments.pool {
+            PoolName::Legacy => Pool::Legacy,
+            PoolName::Vmm => Pool::Vmm,
+        },
+        budget: arguments.budget,
+    })?;
+    let mut stdout = anstream::stdout().lock();
+    if arguments.json {
+        writeln!(stdout, "{}", serde_json::to_string_pretty(&advice)?)?;
+    } else {
+        write!(stdout, "{}", screen::advice(&advice))?;
+    }
+    Ok(if advice.fits == Some(false) {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}

@@ -1,0 +1,117 @@
+//! `plimsoll pool replay`: a trace over several policies.
+//!
+//! Exits 0 if every policy completes, 1 if one does not, 2 if the trace cannot be read.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use plimsoll_core::bytes::Bytes;
+use plimsoll_pool::replay::PolicyKind;
+use plimsoll_pool::trace::{Asked, Trace};
+
+use super::Error;
+use crate::replay::Replay;
+use crate::screen;
+
+const LARGEST_FILE: u64 = 1 << 30;
+const USUAL: [PolicyKind; 8] = [
+    PolicyKind::Plimsoll,
+    PolicyKind::PlimsollSlots,
+    PolicyKind::GgmlLegacy,
+    PolicyKind::GgmlLegacyFlush,
+    PolicyKind::GgmlVmm,
+    PolicyKind::Pytorch,
+    PolicyKind::PytorchExpandable,
+    PolicyKind::RmmPool,
+];
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The trace: RAPIDS RMM's log (Thread,Time,Action,Pointer,Size,Stream) or one of `plimsoll run --trace`
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The policies, separated by commas: plimsoll, plimsoll-slots, ggml-legacy, ggml-legacy-flush, ggml-legacy-double,
+    /// ggml-vmm, pytorch, pytorch-expandable, rmm-pool, direct
+    #[arg(long = "policy", value_name = "P,...", value_delimiter = ',')]
+    policies: Vec<PolicyKind>,
+    /// Replay on a card with so much memory; without it there is enough
+    #[arg(long, value_name = "SIZE")]
+    budget: Option<Bytes>,
+    /// Print the result as JSON (plimsoll.replay/1)
+    #[arg(long)]
+    json: bool,
+    /// Draw what is live and reserved over time into an SVG file
+    #[arg(long, value_name = "OUT")]
+    svg: Option<PathBuf>,
+    /// Of a trace with several cards, replay the requests on this one; without it, whatever was asked most often
+    #[arg(long, value_name = "N", requires = "pool")]
+    card: Option<u8>,
+    /// Of a trace with several pools, replay the requests to this one; 0 is the driver
+    #[arg(long, value_name = "N", requires = "card")]
+    pool: Option<u8>,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let trace = read(arguments)?;
+    let policies = match arguments.policies.as_slice() {
+        [] => &USUAL,
+        chosen => chosen,
+    };
+    let replay = Replay::of(&trace, policies, arguments.budget);
+    if let Some(path) = &arguments.svg {
+        fs::write(path, screen::course(&replay)).map_err(|error| Error::Write {
+            path: path.clone(),
+            error,
+        })?;
+    }
+    let mut stdout = anstream::stdout().lock();
+    if arguments.json {
+        writeln!(stdout, "{}", serde_json::to_string_pretty(&replay)?)?;
+    } else {
+        write!(stdout, "{}", screen::replay(&replay))?;
+    }
+    Ok(if replay.completed() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn read(arguments: &Arguments) -> Result<Trace, Error> {
+    let path = &arguments.file;
+    let file = bytes_of(path)?;
+    if Trace::is_record(&file) {
+        let asked = arguments.card.zip(arguments.pool);
+        let asked = asked.map(|(card, pool)| Asked { card, pool });
+        return Trace::from_record(&file, asked).map_err(|error| Error::Record {
+            path: path.clone(),
+            error,
+        });
+    }
+    Trace::from_csv(&file).map_err(|error| Error::Csv {
+        path: path.clone(),
+        error,
+    })
+}
+
+fn bytes_of(path: &Path) -> Result<Vec<u8>, Error> {
+    let failed = |error| Error::Read {
+        path: path.to_owned(),
+        error,
+    };
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(failed)?;
+    let read = file
+        .take(LARGEST_FILE + 1)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
+    match u64::try_from(read) {
+        Ok(..=LARGEST_FILE) => Ok(bytes),
+        _ => Err(Error::TooLarge {
+            path: path.to_owned(),
+        }),
+    }
+}

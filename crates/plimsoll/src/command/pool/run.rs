@@ -1,0 +1,118 @@
+//! The run that a trace is made of, as it is written on the command line.
+
+use clap::Args;
+use plimsoll_pool::generate::{Card, Engine, Outputs, Run, Shape};
+
+use crate::replay::advice::CacheType;
+
+/// The first build that reserves the copies of a quantised cache (PR 23907); see `core::plan::Engine`.
+const RESERVES_SINCE: u32 = 9400;
+
+#[derive(Clone, Debug, Args)]
+pub(super) struct RunArguments {
+    /// The model: llama3-8b, m8, qwen3-30b-a3b, gemma3-12b, gemma4-31b, deepseek-v3, kimi-k2
+    #[arg(long, value_parser = shape)]
+    pub(super) model: Shape,
+    /// The type of the KV cache: f16, q8_0, q5_1, q5_0, q4_1, q4_0
+    #[arg(long, default_value = "f16", value_parser = cache_type)]
+    pub(super) kv: CacheType,
+    /// Tokens of the prompt
+    #[arg(long, value_name = "TOKENS")]
+    pub(super) ctx: u64,
+    /// Tokens that are computed at once
+    #[arg(long, value_name = "TOKENS", default_value_t = 512)]
+    pub(super) ub: u64,
+    /// The engine: ik, or a build of llama.cpp: llama-b9000, b10605
+    #[arg(long, default_value = "b10605", value_parser = engine)]
+    pub(super) engine: Engine,
+    /// Flash attention
+    #[arg(long, value_name = "on|off", default_value = "on", value_parser = on_or_off)]
+    pub(super) fa: OnOff,
+    /// ik_llama.cpp: the largest part of restored keys and values, in MiB
+    #[arg(long, value_name = "MIB")]
+    pub(super) amb: Option<u64>,
+    /// The prompt comes in parts of so many tokens, each with an answer; without it all at once
+    #[arg(long, value_name = "TOKENS", default_value_t = 0)]
+    pub(super) part: u64,
+    /// Tokens that are decoded after each part
+    #[arg(long, value_name = "TOKENS", default_value_t = 0)]
+    pub(super) answer: u64,
+    /// Two tokens are run first, as a server does to warm up
+    #[arg(long)]
+    pub(super) warm_up: bool,
+    /// Every layer for every token and no output matrix, instead of an output for the last token
+    #[arg(long)]
+    pub(super) layers_only: bool,
+    /// The card: H200, RTX3090
+    #[arg(long, default_value = "H200", value_parser = card)]
+    pub(super) card: Card,
+}
+
+/// A type of its own, so that clap wants a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OnOff {
+    On,
+    Off,
+}
+
+impl RunArguments {
+    pub(super) fn run(&self) -> Run {
+        Run {
+            engine: self.engine,
+            cache: self.kv.cache(),
+            context: self.ctx,
+            micro_batch: self.ub,
+            part: self.part,
+            answer: self.answer,
+            warm_up: self.warm_up,
+            outputs: if self.layers_only {
+                Outputs::Layers
+            } else {
+                Outputs::Last
+            },
+            flash_attention: self.fa == OnOff::On,
+            attention_pass: self.amb,
+        }
+    }
+}
+
+fn cache_type(text: &str) -> Result<CacheType, String> {
+    let known = CacheType::ALL.into_iter().find(|kind| kind.name == text);
+    known.ok_or_else(|| format!("there are {}", list(CacheType::ALL.map(|kind| kind.name))))
+}
+
+fn shape(text: &str) -> Result<Shape, String> {
+    let known = Shape::ALL.into_iter().find(|shape| shape.name == text);
+    known.ok_or_else(|| format!("there are {}", list(Shape::ALL.map(|shape| shape.name))))
+}
+
+fn card(text: &str) -> Result<Card, String> {
+    let known = Card::ALL
+        .into_iter()
+        .find(|card| card.name.eq_ignore_ascii_case(text));
+    known.ok_or_else(|| format!("there are {}", list(Card::ALL.map(|card| card.name))))
+}
+
+fn on_or_off(text: &str) -> Result<OnOff, String> {
+    match text {
+        "on" => Ok(OnOff::On),
+        "off" => Ok(OnOff::Off),
+        _ => Err("write on or off".to_owned()),
+    }
+}
+
+fn engine(text: &str) -> Result<Engine, String> {
+    if text == "ik" {
+        return Ok(Engine::Ik);
+    }
+    let build = text.strip_prefix("llama-").unwrap_or(text).strip_prefix('b');
+    match build.and_then(|build| build.parse::<u32>().ok()) {
+        Some(build) if build < RESERVES_SINCE => Ok(Engine::Copying),
+        Some(_) => Ok(Engine::Reserving),
+        None => Err("write ik, or a build of llama.cpp as llama-b9000 or b10605".to_owned()),
+    }
+}
+
+fn list<const N: usize>(names: [&str; N]) -> String {
+    names.join(", ")
+}

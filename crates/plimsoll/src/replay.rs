@@ -1,0 +1,124 @@
+//! A trace over several policies: what each reserves, where it ends, how long its bookkeeping takes.
+
+use plimsoll_core::bytes::Bytes;
+use plimsoll_pool::replay::{
+    Cause, Failure, GRANULE, Outcome, PolicyKind, UNLIMITED, Unwatched, replay, smallest_budget,
+};
+use plimsoll_pool::trace::Trace;
+use serde::{Serialize, Serializer};
+
+pub(crate) mod advice;
+mod stopwatch;
+
+use stopwatch::{Times, times};
+
+const SCHEMA: &str = "plimsoll.replay/1";
+
+/// A replay over several policies.
+#[derive(Debug, Serialize)]
+pub(crate) struct Replay {
+    schema: &'static str,
+    pub(crate) steps: usize,
+    pub(crate) blocks: u32,
+    /// Requests that the recorded allocator refused; they are left out.
+    pub(crate) refused: u64,
+    pub(crate) peak_live: Bytes,
+    /// No allocator that maps whole granules can do with less.
+    pub(crate) peak_live_in_granules: Bytes,
+    pub(crate) budget: Option<Bytes>,
+    pub(crate) policies: Vec<Replayed>,
+}
+
+/// What one policy made of it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Replayed {
+    #[serde(serialize_with = "by_name")]
+    pub(crate) policy: PolicyKind,
+    pub(crate) peak_reserved: Bytes,
+    /// Peak reserved for each byte of peak live.
+    pub(crate) ratio: f64,
+    pub(crate) driver_allocs: usize,
+    driver_sizes: Vec<u64>,
+    pub(crate) completed: bool,
+    pub(crate) failure: Option<String>,
+    pub(crate) smallest_budget: Option<Bytes>,
+    pub(crate) ns_per_op: Option<Times>,
+    #[serde(skip)]
+    pub(crate) outcome: Outcome,
+}
+
+fn by_name<S: Serializer>(kind: &PolicyKind, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(kind.name())
+}
+
+impl Replay {
+    /// Replays over each policy; without a budget there is enough for all.
+    pub(crate) fn of(trace: &Trace, policies: &[PolicyKind], budget: Option<Bytes>) -> Self {
+        let limit = budget.map_or(UNLIMITED, Bytes::get);
+        let peak_live = Bytes::new(trace.peak_live());
+        Self {
+            schema: SCHEMA,
+            steps: trace.steps().len(),
+            blocks: trace.blocks(),
+            refused: trace.refused(),
+            peak_live,
+            peak_live_in_granules: peak_live.padded(GRANULE),
+            budget,
+            policies: policies
+                .iter()
+                .map(|&policy| over(trace, policy, limit))
+                .collect(),
+        }
+    }
+
+    pub(crate) fn completed(&self) -> bool {
+        self.policies.iter().all(|policy| policy.completed)
+    }
+}
+
+impl Replayed {
+    /// The most that was live before it stopped.
+    pub(crate) fn peak_live(&self) -> Bytes {
+        let live = self.outcome.samples.iter().map(|sample| sample.live).max();
+        Bytes::new(live.unwrap_or_default())
+    }
+}
+
+fn over(trace: &Trace, policy: PolicyKind, budget: u64) -> Replayed {
+    let outcome = replay(trace, policy, budget, &mut Unwatched);
+    Replayed {
+        policy,
+        peak_reserved: Bytes::new(outcome.peak_reserved),
+        ratio: ratio(outcome.peak_reserved, trace.peak_live()),
+        driver_allocs: outcome.driver_sizes.len(),
+        driver_sizes: outcome.driver_sizes.clone(),
+        completed: outcome.completed(),
+        failure: outcome.failure.map(|failure| said(&failure)),
+        smallest_budget: smallest_budget(trace, policy).map(Bytes::new),
+        ns_per_op: times(trace, policy, budget),
+        outcome,
+    }
+}
+
+/// What stopped a replay, in sizes that people read.
+fn said(failure: &Failure) -> String {
+    let Cause::Refused { size, by } = failure.cause else {
+        return failure.to_string();
+    };
+    let [size, asked, free, live, reserved] =
+        [size, by.asked, by.free, failure.live, failure.reserved].map(Bytes::new);
+    format!(
+        "request {}: {size} were asked for, {asked} of the driver, which had {free} left; {live} were live and {reserved} \
+         reserved",
+        failure.step + 1
+    )
+}
+
+/// To four places; 1 where nothing was asked for.
+fn ratio(reserved: u64, live: u64) -> f64 {
+    let places = Bytes::new(reserved).scaled(10_000, live.max(1)).get();
+    if live == 0 {
+        return 1.0;
+    }
+    u32::try_from(places).map_or(f64::INFINITY, |places| f64::from(places) / 10_000.0)
+}

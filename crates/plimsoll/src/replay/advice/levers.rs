@@ -1,0 +1,167 @@
+//! What could be changed, and what each change is worth.
+
+use std::cmp::Reverse;
+
+use plimsoll_core::bytes::Bytes;
+use plimsoll_core::explain::{Advice, Hint};
+use plimsoll_pool::generate::{Engine, Run};
+
+use super::{CacheType, Cost, Pool, Question};
+
+/// Contexts are advised in steps of this many tokens.
+const STEP: u64 = 1024;
+
+/// Changes that save: those that reach the budget first, a shorter context last of them, then by what they save.
+pub(super) fn hints(question: &Question, cost: Cost) -> Vec<Hint> {
+    let mut worth: Vec<(bool, Bytes, Advice)> = levers(question)
+        .into_iter()
+        .filter_map(|lever| mildest(question, cost, lever))
+        .chain(shorter(question, cost))
+        .collect();
+    worth.sort_by_key(|(fits, saves, advice)| {
+        let shorter = matches!(advice, Advice::ShrinkContext(_));
+        (!fits, shorter, Reverse(*saves))
+    });
+    worth
+        .into_iter()
+        .map(|(_, saves, advice)| Hint::saving(advice, saves))
+        .collect()
+}
+
+/// Settings of one flag, the mildest first.
+type Lever = Vec<(Advice, Question)>;
+
+fn levers(question: &Question) -> Vec<Lever> {
+    vec![
+        ours(question),
+        newer(question),
+        unquantised(question),
+        micro_batches(question),
+        passes(question),
+        flash_attention(question),
+    ]
+}
+
+fn ours(question: &Question) -> Lever {
+    let changed = Question {
+        pool: Pool::Plimsoll,
+        ..*question
+    };
+    vec![(
+        Advice::Other("run it under `plimsoll run`: our pool gives back what was outgrown".to_owned()),
+        changed,
+    )]
+}
+
+fn newer(question: &Question) -> Lever {
+    if question.run.engine != Engine::Copying {
+        return Vec::new();
+    }
+    let changed = with(question, |run| run.engine = Engine::Reserving);
+    vec![(
+        Advice::Other("use llama.cpp b9400 or later: it reserves the copies once".to_owned()),
+        changed,
+    )]
+}
+
+fn unquantised(question: &Question) -> Lever {
+    if question.kv == CacheType::F16 {
+        return Vec::new();
+    }
+    let changed = with(question, |run| run.cache = CacheType::F16.cache());
+    let kv = CacheType::F16;
+    vec![(Advice::QuantiseCache(kv.name), Question { kv, ..changed })]
+}
+
+fn micro_batches(question: &Question) -> Lever {
+    let smaller = [2048, 1024, 512, 256, 128]
+        .into_iter()
+        .filter(|&tokens| tokens < question.run.micro_batch);
+    smaller
+        .map(|tokens| {
+            let changed = with(question, |run| run.micro_batch = tokens);
+            (Advice::ShrinkMicroBatch(tokens), changed)
+        })
+        .collect()
+}
+
+fn passes(question: &Question) -> Lever {
+    if question.run.engine != Engine::Ik || question.shape.latent.is_none() {
+        return Vec::new();
+    }
+    let present = question.run.attention_pass.unwrap_or(u64::MAX);
+    let smaller = [2048, 1024, 512, 256].into_iter().filter(|&mib| mib < present);
+    smaller
+        .map(|mib| {
+            let changed = with(question, |run| run.attention_pass = Some(mib));
+            let said = format!("restore keys and values in parts of {mib} MiB (-amb {mib})");
+            (Advice::Other(said), changed)
+        })
+        .collect()
+}
+
+fn flash_attention(question: &Question) -> Lever {
+    if question.run.flash_attention {
+        return Vec::new();
+    }
+    vec![(
+        Advice::FlashAttention,
+        with(question, |run| run.flash_attention = true),
+    )]
+}
+
+fn with(question: &Question, change: impl FnOnce(&mut Run)) -> Question {
+    let mut run = question.run;
+    change(&mut run);
+    Question { run, ..*question }
+}
+
+/// The first setting that reaches the budget, else the one that saves most; none if none saves.
+fn mildest(question: &Question, before: Cost, lever: Lever) -> Option<(bool, Bytes, Advice)> {
+    let mut best: Option<(bool, Bytes, Advice)> = None;
+    for (advice, changed) in lever {
+        let Some((fits, saves)) = worth(question, before, &changed) else {
+            continue;
+        };
+        let better = best.as_ref().is_none_or(|(_, most, _)| saves > *most);
+        if fits || better {
+            best = Some((fits, saves, advice));
+        }
+        if fits {
+            break;
+        }
+    }
+    best
+}
+
+/// Whether a change reaches the budget, and what it saves in sum, if it saves.
+fn worth(question: &Question, before: Cost, changed: &Question) -> Option<(bool, Bytes)> {
+    let after = changed.cost().ok()??;
+    let saves = (before.pool + before.elsewhere).checked_sub(after.pool + after.elsewhere)?;
+    let room = question.budget.map(|budget| budget + before.elsewhere);
+    let fits = room.is_some_and(|room| after.pool + after.elsewhere <= room);
+    // less than a granule is no advice
+    (saves >= Bytes::mib(2) && after.pool < before.pool).then_some((fits, saves))
+}
+
+/// The largest context that fits, where there is a budget.
+fn shorter(question: &Question, before: Cost) -> Option<(bool, Bytes, Advice)> {
+    let budget = question.budget.filter(|&budget| budget < before.pool)?;
+    let at = |steps: u64| {
+        let changed = with(question, |run| run.context = steps * STEP);
+        let cost = changed.cost().ok()??;
+        (cost.pool <= budget).then_some((changed, cost))
+    };
+    let (mut fits, mut too_long) = (0, question.run.context.div_ceil(STEP));
+    let mut found = None;
+    while too_long - fits > 1 {
+        let middle = fits + (too_long - fits) / 2;
+        match at(middle) {
+            Some(enough) => (fits, found) = (middle, Some(enough)),
+            None => too_long = middle,
+        }
+    }
+    let (changed, after) = found?;
+    let saves = (before.pool + before.elsewhere).saturating_sub(after.pool + after.elsewhere);
+    Some((true, saves, Advice::ShrinkContext(changed.run.context)))
+}

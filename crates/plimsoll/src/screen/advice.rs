@@ -1,0 +1,38 @@
+//! Advice on a run-time pool as text.
+
+use std::fmt::{self, Write};
+
+use plimsoll_core::explain::Reason;
+
+use crate::replay::advice::PoolAdvice;
+
+/// The reasons, each under what follows from it, then the hints.
+pub(crate) fn advice(advice: &PoolAdvice) -> String {
+    let mut text = String::new();
+    // writing to a string cannot fail
+    let _ = write(advice, &mut text);
+    text
+}
+
+fn write(advice: &PoolAdvice, out: &mut String) -> fmt::Result {
+    match (advice.budget, advice.fits) {
+        (Some(budget), Some(true)) => writeln!(out, "{}: fits into {budget}", advice.policy)?,
+        (Some(budget), _) => writeln!(out, "{}: does not fit into {budget}", advice.policy)?,
+        (None, _) => writeln!(out, "{}", advice.policy)?,
+    }
+    for reason in &advice.reasons {
+        write_reason(reason, 1, out)?;
+    }
+    for hint in &advice.hints {
+        writeln!(out, "hint: {hint}")?;
+    }
+    Ok(())
+}
+
+fn write_reason(reason: &Reason, depth: usize, out: &mut String) -> fmt::Result {
+    writeln!(out, "{}{}", "  ".repeat(depth), reason.text)?;
+    for cause in &reason.because {
+        write_reason(cause, depth + 1, out)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,105 @@
+//! A replay as a table.
+
+use std::fmt::{self, Write};
+
+use plimsoll_core::bytes::Bytes;
+
+use crate::replay::{Replay, Replayed};
+
+const COLUMNS: [&str; 8] = [
+    "policy",
+    "reserved",
+    "of live",
+    "driver calls",
+    "completes",
+    "smallest budget",
+    "p50, p99",
+    "mean",
+];
+
+/// One line for each policy, then why those that stopped did.
+pub(crate) fn replay(replay: &Replay) -> String {
+    let mut text = String::new();
+    // writing to a string cannot fail
+    let _ = write(replay, &mut text);
+    text
+}
+
+fn write(replay: &Replay, out: &mut String) -> fmt::Result {
+    writeln!(
+        out,
+        "{} blocks, {} requests, peak live {} ({} B)",
+        replay.blocks,
+        replay.steps,
+        replay.peak_live,
+        replay.peak_live.get()
+    )?;
+    match replay.budget {
+        Some(budget) => writeln!(
+            out,
+            "budget {budget}; at least {} are needed",
+            replay.peak_live_in_granules
+        )?,
+        None => writeln!(
+            out,
+            "no budget; at least {} are needed",
+            replay.peak_live_in_granules
+        )?,
+    }
+    if replay.refused > 0 {
+        writeln!(
+            out,
+            "{} requests were refused when it was recorded, and are left out",
+            replay.refused
+        )?;
+    }
+    writeln!(out)?;
+    let rows: Vec<[String; 8]> = std::iter::once(COLUMNS.map(str::to_owned))
+        .chain(replay.policies.iter().map(|policy| row(policy, replay.peak_live)))
+        .collect();
+    for row in &rows {
+        writeln!(out, "{}", aligned(row, &rows).trim_end())?;
+    }
+    for policy in &replay.policies {
+        if let Some(failure) = &policy.failure {
+            writeln!(out, "{} stops at {failure}", policy.policy)?;
+        }
+    }
+    Ok(())
+}
+
+fn row(policy: &Replayed, live: Bytes) -> [String; 8] {
+    let budget = policy.smallest_budget.map(|budget| {
+        let percent = budget.scaled(1000, live.get().max(1)).get();
+        format!("{budget} ({}.{}%)", percent / 10, percent % 10)
+    });
+    let times = policy.ns_per_op.as_ref();
+    [
+        policy.policy.to_string(),
+        policy.peak_reserved.to_string(),
+        format!("{:.2}x", policy.ratio),
+        policy.driver_allocs.to_string(),
+        if policy.completed { "yes" } else { "no" }.to_owned(),
+        budget.unwrap_or_else(|| "none".to_owned()),
+        times.map_or_else(String::new, |times| format!("{}, {} ns", times.p50, times.p99)),
+        times.map_or_else(String::new, |times| format!("{:.1} ns", times.mean)),
+    ]
+}
+
+/// The first column to the left, the others to the right.
+fn aligned(row: &[String; 8], rows: &[[String; 8]]) -> String {
+    let mut line = String::new();
+    for (place, cell) in row.iter().enumerate() {
+        let width = rows
+            .iter()
+            .map(|row| row[place].chars().count())
+            .max()
+            .unwrap_or_default();
+        // writing to a string cannot fail
+        let _ = match place {
+            0 => write!(line, "{cell:<width$}"),
+            _ => write!(line, "  {cell:>width$}"),
+        };
+    }
+    line
+}

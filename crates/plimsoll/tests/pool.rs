@@ -1,0 +1,274 @@
+//! `plimsoll pool` as a program: exit status, JSON, table, picture, advice.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use assert_cmd::Command;
+use plimsoll_wire::trace::{Header, Record};
+use serde_json::Value;
+
+fn pool(arguments: &[&str]) -> Output {
+    Command::cargo_bin("plimsoll")
+        .unwrap()
+        .arg("pool")
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../data/traces")
+        .join(name)
+}
+
+/// The recorded run, made again: see `data/traces/README.md`.
+fn recorded(folder: &Path) -> PathBuf {
+    let path = folder.join("trace.csv");
+    let out = path.to_str().unwrap();
+    let run =
+        "gen --model m8 --kv q8_0 --ctx 61440 --engine llama-b8799 --part 2048 --answer 2 --warm-up --out";
+    let arguments: Vec<&str> = run.split(' ').chain([out]).collect();
+    let output = pool(&arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    path
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn the_made_trace_begins_as_the_recorded_one_and_legacy_asks_for_what_the_real_pool_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = recorded(folder.path());
+    let head = fs::read_to_string(data("old-q8_0-ub512-head.csv")).unwrap();
+    assert!(fs::read_to_string(&trace).unwrap().starts_with(&head));
+
+    let output = pool(&[
+        "replay",
+        trace.to_str().unwrap(),
+        "--json",
+        "--policy",
+        "ggml-legacy",
+    ]);
+    assert_eq!(output.status.code(), Some(0));
+    let replay = json(&output);
+    let sizes: Vec<String> = replay["policies"][0]["driver_sizes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(Value::to_string)
+        .collect();
+    let real = fs::read_to_string(data("old-q8_0-ub512.legacy-driver.txt")).unwrap();
+    assert_eq!(sizes, real.lines().collect::<Vec<_>>());
+}
+
+#[test]
+fn json_has_what_plimsoll_replay_1_promises() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = recorded(folder.path());
+    let output = pool(&["replay", trace.to_str().unwrap(), "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let replay = json(&output);
+    assert_eq!(replay["schema"], "plimsoll.replay/1");
+    assert_eq!(replay["peak_live"], 251_658_240);
+    let policies = replay["policies"].as_array().unwrap();
+    assert_eq!(policies.len(), 8);
+    for policy in policies {
+        let reserved = policy["peak_reserved"].as_u64().unwrap();
+        let budget = policy["smallest_budget"].as_u64().unwrap();
+        let (p50, p99) = (&policy["ns_per_op"]["p50"], &policy["ns_per_op"]["p99"]);
+        assert!(reserved >= 251_658_240 && budget >= 251_658_240, "{policy}");
+        assert!(policy["ratio"].as_f64().unwrap() >= 1.0 && policy["completed"] == true);
+        assert!(p50.as_u64().unwrap() <= p99.as_u64().unwrap());
+        let sizes = policy["driver_sizes"].as_array().unwrap().len();
+        assert_eq!(policy["driver_allocs"].as_u64(), u64::try_from(sizes).ok());
+    }
+    let ours = &policies[0];
+    assert_eq!(ours["policy"], "plimsoll");
+    let most = 251_658_240 * 107 / 100 + (2 << 20);
+    assert!(ours["peak_reserved"].as_u64().unwrap() <= most);
+    assert!(ours["driver_allocs"].as_u64().unwrap() <= 60);
+    assert!(ours["smallest_budget"].as_u64().unwrap() <= 251_658_240 * 102 / 100);
+}
+
+#[test]
+fn what_does_not_complete_at_the_budget_exits_1_and_says_where() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = recorded(folder.path());
+    let policies = ["--policy", "plimsoll,ggml-legacy", "--budget", "1GiB"];
+    let output = pool(&[&["replay", trace.to_str().unwrap()][..], &policies].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stdout);
+    assert!(
+        said.contains("18702 blocks, 37404 requests, peak live 240 MiB (251658240 B)"),
+        "{said}"
+    );
+    assert!(
+        said.contains("budget 1024 MiB; at least 240 MiB are needed"),
+        "{said}"
+    );
+    assert!(
+        said.contains("ggml-legacy stops at request 12068: 40 MiB were asked for, 42 MiB of the driver"),
+        "{said}"
+    );
+    let ours = said.lines().find(|line| line.starts_with("plimsoll")).unwrap();
+    assert!(
+        ours.contains(" yes ") && ours.contains(" MiB") && ours.contains(" ns"),
+        "{ours}"
+    );
+}
+
+#[test]
+fn bad_input_exits_2_and_names_the_line_or_the_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let broken = folder.path().join("broken.csv");
+    fs::write(
+        &broken,
+        "Thread,Time,Action,Pointer,Size,Stream\n1,0,allocate,0x1,many,0x0\n",
+    )
+    .unwrap();
+    let broken = broken.to_str().unwrap();
+    for (arguments, said) in [
+        (vec!["replay", "/nowhere/trace.csv"], "/nowhere/trace.csv"),
+        (
+            vec!["replay", broken],
+            "line 2: `many` is no size; write a number of bytes",
+        ),
+        (vec!["replay", broken, "--policy", "buddy"], "there are plimsoll,"),
+        (vec!["replay", broken, "--budget", "much"], "24GiB"),
+        (vec!["gen", "--model", "gpt", "--ctx", "512"], "llama3-8b"),
+        (vec!["gen", "--model", "m8", "--ctx", "0"], "give 1 to"),
+        (
+            vec!["gen", "--model", "m8", "--ctx", "512", "--engine", "vllm"],
+            "llama-b9000",
+        ),
+        (
+            vec![
+                "gen", "--model", "m8", "--ctx", "512", "--kv", "q8_0", "--fa", "off",
+            ],
+            "needs flash attention",
+        ),
+    ] {
+        let output = pool(&arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let stderr = text(&output.stderr);
+        assert!(
+            stderr.contains(said) && output.stdout.is_empty(),
+            "{arguments:?}: {stderr}"
+        );
+    }
+}
+
+#[test]
+fn a_picture_tells_live_from_reserved_by_shape_and_word_in_light_and_dark() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = recorded(folder.path());
+    let picture = folder.path().join("course.svg");
+    let output = pool(&[
+        "replay",
+        trace.to_str().unwrap(),
+        "--svg",
+        picture.to_str().unwrap(),
+        "--budget",
+        "1GiB",
+    ]);
+    assert_eq!(output.status.code(), Some(1));
+    let svg = fs::read_to_string(picture).unwrap();
+    assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
+    for (words, times) in [
+        ("<title>live</title>", 8),
+        ("<title>reserved</title>", 8),
+        (">live 240 MiB<", 7),
+        ("× does not complete", 1),
+        ("prefers-color-scheme:dark", 1),
+        (">ggml-vmm<", 1),
+    ] {
+        assert_eq!(svg.matches(words).count(), times, "{words}");
+    }
+    assert!(svg.len() < 200_000, "{}", svg.len());
+}
+
+#[test]
+fn a_trace_of_guard_is_read_and_the_pool_may_be_chosen() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.plim");
+    let mut file = Header::new(1, 1, 0, 0).to_bytes().to_vec();
+    for (id, size, kind, pool) in [
+        (1, 1 << 20, 1, 0),
+        (2, 4096, 1, 1),
+        (2, 4096, 2, 1),
+        (3, 8192, 1, 1),
+    ] {
+        let record = Record {
+            time: 0,
+            id,
+            size,
+            kind,
+            card: 0,
+            pool,
+            detail: 0,
+            stream: 0,
+            thread: 0,
+        };
+        file.extend(record.to_bytes());
+    }
+    fs::write(&path, file).unwrap();
+    let path = path.to_str().unwrap();
+    let output = pool(&["replay", path, "--json", "--policy", "direct"]);
+    assert_eq!(
+        (output.status.code(), &json(&output)["peak_live"]),
+        (Some(0), &Value::from(8192))
+    );
+    let output = pool(&[
+        "replay", path, "--json", "--policy", "direct", "--card", "0", "--pool", "0",
+    ]);
+    assert_eq!(json(&output)["peak_live"], 1 << 20);
+    let output = pool(&["replay", path, "--card", "0", "--pool", "9"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("nobody asked pool 9 of card 0"));
+}
+
+/// The published figure of Llama-3-8B at 128k, and advice that works when it is followed.
+#[test]
+fn advice_says_what_is_needed_and_why_and_what_it_advises_fits() {
+    let asked = "advise --model llama3-8b --kv q8_0 --engine llama-b9000 --budget 1GiB";
+    let ask = |more: &[&str]| {
+        let arguments: Vec<&str> = asked.split(' ').chain(more.iter().copied()).collect();
+        pool(&arguments)
+    };
+    let output = ask(&["--ctx", "65536", "--json"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let advice = json(&output);
+    assert_eq!(advice["schema"], "plimsoll.pool-advice/1");
+    assert_eq!(advice["growth_per_token"], 4096);
+    assert_eq!(advice["fits"], false);
+    let causes = advice["reasons"][0]["because"].as_array().unwrap();
+    let codes: Vec<&str> = causes
+        .iter()
+        .map(|cause| cause["code"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        codes,
+        ["pool_live", "pool_grows", "pool_strands", "pool_over_budget"]
+    );
+
+    let output = ask(&["--ctx", "65536"]);
+    let said = text(&output.stdout);
+    assert!(
+        said.starts_with("ggml-legacy: does not fit into 1024 MiB\n"),
+        "{said}"
+    );
+    let hints: Vec<&str> = said.lines().filter(|line| line.starts_with("hint: ")).collect();
+    assert!(hints[0].contains("plimsoll run"), "{said}");
+    let context = said.split("(-c ").nth(1).unwrap().split(')').next().unwrap();
+    let output = ask(&["--ctx", context]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+}
