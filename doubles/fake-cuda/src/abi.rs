@@ -69,6 +69,13 @@ impl<T> Clone for Out<T> {
 }
 impl<T> Copy for Out<T> {}
 
+impl<T> In<T> {
+    #[cfg(test)]
+    pub(crate) fn from_pointer(pointer: *const T) -> Self {
+        Self(pointer)
+    }
+}
+
 impl<T: Copy> In<T> {
     /// The value, where there is one.
     pub(crate) fn optional(self) -> Option<T> {
@@ -105,6 +112,11 @@ impl In<c_char> {
 }
 
 impl<T> Out<T> {
+    #[cfg(test)]
+    pub(crate) fn from_pointer(pointer: *mut T) -> Self {
+        Self(pointer)
+    }
+
     /// For results that a version of a function does not have.
     pub(crate) fn nowhere() -> Self {
         Self(std::ptr::null_mut())
@@ -224,7 +236,7 @@ macro_rules! show_numbers {
     )* };
 }
 
-show_numbers!(i32, u32, u64, i64, usize, u8, u16, f32, c_char);
+show_numbers!(i8, u8, u16, i32, u32, i64, u64, usize, f32);
 
 impl Show for DevicePtr {
     fn show(&self, _: bool, line: &mut String) {
@@ -255,13 +267,12 @@ impl<T: Show + Copy> Show for In<T> {
 
 impl<T: Show + Copy> Show for Out<T> {
     fn show(&self, succeeded: bool, line: &mut String) {
-        match In(self.0.cast_const()).optional() {
-            Some(value) if succeeded => {
-                line.push('&');
-                value.show(succeeded, line);
-            }
-            Some(_) => line.push('&'),
-            None => line.push_str("null"),
+        if self.0.is_null() {
+            return line.push_str("null");
+        }
+        line.push('&');
+        if succeeded && let Ok(value) = self.get() {
+            value.show(succeeded, line);
         }
     }
 }

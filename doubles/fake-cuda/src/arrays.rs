@@ -168,3 +168,57 @@ driver! {
         requirements(memoryRequirements, mipmap, device)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::alone::{alone, code, get, ok, start};
+
+    #[test]
+    fn arrays_take_bytes_of_the_card() {
+        alone("total=64M context=0", || {
+            start();
+            let free = || driver().unwrap().memory_of(0).0 >> 20;
+            let shape = ArrayDescriptor {
+                width: 1024,
+                height: 1024,
+                format: 0x20,
+                channels: 4,
+            };
+            let array = get(|array| cuArrayCreate_v2(array, In::from(&shape)));
+            assert_eq!(free(), 48);
+            assert_eq!(
+                get(|needs| cuArrayGetMemoryRequirements(needs, array, 0)).size,
+                16 << 20
+            );
+            let cube = Array3dDescriptor {
+                width: 1024,
+                height: 1024,
+                depth: 4,
+                format: 0x20,
+                channels: 4,
+                flags: 0,
+            };
+            assert_eq!(
+                code(|array| cuArray3DCreate_v2(array, In::from(&cube))),
+                OUT_OF_MEMORY
+            );
+            ok(cuArrayDestroy(array));
+            let levels = get(|array| cuMipmappedArrayCreate(array, In::from(&cube_of(1024)), 2));
+            assert_eq!(free(), 64 - 20);
+            ok(cuMipmappedArrayDestroy(levels));
+            assert_eq!(free(), 64);
+        });
+    }
+
+    fn cube_of(width: usize) -> Array3dDescriptor {
+        Array3dDescriptor {
+            width,
+            height: width,
+            depth: 0,
+            format: 0x20,
+            channels: 4,
+            flags: 0,
+        }
+    }
+}

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use crate::abi::{Context, Graph, Out, Stream};
+use crate::abi::{Context, Graph, In, Out, Stream};
 use crate::call::driver;
 use crate::code::{
     Code, INVALID_VALUE, Outcome, STREAM_CAPTURE_IMPLICIT, STREAM_CAPTURE_INVALIDATED,
@@ -42,17 +42,20 @@ thread_local!(static MODE: Cell<i32> = const { Cell::new(GLOBAL) });
 
 /// Refuses an unsafe call where a capture forbids it, and spoils that capture.
 pub(crate) fn forbid_in_capture() -> Outcome {
-    let mut driver = driver()?;
-    let (thread, mode) = (log::thread(), MODE.get());
-    let forbids = |capture: &Capture| match mode {
-        RELAXED => false,
-        THREAD_LOCAL => capture.thread == thread && capture.mode != RELAXED,
-        _ => capture.mode == GLOBAL || capture.thread == thread && capture.mode != RELAXED,
-    };
-    driver.spoil(|_, capture| forbids(capture))
+    driver()?.forbid_unsafe()
 }
 
 impl Driver {
+    pub(crate) fn forbid_unsafe(&mut self) -> Outcome {
+        let (thread, mode) = (log::thread(), MODE.get());
+        let forbids = |capture: &Capture| match mode {
+            RELAXED => false,
+            THREAD_LOCAL => capture.thread == thread && capture.mode != RELAXED,
+            _ => capture.mode == GLOBAL || capture.thread == thread && capture.mode != RELAXED,
+        };
+        self.spoil(|_, capture| forbids(capture))
+    }
+
     /// Invalidates some captures; an error if there were any.
     fn spoil(&mut self, which: impl Fn(Graph, &Capture) -> bool) -> Outcome {
         let mut outcome = Ok(());
@@ -69,6 +72,7 @@ impl Driver {
     pub(crate) fn forbid_wait(&mut self, stream: Stream) -> Outcome {
         let graph = self.work.streams[&stream].capture;
         self.spoil(|captured, _| Some(captured) == graph)?;
+        self.forbid_unsafe()?;
         match self.is_legacy(stream) && self.invalidate_blocking_captures(stream) {
             true => Err(STREAM_CAPTURE_IMPLICIT),
             false => Ok(()),
@@ -83,7 +87,8 @@ impl Driver {
             .values()
             .filter(|state| state.context == context);
         let captured: Vec<Graph> = streams.filter_map(|state| state.capture).collect();
-        self.spoil(|graph, _| captured.contains(&graph))
+        self.spoil(|graph, _| captured.contains(&graph))?;
+        self.forbid_unsafe()
     }
 
     /// Work in the legacy stream would wait for the blocking streams: spoils the captures of those.
@@ -112,7 +117,8 @@ impl Driver {
         self.add_node(graph, operation)
     }
 
-    fn begin(&mut self, handle: Stream, mode: i32) -> Outcome {
+    /// Begins to capture into a graph, a new one if none is given.
+    fn begin(&mut self, handle: Stream, mode: i32, into: Option<Graph>) -> Outcome {
         let stream = self.stream(handle)?;
         if self.is_legacy(stream) {
             return Err(STREAM_CAPTURE_UNSUPPORTED);
@@ -120,7 +126,10 @@ impl Driver {
         if !(GLOBAL..=RELAXED).contains(&mode) || self.work.streams[&stream].capture.is_some() {
             return Err(INVALID_VALUE);
         }
-        let graph = self.new_graph();
+        let graph = into.unwrap_or_else(|| self.new_graph());
+        if !self.graphs.graphs.contains_key(&graph) || self.captures.contains_key(&graph) {
+            return Err(INVALID_VALUE);
+        }
         let capture = Capture {
             origin: stream,
             thread: log::thread(),
@@ -191,13 +200,21 @@ fn info(stream: Stream, status: Out<i32>, id: Out<u64>, graph: Out<Graph>) -> Ou
 
 driver! {
     fn cuStreamBeginCapture / cuStreamBeginCapture_ptsz = "cuStreamBeginCapture" since 10000 (hStream: Stream) {
-        driver()?.begin(hStream, GLOBAL)
+        driver()?.begin(hStream, GLOBAL, None)
     }
 
     fn cuStreamBeginCapture_v2 / cuStreamBeginCapture_v2_ptsz = "cuStreamBeginCapture" since 10010
         (hStream: Stream, mode: i32)
     {
-        driver()?.begin(hStream, mode)
+        driver()?.begin(hStream, mode, None)
+    }
+
+    fn cuStreamBeginCaptureToGraph / cuStreamBeginCaptureToGraph_ptsz = "cuStreamBeginCaptureToGraph" since 12030
+        (hStream: Stream, hGraph: Graph, dependencies: In<u64>, dependencyData: In<u64>, numDependencies: usize,
+         mode: i32)
+    {
+        let _ = (dependencies, dependencyData, numDependencies);
+        driver()?.begin(hStream, mode, Some(hGraph))
     }
 
     fn cuStreamEndCapture / cuStreamEndCapture_ptsz = "cuStreamEndCapture" since 10000
@@ -251,3 +268,6 @@ driver! {
         mode.set(MODE.replace(wanted))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::mem::ManuallyDrop;
 
 use crate::abi::structs::ContextParams;
 use crate::abi::{Context, Host, In, Out, Stream};
@@ -35,11 +36,19 @@ pub(crate) struct Primary {
     pub(crate) flags: u32,
 }
 
-thread_local!(static STACK: RefCell<Vec<Context>> = const { RefCell::new(Vec::new()) });
+thread_local! {
+    /// The thread's contexts. Never dropped: libraries call the driver while the process exits, after the
+    /// destructors of the thread.
+    static STACK: ManuallyDrop<RefCell<Vec<Context>>> = const { ManuallyDrop::new(RefCell::new(Vec::new())) };
+}
+
+fn with_stack<T>(act: impl FnOnce(&mut Vec<Context>) -> T) -> T {
+    STACK.with(|stack| act(&mut stack.borrow_mut()))
+}
 
 /// The context on top of the thread's stack, whether it lives or not.
 fn top() -> Option<Context> {
-    STACK.with_borrow(|stack| stack.last().copied())
+    with_stack(|stack| stack.last().copied())
 }
 
 impl Contexts {
@@ -103,7 +112,7 @@ fn create(context: Out<Context>, flags: u32, device: i32) -> Outcome {
     let mut driver = driver()?;
     let card = driver.device(device)?;
     let opened = driver.open_context(card, flags, false)?;
-    STACK.with_borrow_mut(|stack| stack.push(opened));
+    with_stack(|stack| stack.push(opened));
     context.set(opened)
 }
 
@@ -137,19 +146,19 @@ driver! {
         }
         synchronise(Scope::Context(ctx))?;
         driver()?.close_context(ctx)?;
-        STACK.with_borrow_mut(|stack| stack.pop_if(|top| *top == ctx));
+        with_stack(|stack| stack.pop_if(|top| *top == ctx));
         Ok(())
     }
 
     fn cuCtxPushCurrent_v2 = "cuCtxPushCurrent" since 4000 (ctx: Context) {
         driver()?.known(ctx)?;
-        STACK.with_borrow_mut(|stack| stack.push(ctx));
+        with_stack(|stack| stack.push(ctx));
         Ok(())
     }
 
     fn cuCtxPopCurrent_v2 = "cuCtxPopCurrent" since 4000 (pctx: Out<Context>) {
         let _initialised = driver()?;
-        let popped = STACK.with_borrow_mut(Vec::pop).ok_or(INVALID_CONTEXT)?;
+        let popped = with_stack(Vec::pop).ok_or(INVALID_CONTEXT)?;
         pctx.set_if_wanted(popped);
         Ok(())
     }
@@ -158,7 +167,7 @@ driver! {
         let driver = driver()?;
         let wanted = (ctx != Context(0)).then_some(ctx);
         wanted.map_or(Ok(()), |context| driver.known(context))?;
-        STACK.with_borrow_mut(|stack| {
+        with_stack(|stack| {
             stack.pop();
             stack.extend(wanted);
         });
@@ -237,5 +246,65 @@ driver! {
     fn cuCtxSetSharedMemConfig = "cuCtxSetSharedMemConfig" since 4020 (config: i32) {
         let _ = config;
         Err(NOT_SUPPORTED)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::alone::{alone, code, get, ok, start};
+    use crate::code::OUT_OF_MEMORY;
+    use crate::device::cuInit;
+    use crate::linear::cuMemAlloc_v2;
+    use crate::primary::{cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRetain};
+
+    const MIB: u64 = 1 << 20;
+
+    fn free_mib() -> u64 {
+        driver().unwrap().memory_of(0).0 / MIB
+    }
+
+    #[test]
+    fn a_context_costs_bytes_and_takes_its_memory_with_it() {
+        alone("total=100M context=30M", || {
+            ok(cuInit(0));
+            let own = get(|context| cuCtxCreate_v2(context, 0, 0));
+            get(|at| cuMemAlloc_v2(at, 10 * MIB));
+            get(|at| cuMemAlloc_v2(at, 10));
+            assert_eq!(free_mib(), 58);
+            get(|context| cuDevicePrimaryCtxRetain(context, 0));
+            assert_eq!(code(|context| cuCtxCreate_v2(context, 0, 0)), OUT_OF_MEMORY);
+            ok(cuCtxDestroy_v2(own));
+            assert_eq!(free_mib(), 70);
+            assert_eq!(code(|at| cuMemAlloc_v2(at, MIB)), INVALID_CONTEXT);
+        });
+    }
+
+    #[test]
+    fn the_primary_context_lives_until_its_last_holder_goes() {
+        alone("total=100M context=30M", || {
+            let context = start();
+            assert_eq!(get(|again| cuDevicePrimaryCtxRetain(again, 0)), context);
+            ok(cuDevicePrimaryCtxRelease_v2(0));
+            assert_eq!(free_mib(), 70);
+            ok(cuDevicePrimaryCtxRelease_v2(0));
+            assert_eq!(free_mib(), 100);
+            assert_eq!(cuDevicePrimaryCtxRelease_v2(0), INVALID_CONTEXT);
+            assert_eq!(code(|at| cuMemAlloc_v2(at, MIB)), CONTEXT_IS_DESTROYED);
+        });
+    }
+
+    #[test]
+    fn contexts_stack_up_per_thread() {
+        alone("cards=2", || {
+            let first = start();
+            let second = get(|context| cuDevicePrimaryCtxRetain(context, 1));
+            ok(cuCtxPushCurrent_v2(second));
+            assert_eq!(get(|device| cuCtxGetDevice(device)), 1);
+            let elsewhere = std::thread::spawn(|| code(|device| cuCtxGetDevice(device)));
+            assert_eq!(elsewhere.join().unwrap(), INVALID_CONTEXT);
+            assert_eq!(get(|context| cuCtxPopCurrent_v2(context)), second);
+            assert_eq!(get(|context| cuCtxGetCurrent(context)), first);
+        });
     }
 }

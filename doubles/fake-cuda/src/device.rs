@@ -184,3 +184,66 @@ driver! {
         canAccessPeer.set((driver.device(dev)? != driver.device(peerDev)?).into())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::alone::{alone, code, get, ok};
+    use crate::code::{NO_DEVICE, SUCCESS};
+
+    /// Hides cards, which only works before the first call.
+    fn show_only(cards: &str) {
+        // SAFETY: the process of a test runs nothing else yet that reads the environment.
+        unsafe { env::set_var(CUDA_VISIBLE_DEVICES, cards) };
+    }
+
+    #[test]
+    fn cards_are_as_the_test_asks() {
+        alone(
+            "cards=2 total=1G,2G integrated=1 concurrent_managed=0 compute=8.7",
+            || {
+                ok(cuInit(0));
+                assert_eq!(get(|count| cuDeviceGetCount(count)), 2);
+                assert_eq!(get(|bytes| cuDeviceTotalMem_v2(bytes, 1)), 2 << 30);
+                assert_eq!(
+                    [18, 89, 75, 76].map(|number| get(|value| cuDeviceGetAttribute(value, number, 0))),
+                    [1, 0, 8, 7]
+                );
+                assert_eq!(code(|device| cuDeviceGet(device, 2)), INVALID_DEVICE);
+                let uuids = [0, 1].map(|card| get(|uuid| cuDeviceGetUuid_v2(uuid, card)).0);
+                assert_eq!((uuids[0][0], uuids[0][15], uuids[1][15]), (0xfa, 0, 1));
+            },
+        );
+    }
+
+    #[test]
+    fn visible_devices_choose_and_order_the_cards() {
+        alone("cards=3 total=1G,2G,3G", || {
+            show_only("GPU-fa4ecada-0000-4000-8000-000000000002,0,9,1");
+            ok(cuInit(0));
+            assert_eq!(get(|count| cuDeviceGetCount(count)), 2);
+            assert_eq!(
+                [0, 1].map(|card| get(|bytes| cuDeviceTotalMem_v2(bytes, card)) >> 30),
+                [3, 1]
+            );
+        });
+    }
+
+    #[test]
+    fn without_a_visible_card_there_is_no_device() {
+        alone("", || {
+            show_only("");
+            assert_eq!(cuInit(0), NO_DEVICE);
+            assert_eq!(
+                code(|count| cuDeviceGetCount(count)),
+                crate::code::NOT_INITIALIZED
+            );
+            assert_eq!(code(|version| cuDriverGetVersion(version)), SUCCESS);
+        });
+    }
+
+    #[test]
+    fn a_mistyped_setting_does_not_pass() {
+        alone("totl=1G", || assert_eq!(cuInit(0), crate::code::UNKNOWN));
+    }
+}

@@ -6,7 +6,7 @@ use std::ffi::{c_char, c_void};
 
 use crate::abi::structs::Uuid;
 use crate::abi::{Host, In, Out};
-use crate::call::{Entry, driver};
+use crate::call::{DefaultStream, Entry, default_stream, driver};
 use crate::code::{INVALID_VALUE, NOT_FOUND, NOT_SUPPORTED, Outcome};
 use crate::settings::settings;
 
@@ -76,6 +76,11 @@ fn look_up(
     if address.is_null() || flags & !(LEGACY_STREAM | PER_THREAD_STREAM) != 0 {
         return Err(INVALID_VALUE);
     }
+    // Without flags the search is for what the caller was compiled for.
+    let flags = match default_stream() {
+        DefaultStream::PerThread if flags == 0 => PER_THREAD_STREAM,
+        _ => flags,
+    };
     match find(&name, version, flags) {
         Ok(found) => {
             status.set_if_wanted(FOUND);
@@ -90,13 +95,13 @@ fn look_up(
 }
 
 driver! {
-    fn cuGetProcAddress = "cuGetProcAddress" since 11030
+    fn cuGetProcAddress / cuGetProcAddress_ptsz = "cuGetProcAddress" since 11030
         (symbol: In<c_char>, pfn: Out<*const c_void>, cudaVersion: i32, flags: u64)
     {
         look_up(symbol, pfn, cudaVersion, flags, Out::nowhere())
     }
 
-    fn cuGetProcAddress_v2 = "cuGetProcAddress" since 12000
+    fn cuGetProcAddress_v2 / cuGetProcAddress_v2_ptsz = "cuGetProcAddress" since 12000
         (symbol: In<c_char>, pfn: Out<*const c_void>, cudaVersion: i32, flags: u64, symbolStatus: Out<i32>)
     {
         look_up(symbol, pfn, cudaVersion, flags, symbolStatus)
@@ -105,5 +110,98 @@ driver! {
     fn cuGetExportTable = "cuGetExportTable" since 3000 (table: Out<Host>, id: In<Uuid>) {
         let _ = (table, id);
         Err(NOT_SUPPORTED)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CString;
+
+    use super::*;
+    use crate::alone::{alone, get};
+    use crate::code::{Code, SUCCESS};
+
+    /// Code, address and status of a look-up.
+    fn look(name: &str, version: i32, flags: u64) -> (Code, *const c_void, i32) {
+        let name = CString::new(name).unwrap();
+        let mut found = std::mem::MaybeUninit::new(std::ptr::null());
+        let mut code = SUCCESS;
+        let status = get(|status| {
+            code = cuGetProcAddress_v2(
+                In::from_pointer(name.as_ptr()),
+                Out::to(&mut found),
+                version,
+                flags,
+                status,
+            );
+            SUCCESS
+        });
+        // SAFETY: it was initialised before the call.
+        (code, unsafe { found.assume_init() }, status)
+    }
+
+    fn address(name: &str, version: i32) -> *const c_void {
+        look(name, version, 0).1
+    }
+
+    #[test]
+    fn a_version_gives_the_function_that_it_had() {
+        alone("", || {
+            use crate::context::{cuCtxCreate, cuCtxCreate_v2, cuCtxCreate_v3, cuCtxCreate_v4};
+            assert_eq!(address("cuCtxCreate", 3010), cuCtxCreate as *const c_void);
+            assert_eq!(address("cuCtxCreate", 11030), cuCtxCreate_v2 as *const c_void);
+            assert_eq!(address("cuCtxCreate", 11040), cuCtxCreate_v3 as *const c_void);
+            assert_eq!(address("cuCtxCreate", 12080), cuCtxCreate_v4 as *const c_void);
+            assert_eq!(
+                address("cuGetProcAddress", 11030),
+                cuGetProcAddress as *const c_void
+            );
+            assert_eq!(
+                address("cuGetProcAddress", 12000),
+                cuGetProcAddress_v2 as *const c_void
+            );
+            assert_eq!(
+                address("cuMemAlloc", 3020),
+                crate::linear::cuMemAlloc_v2 as *const c_void
+            );
+        });
+    }
+
+    #[test]
+    fn what_is_not_found_says_why() {
+        alone("driver=12000", || {
+            assert_eq!(
+                look("cuMemAlloc_v2", 12000, 0),
+                (NOT_FOUND, std::ptr::null(), SYMBOL_NOT_FOUND)
+            );
+            assert_eq!(
+                look("cuMemCreate", 10000, 0),
+                (NOT_FOUND, std::ptr::null(), VERSION_NOT_SUFFICIENT)
+            );
+            let newer_than_the_driver = look("cuMemAdvise", 12080, 0).1;
+            assert_eq!(newer_than_the_driver, crate::host::cuMemAdvise as *const c_void);
+            assert_eq!(look("cuInit", 12000, 4).0, INVALID_VALUE);
+        });
+    }
+
+    #[test]
+    fn per_thread_programs_get_the_twins_where_there_are_any() {
+        alone("", || {
+            use crate::copy::{cuMemcpyHtoD_v2, cuMemcpyHtoD_v2_ptds};
+            let twin = look("cuMemcpyHtoD", 12080, PER_THREAD_STREAM).1;
+            assert_eq!(twin, cuMemcpyHtoD_v2_ptds as *const c_void);
+            assert_eq!(address("cuMemcpyHtoD", 12080), cuMemcpyHtoD_v2 as *const c_void);
+            let same = look("cuMemAlloc", 12080, PER_THREAD_STREAM).1;
+            assert_eq!(same, crate::linear::cuMemAlloc_v2 as *const c_void);
+        });
+    }
+
+    #[test]
+    fn thunks_have_other_addresses() {
+        alone("distinct=1", || {
+            let thunk = address("cuMemAlloc", 12080);
+            assert!(!thunk.is_null());
+            assert_ne!(thunk, crate::linear::cuMemAlloc_v2 as *const c_void);
+        });
     }
 }

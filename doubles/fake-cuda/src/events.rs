@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::abi::{Event, Graph, Out, Stream};
 use crate::call::driver;
+use crate::capture::forbid_in_capture;
 use crate::code::{
     CAPTURED_EVENT, Code, INVALID_HANDLE, INVALID_VALUE, NOT_READY, Outcome, STREAM_CAPTURE_MERGE,
 };
@@ -117,11 +118,13 @@ driver! {
 
     fn cuEventQuery = "cuEventQuery" since 2000 (hEvent: Event) {
         let mut driver = driver()?;
+        driver.forbid_unsafe()?;
         let finish = driver.completion(hEvent)?;
         if finish > driver.work.ask() { Err(NOT_READY) } else { Ok(()) }
     }
 
     fn cuEventSynchronize = "cuEventSynchronize" since 2000 (hEvent: Event) {
+        forbid_in_capture()?;
         let finish = driver()?.completion(hEvent)?;
         synchronise(Scope::Time(finish))
     }
@@ -144,5 +147,76 @@ driver! {
         (pMilliseconds: Out<f32>, hStart: Event, hEnd: Event)
     {
         elapsed(pMilliseconds, hStart, hEnd)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::alone::{alone, broken, get, ok, start};
+    use crate::fill::cuMemsetD8Async;
+    use crate::linear::cuMemAlloc_v2;
+    use crate::streams::{cuStreamCreate, cuStreamQuery, cuStreamWaitEvent};
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn work_is_done_after_as_many_questions_as_it_takes() {
+        alone("delay=2 clock=queries", || {
+            start();
+            let stream = get(|stream| cuStreamCreate(stream, 1));
+            let event = get(|event| cuEventCreate(event, 0));
+            let at = get(|at| cuMemAlloc_v2(at, MIB));
+            ok(cuEventQuery(event));
+            ok(cuMemsetD8Async(at, 1, MIB, stream));
+            ok(cuEventRecord(event, stream));
+            assert_eq!(cuEventQuery(event), NOT_READY);
+            ok(cuEventQuery(event));
+            ok(cuMemsetD8Async(at, 1, MIB, stream));
+            assert_eq!(cuStreamQuery(stream), NOT_READY);
+            ok(cuEventRecord(event, stream));
+            ok(cuEventSynchronize(event));
+            ok(cuStreamQuery(stream));
+        });
+    }
+
+    #[test]
+    fn work_takes_its_time() {
+        alone("delay=20000", || {
+            start();
+            let stream = get(|stream| cuStreamCreate(stream, 1));
+            let (before, after) = (
+                get(|event| cuEventCreate(event, 0)),
+                get(|event| cuEventCreate(event, 0)),
+            );
+            let at = get(|at| cuMemAlloc_v2(at, MIB));
+            ok(cuEventRecord(before, stream));
+            ok(cuMemsetD8Async(at, 1, MIB, stream));
+            ok(cuEventRecord(after, stream));
+            assert_eq!(cuStreamQuery(stream), NOT_READY);
+            ok(cuEventSynchronize(after));
+            ok(cuStreamQuery(stream));
+            assert!(get(|time| cuEventElapsedTime(time, before, after)) >= 20.0);
+        });
+    }
+
+    #[test]
+    fn streams_that_do_not_wait_for_each_other_race() {
+        let log = alone("delay=5 clock=queries", || {
+            start();
+            let [first, second] = [(); 2].map(|()| get(|stream| cuStreamCreate(stream, 1)));
+            let event = get(|event| cuEventCreate(event, 0));
+            let at = get(|at| cuMemAlloc_v2(at, MIB));
+            ok(cuMemsetD8Async(at, 1, MIB, first));
+            ok(cuEventRecord(event, first));
+            ok(cuStreamWaitEvent(second, event, 0));
+            ok(cuMemsetD8Async(at, 1, MIB, second));
+            ok(cuMemsetD8Async(at, 1, MIB, first));
+        });
+        assert_eq!(
+            broken(&log),
+            ["race"],
+            "the second waited for the first, but not the first for the second"
+        );
     }
 }

@@ -62,9 +62,9 @@ impl Driver {
 
     pub(crate) fn add_node(&mut self, graph: Graph, operation: Operation) -> Outcome {
         let pins = operation
-            .touches()
+            .reach()
             .into_iter()
-            .filter_map(|range| self.pin(range))
+            .filter_map(|(range, _)| self.pin(range))
             .collect();
         let id = self.new_handle();
         let nodes = self.graphs.graphs.get_mut(&graph).ok_or(INVALID_VALUE)?;
@@ -163,8 +163,9 @@ impl Driver {
             self.inspect(exec, node)?;
             self.execute(&node.operation)?;
         }
-        let touches = nodes.iter().flat_map(|node| node.operation.touches()).collect();
-        self.enqueue(stream, touches);
+        let touches = nodes.iter().flat_map(|node| node.operation.reach()).collect();
+        let delay = nodes.iter().map(|node| node.operation.delay()).sum();
+        self.enqueue(stream, touches, delay);
         Ok(())
     }
 

@@ -198,3 +198,101 @@ driver! {
         driver()?.prefetch(devPtr, count, number(location), hStream)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::In;
+    use crate::alone::{alone, code, get, ok, start};
+    use crate::copy::{cuMemcpy, cuMemcpyHtoD_v2};
+    use crate::fill::cuMemsetD8_v2;
+    use crate::linear::{cuMemAlloc_v2, cuMemFree_v2};
+    use crate::pointer::{cuPointerGetAttribute, cuPointerGetAttributes};
+
+    const MIB: u64 = 1 << 20;
+
+    fn attribute<T>(number: i32, at: DevicePtr) -> T {
+        get(|value: Out<T>| cuPointerGetAttribute(value.cast(), number, at))
+    }
+
+    #[test]
+    fn managed_memory_is_reached_from_both_sides() {
+        alone("total=8M context=0", || {
+            start();
+            let at = get(|at| cuMemAllocManaged(at, 64 * MIB, 1));
+            ok(cuMemsetD8_v2(at, 7, MIB));
+            assert_eq!(Host::new(at.0).bytes(MIB - 1, 2), [7, 0]);
+            Host::new(at.0).bytes_mut(0, 1)[0] = 9;
+            let on_card = get(|at| cuMemAlloc_v2(at, MIB));
+            ok(cuMemcpy(on_card, at, 1));
+            ok(cuMemAdvise(at, MIB, 3, CPU));
+            ok(cuMemPrefetchAsync(at, MIB, 0, Stream(0)));
+            assert_eq!(cuMemAdvise(on_card, 1, 3, CPU), INVALID_VALUE, "not managed");
+            assert_eq!(cuMemAdvise(at, MIB, 3, 5), INVALID_DEVICE);
+            assert_eq!((attribute::<u32>(2, at), attribute::<bool>(8, at)), (2, true));
+            ok(cuMemFree_v2(at));
+        });
+    }
+
+    #[test]
+    fn page_locked_memory_has_one_address_on_both_sides() {
+        alone("", || {
+            start();
+            let host = get(|pointer| cuMemHostAlloc(pointer, MIB, 2));
+            host.bytes_mut(0, 4).copy_from_slice(b"host");
+            let at = get(|at| cuMemHostGetDevicePointer_v2(at, host, 0));
+            assert_eq!(at.0, host.address());
+            let on_card = get(|at| cuMemAlloc_v2(at, MIB));
+            ok(cuMemcpyHtoD_v2(on_card, host, 4));
+            ok(cuMemsetD8_v2(at, 1, 1));
+            ok(cuMemcpy(DevicePtr(at.0 + 4), on_card, 4));
+            assert_eq!(host.bytes(0, 8), b"\x01osthost");
+            assert_eq!(attribute::<u32>(2, at), 1);
+            assert_eq!(get(|flags| cuMemHostGetFlags(flags, host)), 2);
+            assert_eq!(cuMemFree_v2(at), INVALID_VALUE);
+            ok(cuMemFreeHost(host));
+            assert_eq!(cuMemFreeHost(host), INVALID_VALUE);
+        });
+    }
+
+    #[test]
+    fn the_programs_own_memory_can_be_registered_once() {
+        alone("", || {
+            start();
+            let mut own = vec![0_u8; 4096];
+            let host = Host::into(&mut own);
+            let at = DevicePtr(host.address());
+            assert_eq!(cuMemsetD8_v2(at, 1, 4096), INVALID_VALUE, "not registered yet");
+            ok(cuMemHostRegister_v2(host, 4096, 0));
+            assert_eq!(cuMemHostRegister_v2(host, 1, 0), HOST_MEMORY_ALREADY_REGISTERED);
+            ok(cuMemsetD8_v2(at, 1, 4096));
+            ok(cuMemHostUnregister(host));
+            assert_eq!(cuMemHostUnregister(host), HOST_MEMORY_NOT_REGISTERED);
+            assert_eq!(own, [1; 4096]);
+        });
+    }
+
+    #[test]
+    fn an_unknown_pointer_has_no_attribute_alone_and_empty_ones_in_a_list() {
+        alone("", || {
+            let context = start();
+            let at = get(|at| cuMemAlloc_v2(at, 3 * MIB));
+            let inside = DevicePtr(at.0 + 100);
+            assert_eq!(
+                (attribute::<u64>(11, inside), attribute::<u64>(12, inside)),
+                (at.0, 3 * MIB)
+            );
+            assert_eq!(attribute::<u64>(1, inside), context.0);
+            let unknown = DevicePtr(4096);
+            assert_eq!(
+                code(|value: Out<u32>| cuPointerGetAttribute(value.cast(), 2, unknown)),
+                INVALID_VALUE
+            );
+            let kind = get(|kind: Out<u32>| {
+                let places: [Out<u8>; 1] = [kind.cast()];
+                cuPointerGetAttributes(1, In::from(&2), In::from(&places[0]), unknown)
+            });
+            assert_eq!(kind, 0);
+        });
+    }
+}

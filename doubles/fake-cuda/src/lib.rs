@@ -10,6 +10,8 @@
 #![allow(non_snake_case, reason = "arguments have the names that cuda.h gives them")]
 
 mod abi;
+#[cfg(test)]
+mod alone;
 mod arrays;
 mod blocks;
 mod call;

@@ -110,3 +110,89 @@ driver! {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::Stream;
+    use crate::alone::{alone, broken, code, get, ok, start};
+    use crate::code::SUCCESS;
+    use crate::fill::cuMemsetD8Async;
+    use crate::streams::cuStreamCreate;
+
+    const MIB: u64 = 1 << 20;
+
+    fn free_mib() -> u64 {
+        let total = &mut std::mem::MaybeUninit::uninit();
+        get(|free| cuMemGetInfo_v2(free, Out::to(total))) / MIB
+    }
+
+    #[test]
+    fn small_allocations_share_chunks_and_large_ones_take_granules() {
+        alone("total=1G context=24M", || {
+            start();
+            assert_eq!(free_mib(), 1000);
+            let small: Vec<DevicePtr> = (0..3).map(|_| get(|at| cuMemAlloc_v2(at, MIB / 2))).collect();
+            assert_eq!(free_mib(), 998);
+            let large = get(|at| cuMemAlloc_v2(at, MIB + 1));
+            assert_eq!(free_mib(), 996);
+            small.into_iter().for_each(|at| ok(cuMemFree_v2(at)));
+            assert_eq!(free_mib(), 998);
+            ok(cuMemFree_v2(large));
+            assert_eq!(free_mib(), 1000);
+            assert_eq!(cuMemFree_v2(large), INVALID_VALUE, "it is freed already");
+        });
+    }
+
+    #[test]
+    fn the_card_gives_its_last_byte_and_no_more() {
+        alone("total=64M context=0", || {
+            start();
+            let all = get(|at| cuMemAlloc_v2(at, 64 * MIB));
+            assert_eq!(code(|at| cuMemAlloc_v2(at, 1)), OUT_OF_MEMORY);
+            ok(cuMemFree_v2(all));
+            assert_eq!(code(|at| cuMemAlloc_v2(at, 64 * MIB + 1)), OUT_OF_MEMORY);
+            assert_eq!(code(|at| cuMemAlloc_v2(at, u64::MAX)), OUT_OF_MEMORY);
+            assert_eq!(code(|at| cuMemAlloc_v2(at, 0)), INVALID_VALUE);
+            assert_eq!(free_mib(), 64);
+        });
+    }
+
+    #[test]
+    fn one_large_request_can_be_refused_though_much_is_free() {
+        alone("largest=32M fail=2", || {
+            start();
+            assert_eq!(code(|at| cuMemAlloc_v2(at, 33 * MIB)), OUT_OF_MEMORY);
+            assert_eq!(
+                code(|at| cuMemAlloc_v2(at, 2 * MIB)),
+                OUT_OF_MEMORY,
+                "the second fails"
+            );
+            assert_eq!(code(|at| cuMemAlloc_v2(at, 32 * MIB)), SUCCESS);
+        });
+    }
+
+    #[test]
+    fn a_free_waits_for_the_work_on_the_memory() {
+        let log = alone("delay=1000 clock=queries", || {
+            start();
+            let stream: Stream = get(|stream| cuStreamCreate(stream, 1));
+            let memory = get(|at| cuMemAlloc_v2(at, 4 * MIB));
+            ok(cuMemsetD8Async(memory, 1, 4 * MIB, stream));
+            ok(cuMemFree_v2(memory));
+        });
+        assert_eq!(broken(&log), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn a_pitch_is_a_multiple_of_the_alignment() {
+        alone("", || {
+            start();
+            let pitch = get(|pitch| {
+                let memory = &mut std::mem::MaybeUninit::uninit();
+                cuMemAllocPitch_v2(Out::to(memory), pitch, 1000, 10, 4)
+            });
+            assert_eq!(pitch, 1024);
+        });
+    }
+}

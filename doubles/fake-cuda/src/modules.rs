@@ -196,3 +196,35 @@ driver! {
         device.set(i32::try_from(opened.card).unwrap_or(0))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::alone::{alone, get, ok, start};
+    use crate::code::ILLEGAL_ADDRESS;
+    use crate::copy::cuMemcpyDtoH_v2;
+    use crate::linear::cuMemAlloc_v2;
+
+    #[test]
+    fn the_touching_kernel_adds_one_to_what_it_may_reach() {
+        alone("", || {
+            start();
+            let module = get(|module| cuModuleLoadData(module, Host::new(0)));
+            let touch =
+                get(|function| cuModuleGetFunction(function, module, In::from_pointer(c"touch".as_ptr())));
+            let at = get(|at| cuMemAlloc_v2(at, 4096));
+            let launch = |length: u64| {
+                let (at, length) = (at.0.to_ne_bytes(), length.to_ne_bytes());
+                let parameters = [Host::to(&at), Host::to(&length)];
+                let parameters = In::from_pointer(parameters.as_ptr());
+                cuLaunchKernel(touch, 1, 1, 1, 1, 1, 1, 0, Stream(0), parameters, Host::new(0))
+            };
+            ok(launch(10));
+            ok(launch(5));
+            assert_eq!(launch(4097), ILLEGAL_ADDRESS);
+            let mut back = [0; 11];
+            ok(cuMemcpyDtoH_v2(Host::into(&mut back), at, 11));
+            assert_eq!(back, [2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 0]);
+        });
+    }
+}

@@ -7,6 +7,7 @@ use crate::code::{Code, ILLEGAL_ADDRESS, INVALID_HANDLE, INVALID_VALUE, Outcome}
 use crate::driver::Driver;
 use crate::settings::settings;
 use crate::space::{Behind, Segment};
+use crate::work::Touch;
 
 /// Bytes moved at a time.
 const STEP: usize = 1 << 20;
@@ -55,7 +56,7 @@ fn span(at: u64, pitch: u64, width: u64, rows: u64) -> Range<u64> {
 
 impl Operation {
     /// The ranges of the unified address space that it touches; `true` for those it writes.
-    fn reach(&self) -> Vec<(Range<u64>, bool)> {
+    pub(crate) fn reach(&self) -> Vec<Touch> {
         match self {
             Self::Copy {
                 to,
@@ -81,10 +82,6 @@ impl Operation {
         }
     }
 
-    pub(crate) fn touches(&self) -> Vec<Range<u64>> {
-        self.reach().into_iter().map(|(range, _)| range).collect()
-    }
-
     /// `CUgraphNodeType`.
     pub(crate) fn kind(&self) -> i32 {
         match self {
@@ -92,6 +89,14 @@ impl Operation {
             Self::Copy { .. } => 1,
             Self::Fill { .. } => 2,
             Self::Nothing => 5,
+        }
+    }
+
+    /// How long it takes.
+    pub(crate) fn delay(&self) -> u64 {
+        match self {
+            Self::Nothing => 0,
+            _ => settings().delay,
         }
     }
 

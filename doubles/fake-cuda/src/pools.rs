@@ -317,3 +317,6 @@ driver! {
         driver()?.free_async(dptr, hStream)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -202,3 +202,49 @@ driver! {
         Err(NOT_SUPPORTED)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::In;
+    use crate::alone::{alone, code, get, ok, start};
+    use crate::vmm::{cuMemCreate, cuMemGetAllocationPropertiesFromHandle, cuMemRelease};
+
+    #[test]
+    fn a_descriptor_carries_a_block_and_where_it_lies() {
+        alone("total=16M context=0", || {
+            start();
+            let location = Location { kind: 1, id: 0 };
+            let prop = AllocationProp {
+                kind: 1,
+                handle_types: DESCRIPTOR,
+                location,
+                metadata: Host::new(0),
+                flags: 0,
+            };
+            let shared = get(|handle| cuMemCreate(handle, 4 << 20, In::from(&prop), 0));
+            let descriptor = get(|out| cuMemExportToShareableHandle(out, shared, DESCRIPTOR, 0));
+            let os_handle = Host::new(u64::try_from(descriptor).unwrap());
+            let imported = get(|handle| cuMemImportFromShareableHandle(handle, os_handle, DESCRIPTOR));
+            assert_eq!(driver().unwrap().blocks.get(imported).unwrap().size, 4 << 20);
+            assert_eq!(
+                get(|prop| cuMemGetAllocationPropertiesFromHandle(prop, imported)).location,
+                location
+            );
+            assert_eq!(driver().unwrap().memory_of(0).0, 12 << 20, "the owner pays, once");
+            ok(cuMemRelease(imported));
+            let private = AllocationProp {
+                handle_types: 0,
+                ..prop
+            };
+            let private = get(|handle| cuMemCreate(handle, 4 << 20, In::from(&private), 0));
+            assert_eq!(
+                code(|out| cuMemExportToShareableHandle(out, private, DESCRIPTOR, 0)),
+                INVALID_VALUE
+            );
+            let stranger = Host::new(9999);
+            let import = |handle| cuMemImportFromShareableHandle(handle, stranger, DESCRIPTOR);
+            assert_eq!(code(import), INVALID_HANDLE);
+        });
+    }
+}

@@ -256,3 +256,6 @@ driver! {
         prop.set(driver()?.blocks.get(handle)?.prop.ok_or(INVALID_VALUE)?)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,6 +13,7 @@ use crate::abi::{Context, Graph, Stream};
 use crate::call::{DefaultStream, default_stream};
 use crate::code::{Code, INVALID_HANDLE, Outcome, STREAM_CAPTURE_IMPLICIT};
 use crate::driver::{Driver, driver};
+use crate::log::violation;
 use crate::operation::Operation;
 use crate::settings::settings;
 
@@ -43,7 +44,14 @@ struct Pending {
     stream: Stream,
     context: Context,
     finish: u64,
-    touches: Vec<Range<u64>>,
+    touches: Vec<Touch>,
+}
+
+/// A range of addresses, and whether it is written.
+pub(crate) type Touch = (Range<u64>, bool);
+
+fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start < other.end && other.start < one.end
 }
 
 /// Whose work to wait for.
@@ -99,11 +107,17 @@ impl Work {
 
     fn unfinished<'a>(&'a self, range: &'a Range<u64>) -> impl Iterator<Item = &'a Pending> {
         let now = self.now();
-        let touches = move |work: &&Pending| {
-            let overlaps = |touched: &Range<u64>| touched.start < range.end && range.start < touched.end;
-            work.finish > now && work.touches.iter().any(overlaps)
-        };
-        self.pending.iter().filter(touches)
+        let touches = |work: &Pending| work.touches.iter().any(|(touched, _)| overlap(touched, range));
+        self.pending
+            .iter()
+            .filter(move |work| work.finish > now && touches(work))
+    }
+
+    /// A stream whose work is not done at `start`, and conflicts with a touch.
+    fn racing(&self, (range, write): &Touch, start: u64) -> Option<Stream> {
+        let conflicts = |(touched, written): &Touch| (*write || *written) && overlap(touched, range);
+        let racing = |work: &&Pending| work.finish > start && work.touches.iter().any(conflicts);
+        self.pending.iter().find(racing).map(|work| work.stream)
     }
 
     fn finish_of(&self, scope: Scope) -> u64 {
@@ -212,12 +226,12 @@ impl Driver {
             return Err(STREAM_CAPTURE_IMPLICIT);
         }
         self.execute(&operation)?;
-        self.enqueue(stream, operation.touches());
+        self.enqueue(stream, operation.reach(), operation.delay());
         Ok(())
     }
 
-    /// Adds work that ends one delay after everything before it.
-    pub(crate) fn enqueue(&mut self, stream: Stream, touches: Vec<Range<u64>>) {
+    /// Adds work that ends so much after everything before it.
+    pub(crate) fn enqueue(&mut self, stream: Stream, touches: Vec<Touch>, delay: u64) {
         let now = self.work.now();
         self.work.pending.retain(|work| work.finish > now);
         let before = self
@@ -225,12 +239,13 @@ impl Driver {
             .iter()
             .map(|tied| self.work.streams[tied].finish)
             .max();
-        let finish = before.unwrap_or(0).max(now) + settings().delay;
+        let start = before.unwrap_or(0).max(now);
+        self.expect_no_race(stream, &touches, start);
         let Some(state) = self.work.streams.get_mut(&stream) else {
             return;
         };
+        let (context, finish) = (state.context, start + delay);
         state.finish = finish;
-        let context = state.context;
         if finish > now {
             self.work.pending.push(Pending {
                 stream,
@@ -238,6 +253,22 @@ impl Driver {
                 finish,
                 touches,
             });
+        }
+    }
+
+    /// Notes work that begins while conflicting work of another stream is not done.
+    fn expect_no_race(&self, stream: Stream, touches: &[Touch], start: u64) {
+        for touch in touches {
+            if let Some(other) = self.work.racing(touch, start) {
+                let (range, _) = touch;
+                violation(
+                    "race",
+                    format_args!(
+                        "stream {:#x} works on {:#x}..{:#x} while stream {:#x} still does",
+                        stream.0, range.start, range.end, other.0
+                    ),
+                );
+            }
         }
     }
 }

@@ -3,4 +3,5 @@
 #![expect(clippy::unwrap_used, reason = "a stage that cannot be built fails the test")]
 
 mod life;
+mod neighbours;
 mod stage;
