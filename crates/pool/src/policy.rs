@@ -56,7 +56,8 @@ pub trait Policy {
     fn trim(&mut self, device: &mut dyn Device, trim: Trim) -> u64;
 
     /// From now on `graph` is being captured: what is live now and what is handed out until `capture_end` stays backed
-    /// at its address until `graph_destroyed`. Captures may overlap.
+    /// at its address until `graph_destroyed`. Captures may overlap. What is freed meanwhile may be handed out again on
+    /// its stream, as always: a launch of the graph overwrites it, as work that was submitted to the stream would.
     fn capture_begin(&mut self, _graph: Graph) {}
 
     /// The capture has ended. The graph may be launched any number of times from now on.

@@ -122,27 +122,38 @@ impl Ours {
 
     /// Takes back what was freed on a stream that is not its lane's.
     #[cold]
-    fn return_across(&mut self, device: &mut dyn Device, address: Address, stream: Stream) {
-        let Some(lane) = self.lanes.iter_mut().find(|lane| lane.owns(address)) else {
-            return;
-        };
-        if !self.captures.is_empty() || device.capturing(stream) || device.capturing(lane.stream) {
-            self.parked.push((address, stream));
-            return;
-        }
-        if let Some(asked) = lane.deallocate(address) {
+    fn deallocate_across(&mut self, device: &mut dyn Device, address: Address, stream: Stream) {
+        let asked = self.lanes.iter().find_map(|lane| lane.asked(address));
+        let parked = self.parked.iter().any(|&(parked, _)| parked == address);
+        if let Some(asked) = asked.filter(|_| !parked) {
             self.live -= asked;
-            let event = device.record(stream);
-            device.order(lane.stream, event);
-            device.forget(event);
+            self.parked.push((address, stream));
+            self.settle(device);
         }
     }
 
+    /// Gives what is parked back to its lanes, each behind an event, as soon as events can be recorded.
     #[cold]
     fn settle(&mut self, device: &mut dyn Device) {
-        for (address, stream) in core::mem::take(&mut self.parked) {
-            self.return_across(device, address, stream);
-        }
+        let Self {
+            lanes,
+            captures,
+            parked,
+            ..
+        } = self;
+        parked.retain(|&(address, stream)| {
+            let Some(lane) = lanes.iter_mut().find(|lane| lane.asked(address).is_some()) else {
+                return false;
+            };
+            if !captures.is_empty() || device.capturing(stream) || device.capturing(lane.stream) {
+                return true;
+            }
+            lane.deallocate(address);
+            let event = device.record(stream);
+            device.order(lane.stream, event);
+            device.forget(event);
+            false
+        });
     }
 }
 
@@ -169,7 +180,7 @@ impl Policy for Ours {
             .and_then(|lane| self.lanes[lane].deallocate(block.address));
         match own {
             Some(asked) => self.live -= asked,
-            None => self.return_across(device, block.address, stream),
+            None => self.deallocate_across(device, block.address, stream),
         }
     }
 
@@ -210,6 +221,11 @@ impl Policy for Ours {
     fn live(&self) -> u64 {
         self.live
     }
+}
+
+/// What a block of so many bytes takes; `None` if no memory is so large.
+fn rounded(asked: u64) -> Option<u64> {
+    asked.max(1).checked_next_multiple_of(ALIGNMENT)
 }
 
 /// Waits until the card has done what was submitted to a stream.
@@ -274,6 +290,14 @@ impl Lane {
         match &self.tier {
             Tier::Region(region) => region.owns(address),
             Tier::Slots(slots) => slots.owns(address),
+        }
+    }
+
+    /// What was asked for the block at this address, if it is live and of this lane.
+    fn asked(&self, address: Address) -> Option<u64> {
+        match &self.tier {
+            Tier::Region(region) => region.asked(address),
+            Tier::Slots(slots) => slots.asked(address),
         }
     }
 

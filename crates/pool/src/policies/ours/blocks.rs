@@ -95,10 +95,7 @@ impl Blocks {
     }
 
     fn bury(&mut self, start: u64) -> Option<u64> {
-        let index = self
-            .entries
-            .binary_search_by_key(&start, |entry| entry.start)
-            .ok()?;
+        let index = self.find(start)?;
         let asked = self.entries[index].asked.take()?;
         self.lowest = if self.holes == 0 {
             index
@@ -108,6 +105,17 @@ impl Blocks {
         self.holes += 1;
         self.too_large = u64::MAX;
         Some(asked)
+    }
+
+    fn find(&self, start: u64) -> Option<usize> {
+        self.entries
+            .binary_search_by_key(&start, |entry| entry.start)
+            .ok()
+    }
+
+    /// What was asked for the block at `start`, if there is one.
+    pub(super) fn asked(&self, start: u64) -> Option<u64> {
+        self.entries[self.find(start)?].asked
     }
 
     fn end(&self, index: usize) -> u64 {

@@ -3,12 +3,12 @@
 //! DECISION: addresses are plentiful and memory is not. The region is set aside once, [`Blocks`](super::blocks) says
 //! where in it a block goes, [`Pieces`] has it backed. Memory is given back only when it is idle, no graph has seen it
 //! and the card is done with it: either the CPU has waited for an event, or an event that was recorded at an earlier
-//! trim is done and nothing of the piece was handed out since.
+//! trim is done and nothing of the piece was live since.
 
 use super::pieces::Pieces;
 use super::touched::Pending;
 use super::traffic::Traffic;
-use super::{ALIGNMENT, finish};
+use super::{finish, rounded};
 use crate::device::{Address, Device, Graph, OutOfMemory, Stream};
 use crate::policy::Trim;
 
@@ -44,8 +44,7 @@ impl Region {
 
     pub(super) fn allocate(&mut self, device: &mut dyn Device, asked: u64) -> Result<Address, OutOfMemory> {
         let blocks = &mut self.traffic.blocks;
-        let rounded = asked.max(1).checked_next_multiple_of(ALIGNMENT);
-        let place = rounded.and_then(|size| Some((blocks.take(size, asked)?, size)));
+        let place = rounded(asked).and_then(|size| Some((blocks.take(size, asked)?, size)));
         let Some((start, size)) = place else {
             let free = self.size - blocks.top();
             return Err(OutOfMemory { asked, free });
@@ -57,18 +56,24 @@ impl Region {
             self.traffic.blocks.give(start);
             return Err(OutOfMemory { asked, ..refused });
         }
-        self.traffic.touch(start, end);
         Ok(self.base.offset(start))
     }
 
     pub(super) fn deallocate(&mut self, address: Address) -> Option<u64> {
         let start = address.0.checked_sub(self.base.0)?;
-        self.traffic.blocks.give(start)
+        let asked = self.traffic.blocks.give(start)?;
+        self.traffic.touch(start, start + rounded(asked)?);
+        Some(asked)
     }
 
     pub(super) fn owns(&self, address: Address) -> bool {
         let offset = address.0.checked_sub(self.base.0);
         offset.is_some_and(|offset| offset < self.size)
+    }
+
+    pub(super) fn asked(&self, address: Address) -> Option<u64> {
+        let start = address.0.checked_sub(self.base.0)?;
+        self.traffic.blocks.asked(start)
     }
 
     pub(super) fn reserved(&self) -> u64 {

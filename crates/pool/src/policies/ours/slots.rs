@@ -13,7 +13,7 @@
 use alloc::vec::Vec;
 
 use super::touched::WINDOWS;
-use super::{ALIGNMENT, finish, growth};
+use super::{finish, growth, rounded};
 use crate::device::{Address, Device, Event, Graph, OutOfMemory, Stream};
 
 #[derive(Clone, Debug, Default)]
@@ -67,7 +67,7 @@ impl Slots {
         asked: u64,
         capturing: bool,
     ) -> Result<Address, OutOfMemory> {
-        let Some(size) = asked.max(1).checked_next_multiple_of(ALIGNMENT) else {
+        let Some(size) = rounded(asked) else {
             let free = device.available();
             return Err(OutOfMemory { asked, free });
         };
@@ -177,12 +177,16 @@ impl Slots {
         let asked = slot.asked.take()?;
         self.clock += 1;
         slot.given = self.clock;
-        self.live -= asked.max(1).next_multiple_of(ALIGNMENT);
+        self.live -= rounded(asked)?;
         Some(asked)
     }
 
     pub(super) fn owns(&self, address: Address) -> bool {
         self.slots.iter().any(|slot| slot.address == address)
+    }
+
+    pub(super) fn asked(&self, address: Address) -> Option<u64> {
+        self.slots.iter().find(|slot| slot.address == address)?.asked
     }
 
     pub(super) fn reserved(&self) -> u64 {

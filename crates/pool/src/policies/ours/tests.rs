@@ -261,3 +261,22 @@ fn a_chunk_that_is_refused_is_asked_for_again_at_its_exact_size() {
         assert_eq!(policy.reserved(), 0);
     }
 }
+
+#[test]
+fn an_event_says_nothing_of_a_block_that_was_live_when_it_was_recorded() {
+    for mut device in both_tiers() {
+        let mut policy = Ours::default();
+        let old = take(&mut policy, &mut device, 100 * MIB, A);
+        let idle = take(&mut policy, &mut device, 100 * MIB, A);
+        policy.deallocate(&mut device, idle, A);
+        device.synchronize();
+        for _ in 0..=touched::WINDOWS {
+            policy.trim(&mut device, Trim::Idle);
+        }
+        device.launch(A, 1000, &[old]);
+        policy.deallocate(&mut device, old, A);
+        policy.trim(&mut device, Trim::Idle);
+        assert!(policy.reserved() >= 100 * MIB);
+        judge(&mut policy, &mut device);
+    }
+}

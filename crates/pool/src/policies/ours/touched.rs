@@ -1,6 +1,6 @@
 //! What was used since when.
 //!
-//! DECISION: an interval, not a set. Handing out a block costs two comparisons; whether a piece of memory was left
+//! DECISION: an interval, not a set. Giving a block back costs two comparisons; whether a piece of memory was left
 //! alone is then a question of not overlapping the interval, which is exact for stack-like traffic and errs on the side
 //! of keeping for any other.
 
@@ -10,7 +10,7 @@ use crate::device::Event;
 /// needs and the next does not is not mapped and unmapped in turn.
 pub(super) const WINDOWS: usize = 4;
 
-/// The smallest interval that covers what was handed out.
+/// The smallest interval that covers what was used.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Touched {
     low: u64,

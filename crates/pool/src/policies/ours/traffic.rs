@@ -1,7 +1,8 @@
 //! Who uses what of a region: the blocks, what was touched of late, and what graphs have seen.
 //!
-//! DECISION: what a graph has seen is pinned as one prefix, up to the highest address that was handed out while it was
-//! captured. For stack-like traffic that is exactly what the graph can touch, and it costs one number for a graph.
+//! DECISION: what a graph has seen is pinned as one prefix, up to the highest address that was live while it was
+//! captured. For stack-like traffic that is exactly what the graph can touch, and it costs one number for a graph. A
+//! block counts as touched when it is given back; until then it is live, and that says more.
 
 use alloc::vec::Vec;
 
@@ -37,7 +38,7 @@ impl Traffic {
         }
     }
 
-    /// `start..end` was handed out.
+    /// `start..end` was given back, and until now work may have been submitted that uses it.
     pub(super) fn touch(&mut self, start: u64, end: u64) {
         self.touched.add(start, end);
     }
@@ -48,7 +49,7 @@ impl Traffic {
     }
 
     /// Whether a piece may be given back, as far as the CPU knows: nothing in it is live, no graph has seen it and,
-    /// where idle memory is to rest for a while, nothing of it was handed out of late.
+    /// where idle memory is to rest for a while, nothing of it was live of late.
     pub(super) fn may_go(&self, trim: Trim, start: u64, end: u64) -> bool {
         let pinned = self.pins.iter().any(|pin| start < pin.high);
         let rested = match trim {
@@ -60,15 +61,11 @@ impl Traffic {
 
     pub(super) fn capture_begin(&mut self, graph: Graph) {
         self.mark();
-        let high = self.blocks.top();
         match self.pins.iter_mut().find(|pin| pin.graph == graph) {
-            Some(pin) => {
-                pin.capturing = true;
-                pin.high = pin.high.max(high);
-            }
+            Some(pin) => pin.capturing = true,
             None => self.pins.push(Pin {
                 graph,
-                high,
+                high: 0,
                 capturing: true,
             }),
         }
@@ -76,7 +73,10 @@ impl Traffic {
 
     pub(super) fn capture_end(&mut self, graph: Graph) {
         self.mark();
-        for pin in self.pins.iter_mut().filter(|pin| pin.graph == graph) {
+        let live = self.blocks.top();
+        let open = |pin: &&mut Pin| pin.graph == graph && pin.capturing;
+        for pin in self.pins.iter_mut().filter(open) {
+            pin.high = pin.high.max(live);
             pin.capturing = false;
         }
     }
