@@ -20,6 +20,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
 use rustix::io::Errno;
+use rustix::net::sockopt;
 use tokio::net::TcpStream;
 
 use super::rope::Rope;
@@ -29,6 +30,11 @@ const MOST_IDLE: usize = 64;
 /// How much may wait to be written, and the most that one read takes. A prompt that goes out in one write costs a
 /// fifth less CPU than one in pieces of 256 KiB (measured at 2 MB). It is a limit: buffers grow only as needed.
 const BUFFER: usize = 4 * 1024 * 1024;
+
+/// The congestion control towards an engine. BBR, the default of some systems, paces what it sends by its estimate
+/// of the line; on the loopback that is only a delay: a request of 2 MB took 0.47 ms instead of 0.31. Reno is in
+/// every Linux and open to every user.
+const UNPACED: &str = "reno";
 
 /// How long a new connection may be without an answer before the idle ones make way for it, at first and at most.
 const CROWDED: Duration = Duration::from_millis(20);
@@ -110,6 +116,7 @@ impl Upstream {
     pub(crate) async fn connect(&self, patience: Duration) -> io::Result<Wire> {
         let stream = tokio::time::timeout(patience, self.stream()).await??;
         stream.set_nodelay(true)?;
+        unpace(&stream);
         let handshake = http1::Builder::new()
             .max_buf_size(BUFFER)
             .handshake(TokioIo::new(stream))
@@ -171,6 +178,11 @@ impl fmt::Debug for Upstream {
     }
 }
 
+/// Where the kernel refuses, bytes still arrive, only later.
+fn unpace(stream: &TcpStream) {
+    let _ = sockopt::set_tcp_congestion(stream, UNPACED);
+}
+
 /// A connection to an engine.
 #[derive(Debug)]
 pub(crate) struct Wire {
@@ -204,5 +216,20 @@ impl Wire {
             answer.as_mut().poll(context)
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_to_an_engine_is_never_paced() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        unpace(&stream);
+        assert_eq!(sockopt::tcp_congestion(&stream).unwrap(), UNPACED);
     }
 }
