@@ -17,7 +17,7 @@ use hyper::body::{Body, Incoming};
 use tokio::time::{Instant, timeout_at};
 
 use super::limits::Limits;
-use super::model_key::Walk;
+use super::model_key::Search;
 use super::problem::Problem;
 use super::rope::Rope;
 
@@ -33,7 +33,7 @@ pub(crate) struct Held(Rc<Cell<u64>>);
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) rope: Rope,
-    pub(crate) walk: Walk,
+    pub(crate) search: Search,
     held: Held,
     counted: u64,
 }
@@ -76,7 +76,7 @@ impl<'a> Reader<'a> {
             limits,
             received: Received {
                 rope: Rope::default(),
-                walk: Walk::default(),
+                search: Search::default(),
                 held: held.clone(),
                 counted: 0,
             },
@@ -110,7 +110,7 @@ impl<'a> Reader<'a> {
         if all.get() > self.limits.bodies.get() {
             return Err(too_many());
         }
-        self.received.walk.feed(&data);
+        self.received.search.feed(&data);
         self.keep(data);
         Ok(())
     }

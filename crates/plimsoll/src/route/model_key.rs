@@ -1,29 +1,26 @@
-//! Finds the top-level `"model"` of a JSON body while it arrives.
+//! Finds the top-level `"model"` of a JSON body.
 //!
-//! The engine parses the body anyway; to route it only one string is needed. So this is no parser: it walks
-//! the text once, jumps over strings a block at a time and over nested values by counting brackets, and builds
-//! nothing. Malformed JSON is the engine's to complain about, as long as a model was found to ask.
+//! The engine parses the body anyway; to route it only one string is needed. Clients write it first, or, as
+//! OpenAI's client for Python does, behind the messages. So the beginning is walked while it arrives, and where
+//! no model stands there, the end is read backwards once it is there. Only a body with its model in neither
+//! is walked whole. Malformed JSON is the engine's to complain about, as long as a model was found to ask.
 //! The last key wins, as in nlohmann::json, whose reading is the one that counts; a last `"model"` that is no
 //! string counts as none.
 
 use std::ops::Range;
 
-use memchr::memchr;
+use super::rope::Rope;
 
 mod quote;
+mod tail;
+mod walk;
 
-use quote::closing_quote;
+use walk::Walk;
 
-/// A key longer than this, escapes included, is not `"model"`: five characters of six bytes each.
-const LONGEST_KEY: usize = 30;
 /// A longer name is not a name of ours.
 const LONGEST_MODEL: usize = 4096;
-
-/// What the walk found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Found {
-    pub(crate) model: Option<Named>,
-}
+/// How far a body is walked for a model before the walk waits for the end.
+const BEGINNING: usize = 64 * 1024;
 
 /// A model's name, and where its string stands in the body, quotes included.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,208 +29,33 @@ pub(crate) struct Named {
     pub(crate) place: Range<usize>,
 }
 
-/// Where the walk is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
-    BeforeObject,
-    BeforeKey,
-    Key,
-    AfterKey,
-    BeforeValue,
-    Scalar,
-    Text,
-    Model,
-    Nested,
-    NestedText,
-    /// Past the object, or nothing that this walk understands.
-    Over,
+/// A search that goes on while the body arrives.
+#[derive(Debug, Default)]
+pub(crate) struct Search {
+    walk: Walk,
+    arrived: usize,
 }
 
-/// The walk itself. Feed it the chunks in order.
-#[derive(Debug)]
-pub(crate) struct Walk {
-    at: At,
-    depth: u32,
-    /// The chunk before ended in an odd number of backslashes inside a string.
-    escaped: bool,
-    /// The key or model name being read, raw.
-    raw: Vec<u8>,
-    raw_limit: usize,
-    key_is_model: bool,
-    seen: usize,
-    model_starts: usize,
-    found: Found,
-}
-
-impl Default for Walk {
-    fn default() -> Self {
-        Self {
-            at: At::BeforeObject,
-            depth: 0,
-            escaped: false,
-            raw: Vec::new(),
-            raw_limit: 0,
-            key_is_model: false,
-            seen: 0,
-            model_starts: 0,
-            found: Found::default(),
-        }
-    }
-}
-
-impl Walk {
+impl Search {
+    /// Takes the next chunk. Behind a model found early the walk goes on: another one may follow.
     pub(crate) fn feed(&mut self, chunk: &[u8]) {
-        let mut at = 0;
-        while at < chunk.len() && self.at != At::Over {
-            at += self.step(&chunk[at..], self.seen + at);
-        }
-        self.seen += chunk.len();
-    }
-
-    pub(crate) fn finish(self) -> Found {
-        self.found
-    }
-
-    /// Takes one step into `text`, which stands at `offset` in the body; returns how many bytes it took.
-    fn step(&mut self, text: &[u8], offset: usize) -> usize {
-        match self.at {
-            At::BeforeObject => self.skip_to(text, |byte| match byte {
-                b'{' => Some(At::BeforeKey),
-                b' ' | b'\t' | b'\r' | b'\n' | 0xEF | 0xBB | 0xBF => None,
-                _ => Some(At::Over),
-            }),
-            At::BeforeKey => self.before_key(text),
-            At::AfterKey => self.skip_to(text, |byte| (byte == b':').then_some(At::BeforeValue)),
-            At::BeforeValue => self.before_value(text, offset),
-            At::Scalar => match text.iter().position(|byte| matches!(byte, b',' | b'}')) {
-                Some(end) => {
-                    self.at = At::BeforeKey;
-                    end
-                }
-                None => text.len(),
-            },
-            At::Nested => self.nested(text),
-            At::Key | At::Text | At::Model | At::NestedText => self.in_string(text, offset),
-            At::Over => text.len(),
+        let in_step = self.walk.seen() == self.arrived;
+        self.arrived += chunk.len();
+        if in_step && (self.walk.seen() < BEGINNING || self.walk.found().is_some()) {
+            self.walk.feed(chunk);
         }
     }
 
-    fn skip_to(&mut self, text: &[u8], next: impl Fn(u8) -> Option<At>) -> usize {
-        for (at, byte) in text.iter().enumerate() {
-            if let Some(next) = next(*byte) {
-                self.at = next;
-                return at + 1;
-            }
+    /// Returns the model of the whole `body`, whose chunks were fed.
+    pub(crate) fn finish(mut self, body: &Rope) -> Option<Named> {
+        let unseen = body.slice(self.walk.seen()..body.len());
+        if unseen.len() == 0 {
+            return self.walk.finish();
         }
-        text.len()
-    }
-
-    fn before_key(&mut self, text: &[u8]) -> usize {
-        self.record(LONGEST_KEY);
-        self.skip_to(text, |byte| match byte {
-            b'"' => Some(At::Key),
-            b' ' | b'\t' | b'\r' | b'\n' | b',' => None,
-            _ => Some(At::Over),
+        tail::model(body).or_else(|| {
+            unseen.chunks().for_each(|chunk| self.walk.feed(chunk));
+            self.walk.finish()
         })
-    }
-
-    fn before_value(&mut self, text: &[u8], offset: usize) -> usize {
-        let Some(skipped) = text.iter().position(|byte| !byte.is_ascii_whitespace()) else {
-            return text.len();
-        };
-        if self.key_is_model {
-            self.found.model = None;
-        }
-        match text[skipped] {
-            b'"' if self.key_is_model => {
-                self.record(LONGEST_MODEL);
-                self.model_starts = offset + skipped;
-                self.at = At::Model;
-            }
-            b'"' => {
-                self.record(0);
-                self.at = At::Text;
-            }
-            b'{' | b'[' => {
-                self.depth = 1;
-                self.at = At::Nested;
-            }
-            _ => {
-                self.at = At::Scalar;
-                return skipped;
-            }
-        }
-        skipped + 1
-    }
-
-    fn nested(&mut self, text: &[u8]) -> usize {
-        for (at, byte) in text.iter().enumerate() {
-            match byte {
-                b'"' => {
-                    self.record(0);
-                    self.at = At::NestedText;
-                    return at + 1;
-                }
-                b'{' | b'[' => self.depth = self.depth.saturating_add(1),
-                b'}' | b']' => {
-                    self.depth -= 1;
-                    if self.depth == 0 {
-                        self.at = At::BeforeKey;
-                        return at + 1;
-                    }
-                }
-                _ => {}
-            }
-        }
-        text.len()
-    }
-
-    fn in_string(&mut self, text: &[u8], offset: usize) -> usize {
-        let close = closing_quote(text, &mut self.escaped);
-        let inside = &text[..close.unwrap_or(text.len())];
-        if self.raw.len() <= self.raw_limit && self.raw_limit > 0 {
-            // One byte more than allowed is kept: it says that the string is too long.
-            let room = self.raw_limit + 1 - self.raw.len();
-            self.raw.extend_from_slice(&inside[..inside.len().min(room)]);
-        }
-        let Some(close) = close else {
-            return text.len();
-        };
-        self.string_ends(offset + close + 1);
-        close + 1
-    }
-
-    fn string_ends(&mut self, end: usize) {
-        self.at = match self.at {
-            At::Key => {
-                self.key_is_model = self.recorded().as_deref() == Some("model");
-                At::AfterKey
-            }
-            At::Model => {
-                let place = self.model_starts..end;
-                self.found.model = self.recorded().map(|name| Named { name, place });
-                At::BeforeKey
-            }
-            At::NestedText => At::Nested,
-            _ => At::BeforeKey,
-        };
-    }
-
-    fn record(&mut self, limit: usize) {
-        self.raw.clear();
-        self.raw_limit = limit;
-    }
-
-    /// Returns the recorded string, decoded; `None` when it was too long or is not a JSON string.
-    fn recorded(&self) -> Option<String> {
-        if self.raw.len() > self.raw_limit {
-            return None;
-        }
-        if memchr(b'\\', &self.raw).is_none() {
-            return std::str::from_utf8(&self.raw).ok().map(str::to_owned);
-        }
-        let quoted = [b"\"", self.raw.as_slice(), b"\""].concat();
-        serde_json::from_slice(&quoted).ok()
     }
 }
 
@@ -242,112 +64,62 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
+    use super::super::rope::tests::rope_of;
+    use super::walk::tests::any_json;
     use super::*;
 
-    fn walk(text: &[u8], chunk: usize) -> Option<Named> {
-        let mut walk = Walk::default();
-        text.chunks(chunk.max(1)).for_each(|chunk| walk.feed(chunk));
-        walk.finish().model
+    fn search(text: &str, chunk: usize) -> Option<Named> {
+        let body = rope_of(text.as_bytes(), &[chunk]);
+        let mut search = Search::default();
+        body.chunks().for_each(|chunk| search.feed(chunk));
+        search.finish(&body)
     }
 
-    fn name(text: &str) -> Option<String> {
-        let whole = walk(text.as_bytes(), text.len());
-        for chunk in 1..text.len().min(40) {
-            assert_eq!(walk(text.as_bytes(), chunk), whole, "chunks of {chunk} of {text}");
-        }
-        whole.map(|named| named.name)
+    /// More than is walked while it arrives, and more than the end that is read backwards.
+    fn long() -> String {
+        "a \\\"long\\\" prompt, ".repeat(5000)
     }
 
     #[test]
-    fn finds_the_model_wherever_it_stands() {
+    fn the_model_of_a_long_body_is_found_before_within_and_behind_the_prompt() {
+        let prompt = long();
         for text in [
-            r#"{"model":"a"}"#,
-            r#" { "messages" : [ {"model":"no","content":"{\"model\":\"no\"}"} ] , "model" : "a" } "#,
-            r#"{"stream":true,"n":1.5e3,"x":null,"model":"a","stop":["\\","\"","}"]}"#,
-            r#"{"mod\u0065l":"\u0061"}"#,
-            "\u{feff}{\"model\":\"a\"}",
-            r#"{"model":"a","prompt":"never ends"#,
-            r#"{"model":"b","model":"a"}"#,
-            r#"{"model":{"model":"b"},"model":"a"}"#,
+            format!(r#"{{"model":"a","prompt":"{prompt}"}}"#),
+            format!(r#"{{"prompt":"{prompt}","model":"a","stream":true}}"#),
+            format!(r#"{{"prompt":"{prompt}","model":"a","suffix":"{prompt}"}}"#),
+            format!(r#"{{"model":"b","prompt":"{prompt}","model":"a"}}"#),
+            format!(r#"{{"model":"b","prompt":"{prompt}","model":"a","suffix":"{prompt}"}}"#),
+            format!(r#"{{"prompt":"{prompt}","model":"a","suffix":"never ends"#),
         ] {
-            assert_eq!(name(text).as_deref(), Some("a"), "{text}");
+            let named = search(&text, 10_000).unwrap();
+            assert_eq!(&text[named.place], r#""a""#);
         }
     }
 
     #[test]
-    fn finds_none_where_the_engine_would_find_none() {
-        for text in [
-            "",
-            "[]",
-            "null",
-            r#"[{"model":"a"}]"#,
-            r#""model""#,
-            r#"{"model":7}"#,
-            r#"{"model":"a","model":null}"#,
-            r#"{"x":{"model":"a"}}"#,
-            r#"{"model":"a"#,
-            r#"{"model":"\x"}"#,
-        ] {
-            assert_eq!(name(text), None, "{text}");
-        }
-        let long = format!(r#"{{"model":"{}"}}"#, "a".repeat(LONGEST_MODEL + 1));
-        assert_eq!(walk(long.as_bytes(), 100), None);
-    }
-
-    #[test]
-    fn the_place_is_that_of_the_string_with_its_quotes() {
-        let text = br#"{"x":1, "model" :  "a\"b" }"#;
-        for chunk in 1..text.len() {
-            let named = walk(text, chunk).unwrap();
-            assert_eq!(&text[named.place], br#""a\"b""#);
-        }
-    }
-
-    fn any_json() -> impl Strategy<Value = Value> {
-        let text = prop_oneof![Just("model".to_owned()), "[a-z\"\\\\{}\\[\\],:é\\n]{0,8}"];
-        let leaf = prop_oneof![
-            Just(Value::Null),
-            any::<bool>().prop_map(Value::from),
-            any::<i64>().prop_map(Value::from),
-            text.clone().prop_map(Value::from),
-        ];
-        leaf.prop_recursive(4, 32, 6, move |inner| {
-            prop_oneof![
-                proptest::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
-                proptest::collection::vec((text.clone(), inner), 0..6)
-                    .prop_map(|pairs| Value::Object(pairs.into_iter().collect())),
-            ]
-        })
+    fn a_last_model_that_is_no_string_is_none_in_a_long_body_too() {
+        let text = format!(r#"{{"model":"b","prompt":"{}","model":7}}"#, long());
+        assert_eq!(search(&text, 10_000), None);
     }
 
     proptest! {
         #[test]
-        fn agrees_with_serde_json_on_every_object(
+        fn agrees_with_serde_json_wherever_a_long_prompt_stands(
             pairs in proptest::collection::vec(
                 (prop_oneof![Just("model".to_owned()), "[a-z\"\\\\]{0,6}"], any_json()), 0..6),
-            pretty: bool,
-            chunk in 1_usize..64,
+            at in 0_usize..6,
+            chunk in 1000_usize..100_000,
         ) {
-            // Built by hand, so that keys may repeat.
-            let print = |value: &Value| if pretty { format!("{value:#}") } else { value.to_string() };
-            let fields: Vec<_> = pairs.iter()
-                .map(|(key, value)| format!("{}: {}", json!(key), print(value)))
+            let mut fields: Vec<_> = pairs.iter()
+                .map(|(key, value)| format!("{}: {value}", json!(key)))
                 .collect();
+            fields.insert(at.min(fields.len()), format!("\"prompt\":\"{}\"", long()));
             let text = format!("{{{}}}", fields.join(" ,"));
             let parsed: Value = serde_json::from_str(&text).unwrap();
             prop_assert_eq!(
-                walk(text.as_bytes(), chunk).map(|named| named.name),
+                search(&text, chunk).map(|named| named.name),
                 parsed["model"].as_str().map(str::to_owned)
             );
-        }
-
-        #[test]
-        fn any_bytes_at_all_are_walked_without_a_panic(
-            bytes in proptest::collection::vec(
-                proptest::sample::select(b"{}[]\",:\\model 1\xff".to_vec()), 0..200),
-            chunk in 1_usize..20,
-        ) {
-            walk(&bytes, chunk);
         }
     }
 }

@@ -24,7 +24,7 @@ pub(crate) fn json_string(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::model_key::Walk;
+    use super::super::model_key::Search;
     use super::super::rope::tests::rope_of;
     use super::*;
 
@@ -33,9 +33,9 @@ mod tests {
         let text = br#"{"messages":[1, 2],  "model":"alias","x":"\u0041"}"#;
         for size in 1..=text.len() {
             let body = rope_of(text, &[size]);
-            let mut walk = Walk::default();
-            body.chunks().for_each(|chunk| walk.feed(chunk));
-            let place = walk.finish().model.unwrap().place;
+            let mut search = Search::default();
+            body.chunks().for_each(|chunk| search.feed(chunk));
+            let place = search.finish(&body).unwrap().place;
             let body = splice(&body, place, json_string("a \"real\" name"));
             assert_eq!(
                 body.copy(0..body.len()),

@@ -31,7 +31,6 @@ impl Rope {
         self.len
     }
 
-    #[cfg(test)]
     pub(crate) fn chunks(&self) -> impl Iterator<Item = &Bytes> {
         self.chunks.iter()
     }

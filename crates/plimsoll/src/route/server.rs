@@ -228,9 +228,8 @@ fn named_in_body(head: &Parts, received: &mut Received) -> Option<(Named, Writte
     if let Some(boundary) = kind.and_then(multipart::boundary) {
         return multipart::model(&received.rope, boundary).map(|named| (named, Written::Plain));
     }
-    mem::take(&mut received.walk)
-        .finish()
-        .model
+    mem::take(&mut received.search)
+        .finish(&received.rope)
         .map(|named| (named, Written::Json))
 }
 
