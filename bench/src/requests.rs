@@ -1,13 +1,19 @@
 //! The requests that are sent, and their bodies.
 //!
-//! `messages` comes before `model`, as the OpenAI client for Python sends it, so a router has to pass the whole
-//! prompt to find the name. The prompt has the escapes of ordinary text.
+//! `messages` comes before `model`, as the OpenAI client for Python sends it, unless said otherwise. The prompt has
+//! the escapes of ordinary text.
 
 const PARAGRAPH: &str =
     "The mark on a ship's hull says how deep she may be loaded; \\\"no deeper\\\", says the law.\\n";
 
 pub(crate) fn chat(model: &str, body_bytes: usize) -> Vec<u8> {
     post(&body(model, body_bytes, false))
+}
+
+/// The same, by a client that names the model before the messages.
+pub(crate) fn chat_model_first(model: &str, body_bytes: usize) -> Vec<u8> {
+    let model = format!(r#"{{"model":"{model}","messages":[{{"role":"user","content":""#);
+    post(&fill(&model, r#""}],"stream":false}"#, body_bytes))
 }
 
 pub(crate) fn chat_stream(model: &str, body_bytes: usize) -> Vec<u8> {
@@ -26,12 +32,16 @@ fn post(body: &str) -> Vec<u8> {
     (head + body).into_bytes()
 }
 
-/// A body of about the wished length: never longer, and shorter by less than a paragraph.
 fn body(model: &str, bytes: usize, stream: bool) -> String {
     let head = r#"{"messages":[{"role":"user","content":""#;
     let tail = format!(r#""}}],"model":"{model}","stream":{stream}}}"#);
+    fill(head, &tail, bytes)
+}
+
+/// A body of about the wished length: never longer, and shorter by less than a paragraph.
+fn fill(head: &str, tail: &str, bytes: usize) -> String {
     let paragraphs = bytes.saturating_sub(head.len() + tail.len()) / PARAGRAPH.len();
-    [head, &PARAGRAPH.repeat(paragraphs), &tail].concat()
+    [head, &PARAGRAPH.repeat(paragraphs), tail].concat()
 }
 
 #[cfg(test)]

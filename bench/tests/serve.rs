@@ -91,7 +91,7 @@ mod tests {
                 rows("streams"),
                 rows("memory")
             ],
-            [6, 4, 2, 2]
+            [8, 4, 2, 2]
         );
         for streams in report["streams"].as_array().unwrap() {
             assert_eq!(

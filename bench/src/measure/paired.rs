@@ -10,8 +10,16 @@ use crate::numbers::{Shuffle, microseconds, per, percentile, sorted};
 use crate::requests;
 use crate::run::{RunError, Target};
 
-/// Name, length of the body, and the divisor of the number of rounds.
-const SIZES: [(&str, usize, u32); 3] = [("400 B", 400, 1), ("200 KB", 200_000, 4), ("2 MB", 2_000_000, 20)];
+/// How a request is made from a model's name and a length.
+type Write = fn(&str, usize) -> Vec<u8>;
+
+/// Name, request, length of the body, and the divisor of the number of rounds.
+const PROMPTS: [(&str, Write, usize, u32); 4] = [
+    ("400 B", requests::chat, 400, 1),
+    ("200 KB", requests::chat, 200_000, 4),
+    ("2 MB", requests::chat, 2_000_000, 4),
+    ("2 MB, model first", requests::chat_model_first, 2_000_000, 4),
+];
 const WARM_UP_ROUNDS: u32 = 20;
 
 #[derive(Debug, Serialize)]
@@ -29,8 +37,8 @@ pub(crate) struct Paired {
 /// The first target is the direct path.
 pub(crate) fn measure(targets: &[Target], rounds: u32) -> Result<Vec<Paired>, RunError> {
     let mut results = Vec::new();
-    for (prompt, bytes, divisor) in SIZES {
-        let request = requests::chat("alpha", bytes);
+    for (prompt, write, bytes, divisor) in PROMPTS {
+        let request = write("alpha", bytes);
         results.extend(measure_prompt(
             targets,
             prompt,
