@@ -55,7 +55,8 @@ mod tests {
             .unwrap();
         let pid = wrapper.id();
         let limit = Instant::now() + Duration::from_secs(20);
-        while children(pid).is_empty() {
+        // Down to the last of them, or it would be left behind.
+        while children(pid).iter().all(|inner| children(*inner).is_empty()) {
             assert!(Instant::now() < limit);
             std::thread::sleep(Duration::from_millis(5));
         }
