@@ -15,9 +15,21 @@ pub(crate) type Arrays = BTreeMap<Array, State>;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct State {
-    physical: Physical,
+    pub(crate) physical: Physical,
     size: u64,
     shape: Array3dDescriptor,
+}
+
+impl State {
+    /// Bytes of a row, and rows of a plane.
+    pub(crate) fn layout(&self) -> Result<(u64, u64), Code> {
+        let row = Array3dDescriptor {
+            height: 0,
+            depth: 0,
+            ..self.shape
+        };
+        Ok((bytes(&row)?, self.shape.height.max(1) as u64))
+    }
 }
 
 /// Bytes of one channel in a `CUarray_format`.

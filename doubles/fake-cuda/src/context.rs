@@ -116,6 +116,17 @@ fn create(context: Out<Context>, flags: u32, device: i32) -> Outcome {
     context.set(opened)
 }
 
+fn destroy(context: Context) -> Outcome {
+    let opened_as_primary = driver()?.contexts.open.get(&context).map(|opened| opened.primary);
+    if opened_as_primary.ok_or(INVALID_CONTEXT)? {
+        return Err(INVALID_CONTEXT);
+    }
+    synchronise(Scope::Context(context))?;
+    driver()?.close_context(context)?;
+    with_stack(|stack| stack.pop_if(|top| *top == context));
+    Ok(())
+}
+
 driver! {
     fn cuCtxCreate = "cuCtxCreate" since 2000 (pctx: Out<Context>, flags: u32, dev: i32) {
         create(pctx, flags, dev)
@@ -139,15 +150,12 @@ driver! {
         create(pctx, flags, dev)
     }
 
+    fn cuCtxDestroy = "cuCtxDestroy" since 2000 (ctx: Context) {
+        destroy(ctx)
+    }
+
     fn cuCtxDestroy_v2 = "cuCtxDestroy" since 4000 (ctx: Context) {
-        driver()?.known(ctx)?;
-        if driver()?.contexts.open[&ctx].primary {
-            return Err(INVALID_CONTEXT);
-        }
-        synchronise(Scope::Context(ctx))?;
-        driver()?.close_context(ctx)?;
-        with_stack(|stack| stack.pop_if(|top| *top == ctx));
-        Ok(())
+        destroy(ctx)
     }
 
     fn cuCtxPushCurrent_v2 = "cuCtxPushCurrent" since 4000 (ctx: Context) {

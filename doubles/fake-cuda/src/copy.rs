@@ -1,33 +1,21 @@
 //! The memcpy family. Copies between the host and the device wait when they are not `Async`; copies on the device do
 //! not, as in the driver.
 
-use crate::abi::structs::{Copy2D, Copy2DSide};
-use crate::abi::{Context, DevicePtr, Host, In, Stream};
+mod shape;
+
+use crate::abi::structs::{Copy2D, Copy3D};
+use crate::abi::{Array, Context, DevicePtr, Host, In, Stream};
 use crate::call::driver;
 use crate::capture::forbid_in_capture;
-use crate::code::{Code, INVALID_VALUE, NOT_SUPPORTED, Outcome};
+use crate::code::{Code, Outcome};
 use crate::driver::{Driver, driver};
-use crate::operation::{Memory, Operation, Side};
+use crate::operation::{Line, Memory, Operation};
 use crate::work::{Scope, synchronise};
 
 const NULL_STREAM: Stream = Stream(0);
 
-/// `CUmemorytype`.
-const HOST: u32 = 1;
-const DEVICE: u32 = 2;
-const UNIFIED: u32 = 4;
-
 fn line(to: Memory, from: Memory, length: u64) -> Operation {
-    let side = |memory| Side {
-        memory,
-        pitch: length,
-    };
-    Operation::Copy {
-        to: side(to),
-        from: side(from),
-        width: length,
-        rows: 1,
-    }
+    Operation::Copy(Vec::from([Line { to, from, length }]))
 }
 
 /// A host pointer may be one that the driver knows: managed or page-locked memory.
@@ -64,41 +52,12 @@ fn unified(driver: &Driver, to: DevicePtr, from: DevicePtr, length: u64) -> Oper
     line(driver.memory_at(to.0), driver.memory_at(from.0), length)
 }
 
-fn side(driver: &Driver, side: &Copy2DSide) -> Result<Side, Code> {
-    let base = match side.memory {
-        HOST => side.host.address(),
-        DEVICE | UNIFIED => side.device.0,
-        _ => return Err(NOT_SUPPORTED),
-    };
-    let offset = side
-        .y
-        .checked_mul(side.pitch)
-        .and_then(|rows| rows.checked_add(side.x));
-    let start = base
-        .checked_add(offset.ok_or(INVALID_VALUE)? as u64)
-        .ok_or(INVALID_VALUE)?;
-    let memory = match side.memory {
-        DEVICE => Memory::Device(DevicePtr(start)),
-        _ => driver.memory_at(start),
-    };
-    Ok(Side {
-        memory,
-        pitch: side.pitch as u64,
-    })
+fn rectangle(driver: &Driver, copy: In<Copy2D>) -> Result<Operation, Code> {
+    driver.solid(&copy.get()?.into())
 }
 
-fn rectangle(driver: &Driver, copy: In<Copy2D>) -> Result<Operation, Code> {
-    let copy = copy.get()?;
-    let pitched = |side: &Copy2DSide| copy.height <= 1 || side.pitch >= copy.width;
-    if !pitched(&copy.from) || !pitched(&copy.to) {
-        return Err(INVALID_VALUE);
-    }
-    Ok(Operation::Copy {
-        to: side(driver, &copy.to)?,
-        from: side(driver, &copy.from)?,
-        width: copy.width as u64,
-        rows: copy.height as u64,
-    })
+fn solid(driver: &Driver, copy: In<Copy3D>) -> Result<Operation, Code> {
+    driver.solid(&copy.get()?)
 }
 
 driver! {
@@ -179,5 +138,37 @@ driver! {
         (pCopy: In<Copy2D>, hStream: Stream)
     {
         enqueue(hStream, |driver| rectangle(driver, pCopy))
+    }
+
+    fn cuMemcpy3D_v2 / cuMemcpy3D_v2_ptds = "cuMemcpy3D" since 3020 (pCopy: In<Copy3D>) {
+        complete(|driver| solid(driver, pCopy))
+    }
+
+    fn cuMemcpy3DAsync_v2 / cuMemcpy3DAsync_v2_ptsz = "cuMemcpy3DAsync" since 3020
+        (pCopy: In<Copy3D>, hStream: Stream)
+    {
+        enqueue(hStream, |driver| solid(driver, pCopy))
+    }
+
+    fn cuMemcpy3DPeer / cuMemcpy3DPeer_ptds = "cuMemcpy3DPeer" since 4000 (pCopy: In<Copy3D>) {
+        complete(|driver| solid(driver, pCopy))
+    }
+
+    fn cuMemcpy3DPeerAsync / cuMemcpy3DPeerAsync_ptsz = "cuMemcpy3DPeerAsync" since 4000
+        (pCopy: In<Copy3D>, hStream: Stream)
+    {
+        enqueue(hStream, |driver| solid(driver, pCopy))
+    }
+
+    fn cuMemcpyDtoA_v2 / cuMemcpyDtoA_v2_ptds = "cuMemcpyDtoA" since 3020
+        (dstArray: Array, dstOffset: u64, srcDevice: DevicePtr, ByteCount: u64)
+    {
+        complete(|driver| Ok(line(driver.array_bytes(dstArray, dstOffset)?, Memory::Device(srcDevice), ByteCount)))
+    }
+
+    fn cuMemcpyAtoD_v2 / cuMemcpyAtoD_v2_ptds = "cuMemcpyAtoD" since 3020
+        (dstDevice: DevicePtr, srcArray: Array, srcOffset: u64, ByteCount: u64)
+    {
+        complete(|driver| Ok(line(Memory::Device(dstDevice), driver.array_bytes(srcArray, srcOffset)?, ByteCount)))
     }
 }

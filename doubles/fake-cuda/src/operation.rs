@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::abi::{DevicePtr, Host};
+use crate::abi::{DevicePtr, Host, Physical};
 use crate::code::{Code, ILLEGAL_ADDRESS, INVALID_HANDLE, INVALID_VALUE, Outcome};
 use crate::driver::Driver;
 use crate::settings::settings;
@@ -14,13 +14,8 @@ const STEP: usize = 1 << 20;
 
 #[derive(Debug, Clone)]
 pub(crate) enum Operation {
-    /// Rows of bytes from one place to another.
-    Copy {
-        to: Side,
-        from: Side,
-        width: u64,
-        rows: u64,
-    },
+    /// Lines of bytes from one place to another.
+    Copy(Vec<Line>),
     /// Rows of a repeated pattern of 1, 2 or 4 bytes.
     Fill {
         at: DevicePtr,
@@ -35,18 +30,38 @@ pub(crate) enum Operation {
     Nothing,
 }
 
-/// An end of a copy.
+/// Bytes that lie side by side at both ends of a copy.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Side {
-    pub(crate) memory: Memory,
-    /// Bytes between the starts of two rows.
-    pub(crate) pitch: u64,
+pub(crate) struct Line {
+    pub(crate) to: Memory,
+    pub(crate) from: Memory,
+    pub(crate) length: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Memory {
     Host(Host),
     Device(DevicePtr),
+    /// So many bytes into an array.
+    Array(Physical, u64),
+}
+
+impl Memory {
+    /// The place so many bytes further on.
+    pub(crate) fn after(self, offset: u64) -> Self {
+        match self {
+            Self::Host(host) => Self::Host(Host::new(host.address().wrapping_add(offset))),
+            Self::Device(at) => Self::Device(DevicePtr(at.0.wrapping_add(offset))),
+            Self::Array(array, at) => Self::Array(array, at.wrapping_add(offset)),
+        }
+    }
+
+    fn touch(self, length: u64, write: bool) -> Option<Touch> {
+        match self {
+            Self::Device(at) => Some((at.0..at.0.saturating_add(length), write)),
+            Self::Host(_) | Self::Array(..) => None,
+        }
+    }
 }
 
 fn span(at: u64, pitch: u64, width: u64, rows: u64) -> Range<u64> {
@@ -58,17 +73,15 @@ impl Operation {
     /// The ranges of the unified address space that it touches; `true` for those it writes.
     pub(crate) fn reach(&self) -> Vec<Touch> {
         match self {
-            Self::Copy {
-                to,
-                from,
-                width,
-                rows,
-            } => [(to, true), (from, false)]
-                .into_iter()
-                .filter_map(|(side, write)| match side.memory {
-                    Memory::Device(at) => Some((span(at.0, side.pitch, *width, *rows), write)),
-                    Memory::Host(_) => None,
+            Self::Copy(lines) => lines
+                .iter()
+                .flat_map(|line| {
+                    [
+                        line.to.touch(line.length, true),
+                        line.from.touch(line.length, false),
+                    ]
                 })
+                .flatten()
                 .collect(),
             Self::Fill {
                 at,
@@ -86,7 +99,7 @@ impl Operation {
     pub(crate) fn kind(&self) -> i32 {
         match self {
             Self::Kernel { .. } => 0,
-            Self::Copy { .. } => 1,
+            Self::Copy(_) => 1,
             Self::Fill { .. } => 2,
             Self::Nothing => 5,
         }
@@ -100,8 +113,13 @@ impl Operation {
         }
     }
 
+    /// The driver carries it out itself, without a kernel of the program.
+    fn is_plain(&self) -> bool {
+        !matches!(self, Self::Kernel { .. })
+    }
+
     fn is_copy(&self) -> bool {
-        matches!(self, Self::Copy { .. })
+        matches!(self, Self::Copy(_))
     }
 }
 
@@ -130,11 +148,23 @@ impl Driver {
             if !segments.iter().all(permitted) {
                 return Err(refusal);
             }
+            if !settings().across && operation.is_plain() && self.cross_the_border(&segments) {
+                return Err(INVALID_VALUE);
+            }
             if !operation.is_copy() && !settings().host_touch && self.lead_to_host_blocks(&segments) {
                 return Err(INVALID_HANDLE);
             }
         }
         Ok(())
+    }
+
+    /// Some segments are host memory and some are not.
+    fn cross_the_border(&self, segments: &[(u64, Segment)]) -> bool {
+        let mut places = segments
+            .iter()
+            .map(|segment| self.lead_to_host_blocks(&[*segment]));
+        let first = places.next();
+        places.any(|place| Some(place) != first)
     }
 
     /// Some segment is host memory that was made by `cuMemCreate`.
@@ -151,15 +181,7 @@ impl Driver {
     /// Does it to the memory.
     pub(crate) fn execute(&self, operation: &Operation) -> Outcome {
         match operation {
-            Operation::Copy {
-                to,
-                from,
-                width,
-                rows,
-            } => (0..*rows).try_for_each(|row| {
-                let (to_row, from_row) = (row * to.pitch, row * from.pitch);
-                self.copy_bytes(to.memory, to_row, from.memory, from_row, *width)
-            }),
+            Operation::Copy(lines) => lines.iter().try_for_each(|line| self.copy_bytes(line)),
             Operation::Fill {
                 at,
                 pitch,
@@ -175,19 +197,21 @@ impl Driver {
         }
     }
 
-    fn copy_bytes(&self, to: Memory, to_row: u64, from: Memory, from_row: u64, width: u64) -> Outcome {
-        let mut buffer = vec![0; STEP.min(usize::try_from(width).map_err(|_| INVALID_VALUE)?)];
+    fn copy_bytes(&self, line: &Line) -> Outcome {
+        let mut buffer = vec![0; STEP.min(usize::try_from(line.length).map_err(|_| INVALID_VALUE)?)];
         let mut done = 0;
-        while done < width {
-            let length = usize::try_from(width - done).unwrap_or(STEP).min(STEP);
+        while done < line.length {
+            let length = usize::try_from(line.length - done).unwrap_or(STEP).min(STEP);
             let step = &mut buffer[..length];
-            match from {
-                Memory::Host(host) => step.copy_from_slice(host.bytes(from_row + done, length)),
-                Memory::Device(at) => self.read_bytes(DevicePtr(at.0 + from_row + done), step)?,
+            match line.from.after(done) {
+                Memory::Host(host) => step.copy_from_slice(host.bytes(0, length)),
+                Memory::Device(at) => self.read_bytes(at, step)?,
+                Memory::Array(array, at) => self.blocks.get(array)?.read(at, step)?,
             }
-            match to {
-                Memory::Host(host) => host.bytes_mut(to_row + done, length).copy_from_slice(step),
-                Memory::Device(at) => self.write_bytes(DevicePtr(at.0 + to_row + done), step)?,
+            match line.to.after(done) {
+                Memory::Host(host) => host.bytes_mut(0, length).copy_from_slice(step),
+                Memory::Device(at) => self.write_bytes(at, step)?,
+                Memory::Array(array, at) => self.blocks.get(array)?.write(at, step)?,
             }
             done += length as u64;
         }

@@ -38,6 +38,8 @@ pub(crate) struct Settings {
     pub(crate) refuse: Vec<i32>,
     /// Kernels and memsets reach host memory that was mapped through VMM.
     pub(crate) host_touch: bool,
+    /// One copy or memset may reach both device and host memory of a range.
+    pub(crate) across: bool,
     /// The longest range that `cuMemAddressReserve` gives.
     pub(crate) reserve: u64,
     /// The largest single allocation on the device.
@@ -81,6 +83,7 @@ impl Default for Settings {
             numa: 0,
             refuse: Vec::new(),
             host_touch: true,
+            across: true,
             reserve: u64::MAX,
             largest: u64::MAX,
             faults: Vec::new(),
@@ -155,6 +158,7 @@ impl Settings {
             "numa" => number(value).map(|numa| self.numa = numa),
             "refuse" => list(value, place).map(|refuse| self.refuse = refuse),
             "host_touch" => switch(value).map(|on| self.host_touch = on),
+            "across" => switch(value).map(|on| self.across = on),
             "reserve" => size(value).map(|reserve| self.reserve = reserve),
             "largest" => size(value).map(|largest| self.largest = largest),
             "fail" => list(value, |fault| fault.parse().ok()).map(|faults| self.faults = faults),

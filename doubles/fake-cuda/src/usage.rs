@@ -66,7 +66,7 @@ impl Usage {
     /// Takes `bytes` of a card that has `total`.
     pub(crate) fn charge(&mut self, card: usize, bytes: u64, total: u64) -> Result<(), Code> {
         let _lock = self.lock()?;
-        let held = self.held(card);
+        let held = self.sum(card);
         if held.checked_add(bytes).is_none_or(|sum| sum > total) {
             return Err(OUT_OF_MEMORY);
         }
@@ -84,6 +84,12 @@ impl Usage {
 
     /// What all live processes hold of a card.
     pub(crate) fn held(&self, card: usize) -> u64 {
+        let _lock = self.lock();
+        self.sum(card)
+    }
+
+    /// For who has the lock: to lock again and let go would let go of both.
+    fn sum(&self, card: usize) -> u64 {
         let alive = self.records().into_iter().filter(Record::is_alive);
         alive.map(|record| record.held[card]).sum()
     }

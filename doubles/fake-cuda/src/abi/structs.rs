@@ -101,8 +101,8 @@ show_fields!(PoolProps: kind, handle_types, location, max_size);
 pub(crate) struct Copy2D {
     pub(crate) from: Copy2DSide,
     pub(crate) to: Copy2DSide,
-    pub(crate) width: usize,
-    pub(crate) height: usize,
+    pub(crate) width: u64,
+    pub(crate) height: u64,
 }
 show_fields!(Copy2D: from, to, width, height);
 
@@ -110,15 +110,45 @@ show_fields!(Copy2D: from, to, width, height);
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Copy2DSide {
-    pub(crate) x: usize,
-    pub(crate) y: usize,
+    pub(crate) x: u64,
+    pub(crate) y: u64,
     pub(crate) memory: u32,
     pub(crate) host: Host,
     pub(crate) device: DevicePtr,
     pub(crate) array: Array,
-    pub(crate) pitch: usize,
+    pub(crate) pitch: u64,
 }
 show_fields!(Copy2DSide: x, y, memory, host, device, array, pitch);
+
+/// `CUDA_MEMCPY3D_v2`, and `CUDA_MEMCPY3D_PEER`, where the reserved words are contexts.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Copy3D {
+    pub(crate) from: Copy3DSide,
+    pub(crate) to: Copy3DSide,
+    pub(crate) width: u64,
+    pub(crate) height: u64,
+    pub(crate) depth: u64,
+}
+show_fields!(Copy3D: from, to, width, height, depth);
+
+/// The source or the destination of a [`Copy3D`].
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Copy3DSide {
+    pub(crate) x: u64,
+    pub(crate) y: u64,
+    pub(crate) z: u64,
+    pub(crate) level: u64,
+    pub(crate) memory: u32,
+    pub(crate) host: Host,
+    pub(crate) device: DevicePtr,
+    pub(crate) array: Array,
+    pub(crate) reserved: u64,
+    pub(crate) pitch: u64,
+    pub(crate) height: u64,
+}
+show_fields!(Copy3DSide: x, y, z, memory, host, device, array, pitch, height);
 
 /// `CUDA_ARRAY_DESCRIPTOR`.
 #[repr(C)]
@@ -204,6 +234,7 @@ mod tests {
         assert_eq!(size_of::<AccessDesc>(), 12);
         assert_eq!(size_of::<PoolProps>(), 88);
         assert_eq!(size_of::<Copy2D>(), 128);
+        assert_eq!(size_of::<Copy3D>(), 200);
         assert_eq!(size_of::<ArrayDescriptor>(), 24);
         assert_eq!(size_of::<Array3dDescriptor>(), 40);
         assert_eq!(size_of::<MemoryRequirements>(), 32);

@@ -160,6 +160,17 @@ fn host_memory_that_kernels_cannot_touch_can_still_be_copied() {
 }
 
 #[test]
+fn an_operation_across_the_border_can_be_refused() {
+    alone("across=0", || {
+        start();
+        let at = mixed(ON_NODE);
+        assert_eq!(cuMemsetD8_v2(at, 1, PART + 1), INVALID_VALUE);
+        ok(cuMemsetD8_v2(at, 1, PART));
+        ok(cuMemsetD8_v2(DevicePtr(at.0 + PART), 1, PART));
+    });
+}
+
+#[test]
 fn unmapping_memory_that_work_still_uses_is_noted() {
     let log = alone("delay=5 clock=queries", || {
         start();
