@@ -47,6 +47,11 @@ fn same_process() -> bool {
     PROCESS.load(Relaxed) == process()
 }
 
+/// Whether this is a child of the process that armed itself: its locks and counts are not to be touched.
+pub(crate) fn forked() -> bool {
+    !armed() && PROCESS.load(Relaxed) != 0 && !same_process()
+}
+
 pub(crate) fn process() -> i32 {
     // SAFETY: getpid takes nothing and cannot fail.
     unsafe { libc::getpid() }

@@ -9,7 +9,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Release};
 
-mod elf;
+pub(crate) mod elf;
 mod functions;
 pub(crate) mod loader;
 

@@ -23,6 +23,8 @@ mod clock;
 mod contexts;
 mod doors;
 mod driver;
+mod ggml;
+mod graphs;
 mod hooks;
 mod ladder;
 mod lock;

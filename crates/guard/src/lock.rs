@@ -46,6 +46,12 @@ impl<T> Lock<T> {
         Held { lock: self }
     }
 
+    /// The value, if nobody holds it now.
+    pub(crate) fn try_hold(&self) -> Option<Held<'_, T>> {
+        let got = self.state.compare_exchange(FREE, HELD, Acquire, Relaxed);
+        got.is_ok().then_some(Held { lock: self })
+    }
+
     #[cold]
     fn wait(&self) {
         for _ in 0..LOOKS {

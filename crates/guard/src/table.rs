@@ -102,9 +102,9 @@ pub(crate) unsafe fn named(name: *const c_char) -> Option<&'static Hook> {
     None
 }
 
-/// The hooks that `cuGetProcAddress` knows by this name.
+/// The hooks that `cuGetProcAddress` knows by this name: the general one, or the one of the very ABI.
 pub(crate) fn variants(name: &[u8]) -> impl Iterator<Item = &'static Hook> {
-    all().filter(move |hook| hook.name.as_bytes() == name)
+    all().filter(move |hook| hook.name.as_bytes() == name || hook.symbol.as_bytes() == name)
 }
 
 pub(crate) fn all() -> impl Iterator<Item = &'static Hook> {

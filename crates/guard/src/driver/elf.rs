@@ -96,18 +96,23 @@ impl<'a> Object<'a> {
 
     /// The exported function of this name, of whatever version; null if there is none.
     pub(crate) fn function(&self, name: &CStr) -> *const c_void {
-        let found = if !self.gnu_hash.is_null() {
+        let symbol = self.symbol(name).filter(|symbol| symbol.st_info & 15 == FUNCTION);
+        symbol.map_or(null(), |symbol| {
+            at(self
+                .base
+                .wrapping_add(usize::try_from(symbol.st_value).unwrap_or(0)))
+        })
+    }
+
+    /// What it exports under this name: a function or data.
+    pub(crate) fn symbol(&self, name: &CStr) -> Option<&libc::Elf64_Sym> {
+        if !self.gnu_hash.is_null() {
             self.by_gnu_hash(name)
         } else if !self.hash.is_null() {
             self.by_hash(name)
         } else {
             None
-        };
-        found.map_or(null(), |symbol| {
-            at(self
-                .base
-                .wrapping_add(usize::try_from(symbol.st_value).unwrap_or(0)))
-        })
+        }
     }
 
     fn by_gnu_hash(&self, name: &CStr) -> Option<&libc::Elf64_Sym> {
@@ -141,14 +146,14 @@ impl<'a> Object<'a> {
         (0..count).find_map(|index| self.symbol_named(index, name))
     }
 
-    /// The symbol with this number, if it is a function of that name defined here.
+    /// The symbol with this number, if it has that name and is defined here.
     fn symbol_named(&self, index: u32, name: &CStr) -> Option<&libc::Elf64_Sym> {
         // SAFETY: the number comes from the hash table of these symbols.
         let symbol = unsafe { &*self.symbols.wrapping_add(usize::try_from(index).ok()?) };
         let text = self.strings.wrapping_add(usize::try_from(symbol.st_name).ok()?);
         // SAFETY: names are strings of the string table.
         let same = unsafe { CStr::from_ptr(text) } == name;
-        (same && symbol.st_shndx != 0 && symbol.st_info & 15 == FUNCTION).then_some(symbol)
+        (same && symbol.st_shndx != 0).then_some(symbol)
     }
 }
 

@@ -1,7 +1,115 @@
-//! Stream capture.
+//! Streams, and their capture into graphs.
+//!
+//! DECISION: pools that guard serves are told before a capture begins and after it has ended, so that nothing is given back, waited
+//! for or recorded in between. A capture that the driver says goes on is not ended.
 
+use core::ffi::{c_int, c_uint, c_void};
+use core::ptr::null_mut;
+
+use crate::driver::{CuResult, SUCCESS, Stream};
+use crate::ggml;
+use crate::graphs;
 use crate::hooks::hooks;
+use crate::trace::{self, Event, Kind};
+
+/// `CUgraph`.
+pub(crate) type Graph = *mut c_void;
+
+/// CUDA_ERROR_STREAM_CAPTURE_UNMATCHED and CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD: somebody else has to end it.
+const STILL_CAPTURING: [CuResult; 2] = [903, 908];
 
 hooks! {
     in CUDA;
+
+    fn cuStreamCreate = "cuStreamCreate" since 2000 (stream: *mut Stream, flags: c_uint) calls real {
+        created(stream, real(stream, flags))
+    }
+
+    fn cuStreamCreateWithPriority = "cuStreamCreateWithPriority" since 5050 (
+        stream: *mut Stream, flags: c_uint, priority: c_int
+    ) calls real {
+        created(stream, real(stream, flags, priority))
+    }
+
+    fn cuStreamDestroy = "cuStreamDestroy" since 2000 (stream: Stream) calls real {
+        destroyed(stream, || real(stream))
+    }
+
+    fn cuStreamDestroy_v2 = "cuStreamDestroy" since 4000 (stream: Stream) calls real {
+        destroyed(stream, || real(stream))
+    }
+
+    fn cuStreamBeginCapture / cuStreamBeginCapture_ptsz = "cuStreamBeginCapture" since 10000 (
+        stream: Stream
+    ) calls real {
+        begin(stream, || real(stream))
+    }
+
+    fn cuStreamBeginCapture_v2 / cuStreamBeginCapture_v2_ptsz = "cuStreamBeginCapture" since 10010 (
+        stream: Stream, mode: c_uint
+    ) calls real {
+        begin(stream, || real(stream, mode))
+    }
+
+    fn cuStreamBeginCaptureToGraph / cuStreamBeginCaptureToGraph_ptsz = "cuStreamBeginCaptureToGraph" since 12030 (
+        stream: Stream, graph: Graph, dependencies: *const c_void, data: *const c_void, count: usize, mode: c_uint
+    ) calls real {
+        begin(stream, || real(stream, graph, dependencies, data, count, mode))
+    }
+
+    fn cuStreamEndCapture / cuStreamEndCapture_ptsz = "cuStreamEndCapture" since 10000 (
+        stream: Stream, graph: *mut Graph
+    ) calls real {
+        let result = real(stream, graph);
+        let made = if result == SUCCESS && !graph.is_null() { *graph } else { null_mut() };
+        if !STILL_CAPTURING.contains(&result) {
+            end(stream, made);
+        }
+        result
+    }
+}
+
+/// # Safety
+/// After success `stream` can be read.
+unsafe fn created(stream: *mut Stream, result: CuResult) -> CuResult {
+    if result == SUCCESS && !stream.is_null() && ggml::wanted() {
+        // SAFETY: the driver has written it.
+        ggml::stream_made(unsafe { *stream });
+    }
+    result
+}
+
+/// The handle is forgotten before the driver may give it to another stream.
+fn destroyed(stream: Stream, real: impl FnOnce() -> CuResult) -> CuResult {
+    if ggml::wanted() {
+        ggml::stream_gone(stream);
+    }
+    graphs::end(stream.addr(), None);
+    real()
+}
+
+fn begin(stream: Stream, real: impl FnOnce() -> CuResult) -> CuResult {
+    let graph = graphs::begin(stream.addr());
+    let result = real();
+    if result == SUCCESS {
+        tell(Kind::CaptureBegin, stream, graph.0);
+    } else {
+        graphs::end(stream.addr(), None);
+    }
+    result
+}
+
+fn end(stream: Stream, made: Graph) {
+    let source = (!made.is_null()).then(|| made.addr());
+    let graph = graphs::end(stream.addr(), source);
+    tell(Kind::CaptureEnd, stream, graph.map_or(0, |graph| graph.0));
+}
+
+pub(crate) fn tell(kind: Kind, stream: Stream, id: u64) {
+    let event = Event {
+        id,
+        stream: stream.addr(),
+        ..Event::default()
+    };
+    trace::emit(kind, event);
 }

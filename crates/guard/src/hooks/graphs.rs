@@ -1,7 +1,154 @@
-//! Graphs.
+//! Graphs: what was made of which capture, as far as it pins memory of the pools that guard serves.
+//!
+//! DECISION: only acts that make one handle do what another one does are followed. Destroying forgets before the driver does: its
+//! next graph may get the same address.
 
+use core::ffi::{c_char, c_int, c_uint, c_void};
+
+use super::capture::{Graph, tell};
+use crate::driver::{CuResult, SUCCESS, Stream};
+use crate::graphs;
 use crate::hooks::hooks;
+use crate::trace::Kind;
+
+/// `CUgraphExec`.
+type Exec = *mut c_void;
+/// `CUgraphNode`.
+type Node = *mut c_void;
+
+/// The head of `CUgraphNodeParams`: the kind of node, and for a child its graph.
+#[repr(C)]
+struct NodeParameters {
+    kind: c_int,
+    reserved: [c_int; 3],
+    child: Graph,
+}
+
+/// CU_GRAPH_NODE_TYPE_GRAPH.
+const CHILD: c_int = 4;
 
 hooks! {
     in CUDA;
+
+    fn cuGraphInstantiate = "cuGraphInstantiate" since 10000 (
+        exec: *mut Exec, graph: Graph, node: *mut Node, text: *mut c_char, size: usize
+    ) calls real {
+        made(graph, exec, real(exec, graph, node, text, size))
+    }
+
+    fn cuGraphInstantiate_v2 = "cuGraphInstantiate" since 11000 (
+        exec: *mut Exec, graph: Graph, node: *mut Node, text: *mut c_char, size: usize
+    ) calls real {
+        made(graph, exec, real(exec, graph, node, text, size))
+    }
+
+    fn cuGraphInstantiateWithFlags = "cuGraphInstantiate" since 12000 (
+        exec: *mut Exec, graph: Graph, flags: u64
+    ) calls real {
+        made(graph, exec, real(exec, graph, flags))
+    }
+
+    fn cuGraphInstantiateWithParams / cuGraphInstantiateWithParams_ptsz = "cuGraphInstantiateWithParams" since 12000 (
+        exec: *mut Exec, graph: Graph, parameters: *mut c_void
+    ) calls real {
+        made(graph, exec, real(exec, graph, parameters))
+    }
+
+    fn cuGraphClone = "cuGraphClone" since 10000 (clone: *mut Graph, graph: Graph) calls real {
+        made(graph, clone, real(clone, graph))
+    }
+
+    fn cuGraphAddChildGraphNode = "cuGraphAddChildGraphNode" since 10000 (
+        node: *mut Node, graph: Graph, dependencies: *const Node, count: usize, child: Graph
+    ) calls real {
+        joined(child, graph, real(node, graph, dependencies, count, child))
+    }
+
+    fn cuGraphAddNode = "cuGraphAddNode" since 12020 (
+        node: *mut Node, graph: Graph, dependencies: *const Node, count: usize, parameters: *mut c_void
+    ) calls real {
+        joined(child(parameters), graph, real(node, graph, dependencies, count, parameters))
+    }
+
+    fn cuGraphAddNode_v2 = "cuGraphAddNode" since 12030 (
+        node: *mut Node, graph: Graph, dependencies: *const Node, data: *const c_void, count: usize,
+        parameters: *mut c_void
+    ) calls real {
+        joined(child(parameters), graph, real(node, graph, dependencies, data, count, parameters))
+    }
+
+    fn cuGraphExecChildGraphNodeSetParams = "cuGraphExecChildGraphNodeSetParams" since 11010 (
+        exec: Exec, node: Node, child: Graph
+    ) calls real {
+        joined(child, exec, real(exec, node, child))
+    }
+
+    fn cuGraphExecUpdate = "cuGraphExecUpdate" since 10020 (
+        exec: Exec, graph: Graph, node: *mut Node, outcome: *mut c_uint
+    ) calls real {
+        updated(exec, graph, real(exec, graph, node, outcome))
+    }
+
+    fn cuGraphExecUpdate_v2 = "cuGraphExecUpdate" since 12000 (
+        exec: Exec, graph: Graph, outcome: *mut c_void
+    ) calls real {
+        updated(exec, graph, real(exec, graph, outcome))
+    }
+
+    fn cuGraphDestroy = "cuGraphDestroy" since 10000 (graph: Graph) calls real {
+        destroyed(graph, || real(graph))
+    }
+
+    fn cuGraphExecDestroy = "cuGraphExecDestroy" since 10000 (exec: Exec) calls real {
+        destroyed(exec, || real(exec))
+    }
+
+    fn cuGraphLaunch / cuGraphLaunch_ptsz = "cuGraphLaunch" since 10000 (exec: Exec, stream: Stream) calls real {
+        let result = real(exec, stream);
+        if result == SUCCESS && crate::trace::on() {
+            tell(Kind::GraphLaunch, stream, graphs::number(exec.addr()));
+        }
+        result
+    }
+}
+
+/// # Safety
+/// After success `to` can be read.
+unsafe fn made(from: Graph, to: *mut *mut c_void, result: CuResult) -> CuResult {
+    if result == SUCCESS && !to.is_null() {
+        // SAFETY: the driver has written it.
+        graphs::spread(from.addr(), unsafe { *to }.addr());
+    }
+    result
+}
+
+fn joined(child: Graph, parent: *mut c_void, result: CuResult) -> CuResult {
+    if result == SUCCESS && !child.is_null() {
+        graphs::spread(child.addr(), parent.addr());
+    }
+    result
+}
+
+fn updated(exec: Exec, graph: Graph, result: CuResult) -> CuResult {
+    if result == SUCCESS {
+        graphs::replace(graph.addr(), exec.addr());
+    }
+    result
+}
+
+fn destroyed(source: *mut c_void, real: impl FnOnce() -> CuResult) -> CuResult {
+    graphs::destroyed(source.addr());
+    real()
+}
+
+/// The graph that these parameters make a child of, if they do.
+///
+/// # Safety
+/// Null, or parameters of a node.
+unsafe fn child(parameters: *mut c_void) -> Graph {
+    // SAFETY: parameters of every kind begin with the kind, and those of a child go on with the graph.
+    match unsafe { parameters.cast::<NodeParameters>().as_ref() } {
+        Some(parameters) if parameters.kind == CHILD => parameters.child,
+        _ => core::ptr::null_mut(),
+    }
 }

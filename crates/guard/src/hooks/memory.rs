@@ -9,9 +9,10 @@ use crate::account::blocks::{BLOCKS, Block, Kind};
 use crate::account::request::{self, Outcome};
 use crate::account::{CardIndex, card, current, managed_stays};
 use crate::driver::{CuResult, DevicePointer, SUCCESS};
+use crate::ggml;
 use crate::hooks::hooks;
 use crate::ladder::Instead;
-use crate::spill;
+use crate::spill::{self, Advice};
 
 /// The driver rounds rows up to this, on every card there has been.
 const ROW: u64 = 512;
@@ -20,7 +21,9 @@ hooks! {
     in CUDA;
 
     fn cuMemAlloc_v2 = "cuMemAlloc" since 3020 (pointer: *mut DevicePointer, size: usize) calls real {
+        ggml::look();
         match target(pointer) {
+            Some(index) if ggml::managed() && managed(index, pointer, bytes(size)) => SUCCESS,
             Some(index) => allocate(index, pointer, bytes(size), spillable(pointer, size), &mut || real(pointer, size)),
             None => real(pointer, size),
         }
@@ -93,6 +96,16 @@ fn spillable(pointer: *mut DevicePointer, size: usize) -> Instead {
     Instead::Range(pointer, bytes(size))
 }
 
+/// Answers a request with managed memory that the driver may move; false if there is none to be had.
+///
+/// # Safety
+/// `pointer` can be written.
+unsafe fn managed(index: CardIndex, pointer: *mut DevicePointer, size: u64) -> bool {
+    let given = spill::managed(index, size, Advice::None);
+    // SAFETY: as the caller promises.
+    given.map(|address| unsafe { *pointer = address }).is_ok()
+}
+
 /// # Safety
 /// After `ask` succeeds, `pointer` can be read.
 unsafe fn allocate(
@@ -118,6 +131,9 @@ pub(crate) fn given(index: CardIndex, pointer: DevicePointer, size: u64, kind: K
 fn free(pointer: DevicePointer, real: impl FnOnce() -> CuResult) -> CuResult {
     if let Some(result) = spill::free(pointer) {
         return result;
+    }
+    if ggml::release(pointer) {
+        return SUCCESS;
     }
     release(pointer, 0, real)
 }

@@ -11,6 +11,7 @@ use plimsoll_wire::page::CARDS;
 
 use super::{ranges, vmm};
 use crate::driver::Device;
+use crate::ggml;
 
 /// For each card, a bit for each card that may use its memory.
 static USERS: [AtomicU32; CARDS] = [const { AtomicU32::new(0) }; CARDS];
@@ -34,6 +35,7 @@ pub(crate) fn enable(user: Device, owner: Device) {
         return;
     }
     users.fetch_or(1 << user_index, Relaxed);
+    ggml::grant(user, owner);
     let mappings =
         ranges::collect(|range| (range.device == owner).then(|| (range.base, range.pieces.clone())));
     for (base, pieces) in mappings {

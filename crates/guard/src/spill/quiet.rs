@@ -33,7 +33,7 @@ impl Drop for Relaxed {
 
 /// Whether any stream of the process is being captured: then nothing may be waited for, and nothing given back.
 pub(crate) fn capturing() -> bool {
-    false
+    crate::graphs::capturing()
 }
 
 /// The calling thread's context, as a number; 0 for none.

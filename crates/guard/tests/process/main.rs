@@ -2,5 +2,6 @@
 
 #[allow(dead_code, reason = "the skeleton: its users are being written")]
 mod artefact;
+mod ggml;
 mod preload;
 mod spill;

@@ -1,0 +1,295 @@
+//! A pool's memory: the driver, as [`plimsoll_pool`] sees a card, within the budget.
+//!
+//! DECISION: every byte that comes from the driver is taken from the budget first, and charged to the card as it is mapped. A
+//! refusal goes to the policy, which gives back what it holds idle; only when that does not help is the request made once more
+//! with the ladder behind it ([`Backing::insist`]). Calls are made in the pool's own context, and where the thread is capturing,
+//! in relaxed mode: none of them is part of what is captured.
+//!
+//! A mark that could not be made never counts as done, so that nothing is given back on its account.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::ptr::with_exposed_provenance_mut;
+use core::sync::atomic::Ordering;
+
+use plimsoll_pool::{Address, Device, Event, OutOfMemory, Stream};
+
+use super::streams;
+use crate::account::request::{self, Outcome};
+use crate::account::{self, CardIndex};
+use crate::driver::{self, CuResult, DevicePointer, SUCCESS};
+use crate::graphs;
+use crate::ladder::Instead;
+use crate::spill::quiet::{self, Relaxed};
+use crate::spill::vmm::{self, Location};
+use crate::trace::{self, Kind};
+
+mod real {
+    use core::ffi::{c_uint, c_void};
+
+    use super::DevicePointer;
+    use crate::driver::Stream;
+
+    crate::driver::real! {
+        in CUDA;
+        cuMemAlloc_v2(pointer: *mut DevicePointer, size: u64);
+        cuMemFree_v2(pointer: DevicePointer);
+        cuEventCreate(event: *mut *mut c_void, flags: c_uint);
+        cuEventRecord(event: *mut c_void, stream: Stream);
+        cuEventQuery(event: *mut c_void);
+        cuEventDestroy_v2(event: *mut c_void);
+        cuStreamWaitEvent(stream: Stream, event: *mut c_void, flags: c_uint);
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Backing {
+    card: CardIndex,
+    /// The context in which the pool was first used, by its address.
+    context: usize,
+    /// Of virtual memory management; 0 where the card has none.
+    granule: u64,
+    /// The number of the pool in the trace.
+    pool: u8,
+    /// Whether a refusal climbs the ladder.
+    insist: bool,
+    /// Sizes of what came from `cuMemAlloc`.
+    allocations: BTreeMap<Address, u64>,
+    /// Sizes of the mappings.
+    mappings: BTreeMap<Address, u64>,
+    fences: BTreeMap<u64, Fence>,
+    next_fence: u64,
+}
+
+/// Events on every stream of a context.
+#[derive(Debug, Default)]
+struct Fence {
+    events: Vec<usize>,
+    /// One of them could not be recorded.
+    broken: bool,
+}
+
+/// What every allocation is rounded up to in the account where the card has no granule of its own to tell.
+const LINEAR_GRANULE: u64 = 512;
+
+impl Backing {
+    /// Memory of the card of the calling thread's context; `None` without one.
+    pub(super) fn here(pool: u8) -> Option<Self> {
+        let card = account::current()?;
+        Some(Self {
+            card,
+            context: Some(quiet::context()).filter(|context| *context != 0)?,
+            granule: vmm::granule(card.device()).unwrap_or(0),
+            pool,
+            insist: false,
+            allocations: BTreeMap::new(),
+            mappings: BTreeMap::new(),
+            fences: BTreeMap::new(),
+            next_fence: 0,
+        })
+    }
+
+    pub(super) fn card(&self) -> CardIndex {
+        self.card
+    }
+
+    pub(super) fn has_regions(&self) -> bool {
+        self.granule > 0
+    }
+
+    /// Whether the next refusals climb the ladder.
+    pub(super) fn insist(&mut self, insist: bool) {
+        self.insist = insist;
+    }
+
+    /// Waits for everything that the pool's context submitted. False if it may not be waited for now.
+    pub(super) fn synchronize(&self) -> bool {
+        let may = !graphs::capturing();
+        if may {
+            // An error is the program's, and its work is over with it.
+            quiet::synchronise(self.context);
+        }
+        may
+    }
+
+    /// Runs `act` in the pool's context, so that no capture notices.
+    fn within<R>(&self, act: impl FnOnce() -> R) -> R {
+        let _relaxed = Relaxed::begin();
+        if quiet::context() == self.context {
+            act()
+        } else {
+            quiet::in_context(self.context, act)
+        }
+    }
+
+    /// Lets another card use this memory, as `cuMemAlloc`'s follows of itself.
+    pub(super) fn grant(&self, user: driver::Device) {
+        for (at, size) in &self.mappings {
+            // A card that gets no access finds out when it touches the memory.
+            let _ = vmm::grant(at.0, *size, user);
+        }
+    }
+
+    /// What the card and the budget have left.
+    fn free_now(&self) -> u64 {
+        let free = self.within(vmm::memory).map_or(0, |(free, _)| free);
+        account::card(self.card).headroom().min(free)
+    }
+
+    /// Has the driver give `size` bytes by `give`, within the budget.
+    fn ask(&self, size: u64, mut give: impl FnMut() -> CuResult) -> Result<(), OutOfMemory> {
+        let mut ask = || self.within(&mut give);
+        let given = if self.insist {
+            request::ask(self.card, size, Instead::Nothing, &mut ask) == Outcome::Given
+        } else {
+            request::once(self.card, size, &mut ask) == Ok(Outcome::Given)
+        };
+        if !given {
+            let (asked, free) = (size, self.free_now());
+            return Err(OutOfMemory { asked, free });
+        }
+        let card = account::card(self.card);
+        card.reserved.fetch_add(size, Ordering::Relaxed);
+        card.idle.fetch_add(size, Ordering::Relaxed);
+        self.tell(Kind::Map, size);
+        Ok(())
+    }
+
+    fn given_back(&self, size: u64) {
+        let card = account::card(self.card);
+        card.give(size);
+        card.reserved.fetch_sub(size, Ordering::Relaxed);
+        card.idle.fetch_sub(size, Ordering::Relaxed);
+        self.tell(Kind::Unmap, size);
+    }
+
+    fn tell(&self, kind: Kind, size: u64) {
+        let event = trace::Event {
+            size,
+            pool: self.pool,
+            ..trace::Event::on(self.card)
+        };
+        trace::emit(kind, event);
+    }
+
+    fn fence(&self) -> Fence {
+        let mut fence = Fence::default();
+        for stream in streams::of(self.context) {
+            let mut event = core::ptr::null_mut();
+            // SAFETY: a stream that was created and not destroyed; the event is ours.
+            let recorded = unsafe {
+                real::cuEventCreate(&raw mut event, WITHOUT_TIMING) == SUCCESS
+                    && real::cuEventRecord(event, with_exposed_provenance_mut(stream)) == SUCCESS
+            };
+            fence.broken |= !recorded;
+            fence.events.push(event.expose_provenance());
+        }
+        fence
+    }
+}
+
+/// CU_EVENT_DISABLE_TIMING.
+const WITHOUT_TIMING: u32 = 2;
+
+impl Device for Backing {
+    fn granule(&self) -> u64 {
+        if self.granule > 0 {
+            self.granule
+        } else {
+            LINEAR_GRANULE
+        }
+    }
+
+    /// A region is told that there is nothing to spare, so that it maps what it needs and no more. A map is made once for
+    /// thousands of kernels, as ggml's own pool with virtual memory makes it; what is mapped ahead would be the program's for good.
+    fn available(&self) -> u64 {
+        if self.has_regions() { 0 } else { self.free_now() }
+    }
+
+    fn allocate(&mut self, size: u64) -> Result<Address, OutOfMemory> {
+        let mut pointer: DevicePointer = 0;
+        // SAFETY: the place is ours.
+        self.ask(size, || unsafe { real::cuMemAlloc_v2(&raw mut pointer, size) })?;
+        self.allocations.insert(Address(pointer), size);
+        Ok(Address(pointer))
+    }
+
+    fn free(&mut self, address: Address) {
+        let Some(size) = self.allocations.remove(&address) else {
+            return;
+        };
+        // SAFETY: of `allocate`, and the policy is done with it.
+        self.within(|| unsafe { real::cuMemFree_v2(address.0) });
+        self.given_back(size);
+    }
+
+    fn reserve(&mut self, size: u64) -> Option<Address> {
+        (self.granule > 0).then_some(())?;
+        self.within(|| vmm::reserve(size)).ok().map(Address)
+    }
+
+    fn map(&mut self, at: Address, size: u64) -> Result<(), OutOfMemory> {
+        let device = self.card.device();
+        let attach = || vmm::attach(at.0, size, Location::card(device), device);
+        self.ask(size, || attach().err().unwrap_or(SUCCESS))?;
+        self.mappings.insert(at, size);
+        Ok(())
+    }
+
+    fn unmap(&mut self, at: Address, size: u64) {
+        // What cannot be unmapped is not counted any more: its context is gone, and the memory with it.
+        let _ = self.within(|| vmm::detach(at.0, size));
+        self.mappings.remove(&at);
+        self.given_back(size);
+    }
+
+    fn release(&mut self, at: Address, size: u64) {
+        let _ = self.within(|| vmm::free_addresses(at.0, size));
+    }
+
+    fn record(&mut self, _: Stream) -> Event {
+        let fence = self.within(|| self.fence());
+        self.next_fence += 1;
+        self.fences.insert(self.next_fence, fence);
+        Event(self.next_fence)
+    }
+
+    fn done(&mut self, event: Event) -> bool {
+        let Some(fence) = self.fences.get(&event.0).filter(|fence| !fence.broken) else {
+            return false;
+        };
+        let mut events = fence.events.iter();
+        // SAFETY: events of ours that were recorded.
+        events.all(|event| unsafe { real::cuEventQuery(with_exposed_provenance_mut(*event)) } == SUCCESS)
+    }
+
+    fn wait(&mut self, _: Event) {
+        self.synchronize();
+    }
+
+    fn order(&mut self, _: Stream, event: Event) {
+        let Some(fence) = self.fences.get(&event.0) else {
+            return;
+        };
+        for (stream, event) in streams::of(self.context).iter().zip(&fence.events) {
+            let (stream, event) = (
+                with_exposed_provenance_mut(*stream),
+                with_exposed_provenance_mut(*event),
+            );
+            // SAFETY: a live stream, and an event of ours that was recorded.
+            self.within(|| unsafe { real::cuStreamWaitEvent(stream, event, 0) });
+        }
+    }
+
+    fn forget(&mut self, event: Event) {
+        let fence = self.fences.remove(&event.0).unwrap_or_default();
+        for event in fence.events.into_iter().filter(|event| *event != 0) {
+            // SAFETY: an event of ours, forgotten just now.
+            unsafe { real::cuEventDestroy_v2(with_exposed_provenance_mut(event)) };
+        }
+    }
+
+    fn capturing(&self, _: Stream) -> bool {
+        graphs::capturing()
+    }
+}

@@ -1,0 +1,349 @@
+//! ggml's legacy pool, taken over in every way that ggml is loaded.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use crate::artefact;
+
+/// How the class gets into the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Loaded {
+    /// A shared library that the program is linked with.
+    Linked,
+    /// A shared library that the program opens for itself alone, as ggml opens its backends.
+    Opened,
+    /// In the executable, which exports its symbols.
+    Exported,
+    /// In the executable, whose symbols stand in its file and nowhere in memory.
+    Inside,
+    /// In a library that does not export it and was stripped.
+    Stripped,
+    /// As `Opened`, and the class has a method more.
+    Moved,
+}
+
+const FOUND: [Loaded; 5] = [
+    Loaded::Linked,
+    Loaded::Opened,
+    Loaded::Exported,
+    Loaded::Inside,
+    Loaded::Moved,
+];
+
+/// What a run of the program said and left behind.
+#[derive(Debug)]
+struct Run {
+    said: BTreeMap<String, String>,
+    complaints: String,
+    log: String,
+    code: Option<i32>,
+}
+
+impl Run {
+    fn number(&self, key: &str) -> u64 {
+        let value = self
+            .said
+            .get(key)
+            .unwrap_or_else(|| panic!("no {key} in {self:?}"));
+        value.parse().expect("the program prints numbers")
+    }
+
+    fn calls(&self, function: &str) -> usize {
+        let call = format!(" call {function}(");
+        self.log.lines().filter(|line| line.contains(&call)).count()
+    }
+
+    /// Nothing went wrong, for the program or for the card.
+    fn clean(self) -> Self {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        assert!(!self.log.contains(" violation "), "{}", self.log);
+        self
+    }
+
+    /// And guard had nothing to say.
+    fn quiet(self) -> Self {
+        assert_eq!(self.complaints, "");
+        self.clean()
+    }
+}
+
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/programs/ggml")
+        .join(name)
+}
+
+fn compile(out: &Path, sources: &[&str], flags: &[&str]) {
+    let mut command = Command::new(if sources == ["odd.c"] { "cc" } else { "c++" });
+    // Speculative devirtualisation is part of -O2, and part of what is tested.
+    command.args(["-O2", "-g", "-Wall", "-Werror"]);
+    command
+        .args(sources.iter().map(|name| source(name)))
+        .arg("-o")
+        .arg(out)
+        .args(flags);
+    assert!(
+        command.status().expect("a C++ compiler is installed").success(),
+        "{command:?}"
+    );
+}
+
+/// The folder with the program in all its forms, compiled once.
+fn programs() -> &'static Path {
+    static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
+    FOLDER
+        .get_or_init(|| {
+            let folder = tempfile::tempdir().expect("there is room for a folder");
+            let at = |name: &str| folder.path().join(name);
+            let here = format!("-L{}", folder.path().display());
+            let (backend, program): (&[&str], &[&str]) = (&["backend.cpp"], &["program.cpp"]);
+            let both: &[&str] = &["program.cpp", "backend.cpp"];
+            compile(&at("libbackend.so"), backend, &["-fPIC", "-shared"]);
+            compile(&at("libmoved.so"), backend, &["-fPIC", "-shared", "-DSHAPE=1"]);
+            compile(
+                &at("libstripped.so"),
+                backend,
+                &["-fPIC", "-shared", "-fvisibility=hidden", "-s"],
+            );
+            compile(&at("libodd.so"), &["odd.c"], &["-fPIC", "-shared"]);
+            compile(&at("opened"), program, &["-DLOCAL"]);
+            compile(
+                &at("linked"),
+                program,
+                &[&here, "-lbackend", "-Wl,-rpath,$ORIGIN"],
+            );
+            compile(
+                &at("odd"),
+                both,
+                &[
+                    &here,
+                    "-fvisibility=hidden",
+                    "-Wl,--no-as-needed",
+                    "-lodd",
+                    "-Wl,-rpath,$ORIGIN",
+                    "-s",
+                ],
+            );
+            compile(&at("exported"), both, &["-rdynamic"]);
+            compile(&at("inside"), both, &[]);
+            folder
+        })
+        .path()
+}
+
+fn command(loaded: Loaded, scenario: &str) -> Command {
+    let (program, library) = match loaded {
+        Loaded::Linked => ("linked", None),
+        Loaded::Opened => ("opened", Some("libbackend.so")),
+        Loaded::Exported => ("exported", None),
+        Loaded::Inside => ("inside", None),
+        Loaded::Stripped => ("opened", Some("libstripped.so")),
+        Loaded::Moved => ("opened", Some("libmoved.so")),
+    };
+    let mut command = Command::new(programs().join(program));
+    command
+        .arg(scenario)
+        .args(library.map(|name| programs().join(name)));
+    command
+}
+
+/// Runs the program, guarded with these words if there are any, on a card as `card` describes it.
+fn run(mut command: Command, words: Option<&str>, card: &str) -> Run {
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let log = folder.path().join("log");
+    command
+        .env("LD_LIBRARY_PATH", artefact::cuda())
+        .env("PLIMSOLL_FAKE_CUDA", format!("{card} log={}", log.display()))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    if let Some(words) = words {
+        command
+            .env("LD_PRELOAD", artefact::guard())
+            .env("PLIMSOLL_GUARD", words);
+    }
+    let output = finished(command);
+    let text = String::from_utf8(output.stdout).expect("the program prints text");
+    let said = text.lines().filter_map(|line| line.split_once(' '));
+    Run {
+        said: said
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect(),
+        complaints: String::from_utf8(output.stderr).expect("guard says text"),
+        log: std::fs::read_to_string(&log).unwrap_or_default(),
+        code: output.status.code(),
+    }
+}
+
+fn finished(mut command: Command) -> std::process::Output {
+    let mut child = command.spawn().expect("the program was compiled");
+    let end = Instant::now() + Duration::from_secs(120);
+    while child.try_wait().expect("it is our child").is_none() {
+        if Instant::now() > end {
+            child.kill().expect("it is our child");
+            panic!("{command:?} did not end");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().expect("it is our child")
+}
+
+fn ours(loaded: Loaded, scenario: &str) -> Run {
+    run(command(loaded, scenario), Some("pool=ours"), "total=8G")
+}
+
+fn bare(loaded: Loaded, scenario: &str) -> Run {
+    run(command(loaded, scenario), None, "total=8G")
+}
+
+#[test]
+fn growth_takes_what_is_live_to_the_granule_however_ggml_is_loaded() {
+    let before = bare(Loaded::Opened, "grow").clean();
+    assert!(
+        before.number("reserved") > 16 * before.number("live"),
+        "{before:?}"
+    );
+    for loaded in FOUND {
+        let run = ours(loaded, "grow").quiet();
+        let live = run.number("live");
+        assert!(run.number("reserved") <= live + 2, "{loaded:?} {run:?}");
+        assert_eq!(run.number("left"), 0, "{loaded:?}");
+        assert!(run.calls("cuMemCreate") > 10);
+    }
+}
+
+#[test]
+fn without_virtual_memory_the_pool_is_still_bounded() {
+    let run = run(
+        command(Loaded::Opened, "grow"),
+        Some("pool=ours"),
+        "total=8G vmm=0",
+    )
+    .quiet();
+    assert!(
+        run.number("reserved") <= run.number("live") * 5 / 4 + 32,
+        "{run:?}"
+    );
+    assert_eq!(run.number("left"), 0);
+    assert_eq!(run.calls("cuMemMap"), 0);
+}
+
+#[test]
+fn what_nobody_can_find_stays_as_it_was_and_that_is_said_once() {
+    let before = bare(Loaded::Stripped, "grow").clean();
+    let run = ours(Loaded::Stripped, "grow").clean();
+    assert_eq!(run.said, before.said);
+    assert_eq!(
+        run.complaints,
+        "plimsoll guard: no ggml legacy pool is loaded so far, or its symbols are stripped; what there is stays as it is\n"
+    );
+}
+
+#[test]
+fn a_vtable_that_is_not_what_it_is_called_is_left_alone() {
+    let mut odd = Command::new(programs().join("odd"));
+    odd.arg("grow");
+    let run = run(odd, Some("pool=ours"), "total=8G").clean();
+    assert!(run.number("reserved") > 16 * run.number("live"));
+    assert_eq!(
+        run.complaints,
+        "plimsoll guard: ggml's legacy pool has another shape than guard knows; it stays as it is\n"
+    );
+}
+
+#[test]
+fn without_the_option_the_driver_sees_the_same_calls() {
+    let before = bare(Loaded::Opened, "again").clean();
+    let run = run(command(Loaded::Opened, "again"), Some(""), "total=8G").quiet();
+    assert_eq!(run.said, before.said);
+    assert_eq!(run.calls("cuMemAlloc_v2"), before.calls("cuMemAlloc_v2"));
+    assert_eq!(run.calls("cuMemCreate"), 0);
+}
+
+#[test]
+fn no_two_blocks_share_a_byte() {
+    for card in ["total=8G", "total=8G vmm=0"] {
+        let run = run(command(Loaded::Opened, "pattern"), Some("pool=ours"), card).quiet();
+        assert_eq!(run.said["pattern"], "kept");
+    }
+}
+
+#[test]
+fn pools_come_and_go_and_leave_nothing() {
+    for loaded in [Loaded::Linked, Loaded::Inside] {
+        assert_eq!(ours(loaded, "again").quiet().number("left"), 0);
+    }
+}
+
+#[test]
+fn fifty_prompts_do_not_drift() {
+    let run = ours(Loaded::Opened, "cycles").quiet();
+    assert_eq!(
+        (run.number("last"), run.number("most")),
+        (run.number("first"), run.number("first"))
+    );
+}
+
+#[test]
+fn what_a_graph_has_seen_is_given_back_when_the_graph_is_gone() {
+    let words = Some("pool=ours reuse");
+    let run = run(command(Loaded::Opened, "graph"), words, "total=8G").clean();
+    assert_eq!(run.number("refused"), 2);
+    let (before, after) = (run.number("before"), run.number("after"));
+    assert!(after < before, "what the graph has not seen goes: {run:?}");
+    assert!(run.number("unpinned") + 20 <= after, "{run:?}");
+}
+
+#[test]
+fn idle_blocks_give_way_to_the_program_within_its_budget() {
+    let budget = format!("budget={} pool=ours", 500 << 20);
+    let refused = run(command(Loaded::Opened, "pressure"), Some(&budget), "total=8G").clean();
+    assert_eq!(refused.number("other"), 2);
+    let given = run(
+        command(Loaded::Opened, "pressure"),
+        Some(&format!("{budget} reuse")),
+        "total=8G",
+    )
+    .clean();
+    assert_eq!(given.number("other"), 0);
+}
+
+#[test]
+fn the_pool_keeps_to_the_budget_and_the_program_learns_that_it_is_spent() {
+    let budget = format!("budget={} pool=ours", 200 << 20);
+    let run = run(command(Loaded::Opened, "grow"), Some(&budget), "total=8G");
+    assert_eq!(run.code, None, "as without guard, the program aborts: {run:?}");
+    assert!(run.complaints.contains("cuMemAlloc: CUDA error 2"), "{run:?}");
+}
+
+#[test]
+fn a_caller_that_found_only_one_of_the_two_methods_survives() {
+    for loaded in [Loaded::Linked, Loaded::Inside] {
+        let run = ours(loaded, "half").clean();
+        assert_eq!(run.said["survived"], "yes");
+    }
+}
+
+#[test]
+fn a_takeover_whose_blocks_never_come_back_is_undone() {
+    let run = ours(Loaded::Opened, "never_freed").clean();
+    assert_eq!(run.said["survived"], "yes");
+    assert_eq!(run.complaints.lines().count(), 2, "{}", run.complaints);
+    assert!(
+        run.complaints
+            .contains("not taken over: its blocks are not given back to us; it is as it was")
+    );
+}
+
+#[test]
+fn the_pool_can_lie_in_managed_memory_and_is_still_ggmls_own() {
+    let before = bare(Loaded::Opened, "again").clean();
+    let run = run(command(Loaded::Opened, "again"), Some("pool=managed"), "total=8G").clean();
+    // The weights are not the pool's.
+    assert_eq!(run.calls("cuMemAlloc_v2"), 1);
+    assert_eq!(run.calls("cuMemAllocManaged") + 1, before.calls("cuMemAlloc_v2"));
+    assert_eq!(run.calls("cuMemFree_v2"), before.calls("cuMemFree_v2"));
+}

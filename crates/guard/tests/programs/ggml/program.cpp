@@ -1,0 +1,298 @@
+// What an engine does with the pool, one scenario a run. Prints what it saw as KEY VALUE lines; leaves with 0 unless something
+// is wrong with the memory it was given.
+#include "backend.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+static const size_t MIB = 1 << 20;
+
+static const backend * pools;
+
+#ifdef LOCAL
+// As ggml loads its backends.
+static const backend * load(const char * path) {
+    void * library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        fprintf(stderr, "%s\n", dlerror());
+        exit(70);
+    }
+    return reinterpret_cast<const backend * (*)()>(dlsym(library, "backend_functions"))();
+}
+
+extern "C" void * driver_function(const char * name) {
+    static void * library = dlopen("libcuda.so.1", RTLD_NOW);
+    void * function = library ? dlsym(library, name) : nullptr;
+    if (!function) {
+        fprintf(stderr, "no %s\n", name);
+        exit(70);
+    }
+    return function;
+}
+#endif
+
+static void check(int code, const char * what) {
+    if (code != 0) {
+        fprintf(stderr, "%s: CUDA error %d\n", what, code);
+        exit(71);
+    }
+}
+
+template <typename... Arguments> static void cuda(const char * name, Arguments... arguments) {
+    check(driver<int (*)(Arguments...)>(name)(arguments...), name);
+}
+
+struct block {
+    void * address;
+    size_t size;
+};
+
+static block take(void * pool, size_t size) {
+    block one = {nullptr, 0};
+    one.address = pools->alloc(pool, size, &one.size);
+    if (one.size < size) {
+        printf("short %zu of %zu\n", one.size, size);
+        exit(72);
+    }
+    return one;
+}
+
+static void give(void * pool, block one) {
+    pools->release(pool, one.address, one.size);
+}
+
+static CUdeviceptr pointer(block one) {
+    return reinterpret_cast<CUdeviceptr>(one.address);
+}
+
+// What the card has less by now, of this process and its context, in MiB.
+static size_t used() {
+    size_t available = 0, total = 0;
+    cuda("cuMemGetInfo_v2", &available, &total);
+    return (total - available) / MIB;
+}
+
+// One ubatch of 512 tokens at a depth: the temporaries of the matrices, then K and V as 16-bit floats, in the order of a real trace.
+static size_t ubatch(void * pool, size_t depth) {
+    for (size_t size : {9216, 2377728, 8650752, 8275968}) {
+        give(pool, take(pool, size));
+    }
+    const block keys = take(pool, 2048 * depth);
+    const block values = take(pool, 2048 * depth);
+    const block mask = take(pool, 1024);
+    give(pool, mask);
+    const size_t at_depth = used();
+    give(pool, values);
+    give(pool, keys);
+    return at_depth;
+}
+
+static const size_t DEPTH = 61440;
+
+static void grow() {
+    void * pool = pools->make();
+    const size_t before = used();
+    size_t most = 0;
+    for (size_t depth = 512; depth <= DEPTH; depth += 512) {
+        most = std::max(most, ubatch(pool, depth));
+    }
+    printf("live %zu\nreserved %zu\n", 2 * 2048 * DEPTH / MIB, most - before);
+    pools->destroy(pool);
+    printf("left %zu\n", used() - before);
+}
+
+// Every live block has a pattern of its own, which must still be there when it is given back, in whatever order that is.
+static void pattern() {
+    void * pool = pools->make();
+    std::vector<std::pair<block, unsigned char>> live;
+    unsigned int random = 1;
+    for (int step = 0; step < 1000; step++) {
+        random = random * 1664525 + 1013904223;
+        if (live.size() < 12 && random >> 30 != 0) {
+            const block one = take(pool, 1 + (random >> 8) % (MIB / 2));
+            const unsigned char mark = step % 251;
+            cuda("cuMemsetD8_v2", pointer(one), mark, one.size);
+            live.push_back({one, mark});
+        } else if (!live.empty()) {
+            const size_t chosen = random % 8 == 0 ? random / 8 % live.size() : live.size() - 1;
+            const auto [one, mark] = live[chosen];
+            live.erase(live.begin() + chosen);
+            std::vector<unsigned char> bytes(one.size);
+            cuda("cuMemcpyDtoH_v2", static_cast<void *>(bytes.data()), pointer(one), one.size);
+            if (std::any_of(bytes.begin(), bytes.end(), [mark = mark](unsigned char byte) { return byte != mark; })) {
+                printf("overlap at step %d\n", step);
+                exit(73);
+            }
+            give(pool, one);
+        }
+    }
+    for (const auto & [one, mark] : live) {
+        give(pool, one);
+    }
+    pools->destroy(pool);
+    printf("pattern kept\n");
+}
+
+static void again() {
+    const size_t before = used();
+    for (int round = 0; round < 5; round++) {
+        void * first = pools->make();
+        void * second = pools->make();
+        ubatch(first, 4096);
+        ubatch(second, 2048);
+        pools->destroy(first);
+        ubatch(second, 4096);
+        pools->destroy(second);
+    }
+    printf("left %zu\n", used() - before);
+}
+
+static void cycles() {
+    void * pool = pools->make();
+    const size_t before = used();
+    std::vector<size_t> after;
+    for (int cycle = 0; cycle < 50; cycle++) {
+        for (size_t depth = 2048; depth <= DEPTH; depth += 2048) {
+            ubatch(pool, depth);
+        }
+        after.push_back(used() - before);
+    }
+    printf("first %zu\nlast %zu\nmost %zu\n", after.front(), after.back(), *std::max_element(after.begin(), after.end()));
+    pools->destroy(pool);
+}
+
+// A block is taken while a stream is captured; its pool is then grown, shrunk and emptied as far as it lets itself be, and the graph
+// launched again.
+static void graph() {
+    void * pool = pools->make();
+    void * stream = nullptr;
+    void * captured = nullptr;
+    void * exec = nullptr;
+    void * module = nullptr;
+    void * kernel = nullptr;
+    cuda("cuStreamCreate", &stream, 1u);
+    cuda("cuModuleLoadData", &module, static_cast<const void *>("image"));
+    cuda("cuModuleGetFunction", &kernel, module, "touch");
+    ubatch(pool, 512);
+    cuda("cuStreamBeginCapture_v2", stream, 2u);
+    const block inside = take(pool, 20 * MIB);
+    CUdeviceptr at = pointer(inside);
+    unsigned long long size = inside.size;
+    void * parameters[] = {&at, &size};
+    cuda("cuLaunchKernel", kernel, 1u, 1u, 1u, 1u, 1u, 1u, 0u, stream, static_cast<void **>(parameters), static_cast<void **>(nullptr));
+    give(pool, inside);
+    cuda("cuStreamEndCapture", stream, &captured);
+    give(pool, take(pool, 200 * MIB));
+    cuda("cuGraphInstantiateWithFlags", &exec, captured, 0ull);
+    cuda("cuGraphDestroy", captured);
+    cuda("cuGraphLaunch", exec, stream);
+    cuda("cuCtxSynchronize");
+    const size_t with = used();
+    // Asking for more than the card has makes guard give back what it may.
+    CUdeviceptr too_much = 0;
+    const int refused = driver<int (*)(CUdeviceptr *, size_t)>("cuMemAlloc_v2")(&too_much, size_t(1) << 40);
+    printf("refused %d\nbefore %zu\nafter %zu\n", refused, with, used());
+    cuda("cuGraphLaunch", exec, stream);
+    cuda("cuCtxSynchronize");
+    cuda("cuGraphExecDestroy", exec);
+    driver<int (*)(CUdeviceptr *, size_t)>("cuMemAlloc_v2")(&too_much, size_t(1) << 40);
+    printf("unpinned %zu\n", used());
+    cuda("cuStreamDestroy_v2", stream);
+    pools->destroy(pool);
+}
+
+// The card has room for twice the live bytes and no more; what is idle must give way to the program's own requests.
+static void pressure() {
+    void * pool = pools->make();
+    ubatch(pool, DEPTH);
+    CUdeviceptr other = 0;
+    const int refused = driver<int (*)(CUdeviceptr *, size_t)>("cuMemAlloc_v2")(&other, 300 * MIB);
+    printf("other %d\n", refused);
+    if (refused == 0) {
+        cuda("cuMemFree_v2", other);
+    }
+    pools->destroy(pool);
+}
+
+// A caller that found alloc by the vtable and inlined free, and one that did the opposite.
+static void half() {
+    void * pool = pools->make();
+    std::vector<block> ours;
+    for (int i = 0; i < 20; i++) {
+        const block one = take(pool, MIB);
+        pools->release_inlined(pool, one.address, one.size);
+        block other = {nullptr, 0};
+        other.address = pools->alloc_inlined(pool, MIB / 2, &other.size);
+        give(pool, other);
+    }
+    pools->destroy(pool);
+    printf("survived yes\n");
+}
+
+static void never_freed() {
+    void * pool = pools->make();
+    for (int i = 0; i < 300; i++) {
+        const block one = take(pool, 4096);
+        cuda("cuMemsetD8_v2", pointer(one), static_cast<unsigned char>(7), one.size);
+        pools->release_inlined(pool, one.address, one.size);
+    }
+    pools->destroy(pool);
+    printf("survived yes\n");
+}
+
+static void speed() {
+    void * pool = pools->make();
+    ubatch(pool, 4096);
+    timespec start, end;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    const int rounds = 2000000;
+    for (int i = 0; i < rounds; i++) {
+        const block first = take(pool, 100000 + i % 7 * 1000);
+        const block second = take(pool, 50000);
+        give(pool, second);
+        give(pool, first);
+    }
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    const double seconds = double(end.tv_sec - start.tv_sec) + 1e-9 * double(end.tv_nsec - start.tv_nsec);
+    printf("nanoseconds %.1f\n", seconds * 1e9 / rounds / 4);
+    pools->destroy(pool);
+}
+
+int main(int count, char ** words) {
+    if (count < 2) {
+        return 64;
+    }
+#ifdef LOCAL
+    pools = load(words[2]);
+#else
+    pools = backend_functions();
+#endif
+    void * context = nullptr;
+    cuda("cuInit", 0u);
+    cuda("cuDevicePrimaryCtxRetain", &context, 0);
+    cuda("cuCtxSetCurrent", context);
+    // The weights: what makes guard look for the pool.
+    CUdeviceptr weights = 0;
+    cuda("cuMemAlloc_v2", &weights, MIB);
+    const std::string scenario = words[1];
+    const std::pair<const char *, void (*)()> scenarios[] = {
+        {"grow", grow},         {"pattern", pattern}, {"again", again}, {"cycles", cycles},
+        {"graph", graph},       {"half", half},       {"speed", speed}, {"never_freed", never_freed},
+        {"pressure", pressure},
+    };
+    for (const auto & [name, run] : scenarios) {
+        if (scenario == name) {
+            run();
+            cuda("cuMemFree_v2", weights);
+            return 0;
+        }
+    }
+    return 65;
+}
