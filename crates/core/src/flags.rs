@@ -7,6 +7,7 @@
 mod command;
 mod duration;
 mod failure;
+mod guard;
 mod llama_swap;
 mod native;
 mod options;
@@ -18,6 +19,7 @@ pub mod table;
 mod wish;
 
 pub use failure::{ConfigError, FlagError, FlagProblem, Problem};
+pub use guard::{GuardMode, GuardWish};
 pub use native::schema;
 pub use options::{Options, Setting, Value};
 pub use origin::Origin;

@@ -7,12 +7,15 @@ use tracing_subscriber::EnvFilter;
 
 use crate::report::Report;
 
+pub(crate) mod die_by;
 pub(crate) mod engine;
 pub(crate) mod exec_child;
 pub(crate) mod look;
 pub(crate) mod plan;
 pub(crate) mod pool;
 pub(crate) mod quickstart;
+pub(crate) mod run;
+mod rungs;
 pub(crate) mod serve;
 pub(crate) mod synth;
 pub(crate) mod warden;
@@ -34,10 +37,14 @@ enum Verb {
     Pool(pool::Arguments),
     /// See it work: two small models, a budget that holds one, and what happens when both are asked
     Quickstart(quickstart::Arguments),
+    /// Run a program as it is, with guard in it: counted, kept to a budget, told why where it does not fit
+    Run(Box<run::Arguments>),
     /// Serve several models from one memory budget, each in its own process
     Serve(serve::Arguments),
     /// Write a model that looks real: a header with a hole behind it, or a tiny one that runs
     Synth(synth::Arguments),
+    #[command(hide = true)]
+    DieBy(die_by::Arguments),
     #[command(hide = true)]
     ExecChild(exec_child::Arguments),
     #[command(hide = true)]
@@ -51,7 +58,7 @@ pub fn main() -> ExitCode {
     let verb = Line::parse().verb;
     // The tour tells in its own words what the daemon under it does.
     talk_on_stderr(match verb {
-        Verb::Quickstart(_) => "warn",
+        Verb::Quickstart(_) | Verb::Run(_) => "warn",
         _ => "info",
     });
     let result = match verb {
@@ -62,11 +69,16 @@ pub fn main() -> ExitCode {
             false => Report::failure(error),
         }),
         Verb::Quickstart(arguments) => quickstart::run(arguments).map_err(Report::failure),
+        Verb::Run(arguments) => run::run(&arguments).map_err(|error| {
+            let status = error.status();
+            Report::with_status(error, status)
+        }),
         Verb::Serve(arguments) => serve::run(arguments).map_err(|error| match error.is_input() {
             true => Report::input(error),
             false => Report::failure(error),
         }),
         Verb::Synth(arguments) => synth::run(&arguments).map_err(Report::failure),
+        Verb::DieBy(arguments) => return die_by::run(&arguments),
         Verb::ExecChild(arguments) => return exec_child::run(&arguments),
         Verb::Look(arguments) => return look::run(&arguments),
         Verb::Warden(arguments) => return warden::run(&arguments),

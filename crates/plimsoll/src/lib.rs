@@ -7,6 +7,7 @@
 pub mod command;
 mod config;
 mod daemon;
+pub mod guard;
 pub mod launch;
 
 mod owner;

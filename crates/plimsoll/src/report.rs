@@ -34,6 +34,14 @@ impl Report {
         }
     }
 
+    /// A failure with a status of its own.
+    pub(crate) fn with_status(error: impl Error + 'static, status: u8) -> Self {
+        Self {
+            error: Box::new(error),
+            status,
+        }
+    }
+
     /// Prints the error and what caused it, innermost last, and returns the status to exit with.
     pub(crate) fn print(&self) -> ExitCode {
         // Whoever stopped reading has what they wanted: `plimsoll plan | head`.

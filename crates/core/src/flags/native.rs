@@ -82,6 +82,7 @@ fn entry(
     entry.load_timeout = model.load_timeout.map(Into::into);
     entry.stop_timeout = model.stop_timeout.map(Into::into);
     entry.upstream_name = model.upstream_name;
+    entry.guard = model.guard.into();
     Ok(entry)
 }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::failure::{ConfigError, Problem, quoted};
+use super::guard::GuardWish;
 use super::options::Options;
 use super::origin::Origin;
 use super::program::Program;
@@ -83,6 +84,8 @@ pub struct Entry {
     pub stop_timeout: Option<Duration>,
     /// The name the child wants in `model`, where it differs from ours.
     pub upstream_name: Option<String>,
+    /// What guard does for it, as far as it says so itself.
+    pub guard: GuardWish,
     pub origin: Origin,
 }
 
@@ -108,6 +111,7 @@ impl Entry {
             load_timeout: None,
             stop_timeout: None,
             upstream_name: None,
+            guard: GuardWish::default(),
             origin,
         }
     }
@@ -272,6 +276,7 @@ impl PartialEq for Entry {
             load_timeout,
             stop_timeout,
             upstream_name,
+            guard,
             origin: _,
         } = self;
         *name == other.name
@@ -289,6 +294,7 @@ impl PartialEq for Entry {
             && *load_timeout == other.load_timeout
             && *stop_timeout == other.stop_timeout
             && *upstream_name == other.upstream_name
+            && *guard == other.guard
     }
 }
 

@@ -101,6 +101,7 @@ fn change(old: &Entry, new: &Entry, spec: ModelSpec) -> Option<Change> {
         && old.env == new.env
         && old.memory == new.memory
         && old.cards == new.cards
+        && old.guard == new.guard
         && old.upstream_name == new.upstream_name;
     match same_engine {
         _ if old == new => None,

@@ -5,12 +5,14 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use plimsoll_wire::options::{Contexts, Pool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Spanned;
 
 use crate::bytes::Bytes;
 use crate::flags::duration;
+use crate::flags::guard::{GuardMode, GuardWish};
 
 /// Plimsoll's configuration.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -102,6 +104,87 @@ pub(super) struct Model {
     pub(super) stop_timeout: Option<Length>,
     /// The name the program wants in a request, where it differs from this one.
     pub(super) upstream_name: Option<String>,
+    /// What guard does for it, on a CUDA card; what is not said here is as `plimsoll serve` was told.
+    pub(super) guard: Guard,
+}
+
+/// Guard: it is preloaded into the model's engine, counts what that takes of its cards, and does what is asked here.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(super) struct Guard {
+    /// `off`: not loaded. `observe`: it counts. `budget`: it refuses what passes the model's claim. Default: `observe`.
+    pub(super) mode: Option<GuardMode>,
+    /// A budget on each card, e.g. `20GiB`, instead of the claim.
+    pub(super) budget: Option<Size>,
+    /// When a request does not fit, give back what guard's own pools hold idle and ask again.
+    pub(super) reuse: Option<bool>,
+    /// Build a request that is refused in one piece from chunks of this size, e.g. `2MiB`.
+    pub(super) chunk: Option<Size>,
+    /// Ask the server to make room: idle models on that card leave, and the claim is raised.
+    pub(super) reclaim: Option<bool>,
+    /// Wait so long for room, e.g. `5s`.
+    pub(super) wait: Option<Length>,
+    /// Let so much of what does not fit lie in host memory, e.g. `4GiB`.
+    pub(super) spill: Option<Size>,
+    /// What becomes of ggml's legacy pool: served by guard's own policy, made of managed memory, or left alone.
+    pub(super) pool: Option<PoolChoice>,
+    /// `managed`: answer a refused request with managed memory, the whole of it.
+    pub(super) on_oom: Option<OnOom>,
+    /// Tell the engine that its cards have no virtual memory management.
+    pub(super) hide_vmm: Option<bool>,
+    /// What happens to a context on a card that is not the model's.
+    pub(super) contexts: Option<ContextsChoice>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum PoolChoice {
+    Ours,
+    Managed,
+    Leave,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum OnOom {
+    Managed,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum ContextsChoice {
+    Leave,
+    Report,
+    Refuse,
+}
+
+impl From<Guard> for GuardWish {
+    fn from(guard: Guard) -> Self {
+        let seconds = |length: Length| {
+            u32::try_from(Duration::from(length).as_millis().div_ceil(1000)).unwrap_or(u32::MAX)
+        };
+        Self {
+            mode: guard.mode,
+            budget: guard.budget.map(Into::into),
+            reuse: guard.reuse,
+            chunk: guard.chunk.map(Into::into),
+            reclaim: guard.reclaim,
+            wait: guard.wait.map(seconds),
+            spill: guard.spill.map(Into::into),
+            pool: guard.pool.map(|pool| match pool {
+                PoolChoice::Ours => Pool::Ours,
+                PoolChoice::Managed => Pool::Managed,
+                PoolChoice::Leave => Pool::Leave,
+            }),
+            on_oom_managed: guard.on_oom.map(|OnOom::Managed| true),
+            hide_vmm: guard.hide_vmm,
+            contexts: guard.contexts.map(|contexts| match contexts {
+                ContextsChoice::Leave => Contexts::Leave,
+                ContextsChoice::Report => Contexts::Report,
+                ContextsChoice::Refuse => Contexts::Refuse,
+            }),
+        }
+    }
 }
 
 /// Arguments: a list, or one line split as a shell splits it.

@@ -9,12 +9,13 @@ use super::grammar::Line;
 use super::{ConfigError, Entry, Launch, Origin, Problem};
 use crate::flags::duration;
 use crate::flags::failure::quoted;
+use crate::flags::guard::GuardWish;
 use crate::flags::options::truth;
 use crate::flags::roster::ServeSettings;
 use crate::flags::table::distance_within;
 
 const OF_SERVER: [&str; 5] = ["listen", "patience", "wait", "engine", "api-key-file"];
-const OF_MODEL: [&str; 10] = [
+const OF_MODEL: [&str; 11] = [
     "memory",
     "cards",
     "ttl",
@@ -25,6 +26,7 @@ const OF_MODEL: [&str; 10] = [
     "load-timeout",
     "concurrency",
     "program",
+    "guard",
 ];
 
 /// Takes what is the server's; returns the rest, which holds for models.
@@ -91,6 +93,10 @@ pub(super) fn apply(file: &Arc<str>, line: &Line, entry: &mut Entry) -> Result<(
             if let Launch::LlamaServer { program, .. } = &mut entry.launch {
                 *program = Some(words(file, line)?);
             }
+        }
+        "guard" => {
+            let wish = GuardWish::read(&line.value).ok_or_else(|| bad(file, line, GuardWish::EXPECTED))?;
+            entry.guard = wish.or(&entry.guard);
         }
         _ => return Err(unknown(file, line)),
     }

@@ -1,0 +1,260 @@
+//! `plimsoll run`: a program as it is, with guard in it.
+//!
+//! DECISION: whoever starts `plimsoll run -- CMD` sees what `CMD` alone would show. It runs in the same process group and with the same
+//! stdin, stdout and stderr; signals pass on to it; its exit code is ours, and where a signal killed it, the same signal
+//! kills us, as with `timeout`. What is ours alone has the codes of `env`: 125 for a failure of our own, 126 for a program
+//! that cannot be executed, 127 for one that is not there. Our own words are on stderr, at the end, one line a card.
+//!
+//! With `--card` the program sees only those cards. `--strict-cards` and `--report-cards` leave the others visible, because a
+//! context on one of them could not be told otherwise.
+
+mod cards;
+mod child;
+mod summary;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use plimsoll_core::bytes::Bytes;
+use plimsoll_core::flags::GuardWish;
+use plimsoll_core::place::Card;
+use plimsoll_wire::env as names;
+use plimsoll_wire::options::{Contexts, Options, Uuid};
+use tokio::runtime;
+use tokio::time::timeout;
+
+use super::rungs::Rungs;
+use crate::guard::{FindLibraryError, PagesFolder, Preload, find_library, preload, unreachable};
+use crate::launch::{Environment, LaunchError, find_program};
+use crate::probe::{Machine, Sampler, StartSamplerError};
+use cards::{CardError, Chosen, Wanted};
+use child::End;
+use summary::Summary;
+
+/// As with `env` and `timeout`.
+const OWN_FAILURE: u8 = 125;
+const NOT_EXECUTABLE: u8 = 126;
+const NOT_FOUND: u8 = 127;
+/// How long the end may wait for the cards' names.
+const NAMES_WITHIN: Duration = Duration::from_secs(1);
+
+const MORE: &str = "\
+Without options the program is counted and nothing else: a page per process, one line per card at the end.
+
+Exit status: that of the program, whose signal also ends plimsoll; 125 if plimsoll itself fails, 126 if the program cannot be \
+executed, 127 if it is not there. SIGINT and SIGQUIT of a terminal reach the program by themselves and are not sent twice.";
+
+#[derive(Debug, Args)]
+#[command(after_help = MORE)]
+pub(crate) struct Arguments {
+    /// A card that the program may see, by number, UUID or name, with a budget of its own after `=`; repeatable
+    #[arg(long = "card", value_name = "CARD[=SIZE]")]
+    cards: Vec<Wanted>,
+    /// What the program may take of each card that has no budget of its own
+    #[arg(long, value_name = "SIZE")]
+    budget: Option<Bytes>,
+    #[command(flatten)]
+    rungs: Rungs,
+    /// Leave other cards than those of --card visible, and refuse a context on them
+    #[arg(long, requires = "cards")]
+    strict_cards: bool,
+    /// Leave other cards than those of --card visible, and tell who opens a context on them
+    #[arg(long, requires = "cards", conflicts_with = "strict_cards")]
+    report_cards: bool,
+    /// Write a trace of what each process asks of its cards; its process id is added to the name
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Write the summary as JSON (plimsoll.run/1)
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Library(#[from] FindLibraryError),
+    #[error("cannot make a folder for the pages in /dev/shm, XDG_RUNTIME_DIR or the temporary folder: {0}")]
+    Folder(#[source] io::Error),
+    #[error(transparent)]
+    Card(#[from] CardError),
+    #[error(transparent)]
+    Sampler(#[from] StartSamplerError),
+    #[error(transparent)]
+    Program(#[from] LaunchError),
+    #[error("cannot execute `{}`: {error}", program.display())]
+    Execute { program: PathBuf, error: io::Error },
+    #[error("cannot wait for the program: {0}")]
+    Wait(#[source] io::Error),
+    #[error("cannot hear signals: {0}")]
+    Signals(#[source] io::Error),
+    #[error("`{}` is no path: {error}", path.display())]
+    Trace { path: PathBuf, error: io::Error },
+    #[error("cannot write the report `{}`: {error}", path.display())]
+    Report { path: PathBuf, error: io::Error },
+}
+
+impl Error {
+    /// The status with which it ends.
+    pub(crate) fn status(&self) -> u8 {
+        match self {
+            Self::Program(LaunchError::FindProgram { .. }) => NOT_FOUND,
+            Self::Execute { error, .. } if error.kind() == io::ErrorKind::NotFound => NOT_FOUND,
+            Self::Program(_) | Self::Execute { .. } => NOT_EXECUTABLE,
+            _ => OWN_FAILURE,
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(Error::Wait)?;
+    let (summary, end) = runtime.block_on(guarded(arguments))?;
+    summary.print();
+    if let Some(path) = &arguments.report {
+        let text = summary.json().to_string() + "\n";
+        fs::write(path, text).map_err(|error| Error::Report {
+            path: path.clone(),
+            error,
+        })?;
+    }
+    Ok(end.repeat())
+}
+
+/// Runs the program to its end.
+async fn guarded(arguments: &Arguments) -> Result<(Summary<'_>, End), Error> {
+    let library = find_library()?;
+    let (program, rest) = program(&arguments.command)?;
+    let folder = PagesFolder::create().map_err(Error::Folder)?;
+    // Starts to look while the program starts; only with --card must it be waited for.
+    let sampler = Sampler::start()?;
+    let machine = match arguments.cards.is_empty() {
+        true => None,
+        false => sampler.machine().await,
+    };
+    let chosen = cards::choose(&arguments.cards, machine.as_ref().map(|machine| &*machine.cards))?;
+    let trace = arguments.trace.as_deref().map(whole).transpose()?;
+    let mut environment: Environment = std::env::vars_os().collect();
+    preload(
+        &mut environment,
+        &Preload {
+            library: &library,
+            options: &options(arguments, &chosen),
+            pages: folder.path(),
+            trace: trace.as_deref(),
+        },
+    );
+    show_cards(&mut environment, arguments, &chosen);
+    if let Some(why) = unreachable(&program) {
+        say(&format!(
+            "note: guard is not in {}: {why}; it is in what that starts",
+            program.display()
+        ));
+    }
+    let look = known(machine, &sampler);
+    let follow = child::follow(
+        &program,
+        (&arguments.command[0], rest),
+        &environment,
+        folder.path(),
+    );
+    tokio::pin!(look, follow);
+    let mut machine = None;
+    let (end, record) = loop {
+        tokio::select! {
+            ended = &mut follow => break ended?,
+            seen = &mut look, if machine.is_none() => machine = Some(seen),
+        }
+    };
+    // Names are worth a moment where there is something to name.
+    if machine.is_none() && !record.cards().is_empty() {
+        machine = timeout(NAMES_WITHIN, look).await.ok();
+    }
+    let summary = Summary {
+        command: &arguments.command,
+        cards: machine.flatten().map_or_else(Vec::new, |machine| machine.cards),
+        record,
+        trace,
+        end,
+    };
+    Ok((summary, end))
+}
+
+/// The program, as `execvp` would find it, and its arguments.
+fn program(command: &[OsString]) -> Result<(PathBuf, &[OsString]), Error> {
+    let (name, rest) = match command.split_first() {
+        Some((name, rest)) => (Path::new(name), rest),
+        None => (Path::new(""), command),
+    };
+    let found = find_program(name, None, std::env::var_os("PATH").as_deref())?;
+    Ok((found, rest))
+}
+
+/// The machine, for the names of its cards.
+async fn known(machine: Option<Machine>, sampler: &Sampler) -> Option<Machine> {
+    match machine {
+        Some(machine) => Some(machine),
+        None => sampler.machine().await,
+    }
+}
+
+fn options(arguments: &Arguments, chosen: &[Chosen]) -> Options {
+    let wish = GuardWish {
+        budget: arguments.budget,
+        contexts: match (arguments.strict_cards, arguments.report_cards) {
+            (true, _) => Some(Contexts::Refuse),
+            (_, true) => Some(Contexts::Report),
+            _ => None,
+        },
+        ..arguments.rungs.wish()
+    };
+    let cards: Vec<(Uuid, Option<Bytes>)> = chosen
+        .iter()
+        .filter_map(|card| Some((Uuid::read(&card.uuid)?, card.budget)))
+        .collect();
+    wish.options(&cards)
+}
+
+fn show_cards(environment: &mut Environment, arguments: &Arguments, chosen: &[Chosen]) {
+    if chosen.is_empty() {
+        return;
+    }
+    environment.set(names::CUDA_DEVICE_ORDER, "PCI_BUS_ID");
+    if !arguments.strict_cards && !arguments.report_cards {
+        let uuids: Vec<&str> = chosen.iter().map(|card| card.uuid.as_str()).collect();
+        environment.set(names::CUDA_VISIBLE_DEVICES, uuids.join(","));
+    }
+}
+
+/// The program may change its folder before it writes.
+fn whole(path: &Path) -> Result<PathBuf, Error> {
+    std::path::absolute(path).map_err(|error| Error::Trace {
+        path: path.to_owned(),
+        error,
+    })
+}
+
+/// One line of ours among the program's; nobody reading is no failure.
+fn say(line: &str) {
+    use io::Write;
+    let _ = writeln!(io::stderr(), "plimsoll run: {line}");
+}
+
+/// What the cards of a machine are called.
+fn named<'a>(cards: &'a [Card], uuid: &str) -> Option<(usize, &'a Card)> {
+    let mut numbered = cards.iter().enumerate();
+    numbered.find(|(_, card)| {
+        card.uuid
+            .as_deref()
+            .is_some_and(|other| other.eq_ignore_ascii_case(uuid))
+    })
+}

@@ -1,0 +1,184 @@
+//! Which card is meant: a number in the order of the PCI bus, a UUID or its beginning, or a name or a part of it.
+
+use std::str::FromStr;
+
+use plimsoll_core::bytes::{Bytes, ParseBytesError};
+use plimsoll_core::place::Card;
+use plimsoll_wire::options::Uuid;
+
+/// What was asked for: `CARD` or `CARD=SIZE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    card: String,
+    budget: Option<Bytes>,
+}
+
+impl FromStr for Wanted {
+    type Err = ParseBytesError;
+
+    fn from_str(text: &str) -> Result<Self, ParseBytesError> {
+        let (card, budget) = match text.split_once('=') {
+            Some((card, size)) => (card, Some(size.parse()?)),
+            None => (text, None),
+        };
+        Ok(Self {
+            card: card.trim().to_owned(),
+            budget,
+        })
+    }
+}
+
+/// A card that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Chosen {
+    pub(super) uuid: String,
+    pub(super) budget: Option<Bytes>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum CardError {
+    #[error("there is no card `{card}`; the cards are {present}")]
+    Find { card: String, present: String },
+    #[error("`{card}` may be any of {several}; name one by its number or its UUID")]
+    Ambiguous { card: String, several: String },
+    #[error("`{card}` and `{other}` are the same card; name it once")]
+    Twice { card: String, other: String },
+    #[error("there is no card `{card}`: no NVIDIA card is seen here; `plimsoll plan` says why")]
+    NoCards { card: String },
+}
+
+/// Finds each card that is wanted. Where the machine shows none, a whole UUID is believed.
+pub(super) fn choose(wanted: &[Wanted], present: Option<&[Card]>) -> Result<Vec<Chosen>, CardError> {
+    let present = present.unwrap_or_default();
+    let mut chosen: Vec<Chosen> = Vec::with_capacity(wanted.len());
+    for (index, one) in wanted.iter().enumerate() {
+        let uuid = find(&one.card, present)?;
+        if let Some(before) = chosen.iter().position(|other| other.uuid == uuid) {
+            return Err(CardError::Twice {
+                card: wanted[index].card.clone(),
+                other: wanted[before].card.clone(),
+            });
+        }
+        chosen.push(Chosen {
+            uuid,
+            budget: one.budget,
+        });
+    }
+    Ok(chosen)
+}
+
+fn find(name: &str, present: &[Card]) -> Result<String, CardError> {
+    if present.is_empty() {
+        let whole = Uuid::read(name).map(|_| name.to_owned());
+        return whole.ok_or_else(|| CardError::NoCards {
+            card: name.to_owned(),
+        });
+    }
+    let uuids = |cards: Vec<&Card>| {
+        let uuids = cards.into_iter().filter_map(|card| card.uuid.clone());
+        uuids.collect::<Vec<_>>()
+    };
+    let by = |fits: &dyn Fn(&Card) -> bool| uuids(present.iter().filter(|card| fits(card)).collect());
+    let number = name.parse::<usize>().ok();
+    let numbered = number.and_then(|number| present.get(number));
+    let found = match number {
+        Some(_) => uuids(numbered.into_iter().collect()),
+        None if name.starts_with("GPU-") => {
+            by(&|card| card.uuid.as_deref().is_some_and(|uuid| uuid.starts_with(name)))
+        }
+        None => {
+            let exact = by(&|card| card.name.eq_ignore_ascii_case(name));
+            let lower = name.to_ascii_lowercase();
+            let part = || by(&|card| !lower.is_empty() && card.name.to_ascii_lowercase().contains(&lower));
+            if exact.is_empty() { part() } else { exact }
+        }
+    };
+    match found.as_slice() {
+        [uuid] => Ok(uuid.clone()),
+        [] => Err(CardError::Find {
+            card: name.to_owned(),
+            present: listed(present.iter().enumerate()),
+        }),
+        several => Err(CardError::Ambiguous {
+            card: name.to_owned(),
+            several: listed(
+                present
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, card)| card.uuid.as_ref().is_some_and(|uuid| several.contains(uuid))),
+            ),
+        }),
+    }
+}
+
+fn listed<'a>(cards: impl Iterator<Item = (usize, &'a Card)>) -> String {
+    let each = cards.map(|(number, card)| {
+        let uuid = card.uuid.as_deref().unwrap_or("no UUID");
+        format!("{number} {} ({uuid})", card.name)
+    });
+    each.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_core::place::{CardId, CardKind};
+
+    fn card(uuid: &str, name: &str) -> Card {
+        Card {
+            id: CardId::new(uuid),
+            kind: CardKind::Cuda,
+            name: name.to_owned(),
+            uuid: Some(uuid.to_owned()),
+            total: Bytes::gib(1),
+            free: Bytes::gib(1),
+            compute_capability: None,
+            legacy_pool: false,
+        }
+    }
+
+    fn chosen(names: &[&str]) -> Result<Vec<String>, CardError> {
+        let present = [
+            card("GPU-aa01", "NVIDIA H200"),
+            card("GPU-aa02", "NVIDIA H200"),
+            card("GPU-bb03", "NVIDIA L4"),
+        ];
+        let wanted: Vec<Wanted> = names.iter().map(|name| name.parse().unwrap()).collect();
+        let chosen = choose(&wanted, Some(&present))?;
+        Ok(chosen.into_iter().map(|card| card.uuid).collect())
+    }
+
+    #[test]
+    fn a_card_is_named_by_number_uuid_or_name_in_the_order_of_the_line() {
+        for (names, uuids) in [
+            (&["2", "0"][..], &["GPU-bb03", "GPU-aa01"][..]),
+            (&["GPU-aa02"], &["GPU-aa02"]),
+            (&["GPU-b"], &["GPU-bb03"]),
+            (&["nvidia l4"], &["GPU-bb03"]),
+            (&["L4"], &["GPU-bb03"]),
+        ] {
+            assert_eq!(chosen(names).unwrap(), uuids, "{names:?}");
+        }
+    }
+
+    #[test]
+    fn a_card_that_is_not_there_or_not_one_is_named_with_those_that_are() {
+        let said = |names: &[&str]| chosen(names).unwrap_err().to_string();
+        assert!(said(&["7"]).contains("the cards are 0 NVIDIA H200 (GPU-aa01), 1 NVIDIA H200"));
+        assert!(said(&["H200"]).contains("any of 0 NVIDIA H200 (GPU-aa01), 1 NVIDIA H200 (GPU-aa02);"));
+        assert!(said(&["0", "GPU-aa01"]).contains("are the same card"));
+        assert!(said(&[""]).contains("no card ``"));
+    }
+
+    #[test]
+    fn a_budget_stands_behind_the_card_and_a_whole_uuid_needs_no_driver() {
+        let uuid = "GPU-00112233-4455-6677-8899-aabbccddeeff";
+        let wanted: Wanted = format!("{uuid}=20GiB").parse().unwrap();
+        let chosen = choose(&[wanted], None).unwrap();
+        assert_eq!(chosen[0].uuid, uuid);
+        assert_eq!(chosen[0].budget, Some(Bytes::gib(20)));
+        assert!("0=much".parse::<Wanted>().is_err());
+        let error = choose(&["0".parse().unwrap()], None).unwrap_err();
+        assert!(error.to_string().contains("no NVIDIA card is seen"));
+    }
+}

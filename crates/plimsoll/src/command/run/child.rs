@@ -1,0 +1,170 @@
+//! The program from its start to its end: signals go in, pages are read, and the end is repeated.
+//!
+//! A terminal sends SIGINT and SIGQUIT to the whole foreground group, so the program has them already, and many a server takes a
+//! second SIGINT for impatience. They are passed on only where we are not in the foreground of a terminal. A signal that we
+//! were started with ignored (`nohup`) stays ignored, for the program too.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::future::poll_fn;
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Command, ExitCode, ExitStatus};
+use std::task::Poll;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, getpgrp, kill_process};
+use rustix::termios::tcgetpgrp;
+use tokio::process;
+use tokio::signal::unix::{self, SignalKind};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::{Error, OWN_FAILURE};
+use crate::guard::{Record, answer_plea, read_pages};
+use crate::launch::Environment;
+
+/// Time between two looks at the pages.
+const PERIOD: Duration = Duration::from_millis(100);
+/// What is passed on, besides what the terminal sends by itself.
+const PASSED_ON: [Signal; 6] = [
+    Signal::TERM,
+    Signal::HUP,
+    Signal::USR1,
+    Signal::USR2,
+    Signal::ALARM,
+    Signal::CONT,
+];
+const FROM_TERMINAL: [Signal; 2] = [Signal::INT, Signal::QUIT];
+
+/// How the program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Code(u8),
+    Signal(i32),
+}
+
+impl End {
+    fn of(status: ExitStatus) -> Self {
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Self::Code(u8::try_from(code & 0xff).unwrap_or(OWN_FAILURE)),
+            (None, Some(signal)) => Self::Signal(signal),
+            (None, None) => Self::Code(OWN_FAILURE),
+        }
+    }
+
+    /// Ends as the program did. Handlers of ours are gone only with this program itself, so a signal is raised by what it
+    /// becomes (`plimsoll die-by`).
+    pub(super) fn repeat(self) -> ExitCode {
+        match self {
+            Self::Code(code) => ExitCode::from(code),
+            Self::Signal(signal) => {
+                let _cannot = Command::new("/proc/self/exe")
+                    .arg0("plimsoll")
+                    .args(["die-by", &signal.to_string()])
+                    .exec();
+                ExitCode::from(u8::try_from(128 + signal).unwrap_or(OWN_FAILURE))
+            }
+        }
+    }
+}
+
+/// Starts the program; returns its end, and what the pages of all its processes said.
+pub(super) async fn follow(
+    program: &Path,
+    (name, arguments): (&OsStr, &[OsString]),
+    environment: &Environment,
+    pages: &Path,
+) -> Result<(End, Record), Error> {
+    let mut record = Record::default();
+    let mut signals = Signals::listen()?;
+    let mut child = process::Command::new(program)
+        .arg0(name)
+        .args(arguments)
+        .env_clear()
+        .envs(environment.iter())
+        .spawn()
+        .map_err(|error| Error::Execute {
+            program: program.to_owned(),
+            error,
+        })?;
+    let pid = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+    let mut looks = interval(PERIOD);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let status = loop {
+        tokio::select! {
+            status = child.wait() => break status.map_err(Error::Wait)?,
+            signal = signals.next() => pass_on(pid, signal),
+            _ = looks.tick() => look(pages, &mut record),
+        }
+    };
+    look(pages, &mut record);
+    Ok((End::of(status), record))
+}
+
+/// Reads the pages, and answers whoever pleads: there is no neighbour here that could make room.
+fn look(folder: &Path, record: &mut Record) {
+    let pages = read_pages(folder);
+    for page in &pages {
+        if let Some((plea, _, _)) = page.plea {
+            let _ = answer_plea(folder, page.pid, plea);
+        }
+    }
+    record.see(&pages);
+}
+
+/// The child is not reaped yet while this runs, so the number is its own.
+fn pass_on(child: Option<Pid>, signal: Signal) {
+    let has_it = FROM_TERMINAL.contains(&signal) && is_in_foreground();
+    if let Some(child) = child.filter(|_| !has_it) {
+        let _ = kill_process(child, signal);
+    }
+}
+
+fn is_in_foreground() -> bool {
+    let terminal = fs::File::open("/dev/tty");
+    terminal.is_ok_and(|terminal| tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp()))
+}
+
+/// The signals that are passed on.
+struct Signals(Vec<(Signal, unix::Signal)>);
+
+impl Signals {
+    fn listen() -> Result<Self, Error> {
+        let ignored = ignored();
+        let wanted = PASSED_ON.into_iter().chain(FROM_TERMINAL);
+        let listened = wanted.filter(|signal| !is_in(ignored, *signal)).map(|signal| {
+            let stream = unix::signal(SignalKind::from_raw(signal.as_raw()))?;
+            Ok((signal, stream))
+        });
+        listened
+            .collect::<io::Result<_>>()
+            .map(Self)
+            .map_err(Error::Signals)
+    }
+
+    async fn next(&mut self) -> Signal {
+        poll_fn(|context| {
+            for (signal, stream) in &mut self.0 {
+                if stream.poll_recv(context).is_ready() {
+                    return Poll::Ready(*signal);
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+/// The signals that this process was started to ignore, a bit each.
+fn ignored() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
+}
+
+fn is_in(mask: u64, signal: Signal) -> bool {
+    let bit = u32::try_from(signal.as_raw() - 1).unwrap_or(0);
+    mask.checked_shr(bit).unwrap_or(0) & 1 == 1
+}

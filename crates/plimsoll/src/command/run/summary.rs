@@ -1,0 +1,149 @@
+//! What is said at the end: one line a card for people, the same as JSON for programs.
+
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use plimsoll_core::bytes::Bytes;
+use plimsoll_core::place::Card;
+use plimsoll_wire::page::Refusal;
+use serde_json::{Value, json};
+
+use super::child::End;
+use super::{named, say};
+use crate::guard::{CardRecord, Record, Refused};
+
+const SCHEMA: &str = "plimsoll.run/1";
+const REASONS: [Refusal; 4] = [Refusal::Budget, Refusal::Driver, Refusal::Spill, Refusal::Context];
+
+pub(super) struct Summary<'a> {
+    pub(super) command: &'a [OsString],
+    /// The machine's, to name them.
+    pub(super) cards: Vec<Card>,
+    pub(super) record: Record,
+    pub(super) trace: Option<PathBuf>,
+    pub(super) end: End,
+}
+
+impl Summary<'_> {
+    pub(super) fn print(&self) {
+        self.lines().iter().for_each(|line| say(line));
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self.record.cards().iter().map(|card| self.line(card)).collect();
+        if lines.is_empty() {
+            lines.push("nothing in it took memory of a card".to_owned());
+        }
+        match self.record.disarmed() {
+            0 => {}
+            1 => lines.push("guard disarmed itself in one process, which ran unguarded".to_owned()),
+            n => lines.push(format!(
+                "guard disarmed itself in {n} processes, which ran unguarded"
+            )),
+        }
+        lines
+    }
+
+    fn line(&self, card: &CardRecord) -> String {
+        let mut line = format!("{}: peak {}", self.label(card), card.peak);
+        // Writing to a string cannot fail.
+        if let Some(budget) = card.budget {
+            let _ = write!(line, " of a budget of {budget}");
+        }
+        let _ = write!(line, ", reserved {}, spilled {}", card.reserved, card.spilled);
+        if card.processes > 1 {
+            let _ = write!(line, ", in {} processes", card.processes);
+        }
+        let _ = match card.refusals {
+            0 => write!(line, ", no refusal"),
+            n => write!(line, ", {n} refused{}", reasons(card)),
+        };
+        line
+    }
+
+    /// By its name, with its number where there are others of that name.
+    fn label(&self, card: &CardRecord) -> String {
+        match named(&self.cards, &card.uuid.to_string()) {
+            Some((number, found)) => {
+                let namesakes = self.cards.iter().filter(|other| other.name == found.name);
+                match namesakes.count() {
+                    1 => found.name.clone(),
+                    _ => format!("{} {number}", found.name),
+                }
+            }
+            None => card.uuid.to_string(),
+        }
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let command: Vec<_> = self
+            .command
+            .iter()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        json!({
+            "schema": SCHEMA,
+            "command": command,
+            "exit": match self.end {
+                End::Code(code) => json!({ "code": code }),
+                End::Signal(signal) => json!({ "signal": signal }),
+            },
+            "processes": self.record.armed(),
+            "disarmed": self.record.disarmed(),
+            "pools": self.record.pools(),
+            "trace": self.trace.as_ref().map(|path| format!("{}.PID", path.display())),
+            "cards": self.record.cards().iter().map(|card| self.card_json(card)).collect::<Vec<_>>(),
+        })
+    }
+
+    fn card_json(&self, card: &CardRecord) -> Value {
+        let uuid = card.uuid.to_string();
+        json!({
+            "uuid": uuid,
+            "name": named(&self.cards, &uuid).map(|(_, card)| card.name.clone()),
+            "total": card.total,
+            "budget": card.budget,
+            "peak": card.peak,
+            "reserved": card.reserved,
+            "spilled": card.spilled,
+            "allocations": card.allocations,
+            "processes": card.processes,
+            "refusals": card.refusals,
+            "refused": card.refused.iter().map(refused_json).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn refused_json(refused: &Refused) -> Value {
+    json!({
+        "pid": refused.pid,
+        "reason": word(refused.why),
+        "asked": refused.asked,
+        "allocated": refused.allocated,
+        "budget": refused.budget,
+        "free": refused.free,
+    })
+}
+
+/// ` (2 by the budget, 1 by the driver; the largest asked for 512 MiB)`
+fn reasons(card: &CardRecord) -> String {
+    let counts = REASONS.iter().filter_map(|why| match card.refused_for(*why) {
+        0 => None,
+        n => Some(format!("{n} by the {}", word(*why))),
+    });
+    let counts: Vec<String> = counts.collect();
+    let largest: Option<Bytes> = card.refused.iter().map(|refused| refused.asked).max();
+    largest.map_or_else(String::new, |largest| {
+        format!(" ({}; the largest asked for {largest})", counts.join(", "))
+    })
+}
+
+fn word(why: Refusal) -> &'static str {
+    match why {
+        Refusal::Budget => "budget",
+        Refusal::Driver => "driver",
+        Refusal::Spill => "spill",
+        Refusal::Context => "plan",
+    }
+}

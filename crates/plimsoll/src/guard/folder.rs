@@ -1,0 +1,185 @@
+//! The folder of the pages: in memory, readable by nobody else, gone with its owner.
+//!
+//! Its owner holds a lock on a file in it for as long as it lives. The kernel lets go of the lock however the owner ends, so a
+//! folder whose lock is free belongs to nobody, and the next owner sweeps it, unless a process that writes a page in it
+//! has outlived the owner.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::process::getuid;
+
+use super::pages::pids;
+
+const PREFIX: &str = "plimsoll-guard-";
+const LOCK: &str = "owner";
+/// Folders of one process, of which there is one or, in tests, a few.
+const MOST: u32 = 1000;
+/// A folder this young may be about to be locked.
+const YOUNG: Duration = Duration::from_secs(60);
+
+/// A folder of this process's own. Dropping it removes it.
+#[derive(Debug)]
+pub struct PagesFolder {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl PagesFolder {
+    /// Makes one, after sweeping what dead owners left.
+    pub fn create() -> io::Result<Self> {
+        let bases = bases();
+        let mut result = Err(io::ErrorKind::NotFound.into());
+        for base in &bases {
+            result = Self::create_in(base);
+            if result.is_ok() {
+                break;
+            }
+        }
+        result
+    }
+
+    fn create_in(base: &Path) -> io::Result<Self> {
+        sweep(base);
+        let path = fresh(base)?;
+        let lock = File::create_new(path.join(LOCK))?;
+        lock.lock()?;
+        Ok(Self { path, _lock: lock })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes a folder inside for the pages of one child and what it starts.
+    pub fn part(&self, name: &str) -> io::Result<PathBuf> {
+        let path = self.path.join(name);
+        private().create(&path)?;
+        Ok(path)
+    }
+}
+
+impl Drop for PagesFolder {
+    fn drop(&mut self) {
+        // Who still writes there keeps its page; it only has no name any more.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+fn private() -> DirBuilder {
+    let mut builder = DirBuilder::new();
+    builder.mode(0o700);
+    builder
+}
+
+/// Folders in memory first: a page is written with every allocation.
+fn bases() -> Vec<PathBuf> {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let bases = [
+        Some(PathBuf::from("/dev/shm")),
+        runtime,
+        Some(std::env::temp_dir()),
+    ];
+    bases.into_iter().flatten().collect()
+}
+
+fn fresh(base: &Path) -> io::Result<PathBuf> {
+    let mut result = Err(io::ErrorKind::AlreadyExists.into());
+    for number in 0..MOST {
+        let path = base.join(format!("{PREFIX}{}-{number}", std::process::id()));
+        result = private().create(&path).map(|()| path);
+        if !matches!(&result, Err(error) if error.kind() == io::ErrorKind::AlreadyExists) {
+            break;
+        }
+    }
+    result
+}
+
+/// Removes the folders of this user whose owners are gone.
+fn sweep(base: &Path) {
+    let entries = fs::read_dir(base).into_iter().flatten().flatten();
+    let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
+    for path in named.map(|entry| entry.path()) {
+        if is_abandoned(&path) {
+            let _ = fs::remove_dir_all(&path);
+        }
+    }
+}
+
+fn is_abandoned(folder: &Path) -> bool {
+    let ours =
+        fs::symlink_metadata(folder).is_ok_and(|about| about.is_dir() && about.uid() == getuid().as_raw());
+    if !ours || is_written(folder) {
+        return false;
+    }
+    match File::open(folder.join(LOCK)) {
+        Ok(lock) => lock.try_lock().is_ok(),
+        Err(_) => !is_young(folder),
+    }
+}
+
+/// A process that is still there has a page in it.
+fn is_written(folder: &Path) -> bool {
+    let parts = fs::read_dir(folder).into_iter().flatten().flatten();
+    let folders = parts.map(|entry| entry.path()).filter(|path| path.is_dir());
+    folders
+        .chain([folder.to_owned()])
+        .any(|folder| pids(&folder).any(|pid| Path::new(&format!("/proc/{pid}")).exists()))
+}
+
+fn is_young(folder: &Path) -> bool {
+    let age = fs::metadata(folder)
+        .and_then(|about| about.modified())
+        .map(|made| made.elapsed());
+    age.is_ok_and(|age| age.is_ok_and(|age| age < YOUNG))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn nobody_else_may_look_and_nothing_is_left_behind() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = PagesFolder::create_in(base.path()).unwrap();
+        let part = folder.part("1").unwrap();
+        for path in [folder.path(), &part] {
+            assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o700);
+        }
+        fs::write(part.join("7.page"), "").unwrap();
+        drop(folder);
+        assert_eq!(fs::read_dir(base.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn folders_of_the_dead_are_swept_and_those_of_the_living_stay() {
+        let base = tempfile::tempdir().unwrap();
+        let living = PagesFolder::create_in(base.path()).unwrap();
+        let dead = base.path().join("plimsoll-guard-1-0");
+        fs::create_dir(&dead).unwrap();
+        fs::write(dead.join(LOCK), "").unwrap();
+        fs::write(dead.join("4194305.page"), "").unwrap();
+        let outlived = base.path().join("plimsoll-guard-1-1");
+        fs::create_dir_all(outlived.join("3")).unwrap();
+        fs::write(outlived.join(LOCK), "").unwrap();
+        fs::write(
+            outlived.join("3").join(format!("{}.page", std::process::id())),
+            "",
+        )
+        .unwrap();
+        let unlocked_yet = base.path().join("plimsoll-guard-1-2");
+        fs::create_dir(&unlocked_yet).unwrap();
+        let stranger = base.path().join("something-else");
+        fs::create_dir(&stranger).unwrap();
+
+        let second = PagesFolder::create_in(base.path()).unwrap();
+        assert!(!dead.exists());
+        for path in [living.path(), second.path(), &outlived, &unlocked_yet, &stranger] {
+            assert!(path.exists(), "{}", path.display());
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! What the pages of a program and all that it started have said, from the first look to the last.
+//!
+//! The peak is the page's own and exact; what guard's pools held and what was spilled are the most that was seen at a look. Processes
+//! of one program have their peaks at times of their own, so their sum is at least what they ever took together.
+
+use std::collections::BTreeMap;
+
+use plimsoll_core::bytes::Bytes;
+use plimsoll_wire::options::Uuid;
+use plimsoll_wire::page::{CardSnapshot, OomSnapshot, Refusal, Snapshot, State};
+
+/// Refusals that are kept of one process.
+const MOST_REFUSALS: usize = 4096;
+
+/// One process.
+#[derive(Clone, Debug)]
+struct Process {
+    state: State,
+    pools: u32,
+    cards: Vec<CardSnapshot>,
+    refusals: BTreeMap<u64, OomSnapshot>,
+}
+
+/// All processes that had a page.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    processes: BTreeMap<u32, Process>,
+}
+
+/// One card, over all processes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CardRecord {
+    pub uuid: Uuid,
+    pub total: Bytes,
+    /// `None` without a limit.
+    pub budget: Option<Bytes>,
+    pub peak: Bytes,
+    pub reserved: Bytes,
+    pub spilled: Bytes,
+    pub allocations: u64,
+    /// Processes that took something of it.
+    pub processes: usize,
+    /// Refusals ever; `refused` may know fewer of them.
+    pub refusals: u64,
+    pub refused: Vec<Refused>,
+}
+
+/// One refusal on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    pub pid: u32,
+    pub why: Refusal,
+    pub asked: Bytes,
+    pub allocated: Bytes,
+    pub budget: Option<Bytes>,
+    pub free: Bytes,
+}
+
+impl Record {
+    /// Takes what the pages say now.
+    pub fn see(&mut self, pages: &[Snapshot]) {
+        for page in pages {
+            let process = self.processes.entry(page.pid).or_insert_with(|| Process {
+                state: page.state,
+                pools: 0,
+                cards: Vec::new(),
+                refusals: BTreeMap::new(),
+            });
+            process.see(page);
+        }
+    }
+
+    /// Processes that have begun to use a card.
+    pub fn armed(&self) -> usize {
+        self.count(State::Armed)
+    }
+
+    /// Processes in which guard gave up.
+    pub fn disarmed(&self) -> usize {
+        self.count(State::Disarmed)
+    }
+
+    /// Pools of the program that guard served in its stead.
+    pub fn pools(&self) -> u32 {
+        self.processes.values().map(|process| process.pools).sum()
+    }
+
+    fn count(&self, state: State) -> usize {
+        let in_state = self.processes.values().filter(|process| process.state == state);
+        in_state.count()
+    }
+
+    /// Each card that something was taken of, or refused on.
+    pub fn cards(&self) -> Vec<CardRecord> {
+        let mut cards: BTreeMap<[u8; 16], CardRecord> = BTreeMap::new();
+        for (pid, process) in &self.processes {
+            for (index, card) in process.cards.iter().enumerate() {
+                if card.peak == 0 && card.ooms == 0 {
+                    continue;
+                }
+                let record = cards.entry(card.uuid).or_insert_with(|| CardRecord::new(card));
+                record.add(card);
+                let here = |oom: &&OomSnapshot| usize::try_from(oom.card).is_ok_and(|at| at == index);
+                let refused = process.refusals.values().filter(here);
+                record.refused.extend(refused.map(|oom| Refused::new(*pid, oom)));
+            }
+        }
+        cards.into_values().collect()
+    }
+}
+
+impl Process {
+    fn see(&mut self, page: &Snapshot) {
+        self.state = page.state;
+        self.pools = self.pools.max(page.pools);
+        for (index, now) in page.cards().iter().enumerate() {
+            match self.cards.get_mut(index) {
+                Some(before) => *before = most(before, now),
+                None => self.cards.push(*now),
+            }
+        }
+        for oom in page.ooms() {
+            if self.refusals.len() < MOST_REFUSALS {
+                self.refusals.insert(oom.sequence, *oom);
+            }
+        }
+    }
+}
+
+/// The later one, with the most that was seen of what a page shows only as it is now. A program that becomes another one by exec begins
+/// a new page, whose counters start again.
+fn most(before: &CardSnapshot, now: &CardSnapshot) -> CardSnapshot {
+    CardSnapshot {
+        reserved: before.reserved.max(now.reserved),
+        spilled: before.spilled.max(now.spilled),
+        peak: before.peak.max(now.peak),
+        allocations: before.allocations.max(now.allocations),
+        ooms: before.ooms.max(now.ooms),
+        ..*now
+    }
+}
+
+impl CardRecord {
+    fn new(card: &CardSnapshot) -> Self {
+        Self {
+            uuid: Uuid(card.uuid),
+            total: Bytes::new(card.total),
+            budget: None,
+            peak: Bytes::ZERO,
+            reserved: Bytes::ZERO,
+            spilled: Bytes::ZERO,
+            allocations: 0,
+            processes: 0,
+            refusals: 0,
+            refused: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, card: &CardSnapshot) {
+        self.budget = self.budget.max(card.budget.map(Bytes::new));
+        self.peak += Bytes::new(card.peak);
+        self.reserved += Bytes::new(card.reserved);
+        self.spilled += Bytes::new(card.spilled);
+        self.allocations += card.allocations;
+        self.processes += 1;
+        self.refusals += card.ooms;
+    }
+
+    /// How many of the known refusals were for this reason.
+    pub fn refused_for(&self, why: Refusal) -> usize {
+        self.refused.iter().filter(|refused| refused.why == why).count()
+    }
+}
+
+impl Refused {
+    pub fn new(pid: u32, oom: &OomSnapshot) -> Self {
+        Self {
+            pid,
+            why: oom.refusal,
+            asked: Bytes::new(oom.asked),
+            allocated: Bytes::new(oom.allocated),
+            budget: oom.budget.map(Bytes::new),
+            free: Bytes::new(oom.free),
+        }
+    }
+}

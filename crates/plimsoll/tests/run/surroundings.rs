@@ -1,0 +1,136 @@
+//! What a program finds around it: streams, group, environment, arguments.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::rig::{library, run, said};
+
+#[test]
+fn stdin_and_stdout_pass_byte_for_byte() {
+    let bytes: Vec<u8> = (0..=255).cycle().take(300_000).collect();
+    let mut child = run(&[], &["cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let written = bytes.clone();
+    let writer = std::thread::spawn(move || stdin.write_all(&written).unwrap());
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    assert!(output.stdout == bytes);
+}
+
+#[test]
+fn the_program_stays_in_our_process_group_with_its_own_name_and_arguments() {
+    let script = "cut -d' ' -f5 /proc/$PPID/stat /proc/$$/stat; echo \"$0|$1|$#\"";
+    let output = run(&[], &["sh", "-c", script, "a b", "", "c"]).output().unwrap();
+    let lines: Vec<&str> = said(&output).0.lines().collect();
+    assert_eq!(lines[0], lines[1], "one group");
+    assert_eq!(lines[2], "a b||2");
+    let output = run(&[], &["cat", "/proc/self/cmdline"]).output().unwrap();
+    assert_eq!(output.stdout, b"cat\0/proc/self/cmdline\0");
+}
+
+#[test]
+fn guard_is_told_by_the_environment_and_nothing_else_is_changed() {
+    let options = [
+        "--budget",
+        "8GiB",
+        "--reuse",
+        "--chunk",
+        "2MiB",
+        "--reclaim",
+        "--wait",
+        "3",
+        "--spill",
+        "1GiB",
+        "--pool",
+        "ours",
+        "--on-oom",
+        "managed",
+        "--hide-vmm",
+        "--trace",
+        "t/trace",
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(&options, &["env"])
+        .env("LD_PRELOAD", "")
+        .env("LEFT_ALONE", "as it was")
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let (stdout, _) = said(&output);
+    let value = |name: &str| {
+        let line = stdout.lines().find(|line| line.starts_with(&format!("{name}=")));
+        line.map(|line| line[name.len() + 1..].to_owned())
+    };
+    assert_eq!(value("LD_PRELOAD").unwrap(), library().to_str().unwrap());
+    assert_eq!(
+        value("PLIMSOLL_GUARD").unwrap(),
+        "budget=8589934592 reuse chunk=2097152 reclaim wait=3 spill=1073741824 pool=ours on-oom=managed hide-vmm"
+    );
+    let trace = folder.path().canonicalize().unwrap().join("t/trace");
+    assert_eq!(value("PLIMSOLL_GUARD_TRACE").unwrap(), trace.to_str().unwrap());
+    assert_eq!(value("LEFT_ALONE").unwrap(), "as it was");
+    assert_eq!(value("CUDA_VISIBLE_DEVICES"), None);
+    let pages = value("PLIMSOLL_GUARD_PAGES").unwrap();
+    assert!(!std::path::Path::new(&pages).exists(), "{pages} is gone");
+}
+
+fn two_cards() -> String {
+    let gib = 1_u64 << 30;
+    let card = |n: u64| {
+        json!({"uuid": format!("GPU-0000000{n}-0000-0000-0000-000000000000"), "name": format!("Fake {n}"),
+               "total": 24 * gib, "free": 24 * gib, "pci": format!("00000000:0{n}:00.0")})
+    };
+    Value::from(vec![card(1), card(2)]).to_string()
+}
+
+#[test]
+fn a_program_sees_only_the_cards_it_was_given_unless_guard_shall_judge() {
+    let nvml = crate::rig::built("libnvidia_ml.so", "fake-nvml");
+    let seen = |options: &[&str]| {
+        let show = "echo \"$CUDA_VISIBLE_DEVICES|$CUDA_DEVICE_ORDER|$PLIMSOLL_GUARD\"";
+        let output = run(options, &["sh", "-c", show])
+            .env("PLIMSOLL_NVML", &nvml)
+            .env("PLIMSOLL_FAKE_NVML_CARDS", two_cards())
+            .env_remove("CUDA_VISIBLE_DEVICES")
+            .output()
+            .unwrap();
+        said(&output).0.trim().to_owned() + said(&output).1.lines().next().unwrap_or_default()
+    };
+    let second = "GPU-00000002-0000-0000-0000-000000000000";
+    let end = "plimsoll run: nothing in it took memory of a card";
+    assert_eq!(
+        seen(&["--card", "1=8GiB"]),
+        format!("{second}|PCI_BUS_ID|card={second}:8589934592{end}")
+    );
+    assert_eq!(
+        seen(&["--card", "Fake 2", "--budget", "1GiB"]),
+        format!("{second}|PCI_BUS_ID|card={second} budget=1073741824{end}")
+    );
+    assert_eq!(
+        seen(&["--card", second, "--strict-cards"]),
+        format!("|PCI_BUS_ID|card={second} contexts=refuse{end}")
+    );
+    assert!(seen(&["--card", "7"]).contains("0 Fake 1 (GPU-00000001"));
+}
+
+#[test]
+fn a_static_program_is_said_to_be_out_of_reach() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, program) = (folder.path().join("a.c"), folder.path().join("a"));
+    std::fs::write(&source, "int main(void) { return 3; }").unwrap();
+    let built = std::process::Command::new("cc")
+        .args(["-static", "-o"])
+        .args([&program, &source])
+        .status();
+    assert!(built.unwrap().success());
+    let output = run(&[], &[program.to_str().unwrap()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert!(said(&output).1.contains("it is linked statically"));
+}
