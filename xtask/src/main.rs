@@ -4,12 +4,14 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+mod guard;
 mod test;
 mod tidy;
 
 const USAGE: &str = "\
 usage: cargo xtask <chore>
 
+  guard   build libplimsoll_guard.so, where `plimsoll run` and `plimsoll serve` find it
   test    everything CI checks: format, lints, tidy, unit, process and real-engine tests
   tidy    the rules that no compiler checks: who may import whom, file length, names, lock size";
 
@@ -17,6 +19,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
+        ["guard"] => guard::run(&root()),
         ["test", filter @ ..] => test::run(&root(), filter),
         ["tidy"] => tidy::run(&root()),
         _ => {

@@ -60,11 +60,13 @@
 
 mod effect;
 mod event;
+mod growth;
 mod loading;
 mod model;
 mod moment;
 mod orders;
 mod parting;
+mod pleas;
 mod refusal;
 mod requests;
 mod retry;
@@ -79,6 +81,7 @@ pub use crate::place::CardLimit;
 pub use crate::place::RunId;
 pub use effect::{Effect, Refusal, RefusalKind, State, Stopping};
 pub use event::{Change, End, Event, Stage};
+pub use growth::Growth;
 pub use moment::{ModelId, Moment, RequestId};
 pub use scheduler::Scheduler;
 pub use snapshot::{CardView, HolderView, ModelView, Snapshot};

@@ -18,5 +18,6 @@ pub use answers::Answers;
 pub use card::{Card, CardId, CardKind, CardLimit};
 pub use card_spec::CardSpecError;
 pub use demand::{Declared, Demand, Placement, RunId, Share, Unknown};
+pub(crate) use evict::{Candidate, smallest};
 pub use ledger::{Account, AuditError, Claim, ClaimError, Ledger, allowance};
 pub use placement::{Ask, Holds, Never, Standing, Tenant, Verdict, place};

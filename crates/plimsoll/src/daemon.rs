@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use plimsoll_core::admit;
 use plimsoll_core::bytes::Bytes;
+use plimsoll_core::flags::GuardWish;
 use plimsoll_core::place::Card;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -40,6 +41,8 @@ pub(crate) struct Setup {
     pub(crate) reserve: Option<Bytes>,
     pub(crate) engine: Option<PathBuf>,
     pub(crate) log_file: Option<PathBuf>,
+    /// What guard does for models that say nothing of it.
+    pub(crate) guard: GuardWish,
     /// Pages that may use the server beside those of this machine; `*` for all.
     pub(crate) origins: Vec<String>,
 }
@@ -189,6 +192,7 @@ fn terms(setup: &Setup, config: &Config, machine: Machine) -> Result<Terms, Daem
         settings,
         engine: chosen.or(serve.engine.clone()),
         wait: serve.wait.unwrap_or(WAIT),
+        guard: setup.guard,
         log_file: log_file.transpose()?,
     })
 }

@@ -5,6 +5,8 @@
 //! on as a task and comes back as an event. So there is no lock, and nobody else decides anything.
 
 mod forecast;
+mod gauges;
+mod guard;
 mod harbor;
 mod memory;
 mod notes;
@@ -22,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_core::admit::{self, Effect, Event, ModelId, Moment, Refusal, RequestId, RunId, Scheduler};
 use plimsoll_core::bytes::Bytes;
-use plimsoll_core::flags::Entry;
+use plimsoll_core::flags::{Entry, GuardWish};
 use plimsoll_core::place::Card;
 use serde_json::Value;
 use tokio::sync::{Notify, oneshot, watch};
@@ -33,6 +35,7 @@ use crate::launch::{Launcher, Log, LogFile};
 use crate::probe::{Reading, Sampler};
 use crate::route::{Events, Harbor};
 
+use guard::Guard;
 use notes::Notes;
 use roll::{Roll, UnknownCard};
 use run::Run;
@@ -51,6 +54,8 @@ pub(crate) struct Terms {
     pub(crate) engine: Option<Vec<String>>,
     /// How long a request may wait for its model.
     pub(crate) wait: Duration,
+    /// What guard does for models that say nothing of it.
+    pub(crate) guard: GuardWish,
     /// Where engines' lines go beside the ring.
     pub(crate) log_file: Option<LogFile>,
 }
@@ -81,6 +86,7 @@ pub(crate) struct Owner {
     reading: RefCell<Reading>,
     state: RefCell<Books>,
     notes: Notes,
+    guard: Guard,
     talk: Talk,
     next_request: Cell<u64>,
     wake: watch::Sender<Moment>,
@@ -106,6 +112,7 @@ impl Owner {
             waiting: HashMap::new(),
             runs: HashMap::new(),
         };
+        let guard = Guard::new(terms.guard, terms.cards().map(|card| card.kind));
         let owner = Rc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             start: Instant::now(),
@@ -115,6 +122,7 @@ impl Owner {
             reading: RefCell::default(),
             state: RefCell::new(books),
             notes: Notes::default(),
+            guard,
             talk: Talk::default(),
             next_request: Cell::new(0),
             wake: watch::Sender::new(Moment::NEVER),
@@ -124,6 +132,7 @@ impl Owner {
         });
         spawn_local(tick(Rc::clone(&owner)));
         spawn_local(memory::watch(Rc::clone(&owner)));
+        spawn_local(guard::watch(Rc::clone(&owner)));
         owner
     }
 
@@ -181,6 +190,7 @@ impl Owner {
             Effect::AwaitMemory { run, taken } => {
                 drop(spawn_local(memory::await_return(self.me(), run, taken)))
             }
+            Effect::Pleaded { run, claim } => self.answer_plea(run, claim),
             Effect::Changed { model, state } => {
                 self.notes.with(model, |note| note.state = Some(state));
                 self.tell(model, state, &Value::Null);

@@ -35,6 +35,7 @@ mod reply;
 mod sse;
 mod stream;
 mod tally;
+mod tokens;
 
 pub(crate) use auth::Keys;
 pub(crate) use cors::Origins;

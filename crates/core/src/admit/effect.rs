@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::moment::{ModelId, Moment, RequestId};
+use crate::bytes::Bytes;
 use crate::explain::{Hint, Reason};
 use crate::place::{Placement, RunId, Share};
 
@@ -32,6 +33,8 @@ pub enum Effect {
     /// Wait until the driver has this much back from the run that ended: what it was last seen to take, or its
     /// claim where it was not seen. Answer with MemoryReturned, in any case after a few seconds.
     AwaitMemory { run: RunId, taken: Vec<Share> },
+    /// What could be done for the run's plea is done: it may hold so much of the card now. None if nothing could be.
+    Pleaded { run: RunId, claim: Option<Bytes> },
     /// For listings and event streams.
     Changed { model: ModelId, state: State },
     /// Send [`super::Event::Tick`] at this time. Only the latest one counts.

@@ -40,6 +40,16 @@ pub enum Event {
     MemoryReturned { run: RunId },
     /// What the run takes now, by the driver's word. Send it before the [`Event::CardsRead`] of the same look.
     Measured { run: RunId, used: Vec<(CardId, Bytes)> },
+    /// An answer of this many tokens is through, and the run took so much of its cards then.
+    Deepened { run: RunId, tokens: u64, used: Bytes },
+    /// The run is about to be refused `asked` bytes on the card; with them it would hold `wanted` there. Answered by
+    /// [`super::Effect::Pleaded`], unless the run ends first.
+    Pleaded {
+        run: RunId,
+        card: CardId,
+        asked: Bytes,
+        wanted: Bytes,
+    },
     /// What is free on each card, by the driver's word.
     CardsRead(Vec<(CardId, Bytes)>),
     /// Somebody wants the model loaded, without a request.

@@ -28,6 +28,18 @@ impl Scheduler {
 
     /// The model that makes the run go.
     fn newcomer(&self, run: RunId) -> Option<Reason> {
+        self.pleader(run).or_else(|| self.loader(run))
+    }
+
+    /// The run that asked for more.
+    fn pleader(&self, run: RunId) -> Option<Reason> {
+        let plea = self.pleas.iter().find(|plea| plea.after.contains(&run))?;
+        let name = &self.model(*self.living.get(&plea.run())?)?.name;
+        let text = format!("{name} asks for {} more", plea.asked());
+        Some(Reason::new("makes_room", text).fact("need", plea.asked()))
+    }
+
+    fn loader(&self, run: RunId) -> Option<Reason> {
         self.models.iter().flatten().find_map(|model| {
             let Seeking::Room(room) = &model.seeking else {
                 return None;

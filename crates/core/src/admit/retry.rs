@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use super::growth::Slope;
 use super::moment::Moment;
 use crate::bytes::Bytes;
 use crate::explain::Reason;
@@ -27,6 +28,8 @@ pub(super) struct Record {
     pub(super) learned: Bytes,
     /// Total that was measured of a run whose need was not known.
     pub(super) measured: Option<Bytes>,
+    /// What a token of depth was seen to add.
+    pub(super) slope: Slope,
     /// This load has been tried again after running out of memory.
     pub(super) retried: bool,
 }

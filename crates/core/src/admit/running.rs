@@ -112,6 +112,7 @@ impl Scheduler {
             return;
         };
         self.moved = true;
+        self.forget_pleas(run_id);
         self.give_memory_back(run_id);
         let Some(run) = self.model_mut(id).and_then(|model| model.run.take()) else {
             return;
@@ -174,7 +175,8 @@ impl Scheduler {
     /// the load is tried once more with the larger need when their memory is back.
     fn retry_after_eviction(&mut self, id: ModelId, run: &Run) {
         let mut after = vec![run.id];
-        for other in self.idle_on(&run.placement.shares) {
+        let cards: Vec<CardId> = run.placement.cards().cloned().collect();
+        for other in self.idle_on(&cards) {
             after.extend(
                 self.model(other)
                     .and_then(|model| model.run.as_ref())
@@ -185,9 +187,9 @@ impl Scheduler {
         self.await_room(id, run.demand.clone(), after);
     }
 
-    fn idle_on(&self, shares: &[Share]) -> Vec<ModelId> {
+    pub(super) fn idle_on(&self, cards: &[CardId]) -> Vec<ModelId> {
         let on_cards = |run: RunId| {
-            let mut accounts = shares.iter().filter_map(|share| self.ledger.account(&share.card));
+            let mut accounts = cards.iter().filter_map(|card| self.ledger.account(card));
             accounts.any(|account| !account.held_by(run).is_zero())
         };
         let idle = self.living.iter().filter(|(run, model)| {
@@ -234,6 +236,7 @@ impl Scheduler {
         self.ledger.leave(run);
         if taken.is_empty() || self.closing.is_some() {
             self.ledger.release(run);
+            self.resume_pleas(run);
         } else {
             self.leaving.insert(run);
             self.emit(Effect::AwaitMemory { run, taken });
@@ -243,7 +246,14 @@ impl Scheduler {
     pub(super) fn memory_returned(&mut self, run: RunId) {
         if self.leaving.remove(&run) {
             self.ledger.release(run);
+            self.resume_pleas(run);
             self.stir();
+        }
+    }
+
+    pub(super) fn deepened(&mut self, run: RunId, tokens: u64, used: Bytes) {
+        if let Some((_, model)) = self.run_mut(run) {
+            model.record.slope.look(run, tokens, used);
         }
     }
 

@@ -10,6 +10,7 @@ use super::effect::Effect;
 use super::event::Event;
 use super::model::{Model, Request};
 use super::moment::{ModelId, Moment, RequestId};
+use super::pleas::Plea;
 use super::spec::Settings;
 use crate::place::{Ledger, RunId};
 
@@ -27,6 +28,8 @@ pub struct Scheduler {
     pub(super) living: BTreeMap<RunId, ModelId>,
     /// Runs that have ended and whose memory is not back yet.
     pub(super) leaving: BTreeSet<RunId>,
+    /// Runs that asked for more and wait for neighbours to go.
+    pub(super) pleas: Vec<Plea>,
     pub(super) next_run: u64,
     pub(super) stamp: u64,
     /// Models that wait for room.
@@ -58,6 +61,7 @@ impl Scheduler {
             deadlines: BTreeSet::new(),
             living: BTreeMap::new(),
             leaving: BTreeSet::new(),
+            pleas: Vec::new(),
             next_run: 1,
             stamp: 0,
             waiting: 0,
@@ -102,6 +106,13 @@ impl Scheduler {
             Event::Ended { run, end } => self.ended(run, end),
             Event::MemoryReturned { run } => self.memory_returned(run),
             Event::Measured { run, used } => self.measured(run, &used),
+            Event::Deepened { run, tokens, used } => self.deepened(run, tokens, used),
+            Event::Pleaded {
+                run,
+                card,
+                asked,
+                wanted,
+            } => self.pleaded(run, card, asked, wanted),
             Event::CardsRead(cards) => self.cards_read(&cards),
             Event::LoadWanted { model } => self.load_wanted(model),
             Event::UnloadWanted { model } => self.unload_wanted(model),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::effect::State;
+use super::growth::Growth;
 use super::model::Model;
 use super::moment::{ModelId, Moment};
 use super::scheduler::Scheduler;
@@ -39,6 +40,8 @@ pub struct ModelView {
     pub measured: Vec<Share>,
     /// Added to the demand on every card, because memory ran out before.
     pub learned: Bytes,
+    /// What a token of depth was seen to add; None until two answers of different depth have shown it.
+    pub growth: Option<Growth>,
     /// How long loads are held back after crashes; None when they are not.
     pub held_back: Option<Duration>,
     pub last_failure: Option<Reason>,
@@ -102,6 +105,7 @@ impl Scheduler {
             alone: run.is_some_and(|run| run.placement.alone),
             measured: shares(Ledger::measured_shares),
             learned: model.record.learned,
+            growth: model.record.slope.learned(),
             held_back: model.record.held_back(now),
             last_failure: model.record.last_failure.clone(),
         }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::last_lines::{Finding, read_last_lines, shortened};
+use super::refused::Refused;
 use super::sign::Sign;
 use crate::admit::{End, Stage};
 use crate::bytes::Bytes;
@@ -70,6 +71,8 @@ pub struct Death<'a> {
     pub kernel_oom_kill: bool,
     /// Of the stage in which it died, the oldest first.
     pub last_lines: &'a [String],
+    /// The last that guard refused it.
+    pub refused: Option<&'a Refused>,
 }
 
 /// What is to be thought of it.
@@ -90,14 +93,18 @@ pub fn judge(death: &Death<'_>) -> Verdict {
         };
     }
     // Who is killed from outside may have complained of something else before, and lived with it.
-    let struck_down = matches!(death.exit, Exit::Signal(signal) if FROM_OUTSIDE.contains(&signal));
-    if struck_down && !death.stuck {
+    if struck_down(death.exit) && !death.stuck {
         return of_status(death);
     }
     match read_last_lines(death.last_lines.iter().map(String::as_str)) {
         Some(finding) => of_finding(death, &finding),
         None => of_status(death),
     }
+}
+
+/// Who sends such a signal is somebody else.
+fn struck_down(exit: Exit) -> bool {
+    matches!(exit, Exit::Signal(signal) if FROM_OUTSIDE.contains(&signal))
 }
 
 fn of_finding(death: &Death<'_>, finding: &Finding) -> Verdict {
@@ -118,11 +125,14 @@ fn of_finding(death: &Death<'_>, finding: &Finding) -> Verdict {
     if let Some(device) = &finding.device {
         reason = reason.fact("device", device.as_str());
     }
+    let refused = death.refused.filter(|_| finding.sign == Sign::CardMemory);
     let end = match finding.sign {
         Sign::CardMemory | Sign::HostMemory => End::OutOfMemory {
             stage: death.stage,
-            reason,
-            shortfall: shortfall(finding),
+            reason: reason.because_all(refused.map(Refused::reason)),
+            shortfall: refused
+                .and_then(Refused::shortfall)
+                .or_else(|| shortfall(finding)),
         },
         Sign::PortTaken | Sign::NotStarted | Sign::MissingLibrary => End::Unstartable { reason },
         Sign::CardFault | Sign::UnknownFlag | Sign::ModelFile => End::Crashed { reason },
@@ -147,7 +157,21 @@ fn of_status(death: &Death<'_>) -> Verdict {
     let reason = Reason::new("engine_died", format!("{} {}", death.model, death.exit))
         .fact("exit", death.exit.to_string());
     let kernel = death.kernel_oom_kill && death.exit == Exit::Signal(SIGKILL);
-    let end = if kernel {
+    let fresh = death
+        .refused
+        .filter(|refused| refused.is_fresh() && !struck_down(death.exit));
+    let end = if let Some(refused) = fresh {
+        let (code, what) = words(Sign::CardMemory);
+        let text = format!("{} {what} and {}", death.model, death.exit);
+        End::OutOfMemory {
+            stage: death.stage,
+            reason: Reason::new(code, text)
+                .fact("exit", death.exit.to_string())
+                .because(refused.reason())
+                .because_all(shown),
+            shortfall: refused.shortfall(),
+        }
+    } else if kernel {
         let kernel = Reason::new(
             "kernel_oom_kill",
             "the kernel's out-of-memory killer ran while it lived, and nobody here sent SIGKILL",
@@ -201,6 +225,10 @@ fn hint(sign: Sign) -> Option<Hint> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use plimsoll_wire::page::Refusal;
+
     use super::*;
 
     fn verdict(exit: Exit, kernel_oom_kill: bool, lines: &[&str]) -> Verdict {
@@ -213,7 +241,69 @@ mod tests {
             stage: Stage::Serving,
             kernel_oom_kill,
             last_lines: &last_lines,
+            refused: None,
         })
+    }
+
+    fn refused(why: Refusal, ago: u64) -> Refused {
+        Refused {
+            why,
+            card: "H200".to_owned(),
+            asked: Bytes::mib(512),
+            allocated: Bytes::mib(7900),
+            budget: Some(Bytes::gib(8)),
+            free: Bytes::mib(300),
+            count: 1,
+            ago: Duration::from_secs(ago),
+            neighbours: vec![("beta".to_owned(), Bytes::gib(3))],
+            growth: None,
+        }
+    }
+
+    fn refused_verdict(lines: &[String], refused: &Refused) -> End {
+        let death = Death {
+            model: "alpha",
+            exit: Exit::Signal(6),
+            asked: false,
+            stuck: false,
+            stage: Stage::Serving,
+            kernel_oom_kill: false,
+            last_lines: lines,
+            refused: Some(refused),
+        };
+        judge(&death).end
+    }
+
+    #[test]
+    fn a_refusal_of_guard_gives_the_words_their_numbers_and_a_wordless_end_its_cause() {
+        let words = ["CUDA error: out of memory".to_owned()];
+        let silence = [String::new()];
+        for (lines, refusal, short) in [
+            (&words, refused(Refusal::Budget, 60), 7900 + 512 - 8192),
+            (&words, refused(Refusal::Driver, 0), 512 - 300),
+            (&silence, refused(Refusal::Budget, 1), 7900 + 512 - 8192),
+        ] {
+            let End::OutOfMemory {
+                reason, shortfall, ..
+            } = refused_verdict(lines, &refusal)
+            else {
+                panic!("not seen as out of memory");
+            };
+            assert_eq!(shortfall, Some(Bytes::mib(short)));
+            let told = reason
+                .because
+                .iter()
+                .find(|cause| cause.code == "guard_refused")
+                .unwrap();
+            assert_eq!(told.because[0].text, "beta holds 3072 MiB of H200");
+        }
+        let told = refused(Refusal::Budget, 0).reason();
+        assert_eq!(
+            told.text,
+            "512 MiB more on H200 were refused: it held 7900 MiB of a budget of 8192 MiB, and 300 MiB were free"
+        );
+        let old = refused_verdict(&silence, &refused(Refusal::Budget, 60));
+        assert!(matches!(old, End::Crashed { .. }), "long ago, and it went on");
     }
 
     #[test]

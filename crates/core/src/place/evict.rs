@@ -9,17 +9,17 @@ use crate::bytes::Bytes;
 
 /// A run that could go, and what that would free on each card that lacks something.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Candidate {
-    pub(super) run: RunId,
+pub(crate) struct Candidate {
+    pub(crate) run: RunId,
     /// In the order of the deficits.
-    pub(super) frees: Vec<Bytes>,
+    pub(crate) frees: Vec<Bytes>,
 }
 
 /// Sets that are looked at before the search settles for a sufficient one.
 const EXACT_SETS: usize = 2_000;
 
 /// Returns the victims in the order of `candidates`, or None if all of them together do not suffice.
-pub(super) fn smallest(deficits: &[Bytes], candidates: &[Candidate]) -> Option<Vec<RunId>> {
+pub(crate) fn smallest(deficits: &[Bytes], candidates: &[Candidate]) -> Option<Vec<RunId>> {
     let useful: Vec<&Candidate> = candidates
         .iter()
         .filter(|c| c.frees.iter().any(|f| !f.is_zero()))

@@ -241,6 +241,17 @@ impl Ledger {
         }
     }
 
+    /// Raises the run's claim on a card to `wanted`, or as far as the card has room; None if it has no claim there.
+    pub fn raise(&mut self, run: RunId, card: &CardId, wanted: Bytes) -> Option<Bytes> {
+        let account = self.account_mut(card)?;
+        let free = account.free();
+        let claim = account.claim_of(run)?;
+        let raise = wanted.saturating_sub(claim.bytes).min(free);
+        claim.bytes += raise;
+        claim.granted += raise;
+        Some(claim.bytes)
+    }
+
     /// Turns claims on whole cards into what was measured and an [`allowance`]. A reading of nothing measures
     /// nothing: in some containers the driver names no processes.
     pub fn settle(&mut self, run: RunId) {

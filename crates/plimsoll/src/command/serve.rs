@@ -6,11 +6,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use plimsoll_core::bytes::Bytes;
+use plimsoll_core::flags::{GuardMode, GuardWish};
 use plimsoll_core::place::Card;
 use tokio::runtime::{self, LocalOptions};
 
+use super::rungs::Rungs;
 use crate::daemon::{Daemon, DaemonError, Setup};
 use crate::route::Listen;
 
@@ -48,10 +50,23 @@ pub(crate) struct Arguments {
     /// Append the engines' output to this file
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
+    /// What guard does with engines on CUDA cards, unless a model says otherwise: observe counts, budget also refuses
+    /// what passes the claim [default: observe]
+    #[arg(long, value_name = "HOW")]
+    guard: Option<Guard>,
+    #[command(flatten)]
+    rungs: Rungs,
     /// A web page's origin that may use this server, or * for all; those of this machine always may. Its
     /// host is also a name by which this server may be asked
     #[arg(long = "allow-origin", value_name = "ORIGIN")]
     origins: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Guard {
+    Off,
+    Observe,
+    Budget,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -81,6 +96,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
         reserve,
         engine,
         log_file,
+        guard,
+        rungs,
         origins,
     } = arguments;
     let setup = Setup {
@@ -91,6 +108,14 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
         reserve,
         engine,
         log_file,
+        guard: GuardWish {
+            mode: guard.map(|guard| match guard {
+                Guard::Off => GuardMode::Off,
+                Guard::Observe => GuardMode::Observe,
+                Guard::Budget => GuardMode::Budget,
+            }),
+            ..rungs.wish()
+        },
         origins,
     };
     keep_freed_memory();

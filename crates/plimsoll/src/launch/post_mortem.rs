@@ -1,13 +1,13 @@
 //! Why a child died: what the kernel and its own last words say, judged by core.
 
 use plimsoll_core::admit::Stage;
-use plimsoll_core::diagnose::{Death, Verdict, judge};
+use plimsoll_core::diagnose::{Death, Refused, Verdict, judge};
 
 use super::child::Ended;
 use super::end::EndCause;
 
-/// Judges the end of the child that ran `model`.
-pub fn post_mortem(model: &str, ended: &Ended) -> Verdict {
+/// Judges the end of the child that ran `model`; `refused` is the last that guard refused it.
+pub fn post_mortem(model: &str, ended: &Ended, refused: Option<&Refused>) -> Verdict {
     judge(&Death {
         model,
         exit: ended.exit,
@@ -19,5 +19,6 @@ pub fn post_mortem(model: &str, ended: &Ended) -> Verdict {
         },
         kernel_oom_kill: ended.kernel_oom_kill,
         last_lines: &ended.last_lines,
+        refused,
     })
 }

@@ -4,6 +4,9 @@ use std::rc::Rc;
 
 use http::StatusCode;
 use plimsoll_core::admit::{Event, ModelId, Snapshot, State};
+use plimsoll_core::bytes::Bytes;
+use plimsoll_core::place::Share;
+use serde_json::{Value, json};
 
 use super::pass::RunPass;
 use super::{Owner, Terms};
@@ -58,6 +61,7 @@ impl Harbor for Owner {
             exit_code: run.as_ref().and_then(|run| run.exit_code()),
             meta: run.as_ref().and_then(|run| run.about()?.get("meta").cloned()),
             modalities: Modalities::default(),
+            memory: self.memory_of(model),
             ttl: entry.ttl,
             address: run
                 .and_then(|run| run.address())
@@ -101,5 +105,23 @@ impl Harbor for Owner {
             .map(|(model, entry)| (model, entry.name.clone()))
             .collect();
         self.notes.write(page, &models);
+        drop(state);
+        self.write_gauges(page);
+    }
+}
+
+impl Owner {
+    /// What a model was seen to take, and to grow by; `None` while nothing was seen.
+    fn memory_of(&self, model: ModelId) -> Option<Value> {
+        let view = self.state.borrow().scheduler.view(model, self.now())?;
+        let seen = !view.measured.is_empty() || view.growth.is_some();
+        let sum = |shares: &[Share]| shares.iter().map(|share| share.bytes).sum::<Bytes>();
+        seen.then(|| {
+            json!({
+                "claim": sum(&view.claim),
+                "measured": (!view.measured.is_empty()).then(|| sum(&view.measured)),
+                "growth": view.growth,
+            })
+        })
     }
 }

@@ -1,9 +1,10 @@
 //! What the driver says about memory, on its way to the scheduler.
 //!
 //! Cards are read by the sampler's thread; here its readings become events. A run's own memory is told apart
-//! from strangers' by process group: every child leads one of its own. Host memory is measured only for runs
+//! from strangers' by process group, as every child leads one of its own, and by the pages that guard keeps. Host memory is measured only for runs
 //! whose need nobody knew, because resident pages of a shared library are not what a plan predicts.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -75,8 +76,16 @@ impl Owner {
             .holders
             .iter()
             .filter(|holder| group_of(holder) == Some(group));
-        let on_cards = own.filter_map(|holder| Some((holder.card.clone(), holder.used?)));
-        on_cards.chain(self.host_use(run, group)).collect()
+        let by_driver = own.filter_map(|holder| Some((holder.card.clone(), holder.used?)));
+        let mut used = self.held_by_pages(run);
+        for (card, bytes) in summed(by_driver) {
+            match used.iter_mut().find(|(other, _)| *other == card) {
+                Some((_, most)) => *most = bytes.max(*most),
+                None => used.push((card, bytes)),
+            }
+        }
+        used.extend(self.host_use(run, group));
+        used
     }
 
     fn host_use(&self, run: &Run, group: u32) -> Option<(CardId, Bytes)> {
@@ -91,6 +100,15 @@ impl Owner {
             .find(|card| placement.cards().any(|id| *id == card.id))?;
         Some((host.id.clone(), resident(group)?))
     }
+}
+
+/// A run of several processes holds a card in several pieces.
+fn summed(pieces: impl Iterator<Item = (CardId, Bytes)>) -> BTreeMap<CardId, Bytes> {
+    let mut sums = BTreeMap::new();
+    for (card, bytes) in pieces {
+        *sums.entry(card).or_insert(Bytes::ZERO) += bytes;
+    }
+    sums
 }
 
 fn group_of(holder: &Holder) -> Option<u32> {

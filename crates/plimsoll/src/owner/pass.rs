@@ -118,8 +118,15 @@ impl Pass for RunPass {
         &self.upstream
     }
 
-    fn finished(mut self) {
+    fn counts_tokens(&self) -> bool {
+        self.run.guarded().is_some()
+    }
+
+    fn finished(mut self, tokens: Option<u64>) {
         self.over = true;
+        if let Some(tokens) = tokens {
+            self.owner.deepened(&self.run, tokens);
+        }
         self.owner.submit(Event::Finished {
             request: self.request,
         });

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 
 use super::Owner;
+use super::guard::Guarded;
 use crate::launch::{Child, ChildEvent, Log, post_mortem};
 use crate::route::Upstream;
 
@@ -43,6 +44,8 @@ pub(super) struct Run {
     about: OnceCell<Value>,
     pid: Cell<Option<u32>>,
     placement: Placement,
+    /// The child's guard, as long as the child is there.
+    guarded: RefCell<Option<Rc<Guarded>>>,
     arguments: RefCell<Vec<String>>,
     exit_code: Cell<Option<i32>>,
     orders: mpsc::UnboundedSender<Stopping>,
@@ -70,6 +73,7 @@ impl Run {
             about: OnceCell::new(),
             pid: Cell::new(None),
             placement,
+            guarded: RefCell::default(),
             arguments: RefCell::default(),
             exit_code: Cell::new(None),
             orders,
@@ -121,6 +125,10 @@ impl Run {
         &self.placement
     }
 
+    pub(super) fn guarded(&self) -> Option<Rc<Guarded>> {
+        self.guarded.borrow().clone()
+    }
+
     /// Waits until it has ended, at most this long, and says how it ended if it has.
     pub(super) async fn fate(&self, patience: Duration) -> Option<&Reason> {
         let over = self.over.notified();
@@ -149,6 +157,7 @@ pub(super) async fn live(owner: Rc<Owner>, run: Rc<Run>) {
     let _ = run.fate.set(fate(&run.entry.name, &verdict.end));
     run.over.notify_waiters();
     run.upstream.take();
+    run.guarded.take();
     owner.state.borrow_mut().runs.remove(&run.id);
     owner.notes.ended(run.model, &verdict.end);
     owner.tell_end(&run, &verdict.end);
@@ -183,7 +192,8 @@ impl Starter<'_> {
                 event = events.recv() => match event {
                     Some(ChildEvent::Ended(ended)) => {
                         self.run.exit_code.set(exit_code(ended.exit));
-                        return post_mortem(&self.run.entry.name, &ended);
+                        let refused = self.owner.last_refusal(self.run);
+                        return post_mortem(&self.run.entry.name, &ended, refused.as_ref());
                     }
                     Some(ChildEvent::Ready(about)) => self.ready(&child, key.as_deref(), about),
                     Some(ChildEvent::Progress(payload)) => self.progressed(&payload),

@@ -66,8 +66,11 @@ pub(crate) trait Harbor: 'static {
 pub(crate) trait Pass: Unpin + Sized + 'static {
     fn upstream(&self) -> &Rc<Upstream>;
 
-    /// The answer is through.
-    fn finished(self);
+    /// Whether anybody wants to know how deep the answer was.
+    fn counts_tokens(&self) -> bool;
+
+    /// The answer is through, and had so many tokens, prompt included, if it said so.
+    fn finished(self, tokens: Option<u64>);
 
     /// The engine went away before a byte of its answer reached the client: asks for another try.
     fn bounced(self) -> impl Future<Output = Result<Self, Problem>>;

@@ -24,6 +24,8 @@ pub(crate) struct Listing {
     /// What the engine says about the model, once it runs.
     pub(crate) meta: Option<Value>,
     pub(crate) modalities: Modalities,
+    /// What it was seen to take and to grow by, once it was.
+    pub(crate) memory: Option<Value>,
     pub(crate) ttl: Option<Duration>,
     /// Where the engine listens.
     pub(crate) address: Option<String>,
@@ -81,6 +83,9 @@ impl Listing {
         if let Some(meta) = &self.meta {
             model["meta"] = meta.clone();
         }
+        if let Some(memory) = &self.memory {
+            model["memory"] = memory.clone();
+        }
         model
     }
 
@@ -92,7 +97,7 @@ impl Listing {
             State::Ready => "ready",
             State::Draining | State::Stopping => "stopping",
         };
-        json!({
+        let mut running = json!({
             "model": self.name,
             "name": self.name,
             "description": self.description,
@@ -100,7 +105,11 @@ impl Listing {
             "cmd": self.arguments.join(" "),
             "proxy": self.address.as_ref().map(|address| format!("http://{address}")),
             "ttl": self.ttl.map_or(0, |ttl| ttl.as_secs()),
-        })
+        });
+        if let Some(memory) = &self.memory {
+            running["memory"] = memory.clone();
+        }
+        running
     }
 }
 
@@ -131,6 +140,7 @@ pub(crate) mod tests {
             exit_code: None,
             meta: None,
             modalities: Modalities::default(),
+            memory: None,
             ttl: Some(Duration::from_secs(300)),
             address: Some("127.0.0.1:4000".to_owned()),
         }

@@ -16,6 +16,7 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use super::harbor::Pass;
 use super::problem::Problem;
 use super::sse::{Dialect, EventGuard};
+use super::tokens::Tail;
 use super::upstream::Wire;
 
 type Fate = Pin<Box<dyn Future<Output = Problem>>>;
@@ -32,6 +33,8 @@ pub(crate) struct Relay<P: Pass> {
     /// What may go to the client and has not yet.
     ready: VecDeque<Bytes>,
     guard: Option<(EventGuard, Dialect)>,
+    /// The end of the answer, where its depth is asked for.
+    tail: Option<Tail>,
     /// The engine broke; this will say why.
     fate: Option<Fate>,
 }
@@ -78,11 +81,13 @@ impl<P: Pass> Relay<P> {
     /// Relays `source`, of which `first` has been read already. With a dialect, it is guarded as a stream of
     /// events.
     pub(crate) fn new(source: Source, pass: P, first: Bytes, dialect: Option<Dialect>) -> Self {
+        let tail = pass.counts_tokens().then(Tail::default);
         let mut relay = Self {
             source: Some(source),
             pass: Some(pass),
             ready: VecDeque::with_capacity(2),
             guard: dialect.map(|dialect| (EventGuard::default(), dialect)),
+            tail,
             fate: None,
         };
         relay.take(first);
@@ -91,6 +96,9 @@ impl<P: Pass> Relay<P> {
     }
 
     fn take(&mut self, data: Bytes) {
+        if let Some(tail) = &mut self.tail {
+            tail.feed(&data);
+        }
         match &mut self.guard {
             _ if data.is_empty() => {}
             Some((guard, _)) => guard.feed(data, &mut self.ready),
@@ -111,7 +119,7 @@ impl<P: Pass> Relay<P> {
     fn finish(&mut self) {
         if let (Some(source), Some(pass)) = (self.source.take(), self.pass.take()) {
             pass.upstream().give_back(source.wire);
-            pass.finished();
+            pass.finished(self.tail.as_ref().and_then(Tail::tokens));
         }
         if let Some((guard, _)) = &mut self.guard {
             guard.release(&mut self.ready);

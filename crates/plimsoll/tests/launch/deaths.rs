@@ -19,7 +19,7 @@ fn death_of(faults: &str) -> Ended {
 fn a_broken_model_is_told_from_want_of_memory() {
     let ended = death_of("fail=crash_at_load");
     assert_eq!((ended.exit, ended.cause), (Exit::Code(1), EndCause::OnItsOwn));
-    let verdict = post_mortem("alpha", &ended);
+    let verdict = post_mortem("alpha", &ended, None);
     assert_eq!(verdict.sign, Some(Sign::ModelFile));
     assert!(matches!(verdict.end, End::Crashed { .. }));
 }
@@ -31,7 +31,7 @@ fn want_of_memory_at_load_is_seen_in_the_engines_own_words() {
         stage,
         shortfall,
         reason,
-    } = post_mortem("alpha", &ended).end
+    } = post_mortem("alpha", &ended, None).end
     else {
         panic!("{ended:?}");
     };
@@ -58,7 +58,7 @@ fn want_of_memory_while_serving_is_seen_as_such() {
         let ended = running.ended().await;
         assert_eq!(ended.exit, Exit::Signal(6));
         assert!(matches!(
-            post_mortem("alpha", &ended).end,
+            post_mortem("alpha", &ended, None).end,
             End::OutOfMemory {
                 stage: Stage::Serving,
                 ..
@@ -70,7 +70,7 @@ fn want_of_memory_while_serving_is_seen_as_such() {
 #[test]
 fn a_taken_port_is_no_fault_of_the_model() {
     let ended = death_of("fail=port_taken");
-    let verdict = post_mortem("alpha", &ended);
+    let verdict = post_mortem("alpha", &ended, None);
     assert_eq!(verdict.sign, Some(Sign::PortTaken));
     assert!(matches!(verdict.end, End::Unstartable { .. }));
 }
@@ -79,7 +79,7 @@ fn a_taken_port_is_no_fault_of_the_model() {
 fn a_signal_is_not_taken_for_an_exit_status() {
     let ended = death_of("fail=signal_at_load:SEGV");
     assert_eq!((ended.exit, ended.was_ready), (Exit::Signal(11), false));
-    let End::Crashed { reason } = post_mortem("alpha", &ended).end else {
+    let End::Crashed { reason } = post_mortem("alpha", &ended, None).end else {
         panic!("{ended:?}");
     };
     assert!(reason.to_string().contains("SIGSEGV"));
@@ -122,7 +122,7 @@ fn an_engine_that_has_given_up_and_stays_is_ended_and_its_words_count() {
         let ended = running.ended().await;
         assert_eq!((ended.exit, ended.cause), (Exit::Signal(9), EndCause::Stuck));
         assert!(matches!(
-            post_mortem("alpha", &ended).end,
+            post_mortem("alpha", &ended, None).end,
             End::OutOfMemory {
                 stage: Stage::Loading,
                 ..

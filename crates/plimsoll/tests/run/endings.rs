@@ -77,29 +77,29 @@ fn signalled(script: &str, signal: &str) -> (String, Option<i32>, Option<i32>) {
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .unwrap();
-    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        .expect("the program runs");
+    let mut stdout = BufReader::new(child.stdout.take().expect("the program runs"));
     let mut line = String::new();
-    stdout.read_line(&mut line).unwrap();
+    stdout.read_line(&mut line).expect("the program runs");
     assert_eq!(line, "up\n");
     let pid = child.id().to_string();
     assert!(
         Command::new("kill")
             .args([&format!("-{signal}"), &pid])
             .status()
-            .unwrap()
+            .expect("the program runs")
             .success()
     );
     let limit = Instant::now() + Duration::from_secs(20);
     let status = loop {
-        if let Some(status) = child.try_wait().unwrap() {
+        if let Some(status) = child.try_wait().expect("the program runs") {
             break status;
         }
         assert!(Instant::now() < limit, "it does not end");
         std::thread::sleep(Duration::from_millis(5));
     };
     let mut rest = String::new();
-    stdout.read_to_string(&mut rest).unwrap();
+    stdout.read_to_string(&mut rest).expect("the program runs");
     (rest, status.code(), status.signal())
 }
 

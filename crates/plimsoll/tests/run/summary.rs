@@ -10,7 +10,7 @@ use crate::rig::{HandWritten, run, said};
 const UUID: &str = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f";
 
 fn uuid() -> [u8; 16] {
-    std::array::from_fn(|index| u8::try_from(index).unwrap())
+    std::array::from_fn(|index| u8::try_from(index).expect("sixteen"))
 }
 
 #[test]

@@ -47,7 +47,7 @@ impl World {
                 let at = u64::try_from(at.since_start().as_millis()).unwrap();
                 self.later(at, Happening::Wake);
             }
-            Effect::Changed { .. } => {}
+            Effect::Changed { .. } | Effect::Pleaded { .. } => {}
             Effect::Drained => {
                 assert!(self.closing.is_some() && !self.drained);
                 self.drained = true;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use plimsoll_core::explain::Reason;
 use plimsoll_core::flags::{Entry, Launch};
-use plimsoll_core::place::CardKind;
+use plimsoll_core::place::{Card, CardKind};
 use tokio::sync::mpsc;
 
 use super::Run;
@@ -45,6 +45,11 @@ impl Starter<'_> {
         let mut line = entry.launch.command_line(&engine, &entry.name, port);
         let mut environment = self.environment(port, key.as_deref());
         self.renumber(&mut line, &mut environment);
+        let guarded = self
+            .owner
+            .guard
+            .prepare(self.run, &self.cards(), &mut environment);
+        self.run.guarded.replace(guarded.map(Rc::new));
         self.run.arguments.replace(line.clone());
         let mut words = line.into_iter().map(OsString::from);
         let spec = ChildSpec {
@@ -92,14 +97,8 @@ impl Starter<'_> {
     /// Cards by UUID where they have one; none for a run on the host; what we see ourselves where the cards
     /// are only described.
     fn visible(&self) -> Visible {
-        let cards: Vec<_> = self
-            .owner
-            .terms
+        match self
             .cards()
-            .filter(|card| self.run.placement().cards().any(|id| *id == card.id))
-            .filter(|card| card.kind == CardKind::Cuda)
-            .collect();
-        match cards
             .iter()
             .map(|card| card.uuid.clone())
             .collect::<Option<Vec<_>>>()
@@ -108,6 +107,13 @@ impl Starter<'_> {
             Some(uuids) => Visible::Cards(uuids),
             None => Visible::AsInherited,
         }
+    }
+
+    /// The CUDA cards that the run was given.
+    fn cards(&self) -> Vec<&Card> {
+        let given = |card: &&Card| self.run.placement().cards().any(|id| *id == card.id);
+        let cards = self.owner.terms.cards().filter(given);
+        cards.filter(|card| card.kind == CardKind::Cuda).collect()
     }
 
     fn all_cards(&self) -> Vec<String> {

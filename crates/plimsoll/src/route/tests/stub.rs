@@ -98,6 +98,7 @@ impl Harbor for StubHarbor {
             alone: false,
             measured: Vec::new(),
             learned: Bytes::ZERO,
+            growth: None,
             held_back: None,
             last_failure: None,
         };
@@ -127,7 +128,11 @@ impl Pass for StubPass {
         &self.upstream
     }
 
-    fn finished(self) {}
+    fn counts_tokens(&self) -> bool {
+        false
+    }
+
+    fn finished(self, _: Option<u64>) {}
 
     async fn bounced(self) -> Result<Self, Problem> {
         match self.bounces.get() {

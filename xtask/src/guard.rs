@@ -1,0 +1,16 @@
+//! Builds the guard library with the profile that makes it small: `target/guard/libplimsoll_guard.so`.
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+pub(crate) fn run(root: &Path) -> ExitCode {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = Command::new(cargo)
+        .args(["build", "--profile", "guard", "--package", "plimsoll-guard"])
+        .current_dir(root)
+        .status();
+    match built {
+        Ok(status) if status.success() => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
