@@ -35,6 +35,8 @@ pub struct GuardWish {
     /// In seconds.
     pub wait: Option<u32>,
     pub spill: Option<Bytes>,
+    /// With `spill`: what a larger request leaves of the budget to smaller ones.
+    pub keep: Option<Bytes>,
     pub pool: Option<Pool>,
     pub on_oom_managed: Option<bool>,
     pub hide_vmm: Option<bool>,
@@ -43,7 +45,7 @@ pub struct GuardWish {
 
 impl GuardWish {
     /// What a line of [`GuardWish::read`] may hold, for messages.
-    pub const EXPECTED: &'static str = "off, observe or budget[=SIZE], then any of reuse, chunk=SIZE, reclaim, wait=TIME, spill=SIZE, \
+    pub const EXPECTED: &'static str = "off, observe or budget[=SIZE], then any of reuse, chunk=SIZE, reclaim, wait=TIME, spill=SIZE, keep=SIZE, \
                                         pool=ours|managed|leave, on-oom=managed, hide-vmm, contexts=leave|report|refuse";
 
     /// Reads a line of words; `None` if one of them is no word of ours.
@@ -70,6 +72,7 @@ impl GuardWish {
             ("reclaim", None) => self.reclaim = Some(true),
             ("wait", Some(value)) => self.wait = Some(seconds(value)?),
             ("spill", _) => self.spill = Some(size()?),
+            ("keep", _) => self.keep = Some(size()?),
             ("pool", Some("ours")) => self.pool = Some(Pool::Ours),
             ("pool", Some("managed")) => self.pool = Some(Pool::Managed),
             ("pool", Some("leave")) => self.pool = Some(Pool::Leave),
@@ -99,6 +102,7 @@ impl GuardWish {
             reclaim: self.reclaim.or(usual.reclaim),
             wait: self.wait.or(usual.wait),
             spill: self.spill.or(usual.spill),
+            keep: self.keep.or(usual.keep),
             pool: self.pool.or(usual.pool),
             on_oom_managed: self.on_oom_managed.or(usual.on_oom_managed),
             hide_vmm: self.hide_vmm.or(usual.hide_vmm),
@@ -125,7 +129,7 @@ impl GuardWish {
 
     /// The line for guard itself. `cards` are those of the plan, each with its own budget.
     pub fn options(&self, cards: &[(Uuid, Option<Bytes>)]) -> Options {
-        let mut options = Options::default();
+        let mut options = Options::NONE;
         options.budget = self.budget_for(None).map(Bytes::get);
         options.contexts = self.contexts.unwrap_or_default();
         options.reuse = self.reuse.unwrap_or_default();
@@ -133,6 +137,7 @@ impl GuardWish {
         options.reclaim = self.reclaim.unwrap_or_default();
         options.wait = self.wait.unwrap_or_default();
         options.spill = self.spill.map(Bytes::get);
+        options.keep = self.keep.map_or(0, Bytes::get);
         options.pool = self.pool.unwrap_or_default();
         options.on_oom_managed = self.on_oom_managed.unwrap_or_default();
         options.hide_vmm = self.hide_vmm.unwrap_or_default();

@@ -23,6 +23,9 @@ pub(crate) struct Rungs {
     /// Let up to this much of what does not fit lie in host memory
     #[arg(long, value_name = "SIZE")]
     spill: Option<Bytes>,
+    /// With --spill: a request of more than this leaves this much to smaller ones, so that weights overflow and not scratch
+    #[arg(long, value_name = "SIZE", requires = "spill")]
+    keep: Option<Bytes>,
     /// Answer a refused request with managed memory, the whole of it (as llama.cpp PR 22158 would)
     #[arg(long, value_name = "HOW")]
     on_oom: Option<OnOom>,
@@ -55,6 +58,7 @@ impl Rungs {
             reclaim: said(self.reclaim),
             wait: self.wait,
             spill: self.spill,
+            keep: self.keep,
             pool: self.pool.map(|pool| match pool {
                 PoolChoice::Ours => Pool::Ours,
                 PoolChoice::Managed => Pool::Managed,

@@ -48,6 +48,8 @@ fn guard_is_told_by_the_environment_and_nothing_else_is_changed() {
         "3",
         "--spill",
         "1GiB",
+        "--keep",
+        "4KiB",
         "--pool",
         "ours",
         "--on-oom",
@@ -71,7 +73,7 @@ fn guard_is_told_by_the_environment_and_nothing_else_is_changed() {
     assert_eq!(value("LD_PRELOAD").unwrap(), library().to_str().unwrap());
     assert_eq!(
         value("PLIMSOLL_GUARD").unwrap(),
-        "budget=8589934592 reuse chunk=2097152 reclaim wait=3 spill=1073741824 pool=ours on-oom=managed hide-vmm"
+        "budget=8589934592 reuse chunk=2097152 reclaim wait=3 spill=1073741824 keep=4096 pool=ours on-oom=managed hide-vmm"
     );
     let trace = folder.path().canonicalize().unwrap().join("t/trace");
     assert_eq!(value("PLIMSOLL_GUARD_TRACE").unwrap(), trace.to_str().unwrap());
