@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::card::{Card, CardError};
+
 const HEARTBEAT: Duration = Duration::from_millis(10);
 
 /// What the script says of the card and of our share in it. Without a file there is no budget.
@@ -22,12 +24,16 @@ pub(crate) struct Budget {
     /// Growth with the deepest request so far, as of ggml's run-time pool.
     pub(crate) bytes_per_token: u64,
     pub(crate) comes_back: Duration,
+    /// Take the bytes from a CUDA card instead of a file.
+    pub(crate) cuda: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BookingError {
     #[error("{wanted_bytes} bytes wanted, {free_bytes} of the card are free")]
     Full { wanted_bytes: u64, free_bytes: u64 },
+    #[error(transparent)]
+    Card(#[from] CardError),
     #[error("cannot keep the budget in {path}: {source}")]
     Keep { path: PathBuf, source: io::Error },
 }
@@ -37,6 +43,7 @@ pub(crate) enum BookingError {
 pub(crate) struct Booking {
     budget: Budget,
     held_bytes: Cell<u64>,
+    card: Option<Card>,
 }
 
 impl Booking {
@@ -44,6 +51,7 @@ impl Booking {
         let booking = Self {
             budget: budget.clone(),
             held_bytes: Cell::new(0),
+            card: budget.cuda.then(Card::open).transpose()?,
         };
         booking.hold(budget.base_bytes)?;
         if let Some(file) = budget.file.clone().filter(|_| !budget.comes_back.is_zero()) {
@@ -74,6 +82,16 @@ impl Booking {
     }
 
     fn hold(&self, bytes: u64) -> Result<(), BookingError> {
+        if let Some(card) = &self.card {
+            let wanted_bytes = bytes.saturating_sub(self.held_bytes.get());
+            let full = |_| BookingError::Full {
+                wanted_bytes,
+                free_bytes: 0,
+            };
+            card.take(wanted_bytes).map_err(full)?;
+            self.held_bytes.set(bytes);
+            return Ok(());
+        }
         let Some(path) = &self.budget.file else {
             return Ok(());
         };

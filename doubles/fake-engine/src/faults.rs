@@ -121,6 +121,7 @@ impl Script {
             "vram" => self.budget.base_bytes = parse(value).ok_or_else(bad)?,
             "vram_per_token" => self.budget.bytes_per_token = parse(value).ok_or_else(bad)?,
             "vram_total" => self.budget.total_bytes = parse(value).ok_or_else(bad)?,
+            "cuda" => self.budget.cuda = value == "1",
             "return_ms" => self.budget.comes_back = millis()?,
             _ => return Err(ScriptError::UnknownKey(key.to_owned())),
         }

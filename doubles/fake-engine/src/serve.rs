@@ -13,6 +13,9 @@ use crate::faults::Fault;
 use crate::http::{Connection, JSON, Request};
 use crate::{death, stream};
 
+/// Beginnings of the variables that `/fake/env` shows.
+const SHOWN: [&str; 4] = ["CUDA_", "LLAMA_", "LD_PRELOAD", "PLIMSOLL_GUARD"];
+
 pub(crate) async fn accept(engine: Rc<Engine>, listener: TcpListener) {
     // An accept fails for want of descriptors at the most; the next one may do better.
     loop {
@@ -248,7 +251,7 @@ fn own(engine: &Engine, path: &str) -> String {
                         value.to_string_lossy().into(),
                     )
                 })
-                .filter(|(name, _)| name.starts_with("CUDA_") || name.starts_with("LLAMA_"))
+                .filter(|(name, _)| SHOWN.iter().any(|shown| name.starts_with(shown)))
                 .collect();
             json!({ "env": env, "argv": argv, "pid": engine.pid, "port": engine.port }).to_string()
         }

@@ -79,21 +79,33 @@ fn part<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::Command;
+    use std::fs;
+
+    /// A header with one program header of this type behind it.
+    fn elf(kind: u32) -> Vec<u8> {
+        let mut bytes = vec![0; 64 + 56];
+        bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        bytes[PROGRAM_HEADERS] = 64;
+        bytes[ENTRY_SIZE] = 56;
+        bytes[ENTRIES] = 1;
+        bytes[64..68].copy_from_slice(&kind.to_le_bytes());
+        bytes
+    }
 
     #[test]
     fn a_static_program_is_known_by_its_file_and_nothing_else_is_taken_for_one() {
         assert_eq!(unreachable(&std::env::current_exe().unwrap()), None);
-        let folder = tempfile::tempdir().unwrap();
-        let source = folder.path().join("a.c");
-        std::fs::write(&source, "int main(void) { return 0; }").unwrap();
-        assert_eq!(unreachable(&source), None, "a script or a text tells nothing");
-        let program = folder.path().join("a");
-        let compile = Command::new("cc")
-            .args(["-static", "-o"])
-            .args([&program, &source])
-            .status();
-        assert!(compile.unwrap().success());
-        assert_eq!(unreachable(&program), Some(Unreachable::Static));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (bytes, judged) in [
+            (elf(1), Some(Unreachable::Static)),
+            (elf(INTERPRETER), None),
+            (b"#!/bin/sh\n".to_vec(), None),
+            (elf(1)[..70].to_vec(), Some(Unreachable::Static)),
+            (elf(1)[..66].to_vec(), None),
+            (Vec::new(), None),
+        ] {
+            fs::write(file.path(), &bytes).unwrap();
+            assert_eq!(unreachable(file.path()), judged, "{bytes:?}");
+        }
     }
 }

@@ -1,54 +1,9 @@
-//! A guard library of the test's own: it writes the page that the test gives it, and does nothing else.
+//! How the tests start `plimsoll run`.
 
-use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
 
-use plimsoll_wire::page::{Card, MAGIC, Oom, Page, Refusal, State, UNLIMITED, VERSION};
-use tempfile::TempDir;
-
-/// Writes the file that `PLIMSOLL_TEST_PAGE` names as the process's page, with its process id put in.
-const LIBRARY: &str = r#"
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-__attribute__((constructor)) static void write_page(void) {
-    const char *folder = getenv("PLIMSOLL_GUARD_PAGES"), *from = getenv("PLIMSOLL_TEST_PAGE");
-    char bytes[8192], path[4096];
-    if (!folder || !from) return;
-    int in = open(from, O_RDONLY);
-    if (in < 0) return;
-    long size = read(in, bytes, sizeof bytes);
-    close(in);
-    int pid = getpid();
-    memcpy(bytes + 16, &pid, 4);
-    snprintf(path, sizeof path, "%s/%d.page", folder, pid);
-    int out = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    if (out < 0 || write(out, bytes, (unsigned long)size) != size) abort();
-    close(out);
-}
-"#;
-
-/// The stand-in for guard, compiled once.
-pub(crate) fn library() -> &'static Path {
-    static BUILT: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
-    let (_, path) = BUILT.get_or_init(|| {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let source = folder.path().join("guard.c");
-        std::fs::write(&source, LIBRARY).expect("the folder can be written");
-        let path = folder.path().join("libplimsoll_guard.so");
-        let built = Command::new("cc")
-            .args(["-shared", "-fPIC", "-o"])
-            .args([&path, &source])
-            .status();
-        assert!(built.is_ok_and(|status| status.success()), "cc");
-        (folder, path)
-    });
-    path
-}
+pub(crate) use crate::hand_written::{HandWritten, library};
 
 /// `plimsoll run OPTIONS -- COMMAND` under the stand-in, on a machine without cards.
 pub(crate) fn run(options: &[&str], command: &[&str]) -> Command {
@@ -70,54 +25,6 @@ pub(crate) fn text(bytes: &[u8]) -> &str {
 /// What it printed on stdout, and on stderr.
 pub(crate) fn said(output: &Output) -> (&str, &str) {
     (text(&output.stdout), text(&output.stderr))
-}
-
-/// A page written by hand.
-pub(crate) struct HandWritten(Vec<u8>);
-
-impl HandWritten {
-    /// Of an armed process with one card of 80 GiB.
-    pub(crate) fn new(uuid: [u8; 16]) -> Self {
-        let mut page = Self(vec![0; Page::SIZE]);
-        page.long(offset_of!(Page, magic), MAGIC);
-        page.word(offset_of!(Page, version), VERSION);
-        page.word(offset_of!(Page, state), State::Armed as u32);
-        page.word(offset_of!(Page, count), 1);
-        page.0[offset_of!(Page, cards)..][..16].copy_from_slice(&uuid);
-        page.card(offset_of!(Card, total), 80 << 30)
-            .card(offset_of!(Card, budget), UNLIMITED)
-    }
-
-    /// Sets a number of the card.
-    pub(crate) fn card(mut self, offset: usize, number: u64) -> Self {
-        self.long(offset_of!(Page, cards) + offset, number);
-        self
-    }
-
-    /// Adds a refusal of `asked` bytes.
-    pub(crate) fn refusal(mut self, why: Refusal, asked: u64) -> Self {
-        let count = offset_of!(Page, oom_count);
-        let number = u64::from_ne_bytes(self.0[count..count + 8].try_into().expect("eight bytes"));
-        let at = offset_of!(Page, ooms) + usize::try_from(number).expect("few") * size_of::<Oom>();
-        self.long(count, number + 1);
-        self.long(at + offset_of!(Oom, asked), asked);
-        self.long(at + offset_of!(Oom, budget), 8 << 30);
-        self.word(at + offset_of!(Oom, refusal), why as u32);
-        self.long(at + offset_of!(Oom, sequence), number + 1);
-        self.card(offset_of!(Card, ooms), number + 1)
-    }
-
-    pub(crate) fn write(&self, path: &Path) {
-        std::fs::write(path, &self.0).expect("the folder can be written");
-    }
-
-    fn long(&mut self, at: usize, number: u64) {
-        self.0[at..at + 8].copy_from_slice(&number.to_ne_bytes());
-    }
-
-    fn word(&mut self, at: usize, number: u32) {
-        self.0[at..at + 4].copy_from_slice(&number.to_ne_bytes());
-    }
 }
 
 /// A file of a double, which cargo builds beside the program when the whole workspace is tested, and here otherwise.

@@ -3,6 +3,9 @@
 mod daemon;
 mod faults;
 mod formats;
+mod guarded;
+#[path = "../pages/hand_written.rs"]
+mod hand_written;
 mod http;
 mod isolation;
 mod limits;

@@ -1,0 +1,361 @@
+//! Engines under guard: what they are told, what their pages do to the ledger, to answers about deaths, and to neighbours.
+//!
+//! The first half writes pages by hand; the second runs the real library over a libcuda with as many bytes as a test allows.
+
+use std::mem::offset_of;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use plimsoll_wire::page::{Card, Page, Refusal, Snapshot};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::daemon::{Daemon, Setup, built, until};
+use crate::hand_written::{HandWritten, library};
+use crate::http::{Answer, chat, get, post};
+
+const CARD: &str = "GPU-00000001-0000-0000-0000-000000000000";
+const MIB: u64 = 1 << 20;
+
+fn uuid() -> [u8; 16] {
+    let mut uuid = [0; 16];
+    uuid[3] = 1;
+    uuid
+}
+
+/// A daemon with one card of 8 GiB, whose engines get `guard` preloaded.
+fn one_card(setup: Setup, guard: &Path) -> Daemon {
+    let card = json!([{"uuid": CARD, "name": "Fake 8G", "total": 8192 * MIB, "free": 8192 * MIB, "pci": "00000000:01:00.0"}]);
+    setup
+        .argument("--reserve")
+        .argument("0")
+        .variable(
+            "PLIMSOLL_NVML",
+            &built("libnvidia_ml.so", "fake-nvml").to_string_lossy(),
+        )
+        .variable("PLIMSOLL_FAKE_NVML_CARDS", &card.to_string())
+        .variable("PLIMSOLL_GUARD_LIBRARY", &guard.to_string_lossy())
+        .start()
+}
+
+/// A model whose page is `page`.
+fn with_page(setup: Setup, name: &str, memory: &str, script: &str, page: &Path, more: &str) -> Setup {
+    let engine = crate::daemon::fake_engine();
+    setup.config(&format!(
+        "[models.{name}]\ncmd = \"{} --port ${{PORT}} --alias {name}\"\nmemory = \"{memory}\"\n\
+         env = {{ PLIMSOLL_FAKE_ENGINE = \"{script}\", PLIMSOLL_TEST_PAGE = \"{}\" }}\n{more}\n",
+        engine.display(),
+        page.display()
+    ))
+}
+
+fn environment(daemon: &Daemon, model: &str) -> Value {
+    assert_eq!(chat(daemon.address, model).status, 200);
+    get(daemon.address, &format!("/upstream/{model}/fake/env")).json()["env"].clone()
+}
+
+fn model<'a>(status: &'a Value, name: &str) -> &'a Value {
+    let mut models = status["models"].as_array().expect("models").iter();
+    models.find(|model| model["name"] == name).expect("it is there")
+}
+
+#[test]
+fn an_engine_on_a_card_is_watched_and_one_that_says_more_gets_more() {
+    let daemon = one_card(
+        Setup::with_cards(&[])
+            .model("usual", "1GiB", "", "")
+            .model("held", "1GiB", "", "guard = { mode = \"budget\", wait = \"3s\" }")
+            .model("free", "1GiB", "", "guard = { mode = \"off\" }")
+            .argument("--reuse"),
+        library(),
+    );
+    let usual = environment(&daemon, "usual");
+    assert_eq!(usual["PLIMSOLL_GUARD"], format!("card={CARD} reuse"));
+    assert_eq!(usual["LD_PRELOAD"], library().to_str().expect("text"));
+    let held = environment(&daemon, "held");
+    assert_eq!(
+        held["PLIMSOLL_GUARD"],
+        format!("card={CARD}:{} reuse wait=3", 1024 * MIB)
+    );
+    assert_ne!(held["PLIMSOLL_GUARD_PAGES"], usual["PLIMSOLL_GUARD_PAGES"]);
+    let free = environment(&daemon, "free");
+    assert_eq!(free["PLIMSOLL_GUARD"], Value::Null);
+    assert_eq!(free["LD_PRELOAD"], Value::Null);
+}
+
+#[test]
+fn without_the_library_engines_run_as_ever_and_that_is_said_once() {
+    let daemon = one_card(
+        Setup::with_cards(&[])
+            .model("a", "1GiB", "", "")
+            .model("b", "1GiB", "", ""),
+        Path::new("/nowhere/libplimsoll_guard.so"),
+    );
+    assert_eq!(chat(daemon.address, "a").status, 200);
+    assert_eq!(chat(daemon.address, "b").status, 200);
+    daemon.told("ready b");
+    assert_eq!(daemon.talk().matches("engines run unguarded").count(), 1);
+    assert!(daemon.talk().contains("no file /nowhere/libplimsoll_guard.so"));
+}
+
+#[test]
+fn what_a_page_says_is_measured_shown_and_counted_and_its_folder_goes_with_the_engine() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page");
+    HandWritten::new(uuid())
+        .card(offset_of!(Card, allocated), 900 * MIB)
+        .card(offset_of!(Card, peak), 950 * MIB)
+        .card(offset_of!(Card, spilled), 7 * MIB)
+        .card(offset_of!(Card, allocations), 3)
+        .write(&page);
+    let setup = with_page(Setup::with_cards(&[]), "alpha", "1GiB", "", &page, "");
+    let daemon = one_card(setup, library());
+    let pages = environment(&daemon, "alpha")["PLIMSOLL_GUARD_PAGES"].clone();
+    let measured = json!([{"card": CARD, "bytes": 900 * MIB}]);
+    until("the page is measured", || {
+        model(&daemon.status(), "alpha")["measured"] == measured
+    });
+    let running = get(daemon.address, "/running").json();
+    assert_eq!(
+        running["running"][0]["memory"],
+        json!({"claim": 1024 * MIB, "measured": 900 * MIB, "growth": null})
+    );
+    let metrics = get(daemon.address, "/metrics").text();
+    for line in [
+        format!(
+            "plimsoll_guard_allocated_bytes{{model=\"alpha\",card=\"Fake 8G\"}} {}",
+            900 * MIB
+        ),
+        format!(
+            "plimsoll_guard_peak_bytes{{model=\"alpha\",card=\"Fake 8G\"}} {}",
+            950 * MIB
+        ),
+        format!(
+            "plimsoll_guard_spilled_bytes{{model=\"alpha\",card=\"Fake 8G\"}} {}",
+            7 * MIB
+        ),
+        "plimsoll_guard_refusals_total{model=\"alpha\",card=\"Fake 8G\"} 0".to_owned(),
+    ] {
+        assert!(metrics.contains(&line), "{line}\n{metrics}");
+    }
+    let pages = PathBuf::from(pages.as_str().expect("a path"));
+    assert!(pages.exists());
+    get(daemon.address, "/unload");
+    until("the folder of the pages is gone", || !pages.exists());
+}
+
+#[test]
+fn a_need_that_nobody_knew_is_settled_by_the_page_where_the_driver_names_no_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page");
+    HandWritten::new(uuid())
+        .card(offset_of!(Card, allocated), 2000 * MIB)
+        .write(&page);
+    let engine = crate::daemon::fake_engine();
+    let config = format!(
+        "[models.alpha]\ncmd = \"{} --port ${{PORT}}\"\nenv = {{ PLIMSOLL_TEST_PAGE = \"{}\" }}\n",
+        engine.display(),
+        page.display()
+    );
+    let daemon = one_card(Setup::with_cards(&[]).config(&config), library());
+    assert_eq!(chat(daemon.address, "alpha").status, 200);
+    until("the claim is what was measured, and five per cent", || {
+        model(&daemon.status(), "alpha")["claim"][0]["bytes"] == 2100 * MIB
+    });
+    assert_eq!(
+        model(&daemon.status(), "alpha")["measured"][0]["bytes"],
+        2000 * MIB
+    );
+}
+
+fn refusal(answer: &Answer) -> Value {
+    fn find(reason: &Value) -> Option<Value> {
+        if reason["code"] == "guard_refused" {
+            return Some(reason.clone());
+        }
+        reason["because"].as_array()?.iter().find_map(find)
+    }
+    let body = answer.json();
+    find(&body["error"]["reason"]).unwrap_or_else(|| panic!("no refusal in {body:#}"))
+}
+
+#[test]
+fn a_death_after_a_refusal_is_told_with_budget_need_and_who_holds_the_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page");
+    HandWritten::new(uuid())
+        .card(offset_of!(Card, allocated), 900 * MIB)
+        .refusal(Refusal::Budget, 512 * MIB)
+        .write(&page);
+    let setup = Setup::with_cards(&[]).model("beta", "3GiB", "", "pin = true");
+    let setup = with_page(setup, "alpha", "1GiB", "fail=signal_at_load:ABRT", &page, "");
+    let daemon = one_card(setup, library());
+    assert_eq!(chat(daemon.address, "beta").status, 200);
+    let answer = chat(daemon.address, "alpha");
+    assert_eq!(answer.status, 503);
+    let refused = refusal(&answer);
+    assert_eq!(refused["facts"]["verdict"], "budget");
+    assert_eq!(refused["facts"]["asked"], 512 * MIB);
+    assert_eq!(refused["facts"]["budget"], 8192 * MIB);
+    assert_eq!(refused["because"][0]["code"], "neighbour");
+}
+
+#[test]
+fn a_plea_makes_an_idle_neighbour_leave_and_raises_the_budget() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page");
+    HandWritten::new(uuid())
+        .card(offset_of!(Card, allocated), 3000 * MIB)
+        .card(offset_of!(Card, budget), 3072 * MIB)
+        .plea(2000 * MIB)
+        .write(&page);
+    let setup = Setup::with_cards(&[])
+        .model("small", "1GiB", "", "")
+        .model("idle", "3GiB", "", "");
+    let guard = "guard = { mode = \"budget\", reclaim = true }";
+    let daemon = one_card(with_page(setup, "alpha", "3GiB", "", &page, guard), library());
+    assert_eq!(chat(daemon.address, "idle").status, 200);
+    assert_eq!(chat(daemon.address, "small").status, 200);
+    let folder = environment(&daemon, "alpha")["PLIMSOLL_GUARD_PAGES"].clone();
+    let folder = PathBuf::from(folder.as_str().expect("a path"));
+    let read = || {
+        let entry = std::fs::read_dir(&folder).expect("it runs").flatten().next();
+        let bytes = std::fs::read(entry.expect("one page").path()).expect("it is readable");
+        Snapshot::read(&bytes[..Page::SIZE]).expect("it is a page")
+    };
+    until("the plea is answered", || read().plea.is_none());
+    assert_eq!(read().cards()[0].budget, Some(5000 * MIB));
+    assert_eq!(
+        daemon.running(),
+        ["alpha", "small"],
+        "one suffices, and of the two that do the older leaves"
+    );
+    daemon.told("stop idle");
+    daemon.told("alpha asks for 2000 MiB more");
+}
+
+#[test]
+fn a_plea_that_nobody_can_meet_is_answered_and_costs_nobody_a_thing() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page");
+    HandWritten::new(uuid())
+        .card(offset_of!(Card, allocated), 3000 * MIB)
+        .card(offset_of!(Card, budget), 3072 * MIB)
+        .plea(9000 * MIB)
+        .write(&page);
+    let setup = Setup::with_cards(&[]).model("idle", "3GiB", "", "");
+    let guard = "guard = { mode = \"budget\", reclaim = true }";
+    let daemon = one_card(with_page(setup, "alpha", "3GiB", "", &page, guard), library());
+    assert_eq!(chat(daemon.address, "idle").status, 200);
+    let folder = environment(&daemon, "alpha")["PLIMSOLL_GUARD_PAGES"].clone();
+    let folder = PathBuf::from(folder.as_str().expect("a path"));
+    until("the plea is answered", || {
+        let entry = std::fs::read_dir(&folder).expect("it runs").flatten().next();
+        let bytes = std::fs::read(entry.expect("one page").path()).expect("it is readable");
+        let page = Snapshot::read(&bytes).expect("it is a page");
+        page.plea.is_none() && page.cards()[0].budget == Some(3072 * MIB)
+    });
+    assert_eq!(daemon.running(), ["alpha", "idle"]);
+}
+
+/// The real library, built once.
+fn guard() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let built = Command::new(env!("CARGO"))
+            .args([
+                "build",
+                "--quiet",
+                "--profile",
+                "guard",
+                "--package",
+                "plimsoll-guard",
+            ])
+            .status();
+        assert!(
+            built.is_ok_and(|status| status.success()),
+            "cargo build --profile guard"
+        );
+        let debug = Path::new(env!("CARGO_BIN_EXE_plimsoll"))
+            .parent()
+            .expect("a folder");
+        debug.with_file_name("guard").join("libplimsoll_guard.so")
+    })
+}
+
+/// A folder with fake-cuda under the driver's name, and the file through which engines share its card.
+fn driver() -> TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let library = built("libplimsoll_fake_cuda.so", "fake-cuda");
+    std::os::unix::fs::symlink(library, folder.path().join("libcuda.so.1")).expect("a link");
+    folder
+}
+
+fn on_fake_cuda(setup: Setup, driver: &TempDir) -> Daemon {
+    let shared = driver.path().join("shared");
+    let words = format!("uuids={CARD} total=8G context=64M shared={}", shared.display());
+    let setup = setup
+        .variable("LD_LIBRARY_PATH", &driver.path().to_string_lossy())
+        .variable("PLIMSOLL_FAKE_CUDA", &words);
+    one_card(setup, guard())
+}
+
+/// Asks with a prompt of so many tokens, as the fake engine counts them.
+fn deep(daemon: &Daemon, model: &str, tokens: usize) -> Answer {
+    let words = "word".repeat(tokens);
+    let body = json!({"model": model, "messages": [{"role": "user", "content": words}]});
+    post(daemon.address, "/v1/chat/completions", &body)
+}
+
+#[test]
+fn bytes_that_an_engine_takes_of_the_driver_are_measured_and_their_growth_is_learned() {
+    let driver = driver();
+    let script = format!("cuda=1 vram={} vram_per_token=65536", 512 * MIB);
+    let daemon = on_fake_cuda(
+        Setup::with_cards(&[]).model("alpha", "2GiB", &script, ""),
+        &driver,
+    );
+    assert_eq!(deep(&daemon, "alpha", 1000).status, 200);
+    assert_eq!(
+        model(&daemon.status(), "alpha")["growth"],
+        Value::Null,
+        "one look is none"
+    );
+    assert_eq!(deep(&daemon, "alpha", 5000).status, 200);
+    let growth = model(&daemon.status(), "alpha")["growth"].clone();
+    assert_eq!(growth["bytes_per_token"], 65536, "{growth}");
+    let span = growth["to"].as_u64().expect("a number") - growth["from"].as_u64().expect("a number");
+    assert_eq!(span, 4000);
+    until("context, weights and growth are measured", || {
+        let measured = model(&daemon.status(), "alpha")["measured"][0]["bytes"].as_u64();
+        measured.is_some_and(|bytes| (576 * MIB + 5000 * 65536..700 * MIB + 5000 * 65536).contains(&bytes))
+    });
+    let listing = get(daemon.address, "/v1/models").json();
+    assert_eq!(listing["data"][0]["memory"]["growth"]["bytes_per_token"], 65536);
+}
+
+#[test]
+fn an_engine_that_outgrows_its_claim_is_refused_and_the_client_gets_the_numbers() {
+    let driver = driver();
+    let script = format!("cuda=1 vram={} vram_per_token=65536", 512 * MIB);
+    let setup = Setup::with_cards(&[])
+        .model("beta", "4GiB", &format!("cuda=1 vram={}", 3072 * MIB), "")
+        .model("alpha", "1GiB", &script, "guard = { mode = \"budget\" }");
+    let daemon = on_fake_cuda(setup, &driver);
+    assert_eq!(chat(daemon.address, "beta").status, 200);
+    assert_eq!(deep(&daemon, "alpha", 1000).status, 200);
+    // 20 000 tokens are 1250 MiB more; the claim is 1 GiB.
+    let answer = deep(&daemon, "alpha", 20_000);
+    assert_ne!(answer.status, 200);
+    let refused = refusal(&answer);
+    assert_eq!(refused["facts"]["verdict"], "budget", "{refused:#}");
+    assert_eq!(refused["facts"]["card"], "Fake 8G");
+    let neighbours = refused["because"].as_array().expect("neighbours");
+    assert!(neighbours.iter().any(|one| {
+        one["text"]
+            .as_str()
+            .is_some_and(|text| text.starts_with("beta holds"))
+    }));
+    assert_eq!(chat(daemon.address, "beta").status, 200, "the neighbour lives");
+}
