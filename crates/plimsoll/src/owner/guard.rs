@@ -3,7 +3,8 @@
 //! DECISION: every engine on a CUDA card is started under guard, which counts and refuses nothing unless the model's settings or
 //! `serve`'s flags say so: what is measured is then exact, and an engine that the plan judged wrong lives. Where the library is
 //! missing the engine runs as ever, and that is said once. Of what a page and the driver say about a run the larger is
-//! believed: the driver names no processes in some containers, and a page knows nothing of what bypasses guard.
+//! believed: the driver names no processes in some containers, and a page knows nothing of what bypasses guard, nor, without a budget, of the
+//! context. What neither names is a stranger's in the books, by the driver's word for what is free.
 //!
 //! A claim is what a run may take, so what is measured below it leaves it as it is: growth is still to come. A run whose
 //! need nobody knew has its measure for its claim, as ever.
