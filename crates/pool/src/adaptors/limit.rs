@@ -5,6 +5,7 @@
 //! because the numbers guard nothing but themselves.
 
 use alloc::collections::BTreeMap;
+use core::ops::Deref;
 
 use crate::device::{Address, Device, Event, OutOfMemory, Stream};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
@@ -56,19 +57,19 @@ impl Budget {
     }
 }
 
-/// A device within a budget. Memory of the host is not counted.
+/// A device within a budget, which is borrowed or shared. Memory of the host is not counted.
 #[derive(Debug)]
-pub struct Limited<'a, D> {
+pub struct Limited<D, B> {
     device: D,
-    budget: &'a Budget,
+    budget: B,
     /// What each allocation took; nothing for one of host memory.
     sizes: BTreeMap<Address, u64>,
     /// What each piece of a region took.
     pieces: BTreeMap<Address, u64>,
 }
 
-impl<'a, D: Device> Limited<'a, D> {
-    pub fn new(device: D, budget: &'a Budget) -> Self {
+impl<D: Device, B: Deref<Target = Budget>> Limited<D, B> {
+    pub fn new(device: D, budget: B) -> Self {
         Self {
             device,
             budget,
@@ -98,7 +99,7 @@ impl<'a, D: Device> Limited<'a, D> {
     }
 }
 
-impl<D: Device> Device for Limited<'_, D> {
+impl<D: Device, B: Deref<Target = Budget>> Device for Limited<D, B> {
     forward!(granule allocate_host reserve map_host release events);
 
     fn available(&self) -> u64 {

@@ -84,6 +84,13 @@ impl Ours {
         self.lanes.iter().any(|lane| lane.owns(address))
     }
 
+    /// What was asked for the live block at an address.
+    pub fn asked(&self, address: Address) -> Option<u64> {
+        let parked = self.parked.iter().any(|&(parked, _)| parked == address);
+        let mut lanes = self.lanes.iter().filter(|_| !parked);
+        lanes.find_map(|lane| lane.asked(address))
+    }
+
     fn find(&self, stream: Stream) -> Option<usize> {
         self.lanes.iter().position(|lane| lane.stream == stream)
     }
@@ -123,9 +130,7 @@ impl Ours {
     /// Takes back what was freed on a stream that is not its lane's.
     #[cold]
     fn deallocate_across(&mut self, device: &mut dyn Device, address: Address, stream: Stream) {
-        let asked = self.lanes.iter().find_map(|lane| lane.asked(address));
-        let parked = self.parked.iter().any(|&(parked, _)| parked == address);
-        if let Some(asked) = asked.filter(|_| !parked) {
+        if let Some(asked) = self.asked(address) {
             self.live -= asked;
             self.parked.push((address, stream));
             self.settle(device);
@@ -142,7 +147,7 @@ impl Ours {
             ..
         } = self;
         parked.retain(|&(address, stream)| {
-            let Some(lane) = lanes.iter_mut().find(|lane| lane.asked(address).is_some()) else {
+            let Some(lane) = lanes.iter_mut().find(|lane| lane.owns(address)) else {
                 return false;
             };
             if !captures.is_empty() || device.capturing(stream) || device.capturing(lane.stream) {
