@@ -16,6 +16,7 @@ use crate::arm;
 use crate::hooks::arrays::ARRAYS;
 use crate::lock::Lock;
 use crate::say::say;
+use crate::spill;
 
 mod measure;
 mod stack;
@@ -92,6 +93,7 @@ pub(crate) fn closed(handle: usize) {
         let gone = open.swap_remove(place);
         (gone, !open.iter().any(|context| context.card == gone.card))
     };
+    spill::forget(handle);
     for blocks in [&BLOCKS, &ARRAYS] {
         blocks.drain(|block| block.context == handle, |block| block.gone(0));
     }

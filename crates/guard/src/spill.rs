@@ -3,7 +3,8 @@
 //! DECISION: what does not fit is spilled, not the whole request: one range of addresses whose front lies on the card and whose
 //! rest lies in host memory, which the card reads over the bus. The request that meets the limit is the one that is
 //! spilled, its end first: where the heat is cannot be known, and what was allocated before has addresses that the program holds.
-//! Requests below [`FLOOR`] are never spilled: they would cost a granule each, and what is small is often touched much.
+//! A small request costs a granule of host memory and would be touched much, so large ones leave it some room on the card
+//! ([`budget`]); where that is used up too, it is spilled all the same, for a program that is refused four bytes dies of it.
 //! Where host memory may lie is decided per card by [`cascade`] and found out by [`probe`].
 
 pub(crate) mod border;
@@ -27,7 +28,7 @@ use make::Wanted;
 use ranges::Range;
 use vmm::{Location, Properties};
 
-pub(crate) use release::{finish, free, free_async};
+pub(crate) use release::{finish, forget, free, free_async, sweep};
 pub(crate) use whole::Advice;
 
 use crate::account::{CardIndex, card};
@@ -35,9 +36,6 @@ use crate::arm;
 use crate::driver::{CuResult, DevicePointer, Handle, OUT_OF_MEMORY};
 use crate::text::Size;
 use crate::trace::{self, Event, Kind};
-
-/// The smallest request that is spilled.
-pub(crate) const FLOOR: u64 = 2 << 20;
 
 /// A request in mapped memory of the card alone, in pieces of at least `floor` bytes.
 pub(crate) fn in_chunks(index: CardIndex, size: u64, floor: u64) -> Result<DevicePointer, CuResult> {
@@ -59,9 +57,6 @@ pub(crate) fn in_chunks(index: CardIndex, size: u64, floor: u64) -> Result<Devic
 
 /// A request of which the card gets what it has room for, and host memory the rest.
 pub(crate) fn spill(index: CardIndex, size: u64) -> Result<DevicePointer, CuResult> {
-    if arm::options().spill.is_none() || size < FLOOR {
-        return Err(OUT_OF_MEMORY);
-    }
     let facts = verdicts::facts(index.device());
     for place in verdicts::get(index).places(facts) {
         let made = if place.follows_device_memory() {
@@ -84,7 +79,7 @@ pub(crate) fn spill(index: CardIndex, size: u64) -> Result<DevicePointer, CuResu
 
 /// Physical memory in the place of a card's, for a program that maps it itself (ggml's VMM pool dies if it gets none).
 pub(crate) fn memory(index: CardIndex, size: u64) -> Result<Handle, CuResult> {
-    if size < FLOOR || !budget::take(index, size) {
+    if !budget::take(index, size) {
         return Err(OUT_OF_MEMORY);
     }
     let places = verdicts::get(index).places(verdicts::facts(index.device()));

@@ -10,6 +10,7 @@ use crate::driver::{CuResult, SUCCESS, Stream};
 use crate::ggml;
 use crate::graphs;
 use crate::hooks::hooks;
+use crate::spill;
 use crate::trace::{self, Event, Kind};
 
 /// `CUgraph`.
@@ -102,6 +103,7 @@ fn begin(stream: Stream, real: impl FnOnce() -> CuResult) -> CuResult {
 fn end(stream: Stream, made: Graph) {
     let source = (!made.is_null()).then(|| made.addr());
     let graph = graphs::end(stream.addr(), source);
+    spill::sweep();
     tell(Kind::CaptureEnd, stream, graph.map_or(0, |graph| graph.0));
 }
 

@@ -111,7 +111,7 @@ fn event(number: usize) -> *mut c_void {
 }
 
 /// Gives back what may go by now; whether that was anything.
-fn sweep() -> bool {
+pub(crate) fn sweep() -> bool {
     // SAFETY: an event of ours, not destroyed while its entry is in the list or with us.
     settle(|number| unsafe { real::cuEventQuery(event(number)) } != NOT_READY)
 }
@@ -154,6 +154,15 @@ fn settle(mut done: impl FnMut(usize) -> bool) -> bool {
     waiting.append(&mut kept);
     COUNT.store(waiting.len(), Release);
     any
+}
+
+/// A context is gone, its work with it, and what was allocated in it.
+pub(crate) fn forget(context: usize) {
+    let _relaxed = Relaxed::begin();
+    let gone = ranges::collect(|range| (range.context == context).then_some(range.base));
+    for range in gone.into_iter().filter_map(ranges::take) {
+        give_back(range);
+    }
 }
 
 /// Frees a range that nothing uses any more.

@@ -1,5 +1,10 @@
 //! The ladder and the spill: real processes that ask for more than there is.
 
+mod border;
+mod cascade;
 mod ladder;
-#[allow(dead_code, reason = "its users are being written")]
+mod matrix;
+mod memory;
+mod ranges;
 mod run;
+mod waiting;

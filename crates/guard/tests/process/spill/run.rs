@@ -1,7 +1,9 @@
 //! One run of a program of `tests/programs/spill` under guard, and what can be learnt from it.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
 
 use plimsoll_wire::page::{CardSnapshot, OomSnapshot, Snapshot};
 use tempfile::TempDir;
@@ -63,10 +65,7 @@ impl Run {
         let cuda = artefact::cuda();
         let library = cuda.join("libcuda.so.1");
         let source = format!("spill/{}", self.program);
-        let program = artefact::program(
-            &source,
-            &[library.to_str().expect("the target folder is text"), "-pthread"],
-        );
+        let program = compiled(&source, library.to_str().expect("the target folder is text"));
         let log = self.folder.path().join("log");
         let mut command = Command::new(program);
         command
@@ -115,6 +114,16 @@ impl Run {
             page,
         }
     }
+}
+
+/// A program, compiled by the first test that asks for it.
+fn compiled(source: &str, library: &str) -> PathBuf {
+    static COMPILED: Mutex<BTreeMap<String, PathBuf>> = Mutex::new(BTreeMap::new());
+    let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    let program = compiled
+        .entry(source.to_owned())
+        .or_insert_with(|| artefact::program(source, &[library, "-pthread"]));
+    program.clone()
 }
 
 impl Ran {

@@ -1,5 +1,6 @@
 /* Every way to copy and to fill, across the border of a spilled range, compared byte by byte with the same done in host
- * memory. Arguments: MiB of the range, MiB of it that lie on the card. */
+ * memory. Arguments: MiB of the range, MiB of it that lie on the card, and MiB that are held meanwhile and then become the
+ * head of a second range. */
 #include "cuda.h"
 
 #define MIB ((size_t)1 << 20)
@@ -77,14 +78,11 @@ static void planes(CUstream stream) {
         plane.srcPitch = 800;
         plane.srcXInBytes = 3;
         plane.dstMemoryType = DEVICE;
-        plane.dstDevice = at;
-        plane.dstXInBytes = from;
+        plane.dstDevice = at + from;
+        plane.dstXInBytes = 5;
         plane.dstPitch = 1000;
         plane.WidthInBytes = 700;
         plane.Height = rows;
-        /* A pitch shorter than the offset is not a plane: give the origin instead. */
-        plane.dstDevice = at + from;
-        plane.dstXInBytes = 5;
         for (int async = 0; async < 2; ++async) {
             for (size_t row = 0; row < rows; ++row)
                 memcpy(expected + from + 5 + row * 1000, source + 3 + row * 800, 700);
@@ -95,11 +93,9 @@ static void planes(CUstream stream) {
         }
         for (size_t row = 0; row < rows; ++row) memset(expected + from + row * 1000, 0x66, 700);
         compare("cuMemsetD2D8", cuMemsetD2D8_v2(at + from, 1000, 0x66, 700, rows));
-        for (size_t row = 0; row < rows; ++row) memset(expected + from + row * 1000 + 2, 0x77, 400);
-        size_t word = (4 - (from + 2) % 4) % 4;
-        memset(expected, 0, SPAN);
-        for (size_t row = 0; row < rows; ++row) memset(expected + from + 2 + word + row * 1000, 0x77, 400);
-        compare("cuMemsetD2D32", cuMemsetD2D32_v2(at + from + 2 + word, 1000, 0x77777777, 100, rows));
+        const size_t word = (from + 3) / 4 * 4;
+        for (size_t row = 0; row < rows; ++row) memset(expected + word + row * 1000, 0x77, 400);
+        compare("cuMemsetD2D32", cuMemsetD2D32_v2(at + word, 1000, 0x77777777, 100, rows));
     }
 }
 
@@ -137,12 +133,15 @@ static void between(CUdeviceptr from) {
 }
 
 int main(int count, char **arguments) {
+    if (count != 4) return 2;
     size_t size = strtoull(arguments[1], NULL, 10) * MIB, head = strtoull(arguments[2], NULL, 10) * MIB;
-    CUdeviceptr range, second;
+    CUdeviceptr range, filler, second;
+    size_t held = strtoull(arguments[3], NULL, 10) * MIB;
     CUstream stream;
     start(0);
     MUST(cuMemAlloc_v2(&other, SPAN));
     MUST(cuStreamCreate(&stream, 1));
+    MUST(cuMemAlloc_v2(&filler, held));
     MUST(cuMemAlloc_v2(&range, size));
     at = range + head - SPAN / 2;
     for (size_t i = 0; i < SPAN; ++i) source[i] = (unsigned char)(i * 2654435761u >> 11);
@@ -152,11 +151,10 @@ int main(int count, char **arguments) {
     backwards(stream);
     planes(stream);
     solids();
-    if (count > 3) {
-        MUST(cuMemAlloc_v2(&second, size));
-        between(second + strtoull(arguments[3], NULL, 10) * MIB - SPAN / 2);
-        MUST(cuMemFree_v2(second));
-    }
+    MUST(cuMemFree_v2(filler));
+    MUST(cuMemAlloc_v2(&second, size));
+    between(second + held - SPAN / 2);
+    MUST(cuMemFree_v2(second));
     MUST(cuMemFree_v2(range));
     printf("failures %d\n", failures);
     return failures != 0;

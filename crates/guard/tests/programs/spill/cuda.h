@@ -64,6 +64,7 @@ enum { PTR_CONTEXT = 1, PTR_TYPE = 2, PTR_DEVICE = 3, PTR_HOST = 4, PTR_MANAGED 
 CUresult cuInit(unsigned);
 CUresult cuDeviceGet(CUdevice *, int);
 CUresult cuDevicePrimaryCtxRetain(CUcontext *, CUdevice);
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice);
 CUresult cuCtxSetCurrent(CUcontext);
 CUresult cuCtxSynchronize(void);
 CUresult cuCtxEnablePeerAccess(CUcontext, unsigned);

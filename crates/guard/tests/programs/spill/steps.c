@@ -136,6 +136,9 @@ static void act(const char *step) {
         size_t left = 0, total = 0;
         cuMemGetInfo_v2(&left, &total);
         printf("%zu of %zu\n", left / MIB, total / MIB);
+    } else if (!strcmp(verb, "reset")) {
+        printf("%d\n", cuDevicePrimaryCtxReset_v2(0));
+        start(0);
     } else if (!strcmp(verb, "nap")) {
         nap(strtol(argument, NULL, 10));
         printf("\n");

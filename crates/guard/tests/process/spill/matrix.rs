@@ -1,0 +1,50 @@
+//! The two variants of llama.cpp PR 22158, under their own names, and what they are compared with.
+//!
+//! The PR has two switches, for the memory of the legacy pool (here `pool=managed`) and for a buffer that is refused (here
+//! `on-oom=managed`), which make four rows. With neither, all is as without them. The buffer's switch changes what happens at a
+//! refusal and nothing else: what fits is on the card. The pool's is tested where the pool is (`ggml`); for buffers it
+//! changes nothing, which is what two of the rows here say.
+
+use super::run::{MIB, Ran, Run};
+
+/// A card with 1 GiB of which 900 MiB are budget, and buffers as llama.cpp allocates them: weights, KV cache, scratch.
+const BUFFERS: &str = "alloc:w:600 write:w alloc:k:500 alloc:s:50 check:w free:s";
+
+fn row(options: &str) -> Ran {
+    Run::steps("total=1G", &format!("budget={} {options}", 900 * MIB)).run(BUFFERS)
+}
+
+#[test]
+fn with_neither_switch_the_buffer_is_refused_and_no_managed_memory_is_asked_for() {
+    for options in ["", "pool=managed"] {
+        let ran = row(options);
+        assert_eq!(ran.said(), ["0", "written", "2", "0", "right", "0"], "{options}");
+        assert_eq!(ran.calls("cuMemAllocManaged").len(), 0, "{options}");
+    }
+}
+
+#[test]
+fn with_the_buffers_switch_the_refused_buffer_is_managed_and_what_fits_is_not() {
+    for options in ["on-oom=managed", "on-oom=managed pool=managed"] {
+        let ran = row(options);
+        // 424 MiB are free: the whole of the buffer would be more managed memory than the card has.
+        assert_eq!(ran.said(), ["0", "written", "2", "0", "right", "0"], "{options}");
+        let roomy = Run::steps("total=4G", &format!("budget={} {options}", 900 * MIB)).run(BUFFERS);
+        assert_eq!(
+            roomy.said(),
+            ["0", "written", "0", "0", "right", "0"],
+            "{options}"
+        );
+        assert_eq!(roomy.calls("cuMemAllocManaged").len(), 1, "{options}");
+        assert_eq!(roomy.calls("cuMemAdvise").len(), 2, "{options}");
+        assert_eq!(roomy.card().spilled, 500 * MIB, "{options}: the whole of it");
+    }
+}
+
+#[test]
+fn spill_beats_the_matrix_only_what_overflows_leaves_the_card() {
+    let ran = row(&format!("spill={}", 1024 * MIB));
+    assert_eq!(ran.said(), ["0", "written", "0", "0", "right", "0"]);
+    assert!(ran.card().spilled < 300 * MIB, "{}", ran.errors);
+    assert_eq!(ran.calls("cuMemAllocManaged").len(), 0);
+}
