@@ -51,3 +51,30 @@ pub(crate) fn thread() -> u32 {
         number.get()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::alone::{alone, code, get, start};
+    use crate::linear::{cuMemAlloc_v2, cuMemFree_v2, cuMemGetInfo_v2};
+
+    #[test]
+    fn each_call_is_a_line_with_its_arguments_and_results() {
+        let log = alone("total=1G context=24M", || {
+            start();
+            let at = get(|at| cuMemAlloc_v2(at, 4 << 20));
+            assert_eq!(code(|at| cuMemAlloc_v2(at, 2 << 30)).0, 2);
+            get(|free| cuMemGetInfo_v2(free, crate::abi::Out::nowhere()));
+            cuMemFree_v2(at);
+        });
+        let expected = [
+            "call cuInit(Flags=0) = 0",
+            "call cuDevicePrimaryCtxRetain(pctx=&0x1010, dev=0) = 0",
+            "call cuCtxSetCurrent(ctx=0x1010) = 0",
+            "call cuMemAlloc_v2(dptr=&0x200000000000, bytesize=4194304) = 0",
+            "call cuMemAlloc_v2(dptr=&, bytesize=2147483648) = 2",
+            "call cuMemGetInfo_v2(free=&1044381696, total=null) = 0",
+            "call cuMemFree_v2(dptr=0x200000000000) = 0",
+        ];
+        assert_eq!(log, expected);
+    }
+}
