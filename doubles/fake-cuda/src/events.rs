@@ -54,8 +54,7 @@ impl Driver {
             (Some(graph), Some(own)) if graph != own => return Err(STREAM_CAPTURE_MERGE),
             (Some(_), Some(_)) => {}
             (None, _) => {
-                let waiting = self.work.streams.get_mut(&stream).ok_or(INVALID_HANDLE)?;
-                waiting.finish = waiting.finish.max(state.finish.unwrap_or(0));
+                self.work.wait_until(stream, state.finish.unwrap_or(0));
             }
         }
         Ok(())

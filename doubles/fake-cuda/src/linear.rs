@@ -39,7 +39,7 @@ fn free(address: DevicePtr) -> Outcome {
     synchronise(scope)?;
     let mut driver = driver()?;
     match region.kind {
-        Kind::Pooled(pool) => driver.return_to(pool, address, region.length),
+        Kind::Pooled(pool) => driver.return_to(pool, address, region.length, 0),
         _ => driver.end_region(address.0),
     }
 }

@@ -1,21 +1,21 @@
 //! Stream-ordered allocation: pools that keep freed memory up to their release threshold.
 //!
 //! A pool holds whole granules; freed blocks are kept whole and given out again to requests of the same number of
-//! granules. Memory beyond the threshold goes back when it is freed: the real driver waits for the next
-//! synchronisation, so ours is never fuller than it.
+//! granules. A stream that gets a block which another has freed waits for that one. What passes the threshold goes
+//! back at the next synchronisation, as in the driver; until then a card looks fuller than it is.
 
 use std::collections::BTreeMap;
 
 use crate::abi::structs::{AccessDesc, LOCATION_DEVICE, Location, PoolProps};
 use crate::abi::{DevicePtr, In, Out, Pool, Stream};
-use crate::blocks::{GRANULE, round_up};
+use crate::blocks::{GRANULE, Place, round_up};
 use crate::call::driver;
 use crate::code::{Code, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, Outcome, STREAM_CAPTURE_UNSUPPORTED};
 use crate::driver::{Driver, driver};
 use crate::log::violation;
 use crate::operation::Operation;
 use crate::settings::settings;
-use crate::space::{Kind, Region};
+use crate::space::{Access, Kind, Region};
 
 #[derive(Debug, Default)]
 pub(crate) struct Pools {
@@ -32,8 +32,18 @@ struct State {
     most: u64,
     reserved: Meter,
     used: Meter,
-    /// Freed memory by the length of its block.
-    idle: Vec<(u64, DevicePtr)>,
+    idle: Vec<Idle>,
+    /// It was destroyed, and goes when it holds nothing any more.
+    destroyed: bool,
+}
+
+/// A freed block.
+#[derive(Debug, Clone, Copy)]
+struct Idle {
+    at: DevicePtr,
+    length: u64,
+    /// When the stream that freed it gets that far.
+    ready: u64,
 }
 
 /// A figure, and the highest that it was.
@@ -70,6 +80,7 @@ impl Driver {
             reserved: Meter::default(),
             used: Meter::default(),
             idle: Vec::new(),
+            destroyed: false,
         };
         self.pools.live.insert(pool, state);
         pool
@@ -93,14 +104,16 @@ impl Driver {
         }
     }
 
-    fn allocate_from(&mut self, pool: Pool, length: u64) -> Result<DevicePtr, Code> {
+    /// A block of a pool, and when it may be used.
+    fn allocate_from(&mut self, pool: Pool, length: u64) -> Result<(DevicePtr, u64), Code> {
         let granules = round_up(length, GRANULE)?;
         let state = self.pools.get(pool)?;
         let card = state.card;
-        if let Some(index) = state.idle.iter().position(|(idle, _)| *idle == granules) {
-            let (_, at) = state.idle.swap_remove(index);
+        if let Some(index) = state.idle.iter().position(|idle| idle.length == granules) {
+            let Idle { at, ready, .. } = state.idle.swap_remove(index);
             state.used.add(granules);
-            return Ok(at);
+            self.reopen(at);
+            return Ok((at, ready));
         }
         if state.reserved.now.saturating_add(granules) > state.most {
             return Err(OUT_OF_MEMORY);
@@ -109,35 +122,70 @@ impl Driver {
         let state = self.pools.get(pool)?;
         state.reserved.add(granules);
         state.used.add(granules);
-        Ok(at)
+        Ok((at, 0))
+    }
+
+    /// Makes idle memory a new allocation.
+    fn reopen(&mut self, at: DevicePtr) {
+        let id = self.new_handle();
+        if let Some(region) = self.space.regions.get_mut(&at.0) {
+            region.id = id;
+        }
+        self.grant_all(at, Access::EVERY_CARD);
+    }
+
+    fn grant_all(&mut self, at: DevicePtr, access: Access) {
+        if let Some(segment) = self.space.segments.get_mut(&at.0) {
+            segment.access = access;
+        }
     }
 
     fn new_pooled(&mut self, pool: Pool, card: usize, granules: u64) -> Result<DevicePtr, Code> {
-        let physical = self.new_block(crate::blocks::Place::Card(card), granules, false)?;
+        let physical = self.new_block(Place::Card(card), granules, false)?;
         self.place(physical, granules, Kind::Pooled(pool), card, None)
     }
 
-    /// Takes a freed allocation back into its pool; what passes the threshold goes.
-    pub(crate) fn return_to(&mut self, pool: Pool, at: DevicePtr, length: u64) -> Outcome {
+    /// Takes a freed allocation back into its pool, where nobody may touch it.
+    pub(crate) fn return_to(&mut self, pool: Pool, at: DevicePtr, length: u64, ready: u64) -> Outcome {
         let state = self.pools.get(pool)?;
-        if state.idle.iter().any(|(_, idle)| *idle == at) {
+        if state.idle.iter().any(|idle| idle.at == at) {
             return Err(INVALID_VALUE);
         }
         state.used.subtract(length);
-        state.idle.push((length, at));
-        let threshold = state.threshold;
-        self.trim(pool, threshold)
+        state.idle.push(Idle { at, length, ready });
+        self.grant_all(at, Access::default());
+        Ok(())
     }
 
-    /// Gives idle memory back until no more than `keep` is reserved.
+    /// Gives idle memory that nothing waits for back, until no more than `keep` is reserved.
     fn trim(&mut self, pool: Pool, keep: u64) -> Outcome {
+        let now = self.work.now();
         while self.pools.get(pool)?.reserved.now > keep {
-            let Some((length, at)) = self.pools.get(pool)?.idle.pop() else {
+            let state = self.pools.get(pool)?;
+            let Some(index) = state.idle.iter().position(|idle| idle.ready <= now) else {
                 break;
             };
-            self.pools.get(pool)?.reserved.subtract(length);
+            let Idle { at, length, .. } = state.idle.swap_remove(index);
+            state.reserved.subtract(length);
             self.end_region(at.0)?;
         }
+        Ok(())
+    }
+
+    /// What a synchronisation does to the pools.
+    pub(crate) fn trim_pools(&mut self) -> Outcome {
+        let thresholds = self
+            .pools
+            .live
+            .iter()
+            .map(|(pool, state)| (*pool, state.threshold));
+        let thresholds: Vec<_> = thresholds.collect();
+        thresholds
+            .into_iter()
+            .try_for_each(|(pool, threshold)| self.trim(pool, threshold))?;
+        self.pools
+            .live
+            .retain(|_, state| !state.destroyed || state.reserved.now > 0);
         Ok(())
     }
 
@@ -157,7 +205,8 @@ impl Driver {
         }
         let card = self.contexts.open[&self.work.streams[&stream].context].card;
         let pool = pool.unwrap_or_else(|| self.current_pool(card));
-        let at = self.allocate_from(pool, length)?;
+        let (at, ready) = self.allocate_from(pool, length)?;
+        self.work.wait_until(stream, ready);
         self.submit(handle, Operation::Nothing)?;
         Ok(at)
     }
@@ -174,7 +223,10 @@ impl Driver {
         self.submit(handle, Operation::Nothing)?;
         self.expect_ordered(at, &region, stream);
         match region.kind {
-            Kind::Pooled(pool) => self.return_to(pool, at, region.length),
+            Kind::Pooled(pool) => {
+                let ready = self.work.streams[&stream].finish;
+                self.return_to(pool, at, region.length, ready)
+            }
             Kind::Linear | Kind::Small | Kind::InGraph => self.end_region(at.0),
             _ => Err(INVALID_VALUE),
         }
@@ -200,13 +252,12 @@ impl Driver {
         }
         self.trim(pool, 0)?;
         self.pools.current.retain(|_, current| *current != pool);
-        // Memory in use stays until it is freed, and then goes at once: the threshold is zero.
+        // Memory in use stays until it is freed and something waits: then the pool keeps nothing.
         let state = self.pools.get(pool)?;
         state.threshold = 0;
-        if state.used.now == 0 {
-            self.pools.live.remove(&pool);
-        }
-        Ok(())
+        state.most = 0;
+        state.destroyed = true;
+        self.trim_pools()
     }
 
     fn pool_attribute(&mut self, pool: Pool, attribute: i32, value: Out<u8>) -> Outcome {

@@ -120,6 +120,13 @@ impl Work {
         self.pending.iter().find(racing).map(|work| work.stream)
     }
 
+    /// Holds a stream back.
+    pub(crate) fn wait_until(&mut self, stream: Stream, time: u64) {
+        if let Some(state) = self.streams.get_mut(&stream) {
+            state.finish = state.finish.max(time);
+        }
+    }
+
     fn finish_of(&self, scope: Scope) -> u64 {
         let of = |wanted: &dyn Fn(&Stream, &StreamState) -> bool| {
             let wanted = self
@@ -144,15 +151,14 @@ pub(crate) fn synchronise(scope: Scope) -> Outcome {
             let mut driver = driver()?;
             let work = &mut driver.work;
             let (now, finish) = (work.now(), work.finish_of(scope));
-            if finish > now && settings().by_queries {
-                work.queries = finish;
-                return Ok(());
+            if settings().by_queries {
+                work.queries = finish.max(now);
             }
-            finish.saturating_sub(now)
+            match finish.saturating_sub(work.now()) {
+                0 => return driver.trim_pools(),
+                left => left,
+            }
         };
-        if left == 0 {
-            return Ok(());
-        }
         thread::sleep(Duration::from_micros(left));
     }
 }

@@ -2,7 +2,7 @@ use super::*;
 use crate::alone::{alone, broken, code, get, ok, start};
 use crate::fill::cuMemsetD8Async;
 use crate::linear::cuMemFree_v2;
-use crate::streams::cuStreamCreate;
+use crate::streams::{cuStreamCreate, cuStreamSynchronize};
 
 const MIB: u64 = 1 << 20;
 
@@ -28,9 +28,11 @@ fn a_pool_keeps_freed_memory_up_to_its_threshold() {
         ok(cuMemFreeAsync(first, stream));
         assert_eq!(
             (attribute(pool, 5), attribute(pool, 7)),
-            (4 * MIB, 4 * MIB),
-            "over the threshold"
+            (8 * MIB, 4 * MIB),
+            "until something waits"
         );
+        ok(cuStreamSynchronize(stream));
+        assert_eq!(attribute(pool, 5), 4 * MIB, "the threshold");
         ok(cuMemFreeAsync(second, stream));
         assert_eq!((attribute(pool, 5), attribute(pool, 7)), (4 * MIB, 0));
         assert_eq!(cuMemFreeAsync(second, stream), INVALID_VALUE, "it is free");
@@ -89,4 +91,20 @@ fn a_card_without_pools_says_so() {
         start();
         assert_eq!(code(|at| cuMemAllocAsync(at, MIB, Stream(0))), NOT_SUPPORTED);
     });
+}
+
+#[test]
+fn a_stream_that_gets_freed_memory_waits_for_the_one_that_freed_it() {
+    let log = alone("delay=5 clock=queries", || {
+        start();
+        let [first, second] = [(); 2].map(|()| get(|stream| cuStreamCreate(stream, 1)));
+        let at = get(|at| cuMemAllocAsync(at, MIB, first));
+        ok(cuMemsetD8Async(at, 1, MIB, first));
+        ok(cuMemFreeAsync(at, first));
+        assert_eq!(cuMemsetD8Async(at, 1, MIB, first), INVALID_VALUE, "it is freed");
+        assert_eq!(get(|at| cuMemAllocAsync(at, MIB, second)), at);
+        ok(cuMemsetD8Async(at, 2, MIB, second));
+        ok(cuStreamSynchronize(second));
+    });
+    assert_eq!(broken(&log), Vec::<&str>::new());
 }
