@@ -155,7 +155,7 @@ fn thread() -> u16 {
     static THREADS: Numbers = Numbers::new();
     // SAFETY: asks for a number.
     let thread = unsafe { libc::syscall(libc::SYS_gettid) };
-    THREADS.of(u64::try_from(thread).unwrap_or(0)) - 1
+    THREADS.of(u64::try_from(thread).unwrap_or(0)).saturating_sub(1)
 }
 
 #[cfg(test)]

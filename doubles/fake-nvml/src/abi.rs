@@ -7,8 +7,10 @@ pub(crate) type Return = c_uint;
 pub(crate) type Device = *mut c_void;
 
 pub(crate) const SUCCESS: Return = 0;
+pub(crate) const ERROR_UNINITIALIZED: Return = 1;
 pub(crate) const ERROR_INVALID_ARGUMENT: Return = 2;
 pub(crate) const ERROR_NOT_SUPPORTED: Return = 3;
+pub(crate) const ERROR_NOT_FOUND: Return = 6;
 pub(crate) const ERROR_INSUFFICIENT_SIZE: Return = 7;
 
 /// `nvmlMemory_v2_t`.
@@ -31,6 +33,42 @@ impl Memory {
             reserved: 0,
             free,
             used: total.saturating_sub(free),
+        }
+    }
+}
+
+/// `nvmlMemory_t`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct PlainMemory {
+    total: c_ulonglong,
+    free: c_ulonglong,
+    used: c_ulonglong,
+}
+
+impl PlainMemory {
+    pub(crate) fn new(total: u64, free: u64) -> Self {
+        Self {
+            total,
+            free,
+            used: total.saturating_sub(free),
+        }
+    }
+}
+
+/// `nvmlProcessInfo_v1_t`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct PlainProcessInfo {
+    pid: c_uint,
+    used: c_ulonglong,
+}
+
+impl PlainProcessInfo {
+    pub(crate) fn new(pid: u32, used: Option<u64>) -> Self {
+        Self {
+            pid,
+            used: used.unwrap_or(c_ulonglong::MAX),
         }
     }
 }

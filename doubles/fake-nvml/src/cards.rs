@@ -5,8 +5,11 @@ use std::fs;
 use plimsoll_wire::env::FAKE_NVML_CARDS;
 use serde::Deserialize;
 
+use crate::abi::{ERROR_NOT_SUPPORTED, Return};
+
 /// `{"uuid", "name", "total", "free", "cc": [9, 0], "pci", "mig", "processes": [{"pid", "used"}], "graphics": […]}`;
-/// without `total`, memory is not supported; `null` processes are not supported; all but `uuid` may be absent.
+/// without `total`, memory is not supported; `null` processes are not supported, or fail with `processes_code`; all but `uuid` may
+/// be absent. `!CODE` instead of cards makes `nvmlInit_v2` fail with that code.
 #[derive(Debug, Deserialize)]
 struct Described {
     uuid: String,
@@ -21,6 +24,7 @@ struct Described {
     mig: Option<bool>,
     #[serde(default = "nobody")]
     processes: Option<Vec<Process>>,
+    processes_code: Option<Return>,
     #[serde(default = "nobody")]
     graphics: Option<Vec<Process>>,
 }
@@ -41,6 +45,8 @@ pub(crate) struct Card {
     pub(crate) pci: String,
     pub(crate) mig: Option<bool>,
     pub(crate) processes: Option<Vec<Process>>,
+    /// What the question for processes fails with, if there are none.
+    pub(crate) processes_code: Return,
     pub(crate) graphics: Option<Vec<Process>>,
 }
 
@@ -57,13 +63,23 @@ fn nobody() -> Option<Vec<Process>> {
     Some(Vec::new())
 }
 
-/// The cards now. What cannot be read is no card, as with a driver that sees none.
-pub(crate) fn cards() -> Vec<Card> {
+/// What the test says now.
+fn text() -> String {
     let text = std::env::var(FAKE_NVML_CARDS).unwrap_or_default();
-    let text = match text.strip_prefix('@') {
+    match text.strip_prefix('@') {
         Some(path) => fs::read_to_string(path).unwrap_or_default(),
         None => text,
-    };
+    }
+}
+
+/// What `nvmlInit_v2` fails with.
+pub(crate) fn broken() -> Option<Return> {
+    text().strip_prefix('!')?.trim().parse().ok()
+}
+
+/// The cards now. What cannot be read is no card, as with a driver that sees none.
+pub(crate) fn cards() -> Vec<Card> {
+    let text = text();
     let described: Vec<Described> = serde_json::from_str(&text).unwrap_or_default();
     described.into_iter().map(Card::from).collect()
 }
@@ -80,6 +96,7 @@ impl From<Described> for Card {
             pci: described.pci,
             mig: described.mig,
             processes: described.processes,
+            processes_code: described.processes_code.unwrap_or(ERROR_NOT_SUPPORTED),
             graphics: described.graphics,
         }
     }

@@ -26,11 +26,12 @@ pub(crate) struct Block {
 
 impl Block {
     /// A block that the driver has given in this thread's context.
-    pub(crate) fn new(index: CardIndex, size: u64, kind: Kind) -> Self {
+    pub(crate) fn new(index: CardIndex, size: u64, kind: Kind, stream: usize) -> Self {
         let id = trace::number();
         let event = Event {
             id,
             size,
+            stream,
             ..Event::on(index)
         };
         trace::emit(trace::Kind::Alloc, event);

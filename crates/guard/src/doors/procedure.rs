@@ -13,11 +13,17 @@ use crate::say::say;
 use crate::{arm, table};
 
 /// CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM.
-const PER_THREAD: u64 = 1 << 1;
+pub(crate) const PER_THREAD: u64 = 1 << 1;
 /// The newest CUDA whose list of ABIs the table was checked against.
 const KNOWN: c_int = 13_000;
 /// ABIs that have a name of ours and no hook: they came before, and a program that asks for one gets the driver's.
-const UNHOOKED: &[(&str, c_int)] = &[("cuCtxCreate", 2000)];
+const UNHOOKED: &[(&str, c_int)] = &[
+    ("cuArray3DCreate", 2000),
+    ("cuArrayCreate", 2000),
+    ("cuCtxCreate", 2000),
+    ("cuCtxDestroy", 2000),
+    ("cuMemAllocPitch", 2000),
+];
 
 /// Puts our function in the place of the driver's.
 ///

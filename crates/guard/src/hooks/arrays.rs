@@ -1,17 +1,18 @@
 //! Arrays and mipmapped arrays.
 //!
 //! Their size is the driver's secret: it tells the requirement only of an array whose memory comes later. So one of those is made
-//! with the same description, asked and destroyed; where that does not work, the sum of the elements stands for it. Arrays that
-//! are mapped later or sparse take nothing of their own.
+//! with the same description, asked and destroyed; where that does not work, or no budget depends on it, the sum of the elements
+//! stands for it. Arrays that are mapped later or sparse take nothing of their own.
 
 use core::ffi::{c_int, c_uint};
 use core::ptr::null_mut;
 
 use crate::account::blocks::{Block, Blocks, Kind};
 use crate::account::request::{self, Outcome};
-use crate::account::{CardIndex, current};
+use crate::account::{CardIndex, card, current};
 use crate::driver::{self, Array, CuResult, SUCCESS};
 use crate::hooks::hooks;
+use crate::hooks::info::Limit;
 use crate::hooks::memory::bytes;
 use crate::ladder::Instead;
 
@@ -127,12 +128,13 @@ unsafe fn create(
     else {
         return ask();
     };
-    let size = required(index, solid, levels).unwrap_or_else(|| solid.elements(levels));
+    let exactly = || Limit::of(card(index)).and_then(|_| required(index, solid, levels));
+    let size = exactly().unwrap_or_else(|| solid.elements(levels));
     let outcome = request::ask(index, size, Instead::Nothing, ask);
     if outcome == Outcome::Given {
         // SAFETY: the driver succeeded, so it has written the handle.
         let handle = unsafe { *array };
-        ARRAYS.insert(bytes(handle.addr()), Block::new(index, size, Kind::Linear));
+        ARRAYS.insert(bytes(handle.addr()), Block::new(index, size, Kind::Linear, 0));
     }
     outcome.code()
 }

@@ -125,7 +125,7 @@ unsafe fn allocate(
 
 /// Remembers a block that the driver gave and the card is charged with.
 pub(crate) fn given(index: CardIndex, pointer: DevicePointer, size: u64, kind: Kind) {
-    BLOCKS.insert(pointer, Block::new(index, size, kind));
+    BLOCKS.insert(pointer, Block::new(index, size, kind, 0));
 }
 
 fn free(pointer: DevicePointer, real: impl FnOnce() -> CuResult) -> CuResult {

@@ -6,12 +6,12 @@
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null_mut;
 
-use crate::account::blocks::Kind;
+use crate::account::blocks::{BLOCKS, Block, Kind};
 use crate::account::request::{self, Outcome};
 use crate::account::{CardIndex, card, current, pools};
 use crate::driver::{self, CuResult, DevicePointer, MemoryPool, SUCCESS, Stream};
 use crate::hooks::hooks;
-use crate::hooks::memory::{bytes, given, release};
+use crate::hooks::memory::{bytes, release};
 use crate::ladder::Instead;
 use crate::spill;
 
@@ -50,7 +50,7 @@ hooks! {
     {
         let ask = &mut || real(pointer, size, stream);
         match current().filter(|_| !pointer.is_null() && !capturing(stream, per_thread)) {
-            Some(index) => allocate(index, pool_of(index), pointer, size, ask),
+            Some(index) => allocate(index, pool_of(index), stream, pointer, size, ask),
             None => ask(),
         }
     }
@@ -61,7 +61,7 @@ hooks! {
         let ask = &mut || real(pointer, size, pool, stream);
         let index = pools::card_of(pool).or_else(|| default_of(pool));
         match index.filter(|_| !pointer.is_null() && !capturing(stream, per_thread)) {
-            Some(index) => allocate(index, pool, pointer, size, ask),
+            Some(index) => allocate(index, pool, stream, pointer, size, ask),
             None => ask(),
         }
     }
@@ -113,6 +113,7 @@ hooks! {
 unsafe fn allocate(
     index: CardIndex,
     pool: MemoryPool,
+    stream: Stream,
     pointer: *mut DevicePointer,
     size: usize,
     ask: &mut dyn FnMut() -> CuResult,
@@ -125,7 +126,11 @@ unsafe fn allocate(
         card(index).give(growth);
         pools::refresh(index);
         // SAFETY: the driver succeeded, so it has written the address.
-        given(index, unsafe { *pointer }, bytes(size), Kind::Pooled);
+        let pointer = unsafe { *pointer };
+        BLOCKS.insert(
+            pointer,
+            Block::new(index, bytes(size), Kind::Pooled, stream.addr()),
+        );
     }
     outcome.code()
 }

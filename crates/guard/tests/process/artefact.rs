@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The workspace.
 pub(crate) fn root() -> &'static Path {
@@ -59,7 +60,7 @@ pub(crate) fn program(source: &str, flags: &[&str]) -> PathBuf {
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
         .collect();
-    let out = folder.join(format!("{name}.{}", std::process::id()));
+    let compiled = Compiled::at(folder.join(name));
     let compiler = if source.extension().is_some_and(|kind| kind == "cpp") {
         "c++"
     } else {
@@ -73,11 +74,49 @@ pub(crate) fn program(source: &str, flags: &[&str]) -> PathBuf {
         .arg("-Werror")
         .arg(&source)
         .arg("-o")
-        .arg(&out)
+        .arg(&compiled.draft)
         .args(flags);
-    let status = command.status().expect("a C compiler is installed");
-    assert!(status.success(), "{command:?}");
-    out
+    compiled.by(&mut command)
+}
+
+/// What a compiler makes: under another name first, because another test may be running the last one.
+struct Compiled {
+    draft: PathBuf,
+    out: PathBuf,
+}
+
+impl Compiled {
+    fn at(out: PathBuf) -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let count = COUNT.fetch_add(1, Relaxed);
+        let draft = out.with_added_extension(format!("{}.{count}", std::process::id()));
+        Self { draft, out }
+    }
+
+    fn by(self, command: &mut Command) -> PathBuf {
+        let status = command.status().expect("a compiler is installed");
+        assert!(status.success(), "{command:?}");
+        std::fs::rename(&self.draft, &self.out).expect("the folder is writable");
+        self.out
+    }
+}
+
+/// A Rust program of `tests/programs`.
+pub(crate) fn rust_program(source: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/programs")
+        .join(source);
+    let folder = target().join("guard-tests/programs");
+    std::fs::create_dir_all(&folder).expect("the target folder is writable");
+    let stem = source.file_stem().expect("a program has a name");
+    let compiled = Compiled::at(folder.join(stem));
+    let mut command = Command::new("rustc");
+    command
+        .args(["--edition", "2024", "-o"])
+        .arg(&compiled.draft)
+        .arg(&source)
+        .current_dir(root());
+    compiled.by(&mut command)
 }
 
 pub(crate) fn target() -> PathBuf {

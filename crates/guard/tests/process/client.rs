@@ -1,0 +1,189 @@
+//! A run of `programs/client.c`: which door, which guard, which driver, and what came of it.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Mutex, OnceLock};
+
+use plimsoll_wire::page::Snapshot;
+use plimsoll_wire::trace::{Header, Record};
+use tempfile::TempDir;
+
+use crate::artefact;
+
+/// How a program comes by the driver's functions.
+pub(crate) const DOORS: [&str; 6] = ["link", "dlsym", "global", "runtime", "runtime11", "thread"];
+
+pub(crate) struct Client {
+    folder: TempDir,
+    command: Command,
+    driver: String,
+    preload: Vec<PathBuf>,
+}
+
+pub(crate) struct Run {
+    /// What the program said, a line for each word.
+    pub(crate) lines: Vec<String>,
+    pub(crate) said: String,
+    pub(crate) status: ExitStatus,
+    folder: TempDir,
+}
+
+/// The program, built for this door.
+pub(crate) fn program(door: &str) -> PathBuf {
+    static BUILT: OnceLock<Mutex<HashMap<bool, PathBuf>>> = OnceLock::new();
+    let linked = door == "link";
+    let mut built = BUILT.get_or_init(Mutex::default).lock().unwrap();
+    let program = built.entry(linked).or_insert_with(|| {
+        let folder = format!("-L{}", artefact::cuda().display());
+        let flags: &[&str] = if linked {
+            &["-pthread", "-DLINK", &folder, "-l:libcuda.so.1"]
+        } else {
+            &["-pthread", "-ldl"]
+        };
+        artefact::program("client.c", flags)
+    });
+    program.clone()
+}
+
+impl Client {
+    /// A program without guard.
+    pub(crate) fn bare(door: &str) -> Self {
+        Self::of(&program(door), door)
+    }
+
+    /// A program under guard, with these options.
+    pub(crate) fn new(door: &str, options: &str) -> Self {
+        Self::bare(door).guarded(options)
+    }
+
+    /// Any program that takes the door as its first argument.
+    pub(crate) fn of(program: &Path, door: &str) -> Self {
+        let mut command = Command::new(program);
+        command
+            .arg(door)
+            .env_clear()
+            .env("LD_LIBRARY_PATH", artefact::cuda())
+            .stdin(Stdio::null());
+        Self {
+            folder: TempDir::new().unwrap(),
+            command,
+            driver: "cards=1 total=1G".to_owned(),
+            preload: Vec::new(),
+        }
+    }
+
+    pub(crate) fn guarded(mut self, options: &str) -> Self {
+        self.preload.push(artefact::guard().to_owned());
+        self.command.env("PLIMSOLL_GUARD", options);
+        self.command.env("PLIMSOLL_GUARD_PAGES", self.folder.path());
+        self.command
+            .env("PLIMSOLL_GUARD_TRACE", self.folder.path().join("trace"));
+        self
+    }
+
+    /// The driver's settings (see fake-cuda).
+    pub(crate) fn driver(mut self, settings: &str) -> Self {
+        settings.clone_into(&mut self.driver);
+        self
+    }
+
+    pub(crate) fn preload(mut self, library: PathBuf) -> Self {
+        self.preload.push(library);
+        self
+    }
+
+    pub(crate) fn env(mut self, key: &str, value: impl AsRef<std::ffi::OsStr>) -> Self {
+        self.command.env(key, value);
+        self
+    }
+
+    /// Where the program's page, trace and log come to lie.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The command, with the words that the program is to carry out.
+    pub(crate) fn command(&mut self, words: &[&str]) -> &mut Command {
+        let log = self.folder.path().join("log");
+        let settings = format!("{} log={}", self.driver, log.display());
+        self.command.args(words).env("PLIMSOLL_FAKE_CUDA", settings);
+        if !self.preload.is_empty() {
+            let list: Vec<_> = self
+                .preload
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect();
+            self.command.env("LD_PRELOAD", list.join(":"));
+        }
+        &mut self.command
+    }
+
+    pub(crate) fn run(mut self, words: &[&str]) -> Run {
+        let output = self.command(words).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Run {
+            lines: text(&output.stdout).lines().map(str::to_owned).collect(),
+            said: text(&output.stderr),
+            status: output.status,
+            folder: self.folder,
+        }
+    }
+}
+
+impl Run {
+    /// The page that a guarded program has left; there is one.
+    pub(crate) fn page(&self) -> Snapshot {
+        self.pages().into_iter().next().expect("a page was left")
+    }
+
+    pub(crate) fn page_count(&self) -> usize {
+        self.pages().len()
+    }
+
+    pub(crate) fn pages(&self) -> Vec<Snapshot> {
+        pages(self.folder.path())
+    }
+
+    /// The records of the trace, all processes together.
+    pub(crate) fn trace(&self) -> Vec<Record> {
+        let mut records = Vec::new();
+        for path in files(self.folder.path(), |name| name.starts_with("trace.")) {
+            let bytes = std::fs::read(path).unwrap();
+            let (head, rest) = bytes.split_at(Header::SIZE);
+            assert_eq!(
+                Header::from_bytes(head.try_into().unwrap()).magic,
+                plimsoll_wire::trace::MAGIC
+            );
+            records.extend(
+                rest.chunks_exact(Record::SIZE)
+                    .map(|record| Record::from_bytes(record.try_into().unwrap())),
+            );
+        }
+        records
+    }
+
+    /// What the driver was asked, without who asked it.
+    pub(crate) fn calls(&self) -> Vec<String> {
+        let log = std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+        log.lines()
+            .filter_map(|line| line.split_once(' '))
+            .map(|(_, call)| call.to_owned())
+            .collect()
+    }
+}
+
+pub(crate) fn pages(folder: &Path) -> Vec<Snapshot> {
+    files(folder, |name| name.ends_with(".page") && !name.starts_with('.'))
+        .into_iter()
+        .map(|path| Snapshot::read(&std::fs::read(path).unwrap()).unwrap())
+        .collect()
+}
+
+fn files(folder: &Path, wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().flatten();
+    entries
+        .map(|entry| entry.path())
+        .filter(|path| wanted(&path.file_name().unwrap().to_string_lossy()))
+        .collect()
+}
