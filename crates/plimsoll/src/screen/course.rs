@@ -186,14 +186,20 @@ impl<'a> Panel<'a> {
         Ok(())
     }
 
-    /// A line of steps through the peaks of all parts.
+    /// A line of steps through the peaks of all parts; parts of the same height are one stroke.
     fn steps(&self, value: impl Fn(&Sample) -> u64) -> String {
         let mut path = String::new();
+        let (mut height, mut end) = (self.bottom, LEFT);
+        // writing to a string cannot fail
         for sample in &self.policy.outcome.samples {
-            let (x, y) = (self.x(sample.step), self.y(Bytes::new(value(sample))));
-            // writing to a string cannot fail
-            let _ = write!(path, "V{y}H{x}");
+            let y = self.y(Bytes::new(value(sample)));
+            if y != height {
+                let _ = write!(path, "H{end}V{y}");
+                height = y;
+            }
+            end = self.x(sample.step);
         }
+        let _ = write!(path, "H{end}");
         path
     }
 
