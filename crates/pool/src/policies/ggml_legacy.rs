@@ -5,8 +5,10 @@
 //! size, rounded up to 256 bytes; a freed block for which no slot is left goes back to the driver at once. Nothing else
 //! is ever given back, but that newer builds give everything idle back when the driver refuses (`flush`), whether or
 //! not a graph has seen it. The search looks at every slot, as the original does: its time is part of the model.
+//! ggml has one pool for each stream of a card; this is one of them.
 //! Source: `ggml-cuda.cu:ggml_cuda_pool_leg @ b8799`; `flush`: the same @ b10605 (PR 22155).
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::device::{Address, Device, OutOfMemory, Stream};
@@ -16,6 +18,8 @@ const SLOTS: usize = 256;
 /// A block that is larger by this much or more fits nothing.
 const MISFIT: u64 = 1 << 36;
 const ROUNDING: u64 = 256;
+/// So many of the blocks that are handed out are searched one by one.
+const RECENT: usize = 64;
 
 /// What differs between builds, and what was proposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +60,8 @@ pub struct GgmlLegacy {
     slots: [Held; SLOTS],
     /// The original hands the block's size to its caller and gets it back; here the last ones lent are found first.
     lent: Vec<Lent>,
+    /// What has been lent for longer.
+    older: BTreeMap<Address, Lent>,
     reserved: u64,
     live: u64,
 }
@@ -72,6 +78,7 @@ impl GgmlLegacy {
             options,
             slots: [Held::default(); SLOTS],
             lent: Vec::new(),
+            older: BTreeMap::new(),
             reserved: 0,
             live: 0,
         }
@@ -141,10 +148,20 @@ impl GgmlLegacy {
         }
     }
 
+    fn lend(&mut self, lent: Lent) {
+        if self.lent.len() == RECENT {
+            let older = self.lent.drain(..RECENT / 2);
+            self.older.extend(older.map(|lent| (lent.held.address, lent)));
+        }
+        self.lent.push(lent);
+    }
+
     /// Takes a lent block back: as scopes end, it is the last one nearly always.
     fn returned(&mut self, address: Address) -> Option<Lent> {
-        let at = self.lent.iter().rposition(|lent| lent.held.address == address)?;
-        Some(self.lent.remove(at))
+        match self.lent.iter().rposition(|lent| lent.held.address == address) {
+            Some(at) => Some(self.lent.remove(at)),
+            None => self.older.remove(&address),
+        }
     }
 }
 
@@ -161,7 +178,7 @@ impl Policy for GgmlLegacy {
             Some(held) => held,
             None => self.grow(device, size, stream)?,
         };
-        self.lent.push(Lent { held, asked: size });
+        self.lend(Lent { held, asked: size });
         self.live += size;
         Ok(Block {
             address: held.address,
@@ -191,7 +208,7 @@ impl Policy for GgmlLegacy {
     fn close(&mut self, device: &mut dyn Device) {
         settle(device, Stream::default());
         self.flush(device);
-        for lent in self.lent.drain(..) {
+        for lent in self.lent.iter().chain(self.older.values()) {
             device.free(lent.held.address);
         }
         *self = Self::new(self.options);
@@ -262,8 +279,15 @@ mod tests {
                 flush,
                 ..GgmlLegacyOptions::default()
             });
-            take_and_return(&mut pool, &mut device, &[40 * 1024]);
+            let block = pool.allocate(&mut device, 40 * 1024, STREAM).unwrap();
+            device.launch(STREAM, 100, &[block]);
+            pool.deallocate(&mut device, block, STREAM);
             assert_eq!(pool.allocate(&mut device, 90 * 1024, STREAM).is_ok(), flush);
+            assert_eq!(
+                device.violations(),
+                [],
+                "it waits for the card before it gives anything back"
+            );
         }
     }
 

@@ -246,8 +246,14 @@ mod tests {
         let mut device = device(40 * MIB);
         let mut pool = Pytorch::default();
         let block = allocate(&mut pool, &mut device, &[20 * MIB])[0];
+        device.launch(STREAM, 100, &[block]);
         pool.deallocate(&mut device, block, STREAM);
         allocate(&mut pool, &mut device, &[30 * MIB]);
+        assert_eq!(
+            device.violations(),
+            [],
+            "it waits for the card before it gives anything back"
+        );
         assert_eq!((pool.reserved(), device.calls().free), (30 * MIB, 1));
         assert!(pool.allocate(&mut device, 20 * MIB, STREAM).is_err());
     }

@@ -8,7 +8,7 @@
 //! Source: `cpp/src/mr/detail/pool_memory_resource_impl.cpp, cpp/include/rmm/mr/detail/coalescing_free_list.hpp,
 //! stream_ordered_memory_resource.hpp @ rmm 06ddb24`.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use crate::device::{Address, Device, OutOfMemory, Stream};
@@ -25,36 +25,53 @@ struct Piece {
     head: bool,
 }
 
-/// Idle blocks in the order of their addresses.
+/// Idle blocks by address, and by size with the lowest address first. RMM searches a list; what it finds is the same.
 #[derive(Clone, Debug, Default)]
-struct Idle(Vec<Piece>);
+struct Idle {
+    pieces: BTreeMap<Address, Piece>,
+    sizes: BTreeSet<(u64, Address)>,
+}
 
 impl Idle {
     fn take(&mut self, size: u64) -> Option<Piece> {
-        let fitting = self.0.iter().enumerate().filter(|(_, piece)| piece.size >= size);
-        let (at, _) = fitting.min_by_key(|(_, piece)| piece.size)?;
-        Some(self.0.remove(at))
+        let (_, address) = *self.sizes.range((size, Address(0))..).next()?;
+        self.remove(address)
     }
 
     /// Puts a piece in its place and joins it with its neighbours.
     fn insert(&mut self, piece: Piece) {
-        let at = self.0.partition_point(|other| other.address < piece.address);
-        self.0.insert(at, piece);
-        self.join(at);
-        if let Some(before) = at.checked_sub(1) {
-            self.join(before);
+        let piece = match self.pieces.get(&piece.address.offset(piece.size)) {
+            Some(next) if !next.head => self.joined(piece, next.address),
+            _ => piece,
+        };
+        let before = self.pieces.range(..piece.address).next_back();
+        let piece = match before.map(|(_, before)| *before) {
+            Some(before) if !piece.head && before.address.offset(before.size) == piece.address => {
+                self.remove(before.address);
+                Piece {
+                    size: before.size + piece.size,
+                    ..before
+                }
+            }
+            _ => piece,
+        };
+        self.sizes.insert((piece.size, piece.address));
+        self.pieces.insert(piece.address, piece);
+    }
+
+    /// A piece together with the one that begins at `next`.
+    fn joined(&mut self, piece: Piece, next: Address) -> Piece {
+        let more = self.remove(next).map_or(0, |next| next.size);
+        Piece {
+            size: piece.size + more,
+            ..piece
         }
     }
 
-    /// Joins the piece at `at` with the next one if they are neighbours.
-    fn join(&mut self, at: usize) {
-        let (Some(&piece), Some(&next)) = (self.0.get(at), self.0.get(at + 1)) else {
-            return;
-        };
-        if !next.head && piece.address.offset(piece.size) == next.address {
-            self.0[at].size += next.size;
-            self.0.remove(at + 1);
-        }
+    fn remove(&mut self, address: Address) -> Option<Piece> {
+        let piece = self.pieces.remove(&address)?;
+        self.sizes.remove(&(piece.size, address));
+        Some(piece)
     }
 }
 
@@ -97,7 +114,9 @@ impl RmmPool {
         let others: Vec<Stream> = self
             .idle
             .iter()
-            .filter(|(other, idle)| **other != stream && !idle.0.is_empty() && !device.capturing(**other))
+            .filter(|(other, idle)| {
+                **other != stream && !idle.pieces.is_empty() && !device.capturing(**other)
+            })
             .map(|(other, _)| *other)
             .collect();
         for other in others {
@@ -106,7 +125,7 @@ impl RmmPool {
             device.forget(event);
             let taken = self.idle.remove(&other).unwrap_or_default();
             let own = self.idle.entry(stream).or_default();
-            taken.0.into_iter().for_each(|piece| own.insert(piece));
+            taken.pieces.into_values().for_each(|piece| own.insert(piece));
         }
     }
 
@@ -229,7 +248,11 @@ mod tests {
         for block in blocks {
             pool.deallocate(&mut device, block, STREAM);
         }
-        let whole: Vec<u64> = pool.idle[&STREAM].0.iter().map(|piece| piece.size).collect();
+        let whole: Vec<u64> = pool.idle[&STREAM]
+            .pieces
+            .values()
+            .map(|piece| piece.size)
+            .collect();
         assert_eq!(
             whole.len(),
             3,
