@@ -31,7 +31,7 @@ mod streams;
 mod symbols;
 mod takeover;
 
-pub(crate) use streams::{gone as stream_gone, made as stream_made};
+pub(crate) use streams::{ending as context_ending, gone as stream_gone, made as stream_made};
 
 use find::Barren;
 use loaded::Changes;

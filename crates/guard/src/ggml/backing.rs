@@ -173,8 +173,12 @@ impl Backing {
     }
 
     fn fence(&self) -> Fence {
-        let mut fence = Fence::default();
-        for stream in streams::of(self.context) {
+        let streams = streams::of(self.context);
+        let mut fence = Fence {
+            events: Vec::new(),
+            broken: streams.is_empty(),
+        };
+        for stream in streams {
             let mut event = core::ptr::null_mut();
             // SAFETY: a stream that was created and not destroyed; the event is ours.
             let recorded = unsafe {
@@ -268,7 +272,8 @@ impl Device for Backing {
     }
 
     fn order(&mut self, _: Stream, event: Event) {
-        let Some(fence) = self.fences.get(&event.0) else {
+        let Some(fence) = self.fences.get(&event.0).filter(|fence| !fence.broken) else {
+            self.synchronize();
             return;
         };
         for (stream, event) in streams::of(self.context).iter().zip(&fence.events) {

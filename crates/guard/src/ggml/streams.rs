@@ -4,7 +4,12 @@
 //! an event on every stream of the context and on its default stream. There are a handful, and a mark is only made when
 //! memory is about to go back to the driver.
 
+//!
+//! Streams end with their context, which the driver does not tell one by one. From the first end of a context on no marks are
+//! made: memory then goes back only when the whole card has been waited for.
+
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::driver::Stream;
 use crate::lock::Lock;
@@ -12,6 +17,13 @@ use crate::spill::quiet;
 
 /// Streams by the context that they were created in, as addresses.
 static STREAMS: Lock<Vec<(usize, usize)>> = Lock::new(Vec::new());
+
+static UNSURE: AtomicBool = AtomicBool::new(false);
+
+/// A context is about to end, or may be.
+pub(crate) fn ending() {
+    UNSURE.store(true, Relaxed);
+}
 
 /// A stream was created in the calling thread's context.
 pub(crate) fn made(stream: Stream) {
@@ -25,8 +37,11 @@ pub(crate) fn gone(stream: Stream) {
     STREAMS.hold().retain(|(_, known)| *known != stream);
 }
 
-/// The context's default stream and all others.
+/// The context's default stream and all others; none if they are not known for sure.
 pub(super) fn of(context: usize) -> Vec<usize> {
+    if UNSURE.load(Relaxed) {
+        return Vec::new();
+    }
     let streams = STREAMS.hold();
     let others = streams.iter().filter(|(of, _)| *of == context);
     core::iter::once(0)

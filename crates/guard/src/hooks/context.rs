@@ -5,6 +5,7 @@ use core::ffi::{c_int, c_uint, c_void};
 use crate::account::CardIndex;
 use crate::contexts;
 use crate::driver::{self, Context, CuResult, Device, SUCCESS};
+use crate::ggml;
 use crate::hooks::hooks;
 
 /// CUDA_ERROR_DEVICE_UNAVAILABLE: what a card in exclusive mode answers, for which programs are prepared.
@@ -36,6 +37,7 @@ hooks! {
     }
 
     fn cuCtxDestroy_v2 = "cuCtxDestroy" since 4000 (context: Context) calls real {
+        ggml::context_ending();
         let result = real(context);
         if result == SUCCESS {
             contexts::closed(context.addr());
@@ -86,6 +88,7 @@ unsafe fn open(
 
 /// A primary context may be gone now, with everything in it.
 fn end(device: Device, real: impl FnOnce() -> CuResult) -> CuResult {
+    ggml::context_ending();
     let result = real();
     let (mut flags, mut active) = (0, 1);
     // SAFETY: the places are ours.

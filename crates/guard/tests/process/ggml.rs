@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use plimsoll_wire::page::Snapshot;
+
 use crate::artefact;
 
 /// How the class gets into the process.
@@ -79,7 +81,7 @@ fn source(name: &str) -> PathBuf {
 fn compile(out: &Path, sources: &[&str], flags: &[&str]) {
     let mut command = Command::new(if sources == ["odd.c"] { "cc" } else { "c++" });
     // Speculative devirtualisation is part of -O2, and part of what is tested.
-    command.args(["-O2", "-g", "-Wall", "-Werror"]);
+    command.args(["-O2", "-g", "-Wall", "-Werror", "-pthread"]);
     command
         .args(sources.iter().map(|name| source(name)))
         .arg("-o")
@@ -317,6 +319,45 @@ fn the_pool_keeps_to_the_budget_and_the_program_learns_that_it_is_spent() {
     let run = run(command(Loaded::Opened, "grow"), Some(&budget), "total=8G");
     assert_eq!(run.code, None, "as without guard, the program aborts: {run:?}");
     assert!(run.complaints.contains("cuMemAlloc: CUDA error 2"), "{run:?}");
+}
+
+#[test]
+fn what_rests_goes_while_the_program_goes_on() {
+    for card in ["total=8G delay=50", "total=8G vmm=0"] {
+        let run = run(command(Loaded::Opened, "rest"), Some("pool=ours"), card).quiet();
+        assert!(run.number("after") < 15, "{run:?}");
+        assert!(run.number("gone") > 200, "{run:?}");
+    }
+}
+
+#[test]
+fn the_page_says_what_the_pools_hold() {
+    let pages = tempfile::tempdir().unwrap();
+    let mut program = command(Loaded::Opened, "leave");
+    program.env("PLIMSOLL_GUARD_PAGES", pages.path());
+    run(program, Some("pool=ours"), "total=8G").quiet();
+    let file = std::fs::read_dir(pages.path()).unwrap().next().unwrap().unwrap();
+    let snapshot = Snapshot::read(&std::fs::read(file.path()).unwrap()).unwrap();
+    let card = &snapshot.cards()[0];
+    // Two blocks of 8 MiB are idle, and 3 MiB in use, in granules of 2 MiB.
+    assert_eq!(snapshot.pools, 1);
+    assert_eq!((card.reserved, card.idle), (18 << 20, (18 << 20) - (3 << 20)));
+    assert!(card.allocated >= card.reserved);
+}
+
+#[test]
+fn a_library_that_is_closed_and_opened_again_is_found_again() {
+    let run = ours(Loaded::Opened, "reopen").quiet();
+    assert_eq!(run.said["gone"], "1");
+    // Each time the pool is ours from its first block on: its memory is mapped.
+    assert_eq!(run.calls("cuMemCreate"), 4);
+}
+
+#[test]
+fn threads_do_not_meet() {
+    let words = Some("pool=ours reuse");
+    let run = run(command(Loaded::Opened, "threads"), words, "total=8G").clean();
+    assert_eq!(run.said["kept"], "yes");
 }
 
 #[test]

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <string>
+#include <thread>
 #include <vector>
 
 static const size_t MIB = 1 << 20;
@@ -18,13 +19,16 @@ static const backend * pools;
 
 #ifdef LOCAL
 // As ggml loads its backends.
-static const backend * load(const char * path) {
-    void * library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
+static const char * path;
+static void * opened;
+
+static const backend * load() {
+    opened = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!opened) {
         fprintf(stderr, "%s\n", dlerror());
         exit(70);
     }
-    return reinterpret_cast<const backend * (*)()>(dlsym(library, "backend_functions"))();
+    return reinterpret_cast<const backend * (*)()>(dlsym(opened, "backend_functions"))();
 }
 
 extern "C" void * driver_function(const char * name) {
@@ -247,6 +251,98 @@ static void never_freed() {
     printf("survived yes\n");
 }
 
+// What is idle for some seconds goes, while the program goes on with less.
+static void rest() {
+    void * pool = pools->make();
+    ubatch(pool, DEPTH);
+    const size_t most = used();
+    timespec start, now;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    do {
+        for (int i = 0; i < 300; i++) {
+            give(pool, take(pool, MIB));
+        }
+        const timespec pause = {0, 20000000};
+        nanosleep(&pause, nullptr);
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while (used() == most && now.tv_sec - start.tv_sec < 30);
+    printf("after %ld\ngone %zu\n", long(now.tv_sec - start.tv_sec), most - used());
+    pools->destroy(pool);
+}
+
+// Ends without giving anything back.
+static void leave() {
+    void * pool = pools->make();
+    ubatch(pool, 4096);
+    take(pool, 3 * MIB);
+    printf("left yes\n");
+    exit(0);
+}
+
+static void * context;
+
+// Threads with pools of their own, while the program asks for what it cannot have and others are captured.
+static void threads() {
+    std::vector<std::thread> all;
+    for (int number = 0; number < 4; number++) {
+        all.emplace_back([number] {
+            cuda("cuCtxSetCurrent", context);
+            void * stream = nullptr;
+            cuda("cuStreamCreate", &stream, 1u);
+            for (int round = 0; round < 20; round++) {
+                void * pool = pools->make();
+                void * captured = nullptr;
+                std::vector<block> blocks;
+                cuda("cuStreamBeginCapture_v2", stream, 2u);
+                for (int i = 1; i < 8; i++) {
+                    blocks.push_back(take(pool, size_t(i + number) * MIB / 2));
+                }
+                cuda("cuStreamEndCapture", stream, &captured);
+                CUdeviceptr too_much = 0;
+                driver<int (*)(CUdeviceptr *, size_t)>("cuMemAlloc_v2")(&too_much, size_t(1) << 40);
+                for (const block & one : blocks) {
+                    cuda("cuMemsetD8_v2", pointer(one), static_cast<unsigned char>(number), one.size);
+                }
+                for (const block & one : blocks) {
+                    unsigned char ends[2];
+                    cuda("cuMemcpyDtoH_v2", static_cast<void *>(ends), pointer(one), size_t(1));
+                    cuda("cuMemcpyDtoH_v2", static_cast<void *>(ends + 1), pointer(one) + one.size - 1, size_t(1));
+                    if (ends[0] != number || ends[1] != number) {
+                        printf("overlap in thread %d\n", number);
+                        exit(73);
+                    }
+                    give(pool, one);
+                }
+                cuda("cuGraphDestroy", captured);
+                pools->destroy(pool);
+            }
+        });
+    }
+    for (std::thread & one : all) {
+        one.join();
+    }
+    printf("kept yes\n");
+}
+
+#ifdef LOCAL
+// The library is closed and opened again, at another place or the same.
+static void reopen() {
+    void * pool = pools->make();
+    give(pool, take(pool, MIB));
+    pools->destroy(pool);
+    for (int round = 0; round < 3; round++) {
+        dlclose(opened);
+        printf("gone %d\n", dlopen(path, RTLD_NOW | RTLD_NOLOAD) == nullptr);
+        pools = load();
+        CUdeviceptr weights = 0;
+        driver<int (*)(CUdeviceptr *, size_t)>("cuMemAlloc_v2")(&weights, 256);
+        pool = pools->make();
+        give(pool, take(pool, MIB));
+        pools->destroy(pool);
+    }
+}
+#endif
+
 static void speed() {
     void * pool = pools->make();
     ubatch(pool, 4096);
@@ -270,11 +366,11 @@ int main(int count, char ** words) {
         return 64;
     }
 #ifdef LOCAL
-    pools = load(words[2]);
+    path = words[2];
+    pools = load();
 #else
     pools = backend_functions();
 #endif
-    void * context = nullptr;
     cuda("cuInit", 0u);
     cuda("cuDevicePrimaryCtxRetain", &context, 0);
     cuda("cuCtxSetCurrent", context);
@@ -285,7 +381,10 @@ int main(int count, char ** words) {
     const std::pair<const char *, void (*)()> scenarios[] = {
         {"grow", grow},         {"pattern", pattern}, {"again", again}, {"cycles", cycles},
         {"graph", graph},       {"half", half},       {"speed", speed}, {"never_freed", never_freed},
-        {"pressure", pressure},
+#ifdef LOCAL
+        {"reopen", reopen},
+#endif
+        {"pressure", pressure}, {"rest", rest},       {"leave", leave},   {"threads", threads},
     };
     for (const auto & [name, run] : scenarios) {
         if (scenario == name) {
