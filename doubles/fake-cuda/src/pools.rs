@@ -68,6 +68,12 @@ impl Pools {
     fn get(&mut self, pool: Pool) -> Result<&mut State, Code> {
         self.live.get_mut(&pool).ok_or(INVALID_VALUE)
     }
+
+    /// Forgets destroyed pools that hold nothing.
+    fn bury(&mut self) {
+        self.live
+            .retain(|_, state| !state.destroyed || state.reserved.now > 0);
+    }
 }
 
 impl Driver {
@@ -183,9 +189,7 @@ impl Driver {
         thresholds
             .into_iter()
             .try_for_each(|(pool, threshold)| self.trim(pool, threshold))?;
-        self.pools
-            .live
-            .retain(|_, state| !state.destroyed || state.reserved.now > 0);
+        self.pools.bury();
         Ok(())
     }
 
@@ -257,7 +261,8 @@ impl Driver {
         state.threshold = 0;
         state.most = 0;
         state.destroyed = true;
-        self.trim_pools()
+        self.pools.bury();
+        Ok(())
     }
 
     fn pool_attribute(&mut self, pool: Pool, attribute: i32, value: Out<u8>) -> Outcome {
