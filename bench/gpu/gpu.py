@@ -86,8 +86,12 @@ class Engine:
         return False
 
     def complete(self, tokens, predict, **more):
-        """One /completion over a prompt of token ids; raises OSError if the engine dies under it."""
-        body = {"prompt": tokens, "n_predict": predict, "temperature": 0, "cache_prompt": True, "return_tokens": True, **more}
+        """One /completion over a prompt of token ids; raises OSError if the engine dies under it.
+
+        The text is not asked for: what random weights say need not be UTF-8, and older builds answer that with status 500.
+        """
+        body = {"prompt": tokens, "n_predict": predict, "temperature": 0, "cache_prompt": True, "return_tokens": True,
+                "response_fields": ["tokens", "timings"], **more}
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}/completion", json.dumps(body).encode(), {"content-type": "application/json"}
         )
