@@ -4,8 +4,6 @@
 
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::OnceLock;
 
 use plimsoll_wire::page::{Card, Page, Refusal, Snapshot};
 use serde_json::{Value, json};
@@ -14,6 +12,7 @@ use tempfile::TempDir;
 use crate::daemon::{Daemon, Setup, built, until};
 use crate::hand_written::{HandWritten, library};
 use crate::http::{Answer, chat, get, post};
+use crate::real::{driver, guard};
 
 const CARD: &str = "GPU-00000001-0000-0000-0000-000000000000";
 const MIB: u64 = 1 << 20;
@@ -259,39 +258,6 @@ fn a_plea_that_nobody_can_meet_is_answered_and_costs_nobody_a_thing() {
     assert_eq!(daemon.running(), ["alpha", "idle"]);
 }
 
-/// The real library, built once.
-fn guard() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let built = Command::new(env!("CARGO"))
-            .args([
-                "build",
-                "--quiet",
-                "--profile",
-                "guard",
-                "--package",
-                "plimsoll-guard",
-            ])
-            .status();
-        assert!(
-            built.is_ok_and(|status| status.success()),
-            "cargo build --profile guard"
-        );
-        let debug = Path::new(env!("CARGO_BIN_EXE_plimsoll"))
-            .parent()
-            .expect("a folder");
-        debug.with_file_name("guard").join("libplimsoll_guard.so")
-    })
-}
-
-/// A folder with fake-cuda under the driver's name, and the file through which engines share its card.
-fn driver() -> TempDir {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let library = built("libplimsoll_fake_cuda.so", "fake-cuda");
-    std::os::unix::fs::symlink(library, folder.path().join("libcuda.so.1")).expect("a link");
-    folder
-}
-
 fn on_fake_cuda(setup: Setup, driver: &TempDir) -> Daemon {
     let shared = driver.path().join("shared");
     let words = format!("uuids={CARD} total=8G context=64M shared={}", shared.display());
@@ -310,7 +276,7 @@ fn deep(daemon: &Daemon, model: &str, tokens: usize) -> Answer {
 
 #[test]
 fn bytes_that_an_engine_takes_of_the_driver_are_measured_and_their_growth_is_learned() {
-    let driver = driver();
+    let driver = driver(&built("libplimsoll_fake_cuda.so", "fake-cuda"));
     let script = format!("cuda=1 vram={} vram_per_token=65536", 512 * MIB);
     let daemon = on_fake_cuda(
         Setup::with_cards(&[]).model("alpha", "2GiB", &script, ""),
@@ -338,7 +304,7 @@ fn bytes_that_an_engine_takes_of_the_driver_are_measured_and_their_growth_is_lea
 
 #[test]
 fn an_engine_that_outgrows_its_claim_is_refused_and_gets_what_it_lacked() {
-    let driver = driver();
+    let driver = driver(&built("libplimsoll_fake_cuda.so", "fake-cuda"));
     let script = format!("cuda=1 vram={} vram_per_token=65536", 512 * MIB);
     let setup = Setup::with_cards(&[]).model("alpha", "1GiB", &script, "guard = { mode = \"budget\" }");
     let daemon = on_fake_cuda(setup, &driver);
@@ -355,7 +321,7 @@ fn an_engine_that_outgrows_its_claim_is_refused_and_gets_what_it_lacked() {
 
 #[test]
 fn an_engine_that_is_held_to_less_than_it_needs_fails_with_the_numbers_and_its_neighbour_lives() {
-    let driver = driver();
+    let driver = driver(&built("libplimsoll_fake_cuda.so", "fake-cuda"));
     let script = format!("cuda=1 vram={} vram_per_token=65536", 512 * MIB);
     let setup = Setup::with_cards(&[])
         .model("beta", "4GiB", &format!("cuda=1 vram={}", 3072 * MIB), "")
@@ -381,7 +347,7 @@ fn an_engine_that_is_held_to_less_than_it_needs_fails_with_the_numbers_and_its_n
 
 #[test]
 fn an_engine_that_may_plead_outgrows_its_claim_without_dying() {
-    let driver = driver();
+    let driver = driver(&built("libplimsoll_fake_cuda.so", "fake-cuda"));
     let script = format!("cuda=1 vram={} vram_per_token=65536", 512 * MIB);
     let guard = "guard = { mode = \"budget\", reclaim = true, wait = \"10s\" }";
     let setup = Setup::with_cards(&[])

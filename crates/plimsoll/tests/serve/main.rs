@@ -10,6 +10,8 @@ mod http;
 mod isolation;
 mod limits;
 mod operator;
+#[path = "../pages/real.rs"]
+mod real;
 mod storm;
 mod surface;
 mod waiting;

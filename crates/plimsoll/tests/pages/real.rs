@@ -1,0 +1,39 @@
+//! The real guard library, and a driver for it with as many bytes as a test allows.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use tempfile::TempDir;
+
+/// The real library, built once.
+pub(crate) fn guard() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let built = Command::new(env!("CARGO"))
+            .args([
+                "build",
+                "--quiet",
+                "--profile",
+                "guard",
+                "--package",
+                "plimsoll-guard",
+            ])
+            .status();
+        assert!(
+            built.is_ok_and(|status| status.success()),
+            "cargo build --profile guard"
+        );
+        let debug = Path::new(env!("CARGO_BIN_EXE_plimsoll"))
+            .parent()
+            .expect("a folder");
+        debug.with_file_name("guard").join("libplimsoll_guard.so")
+    })
+}
+
+/// A folder with fake-cuda under the driver's name, and the file through which engines share its card.
+pub(crate) fn driver(library: &Path) -> TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::os::unix::fs::symlink(library, folder.path().join("libcuda.so.1")).expect("a link");
+    folder
+}

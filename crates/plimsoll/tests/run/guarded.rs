@@ -1,0 +1,156 @@
+//! Programs that take memory of a card, under the real guard library and over a driver of the test's own.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::real::{driver, guard};
+use crate::rig::{built, run, said};
+
+const FIRST: &str = "GPU-00000001-0000-0000-0000-000000000000";
+const SECOND: &str = "GPU-00000002-0000-0000-0000-000000000000";
+
+/// The program that takes memory, compiled once.
+fn take() -> &'static str {
+    static BUILT: OnceLock<(TempDir, String)> = OnceLock::new();
+    let (_, path) = BUILT.get_or_init(|| {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/run/programs/take.c");
+        let path = folder.path().join("take").to_str().expect("text").to_owned();
+        let built = Command::new("cc").args(["-o", &path, source, "-ldl"]).status();
+        assert!(built.is_ok_and(|status| status.success()), "cc");
+        (folder, path)
+    });
+    path
+}
+
+/// Two cards of 8 GiB, the first of which has a name of its own.
+fn on_two_cards(options: &[&str], command: &[&str]) -> Output {
+    let driver = driver(&built("libplimsoll_fake_cuda.so", "fake-cuda"));
+    let shared = driver.path().join("shared");
+    let gib = 1_u64 << 30;
+    let card = |uuid: &str, name: &str, slot: u32| json!({"uuid": uuid, "name": name, "total": 8 * gib, "pci": format!("00000000:0{slot}:00.0")});
+    let cards = Value::from(vec![card(FIRST, "Large", 1), card(SECOND, "Small", 2)]);
+    run(options, command)
+        .env("PLIMSOLL_GUARD_LIBRARY", guard())
+        .env("LD_LIBRARY_PATH", driver.path())
+        .env("PLIMSOLL_NVML", built("libnvidia_ml.so", "fake-nvml"))
+        .env("PLIMSOLL_FAKE_NVML_CARDS", cards.to_string())
+        .env(
+            "PLIMSOLL_FAKE_CUDA",
+            format!(
+                "cards=2 uuids={FIRST},{SECOND} context=0 shared={}",
+                shared.display()
+            ),
+        )
+        .env_remove("CUDA_VISIBLE_DEVICES")
+        .output()
+        .expect("it runs")
+}
+
+#[test]
+fn without_options_a_program_is_counted_and_gets_what_it_would_have_got() {
+    let output = on_two_cards(&[], &[take(), "600", "1024", "free", "100", "9000"]);
+    assert_eq!(output.status.code(), Some(3));
+    let (stdout, stderr) = said(&output);
+    assert_eq!(stdout, "600 0\n1024 0\n100 0\n9000 2\n");
+    let end = "plimsoll run: Large: peak 1624 MiB, reserved 0 B, spilled 0 B, 1 refused (1 by the driver; the largest asked for 9000 MiB)\n";
+    assert!(stderr.ends_with(end), "{stderr}");
+}
+
+#[test]
+fn a_budget_refuses_what_passes_it_and_the_other_card_has_its_own() {
+    let output = on_two_cards(&["--card", "1=1GiB"], &[take(), "600", "600", "300"]);
+    let (stdout, stderr) = said(&output);
+    assert_eq!(stdout, "600 0\n600 2\n300 0\n");
+    let end = "plimsoll run: Small: peak 900 MiB of a budget of 1024 MiB, reserved 0 B, spilled 0 B, 1 refused (1 by the budget; the largest asked for 600 MiB)\n";
+    assert!(stderr.ends_with(end), "{stderr}");
+}
+
+#[test]
+fn what_does_not_fit_is_spilled_where_that_is_allowed() {
+    let output = on_two_cards(
+        &["--budget", "1GiB", "--spill", "1GiB"],
+        &[take(), "600", "600", "free", "600"],
+    );
+    let (stdout, stderr) = said(&output);
+    assert_eq!(stdout, "600 0\n600 0\n600 0\n");
+    let line = stderr.lines().last().unwrap_or_default();
+    assert!(line.contains("of a budget of 1024 MiB"), "{stderr}");
+    assert!(line.ends_with("no refusal"), "{stderr}");
+    assert!(
+        !line.contains("spilled 0 B"),
+        "it is seen although it was freed: {stderr}"
+    );
+}
+
+#[test]
+fn a_context_outside_the_plan_is_refused_or_told() {
+    let output = on_two_cards(&["--card", "Large", "--strict-cards"], &[take(), "card=1", "1"]);
+    assert_eq!(output.status.code(), Some(4));
+    assert!(
+        said(&output).1.contains("outside the plan"),
+        "{}",
+        said(&output).1
+    );
+    let output = on_two_cards(&["--card", "Large", "--report-cards"], &[take(), "card=1", "1"]);
+    assert_eq!((output.status.code(), said(&output).0), (Some(0), "1 0\n"));
+    assert!(
+        said(&output).1.contains("outside the plan"),
+        "{}",
+        said(&output).1
+    );
+}
+
+#[test]
+fn a_program_that_is_killed_leaves_its_figures() {
+    let output = on_two_cards(&[], &[take(), "700", "die"]);
+    use std::os::unix::process::ExitStatusExt;
+    assert_eq!(output.status.signal(), Some(9));
+    assert!(
+        said(&output).1.contains("Large: peak 700 MiB,"),
+        "{}",
+        said(&output).1
+    );
+}
+
+#[test]
+fn children_and_children_of_children_are_counted_together() {
+    let script = "\"$0\" 300 fork; \"$0\" 200";
+    let output = on_two_cards(&[], &["sh", "-c", script, take()]);
+    let line = said(&output).1.lines().last().unwrap_or_default();
+    assert!(line.contains("peak 800 MiB"), "{line}");
+    assert!(line.contains("in 3 processes"), "{line}");
+}
+
+/// The one file beside `path` whose name goes on with a process id.
+fn trace_of(path: &Path) -> PathBuf {
+    let folder = path
+        .parent()
+        .expect("a folder")
+        .read_dir()
+        .expect("it can be read");
+    let mut traces = folder.flatten().map(|entry| entry.path());
+    let trace = traces.next().expect("a trace");
+    assert_eq!(traces.next(), None);
+    trace
+}
+
+#[test]
+fn a_trace_can_be_replayed() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("trace");
+    let trace = path.to_str().expect("text");
+    on_two_cards(&["--trace", trace], &[take(), "600", "1024", "free", "100"]);
+    let replay = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(["pool", "replay", "--json"])
+        .arg(trace_of(&path))
+        .output()
+        .expect("it runs");
+    let (stdout, stderr) = said(&replay);
+    let replayed: Value = serde_json::from_str(stdout).unwrap_or_else(|error| panic!("{error}: {stderr}"));
+    assert_eq!(replayed["peak_live"], 1624_u64 << 20);
+}
