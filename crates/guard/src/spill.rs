@@ -87,6 +87,7 @@ pub(crate) fn memory(index: CardIndex, size: u64) -> Result<Handle, CuResult> {
         let handle = verdicts::crossing(index, place, false)
             .and_then(|_| vmm::create(size, &Properties::at(Location::of(place)?)).ok());
         if let Some(handle) = handle {
+            card(index).confirm();
             verdicts::say(index, place);
             trace::emit(
                 Kind::Spill,
@@ -149,7 +150,10 @@ fn as_a_whole(index: CardIndex, size: u64, place: Place) -> Result<Range, Short>
         _ => whole::pinned(size),
     };
     match base {
-        Ok(base) => Ok(whole_range(index, base, size, place)),
+        Ok(base) => {
+            card(index).confirm();
+            Ok(whole_range(index, base, size, place))
+        }
         Err(_) => {
             budget::give(index, size);
             Err(Short::OfPlace)

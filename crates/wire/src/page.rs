@@ -105,7 +105,7 @@ pub struct Card {
     pub idle: AtomicU64,
     /// What lies in host memory because it did not fit; not part of `allocated`.
     pub spilled: AtomicU64,
-    /// The most that `allocated` has been.
+    /// The most that `allocated` has been; what was taken and then refused by the driver is no part of it.
     pub peak: AtomicU64,
     /// The part of `allocated` that the process's context takes, as far as it could be measured.
     pub context: AtomicU64,
@@ -113,7 +113,11 @@ pub struct Card {
     pub allocations: AtomicU64,
     /// Refusals on this card.
     pub ooms: AtomicU64,
-    reserved_for_later: [AtomicU64; 3],
+    /// The most that `reserved` has been.
+    pub reserved_peak: AtomicU64,
+    /// The most that `spilled` has been.
+    pub spilled_peak: AtomicU64,
+    reserved_for_later: [AtomicU64; 1],
 }
 
 /// One refusal. `sequence` is written last: a reader that finds another number than it expects skips the entry.
@@ -186,23 +190,30 @@ impl Card {
             context: AtomicU64::new(0),
             allocations: AtomicU64::new(0),
             ooms: AtomicU64::new(0),
-            reserved_for_later: [const { AtomicU64::new(0) }; 3],
+            reserved_peak: AtomicU64::new(0),
+            spilled_peak: AtomicU64::new(0),
+            reserved_for_later: [const { AtomicU64::new(0) }; 1],
         }
     }
 
     /// Takes `size` bytes of the budget; false, and nothing taken, if they would pass it. Never lets two threads pass it
-    /// together.
+    /// together. Once the driver has given them, [`Card::confirm`] raises the peak; else [`Card::give`] gives them back.
     pub fn take(&self, size: u64) -> bool {
         let budget = self.budget.load(Relaxed);
         let taken = self.allocated.fetch_update(Relaxed, Relaxed, |allocated| {
             allocated.checked_add(size).filter(|sum| *sum <= budget)
         });
-        match taken {
-            Ok(before) => {
-                self.peak.fetch_max(before + size, Relaxed);
-                true
-            }
-            Err(_) => false,
+        taken.is_ok()
+    }
+
+    /// What was taken came to be: the peaks are at least what is held now.
+    pub fn confirm(&self) {
+        for (peak, held) in [
+            (&self.peak, &self.allocated),
+            (&self.reserved_peak, &self.reserved),
+            (&self.spilled_peak, &self.spilled),
+        ] {
+            peak.fetch_max(held.load(Relaxed), Relaxed);
         }
     }
 
@@ -270,6 +281,8 @@ mod tests {
         });
         assert_eq!(taken, 1000 / 7);
         assert_eq!(card.allocated.load(Relaxed), taken * 7);
+        assert_eq!(card.peak.load(Relaxed), 0, "the driver may still refuse it");
+        card.confirm();
         assert_eq!(card.peak.load(Relaxed), taken * 7);
         card.give(u64::MAX);
         assert_eq!(card.headroom(), 1000);

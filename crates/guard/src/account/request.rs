@@ -80,7 +80,10 @@ pub(crate) fn whole(
         }
     }
     match ask() {
-        SUCCESS => Ok(Outcome::Given),
+        SUCCESS => {
+            card(index).confirm();
+            Ok(Outcome::Given)
+        }
         code => {
             card(index).give(size);
             if code == OUT_OF_MEMORY {

@@ -151,6 +151,7 @@ impl Backing {
         let card = account::card(self.card);
         card.reserved.fetch_add(size, Ordering::Relaxed);
         card.idle.fetch_add(size, Ordering::Relaxed);
+        card.confirm();
         self.tell(Kind::Map, size);
         Ok(())
     }

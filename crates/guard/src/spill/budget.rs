@@ -38,6 +38,7 @@ pub(crate) fn take(index: CardIndex, bytes: u64) -> bool {
 pub(crate) fn charge(index: CardIndex, bytes: u64) {
     SPILLED.fetch_add(bytes, Relaxed);
     card(index).spilled.fetch_add(bytes, Relaxed);
+    card(index).confirm();
 }
 
 /// Gives back what [`take`] took or [`charge`] counted.

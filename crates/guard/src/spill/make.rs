@@ -68,6 +68,7 @@ impl Draft {
                     self.head += piece;
                     self.pieces.push(piece);
                     pieces.given(piece);
+                    card(self.card).confirm();
                 }
                 Err(code) => {
                     card(self.card).give(piece);
@@ -93,7 +94,10 @@ impl Draft {
         }
         let attached = vmm::attach(self.base + self.head, rest, location, self.card.device());
         match attached {
-            Ok(()) => self.pieces.push(rest),
+            Ok(()) => {
+                self.pieces.push(rest);
+                card(self.card).confirm();
+            }
             Err(_) => budget::give(self.card, rest),
         }
         attached.map_err(Short::Driver)

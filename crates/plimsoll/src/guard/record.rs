@@ -1,7 +1,7 @@
 //! What the pages of a program and all that it started have said, from the first look to the last.
 //!
-//! The peak is the page's own and exact; what guard's pools held and what was spilled are the most that was seen at a look. Processes
-//! of one program have their peaks at times of their own, so their sum is at least what they ever took together.
+//! Peaks are the page's own and exact. Processes of one program have theirs at times of their own, so their sum is at least what
+//! they ever took together.
 
 use std::collections::BTreeMap;
 
@@ -35,6 +35,7 @@ pub struct CardRecord {
     /// `None` without a limit.
     pub budget: Option<Bytes>,
     pub peak: Bytes,
+    /// The most that guard's pools held, and the most that was spilled.
     pub reserved: Bytes,
     pub spilled: Bytes,
     pub allocations: u64,
@@ -127,13 +128,12 @@ impl Process {
     }
 }
 
-/// The later one, with the most that was seen of what a page shows only as it is now. A program that becomes another one by exec begins
-/// a new page, whose counters start again.
+/// The later one, with the peaks of both: a program that becomes another one by exec begins a new page.
 fn most(before: &CardSnapshot, now: &CardSnapshot) -> CardSnapshot {
     CardSnapshot {
-        reserved: before.reserved.max(now.reserved),
-        spilled: before.spilled.max(now.spilled),
         peak: before.peak.max(now.peak),
+        reserved_peak: before.reserved_peak.max(now.reserved_peak),
+        spilled_peak: before.spilled_peak.max(now.spilled_peak),
         allocations: before.allocations.max(now.allocations),
         ooms: before.ooms.max(now.ooms),
         ..*now
@@ -159,8 +159,8 @@ impl CardRecord {
     fn add(&mut self, card: &CardSnapshot) {
         self.budget = self.budget.max(card.budget.map(Bytes::new));
         self.peak += Bytes::new(card.peak);
-        self.reserved += Bytes::new(card.reserved);
-        self.spilled += Bytes::new(card.spilled);
+        self.reserved += Bytes::new(card.reserved_peak);
+        self.spilled += Bytes::new(card.spilled_peak);
         self.allocations += card.allocations;
         self.processes += 1;
         self.refusals += card.ooms;
