@@ -124,7 +124,7 @@ impl Request<'_> {
     /// Rung 2: the driver refuses one large request although it has enough.
     fn chunked(&mut self) -> Option<Climb> {
         let chunk = arm::options().chunk?;
-        let enough = || vmm::memory().is_none_or(|(free, _)| free >= self.size);
+        let enough = || vmm::memory_of(self.card.device()).is_none_or(|(free, _)| free >= self.size);
         if self.refusal != Refusal::Driver || self.size <= chunk || !enough() {
             return None;
         }

@@ -11,6 +11,7 @@ pub(crate) mod border;
 pub(crate) mod budget;
 mod cascade;
 pub(crate) mod cut;
+mod host;
 mod make;
 pub(crate) mod peers;
 mod probe;
@@ -30,6 +31,8 @@ use vmm::{Location, Properties};
 
 pub(crate) use release::{finish, forget, free, free_async, sweep};
 pub(crate) use whole::Advice;
+
+use plimsoll_wire::page::UNLIMITED;
 
 use crate::account::{CardIndex, card};
 use crate::arm;
@@ -119,8 +122,7 @@ enum Short {
 }
 
 fn behind_device_memory(index: CardIndex, size: u64, place: Place) -> Result<Range, Short> {
-    let device = index.device();
-    let granule = vmm::granule(device).map_err(|_| Short::OfPlace)?;
+    let granule = make::granule(index, Some(place)).map_err(|_| Short::OfPlace)?;
     let head = room(index).head(size, granule);
     match verdicts::crossing(index, place, head > 0) {
         None => return Err(Short::OfPlace),
@@ -186,7 +188,7 @@ pub(crate) fn host_advice(index: CardIndex) -> Advice {
 
 fn room(index: CardIndex) -> budget::Room {
     let card = card(index);
-    let (free, total) = vmm::memory().unwrap_or((u64::MAX, u64::MAX));
+    let (free, total) = vmm::memory_of(index.device()).unwrap_or((UNLIMITED, UNLIMITED));
     budget::Room {
         budget: card.budget.load(Relaxed),
         headroom: card.headroom(),

@@ -49,7 +49,7 @@ pub(crate) use say_some;
 
 /// Records a refusal everywhere.
 pub(super) fn record(request: &Request<'_>) {
-    let free = vmm::memory().map_or(0, |(free, _)| free);
+    let free = vmm::memory_of(request.card.device()).map_or(0, |(free, _)| free);
     on_page(request, free);
     let event = Event {
         size: request.size,

@@ -10,6 +10,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use plimsoll_wire::page::UNLIMITED;
 
+use super::host;
 use crate::account::{CardIndex, card};
 use crate::arm;
 use crate::ladder::pieces::down;
@@ -23,11 +24,17 @@ const PART: u64 = 64;
 
 static SPILLED: AtomicU64 = AtomicU64::new(0);
 
-/// Takes bytes of what may be spilled; false, and nothing taken, if they are too many.
+/// Takes bytes of what may be spilled; false, and nothing taken, if they are too many for `spill` or for the host.
 pub(crate) fn take(index: CardIndex, bytes: u64) -> bool {
     let most = arm::options().spill.unwrap_or(0);
     let more = |spilled: u64| spilled.checked_add(bytes).filter(|sum| *sum <= most);
-    let taken = SPILLED.fetch_update(Relaxed, Relaxed, more).is_ok();
+    let taken = SPILLED.fetch_update(Relaxed, Relaxed, more).is_ok() && {
+        let given = host::has(bytes);
+        if !given {
+            lower(&SPILLED, bytes);
+        }
+        given
+    };
     if taken {
         card(index).spilled.fetch_add(bytes, Relaxed);
     }

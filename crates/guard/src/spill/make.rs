@@ -123,9 +123,18 @@ pub(super) fn unmake(index: CardIndex, base: u64, size: u64, head: u64, pieces: 
     budget::give(index, (at - base) - head);
 }
 
+/// What all pieces of a range are multiples of. They are powers of two, so the largest is a multiple of all.
+pub(super) fn granule(card: CardIndex, tail: Option<Place>) -> Result<u64, CuResult> {
+    let of_card = vmm::granule(card.device())?;
+    let of_tail = tail
+        .and_then(Location::of)
+        .and_then(|tail| vmm::granule_at(tail).ok());
+    Ok(of_card.max(of_tail.unwrap_or(0)))
+}
+
 /// Makes a range of mapped memory.
 pub(crate) fn range(wanted: Wanted) -> Result<Range, Short> {
-    let granule = vmm::granule(wanted.card.device())?;
+    let granule = granule(wanted.card, wanted.tail)?;
     let size = up(wanted.asked, granule).ok_or(INVALID_VALUE)?;
     let mut draft = Draft {
         card: wanted.card,

@@ -10,6 +10,7 @@ use core::ffi::{c_uint, c_void};
 use core::ptr::null_mut;
 
 use super::cascade::{Crossing, Place};
+use super::make;
 use super::vmm::{self, Location};
 use crate::account::{CardIndex, card};
 use crate::driver::{CuResult, DevicePointer, SUCCESS, Stream};
@@ -88,7 +89,7 @@ struct Trial {
 impl Trial {
     fn new(index: CardIndex, place: Place) -> Option<Self> {
         let device = index.device();
-        let granule = vmm::granule(device).ok()?;
+        let granule = make::granule(index, Some(place)).ok()?;
         let mut trial = Self {
             card: index,
             base: vmm::reserve(2 * granule).ok()?,

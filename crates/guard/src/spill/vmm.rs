@@ -8,7 +8,7 @@ use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null;
 
 use super::cascade::Place;
-use super::peers;
+use super::{peers, quiet};
 use crate::driver::{CuResult, Device, DevicePointer, Handle, SUCCESS};
 
 /// `CUmemLocation`.
@@ -101,7 +101,12 @@ fn check(code: CuResult) -> Result<(), CuResult> {
 
 /// What mappings of a card's memory are multiples of.
 pub(crate) fn granule(device: Device) -> Result<u64, CuResult> {
-    let properties = Properties::at(Location::card(device));
+    granule_at(Location::card(device))
+}
+
+/// What mappings of memory in this place are multiples of.
+pub(crate) fn granule_at(location: Location) -> Result<u64, CuResult> {
+    let properties = Properties::at(location);
     let mut granule = 0;
     // SAFETY: the places are ours.
     check(unsafe { real::cuMemGetAllocationGranularity(&raw mut granule, &raw const properties, MINIMUM) })?;
@@ -166,6 +171,11 @@ pub(crate) fn grant(at: DevicePointer, size: u64, device: Device) -> Result<(), 
 pub(crate) fn detach(at: DevicePointer, size: u64) -> Result<(), CuResult> {
     // SAFETY: a mapping of ours, whole.
     check(unsafe { real::cuMemUnmap(at, size) })
+}
+
+/// What the driver has free on a card and what the card has in all, if the calling thread's context is on it.
+pub(crate) fn memory_of(device: Device) -> Option<(u64, u64)> {
+    (quiet::device() == Some(device)).then(memory).flatten()
 }
 
 /// What the driver has free on the card of the calling thread's context, and what the card has in all.

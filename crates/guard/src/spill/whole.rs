@@ -54,7 +54,7 @@ pub(crate) enum Advice {
 
 /// Managed memory for the card of the calling thread's context, within what that card has free.
 pub(crate) fn managed(card: CardIndex, size: u64, advice: Advice) -> Result<DevicePointer, CuResult> {
-    let Some((free, _)) = vmm::memory() else {
+    let Some((free, _)) = vmm::memory_of(card.device()) else {
         return Err(OUT_OF_MEMORY);
     };
     let within = |asked: u64| asked.checked_add(size).filter(|sum| *sum <= free);
