@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use plimsoll_pool::{Block, Options, Ours, Policy, Simulated, Stream, Trim};
 
@@ -62,15 +62,15 @@ fn request(line: &str) -> Request {
 }
 
 fn recordings() -> Vec<Recording> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let cut = root.join("data/traces/b8799-q8_0-distinct.csv");
-    let whole: [PathBuf; 2] =
-        ["q8_0", "f16"].map(|kind| root.join(format!("../shared/traces/old-{kind}-ub512.csv")));
-    let present = whole.into_iter().filter(|path| path.exists());
-    std::iter::once(cut)
-        .chain(present)
-        .map(|path| Recording::read(&path))
-        .collect()
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let cut = here.join("../../data/traces/b8799-q8_0-distinct.csv");
+    let whole = here.ancestors().flat_map(|folder| {
+        let name = |kind| folder.join(format!("shared/traces/old-{kind}-ub512.csv"));
+        ["q8_0", "f16"].map(name)
+    });
+    let present = whole.filter(|path| path.exists());
+    let paths = std::iter::once(cut).chain(present);
+    paths.map(|path| Recording::read(&path)).collect()
 }
 
 /// Replays with work in flight behind every block; `None` where a request is refused.
