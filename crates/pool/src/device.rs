@@ -108,7 +108,7 @@ pub trait Device {
     /// Whether all the work before an event is done. Never waits.
     fn done(&mut self, event: Event) -> bool;
 
-    /// Waits on the CPU until an event is done.
+    /// Waits on the CPU until an event is done. Where that fails, the event is not done afterwards, either.
     fn wait(&mut self, event: Event);
 
     /// Has later work of a stream wait, on the card, until an event is done.

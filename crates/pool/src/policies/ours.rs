@@ -233,11 +233,13 @@ fn rounded(asked: u64) -> Option<u64> {
     asked.max(1).checked_next_multiple_of(ALIGNMENT)
 }
 
-/// Waits until the card has done what was submitted to a stream.
-fn finish(device: &mut dyn Device, stream: Stream) {
+/// Waits until the card has done what was submitted to a stream. False: it cannot be told, and nothing may be given back.
+fn finish(device: &mut dyn Device, stream: Stream) -> bool {
     let event = device.record(stream);
     device.wait(event);
+    let done = device.done(event);
     device.forget(event);
+    done
 }
 
 /// Both tiers do the same acts.

@@ -102,10 +102,9 @@ impl Region {
 
     /// Gives back what is idle, and waits for the card if there is something.
     pub(super) fn trim_all(&mut self, device: &mut dyn Device, stream: Stream) -> u64 {
-        if !self.any(Trim::All) {
+        if !self.any(Trim::All) || !finish(device, stream) {
             return 0;
         }
-        finish(device, stream);
         self.unmap(device, Trim::All)
     }
 

@@ -151,10 +151,9 @@ impl Slots {
             gained += if goes { slot.size } else { 0 };
             goes
         };
-        if !self.slots.iter().any(Slot::may_go) {
+        if !self.slots.iter().any(Slot::may_go) || !finish(device, stream) {
             return false;
         }
-        finish(device, stream);
         self.free(device, goes) > 0
     }
 
@@ -215,10 +214,9 @@ impl Slots {
 
     /// Frees what is idle, and waits for the card if there is something.
     pub(super) fn trim_all(&mut self, device: &mut dyn Device, stream: Stream) -> u64 {
-        if !self.slots.iter().any(Slot::may_go) {
+        if !self.slots.iter().any(Slot::may_go) || !finish(device, stream) {
             return 0;
         }
-        finish(device, stream);
         self.free(device, Slot::may_go)
     }
 

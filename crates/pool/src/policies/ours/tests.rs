@@ -262,6 +262,54 @@ fn a_chunk_that_is_refused_is_asked_for_again_at_its_exact_size() {
     }
 }
 
+/// A card on which waiting fails.
+struct Deaf(Simulated);
+
+impl Device for Deaf {
+    fn granule(&self) -> u64 {
+        self.0.granule()
+    }
+    fn available(&self) -> u64 {
+        self.0.available()
+    }
+    fn allocate(&mut self, size: u64) -> Result<Address, OutOfMemory> {
+        self.0.allocate(size)
+    }
+    fn free(&mut self, address: Address) {
+        self.0.free(address);
+    }
+    fn record(&mut self, stream: Stream) -> crate::Event {
+        self.0.record(stream)
+    }
+    fn done(&mut self, event: crate::Event) -> bool {
+        self.0.done(event)
+    }
+    fn wait(&mut self, _: crate::Event) {}
+    fn order(&mut self, stream: Stream, event: crate::Event) {
+        self.0.order(stream, event);
+    }
+    fn forget(&mut self, event: crate::Event) {
+        self.0.forget(event);
+    }
+    fn capturing(&self, stream: Stream) -> bool {
+        self.0.capturing(stream)
+    }
+}
+
+#[test]
+fn nothing_is_given_back_on_the_word_of_a_wait_that_failed() {
+    let mut device = Deaf(card(1024));
+    let mut policy = Ours::default();
+    let block = policy.allocate(&mut device, 100 * MIB, A).unwrap();
+    device.0.launch(A, 1000, &[block]);
+    policy.deallocate(&mut device, block, A);
+    assert_eq!(policy.trim(&mut device, Trim::All), 0);
+    assert!(policy.allocate(&mut device, 1000 * MIB, A).is_err());
+    device.0.synchronize();
+    assert_eq!(policy.trim(&mut device, Trim::All), 100 * MIB);
+    assert_eq!((device.0.violations(), device.0.events()), (&[][..], 0));
+}
+
 #[test]
 fn an_event_says_nothing_of_a_block_that_was_live_when_it_was_recorded() {
     for mut device in both_tiers() {
