@@ -67,6 +67,8 @@ struct Fence {
     events: Vec<usize>,
     /// One of them could not be recorded.
     broken: bool,
+    /// The whole context was waited for since.
+    over: bool,
 }
 
 /// What every allocation is rounded up to in the account where the card has no granule of its own to tell.
@@ -178,6 +180,7 @@ impl Backing {
         let mut fence = Fence {
             events: Vec::new(),
             broken: streams.is_empty(),
+            over: false,
         };
         for stream in streams {
             let mut event = core::ptr::null_mut();
@@ -260,16 +263,22 @@ impl Device for Backing {
     }
 
     fn done(&mut self, event: Event) -> bool {
-        let Some(fence) = self.fences.get(&event.0).filter(|fence| !fence.broken) else {
+        let Some(fence) = self.fences.get(&event.0) else {
             return false;
         };
+        if fence.over || fence.broken {
+            return fence.over;
+        }
         let mut events = fence.events.iter();
         // SAFETY: events of ours that were recorded.
         events.all(|event| unsafe { real::cuEventQuery(with_exposed_provenance_mut(*event)) } == SUCCESS)
     }
 
-    fn wait(&mut self, _: Event) {
-        self.synchronize();
+    fn wait(&mut self, event: Event) {
+        let over = self.synchronize();
+        if let Some(fence) = self.fences.get_mut(&event.0) {
+            fence.over = over;
+        }
     }
 
     fn order(&mut self, _: Stream, event: Event) {
