@@ -40,7 +40,7 @@ def command(arguments, environment):
 def bench(options, environment):
     folder = os.path.dirname(os.path.abspath(options.bench))
     environment = {**environment, "LD_LIBRARY_PATH": folder + ":" + environment.get("LD_LIBRARY_PATH", "")}
-    rows = json.loads(command([options.bench, "-m", options.model, "-p", "512", "-n", "128", "-r", "8", "-ngl", "99", "-fa", "1", "-o", "json"], environment))
+    rows = json.loads(command([options.bench, "-m", options.model, "-p", "512", "-n", "128", "-r", "16", "-ngl", "99", "-fa", "1", "-o", "json"], environment))
     return {("pp512" if row["n_prompt"] else "tg128"): median(row["samples_ts"]) for row in rows}
 
 
