@@ -81,7 +81,7 @@ impl Backing {
         Some(Self {
             card,
             context: Some(quiet::context()).filter(|context| *context != 0)?,
-            granule: vmm::granule(card.device()).unwrap_or(0),
+            granule: granule(card.device()),
             pool,
             insist: false,
             allocations: BTreeMap::new(),
@@ -194,6 +194,25 @@ impl Backing {
         }
         fence
     }
+}
+
+/// What regions are made of; 0 where there can be none. Found out by making one: a driver may say that it has virtual memory
+/// management and refuse it all the same (containers, WSL).
+fn granule(device: driver::Device) -> u64 {
+    let _relaxed = Relaxed::begin();
+    let Ok(granule) = vmm::granule(device) else {
+        return 0;
+    };
+    let works = vmm::reserve(granule).is_ok_and(|at| {
+        let attached = vmm::attach(at, granule, Location::card(device), device);
+        if attached.is_ok() {
+            let _ = vmm::detach(at, granule);
+        }
+        let _ = vmm::free_addresses(at, granule);
+        // A card that is full is not one without virtual memory.
+        attached.is_ok() || attached == Err(driver::OUT_OF_MEMORY)
+    });
+    if works { granule } else { 0 }
 }
 
 /// CU_EVENT_DISABLE_TIMING.
