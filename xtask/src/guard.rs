@@ -1,6 +1,6 @@
 //! Builds the guard library with the profile that makes it small: `target/guard/libplimsoll_guard.so`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 pub(crate) fn run(root: &Path) -> ExitCode {
@@ -13,4 +13,9 @@ pub(crate) fn run(root: &Path) -> ExitCode {
         Ok(status) if status.success() => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     }
+}
+
+/// Where cargo puts what it builds.
+pub(crate) fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }

@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+mod artifacts;
+mod cross;
 mod guard;
 mod test;
 mod tidy;
@@ -11,6 +13,9 @@ mod tidy;
 const USAGE: &str = "\
 usage: cargo xtask <chore>
 
+  check-artifacts
+          what libplimsoll_guard.so needs and exports: libc of glibc 2.31 and the golden list, nothing else
+  cross   install what guard's aarch64 tests need, by name
   guard   build libplimsoll_guard.so, where `plimsoll run` and `plimsoll serve` find it
   test    everything CI checks: format, lints, tidy, unit, process and real-engine tests
   tidy    the rules that no compiler checks: who may import whom, file length, names, lock size";
@@ -19,6 +24,8 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
+        ["check-artifacts"] => artifacts::run(&root()),
+        ["cross"] => cross::run(),
         ["guard"] => guard::run(&root()),
         ["test", filter @ ..] => test::run(&root(), filter),
         ["tidy"] => tidy::run(&root()),

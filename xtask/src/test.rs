@@ -54,8 +54,28 @@ const STEPS: &[Step] = &[
         command: &["cargo", "build", "--workspace", "--bins", "--lib"],
     },
     Step {
+        name: "cross",
+        command: &["cargo", "run", "--quiet", "--package", "xtask", "--", "cross"],
+    },
+    Step {
         name: "tests",
         command: &["cargo", "test", "--workspace", "--no-fail-fast"],
+    },
+    Step {
+        name: "guard",
+        command: &["cargo", "run", "--quiet", "--package", "xtask", "--", "guard"],
+    },
+    Step {
+        name: "artifacts",
+        command: &[
+            "cargo",
+            "run",
+            "--quiet",
+            "--package",
+            "xtask",
+            "--",
+            "check-artifacts",
+        ],
     },
 ];
 

@@ -2,8 +2,8 @@
 //!
 //! The flag that every hook asks lies in a page of memory that the kernel empties in a forked child (MADV_WIPEONFORK), so the
 //! question costs two loads and no system call, and a child can never work on locks and counts that were its parent's. Where the
-//! kernel cannot do that, the process id is compared. Guard arms itself once; whatever is not as expected disarms it for good,
-//! and it says so.
+//! kernel cannot do that, the process id is compared. Guard arms itself once; if something is not as expected it never does, and
+//! says so.
 
 use alloc::boxed::Box;
 use core::ffi::{CStr, c_char};
@@ -103,16 +103,6 @@ pub(crate) fn initialised() {
     trace::open();
     if raise() {
         account::page().state.store(State::Armed as u32, Release);
-    }
-}
-
-/// Runs as if there were no guard from here on.
-pub(crate) fn disarm(why: core::fmt::Arguments<'_>) {
-    // SAFETY: as in `armed`.
-    let flag = unsafe { FLAG.load(Acquire).as_ref() };
-    if flag.is_some_and(|flag| flag.armed.swap(false, AcqRel)) {
-        account::page().state.store(State::Disarmed as u32, Release);
-        say!("disarmed: {why}");
     }
 }
 

@@ -13,7 +13,6 @@
     non_upper_case_globals,
     reason = "the functions of the driver keep their names"
 )]
-#![allow(dead_code, reason = "the skeleton: its users are being written")]
 
 extern crate alloc;
 

@@ -43,6 +43,7 @@ impl Pieces {
     }
 
     /// What was not to be had.
+    #[cfg(test)]
     pub(crate) fn left(&self) -> u64 {
         self.left
     }

@@ -36,20 +36,51 @@ pub(crate) fn nvml() -> &'static Path {
 
 fn library(package: &str, file: &str, soname: &str) -> PathBuf {
     build(&["--package", package]);
-    let folder = target().join("guard-tests").join(package);
+    linked(package, &target().join("debug").join(file), soname)
+}
+
+/// A folder of this name in which the file is called by its soname.
+fn linked(name: &str, file: &Path, soname: &str) -> PathBuf {
+    let folder = target().join("guard-tests").join(name);
     std::fs::create_dir_all(&folder).expect("the target folder is writable");
     let link = folder.join(soname);
     let _ = std::fs::remove_file(&link);
-    std::os::unix::fs::symlink(target().join("debug").join(file), &link).expect("the folder is new");
+    std::os::unix::fs::symlink(file, &link).expect("the folder is new");
     folder
 }
 
-/// A program of `tests/programs`, compiled once for each set of flags.
+/// Guard, and a folder with fake-cuda, for another architecture.
+pub(crate) fn cross(triple: &str) -> (PathBuf, PathBuf) {
+    build(&[
+        "--target",
+        triple,
+        "--profile",
+        "guard",
+        "--package",
+        "plimsoll-guard",
+    ]);
+    build(&["--target", triple, "--package", "fake-cuda"]);
+    let built = target().join(triple);
+    let cuda = built.join("debug/libplimsoll_fake_cuda.so");
+    let guard = built.join("guard/libplimsoll_guard.so");
+    (
+        guard,
+        linked(&format!("fake-cuda-{triple}"), &cuda, "libcuda.so.1"),
+    )
+}
+
+/// A program of `tests/programs`, in C or C++.
 pub(crate) fn program(source: &str, flags: &[&str]) -> PathBuf {
+    let compiler = if source.ends_with(".cpp") { "c++" } else { "cc" };
+    compiled(compiler, source, flags)
+}
+
+/// The same with a compiler of this name.
+pub(crate) fn compiled(compiler: &str, source: &str, flags: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/programs")
         .join(source);
-    let folder = target().join("guard-tests/programs");
+    let folder = target().join("guard-tests/programs").join(compiler);
     std::fs::create_dir_all(&folder).expect("the target folder is writable");
     let stem = source
         .file_stem()
@@ -61,17 +92,9 @@ pub(crate) fn program(source: &str, flags: &[&str]) -> PathBuf {
         .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
         .collect();
     let compiled = Compiled::at(folder.join(name));
-    let compiler = if source.extension().is_some_and(|kind| kind == "cpp") {
-        "c++"
-    } else {
-        "cc"
-    };
     let mut command = Command::new(compiler);
     command
-        .arg("-O1")
-        .arg("-g")
-        .arg("-Wall")
-        .arg("-Werror")
+        .args(["-O1", "-g", "-Wall", "-Werror"])
         .arg(&source)
         .arg("-o")
         .arg(&compiled.draft)
@@ -135,7 +158,11 @@ fn build(arguments: &[&str]) {
         .arg("--quiet")
         .args(arguments)
         .arg("--target-dir")
-        .arg(target());
+        .arg(target())
+        .env(
+            "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER",
+            "aarch64-linux-gnu-gcc",
+        );
     let status = command
         .current_dir(root())
         .status()

@@ -1,0 +1,157 @@
+//! What is preloaded into foreign processes must load in every one of them.
+//!
+//! A needed library that is missing ends every exec of the tree with 127, a symbol version that the machine's glibc has not with 1.
+//! So the artefact may need libc and the loader only, no version newer than glibc 2.31 (JetPack 5), and no path of this machine;
+//! it exports the functions of the golden list and no other, under no version. That floor is kept by what the code imports and
+//! not by the linker: any machine's cargo makes the same artefact, and this chore finds out whoever breaks that.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+/// One symbol a line, sorted.
+const GOLDEN: &str = "crates/guard/exports.txt";
+const NEEDED: &[&str] = &["libc.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"];
+const FLOOR: (u32, u32) = (2, 31);
+
+/// Checks the artefacts that are built; the one of another architecture only if somebody built it.
+pub(crate) fn run(root: &Path) -> ExitCode {
+    let golden = std::fs::read_to_string(root.join(GOLDEN)).unwrap_or_default();
+    let mut findings = Vec::new();
+    let mut checked = 0;
+    for folder in ["guard", "aarch64-unknown-linux-gnu/guard"] {
+        let artefact = crate::guard::target(root)
+            .join(folder)
+            .join("libplimsoll_guard.so");
+        if !artefact.exists() {
+            continue;
+        }
+        checked += 1;
+        match readelf(&artefact) {
+            Ok(text) => findings.extend(
+                check(&text, &golden)
+                    .into_iter()
+                    .map(|what| format!("{folder}: {what}")),
+            ),
+            Err(error) => findings.push(format!("{folder}: readelf (of binutils) does not run: {error}")),
+        }
+    }
+    if checked == 0 {
+        findings.push("no libplimsoll_guard.so; `cargo xtask guard` builds it".to_owned());
+    }
+    for finding in &findings {
+        eprintln!("{finding}");
+    }
+    eprintln!(
+        "check-artifacts: {checked} artefacts, {} findings",
+        findings.len()
+    );
+    ExitCode::from(u8::from(!findings.is_empty()))
+}
+
+/// Dynamic section, symbols and versions.
+fn readelf(artefact: &Path) -> std::io::Result<String> {
+    let output = Command::new("readelf")
+        .args(["--dynamic", "--dyn-syms", "--version-info", "--wide"])
+        .arg(artefact)
+        .output()?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn check(text: &str, golden: &str) -> Vec<String> {
+    let mut findings = Vec::new();
+    for line in text.lines() {
+        if line.contains("(NEEDED)") {
+            let library = between(line, "[", "]");
+            if !NEEDED.contains(&library) {
+                findings.push(format!("needs {library}; only libc may be needed"));
+            }
+        }
+        if line.contains("(RPATH)") || line.contains("(RUNPATH)") {
+            findings.push(format!("has a path of this machine: {}", between(line, "[", "]")));
+        }
+        if line.contains("(VERDEF)") {
+            findings.push("gives its symbols versions; an unversioned symbol stands for all".to_owned());
+        }
+        if let Some(version) = line.split("Name: GLIBC_").nth(1).and_then(number)
+            && version > FLOOR
+        {
+            findings.push(format!(
+                "needs glibc {}.{}; {}.{} is the oldest that must do",
+                version.0, version.1, FLOOR.0, FLOOR.1
+            ));
+        }
+    }
+    let (exports, golden): (BTreeSet<&str>, BTreeSet<&str>) =
+        (exports(text).collect(), golden.lines().collect());
+    findings.extend(
+        exports
+            .difference(&golden)
+            .map(|name| format!("exports {name}, which {GOLDEN} does not list")),
+    );
+    findings.extend(
+        golden
+            .difference(&exports)
+            .map(|name| format!("does not export {name}, which {GOLDEN} lists")),
+    );
+    findings
+}
+
+/// `2.17  Flags: …` as numbers.
+fn number(text: &str) -> Option<(u32, u32)> {
+    let mut parts = text.split_whitespace().next()?.split('.');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+fn between<'a>(line: &'a str, start: &str, end: &str) -> &'a str {
+    line.split(start)
+        .nth(1)
+        .and_then(|rest| rest.split(end).next())
+        .unwrap_or("")
+}
+
+/// Names of defined global symbols: `Num: Value Size Type Bind Vis Ndx Name`.
+fn exports(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words.as_slice() {
+            [_, _, _, "FUNC" | "OBJECT", "GLOBAL" | "WEAK", _, index, name, ..] if *index != "UND" => {
+                Some(*name)
+            }
+            _ => None,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "\
+ 0x0000000000000001 (NEEDED)             Shared library: [libc.so.6]
+    12: 0000000000006980   122 FUNC    GLOBAL DEFAULT   12 cuInit
+    13: 0000000000000000     0 FUNC    GLOBAL DEFAULT  UND malloc@GLIBC_2.2.5 (2)
+  0x0010:   Name: GLIBC_2.31  Flags: none  Version: 4
+";
+
+    #[test]
+    fn an_artefact_that_loads_everywhere_passes() {
+        assert_eq!(check(GOOD, "cuInit\n"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_would_end_a_strangers_process_is_found() {
+        let bad = "\
+ 0x0000000000000001 (NEEDED)             Shared library: [libgcc_s.so.1]
+ 0x000000000000001d (RUNPATH)            Library runpath: [/home/me]
+  0x0010:   Name: GLIBC_2.34  Flags: none  Version: 4
+    12: 0000000000006980   122 FUNC    GLOBAL DEFAULT   12 malloc
+";
+        let findings = check(bad, "cuInit\n");
+        assert_eq!(findings.len(), 5, "{findings:?}");
+        assert!(findings[2].contains("needs glibc 2.34"));
+        assert!(
+            findings[3].starts_with("exports malloc") && findings[4].starts_with("does not export cuInit")
+        );
+    }
+}

@@ -1,0 +1,28 @@
+//! What guard's aarch64 tests need and a fresh machine lacks: the target's standard library, a C compiler and an emulator.
+
+use std::process::{Command, ExitCode};
+
+const TARGET: &str = "aarch64-unknown-linux-gnu";
+const PACKAGES: &[&str] = &["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user"];
+
+/// Installs what is missing, by name.
+pub(crate) fn run() -> ExitCode {
+    let target = runs("rustup", &["target", "add", TARGET]);
+    let there = runs("aarch64-linux-gnu-gcc", &["--version"]) && runs("qemu-aarch64", &["--version"]);
+    let tools = there || {
+        let install = [&["install", "--yes", "--no-install-recommends"], PACKAGES].concat();
+        runs("apt-get", &["update"]) && runs("apt-get", &install)
+    };
+    if !(target && tools) {
+        eprintln!(
+            "cannot install {TARGET} or one of {}; install them by hand",
+            PACKAGES.join(", ")
+        );
+    }
+    ExitCode::from(u8::from(!(target && tools)))
+}
+
+fn runs(program: &str, arguments: &[&str]) -> bool {
+    let output = Command::new(program).args(arguments).output();
+    output.is_ok_and(|output| output.status.success())
+}
