@@ -18,6 +18,7 @@ mod probe;
 pub(crate) mod quiet;
 pub(crate) mod ranges;
 mod release;
+mod touch;
 mod verdicts;
 pub(crate) mod vmm;
 mod whole;

@@ -44,9 +44,12 @@ hooks! {
     {
         let ask = &mut || real(pointer, pitch, width, height, element);
         let Some(index) = target(pointer).filter(|_| !pitch.is_null()) else { return ask() };
-        let expected = bytes(width).saturating_add(ROW - 1) / ROW * ROW;
-        let expected = expected.saturating_mul(bytes(height));
-        let outcome = request::ask(index, expected, Instead::Nothing, ask);
+        let row = bytes(width).saturating_add(ROW - 1) / ROW * ROW;
+        let expected = row.saturating_mul(bytes(height));
+        let outcome = request::ask(index, expected, Instead::Range(pointer, expected), ask);
+        if outcome == Outcome::Elsewhere {
+            *pitch = usize::try_from(row).unwrap_or(width);
+        }
         if outcome == Outcome::Given {
             let size = bytes(*pitch).saturating_mul(bytes(height));
             card(index).charge(size.saturating_sub(expected));

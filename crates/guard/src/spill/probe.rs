@@ -1,9 +1,8 @@
 //! Whether a place can hold a tail on this card, found out by trying: once per card, at its first spill.
 //!
-//! A granule of the place is mapped behind a granule of the card, a memset and a copy cross the border, and what comes back is
-//! compared. If the crossing is refused, both halves are tried alone. It is the driver that touches the memory and not a kernel of
-//! ours: a kernel that faults would take the program's context with it, where a refused memset is an error code and no
-//! more. All runs in a stream of its own that waits for no other, so that a busy program is not held up.
+//! A granule of the place is mapped behind a granule of the card; a memset, a kernel and a copy cross the border, and what comes
+//! back is compared. If the crossing is refused, both halves are tried alone. All runs in a stream of its own that waits for no
+//! other, so that a busy program is not held up.
 
 use alloc::vec;
 use core::ffi::{c_uint, c_void};
@@ -11,6 +10,7 @@ use core::ptr::null_mut;
 
 use super::cascade::{Crossing, Place};
 use super::make;
+use super::touch::Kernel;
 use super::vmm::{self, Location};
 use crate::account::{CardIndex, card};
 use crate::driver::{CuResult, DevicePointer, SUCCESS, Stream};
@@ -33,35 +33,43 @@ const NON_BLOCKING: c_uint = 1;
 /// Bytes touched on each side of the border.
 const TOUCHED: u64 = 4096;
 
-/// A stream of guard's own.
+/// A stream of guard's own, and the kernel that runs in it, where there is one.
 #[derive(Debug)]
-struct OwnStream(Stream);
+struct Hand {
+    stream: Stream,
+    kernel: Option<Kernel>,
+}
 
-impl OwnStream {
+impl Hand {
     fn new() -> Option<Self> {
         let mut stream = null_mut();
         // SAFETY: the place is ours.
         let code = unsafe { real::cuStreamCreate(&raw mut stream, NON_BLOCKING) };
-        (code == SUCCESS).then_some(Self(stream))
+        (code == SUCCESS).then(|| Self {
+            stream,
+            kernel: Kernel::load(),
+        })
     }
 
-    /// Fills `size` bytes with `value` and reads them back; the code of what failed.
+    /// Fills `size` bytes with `value`, has the kernel add one to each, and reads them back; the code of what failed.
     fn touch(&self, at: DevicePointer, size: u64, value: u8) -> Result<bool, CuResult> {
-        let mut back = vec![!value; usize::try_from(size).unwrap_or(0)];
-        let check = |code| if code == SUCCESS { Ok(()) } else { Err(code) };
-        // SAFETY: the addresses are mapped by us, and the buffer has room for `size` bytes and outlives the wait.
-        unsafe {
-            check(real::cuMemsetD8Async(at, value, size, self.0))?;
-            let copied = check(real::cuMemcpyDtoHAsync_v2(
-                back.as_mut_ptr().cast(),
-                at,
-                size,
-                self.0,
-            ));
-            check(real::cuStreamSynchronize(self.0))?;
-            copied?;
+        let expected = value + u8::from(self.kernel.is_some());
+        let mut back = vec![!expected; usize::try_from(size).unwrap_or(0)];
+        let kernel = |kernel: &Kernel| kernel.touch(at, size, self.stream);
+        // SAFETY: the addresses are mapped by us, and the buffer has room for `size` bytes. Both outlive the work, which is waited
+        // for whatever failed.
+        let codes = unsafe {
+            [
+                real::cuMemsetD8Async(at, value, size, self.stream),
+                self.kernel.as_ref().map_or(SUCCESS, kernel),
+                real::cuMemcpyDtoHAsync_v2(back.as_mut_ptr().cast(), at, size, self.stream),
+                real::cuStreamSynchronize(self.stream),
+            ]
+        };
+        match codes.into_iter().find(|code| *code != SUCCESS) {
+            Some(code) => Err(code),
+            None => Ok(back.iter().all(|byte| *byte == expected)),
         }
-        Ok(back.iter().all(|byte| *byte == value))
     }
 
     fn reaches(&self, at: DevicePointer, size: u64, value: u8) -> bool {
@@ -69,10 +77,10 @@ impl OwnStream {
     }
 }
 
-impl Drop for OwnStream {
+impl Drop for Hand {
     fn drop(&mut self) {
         // SAFETY: ours, and idle.
-        unsafe { real::cuStreamDestroy_v2(self.0) };
+        unsafe { real::cuStreamDestroy_v2(self.stream) };
     }
 }
 
@@ -109,13 +117,13 @@ impl Trial {
     }
 
     fn verdict(&self) -> Option<Crossing> {
-        let stream = OwnStream::new()?;
+        let hand = Hand::new()?;
         let border = self.base + self.granule;
-        if self.head && stream.reaches(border - TOUCHED, 2 * TOUCHED, 0x5a) {
+        if self.head && hand.reaches(border - TOUCHED, 2 * TOUCHED, 0x5a) {
             return Some(Crossing::Whole);
         }
-        let tail = stream.reaches(border, TOUCHED, 0xa5);
-        let head = !self.head || stream.reaches(border - TOUCHED, TOUCHED, 0x3c);
+        let tail = hand.reaches(border, TOUCHED, 0xa5);
+        let head = !self.head || hand.reaches(border - TOUCHED, TOUCHED, 0x3c);
         match (tail && head, self.head) {
             (false, _) => None,
             (true, true) => Some(Crossing::Cut),

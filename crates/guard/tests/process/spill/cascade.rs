@@ -51,6 +51,26 @@ fn a_place_that_the_card_cannot_touch_is_left_after_the_probe() {
 }
 
 #[test]
+fn without_a_compiler_in_the_driver_the_probe_does_without_its_kernel() {
+    went_to(
+        "fail=cuModuleLoadData:*:221",
+        "host memory of the card's NUMA node",
+    );
+    went_to(
+        "fail=cuModuleLoadData:*:221 host_touch=0",
+        "managed memory that prefers the host",
+    );
+}
+
+#[test]
+fn a_place_that_kernels_cannot_reach_is_left_too() {
+    went_to(
+        "fail=cuLaunchKernel:*:400",
+        "managed memory that prefers the host",
+    );
+}
+
+#[test]
 fn pinned_memory_is_the_last_place() {
     went_to("refuse=host_numa,host concurrent_managed=0", "pinned host memory");
     went_to("vmm=0 concurrent_managed=0", "pinned host memory");
@@ -89,6 +109,11 @@ fn the_probe_runs_once_and_leaves_nothing() {
     let ran = spill("");
     let probes = ran.calls("cuStreamCreate").len();
     assert_eq!((probes, ran.calls("cuStreamDestroy_v2").len()), (1, 1));
+    assert_eq!(ran.calls("cuLaunchKernel").len(), 1);
+    assert_eq!(
+        ran.calls("cuModuleLoadData").len(),
+        ran.calls("cuModuleUnload").len()
+    );
     assert_eq!(
         ran.calls("cuMemAddressReserve").len(),
         ran.calls("cuMemAddressFree").len()

@@ -169,3 +169,15 @@ fn a_context_takes_what_was_spilled_in_it_along() {
     assert_eq!((ran.card().allocated, ran.card().spilled), (0, 0));
     assert_eq!(ran.calls("cuMemMap").len(), ran.calls("cuMemUnmap").len());
 }
+
+#[test]
+fn rows_are_spilled_with_the_pitch_that_the_driver_would_give_them() {
+    let ran = Run::steps("total=4G", &options()).run("pitch:a:100 free:a pitch:a:300 write:a check:a free:a");
+    assert_eq!(
+        ran.said(),
+        ["0 1024", "0", "0 1024", "written", "right", "0"],
+        "{}",
+        ran.errors
+    );
+    assert!(ran.errors.contains("300 MiB did not fit"));
+}

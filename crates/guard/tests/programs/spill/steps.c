@@ -84,6 +84,11 @@ static void act(const char *step) {
     } else if (!strcmp(verb, "async")) {
         blocks[n].size = size;
         printf("%d\n", cuMemAllocAsync(&blocks[n].at, size, streams[0]));
+    } else if (!strcmp(verb, "pitch")) { /* rows of 1000 bytes */
+        size_t pitch = 0, rows = size / 1024;
+        blocks[n].size = size;
+        CUresult result = cuMemAllocPitch_v2(&blocks[n].at, &pitch, 1000, rows, 16);
+        printf("%d %zu\n", result, pitch);
     } else if (!strcmp(verb, "free")) {
         printf("%d\n", cuMemFree_v2(blocks[n].at));
     } else if (!strcmp(verb, "freeasync")) {
