@@ -1,5 +1,6 @@
 //! Programs that take memory of a card, under the real guard library and over a driver of the test's own.
 
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
@@ -123,4 +124,32 @@ fn children_and_children_of_children_are_counted_together() {
     let line = said(&output).1.lines().last().unwrap_or_default();
     assert!(line.contains("peak 800 MiB"), "{line}");
     assert!(line.contains("in 3 processes"), "{line}");
+}
+/// The one file beside `path` whose name goes on with a process id.
+fn trace_of(path: &Path) -> PathBuf {
+    let folder = path
+        .parent()
+        .expect("a folder")
+        .read_dir()
+        .expect("it can be read");
+    let mut traces = folder.flatten().map(|entry| entry.path());
+    let trace = traces.next().expect("a trace");
+    assert_eq!(traces.next(), None);
+    trace
+}
+
+#[test]
+fn a_trace_can_be_replayed() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("trace");
+    let trace = path.to_str().expect("text");
+    on_two_cards(&["--trace", trace], &[take(), "600", "1024", "free", "100"]);
+    let replay = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(["pool", "replay", "--json"])
+        .arg(trace_of(&path))
+        .output()
+        .expect("it runs");
+    let (stdout, stderr) = said(&replay);
+    let replayed: Value = serde_json::from_str(stdout).unwrap_or_else(|error| panic!("{error}: {stderr}"));
+    assert_eq!(replayed["peak_live"], 1624_u64 << 20);
 }
