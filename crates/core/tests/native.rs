@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use plimsoll_core::bytes::Bytes;
-use plimsoll_core::flags::{self, Launch, Program, Roster};
+use plimsoll_core::flags::{self, GuardMode, GuardWish, Launch, Program, Roster};
 
 fn parse(text: &str) -> Result<Roster, String> {
     flags::parse("plimsoll.toml", text, &|_| None).map_err(|error| error.to_string())
@@ -234,4 +234,26 @@ fn the_published_schema_is_fresh() {
         published == flags::schema(),
         "docs/reference/config.schema.json is stale: run UPDATE_SCHEMA=1 cargo test -p plimsoll-core --test native"
     );
+}
+
+#[test]
+fn what_guard_shall_do_is_said_in_a_table_of_the_model() {
+    let text = r#"
+[models.a]
+model = "/m/a.gguf"
+[models.a.guard]
+mode = "budget"
+reclaim = true
+wait = "1500ms"
+spill = "4GiB"
+pool = "ours"
+on-oom = "managed"
+contexts = "refuse"
+"#;
+    let wish = roster(text).models[0].guard;
+    let words = "budget reclaim wait=2 spill=4GiB pool=ours on-oom=managed contexts=refuse";
+    assert_eq!(Some(wish), GuardWish::read(words));
+    assert_eq!(wish.mode(), GuardMode::Budget);
+    let wrong = text.replace("\"ours\"", "\"best\"");
+    assert!(refusal(&wrong).contains("plimsoll.toml:9"), "{}", refusal(&wrong));
 }

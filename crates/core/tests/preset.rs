@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use plimsoll_core::bytes::Bytes;
-use plimsoll_core::flags::{self, Entry, Launch, Options, Roster};
+use plimsoll_core::flags::{self, Entry, GuardWish, Launch, Options, Roster};
 
 fn parse(text: &str) -> Result<Roster, String> {
     flags::parse("models.ini", text, &|_| None).map_err(|error| error.to_string())
@@ -415,6 +415,22 @@ fn a_bad_setting_of_our_own_is_refused() {
     ] {
         assert_eq!(refusal(text), message);
     }
+}
+
+#[test]
+fn what_guard_shall_do_is_a_line_of_words_for_all_models_or_for_one() {
+    let text = "[*]\n;plimsoll: guard = budget spill=1GiB\n[a]\nmodel = m\n[b]\nmodel = m\n;plimsoll: guard = observe wait=3s\n";
+    let roster = roster(text);
+    let [a, b] = &roster.models[..] else {
+        panic!("two models");
+    };
+    assert_eq!(Some(a.guard), GuardWish::read("budget spill=1GiB"));
+    assert_eq!(Some(b.guard), GuardWish::read("observe wait=3s spill=1GiB"));
+    let wrong = refusal("[a]\nmodel = m\n;plimsoll: guard = budgett\n");
+    assert!(
+        wrong.starts_with("models.ini:3: `budgett` is no value for `guard`; write off, observe or budget"),
+        "{wrong}"
+    );
 }
 
 #[test]

@@ -48,6 +48,7 @@ fn action() -> impl Strategy<Value = Action> {
             .prop_map(|(model, takes, patient_for)| Action::Ask { model, takes, patient_for }),
         3 => (0_usize..6).prop_map(|back| Action::Leave { back }),
         2 => (0_usize..3, 0_u64..10).prop_map(|(card, gib)| Action::Foreign { card, gib }),
+        3 => (0_usize..4, 1_u64..8).prop_map(|(back, gib)| Action::Plead { back, gib }),
         2 => Just(Action::Measure),
         1 => model().prop_map(|model| Action::Replace { model }),
         1 => model().prop_map(|model| Action::Retune { model }),

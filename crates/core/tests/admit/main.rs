@@ -5,6 +5,7 @@ mod configuration;
 mod desk;
 mod failures;
 mod invariants;
+mod pleas;
 mod requests;
 mod room;
 mod script;

@@ -36,6 +36,11 @@ pub(crate) enum Action {
         takes: u64,
         patient_for: u64,
     },
+    /// The n-th living run from the youngest back asks for more of its first card.
+    Plead {
+        back: usize,
+        gib: u64,
+    },
     /// The client of the n-th request from now back leaves.
     Leave {
         back: usize,

@@ -79,6 +79,8 @@ pub(crate) struct World {
     lives: usize,
     engines: BTreeMap<RunId, Engine>,
     asked: Vec<Asked>,
+    /// Runs whose plea is not answered yet.
+    pleading: BTreeSet<RunId>,
     closing: Option<u64>,
     drained: bool,
     /// Clients ask again until then.
@@ -107,6 +109,7 @@ impl World {
             lives: 0,
             engines: BTreeMap::new(),
             asked: Vec::new(),
+            pleading: BTreeSet::new(),
             closing: None,
             drained: false,
             busy_until: 0,
@@ -169,6 +172,7 @@ impl World {
         for account in self.scheduler.ledger().accounts() {
             assert_eq!(account.claims(), [], "the ledger is not back to zero");
         }
+        assert!(self.pleading.is_empty(), "no answer: {:?}", self.pleading);
         let open: Vec<&Asked> = self
             .asked
             .iter()
@@ -228,6 +232,7 @@ impl World {
                 patient_for,
             } => self.ask(model, takes, patient_for, false),
             Action::Leave { back } => self.leave(back),
+            Action::Plead { back, gib } => self.plead(back, gib),
             Action::Foreign { card, gib } => {
                 let card = card % self.totals.len();
                 self.foreign[card] = gib.min(self.totals[card]);
@@ -329,12 +334,34 @@ impl World {
         self.tell(Event::Ready { run });
     }
 
+    /// A run asks for more of its first card.
+    fn plead(&mut self, back: usize, more: u64) {
+        let alive = self
+            .engines
+            .iter()
+            .filter(|(_, engine)| engine.stage != Life::Ended);
+        let placed = alive.filter_map(|(run, engine)| Some((*run, engine.placement.cards().next()?.clone())));
+        let Some((run, card)) = placed.collect::<Vec<_>>().into_iter().rev().nth(back) else {
+            return;
+        };
+        let claim = self.scheduler.ledger().account(&card).unwrap().held_by(run);
+        if self.pleading.insert(run) {
+            self.tell(Event::Pleaded {
+                run,
+                card,
+                asked: gib(more),
+                wanted: claim + gib(more),
+            });
+        }
+    }
+
     fn ends(&mut self, run: RunId, end: End) {
         let engine = self.engines.get_mut(&run).unwrap();
         if engine.stage == Life::Ended {
             return;
         }
         engine.stage = Life::Ended;
+        self.pleading.remove(&run);
         let cut: Vec<RequestId> = std::mem::take(&mut engine.requests).into_iter().collect();
         let early = run.0.is_multiple_of(2);
         if early {

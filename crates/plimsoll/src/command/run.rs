@@ -58,8 +58,6 @@ pub(crate) struct Arguments {
     /// What the program may take of each card that has no budget of its own
     #[arg(long, value_name = "SIZE")]
     budget: Option<Bytes>,
-    #[command(flatten)]
-    rungs: Rungs,
     /// Leave other cards than those of --card visible, and refuse a context on them
     #[arg(long, requires = "cards")]
     strict_cards: bool,
@@ -72,6 +70,8 @@ pub(crate) struct Arguments {
     /// Write the summary as JSON (plimsoll.run/1)
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    #[command(flatten)]
+    rungs: Rungs,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,

@@ -54,12 +54,12 @@ pub(crate) struct Arguments {
     /// what passes the claim [default: observe]
     #[arg(long, value_name = "HOW")]
     guard: Option<Guard>,
-    #[command(flatten)]
-    rungs: Rungs,
     /// A web page's origin that may use this server, or * for all; those of this machine always may. Its
     /// host is also a name by which this server may be asked
     #[arg(long = "allow-origin", value_name = "ORIGIN")]
     origins: Vec<String>,
+    #[command(flatten)]
+    rungs: Rungs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

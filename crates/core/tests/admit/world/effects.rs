@@ -47,7 +47,15 @@ impl World {
                 let at = u64::try_from(at.since_start().as_millis()).unwrap();
                 self.later(at, Happening::Wake);
             }
-            Effect::Changed { .. } | Effect::Pleaded { .. } => {}
+            Effect::Pleaded { run, claim } => {
+                assert!(self.pleading.remove(&run), "answered without a plea: {run:?}");
+                let (claimed, total) = (claim.unwrap_or_default(), self.totals.iter().max());
+                assert!(
+                    claimed <= gib(*total.unwrap()),
+                    "{claimed} is more than a card has"
+                );
+            }
+            Effect::Changed { .. } => {}
             Effect::Drained => {
                 assert!(self.closing.is_some() && !self.drained);
                 self.drained = true;
