@@ -21,6 +21,7 @@ use crate::say::say;
 
 mod backing;
 mod entry;
+mod fence;
 mod file;
 mod find;
 mod loaded;

@@ -97,7 +97,9 @@ pub(crate) fn end(stream: usize, source: Option<Source>) -> Option<Graph> {
     }
     drop(table);
     pools::each(|pool| pool.capture_end(graph, source.is_some()));
-    CAPTURING.fetch_sub(1, AcqRel);
+    if CAPTURING.fetch_sub(1, AcqRel) == 1 {
+        pools::settle();
+    }
     Some(graph)
 }
 

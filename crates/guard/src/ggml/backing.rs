@@ -4,17 +4,13 @@
 //! refusal goes to the policy, which gives back what it holds idle; only when that does not help is the request made once more
 //! with the ladder behind it ([`Backing::insist`]). Calls are made in the pool's own context, and where the thread is capturing,
 //! in relaxed mode: none of them is part of what is captured.
-//!
-//! A mark that could not be made never counts as done, so that nothing is given back on its account.
 
 use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
-use core::ptr::with_exposed_provenance_mut;
 use core::sync::atomic::Ordering;
 
 use plimsoll_pool::{Address, Device, Event, OutOfMemory, Stream};
 
-use super::streams;
+use super::fence::Fence;
 use crate::account::request::{self, Outcome};
 use crate::account::{self, CardIndex};
 use crate::driver::{self, CuResult, DevicePointer, SUCCESS};
@@ -25,20 +21,12 @@ use crate::spill::vmm::{self, Location};
 use crate::trace::{self, Kind};
 
 mod real {
-    use core::ffi::{c_uint, c_void};
-
     use super::DevicePointer;
-    use crate::driver::Stream;
 
     crate::driver::real! {
         in CUDA;
         cuMemAlloc_v2(pointer: *mut DevicePointer, size: u64);
         cuMemFree_v2(pointer: DevicePointer);
-        cuEventCreate(event: *mut *mut c_void, flags: c_uint);
-        cuEventRecord(event: *mut c_void, stream: Stream);
-        cuEventQuery(event: *mut c_void);
-        cuEventDestroy_v2(event: *mut c_void);
-        cuStreamWaitEvent(stream: Stream, event: *mut c_void, flags: c_uint);
     }
 }
 
@@ -59,16 +47,6 @@ pub(super) struct Backing {
     mappings: BTreeMap<Address, u64>,
     fences: BTreeMap<u64, Fence>,
     next_fence: u64,
-}
-
-/// Events on every stream of a context.
-#[derive(Debug, Default)]
-struct Fence {
-    events: Vec<usize>,
-    /// One of them could not be recorded.
-    broken: bool,
-    /// The whole context was waited for since.
-    over: bool,
 }
 
 /// What every allocation is rounded up to in the account where the card has no granule of its own to tell.
@@ -174,26 +152,6 @@ impl Backing {
         };
         trace::emit(kind, event);
     }
-
-    fn fence(&self) -> Fence {
-        let streams = streams::of(self.context);
-        let mut fence = Fence {
-            events: Vec::new(),
-            broken: streams.is_empty(),
-            over: false,
-        };
-        for stream in streams {
-            let mut event = core::ptr::null_mut();
-            // SAFETY: a stream that was created and not destroyed; the event is ours.
-            let recorded = unsafe {
-                real::cuEventCreate(&raw mut event, WITHOUT_TIMING) == SUCCESS
-                    && real::cuEventRecord(event, with_exposed_provenance_mut(stream)) == SUCCESS
-            };
-            fence.broken |= !recorded;
-            fence.events.push(event.expose_provenance());
-        }
-        fence
-    }
 }
 
 /// What regions are made of; 0 where there can be none. Found out by making one: a driver may say that it has virtual memory
@@ -214,9 +172,6 @@ fn granule(device: driver::Device) -> u64 {
     });
     if works { granule } else { 0 }
 }
-
-/// CU_EVENT_DISABLE_TIMING.
-const WITHOUT_TIMING: u32 = 2;
 
 impl Device for Backing {
     fn granule(&self) -> u64 {
@@ -275,52 +230,30 @@ impl Device for Backing {
     }
 
     fn record(&mut self, _: Stream) -> Event {
-        let fence = self.within(|| self.fence());
+        let fence = self.within(|| Fence::record(self.context));
         self.next_fence += 1;
         self.fences.insert(self.next_fence, fence);
         Event(self.next_fence)
     }
 
     fn done(&mut self, event: Event) -> bool {
-        let Some(fence) = self.fences.get(&event.0) else {
-            return false;
-        };
-        if fence.over || fence.broken {
-            return fence.over;
-        }
-        let mut events = fence.events.iter();
-        // SAFETY: events of ours that were recorded.
-        events.all(|event| unsafe { real::cuEventQuery(with_exposed_provenance_mut(*event)) } == SUCCESS)
+        self.fences.get(&event.0).is_some_and(Fence::done)
     }
 
     fn wait(&mut self, event: Event) {
         let over = self.synchronize();
-        if let Some(fence) = self.fences.get_mut(&event.0) {
-            fence.over = over;
+        if let Some(fence) = self.fences.get_mut(&event.0).filter(|_| over) {
+            fence.over();
         }
     }
 
+    /// A pool has one stream, so that this is never asked for; waiting is right whatever the streams are.
     fn order(&mut self, _: Stream, event: Event) {
-        let Some(fence) = self.fences.get(&event.0).filter(|fence| !fence.broken) else {
-            self.synchronize();
-            return;
-        };
-        for (stream, event) in streams::of(self.context).iter().zip(&fence.events) {
-            let (stream, event) = (
-                with_exposed_provenance_mut(*stream),
-                with_exposed_provenance_mut(*event),
-            );
-            // SAFETY: a live stream, and an event of ours that was recorded.
-            self.within(|| unsafe { real::cuStreamWaitEvent(stream, event, 0) });
-        }
+        self.wait(event);
     }
 
     fn forget(&mut self, event: Event) {
-        let fence = self.fences.remove(&event.0).unwrap_or_default();
-        for event in fence.events.into_iter().filter(|event| *event != 0) {
-            // SAFETY: an event of ours, forgotten just now.
-            unsafe { real::cuEventDestroy_v2(with_exposed_provenance_mut(event)) };
-        }
+        self.fences.remove(&event.0);
     }
 
     fn capturing(&self, _: Stream) -> bool {

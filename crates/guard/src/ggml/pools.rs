@@ -8,8 +8,9 @@
 //! A block's size is rounded up to the alignment that `cudaMalloc` gives, and that is what ggml is told it got.
 
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicU64, AtomicUsize};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
 use plimsoll_pool::{Address, Block, Graph, Options, Ours, Policy, Stream, Trim};
 
@@ -60,6 +61,9 @@ pub(super) enum Closed {
     Owing,
 }
 
+/// Pools whose objects are gone, and whose memory could not go yet.
+static LEFT: Lock<Vec<Inside>> = Lock::new(Vec::new());
+
 static POOLS: [Pool; PLACES] = [const { Pool::none() }; PLACES];
 
 /// A block of at least `size` bytes for this object: its address and its size. `None`: ggml's own pool must do.
@@ -106,6 +110,16 @@ pub(super) fn trim(card: CardIndex) -> u64 {
     .sum()
 }
 
+/// Ends the pools that ended while somebody was capturing.
+pub(crate) fn settle() {
+    let left = core::mem::take(&mut *LEFT.hold());
+    let still = left
+        .into_iter()
+        .filter_map(|mut inside| (!inside.finish()).then_some(inside));
+    let still: Vec<Inside> = still.collect();
+    LEFT.hold().extend(still);
+}
+
 /// Shows every policy, with nobody else using it.
 pub(crate) fn each(mut show: impl FnMut(&mut Inside)) {
     let used = POOLS.iter().filter(|pool| pool.this.load(Acquire) != 0);
@@ -117,6 +131,7 @@ pub(crate) fn each(mut show: impl FnMut(&mut Inside)) {
 }
 
 fn find(this: usize) -> Option<&'static Pool> {
+    (this != 0).then_some(())?;
     POOLS.iter().find(|pool| pool.this.load(Acquire) == this)
 }
 
@@ -155,12 +170,10 @@ impl Pool {
 
 impl Inside {
     fn open() -> Option<Self> {
-        let before = account::page().pools.fetch_add(1, Relaxed);
-        let number = u8::try_from(before.saturating_add(1)).unwrap_or(u8::MAX);
-        let Some(backing) = Backing::here(number) else {
-            account::page().pools.fetch_sub(1, Relaxed);
-            return None;
-        };
+        static NUMBER: AtomicU32 = AtomicU32::new(1);
+        let number = u8::try_from(NUMBER.fetch_add(1, Relaxed)).unwrap_or(u8::MAX);
+        let backing = Backing::here(number)?;
+        account::page().pools.fetch_add(1, Relaxed);
         let total = account::card(backing.card()).total.load(Relaxed);
         let mut policy = Ours::new(Options {
             regions: backing.has_regions(),
@@ -209,7 +222,9 @@ impl Inside {
         self.policy.deallocate(&mut self.backing, block, STREAM);
         let size = before - self.policy.live();
         account::card(self.backing.card()).idle.fetch_add(size, Relaxed);
-        self.tell(Kind::Free, Block { address, size });
+        if size > 0 {
+            self.tell(Kind::Free, Block { address, size });
+        }
         if self.pace.due(self.policy.live()) {
             self.trim(Trim::Idle);
         }
@@ -224,10 +239,19 @@ impl Inside {
         let owing = self.policy.live();
         account::card(self.backing.card()).idle.fetch_add(owing, Relaxed);
         account::page().pools.fetch_sub(1, Relaxed);
-        if self.backing.synchronize() {
-            self.policy.close(&mut self.backing);
+        if !self.finish() {
+            LEFT.hold().push(self);
         }
         if owing == 0 { Closed::Even } else { Closed::Owing }
+    }
+
+    /// Gives everything back, once the card is done. False if it may not be waited for now.
+    fn finish(&mut self) -> bool {
+        let may = self.backing.synchronize();
+        if may {
+            self.policy.close(&mut self.backing);
+        }
+        may
     }
 
     /// Traces are of blocks and not of addresses, so that a block's number is kept for as long as it lives.

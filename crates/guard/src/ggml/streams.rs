@@ -3,7 +3,6 @@
 //! DECISION: a pool does not know its stream, and ggml's streams do not order themselves behind the default one. So a mark is
 //! an event on every stream of the context and on its default stream. There are a handful, and a mark is only made when
 //! memory is about to go back to the driver.
-
 //!
 //! Streams end with their context, which the driver does not tell one by one. From the first end of a context on no marks are
 //! made: memory then goes back only when the whole card has been waited for.

@@ -1,12 +1,13 @@
 //! ggml's legacy pool, taken over in every way that ggml is loaded.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use plimsoll_wire::page::Snapshot;
+use plimsoll_wire::trace::{Header, Kind, Record};
 
 use crate::artefact;
 
@@ -299,6 +300,11 @@ fn what_a_graph_has_seen_is_given_back_when_the_graph_is_gone() {
 }
 
 #[test]
+fn a_pool_that_ends_during_a_capture_is_given_back_after_it() {
+    assert_eq!(ours(Loaded::Opened, "ending").quiet().number("left"), 0);
+}
+
+#[test]
 fn idle_blocks_give_way_to_the_program_within_its_budget() {
     let budget = format!("budget={} pool=ours", 500 << 20);
     let refused = run(command(Loaded::Opened, "pressure"), Some(&budget), "total=8G").clean();
@@ -342,6 +348,55 @@ fn the_page_says_what_the_pools_hold() {
     assert_eq!(snapshot.pools, 1);
     assert_eq!((card.reserved, card.idle), (18 << 20, (18 << 20) - (3 << 20)));
     assert!(card.allocated >= card.reserved);
+}
+
+/// The trace of a run, in the order in which it was written.
+fn traced(scenario: &str) -> Vec<Record> {
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let mut program = command(Loaded::Opened, scenario);
+    program.env("PLIMSOLL_GUARD_TRACE", folder.path().join("trace"));
+    run(program, Some("pool=ours"), "total=8G").clean();
+    let mut files = std::fs::read_dir(folder.path()).expect("the folder is ours");
+    let file = files
+        .next()
+        .expect("a trace was written")
+        .expect("the folder is ours");
+    let bytes = std::fs::read(file.path()).expect("the trace is ours");
+    let (records, rest) = bytes[Header::SIZE..].as_chunks();
+    assert_eq!(rest, &[] as &[u8]);
+    records.iter().map(Record::from_bytes).collect()
+}
+
+#[test]
+fn the_trace_tells_a_pool_from_the_driver() {
+    let records = traced("again");
+    let of = |kind: Kind| {
+        records
+            .iter()
+            .filter(move |record| record.kind == kind as u8 && record.pool > 0)
+    };
+    let bytes = |kind| of(kind).map(|record| record.size).sum::<u64>();
+    assert!(of(Kind::Alloc).count() > 50);
+    assert_eq!(bytes(Kind::Alloc), bytes(Kind::Free));
+    assert!(bytes(Kind::Map) > 0);
+    assert_eq!(bytes(Kind::Map), bytes(Kind::Unmap));
+    let numbers: BTreeSet<u64> = of(Kind::Alloc).map(|record| record.id).collect();
+    assert_eq!(numbers.len(), of(Kind::Alloc).count());
+    assert_eq!(numbers, of(Kind::Free).map(|record| record.id).collect());
+    assert_eq!(of(Kind::Alloc).map(|record| record.pool).max(), Some(10));
+}
+
+#[test]
+fn the_trace_names_a_graph_by_its_capture() {
+    let records = traced("graph");
+    let number = |kind: Kind| -> Vec<u64> {
+        let of = records.iter().filter(|record| record.kind == kind as u8);
+        of.map(|record| record.id).collect()
+    };
+    let begun = number(Kind::CaptureBegin);
+    assert!(begun.len() == 1 && begun[0] != 0);
+    assert_eq!(number(Kind::CaptureEnd), begun);
+    assert_eq!(number(Kind::GraphLaunch), [begun[0], begun[0]]);
 }
 
 #[test]

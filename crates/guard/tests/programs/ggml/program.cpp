@@ -212,6 +212,20 @@ static void graph() {
     pools->destroy(pool);
 }
 
+// A pool ends while another stream is being captured.
+static void ending() {
+    const size_t before = used();
+    void * stream = nullptr;
+    void * captured = nullptr;
+    void * pool = pools->make();
+    ubatch(pool, 4096);
+    cuda("cuStreamCreate", &stream, 1u);
+    cuda("cuStreamBeginCapture_v2", stream, 2u);
+    pools->destroy(pool);
+    cuda("cuStreamEndCapture", stream, &captured);
+    printf("left %zu\n", used() - before);
+}
+
 // The card has room for twice the live bytes and no more; what is idle must give way to the program's own requests.
 static void pressure() {
     void * pool = pools->make();
@@ -384,7 +398,7 @@ int main(int count, char ** words) {
 #ifdef LOCAL
         {"reopen", reopen},
 #endif
-        {"pressure", pressure}, {"rest", rest},       {"leave", leave},   {"threads", threads},
+        {"pressure", pressure}, {"ending", ending}, {"rest", rest},       {"leave", leave},   {"threads", threads},
     };
     for (const auto & [name, run] : scenarios) {
         if (scenario == name) {
