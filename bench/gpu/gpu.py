@@ -10,6 +10,7 @@ import socket
 import struct
 import subprocess
 import time
+import urllib.error
 import urllib.request
 
 
@@ -88,15 +89,19 @@ class Engine:
     def complete(self, tokens, predict, **more):
         """One /completion over a prompt of token ids; raises OSError if the engine dies under it.
 
-        The text is not asked for: what random weights say need not be UTF-8, and older builds answer that with status 500.
+        The bytes and the end (ids 0 to 258 of `plimsoll synth`) are kept out of the answer: what random weights say need not be
+        UTF-8, and b8799 answers such text with status 500.
         """
         body = {"prompt": tokens, "n_predict": predict, "temperature": 0, "cache_prompt": True, "return_tokens": True,
-                "response_fields": ["tokens", "timings"], **more}
+                "response_fields": ["tokens", "timings"], "logit_bias": [[id, False] for id in range(259)], **more}
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}/completion", json.dumps(body).encode(), {"content-type": "application/json"}
         )
-        with urllib.request.urlopen(request, timeout=300) as answer:
-            return json.load(answer)
+        try:
+            with urllib.request.urlopen(request, timeout=300) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            raise OSError(f"status {error.code}: {error.read()[:300].decode(errors='replace')}") from error
 
     def stop(self):
         """Ends it and returns its exit status, negative for a signal."""

@@ -135,10 +135,11 @@ def main():
     parser.add_argument("--cycles", type=int, default=50)
     parser.add_argument("--cycle-tokens", type=int, default=12288)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only-cycles", action="store_true", help="only the prompts that grow and start again")
     options = parser.parse_args()
     start = time.monotonic()
     result = {"depth": options.depth, "rows": []}
-    for variant, configuration, binary, words, graphs in rows(options):
+    for variant, configuration, binary, words, graphs in () if options.only_cycles else rows(options):
         repetitions = 0 if options.quick else 2
         row = attempt(depth, options, binary, configuration, words, graphs, repetitions)
         result["rows"].append({"variant": variant, "configuration": configuration, **row, "at_seconds": round(time.monotonic() - start)})

@@ -27,7 +27,8 @@ for module, names in re.findall(r'^from (torch[\\w.]*) import (\\([^)]*\\)|.*)$'
     for name in re.findall(r'(?:^|[(,\\s])(\\w+)(?:\\s+as\\s+\\w+)?\\s*(?=[,)\\n]|$)', names):
         if not hasattr(found, name):
             setattr(found, name, False if name.isupper() else lambda *a, **k: (a[0] if a and callable(a[0]) else (lambda f: f)))
-exec(compile(text, sys.argv[0], 'exec'), {'__name__': '__main__', '__file__': sys.argv[0]})
+__file__ = sys.argv[0]
+exec(compile(text, sys.argv[0], 'exec'), globals())
 """
 
 
