@@ -21,8 +21,8 @@ pub(crate) use functions::*;
 )]
 pub(crate) use crate::hooks::{
     arrays::real::*, capture::real::*, context::real::*, copy::real::*, fill::real::*, graphs::real::*,
-    host::real::*, info::real::*, ipc::real::*, memory::real::*, nvml::real::*, pointer::real::*,
-    pools::real::*, vmm::real::*,
+    info::real::*, ipc::real::*, memory::real::*, nvml::real::*, pointer::real::*, pools::real::*,
+    vmm::real::*,
 };
 
 /// `CUresult` and `nvmlReturn_t`: a number, because a driver may know more of them than we do.

@@ -10,7 +10,6 @@ pub(crate) mod context;
 pub(crate) mod copy;
 pub(crate) mod fill;
 pub(crate) mod graphs;
-pub(crate) mod host;
 pub(crate) mod info;
 pub(crate) mod init;
 pub(crate) mod ipc;

@@ -7,13 +7,12 @@ use core::ffi::{CStr, c_char, c_void};
 
 use crate::hooks::{self, Hook};
 
-const PARTS: [&[Hook]; 15] = [
+const PARTS: [&[Hook]; 14] = [
     hooks::init::TABLE,
     hooks::memory::TABLE,
     hooks::vmm::TABLE,
     hooks::pools::TABLE,
     hooks::arrays::TABLE,
-    hooks::host::TABLE,
     hooks::info::TABLE,
     hooks::context::TABLE,
     hooks::nvml::TABLE,

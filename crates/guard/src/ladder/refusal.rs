@@ -5,12 +5,12 @@
 //! the powers of two are said.
 
 use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::Ordering::Relaxed;
 
-use plimsoll_wire::page::{OOMS, Refusal, UNLIMITED};
+use plimsoll_wire::page::{Refusal, UNLIMITED};
 
 use super::Request;
-use crate::account::{card, page};
+use crate::account::{card, oom};
 use crate::say::say;
 use crate::spill::vmm;
 use crate::text::Size;
@@ -50,7 +50,7 @@ pub(crate) use say_some;
 /// Records a refusal everywhere.
 pub(super) fn record(request: &Request<'_>) {
     let free = vmm::memory_of(request.card.device()).map_or(0, |(free, _)| free);
-    on_page(request, free);
+    oom::record(request.card, request.refusal, request.size, free);
     let event = Event {
         size: request.size,
         detail: u8::try_from(code(request.refusal)).unwrap_or(0),
@@ -66,24 +66,6 @@ pub(super) fn record(request: &Request<'_>) {
 #[expect(clippy::as_conversions, reason = "the number that the page gives each reason")]
 const fn code(refusal: Refusal) -> u32 {
     refusal as u32
-}
-
-fn on_page(request: &Request<'_>, free: u64) {
-    let (page, card) = (page(), card(request.card));
-    let number = page.oom_count.fetch_add(1, Relaxed);
-    let slot = usize::try_from(number).unwrap_or(0) % OOMS;
-    let oom = &page.ooms[slot];
-    // A reader of half an entry sees no number that it knows.
-    oom.sequence.store(0, Release);
-    oom.time.store(now(), Relaxed);
-    oom.asked.store(request.size, Relaxed);
-    oom.allocated.store(card.allocated.load(Relaxed), Relaxed);
-    oom.budget.store(card.budget.load(Relaxed), Relaxed);
-    oom.free.store(free, Relaxed);
-    oom.card.store(request.card.number().into(), Relaxed);
-    oom.refusal.store(code(request.refusal), Relaxed);
-    oom.sequence.store(number + 1, Release);
-    card.ooms.fetch_add(1, Relaxed);
 }
 
 fn on_stderr(request: &Request<'_>, free: u64, times: u32) {
@@ -109,18 +91,6 @@ fn on_stderr(request: &Request<'_>, free: u64, times: u32) {
              {free} free (refusal {times})"
         );
     }
-}
-
-/// `CLOCK_MONOTONIC` in nanoseconds.
-fn now() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the place is ours; the clock exists on every Linux.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    let part = |number: libc::c_long| u64::try_from(number).unwrap_or(0);
-    part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec)
 }
 
 #[cfg(test)]

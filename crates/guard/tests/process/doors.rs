@@ -115,6 +115,29 @@ fn a_program_without_a_driver_is_told_so_as_ever() {
 }
 
 #[test]
+fn a_driver_that_looks_itself_up_in_another_library_is_not_led_back_to_us() {
+    // WSL's libcuda.so.1 is such a one.
+    let inner = artefact::cuda().join("libcuda.so.1");
+    let flags = [
+        "-shared",
+        "-fPIC",
+        "-ldl",
+        "-Wl,-soname,libcuda.so.1",
+        "-Wl,-Bsymbolic",
+    ];
+    let outer = artefact::program(
+        "outer.c",
+        &[&flags[..], &[&format!("-DINNER=\"{}\"", inner.display())]].concat(),
+    );
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::copy(outer, folder.path().join("libcuda.so.1")).unwrap();
+    let run = Client::new("dlsym", "budget=1000")
+        .env("LD_LIBRARY_PATH", folder.path())
+        .run(&["init", "init"]);
+    assert_eq!(run.lines, ["init 0", "init 0"], "{}", run.said);
+}
+
+#[test]
 fn without_its_variable_guard_does_nothing() {
     let run = |guarded: bool| {
         let client = Client::bare("runtime");
