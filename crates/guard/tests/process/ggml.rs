@@ -219,6 +219,20 @@ fn growth_takes_what_is_live_to_the_granule_however_ggml_is_loaded() {
 }
 
 #[test]
+fn a_real_prompt_takes_no_more_than_what_was_live_of_it() {
+    let recording = artefact::root().join("data/traces/b8799-q8_0-distinct.csv");
+    let replayed = |words| {
+        let mut program = command(Loaded::Opened, "replay");
+        program.env("RECORDING", &recording);
+        run(program, words, "total=8G").quiet()
+    };
+    let before = replayed(None);
+    assert_eq!(before.number("live"), 240);
+    assert!(before.number("reserved") > 16 * 240, "{before:?}");
+    assert_eq!(replayed(Some("pool=ours")).number("reserved"), 240);
+}
+
+#[test]
 fn without_virtual_memory_the_pool_is_still_bounded() {
     // There is none, or the driver says that there is and refuses it.
     for card in ["total=8G vmm=0", "total=8G fail=cuMemCreate:*:800"] {

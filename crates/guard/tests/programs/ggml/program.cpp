@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
@@ -110,6 +111,40 @@ static void grow() {
     printf("live %zu\nreserved %zu\n", 2 * 2048 * DEPTH / MIB, most - before);
     pools->destroy(pool);
     printf("left %zu\n", used() - before);
+}
+
+// The requests of a recording in RMM's format: Thread,Time,Action,Pointer,Size,Stream.
+static void replay() {
+    FILE * file = fopen(getenv("RECORDING"), "r");
+    if (!file) {
+        exit(74);
+    }
+    void * pool = pools->make();
+    const size_t before = used();
+    std::map<unsigned long, block> live;
+    size_t bytes = 0, most_live = 0, most = 0;
+    char line[256], action[16];
+    unsigned long number = 0, size = 0;
+    while (fgets(line, sizeof line, file)) {
+        if (sscanf(line, "%*d,%*d,%15[a-z],%lx,%lu", action, &number, &size) != 3) {
+            continue;
+        }
+        if (strcmp(action, "allocate") == 0) {
+            live[number] = take(pool, size);
+            bytes += size;
+            most_live = std::max(most_live, bytes);
+            if (size > MIB) {
+                most = std::max(most, used() - before);
+            }
+        } else {
+            give(pool, live.at(number));
+            live.erase(number);
+            bytes -= size;
+        }
+    }
+    fclose(file);
+    printf("live %zu\nreserved %zu\n", most_live / MIB, most);
+    pools->destroy(pool);
 }
 
 // Every live block has a pattern of its own, which must still be there when it is given back, in whatever order that is.
@@ -393,7 +428,7 @@ int main(int count, char ** words) {
     cuda("cuMemAlloc_v2", &weights, MIB);
     const std::string scenario = words[1];
     const std::pair<const char *, void (*)()> scenarios[] = {
-        {"grow", grow},         {"pattern", pattern}, {"again", again}, {"cycles", cycles},
+        {"replay", replay},     {"grow", grow},         {"pattern", pattern}, {"again", again}, {"cycles", cycles},
         {"graph", graph},       {"half", half},       {"speed", speed}, {"never_freed", never_freed},
 #ifdef LOCAL
         {"reopen", reopen},
