@@ -217,7 +217,7 @@ fn hand_out(index: CardIndex, range: Range) -> DevicePointer {
             },
         );
         crate::ladder::say_some!(
-            "card {}: {} did not fit; {} of it on the card, {} in {}",
+            "card {}: {} overflow: {} of it on the card, {} in {}",
             index.number(),
             Size(range.asked),
             Size(range.head),
