@@ -9,3 +9,4 @@ mod real;
 mod rig;
 mod summary;
 mod surroundings;
+mod terminal;

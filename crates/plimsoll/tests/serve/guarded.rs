@@ -145,6 +145,29 @@ fn what_a_page_says_is_measured_shown_and_counted_and_its_folder_goes_with_the_e
 }
 
 #[test]
+fn the_folder_of_all_pages_goes_with_the_daemon_and_with_the_next_one_if_it_was_killed() {
+    let start = || one_card(Setup::with_cards(&[]).model("a", "1GiB", "", ""), library());
+    let folder = |daemon: &Daemon| {
+        let pages = environment(daemon, "a")["PLIMSOLL_GUARD_PAGES"].clone();
+        let pages = PathBuf::from(pages.as_str().expect("a path"));
+        pages.parent().expect("a folder").to_owned()
+    };
+    let mut first = start();
+    let kept = folder(&first);
+    assert!(kept.exists());
+    first.signal("TERM");
+    assert!(first.wait().success());
+    assert!(!kept.exists(), "{}", kept.display());
+    let mut second = start();
+    let left = folder(&second);
+    second.signal("KILL");
+    second.wait();
+    let third = start();
+    until("the folder of the dead is swept", || !left.exists());
+    assert_ne!(folder(&third), left);
+}
+
+#[test]
 fn a_need_that_nobody_knew_is_settled_by_the_page_where_the_driver_names_no_process() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("page");

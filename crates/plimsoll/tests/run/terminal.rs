@@ -1,0 +1,32 @@
+//! On a terminal: what Ctrl-C does.
+
+use std::process::{Command, Output};
+
+use crate::rig::{library, said};
+
+/// `plimsoll run -- COMMAND` on a terminal of its own, on which Ctrl-C is typed once it says "up".
+fn interrupted(command: &[&str]) -> Output {
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/run/programs/terminal.py");
+    Command::new("python3")
+        .args([program, env!("CARGO_BIN_EXE_plimsoll"), "run", "--"])
+        .args(command)
+        .env("PLIMSOLL_GUARD_LIBRARY", library())
+        .env("PLIMSOLL_NVML", "")
+        .output()
+        .expect("python3 runs")
+}
+
+#[test]
+fn the_program_gets_an_interrupt_once_and_may_live_on() {
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/run/programs/interrupts.py");
+    let output = interrupted(&["python3", program]);
+    let (stdout, stderr) = said(&output);
+    assert!(stdout.contains("interrupts 1\r\n"), "{stdout}{stderr}");
+    assert!(stdout.ends_with("status 0\n"), "{stdout}");
+}
+
+#[test]
+fn an_interrupt_that_ends_the_program_ends_us_by_the_same_signal() {
+    let output = interrupted(&["sh", "-c", "echo up; exec sleep 60"]);
+    assert!(said(&output).0.ends_with("status -2\n"), "{}", said(&output).0);
+}
