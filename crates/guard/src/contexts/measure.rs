@@ -13,7 +13,7 @@ use crate::hooks::nvml::Process;
 use crate::text::Text;
 
 /// More than any context takes: what exceeds it was somebody else's.
-const LARGEST: u64 = 2 << 30;
+const LARGEST: u64 = 1 << 30;
 /// Programs on one card that are looked through for ourselves.
 const MANY: usize = 128;
 

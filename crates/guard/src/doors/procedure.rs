@@ -15,15 +15,7 @@ use crate::{arm, table};
 /// CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM.
 pub(crate) const PER_THREAD: u64 = 1 << 1;
 /// The newest CUDA whose list of ABIs the table was checked against.
-const KNOWN: c_int = 13_000;
-/// ABIs that have a name of ours and no hook: they came before, and a program that asks for one gets the driver's.
-const UNHOOKED: &[(&str, c_int)] = &[
-    ("cuArray3DCreate", 2000),
-    ("cuArrayCreate", 2000),
-    ("cuCtxCreate", 2000),
-    ("cuCtxDestroy", 2000),
-    ("cuMemAllocPitch", 2000),
-];
+const KNOWN: c_int = 12_080;
 
 /// Puts our function in the place of the driver's.
 ///
@@ -49,23 +41,18 @@ pub(crate) unsafe fn substitute(
     }
 }
 
-/// The hook of the ABI that `name` had in this version.
+/// The hook of the ABI that `name` had in this version. Older ABIs than the oldest hook have none; of the newer ones, every one that
+/// was there in [`KNOWN`] has.
 #[cold]
 fn by_version(name: &[u8], theirs: *mut c_void, version: c_int, flags: u64) -> Option<&'static Hook> {
     table::variants(name).next()?;
     if version > KNOWN {
-        unknown(version);
+        unknown(name, version);
         return None;
     }
-    let unhooked = UNHOOKED
-        .iter()
-        .filter(|(unhooked, since)| unhooked.as_bytes() == name && *since <= version)
-        .map(|(_, since)| *since)
-        .max();
     let newest = table::variants(name)
         .filter(|hook| hook.since <= version && !hook.per_thread)
-        .max_by_key(|hook| hook.since)
-        .filter(|hook| unhooked.is_none_or(|since| hook.since > since))?;
+        .max_by_key(|hook| hook.since)?;
     let twin = table::variants(name)
         .find(|hook| hook.per_thread && hook.since == newest.since && flags & PER_THREAD != 0);
     let hook = twin.unwrap_or(newest);
@@ -75,11 +62,12 @@ fn by_version(name: &[u8], theirs: *mut c_void, version: c_int, flags: u64) -> O
     (theirs == ours).then_some(hook)
 }
 
-fn unknown(version: c_int) {
+fn unknown(name: &[u8], version: c_int) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Relaxed) {
+        let name = core::str::from_utf8(name).unwrap_or_default();
         say!(
-            "this driver hides its functions and the program asks for CUDA {version}; only {KNOWN} and older are known, the rest goes unguarded"
+            "the program asks for {name} of CUDA {version}, which is newer than {KNOWN}; what is new in it goes unguarded"
         );
     }
 }
