@@ -6,6 +6,9 @@
 
 /// Starts a state line; JSON `{"state":"loading|ready|sleeping|downloading","payload":{…}}` follows.
 pub const STATE_PREFIX: &str = "cmd_child_to_router:state:";
+/// The two lines of builds before the state line, b8799 among them.
+pub const EARLY_READY: &str = "cmd_child_to_router:ready";
+pub const EARLY_SLEEP: &str = "cmd_child_to_router:sleep";
 /// Tells the child to finish and leave; a newline ends it.
 pub const EXIT_COMMAND: &str = "cmd_router_to_child:exit";
 

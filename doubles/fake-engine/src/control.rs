@@ -6,7 +6,7 @@
 use std::io::{self, BufRead, Write};
 use std::thread;
 
-use plimsoll_wire::control::{EXIT_COMMAND, STATE_PREFIX};
+use plimsoll_wire::control::{EARLY_READY, EXIT_COMMAND, STATE_PREFIX};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -21,6 +21,14 @@ pub(crate) fn report(state: &str, payload: &Value) {
     )
     .and_then(|()| stdout.flush())
     .ok();
+}
+
+/// Says that it is ready as builds before the state line do.
+pub(crate) fn report_early_ready() {
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{EARLY_READY}")
+        .and_then(|()| stdout.flush())
+        .ok();
 }
 
 pub(crate) fn report_progress(value: f64) {

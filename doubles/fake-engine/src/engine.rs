@@ -101,9 +101,17 @@ async fn asked_to_stop(engine: &Engine) {
             return std::future::pending().await;
         }
         let told = control::exit_command(script.ignore_term);
-        control::report("ready", &answers::model_entry(&engine.args));
+        match script.early_channel {
+            true => control::report_early_ready(),
+            false => control::report("ready", &answers::model_entry(&engine.args)),
+        }
         told.await.ok();
     };
+    if script.early_channel && engine.args.has_router {
+        // Its main thread joins the one that reads stdin (`server.cpp: main @ b8799`): a signal alone ends nothing.
+        ignore_signals();
+        return exit_line.await;
+    }
     if script.ignore_term {
         exit_line.await;
         return std::future::pending().await;

@@ -30,6 +30,8 @@ pub(crate) struct Script {
     pub(crate) drain: Duration,
     /// Nothing but SIGKILL ends the process.
     pub(crate) ignore_term: bool,
+    /// The router channel of b8799: one word for ready, none for loading, and no end before stdin has been read.
+    pub(crate) early_channel: bool,
     /// SIGKILL to itself, this long after ready.
     pub(crate) die_after: Option<Duration>,
     /// Requests that one connection may carry, and the silence after which it is closed: by default the 100 and
@@ -79,6 +81,7 @@ impl Default for Script {
             fail_once: None,
             drain: Duration::ZERO,
             ignore_term: false,
+            early_channel: false,
             die_after: None,
             keep_alive_max: 100,
             idle_close: Duration::from_secs(5),
@@ -114,6 +117,7 @@ impl Script {
             "fail_once" => self.fail_once = Some(PathBuf::from(value)),
             "drain_ms" => self.drain = millis()?,
             "ignore_term" => self.ignore_term = value == "1",
+            "early_channel" => self.early_channel = value == "1",
             "die_after_ms" => self.die_after = Some(millis()?),
             "keep_alive_max" => self.keep_alive_max = parse(value).ok_or_else(bad)?,
             "idle_close_ms" => self.idle_close = millis()?,

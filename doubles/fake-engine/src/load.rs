@@ -29,7 +29,8 @@ pub(crate) async fn load(args: &Args) -> Booking {
 
 fn progress(args: &Args, step: u32) {
     // llama-server reports at most every 200 ms, so an instant load says little.
-    if args.has_router && (step == 0 || step == PROGRESS_STEPS || !args.script.load.is_zero()) {
+    let tells = args.has_router && !args.script.early_channel;
+    if tells && (step == 0 || step == PROGRESS_STEPS || !args.script.load.is_zero()) {
         control::report_progress(f64::from(step) / f64::from(PROGRESS_STEPS));
     }
 }

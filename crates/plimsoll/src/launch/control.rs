@@ -2,8 +2,11 @@
 //!
 //! Mirrors `tools/server/server-models.cpp: router_child_states @ b10605`; unknown states are left in the log and
 //! change nothing, so that a newer engine does not confuse us.
+//!
+//! Earlier builds say the same in other words, without a payload (`server-models.cpp: setup_child_server @ b8799`).
+//! They have to be heard: such a child waits for stdin before it leaves, so SIGTERM alone does not end it.
 
-use plimsoll_wire::control::STATE_PREFIX;
+use plimsoll_wire::control::{EARLY_READY, EARLY_SLEEP, STATE_PREFIX};
 use serde_json::Value;
 
 /// What a state line says.
@@ -23,6 +26,11 @@ pub(super) fn state(line: &str) -> Option<State> {
         state: String,
         #[serde(default)]
         payload: Value,
+    }
+    match line {
+        EARLY_READY => return Some(State::Ready(Value::Null)),
+        EARLY_SLEEP => return Some(State::Sleeping(Value::Null)),
+        _ => {}
     }
     let Line { state, payload } = serde_json::from_str(line.strip_prefix(STATE_PREFIX)?).ok()?;
     match state.as_str() {
@@ -49,8 +57,11 @@ mod tests {
             state(&line(r#"{"state":"ready"}"#)),
             Some(State::Ready(Value::Null))
         );
+        assert_eq!(state(EARLY_READY), Some(State::Ready(Value::Null)));
+        assert_eq!(state(EARLY_SLEEP), Some(State::Sleeping(Value::Null)));
         for other in [
             "ready",
+            "cmd_child_to_router:ready or not",
             &line(r#"{"state":"dancing"}"#),
             &line("{"),
             &line("[]"),

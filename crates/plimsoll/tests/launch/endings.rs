@@ -21,6 +21,19 @@ fn a_ready_engine_leaves_on_the_exit_command() {
 }
 
 #[test]
+fn an_engine_of_the_early_channel_leaves_on_the_exit_command_too() {
+    on_one_thread(async {
+        let mut running = start(&launcher(), engine("early_channel=1")).await;
+        running.ready().await;
+        let asked = Instant::now();
+        running.child.stop(LIMIT);
+        let ended = running.ended().await;
+        assert_eq!((ended.exit, ended.cause), (Exit::Code(0), EndCause::Asked));
+        assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+    });
+}
+
+#[test]
 fn a_slow_drain_may_take_its_time() {
     on_one_thread(async {
         let mut running = start(&launcher(), engine("drain_ms=300")).await;
