@@ -17,7 +17,7 @@ mod why;
 pub use answers::Answers;
 pub use card::{Card, CardId, CardKind, CardLimit};
 pub use card_spec::CardSpecError;
-pub use demand::{Declared, Demand, Placement, RunId, Share, Unknown};
+pub use demand::{Declared, Demand, Named, Placement, RunId, Share, Unknown};
 pub(crate) use evict::{Candidate, smallest};
 pub use ledger::{Account, AuditError, Claim, ClaimError, Ledger, allowance};
 pub use placement::{Ask, Holds, Never, Standing, Tenant, Verdict, place};

@@ -16,6 +16,7 @@ mod flash;
 mod hints;
 mod kv;
 mod layout;
+mod named;
 mod outcome;
 mod pool;
 mod reasons;
@@ -26,6 +27,7 @@ mod weights;
 use cost::{Cost, Coster};
 
 pub use error::PlanError;
+pub use named::{NamedCards, named};
 pub use outcome::{CardPlan, EngineInfo, Growth, HostPlan, HostTerms, Plan, Term, Terms};
 pub use request::{Engine, EngineKind, PlanRequest};
 

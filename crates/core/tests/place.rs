@@ -7,8 +7,8 @@ use plimsoll_core::admit::CardLimit;
 use plimsoll_core::bytes::Bytes;
 use plimsoll_core::explain::Reason;
 use plimsoll_core::place::{
-    Answers, Ask, Card, CardId, CardKind, ClaimError, Declared, Demand, Holds, Ledger, Placement, RunId,
-    Share, Standing, Tenant, Unknown, Verdict, place,
+    Answers, Ask, Card, CardId, CardKind, ClaimError, Declared, Demand, Holds, Ledger, Named, Placement,
+    RunId, Share, Standing, Tenant, Unknown, Verdict, place,
 };
 use proptest::prelude::*;
 
@@ -210,6 +210,7 @@ fn placed(ledger: &Ledger, demand: &dyn Demand, allowed: &[CardId], tenants: &[T
         answers: &answers,
         learned: Bytes::ZERO,
         allowed,
+        named: demand.named(),
     };
     place(&ask, ledger, &Holds::default(), tenants)
 }
@@ -238,6 +239,67 @@ fn the_tightest_card_that_fits_is_taken() {
         placed(&ledger, &declared(9), &[id("a")], &[]),
         Verdict::Fits(on("a", 9))
     );
+}
+
+/// 9 GiB, divided as [`Declared`] does it, on the cards that its flags name.
+#[derive(Debug)]
+struct OnNamed(Named);
+
+impl Demand for OnNamed {
+    fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
+        declared(9).on(cards)
+    }
+
+    fn named(&self) -> &Named {
+        &self.0
+    }
+}
+
+fn on_named(cards: &[&str], only: bool) -> OnNamed {
+    let cards = cards.iter().map(|card| id(card)).collect();
+    OnNamed(Named { cards, only })
+}
+
+fn cards_of(verdict: &Verdict) -> Vec<&str> {
+    let Verdict::Fits(placement) = verdict else {
+        panic!("{verdict:?}");
+    };
+    placement.cards().map(CardId::as_str).collect()
+}
+
+#[test]
+fn cards_that_the_flags_name_are_the_only_ones_asked_about() {
+    let mut ledger = ledger(&[("a", 24), ("b", 24), ("c", 24), ("d", 10)]);
+    read(&mut ledger, "a", 0);
+    for named in [&["b"][..], &["b", "d"], &["d"]] {
+        let verdict = placed(&ledger, &on_named(named, true), &[], &[]);
+        assert_eq!(cards_of(&verdict), named);
+    }
+    let Verdict::Never(never) = placed(&ledger, &on_named(&["a"], true), &[], &[]) else {
+        panic!("it goes where its flags do not send it");
+    };
+    assert!(never.crowded_out, "{never:?}");
+    assert_eq!(never.reason.because.len(), 1, "{never:?}");
+}
+
+#[test]
+fn cards_that_must_be_there_may_be_joined_by_others() {
+    let ledger = ledger(&[("a", 8), ("b", 8), ("c", 24), ("d", 10)]);
+    assert_eq!(
+        cards_of(&placed(&ledger, &on_named(&["c"], false), &[], &[])),
+        ["c"]
+    );
+    let joined = placed(&ledger, &on_named(&["b"], false), &[], &[]);
+    assert_eq!(cards_of(&joined), ["a", "b"]);
+}
+
+#[test]
+fn a_named_card_that_may_not_be_used_leaves_no_set() {
+    let ledger = ledger(&[("a", 24), ("b", 24)]);
+    let Verdict::Never(never) = placed(&ledger, &on_named(&["b"], true), &[id("a")], &[]) else {
+        panic!("it goes where it may not");
+    };
+    assert!(never.reason.text.contains("that its flags name"), "{never:?}");
 }
 
 #[test]
@@ -324,6 +386,7 @@ fn what_is_held_for_another_is_not_free_but_for_what_its_victims_will_give() {
         answers: &answers,
         learned: Bytes::ZERO,
         allowed: &[],
+        named: &Named::default(),
     };
     assert_eq!(place(&ask, &ledger, &holds, &tenants), Verdict::Fits(on("a", 4)));
     let larger = Ask {

@@ -28,7 +28,7 @@ pub use argv::random_key;
 pub use child::{Child, ChildEvent, Ended};
 pub use end::EndCause;
 pub use environment::{Environment, child_environment};
-pub use isolation::{Renumbered, Visible, renumber_devices, renumber_variables};
+pub use isolation::{Visible, renumber};
 pub use log_file::LogFile;
 pub use log_ring::{Log, LogLine, LogSource};
 pub use port::free_port;

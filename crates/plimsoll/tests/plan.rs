@@ -166,3 +166,33 @@ fn a_picture_shows_every_card_and_its_load_line() {
     assert_eq!(svg.matches("load line").count(), 2);
     assert!(svg.contains("others 2048 MiB"), "{svg}");
 }
+
+#[test]
+fn an_engine_that_nobody_isolates_has_a_context_beside_the_card_it_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = synth("l8", folder.path());
+    let output = plimsoll(&[
+        "plan",
+        "--json",
+        "--card",
+        H200,
+        "--card",
+        H200,
+        "--",
+        "-m",
+        model.to_str().unwrap(),
+        "-c",
+        "4096",
+        "-dev",
+        "CUDA1",
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let plan: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let beside = &plan["cards"][0];
+    assert_eq!(
+        (&beside["terms"]["weights"], &beside["terms"]["kv"]),
+        (&Value::from(0), &Value::from(0))
+    );
+    assert!(beside["terms"]["context"].as_u64().unwrap() > 0, "{beside}");
+    assert!(plan["cards"][1]["terms"]["weights"].as_u64().unwrap() > 0);
+}

@@ -109,6 +109,7 @@ impl Scheduler {
             answers: &room.answers,
             learned: model.record.learned,
             allowed: &model.spec.allowed,
+            named: room.demand.named(),
         };
         Some((place(&ask, &self.ledger, holds, &self.tenants(id)), barred))
     }

@@ -77,7 +77,8 @@ pub struct Wish {
     pub split_mode: SplitMode,
     /// `-ts`; empty when not given.
     pub tensor_split: Vec<f32>,
-    pub main_gpu: u32,
+    /// `-mg`; `None` when not given, which is 0.
+    pub main_gpu: Option<u32>,
     /// `-dev`; empty when not given, `["none"]` for no card.
     pub devices: Vec<String>,
     pub cache_offload: bool,
@@ -146,7 +147,7 @@ impl Wish {
             gpu_layers: GpuLayers::Auto,
             split_mode: SplitMode::Layer,
             tensor_split: Vec::new(),
-            main_gpu: 0,
+            main_gpu: None,
             devices: Vec::new(),
             cache_offload: true,
             op_offload: true,

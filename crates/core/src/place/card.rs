@@ -67,6 +67,13 @@ pub struct Card {
     pub legacy_pool: bool,
 }
 
+impl Card {
+    /// True if a configuration that says `name` means this card.
+    pub fn answers_to(&self, name: &str) -> bool {
+        self.id.as_str() == name || self.uuid.as_deref() == Some(name) || self.name == name
+    }
+}
+
 /// A card and how much of it may be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CardLimit {

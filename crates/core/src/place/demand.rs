@@ -55,6 +55,27 @@ impl Placement {
     }
 }
 
+/// Cards that a model's own flags name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// It must have these.
+    pub cards: Vec<CardId>,
+    /// And no others.
+    pub only: bool,
+}
+
+impl Named {
+    /// False for a card that the flags rule out.
+    pub fn allows(&self, card: &CardId) -> bool {
+        !self.only || self.cards.contains(card)
+    }
+}
+
+static NO_NAMES: Named = Named {
+    cards: Vec::new(),
+    only: false,
+};
+
 /// What a model needs, as a function of the cards it gets.
 pub trait Demand: fmt::Debug + Send + Sync {
     /// Returns what the model would take on these cards, each at its peak.
@@ -62,6 +83,11 @@ pub trait Demand: fmt::Debug + Send + Sync {
     /// `free` of each card is what the model could have there at best. The error says why the model cannot run
     /// on this set at all, whatever is free; that it is too small is not such a reason.
     fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason>;
+
+    /// The cards that it names itself; it is asked about no set that does not suit them.
+    fn named(&self) -> &Named {
+        &NO_NAMES
+    }
 
     /// Nobody knows the need: the model gets one card whole and alone, until it is measured.
     fn alone(&self) -> bool {

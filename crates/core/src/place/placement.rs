@@ -7,7 +7,7 @@
 
 use super::answers::Answers;
 use super::card::{Card, CardId};
-use super::demand::{Demand, Placement, RunId, Share};
+use super::demand::{Demand, Named, Placement, RunId, Share};
 use super::evict::{self, Candidate};
 use super::ledger::{Account, Ledger};
 use super::sets;
@@ -26,6 +26,8 @@ pub struct Ask<'a> {
     pub learned: Bytes,
     /// Empty for any card.
     pub allowed: &'a [CardId],
+    /// Cards that the model's flags name.
+    pub named: &'a Named,
 }
 
 /// Whether a run may be counted on to go.
@@ -114,7 +116,7 @@ pub fn place(ask: &Ask, ledger: &Ledger, holds: &Holds, tenants: &[Tenant]) -> V
         tenants,
     };
     let mut best: Option<Way> = None;
-    for set in sets::candidates(ledger, ask.allowed) {
+    for set in sets::candidates(ledger, ask.allowed, ask.named) {
         if matches!(&best, Some(way) if way.ease == Ease::Now && way.cards < set.len()) {
             break;
         }
@@ -355,7 +357,7 @@ impl Survey<'_> {
     }
 
     fn never(&self) -> Never {
-        let sets = sets::candidates(self.ledger, self.ask.allowed);
+        let sets = sets::candidates(self.ledger, self.ask.allowed, self.ask.named);
         let asked: Vec<_> = sets
             .iter()
             .map(|set| (set, self.placement(set, |account| self.at_best(account))))

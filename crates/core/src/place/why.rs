@@ -27,6 +27,9 @@ pub(super) fn never(
 ) -> Never {
     let name = ask.name;
     let text = match (asked.is_empty(), crowded_out) {
+        (true, _) if !ask.named.cards.is_empty() => {
+            format!("{name} may not use all the cards that its flags name")
+        }
         (true, _) => format!("{name} may use no card of this machine"),
         (_, true) => format!("{name} does not fit beside what others hold"),
         (_, false) => format!("{name} does not fit on the cards it may use, even with nobody else on them"),
@@ -136,7 +139,10 @@ fn on_card(account: &Account, tenants: &[Tenant], need: Bytes, alone: bool) -> R
 fn hints(ask: &Ask, ledger: &Ledger, tenants: &[Tenant], crowded_out: bool) -> Vec<Hint> {
     let usable = || {
         let accounts = ledger.accounts().iter();
-        accounts.filter(|account| ask.allowed.is_empty() || ask.allowed.contains(&account.card().id))
+        accounts.filter(|account| {
+            let id = &account.card().id;
+            (ask.allowed.is_empty() || ask.allowed.contains(id)) && ask.named.allows(id)
+        })
     };
     let cards: Vec<_> = usable().map(|account| account.card().clone()).collect();
     let mut hints = ask.demand.hints(&cards);

@@ -10,6 +10,7 @@
 use regex_lite::{Regex, RegexBuilder};
 
 use super::error::PlanError;
+use super::named::cuda_number;
 use super::request::{EngineKind, PlanRequest};
 use crate::flags::{GpuLayers, SplitMode, Wish};
 use crate::model::Tensor;
@@ -139,8 +140,7 @@ fn devices(request: &PlanRequest<'_>) -> Result<Vec<usize>, PlanError> {
         Vec::new()
     } else {
         let find = |name: &String| {
-            let number = name.strip_prefix("CUDA").and_then(|n| n.parse::<usize>().ok());
-            number
+            cuda_number(name)
                 .and_then(|n| cuda.get(n))
                 .copied()
                 .ok_or_else(|| PlanError::UnknownDevice {
@@ -156,11 +156,10 @@ fn devices(request: &PlanRequest<'_>) -> Result<Vec<usize>, PlanError> {
     if wish.split_mode != SplitMode::None || named.is_empty() {
         return Ok(named);
     }
-    let main = usize::try_from(wish.main_gpu)
-        .ok()
-        .and_then(|main| named.get(main));
-    main.map(|&card| vec![card]).ok_or(PlanError::UnknownMainGpu {
-        main: wish.main_gpu,
+    let main = wish.main_gpu.unwrap_or(0);
+    let card = usize::try_from(main).ok().and_then(|main| named.get(main));
+    card.map(|&card| vec![card]).ok_or(PlanError::UnknownMainGpu {
+        main,
         cards: named.len(),
     })
 }
@@ -231,8 +230,7 @@ fn buffer(name: &str, cards: &[Card], devices: &[usize]) -> Result<Place, PlanEr
         return Ok(Place::Host);
     }
     let cuda = |card: &Card| card.kind == CardKind::Cuda;
-    name.strip_prefix("CUDA")
-        .and_then(|n| n.parse::<usize>().ok())
+    cuda_number(name)
         .and_then(|n| (0..cards.len()).filter(|&i| cuda(&cards[i])).nth(n))
         .and_then(|card| devices.iter().position(|&d| d == card))
         .map(Place::Device)
@@ -309,7 +307,7 @@ mod tests {
     fn one_device_is_chosen_by_number_or_by_name() {
         let wish = Wish {
             split_mode: SplitMode::None,
-            main_gpu: 1,
+            main_gpu: Some(1),
             ..Wish::of(Program::LlamaServer)
         };
         assert_eq!(layout(&wish, &TWO).unwrap().devices, [1]);
@@ -323,7 +321,10 @@ mod tests {
             ..Wish::of(Program::LlamaServer)
         };
         assert_eq!(count(&layout(&none, &TWO).unwrap(), Place::Host), 48);
-        let missing = Wish { main_gpu: 2, ..wish };
+        let missing = Wish {
+            main_gpu: Some(2),
+            ..wish
+        };
         assert!(layout(&missing, &TWO).is_err());
     }
 

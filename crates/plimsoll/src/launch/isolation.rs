@@ -2,8 +2,9 @@
 //!
 //! A child's cards are named by UUID in `CUDA_VISIBLE_DEVICES`, so it counts them from 0 in that order. A user who
 //! wrote `-dev CUDA1` or `--main-gpu 1` counted all cards in the order of the PCI bus. These numbers are rewritten
-//! here, and only these: with `-dev` given, `--main-gpu` and `--tensor-split` count along that list in
-//! llama.cpp (`llama.cpp: llama_prepare_model_devices @ b10605`) and are right as they stand.
+//! here: names of devices and buffers by the child's own count, `--main-gpu` and `--tensor-split` along `-dev`
+//! where that is given, as llama.cpp takes them (`llama.cpp: llama_prepare_model_devices @ b10605`). Flags and
+//! their variables are one command line, in which the flag wins.
 
 use super::environment::Environment;
 
@@ -18,20 +19,13 @@ pub enum Visible {
     AsInherited,
 }
 
-/// A command line with the child's own numbers in it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Renumbered {
-    pub arguments: Vec<String>,
-    /// What named a card that the child does not get, as `flag value`; it was left out.
-    pub dropped: Vec<String>,
-}
-
-const DEVICES: &[&str] = &[
-    "-dev",
-    "--device",
+const DEVICE: &[&str] = &["-dev", "--device"];
+const OTHER_DEVICES: &[&str] = &[
     "-devd",
     "--device-draft",
     "--spec-draft-device",
+    "-mmdev",
+    "--mmproj-device",
 ];
 const BUFFERS: &[&str] = &[
     "-ot",
@@ -45,139 +39,178 @@ const TENSOR_SPLIT: &[&str] = &["-ts", "--tensor-split"];
 /// The same in the environment, each with a spelling of its flag.
 const VARIABLES: &[(&str, &str)] = &[
     (CHOSEN_DEVICES, "--device"),
+    ("MTMD_BACKEND_DEVICE", "--mmproj-device"),
     ("LLAMA_ARG_OVERRIDE_TENSOR", "--override-tensor"),
     ("LLAMA_ARG_MAIN_GPU", "--main-gpu"),
     ("LLAMA_ARG_TENSOR_SPLIT", "--tensor-split"),
 ];
 const CHOSEN_DEVICES: &str = "LLAMA_ARG_DEVICE";
 
-/// Rewrites the numbers of cards in llama-server's arguments.
+/// Rewrites the numbers of cards in llama-server's arguments and in its variables.
 ///
-/// `all` are the UUIDs in the order the user counts in; `own` those that the child sees, in its order.
-pub fn renumber_devices(arguments: &[String], all: &[String], own: &[String]) -> Renumbered {
-    let numbers = own_numbers(all, own);
-    let chosen = chooses_devices(arguments);
-    let mut result = Renumbered {
-        arguments: Vec::with_capacity(arguments.len()),
-        dropped: Vec::new(),
-    };
-    let mut rest = arguments.iter();
-    while let Some(flag) = rest.next() {
-        let Some(rewrite) = rewriter(flag, chosen) else {
-            result.arguments.push(flag.clone());
-            continue;
-        };
-        let Some(value) = rest.next() else {
-            result.arguments.push(flag.clone());
-            break;
-        };
-        match rewrite(value, &numbers) {
-            Some(value) => result.arguments.extend([flag.clone(), value]),
-            None => result.dropped.push(format!("{flag} {value}")),
-        }
-    }
-    result
-}
-
-/// The same for llama-server's variables in a child's environment; returns what was left out, as `NAME=value`.
-///
-/// `arguments` are the child's, as the user gave them: they decide whether devices are chosen.
-pub fn renumber_variables(
+/// `all` are the cards in the order the user counts in; `own` those that the child sees, in its order. Returns what
+/// named a card that the child does not get, as `flag value` or `NAME=value`; it was left out.
+pub fn renumber(
+    arguments: &mut Vec<String>,
     environment: &mut Environment,
-    arguments: &[String],
     all: &[String],
     own: &[String],
 ) -> Vec<String> {
-    let numbers = own_numbers(all, own);
-    let chosen = chooses_devices(arguments) || environment.get(CHOSEN_DEVICES).is_some();
-    let mut dropped = Vec::new();
-    for (name, flag) in VARIABLES {
-        let value = environment.get(name).and_then(|value| value.to_str());
-        let (Some(value), Some(rewrite)) = (value, rewriter(flag, chosen)) else {
+    let numbers = Numbers::new(arguments, environment, all, own);
+    let mut dropped = numbers.rewrite_variables(environment);
+    let mut kept = Vec::with_capacity(arguments.len());
+    let mut rest = std::mem::take(arguments).into_iter();
+    while let Some(flag) = rest.next() {
+        let Some(rewrite) = rewriter(&flag) else {
+            kept.push(flag);
             continue;
         };
-        match rewrite(value, &numbers) {
-            Some(value) => environment.set(*name, value),
-            None => {
-                dropped.push(format!("{name}={value}"));
-                environment.remove(name);
-            }
+        let Some(value) = rest.next() else {
+            kept.push(flag);
+            break;
+        };
+        match rewrite(&value, &numbers) {
+            Some(value) => kept.extend([flag, value]),
+            None => dropped.push(format!("{flag} {value}")),
         }
     }
+    *arguments = kept;
     dropped
 }
 
-/// For each card in the user's order, its number in the child.
-fn own_numbers(all: &[String], own: &[String]) -> Vec<Option<usize>> {
-    all.iter()
-        .map(|uuid| own.iter().position(|other| other == uuid))
-        .collect()
+/// The child's numbers for the user's.
+struct Numbers {
+    /// For each card, what the child calls it.
+    cards: Vec<Option<usize>>,
+    /// For each position of `-dev`, its position among those that the child gets; without `-dev` as `cards`.
+    list: Vec<Option<usize>>,
 }
 
-fn chooses_devices(arguments: &[String]) -> bool {
-    arguments
+impl Numbers {
+    fn new(arguments: &[String], environment: &Environment, all: &[String], own: &[String]) -> Self {
+        let cards: Vec<Option<usize>> = all
+            .iter()
+            .map(|card| own.iter().position(|other| other == card))
+            .collect();
+        let variable = environment.get(CHOSEN_DEVICES).and_then(|value| value.to_str());
+        let Some(chosen) = last_value(arguments, DEVICE).or(variable) else {
+            return Self {
+                list: cards.clone(),
+                cards,
+            };
+        };
+        let mut next = 0..;
+        let list = chosen.split(',').map(|name| {
+            device(name.trim(), &cards)?;
+            next.next()
+        });
+        Self {
+            list: list.collect(),
+            cards,
+        }
+    }
+
+    fn rewrite_variables(&self, environment: &mut Environment) -> Vec<String> {
+        let mut dropped = Vec::new();
+        for (name, flag) in VARIABLES {
+            let value = environment.get(name).and_then(|value| value.to_str());
+            let (Some(value), Some(rewrite)) = (value, rewriter(flag)) else {
+                continue;
+            };
+            match rewrite(value, self) {
+                Some(value) => environment.set(*name, value),
+                None => {
+                    dropped.push(format!("{name}={value}"));
+                    environment.remove(name);
+                }
+            }
+        }
+        dropped
+    }
+}
+
+/// What the last of these flags was given.
+fn last_value<'a>(arguments: &'a [String], flags: &[&str]) -> Option<&'a str> {
+    let at = arguments
         .iter()
-        .any(|argument| ["-dev", "--device"].contains(&argument.as_str()))
+        .rposition(|argument| flags.contains(&spelling(argument).as_str()))?;
+    arguments.get(at + 1).map(String::as_str)
 }
 
-type Rewrite = fn(&str, &[Option<usize>]) -> Option<String>;
+/// llama.cpp takes `_` for `-` in the long ones (`arg.cpp: common_params_parse_ex @ b10605`).
+fn spelling(argument: &str) -> String {
+    match argument.starts_with("--") {
+        true => argument.replace('_', "-"),
+        false => argument.to_owned(),
+    }
+}
 
-fn rewriter(flag: &str, chosen: bool) -> Option<Rewrite> {
-    match flag {
-        _ if DEVICES.contains(&flag) => Some(devices),
-        _ if BUFFERS.contains(&flag) => Some(buffers),
-        _ if !chosen && MAIN_GPU.contains(&flag) => Some(main_gpu),
-        _ if !chosen && TENSOR_SPLIT.contains(&flag) => Some(tensor_split),
-        _ => None,
+type Rewrite = fn(&str, &Numbers) -> Option<String>;
+
+fn rewriter(argument: &str) -> Option<Rewrite> {
+    let flag = spelling(argument);
+    let is_in = |flags: &[&str]| flags.contains(&flag.as_str());
+    match () {
+        () if is_in(DEVICE) || is_in(OTHER_DEVICES) => Some(devices),
+        () if is_in(BUFFERS) => Some(buffers),
+        () if is_in(MAIN_GPU) => Some(main_gpu),
+        () if is_in(TENSOR_SPLIT) => Some(tensor_split),
+        () => None,
     }
 }
 
 /// `CUDA1` by the child's numbers; what is no CUDA device stays as it is.
-fn device(name: &str, numbers: &[Option<usize>]) -> Option<String> {
+fn device(name: &str, cards: &[Option<usize>]) -> Option<String> {
     let Some(number) = name
         .strip_prefix("CUDA")
         .and_then(|digits| digits.parse::<usize>().ok())
     else {
         return Some(name.to_owned());
     };
-    let own = numbers.get(number).copied().flatten()?;
+    let own = cards.get(number).copied().flatten()?;
     Some(format!("CUDA{own}"))
 }
 
 /// `-dev CUDA1,CUDA3`
-fn devices(value: &str, numbers: &[Option<usize>]) -> Option<String> {
+fn devices(value: &str, numbers: &Numbers) -> Option<String> {
     let kept: Vec<String> = value
         .split(',')
-        .filter_map(|name| device(name.trim(), numbers))
+        .filter_map(|name| device(name.trim(), &numbers.cards))
         .collect();
     (!kept.is_empty()).then(|| kept.join(","))
 }
 
 /// `-ot pattern=CUDA1,pattern=CPU`
-fn buffers(value: &str, numbers: &[Option<usize>]) -> Option<String> {
+fn buffers(value: &str, numbers: &Numbers) -> Option<String> {
     let kept: Vec<String> = value
         .split(',')
         .filter_map(|pair| match pair.rsplit_once('=') {
-            Some((pattern, buffer)) => Some(format!("{pattern}={}", device(buffer, numbers)?)),
+            Some((pattern, buffer)) => Some(format!("{pattern}={}", device(buffer, &numbers.cards)?)),
             None => Some(pair.to_owned()),
         })
         .collect();
     (!kept.is_empty()).then(|| kept.join(","))
 }
 
-fn main_gpu(value: &str, numbers: &[Option<usize>]) -> Option<String> {
+fn main_gpu(value: &str, numbers: &Numbers) -> Option<String> {
     match value.trim().parse::<usize>() {
-        Ok(number) => numbers.get(number).copied().flatten().map(|own| own.to_string()),
+        Ok(number) => numbers
+            .list
+            .get(number)
+            .copied()
+            .flatten()
+            .map(|own| own.to_string()),
         // Not ours to judge; the engine will.
         Err(_) => Some(value.to_owned()),
     }
 }
 
 /// `-ts 3,1,0,2`: one share for each card, in order; llama.cpp separates at commas and slashes.
-fn tensor_split(value: &str, numbers: &[Option<usize>]) -> Option<String> {
+fn tensor_split(value: &str, numbers: &Numbers) -> Option<String> {
     let mut shares: Vec<(usize, &str)> = value
         .split([',', '/'])
-        .zip(numbers)
+        .filter(|share| !share.is_empty())
+        .zip(&numbers.list)
         .filter_map(|(share, own)| Some(((*own)?, share.trim())))
         .collect();
     shares.sort_by_key(|(own, _)| *own);
@@ -189,9 +222,16 @@ fn tensor_split(value: &str, numbers: &[Option<usize>]) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn renumber(arguments: &[&str], own: &[&str]) -> Renumbered {
-        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        renumber_devices(&words(arguments), &words(&["a", "b", "c", "d"]), &words(own))
+    fn words(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    /// The arguments afterwards, and what was left out.
+    fn renumbered(arguments: &[&str], own: &[&str]) -> (Vec<String>, Vec<String>) {
+        let mut arguments = words(arguments);
+        let all = words(&["a", "b", "c", "d"]);
+        let dropped = renumber(&mut arguments, &mut Environment::default(), &all, &words(own));
+        (arguments, dropped)
     }
 
     #[test]
@@ -204,6 +244,7 @@ mod tests {
                 &["--device", "CUDA1,CUDA0"],
             ),
             (&["-mg", "3", "-c", "1"], &["b", "d"], &["-mg", "1", "-c", "1"]),
+            (&["--main_gpu", "1"], &["b"], &["--main_gpu", "0"]),
             (&["-ts", "1,2,3,4"], &["b", "d"], &["-ts", "2,4"]),
             (&["-ts", "1/2/3/4"], &["d", "a"], &["-ts", "4,1"]),
             (
@@ -211,28 +252,28 @@ mod tests {
                 &["c"],
                 &["-ot", "exps=CPU,attn=CUDA0"],
             ),
+            (&["-mmdev", "CUDA2"], &["b", "c"], &["-mmdev", "CUDA1"]),
             (&["-dev", "none"], &[], &["-dev", "none"]),
             (&["-dev", "Vulkan1"], &["b"], &["-dev", "Vulkan1"]),
             (&["-m", "CUDA1"], &["b"], &["-m", "CUDA1"]),
         ] {
-            let result = renumber(before, own);
-            assert_eq!(result.arguments, after, "{before:?}");
-            assert!(result.dropped.is_empty());
+            let (arguments, dropped) = renumbered(before, own);
+            assert_eq!(arguments, after, "{before:?}");
+            assert!(dropped.is_empty());
         }
     }
 
     #[test]
     fn a_chosen_device_list_is_what_the_other_numbers_count_along() {
-        let result = renumber(&["-dev", "CUDA1,CUDA3", "-mg", "1", "-ts", "1,2"], &["b", "d"]);
-        assert_eq!(
-            result.arguments,
-            ["-dev", "CUDA0,CUDA1", "-mg", "1", "-ts", "1,2"]
-        );
+        let list = ["-dev", "CUDA3,CUDA1", "-mg", "1", "-ts", "1,2"];
+        let (whole, _) = renumbered(&list, &["b", "d"]);
+        assert_eq!(whole, ["-dev", "CUDA1,CUDA0", "-mg", "1", "-ts", "1,2"]);
+        let (main, _) = renumbered(&list, &["b"]);
+        assert_eq!(main, ["-dev", "CUDA0", "-mg", "0", "-ts", "2"]);
     }
 
     #[test]
     fn variables_are_renumbered_like_their_flags() {
-        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         let set = || {
             let pairs = [
                 ("LLAMA_ARG_MAIN_GPU", "3"),
@@ -244,28 +285,35 @@ mod tests {
                 .into_iter()
                 .collect::<Environment>()
         };
-        let (all, own) = (words(&["a", "b", "c", "d"]), words(&["b", "d"]));
+        let all = words(&["a", "b", "c", "d"]);
         let mut environment = set();
-        assert!(renumber_variables(&mut environment, &[], &all, &own).is_empty());
+        assert!(renumber(&mut Vec::new(), &mut environment, &all, &words(&["b", "d"])).is_empty());
         assert_eq!(environment.get("LLAMA_ARG_MAIN_GPU").unwrap(), "1");
         assert_eq!(environment.get("LLAMA_ARG_TENSOR_SPLIT").unwrap(), "2,4");
 
-        let mut chosen = set();
-        renumber_variables(&mut chosen, &words(&["-dev", "CUDA1"]), &all, &own);
-        assert_eq!(chosen, set());
-
         let mut elsewhere = set();
-        let dropped = renumber_variables(&mut elsewhere, &[], &all, &words(&["b"]));
+        let dropped = renumber(&mut Vec::new(), &mut elsewhere, &all, &words(&["b"]));
         assert_eq!(dropped, ["LLAMA_ARG_MAIN_GPU=3"]);
         assert_eq!(elsewhere.get("LLAMA_ARG_MAIN_GPU"), None);
     }
 
     #[test]
+    fn a_flag_counts_along_the_list_of_a_variable() {
+        let mut environment: Environment = [("LLAMA_ARG_DEVICE".into(), "CUDA1,CUDA3".into())]
+            .into_iter()
+            .collect();
+        let mut arguments = words(&["-mg", "1"]);
+        let all = words(&["a", "b", "c", "d"]);
+        renumber(&mut arguments, &mut environment, &all, &words(&["d"]));
+        assert_eq!(arguments, ["-mg", "0"]);
+        assert_eq!(environment.get("LLAMA_ARG_DEVICE").unwrap(), "CUDA0");
+    }
+
+    #[test]
     fn what_names_a_card_of_others_is_left_out_and_said() {
-        let result = renumber(&["-mg", "0", "-ts"], &["b"]);
         assert_eq!(
-            (result.arguments, result.dropped),
-            (vec!["-ts".to_owned()], vec!["-mg 0".to_owned()])
+            renumbered(&["-mg", "0", "-ts"], &["b"]),
+            (words(&["-ts"]), words(&["-mg 0"]))
         );
     }
 }

@@ -37,7 +37,7 @@ impl Owner {
         let looked = tokio::task::spawn_blocking(move || {
             let width = widest(entries.iter().map(|entry| entry.name.as_str()));
             let line = |entry: &Entry| {
-                let need = need(entry, &cards, look(entry, engine.as_deref()));
+                let need = need(entry, &cards, look(entry, engine.as_deref(), &cards));
                 format!("model {:width$}  {need}", entry.name)
             };
             entries.iter().map(line).collect::<Vec<_>>()
@@ -70,7 +70,8 @@ fn widest<'a>(texts: impl Iterator<Item = &'a str>) -> usize {
     texts.map(|text| text.chars().count()).max().unwrap_or(0)
 }
 
-/// What a model takes, in words: on the first card it may use, which is what it takes on any of the same kind.
+/// What a model takes, in words: on the cards that its flags name, else on the first that it may use, which is
+/// what it takes on any of the same kind.
 fn need(entry: &Entry, cards: &[Card], looked: Result<Arc<dyn Demand>, Reason>) -> String {
     let demand = match looked {
         Ok(demand) if demand.alone() => {
@@ -79,12 +80,7 @@ fn need(entry: &Entry, cards: &[Card], looked: Result<Arc<dyn Demand>, Reason>) 
         Ok(demand) => demand,
         Err(reason) => return format!("cannot be loaded: {}", in_a_line(&reason)),
     };
-    let may_use = |card: &&Card| {
-        entry.cards.is_empty()
-            || entry.cards.contains(&card.name)
-            || entry.cards.iter().any(|name| name == card.id.as_str())
-    };
-    let card: Vec<Card> = cards.iter().filter(may_use).take(1).cloned().collect();
+    let card = asked(entry, cards, &*demand);
     let said = if entry.memory.is_some() {
         "declared"
     } else {
@@ -97,4 +93,18 @@ fn need(entry: &Entry, cards: &[Card], looked: Result<Arc<dyn Demand>, Reason>) 
         }
         Err(reason) => in_a_line(&reason),
     }
+}
+
+fn asked(entry: &Entry, cards: &[Card], demand: &dyn Demand) -> Vec<Card> {
+    let named = &demand.named().cards;
+    if !named.is_empty() {
+        return cards
+            .iter()
+            .filter(|card| named.contains(&card.id))
+            .cloned()
+            .collect();
+    }
+    let may_use =
+        |card: &&Card| entry.cards.is_empty() || entry.cards.iter().any(|name| card.answers_to(name));
+    cards.iter().filter(may_use).take(1).cloned().collect()
 }

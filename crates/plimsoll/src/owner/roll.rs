@@ -112,7 +112,7 @@ fn change(old: &Entry, new: &Entry, spec: ModelSpec) -> Option<Change> {
 
 fn spec(entry: &Entry, cards: &[Card]) -> Result<ModelSpec, UnknownCard> {
     let allowed = entry.cards.iter().map(|name| {
-        let here = cards.iter().find(|card| answers_to(card, name));
+        let here = cards.iter().find(|card| card.answers_to(name));
         here.map(|card| card.id.clone()).ok_or_else(|| UnknownCard {
             origin: entry.origin.to_string(),
             model: entry.name.clone(),
@@ -135,10 +135,6 @@ fn spec(entry: &Entry, cards: &[Card]) -> Result<ModelSpec, UnknownCard> {
         preload: entry.preload,
         ..defaults
     })
-}
-
-fn answers_to(card: &Card, name: &str) -> bool {
-    card.id.as_str() == name || card.uuid.as_deref() == Some(name) || card.name == name
 }
 
 #[cfg(test)]

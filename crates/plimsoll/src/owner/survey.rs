@@ -4,6 +4,8 @@
 //! files are and can be read, what their headers and the flags add up to. What the user declared wins over
 //! what is planned; what can neither be declared nor planned is unknown and gets a card to itself.
 
+mod named;
+
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -12,8 +14,10 @@ use plimsoll_core::bytes::Bytes;
 use plimsoll_core::explain::{Hint, Reason};
 use plimsoll_core::flags::{Entry, Options, Program, Wish};
 use plimsoll_core::model::{Dialect, Model};
-use plimsoll_core::place::{Card, CardId, Declared, Demand, Unknown};
-use plimsoll_core::plan::{self, Engine, EngineKind, Plan, PlanError, PlanRequest};
+use plimsoll_core::place::{Card, CardId, Declared, Demand, Named, Unknown};
+use plimsoll_core::plan::{self, Engine, EngineKind, Plan, PlanRequest};
+
+use named::OnNamed;
 
 use super::Owner;
 use super::run::{engine_command, unstartable};
@@ -26,30 +30,58 @@ pub(super) async fn survey(owner: Rc<Owner>, model: ModelId) {
     let entry = Entry::clone(&owner.entry(model));
     let engine = owner.terms.engine.clone();
     let name = entry.name.clone();
-    let looked = tokio::task::spawn_blocking(move || look(&entry, engine.as_deref())).await;
+    let cards: Vec<Card> = owner.terms.cards().cloned().collect();
+    let looked = tokio::task::spawn_blocking(move || look(&entry, engine.as_deref(), &cards)).await;
     let result = looked.unwrap_or_else(|error| Err(unstartable(&name, &error)));
     owner.submit(Event::Surveyed { model, result });
 }
 
-pub(super) fn look(entry: &Entry, configured: Option<&[String]>) -> Result<Arc<dyn Demand>, Reason> {
-    let engine = engine_command(entry, configured).map_err(|error| unstartable(&entry.name, &error))?;
+pub(super) fn look(
+    entry: &Entry,
+    configured: Option<&[String]>,
+    cards: &[Card],
+) -> Result<Arc<dyn Demand>, Reason> {
+    let fail = |error: &dyn std::error::Error| unstartable(&entry.name, error);
+    let engine = engine_command(entry, configured).map_err(|error| fail(&error))?;
     let line = entry.launch.command_line(&engine, &entry.name, 0);
     let program = line.first().map(String::as_str).unwrap_or_default();
     find_program(program.as_ref(), None, std::env::var_os("PATH").as_deref())
-        .map_err(|error| unstartable(&entry.name, &error))?;
-    match (entry.memory, entry.launch.options()) {
-        (Some(bytes), _) => Ok(Arc::new(Declared(bytes))),
-        (None, Some(options)) => planned(entry, options, program),
-        (None, None) => Ok(Arc::new(Unknown)),
-    }
+        .map_err(|error| fail(&error))?;
+    let Some(options) = entry.launch.options() else {
+        return Ok(match entry.memory {
+            Some(bytes) => Arc::new(Declared(bytes)),
+            None => Arc::new(Unknown),
+        });
+    };
+    let flags = named::flags(entry, options);
+    let wish = flags.and_then(|flags| Ok((flags.wish(Program::LlamaServer)?, flags)));
+    let (named, demand): (_, Arc<dyn Demand>) = match (entry.memory, wish) {
+        // What the user declared needs no flag that we can read.
+        (Some(bytes), Err(_)) => (Named::default(), Arc::new(Declared(bytes))),
+        (None, Err(error)) => return Err(fail(&error)),
+        (memory, Ok((wish, flags))) => {
+            let named = named::named(entry, &flags, &wish, cards).map_err(|error| fail(&error))?;
+            match memory {
+                Some(bytes) => (named, Arc::new(Declared(bytes))),
+                None => (named, planned(entry, flags, wish, program, cards)?),
+            }
+        }
+    };
+    Ok(match named.cards.is_empty() {
+        true => demand,
+        false => Arc::new(OnNamed { named, demand }),
+    })
 }
 
 /// A llama-server whose model is not a local file (`-hf`) cannot be planned before it has fetched it.
-fn planned(entry: &Entry, options: &Options, program: &str) -> Result<Arc<dyn Demand>, Reason> {
-    let wish = options
-        .wish(Program::LlamaServer)
-        .map_err(|error| unstartable(&entry.name, &error))?;
-    let Some(path) = wish.model.clone() else {
+fn planned(
+    entry: &Entry,
+    flags: Options,
+    wish: Wish,
+    program: &str,
+    machine: &[Card],
+) -> Result<Arc<dyn Demand>, Reason> {
+    let Some(path) = wish.model else {
         return Ok(Arc::new(Unknown));
     };
     let engine = engine_of(program);
@@ -64,7 +96,8 @@ fn planned(entry: &Entry, options: &Options, program: &str) -> Result<Arc<dyn De
         draft: wish.draft_model.as_deref().map(read).transpose()?,
         projector: wish.projector.as_deref().map(read).transpose()?,
         engine,
-        wish,
+        flags,
+        machine: machine.to_vec(),
     }))
 }
 
@@ -83,21 +116,26 @@ struct Planned {
     model: Model,
     draft: Option<Model>,
     projector: Option<Model>,
-    wish: Wish,
+    flags: Options,
     engine: Engine,
+    /// All cards that are served from: those that the flags count.
+    machine: Vec<Card>,
 }
 
 impl Planned {
-    fn plan(&self, cards: &[Card]) -> Result<Plan, PlanError> {
-        plan::plan(&PlanRequest {
+    fn plan(&self, cards: &[Card]) -> Result<Plan, Reason> {
+        let failed = |error: &dyn std::error::Error| Reason::new("plan_failed", error.to_string());
+        let wish = named::seen_by(&self.flags, &self.machine, cards).map_err(|error| failed(&error))?;
+        let request = PlanRequest {
             model: &self.model,
             draft: self.draft.as_ref(),
             projector: self.projector.as_ref(),
-            wish: &self.wish,
+            wish: &wish,
             engine: self.engine,
             program: Program::LlamaServer,
             cards,
-        })
+        };
+        plan::plan(&request).map_err(|error| failed(&error))
     }
 }
 
@@ -107,10 +145,8 @@ impl Demand for Planned {
         if cards.is_empty() {
             return Err(Reason::new("no_card", "it needs a card and there is none"));
         }
-        let plan = self
-            .plan(cards)
-            .map_err(|error| Reason::new("plan_failed", error.to_string()))?;
-        Ok(plan
+        Ok(self
+            .plan(cards)?
             .cards
             .iter()
             .map(|card| (card.id.clone(), card.peak))

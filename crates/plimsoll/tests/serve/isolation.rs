@@ -1,18 +1,29 @@
 //! An engine sees exactly its own cards, and the daemon touches none.
 
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
 use serde_json::{Value, json};
 
-use crate::daemon::{Daemon, Setup, built};
+use crate::daemon::{Daemon, Setup, built, fake_engine};
 use crate::http::{chat, get};
 
 const CARDS: [&str; 4] = ["GPU-aaaa", "GPU-bbbb", "GPU-cccc", "GPU-dddd"];
 
+const GIB: u64 = 1 << 30;
+
 /// A daemon that sees four cards of 24 GiB through fake-nvml.
 fn four_cards(setup: Setup) -> Daemon {
-    let gib = 1_u64 << 30;
-    let cards: Vec<Value> = (0..4)
-        .map(|n| {
-            json!({"uuid": CARDS[n], "name": "Fake 24G", "total": 24 * gib, "free": 24 * gib,
+    cards(setup, &[24 * GIB; 4])
+}
+
+/// A daemon that sees cards of 24 GiB with so much of it free.
+fn cards(setup: Setup, free: &[u64]) -> Daemon {
+    let cards: Vec<Value> = free
+        .iter()
+        .enumerate()
+        .map(|(n, free)| {
+            json!({"uuid": CARDS[n], "name": "Fake 24G", "total": 24 * GIB, "free": free,
                    "cc": [8, 9], "pci": format!("00000000:0{n}:00.0")})
         })
         .collect();
@@ -61,4 +72,141 @@ fn the_daemon_maps_neither_libcuda_nor_the_library_that_maps_it() {
     for library in ["libcuda", "nvidia_ml", "nvidia-ml"] {
         assert!(!maps.contains(library), "{maps}");
     }
+}
+
+/// A preset with one model `m` of a gibibyte and these lines.
+fn preset(lines: &str) -> Setup {
+    let engine = fake_engine();
+    Setup::with_cards(&[]).named("models.ini").config(&format!(
+        ";plimsoll: engine = {}\n[m]\nhf-repo = user/m\n;plimsoll: memory = 1GiB\n{lines}\n",
+        engine.display()
+    ))
+}
+
+/// The cards that `m` sees, and what its command line gives `flag`.
+fn sent(daemon: &Daemon, flag: &str) -> (String, Option<String>) {
+    let answer = chat(daemon.address, "m");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let seen = get(daemon.address, "/upstream/m/fake/env").json();
+    let argv: Vec<&str> = seen["argv"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
+    let at = argv.iter().position(|word| *word == flag);
+    let value = at
+        .and_then(|at| argv.get(at + 1))
+        .map(|value| (*value).to_owned());
+    let cards = seen["env"]["CUDA_VISIBLE_DEVICES"].as_str().expect("it is set");
+    (cards.to_owned(), value)
+}
+
+/// What the cards say of claims, by UUID.
+fn claims(daemon: &Daemon) -> Vec<u64> {
+    let status = daemon.status();
+    let cards = status["cards"].as_array().expect("cards").iter();
+    cards.filter_map(|card| card["claimed"].as_u64()).collect()
+}
+
+const FILLED: [u64; 2] = [199 << 20, 24 * GIB];
+
+#[test]
+fn a_model_goes_to_the_card_that_its_flags_name_whatever_fills_the_other() {
+    for lines in [
+        "device = CUDA1",
+        "dev = CUDA1",
+        "LLAMA_ARG_DEVICE = CUDA1",
+        ";plimsoll: env = LLAMA_ARG_DEVICE=CUDA1",
+    ] {
+        let daemon = cards(preset(lines), &FILLED);
+        let (cards, device) = sent(&daemon, "--device");
+        assert_eq!(cards, "GPU-bbbb", "{lines}");
+        assert!(device.is_none_or(|device| device == "CUDA0"), "{lines}");
+        assert_eq!(claims(&daemon), [0, GIB], "{lines}");
+    }
+}
+
+#[test]
+fn a_planned_model_claims_nothing_on_a_card_that_its_flags_do_not_name() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let model = folder.path().join("l8.gguf");
+    let made = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(["synth", "l8"])
+        .arg(&model)
+        .output();
+    assert!(made.expect("plimsoll runs").status.success());
+    let engine = folder.path().join("llama-server");
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = --version ] && exec echo 'version: 1.0 (build 10605, commit abc)'\nexec '{}' \"$@\"\n",
+        fake_engine().display()
+    );
+    std::fs::write(&engine, script).expect("the folder can be written");
+    let runnable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&engine, runnable).expect("it is ours");
+    let setup = Setup::with_cards(&[]).named("models.ini").config(&format!(
+        ";plimsoll: engine = {}\n[m]\nmodel = {}\nctx-size = 4096\ndevice = CUDA1\n",
+        engine.display(),
+        model.display()
+    ));
+    let daemon = cards(setup, &FILLED);
+    assert_eq!(
+        sent(&daemon, "--device"),
+        ("GPU-bbbb".to_owned(), Some("CUDA0".to_owned()))
+    );
+    let claims = claims(&daemon);
+    assert!(claims[0] == 0 && claims[1] > 4 * GIB, "{claims:?}");
+    daemon.told("planned");
+}
+
+#[test]
+fn a_variable_that_names_a_card_is_renumbered_for_the_child() {
+    let daemon = cards(preset(";plimsoll: env = LLAMA_ARG_DEVICE=CUDA1"), &FILLED);
+    assert_eq!(sent(&daemon, "--device"), ("GPU-bbbb".to_owned(), None));
+    let seen = get(daemon.address, "/upstream/m/fake/env").json();
+    assert_eq!(seen["env"]["LLAMA_ARG_DEVICE"], "CUDA0");
+}
+
+#[test]
+fn one_card_by_its_number_is_that_card_and_the_first_of_the_child() {
+    let daemon = cards(preset("split-mode = none\nmain-gpu = 1"), &FILLED);
+    assert_eq!(
+        sent(&daemon, "--main-gpu"),
+        ("GPU-bbbb".to_owned(), Some("0".to_owned()))
+    );
+    assert_eq!(claims(&daemon), [0, GIB]);
+}
+
+#[test]
+fn a_list_of_cards_is_taken_as_it_is_and_nothing_beside_it() {
+    let daemon = four_cards(preset("device = CUDA3,CUDA1"));
+    assert_eq!(
+        sent(&daemon, "--device"),
+        ("GPU-bbbb,GPU-dddd".to_owned(), Some("CUDA1,CUDA0".to_owned()))
+    );
+    let claims = claims(&daemon);
+    assert_eq!((claims[0], claims[2]), (0, 0));
+    assert_eq!(claims[1] + claims[3], GIB);
+}
+
+#[test]
+fn shares_by_hand_choose_the_cards_that_get_one() {
+    let daemon = four_cards(preset("tensor-split = 0,3,0,1"));
+    assert_eq!(
+        sent(&daemon, "--tensor-split"),
+        ("GPU-bbbb,GPU-dddd".to_owned(), Some("3,1".to_owned()))
+    );
+}
+
+#[test]
+fn a_card_that_is_not_there_is_named_with_its_line_and_those_that_are() {
+    let daemon = cards(preset("device = CUDA2"), &FILLED);
+    let answer = chat(daemon.address, "m").text();
+    for words in [
+        "models.ini:5: -dev names `CUDA2`, but there are 2 cards; give one of CUDA0 to CUDA1",
+        "the cards are CUDA0 Fake 24G GPU-aaaa, CUDA1 Fake 24G GPU-bbbb",
+    ] {
+        assert!(answer.contains(words), "{answer}");
+    }
+    daemon.told("-dev names `CUDA2`");
 }

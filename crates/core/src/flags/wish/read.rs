@@ -99,7 +99,7 @@ impl Wish {
             Effect::Layers => self.gpu_layers = given.layers()?,
             Effect::SplitMode => self.split_mode = given.split_mode()?,
             Effect::TensorSplit => self.tensor_split = given.proportions()?,
-            Effect::MainGpu => self.main_gpu = given.natural()?,
+            Effect::MainGpu => self.main_gpu = Some(given.natural()?),
             Effect::Devices => self.devices = given.names()?,
             Effect::Overrides => self.overrides.extend(given.overrides()?),
             Effect::AllExperts => self.experts_on_host = u32::MAX,
@@ -180,7 +180,7 @@ mod tests {
             (wish.gpu_layers, wish.split_mode),
             (GpuLayers::Count(40), SplitMode::Row)
         );
-        assert_eq!((wish.tensor_split, wish.main_gpu), (vec![3.0, 1.0], 1));
+        assert_eq!((wish.tensor_split, wish.main_gpu), (vec![3.0, 1.0], Some(1)));
         assert_eq!(wish.devices, ["CUDA0", "CUDA1"]);
         assert!(!wish.cache_offload && !wish.op_offload && wish.full_sliding_cache && !wish.mmap);
         assert_eq!(wish.projector.as_deref(), Some("p.gguf"));

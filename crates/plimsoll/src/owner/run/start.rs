@@ -13,7 +13,7 @@ use super::Run;
 use crate::launch::engine::{self, EngineError};
 use crate::launch::{
     Child, ChildEvent, ChildSpec, Environment, LogSource, Readiness, StopWay, Visible, child_environment,
-    free_port, random_key, renumber_devices, renumber_variables,
+    free_port, random_key, renumber,
 };
 use crate::owner::Owner;
 
@@ -84,11 +84,7 @@ impl Starter<'_> {
             return;
         };
         let all = self.all_cards();
-        let mut dropped = renumber_variables(environment, line, &all, &own);
-        let renumbered = renumber_devices(line, &all, &own);
-        *line = renumbered.arguments;
-        dropped.extend(renumbered.dropped);
-        for words in dropped {
+        for words in renumber(line, environment, &all, &own) {
             let note = format!("left out `{words}`: it names a card that this model does not get");
             self.run.log.push(LogSource::Plimsoll, note);
         }
@@ -116,11 +112,14 @@ impl Starter<'_> {
         cards.filter(|card| card.kind == CardKind::Cuda).collect()
     }
 
+    /// The cards that a user counts, by the names that `visible` gives them.
     fn all_cards(&self) -> Vec<String> {
-        self.owner
+        let cuda = self
+            .owner
             .terms
             .cards()
-            .filter_map(|card| card.uuid.clone())
+            .filter(|card| card.kind == CardKind::Cuda);
+        cuda.map(|card| card.uuid.clone().unwrap_or_else(|| card.id.to_string()))
             .collect()
     }
 }
