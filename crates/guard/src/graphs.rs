@@ -13,6 +13,7 @@ use plimsoll_pool::Graph;
 
 use crate::ggml::pools;
 use crate::lock::Lock;
+use crate::spill::quiet;
 
 /// A handle of the driver's: a CUgraph or a CUgraphExec, which never have the same address while both live.
 pub(crate) type Source = usize;
@@ -79,12 +80,13 @@ pub(crate) fn open() -> Vec<Graph> {
     TABLE.hold().captures.iter().map(|(_, graph)| *graph).collect()
 }
 
-/// A capture is about to begin on this stream. When this returns, no pool is giving anything back.
+/// A capture is about to begin on this stream. When this returns, no pool is giving anything back and nothing is waited for.
 pub(crate) fn begin(stream: usize) -> Graph {
     let graph = Graph(crate::trace::number());
     CAPTURING.fetch_add(1, AcqRel);
     TABLE.hold().captures.push((stream, graph));
     pools::each(|pool| pool.capture_begin(graph));
+    quiet::let_waits_end();
     graph
 }
 

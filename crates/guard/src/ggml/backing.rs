@@ -84,12 +84,8 @@ impl Backing {
 
     /// Waits for everything that the pool's context submitted. False if it may not be waited for now.
     pub(super) fn synchronize(&self) -> bool {
-        let may = !graphs::capturing();
-        if may {
-            // An error is the program's, and its work is over with it.
-            quiet::synchronise(self.context);
-        }
-        may
+        // An error is the program's, and its work is over with it.
+        quiet::synchronise(self.context).is_some()
     }
 
     /// Runs `act` in the pool's context, so that no capture notices.

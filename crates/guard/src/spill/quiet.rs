@@ -6,6 +6,8 @@
 
 use core::ffi::c_uint;
 use core::ptr::{null_mut, without_provenance_mut};
+use core::sync::atomic::Ordering::SeqCst;
+use core::sync::atomic::{AtomicU32, fence};
 
 use crate::driver::{self, CuResult, Device, SUCCESS};
 
@@ -66,8 +68,26 @@ pub(crate) fn in_context<T>(context: usize, act: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Waits until a context's card has done all that it was given.
-pub(crate) fn synchronise(context: usize) -> CuResult {
+/// Threads that wait for a card on guard's account.
+static WAITING: AtomicU32 = AtomicU32::new(0);
+
+/// Waits until a context's card has done all that it was given. None, and nothing was waited for, if a capture is under way: it
+/// would be spoilt.
+pub(crate) fn synchronise(context: usize) -> Option<CuResult> {
+    WAITING.fetch_add(1, SeqCst);
+    // Either this sees a capture that is about to begin, or the capture sees this and lets it end.
+    fence(SeqCst);
     // SAFETY: takes nothing.
-    in_context(context, || unsafe { driver::cuCtxSynchronize() })
+    let code = (!capturing()).then(|| in_context(context, || unsafe { driver::cuCtxSynchronize() }));
+    WAITING.fetch_sub(1, SeqCst);
+    code
+}
+
+/// For whoever has announced a capture: returns when guard waits for no card any more.
+pub(crate) fn let_waits_end() {
+    fence(SeqCst);
+    while WAITING.load(SeqCst) > 0 {
+        // SAFETY: takes nothing.
+        unsafe { libc::sched_yield() };
+    }
 }

@@ -63,9 +63,21 @@ pub(crate) fn free(pointer: DevicePointer) -> Option<CuResult> {
     }
     let _relaxed = Relaxed::begin();
     sweep();
-    let code = quiet::synchronise(range.context);
-    give_back(range);
-    Some(code)
+    Some(after_all_work(range))
+}
+
+/// Frees a range when the card has done all that it was given, or later, if that may not be waited for now.
+fn after_all_work(range: Range) -> CuResult {
+    match quiet::synchronise(range.context) {
+        Some(code) => {
+            give_back(range);
+            code
+        }
+        None => {
+            put_off(range, Until::Idle);
+            SUCCESS
+        }
+    }
 }
 
 /// Frees the range that starts at this address once `stream` has done what it was given; None if it is none of ours.
@@ -78,9 +90,7 @@ pub(crate) fn free_async(pointer: DevicePointer, stream: Stream, per_thread: boo
     let _relaxed = Relaxed::begin();
     sweep();
     let Some(event) = record(stream, per_thread) else {
-        let code = quiet::synchronise(range.context);
-        give_back(range);
-        return Some(code);
+        return Some(after_all_work(range));
     };
     put_off(range, Until::Event(event));
     Some(SUCCESS)
@@ -144,8 +154,9 @@ fn settle(mut done: impl FnMut(usize) -> bool) -> bool {
             }
             // SAFETY: ours, and in no list any more.
             unsafe { real::cuEventDestroy_v2(event(number)) };
-        } else {
-            quiet::synchronise(range.context);
+        } else if quiet::synchronise(range.context).is_none() {
+            kept.push((range, until));
+            continue;
         }
         give_back(range);
         any = true;
