@@ -5,7 +5,7 @@
 //! sets. Rules that the real driver breaks silently (memory that goes while work uses it, graphs that outlive their
 //! memory) are recorded. `PLIMSOLL_FAKE_CUDA` configures it; `README.md` lists its keys and the format of the log.
 //!
-//! A subject's file holds its part of the state, as methods of [`driver::Driver`], and its exported functions.
+//! A subject's file holds its part of the state, as methods of `driver::Driver`, and its exported functions.
 
 #![allow(non_snake_case, reason = "arguments have the names that cuda.h gives them")]
 
