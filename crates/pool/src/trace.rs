@@ -1,7 +1,7 @@
 //! What a program asked of its allocator, in order.
 //!
 //! DECISION: a trace holds steps, not addresses. Logs name blocks by pointers, which are used again after a free; a
-//! [`Builder`] gives every block a number of its own, so that a replay needs an array and no map, and finds out what
+//! `Builder` gives every block a number of its own, so that a replay needs an array and no map, and finds out what
 //! cannot have happened (a block freed twice, two blocks at one address). Readers and the generator build traces with
 //! it; nothing that they are given can make one that is wrong. Blocks that are never freed are allowed: a log may end
 //! anywhere.
