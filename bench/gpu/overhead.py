@@ -1,6 +1,6 @@
 """What guard costs: llama-bench, driver allocations and a PyTorch loop, bare and guarded in turns.
 
-usage: overhead.py --bench LLAMA_BENCH --model MODEL --alloc ALLOC_PROGRAM --guard LIBRARY [--pairs N] [--words OPTIONS]
+usage: overhead.py --bench LLAMA_BENCH --model MODEL --alloc ALLOC_PROGRAM --torch --guard LIBRARY [--pairs N] [--words OPTIONS]
 `--alloc` is bench/gpu/alloc.c, compiled: `cc -O2 alloc.c -lcuda`. Prints one JSON object.
 """
 
@@ -37,15 +37,13 @@ def command(arguments, environment):
     return done.stdout
 
 
-def bench(options, environment):
-    """Medians over the later half of many repetitions: by then the clocks have risen, which an idle card's have not."""
+def bench(options, test, environment):
+    """The median over the later half of many repetitions: by then the clocks have risen, which an idle card's have not."""
     folder = os.path.dirname(os.path.abspath(options.bench))
     environment = {**environment, "LD_LIBRARY_PATH": folder + ":" + environment.get("LD_LIBRARY_PATH", "")}
-    speeds = {}
-    for test, flags in {"pp512": ["-p", "512", "-n", "0", "-r", "200"], "tg128": ["-p", "0", "-n", "128", "-r", "24"]}.items():
-        row = json.loads(command([options.bench, "-m", options.model, *flags, "-ngl", "99", "-fa", "1", "-o", "json"], environment))[0]
-        speeds[test] = median(row["samples_ts"][len(row["samples_ts"]) // 2:])
-    return speeds
+    flags = {"pp512": ["-p", "512", "-n", "0", "-r", "100"], "tg128": ["-p", "0", "-n", "128", "-r", "16"]}[test]
+    row = json.loads(command([options.bench, "-m", options.model, *flags, "-ngl", "99", "-fa", "1", "-o", "json"], environment))[0]
+    return median(row["samples_ts"][len(row["samples_ts"]) // 2:])
 
 
 def turns(pairs, words, library, measure):
@@ -64,27 +62,26 @@ def main():
     parser.add_argument("--bench")
     parser.add_argument("--model")
     parser.add_argument("--alloc")
+    parser.add_argument("--torch", action="store_true", help="the PyTorch loop, too")
     parser.add_argument("--guard", required=True)
     parser.add_argument("--pairs", type=int, default=6)
     parser.add_argument("--words", default="budget=68719476736 pool=ours reuse spill=1073741824")
     options = parser.parse_args()
     result = {"words": options.words, "pairs": options.pairs}
-    if options.bench:
-        rows = turns(options.pairs, options.words, options.guard, lambda environment: bench(options, environment))
-        for test in ("pp512", "tg128"):
-            bare = median([row[test] for row in rows["bare"]])
-            under = median([row[test] for row in rows["guarded"]])
-            result[test] = {"bare": bare, "guarded": under, "ratio": under / bare,
-                            "runs": {kind: [row[test] for row in rows[kind]] for kind in rows}}
+    for test in ("pp512", "tg128") if options.bench else ():
+        rows = turns(options.pairs, options.words, options.guard, lambda environment: bench(options, test, environment))
+        speed = {kind: median(rows[kind]) for kind in rows}
+        result[test] = {**speed, "ratio": speed["guarded"] / speed["bare"], "runs": rows}
     if options.alloc:
         rows = turns(options.pairs, options.words, options.guard, lambda environment: json.loads(command([options.alloc], environment)))
         result["alloc"] = {
             key: {kind: median([row[key] for row in rows[kind]]) for kind in rows} for key in rows["bare"][0]
         }
-    rows = turns(options.pairs, options.words, options.guard,
-                 lambda environment: float(command([sys.executable, "-c", TORCH], environment)))
-    result["torch_loop_seconds"] = {**{kind: median(rows[kind]) for kind in rows}, "runs": rows}
-    result["torch_loop_seconds"]["ratio"] = result["torch_loop_seconds"]["guarded"] / result["torch_loop_seconds"]["bare"]
+    if options.torch:
+        rows = turns(options.pairs, options.words, options.guard,
+                     lambda environment: float(command([sys.executable, "-c", TORCH], environment)))
+        seconds = {kind: median(rows[kind]) for kind in rows}
+        result["torch_loop_seconds"] = {**seconds, "ratio": seconds["guarded"] / seconds["bare"], "runs": rows}
     print(json.dumps(result, indent=1))
 
 

@@ -32,21 +32,31 @@ exec(compile(text, sys.argv[0], 'exec'), globals())
 """
 
 
-def run(options, words):
+def outcomes(said):
+    """What came of each test; guard's own lines may stand between a test's name and its outcome."""
+    found, test = {}, None
+    for line in said.splitlines():
+        name = re.match(r"(test_\w+ \([\w.]+\))", line)
+        test = name.group(1) if name else test
+        outcome = re.search(r"(?:^|\.\.\. |\s)(ok|FAIL|ERROR|expected failure|skipped .*)$", line)
+        if test and outcome and not line.startswith(("FAIL:", "ERROR:")):
+            found.setdefault(test, outcome.group(1).split()[0])
+    return found
+
+
+def run(options, words, pattern):
+    """One pattern in one process, so that a test that takes the process with it costs only those beside it."""
     with tempfile.NamedTemporaryFile("w", suffix=".py", delete=False) as shim:
         shim.write(STAND_IN)
-    arguments = [sys.executable, shim.name, options.tests, "-v"]
-    for pattern in options.pattern:
-        arguments += ["-k", pattern]
     environment = {**guarded(words, options.guard), "PYTORCH_TEST_WITH_SLOW": "0", "CI": ""}
     try:
-        done = subprocess.run(arguments, env=environment, capture_output=True, text=True, timeout=options.seconds)
+        done = subprocess.run([sys.executable, shim.name, options.tests, "-v", "-k", pattern], env=environment,
+                              capture_output=True, text=True, timeout=options.seconds)
         said, status = done.stdout + done.stderr, done.returncode
     except subprocess.TimeoutExpired as late:
         said, status = ((late.stdout or b"") + (late.stderr or b"")).decode(errors="replace"), "late"
     os.unlink(shim.name)
-    outcomes = dict(re.findall(r"^(test_\w+ \([\w.]+\))(?:\n.*?)? \.\.\. (?:.*?)(ok|FAIL|ERROR|skipped|expected failure)", said, re.M))
-    return {"status": status, "outcomes": outcomes, "end": said[-600:]}
+    return {"status": status, "outcomes": outcomes(said)}
 
 
 def main():
@@ -57,16 +67,20 @@ def main():
     parser.add_argument("--seconds", type=int, default=150)
     parser.add_argument("--pattern", action="append", default=[])
     options = parser.parse_args()
-    bare, under = run(options, None), run(options, options.words)
-    count = lambda row: {kind: list(row["outcomes"].values()).count(kind) for kind in sorted(set(row["outcomes"].values()))}
-    tests = sorted(set(bare["outcomes"]) | set(under["outcomes"]))
+    runs = {kind: {"outcomes": {}, "status": {}} for kind in ("bare", "guarded")}
+    for pattern in options.pattern:
+        for kind, words in (("bare", None), ("guarded", options.words)):
+            row = run(options, words, pattern)
+            runs[kind]["outcomes"].update(row["outcomes"])
+            runs[kind]["status"][pattern] = row["status"]
+    bare, under = runs["bare"]["outcomes"], runs["guarded"]["outcomes"]
     result = {
-        "words": options.words, "bare": count(bare), "guarded": count(under),
-        "differences": {test: [bare["outcomes"].get(test), under["outcomes"].get(test)] for test in tests
-                        if bare["outcomes"].get(test) != under["outcomes"].get(test)},
-        "failed_bare": [test for test, outcome in bare["outcomes"].items() if outcome in ("FAIL", "ERROR")],
-        "status": [bare["status"], under["status"]],
-        "end": [bare["end"], under["end"]],
+        "words": options.words,
+        "status": {kind: runs[kind]["status"] for kind in runs},
+        "bare": {outcome: list(bare.values()).count(outcome) for outcome in sorted(set(bare.values()))},
+        "guarded": {outcome: list(under.values()).count(outcome) for outcome in sorted(set(under.values()))},
+        "differences": {test: [bare.get(test), under.get(test)] for test in sorted({*bare, *under}) if bare.get(test) != under.get(test)},
+        "not_ok_bare": {test: outcome for test, outcome in bare.items() if outcome in ("FAIL", "ERROR")},
     }
     print(json.dumps(result, indent=1))
 
