@@ -15,7 +15,7 @@ VOCABULARY = 32000
 
 
 def run(options, words, extra=None):
-    """Serves one prompt three times under these words: speeds, memory, tokens; or how it died."""
+    """Serves one prompt twice under these words: speeds, memory, tokens; or how it died."""
     with tempfile.TemporaryDirectory() as pages:
         environment = {**guarded(words, options.guard, pages), **(extra or {})}
         engine = Engine(options.server, ["-m", options.model, *shlex.split(options.flags)], environment, f"{pages}/log")
@@ -23,7 +23,7 @@ def run(options, words, extra=None):
         try:
             row["loaded"] = engine.ready()
             if row["loaded"]:
-                answers = [engine.complete(tokens(options.prompt, VOCABULARY), options.predict, cache_prompt=False) for _ in range(3)]
+                answers = [engine.complete(tokens(options.prompt, VOCABULARY), options.predict, cache_prompt=False) for _ in range(2)]
                 row["tokens_per_second"] = median([answer["timings"]["predicted_per_second"] for answer in answers])
                 row["prefill_per_second"] = median([answer["timings"]["prompt_per_second"] for answer in answers])
                 row["answer"] = answers[0]["tokens"]
@@ -45,8 +45,8 @@ def main():
     parser.add_argument("--bandwidth", type=float, required=True, help="host to device, GB/s, as bench/gpu/spill.cu measures it")
     parser.add_argument("--flags", default="-ngl 99 -c 8192 -fa on -fit off -np 1 --no-warmup")
     parser.add_argument("--keep", type=int, default=160 << 20)
-    parser.add_argument("--prompt", type=int, default=512)
-    parser.add_argument("--predict", type=int, default=128)
+    parser.add_argument("--prompt", type=int, default=8000, help="nearly all of -c, so that a token reads nearly all of the KV cache")
+    parser.add_argument("--predict", type=int, default=64)
     options = parser.parse_args()
     free = run(options, f"budget={64 << 30} pool=ours")  # with a budget the context is part of what is counted
     need, bare = free["page"]["peak"], free["tokens_per_second"]
