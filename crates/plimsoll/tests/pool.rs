@@ -272,3 +272,47 @@ fn advice_says_what_is_needed_and_why_and_what_it_advises_fits() {
     let output = ask(&["--ctx", context]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
 }
+
+/// `data/measured/h200-guard-b8799.json`: what a process grew by on an H200, in MiB by nvidia-smi.
+fn grew(measured: &Value, variant: &str) -> u64 {
+    let rows = measured["pool"]["rows"].as_array().unwrap();
+    let row = rows
+        .iter()
+        .find(|row| row["variant"] == variant && row["configuration"] == "q8_0 ub 512")
+        .unwrap();
+    row["grown"].as_u64().unwrap() - row["loaded"].as_u64().unwrap()
+}
+
+#[test]
+fn a_real_card_grew_by_what_the_replay_says_of_each_pool() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = recorded(folder.path());
+    let policies = "plimsoll,ggml-legacy,ggml-vmm";
+    let replay = json(&pool(&[
+        "replay",
+        trace.to_str().unwrap(),
+        "--json",
+        "--policy",
+        policies,
+    ]));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/measured/h200-guard-b8799.json");
+    let measured: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let reserved = |index: usize| replay["policies"][index]["peak_reserved"].as_u64().unwrap() >> 20;
+
+    // The driver rounds each of the legacy pool's blocks up to 2 MiB, and the process grows by some of its own.
+    let legacy = grew(&measured, "legacy, VMM hidden");
+    assert!((reserved(1)..reserved(1) + 2 * 87).contains(&legacy), "{legacy}");
+    for (index, variant) in [
+        (0, "served, VMM hidden"),
+        (0, "served, NO_VMM build"),
+        (2, "VMM pool"),
+    ] {
+        let grown = grew(&measured, variant);
+        assert!(
+            grown <= reserved(index),
+            "{variant}: {grown} of {}",
+            reserved(index)
+        );
+        assert!(grown >= replay["peak_live"].as_u64().unwrap() >> 20, "{variant}");
+    }
+}
