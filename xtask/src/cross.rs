@@ -1,14 +1,21 @@
-//! What guard's aarch64 tests need and a fresh machine lacks: the target's standard library, a C compiler and an emulator.
+//! What guard's tests need and a fresh machine may lack: a C++ compiler for the look-alikes of ggml's pool; for aarch64 the
+//! target's standard library, a C compiler and an emulator.
 
 use std::process::{Command, ExitCode};
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
-const PACKAGES: &[&str] = &["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user"];
+const PACKAGES: &[&str] = &[
+    "g++",
+    "gcc-aarch64-linux-gnu",
+    "libc6-dev-arm64-cross",
+    "qemu-user",
+];
 
 /// Installs what is missing, by name.
 pub(crate) fn run() -> ExitCode {
     let target = runs("rustup", &["target", "add", TARGET]);
-    let there = runs("aarch64-linux-gnu-gcc", &["--version"]) && runs("qemu-aarch64", &["--version"]);
+    let programs = ["c++", "aarch64-linux-gnu-gcc", "qemu-aarch64"];
+    let there = programs.iter().all(|program| runs(program, &["--version"]));
     let tools = there || {
         let install = [&["install", "--yes", "--no-install-recommends"], PACKAGES].concat();
         runs("apt-get", &["update"]) && runs("apt-get", &install)
