@@ -4,7 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::rig::{run, said};
+use crate::rig::{run, said, with_default_signals};
 
 #[test]
 fn its_exit_code_is_the_programs() {
@@ -116,7 +116,7 @@ fn signals_reach_the_program_which_decides_what_they_mean() {
 
 #[test]
 fn what_nohup_ignores_stays_ignored() {
-    let output = Command::new("sh")
+    let output = with_default_signals("sh")
         .args([
             "-c",
             "trap '' HUP; exec \"$0\" run -- grep SigIgn /proc/self/status",

@@ -1,13 +1,13 @@
 //! On a terminal: what Ctrl-C does.
 
-use std::process::{Command, Output};
+use std::process::Output;
 
-use crate::rig::{library, said};
+use crate::rig::{library, said, with_default_signals};
 
 /// `plimsoll run -- COMMAND` on a terminal of its own, on which Ctrl-C is typed once it says "up".
 fn interrupted(command: &[&str]) -> Output {
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/run/programs/terminal.py");
-    Command::new("python3")
+    with_default_signals("python3")
         .args([program, env!("CARGO_BIN_EXE_plimsoll"), "run", "--"])
         .args(command)
         .env("PLIMSOLL_GUARD_LIBRARY", library())
