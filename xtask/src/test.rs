@@ -61,6 +61,21 @@ const STEPS: &[Step] = &[
         name: "tests",
         command: &["cargo", "test", "--workspace", "--no-fail-fast"],
     },
+    // A folder of its own, because the flag rebuilds everything.
+    Step {
+        name: "loom",
+        command: &[
+            "env",
+            "RUSTFLAGS=--cfg loom",
+            "CARGO_TARGET_DIR=target/loom",
+            "cargo",
+            "test",
+            "--package",
+            "plimsoll-pool",
+            "--test",
+            "loom",
+        ],
+    },
     Step {
         name: "guard",
         command: &["cargo", "run", "--quiet", "--package", "xtask", "--", "guard"],
