@@ -1,6 +1,6 @@
 //! The trace: what the program asks of its cards' memory, in a file of its own for each process; nothing while none is asked for.
 //!
-//! One record is one `write(2)` to a file opened for append: half a microsecond, no buffer that is lost when the process is killed,
+//! One record is one `write(2)` to a file opened for append: a microsecond, no buffer that is lost when the process is killed,
 //! no lock that a slow disk would make every thread wait for. Two threads may write in another order than their times say;
 //! events of one block never do. The first record that cannot be written ends the trace.
 

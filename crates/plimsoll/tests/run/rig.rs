@@ -1,9 +1,12 @@
 //! How the tests start `plimsoll run`.
 
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+#[path = "../serve/built.rs"]
+mod built;
+
 pub(crate) use crate::hand_written::{HandWritten, library};
+pub(crate) use built::built;
 
 /// `plimsoll run OPTIONS -- COMMAND` under the stand-in, on a machine without cards.
 pub(crate) fn run(options: &[&str], command: &[&str]) -> Command {
@@ -33,17 +36,4 @@ pub(crate) fn text(bytes: &[u8]) -> &str {
 /// What it printed on stdout, and on stderr.
 pub(crate) fn said(output: &Output) -> (&str, &str) {
     (text(&output.stdout), text(&output.stderr))
-}
-
-/// A file of a double, which cargo builds beside the program when the whole workspace is tested, and here otherwise.
-pub(crate) fn built(file: &str, package: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_BIN_EXE_plimsoll")).with_file_name(file);
-    if !path.exists() {
-        let build = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--package", package])
-            .status();
-        let is_built = build.is_ok_and(|status| status.success()) && path.exists();
-        assert!(is_built, "cargo build --package {package}");
-    }
-    path
 }

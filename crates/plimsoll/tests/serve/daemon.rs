@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -12,6 +12,11 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::http;
+
+#[path = "built.rs"]
+mod built;
+
+pub(crate) use built::built;
 
 /// A daemon that runs; dropping it kills it.
 pub(crate) struct Daemon {
@@ -282,19 +287,6 @@ fn descendants(root: u32) -> Vec<u32> {
 /// The engine that a test's models run.
 pub(crate) fn fake_engine() -> PathBuf {
     built("fake-engine", "fake-engine")
-}
-
-/// A file of a double, which cargo builds beside the program when the whole workspace is tested, and here otherwise.
-pub(crate) fn built(file: &str, package: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_BIN_EXE_plimsoll")).with_file_name(file);
-    if !path.exists() {
-        let build = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--package", package])
-            .status();
-        let is_built = build.is_ok_and(|status| status.success()) && path.exists();
-        assert!(is_built, "cargo build --package {package}");
-    }
-    path
 }
 
 fn listen(stderr: impl Read + Send + 'static) -> Arc<Mutex<String>> {
