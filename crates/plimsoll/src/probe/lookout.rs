@@ -1,7 +1,7 @@
 //! The process that holds the driver's libraries, and how to ask it.
 //!
 //! One question a line on its stdin, one line of JSON on its stdout; it ends with its stdin. If it dies, the
-//! cards are unknown until the next question starts it again.
+//! cards are unknown until the next question starts it again. It has a process group of its own: Ctrl-C is not for it.
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Write};
@@ -50,6 +50,7 @@ impl Lookout {
         let mut child = Command::new(plimsoll)
             .arg0("plimsoll")
             .arg(VERB)
+            .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
@@ -84,6 +85,8 @@ impl Drop for Lookout {
 
 #[cfg(test)]
 mod tests {
+    use rustix::process::{Pid, getpgid};
+
     use super::*;
     use crate::probe::{Machine, Reading};
 
@@ -103,5 +106,12 @@ mod tests {
     fn a_process_that_is_no_lookout_is_an_error_and_not_a_hang() {
         let mut lookout = Lookout::start(OsStr::new("/bin/true")).unwrap();
         assert!(lookout.ask::<Machine>(Ask::Machine).is_err());
+    }
+
+    #[test]
+    fn what_is_typed_on_the_terminal_does_not_reach_it() {
+        let lookout = Lookout::start(OsStr::new("/bin/true")).unwrap();
+        let pid = Pid::from_child(&lookout.child);
+        assert_eq!(getpgid(Some(pid)).unwrap(), pid);
     }
 }
