@@ -24,3 +24,14 @@ pub const GUARD_TRACE: &str = "PLIMSOLL_GUARD_TRACE";
 pub const GUARD_LIBRARY: &str = "PLIMSOLL_GUARD_LIBRARY";
 /// fake-cuda: its cards, limits and faults, as `key=value` words.
 pub const FAKE_CUDA: &str = "PLIMSOLL_FAKE_CUDA";
+/// ggml: an out-of-tree backend that an engine loads at its start.
+pub const GGML_BACKEND_PATH: &str = "GGML_BACKEND_PATH";
+/// Phantom: its cards, separated by `;`, each `total=BYTES,free=BYTES,cc=MAJOR.MINOR[,sms=N][,name=TEXT]`. Without it the
+/// plugin declines.
+pub const PHANTOM_CARDS: &str = "PLIMSOLL_PHANTOM_CARDS";
+/// Phantom: the engine's build number, where the caller knows it.
+pub const PHANTOM_BUILD: &str = "PLIMSOLL_PHANTOM_BUILD";
+/// Phantom: the file to which it appends what it saw, as JSON lines.
+pub const PHANTOM_REPORT: &str = "PLIMSOLL_PHANTOM_REPORT";
+/// Plimsoll: another `libplimsoll_phantom.so` than the one beside the program.
+pub const PHANTOM_LIBRARY: &str = "PLIMSOLL_PHANTOM_LIBRARY";
