@@ -1,8 +1,8 @@
 //! Decides. What a model is, what it was asked to do, what that costs, where it goes, when it may start and
 //! why not. Pure: no clock, environment, file, socket, thread, print or unsafe; callers pass bytes and time.
 //!
-//! The modules stand in the order of the data: [`model`] → [`flags`] → [`plan`] → [`place`] → [`admit`], and
-//! [`explain`] for what every one of them has to say.
+//! The modules stand in the order of the data: [`model`] → [`flags`] → [`plan`] → [`place`] → [`admit`]; [`machine`] is
+//! what a kernel says of its memory, [`diagnose`] why an engine died, and [`explain`] how each of them says it.
 #![forbid(unsafe_code)]
 
 pub mod admit;
@@ -10,6 +10,7 @@ pub mod bytes;
 pub mod diagnose;
 pub mod explain;
 pub mod flags;
+pub mod machine;
 pub mod model;
 pub mod place;
 pub mod plan;

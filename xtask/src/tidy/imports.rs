@@ -76,6 +76,19 @@ const RULES: &[Rule] = &[
         why: "place does not know the scheduler",
     },
     Rule {
+        files: "crates/core/src/machine",
+        except: &[],
+        words: &[
+            "crate::model",
+            "crate::flags",
+            "crate::plan",
+            "crate::place",
+            "crate::admit",
+            "crate::diagnose",
+        ],
+        why: "machine knows what a kernel says and nothing of models; diagnose may ask it",
+    },
+    Rule {
         files: "crates/core/src/explain",
         except: &[],
         words: &[
@@ -84,6 +97,7 @@ const RULES: &[Rule] = &[
             "crate::plan",
             "crate::place",
             "crate::admit",
+            "crate::machine",
         ],
         why: "explain imports only plain values",
     },
