@@ -19,7 +19,7 @@ pub mod table;
 mod wish;
 
 pub use failure::{ConfigError, FlagError, FlagProblem, Problem};
-pub use guard::{GuardMode, GuardWish};
+pub use guard::{GuardMode, GuardWish, GuardedCard};
 pub use native::schema;
 pub use options::{Options, Setting, Value};
 pub use origin::Origin;

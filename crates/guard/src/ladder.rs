@@ -58,19 +58,22 @@ pub(crate) enum Climb {
 }
 
 pub(crate) fn climb(mut request: Request<'_>) -> Climb {
-    if !quiet::capturing() {
+    let end = if quiet::capturing() {
+        // Nothing may be mapped now, but what is held back for later requests may be taken.
+        request.yields().then(|| request.whole()).flatten()
+    } else {
         let _relaxed = quiet::Relaxed::begin();
-        if let Some(end) = rungs(&mut request) {
-            return end;
-        }
-    }
-    refusal::record(&request);
-    Climb::Refused
+        rungs(&mut request)
+    };
+    end.unwrap_or_else(|| {
+        refusal::record(&request);
+        Climb::Refused
+    })
 }
 
 /// The rungs in their order; None if all fail.
 fn rungs(request: &mut Request<'_>) -> Option<Climb> {
-    if request.overflows_by_choice() {
+    if request.yields() {
         return request.spilled().or_else(|| request.whole());
     }
     request
@@ -83,9 +86,9 @@ fn rungs(request: &mut Request<'_>) -> Option<Climb> {
 }
 
 impl Request<'_> {
-    /// The card has room, and the room is kept for smaller requests.
-    fn overflows_by_choice(&self) -> bool {
-        budget::keeps(self.card, self.size) && card(self.card).headroom() >= self.size
+    /// The card has room, and the room is held back for later requests.
+    fn yields(&self) -> bool {
+        budget::yields(self.card, self.size, self.instead) && budget::room(self.card).has(self.size)
     }
 
     /// Takes that room after all.
@@ -96,7 +99,7 @@ impl Request<'_> {
 
     /// Asks once more, within the budget.
     fn again(&mut self) -> Option<Climb> {
-        match request::once(self.card, self.size, self.ask) {
+        match request::once(self.card, self.size, self.instead, self.ask) {
             Ok(Outcome::Given) => Some(Climb::Given),
             Ok(Outcome::Elsewhere) => Some(Climb::Elsewhere),
             Ok(Outcome::Failed(_)) => None,

@@ -1,8 +1,7 @@
 //! Ranges of guard's own: device head, host tail.
 //!
 //! DECISION: what does not fit is spilled, not the whole request: one range of addresses whose front lies on the card and whose
-//! rest lies in host memory, which the card reads over the bus. The request that meets the limit is the one that is
-//! spilled, its end first: where the heat is cannot be known, and what was allocated before has addresses that the program holds.
+//! rest lies in host memory, which the card reads over the bus. Which request is cut is [`order`]'s to say; its end is spilled.
 //! A small request costs a granule of host memory and would be touched much, so large ones leave it some room on the card
 //! ([`budget`]); where that is used up too, it is spilled all the same, for a program that is refused four bytes dies of it.
 //! Where host memory may lie is decided per card by [`cascade`] and found out by [`probe`].
@@ -13,6 +12,7 @@ mod cascade;
 pub(crate) mod cut;
 mod host;
 mod make;
+mod order;
 pub(crate) mod peers;
 mod probe;
 pub(crate) mod quiet;
@@ -33,10 +33,7 @@ use vmm::{Location, Properties};
 pub(crate) use release::{finish, forget, free, free_async, sweep};
 pub(crate) use whole::Advice;
 
-use plimsoll_wire::page::UNLIMITED;
-
 use crate::account::{CardIndex, card};
-use crate::arm;
 use crate::driver::{CuResult, DevicePointer, Handle, OUT_OF_MEMORY};
 use crate::text::Size;
 use crate::trace::{self, Event, Kind};
@@ -124,7 +121,7 @@ enum Short {
 
 fn behind_device_memory(index: CardIndex, size: u64, place: Place) -> Result<Range, Short> {
     let granule = make::granule(index, Some(place)).map_err(|_| Short::OfPlace)?;
-    let head = room(index).head(size, granule);
+    let head = budget::room(index).head(size, granule);
     match verdicts::crossing(index, place, head > 0) {
         None => return Err(Short::OfPlace),
         Some(Crossing::Cut) => border::must_not_be_crossed(),
@@ -184,18 +181,6 @@ pub(crate) fn host_advice(index: CardIndex) -> Advice {
         Advice::Host
     } else {
         Advice::None
-    }
-}
-
-fn room(index: CardIndex) -> budget::Room {
-    let card = card(index);
-    let (free, total) = vmm::memory_of(index.device()).unwrap_or((UNLIMITED, UNLIMITED));
-    budget::Room {
-        budget: card.budget.load(Relaxed),
-        headroom: card.headroom(),
-        total,
-        free,
-        keep: arm::options().keep,
     }
 }
 

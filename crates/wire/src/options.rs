@@ -2,9 +2,10 @@
 //!
 //! Every word is an option that is off without it, so that an empty line asks for nothing but to be counted:
 //!
-//! `card=GPU-<uuid>[:BYTES]` a card of the plan and its budget, may be repeated; `budget=BYTES` of every card that has none of
-//! its own; `contexts=report|refuse` on a card that no `card=` names; `reuse`; `chunk=BYTES`; `reclaim`; `wait=SECONDS`;
-//! `spill=BYTES`; `keep=BYTES`; `pool=ours|managed`; `on-oom=managed`; `hide-vmm`.
+//! `card=GPU-<uuid>[:[BUDGET][:NEED]]` a card of the plan with its budget and its need, in bytes, may be repeated;
+//! `budget=BYTES` and `need=BYTES` of every card that has none of its own; `contexts=report|refuse` on a card that no `card=`
+//! names; `reuse`; `chunk=BYTES`; `reclaim`; `wait=SECONDS`; `spill=BYTES`; `keep=BYTES`; `pool=ours|managed`; `on-oom=managed`;
+//! `hide-vmm`.
 
 use core::fmt;
 use core::str::SplitAsciiWhitespace;
@@ -28,8 +29,11 @@ pub struct Options {
     pub wait: u32,
     /// Rung 4: let up to so many bytes of what does not fit lie in host memory.
     pub spill: Option<u64>,
-    /// With `spill`: a request of more than so many bytes leaves so many of the budget to smaller ones, so that it is weights
-    /// and KV cache that overflow, which a token reads once, and not the scratch that comes last and is used all the time.
+    /// With `spill`: what the program is going to ask of each card without a need of its own, in all and without its context. A
+    /// large request then leaves room for all that is still to come, so that what is asked for first overflows: weights, which
+    /// a token reads once, and not the KV cache and the scratch, which it reads many times.
+    pub need: Option<u64>,
+    /// The same by hand: a request of more than so many bytes leaves so many to smaller ones.
     pub keep: u64,
     pub pool: Pool,
     /// Answer a refused `cudaMalloc` with managed memory, the whole of it (llama.cpp PR 22158's opt-in).
@@ -43,6 +47,7 @@ pub struct Options {
 pub struct CardRule {
     pub uuid: [u8; 16],
     pub budget: Option<u64>,
+    pub need: Option<u64>,
 }
 
 /// What happens when the program opens a context on a card outside the plan.
@@ -94,6 +99,7 @@ impl Options {
         reclaim: false,
         wait: 0,
         spill: None,
+        need: None,
         keep: 0,
         pool: Pool::Leave,
         on_oom_managed: false,
@@ -118,6 +124,7 @@ impl Options {
                 "reclaim" if word == key => options.reclaim = true,
                 "wait" => options.wait = value.parse().map_err(|_| OptionsError::Number { word })?,
                 "spill" => options.spill = Some(number()?),
+                "need" => options.need = Some(number()?),
                 "keep" => options.keep = number()?,
                 "pool" => options.pool = pool(word, value)?,
                 "on-oom" if value == "managed" => options.on_oom_managed = true,
@@ -145,6 +152,12 @@ impl Options {
         own.and_then(|rule| rule.budget).or(self.budget)
     }
 
+    /// What the program is going to ask of the card with this UUID, if that is known.
+    pub fn need_of(&self, uuid: &[u8; 16]) -> Option<u64> {
+        let own = self.cards().find(|rule| rule.uuid == *uuid);
+        own.and_then(|rule| rule.need).or(self.need)
+    }
+
     /// Whether the plan names the card with this UUID, or none at all.
     pub fn plans(&self, uuid: &[u8; 16]) -> bool {
         self.cards().next().is_none() || self.cards().any(|rule| rule.uuid == *uuid)
@@ -157,8 +170,11 @@ impl fmt::Display for Options {
         let mut words = Words { f, first: true };
         for rule in self.cards() {
             words.say(format_args!("card={}", Uuid(rule.uuid)))?;
-            if let Some(budget) = rule.budget {
-                write!(words.f, ":{budget}")?;
+            match (rule.budget, rule.need) {
+                (None, None) => {}
+                (Some(budget), None) => write!(words.f, ":{budget}")?,
+                (None, Some(need)) => write!(words.f, "::{need}")?,
+                (Some(budget), Some(need)) => write!(words.f, ":{budget}:{need}")?,
             }
         }
         words.number("budget", self.budget)?;
@@ -172,6 +188,7 @@ impl fmt::Display for Options {
         words.flag("reclaim", self.reclaim)?;
         words.number("wait", (self.wait > 0).then_some(u64::from(self.wait)))?;
         words.number("spill", self.spill)?;
+        words.number("need", self.need)?;
         words.number("keep", (self.keep > 0).then_some(self.keep))?;
         match self.pool {
             Pool::Leave => {}
@@ -250,15 +267,20 @@ fn nibble(digit: u8) -> Option<u8> {
 }
 
 fn rule<'a>(word: &'a str, value: &str) -> Result<CardRule, OptionsError<'a>> {
-    let (uuid, budget) = match value.split_once(':') {
-        Some((uuid, bytes)) => (
-            uuid,
-            Some(bytes.parse().map_err(|_| OptionsError::Number { word })?),
-        ),
-        None => (value, None),
-    };
+    let (uuid, bytes) = value.split_once(':').unwrap_or((value, ""));
+    let (budget, need) = bytes
+        .split_once(':')
+        .map_or((bytes, None), |(budget, need)| (budget, Some(need)));
+    let number = |text: &str| text.parse().map_err(|_| OptionsError::Number { word });
+    let given = value.contains(':').then_some(budget);
+    // The budget may be left out before a need.
+    let given = given.filter(|text| need.is_none() || !text.is_empty());
     let Uuid(uuid) = Uuid::read(uuid).ok_or(OptionsError::Uuid { word })?;
-    Ok(CardRule { uuid, budget })
+    Ok(CardRule {
+        uuid,
+        budget: given.map(number).transpose()?,
+        need: need.map(number).transpose()?,
+    })
 }
 
 fn contexts<'a>(word: &'a str, value: &str) -> Result<Contexts, OptionsError<'a>> {
@@ -315,15 +337,39 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let line = "card=GPU-00112233-4455-6677-8899-aabbccddeeff:8589934592 budget=5 contexts=refuse reuse chunk=2097152 reclaim wait=3 \
-                    spill=1073741824 keep=4096 pool=ours on-oom=managed hide-vmm";
+                    spill=1073741824 need=77 keep=4096 pool=ours on-oom=managed hide-vmm";
         let options = Options::read(line).unwrap();
         assert_eq!(options.to_string(), line);
         let uuid = options.cards().next().unwrap().uuid;
         assert_eq!(options.budget_of(&uuid), Some(8_589_934_592));
         assert_eq!(options.budget_of(&[1; 16]), Some(5));
+        assert_eq!(options.need_of(&uuid), Some(77));
         assert!(options.plans(&uuid) && !options.plans(&[1; 16]));
         assert_eq!(Options::read("").unwrap().to_string(), "");
         assert!(Options::default().plans(&uuid));
+    }
+
+    #[test]
+    fn a_cards_budget_and_need_stand_behind_it() {
+        let uuid = "GPU-00112233-4455-6677-8899-aabbccddeeff";
+        for (line, budget, need) in [
+            (std::format!("card={uuid}"), None, None),
+            (std::format!("card={uuid}:7"), Some(7), None),
+            (std::format!("card={uuid}::8"), None, Some(8)),
+            (std::format!("card={uuid}:7:8"), Some(7), Some(8)),
+        ] {
+            let options = Options::read(&line).unwrap();
+            let rule = options.cards().next().unwrap();
+            assert_eq!((rule.budget, rule.need), (budget, need), "{line}");
+            assert_eq!(options.need_of(&rule.uuid), need);
+            assert_eq!(options.to_string(), line);
+        }
+        for wrong in [":", "::", ":7:", ":x", "::7:8"] {
+            assert!(
+                Options::read(&std::format!("card={uuid}{wrong}")).is_err(),
+                "{wrong}"
+            );
+        }
     }
 
     #[test]

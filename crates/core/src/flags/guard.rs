@@ -35,6 +35,8 @@ pub struct GuardWish {
     /// In seconds.
     pub wait: Option<u32>,
     pub spill: Option<Bytes>,
+    /// With `spill`: what the program asks of each card in all, without its context.
+    pub need: Option<Bytes>,
     /// With `spill`: what a larger request leaves of the budget to smaller ones.
     pub keep: Option<Bytes>,
     pub pool: Option<Pool>,
@@ -43,9 +45,18 @@ pub struct GuardWish {
     pub contexts: Option<Contexts>,
 }
 
+/// A card of the plan, as guard is told of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GuardedCard {
+    pub uuid: Uuid,
+    pub budget: Option<Bytes>,
+    /// What the program is going to ask of it in all, without its context, where a plan says so.
+    pub need: Option<Bytes>,
+}
+
 impl GuardWish {
     /// What a line of [`GuardWish::read`] may hold, for messages.
-    pub const EXPECTED: &'static str = "off, observe or budget[=SIZE], then any of reuse, chunk=SIZE, reclaim, wait=TIME, spill=SIZE, keep=SIZE, \
+    pub const EXPECTED: &'static str = "off, observe or budget[=SIZE], then any of reuse, chunk=SIZE, reclaim, wait=TIME, spill=SIZE, need=SIZE, keep=SIZE, \
                                         pool=ours|managed|leave, on-oom=managed, hide-vmm, contexts=leave|report|refuse";
 
     /// Reads a line of words; `None` if one of them is no word of ours.
@@ -72,6 +83,7 @@ impl GuardWish {
             ("reclaim", None) => self.reclaim = Some(true),
             ("wait", Some(value)) => self.wait = Some(seconds(value)?),
             ("spill", _) => self.spill = Some(size()?),
+            ("need", _) => self.need = Some(size()?),
             ("keep", _) => self.keep = Some(size()?),
             ("pool", Some("ours")) => self.pool = Some(Pool::Ours),
             ("pool", Some("managed")) => self.pool = Some(Pool::Managed),
@@ -102,6 +114,7 @@ impl GuardWish {
             reclaim: self.reclaim.or(usual.reclaim),
             wait: self.wait.or(usual.wait),
             spill: self.spill.or(usual.spill),
+            need: self.need.or(usual.need),
             keep: self.keep.or(usual.keep),
             pool: self.pool.or(usual.pool),
             on_oom_managed: self.on_oom_managed.or(usual.on_oom_managed),
@@ -127,8 +140,13 @@ impl GuardWish {
         }
     }
 
-    /// The line for guard itself. `cards` are those of the plan, each with its own budget.
-    pub fn options(&self, cards: &[(Uuid, Option<Bytes>)]) -> Options {
+    /// Whether what overflows is to be decided by a plan: something may, and nobody has said what it is to be.
+    pub fn is_to_be_planned(&self) -> bool {
+        self.spill.is_some() && self.need.is_none() && self.keep.is_none()
+    }
+
+    /// The line for guard itself. `cards` are those of the plan.
+    pub fn options(&self, cards: &[GuardedCard]) -> Options {
         let mut options = Options::NONE;
         options.budget = self.budget_for(None).map(Bytes::get);
         options.contexts = self.contexts.unwrap_or_default();
@@ -137,15 +155,17 @@ impl GuardWish {
         options.reclaim = self.reclaim.unwrap_or_default();
         options.wait = self.wait.unwrap_or_default();
         options.spill = self.spill.map(Bytes::get);
+        options.need = self.need.map(Bytes::get);
         options.keep = self.keep.map_or(0, Bytes::get);
         options.pool = self.pool.unwrap_or_default();
         options.on_oom_managed = self.on_oom_managed.unwrap_or_default();
         options.hide_vmm = self.hide_vmm.unwrap_or_default();
-        for (uuid, budget) in cards {
+        for card in cards {
             // Beyond its room guard treats a card as one that it does not know, as it must with more than its page holds.
             let _ = options.add(CardRule {
-                uuid: uuid.0,
-                budget: budget.map(Bytes::get),
+                uuid: card.uuid.0,
+                budget: card.budget.map(Bytes::get),
+                need: card.need.map(Bytes::get),
             });
         }
         options
@@ -199,10 +219,15 @@ mod tests {
     fn guard_reads_what_is_written_for_it() {
         let uuid = Uuid::read("GPU-00112233-4455-6677-8899-aabbccddeeff").unwrap();
         let wish = GuardWish::read("budget reclaim wait=1500ms contexts=refuse").unwrap();
-        let line = wish.options(&[(uuid, Some(Bytes::new(7)))]).to_string();
+        let card = GuardedCard {
+            uuid,
+            budget: Some(Bytes::new(7)),
+            need: Some(Bytes::new(9)),
+        };
+        let line = wish.options(&[card]).to_string();
         assert_eq!(
             line,
-            "card=GPU-00112233-4455-6677-8899-aabbccddeeff:7 contexts=refuse reclaim wait=2"
+            "card=GPU-00112233-4455-6677-8899-aabbccddeeff:7:9 contexts=refuse reclaim wait=2"
         );
         assert_eq!(Options::read(&line).unwrap().to_string(), line);
     }

@@ -98,6 +98,11 @@ pub trait Demand: fmt::Debug + Send + Sync {
     fn hints(&self, _cards: &[Card]) -> Vec<Hint> {
         Vec::new()
     }
+
+    /// Returns what the engine itself will ask of each of these cards in all, without the driver's context, where that is known.
+    fn asked(&self, _cards: &[Card]) -> Vec<(CardId, Bytes)> {
+        Vec::new()
+    }
 }
 
 /// The user wrote down how much the model takes. On several cards it is divided as their free memory is.

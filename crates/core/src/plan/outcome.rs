@@ -78,6 +78,21 @@ pub struct CardPlan {
     pub fits: bool,
 }
 
+impl CardPlan {
+    /// What the engine itself asks of the card: all but the driver's context. `None` where a term that it asks for is not known.
+    pub fn asked(&self) -> Option<Bytes> {
+        let Terms {
+            weights,
+            kv,
+            compute,
+            pool,
+            ..
+        } = &self.terms;
+        let terms = [weights, kv, compute, pool];
+        terms.iter().map(|term| term.bytes).sum()
+    }
+}
+
 /// What the model takes in host memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HostPlan {

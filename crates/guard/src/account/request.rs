@@ -36,7 +36,7 @@ pub(crate) fn ask(
     instead: Instead,
     ask: &mut dyn FnMut() -> CuResult,
 ) -> Outcome {
-    let refusal = match once(index, size, ask) {
+    let refusal = match once(index, size, instead, ask) {
         Err(refusal) => refusal,
         Ok(outcome) => return outcome,
     };
@@ -58,15 +58,16 @@ pub(crate) fn ask(
 pub(crate) fn once(
     index: CardIndex,
     size: u64,
+    instead: Instead,
     ask: &mut dyn FnMut() -> CuResult,
 ) -> Result<Outcome, Refusal> {
-    if budget::keeps(index, size) {
+    if budget::yields(index, size, instead) {
         return Err(Refusal::Budget);
     }
     whole(index, size, ask)
 }
 
-/// The same, with what `keep` would leave to smaller requests.
+/// The same, with what is held back for later requests.
 pub(crate) fn whole(
     index: CardIndex,
     size: u64,

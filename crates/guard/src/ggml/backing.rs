@@ -118,7 +118,7 @@ impl Backing {
         let given = if self.insist {
             request::ask(self.card, size, Instead::Nothing, &mut ask) == Outcome::Given
         } else {
-            request::once(self.card, size, &mut ask) == Ok(Outcome::Given)
+            request::once(self.card, size, Instead::Nothing, &mut ask) == Ok(Outcome::Given)
         };
         if !given {
             let (asked, free) = (size, self.free_now());

@@ -5,6 +5,7 @@ mod cascade;
 mod ladder;
 mod matrix;
 mod memory;
+mod order;
 mod ranges;
 mod run;
 mod waiting;

@@ -89,13 +89,17 @@ pub(super) fn made(
     program: Program,
     cards: &[Card],
 ) -> Result<Plan, Error> {
-    let wish = Options::from_argv(words)?.wish(program)?;
-    let models = Models::read(&wish, engine)?;
+    wished(&Options::from_argv(words)?.wish(program)?, engine, program, cards)
+}
+
+/// The same for flags that have been read.
+pub(super) fn wished(wish: &Wish, engine: Engine, program: Program, cards: &[Card]) -> Result<Plan, Error> {
+    let models = Models::read(wish, engine)?;
     Ok(plan::plan(&PlanRequest {
         model: &models.main,
         draft: models.draft.as_ref(),
         projector: models.projector.as_ref(),
-        wish: &wish,
+        wish,
         engine,
         program,
         cards,

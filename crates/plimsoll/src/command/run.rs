@@ -10,6 +10,7 @@
 
 mod cards;
 mod child;
+mod need;
 mod summary;
 
 use std::ffi::OsString;
@@ -21,7 +22,7 @@ use std::time::Duration;
 
 use clap::Args;
 use plimsoll_core::bytes::Bytes;
-use plimsoll_core::flags::GuardWish;
+use plimsoll_core::flags::{GuardWish, GuardedCard};
 use plimsoll_core::place::Card;
 use plimsoll_wire::env as names;
 use plimsoll_wire::options::{Contexts, Options, Uuid};
@@ -34,6 +35,7 @@ use crate::launch::{Environment, LaunchError, find_program};
 use crate::probe::{Machine, Sampler, StartSamplerError};
 use cards::{CardError, Chosen, Wanted};
 use child::End;
+use need::Need;
 use summary::Summary;
 
 /// As with `env` and `timeout`.
@@ -135,20 +137,25 @@ async fn guarded(arguments: &Arguments) -> Result<(Summary<'_>, End), Error> {
     let library = find_library()?;
     let (program, rest) = program(&arguments.command)?;
     let folder = PagesFolder::create().map_err(Error::Folder)?;
-    // Starts to look while the program starts; only with --card must it be waited for.
+    let plans = arguments.rungs.wish().is_to_be_planned();
+    // Starts to look while the program starts; only who names cards or is planned on them must wait for it.
     let sampler = Sampler::start()?;
-    let machine = match arguments.cards.is_empty() {
+    let machine = match arguments.cards.is_empty() && !plans {
         true => None,
         false => sampler.machine().await,
     };
     let chosen = cards::choose(&arguments.cards, machine.as_ref().map(|machine| &*machine.cards))?;
     let trace = arguments.trace.as_deref().map(whole).transpose()?;
+    let needs = match (plans, &machine) {
+        (true, Some(machine)) => needs(&program, rest, arguments, &chosen, &machine.cards),
+        _ => Vec::new(),
+    };
     let mut environment: Environment = std::env::vars_os().collect();
     preload(
         &mut environment,
         &Preload {
             library: &library,
-            options: &options(arguments, &chosen),
+            options: &options(arguments, &chosen, &needs),
             pages: folder.path(),
             trace: trace.as_deref(),
         },
@@ -185,6 +192,7 @@ async fn guarded(arguments: &Arguments) -> Result<(Summary<'_>, End), Error> {
         record,
         trace,
         end,
+        unplanned: plans && needs.is_empty(),
     };
     Ok((summary, end))
 }
@@ -207,7 +215,29 @@ async fn known(machine: Option<Machine>, sampler: &Sampler) -> Option<Machine> {
     }
 }
 
-fn options(arguments: &Arguments, chosen: &[Chosen]) -> Options {
+/// What a program that can be planned will ask of the cards that it sees; why it cannot be planned is said.
+fn needs(
+    program: &Path,
+    rest: &[OsString],
+    arguments: &Arguments,
+    chosen: &[Chosen],
+    machine: &[Card],
+) -> Vec<Need> {
+    let seen = cards::seen(chosen, machine, arguments.budget);
+    match need::planned(program, rest, &seen, !chosen.is_empty()) {
+        Some(Ok(needs)) => needs,
+        Some(Err(error)) => {
+            say(&format!(
+                "note: {} cannot be planned, so what it asks for last overflows: {error}",
+                program.display()
+            ));
+            Vec::new()
+        }
+        None => Vec::new(),
+    }
+}
+
+fn options(arguments: &Arguments, chosen: &[Chosen], needs: &[Need]) -> Options {
     let wish = GuardWish {
         budget: arguments.budget,
         contexts: match (arguments.strict_cards, arguments.report_cards) {
@@ -217,10 +247,23 @@ fn options(arguments: &Arguments, chosen: &[Chosen]) -> Options {
         },
         ..arguments.rungs.wish()
     };
-    let cards: Vec<(Uuid, Option<Bytes>)> = chosen
-        .iter()
-        .filter_map(|card| Some((Uuid::read(&card.uuid)?, card.budget)))
-        .collect();
+    let named = |uuid: &str, budget: Option<Bytes>| {
+        Some(GuardedCard {
+            uuid: Uuid::read(uuid)?,
+            budget,
+            need: needs
+                .iter()
+                .find(|(other, _)| other == uuid)
+                .map(|(_, need)| *need),
+        })
+    };
+    let cards: Vec<GuardedCard> = match chosen.is_empty() {
+        true => needs.iter().filter_map(|(uuid, _)| named(uuid, None)).collect(),
+        false => chosen
+            .iter()
+            .filter_map(|card| named(&card.uuid, card.budget))
+            .collect(),
+    };
     wish.options(&cards)
 }
 

@@ -23,7 +23,11 @@ pub(crate) struct Rungs {
     /// Let up to this much of what does not fit lie in host memory
     #[arg(long, value_name = "SIZE")]
     spill: Option<Bytes>,
-    /// With --spill: a request of more than this leaves this much to smaller ones, so that weights overflow and not scratch
+    /// With --spill: what the program asks of each card in all, so that what it asks for first overflows (weights) and not what
+    /// comes last (KV cache, scratch); llama.cpp's programs are planned without it
+    #[arg(long, value_name = "SIZE", requires = "spill")]
+    need: Option<Bytes>,
+    /// With --spill: the same by hand: a request of more than this leaves this much to smaller ones
     #[arg(long, value_name = "SIZE", requires = "spill")]
     keep: Option<Bytes>,
     /// Answer a refused request with managed memory, the whole of it (as llama.cpp PR 22158 would)
@@ -58,6 +62,7 @@ impl Rungs {
             reclaim: said(self.reclaim),
             wait: self.wait,
             spill: self.spill,
+            need: self.need,
             keep: self.keep,
             pool: self.pool.map(|pool| match pool {
                 PoolChoice::Ours => Pool::Ours,

@@ -38,6 +38,8 @@ pub struct CardRecord {
     /// The most that guard's pools held, and the most that was spilled.
     pub reserved: Bytes,
     pub spilled: Bytes,
+    /// The most that was asked for, on the card and in host memory, without contexts.
+    pub asked: Bytes,
     pub allocations: u64,
     /// Processes that took something of it.
     pub processes: usize,
@@ -134,6 +136,7 @@ fn most(before: &CardSnapshot, now: &CardSnapshot) -> CardSnapshot {
         peak: before.peak.max(now.peak),
         reserved_peak: before.reserved_peak.max(now.reserved_peak),
         spilled_peak: before.spilled_peak.max(now.spilled_peak),
+        context: before.context.max(now.context),
         allocations: before.allocations.max(now.allocations),
         ooms: before.ooms.max(now.ooms),
         ..*now
@@ -149,6 +152,7 @@ impl CardRecord {
             peak: Bytes::ZERO,
             reserved: Bytes::ZERO,
             spilled: Bytes::ZERO,
+            asked: Bytes::ZERO,
             allocations: 0,
             processes: 0,
             refusals: 0,
@@ -161,6 +165,11 @@ impl CardRecord {
         self.peak += Bytes::new(card.peak);
         self.reserved += Bytes::new(card.reserved_peak);
         self.spilled += Bytes::new(card.spilled_peak);
+        self.asked += Bytes::new(
+            card.peak
+                .saturating_add(card.spilled_peak)
+                .saturating_sub(card.context),
+        );
         self.allocations += card.allocations;
         self.processes += 1;
         self.refusals += card.ooms;

@@ -10,16 +10,18 @@
 //! need nobody knew has its measure for its claim, as ever.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_core::admit::{Event, RunId};
+use plimsoll_core::admit::{Event, ModelId, RunId};
 use plimsoll_core::bytes::Bytes;
 use plimsoll_core::diagnose::Refused;
-use plimsoll_core::flags::{GuardMode, GuardWish};
-use plimsoll_core::place::{Card, CardId, CardKind};
+use plimsoll_core::flags::{GuardMode, GuardWish, GuardedCard};
+use plimsoll_core::place::{Card, CardId, CardKind, Demand};
 use plimsoll_wire::options::Uuid;
 use plimsoll_wire::page::{CardSnapshot, OomSnapshot, Snapshot};
 use rustix::time::{ClockId, clock_gettime};
@@ -46,6 +48,8 @@ pub(super) struct Guard {
     /// What is missing has been said.
     told: Cell<bool>,
     children: Cell<u64>,
+    /// What models need, for those that may spill.
+    demands: RefCell<HashMap<ModelId, Arc<dyn Demand>>>,
 }
 
 /// A child under guard.
@@ -77,7 +81,13 @@ impl Guard {
             means,
             told: Cell::new(false),
             children: Cell::new(0),
+            demands: RefCell::default(),
         }
+    }
+
+    /// Remembers what a model needs, until it is surveyed again.
+    pub(super) fn surveyed(&self, model: ModelId, demand: Arc<dyn Demand>) {
+        self.demands.borrow_mut().insert(model, demand);
     }
 
     /// Puts guard into the environment of a child that gets these cards; `None` if it goes without.
@@ -105,7 +115,7 @@ impl Guard {
         let pages = part
             .inspect_err(|error| tracing::warn!("{} runs unguarded: {error}", run.entry.name))
             .ok()?;
-        let options = options(&wish, run, cards);
+        let options = self.options(&wish, run, cards);
         let guard = Preload {
             library,
             options: &options,
@@ -120,28 +130,57 @@ impl Guard {
             deepest: Cell::new(0),
         })
     }
+
+    /// A card that is only described has no UUID to name it by; then one budget holds for every card.
+    fn options(&self, wish: &GuardWish, run: &Run, cards: &[&Card]) -> plimsoll_wire::options::Options {
+        let placement = run.placement();
+        let budget = |card: &Card| wish.budget_for(Some(placement.on(&card.id)));
+        let needs = match wish.is_to_be_planned() {
+            true => self.needs(run.model, cards, budget),
+            false => Vec::new(),
+        };
+        let need = |card: &Card| needs.iter().find(|(id, _)| *id == card.id).map(|(_, need)| *need);
+        let named = cards.iter().filter_map(|card| {
+            Some(GuardedCard {
+                uuid: Uuid::read(card.uuid.as_deref()?)?,
+                budget: budget(card),
+                need: need(card),
+            })
+        });
+        let named: Vec<GuardedCard> = named.collect();
+        let mut options = wish.options(&named);
+        if named.len() < cards.len() {
+            let most = cards.iter().map(|card| placement.on(&card.id)).max();
+            options.budget = wish.budget_for(most).map(Bytes::get);
+            options.need = match cards {
+                [card] => need(card).map(Bytes::get),
+                _ => None,
+            };
+        }
+        options
+    }
+
+    /// What the engine will ask of these cards, each of which shows it no more than its budget.
+    fn needs(
+        &self,
+        model: ModelId,
+        cards: &[&Card],
+        budget: impl Fn(&Card) -> Option<Bytes>,
+    ) -> Vec<(CardId, Bytes)> {
+        let demand = self.demands.borrow().get(&model).cloned();
+        let shown = cards.iter().map(|card| Card {
+            free: budget(card).map_or(card.free, |budget| budget.min(card.free)),
+            ..Card::clone(card)
+        });
+        let shown: Vec<Card> = shown.collect();
+        demand.map_or_else(Vec::new, |demand| demand.asked(&shown))
+    }
 }
 
 fn means() -> Result<(PathBuf, PagesFolder), String> {
     let library = find_library().map_err(|error| error.to_string())?;
     let folder = PagesFolder::create().map_err(|error| format!("no folder for its pages: {error}"))?;
     Ok((library, folder))
-}
-
-/// A card that is only described has no UUID to name it by; then one budget holds for every card.
-fn options(wish: &GuardWish, run: &Run, cards: &[&Card]) -> plimsoll_wire::options::Options {
-    let placement = run.placement();
-    let named = cards.iter().filter_map(|card| {
-        let uuid = Uuid::read(card.uuid.as_deref()?)?;
-        Some((uuid, wish.budget_for(Some(placement.on(&card.id)))))
-    });
-    let named: Vec<(Uuid, Option<Bytes>)> = named.collect();
-    let mut options = wish.options(&named);
-    if named.len() < cards.len() {
-        let most = cards.iter().map(|card| placement.on(&card.id)).max();
-        options.budget = wish.budget_for(most).map(Bytes::get);
-    }
-    options
 }
 
 impl Guarded {

@@ -33,6 +33,9 @@ pub(super) async fn survey(owner: Rc<Owner>, model: ModelId) {
     let cards: Vec<Card> = owner.terms.cards().cloned().collect();
     let looked = tokio::task::spawn_blocking(move || look(&entry, engine.as_deref(), &cards)).await;
     let result = looked.unwrap_or_else(|error| Err(unstartable(&name, &error)));
+    if let Ok(demand) = &result {
+        owner.guard.surveyed(model, Arc::clone(demand));
+    }
     owner.submit(Event::Surveyed { model, result });
 }
 
@@ -155,5 +158,13 @@ impl Demand for Planned {
 
     fn hints(&self, cards: &[Card]) -> Vec<Hint> {
         self.plan(cards).map(|plan| plan.hints).unwrap_or_default()
+    }
+
+    fn asked(&self, cards: &[Card]) -> Vec<(CardId, Bytes)> {
+        let plan = self.plan(cards);
+        let cards = plan.iter().flat_map(|plan| &plan.cards);
+        cards
+            .filter_map(|card| Some((card.id.clone(), card.asked()?)))
+            .collect()
     }
 }

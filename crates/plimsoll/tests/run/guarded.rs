@@ -1,5 +1,7 @@
 //! Programs that take memory of a card, under the real guard library and over a driver of the test's own.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -85,6 +87,96 @@ fn what_does_not_fit_is_spilled_where_that_is_allowed() {
         !line.contains("spilled 0 B"),
         "it is seen although it was freed: {stderr}"
     );
+}
+
+/// A llama-server that says what guard was told and then asks for memory as one would, and the flags that it is given.
+fn llama(folder: &Path, asks: &str) -> (String, Vec<String>) {
+    let program = folder.join("llama-server");
+    let script = format!("#!/bin/sh\necho \"$PLIMSOLL_GUARD\"\nexec {} {asks}\n", take());
+    std::fs::write(&program, script).expect("the folder is ours");
+    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("the file is ours");
+    let model = folder.join("m8.gguf");
+    let made = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(["synth", "m8"])
+        .arg(&model)
+        .output();
+    assert!(made.expect("plimsoll runs").status.success());
+    let flags = format!("-m {} -c 8192 -ngl 99 -fa on -fit off -np 1", model.display());
+    let text = program.to_str().expect("text").to_owned();
+    (text, flags.split(' ').map(str::to_owned).collect())
+}
+
+#[test]
+fn a_program_of_llama_cpp_is_planned_and_its_weights_overflow() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    // Weights, KV cache, compute buffer, pool.
+    let (program, flags) = llama(folder.path(), "1006 256 116 12");
+    let planned = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args([
+            "plan",
+            "--json",
+            "--card",
+            "name=Large,total=8GiB,free=8GiB",
+            "--",
+        ])
+        .args(&flags)
+        .output()
+        .expect("it runs");
+    let plan: Value = serde_json::from_slice(&planned.stdout).expect("a plan");
+    let terms = &plan["cards"][0]["terms"];
+    let need: u64 = ["weights", "kv", "compute", "pool"]
+        .map(|term| terms[term].as_u64().expect("known"))
+        .iter()
+        .sum();
+    let mut command = vec![program.as_str()];
+    command.extend(flags.iter().map(String::as_str));
+    let budget = 1200_u64 << 20;
+    let output = on_two_cards(&["--card", "Large=1200MiB", "--spill", "1GiB"], &command);
+    let (stdout, stderr) = said(&output);
+    assert_eq!(
+        stdout,
+        format!(
+            "card={FIRST}:{budget}:{need} spill={}\n1006 0\n256 0\n116 0\n12 0\n",
+            1_u64 << 30
+        ),
+        "{stderr}"
+    );
+    assert_eq!(stderr.matches(" overflow: ").count(), 1, "{stderr}");
+    assert!(stderr.contains("1006 MiB overflow: "), "{stderr}");
+    assert!(!stderr.contains("hint: with --need"), "{stderr}");
+}
+
+#[test]
+fn what_any_other_program_asks_for_in_all_is_told_and_can_be_said_the_next_time() {
+    let options = ["--card", "Large=800MiB", "--spill", "1GiB"];
+    let program = [take(), "600", "200", "100"];
+    let first = on_two_cards(&options, &program);
+    let (_, stderr) = said(&first);
+    assert!(stderr.contains("100 MiB overflow: "), "{stderr}");
+    let hint = "plimsoll run: hint: with --need 900MiB what is asked for first overflows, not what is asked for last\n";
+    assert!(stderr.contains(hint), "{stderr}");
+    let second = on_two_cards(&[&options[..], &["--need", "900MiB"]].concat(), &program);
+    let (stdout, stderr) = said(&second);
+    assert_eq!(stdout, "600 0\n200 0\n100 0\n");
+    assert!(stderr.contains("600 MiB overflow: "), "{stderr}");
+    assert!(!stderr.contains("hint"), "{stderr}");
+}
+
+#[test]
+fn a_program_of_llama_cpp_that_cannot_be_planned_runs_all_the_same() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (program, _) = llama(folder.path(), "600");
+    let output = on_two_cards(
+        &["--card", "Large", "--spill", "1GiB"],
+        &[&program, "-m", "/nowhere/m.gguf"],
+    );
+    let (stdout, stderr) = said(&output);
+    assert_eq!(stdout, format!("card={FIRST} spill={}\n600 0\n", 1_u64 << 30));
+    assert!(
+        stderr.contains("llama-server cannot be planned, so what it asks for last overflows: "),
+        "{stderr}"
+    );
+    assert!(stderr.contains("/nowhere/m.gguf"), "{stderr}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use plimsoll_wire::page::{Card, Page, Refusal, Snapshot};
 use serde_json::{Value, json};
@@ -81,6 +82,59 @@ fn an_engine_on_a_card_is_watched_and_one_that_says_more_gets_more() {
     let free = environment(&daemon, "free");
     assert_eq!(free["PLIMSOLL_GUARD"], Value::Null);
     assert_eq!(free["LD_PRELOAD"], Value::Null);
+}
+
+/// The engine is asked for no less than the plan says, so a budget below that makes weights overflow, not what comes later.
+#[test]
+fn an_engine_that_may_spill_is_told_what_it_will_ask_for() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let model = folder.path().join("m8.gguf");
+    let plimsoll = || Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    let made = plimsoll().args(["synth", "m8"]).arg(&model).output();
+    assert!(made.expect("plimsoll runs").status.success());
+    let flags = format!("-m {} -c 8192 -ngl 99 -fa on -fit off -np 1", model.display());
+    let planned = plimsoll()
+        .args(["plan", "--json", "--card", "name=Fake,total=8GiB,free=8GiB", "--"])
+        .args(flags.split(' '))
+        .output();
+    let plan: Value = serde_json::from_slice(&planned.expect("plimsoll runs").stdout).expect("a plan");
+    let terms = &plan["cards"][0]["terms"];
+    let terms = ["weights", "kv", "compute", "pool"].map(|term| terms[term].as_u64().expect("known"));
+    let need: u64 = terms.iter().sum();
+    let engine = crate::daemon::fake_engine();
+    let server = folder.path().join("llama-server");
+    std::os::unix::fs::symlink(engine, &server).expect("the folder is ours");
+    let entry = |name: &str, guard: &str| {
+        format!(
+            "[models.{name}]\ncmd = \"{} {flags} --port ${{PORT}}\"\nguard = {{ {guard} }}\n",
+            server.display()
+        )
+    };
+    let spills = "budget = \"1200MiB\", spill = \"1GiB\"";
+    let daemon = one_card(
+        Setup::with_cards(&[])
+            .config(&entry("spills", spills))
+            .config(&entry("by-hand", &format!("{spills}, keep = \"100MiB\"")))
+            .config(&entry("refused", "budget = \"1200MiB\"")),
+        library(),
+    );
+    let told = |model: &str| {
+        environment(&daemon, model)["PLIMSOLL_GUARD"]
+            .as_str()
+            .expect("text")
+            .to_owned()
+    };
+    let (budget, spill) = (1200 * MIB, 1024 * MIB);
+    let card = format!("card={CARD}:{budget}");
+    assert_eq!(
+        told("spills"),
+        format!("{card}:{need} budget={budget} spill={spill}")
+    );
+    assert_eq!(
+        told("by-hand"),
+        format!("{card} budget={budget} spill={spill} keep={}", 100 * MIB)
+    );
+    assert_eq!(told("refused"), format!("{card} budget={budget}"));
 }
 
 #[test]

@@ -126,8 +126,10 @@ pub(super) struct Guard {
     pub(super) wait: Option<Length>,
     /// Let so much of what does not fit lie in host memory, e.g. `4GiB`.
     pub(super) spill: Option<Size>,
-    /// With `spill`: a request of more than this leaves this much of the budget to smaller ones, so that weights overflow and
-    /// not the scratch that comes last and is used all the time, e.g. `512MiB`.
+    /// With `spill`: what the engine asks of each card in all, without its context, e.g. `9GiB`: what it asks for first then
+    /// overflows, which is weights. Default: what the plan says.
+    pub(super) need: Option<Size>,
+    /// With `spill`: the same by hand; a request of more than this leaves this much of the budget to smaller ones, e.g. `512MiB`.
     pub(super) keep: Option<Size>,
     /// What becomes of ggml's legacy pool: served by guard's own policy, made of managed memory, or left alone.
     pub(super) pool: Option<PoolChoice>,
@@ -174,6 +176,7 @@ impl From<Guard> for GuardWish {
             reclaim: guard.reclaim,
             wait: guard.wait.map(seconds),
             spill: guard.spill.map(Into::into),
+            need: guard.need.map(Into::into),
             keep: guard.keep.map(Into::into),
             pool: guard.pool.map(|pool| match pool {
                 PoolChoice::Ours => Pool::Ours,

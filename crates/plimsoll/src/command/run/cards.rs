@@ -67,6 +67,23 @@ pub(super) fn choose(wanted: &[Wanted], present: Option<&[Card]>) -> Result<Vec<
     Ok(chosen)
 }
 
+/// The cards that the program will see, each with no more free than its budget.
+pub(super) fn seen(chosen: &[Chosen], machine: &[Card], usual: Option<Bytes>) -> Vec<Card> {
+    let within = |card: &Card, budget: Option<Bytes>| Card {
+        free: budget.or(usual).map_or(card.free, |budget| budget.min(card.free)),
+        ..card.clone()
+    };
+    if chosen.is_empty() {
+        return machine.iter().map(|card| within(card, None)).collect();
+    }
+    let found = chosen.iter().filter_map(|chosen| {
+        let mut cards = machine.iter();
+        let card = cards.find(|card| card.uuid.as_deref() == Some(&chosen.uuid))?;
+        Some(within(card, chosen.budget))
+    });
+    found.collect()
+}
+
 fn find(name: &str, present: &[Card]) -> Result<String, CardError> {
     if present.is_empty() {
         let whole = Uuid::read(name).map(|_| name.to_owned());

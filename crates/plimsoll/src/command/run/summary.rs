@@ -23,6 +23,8 @@ pub(super) struct Summary<'a> {
     pub(super) record: Record,
     pub(super) trace: Option<PathBuf>,
     pub(super) end: End,
+    /// It might have spilled, and nobody knew what it would ask for.
+    pub(super) unplanned: bool,
 }
 
 impl Summary<'_> {
@@ -31,8 +33,10 @@ impl Summary<'_> {
     }
 
     fn lines(&self) -> Vec<String> {
-        let mut lines: Vec<String> = self.record.cards().iter().map(|card| self.line(card)).collect();
-        if lines.is_empty() {
+        let cards = self.record.cards();
+        let mut lines: Vec<String> = self.hint(&cards).into_iter().collect();
+        lines.extend(cards.iter().map(|card| self.line(card)));
+        if cards.is_empty() {
             lines.push("nothing in it took memory of a card".to_owned());
         }
         match self.record.disarmed() {
@@ -43,6 +47,16 @@ impl Summary<'_> {
             )),
         }
         lines
+    }
+
+    /// What to say next time, where something overflowed that need not have been the last comer.
+    fn hint(&self, cards: &[CardRecord]) -> Option<String> {
+        let spilled = cards.iter().filter(|card| !card.spilled.is_zero());
+        let most = spilled.map(|card| card.asked).max().filter(|_| self.unplanned)?;
+        let most = most.get().div_ceil(1 << 20);
+        Some(format!(
+            "hint: with --need {most}MiB what is asked for first overflows, not what is asked for last"
+        ))
     }
 
     fn line(&self, card: &CardRecord) -> String {

@@ -147,4 +147,8 @@ impl Demand for OnNamed {
     fn hints(&self, cards: &[Card]) -> Vec<Hint> {
         self.demand.hints(cards)
     }
+
+    fn asked(&self, cards: &[Card]) -> Vec<(CardId, Bytes)> {
+        self.demand.asked(cards)
+    }
 }

@@ -1,0 +1,91 @@
+//! What the program will ask of its cards, where it is one whose memory can be planned.
+//!
+//! With `--spill` guard lets overflow what is asked for first, if it knows what is still to come (`guard/src/spill/order.rs`). A
+//! program of llama.cpp says that in its flags, so it is planned as under `serve`: on the cards that it sees, each with no
+//! more free than its budget, which is what it will be told. What stands in the way is said in one line, and the program runs
+//! as it would without a plan.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
+
+use plimsoll_core::bytes::Bytes;
+use plimsoll_core::flags::{Options, Program};
+use plimsoll_core::place::Card;
+use plimsoll_core::plan::{Engine, Plan};
+use plimsoll_wire::env as names;
+
+use crate::command::plan;
+use crate::launch::engine::{EngineProgram, Origin, identify};
+
+/// What a card will be asked for in all, without its context: its UUID, and bytes.
+pub(super) type Need = (String, Bytes);
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    #[error("no card is seen here")]
+    NoCard,
+    #[error(
+        "the cards differ, and CUDA counts them in an order of its own; name them with --card, or set CUDA_DEVICE_ORDER=PCI_BUS_ID"
+    )]
+    Order,
+    #[error("an argument is not text")]
+    Text,
+    #[error(transparent)]
+    Plan(#[from] plan::Error),
+}
+
+/// Plans `program` with these arguments on these cards, which it sees in this order if they are `ordered`; `None` if it is no
+/// program whose memory is known.
+pub(super) fn planned(
+    program: &Path,
+    arguments: &[OsString],
+    cards: &[Card],
+    ordered: bool,
+) -> Option<Result<Vec<Need>, Error>> {
+    let kind = Program::from_name(program.file_name()?.to_str()?)?;
+    Some(plan(program, kind, arguments, cards, ordered).map(|plan| {
+        let asked = cards.iter().zip(&plan.cards);
+        asked
+            .filter_map(|(card, planned)| Some((card.uuid.clone()?, planned.asked()?)))
+            .collect()
+    }))
+}
+
+fn plan(
+    program: &Path,
+    kind: Program,
+    arguments: &[OsString],
+    cards: &[Card],
+    ordered: bool,
+) -> Result<Plan, Error> {
+    if cards.is_empty() {
+        return Err(Error::NoCard);
+    }
+    let differ = cards.iter().any(|card| card.name != cards[0].name);
+    if differ
+        && !ordered
+        && std::env::var_os(names::CUDA_DEVICE_ORDER).is_none_or(|order| order != "PCI_BUS_ID")
+    {
+        return Err(Error::Order);
+    }
+    let words = arguments.iter().map(|word| word.to_str().map(str::to_owned));
+    let words: Vec<String> = words.collect::<Option<_>>().ok_or(Error::Text)?;
+    let variables: BTreeMap<String, String> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    let flags = || Ok(Options::from_argv(&words)?.merged_over(&Options::from_env(variables)?));
+    let wish = flags()
+        .and_then(|flags| flags.wish(kind))
+        .map_err(plan::Error::from)?;
+    Ok(plan::wished(&wish, engine_of(program), kind, cards)?)
+}
+
+/// An engine that does not say what it is is planned as the newest that the formulas know.
+fn engine_of(program: &Path) -> Engine {
+    let program = EngineProgram {
+        path: program.to_owned(),
+        origin: Origin::Configured,
+    };
+    identify(&program).map_or(Engine::LLAMA_CPP, |identity| identity.engine)
+}
