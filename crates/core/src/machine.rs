@@ -4,13 +4,29 @@
 //! by whoever looks (probe, reclaim, doctor). A file that is cut, mixed up or not what its name says gives less, never a
 //! panic and never a wrong number: what cannot be read is `None`.
 
+pub mod board;
 mod buddyinfo;
+pub mod cgroup;
+mod extfrag;
 mod fields;
 mod l4t;
 mod meminfo;
+pub mod nvmap;
+mod pagetypeinfo;
+mod pressure;
 mod tegrastats;
+mod vmstat;
+mod zoneinfo;
 
+pub use board::{Chip, Driver};
 pub use buddyinfo::{BuddyInfo, ZoneBlocks};
+pub use cgroup::CgroupLimit;
+pub use extfrag::{Fragmentation, FragmentationIndex, ZoneIndex};
 pub use l4t::{NvmapFault, Release};
 pub use meminfo::MemInfo;
+pub use nvmap::{NvmapClient, NvmapClients};
+pub use pagetypeinfo::{BlocksOfType, FreeOfType, MigrateType, PageTypeInfo};
+pub use pressure::{Pressure, Stall};
 pub use tegrastats::{Iram, LargestFree, Rail, Swap, TegraStats, Temperature};
+pub use vmstat::VmStat;
+pub use zoneinfo::{Zone, ZoneInfo};
