@@ -4,6 +4,7 @@
 //! by whoever looks (probe, reclaim, doctor). A file that is cut, mixed up or not what its name says gives less, never a
 //! panic and never a wrong number: what cannot be read is `None`.
 
+mod allowance;
 pub mod board;
 mod buddyinfo;
 pub mod cgroup;
@@ -14,10 +15,13 @@ mod meminfo;
 pub mod nvmap;
 mod pagetypeinfo;
 mod pressure;
+mod snapshot;
+mod steps;
 mod tegrastats;
 mod vmstat;
 mod zoneinfo;
 
+pub use allowance::{Allowance, Gate, allowance};
 pub use board::{Chip, Driver};
 pub use buddyinfo::{BuddyInfo, ZoneBlocks};
 pub use cgroup::CgroupLimit;
@@ -27,6 +31,8 @@ pub use meminfo::MemInfo;
 pub use nvmap::{NvmapClient, NvmapClients};
 pub use pagetypeinfo::{BlocksOfType, FreeOfType, MigrateType, PageTypeInfo};
 pub use pressure::{Pressure, Stall};
+pub use snapshot::{Snapshot, Tree, Unseen, limits};
+pub use steps::{Course, Goal, Ground, Pieces, Planned, Powers, Step, Tried, Verdict, course};
 pub use tegrastats::{Iram, LargestFree, Rail, Swap, TegraStats, Temperature};
 pub use vmstat::VmStat;
 pub use zoneinfo::{Zone, ZoneInfo};

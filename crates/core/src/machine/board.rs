@@ -80,8 +80,8 @@ impl Chip {
     }
 }
 
-/// `/proc/device-tree/model` without its NUL, if it is a name.
-pub fn model(bytes: &[u8]) -> Option<String> {
+/// A name as `/proc/device-tree/model` has it, without its NUL; `None` where it is not printable.
+pub fn name(bytes: &[u8]) -> Option<String> {
     let bytes = bytes.get(..bytes.len().min(LONGEST))?;
     let name = bytes.split(|byte| *byte == 0).next()?;
     let name = std::str::from_utf8(name).ok()?.trim();
@@ -110,13 +110,13 @@ mod tests {
     }
 
     #[test]
-    fn a_model_is_a_name_or_nothing() {
+    fn a_name_is_printable_or_nothing() {
         assert_eq!(
-            model(b"NVIDIA Jetson Orin Nano Engineering Reference Developer Kit Super\0").as_deref(),
+            name(b"NVIDIA Jetson Orin Nano Engineering Reference Developer Kit Super\0").as_deref(),
             Some("NVIDIA Jetson Orin Nano Engineering Reference Developer Kit Super")
         );
         for bytes in [&b""[..], b"\0", b"\xff\xfe", b"a\x1b[2Jb"] {
-            assert_eq!(model(bytes), None, "{bytes:?}");
+            assert_eq!(name(bytes), None, "{bytes:?}");
         }
     }
 }
