@@ -1,4 +1,4 @@
-//! What is preloaded into foreign processes must load in every one of them.
+//! What is loaded into foreign processes must load in every one of them: guard, which is preloaded, and phantom, which an engine opens.
 //!
 //! A needed library that is missing ends every exec of the tree with 127, a symbol version that the machine's glibc has not with 1.
 //! So the artefact may need libc and the loader only, no version newer than glibc 2.31 (JetPack 5), and no path of this machine;
@@ -9,35 +9,38 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-/// One symbol a line, sorted.
-const GOLDEN: &str = "crates/guard/exports.txt";
+/// The libraries, and the lists of what each exports: one symbol a line, sorted.
+const ARTEFACTS: &[(&str, &str)] = &[
+    ("libplimsoll_guard.so", "crates/guard/exports.txt"),
+    ("libplimsoll_phantom.so", "crates/phantom/exports.txt"),
+];
 const NEEDED: &[&str] = &["libc.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"];
 const FLOOR: (u32, u32) = (2, 31);
 
 /// Checks the artefacts that are built; the one of another architecture only if somebody built it.
 pub(crate) fn run(root: &Path) -> ExitCode {
-    let golden = std::fs::read_to_string(root.join(GOLDEN)).unwrap_or_default();
     let mut findings = Vec::new();
     let mut checked = 0;
-    for folder in ["guard", "aarch64-unknown-linux-gnu/guard"] {
-        let artefact = crate::guard::target(root)
-            .join(folder)
-            .join("libplimsoll_guard.so");
-        if !artefact.exists() {
-            continue;
+    for (library, list) in ARTEFACTS {
+        for folder in ["guard", "aarch64-unknown-linux-gnu/guard"] {
+            let artefact = crate::guard::target(root).join(folder).join(library);
+            if !artefact.exists() {
+                continue;
+            }
+            checked += 1;
+            let golden = std::fs::read_to_string(root.join(list)).unwrap_or_default();
+            match readelf(&artefact) {
+                Ok(text) => findings.extend(
+                    check(&text, &golden, list)
+                        .into_iter()
+                        .map(|what| format!("{folder}/{library}: {what}")),
+                ),
+                Err(error) => findings.push(format!("{library}: readelf (of binutils) does not run: {error}")),
+            }
         }
-        checked += 1;
-        match readelf(&artefact) {
-            Ok(text) => findings.extend(
-                check(&text, &golden)
-                    .into_iter()
-                    .map(|what| format!("{folder}: {what}")),
-            ),
-            Err(error) => findings.push(format!("{folder}: readelf (of binutils) does not run: {error}")),
+        if !crate::guard::target(root).join("guard").join(library).exists() {
+            findings.push(format!("no {library}; `cargo xtask guard` builds it"));
         }
-    }
-    if checked == 0 {
-        findings.push("no libplimsoll_guard.so; `cargo xtask guard` builds it".to_owned());
     }
     for finding in &findings {
         eprintln!("{finding}");
@@ -58,7 +61,7 @@ fn readelf(artefact: &Path) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-fn check(text: &str, golden: &str) -> Vec<String> {
+fn check(text: &str, golden: &str, list: &str) -> Vec<String> {
     let mut findings = Vec::new();
     for line in text.lines() {
         if line.contains("(NEEDED)") {
@@ -82,17 +85,18 @@ fn check(text: &str, golden: &str) -> Vec<String> {
             ));
         }
     }
+    findings.extend(unbound(text).map(|name| format!("needs {name}, which no library that it names has")));
     let (exports, golden): (BTreeSet<&str>, BTreeSet<&str>) =
         (exports(text).collect(), golden.lines().collect());
     findings.extend(
         exports
             .difference(&golden)
-            .map(|name| format!("exports {name}, which {GOLDEN} does not list")),
+            .map(|name| format!("exports {name}, which {list} does not list")),
     );
     findings.extend(
         golden
             .difference(&exports)
-            .map(|name| format!("does not export {name}, which {GOLDEN} lists")),
+            .map(|name| format!("does not export {name}, which {list} lists")),
     );
     findings
 }
@@ -123,6 +127,17 @@ fn exports(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Names of undefined symbols that have no version: nothing that is needed defines them.
+fn unbound(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words.as_slice() {
+            [_, _, _, _, "GLOBAL", _, "UND", name, ..] if !name.contains('@') => Some(*name),
+            _ => None,
+        }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,7 +151,7 @@ mod tests {
 
     #[test]
     fn an_artefact_that_loads_everywhere_passes() {
-        assert_eq!(check(GOOD, "cuInit\n"), Vec::<String>::new());
+        assert_eq!(check(GOOD, "cuInit\n", "exports.txt"), Vec::<String>::new());
     }
 
     #[test]
@@ -146,12 +161,15 @@ mod tests {
  0x000000000000001d (RUNPATH)            Library runpath: [/home/me]
   0x0010:   Name: GLIBC_2.34  Flags: none  Version: 4
     12: 0000000000006980   122 FUNC    GLOBAL DEFAULT   12 malloc
+    13: 0000000000000000     0 NOTYPE  GLOBAL DEFAULT  UND rust_eh_personality
 ";
-        let findings = check(bad, "cuInit\n");
-        assert_eq!(findings.len(), 5, "{findings:?}");
+        let findings = check(bad, "cuInit\n", "exports.txt");
+        assert_eq!(findings.len(), 6, "{findings:?}");
         assert!(findings[2].contains("needs glibc 2.34"));
         assert!(
-            findings[3].starts_with("exports malloc") && findings[4].starts_with("does not export cuInit")
+            findings[3].starts_with("needs rust_eh_personality")
+                && findings[4].starts_with("exports malloc")
+                && findings[5].starts_with("does not export cuInit")
         );
     }
 }

@@ -1,4 +1,5 @@
-//! Builds the guard library with the profile that makes it small: `target/guard/libplimsoll_guard.so`.
+//! Builds the libraries that live in foreign processes with the profile that makes them small: `target/guard/libplimsoll_guard.so`
+//! and `target/guard/libplimsoll_phantom.so`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -6,7 +7,8 @@ use std::process::{Command, ExitCode};
 pub(crate) fn run(root: &Path) -> ExitCode {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = Command::new(cargo)
-        .args(["build", "--profile", "guard", "--package", "plimsoll-guard"])
+        .args(["build", "--profile", "guard"])
+        .args(["--package", "plimsoll-guard", "--package", "plimsoll-phantom"])
         .current_dir(root)
         .status();
     match built {

@@ -14,9 +14,9 @@ const USAGE: &str = "\
 usage: cargo xtask <chore>
 
   check-artifacts
-          what libplimsoll_guard.so needs and exports: libc of glibc 2.31 and the golden list, nothing else
+          what guard and phantom need and export: libc of glibc 2.31 and the golden lists, nothing else
   cross   install what guard's aarch64 tests need, by name
-  guard   build libplimsoll_guard.so, where `plimsoll run` and `plimsoll serve` find it
+  guard   build libplimsoll_guard.so and libplimsoll_phantom.so, where `plimsoll` finds them
   test    everything CI checks: format, lints, tidy, unit, process and real-engine tests
   tidy    the rules that no compiler checks: who may import whom, file length, names, lock size";
 

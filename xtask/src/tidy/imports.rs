@@ -132,6 +132,18 @@ const RULES: &[Rule] = &[
         why: "guard lives in foreign processes: core, alloc, libc, wire and pool are all it has",
     },
     Rule {
+        files: "crates/phantom/src/",
+        except: &[],
+        words: &[
+            "std::",
+            "plimsoll_core",
+            "thread_local!",
+            "println!",
+            "libloading",
+        ],
+        why: "phantom lives in an engine's process: core, alloc, libc, wire and pool are all it has",
+    },
+    Rule {
         files: "crates/plimsoll/src/",
         except: &[],
         words: &["unsafe "],

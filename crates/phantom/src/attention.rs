@@ -1,0 +1,219 @@
+//! Which flash attention kernel a card runs, and what room it wants behind its result.
+//!
+//! DECISION: one table for the builds that are known, in the order in which ggml decides; NVIDIA cards only. The card's binary is
+//! taken to have code for its own generation, and only for the pairs of cache types that a default build has. Builds before PR
+//! 23907 (about b9400) ask nothing behind the result: there the f16 copies of a quantised cache come out of the run-time pool.
+//! Source: `fattn.cu:ggml_cuda_get_best_fattn_kernel, ggml_cuda_flash_attn_ext_get_alloc_size`,
+//! `fattn-common.cuh:ggml_cuda_flash_attn_ext_get_f16_extra_data @ b8799, b10605, ggml 0.26.0`.
+
+use crate::cards::{ADA, Capability, TURING, VOLTA};
+use crate::generation::Generation;
+use crate::kinds::Type;
+use crate::tensor::View;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kernel {
+    Vector,
+    Tile,
+    /// Matrix units.
+    Matrix,
+}
+
+/// Cells of the cache that kernels take at a time: `FATTN_KQ_STRIDE`.
+const STRIDE: u64 = 256;
+/// Alignment of the copies behind the result.
+const ALIGNMENT: u64 = 128;
+
+/// The operands of one attention.
+#[derive(Clone, Copy)]
+pub(crate) struct Attention<'a> {
+    pub(crate) result: View<'a>,
+    pub(crate) q: View<'a>,
+    pub(crate) k: View<'a>,
+    pub(crate) v: View<'a>,
+    pub(crate) mask: Option<View<'a>>,
+}
+
+impl<'a> Attention<'a> {
+    pub(crate) fn of(result: View<'a>) -> Option<Self> {
+        Some(Self {
+            result,
+            q: result.source(0)?,
+            k: result.source(1)?,
+            v: result.source(2)?,
+            mask: result.source(3),
+        })
+    }
+
+    /// Heads of Q that share one of K and V; none where they do not come out even, of which ggml dies.
+    pub(crate) fn sharing(&self) -> Option<u64> {
+        let (q, k) = (self.q.ne(2), self.k.ne(2));
+        (k > 0 && q.is_multiple_of(k)).then(|| q / k)
+    }
+
+    pub(crate) fn max_bias(&self) -> f32 {
+        self.result.float_parameter(1)
+    }
+
+    /// Whether heads that share are computed together.
+    pub(crate) fn shares_well(&self) -> bool {
+        let operands = [Some(self.q), Some(self.k), Some(self.v), self.mask];
+        let aligned =
+            |operand: View<'_>| operand.is_quantised() || (1..4).all(|d| operand.nb(d).is_multiple_of(16));
+        self.mask.is_some()
+            && self.max_bias() == 0.0
+            && self.k.ne(1).is_multiple_of(STRIDE)
+            && operands.into_iter().flatten().all(aligned)
+    }
+
+    /// The kernel, or none where the card has none for it.
+    pub(crate) fn kernel(&self, capability: Capability, generation: Generation) -> Option<Kernel> {
+        let sharing = self.sharing()?;
+        let shares = sharing >= 2 && self.shares_well();
+        if !self.has_head(sharing, shares, generation) || !self.has_types(generation) {
+            return None;
+        }
+        if self.mask.is_some_and(|mask| mask.ne(2) != 1) {
+            return None;
+        }
+        Some(self.best(capability, generation, sharing, shares))
+    }
+
+    fn has_head(&self, sharing: u64, shares: bool, generation: Generation) -> bool {
+        let newer = generation > Generation::Copying;
+        match (self.k.ne(0), self.v.ne(0)) {
+            (40 | 64 | 72 | 80 | 96 | 112 | 128 | 256, v) => v == self.k.ne(0),
+            (192, 128) => newer && shares && sharing.is_multiple_of(8),
+            (320, 256) => newer && shares && sharing.is_multiple_of(32),
+            (512, 512) | (576, 512) => shares,
+            _ => false,
+        }
+    }
+
+    fn has_types(&self, generation: Generation) -> bool {
+        let (k, v) = (self.k.kind(), self.v.kind());
+        let always = |kind| matches!(kind, Type::F32 | Type::F16 | Type::Bf16 | Type::Q4_0 | Type::Q8_0);
+        let any = |kind| always(kind) || matches!(kind, Type::Q4_1 | Type::Q5_0 | Type::Q5_1);
+        match generation {
+            Generation::Copying | Generation::Reserving => k == v && always(k),
+            Generation::Third => any(k) && any(v),
+        }
+    }
+
+    fn best(&self, capability: Capability, generation: Generation, sharing: u64, shares: bool) -> Kernel {
+        let (width, tokens) = (self.q.ne(0), self.q.ne(1));
+        let vector = width <= 256
+            && width.is_multiple_of(64)
+            && (width != 192 || generation == Generation::Copying)
+            && self.k.ne(1).is_multiple_of(STRIDE);
+        let quantised = self.k.is_quantised() || self.v.is_quantised();
+        let matrix = !matches!(width, 40 | 72);
+        if capability >= TURING && matrix {
+            let few = vector && self.few_for_matrices(capability, generation, sharing, quantised);
+            let alone = vector && !shares && tokens == 1;
+            return if few || alone {
+                Kernel::Vector
+            } else {
+                Kernel::Matrix
+            };
+        }
+        if capability == VOLTA && matrix {
+            let together = tokens.saturating_mul(self.together(sharing, generation));
+            return match together {
+                0..=2 if vector => Kernel::Vector,
+                0..=16 => Kernel::Tile,
+                _ => Kernel::Matrix,
+            };
+        }
+        let few = if quantised {
+            tokens <= 2
+        } else {
+            tokens == 1 && !shares
+        };
+        if vector && few {
+            Kernel::Vector
+        } else {
+            Kernel::Tile
+        }
+    }
+
+    /// Whether a card with matrix units takes the vector kernel.
+    fn few_for_matrices(
+        &self,
+        capability: Capability,
+        generation: Generation,
+        sharing: u64,
+        quantised: bool,
+    ) -> bool {
+        let tokens = self.q.ne(1);
+        if quantised {
+            return tokens <= if capability >= ADA { 2 } else { 1 };
+        }
+        let wide = generation == Generation::Third && self.q.ne(0) >= 256;
+        let matrices_win = sharing > 4 && (wide || self.k.ne(1) >= 8192);
+        capability >= ADA && tokens == 1 && self.q.ne(3) == 1 && !matrices_win
+    }
+
+    /// How many heads that share fit into one tile.
+    fn together(&self, sharing: u64, generation: Generation) -> u64 {
+        let most = match self.q.ne(0) {
+            320 => 32,
+            576 | 192 => 16,
+            _ => 8,
+        };
+        if generation == Generation::Third && self.max_bias() != 0.0 {
+            return 1;
+        }
+        let mut together = 1;
+        while together < most && sharing.is_multiple_of(2 * together) {
+            together *= 2;
+        }
+        together
+    }
+
+    /// Whether V is the front of K, so that one copy does for both.
+    pub(crate) fn v_is_k(&self) -> bool {
+        self.v.viewed().is_some_and(|viewed| {
+            viewed.is(self.k)
+                || self.k.viewed().is_some_and(|k| viewed.is(k))
+                    && self.v.view_offset() == self.k.view_offset()
+        })
+    }
+
+    /// Bytes that the result takes with the copies behind it.
+    pub(crate) fn size(&self, capability: Capability, generation: Generation) -> u64 {
+        let bytes = self.result.bytes();
+        if generation == Generation::Copying {
+            return bytes;
+        }
+        let Some(kernel) = self.kernel(capability, generation) else {
+            return bytes;
+        };
+        let (copy_k, copy_v) = match kernel {
+            Kernel::Tile | Kernel::Matrix => (true, true),
+            Kernel::Vector if !self.has_vector(generation) => (true, true),
+            Kernel::Vector => (self.k.kind() == Type::F32, self.v.kind() == Type::F32),
+        };
+        let start = u64::try_from(self.result.raw().data.addr()).unwrap_or(0);
+        let mut end = start.saturating_add(bytes);
+        let mut copy = |operand: View<'_>| {
+            end = end.checked_next_multiple_of(ALIGNMENT).unwrap_or(end);
+            end = end.saturating_add(operand.elements().saturating_mul(2));
+        };
+        if copy_k && self.k.kind() != Type::F16 {
+            copy(self.k);
+        }
+        if copy_v && self.v.kind() != Type::F16 && !self.v_is_k() {
+            copy(self.v);
+        }
+        end - start
+    }
+
+    /// Whether a default build has a vector kernel for these types.
+    fn has_vector(&self, generation: Generation) -> bool {
+        let as_half = |kind| if kind == Type::F32 { Type::F16 } else { kind };
+        let (k, v) = (as_half(self.k.kind()), as_half(self.v.kind()));
+        generation != Generation::Third
+            || (k == v && matches!(k, Type::F16 | Type::Bf16 | Type::Q4_0 | Type::Q8_0))
+    }
+}

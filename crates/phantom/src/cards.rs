@@ -1,0 +1,134 @@
+//! The cards that the plugin pretends to have, from `PLIMSOLL_PHANTOM_CARDS`.
+//!
+//! DECISION: one card after another, in the order of the engine's device numbers, each a list of `key=value`. What is left out is
+//! the H200's; what cannot be read is an error that names it, because a plan for another card than was meant is worse than none.
+
+use alloc::ffi::CString;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// As many as ggml's CUDA backend knows: `ggml-cuda.h:GGML_CUDA_MAX_DEVICES`.
+const MOST: usize = 16;
+
+/// A compute capability as ggml writes it: 890 for 8.9. The source of every constant is `common.cuh @ b10605`.
+pub(crate) type Capability = u32;
+
+pub(crate) const VOLTA: Capability = 700;
+pub(crate) const TURING: Capability = 750;
+pub(crate) const ADA: Capability = 890;
+pub(crate) const BLACKWELL: Capability = 1200;
+pub(crate) const DGX_SPARK: Capability = 1210;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Card {
+    /// `CUDA0`.
+    pub(crate) device: CString,
+    pub(crate) name: CString,
+    pub(crate) total: u64,
+    pub(crate) free: u64,
+    pub(crate) capability: Capability,
+    /// Multiprocessors.
+    pub(crate) processors: u64,
+}
+
+/// Reads the whole list.
+pub(crate) fn parse(text: &str) -> Result<Vec<Card>, String> {
+    let cards: Vec<Card> = text
+        .split(';')
+        .enumerate()
+        .map(|(index, text)| card(index, text).map_err(|what| format!("card {index}: {what}")))
+        .collect::<Result<_, _>>()?;
+    if cards.len() > MOST {
+        return Err(format!("{} cards; ggml knows {MOST} at most", cards.len()));
+    }
+    Ok(cards)
+}
+
+fn card(index: usize, text: &str) -> Result<Card, String> {
+    let (mut total, mut free, mut capability) = (None, None, None);
+    let (mut processors, mut name) = (None, "phantom");
+    for pair in text.split(',') {
+        let (key, value) = pair
+            .split_once('=')
+            .ok_or_else(|| format!("`{pair}` is not key=value"))?;
+        match key.trim() {
+            "total" => total = Some(number(value)?),
+            "free" => free = Some(number(value)?),
+            "cc" => capability = Some(version(value)?),
+            "sms" => processors = Some(number(value)?),
+            "name" => name = value.trim(),
+            other => return Err(format!("`{other}` is none of total, free, cc, sms, name")),
+        }
+    }
+    let total = total.ok_or("total= is missing")?;
+    let capability = capability.ok_or("cc= is missing")?;
+    Ok(Card {
+        device: CString::new(format!("CUDA{index}")).map_err(|_| "no name")?,
+        name: CString::new(name).map_err(|_| "a zero in the name")?,
+        total,
+        free: free.unwrap_or(total).min(total),
+        capability,
+        processors: processors.unwrap_or(132).clamp(1, 4096),
+    })
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    text.parse().map_err(|_| format!("`{text}` is not a number"))
+}
+
+/// `8.9` as 890.
+fn version(text: &str) -> Result<Capability, String> {
+    let wrong = || format!("cc `{}` is not major.minor", text.trim());
+    let (major, minor) = text.trim().split_once('.').ok_or_else(wrong)?;
+    let part = |text: &str| text.parse::<u32>().ok().filter(|&part| part < 100);
+    match (part(major), part(minor)) {
+        (Some(major), Some(minor @ 0..10)) => Ok(major * 100 + minor * 10),
+        _ => Err(wrong()),
+    }
+}
+
+impl Card {
+    /// The name as text, for reports.
+    pub(crate) fn device_name(&self) -> String {
+        self.device.to_string_lossy().into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cards_are_read_in_order() {
+        let cards = parse("total=100,free=50,cc=9.0,sms=132,name=H200;total=200,cc=12.0").unwrap();
+        assert_eq!(cards.len(), 2);
+        assert_eq!(
+            (cards[0].free, cards[0].capability, cards[0].processors),
+            (50, 900, 132)
+        );
+        assert_eq!((cards[1].free, cards[1].capability), (200, BLACKWELL));
+        assert_eq!(cards[1].device_name(), "CUDA1");
+        assert_eq!(cards[0].name.to_str(), Ok("H200"));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        for (text, word) in [
+            ("", "key=value"),
+            ("total=1", "cc= is missing"),
+            ("cc=9.0", "total= is missing"),
+            ("total=x,cc=9.0", "`x` is not a number"),
+            ("total=1,cc=9", "cc `9`"),
+            ("total=1,cc=9.10", "cc `9.10`"),
+            ("total=1,cc=9.0,ram=3", "`ram`"),
+            ("total=1,cc=9.0;", "card 1"),
+        ] {
+            let what = parse(text).unwrap_err();
+            assert!(what.contains(word), "{text}: {what}");
+        }
+        let many = ["total=1,cc=9.0"; 17].join(";");
+        assert!(parse(&many).unwrap_err().contains("16 at most"));
+    }
+}

@@ -1,0 +1,1 @@
+//! What an operation asks of the run-time pool. (to come)

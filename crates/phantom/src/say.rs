@@ -1,0 +1,18 @@
+//! One line on stderr, by one `write(2)`.
+
+use alloc::string::String;
+use core::fmt::{self, Write};
+
+/// Says a line, with who says it.
+macro_rules! say {
+    ($($word:tt)*) => { $crate::say::line(format_args!($($word)*)) };
+}
+
+pub(crate) use say;
+
+pub(crate) fn line(words: fmt::Arguments<'_>) {
+    let mut line = String::new();
+    let _ = writeln!(line, "plimsoll phantom: {words}");
+    // SAFETY: the bytes are ours. A closed stderr is the engine's choice.
+    unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
+}
