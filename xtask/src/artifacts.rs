@@ -35,7 +35,9 @@ pub(crate) fn run(root: &Path) -> ExitCode {
                         .into_iter()
                         .map(|what| format!("{folder}/{library}: {what}")),
                 ),
-                Err(error) => findings.push(format!("{library}: readelf (of binutils) does not run: {error}")),
+                Err(error) => {
+                    findings.push(format!("{library}: readelf (of binutils) does not run: {error}"))
+                }
             }
         }
         if !crate::guard::target(root).join("guard").join(library).exists() {

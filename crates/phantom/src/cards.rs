@@ -17,8 +17,6 @@ pub(crate) type Capability = u32;
 pub(crate) const VOLTA: Capability = 700;
 pub(crate) const TURING: Capability = 750;
 pub(crate) const ADA: Capability = 890;
-pub(crate) const BLACKWELL: Capability = 1200;
-pub(crate) const DGX_SPARK: Capability = 1210;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Card {
@@ -108,7 +106,7 @@ mod tests {
             (cards[0].free, cards[0].capability, cards[0].processors),
             (50, 900, 132)
         );
-        assert_eq!((cards[1].free, cards[1].capability), (200, BLACKWELL));
+        assert_eq!((cards[1].free, cards[1].capability), (200, 1200));
         assert_eq!(cards[1].device_name(), "CUDA1");
         assert_eq!(cards[0].name.to_str(), Ok("H200"));
     }

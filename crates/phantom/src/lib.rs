@@ -45,17 +45,19 @@ mod tensor;
 #[cfg(panic = "abort")]
 mod unwind;
 
-use core::ffi::c_int;
+use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 
 /// The registry that ggml's loader asks for; none where the plugin declines.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-extern "C" fn ggml_backend_init() -> *mut abi::Registry {
-    phantom::get().map_or(null_mut(), |phantom| (&raw const phantom.registry).cast_mut())
+pub extern "C" fn ggml_backend_init() -> *mut c_void {
+    phantom::get().map_or(null_mut(), |phantom| {
+        (&raw const phantom.registry).cast_mut().cast()
+    })
 }
 
 /// How well we suit the machine, which ggml's loader asks first: not at all where the plugin declines.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-extern "C" fn ggml_backend_score() -> c_int {
+pub extern "C" fn ggml_backend_score() -> c_int {
     c_int::from(phantom::get().is_some())
 }

@@ -141,10 +141,6 @@ impl<'a> View<'a> {
         let layout = self.layout();
         self.ne(0) == layout.block || self.nb(0) == layout.size
     }
-
-    pub(crate) fn is_transposed(self) -> bool {
-        self.nb(0) > self.nb(1)
-    }
 }
 
 /// Bytes of a row of so many values.
