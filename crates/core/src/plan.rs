@@ -5,13 +5,13 @@
 //! gives the same plan on any machine, with no engine and no GPU.
 //!
 //! `layout` says which device holds what, `reserve` which sizes the engine settles first, `cost` adds up, `fit`
-//! searches, `reasons` and `hints` explain.
+//! searches in every direction, `reasons` and `hints` explain.
 
 mod calibration;
 mod compute;
 mod cost;
 mod error;
-mod fit;
+pub mod fit;
 mod flash;
 mod hints;
 mod kv;
@@ -25,6 +25,7 @@ mod reserve;
 mod weights;
 
 use cost::{Cost, Coster};
+use fit::Formulas;
 
 pub use error::PlanError;
 pub use named::{NamedCards, named};
@@ -54,7 +55,7 @@ pub fn plan(request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
         largest_context,
         fits,
         reasons: reasons::reasons(request, &coster, &cost),
-        hints: hints::hints(request, &cost, largest_context),
+        hints: hints::hints(request, &Formulas(*request), &cost.clone().into()),
     })
 }
 

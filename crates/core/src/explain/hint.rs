@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
-use serde::ser::SerializeStruct;
+use serde::ser::SerializeMap;
 
 use crate::bytes::Bytes;
 
@@ -26,6 +26,14 @@ pub enum Advice {
     FewerLayers(u64),
     /// Do not copy host weights to the card for large batches: `--no-op-offload`.
     NoOpOffload,
+    /// Keep only the window of sliding layers: without `--swa-full`.
+    WindowedCache,
+    /// Keep the projector of images in host memory: `--no-mmproj-offload`.
+    ProjectorOnHost,
+    /// Divide the layers over the cards by hand: these flags.
+    DivideLayers(String),
+    /// All of these, where none of them alone is enough.
+    Together(Vec<Advice>),
     /// Spread over one more card.
     AnotherCard,
     /// Free this much that others hold on the card.
@@ -48,7 +56,17 @@ impl Advice {
             Self::ExpertsOnHost(n) => Some(format!("--n-cpu-moe {n}")),
             Self::FewerLayers(n) => Some(format!("-ngl {n}")),
             Self::NoOpOffload => Some("--no-op-offload".to_owned()),
-            Self::AnotherCard | Self::FreeCard { .. } | Self::DeclareMemory | Self::Other(_) => None,
+            Self::ProjectorOnHost => Some("--no-mmproj-offload".to_owned()),
+            Self::DivideLayers(flags) => Some(flags.clone()),
+            Self::Together(all) => {
+                let flags: Vec<String> = all.iter().filter_map(Self::flags).collect();
+                (!flags.is_empty()).then(|| flags.join(" "))
+            }
+            Self::WindowedCache
+            | Self::AnotherCard
+            | Self::FreeCard { .. }
+            | Self::DeclareMemory
+            | Self::Other(_) => None,
         }
     }
 }
@@ -64,6 +82,16 @@ impl fmt::Display for Advice {
             Self::ExpertsOnHost(n) => write!(f, "keep the experts of {n} layers in host memory"),
             Self::FewerLayers(n) => write!(f, "put {n} layers on the cards"),
             Self::NoOpOffload => write!(f, "do not copy host weights to the card for large batches"),
+            Self::WindowedCache => write!(f, "leave out --swa-full"),
+            Self::ProjectorOnHost => write!(f, "keep the projector in host memory"),
+            Self::DivideLayers(_) => write!(f, "divide the layers over the cards by hand"),
+            Self::Together(all) => {
+                for (place, advice) in all.iter().enumerate() {
+                    f.write_str(if place == 0 { "" } else { " and " })?;
+                    advice.fmt(f)?;
+                }
+                Ok(())
+            }
             Self::AnotherCard => write!(f, "spread the model over one more card"),
             Self::FreeCard { card } => write!(f, "free memory that others hold on {card}"),
             Self::DeclareMemory => write!(f, "say how much it takes: memory = \"…\" in its section"),
@@ -72,22 +100,31 @@ impl fmt::Display for Advice {
     }
 }
 
-/// Advice and what it would save.
+/// Advice, what it would save, and what it would cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hint {
     pub advice: Advice,
     pub saves: Option<Bytes>,
+    /// With it everything fits.
+    pub enough: bool,
+    /// What is lost by it, in words.
+    pub costs: Option<&'static str>,
 }
 
 impl Hint {
     pub fn new(advice: Advice) -> Self {
-        Self { advice, saves: None }
+        Self {
+            advice,
+            saves: None,
+            enough: false,
+            costs: None,
+        }
     }
 
     pub fn saving(advice: Advice, saves: Bytes) -> Self {
         Self {
-            advice,
             saves: Some(saves),
+            ..Self::new(advice)
         }
     }
 }
@@ -98,25 +135,35 @@ impl fmt::Display for Hint {
         if let Some(flags) = self.advice.flags() {
             write!(f, " ({flags})")?;
         }
-        if let Some(saves) = self.saves {
-            write!(f, ", which saves {saves}")?;
+        match (self.saves, self.enough) {
+            (Some(saves), true) => write!(f, ", which saves {saves} and is enough")?,
+            (Some(saves), false) => write!(f, ", which saves {saves}")?,
+            (None, true) => write!(f, ", which is enough")?,
+            (None, false) => {}
         }
-        Ok(())
+        match self.costs {
+            Some(costs) => write!(f, "; the price: {costs}"),
+            None => Ok(()),
+        }
     }
 }
 
-/// `{"text", "flags"?, "saves"?}`.
+/// `{"text", "flags"?, "saves"?, "enough"?, "costs"?}`.
 impl Serialize for Hint {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut hint = serializer.serialize_struct("Hint", 3)?;
-        hint.serialize_field("text", &self.to_string())?;
-        match self.advice.flags() {
-            Some(flags) => hint.serialize_field("flags", &flags)?,
-            None => hint.skip_field("flags")?,
+        let mut hint = serializer.serialize_map(None)?;
+        hint.serialize_entry("text", &self.to_string())?;
+        if let Some(flags) = self.advice.flags() {
+            hint.serialize_entry("flags", &flags)?;
         }
-        match self.saves {
-            Some(saves) => hint.serialize_field("saves", &saves)?,
-            None => hint.skip_field("saves")?,
+        if let Some(saves) = self.saves {
+            hint.serialize_entry("saves", &saves)?;
+        }
+        if self.enough {
+            hint.serialize_entry("enough", &true)?;
+        }
+        if let Some(costs) = self.costs {
+            hint.serialize_entry("costs", costs)?;
         }
         hint.end()
     }
@@ -138,6 +185,26 @@ mod tests {
             serde_json::json!({
                 "text": hint.to_string(), "flags": "-ctk q8_0 -ctv q8_0", "saves": 2_013_265_920_u64,
             })
+        );
+    }
+
+    #[test]
+    fn advice_that_is_enough_says_so_and_names_its_price() {
+        let together = Advice::Together(vec![Advice::ShrinkMicroBatch(128), Advice::WindowedCache]);
+        let hint = Hint {
+            enough: true,
+            costs: Some("prompts are read more slowly"),
+            ..Hint::saving(together, Bytes::mib(7))
+        };
+        assert_eq!(
+            hint.to_string(),
+            "use a micro-batch of 128 and leave out --swa-full (-ub 128), which saves 7 MiB and is enough; \
+             the price: prompts are read more slowly"
+        );
+        let json = serde_json::to_value(&hint).unwrap();
+        assert_eq!(
+            (&json["enough"], &json["flags"]),
+            (&true.into(), &"-ub 128".into())
         );
     }
 }

@@ -220,12 +220,13 @@ impl<'a> Coster<'a> {
         Ok(())
     }
 
-    /// A projector's weights go to the first device; what it computes with is not known here.
+    /// A projector's weights go to the first device unless they are to stay on the host; what it computes with is not known here.
     fn add_projector(&self, sum: &mut Sum) {
         let Some(projector) = self.request.projector else {
             return;
         };
-        match self.main.layout.devices.first() {
+        let first = self.main.layout.devices.first();
+        match first.filter(|_| self.request.wish.projector_offload) {
             Some(&card) => sum.cards[card].weights += projector.tensors.iter().map(weights::on_card).sum(),
             None => sum.host_weights += projector.tensors.iter().map(|tensor| tensor.bytes).sum(),
         }

@@ -12,7 +12,7 @@ use crate::model::Model;
 pub(super) const CELLS: u64 = 256;
 
 /// `LLAMA_MAX_SEQ`; the engine refuses more.
-const MOST_SEQUENCES: u32 = 256;
+pub(super) const MOST_SEQUENCES: u32 = 256;
 
 /// What one context of the engine reserves for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,88 @@
+//! Who says what the engine takes.
+//!
+//! DECISION: searching knows nothing of formulas. It asks one question, [`Price::price`]: what is on each card with
+//! these changes on these cards? [`Formulas`] answers from the closed forms; `plan --exact` answers by running the
+//! engine itself, so that whatever is found is found in the engine's own numbers.
+
+use super::super::cost::{self, Cost, Coster};
+use super::super::error::PlanError;
+use super::super::outcome::{HostTerms, Terms};
+use super::super::request::PlanRequest;
+use super::change::{Change, changed};
+use crate::bytes::Bytes;
+use crate::place::Card;
+
+/// What a model takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Priced {
+    /// One entry for each card, in the order of the cards.
+    pub cards: Vec<Terms>,
+    pub host: HostTerms,
+}
+
+impl Priced {
+    pub fn peak(&self, card: usize) -> Bytes {
+        self.cards.get(card).map_or(Bytes::ZERO, cost::peak)
+    }
+
+    /// What stays free on the tightest card; below 0 what is missing on all cards together.
+    pub fn slack(&self, cards: &[Card]) -> i64 {
+        let headroom = |(card, terms)| headroom(card, terms);
+        let (short, spare) = cards
+            .iter()
+            .zip(&self.cards)
+            .map(headroom)
+            .fold((0_i64, i64::MAX), |(short, spare), headroom| {
+                (short.saturating_add(headroom.min(0)), spare.min(headroom))
+            });
+        if short < 0 { short } else { spare }
+    }
+
+    pub fn fits(&self, cards: &[Card]) -> bool {
+        self.slack(cards) >= 0
+    }
+}
+
+pub(super) fn headroom(card: &Card, terms: &Terms) -> i64 {
+    super::super::signed_difference(card.free.get(), cost::peak(terms).get())
+}
+
+/// Says what the model takes with changes to what was asked. An error is what the engine would refuse.
+pub trait Price {
+    type Error: std::fmt::Display;
+
+    fn price(&self, changes: &[Change], cards: &[Card]) -> Result<Priced, Self::Error>;
+
+    /// A quick guess at [`Priced::slack`], from which a search begins; what is found never rests on it.
+    fn estimate(&self, _changes: &[Change], _cards: &[Card]) -> Option<i64> {
+        None
+    }
+}
+
+/// The default level: the closed forms.
+#[derive(Clone, Copy, Debug)]
+pub struct Formulas<'a>(pub PlanRequest<'a>);
+
+impl Price for Formulas<'_> {
+    type Error = PlanError;
+
+    fn price(&self, changes: &[Change], cards: &[Card]) -> Result<Priced, PlanError> {
+        let wish = changed(self.0.wish, changes);
+        let request = PlanRequest {
+            wish: &wish,
+            cards,
+            ..self.0
+        };
+        let cost = Coster::new(&request)?.at(u64::from(wish.context))?;
+        Ok(cost.into())
+    }
+}
+
+impl From<Cost> for Priced {
+    fn from(cost: Cost) -> Self {
+        Self {
+            cards: cost.cards,
+            host: cost.host,
+        }
+    }
+}

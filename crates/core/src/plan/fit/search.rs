@@ -1,0 +1,276 @@
+//! The largest number that fits, from as few questions as can be.
+//!
+//! DECISION: what is asked may cost 100 ms (an engine's run), so a search begins at a guess where there is one, and the
+//! next number to try is where a straight line between two known ends crosses zero; every other step halves, which
+//! bounds the search. Whatever comes out was asked for itself, and so was the number above it, which does not fit. Memory is not always monotone in slots or
+//! micro-batches (best-fit allocators, contexts rounded per slot), so a few numbers above the answer are asked as well,
+//! and the search goes on from there if one of them fits.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+/// What was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::plan) struct Found {
+    pub(in crate::plan) at: u64,
+    /// The number above, which does not fit; `None` at the end of the range.
+    pub(in crate::plan) above: Option<u64>,
+}
+
+/// Numbers above an answer that are asked to see whether something fits again.
+const GUARD: u64 = 4;
+/// How often the guard may move the answer.
+const ROUNDS: u32 = 8;
+
+/// A search over `range`; `slack` says what stays free, below 0 what is missing, `None` where the engine refuses.
+pub(in crate::plan) struct Search<F> {
+    slack: F,
+    known: BTreeMap<u64, i64>,
+    range: RangeInclusive<u64>,
+    guess: Option<u64>,
+}
+
+impl<F: FnMut(u64) -> Option<i64>> Search<F> {
+    pub(in crate::plan) fn new(range: RangeInclusive<u64>, slack: F) -> Self {
+        Self {
+            slack,
+            known: BTreeMap::new(),
+            range,
+            guess: None,
+        }
+    }
+
+    /// Where the answer is likely to be.
+    #[must_use]
+    pub(in crate::plan) fn guess(mut self, guess: Option<u64>) -> Self {
+        self.guess = guess.filter(|guess| self.range.contains(guess));
+        self
+    }
+
+    /// What is known already need not be asked.
+    pub(in crate::plan) fn know(&mut self, number: u64, slack: i64) {
+        self.known.insert(number, slack);
+    }
+
+    fn slack(&mut self, number: u64) -> i64 {
+        if let Some(&known) = self.known.get(&number) {
+            return known;
+        }
+        let slack = (self.slack)(number).unwrap_or(i64::MIN);
+        self.known.insert(number, slack);
+        slack
+    }
+
+    fn fits(&mut self, number: u64) -> bool {
+        self.slack(number) >= 0
+    }
+
+    /// The largest number that fits below one that does not, or the end of the range.
+    pub(in crate::plan) fn largest(&mut self) -> Option<Found> {
+        let (start, end) = (*self.range.start(), *self.range.end());
+        if start > end {
+            return None;
+        }
+        if let Some(guess) = self.guess {
+            return self.around(guess, start, end);
+        }
+        if self.fits(end) {
+            return Some(Found { at: end, above: None });
+        }
+        self.fits(start).then(|| self.between(start, end))
+    }
+
+    /// [`Self::largest`], and a few numbers above it fail too.
+    pub(in crate::plan) fn largest_guarded(&mut self) -> Option<Found> {
+        let mut found = self.largest()?;
+        let end = *self.range.end();
+        for _ in 0..ROUNDS {
+            let above = found.at.saturating_add(2)..=end.min(found.at.saturating_add(GUARD));
+            let Some(again) = above.into_iter().find(|&number| self.fits(number)) else {
+                break;
+            };
+            let Some(next) = (again + 1..=end).find(|&number| !self.fits(number)) else {
+                return Some(Found { at: end, above: None });
+            };
+            found = Found {
+                at: next - 1,
+                above: Some(next),
+            };
+        }
+        Some(found)
+    }
+
+    /// From a guess in steps that double, until the answer lies between two of them.
+    fn around(&mut self, guess: u64, start: u64, end: u64) -> Option<Found> {
+        let up = self.fits(guess);
+        let (mut near, mut step) = (guess, 1);
+        loop {
+            let far = if up {
+                near.saturating_add(step).min(end)
+            } else {
+                near.saturating_sub(step).max(start)
+            };
+            if far == near {
+                return up.then_some(Found {
+                    at: near,
+                    above: None,
+                });
+            }
+            if self.fits(far) != up {
+                let (low, high) = (near.min(far), near.max(far));
+                return Some(self.between(low, high));
+            }
+            (near, step) = (far, step.saturating_mul(2));
+        }
+    }
+
+    /// `low` fits and `high` does not.
+    fn between(&mut self, mut low: u64, mut high: u64) -> Found {
+        let mut halve = false;
+        while high - low > 1 {
+            let middle = if halve {
+                low + (high - low) / 2
+            } else {
+                crossing((low, self.slack(low)), (high, self.slack(high)))
+            };
+            if self.fits(middle) {
+                low = middle;
+            } else {
+                high = middle;
+            }
+            // the line rounds down: where it crosses is often the answer itself
+            if !halve && low == middle && high - low > 1 {
+                if self.fits(low + 1) {
+                    low += 1;
+                } else {
+                    high = low + 1;
+                }
+            }
+            halve = !halve;
+        }
+        Found {
+            at: low,
+            above: Some(high),
+        }
+    }
+}
+
+/// Where a line through both points meets zero, strictly between them.
+fn crossing((low, spare): (u64, i64), (high, short): (u64, i64)) -> u64 {
+    let (spare, short) = (u128::from(spare.unsigned_abs()), u128::from(short.unsigned_abs()));
+    let distance = u128::from(high - low);
+    let step = distance * spare / (spare + short).max(1);
+    let step = u64::try_from(step).unwrap_or(u64::MAX);
+    low + step.clamp(1, high - low - 1)
+}
+
+/// The smallest number of `range` that fits, with the number below it, which does not.
+pub(in crate::plan) fn smallest(
+    range: RangeInclusive<u64>,
+    guess: Option<u64>,
+    mut slack: impl FnMut(u64) -> Option<i64>,
+) -> Option<Found> {
+    let (start, end) = range.into_inner();
+    let mirrored = |number: u64| end.saturating_sub(number);
+    let length = end.checked_sub(start)?;
+    let mut search = Search::new(0..=length, |number| slack(mirrored(number))).guess(guess.map(mirrored));
+    let found = search.largest()?;
+    Some(Found {
+        at: mirrored(found.at),
+        above: found.above.map(mirrored),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_straight_line_is_crossed_in_a_handful_of_questions(limit in 0_u64..100_000, step in 1_i64..1 << 40) {
+            let mut asked = 0;
+            let mut search = Search::new(0..=100_000, |n| {
+                asked += 1;
+                Some((i64::try_from(limit).unwrap() - i64::try_from(n).unwrap()).saturating_mul(step))
+            });
+            let found = search.largest().unwrap();
+            prop_assert_eq!(found.at, limit);
+            prop_assert_eq!(found.above, Some(limit + 1));
+            prop_assert!(asked <= 6, "{}", asked);
+        }
+
+        #[test]
+        fn whatever_the_function_the_answer_fits_and_the_next_does_not(slacks in prop::collection::vec(-9_i64..9, 1..200)) {
+            let at = |n: u64| slacks[usize::try_from(n).unwrap()];
+            let last = u64::try_from(slacks.len()).unwrap() - 1;
+            let found = Search::new(0..=last, |n| Some(at(n))).largest_guarded();
+            match found {
+                Some(found) => {
+                    prop_assert!(at(found.at) >= 0);
+                    prop_assert!(found.above.map_or(found.at == last, |above| above == found.at + 1 && at(above) < 0));
+                }
+                None => prop_assert!(at(0) < 0 && at(last) < 0),
+            }
+        }
+    }
+
+    #[test]
+    fn a_right_guess_takes_two_questions_and_a_wrong_one_is_found_out() {
+        for (guess, most) in [(700, 2), (699, 4), (0, 16), (1000, 16), (690, 8)] {
+            let mut asked = 0;
+            let slack = |n: u64| {
+                asked += 1;
+                i64::try_from(n).ok().map(|n| 700 - n)
+            };
+            let found = Search::new(0..=1000, slack).guess(Some(guess)).largest();
+            assert_eq!(
+                found,
+                Some(Found {
+                    at: 700,
+                    above: Some(701)
+                })
+            );
+            assert!(asked <= most, "{asked} from {guess}");
+        }
+        assert_eq!(Search::new(5..=9, |_| Some(-1)).guess(Some(7)).largest(), None);
+        assert_eq!(
+            Search::new(5..=9, |_| Some(1)).guess(Some(7)).largest(),
+            Some(Found { at: 9, above: None })
+        );
+    }
+
+    #[test]
+    fn the_guard_sees_what_fits_again_above_a_gap() {
+        let fits = [
+            true, true, false, false, true, true, false, false, false, false, false, false,
+        ];
+        let slack = |n: u64| Some(if fits[usize::try_from(n).unwrap()] { 1 } else { -1 });
+        let found = Search::new(0..=11, slack).largest_guarded();
+        assert_eq!(
+            found,
+            Some(Found {
+                at: 5,
+                above: Some(6)
+            })
+        );
+    }
+
+    #[test]
+    fn the_smallest_is_the_mirror_of_the_largest() {
+        let found = smallest(3..=60, None, |n| i64::try_from(n).ok().map(|n| n - 41));
+        assert_eq!(
+            found,
+            Some(Found {
+                at: 41,
+                above: Some(40)
+            })
+        );
+        assert_eq!(smallest(3..=60, None, |_| Some(-1)), None);
+        assert_eq!(smallest(3..=60, None, |_| None), None);
+        assert_eq!(
+            smallest(3..=60, None, |_| Some(0)),
+            Some(Found { at: 3, above: None })
+        );
+    }
+}
