@@ -1,15 +1,29 @@
-//! Why an engine died: its wait status and its own last words, judged.
+//! Why memory was refused, or why an engine died: words and numbers, judged.
 //!
-//! Decision: never guess. A cause is named only where a line of the engine, the kernel's counter or a refusal on guard's page
-//! says so; they stand as evidence in the reason tree. Where nothing matches, the plain status and the last lines are
-//! the answer.
+//! Decision: never guess. A cause is named only where a line, a number or a refusal on guard's page says so; they stand as
+//! evidence in the reason tree, with a confidence and what else it may be. Where nothing matches, the plain status and the
+//! last lines are the answer. Reading is apart from judging: a [`Reader`] turns logs, circumstances and the machine's state
+//! into typed [`Evidence`], rules speak for causes, [`diagnose`] adds them up.
 
+mod cause;
+mod diagnosis;
+mod evidence;
 mod last_lines;
+mod line;
+mod read;
 mod refused;
+mod remedy;
+mod rule;
+mod saying;
 mod sign;
+mod sizes;
 mod verdict;
 
+pub use cause::{Cause, SubCause};
+pub use diagnosis::{Candidate, Diagnosis, SCHEMA, diagnose};
+pub use evidence::{Evidence, Quote, Release, Source};
 pub use last_lines::{Finding, read_last_lines};
+pub use read::Reader;
 pub use refused::Refused;
 pub use sign::{Sign, gives_up};
 pub use verdict::{Death, Exit, Verdict, judge};

@@ -1,12 +1,15 @@
 //! Reads an engine's last lines for signs of what killed it.
 //!
-//! Lines are hostile input: sizes are parsed with bounds, evidence is limited in number and length.
+//! Lines are hostile input: sizes are parsed with bounds, evidence is limited in number and length. The phrases and the sizes are read
+//! as [`Reader`](super::Reader) reads them.
 
-use super::sign::{self, Sign};
+use super::line::shortened;
+use super::saying::{self, Saying, Tells};
+use super::sign::Sign;
+use super::sizes::after;
 use crate::bytes::Bytes;
 
 const MOST_EVIDENCE: usize = 6;
-const LONGEST_EVIDENCE: usize = 400;
 
 /// What the lines say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,10 +29,15 @@ pub struct Finding {
 pub fn read_last_lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<Finding> {
     let mut said: Vec<(Sign, &str)> = Vec::new();
     for line in lines {
-        let lower = line.to_lowercase();
-        if lower.contains(sign::RECOVERED) {
+        let rows = saying::rows_in(line);
+        if rows.iter().any(|row| row.saying == Saying::Recovered) {
+            // After this line every refusal before it is history: the engine tries again with less.
             said.clear();
-        } else if let Some(sign) = sign::of(&lower) {
+        } else if let Some(Tells::Sign(sign)) = rows
+            .iter()
+            .map(|row| row.tells)
+            .find(|tells| *tells != Tells::Nothing)
+        {
             said.push((sign, line));
         }
     }
@@ -45,7 +53,7 @@ pub fn read_last_lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<F
         asked: lines.iter().find_map(|line| asked(line)),
         free: lines
             .iter()
-            .find_map(|line| size_after(line, "of which ", Some(" is free"))),
+            .find_map(|line| after(line.split_once(" is free")?.0, "of which ")),
         device: lines.iter().find_map(|line| device(line)),
         evidence: lines
             .into_iter()
@@ -55,43 +63,15 @@ pub fn read_last_lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<F
     })
 }
 
-/// The longest prefix of a line that is worth keeping.
-pub(super) fn shortened(line: &str) -> &str {
-    let line = line.trim_end();
-    match line.char_indices().nth(LONGEST_EVIDENCE) {
-        Some((end, _)) => &line[..end],
-        None => line,
-    }
-}
-
 fn asked(line: &str) -> Option<Bytes> {
-    size_after(line, "allocating ", None)
-        .or_else(|| size_after(line, "Tried to allocate ", None))
-        .or_else(|| size_after(line, "output buffer of size ", None))
-        .or_else(|| size_after(line, "buffer of size ", None))
-        .or_else(|| size_after(line, "allocation of size ", None))
-}
-
-/// Reads `7151.25 MiB`, `2.00 GiB` or `123456` (bytes) after `phrase`, and before `end` where that is given.
-fn size_after(line: &str, phrase: &str, end: Option<&str>) -> Option<Bytes> {
-    let rest = &line[line.find(phrase)? + phrase.len()..];
-    let rest = match end {
-        Some(end) => &rest[..rest.find(end)?],
-        None => rest,
-    };
-    let mut words = rest.split_whitespace();
-    let number = words.next()?.trim_end_matches(['.', ',']);
-    let unit = words
-        .next()
-        .map(|unit| unit.trim_matches(|c: char| !c.is_ascii_alphabetic()));
-    // Some locales print a decimal comma.
-    let number = number.replace(',', ".");
-    match unit {
-        Some(unit @ ("B" | "KiB" | "MiB" | "GiB" | "TiB" | "KB" | "MB" | "GB")) => {
-            format!("{number}{unit}").parse().ok()
-        }
-        _ => number.parse().ok().map(Bytes::new),
-    }
+    const BEFORE: [&str; 5] = [
+        "allocating ",
+        "tried to allocate ",
+        "output buffer of size ",
+        "buffer of size ",
+        "allocation of size ",
+    ];
+    BEFORE.iter().find_map(|phrase| after(line, phrase))
 }
 
 /// Finds `device 0`, `GPU 0` or a buffer's name such as `CUDA0`.
@@ -230,7 +210,7 @@ mod tests {
             finding
                 .evidence
                 .iter()
-                .all(|line| line.chars().count() <= LONGEST_EVIDENCE)
+                .all(|line| line.chars().count() <= crate::diagnose::line::LONGEST_QUOTE)
         );
     }
 }

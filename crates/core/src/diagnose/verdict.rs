@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::last_lines::{Finding, read_last_lines, shortened};
+use super::last_lines::{Finding, read_last_lines};
+use super::line::shortened;
 use super::refused::Refused;
 use super::sign::Sign;
 use crate::admit::{End, Stage};

@@ -1,0 +1,200 @@
+//! The verdict over evidence: one cause, how sure, what else it may be, what proves it, what helps.
+//!
+//! DECISION: rules speak, this only adds. Weights of one cause are added as odds are; `none of these` has a fixed weight of its own, so that little
+//! evidence gives little confidence. Below [`TELLING`] the cause is `other` and the likeliest stands under `also`: a guess is
+//! not dressed as a verdict.
+
+use std::collections::BTreeMap;
+
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
+
+use super::cause::{Cause, SubCause};
+use super::evidence::{Evidence, Quote};
+use super::remedy;
+use super::rule::{self, Finding};
+use crate::explain::{Hint, Reason};
+
+pub const SCHEMA: &str = "plimsoll.diagnosis/1";
+/// The weight of `none of these`, in nats.
+const NONE: f64 = 1.5;
+/// A cause below this is not named.
+const TELLING: f64 = 0.4;
+/// Nothing is certain.
+const MOST_SURE: f64 = 0.99;
+const MOST_ALSO: usize = 3;
+const MOST_QUOTES: usize = 8;
+
+/// A cause that was considered.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Candidate {
+    pub cause: Cause,
+    pub sub_cause: Option<SubCause>,
+    pub confidence: f64,
+}
+
+/// What is the matter, as far as the evidence goes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Diagnosis {
+    pub cause: Cause,
+    pub sub_cause: Option<SubCause>,
+    pub confidence: f64,
+    pub evidence: Vec<Quote>,
+    /// What else it may be, the likeliest first.
+    pub also: Vec<Candidate>,
+    pub hints: Vec<Hint>,
+    pub reason: Reason,
+}
+
+/// Weighs the evidence.
+pub fn diagnose(evidence: &Evidence) -> Diagnosis {
+    let found: Vec<(&str, &str, Finding)> = rule::all()
+        .filter_map(|rule| Some((rule.name, rule.source, (rule.test)(evidence)?)))
+        .collect();
+    let candidates = weigh(found.iter().map(|(_, _, finding)| finding));
+    let named = candidates
+        .first()
+        .copied()
+        .filter(|first| first.confidence >= TELLING);
+    let verdict = named.unwrap_or(Candidate {
+        cause: Cause::Other,
+        sub_cause: None,
+        confidence: 0.0,
+    });
+    let also = candidates.iter().skip(usize::from(named.is_some())).copied();
+    let speaking = |finding: &Finding| named.is_some() && finding.cause == verdict.cause;
+    let mut quotes: Vec<Quote> = Vec::new();
+    for quote in found
+        .iter()
+        .filter(|(_, _, f)| speaking(f))
+        .flat_map(|(_, _, f)| &f.quotes)
+    {
+        if quotes.len() < MOST_QUOTES && !quotes.contains(quote) {
+            quotes.push(quote.clone());
+        }
+    }
+    let also: Vec<Candidate> = also
+        .filter(|other| other.confidence >= 0.01)
+        .take(MOST_ALSO)
+        .collect();
+    Diagnosis {
+        cause: verdict.cause,
+        sub_cause: verdict.sub_cause,
+        confidence: verdict.confidence,
+        evidence: quotes,
+        hints: remedy::hints(verdict.cause, verdict.sub_cause, evidence),
+        reason: reason(&verdict, &also, &found),
+        also,
+    }
+}
+
+/// Adds the weights of each cause and shares out the whole, the likeliest first.
+fn weigh<'a>(found: impl Iterator<Item = &'a Finding>) -> Vec<Candidate> {
+    let mut sums: BTreeMap<Cause, (f64, f64, Option<SubCause>)> = BTreeMap::new();
+    for finding in found {
+        let weight = finding.weight.nats();
+        let (sum, strongest, sub_cause) = sums.entry(finding.cause).or_insert((0.0, 0.0, None));
+        *sum += weight;
+        if weight > *strongest || sub_cause.is_none() {
+            *strongest = weight;
+            *sub_cause = finding.sub_cause.or(*sub_cause);
+        }
+    }
+    let whole = NONE.exp() + sums.values().map(|(sum, ..)| sum.exp()).sum::<f64>();
+    let mut candidates: Vec<Candidate> = sums
+        .into_iter()
+        .map(|(cause, (sum, _, sub_cause))| Candidate {
+            cause,
+            sub_cause,
+            confidence: (sum.exp() / whole).min(MOST_SURE),
+        })
+        .collect();
+    candidates.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
+    candidates
+}
+
+fn reason(verdict: &Candidate, also: &[Candidate], found: &[(&str, &str, Finding)]) -> Reason {
+    let mut reason = Reason::new("diagnosis", headline(verdict))
+        .fact("cause", verdict.cause.code())
+        .fact("confidence", percent(verdict.confidence));
+    if let Some(sub_cause) = verdict.sub_cause {
+        reason = reason.fact("sub_cause", sub_cause.code());
+    }
+    let speaking = found
+        .iter()
+        .filter(|(_, _, finding)| finding.cause == verdict.cause);
+    let reasons = speaking.map(|(name, source, finding)| {
+        let quotes = finding
+            .quotes
+            .iter()
+            .take(3)
+            .map(|quote| Reason::new("line", quote.text.clone()));
+        Reason::new("rule", finding.text.clone())
+            .fact("rule", *name)
+            .fact("source", *source)
+            .because_all(quotes)
+    });
+    let others = also.iter().map(|other| {
+        let text = format!(
+            "it may also be {}: {} ({})",
+            other.cause,
+            words(other),
+            percent(other.confidence)
+        );
+        Reason::new("also", text).fact("cause", other.cause.code())
+    });
+    reason.because_all(reasons).because_all(others)
+}
+
+fn headline(verdict: &Candidate) -> String {
+    match verdict.confidence {
+        sure if sure >= 0.8 => format!("{}: {} ({})", verdict.cause, words(verdict), percent(sure)),
+        sure if sure > 0.0 => format!(
+            "{}, most likely: {} ({})",
+            verdict.cause,
+            words(verdict),
+            percent(sure)
+        ),
+        _ => Cause::Other.words().to_owned(),
+    }
+}
+
+fn words(candidate: &Candidate) -> &'static str {
+    match candidate.sub_cause {
+        Some(sub_cause) => sub_cause.words(),
+        None => candidate.cause.words(),
+    }
+}
+
+fn percent(confidence: f64) -> String {
+    format!("{:.0} %", confidence * 100.0)
+}
+
+impl Serialize for Candidate {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut candidate = serializer.serialize_struct("Candidate", 3)?;
+        candidate.serialize_field("cause", &self.cause)?;
+        candidate.serialize_field("sub_cause", &self.sub_cause)?;
+        candidate.serialize_field("confidence", &rounded(self.confidence))?;
+        candidate.end()
+    }
+}
+
+impl Serialize for Diagnosis {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut diagnosis = serializer.serialize_struct("Diagnosis", 8)?;
+        diagnosis.serialize_field("schema", SCHEMA)?;
+        diagnosis.serialize_field("cause", &self.cause)?;
+        diagnosis.serialize_field("sub_cause", &self.sub_cause)?;
+        diagnosis.serialize_field("confidence", &rounded(self.confidence))?;
+        diagnosis.serialize_field("evidence", &self.evidence)?;
+        diagnosis.serialize_field("also", &self.also)?;
+        diagnosis.serialize_field("hints", &self.hints)?;
+        diagnosis.serialize_field("reason", &self.reason)?;
+        diagnosis.end()
+    }
+}
+
+fn rounded(confidence: f64) -> f64 {
+    (confidence * 1000.0).round() / 1000.0
+}

@@ -1,0 +1,245 @@
+//! What was found: every fact with the line that proves it.
+//!
+//! DECISION: evidence is typed and bounded. Rules see numbers and what was said, never the raw log, so a log of a gigabyte leaves as much
+//! behind as one of a kilobyte. A fact that is not there is `None`; nothing is assumed.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::saying::Saying;
+use crate::bytes::Bytes;
+
+/// Where a line comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// The engine's or the kernel's log.
+    Log,
+    /// What was told of the circumstances: command line, card, memory.
+    Context,
+    /// The machine, as it is now or as it was captured.
+    Machine,
+    /// Guard's page or trace.
+    Guard,
+}
+
+/// A line that stands as evidence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Quote {
+    pub source: Source,
+    /// Counted from 1.
+    pub line: u64,
+    pub text: String,
+}
+
+/// How often something was said, and where first and last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) count: u64,
+    pub(super) first: Quote,
+    pub(super) last: Quote,
+}
+
+/// How far a program had come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Stage {
+    #[default]
+    Unknown,
+    Weights,
+    Cache,
+    Graph,
+    Serving,
+}
+
+/// What a refused allocation was for, where the program says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Unknown,
+    Weights,
+    Cache,
+    Compute,
+    Output,
+    Pool,
+    /// Addresses, not memory.
+    Address,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Card,
+    Host,
+}
+
+/// An allocation that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) purpose: Purpose,
+    pub(super) place: Place,
+    pub(super) device: Option<u64>,
+    pub(super) asked: Option<Bytes>,
+    pub(super) stage: Stage,
+    /// Which load of the log it belongs to.
+    pub(super) attempt: u32,
+    /// The run time's own call failed, not the allocation of a named buffer.
+    pub(super) at_run_time: bool,
+    pub(super) quote: Quote,
+}
+
+/// A buffer that was allocated, or planned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Buffer {
+    pub(super) purpose: Purpose,
+    pub(super) on_card: bool,
+    pub(super) size: Bytes,
+    pub(super) attempt: u32,
+}
+
+/// What PyTorch tells with its refusal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Torch {
+    pub(super) asked: Bytes,
+    pub(super) total: Option<Bytes>,
+    pub(super) free: Option<Bytes>,
+    /// By tensors that live.
+    pub(super) allocated: Option<Bytes>,
+    /// Held by the caching allocator, used by no tensor.
+    pub(super) idle: Option<Bytes>,
+    /// What this process holds in all, where it is told.
+    pub(super) ours: Option<Bytes>,
+    /// What other processes hold, where they are told.
+    pub(super) others: Option<Bytes>,
+    pub(super) quote: Quote,
+}
+
+/// vLLM's look at the card before it starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Startup {
+    pub(super) free: Bytes,
+    pub(super) total: Bytes,
+    pub(super) wanted: Bytes,
+    pub(super) quote: Quote,
+}
+
+/// `R36.4.7`: a release of Linux for Tegra.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Release {
+    pub major: u64,
+    pub minor: u64,
+    pub patch: u64,
+}
+
+/// The host's memory as `/proc/meminfo`, `free` or tegrastats tell it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Host {
+    pub(super) total: Option<Bytes>,
+    pub(super) free: Option<Bytes>,
+    pub(super) available: Option<Bytes>,
+    pub(super) cached: Option<Bytes>,
+    pub(super) cma_free: Option<Bytes>,
+    pub(super) slab_unreclaimable: Option<Bytes>,
+}
+
+/// A process on a card.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Holder {
+    pub(super) card: Option<u64>,
+    pub(super) pid: Option<u64>,
+    pub(super) name: String,
+    pub(super) used: Bytes,
+    pub(super) quote: Quote,
+}
+
+/// All that is known. Made by a [`Reader`](super::Reader).
+#[derive(Clone, Debug, Default)]
+pub struct Evidence {
+    pub(super) said: BTreeMap<Saying, Seen>,
+    pub(super) refusals: Vec<Refusal>,
+    pub(super) buffers: Vec<Buffer>,
+    pub(super) torch: Option<Torch>,
+    pub(super) startup: Option<Startup>,
+    pub(super) cards: Vec<Bytes>,
+    /// What a program saw free on the card before it took anything.
+    pub(super) card_free: Option<Bytes>,
+    pub(super) holders: Vec<Holder>,
+    pub(super) release: Option<Release>,
+    pub(super) host: Host,
+    /// Free blocks of each order, of all zones, and the lines.
+    pub(super) blocks: Vec<u64>,
+    pub(super) xids: Vec<(u64, Quote)>,
+    /// Readings of one quantity, one after the other.
+    pub(super) series: Vec<Bytes>,
+    /// Model parameters in thousand millions, where a name tells.
+    pub(super) parameters: Option<f64>,
+    pub(super) utilization: Option<f64>,
+    pub(super) parallel: Option<u64>,
+    pub(super) attempt: u32,
+    pub(super) stage: Stage,
+}
+
+impl Evidence {
+    pub(super) fn says(&self, saying: Saying) -> bool {
+        self.said.contains_key(&saying)
+    }
+
+    pub(super) fn says_any(&self, sayings: &[Saying]) -> bool {
+        sayings.iter().any(|saying| self.says(*saying))
+    }
+
+    pub(super) fn quote(&self, saying: Saying) -> Option<Quote> {
+        self.said.get(&saying).map(|seen| seen.first.clone())
+    }
+
+    /// The first line of each of `sayings` that was said.
+    pub(super) fn quotes(&self, sayings: &[Saying]) -> Vec<Quote> {
+        sayings.iter().filter_map(|saying| self.quote(*saying)).collect()
+    }
+
+    /// The refusals of the last load that had any.
+    pub(super) fn last_refusals(&self) -> impl DoubleEndedIterator<Item = &Refusal> {
+        let attempt = self.refusals.iter().map(|refusal| refusal.attempt).max();
+        self.refusals
+            .iter()
+            .filter(move |refusal| Some(refusal.attempt) == attempt)
+    }
+
+    /// The refusal that ended it.
+    pub(super) fn refusal(&self) -> Option<&Refusal> {
+        self.last_refusals().next_back()
+    }
+
+    /// What the load that failed had put on the cards for `purpose`.
+    pub(super) fn placed(&self, purpose: Purpose) -> Bytes {
+        let attempt = self.refusal().map_or(self.attempt, |refusal| refusal.attempt);
+        let buffers = self.buffers.iter().filter(|buffer| buffer.attempt == attempt);
+        buffers
+            .filter(|buffer| buffer.on_card && buffer.purpose == purpose)
+            .map(|buffer| buffer.size)
+            .sum()
+    }
+
+    /// The largest card that was named.
+    pub(super) fn card(&self) -> Option<Bytes> {
+        let torch = self.torch.as_ref().and_then(|torch| torch.total);
+        let startup = self.startup.as_ref().map(|startup| startup.total);
+        torch.or(startup).or_else(|| self.cards.iter().copied().max())
+    }
+
+    /// True where cards share the host's memory.
+    pub(super) fn is_unified(&self) -> bool {
+        self.release.is_some() || self.says_any(&[Saying::NvMap, Saying::UnifiedBoard, Saying::Tegrastats])
+    }
+
+    /// Some allocation was refused, by whatever words.
+    pub(super) fn ran_out(&self) -> bool {
+        const WORDS: [Saying; 6] = [
+            Saying::OutOfMemory,
+            Saying::TorchWouldExceed,
+            Saying::NvMap,
+            Saying::NvmlQueryAssert,
+            Saying::KernelMemory,
+            Saying::VulkanRefused,
+        ];
+        !self.refusals.is_empty() || self.torch.is_some() || self.says_any(&WORDS)
+    }
+}

@@ -1,0 +1,184 @@
+//! Reads a log, or what was told, into evidence: streaming, in bounded memory.
+//!
+//! DECISION: the search for known phrases runs over whole blocks of bytes; only a line with a hit is cut out, cleaned and read. A line
+//! longer than [`PIECE`] is read in pieces. What people say in many words is kept by its first lines and a count, so that a
+//! log which repeats itself costs the search and nothing else.
+
+mod circumstances;
+mod llama;
+mod machine;
+mod torch;
+
+use memchr::{memchr, memchr_iter, memrchr};
+
+use super::evidence::{Evidence, Quote, Seen, Source, Stage};
+use super::line::{around, shortened};
+use super::saying::{self, Saying};
+
+/// A line longer than this is read in pieces.
+const PIECE: usize = 1 << 16;
+/// Pieces overlap by this much, so that a phrase on the border is found.
+const OVERLAP: usize = 512;
+/// After so many times what is said only often is not looked at again.
+const ENOUGH: u64 = 16;
+/// A report shorter than this is also read for its readings.
+const SHORT: usize = 1 << 16;
+
+/// Collects evidence from any number of sources.
+#[derive(Debug, Default)]
+pub struct Reader {
+    evidence: Evidence,
+    carry: Vec<u8>,
+    source: Option<Source>,
+    /// Newlines seen before the carry.
+    lines: u64,
+    report: Vec<u8>,
+}
+
+impl Reader {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads the next bytes of `source`, which may end anywhere. Another source ends the line of the one before.
+    pub fn feed(&mut self, source: Source, bytes: &[u8]) {
+        if self.source != Some(source) {
+            self.end_source();
+            self.source = Some(source);
+        }
+        if self.report.len() <= SHORT {
+            let room = (SHORT + 1).saturating_sub(self.report.len());
+            self.report.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        }
+        let mut rest = bytes;
+        if !self.carry.is_empty() {
+            let end = memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
+            let (head, tail) = rest.split_at(end);
+            self.carry.extend_from_slice(head);
+            rest = tail;
+            if !self.carry.ends_with(b"\n") {
+                return self.shorten_carry();
+            }
+            let line = std::mem::take(&mut self.carry);
+            self.scan(source, &line);
+        }
+        let whole = memrchr(b'\n', rest).map_or(0, |at| at + 1);
+        self.scan(source, &rest[..whole]);
+        self.carry.extend_from_slice(&rest[whole..]);
+        self.shorten_carry();
+    }
+
+    /// Everything that was found.
+    pub fn finish(mut self) -> Evidence {
+        self.end_source();
+        self.evidence
+    }
+
+    fn end_source(&mut self) {
+        if let Some(source) = self.source.take() {
+            let line = std::mem::take(&mut self.carry);
+            self.scan(source, &line);
+            let report = std::mem::take(&mut self.report);
+            if report.len() <= SHORT {
+                circumstances::read(&mut self.evidence, source, &report);
+            }
+            self.lines = 0;
+        }
+    }
+
+    /// Of an endless line only the end is carried on.
+    fn shorten_carry(&mut self) {
+        if self.carry.len() > PIECE
+            && let Some(source) = self.source
+        {
+            let line = std::mem::take(&mut self.carry);
+            self.scan(source, &line);
+            self.carry = line[line.len() - OVERLAP..].to_vec();
+        }
+    }
+
+    /// Looks for phrases in whole lines, or in a piece of one.
+    fn scan(&mut self, source: Source, block: &[u8]) {
+        let (mut at, mut counted) = (0, 0);
+        while let Some((hit, saying)) = saying::next(block, at) {
+            if self.is_known_enough(saying) {
+                at = hit + 1;
+                continue;
+            }
+            let start = memrchr(b'\n', &block[..hit]).map_or(0, |at| at + 1);
+            let end = memchr(b'\n', &block[hit..]).map_or(block.len(), |length| hit + length);
+            self.lines += newlines(&block[counted..start]);
+            counted = start;
+            let text = around(&block[start..end], hit - start);
+            self.line(
+                Quote {
+                    source,
+                    line: self.lines + 1,
+                    text: shortened(&text).trim_start().to_owned(),
+                },
+                &text,
+            );
+            at = next_start(start, hit, end);
+        }
+        self.lines += newlines(&block[counted..]);
+    }
+
+    /// Things of which only that they were said matters, and they were.
+    fn is_known_enough(&self, saying: Saying) -> bool {
+        let seen = self.evidence.said.get(&saying).map_or(0, |seen| seen.count);
+        seen >= ENOUGH
+            && match saying {
+                Saying::Works | Saying::Serves => self.evidence.stage == Stage::Serving,
+                saying => saying >= Saying::PortTaken || saying == Saying::SeesImage,
+            }
+    }
+
+    fn line(&mut self, quote: Quote, text: &str) {
+        let mut before = None;
+        for row in saying::rows_in(text) {
+            if before == Some(row.saying) {
+                continue;
+            }
+            before = Some(row.saying);
+            self.evidence.note(row.saying, &quote);
+            llama::read(&mut self.evidence, row, text, &quote);
+            torch::read(&mut self.evidence, row.saying, text, &quote);
+            machine::read(&mut self.evidence, row.saying, text, &quote);
+        }
+    }
+}
+
+/// A line in which the phrase stands far from its end may hold more than the window showed.
+fn next_start(start: usize, hit: usize, end: usize) -> usize {
+    if end - start <= 2 * OVERLAP {
+        end
+    } else {
+        (hit + OVERLAP).min(end)
+    }
+}
+
+fn newlines(bytes: &[u8]) -> u64 {
+    u64::try_from(memchr_iter(b'\n', bytes).count()).unwrap_or(u64::MAX)
+}
+
+impl Evidence {
+    fn note(&mut self, saying: Saying, quote: &Quote) {
+        match self.said.get_mut(&saying) {
+            Some(seen) => {
+                seen.count += 1;
+                seen.last = quote.clone();
+            }
+            None => {
+                let (first, last) = (quote.clone(), quote.clone());
+                self.said.insert(
+                    saying,
+                    Seen {
+                        count: 1,
+                        first,
+                        last,
+                    },
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The card, the kernel and the host's memory, as single lines of any log tell them.
+
+use crate::bytes::Bytes;
+use crate::diagnose::evidence::{Evidence, Holder, Quote, Release};
+use crate::diagnose::saying::Saying;
+use crate::diagnose::sizes::{after, all, behind, count, count_after};
+
+const MOST: usize = 64;
+/// Orders of the buddy allocator, on any kernel.
+const MOST_ORDERS: usize = 24;
+
+pub(super) fn read(evidence: &mut Evidence, saying: Saying, text: &str, quote: &Quote) {
+    match saying {
+        Saying::CardSize => card(evidence, text),
+        Saying::CardFree => {
+            evidence.card_free = all(text)
+                .find(|(_, behind)| behind.trim_start().starts_with("free"))
+                .map(|(size, _)| size)
+                .or(evidence.card_free);
+        }
+        Saying::Xid => xid(evidence, text, quote),
+        Saying::Meminfo => meminfo(evidence, text),
+        Saying::Buddyinfo => buddyinfo(evidence, text),
+        Saying::Tegrastats => tegrastats(evidence, text),
+        Saying::FreeCommand => free_command(evidence, text),
+        Saying::SmiProcess => holder(evidence, text, quote),
+        Saying::Release => evidence.release = release(text).or(evidence.release),
+        Saying::VllmFlags => vllm_flags(evidence, text),
+        _ => {}
+    }
+}
+
+/// `VRAM: 45490 MiB`, `24 GB VRAM`.
+fn card(evidence: &mut Evidence, text: &str) {
+    let total = after(text, "vram: ")
+        .or_else(|| after(text, "vram "))
+        .filter(|size| *size >= Bytes::mib(256))
+        .or_else(|| {
+            let named = all(text).find(|(_, behind)| {
+                let word = behind.trim_start().to_ascii_lowercase();
+                word.starts_with("vram") || word.starts_with("of vram") || word.starts_with("gpu")
+            });
+            named.map(|(size, _)| size)
+        });
+    if let Some(total) = total
+        && evidence.cards.len() < MOST
+    {
+        evidence.cards.push(total);
+    }
+}
+
+/// `NVRM: Xid (PCI:0000:07:00): 31, pid=…`, and `Xid 79` as people write it.
+fn xid(evidence: &mut Evidence, text: &str, quote: &Quote) {
+    let code = behind(text, "xid (")
+        .and_then(|rest| rest.split_once("): "))
+        .and_then(|(_, rest)| count(rest))
+        .or_else(|| count_after(text, "xid"));
+    if let Some(code) = code.filter(|code| *code < 1000)
+        && evidence.xids.len() < MOST
+    {
+        evidence.xids.push((code, quote.clone()));
+    }
+}
+
+fn meminfo(evidence: &mut Evidence, text: &str) {
+    let host = &mut evidence.host;
+    for (key, field) in [
+        ("memtotal", &mut host.total),
+        ("memfree", &mut host.free),
+        ("memavailable", &mut host.available),
+        ("sunreclaim", &mut host.slab_unreclaimable),
+        ("cmafree", &mut host.cma_free),
+    ] {
+        *field = after(text, key).filter(|size| *size >= Bytes::kib(1)).or(*field);
+    }
+    if text.trim_start().starts_with("Cached:") {
+        host.cached = after(text, "cached:").or(host.cached);
+    }
+}
+
+/// Free blocks of each order, added over the zones.
+fn buddyinfo(evidence: &mut Evidence, text: &str) {
+    let Some(rest) = behind(text, ", zone ") else {
+        return;
+    };
+    let counts = rest
+        .split_whitespace()
+        .skip(1)
+        .map_while(|word| word.parse::<u64>().ok());
+    for (order, count) in counts.take(MOST_ORDERS).enumerate() {
+        match evidence.blocks.get_mut(order) {
+            Some(sum) => *sum = sum.saturating_add(count),
+            None => evidence.blocks.push(count),
+        }
+    }
+}
+
+/// `RAM 2513/7620MB (lfb 1x4MB)`.
+fn tegrastats(evidence: &mut Evidence, text: &str) {
+    let Some((used, total)) = behind(text, "ram ").and_then(|rest| rest.split_once('/')) else {
+        return;
+    };
+    let total = all(total).next().map(|(size, _)| size);
+    let used = all(&format!("{used}MB")).next().map(|(size, _)| size);
+    if let (Some(used), Some(total)) = (used, total) {
+        evidence.host.total = Some(total);
+        evidence.host.available = Some(total.saturating_sub(used));
+    }
+}
+
+/// `Mem: 7.3Gi 544Mi 6.1Gi 18Mi 702Mi 6.6Gi`: total, used, free, shared, buff/cache, available.
+fn free_command(evidence: &mut Evidence, text: &str) {
+    let Some(rest) = behind(text, "mem:") else { return };
+    let sizes: Vec<Bytes> = all(rest).map(|(size, _)| size).collect();
+    if let [total, _, free, _, cached, available] = sizes[..] {
+        let host = &mut evidence.host;
+        host.total = Some(total);
+        host.free = Some(free);
+        host.cached = Some(cached);
+        host.available = Some(available);
+    }
+}
+
+/// `|    0   N/A  N/A      1234      C   python3            12345MiB |`: card, process, kind, name, memory.
+fn holder(evidence: &mut Evidence, text: &str, quote: &Quote) {
+    let words: Vec<&str> = text
+        .split_whitespace()
+        .filter(|word| !matches!(*word, "|" | "N/A"))
+        .collect();
+    // Type is C, G or C+G, which no other table of nvidia-smi has.
+    let [card, pid, kind, .., name, _] = words[..] else {
+        return;
+    };
+    if let Some((used, _)) = all(text).last()
+        && matches!(kind, "C" | "G" | "C+G" | "M+C")
+        && evidence.holders.len() < MOST
+    {
+        evidence.holders.push(Holder {
+            card: card.parse().ok(),
+            pid: pid.parse().ok(),
+            name: name.to_owned(),
+            used,
+            quote: quote.clone(),
+        });
+    }
+}
+
+/// `# R36 (release), REVISION: 4.7`, `L4T 36.4.7`, `R36.4.7`.
+fn release(text: &str) -> Option<Release> {
+    if let Some((major, revision)) = text.split_once("(release), REVISION:") {
+        let major = major.trim().rsplit('R').next()?.trim().parse().ok()?;
+        let (minor, rest) = revision.trim_start().split_once('.')?;
+        let patch = count(rest)?;
+        return Some(Release {
+            major,
+            minor: minor.parse().ok()?,
+            patch,
+        });
+    }
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '.');
+    words
+        .map(|word| word.trim_start_matches(['R', 'r']).trim_end_matches('.'))
+        .find_map(|word| {
+            let mut numbers = word.split('.').map(|number| number.parse::<u64>().ok());
+            let (major, minor) = (numbers.next()??, numbers.next()??);
+            let patch = numbers.next().flatten().unwrap_or(0);
+            (32..=39)
+                .contains(&major)
+                .then_some(Release { major, minor, patch })
+        })
+}
+
+fn vllm_flags(evidence: &mut Evidence, text: &str) {
+    for name in ["gpu-memory-utilization", "gpu_memory_utilization"] {
+        let share = behind(text, name).map(|rest| rest.trim_start_matches([' ', '=']));
+        let digits = share.map(|rest| rest.split(|c: char| !c.is_ascii_digit() && c != '.').next());
+        let share = digits.flatten().and_then(|word| word.parse::<f64>().ok());
+        evidence.utilization = share
+            .filter(|share| (0.01..=1.0).contains(share))
+            .or(evidence.utilization);
+    }
+    for name in ["tensor-parallel-size", "tensor_parallel_size"] {
+        evidence.parallel = count_after(text, name).or(evidence.parallel);
+    }
+}

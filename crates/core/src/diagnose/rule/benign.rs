@@ -1,0 +1,148 @@
+//! What is no failure of a card's memory: warnings of runs that go on, host memory, and ends that are not about memory at all.
+
+use super::Weight::{Decisive, Fair, Strong};
+use super::{Finding, Rule};
+use crate::diagnose::cause::{Cause, SubCause};
+use crate::diagnose::evidence::{Evidence, Place, Purpose};
+use crate::diagnose::saying::Saying;
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        name: "went_on",
+        source: "the log goes on after the line",
+        test: went_on,
+    },
+    Rule {
+        name: "recovered",
+        source: "llama-context.cpp: retries without pipeline parallelism",
+        test: recovered,
+    },
+    Rule {
+        name: "host_killed",
+        source: "mm/oom_kill.c",
+        test: host_killed,
+    },
+    Rule {
+        name: "killed_without_a_word",
+        source: "a shell's `Killed`: SIGKILL, which the kernel sends for want of host memory",
+        test: killed_without_a_word,
+    },
+    Rule {
+        name: "override_of_buffers",
+        source: "llama-model.cpp: a buffer type that cannot hold its tensors allocates nothing",
+        test: override_of_buffers,
+    },
+    Rule {
+        name: "host_refused",
+        source: "ggml-backend.cpp: CPU buffers; std::bad_alloc",
+        test: host_refused,
+    },
+    Rule {
+        name: "not_about_memory",
+        source: "server.cpp, common/arg.cpp, glibc's loader",
+        test: not_about_memory,
+    },
+];
+
+/// NvMap and its like print errors that their callers live with.
+fn went_on(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence.quotes(&[Saying::GoesOn, Saying::Harmless]);
+    let warned = evidence.says_any(&[Saying::NvMap, Saying::OutOfMemory]);
+    if told.is_empty() || !warned || !evidence.refusals.is_empty() || evidence.torch.is_some() {
+        return None;
+    }
+    let text = "it went on after the message";
+    Some(Finding::new(Cause::NotOom, Decisive, text, told).by(SubCause::Optional))
+}
+
+fn recovered(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence.quote(Saying::Recovered)?;
+    let text = "the engine tried again with less, and nothing was refused afterwards";
+    evidence
+        .refusals
+        .is_empty()
+        .then(|| Finding::new(Cause::NotOom, Decisive, text, vec![told]).by(SubCause::Recovered))
+}
+
+fn host_killed(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence.quote(Saying::KernelKill)?;
+    if evidence.says(Saying::KernelMemory) || !evidence.refusals.is_empty() {
+        return None;
+    }
+    let text = "the kernel killed a process for want of host memory";
+    let (cause, weight) = match evidence.is_unified() {
+        true => (Cause::UnifiedMemoryRefused, Fair),
+        false => (Cause::NotOom, Strong),
+    };
+    Some(Finding::new(cause, weight, text, vec![told]).by(SubCause::HostKilled))
+}
+
+fn killed_without_a_word(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence.quote(Saying::Killed)?;
+    if evidence.says(Saying::KernelKill) || evidence.ran_out() {
+        return None;
+    }
+    let text = "it was killed without a word";
+    Some(match evidence.is_unified() {
+        true => Finding::new(Cause::ModelTooLarge, Fair, text, vec![told]),
+        false => Finding::new(Cause::NotOom, Fair, text, vec![told]).by(SubCause::HostKilled),
+    })
+}
+
+/// No device refused anything, no size is told: the buffer could not be made at all.
+fn override_of_buffers(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence.quote(Saying::UnsizedRefused)?;
+    let weight = match (evidence.refusals.is_empty(), evidence.says(Saying::Override)) {
+        (false, _) => return None,
+        (true, true) => Decisive,
+        (true, false) => Fair,
+    };
+    let quotes = [Some(told), evidence.quote(Saying::Override)];
+    let text =
+        "a buffer could not be made, though no device refused memory: look at the overrides of tensors (-ot)";
+    let quotes = quotes.into_iter().flatten().collect();
+    Some(Finding::new(Cause::Other, weight, text, quotes).by(SubCause::Override))
+}
+
+fn host_refused(evidence: &Evidence) -> Option<Finding> {
+    let refusal = evidence.refusal()?;
+    let named = matches!(refusal.purpose, Purpose::Cache | Purpose::Compute | Purpose::Pool);
+    if refusal.place != Place::Host || named {
+        return None;
+    }
+    let text = "a buffer of the host was refused; the card is not concerned";
+    Some(Finding::new(Cause::Other, Strong, text, vec![refusal.quote.clone()]).by(SubCause::HostMemory))
+}
+
+fn not_about_memory(evidence: &Evidence) -> Option<Finding> {
+    const WORDS: [(Saying, SubCause, &str); 5] = [
+        (Saying::PortTaken, SubCause::PortTaken, "its port is taken"),
+        (
+            Saying::NotStarted,
+            SubCause::NotStarted,
+            "it could not be started",
+        ),
+        (
+            Saying::MissingLibrary,
+            SubCause::MissingLibrary,
+            "it lacks a shared library",
+        ),
+        (
+            Saying::UnknownFlag,
+            SubCause::CommandLine,
+            "it refused its command line",
+        ),
+        (
+            Saying::ModelFile,
+            SubCause::ModelFile,
+            "it could not read its model",
+        ),
+    ];
+    if evidence.ran_out() || evidence.says(Saying::UnsizedRefused) {
+        return None;
+    }
+    let (quote, sub_cause, text) = WORDS
+        .into_iter()
+        .find_map(|(saying, sub_cause, text)| Some((evidence.quote(saying)?, sub_cause, text)))?;
+    Some(Finding::new(Cause::NotOom, Strong, text, vec![quote]).by(sub_cause))
+}

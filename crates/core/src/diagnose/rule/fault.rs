@@ -1,0 +1,87 @@
+//! Faults of cards, drivers and builds: none of them is cured by memory.
+
+use super::Weight::{Decisive, Fair, Strong};
+use super::{Finding, Rule};
+use crate::diagnose::cause::{Cause, SubCause};
+use crate::diagnose::evidence::Evidence;
+use crate::diagnose::saying::Saying;
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        name: "xid_of_hardware",
+        source: "NVIDIA: Xid errors; these are of the bus, the memory or the firmware",
+        test: xid_of_hardware,
+    },
+    Rule {
+        name: "driver_fault",
+        source: "NVRM, CUDA run time",
+        test: driver_fault,
+    },
+    Rule {
+        name: "driver_mismatch",
+        source: "CUDA run time, NVML",
+        test: driver_mismatch,
+    },
+    Rule {
+        name: "memory_fault",
+        source: "CUDA: illegal memory access; Xid 31 is its line in the kernel's log",
+        test: memory_fault,
+    },
+    Rule {
+        name: "wrong_build",
+        source: "CUDA: no kernel image; cuBLAS that cannot start on this card",
+        test: wrong_build,
+    },
+];
+
+/// Bus, ECC, NVLink, GSP, reset; not 13, 31, 43 and 45, which programs cause.
+const HARDWARE: [u64; 22] = [
+    46, 48, 54, 61, 62, 63, 64, 74, 79, 80, 92, 94, 95, 109, 110, 119, 120, 121, 122, 123, 140, 154,
+];
+
+fn xid_of_hardware(evidence: &Evidence) -> Option<Finding> {
+    let (code, quote) = evidence.xids.iter().find(|(code, _)| HARDWARE.contains(code))?;
+    let text = format!("the driver reported Xid {code}, which is of the hardware or its firmware");
+    Some(Finding::new(
+        Cause::DriverOrHw,
+        Decisive,
+        text,
+        vec![quote.clone()],
+    ))
+}
+
+fn driver_fault(evidence: &Evidence) -> Option<Finding> {
+    let off = evidence.quote(Saying::OffBus);
+    let weight = if off.is_some() { Decisive } else { Strong };
+    let quote = off.or_else(|| evidence.quote(Saying::DriverFault))?;
+    let text = "the card or its driver stopped answering";
+    Some(Finding::new(Cause::DriverOrHw, weight, text, vec![quote]))
+}
+
+fn driver_mismatch(evidence: &Evidence) -> Option<Finding> {
+    let quotes = evidence.quotes(&[Saying::NvmlInitAssert, Saying::DriverMismatch]);
+    let text = "the driver and its libraries do not fit each other, or are not reachable from here";
+    (!quotes.is_empty()).then(|| Finding::new(Cause::DriverOrHw, Strong, text, quotes))
+}
+
+fn memory_fault(evidence: &Evidence) -> Option<Finding> {
+    const OF_PROGRAMS: [u64; 4] = [13, 31, 43, 45];
+    let xid = evidence.xids.iter().find(|(code, _)| OF_PROGRAMS.contains(code));
+    let quote = evidence
+        .quote(Saying::IllegalAccess)
+        .or_else(|| xid.map(|(_, quote)| quote.clone()))?;
+    let text = "a kernel read or wrote an address that is not its own: a fault of the program, or of its view of the cards";
+    Some(Finding::new(Cause::DriverOrHw, Fair, text, vec![quote]).by(SubCause::MemoryFault))
+}
+
+fn wrong_build(evidence: &Evidence) -> Option<Finding> {
+    let build = evidence.quote(Saying::WrongBuild).filter(|quote| {
+        let lower = quote.text.to_ascii_lowercase();
+        !lower.contains("fattn") || lower.contains("fatal error")
+    });
+    let blas = evidence.quote(Saying::CublasCreate);
+    let weight = if build.is_some() { Decisive } else { Strong };
+    let quote = build.or(blas)?;
+    let text = "the program or a library of it does not fit this card or driver";
+    Some(Finding::new(Cause::NotOom, weight, text, vec![quote]).by(SubCause::WrongBuild))
+}

@@ -1,0 +1,165 @@
+//! Somebody else's memory, and our own on the wrong card.
+
+use super::Weight::{Decisive, Fair, Strong, Weak};
+use super::{Finding, Rule};
+use crate::bytes::Bytes;
+use crate::diagnose::cause::Cause;
+use crate::diagnose::evidence::{Evidence, Holder, Purpose};
+use crate::diagnose::saying::Saying;
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        name: "listed_processes",
+        source: "nvidia-smi: table of processes",
+        test: listed_processes,
+    },
+    Rule {
+        name: "taken_before",
+        source: "llama.cpp: `using device … - N MiB free` at the start",
+        test: taken_before,
+    },
+    Rule {
+        name: "context_on_each_card",
+        source: "nvidia-smi: one process with a bare context on a further card",
+        test: context_on_each_card,
+    },
+    Rule {
+        name: "told_of_neighbour",
+        source: "the report's own words",
+        test: told_of_neighbour,
+    },
+    Rule {
+        name: "small_victim",
+        source: "libargus: a camera's buffers are tens of MiB",
+        test: small_victim,
+    },
+    Rule {
+        name: "visible_devices",
+        source: "CUDA reads CUDA_VISIBLE_DEVICES once, at its start",
+        test: visible_devices,
+    },
+    Rule {
+        name: "stray_context",
+        source: "a thread without cudaSetDevice works on card 0",
+        test: stray_context,
+    },
+    Rule {
+        name: "other_main_card",
+        source: "llama.cpp: --main-gpu stays 0 where tensors are sent elsewhere",
+        test: other_main_card,
+    },
+];
+
+fn listed_processes(evidence: &Evidence) -> Option<Finding> {
+    let (card, _) = (evidence.card()?, evidence.refusal()?);
+    let largest = evidence.holders.iter().max_by_key(|holder| holder.used)?;
+    let held: Bytes = evidence.holders.iter().map(|holder| holder.used).sum();
+    let text = format!("{} holds {} of a card of {card}", largest.name, largest.used);
+    (held.scaled(3, 1) >= card)
+        .then(|| Finding::new(Cause::ForeignProcess, Fair, text, vec![largest.quote.clone()]))
+}
+
+/// More than a quarter of the card was gone before the engine took its first byte, and would have been enough.
+fn taken_before(evidence: &Evidence) -> Option<Finding> {
+    let (card, free) = (evidence.cards.iter().copied().max()?, evidence.card_free?);
+    let refusal = evidence.refusal()?;
+    let taken = card.saturating_sub(free);
+    let helps = refusal.asked.is_some_and(|asked| asked <= taken);
+    if evidence.is_unified() || taken.scaled(4, 1) < card || !helps {
+        return None;
+    }
+    let text = format!("{taken} of a card of {card} were taken before it started");
+    let quotes = vec![evidence.quote(Saying::CardFree)?, refusal.quote.clone()];
+    Some(Finding::new(Cause::ForeignProcess, Strong, text, quotes))
+}
+
+/// One process is on several cards, on one of them with no more than a context.
+fn context_on_each_card(evidence: &Evidence) -> Option<Finding> {
+    const CONTEXT: Bytes = Bytes::mib(800);
+    let small = evidence.holders.iter().filter(|holder| holder.used <= CONTEXT);
+    let stray = small.min_by_key(|holder| holder.used).filter(|stray| {
+        let twin = |other: &&Holder| other.pid == stray.pid && other.card != stray.card;
+        stray.pid.is_some() && evidence.holders.iter().any(|other| twin(&other))
+    })?;
+    let text = format!(
+        "{} holds {}, no more than a context, on a further card",
+        stray.name, stray.used
+    );
+    let weight = if evidence.refusals.is_empty() {
+        Strong
+    } else {
+        Fair
+    };
+    Some(Finding::new(
+        Cause::WrongDeviceContext,
+        weight,
+        text,
+        vec![stray.quote.clone()],
+    ))
+}
+
+fn told_of_neighbour(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence.quote(Saying::Neighbour)?;
+    let is_pool = evidence
+        .refusal()
+        .is_some_and(|refusal| refusal.purpose == Purpose::Pool);
+    let weight = match (evidence.ran_out(), evidence.startup.is_some()) {
+        // vLLM's own advice names other processes in any case.
+        (_, true) => return None,
+        // The pool is where it shows, the neighbour is why.
+        (true, _) if is_pool => Strong,
+        (true, _) => Fair,
+        (false, _) => Weak,
+    };
+    let text = "another holder of the same card is named";
+    Some(Finding::new(Cause::ForeignProcess, weight, text, vec![told]))
+}
+
+/// A camera asks for little. Where it gets nothing, somebody else has everything.
+fn small_victim(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence.quote(Saying::Camera)?;
+    let starved = evidence.says_any(&[Saying::NvMap, Saying::OutOfMemory]) && !evidence.says(Saying::GoesOn);
+    let text = "a camera, which needs tens of MiB, got none";
+    starved.then(|| Finding::new(Cause::ForeignProcess, Strong, text, vec![told]))
+}
+
+fn visible_devices(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence.said.get(&Saying::VisibleDevices)?;
+    let unheeded = evidence.said.get(&Saying::NotHeeded);
+    let near = unheeded.is_some_and(|seen| seen.first.line.abs_diff(told.first.line) <= 8);
+    let weight = match near {
+        true => Decisive,
+        false if told.count >= 2 && !evidence.ran_out() => Weak,
+        false => return None,
+    };
+    let quotes = evidence.quotes(&[Saying::VisibleDevices, Saying::NotHeeded]);
+    let text = "the choice of cards was made, and did not take effect";
+    Some(Finding::new(Cause::WrongDeviceContext, weight, text, quotes))
+}
+
+fn stray_context(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence.quote(Saying::StrayContext)?;
+    let weight = match (evidence.says(Saying::DeviceChoice), evidence.refusals.is_empty()) {
+        (_, false) => Weak,
+        (true, true) => Decisive,
+        (false, true) => Strong,
+    };
+    let text = "memory or a context is on a card that was not meant";
+    Some(Finding::new(Cause::WrongDeviceContext, weight, text, vec![told]))
+}
+
+fn other_main_card(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence.quote(Saying::DeviceChoice)?;
+    let (weight, quote) = match (evidence.quote(Saying::IllegalAccess), evidence.refusal()) {
+        (Some(access), _) => (Decisive, access),
+        (None, Some(refusal)) => (Fair, refusal.quote.clone()),
+        (None, None) => return None,
+    };
+    let text = "the main card is named, beside a failure on a card";
+    Some(Finding::new(
+        Cause::WrongDeviceContext,
+        weight,
+        text,
+        vec![told, quote],
+    ))
+}

@@ -1,0 +1,230 @@
+//! Cards that share the host's memory: Jetson, Thor, GB10, and managed memory on any card.
+//!
+//! DECISION: the number in NvMap's line is that of the ioctl (1075072515 = 0x40144e03 = NVMAP_IOC_ALLOC), never a size. Neither CMA nor
+//! contiguous memory nor `lfb` is what CUDA memory needs there. What decides is the release, MemFree, and MemAvailable less CmaFree;
+//! the size comes from the engine's line.
+
+use super::Weight::{Decisive, Fair, Strong, Weak};
+use super::{Finding, Rule};
+use crate::bytes::Bytes;
+use crate::diagnose::cause::{Cause, SubCause};
+use crate::diagnose::evidence::{Evidence, Release};
+use crate::diagnose::saying::Saying;
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        name: "nvmap_refused",
+        source: "nvmap_alloc.c, nvmap_dev.c of L4T; libnvrm prints the ioctl",
+        test: nvmap_refused,
+    },
+    Rule {
+        name: "refused_with_room",
+        source: "arithmetic: asked against MemAvailable",
+        test: refused_with_room,
+    },
+    Rule {
+        name: "kernel_no_memory",
+        source: "NVRM: memdescAllocInternal returns NV_ERR_NO_MEMORY",
+        test: kernel_no_memory,
+    },
+    Rule {
+        name: "cache_must_go",
+        source: "cudaMemGetInfo is MemFree on nvidia.ko's unified memory",
+        test: cache_must_go,
+    },
+    Rule {
+        name: "larger_than_machine",
+        source: "arithmetic: asked against MemTotal",
+        test: larger_than_machine,
+    },
+    Rule {
+        name: "managed_memory_moves",
+        source: "UVM serves faults instead of failing",
+        test: managed_memory_moves,
+    },
+];
+
+/// Releases whose NvMap refuses more than a part of what is free; the next one does not.
+const CAPPED: [Release; 3] = [
+    Release {
+        major: 35,
+        minor: 6,
+        patch: 3,
+    },
+    Release {
+        major: 36,
+        minor: 4,
+        patch: 7,
+    },
+    Release {
+        major: 38,
+        minor: 2,
+        patch: 2,
+    },
+];
+/// Order of blocks of 64 KiB, which NvMap likes to take.
+const BIG: usize = 4;
+
+fn nvmap_refused(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence.quote(Saying::NvMap)?;
+    if evidence.says_any(&[Saying::GoesOn, Saying::Harmless]) && evidence.refusals.is_empty() {
+        return None;
+    }
+    let weight = match evidence.says_any(&[Saying::NvmlQueryAssert, Saying::Camera]) {
+        true => Fair,
+        false if evidence.refusals.is_empty() && evidence.torch.is_none() => Strong,
+        false => Decisive,
+    };
+    let sub_cause = why(evidence);
+    let mut text = "the kernel refused a request of NvMap (error 12 is ENOMEM; the long number is the ioctl, not a size)".to_owned();
+    if let Some(asked) = asked(evidence) {
+        text += &format!("; {asked} were asked");
+    }
+    let mut quotes = vec![told];
+    quotes.extend(evidence.refusal().map(|refusal| refusal.quote.clone()));
+    quotes.extend(evidence.quotes(&[Saying::Release, Saying::Meminfo, Saying::PageCache]));
+    Some(Finding::new(Cause::UnifiedMemoryRefused, weight, text, quotes).by(sub_cause))
+}
+
+fn asked(evidence: &Evidence) -> Option<Bytes> {
+    let torch = evidence.torch.as_ref().map(|torch| torch.asked);
+    evidence
+        .last_refusals()
+        .find_map(|refusal| refusal.asked)
+        .or(torch)
+}
+
+/// The mechanism, by numbers where there are numbers.
+fn why(evidence: &Evidence) -> Option<SubCause> {
+    let host = &evidence.host;
+    let asked = asked(evidence);
+    let available = host
+        .available
+        .map(|size| size.saturating_sub(host.cma_free.unwrap_or(Bytes::ZERO)));
+    if let (Some(asked), Some(available)) = (asked, available)
+        && asked > available
+    {
+        return Some(SubCause::TrueShortage);
+    }
+    if is_capped(evidence) {
+        return Some(SubCause::PolicyCap);
+    }
+    if evidence.says(Saying::Container) {
+        return Some(SubCause::ContainerLimit);
+    }
+    match (asked, host.free) {
+        (Some(asked), Some(free)) if asked > free => return Some(SubCause::PageCache),
+        (Some(asked), Some(_)) if is_in_small_blocks(evidence, asked) => {
+            return Some(SubCause::Fragmentation);
+        }
+        _ => {}
+    }
+    evidence.says(Saying::PageCache).then_some(SubCause::PageCache)
+}
+
+fn is_capped(evidence: &Evidence) -> bool {
+    evidence.release.is_some_and(|release| CAPPED.contains(&release))
+}
+
+/// Enough is free, and next to nothing of it in blocks of 64 KiB or more: proven by all orders, not by `lfb`.
+fn is_in_small_blocks(evidence: &Evidence, asked: Bytes) -> bool {
+    const PAGE: u64 = 4096;
+    let bytes = |from: usize| {
+        let orders = evidence.blocks.iter().enumerate().skip(from);
+        let sizes = orders.map(|(order, count)| Bytes::new(PAGE << order.min(30)) * *count);
+        sizes.sum::<Bytes>()
+    };
+    let free = bytes(0);
+    free >= asked && bytes(BIG).scaled(20, 1) < free
+}
+
+/// No NvMap line, but the machine had what was asked.
+fn refused_with_room(evidence: &Evidence) -> Option<Finding> {
+    let refused =
+        evidence.refusal().is_some() || evidence.torch.is_some() || evidence.says(Saying::OutOfMemory);
+    if !evidence.is_unified()
+        || !refused
+        || evidence.says_any(&[Saying::NvMap, Saying::NvmlQueryAssert, Saying::CublasCreate])
+    {
+        return None;
+    }
+    let available = evidence.host.available.or(evidence.card_free);
+    let (weight, text) = match (asked(evidence), available) {
+        _ if is_capped(evidence) => (
+            Decisive,
+            "memory was refused on a release of L4T that is known to refuse".to_owned(),
+        ),
+        (Some(asked), Some(available)) if asked <= available => {
+            (Strong, format!("{asked} were refused with {available} available"))
+        }
+        (Some(_), Some(_)) => return None,
+        _ => (
+            Fair,
+            "memory was refused on a machine whose card shares the host's memory".to_owned(),
+        ),
+    };
+    let mut quotes: Vec<_> = evidence
+        .refusal()
+        .map(|refusal| refusal.quote.clone())
+        .into_iter()
+        .collect();
+    quotes.extend(evidence.quotes(&[Saying::OutOfMemory, Saying::UnifiedBoard]));
+    Some(Finding::new(Cause::UnifiedMemoryRefused, weight, text, quotes).by(why(evidence)))
+}
+
+fn kernel_no_memory(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence.quote(Saying::KernelMemory)?;
+    let weight = if evidence.is_unified() { Decisive } else { Strong };
+    let text = "the kernel's side of the driver got no pages for memory of the card";
+    Some(Finding::new(Cause::UnifiedMemoryRefused, weight, text, vec![told]).by(why(evidence)))
+}
+
+/// Dropping caches is told as the cure, or the cache as what was counted as used.
+fn cache_must_go(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence.quote(Saying::PageCache)?;
+    if evidence.says_any(&[Saying::NvMap, Saying::CacheRuledOut])
+        || !(evidence.ran_out() || evidence.is_unified())
+    {
+        return None;
+    }
+    let weight = if evidence.is_unified() { Strong } else { Fair };
+    let text = "cached files are named as what stood in the way";
+    Some(Finding::new(Cause::UnifiedMemoryRefused, weight, text, vec![told]).by(SubCause::PageCache))
+}
+
+fn larger_than_machine(evidence: &Evidence) -> Option<Finding> {
+    let (asked, total) = (asked(evidence)?, evidence.host.total?);
+    if !evidence.is_unified() || asked <= total {
+        return None;
+    }
+    let text = format!("{asked} were asked of a machine with {total}");
+    let quotes = evidence
+        .refusal()
+        .map(|refusal| refusal.quote.clone())
+        .into_iter()
+        .collect();
+    Some(Finding::new(Cause::ModelTooLarge, Decisive, text, quotes))
+}
+
+fn managed_memory_moves(evidence: &Evidence) -> Option<Finding> {
+    let managed = evidence.says_any(&[Saying::ManagedMemory, Saying::UnifiedSwitch]);
+    let (faults, slow) = (evidence.says(Saying::PageFaults), evidence.says(Saying::Slow));
+    if !managed || evidence.says(Saying::NvMap) {
+        return None;
+    }
+    let weight = match (faults, slow) {
+        (true, true) => Decisive,
+        (true, false) | (false, true) if evidence.refusals.is_empty() => Strong,
+        (false, false) if evidence.ran_out() || evidence.is_unified() => return None,
+        (false, false) => Fair,
+        _ => Weak,
+    };
+    let quotes = evidence.quotes(&[
+        Saying::ManagedMemory,
+        Saying::UnifiedSwitch,
+        Saying::PageFaults,
+        Saying::Slow,
+    ]);
+    let text = "managed memory is in use, and what is told is slowness, not failure";
+    Some(Finding::new(Cause::UnifiedMemoryThrash, weight, text, quotes))
+}

@@ -1,0 +1,96 @@
+//! vLLM and ollama do their own arithmetic and print it.
+
+use super::Weight::{Decisive, Fair, Strong};
+use super::{Finding, Rule};
+use crate::bytes::Bytes;
+use crate::diagnose::cause::{Cause, SubCause};
+use crate::diagnose::evidence::Evidence;
+use crate::diagnose::saying::Saying;
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        name: "startup_share",
+        source: "vllm/v1/worker: request_memory",
+        test: startup_share,
+    },
+    Rule {
+        name: "context_beyond_cache",
+        source: "vllm: check_enough_kv_cache_memory",
+        test: context_beyond_cache,
+    },
+    Rule {
+        name: "no_room_for_blocks",
+        source: "vllm: determine_num_available_blocks; weights of 2 bytes a parameter",
+        test: no_room_for_blocks,
+    },
+    Rule {
+        name: "host_too_small",
+        source: "ollama: server/sched.go",
+        test: host_too_small,
+    },
+    Rule {
+        name: "previous_child",
+        source: "ollama: waitForVRAMRecovery",
+        test: previous_child,
+    },
+];
+
+fn startup_share(evidence: &Evidence) -> Option<Finding> {
+    let startup = evidence.startup.as_ref()?;
+    let (free, total, wanted) = (startup.free, startup.total, startup.wanted);
+    let taken = total.saturating_sub(free);
+    let short = wanted.saturating_sub(free);
+    let text = format!("{free} of {total} were free at the start, {wanted} are wanted");
+    let quotes = vec![startup.quote.clone()];
+    Some(match () {
+        () if evidence.is_unified() => {
+            Finding::new(Cause::UnifiedMemoryRefused, Decisive, text, quotes).by(SubCause::PageCache)
+        }
+        // A context and a desktop's remainder; nobody else would take so little.
+        () if taken.scaled(8, 1) <= total && short.scaled(20, 1) <= total => {
+            Finding::new(Cause::Other, Strong, text, quotes).by(SubCause::Baseline)
+        }
+        () => Finding::new(Cause::ForeignProcess, Strong, text, quotes),
+    })
+}
+
+fn context_beyond_cache(evidence: &Evidence) -> Option<Finding> {
+    let quote = evidence.quote(Saying::VllmContext)?;
+    let text = "the context needs more tokens of KV cache than the share of the card holds";
+    Some(Finding::new(Cause::KvCacheTooLarge, Decisive, text, vec![quote]))
+}
+
+/// Weights of two bytes a parameter, against the share of the cards that it may take.
+fn no_room_for_blocks(evidence: &Evidence) -> Option<Finding> {
+    let quote = evidence.quote(Saying::VllmNoBlocks)?;
+    let text = "weights and the profiling run left nothing for the KV cache";
+    let (Some(parameters), Some(card)) = (evidence.parameters, evidence.card()) else {
+        return Some(Finding::new(Cause::ModelTooLarge, Fair, text, vec![quote]));
+    };
+    let cards = card * evidence.parallel.unwrap_or(1).clamp(1, 64);
+    let weights = parameters * 2e9;
+    let share = in_float(cards) * evidence.utilization.unwrap_or(0.9);
+    let cause = match weights > 0.85 * share {
+        true => Cause::ModelTooLarge,
+        false => Cause::ComputeBufferTooLarge,
+    };
+    let text = format!("{text}: {parameters} thousand million parameters of 2 bytes on {cards}");
+    Some(Finding::new(cause, Fair, text, vec![quote]))
+}
+
+fn in_float(bytes: Bytes) -> f64 {
+    let mib = u32::try_from(bytes.whole_mib()).unwrap_or(u32::MAX);
+    f64::from(mib) * 1_048_576.0
+}
+
+fn host_too_small(evidence: &Evidence) -> Option<Finding> {
+    let quote = evidence.quote(Saying::OllamaHost)?;
+    let text = "the model needs more host memory than there is";
+    Some(Finding::new(Cause::ModelTooLarge, Strong, text, vec![quote]))
+}
+
+fn previous_child(evidence: &Evidence) -> Option<Finding> {
+    let quote = evidence.quote(Saying::PreviousChild)?;
+    let text = "the engine before had not given its memory back when the next was started";
+    Some(Finding::new(Cause::Other, Strong, text, vec![quote]).by(SubCause::PreviousChild))
+}

@@ -1,0 +1,176 @@
+//! The phrases by which engines, drivers, kernels and people say what happened, as one table, and the one search that finds them.
+//!
+//! DECISION: there is one way to read an engine's words. The last lines of a dead child and a log of a gigabyte go through the same
+//! table; a row names what the phrase says ([`Saying`]) and, where it tells the scheduler something, the coarse [`Sign`]. Matched
+//! without regard to case, anywhere in a line, so that prefixes (journald, docker, llama-swap, timestamps) need no stripping.
+//! One Aho-Corasick automaton runs over the raw bytes; only lines with a hit are ever looked at again.
+//!
+//! Sources: `ggml-cuda.cu`, `ggml-alloc.c`, `ggml-vulkan.cpp`, `llama-model.cpp`, `llama-context.cpp`, `llama-kv-cache.cpp`,
+//! `server.cpp`, `common/arg.cpp @ b10605` and their older forms; PyTorch's `CUDACachingAllocator.cpp`; vLLM's worker; ollama's
+//! scheduler; NVRM and the kernel's `oom_kill.c`; libnvrm of L4T; glibc's loader; Python's argparse.
+
+use std::sync::LazyLock;
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
+
+use super::sign::Sign;
+
+mod table;
+
+/// What a phrase says. The groups follow the way of an allocation: refused, where, at which stage; then machine, then people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Saying {
+    // An allocation that failed.
+    CardRefused,
+    RuntimeRefused,
+    VulkanRefused,
+    BufferRefused,
+    WeightsRefused,
+    CacheRefused,
+    ComputeRefused,
+    GraphRefused,
+    OutputRefused,
+    HostRefused,
+    UnsizedRefused,
+    PinnedRefused,
+    TorchRefused,
+    TorchWouldExceed,
+    TorchAllocated,
+    TorchRequested,
+    TorchFree,
+    TorchLimit,
+    VllmStartup,
+    VllmNoBlocks,
+    VllmContext,
+    VllmFlags,
+    OllamaRequired,
+    OllamaHost,
+    Recovered,
+    OutOfMemory,
+    // The statement that failed.
+    InPool,
+    VaReservation,
+    CublasCreate,
+    PinCall,
+    // How far it had come.
+    NewAttempt,
+    LoadsWeights,
+    MakesCache,
+    ReservesGraph,
+    Serves,
+    Works,
+    SeesImage,
+    PipelineCopies,
+    Override,
+    WeightsSize,
+    CacheSize,
+    ComputeSize,
+    CardSize,
+    CardFree,
+    Projected,
+    // The card, its driver, the kernel.
+    NvMap,
+    NvmlQueryAssert,
+    NvmlInitAssert,
+    Camera,
+    Xid,
+    OffBus,
+    IllegalAccess,
+    DriverFault,
+    DriverMismatch,
+    CardFault,
+    WrongBuild,
+    KernelMemory,
+    KernelKill,
+    Killed,
+    Meminfo,
+    Buddyinfo,
+    Tegrastats,
+    FreeCommand,
+    SmiProcess,
+    Release,
+    UnifiedBoard,
+    UnifiedSwitch,
+    // Not memory.
+    PortTaken,
+    NotStarted,
+    MissingLibrary,
+    UnknownFlag,
+    ModelFile,
+    // What people tell.
+    Leaks,
+    NotReleased,
+    Grows,
+    EachRound,
+    KeptAlive,
+    VisibleDevices,
+    NotHeeded,
+    StrayContext,
+    DeviceChoice,
+    ManagedMemory,
+    PageFaults,
+    Slow,
+    PageCache,
+    CacheRuledOut,
+    Compaction,
+    Slab,
+    Pinned,
+    Neighbour,
+    PreviousChild,
+    Harmless,
+    GoesOn,
+    Fragmented,
+    ModelTooBig,
+    LongContext,
+    CacheWord,
+    BigBatch,
+    Activations,
+    HostMemory,
+    Container,
+    Windows,
+    Baseline,
+    TorchSnapshot,
+    ModelToCard,
+}
+
+/// What a row of the table tells the scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tells {
+    Nothing,
+    /// Whatever else the line says, it is no cause of death.
+    Mutes,
+    Sign(Sign),
+}
+
+/// One phrase, in lower case.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    pub(super) phrase: &'static str,
+    pub(super) saying: Saying,
+    pub(super) tells: Tells,
+}
+
+static AUTOMATON: LazyLock<AhoCorasick> = LazyLock::new(|| {
+    AhoCorasick::builder()
+        .ascii_case_insensitive(true)
+        .kind(Some(AhoCorasickKind::DFA))
+        .build(table::ROWS.iter().map(|row| row.phrase))
+        .expect("a few hundred short phrases are within the limits of an automaton")
+});
+
+/// The first hit at or after `from`: where it starts, and what it says.
+pub(super) fn next(bytes: &[u8], from: usize) -> Option<(usize, Saying)> {
+    let hit = AUTOMATON.find(aho_corasick::Input::new(bytes).range(from..))?;
+    Some((hit.start(), table::ROWS[hit.pattern().as_usize()].saying))
+}
+
+/// All rows whose phrase is in `line`, in the order of the table.
+pub(super) fn rows_in(line: &str) -> Vec<&'static Row> {
+    let mut found: Vec<usize> = AUTOMATON
+        .find_overlapping_iter(line)
+        .map(|hit| hit.pattern().as_usize())
+        .collect();
+    found.sort_unstable();
+    found.dedup();
+    found.into_iter().map(|index| &table::ROWS[index]).collect()
+}
