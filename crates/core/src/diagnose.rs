@@ -21,7 +21,7 @@ mod verdict;
 
 pub use cause::{Cause, SubCause};
 pub use diagnosis::{Candidate, Diagnosis, SCHEMA, diagnose};
-pub use evidence::{Evidence, Quote, Release, Source};
+pub use evidence::{Evidence, Quote, Source};
 pub use last_lines::{Finding, read_last_lines};
 pub use read::Reader;
 pub use refused::Refused;

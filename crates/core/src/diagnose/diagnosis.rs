@@ -46,6 +46,23 @@ pub struct Diagnosis {
     pub reason: Reason,
 }
 
+impl Diagnosis {
+    /// The verdict and its remedies without the lines, for a tree that has them; `None` where nothing is named.
+    pub fn brief(&self) -> Option<Reason> {
+        let verdict = Candidate {
+            cause: self.cause,
+            sub_cause: self.sub_cause,
+            confidence: self.confidence,
+        };
+        let hints = self
+            .hints
+            .iter()
+            .map(|hint| Reason::new("hint", format!("hint: {hint}")));
+        let named = self.confidence >= TELLING && self.cause != Cause::NotOom;
+        named.then(|| summary(&verdict).because_all(hints))
+    }
+}
+
 /// Weighs the evidence.
 pub fn diagnose(evidence: &Evidence) -> Diagnosis {
     let found: Vec<(&str, &str, Finding)> = rule::all()
@@ -114,12 +131,6 @@ fn weigh<'a>(found: impl Iterator<Item = &'a Finding>) -> Vec<Candidate> {
 }
 
 fn reason(verdict: &Candidate, also: &[Candidate], found: &[(&str, &str, Finding)]) -> Reason {
-    let mut reason = Reason::new("diagnosis", headline(verdict))
-        .fact("cause", verdict.cause.code())
-        .fact("confidence", percent(verdict.confidence));
-    if let Some(sub_cause) = verdict.sub_cause {
-        reason = reason.fact("sub_cause", sub_cause.code());
-    }
     let speaking = found
         .iter()
         .filter(|(_, _, finding)| finding.cause == verdict.cause);
@@ -143,7 +154,17 @@ fn reason(verdict: &Candidate, also: &[Candidate], found: &[(&str, &str, Finding
         );
         Reason::new("also", text).fact("cause", other.cause.code())
     });
-    reason.because_all(reasons).because_all(others)
+    summary(verdict).because_all(reasons).because_all(others)
+}
+
+fn summary(verdict: &Candidate) -> Reason {
+    let reason = Reason::new("diagnosis", headline(verdict))
+        .fact("cause", verdict.cause.code())
+        .fact("confidence", percent(verdict.confidence));
+    match verdict.sub_cause {
+        Some(sub_cause) => reason.fact("sub_cause", sub_cause.code()),
+        None => reason,
+    }
 }
 
 fn headline(verdict: &Candidate) -> String {

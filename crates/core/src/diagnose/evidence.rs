@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::refused::Refused;
 use super::saying::Saying;
 use crate::bytes::Bytes;
+use crate::machine::{BuddyInfo, Release};
 
 /// Where a line comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -121,14 +123,6 @@ pub(super) struct Startup {
     pub(super) quote: Quote,
 }
 
-/// `R36.4.7`: a release of Linux for Tegra.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Release {
-    pub major: u64,
-    pub minor: u64,
-    pub patch: u64,
-}
-
 /// The host's memory as `/proc/meminfo`, `free` or tegrastats tell it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Host {
@@ -164,8 +158,7 @@ pub struct Evidence {
     pub(super) holders: Vec<Holder>,
     pub(super) release: Option<Release>,
     pub(super) host: Host,
-    /// Free blocks of each order, of all zones, and the lines.
-    pub(super) blocks: Vec<u64>,
+    pub(super) blocks: BuddyInfo,
     pub(super) xids: Vec<(u64, Quote)>,
     /// Readings of one quantity, one after the other.
     pub(super) series: Vec<Bytes>,
@@ -175,6 +168,8 @@ pub struct Evidence {
     pub(super) parallel: Option<u64>,
     pub(super) attempt: u32,
     pub(super) stage: Stage,
+    /// The last that guard refused, or saw refused.
+    pub(super) guard: Option<Refused>,
 }
 
 impl Evidence {
@@ -225,6 +220,14 @@ impl Evidence {
         torch.or(startup).or_else(|| self.cards.iter().copied().max())
     }
 
+    /// More than a quarter of a card that was gone before the engine took its first byte, and would have been enough.
+    pub(super) fn taken_before(&self) -> Option<Bytes> {
+        let (card, free) = (self.cards.iter().copied().max()?, self.card_free?);
+        let taken = card.saturating_sub(free);
+        let enough = self.refusal()?.asked.is_some_and(|asked| asked <= taken);
+        (!self.is_unified() && taken.scaled(4, 1) >= card && enough).then_some(taken)
+    }
+
     /// True where cards share the host's memory.
     pub(super) fn is_unified(&self) -> bool {
         self.release.is_some() || self.says_any(&[Saying::NvMap, Saying::UnifiedBoard, Saying::Tegrastats])
@@ -240,6 +243,6 @@ impl Evidence {
             Saying::KernelMemory,
             Saying::VulkanRefused,
         ];
-        !self.refusals.is_empty() || self.torch.is_some() || self.says_any(&WORDS)
+        !self.refusals.is_empty() || self.torch.is_some() || self.guard.is_some() || self.says_any(&WORDS)
     }
 }

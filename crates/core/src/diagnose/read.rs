@@ -11,9 +11,11 @@ mod torch;
 
 use memchr::{memchr, memchr_iter, memrchr};
 
-use super::evidence::{Evidence, Quote, Seen, Source, Stage};
+use super::evidence::{Evidence, Holder, Quote, Seen, Source, Stage};
 use super::line::{around, shortened};
+use super::refused::Refused;
 use super::saying::{self, Saying};
+use crate::bytes::Bytes;
 
 /// A line longer than this is read in pieces.
 const PIECE: usize = 1 << 16;
@@ -21,6 +23,7 @@ const PIECE: usize = 1 << 16;
 const OVERLAP: usize = 512;
 /// After so many times what is said only often is not looked at again.
 const ENOUGH: u64 = 16;
+const MOST_HOLDERS: usize = 256;
 /// A report shorter than this is also read for its readings.
 const SHORT: usize = 1 << 16;
 
@@ -66,6 +69,28 @@ impl Reader {
         self.scan(source, &rest[..whole]);
         self.carry.extend_from_slice(&rest[whole..]);
         self.shorten_carry();
+    }
+
+    /// Adds a process that holds memory of a card, as the driver lists it.
+    pub fn holder(&mut self, card: u64, pid: u64, name: &str, used: Bytes) {
+        if self.evidence.holders.len() < MOST_HOLDERS {
+            self.evidence.holders.push(Holder {
+                card: Some(card),
+                pid: Some(pid),
+                name: name.to_owned(),
+                used,
+                quote: Quote {
+                    source: Source::Machine,
+                    line: 1,
+                    text: format!("card {card}: {name} ({pid}) holds {used}"),
+                },
+            });
+        }
+    }
+
+    /// Adds the last refusal on guard's page.
+    pub fn guard(&mut self, refused: &Refused) {
+        self.evidence.guard = Some(refused.clone());
     }
 
     /// Everything that was found.

@@ -11,6 +11,7 @@ use super::evidence::{Evidence, Quote};
 mod benign;
 mod card;
 mod fault;
+mod guard;
 mod leak;
 mod neighbour;
 mod pinned;
@@ -79,7 +80,7 @@ pub(super) struct Rule {
 
 /// Every rule, by area.
 pub(super) fn all() -> impl Iterator<Item = &'static Rule> {
-    let areas: [&[Rule]; 9] = [
+    let areas: [&[Rule]; 10] = [
         card::RULES,
         torch::RULES,
         vllm::RULES,
@@ -87,6 +88,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Rule> {
         pinned::RULES,
         neighbour::RULES,
         fault::RULES,
+        guard::RULES,
         leak::RULES,
         benign::RULES,
     ];

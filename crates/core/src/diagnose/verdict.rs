@@ -2,8 +2,11 @@
 
 use std::fmt;
 
+use super::diagnosis::{Diagnosis, diagnose};
+use super::evidence::Source;
 use super::last_lines::{Finding, read_last_lines};
 use super::line::shortened;
+use super::read::Reader;
 use super::refused::Refused;
 use super::sign::Sign;
 use crate::admit::{End, Stage};
@@ -77,12 +80,14 @@ pub struct Death<'a> {
 }
 
 /// What is to be thought of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     /// None where no line is known.
     pub sign: Option<Sign>,
     pub end: End,
     pub hints: Vec<Hint>,
+    /// Why, as `plimsoll doctor` says it; none for an end that was expected.
+    pub diagnosis: Option<Diagnosis>,
 }
 
 pub fn judge(death: &Death<'_>) -> Verdict {
@@ -91,6 +96,7 @@ pub fn judge(death: &Death<'_>) -> Verdict {
             sign: None,
             end: End::Expected,
             hints: Vec::new(),
+            diagnosis: None,
         };
     }
     // Who is killed from outside may have complained of something else before, and lived with it.
@@ -108,7 +114,21 @@ fn struck_down(exit: Exit) -> bool {
     matches!(exit, Exit::Signal(signal) if FROM_OUTSIDE.contains(&signal))
 }
 
+/// The same rules as `plimsoll doctor`, over the last lines and guard's page.
+fn diagnosed(death: &Death<'_>) -> Diagnosis {
+    let mut reader = Reader::new();
+    for line in death.last_lines {
+        reader.feed(Source::Log, line.as_bytes());
+        reader.feed(Source::Log, b"\n");
+    }
+    if let Some(refused) = death.refused {
+        reader.guard(refused);
+    }
+    diagnose(&reader.finish())
+}
+
 fn of_finding(death: &Death<'_>, finding: &Finding) -> Verdict {
+    let diagnosis = diagnosed(death);
     let (code, what) = words(finding.sign);
     let when = match death.stage {
         Stage::Loading => "while loading",
@@ -130,18 +150,24 @@ fn of_finding(death: &Death<'_>, finding: &Finding) -> Verdict {
     let end = match finding.sign {
         Sign::CardMemory | Sign::HostMemory => End::OutOfMemory {
             stage: death.stage,
-            reason: reason.because_all(refused.map(Refused::reason)),
+            reason: reason
+                .because_all(refused.map(Refused::reason))
+                .because_all(diagnosis.brief()),
             shortfall: refused
                 .and_then(Refused::shortfall)
                 .or_else(|| shortfall(finding)),
         },
         Sign::PortTaken | Sign::NotStarted | Sign::MissingLibrary => End::Unstartable { reason },
-        Sign::CardFault | Sign::UnknownFlag | Sign::ModelFile => End::Crashed { reason },
+        Sign::CardFault => End::Crashed {
+            reason: reason.because_all(diagnosis.brief()),
+        },
+        Sign::UnknownFlag | Sign::ModelFile => End::Crashed { reason },
     };
     Verdict {
         sign: Some(finding.sign),
         end,
         hints: hint(finding.sign).into_iter().collect(),
+        diagnosis: Some(diagnosis),
     }
 }
 
@@ -191,6 +217,7 @@ fn of_status(death: &Death<'_>) -> Verdict {
         sign: None,
         end,
         hints: Vec::new(),
+        diagnosis: Some(diagnosed(death)),
     }
 }
 

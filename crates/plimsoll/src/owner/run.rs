@@ -175,6 +175,7 @@ impl Starter<'_> {
                 sign: None,
                 end: End::Unstartable { reason },
                 hints: Vec::new(),
+                diagnosis: None,
             },
         }
     }
@@ -199,7 +200,7 @@ impl Starter<'_> {
                     Some(ChildEvent::Progress(payload)) => self.progressed(&payload),
                     // It wakes by itself; its memory is its own until it leaves.
                     Some(ChildEvent::Sleeping(_)) => {}
-                    None => return Verdict { sign: None, end: End::Expected, hints: Vec::new() },
+                    None => return Verdict { sign: None, end: End::Expected, hints: Vec::new(), diagnosis: None },
                 },
                 Some(how) = orders.recv() => match how {
                     Stopping::Graceful => child.stop(self.stop_within()),

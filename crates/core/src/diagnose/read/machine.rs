@@ -1,13 +1,12 @@
 //! The card, the kernel and the host's memory, as single lines of any log tell them.
 
 use crate::bytes::Bytes;
-use crate::diagnose::evidence::{Evidence, Holder, Quote, Release};
+use crate::diagnose::evidence::{Evidence, Holder, Quote};
 use crate::diagnose::saying::Saying;
 use crate::diagnose::sizes::{after, all, behind, count, count_after};
+use crate::machine::{BuddyInfo, Release, TegraStats};
 
 const MOST: usize = 64;
-/// Orders of the buddy allocator, on any kernel.
-const MOST_ORDERS: usize = 24;
 
 pub(super) fn read(evidence: &mut Evidence, saying: Saying, text: &str, quote: &Quote) {
     match saying {
@@ -78,33 +77,25 @@ fn meminfo(evidence: &mut Evidence, text: &str) {
     }
 }
 
-/// Free blocks of each order, added over the zones.
+/// Zones of one reading are of one machine; a later reading of the same zones takes their place.
 fn buddyinfo(evidence: &mut Evidence, text: &str) {
-    let Some(rest) = behind(text, ", zone ") else {
-        return;
-    };
-    let counts = rest
-        .split_whitespace()
-        .skip(1)
-        .map_while(|word| word.parse::<u64>().ok());
-    for (order, count) in counts.take(MOST_ORDERS).enumerate() {
-        match evidence.blocks.get_mut(order) {
-            Some(sum) => *sum = sum.saturating_add(count),
-            None => evidence.blocks.push(count),
+    for zone in BuddyInfo::read(text).zones {
+        let zones = &mut evidence.blocks.zones;
+        let same = zones
+            .iter()
+            .position(|other| (other.node, &other.zone) == (zone.node, &zone.zone));
+        match same {
+            Some(at) => zones[at] = zone,
+            None if zones.len() < MOST => zones.push(zone),
+            None => {}
         }
     }
 }
 
-/// `RAM 2513/7620MB (lfb 1x4MB)`.
 fn tegrastats(evidence: &mut Evidence, text: &str) {
-    let Some((used, total)) = behind(text, "ram ").and_then(|rest| rest.split_once('/')) else {
-        return;
-    };
-    let total = all(total).next().map(|(size, _)| size);
-    let used = all(&format!("{used}MB")).next().map(|(size, _)| size);
-    if let (Some(used), Some(total)) = (used, total) {
-        evidence.host.total = Some(total);
-        evidence.host.available = Some(total.saturating_sub(used));
+    if let Some(stats) = TegraStats::read(text) {
+        evidence.host.total = Some(stats.total);
+        evidence.host.available = Some(stats.total.saturating_sub(stats.used));
     }
 }
 
@@ -145,29 +136,15 @@ fn holder(evidence: &mut Evidence, text: &str, quote: &Quote) {
     }
 }
 
-/// `# R36 (release), REVISION: 4.7`, `L4T 36.4.7`, `R36.4.7`.
+/// The line of `/etc/nv_tegra_release`, `L4T 36.4.7` or `R36.4.7`.
 fn release(text: &str) -> Option<Release> {
-    if let Some((major, revision)) = text.split_once("(release), REVISION:") {
-        let major = major.trim().rsplit('R').next()?.trim().parse().ok()?;
-        let (minor, rest) = revision.trim_start().split_once('.')?;
-        let patch = count(rest)?;
-        return Some(Release {
-            major,
-            minor: minor.parse().ok()?,
-            patch,
-        });
-    }
-    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '.');
-    words
-        .map(|word| word.trim_start_matches(['R', 'r']).trim_end_matches('.'))
-        .find_map(|word| {
-            let mut numbers = word.split('.').map(|number| number.parse::<u64>().ok());
-            let (major, minor) = (numbers.next()??, numbers.next()??);
-            let patch = numbers.next().flatten().unwrap_or(0);
-            (32..=39)
-                .contains(&major)
-                .then_some(Release { major, minor, patch })
-        })
+    Release::read(text).or_else(|| {
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '.');
+        let releases = words.filter_map(|word| word.trim_end_matches('.').parse::<Release>().ok());
+        releases
+            .into_iter()
+            .find(|release| (32..=39).contains(&release.major))
+    })
 }
 
 fn vllm_flags(evidence: &mut Evidence, text: &str) {

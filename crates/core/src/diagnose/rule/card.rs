@@ -87,6 +87,7 @@ fn refused_buffer(evidence: &Evidence) -> Option<Finding> {
     let weight = match refusal.purpose {
         _ if evidence.is_unified() => Fair,
         _ if straw(evidence).is_some_and(|(_, other, _)| other != cause) => Fair,
+        Purpose::Weights if evidence.taken_before().is_some() => Fair,
         Purpose::Weights => Strong,
         Purpose::Output => Fair,
         Purpose::Pool if evidence.says(Saying::Neighbour) => Fair,

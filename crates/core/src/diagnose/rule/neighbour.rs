@@ -59,17 +59,13 @@ fn listed_processes(evidence: &Evidence) -> Option<Finding> {
         .then(|| Finding::new(Cause::ForeignProcess, Fair, text, vec![largest.quote.clone()]))
 }
 
-/// More than a quarter of the card was gone before the engine took its first byte, and would have been enough.
 fn taken_before(evidence: &Evidence) -> Option<Finding> {
-    let (card, free) = (evidence.cards.iter().copied().max()?, evidence.card_free?);
-    let refusal = evidence.refusal()?;
-    let taken = card.saturating_sub(free);
-    let helps = refusal.asked.is_some_and(|asked| asked <= taken);
-    if evidence.is_unified() || taken.scaled(4, 1) < card || !helps {
-        return None;
-    }
-    let text = format!("{taken} of a card of {card} were taken before it started");
-    let quotes = vec![evidence.quote(Saying::CardFree)?, refusal.quote.clone()];
+    let taken = evidence.taken_before()?;
+    let quotes = vec![
+        evidence.quote(Saying::CardFree)?,
+        evidence.refusal()?.quote.clone(),
+    ];
+    let text = format!("{taken} of the card were taken before it started, enough for what was refused");
     Some(Finding::new(Cause::ForeignProcess, Strong, text, quotes))
 }
 

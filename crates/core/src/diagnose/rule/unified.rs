@@ -8,7 +8,7 @@ use super::Weight::{Decisive, Fair, Strong, Weak};
 use super::{Finding, Rule};
 use crate::bytes::Bytes;
 use crate::diagnose::cause::{Cause, SubCause};
-use crate::diagnose::evidence::{Evidence, Release};
+use crate::diagnose::evidence::Evidence;
 use crate::diagnose::saying::Saying;
 
 pub(super) const RULES: &[Rule] = &[
@@ -44,24 +44,6 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-/// Releases whose NvMap refuses more than a part of what is free; the next one does not.
-const CAPPED: [Release; 3] = [
-    Release {
-        major: 35,
-        minor: 6,
-        patch: 3,
-    },
-    Release {
-        major: 36,
-        minor: 4,
-        patch: 7,
-    },
-    Release {
-        major: 38,
-        minor: 2,
-        patch: 2,
-    },
-];
 /// Order of blocks of 64 KiB, which NvMap likes to take.
 const BIG: usize = 4;
 
@@ -123,19 +105,16 @@ fn why(evidence: &Evidence) -> Option<SubCause> {
 }
 
 fn is_capped(evidence: &Evidence) -> bool {
-    evidence.release.is_some_and(|release| CAPPED.contains(&release))
+    evidence
+        .release
+        .is_some_and(|release| release.nvmap_fault().is_some())
 }
 
 /// Enough is free, and next to nothing of it in blocks of 64 KiB or more: proven by all orders, not by `lfb`.
 fn is_in_small_blocks(evidence: &Evidence, asked: Bytes) -> bool {
-    const PAGE: u64 = 4096;
-    let bytes = |from: usize| {
-        let orders = evidence.blocks.iter().enumerate().skip(from);
-        let sizes = orders.map(|(order, count)| Bytes::new(PAGE << order.min(30)) * *count);
-        sizes.sum::<Bytes>()
-    };
-    let free = bytes(0);
-    free >= asked && bytes(BIG).scaled(20, 1) < free
+    const PAGE: Bytes = Bytes::kib(4);
+    let free = evidence.blocks.free(PAGE);
+    free >= asked && evidence.blocks.free_from(BIG, PAGE).scaled(20, 1) < free
 }
 
 /// No NvMap line, but the machine had what was asked.

@@ -1,0 +1,4 @@
+//! `core::diagnose` from outside: our own logs, hostile input, and the order in which bytes arrive.
+
+mod hostile;
+mod logs;
