@@ -19,7 +19,8 @@ impl Chance {
     }
 
     fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.next() % u64::try_from(end.max(1)).unwrap()).unwrap()
+        let end = u64::try_from(end.max(1)).unwrap_or(u64::MAX);
+        usize::try_from(self.next() % end).unwrap_or_default()
     }
 }
 
@@ -44,7 +45,7 @@ fn mixture(chance: &mut Chance, logs: &[(String, Vec<u8>)]) -> Vec<u8> {
         }
         let at = chance.below(mixed.len());
         match chance.below(5) {
-            0 => mixed[at] = u8::try_from(chance.below(256)).unwrap(),
+            0 => mixed[at] = u8::try_from(chance.below(256)).unwrap_or_default(),
             1 => mixed.insert(at, b'9'),
             2 => {
                 mixed.remove(at);

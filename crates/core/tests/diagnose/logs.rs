@@ -8,14 +8,14 @@ use plimsoll_core::diagnose::{Cause, Diagnosis, Reader, Source, SubCause, diagno
 pub(crate) fn logs() -> Vec<(String, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/logs");
     let mut files: Vec<PathBuf> = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
+        .expect("the folder is part of the repository")
+        .map(|entry| entry.expect("an entry").path())
         .filter(|path| path.extension().is_some_and(|kind| kind == "log"))
         .collect();
     files.sort();
     let named = files.into_iter().map(|path| {
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        (name, fs::read(path).unwrap())
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        (name, fs::read(path).expect("a log"))
     });
     named.collect()
 }
@@ -29,10 +29,13 @@ fn read(log: &[u8]) -> Diagnosis {
 /// The cause and the sub-cause that a file is named after.
 fn expected(name: &str) -> (Cause, Option<SubCause>) {
     let mut parts = name.split('.');
-    let cause = parts.next().unwrap();
-    let sub_cause = parts.next().unwrap();
+    let cause = parts.next().expect("CAUSE.WHAT.log");
+    let sub_cause = parts.next().expect("CAUSE.WHAT.log");
     (
-        *Cause::ALL.iter().find(|known| known.code() == cause).unwrap(),
+        *Cause::ALL
+            .iter()
+            .find(|known| known.code() == cause)
+            .expect("a known cause"),
         SubCause::ALL
             .iter()
             .find(|known| known.code() == sub_cause)
