@@ -1,14 +1,217 @@
-//! The pools at depth. (to come)
+//! The run-time pools at depth: what they would hold, as prompts grow.
+//!
+//! DECISION: each stream of a card has pools of its own, as in ggml, and both policies run on every graph, whichever the card has:
+//! ggml's legacy pool (no virtual memory management) and its VMM pool. They are `plimsoll-pool`'s exact models, on a card without
+//! end. A `depth` line is written whenever a graph changes a high-water mark or goes deeper; nothing runs without a report. The
+//! requests themselves go to the file of `PLIMSOLL_PHANTOM_TRACE`, which `plimsoll replay` reads.
+//!
+//! | field | is |
+//! |---|---|
+//! | `device`, `stream` | the card, and which of its streams, counted from 0 |
+//! | `tokens` | the most columns of a product in the graph |
+//! | `cells` | the most cells of cache that an attention of the graph saw: the depth |
+//! | `live` | the most bytes lent at once, so far |
+//! | `legacy`, `vmm` | bytes that each pool holds |
+//! | `legacy_driver` | what the driver gives for `legacy`: large requests in whole 2 MiB, small ones packed into 2 MiB |
+//! | `graphs`, `estimated` | graphs so far, and requests among them whose size is an estimate |
+
+use alloc::collections::BTreeSet;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::Write;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+
+use plimsoll_pool::{Block, GgmlLegacy, GgmlLegacyOptions, GgmlVmm, Policy, Simulated, Stream};
 
 use crate::abi::Graph;
+use crate::demand::{self, Requests, Rules, fusion};
+use crate::generation::Generation;
+use crate::kinds::Op;
 use crate::phantom::{CardState, Phantom};
+use crate::tensor::View;
 
-pub(crate) struct Depth;
+const GRANULE: u64 = 2 << 20;
+/// A driver packs requests below this into pieces of a granule.
+const LARGE: u64 = 1 << 20;
+const STREAM: Stream = Stream(0);
+/// More nodes than any graph has.
+const MOST_NODES: usize = 1 << 20;
 
-impl Depth {
-    pub(crate) fn new(_: &'static Phantom, _: &'static CardState) -> Self {
-        Self
+static STREAMS: AtomicU64 = AtomicU64::new(0);
+
+pub(crate) struct Depth {
+    phantom: &'static Phantom,
+    card: &'static CardState,
+    rules: Rules,
+    number: u64,
+    legacy: Run<GgmlLegacy>,
+    vmm: Run<GgmlVmm>,
+    requests: Requests,
+    seen: Seen,
+}
+
+/// What the last line said.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Seen {
+    cells: u64,
+    live: u64,
+    legacy: u64,
+    vmm: u64,
+    graphs: u64,
+    estimated: u64,
+    tokens: u64,
+}
+
+/// A policy on its card.
+struct Run<P> {
+    policy: P,
+    device: Simulated,
+    lent: Vec<Block>,
+    /// The most bytes lent at once.
+    live: u64,
+}
+
+impl<P: Policy> Run<P> {
+    fn new(policy: P, granule: u64) -> Self {
+        Self {
+            policy,
+            device: Simulated::new(1 << 46, granule),
+            lent: Vec::new(),
+            live: 0,
+        }
     }
 
-    pub(crate) fn compute(&mut self, _: &Graph) {}
+    fn step(&mut self, step: Option<u64>) {
+        match step {
+            Some(bytes) => {
+                // refused is what no card has: 64 TiB
+                if let Ok(block) = self.policy.allocate(&mut self.device, bytes, STREAM) {
+                    self.lent.push(block);
+                    self.live = self.live.max(self.policy.live());
+                }
+            }
+            None => {
+                if let Some(block) = self.lent.pop() {
+                    self.policy.deallocate(&mut self.device, block, STREAM);
+                }
+            }
+        }
+    }
+}
+
+impl Depth {
+    pub(crate) fn new(phantom: &'static Phantom, card: &'static CardState) -> Self {
+        let options = GgmlLegacyOptions {
+            flush: phantom.generation > Generation::Copying,
+            ..GgmlLegacyOptions::default()
+        };
+        Self {
+            phantom,
+            card,
+            rules: Rules::new(&card.card, phantom.generation),
+            number: STREAMS.fetch_add(1, Relaxed),
+            legacy: Run::new(GgmlLegacy::new(options), 256),
+            vmm: Run::new(GgmlVmm::default(), GRANULE),
+            requests: Requests::default(),
+            seen: Seen::default(),
+        }
+    }
+
+    /// Looks at one graph, which the engine believes to be computed.
+    pub(crate) fn compute(&mut self, graph: &Graph) {
+        if !self.phantom.report.is_open() {
+            return;
+        }
+        self.requests.clear();
+        let (tokens, cells) = gather(graph, self.rules, &mut self.requests);
+        self.phantom.report.requests(self.number, self.requests.steps());
+        for &step in self.requests.steps() {
+            self.legacy.step(step);
+            self.vmm.step(step);
+        }
+        let now = Seen {
+            cells: cells.max(self.seen.cells),
+            live: self.legacy.live,
+            legacy: self.legacy.policy.reserved(),
+            vmm: self.vmm.policy.reserved(),
+            graphs: self.seen.graphs + 1,
+            estimated: self.seen.estimated + self.requests.estimated,
+            tokens,
+        };
+        let marks = |seen: Seen| (seen.cells, seen.live, seen.legacy, seen.vmm);
+        let changed = marks(now) != marks(self.seen);
+        self.seen = now;
+        if changed {
+            self.say();
+        }
+    }
+
+    fn say(&self) {
+        let Seen {
+            cells,
+            live,
+            legacy,
+            vmm,
+            graphs,
+            estimated,
+            tokens,
+        } = self.seen;
+        let mut line = String::new();
+        let _ = write!(
+            line,
+            "{{\"event\":\"depth\",\"device\":\"{}\",\"stream\":{},\"tokens\":{tokens},\"cells\":{cells},\"live\":{live},",
+            self.card.card.device_name(),
+            self.number,
+        );
+        let driver = driver(self.legacy.policy.idle());
+        let _ = write!(
+            line,
+            "\"legacy\":{legacy},\"legacy_driver\":{driver},\"vmm\":{vmm},\"graphs\":{graphs},\"estimated\":{estimated}}}"
+        );
+        self.phantom.report.line(format_args!("{line}"));
+    }
+}
+
+/// Adds what every node asks for; returns the most columns of a product, and the most cells of an attention.
+fn gather(graph: &Graph, rules: Rules, requests: &mut Requests) -> (u64, u64) {
+    let nodes = nodes(graph);
+    let spared: BTreeSet<usize> = nodes
+        .iter()
+        .filter(|node| node.op() == Op::Glu)
+        .filter_map(|node| fusion::spared(*node, rules.capability))
+        .map(|product| core::ptr::from_ref(product.raw()).addr())
+        .collect();
+    let (mut tokens, mut cells) = (0, 0);
+    for node in nodes {
+        match node.op() {
+            Op::MulMat => tokens = tokens.max(node.ne(1)),
+            Op::FlashAttnExt => cells = cells.max(node.source(1).map_or(0, |k| k.ne(1))),
+            Op::SoftMax if node.source(1).is_some() => cells = cells.max(node.ne(0)),
+            _ => {}
+        }
+        if !spared.contains(&core::ptr::from_ref(node.raw()).addr()) {
+            demand::of(rules, node, requests);
+        }
+    }
+    (tokens, cells)
+}
+
+fn nodes(graph: &Graph) -> Vec<View<'_>> {
+    let count = usize::try_from(graph.nodes_used).unwrap_or(0).min(MOST_NODES);
+    if graph.nodes.is_null() {
+        return Vec::new();
+    }
+    let node = |index| {
+        // SAFETY: a graph has as many nodes as it says, each null or a live tensor.
+        unsafe { View::of(*graph.nodes.wrapping_add(index)) }
+    };
+    (0..count).filter_map(node).collect()
+}
+
+/// What a driver takes from the card for what a pool asked of it.
+fn driver(sizes: impl Iterator<Item = u64>) -> u64 {
+    let (large, small): (Vec<u64>, Vec<u64>) = sizes.partition(|size| *size >= LARGE);
+    let large: u64 = large.into_iter().map(|size| size.next_multiple_of(GRANULE)).sum();
+    large + small.into_iter().sum::<u64>().next_multiple_of(GRANULE)
 }

@@ -102,7 +102,10 @@ fn make() -> Result<&'static Phantom, String> {
         )
     })?;
     let (generation, evidence) = Generation::of(version, build, engine);
-    let report = Report::open(variable(env::PHANTOM_REPORT).as_deref());
+    let report = Report::open(
+        variable(env::PHANTOM_REPORT).as_deref(),
+        variable(env::PHANTOM_TRACE).as_deref(),
+    );
     report.loaded(engine, build, version, generation, evidence, &cards);
     Ok(link(engine, version, generation, report, cards))
 }

@@ -10,10 +10,14 @@
 //! | `free` | the same, and `usage` (`any`, `weights`, `compute`) |
 //! | `depth` | see [`crate::depth`] |
 
+use alloc::ffi::CString;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::ffi::c_int;
 use core::fmt::{self, Write};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
 
 use crate::cards::Card;
 use crate::engine::Engine;
@@ -23,41 +27,61 @@ use crate::say::say;
 
 pub(crate) struct Report {
     file: c_int,
+    /// Requests to the run-time pools, in the columns of RAPIDS RMM's log; closed if none is asked for.
+    trace: c_int,
+    /// Numbers the blocks of the trace.
+    block: AtomicU64,
 }
 
 const CLOSED: c_int = -1;
 
 impl Report {
-    /// Opens the file, if one is named; says so where it cannot be.
-    pub(crate) fn open(path: Option<&str>) -> Self {
-        let Some(path) = path else {
-            return Self { file: CLOSED };
-        };
-        const MODE: libc::mode_t = 0o644;
-        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
-        let file = alloc::ffi::CString::new(path).map_or(CLOSED, |path| {
-            // SAFETY: a C string; O_CREAT takes the mode.
-            unsafe { libc::open(path.as_ptr(), flags, MODE) }
-        });
-        if file < 0 {
-            say!("cannot write the report {path}; there will be none");
+    /// Opens the files that are named.
+    pub(crate) fn open(report: Option<&str>, trace: Option<&str>) -> Self {
+        let trace = trace.map_or(CLOSED, open);
+        write(trace, "Thread,Time,Action,Pointer,Size,Stream\n");
+        Self {
+            file: report.map_or(CLOSED, open),
+            trace,
+            block: AtomicU64::new(1),
         }
-        Self { file }
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        self.file >= 0
+        self.file >= 0 || self.trace >= 0
     }
 
     /// Writes one line.
     pub(crate) fn line(&self, words: fmt::Arguments<'_>) {
-        if !self.is_open() {
+        if self.file >= 0 {
+            let mut line = String::new();
+            let _ = writeln!(line, "{words}");
+            write(self.file, &line);
+        }
+    }
+
+    /// Writes requests of one stream to the trace: blocks taken, and the last one given back.
+    pub(crate) fn requests(&self, stream: u64, steps: &[Option<u64>]) {
+        if self.trace < 0 {
             return;
         }
-        let mut line = String::new();
-        let _ = writeln!(line, "{words}");
-        // SAFETY: the bytes are ours. A disk that is full loses a line, not the engine.
-        unsafe { libc::write(self.file, line.as_ptr().cast(), line.len()) };
+        let mut lines = String::new();
+        let mut lent = Vec::new();
+        for step in steps {
+            let (action, (block, bytes)) = match *step {
+                Some(bytes) => {
+                    let block = (self.block.fetch_add(1, Relaxed), bytes);
+                    lent.push(block);
+                    ("allocate", block)
+                }
+                None => match lent.pop() {
+                    Some(block) => ("free", block),
+                    None => continue,
+                },
+            };
+            let _ = writeln!(lines, "1,0,{action},{block:#x},{bytes},{stream:#x}");
+        }
+        write(self.trace, &lines);
     }
 
     pub(crate) fn loaded(
@@ -72,7 +96,7 @@ impl Report {
         let build = asked
             .or(engine.build)
             .map_or("null".to_string(), |build| build.to_string());
-        let cards: alloc::vec::Vec<String> = cards.iter().map(card).collect();
+        let cards: Vec<String> = cards.iter().map(card).collect();
         self.line(format_args!(
             "{{\"event\":\"load\",\"abi\":{},\"ggml\":{},\"build\":{build},\"generation\":\"{}\",\"evidence\":\"{evidence}\",\"cards\":[{}]}}",
             version.number(),
@@ -97,6 +121,28 @@ impl Report {
         self.line(format_args!(
             "{{\"event\":\"free\",\"id\":{id},\"where\":\"{place}\",\"bytes\":{bytes},\"usage\":\"{usage}\"}}"
         ));
+    }
+}
+
+/// Opens a file for append; says so where it cannot be.
+fn open(path: &str) -> c_int {
+    const MODE: libc::mode_t = 0o644;
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
+    let file = CString::new(path).map_or(CLOSED, |path| {
+        // SAFETY: a C string; O_CREAT takes the mode.
+        unsafe { libc::open(path.as_ptr(), flags, MODE) }
+    });
+    if file < 0 {
+        say!("cannot write {path}; there will be no report in it");
+    }
+    file
+}
+
+/// A disk that is full loses lines, not the engine.
+fn write(file: c_int, text: &str) {
+    if file >= 0 {
+        // SAFETY: the bytes are ours.
+        unsafe { libc::write(file, text.as_ptr().cast(), text.len()) };
     }
 }
 

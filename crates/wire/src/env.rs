@@ -33,5 +33,7 @@ pub const PHANTOM_CARDS: &str = "PLIMSOLL_PHANTOM_CARDS";
 pub const PHANTOM_BUILD: &str = "PLIMSOLL_PHANTOM_BUILD";
 /// Phantom: the file to which it appends what it saw, as JSON lines.
 pub const PHANTOM_REPORT: &str = "PLIMSOLL_PHANTOM_REPORT";
+/// Phantom: the file to which it appends what an engine would ask of its run-time pools, in the columns of RAPIDS RMM's log.
+pub const PHANTOM_TRACE: &str = "PLIMSOLL_PHANTOM_TRACE";
 /// Plimsoll: another `libplimsoll_phantom.so` than the one beside the program.
 pub const PHANTOM_LIBRARY: &str = "PLIMSOLL_PHANTOM_LIBRARY";

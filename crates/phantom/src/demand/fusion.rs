@@ -1,0 +1,66 @@
+//! Products that ggml runs as one kernel and that ask the pool once.
+//!
+//! For one token, the products with gate and up in front of a gated activation are one kernel, with their biases and scales. It is
+//! the only fusion that changes what is asked for.
+//! Source: `ggml-cuda.cu:ggml_cuda_should_fuse_mul_mat, ggml_cuda_should_fuse_mul_mat_vec_q @ b8799, b10605`.
+
+use crate::cards::Capability;
+use crate::kinds::{Glu, Op};
+use crate::tensor::View;
+
+/// Between a product and its activation lie a scale and a bias at most.
+const BETWEEN: usize = 2;
+
+/// Of the two products in front of an activation, the one that asks for nothing.
+pub(crate) fn spared<'a>(activation: View<'a>, capability: Capability) -> Option<View<'a>> {
+    const PASCAL: Capability = 600;
+    let known = matches!(
+        Glu::of(activation.sub_operation()),
+        Glu::Swiglu | Glu::Geglu | Glu::SwigluOai
+    );
+    let swapped = activation.parameter(1) != 0;
+    if activation.op() != Op::Glu || !known || swapped || capability <= PASCAL {
+        return None;
+    }
+    let (gate, up) = (product(activation.source(0)?)?, product(activation.source(1)?)?);
+    is_pair(gate, up).then_some(up)
+}
+
+/// The product behind a tensor, past its scale and bias.
+fn product(mut tensor: View<'_>) -> Option<View<'_>> {
+    for _ in 0..=BETWEEN {
+        match tensor.op() {
+            Op::MulMat | Op::MulMatId => return Some(tensor),
+            Op::Add | Op::AddId | Op::Mul => tensor = tensor.source(0)?,
+            _ => return None,
+        }
+    }
+    None
+}
+
+fn is_pair(gate: View<'_>, up: View<'_>) -> bool {
+    let tokens = |product: View<'_>| {
+        if product.op() == Op::MulMat {
+            product.ne(1)
+        } else {
+            product.ne(2)
+        }
+    };
+    let (Some(first), Some(second)) = (gate.source(0), up.source(0)) else {
+        return false;
+    };
+    let same = |index| match (gate.source(index), up.source(index)) {
+        (Some(a), Some(b)) => a.is(b),
+        (a, b) => a.is_none() && b.is_none(),
+    };
+    let alike = first.raw().kind == second.raw().kind
+        && first.raw().ne == second.raw().ne
+        && first.raw().nb == second.raw().nb;
+    !gate.is(up)
+        && gate.op() == up.op()
+        && same(1)
+        && same(2)
+        && alike
+        && first.is_quantised()
+        && tokens(gate) == 1
+}

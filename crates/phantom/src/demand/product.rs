@@ -1,0 +1,543 @@
+//! Products of matrices: quantised activations, partial tiles, and the copies that cuBLAS wants.
+//!
+//! Source: `ggml-cuda.cu:ggml_cuda_mul_mat, ggml_cuda_mul_mat_id, ggml_cuda_op_mul_mat, ggml_cuda_op_mul_mat_cublas,
+//! ggml_cuda_mul_mat_batched_cublas_impl @ b8799`, `ggml_cuda_mul_mat_cublas_impl @ b10605`; `mmq.cu:ggml_cuda_mul_mat_q`,
+//! `mmq.cuh:launch_mul_mat_q, mul_mat_q_case @ b8799`, `mmq-config-*.cuh @ b10605`; `mmvq.cu:ggml_cuda_mul_mat_vec_q,
+//! ggml_cuda_should_use_mmvq, get_mmvq_mmid_max_batch`; `mmf.cu:ggml_cuda_should_use_mmf`, `mmvf.cu:ggml_cuda_should_use_mmvf`.
+
+use crate::cards::{ADA, Capability, TURING, VOLTA};
+use crate::generation::Generation;
+use crate::kinds::Type;
+use crate::memory;
+use crate::tensor::View;
+
+use super::{Requests, Rules};
+
+/// Up to so many columns go through the kernel for vectors: `mmvq.cuh:MMVQ_MAX_BATCH_SIZE`.
+const FEW: u64 = 8;
+/// `common.cuh:MATRIX_ROW_PADDING`.
+const ROW_PADDING: u64 = 512;
+/// `block_q8_1_mmq` has 128 values, `block_fp4_mmq` 256, `block_q8_1` 32.
+const TILE_BLOCK: (u64, u64) = (144, 128);
+const FP4_BLOCK: (u64, u64) = (144, 256);
+const VECTOR_BLOCK: (u64, u64) = (36, 32);
+const AMPERE: Capability = 800;
+const BLACKWELL: Capability = 1200;
+const PASCAL: Capability = 600;
+/// `GGML_BACKEND_BUFFER_USAGE_COMPUTE`.
+const COMPUTE: i32 = 2;
+/// A pointer in the lists that batched cuBLAS takes.
+const POINTER: u64 = 8;
+
+/// One product: a matrix, the columns it is multiplied with, the result; for experts the list of who goes where.
+struct Product<'a> {
+    rules: Rules,
+    matrix: View<'a>,
+    columns: View<'a>,
+    result: View<'a>,
+    experts: Option<View<'a>>,
+}
+
+pub(super) fn plain(rules: Rules, op: View<'_>, requests: &mut Requests) -> Option<()> {
+    let product = Product {
+        rules,
+        matrix: op.source(0)?,
+        columns: op.source(1)?,
+        result: op,
+        experts: None,
+    };
+    product.plain(requests);
+    Some(())
+}
+
+pub(super) fn of_experts(rules: Rules, op: View<'_>, requests: &mut Requests) -> Option<()> {
+    let product = Product {
+        rules,
+        matrix: op.source(0)?,
+        columns: op.source(1)?,
+        result: op,
+        experts: Some(op.source(2)?),
+    };
+    product.of_experts(requests);
+    Some(())
+}
+
+impl Product<'_> {
+    fn plain(&self, requests: &mut Requests) {
+        let width = self.columns.ne(1);
+        let floats = self.columns.kind() == Type::F32 && self.result.kind() == Type::F32;
+        if self.is_hadamard() {
+            return;
+        }
+        if !floats || self.is_padded_view() {
+            return self.cublas(requests);
+        }
+        if !self.matrix.is_quantised() {
+            if self.is_for_float_vectors(width)
+                || self.is_for_float_tiles(width)
+                || self.is_transposed_vector()
+            {
+                return;
+            }
+            return self.cublas(requests);
+        }
+        if width <= self.few() {
+            requests.group(&[self.quantised(VECTOR_BLOCK, self.columns.rows())]);
+        } else if self.has_tiles(width) {
+            self.tiled(requests);
+        } else {
+            self.cublas(requests);
+        }
+    }
+
+    /// `ggml_cuda_op_fwht`, for the sizes that it has.
+    fn is_hadamard(&self) -> bool {
+        const HINT: i32 = 1;
+        !self.rules.is_old()
+            && self.result.parameter(1) == HINT
+            && self.columns.is_contiguous()
+            && self.result.is_contiguous()
+            && matches!(self.columns.ne(0), 64 | 128 | 256 | 512)
+    }
+
+    /// A view whose padding cannot be cleared.
+    fn is_padded_view(&self) -> bool {
+        // SAFETY: a buffer that a live tensor names is live.
+        let usage = unsafe { self.matrix.raw().buffer.as_ref() }.map(|buffer| buffer.usage);
+        let size = memory::size(self.matrix, self.rules.capability, self.rules.generation);
+        usage == Some(COMPUTE) && self.matrix.viewed().is_some() && size != self.matrix.bytes()
+    }
+
+    /// `ggml_cuda_should_use_mmvf` for floats on NVIDIA.
+    fn is_for_float_vectors(&self, width: u64) -> bool {
+        let matrix = self.matrix;
+        if !matrix.ne(0).is_multiple_of(2) || !self.is_aligned() {
+            return false;
+        }
+        let capability = self.rules.capability;
+        let small = matrix.ne(1) <= 512 || matrix.ne(2).saturating_mul(matrix.ne(3)) == 1;
+        match matrix.kind() {
+            Type::F32 => {
+                width
+                    <= if (TURING..AMPERE).contains(&capability) {
+                        4
+                    } else {
+                        3
+                    }
+            }
+            Type::F16 if capability >= AMPERE => small && width == 1,
+            Type::F16 if capability >= VOLTA => small && width <= 3,
+            Type::Bf16 if capability >= AMPERE => small && width == 1,
+            Type::F16 | Type::Bf16 => width <= 8,
+            _ => false,
+        }
+    }
+
+    fn is_aligned(&self) -> bool {
+        let size = self.matrix.layout().size;
+        size > 0 && self.matrix.nb(0) == size && (1..4).all(|d| self.matrix.nb(d).is_multiple_of(2 * size))
+    }
+
+    /// `ggml_cuda_should_use_mmf` on NVIDIA.
+    fn is_for_float_tiles(&self, width: u64) -> bool {
+        const WARP: u64 = 32;
+        const ROWS: u64 = 32;
+        let matrix = self.matrix;
+        let size = matrix.layout().size.max(1);
+        let fits = size <= 4
+            && matrix.ne(0).is_multiple_of(WARP * (4 / size))
+            && self.is_aligned()
+            && matrix.ne(1).is_multiple_of(ROWS);
+        let most = match self.experts {
+            None => 16,
+            Some(_) if matrix.ne(1) <= 1024 => 512,
+            Some(_) => 128,
+        };
+        let units = match matrix.kind() {
+            Type::F32 | Type::Bf16 => self.rules.capability >= AMPERE,
+            Type::F16 => self.rules.capability >= VOLTA,
+            _ => false,
+        };
+        fits && units && width <= most
+    }
+
+    /// A single row against many columns, done the other way round; since b10605.
+    fn is_transposed_vector(&self) -> bool {
+        let (matrix, columns) = (self.matrix, self.columns);
+        !self.rules.is_old()
+            && matrix.ne(1) == 1
+            && columns.ne(1) > FEW
+            && self.result.ne(2) == 1
+            && self.result.ne(3) == 1
+            && matrix.kind() == Type::F32
+            && matrix.is_contiguous()
+            && columns.is_contiguous()
+            && self.result.is_contiguous()
+            && columns.ne(0).is_multiple_of(2)
+    }
+
+    /// Columns up to which the kernel for vectors is taken: `ggml_cuda_should_use_mmvq`.
+    fn few(&self) -> u64 {
+        let kind = self.matrix.kind();
+        match self.rules.capability {
+            _ if self.rules.is_old() => FEW,
+            ADA => match kind {
+                Type::Q2K => 4,
+                Type::Q3K => 6,
+                Type::Q4K | Type::Q5K => 7,
+                _ => FEW,
+            },
+            BLACKWELL => match kind {
+                Type::Q2K | Type::Q3K | Type::Q4K | Type::Q5K => 5,
+                Type::Q6K => 7,
+                _ => FEW,
+            },
+            _ => FEW,
+        }
+    }
+
+    /// Tokens up to which it is taken for experts: `get_mmvq_mmid_max_batch`.
+    fn few_of_experts(&self) -> u64 {
+        let (kind, capability) = (self.matrix.kind(), self.rules.capability);
+        if capability == VOLTA || capability >= ADA {
+            return FEW;
+        }
+        if capability >= TURING {
+            return match kind {
+                Type::Q3K => 5,
+                Type::Iq3S => 6,
+                Type::Iq2S | Type::Iq3Xxs | Type::Mxfp4 | Type::Q2K => 7,
+                _ => FEW,
+            };
+        }
+        match kind {
+            Type::Iq1S | Type::Iq1M | Type::Iq4Nl | Type::Q4_0 | Type::Q4_1 | Type::Q5_0 | Type::Q5_1 => 6,
+            Type::Iq2Xs | Type::Iq2Xxs | Type::Iq4Xs | Type::Q4K | Type::Q5K => 5,
+            Type::Nvfp4 if self.rules.is_old() => FEW,
+            Type::Iq2S | Type::Iq3S | Type::Iq3Xxs | Type::Mxfp4 | Type::Nvfp4 | Type::Q2K | Type::Q3K => 4,
+            Type::Q6K | Type::Q8_0 => 4,
+            _ => FEW,
+        }
+    }
+
+    /// Whether there is a kernel for tiles: `ggml_cuda_should_use_mmq`.
+    fn has_tiles(&self, width: u64) -> bool {
+        const DP4A: Capability = 610;
+        const MOST_ON_VOLTA: u64 = 64;
+        let known = match self.matrix.kind() {
+            Type::Q1_0 | Type::Q2_0 => !self.rules.is_old(),
+            Type::Iq1M | Type::Q8K | Type::Q8_1 | Type::Other => false,
+            _ => self.matrix.is_quantised(),
+        };
+        let capability = self.rules.capability;
+        known && (capability >= TURING || capability >= DP4A && (capability < VOLTA || width < MOST_ON_VOLTA))
+    }
+
+    /// Bytes of so many columns in blocks of 8 or 4 bits.
+    fn quantised(&self, (size, values): (u64, u64), columns: u64) -> u64 {
+        let width = self
+            .columns
+            .ne(0)
+            .checked_next_multiple_of(ROW_PADDING)
+            .unwrap_or(0);
+        columns.saturating_mul(width).saturating_mul(size) / values
+    }
+
+    fn has_native_fp4(&self) -> bool {
+        let kind = self.matrix.kind();
+        self.rules.capability >= BLACKWELL
+            && !self.rules.is_old()
+            && matches!(kind, Type::Mxfp4 | Type::Nvfp4)
+    }
+
+    fn tiled(&self, requests: &mut Requests) {
+        let (columns, channels) = (
+            self.columns.rows(),
+            self.columns.ne(2).saturating_mul(self.columns.ne(3)),
+        );
+        let sizes = [
+            self.activations(columns),
+            self.scales(columns),
+            self.partial(self.result.ne(1), channels),
+        ];
+        requests.group(&sizes);
+    }
+
+    fn activations(&self, columns: u64) -> u64 {
+        let block = if self.has_native_fp4() {
+            FP4_BLOCK
+        } else {
+            TILE_BLOCK
+        };
+        self.quantised(block, columns)
+            .saturating_add(self.widest_tile() * TILE_BLOCK.0)
+    }
+
+    fn scales(&self, columns: u64) -> u64 {
+        let scaled = self.has_native_fp4() && self.matrix.kind() == Type::Nvfp4;
+        if scaled { columns.saturating_mul(4) } else { 0 }
+    }
+
+    /// Columns of the widest tile, which the activations are padded for.
+    fn widest_tile(&self) -> u64 {
+        if self.rules.is_old() {
+            return self.widest_on_card();
+        }
+        let width = self.columns.ne(1);
+        let fitting = |columns: &&u64| **columns <= width;
+        self.tiles().iter().rev().find(fitting).copied().unwrap_or(0)
+    }
+
+    const fn widest_on_card(&self) -> u64 {
+        if self.rules.capability >= TURING { 128 } else { 64 }
+    }
+
+    /// The widths that tiles can have.
+    fn tiles(&self) -> &'static [u64] {
+        const ALL: &[u64] = &[8, 16, 24, 32, 40, 48, 64, 80, 96, 112, 128];
+        const ALL_NARROW: &[u64] = &[8, 16, 24, 32, 40, 48, 64];
+        const POWERS: &[u64] = &[8, 16, 32, 64, 128];
+        const POWERS_NARROW: &[u64] = &[8, 16, 32, 64];
+        let uneven = !self.rules.is_old() && !self.matrix.ne(1).is_multiple_of(128);
+        // since b10605 Volta has the tiles of Ampere
+        let wide = self.rules.capability >= if self.rules.is_old() { TURING } else { VOLTA };
+        match (uneven, wide) {
+            (false, true) => ALL,
+            (false, false) => ALL_NARROW,
+            (true, true) => POWERS,
+            (true, false) => POWERS_NARROW,
+        }
+    }
+
+    /// What the multiprocessors leave of tiles that they did not finish.
+    fn partial(&self, width: u64, channels: u64) -> u64 {
+        if self.rules.capability < VOLTA {
+            return 0;
+        }
+        const ROWS: u64 = 128;
+        let tiles = self.tiles();
+        // the narrowest that needs no more tiles than the widest
+        let columns = tiles
+            .iter()
+            .copied()
+            .min_by_key(|columns| width.div_ceil(*columns))
+            .unwrap_or(8);
+        let count = self
+            .matrix
+            .ne(1)
+            .div_ceil(ROWS)
+            .saturating_mul(width.div_ceil(columns))
+            .saturating_mul(channels);
+        let processors = self.rules.processors;
+        let waves = count.div_ceil(processors).max(1);
+        // since b10605 whole tiles are good enough where nearly all multiprocessors have work in the last wave
+        let whole =
+            !self.rules.is_old() && count.saturating_mul(100) / processors.saturating_mul(waves) >= 90;
+        if whole || count.is_multiple_of(processors) {
+            return 0;
+        }
+        4 * processors * columns * ROWS
+    }
+
+    /// Each token goes to some of the matrices.
+    fn of_experts(&self, requests: &mut Requests) {
+        let (tokens, used) = (self.columns.ne(2), self.experts.map_or(0, |list| list.ne(0)));
+        let spread = tokens.saturating_mul(used);
+        let counts = [4 * spread, 4 * spread, 4 * (self.matrix.ne(2) + 1)];
+        let quantised = self.matrix.is_quantised();
+        if quantised && self.result.ne(2) <= FEW && self.result.ne(2) <= self.few_of_experts() {
+            requests.group(&[self.quantised(VECTOR_BLOCK, self.columns.rows())]);
+        } else if quantised && self.has_tiles(tokens) {
+            let [first, second, bounds] = counts;
+            let partial = self.partial(tokens, self.matrix.ne(2).saturating_mul(self.columns.ne(3)));
+            requests.group(&[
+                first,
+                second,
+                bounds,
+                self.activations(spread),
+                self.scales(spread),
+                partial,
+            ]);
+        } else if !quantised && self.is_for_float_tiles(tokens) {
+            if self.result.ne(2) > 16 {
+                requests.group(&counts);
+            }
+        } else {
+            self.sorted(requests, spread);
+        }
+    }
+
+    /// One expert after another, each by its own product. How many tokens each gets depends on the values; it is taken as even.
+    fn sorted(&self, requests: &mut Requests, spread: u64) {
+        let narrow = matches!(self.matrix.kind(), Type::F16 | Type::Bf16);
+        let size = if narrow { 2 } else { 4 };
+        let sizes = [
+            8 * spread,
+            spread.saturating_mul(self.columns.ne(0)).saturating_mul(size),
+            spread.saturating_mul(self.result.ne(0)).saturating_mul(4),
+        ];
+        let taken = sizes.into_iter().map(|bytes| requests.take(bytes)).sum();
+        let share = spread.div_ceil(self.matrix.ne(2).max(1));
+        if self.matrix.is_quantised() || !narrow {
+            requests.estimate(&[self
+                .matrix
+                .ne(0)
+                .saturating_mul(self.matrix.ne(1))
+                .saturating_mul(2)]);
+        }
+        requests.estimate(&[share.saturating_mul(self.result.ne(0)).saturating_mul(2)]);
+        requests.give(taken);
+    }
+
+    fn cublas(&self, requests: &mut Requests) {
+        if self.rules.generation > Generation::Copying {
+            return self.cublas_for_all(requests);
+        }
+        let batches = self.columns.ne(2).saturating_mul(self.columns.ne(3));
+        let transposed = self.matrix.nb(0) > self.matrix.nb(1) || self.columns.nb(0) > self.columns.nb(1);
+        let bf16 = self.rules.capability >= AMPERE;
+        let batched = match self.matrix.kind() {
+            Type::F16 | Type::F32 => true,
+            Type::Bf16 => bf16,
+            _ => false,
+        };
+        if batched && !transposed && batches > 1 {
+            self.cublas_batched(requests, self.is_precise());
+        } else {
+            self.cublas_one_by_one(requests, batches);
+        }
+    }
+
+    fn is_precise(&self) -> bool {
+        const DEFAULT: i32 = 0;
+        self.result.parameter(0) != DEFAULT
+    }
+
+    fn has_fast_halves(&self) -> bool {
+        self.rules.capability >= PASCAL && self.rules.capability != 610
+    }
+
+    /// b10605: everything is converted to one type.
+    fn cublas_for_all(&self, requests: &mut Requests) {
+        let own = self.matrix.kind();
+        let half = if self.has_fast_halves() {
+            Type::F16
+        } else {
+            Type::F32
+        };
+        let kind = match own {
+            _ if self.is_precise() => Type::F32,
+            Type::F32 | Type::Bf16 => own,
+            Type::F16 => half,
+            _ if self.matrix.is_quantised() => half,
+            _ => own,
+        };
+        let size = if kind == Type::F32 { 4 } else { 2 };
+        let copy = |operand: View<'_>| {
+            if operand.kind() == kind {
+                0
+            } else {
+                operand.elements().saturating_mul(size)
+            }
+        };
+        let halves = kind == Type::F16 && self.rules.capability != VOLTA;
+        let result = if halves {
+            self.result.elements().saturating_mul(2)
+        } else {
+            0
+        };
+        let [from, to] = self.pointers(
+            own != kind && !self.is_dense(self.matrix),
+            self.columns.kind() != kind,
+        );
+        requests.group(&[copy(self.matrix), copy(self.columns), result, from, to]);
+    }
+
+    fn is_dense(&self, operand: View<'_>) -> bool {
+        let layout = operand.layout();
+        operand.bytes() == operand.elements().saturating_mul(layout.size) / layout.block
+    }
+
+    /// Lists of pointers, where the matrices do not follow each other evenly. A copy does.
+    fn pointers(&self, matrix_copied: bool, columns_copied: bool) -> [u64; 2] {
+        let (matrix, columns) = (self.matrix, self.columns);
+        let batches = columns.ne(2).saturating_mul(columns.ne(3));
+        let even = matrix.ne(2) == columns.ne(2) && matrix.ne(3) == columns.ne(3);
+        let follow = (matrix_copied || matrix.is_contiguous_from(2, 4))
+            && (columns_copied && !self.is_dense(columns) || columns.is_contiguous_from(2, 4));
+        if batches <= 1 || even && follow {
+            return [0, 0];
+        }
+        [2 * POINTER * batches, POINTER * batches]
+    }
+
+    /// b8799, several matrices at once: `ggml_cuda_mul_mat_batched_cublas_impl`.
+    fn cublas_batched(&self, requests: &mut Requests, precise: bool) {
+        let kind = self.matrix.kind();
+        let size = if kind == Type::F32 { 4 } else { 2 };
+        let converted = self.columns.kind() != kind;
+        let columns = if converted {
+            self.columns.elements().saturating_mul(size)
+        } else {
+            0
+        };
+        let wide = precise || kind == Type::F32 || kind == Type::F16 && self.rules.capability == VOLTA;
+        let result = if wide {
+            0
+        } else {
+            self.result.elements().saturating_mul(2)
+        };
+        let (matrix, even) = (
+            self.matrix,
+            self.matrix.ne(2) == self.columns.ne(2) && self.matrix.ne(3) == self.columns.ne(3),
+        );
+        let follow = matrix.is_contiguous_from(2, 4) && (converted || self.columns.is_contiguous_from(2, 4));
+        let batches = self.columns.ne(2).saturating_mul(self.columns.ne(3));
+        let [from, to] = if even && follow {
+            [0, 0]
+        } else {
+            [2 * POINTER * batches, POINTER * batches]
+        };
+        requests.group(&[columns, result, from, to]);
+    }
+
+    /// b8799, one matrix after another: `ggml_cuda_op_mul_mat` around `ggml_cuda_op_mul_mat_cublas`.
+    fn cublas_one_by_one(&self, requests: &mut Requests, batches: u64) {
+        let (matrix, columns) = (self.matrix, self.columns);
+        let outer = [
+            if matrix.is_contiguous() {
+                0
+            } else {
+                memory::size(matrix, self.rules.capability, self.rules.generation)
+            },
+            if columns.is_contiguous() {
+                0
+            } else {
+                columns.elements().saturating_mul(4)
+            },
+        ];
+        let taken = outer.into_iter().map(|bytes| requests.take(bytes)).sum();
+        let (rows, width) = (matrix.ne(1), columns.ne(1));
+        let result = rows.saturating_mul(width);
+        let inputs = width.saturating_mul(columns.ne(0));
+        let weights = rows.saturating_mul(matrix.ne(0));
+        let halves = (matrix.kind() == Type::F16 || matrix.is_quantised() && matrix.kind() != Type::Nvfp4)
+            && matrix.is_contiguous()
+            && !self.is_precise()
+            && self.has_fast_halves();
+        let or = |kind, bytes: u64| if matrix.kind() == kind { 0 } else { bytes };
+        let sizes = if matrix.kind() == Type::Bf16 && matrix.is_contiguous() {
+            [2 * inputs, 2 * result, 0]
+        } else if halves && self.rules.capability == VOLTA {
+            [or(Type::F16, 2 * weights), 2 * inputs, 0]
+        } else if halves {
+            [or(Type::F16, 2 * weights), 2 * inputs, 2 * result]
+        } else {
+            [or(Type::F32, 4 * weights), 0, 0]
+        };
+        for _ in 0..batches.min(1 << 12) {
+            requests.group(&sizes);
+        }
+        requests.give(taken);
+    }
+}
