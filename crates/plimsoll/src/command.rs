@@ -14,6 +14,8 @@ pub(crate) mod look;
 pub(crate) mod plan;
 pub(crate) mod pool;
 pub(crate) mod quickstart;
+pub(crate) mod reclaim;
+pub(crate) mod reclaim_step;
 pub(crate) mod run;
 mod rungs;
 pub(crate) mod serve;
@@ -37,6 +39,8 @@ enum Verb {
     Pool(pool::Arguments),
     /// See it work: two small models, a budget that holds one, and what happens when both are asked
     Quickstart(quickstart::Arguments),
+    /// Make room on a machine whose GPU takes the host's memory: say what would help and by how much, then do it
+    Reclaim(reclaim::Arguments),
     /// Run a program as it is, with guard in it: counted, kept to a budget, told why where it does not fit
     Run(Box<run::Arguments>),
     /// Serve several models from one memory budget, each in its own process
@@ -50,6 +54,8 @@ enum Verb {
     #[command(hide = true)]
     Look(look::Arguments),
     #[command(hide = true)]
+    ReclaimStep(reclaim_step::Arguments),
+    #[command(hide = true)]
     Warden(warden::Arguments),
 }
 
@@ -58,7 +64,7 @@ pub fn main() -> ExitCode {
     let verb = Line::parse().verb;
     // The tour tells in its own words what the daemon under it does.
     talk_on_stderr(match verb {
-        Verb::Quickstart(_) | Verb::Run(_) => "warn",
+        Verb::Quickstart(_) | Verb::Reclaim(_) | Verb::Run(_) => "warn",
         _ => "info",
     });
     let result = match verb {
@@ -69,6 +75,11 @@ pub fn main() -> ExitCode {
             false => Report::failure(error),
         }),
         Verb::Quickstart(arguments) => quickstart::run(arguments).map_err(Report::failure),
+        Verb::Reclaim(arguments) => reclaim::run(&arguments).map_err(|error| match error.is_input() {
+            true => Report::input(error),
+            false => Report::failure(error),
+        }),
+        Verb::ReclaimStep(arguments) => reclaim_step::run(&arguments).map_err(Report::failure),
         Verb::Run(arguments) => run::run(&arguments).map_err(|error| {
             let status = error.status();
             Report::with_status(error, status)

@@ -13,7 +13,7 @@ mod preload;
 mod reach;
 mod record;
 
-pub use folder::PagesFolder;
+pub use folder::{PagesFolder, page_folders};
 pub use library::{FindLibraryError, find_library};
 pub use pages::{answer_plea, read_pages, set_budget};
 pub use preload::{Preload, preload};

@@ -12,7 +12,9 @@ pub mod launch;
 
 mod owner;
 pub mod probe;
+pub mod reclaim;
 mod replay;
 mod report;
 mod route;
 mod screen;
+pub mod sysroot;

@@ -86,6 +86,34 @@ fn bases() -> Vec<PathBuf> {
     bases.into_iter().flatten().collect()
 }
 
+/// The folders that hold pages, of every process of this user that has some.
+pub fn page_folders() -> Vec<PathBuf> {
+    let folders = bases().into_iter().flat_map(|base| folders(&base));
+    let folders = folders.filter(|folder| is_ours(folder));
+    folders
+        .flat_map(|folder| parts(&folder).into_iter().chain([folder]))
+        .collect()
+}
+
+/// The folders in `base` that are named like ours.
+fn folders(base: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(base).into_iter().flatten().flatten();
+    let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
+    named.map(|entry| entry.path()).collect()
+}
+
+fn parts(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir())
+        .collect()
+}
+
+fn is_ours(folder: &Path) -> bool {
+    fs::symlink_metadata(folder).is_ok_and(|about| about.is_dir() && about.uid() == getuid().as_raw())
+}
+
 fn fresh(base: &Path) -> io::Result<PathBuf> {
     let mut result = Err(io::ErrorKind::AlreadyExists.into());
     for number in 0..MOST {
@@ -100,9 +128,7 @@ fn fresh(base: &Path) -> io::Result<PathBuf> {
 
 /// Removes the folders of this user whose owners are gone.
 fn sweep(base: &Path) {
-    let entries = fs::read_dir(base).into_iter().flatten().flatten();
-    let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
-    for path in named.map(|entry| entry.path()) {
+    for path in folders(base) {
         if is_abandoned(&path) {
             let _ = fs::remove_dir_all(&path);
         }
@@ -110,9 +136,7 @@ fn sweep(base: &Path) {
 }
 
 fn is_abandoned(folder: &Path) -> bool {
-    let ours =
-        fs::symlink_metadata(folder).is_ok_and(|about| about.is_dir() && about.uid() == getuid().as_raw());
-    if !ours || is_written(folder) {
+    if !is_ours(folder) || is_written(folder) {
         return false;
     }
     match File::open(folder.join(LOCK)) {
@@ -123,9 +147,8 @@ fn is_abandoned(folder: &Path) -> bool {
 
 /// A process that is still there has a page in it.
 fn is_written(folder: &Path) -> bool {
-    let parts = fs::read_dir(folder).into_iter().flatten().flatten();
-    let folders = parts.map(|entry| entry.path()).filter(|path| path.is_dir());
-    folders
+    parts(folder)
+        .into_iter()
         .chain([folder.to_owned()])
         .any(|folder| pids(&folder).any(|pid| Path::new(&format!("/proc/{pid}")).exists()))
 }

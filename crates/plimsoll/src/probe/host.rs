@@ -3,11 +3,11 @@
 //! Free is `MemAvailable`, which counts page cache that can be dropped at once. A limit of any cgroup above us
 //! counts too; its own page cache (`inactive_file`) is treated likewise.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
 use plimsoll_core::bytes::Bytes;
+use plimsoll_core::machine::{MemInfo, Tree, limits};
 use plimsoll_core::place::{Card, CardId, CardKind};
+
+use crate::sysroot::Sysroot;
 
 use super::{Machine, Reading};
 
@@ -26,19 +26,20 @@ pub struct HostMemory {
 impl HostMemory {
     /// Reads it now; `None` without a usable `/proc`.
     pub fn read() -> Option<Self> {
-        Self::read_under(Path::new("/"))
+        Self::of(&Sysroot::live())
     }
 
-    fn read_under(root: &Path) -> Option<Self> {
-        let meminfo = fs::read_to_string(root.join("proc/meminfo")).ok()?;
+    fn of(tree: &impl Tree) -> Option<Self> {
+        let text = tree.read("proc/meminfo").ok()?;
+        let kernel = MemInfo::read(&String::from_utf8_lossy(&text));
         let mut memory = Self {
-            total: kilobytes(&meminfo, "MemTotal")?,
-            available: kilobytes(&meminfo, "MemAvailable")?,
-            contiguous_free: kilobytes(&meminfo, "CmaFree").unwrap_or_default(),
+            total: kernel.total?,
+            available: kernel.available?,
+            contiguous_free: kernel.cma_free.unwrap_or_default(),
         };
-        for (limit, used) in cgroup_limits(root) {
-            memory.total = memory.total.min(limit);
-            memory.available = memory.available.min(limit.saturating_sub(used));
+        for limit in limits(tree) {
+            memory.total = memory.total.min(limit.limit);
+            memory.available = memory.available.min(limit.room());
         }
         Some(memory)
     }
@@ -77,90 +78,10 @@ impl Reading {
     }
 }
 
-fn kilobytes(meminfo: &str, name: &str) -> Option<Bytes> {
-    let rest = meminfo
-        .lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-    rest.split_whitespace().next()?.parse().ok().map(Bytes::kib)
-}
-
-/// Limit and use of every cgroup from ours up that has a limit.
-fn cgroup_limits(root: &Path) -> Vec<(Bytes, Bytes)> {
-    let ours = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
-    ours.lines()
-        .filter_map(|line| {
-            let mut fields = line.splitn(3, ':');
-            let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-            match controllers {
-                "" => Some((V2, path)),
-                _ if controllers.split(',').any(|name| name == "memory") => Some((V1, path)),
-                _ => None,
-            }
-        })
-        .flat_map(|(version, path)| version.limits(root, path))
-        .collect()
-}
-
-/// The files of one version of the interface.
-#[derive(Clone, Copy)]
-struct Version {
-    mount: &'static str,
-    limit: &'static str,
-    usage: &'static str,
-    /// The key of droppable page cache in `memory.stat`, children included.
-    cache: &'static str,
-}
-
-const V2: Version = Version {
-    mount: "sys/fs/cgroup",
-    limit: "memory.max",
-    usage: "memory.current",
-    cache: "inactive_file",
-};
-const V1: Version = Version {
-    mount: "sys/fs/cgroup/memory",
-    limit: "memory.limit_in_bytes",
-    usage: "memory.usage_in_bytes",
-    cache: "total_inactive_file",
-};
-
-impl Version {
-    fn limits(self, root: &Path, path: &str) -> Vec<(Bytes, Bytes)> {
-        let mount = root.join(self.mount);
-        let ours: PathBuf = mount.join(path.trim_start_matches('/'));
-        ours.ancestors()
-            .take_while(|folder| folder.starts_with(&mount))
-            .filter_map(|folder| self.limit_of(folder))
-            .collect()
-    }
-
-    fn limit_of(self, folder: &Path) -> Option<(Bytes, Bytes)> {
-        // `max`, or in v1 a number beyond every machine, is no limit; the latter does no harm.
-        let limit = number(&folder.join(self.limit))?;
-        let used = number(&folder.join(self.usage))?;
-        let stat = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
-        let cache = stat
-            .lines()
-            .find_map(|line| {
-                line.strip_prefix(self.cache)?
-                    .strip_prefix(' ')?
-                    .trim()
-                    .parse()
-                    .ok()
-            })
-            .map(Bytes::new)
-            .unwrap_or_default();
-        Some((limit, used.saturating_sub(cache)))
-    }
-}
-
-fn number(path: &Path) -> Option<Bytes> {
-    fs::read_to_string(path).ok()?.trim().parse().ok().map(Bytes::new)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn machine(files: &[(&str, &str)]) -> Option<HostMemory> {
         let root = tempfile::tempdir().unwrap();
@@ -169,7 +90,7 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        HostMemory::read_under(root.path())
+        HostMemory::of(&Sysroot::captured(root.path()).unwrap())
     }
 
     const MEMINFO: (&str, &str) = (

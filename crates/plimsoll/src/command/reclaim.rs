@@ -1,0 +1,177 @@
+//! `plimsoll reclaim`: what may be asked for, what would help and by how much; then the mildest of it, with proof.
+//!
+//! Exits 0 if there is enough (with `--dry-run`: if there would be), 1 if there is not, 2 if the question makes no sense.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use plimsoll_core::bytes::Bytes;
+use plimsoll_core::flags::{FlagError, Launch, Program};
+use plimsoll_core::machine::{self, Goal, Verdict};
+
+use crate::config::{Config, ReadConfigError};
+use crate::reclaim::{Hands, Outcome, ReclaimError, Wish, files_of, reclaim, unit};
+use crate::sysroot::{OpenSysrootError, Sysroot};
+
+mod json;
+mod text;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// How much will be asked for, e.g. 5GiB
+    #[arg(long, value_name = "SIZE", required_unless_present = "print_unit")]
+    need: Option<Bytes>,
+    /// In blocks of 2^ORDER pages or larger; 9 is a huge page of 2 MiB where pages have 4 KiB
+    #[arg(long, value_name = "ORDER")]
+    contiguous: Option<usize>,
+    /// A model file whose page cache may go first; one of a set stands for all. Repeatable
+    #[arg(long = "file", value_name = "MODEL")]
+    files: Vec<PathBuf>,
+    /// A configuration of `plimsoll serve`, all of whose model files are meant
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Also what slows everybody (drop_caches = 3), and what will not be enough
+    #[arg(long)]
+    force: bool,
+    /// What the driver takes from: memory that is free now, or what the kernel can make free. Without it, what is known of
+    /// this machine's driver
+    #[arg(long, value_name = "WHICH")]
+    gate: Option<Gate>,
+    /// Who takes the steps that need root: sudo, which must not ask, or the systemd unit of --print-unit
+    #[arg(long, value_name = "HELPER")]
+    with: Option<Helper>,
+    /// Judge a captured tree with proc/, sys/ and etc/ in it, and do nothing
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["files", "config"])]
+    sysroot: Option<PathBuf>,
+    /// Print as JSON (plimsoll.reclaim/1)
+    #[arg(long)]
+    json: bool,
+    /// Print a systemd unit that takes the steps that need root, and do nothing else
+    #[arg(long)]
+    print_unit: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Gate {
+    Free,
+    Available,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Helper {
+    Sudo,
+    Systemd,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Sysroot(#[from] OpenSysrootError),
+    #[error(transparent)]
+    Config(#[from] ReadConfigError),
+    #[error("{model}: {error}")]
+    Flags { model: String, error: FlagError },
+    #[error(transparent)]
+    Reclaim(#[from] ReclaimError),
+    #[error("cannot write to stdout: {0}")]
+    Print(#[from] io::Error),
+    #[error("cannot write as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+impl Error {
+    pub(crate) fn is_input(&self) -> bool {
+        !matches!(self, Self::Print(_) | Self::Json(_))
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    if arguments.print_unit {
+        write!(anstream::stdout().lock(), "{}", unit())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let tree = Sysroot::of(arguments.sysroot.as_deref())?;
+    let wish = arguments.wish()?;
+    let outcome = reclaim(&tree, &wish)?;
+    let mut stdout = anstream::stdout().lock();
+    if arguments.json {
+        let answer = json::answer(&wish, &outcome);
+        writeln!(stdout, "{}", serde_json::to_string_pretty(&answer)?)?;
+    } else {
+        write!(stdout, "{}", text::told(&wish, &outcome))?;
+    }
+    Ok(match is_met(&wish, &outcome) {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+/// Whether the goal is met, or with `--dry-run` would be.
+fn is_met(wish: &Wish, outcome: &Outcome) -> bool {
+    outcome.is_enough() || wish.dry_run && outcome.last.verdict == Verdict::Reachable
+}
+
+impl Arguments {
+    fn wish(&self) -> Result<Wish, Error> {
+        let mut files: Vec<PathBuf> = self.files.iter().flat_map(|path| files_of(path)).collect();
+        if let Some(config) = &self.config {
+            files.extend(models_of(config)?);
+        }
+        files.sort();
+        files.dedup();
+        Ok(Wish {
+            goal: Goal {
+                need: self.need.unwrap_or_default(),
+                order: self.contiguous,
+            },
+            gate: self.gate.map(|gate| match gate {
+                Gate::Free => machine::Gate::Free,
+                Gate::Available => machine::Gate::Available,
+            }),
+            files,
+            hands: self.hands(),
+            force: self.force,
+            dry_run: self.dry_run || self.sysroot.is_some(),
+        })
+    }
+
+    fn hands(&self) -> Hands {
+        match self.with {
+            Some(Helper::Sudo) => Hands::Sudo,
+            Some(Helper::Systemd) => Hands::Systemd,
+            None if rustix::process::geteuid().is_root() => Hands::Own,
+            None => Hands::None,
+        }
+    }
+}
+
+/// The files of all models that a configuration names and that are there.
+fn models_of(config: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut files = Vec::new();
+    for entry in Config::read(config)?.roster.models {
+        let options = match entry.launch {
+            Launch::LlamaServer { options, .. } => Some(options),
+            Launch::Command { options, .. } => options,
+        };
+        let wish = options
+            .map(|options| options.wish(Program::LlamaServer))
+            .transpose();
+        let wish = wish.map_err(|error| Error::Flags {
+            model: entry.name,
+            error,
+        })?;
+        let model = wish.and_then(|wish| wish.model).map(PathBuf::from);
+        files.extend(
+            model
+                .into_iter()
+                .flat_map(|path| files_of(&path))
+                .filter(|path| path.exists()),
+        );
+    }
+    Ok(files)
+}

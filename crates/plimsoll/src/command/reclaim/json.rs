@@ -1,0 +1,85 @@
+//! The answer for programs: `plimsoll.reclaim/1`.
+
+use plimsoll_core::machine::{Planned, Verdict};
+use serde_json::{Value, json};
+
+use crate::reclaim::{Hands, Measure, Outcome, Taken, Wish};
+
+pub(super) fn answer(wish: &Wish, outcome: &Outcome) -> Value {
+    json!({
+        "schema": "plimsoll.reclaim/1",
+        "need": wish.goal.need,
+        "order": wish.goal.order,
+        "dry_run": wish.dry_run,
+        "verdict": verdict(outcome),
+        "short": short(outcome),
+        "before": measure(&outcome.before),
+        "planned": outcome.course.steps.iter().map(planned).collect::<Vec<_>>(),
+        "taken": outcome.taken.iter().map(taken).collect::<Vec<_>>(),
+        "withheld": outcome.last.withheld.iter().map(withheld).collect::<Vec<_>>(),
+        "after": measure(&outcome.after),
+        "unseen": outcome.after.snapshot.unseen.iter().map(|(path, _)| path).collect::<Vec<_>>(),
+        "idle_under_guard": outcome.neighbours.iter().map(|neighbour| json!({
+            "pid": neighbour.pid,
+            "name": neighbour.name,
+            "idle": neighbour.idle,
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn verdict(outcome: &Outcome) -> &'static str {
+    match outcome.last.verdict {
+        Verdict::Enough => "enough",
+        Verdict::Reachable => "reachable",
+        Verdict::Beyond { .. } => "beyond",
+    }
+}
+
+fn short(outcome: &Outcome) -> Value {
+    match outcome.last.verdict {
+        Verdict::Beyond { short } => json!(short),
+        Verdict::Enough | Verdict::Reachable => Value::Null,
+    }
+}
+
+fn measure(measure: &Measure) -> Value {
+    let blocks = measure.snapshot.blocks.as_ref();
+    json!({
+        "free": measure.snapshot.memory.free,
+        "now": measure.allowance.now,
+        "attainable": measure.allowance.attainable,
+        "whole": measure.ground.pieces.map(|pieces| pieces.whole),
+        "blocks": blocks.map(|blocks| (0..blocks.orders()).map(|order| blocks.blocks(order)).collect::<Vec<_>>()),
+        "files": measure.files.iter().map(|file| json!({
+            "path": file.path.to_string_lossy(),
+            "length": file.length,
+            "cached": file.cached,
+        })).collect::<Vec<_>>(),
+        "reason": measure.allowance.reason,
+    })
+}
+
+fn planned(planned: &Planned) -> Value {
+    json!({
+        "step": planned.step.name(),
+        "needs_root": planned.step.needs_root(),
+        "frees": planned.frees,
+        "joins_at_most": planned.joins,
+        "reason": planned.reason,
+    })
+}
+
+fn taken(taken: &Taken) -> Value {
+    let mut value = planned(&taken.planned);
+    value["seconds"] = json!(taken.took.as_secs_f64());
+    value["freed"] = json!(i64::try_from(taken.freed).ok());
+    value["joined"] = json!(i64::try_from(taken.joined).ok());
+    value["error"] = json!(taken.result.as_ref().err().map(ToString::to_string));
+    value
+}
+
+fn withheld(step: &Planned) -> Value {
+    let mut value = planned(step);
+    value["command"] = json!(Hands::None.command(step.step));
+    value
+}

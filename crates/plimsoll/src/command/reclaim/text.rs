@@ -1,0 +1,276 @@
+//! The answer for people: before, what was done and what came of it, after, the verdict.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use plimsoll_core::bytes::Bytes;
+use plimsoll_core::machine::{BuddyInfo, Planned, Unseen, Verdict};
+
+use crate::reclaim::{FileCache, Hands, Measure, Outcome, Taken, Wish};
+
+/// The whole answer.
+pub(super) fn told(wish: &Wish, outcome: &Outcome) -> String {
+    let mut text = format!("need    {}\n", need(wish));
+    text += &measure("before", wish, &outcome.before);
+    let _ = writeln!(text, "{}", indented(&outcome.before.allowance.reason.to_string()));
+    for file in &outcome.before.files {
+        text += &cached(file);
+    }
+    if wish.dry_run {
+        for planned in &outcome.course.steps {
+            text += &would(planned);
+        }
+    }
+    for taken in &outcome.taken {
+        text += &done(wish, taken);
+    }
+    if !outcome.taken.is_empty() {
+        text += &measure("after", wish, &outcome.after);
+        text += &orders(&outcome.before, &outcome.after);
+    }
+    text += &verdict(wish, outcome);
+    text += &not_done(wish, outcome);
+    text
+}
+
+fn need(wish: &Wish) -> String {
+    match wish.goal.order {
+        None => wish.goal.need.to_string(),
+        Some(order) => format!("{} in blocks of order {order} or larger", wish.goal.need),
+    }
+}
+
+fn measure(name: &str, wish: &Wish, measure: &Measure) -> String {
+    let allowance = &measure.allowance;
+    let mut text = format!(
+        "{name:<7} {} free, {} may be asked for, {} could be made of it",
+        measure.free(),
+        allowance.now,
+        allowance.attainable
+    );
+    if wish.goal.order.is_some() {
+        let _ = write!(text, "; {} in such blocks", measure.whole());
+    }
+    text + "\n"
+}
+
+fn cached(file: &FileCache) -> String {
+    let said = match file.cached {
+        Some(cached) => format!("about {cached} of {} are in the page cache", file.length),
+        None => format!(
+            "how much of its {} is in the page cache its file system does not say",
+            file.length
+        ),
+    };
+    format!("file    {}: {said}\n", file.path.display())
+}
+
+fn would(planned: &Planned) -> String {
+    let root = if planned.step.needs_root() {
+        " (needs root)"
+    } else {
+        ""
+    };
+    format!(
+        "would   {}{root}: {}\n        {}\n",
+        planned.step.name(),
+        predicted(planned),
+        planned.reason.text
+    )
+}
+
+fn predicted(planned: &Planned) -> String {
+    match (planned.frees.is_zero(), planned.joins.is_zero()) {
+        (false, true) => format!("predicted to free {}", planned.frees),
+        (true, false) => format!("predicted to add at most {} in such blocks", planned.joins),
+        _ => format!(
+            "predicted to free {}, at most {} in such blocks",
+            planned.frees, planned.joins
+        ),
+    }
+}
+
+fn done(wish: &Wish, taken: &Taken) -> String {
+    let name = taken.planned.step.name();
+    let mut text = format!(
+        "step    {name}: {}\n        {}\n",
+        predicted(&taken.planned),
+        taken.planned.reason.text
+    );
+    match &taken.result {
+        Ok(()) => {
+            let _ = write!(
+                text,
+                "        took {}: {} free memory",
+                seconds(taken.took),
+                signed(taken.freed)
+            );
+            if wish.goal.order.is_some() {
+                let _ = write!(text, ", {} in such blocks", signed(taken.joined));
+            }
+            text.push('\n');
+        }
+        Err(error) => {
+            let _ = writeln!(text, "        failed: {error}");
+        }
+    }
+    text
+}
+
+/// Free blocks of each order, before and after.
+fn orders(before: &Measure, after: &Measure) -> String {
+    let (Some(before), Some(after)) = (&before.snapshot.blocks, &after.snapshot.blocks) else {
+        return String::new();
+    };
+    let row = |name: &str, cell: &dyn Fn(usize) -> String| {
+        let cells: String = (0..before.orders().max(after.orders()))
+            .map(|order| format!("{:>8}", cell(order)))
+            .collect();
+        format!("  {name:<7}{cells}\n")
+    };
+    let count = |blocks: &BuddyInfo, order| blocks.blocks(order).to_string();
+    format!(
+        "free blocks by order\n{}{}{}",
+        row("order", &|order| order.to_string()),
+        row("before", &|order| count(before, order)),
+        row("after", &|order| count(after, order))
+    )
+}
+
+fn verdict(wish: &Wish, outcome: &Outcome) -> String {
+    let text = match outcome.last.verdict {
+        Verdict::Enough if outcome.taken.is_empty() => "enough: nothing to do".to_owned(),
+        Verdict::Enough => "enough".to_owned(),
+        Verdict::Reachable if wish.dry_run => "not enough now; predicted to be enough after".to_owned(),
+        Verdict::Reachable => "not enough: what would be enough was not done".to_owned(),
+        Verdict::Beyond { short } => {
+            format!(
+                "not enough: nothing that may be done reaches it; {short} short at best{}",
+                holders(&outcome.after)
+            )
+        }
+    };
+    text + "\n"
+}
+
+/// Who has the memory that no reclaim brings.
+fn holders(measure: &Measure) -> String {
+    let memory = &measure.snapshot.memory;
+    let named = [
+        ("programs' own memory", memory.anonymous),
+        ("shared memory", memory.shmem),
+        ("page cache that somebody has mapped", memory.mapped),
+        ("the kernel's unreclaimable slab", memory.slab_unreclaimable),
+        ("NvMap", memory.nvmap_used),
+    ];
+    let said: Vec<String> = named
+        .into_iter()
+        .filter_map(|(name, bytes)| {
+            Some(format!(
+                "{name} {}",
+                bytes.filter(|bytes| *bytes >= Bytes::mib(1))?
+            ))
+        })
+        .collect();
+    if said.is_empty() {
+        return String::new();
+    }
+    format!("\n        held by {}", said.join(", "))
+}
+
+/// What was withheld, what could not be seen, and what neighbours hold.
+fn not_done(wish: &Wish, outcome: &Outcome) -> String {
+    let mut text = String::new();
+    for planned in &outcome.last.withheld {
+        let _ = writeln!(
+            text,
+            "withheld {}: {}; it needs root\n        {}\nhint: {}",
+            planned.step.name(),
+            predicted(planned),
+            planned.reason.text,
+            Hands::None.command(planned.step).join(" ")
+        );
+    }
+    if !outcome.last.withheld.is_empty() {
+        text += "hint: run `plimsoll reclaim` as root, or with --with sudo, or install the unit of --print-unit and use --with systemd\n";
+    }
+    let hidden = outcome
+        .after
+        .snapshot
+        .unseen
+        .iter()
+        .filter(|(_, why)| *why == Unseen::Forbidden);
+    let hidden: Vec<String> = hidden.map(|(path, _)| format!("/{path}")).collect();
+    if !hidden.is_empty() && !outcome.is_enough() {
+        let _ = writeln!(text, "note: only root may read {}", hidden.join(", "));
+    }
+    if !outcome.is_enough() || wish.dry_run {
+        for neighbour in &outcome.neighbours {
+            let name = neighbour.name.as_deref().unwrap_or("a process");
+            let _ = writeln!(
+                text,
+                "note: {name} (pid {}) holds {} idle in its pool under guard; nothing can ask it to give that back, but ending it does",
+                neighbour.pid, neighbour.idle
+            );
+        }
+    }
+    text
+}
+
+fn indented(text: &str) -> String {
+    let lines: Vec<String> = text.lines().map(|line| format!("        {line}")).collect();
+    lines.join("\n")
+}
+
+fn seconds(took: Duration) -> String {
+    format!("{:.2} s", took.as_secs_f64())
+}
+
+fn signed(difference: i128) -> String {
+    let size = Bytes::new(u64::try_from(difference.unsigned_abs()).unwrap_or(u64::MAX));
+    format!("{}{size}", if difference < 0 { '-' } else { '+' })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use plimsoll_core::machine::Goal;
+
+    use super::*;
+    use crate::reclaim::judge;
+    use crate::sysroot::Sysroot;
+
+    #[test]
+    fn an_ordinary_user_hears_what_was_not_done_and_the_command_that_does_it() {
+        let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/sysroot/gb10");
+        let wish = Wish {
+            goal: Goal {
+                need: Bytes::gib(13),
+                order: None,
+            },
+            gate: None,
+            files: Vec::new(),
+            hands: Hands::None,
+            force: false,
+            dry_run: false,
+        };
+        let said = told(&wish, &judge(&Sysroot::captured(&tree).unwrap(), &wish).unwrap());
+        for part in [
+            "not enough: what would be enough was not done\n",
+            "withheld drop-page-cache: predicted to free 104672 MiB; it needs root\n",
+            "reclaim-step drop-page-cache\n",
+            "--with sudo",
+        ] {
+            assert!(said.contains(part), "{part}\n{said}");
+        }
+        assert!(!said.contains("step    "), "{said}");
+    }
+
+    #[test]
+    fn a_difference_has_a_sign() {
+        assert_eq!(signed(3 << 20), "+3 MiB");
+        assert_eq!(signed(-(3 << 20)), "-3 MiB");
+        assert_eq!(signed(i128::MIN), format!("-{}", Bytes::MAX));
+    }
+}

@@ -1,0 +1,207 @@
+//! Makes room on a machine whose GPU takes the host's memory: measures, asks core what would help, takes one step, measures
+//! again.
+//!
+//! Decision: nothing is done that was not predicted to help, and one step at a time, so that what was predicted and what came
+//! of it stand side by side. What only root may do is done by root in a process of its own that knows four fixed actions
+//! (`plimsoll reclaim-step`); this process never gains rights, and says what it could not do and the command that would.
+
+mod cache;
+mod levers;
+mod neighbours;
+
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use plimsoll_core::bytes::Bytes;
+use plimsoll_core::machine::{
+    Allowance, Course, Gate, Goal, Ground, Planned, Powers, Snapshot, Step, Tried, Verdict, allowance, course,
+};
+
+use crate::sysroot::Sysroot;
+
+pub use cache::{FileCache, OpenModelError, files_of};
+pub use levers::{Hands, TakeStepError, UNIT, take_as_root, unit};
+pub use neighbours::{Neighbour, neighbours};
+
+/// What is wanted, and what may be done for it.
+#[derive(Debug)]
+pub struct Wish {
+    pub goal: Goal,
+    /// What the driver goes by; `None` for what is known of the machine's own.
+    pub gate: Option<Gate>,
+    /// Whose page cache may go first.
+    pub files: Vec<PathBuf>,
+    /// Who takes the steps that only root may take.
+    pub hands: Hands,
+    pub force: bool,
+    pub dry_run: bool,
+}
+
+/// The machine at one moment, as far as the goal is concerned.
+#[derive(Clone, Debug)]
+pub struct Measure {
+    pub snapshot: Snapshot,
+    pub allowance: Allowance,
+    pub files: Vec<FileCache>,
+    pub ground: Ground,
+}
+
+/// A step that was taken, and what came of it.
+#[derive(Debug)]
+pub struct Taken {
+    pub planned: Planned,
+    pub result: Result<(), TakeStepError>,
+    pub took: Duration,
+    /// What free memory, and memory in blocks of the wanted order, grew by; negative if others took more meanwhile.
+    pub freed: i128,
+    pub joined: i128,
+}
+
+#[derive(Debug)]
+pub struct Outcome {
+    pub before: Measure,
+    /// As things were before, by what could be known then.
+    pub course: Course,
+    pub taken: Vec<Taken>,
+    pub after: Measure,
+    /// What was still to be done at the end, and was not.
+    pub last: Course,
+    pub neighbours: Vec<Neighbour>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ReclaimError {
+    #[error("/proc/meminfo does not say how much is free and available, so nothing can be decided")]
+    Measure,
+    #[error("this kernel has blocks of order 0 to {last}, and none of order {order}")]
+    Order { order: usize, last: usize },
+    #[error("free blocks cannot be seen: /proc/buddyinfo is missing")]
+    Blocks,
+    #[error(transparent)]
+    OpenModel(#[from] OpenModelError),
+    #[error("a captured tree cannot be changed\nhint: leave out --sysroot, or add --dry-run")]
+    Captured,
+}
+
+impl Outcome {
+    pub fn is_enough(&self) -> bool {
+        self.last.verdict == Verdict::Enough
+    }
+}
+
+/// Does what helps, or with `dry_run` says what would.
+pub fn reclaim(tree: &Sysroot, wish: &Wish) -> Result<Outcome, ReclaimError> {
+    if wish.dry_run {
+        return judge(tree, wish);
+    }
+    if !tree.is_live() {
+        return Err(ReclaimError::Captured);
+    }
+    let mut outcome = judge(tree, wish)?;
+    let mut tried = Tried::default();
+    while let Some(planned) = outcome.last.steps.first().cloned() {
+        tried.add(planned.step);
+        let (taken, after) = Taken::take(tree, wish, planned, &outcome.after)?;
+        outcome.last = course(&after.ground, wish.goal, wish.powers(), &tried);
+        outcome.taken.push(taken);
+        outcome.after = after;
+    }
+    Ok(outcome)
+}
+
+/// Says what would help, and does nothing.
+pub fn judge(tree: &Sysroot, wish: &Wish) -> Result<Outcome, ReclaimError> {
+    let before = Measure::take(tree, wish)?;
+    let course = course(&before.ground, wish.goal, wish.powers(), &Tried::default());
+    Ok(Outcome {
+        after: before.clone(),
+        before,
+        last: course.clone(),
+        course,
+        taken: Vec::new(),
+        neighbours: if tree.is_live() { neighbours() } else { Vec::new() },
+    })
+}
+
+impl Wish {
+    /// Who only asks is told what root could do.
+    fn powers(&self) -> Powers {
+        Powers {
+            root: self.hands != Hands::None || self.dry_run,
+            force: self.force,
+        }
+    }
+}
+
+impl Measure {
+    fn take(tree: &Sysroot, wish: &Wish) -> Result<Self, ReclaimError> {
+        let snapshot = Snapshot::gather(tree);
+        let allowance = allowance(&snapshot, wish.gate).ok_or(ReclaimError::Measure)?;
+        if let Some(order) = wish.goal.order {
+            let blocks = snapshot.blocks.as_ref().ok_or(ReclaimError::Blocks)?;
+            let last = blocks.orders().checked_sub(1).ok_or(ReclaimError::Blocks)?;
+            if order > last {
+                return Err(ReclaimError::Order { order, last });
+            }
+        }
+        let files = wish
+            .files
+            .iter()
+            .map(|path| FileCache::look(path))
+            .collect::<Result<Vec<_>, _>>()?;
+        let cached = files.iter().map(FileCache::at_most).sum();
+        let ground = Ground::of(&snapshot, &allowance, wish.goal.order, cached);
+        Ok(Self {
+            snapshot,
+            allowance,
+            files,
+            ground,
+        })
+    }
+
+    /// Free memory, the contiguous pool's included.
+    pub fn free(&self) -> Bytes {
+        self.snapshot.memory.free.unwrap_or_default()
+    }
+
+    /// Free memory in blocks of the wanted order or larger, without the contiguous pool's.
+    pub fn whole(&self) -> Bytes {
+        self.ground.pieces.map(|pieces| pieces.whole).unwrap_or_default()
+    }
+}
+
+impl Taken {
+    fn take(
+        tree: &Sysroot,
+        wish: &Wish,
+        planned: Planned,
+        from: &Measure,
+    ) -> Result<(Self, Measure), ReclaimError> {
+        let start = Instant::now();
+        let result = match planned.step {
+            Step::AdviseFiles => cache::advise(&wish.files).map_err(TakeStepError::from),
+            step => wish.hands.take(step),
+        };
+        let took = start.elapsed();
+        let after = Measure::take(tree, wish)?;
+        let taken = Self {
+            planned,
+            result,
+            took,
+            freed: difference(after.free(), from.free()),
+            joined: difference(after.whole(), from.whole()),
+        };
+        Ok((taken, after))
+    }
+}
+
+fn difference(after: Bytes, before: Bytes) -> i128 {
+    i128::from(after.get()) - i128::from(before.get())
+}
+
+impl From<io::Error> for TakeStepError {
+    fn from(error: io::Error) -> Self {
+        Self::Advise { error }
+    }
+}
