@@ -49,6 +49,8 @@ pub(crate) struct Requests {
     steps: Vec<Option<u64>>,
     /// How many of the blocks are of an estimated size.
     pub(crate) estimated: u64,
+    /// How many products cuBLAS does; the first one makes it take its workspace.
+    pub(crate) cublas: u64,
 }
 
 impl Requests {
@@ -59,6 +61,7 @@ impl Requests {
     pub(crate) fn clear(&mut self) {
         self.steps.clear();
         self.estimated = 0;
+        self.cublas = 0;
     }
 
     /// Takes a block, which is given back by [`Requests::give`]; returns how many were taken: none where nothing is needed.

@@ -13,7 +13,9 @@
 //! | `live` | the most bytes lent at once, so far |
 //! | `legacy`, `vmm` | bytes that each pool holds |
 //! | `legacy_driver` | what the driver gives for `legacy`: large requests in whole 2 MiB, small ones packed into 2 MiB |
-//! | `graphs`, `estimated` | graphs so far, and requests among them whose size is an estimate |
+//! | `graphs` | graphs so far |
+//! | `estimated` | requests so far whose size is an estimate |
+//! | `cublas` | products so far that cuBLAS does: the first takes its workspace and modules, which no pool counts |
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -60,6 +62,7 @@ struct Seen {
     vmm: u64,
     graphs: u64,
     estimated: u64,
+    cublas: u64,
     tokens: u64,
 }
 
@@ -137,9 +140,10 @@ impl Depth {
             vmm: self.vmm.policy.reserved(),
             graphs: self.seen.graphs + 1,
             estimated: self.seen.estimated + self.requests.estimated,
+            cublas: self.seen.cublas + self.requests.cublas,
             tokens,
         };
-        let marks = |seen: Seen| (seen.cells, seen.live, seen.legacy, seen.vmm);
+        let marks = |seen: Seen| (seen.cells, seen.live, seen.legacy, seen.vmm, seen.cublas > 0);
         let changed = marks(now) != marks(self.seen);
         self.seen = now;
         if changed {
@@ -155,6 +159,7 @@ impl Depth {
             vmm,
             graphs,
             estimated,
+            cublas,
             tokens,
         } = self.seen;
         let mut line = String::new();
@@ -167,7 +172,7 @@ impl Depth {
         let driver = driver(self.legacy.policy.idle());
         let _ = write!(
             line,
-            "\"legacy\":{legacy},\"legacy_driver\":{driver},\"vmm\":{vmm},\"graphs\":{graphs},\"estimated\":{estimated}}}"
+            "\"legacy\":{legacy},\"legacy_driver\":{driver},\"vmm\":{vmm},\"graphs\":{graphs},\"estimated\":{estimated},\"cublas\":{cublas}}}"
         );
         self.phantom.report.line(format_args!("{line}"));
     }

@@ -1,17 +1,17 @@
-//! Products of matrices: quantised activations, partial tiles, and the copies that cuBLAS wants.
+//! Products of matrices: quantised activations and partial tiles; what cuBLAS does is in `cublas`.
 //!
-//! Source: `ggml-cuda.cu:ggml_cuda_mul_mat, ggml_cuda_mul_mat_id, ggml_cuda_op_mul_mat, ggml_cuda_op_mul_mat_cublas,
-//! ggml_cuda_mul_mat_batched_cublas_impl @ b8799`, `ggml_cuda_mul_mat_cublas_impl @ b10605`; `mmq.cu:ggml_cuda_mul_mat_q`,
+//! Source: `ggml-cuda.cu:ggml_cuda_mul_mat, ggml_cuda_mul_mat_id @ b8799, b10605`; `mmq.cu:ggml_cuda_mul_mat_q`,
 //! `mmq.cuh:launch_mul_mat_q, mul_mat_q_case @ b8799`, `mmq-config-*.cuh @ b10605`; `mmvq.cu:ggml_cuda_mul_mat_vec_q,
 //! ggml_cuda_should_use_mmvq, get_mmvq_mmid_max_batch`; `mmf.cu:ggml_cuda_should_use_mmf`, `mmvf.cu:ggml_cuda_should_use_mmvf`.
 
 use crate::cards::{ADA, Capability, TURING, VOLTA};
-use crate::generation::Generation;
 use crate::kinds::Type;
 use crate::memory;
 use crate::tensor::View;
 
 use super::{Requests, Rules};
+
+mod cublas;
 
 /// Up to so many columns go through the kernel for vectors: `mmvq.cuh:MMVQ_MAX_BATCH_SIZE`.
 const FEW: u64 = 8;
@@ -23,11 +23,8 @@ const FP4_BLOCK: (u64, u64) = (144, 256);
 const VECTOR_BLOCK: (u64, u64) = (36, 32);
 const AMPERE: Capability = 800;
 const BLACKWELL: Capability = 1200;
-const PASCAL: Capability = 600;
 /// `GGML_BACKEND_BUFFER_USAGE_COMPUTE`.
 const COMPUTE: i32 = 2;
-/// A pointer in the lists that batched cuBLAS takes.
-const POINTER: u64 = 8;
 
 /// One product: a matrix, the columns it is multiplied with, the result; for experts the list of who goes where.
 struct Product<'a> {
@@ -70,7 +67,7 @@ impl Product<'_> {
             return;
         }
         if !floats || self.is_padded_view() {
-            return self.cublas(requests);
+            return cublas::convert(self, requests);
         }
         if !self.matrix.is_quantised() {
             if self.is_for_float_vectors(width)
@@ -79,14 +76,14 @@ impl Product<'_> {
             {
                 return;
             }
-            return self.cublas(requests);
+            return cublas::convert(self, requests);
         }
         if width <= self.few() {
             requests.group(&[self.quantised(VECTOR_BLOCK, self.columns.rows())]);
         } else if self.has_tiles(width) {
             self.tiled(requests);
         } else {
-            self.cublas(requests);
+            cublas::convert(self, requests);
         }
     }
 
@@ -386,158 +383,6 @@ impl Product<'_> {
                 .saturating_mul(2)]);
         }
         requests.estimate(&[share.saturating_mul(self.result.ne(0)).saturating_mul(2)]);
-        requests.give(taken);
-    }
-
-    fn cublas(&self, requests: &mut Requests) {
-        if self.rules.generation > Generation::Copying {
-            return self.cublas_for_all(requests);
-        }
-        let batches = self.columns.ne(2).saturating_mul(self.columns.ne(3));
-        let transposed = self.matrix.nb(0) > self.matrix.nb(1) || self.columns.nb(0) > self.columns.nb(1);
-        let bf16 = self.rules.capability >= AMPERE;
-        let batched = match self.matrix.kind() {
-            Type::F16 | Type::F32 => true,
-            Type::Bf16 => bf16,
-            _ => false,
-        };
-        if batched && !transposed && batches > 1 {
-            self.cublas_batched(requests, self.is_precise());
-        } else {
-            self.cublas_one_by_one(requests, batches);
-        }
-    }
-
-    fn is_precise(&self) -> bool {
-        const DEFAULT: i32 = 0;
-        self.result.parameter(0) != DEFAULT
-    }
-
-    fn has_fast_halves(&self) -> bool {
-        self.rules.capability >= PASCAL && self.rules.capability != 610
-    }
-
-    /// b10605: everything is converted to one type.
-    fn cublas_for_all(&self, requests: &mut Requests) {
-        let own = self.matrix.kind();
-        let half = if self.has_fast_halves() {
-            Type::F16
-        } else {
-            Type::F32
-        };
-        let kind = match own {
-            _ if self.is_precise() => Type::F32,
-            Type::F32 | Type::Bf16 => own,
-            Type::F16 => half,
-            _ if self.matrix.is_quantised() => half,
-            _ => own,
-        };
-        let size = if kind == Type::F32 { 4 } else { 2 };
-        let copy = |operand: View<'_>| {
-            if operand.kind() == kind {
-                0
-            } else {
-                operand.elements().saturating_mul(size)
-            }
-        };
-        let halves = kind == Type::F16 && self.rules.capability != VOLTA;
-        let result = if halves {
-            self.result.elements().saturating_mul(2)
-        } else {
-            0
-        };
-        let [from, to] = self.pointers(
-            own != kind && !self.is_dense(self.matrix),
-            self.columns.kind() != kind,
-        );
-        requests.group(&[copy(self.matrix), copy(self.columns), result, from, to]);
-    }
-
-    fn is_dense(&self, operand: View<'_>) -> bool {
-        let layout = operand.layout();
-        operand.bytes() == operand.elements().saturating_mul(layout.size) / layout.block
-    }
-
-    /// Lists of pointers, where the matrices do not follow each other evenly. A copy does.
-    fn pointers(&self, matrix_copied: bool, columns_copied: bool) -> [u64; 2] {
-        let (matrix, columns) = (self.matrix, self.columns);
-        let batches = columns.ne(2).saturating_mul(columns.ne(3));
-        let even = matrix.ne(2) == columns.ne(2) && matrix.ne(3) == columns.ne(3);
-        let follow = (matrix_copied || matrix.is_contiguous_from(2, 4))
-            && (columns_copied && !self.is_dense(columns) || columns.is_contiguous_from(2, 4));
-        if batches <= 1 || even && follow {
-            return [0, 0];
-        }
-        [2 * POINTER * batches, POINTER * batches]
-    }
-
-    /// b8799, several matrices at once: `ggml_cuda_mul_mat_batched_cublas_impl`.
-    fn cublas_batched(&self, requests: &mut Requests, precise: bool) {
-        let kind = self.matrix.kind();
-        let size = if kind == Type::F32 { 4 } else { 2 };
-        let converted = self.columns.kind() != kind;
-        let columns = if converted {
-            self.columns.elements().saturating_mul(size)
-        } else {
-            0
-        };
-        let wide = precise || kind == Type::F32 || kind == Type::F16 && self.rules.capability == VOLTA;
-        let result = if wide {
-            0
-        } else {
-            self.result.elements().saturating_mul(2)
-        };
-        let (matrix, even) = (
-            self.matrix,
-            self.matrix.ne(2) == self.columns.ne(2) && self.matrix.ne(3) == self.columns.ne(3),
-        );
-        let follow = matrix.is_contiguous_from(2, 4) && (converted || self.columns.is_contiguous_from(2, 4));
-        let batches = self.columns.ne(2).saturating_mul(self.columns.ne(3));
-        let [from, to] = if even && follow {
-            [0, 0]
-        } else {
-            [2 * POINTER * batches, POINTER * batches]
-        };
-        requests.group(&[columns, result, from, to]);
-    }
-
-    /// b8799, one matrix after another: `ggml_cuda_op_mul_mat` around `ggml_cuda_op_mul_mat_cublas`.
-    fn cublas_one_by_one(&self, requests: &mut Requests, batches: u64) {
-        let (matrix, columns) = (self.matrix, self.columns);
-        let outer = [
-            if matrix.is_contiguous() {
-                0
-            } else {
-                memory::size(matrix, self.rules.capability, self.rules.generation)
-            },
-            if columns.is_contiguous() {
-                0
-            } else {
-                columns.elements().saturating_mul(4)
-            },
-        ];
-        let taken = outer.into_iter().map(|bytes| requests.take(bytes)).sum();
-        let (rows, width) = (matrix.ne(1), columns.ne(1));
-        let result = rows.saturating_mul(width);
-        let inputs = width.saturating_mul(columns.ne(0));
-        let weights = rows.saturating_mul(matrix.ne(0));
-        let halves = (matrix.kind() == Type::F16 || matrix.is_quantised() && matrix.kind() != Type::Nvfp4)
-            && matrix.is_contiguous()
-            && !self.is_precise()
-            && self.has_fast_halves();
-        let or = |kind, bytes: u64| if matrix.kind() == kind { 0 } else { bytes };
-        let sizes = if matrix.kind() == Type::Bf16 && matrix.is_contiguous() {
-            [2 * inputs, 2 * result, 0]
-        } else if halves && self.rules.capability == VOLTA {
-            [or(Type::F16, 2 * weights), 2 * inputs, 0]
-        } else if halves {
-            [or(Type::F16, 2 * weights), 2 * inputs, 2 * result]
-        } else {
-            [or(Type::F32, 4 * weights), 0, 0]
-        };
-        for _ in 0..batches.min(1 << 12) {
-            requests.group(&sizes);
-        }
         requests.give(taken);
     }
 }
