@@ -89,6 +89,19 @@ const RULES: &[Rule] = &[
         why: "machine knows what a kernel says and nothing of models; diagnose may ask it",
     },
     Rule {
+        files: "crates/core/src/trend",
+        except: &[],
+        words: &[
+            "crate::model",
+            "crate::plan",
+            "crate::admit",
+            "crate::machine",
+            "crate::diagnose",
+            "crate::record",
+        ],
+        why: "trend knows numbers and nothing of where they come from",
+    },
+    Rule {
         files: "crates/core/src/explain",
         except: &[],
         words: &[
