@@ -19,6 +19,7 @@ pub(crate) mod reclaim_step;
 pub(crate) mod run;
 mod rungs;
 pub(crate) mod serve;
+pub(crate) mod soak;
 pub(crate) mod synth;
 pub(crate) mod warden;
 
@@ -45,6 +46,8 @@ enum Verb {
     Run(Box<run::Arguments>),
     /// Serve several models from one memory budget, each in its own process
     Serve(serve::Arguments),
+    /// Hold load on a server, and tell a leak from what is taken once
+    Soak(Box<soak::Arguments>),
     /// Write a model that looks real: a header with a hole behind it, or a tiny one that runs
     Synth(synth::Arguments),
     #[command(hide = true)]
@@ -64,7 +67,7 @@ pub fn main() -> ExitCode {
     let verb = Line::parse().verb;
     // The tour tells in its own words what the daemon under it does.
     talk_on_stderr(match verb {
-        Verb::Quickstart(_) | Verb::Reclaim(_) | Verb::Run(_) => "warn",
+        Verb::Quickstart(_) | Verb::Reclaim(_) | Verb::Run(_) | Verb::Soak(_) => "warn",
         _ => "info",
     });
     let result = match verb {
@@ -88,6 +91,7 @@ pub fn main() -> ExitCode {
             true => Report::input(error),
             false => Report::failure(error),
         }),
+        Verb::Soak(arguments) => soak::run(&arguments).map_err(Report::failure),
         Verb::Synth(arguments) => synth::run(&arguments).map_err(Report::failure),
         Verb::DieBy(arguments) => return die_by::run(&arguments),
         Verb::ExecChild(arguments) => return exec_child::run(&arguments),

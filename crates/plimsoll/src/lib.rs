@@ -9,7 +9,7 @@ mod config;
 mod daemon;
 pub mod guard;
 pub mod launch;
-
+mod load;
 mod owner;
 pub mod probe;
 pub mod reclaim;

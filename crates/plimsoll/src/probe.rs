@@ -13,8 +13,10 @@ pub mod headers;
 mod host;
 mod lookout;
 mod nvml;
+pub mod process;
 mod resident;
 mod sampler;
+mod sensors;
 mod unified;
 mod visible;
 
@@ -26,6 +28,7 @@ pub use host::{HOST_CARD, HostMemory};
 pub use lookout::answer_questions;
 pub use resident::resident;
 pub use sampler::{Sampler, StartSamplerError};
+pub use sensors::Sensors;
 
 /// The machine at one moment.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::budget::Budget;
+use crate::hoard::Hoard;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Script {
@@ -39,6 +40,7 @@ pub(crate) struct Script {
     pub(crate) keep_alive_max: u64,
     pub(crate) idle_close: Duration,
     pub(crate) budget: Budget,
+    pub(crate) hoard: Hoard,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +88,7 @@ impl Default for Script {
             keep_alive_max: 100,
             idle_close: Duration::from_secs(5),
             budget: Budget::default(),
+            hoard: Hoard::default(),
         }
     }
 }
@@ -125,6 +128,9 @@ impl Script {
             "vram" => self.budget.base_bytes = parse(value).ok_or_else(bad)?,
             "vram_per_token" => self.budget.bytes_per_token = parse(value).ok_or_else(bad)?,
             "vram_total" => self.budget.total_bytes = parse(value).ok_or_else(bad)?,
+            "leak" => self.hoard.leak = parse(value).ok_or_else(bad)?,
+            "once_at" => self.hoard.once_at = parse(value).ok_or_else(bad)?,
+            "once" => self.hoard.once = parse(value).ok_or_else(bad)?,
             "cuda" => self.budget.cuda = value == "1",
             "return_ms" => self.budget.comes_back = millis()?,
             _ => return Err(ScriptError::UnknownKey(key.to_owned())),

@@ -17,6 +17,7 @@ mod control;
 mod death;
 mod engine;
 mod faults;
+mod hoard;
 mod http;
 mod load;
 mod serve;

@@ -206,6 +206,7 @@ fn depth_tokens(body: &[u8]) -> u64 {
 /// The prompt: its memory, its time, and what may go wrong in it.
 async fn compute(engine: &Engine, connection: &mut Connection, tokens: u64) -> io::Result<()> {
     let script = &engine.args.script;
+    script.hoard.take(engine.stats.served.get());
     if engine
         .booking
         .get()

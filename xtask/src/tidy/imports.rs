@@ -127,6 +127,12 @@ const RULES: &[Rule] = &[
         why: "route never looks at the machine itself",
     },
     Rule {
+        files: "crates/plimsoll/src/load",
+        except: &[],
+        words: &["crate::route", "crate::owner", "crate::screen"],
+        why: "load knows a server from outside only",
+    },
+    Rule {
         files: "crates/plimsoll/src/launch",
         except: &[],
         words: &["crate::route", "crate::screen"],

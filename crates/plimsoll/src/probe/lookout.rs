@@ -21,6 +21,7 @@ const VERB: &str = "look";
 pub(super) enum Ask {
     Machine,
     Reading,
+    Sensors,
 }
 
 /// Answers questions until `questions` ends: what `plimsoll look` does.
@@ -30,6 +31,7 @@ pub fn answer_questions(questions: impl BufRead, mut answers: impl Write) -> io:
         let answer = match serde_json::from_str(&line?)? {
             Ask::Machine => serde_json::to_string(&source.machine())?,
             Ask::Reading => serde_json::to_string(&source.reading())?,
+            Ask::Sensors => serde_json::to_string(&source.sensors())?,
         };
         writeln!(answers, "{answer}")?;
         answers.flush()?;

@@ -17,7 +17,7 @@ use plimsoll_core::place::{Card, CardId, CardKind};
 use plimsoll_wire::env as names;
 
 use super::visible::keep_visible;
-use super::{Holder, Machine, Reading, unified};
+use super::{Holder, Machine, Reading, Sensors, sensors, unified};
 
 /// An open NVML, or none with the reason.
 #[derive(Debug)]
@@ -67,6 +67,17 @@ impl Source {
         }
         reading.add_host();
         reading
+    }
+
+    /// How warm and how fast each card is.
+    pub(super) fn sensors(&self) -> Vec<Sensors> {
+        let devices = self.library.as_ref().map(devices).unwrap_or_default();
+        let named = devices
+            .iter()
+            .filter_map(|device| Some((device, device.uuid().ok()?)));
+        named
+            .map(|(device, uuid)| sensors::read(device, CardId::new(&uuid)))
+            .collect()
     }
 }
 

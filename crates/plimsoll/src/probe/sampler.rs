@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::lookout::{Ask, Lookout};
-use super::{Machine, Reading};
+use super::{Machine, Reading, Sensors};
 
 /// Resolved by the process itself, so an upgrade that replaces the file does no harm.
 const PLIMSOLL: &str = "/proc/self/exe";
@@ -44,6 +44,7 @@ pub struct Sampler {
 enum Question {
     Machine(oneshot::Sender<Machine>),
     Reading(oneshot::Sender<Reading>),
+    Sensors(oneshot::Sender<Vec<Sensors>>),
 }
 
 impl Sampler {
@@ -87,6 +88,11 @@ impl Sampler {
     /// What is free now and who holds the rest; empty if the thread died.
     pub async fn read(&self) -> Reading {
         self.ask(Question::Reading).await.unwrap_or_default()
+    }
+
+    /// How warm and how fast each card is; empty where there is none, or if the thread died.
+    pub async fn sensors(&self) -> Vec<Sensors> {
+        self.ask(Question::Sensors).await.unwrap_or_default()
     }
 
     /// Waits until each card has at least this much free, nothing moves any more, or five seconds have passed;
@@ -143,6 +149,7 @@ impl Eyes {
             match question {
                 Question::Machine(reply) => drop(reply.send(self.machine())),
                 Question::Reading(reply) => drop(reply.send(self.reading())),
+                Question::Sensors(reply) => drop(reply.send(self.sensors())),
             }
         }
     }
@@ -170,6 +177,13 @@ impl Eyes {
             reading.add_host();
             reading
         })
+    }
+
+    fn sensors(&mut self) -> Vec<Sensors> {
+        match self.no_card {
+            true => Vec::new(),
+            false => self.ask(Ask::Sensors).unwrap_or_default(),
+        }
     }
 
     fn ask<T: DeserializeOwned>(&mut self, question: Ask) -> Option<T> {

@@ -1,0 +1,261 @@
+//! `plimsoll soak`: holds load on a server, and tells a leak from what is taken once.
+//!
+//! Exits 0 if no leak was found, 1 if one was, or if the load could not be held, 2 if the question makes no sense. The report is
+//! on stdout, progress on stderr.
+
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use tokio::runtime;
+use tokio::task::LocalSet;
+
+use crate::load::{
+    Failure, Figures, Limit, Round, Server, Settings, SoakError, State, StateError, Target, soak,
+};
+use crate::probe::{Sampler, StartSamplerError};
+use crate::screen::{SoakReport, lasted};
+
+/// What is held if nothing is said.
+const REQUESTS: u64 = 2000;
+const PROGRESS_EVERY: Duration = Duration::from_secs(2);
+const MOST_DEPTH: u64 = 1 << 20;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The server, e.g. http://127.0.0.1:8080
+    #[arg(value_name = "URL")]
+    target: Target,
+    /// How long to hold the load: 90s, 30m, 8h
+    #[arg(long = "for", value_name = "TIME", value_parser = time)]
+    time: Option<Duration>,
+    /// How many requests to send; 2000 if no time is given either
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    requests: Option<u64>,
+    /// The model to ask for; the first that the server lists if none is named
+    #[arg(long)]
+    model: Option<String>,
+    /// How many requests are out at any time
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    clients: u16,
+    /// Depths of the prompts in tokens, which take turns
+    #[arg(long, value_name = "N,N,…", value_delimiter = ',', default_value = "32,128,512", value_parser = clap::value_parser!(u64).range(1..=MOST_DEPTH))]
+    depths: Vec<u64>,
+    /// Tokens of an answer, at most
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..))]
+    answer: u64,
+    /// Requests of a round; after each the memory is looked at with nothing in flight
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    round: u64,
+    /// Begin each prompt with a number of its own, so that no cache of prompts helps
+    #[arg(long)]
+    fresh: bool,
+    /// How long one answer may take
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = time)]
+    patience: Duration,
+    /// Growth below this is not worth a word
+    #[arg(long, value_name = "BYTES", default_value_t = 64)]
+    least: u32,
+    /// The server's process, where it is not found by its port
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
+    /// The key that the server wants
+    #[arg(long, env = "PLIMSOLL_API_KEY", hide_env_values = true)]
+    api_key: Option<String>,
+    /// Save here what was seen, and go on from it if it is there
+    #[arg(long, value_name = "STATE")]
+    resume: Option<PathBuf>,
+    /// Write the result as JSON (plimsoll.soak/1); `-` for stdout
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the result as one page with plots
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Sampler(#[from] StartSamplerError),
+    #[error("cannot ask {target} for its models: {failure}")]
+    Meet { target: String, failure: Failure },
+    #[error(transparent)]
+    State(#[from] StateError),
+    #[error(transparent)]
+    Soak(#[from] SoakError),
+    #[error("there is no process {pid} that may be looked at")]
+    Process { pid: u32 },
+    #[error("cannot write `{}`: {error}", path.display())]
+    Write { path: PathBuf, error: io::Error },
+    #[error("cannot start: {0}")]
+    Start(#[from] io::Error),
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let state = LocalSet::new().block_on(&runtime, held(arguments))?;
+    let report = SoakReport::new(&state, f64::from(arguments.least));
+    if let Some(path) = &arguments.html {
+        write_to(path, &report.html())?;
+    }
+    let is_on_stdout = arguments.json.as_deref() == Some(Path::new("-"));
+    if let Some(path) = arguments.json.as_ref().filter(|_| !is_on_stdout) {
+        write_to(path, &format!("{:#}\n", report.json()))?;
+    }
+    let mut stdout = anstream::stdout().lock();
+    match is_on_stdout {
+        true => writeln!(stdout, "{:#}", report.json())?,
+        false => write!(stdout, "{}", report.text())?,
+    }
+    Ok(ExitCode::from(u8::from(report.finds_a_leak())))
+}
+
+async fn held(arguments: &Arguments) -> Result<State, Error> {
+    let sampler = Sampler::start()?;
+    let target = arguments.target.clone();
+    let named = target.to_string();
+    let server = Server::meet(
+        target,
+        arguments.api_key.clone(),
+        arguments.model.clone(),
+        arguments.pid,
+    );
+    let server = server.await.map_err(|failure| Error::Meet {
+        target: named.clone(),
+        failure,
+    })?;
+    let figures = Figures::new(sampler).await;
+    if let Some(pid) = arguments.pid.filter(|_| server_is_gone(arguments.pid)) {
+        return Err(Error::Process { pid });
+    }
+    let state = match &arguments.resume {
+        Some(path) => State::resume(path, named, server.model.clone())?,
+        None => State::new(named, server.model.clone()),
+    };
+    let mut progress = Progress::default();
+    let state = soak(&server, &settings(arguments), figures, state, &mut |state| {
+        progress.tell(state)
+    })
+    .await?;
+    progress.end();
+    Ok(state)
+}
+
+fn server_is_gone(pid: Option<u32>) -> bool {
+    pid.is_some_and(|pid| crate::probe::process::Process::find(pid).is_none())
+}
+
+fn settings(arguments: &Arguments) -> Settings {
+    let requests = match arguments.time {
+        Some(_) => arguments.requests,
+        None => arguments.requests.or(Some(REQUESTS)),
+    };
+    Settings {
+        limit: Limit {
+            time: arguments.time,
+            requests,
+        },
+        round: Round {
+            depths: arguments.depths.clone(),
+            answer: arguments.answer,
+            requests: arguments.round,
+            fresh: arguments.fresh,
+        },
+        clients: usize::from(arguments.clients),
+        patience: arguments.patience,
+        state: arguments.resume.clone(),
+    }
+}
+
+/// One line on stderr from time to time; on a terminal always the same one.
+#[derive(Debug, Default)]
+struct Progress {
+    told: Option<Instant>,
+    on_terminal: bool,
+}
+
+impl Progress {
+    fn tell(&mut self, state: &State) {
+        if self.told.is_some_and(|told| told.elapsed() < PROGRESS_EVERY) {
+            return;
+        }
+        self.told = Some(Instant::now());
+        let mut stderr = io::stderr().lock();
+        self.on_terminal = stderr.is_terminal();
+        let (lead, end) = if self.on_terminal {
+            ("\r", "\x1b[K")
+        } else {
+            ("", "\n")
+        };
+        let held = state.figures.iter().filter_map(|figure| {
+            let last = figure.series.points().last()?;
+            Some(format!(", {} {}", figure.name, last.held))
+        });
+        let held: String = held.collect();
+        let (time, requests, failed) = (lasted(state.held_ms), state.requests, state.failed());
+        // Nobody reading is no failure.
+        let _ = write!(
+            stderr,
+            "{lead}soak: {time}, {requests} requests, {failed} failed{held}{end}"
+        );
+    }
+
+    fn end(&self) {
+        if self.on_terminal {
+            let _ = writeln!(io::stderr());
+        }
+    }
+}
+
+fn write_to(path: &Path, text: &str) -> Result<(), Error> {
+    fs::write(path, text).map_err(|error| Error::Write {
+        path: path.to_owned(),
+        error,
+    })
+}
+
+/// `90s`, `30m`, `8h`, `500ms`, `2d`; a number alone is seconds.
+pub(super) fn time(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is no time; write 500ms, 90s, 30m, 8h or 2d");
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let milliseconds: u64 = match unit {
+        "ms" => 1,
+        "" | "s" => 1000,
+        "m" | "min" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return Err(wrong()),
+    };
+    let all = number
+        .checked_mul(milliseconds)
+        .filter(|all| *all > 0)
+        .ok_or_else(wrong)?;
+    Ok(Duration::from_millis(all))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_people_write_them() {
+        for (text, seconds) in [
+            ("90", 90),
+            ("90s", 90),
+            ("30m", 1800),
+            ("8h", 28_800),
+            ("2d", 172_800),
+        ] {
+            assert_eq!(time(text), Ok(Duration::from_secs(seconds)));
+        }
+        assert_eq!(time("500ms"), Ok(Duration::from_millis(500)));
+        for text in ["", "0", "h", "8 h", "-1", "1y", "99999999999999999999d"] {
+            assert!(time(text).is_err(), "{text}");
+        }
+    }
+}

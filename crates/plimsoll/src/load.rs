@@ -1,0 +1,26 @@
+//! Load on an OpenAI-compatible server, and what it does to the server's memory.
+//!
+//! DECISION: load comes in rounds. A round is the same requests as the one before, of several depths; between rounds nothing is
+//! in flight, and then the memory is looked at. So looks are alike: neither a request half done nor a deeper prompt than last
+//! time is taken for growth, and what a server caches of prompts is full after the first rounds. What is judged is
+//! `plimsoll_core::trend`'s to say.
+//!
+//! Everything is bounded: requests in number and time, answers in bytes, a round in its requests, a state in its points.
+
+mod answer;
+mod client;
+mod figures;
+mod prompt;
+mod rounds;
+mod server;
+mod soak;
+mod state;
+mod target;
+
+pub(crate) use answer::Failure;
+pub(crate) use figures::Figures;
+pub(crate) use rounds::Round;
+pub(crate) use server::Server;
+pub(crate) use soak::{Limit, Settings, SoakError, soak};
+pub(crate) use state::{Judged, State, StateError, thousands};
+pub(crate) use target::Target;

@@ -1,0 +1,92 @@
+//! What is looked at between rounds: the server's own memory, what it has of each card, and how the cards feel.
+
+use plimsoll_core::bytes::Bytes;
+use plimsoll_core::place::{Card, CardKind};
+
+use super::server::Server;
+use crate::probe::process::{Gauge, Process};
+use crate::probe::{Reading, Sampler, Sensors};
+
+/// The name of the figure of host memory.
+pub(crate) const PROCESS: &str = "host memory of the server";
+
+/// Looks at one server.
+#[derive(Debug)]
+pub(crate) struct Figures {
+    sampler: Sampler,
+    cards: Vec<Card>,
+    process: Option<(Process, Gauge)>,
+}
+
+/// One look.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Look {
+    pub(crate) held: Vec<(String, Bytes)>,
+    pub(crate) sensors: Vec<Sensors>,
+}
+
+impl Figures {
+    pub(crate) async fn new(sampler: Sampler) -> Self {
+        let machine = sampler.machine().await;
+        let cards = machine.map_or_else(Vec::new, |machine| machine.cards);
+        Self {
+            sampler,
+            cards: cards
+                .into_iter()
+                .filter(|card| card.kind == CardKind::Cuda)
+                .collect(),
+            process: None,
+        }
+    }
+
+    pub(crate) fn process(&self) -> Option<Process> {
+        self.process.map(|(process, _)| process)
+    }
+
+    /// Finds the server's process again if there is none yet or it is gone; says whether it is another one now.
+    pub(crate) async fn follow(&mut self, server: &Server) -> bool {
+        if self.process.is_some_and(|(process, _)| process.lives()) {
+            return false;
+        }
+        let before = self.process();
+        self.process = server.process().await.map(|process| (process, process.gauge()));
+        self.process() != before
+    }
+
+    pub(crate) async fn look(&self, server: &Server) -> Look {
+        let mut look = Look::default();
+        let held = self.process.and_then(|(process, gauge)| process.held(gauge));
+        look.held.extend(held.map(|held| (PROCESS.to_owned(), held)));
+        if !self.cards.is_empty() && server.target.is_here() {
+            look.held.extend(self.on_cards(&self.sampler.read().await));
+            look.sensors = self.sampler.sensors().await;
+        }
+        look
+    }
+
+    /// What the server's processes have of each card; where the driver does not show them, all that is taken of it.
+    fn on_cards(&self, reading: &Reading) -> Vec<(String, Bytes)> {
+        let tree = self.process.map_or_else(Vec::new, |(process, _)| process.tree());
+        let own = reading.holders.iter().filter(|holder| tree.contains(&holder.pid));
+        let own: Vec<_> = own
+            .filter_map(|holder| Some((&holder.card, holder.used?)))
+            .collect();
+        let held = |card: &Card| {
+            let parts = own.iter().filter(|(id, _)| **id == card.id);
+            let sum: Bytes = parts.map(|(_, used)| *used).sum();
+            match own.is_empty() {
+                true => Some((
+                    format!("{}, all programs", card.name),
+                    card.total.saturating_sub(reading.free_on(&card.id)?),
+                )),
+                false => (!sum.is_zero()).then(|| (format!("{}, the server", card.name), sum)),
+            }
+        };
+        let figures = self.cards.iter().zip(0..);
+        figures
+            .filter_map(|(card, number)| {
+                held(card).map(|(name, held)| (format!("card {number} {name}"), held))
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,103 @@
+//! The server under load: which model it has, which process it is.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use serde_json::Value;
+
+use super::answer::Failure;
+use super::client::Client;
+use super::target::Target;
+use crate::probe::process::Process;
+
+/// Questions about the server itself are answered soon or never.
+const SOON: Duration = Duration::from_secs(30);
+
+/// What is known of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Server {
+    pub(crate) target: Target,
+    pub(crate) key: Option<String>,
+    pub(crate) model: String,
+    /// Named by the user; otherwise it is found by the port.
+    pub(crate) pid: Option<u32>,
+    /// It is `plimsoll serve`, so that engines are behind other ports.
+    pub(crate) is_plimsoll: bool,
+}
+
+impl Server {
+    /// Asks for its models where none is named.
+    pub(crate) async fn meet(
+        target: Target,
+        key: Option<String>,
+        model: Option<String>,
+        pid: Option<u32>,
+    ) -> Result<Self, Failure> {
+        let mut server = Self {
+            target,
+            key,
+            model: String::new(),
+            pid,
+            is_plimsoll: false,
+        };
+        let listed = server.get("/v1/models").await;
+        server.model = match model {
+            Some(model) => model,
+            None => first_model(&listed?)
+                .ok_or(Failure::Malformed("no model is listed; name one with --model"))?,
+        };
+        server.is_plimsoll = server
+            .get("/api/version")
+            .await
+            .is_ok_and(|about| about.to_string().contains("plimsoll"));
+        Ok(server)
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Result<Value, Failure> {
+        self.client(SOON).json(Method::GET, path, Bytes::new()).await
+    }
+
+    pub(crate) fn client(&self, patience: Duration) -> Client {
+        Client::new(&self.target, self.key.as_deref(), patience)
+    }
+
+    /// Its process: the one named, or whoever listens; behind plimsoll the engine of the model.
+    pub(crate) async fn process(&self) -> Option<Process> {
+        if let Some(pid) = self.pid {
+            return Process::find(pid);
+        }
+        if !self.target.is_here() {
+            return None;
+        }
+        let port = match self.is_plimsoll {
+            true => self.engine_port().await?,
+            false => self.target.port,
+        };
+        // Looking through the descriptors of all processes takes a while.
+        tokio::task::spawn_blocking(move || Process::listening_on(port))
+            .await
+            .ok()
+            .flatten()
+    }
+
+    async fn engine_port(&self) -> Option<u16> {
+        let running = self.running().await?;
+        let proxy: Target = running["proxy"].as_str()?.parse().ok()?;
+        Some(proxy.port)
+    }
+
+    /// What plimsoll measures of the model's engine by itself.
+    pub(crate) async fn running(&self) -> Option<Value> {
+        let running = self.get("/running").await.ok()?;
+        let list = running["running"].as_array()?;
+        list.iter()
+            .find(|entry| entry["model"] == self.model.as_str())
+            .cloned()
+    }
+}
+
+fn first_model(listed: &Value) -> Option<String> {
+    let model = listed["data"].as_array()?.first()?;
+    model["id"].as_str().map(str::to_owned)
+}

@@ -1,0 +1,327 @@
+//! All that a soak has seen so far: what is saved, resumed, judged and drawn.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use plimsoll_core::bytes::Bytes;
+use plimsoll_core::trend::{Course, Growth, Judging, Point, Series, Step, Trend, judge, steps};
+use serde::{Deserialize, Serialize};
+
+use super::figures::Look;
+use super::rounds::{Tally, median};
+
+const SCHEMA: &str = "plimsoll.soak-state/1";
+const MOST_NOTES: usize = 100;
+const MOST_FIGURES: usize = 64;
+
+/// A figure that is followed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Named {
+    pub(crate) name: String,
+    /// What is judged: looks since the server's process was last a new one.
+    pub(crate) series: Series,
+    /// What is drawn, over requests.
+    pub(crate) course: Course,
+}
+
+/// What a soak knows. Requests are those sent.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct State {
+    schema: String,
+    pub(crate) target: String,
+    pub(crate) model: String,
+    pub(crate) requests: u64,
+    pub(crate) rounds: u64,
+    pub(crate) held_ms: u64,
+    pub(crate) prompt_tokens: u64,
+    pub(crate) answer_tokens: u64,
+    /// By kind: how many, and a few of them in full.
+    pub(crate) failures: BTreeMap<String, (u64, Vec<String>)>,
+    pub(crate) figures: Vec<Named>,
+    /// Thousandths of tokens per second of one client, and microseconds to the first token, over requests.
+    pub(crate) speed: Course,
+    pub(crate) first_token: Course,
+    /// By card: °C and MHz, over requests.
+    pub(crate) celsius: BTreeMap<String, Course>,
+    pub(crate) megahertz: BTreeMap<String, Course>,
+    /// In how many looks a card was slowed down, by what.
+    pub(crate) slowed: BTreeMap<String, u64>,
+    pub(crate) looks: u64,
+    /// Which process the figures are of.
+    pub(crate) process: Option<String>,
+    /// After how many requests something happened.
+    pub(crate) notes: Vec<(u64, String)>,
+}
+
+/// A figure with its verdict.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Judged<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) first: Bytes,
+    pub(crate) last: Bytes,
+    pub(crate) peak: Bytes,
+    #[serde(flatten)]
+    pub(crate) trend: Trend,
+    pub(crate) steps: Vec<Step>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StateError {
+    #[error("cannot read the state `{}`: {error}", path.display())]
+    Read { path: PathBuf, error: io::Error },
+    #[error("`{}` is no state of a soak: {error}; name another file, or remove it to begin anew", path.display())]
+    Parse { path: PathBuf, error: serde_json::Error },
+    #[error("`{}` belongs to {before}, and this is {now}; name another file, or remove it to begin anew", path.display())]
+    Other {
+        path: PathBuf,
+        before: String,
+        now: String,
+    },
+    #[error("cannot save the state in `{}`: {error}", path.display())]
+    Save { path: PathBuf, error: io::Error },
+}
+
+impl State {
+    pub(crate) fn new(target: String, model: String) -> Self {
+        Self {
+            schema: SCHEMA.to_owned(),
+            target,
+            model,
+            ..Self::default()
+        }
+    }
+
+    /// Goes on where a state was saved, or begins if there is none.
+    pub(crate) fn resume(path: &Path, target: String, model: String) -> Result<Self, StateError> {
+        let text = match fs::read(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::new(target, model)),
+            Err(error) => {
+                return Err(StateError::Read {
+                    path: path.to_owned(),
+                    error,
+                });
+            }
+        };
+        let state: Self = serde_json::from_slice(&text).map_err(|error| StateError::Parse {
+            path: path.to_owned(),
+            error,
+        })?;
+        let name = |schema: &str, target: &str, model: &str| format!("{schema} of {model} at {target}");
+        let (before, now) = (
+            name(&state.schema, &state.target, &state.model),
+            name(SCHEMA, &target, &model),
+        );
+        if before != now {
+            return Err(StateError::Other {
+                path: path.to_owned(),
+                before,
+                now,
+            });
+        }
+        Ok(state)
+    }
+
+    /// Saves so that at any moment there is a whole state: beside it first, then in its place.
+    pub(crate) fn save(&self, path: &Path) -> Result<(), StateError> {
+        let beside = path.with_extension("part");
+        let write = || {
+            let mut file = fs::File::create(&beside)?;
+            file.write_all(&serde_json::to_vec(self)?)?;
+            file.sync_data()?;
+            fs::rename(&beside, path)
+        };
+        write().map_err(|error| StateError::Save {
+            path: path.to_owned(),
+            error,
+        })
+    }
+
+    pub(crate) fn note(&mut self, text: String) {
+        if self.notes.len() < MOST_NOTES {
+            self.notes.push((self.requests, text));
+        }
+    }
+
+    /// The looks so far are of a process that is gone.
+    pub(crate) fn begin_series(&mut self) {
+        for figure in &mut self.figures {
+            figure.series = Series::default();
+        }
+    }
+
+    /// Takes what a round brought.
+    pub(crate) fn add(&mut self, mut tally: Tally) {
+        self.rounds += 1;
+        self.requests += tally.answered + tally.failures();
+        self.prompt_tokens += tally.prompt_tokens;
+        self.answer_tokens += tally.answer_tokens;
+        let at = self.requests;
+        if let Some(speed) = median(&mut tally.speeds) {
+            self.speed.push(at, thousandths(speed));
+        }
+        if let Some(time) = median(&mut tally.first_tokens) {
+            self.first_token.push(at, thousandths(time));
+        }
+        for (kind, (count, texts)) in tally.failed {
+            let (sum, kept) = self.failures.entry(kind).or_default();
+            *sum += count;
+            if kept.is_empty() {
+                *kept = texts;
+            }
+        }
+    }
+
+    /// Takes what was seen after it.
+    pub(crate) fn see(&mut self, look: Look) {
+        self.looks += 1;
+        let at = self.requests;
+        for (name, held) in look.held {
+            let place = self.figures.iter().position(|figure| figure.name == name);
+            let place = place.unwrap_or_else(|| {
+                self.figures.push(Named {
+                    name,
+                    series: Series::default(),
+                    course: Course::default(),
+                });
+                self.figures.len() - 1
+            });
+            let figure = &mut self.figures[place];
+            figure.series.push(Point { at, held });
+            figure.course.push(at, held.get());
+        }
+        self.figures.truncate(MOST_FIGURES);
+        for sensors in look.sensors {
+            let card = sensors.card.to_string();
+            if let Some(celsius) = sensors.celsius {
+                self.celsius
+                    .entry(card.clone())
+                    .or_default()
+                    .push(at, celsius.into());
+            }
+            if let Some(megahertz) = sensors.megahertz {
+                self.megahertz.entry(card).or_default().push(at, megahertz.into());
+            }
+            for reason in sensors.slowed_by {
+                *self.slowed.entry(reason).or_default() += 1;
+            }
+        }
+    }
+
+    pub(crate) fn failed(&self) -> u64 {
+        self.failures.values().map(|(count, _)| count).sum()
+    }
+
+    /// Every figure with its verdict.
+    pub(crate) fn judged(&self, negligible: f64) -> Vec<Judged<'_>> {
+        let judging = Judging {
+            figures: self.figures.len(),
+            negligible,
+            ..Judging::default()
+        };
+        let held = |point: Option<&Point>| point.map_or(Bytes::ZERO, |point| point.held);
+        self.figures
+            .iter()
+            .map(|figure| {
+                let points = figure.series.points();
+                Judged {
+                    name: &figure.name,
+                    first: held(points.first()),
+                    last: held(points.last()),
+                    peak: Bytes::new(figure.course.highest().unwrap_or_default()),
+                    trend: judge(points, &judging),
+                    steps: steps(points),
+                }
+            })
+            .collect()
+    }
+
+    /// By how many per cent of its first quarter the last one is slower; negative if it is faster.
+    pub(crate) fn slower_percent(&self) -> Option<f64> {
+        let buckets = self.speed.buckets();
+        let quarter = buckets.len() / 4;
+        if quarter < 3 {
+            return None;
+        }
+        let middle = |buckets: &[plimsoll_core::trend::Bucket]| {
+            let mut speeds: Vec<f64> = buckets.iter().map(|bucket| thousands(bucket.last)).collect();
+            median(&mut speeds)
+        };
+        let before = middle(&buckets[..quarter])?;
+        let after = middle(&buckets[buckets.len() - quarter..])?;
+        (before > 0.0).then(|| (100.0 * (before - after) / before * 10.0).round() / 10.0)
+    }
+}
+
+impl Judged<'_> {
+    pub(crate) fn is_leak(&self) -> bool {
+        self.trend.growth == Growth::Leak
+    }
+}
+
+/// A number of people's with three places kept, as a whole number.
+fn thousandths(number: f64) -> u64 {
+    format!("{:.0}", (number * 1000.0).clamp(0.0, 1e15))
+        .parse()
+        .unwrap_or_default()
+}
+
+pub(crate) fn thousands(number: u64) -> f64 {
+    u32::try_from(number).map_or(f64::INFINITY, f64::from) / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(bytes: u64) -> Look {
+        Look {
+            held: vec![("host".to_owned(), Bytes::new(bytes))],
+            ..Look::default()
+        }
+    }
+
+    fn state(rounds: u64) -> State {
+        let mut state = State::new("http://a:1".to_owned(), "m".to_owned());
+        for round in 0..rounds {
+            let mut tally = Tally {
+                answered: 20,
+                speeds: vec![100.0],
+                ..Tally::default()
+            };
+            if round >= rounds / 2 {
+                tally.speeds = vec![80.0];
+            }
+            state.add(tally);
+            state.see(look((100 << 20) + round * 20 * 1024));
+        }
+        state
+    }
+
+    #[test]
+    fn a_saved_state_goes_on_and_one_of_another_server_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("soak.state");
+        let resume = |target: &str| State::resume(&path, target.to_owned(), "m".to_owned());
+        assert_eq!(resume("http://a:1").unwrap().requests, 0);
+        state(60).save(&path).unwrap();
+        let mut again = resume("http://a:1").unwrap();
+        assert_eq!(
+            (again.requests, again.rounds, again.judged(64.0)[0].is_leak()),
+            (1200, 60, true)
+        );
+        again.begin_series();
+        assert_eq!(again.judged(64.0)[0].trend.growth, Growth::Unknown);
+        assert!(matches!(resume("http://b:1"), Err(StateError::Other { .. })));
+        fs::write(&path, "{").unwrap();
+        assert!(matches!(resume("http://a:1"), Err(StateError::Parse { .. })));
+    }
+
+    #[test]
+    fn slowing_down_is_told_in_per_cent() {
+        assert_eq!(state(100).slower_percent(), Some(20.0));
+        assert_eq!(state(5).slower_percent(), None);
+    }
+}

@@ -1,0 +1,281 @@
+//! What a soak found: as text, as JSON, as a page.
+
+use std::fmt::{self, Write};
+use std::time::Duration;
+
+use plimsoll_core::bytes::Bytes;
+use plimsoll_core::trend::{Course, Growth};
+use serde_json::{Value, json};
+
+use super::chart::{Chart, Line};
+use super::page::Page;
+use crate::load::{Judged, State, thousands};
+
+/// A soak that is over.
+#[derive(Debug)]
+pub(crate) struct SoakReport<'a> {
+    state: &'a State,
+    judged: Vec<Judged<'a>>,
+}
+
+impl<'a> SoakReport<'a> {
+    /// Growth of fewer bytes per request than `negligible` is not worth a word.
+    pub(crate) fn new(state: &'a State, negligible: f64) -> Self {
+        Self {
+            state,
+            judged: state.judged(negligible),
+        }
+    }
+
+    pub(crate) fn finds_a_leak(&self) -> bool {
+        self.judged.iter().any(Judged::is_leak)
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let mut out = String::new();
+        // writing to a string cannot fail
+        let _ = self.write(&mut out);
+        out
+    }
+
+    fn write(&self, out: &mut String) -> fmt::Result {
+        let state = self.state;
+        writeln!(
+            out,
+            "{} at {}: {} requests in {} rounds, {}, {} failed",
+            state.model,
+            state.target,
+            state.requests,
+            state.rounds,
+            lasted(state.held_ms),
+            state.failed()
+        )?;
+        if self.judged.is_empty() {
+            writeln!(
+                out,
+                "  no memory was seen: the server's process is not on this machine, or may not be looked at"
+            )?;
+        }
+        for figure in &self.judged {
+            writeln!(out, "  {}: {}", figure.name, verdict(figure))?;
+            for step in &figure.steps {
+                let way = if step.to > step.from {
+                    "taken"
+                } else {
+                    "given back"
+                };
+                writeln!(
+                    out,
+                    "    once: {} {way} by request {} ({} to {})",
+                    step.size(),
+                    step.at,
+                    step.from,
+                    step.to
+                )?;
+            }
+        }
+        for line in self.remarks() {
+            writeln!(out, "  {line}")?;
+        }
+        Ok(())
+    }
+
+    /// What there is to say besides memory.
+    fn remarks(&self) -> Vec<String> {
+        let state = self.state;
+        let mut remarks = Vec::new();
+        let speed = state.speed.buckets().last().map(|bucket| bucket.last);
+        let change = state.slower_percent();
+        remarks.extend(speed.map(|speed| {
+            let change = change.map_or_else(String::new, |change| match change < 0.0 {
+                true => format!(", {:.1} % faster at the end than at the beginning", -change),
+                false => format!(", {change:.1} % slower at the end than at the beginning"),
+            });
+            format!(
+                "speed: {:.1} tokens per second of one client{change}",
+                thousands(speed)
+            )
+        }));
+        for (card, course) in &state.celsius {
+            remarks.extend(
+                course
+                    .highest()
+                    .map(|highest| format!("{card}: up to {highest} °C")),
+            );
+        }
+        for (card, course) in &state.megahertz {
+            let range = course.lowest().zip(course.highest());
+            remarks.extend(range.map(|(low, high)| format!("{card}: clock from {low} to {high} MHz")));
+        }
+        for (reason, looks) in &state.slowed {
+            remarks.push(format!(
+                "slowed down by {reason} in {looks} of {} looks",
+                state.looks
+            ));
+        }
+        for (kind, (count, texts)) in &state.failures {
+            remarks.push(format!(
+                "{count} × {kind}: {}",
+                texts.first().map_or("", String::as_str)
+            ));
+        }
+        let notes = state.notes.iter();
+        remarks.extend(notes.map(|(at, text)| format!("after {at} requests: {text}")));
+        remarks
+    }
+
+    /// `plimsoll.soak/1`.
+    pub(crate) fn json(&self) -> Value {
+        let state = self.state;
+        let failures: Vec<Value> = state
+            .failures
+            .iter()
+            .map(|(kind, (count, texts))| json!({ "kind": kind, "count": count, "texts": texts }))
+            .collect();
+        let notes = state
+            .notes
+            .iter()
+            .map(|(at, text)| json!({ "requests": at, "text": text }));
+        json!({
+            "schema": "plimsoll.soak/1",
+            "target": state.target,
+            "model": state.model,
+            "leak": self.finds_a_leak(),
+            "requests": state.requests,
+            "rounds": state.rounds,
+            "seconds": thousands(state.held_ms),
+            "prompt_tokens": state.prompt_tokens,
+            "answer_tokens": state.answer_tokens,
+            "failed": state.failed(),
+            "failures": failures,
+            "figures": self.judged,
+            "slower_percent": state.slower_percent(),
+            "slowed": state.slowed,
+            "looks": state.looks,
+            "notes": notes.collect::<Vec<_>>(),
+        })
+    }
+
+    pub(crate) fn html(&self) -> String {
+        let state = self.state;
+        let mut page = Page::new(&format!("{} under load", state.model));
+        let text = match self.finds_a_leak() {
+            true => "It leaks",
+            false => "No leak was found",
+        };
+        page.verdict(text, self.finds_a_leak());
+        page.lines(&self.text());
+        let marks: Vec<(u64, String)> = state.notes.clone();
+        let bytes = |value: u64| Bytes::new(value).to_string();
+        for (figure, judged) in state.figures.iter().zip(&self.judged) {
+            let marks = marks.iter().cloned().chain(
+                judged
+                    .steps
+                    .iter()
+                    .map(|step| (step.at, format!("once: {}", step.size()))),
+            );
+            page.picture(&self.chart(
+                &figure.name,
+                &[("held".to_owned(), &figure.course)],
+                marks.collect(),
+                &bytes,
+            ));
+        }
+        let speed = |value: u64| format!("{:.1} tokens/s", thousands(value));
+        page.picture(&self.chart(
+            "speed of one client",
+            &[("median".to_owned(), &state.speed)],
+            Vec::new(),
+            &speed,
+        ));
+        let time = |value: u64| format!("{:.1} ms", thousands(value));
+        page.picture(&self.chart(
+            "time to the first token",
+            &[("median".to_owned(), &state.first_token)],
+            Vec::new(),
+            &time,
+        ));
+        let by_card = |courses: &'a std::collections::BTreeMap<String, Course>| {
+            courses
+                .iter()
+                .map(|(card, course)| (card.clone(), course))
+                .collect::<Vec<_>>()
+        };
+        page.picture(
+            &self.chart("temperature", &by_card(&state.celsius), Vec::new(), &|value| {
+                format!("{value} °C")
+            }),
+        );
+        page.picture(
+            &self.chart("clock", &by_card(&state.megahertz), Vec::new(), &|value| {
+                format!("{value} MHz")
+            }),
+        );
+        page.finish()
+    }
+
+    fn chart(
+        &self,
+        title: &str,
+        lines: &[(String, &Course)],
+        marks: Vec<(u64, String)>,
+        text: &dyn Fn(u64) -> String,
+    ) -> String {
+        let lines = lines.iter().map(|(name, course)| Line {
+            name: name.clone(),
+            course,
+        });
+        Chart {
+            title: title.to_owned(),
+            lines: lines.collect(),
+            until: self.state.requests,
+            ends: (
+                "first request".to_owned(),
+                format!("request {}", self.state.requests),
+            ),
+            marks,
+            text,
+        }
+        .svg()
+    }
+}
+
+/// One figure's verdict in a sentence.
+fn verdict(figure: &Judged<'_>) -> String {
+    let trend = &figure.trend;
+    let course = format!("{} at first, {} at the end", figure.first, figure.last);
+    let slope = format!(
+        "{:.0} B per request ({:.0} to {:.0} with 99 %)",
+        trend.slope, trend.slope_low, trend.slope_high
+    );
+    let rising = format!(
+        "{} of {} stretches rise",
+        trend.rising,
+        trend.blocks.saturating_sub(1)
+    );
+    match trend.growth {
+        Growth::Leak => format!(
+            "LEAK, {slope}; {rising}, confidence {:.2} %; {course}",
+            (trend.confidence * 1e4).floor() / 100.0
+        ),
+        Growth::Settling => {
+            format!("still settling, {slope}, ever slower; hold the load longer to know; {course}")
+        }
+        Growth::Flat => format!("flat: {slope}; {rising}; {course}"),
+        Growth::Unknown => format!(
+            "too few looks for a verdict ({} of at least {}); {course}",
+            trend.looks,
+            plimsoll_core::trend::Trend::LEAST_LOOKS
+        ),
+    }
+}
+
+/// `1 h 02 min`, `3 min 20 s`, `12 s`.
+pub(crate) fn lasted(milliseconds: u64) -> String {
+    let seconds = Duration::from_millis(milliseconds).as_secs();
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds} s"),
+        (0, minutes, seconds) => format!("{minutes} min {seconds:02} s"),
+        (hours, minutes, _) => format!("{hours} h {minutes:02} min"),
+    }
+}

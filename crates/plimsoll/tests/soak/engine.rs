@@ -1,0 +1,75 @@
+//! A fake engine of a test's own, on a port that nobody else has.
+
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+#[path = "../serve/built.rs"]
+mod built;
+
+/// Dropping it kills it.
+pub(crate) struct Engine {
+    child: Child,
+    port: u16,
+}
+
+impl Engine {
+    /// Starts one with this script, and waits until it listens. A port that is taken meanwhile is given up for another.
+    pub(crate) fn start(script: &str) -> Self {
+        for _ in 0..20 {
+            let port = free_port();
+            let mut engine = Self {
+                child: spawn(script, port),
+                port,
+            };
+            if engine.listens() {
+                return engine;
+            }
+        }
+        panic!("no fake engine came up");
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    fn lives(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|ended| ended.is_none())
+    }
+
+    fn listens(&mut self) -> bool {
+        let limit = Instant::now() + Duration::from_secs(30);
+        while Instant::now() < limit && self.lives() {
+            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+                // Somebody else may have been faster with the port; then ours ends.
+                std::thread::sleep(Duration::from_millis(50));
+                return self.lives();
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        false
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback has a port");
+    listener.local_addr().expect("it is bound").port()
+}
+
+fn spawn(script: &str, port: u16) -> Child {
+    Command::new(built::built("fake-engine", "fake-engine"))
+        .args(["--alias", "tiny", "--port", &port.to_string()])
+        .env("PLIMSOLL_FAKE_ENGINE", script)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the fake engine starts")
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,143 @@
+//! `plimsoll soak` against processes that really leak, really do not, and really die.
+//!
+//! Few and short here. The whole promise, ten runs of each with 20 000 requests where nothing leaks:
+//! `PLIMSOLL_SOAK_RUNS=10 PLIMSOLL_SOAK_FLAT=20000 cargo test --release -p plimsoll --test soak -- --nocapture`
+
+mod engine;
+
+use std::process::{Command, Output, Stdio};
+
+use engine::Engine;
+use serde_json::Value;
+
+fn soak(url: &str, arguments: &[&str]) -> (Output, Value) {
+    let output = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(["soak", url, "--json", "-"])
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .expect("plimsoll starts");
+    let json = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    (output, json)
+}
+
+fn number(name: &str, usual: u64) -> u64 {
+    std::env::var(name)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(usual)
+}
+
+/// One line a run, for whoever runs many with `--nocapture`.
+fn told(run: u64, json: &Value) -> String {
+    let figure = &json["figures"][0];
+    let [slope, low, high] =
+        ["slope", "slope_low", "slope_high"].map(|name| figure[name].as_f64().unwrap_or(f64::NAN));
+    let (requests, growth, confidence) = (&json["requests"], &figure["growth"], &figure["confidence"]);
+    format!(
+        "run {run}: {requests} requests, {growth}, {slope:.1} B per request ({low:.1} to {high:.1}), confidence {confidence}"
+    )
+}
+
+#[test]
+fn a_leak_of_one_kibibyte_a_request_is_found_within_two_thousand_requests() {
+    for run in 0..number("PLIMSOLL_SOAK_RUNS", 1) {
+        let engine = Engine::start("leak=1024 once=9000000 once_at=700 events=2");
+        let (output, json) = soak(&engine.url(), &["--requests", "2000"]);
+        println!("{}", told(run, &json));
+        assert_eq!(
+            (output.status.code(), &json["leak"]),
+            (Some(1), &Value::Bool(true)),
+            "{json:#}"
+        );
+        let figure = &json["figures"][0];
+        let within = |name: &str, low: f64, high: f64| {
+            let value = figure[name].as_f64().unwrap();
+            assert!((low..=high).contains(&value), "{name} is {value}");
+        };
+        within("slope", 900.0, 1300.0);
+        within("confidence", 0.998, 1.0);
+        assert_eq!((&json["requests"], &json["failed"]), (&2000.into(), &0.into()));
+    }
+}
+
+#[test]
+fn a_server_that_takes_memory_once_is_not_called_a_leak() {
+    let requests = number("PLIMSOLL_SOAK_FLAT", 3000).to_string();
+    for run in 0..number("PLIMSOLL_SOAK_RUNS", 1) {
+        let engine = Engine::start("once=70000000 once_at=1500 events=2");
+        let (output, json) = soak(&engine.url(), &["--requests", &requests, "--round", "50"]);
+        println!("{}", told(run, &json));
+        assert_eq!(
+            (output.status.code(), &json["leak"]),
+            (Some(0), &Value::Bool(false)),
+            "{json:#}"
+        );
+        let steps = json["figures"][0]["steps"].as_array().unwrap();
+        assert!(
+            steps
+                .iter()
+                .any(|step| step["to"].as_u64() > step["from"].as_u64().map(|from| from + 60_000_000)),
+            "{steps:?}"
+        );
+    }
+}
+
+#[test]
+fn what_was_saved_is_gone_on_with_and_the_page_needs_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let [state, page] =
+        ["soak.state", "soak.html"].map(|name| folder.path().join(name).display().to_string());
+    let engine = Engine::start("events=1");
+    let arguments = ["--resume", &state, "--requests", "100", "--depths", "8"];
+    assert_eq!(soak(&engine.url(), &arguments).1["requests"], 100);
+    let more = [
+        &arguments[..2],
+        &["--requests", "160", "--depths", "8", "--html", &page],
+    ]
+    .concat();
+    let (_, json) = soak(&engine.url(), &more);
+    assert_eq!(
+        (&json["requests"], &json["rounds"], &json["looks"]),
+        (&160.into(), &8.into(), &8.into())
+    );
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("<svg") && page.contains("request 160"));
+    for foreign in ["<script", "src=", "href=", "url("] {
+        assert!(!page.contains(foreign), "{foreign}");
+    }
+    let other = Engine::start("");
+    let (output, _) = soak(&other.url(), &arguments);
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("name another file"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn failures_are_counted_by_kind_and_a_server_that_dies_ends_the_load() {
+    let engine = Engine::start("fail=oom_at_depth:400 events=1");
+    // Four bytes are a token there, so only the deep one kills it.
+    let (_, json) = soak(
+        &engine.url(),
+        &["--requests", "400", "--depths", "16,16,16,2000", "--clients", "1"],
+    );
+    assert!(json["failed"].as_u64().unwrap() > 0, "{json:#}");
+    let notes = json["notes"].to_string();
+    assert!(notes.contains("does not answer any more"), "{notes}");
+    let kinds = json["failures"].to_string();
+    assert!(kinds.contains("no connection"), "{kinds}");
+}
+
+#[test]
+fn a_server_that_is_not_there_is_told_at_once() {
+    let (output, _) = soak("http://127.0.0.1:1", &[]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        told.contains("cannot ask http://127.0.0.1:1 for its models: no connection"),
+        "{told}"
+    );
+    let (output, _) = soak("https://127.0.0.1:1", &[]);
+    assert_eq!(output.status.code(), Some(2));
+}

@@ -1,0 +1,29 @@
+//! Host memory that is taken and never given back: some with every request, some once.
+//!
+//! It is really held and really touched, so that it shows wherever memory of a process is measured.
+
+/// What is taken, in bytes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Hoard {
+    /// With every generation and embedding.
+    pub(crate) leak: usize,
+    /// With the request of this number.
+    pub(crate) once: usize,
+    pub(crate) once_at: u64,
+}
+
+impl Hoard {
+    /// `served` requests have been answered before this one.
+    pub(crate) fn take(&self, served: u64) {
+        keep(self.leak);
+        if served == self.once_at {
+            keep(self.once);
+        }
+    }
+}
+
+fn keep(bytes: usize) {
+    if bytes > 0 {
+        Box::leak(vec![0xa5_u8; bytes].into_boxed_slice());
+    }
+}
