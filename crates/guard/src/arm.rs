@@ -3,7 +3,8 @@
 //! The flag that every hook asks lies in a page of memory that the kernel empties in a forked child (MADV_WIPEONFORK), so the
 //! question costs two loads and no system call, and a child can never work on locks and counts that were its parent's. Where the
 //! kernel cannot do that, the process id is compared. Guard arms itself once; if something is not as expected it never does, and
-//! says so.
+//! says so. Of several threads in their first `cuInit` one arms guard and the others wait for it, so that nothing is allocated
+//! that is not counted; not for ever, because a thread may be in `cuInit` while it holds the loader's lock, which arming needs.
 
 use alloc::boxed::Box;
 use core::ffi::{CStr, c_char};
@@ -29,7 +30,13 @@ struct Flag {
 
 static FLAG: AtomicPtr<Flag> = AtomicPtr::new(null_mut());
 static PROCESS: AtomicI32 = AtomicI32::new(0);
-static STARTED: AtomicBool = AtomicBool::new(false);
+/// How far arming has come.
+static STAGE: AtomicU32 = AtomicU32::new(UNTOUCHED);
+const UNTOUCHED: u32 = 0;
+const AT_WORK: u32 = 1;
+const DONE: u32 = 2;
+/// The thread that is at work on it.
+static WORKER: AtomicI32 = AtomicI32::new(0);
 static OPTIONS: AtomicPtr<Options> = AtomicPtr::new(null_mut());
 
 /// Whether hooks act.
@@ -82,9 +89,44 @@ pub(crate) fn options() -> &'static Options {
 
 /// The driver is up.
 pub(crate) fn initialised() {
-    if !wanted() || STARTED.swap(true, AcqRel) {
+    if !wanted() {
         return;
     }
+    match STAGE.compare_exchange(UNTOUCHED, AT_WORK, AcqRel, Acquire) {
+        Ok(_) => {
+            WORKER.store(thread(), Relaxed);
+            begin();
+            STAGE.store(DONE, Release);
+        }
+        Err(AT_WORK) if WORKER.load(Relaxed) != thread() => let_it_end(),
+        Err(_) => {}
+    }
+}
+
+/// Waits for the thread that arms guard, at most a second.
+#[cold]
+fn let_it_end() {
+    const NAPS: u32 = 10_000;
+    static NAP: libc::timespec = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 100_000,
+    };
+    for _ in 0..NAPS {
+        if STAGE.load(Acquire) == DONE {
+            return;
+        }
+        // SAFETY: a time to sleep; what is left of it when a signal comes is nobody's business.
+        unsafe { libc::nanosleep(&raw const NAP, null_mut()) };
+    }
+}
+
+fn thread() -> i32 {
+    // SAFETY: gettid takes nothing and cannot fail; older C libraries have no function for it.
+    let number = unsafe { libc::syscall(libc::SYS_gettid) };
+    i32::try_from(number).unwrap_or(0)
+}
+
+fn begin() {
     let Some(line) = variable(env::GUARD) else { return };
     let Ok(line) = line.to_str() else {
         say!("{} is not text; this process runs unguarded", env::GUARD);

@@ -212,6 +212,16 @@ fn virtual_memory_management_is_hidden_on_request() {
 }
 
 #[test]
+fn threads_that_start_cuda_together_are_all_counted() {
+    // Each call takes a while, so all are in their first `cuInit` when one of them begins to arm guard.
+    let run = Client::new("dlsym", "budget=500")
+        .driver("cards=1 total=1G context=0 latency=2000")
+        .run(&["begin:8:100"]);
+    assert_eq!(run.lines, ["begin 0 5"], "{}", run.said);
+    assert_eq!(run.page().cards()[0].allocated, 500);
+}
+
+#[test]
 fn threads_that_race_for_the_budget_never_pass_it_together() {
     let run = run("budget=100000", &["race:8:100"]);
     assert_eq!(run.lines[2], "race 0 1000");

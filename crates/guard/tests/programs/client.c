@@ -146,6 +146,14 @@ static void *churn(void *size) {
     return NULL;
 }
 
+static void *begin(void *size) {
+    void *context = NULL;
+    dptr p;
+    if (cuInit_(0) || cuDevicePrimaryCtxRetain_(&context, 0)) return NULL;
+    cuCtxSetCurrent_(context);
+    return (void *)(long)!cuMemAlloc_v2_(&p, *(size_t *)size);
+}
+
 static long threads(int count, size_t size, void *(*body)(void *)) {
     pthread_t thread[64];
     long sum = 0;
@@ -250,6 +258,7 @@ static int act(char *word, char **rest) {
         return SAY(" %d", value);
     }
     if (IS("race")) return SAY(" %ld", threads((int)n[0], n[1], race));
+    if (IS("begin")) return SAY(" %ld", threads((int)n[0], n[1], begin));
     if (IS("churn")) return threads((int)n[0], n[1], churn), DONE;
     if (IS("close")) return rc = dlclose(library), DONE;
     if (IS("enter")) return enter("dlsym"), DONE;
