@@ -5,6 +5,7 @@
 //! the real function and nothing else; its body runs armed only.
 
 pub(crate) mod arrays;
+pub(crate) mod batch;
 pub(crate) mod capture;
 pub(crate) mod context;
 pub(crate) mod copy;

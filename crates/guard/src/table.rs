@@ -7,7 +7,7 @@ use core::ffi::{CStr, c_char, c_void};
 
 use crate::hooks::{self, Hook};
 
-const PARTS: [&[Hook]; 14] = [
+const PARTS: [&[Hook]; 15] = [
     hooks::init::TABLE,
     hooks::memory::TABLE,
     hooks::vmm::TABLE,
@@ -17,6 +17,7 @@ const PARTS: [&[Hook]; 14] = [
     hooks::context::TABLE,
     hooks::nvml::TABLE,
     hooks::copy::TABLE,
+    hooks::batch::TABLE,
     hooks::fill::TABLE,
     hooks::pointer::TABLE,
     hooks::ipc::TABLE,

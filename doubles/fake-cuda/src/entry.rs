@@ -26,6 +26,7 @@ const TABLES: &[&[Entry]] = &[
     crate::primary::ENTRIES,
     crate::linear::ENTRIES,
     crate::vmm::ENTRIES,
+    crate::batch::ENTRIES,
     crate::copy::ENTRIES,
     crate::fill::ENTRIES,
     crate::streams::ENTRIES,

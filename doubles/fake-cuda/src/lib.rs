@@ -13,6 +13,7 @@ mod abi;
 #[cfg(test)]
 mod alone;
 mod arrays;
+mod batch;
 mod blocks;
 mod call;
 mod capture;

@@ -3,7 +3,8 @@
 //! Device and host part of a spilled range are both memory that the driver knows, and the H200's driver copies across the
 //! border as if it were not there. No document promises that, so the probe of [`crate::spill`] finds out; only if the driver
 //! refuses is anything done here. The pieces of an asynchronous copy go into the same stream one after the other, so that what
-//! waits for the copy waits for all of them. `cuMemcpyBatchAsync` and the copy nodes of graphs built by hand are not cut.
+//! waits for the copy waits for all of them. The copy nodes of graphs that are built by hand are not cut: no engine builds any, and
+//! the only driver with the calls that has been tried crosses the border by itself.
 
 use crate::driver::{Array, Context, CuResult, DevicePointer, Stream};
 use crate::hooks::hooks;

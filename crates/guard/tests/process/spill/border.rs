@@ -17,6 +17,7 @@ fn every_way_to_copy_and_to_fill_is_right_on_a_driver_that_crosses_the_border() 
     // Each copy of the program's is one copy of the driver's.
     assert_eq!(ran.calls("cuMemcpy2D_v2").len(), 4);
     assert_eq!(ran.calls("cuMemcpy3D_v2").len(), 8);
+    assert_eq!(ran.calls("cuMemcpyBatchAsync").len(), 2);
 }
 
 #[test]

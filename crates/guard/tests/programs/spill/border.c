@@ -68,6 +68,23 @@ static void backwards(CUstream stream) {
     clean();
 }
 
+/* Three copies, of which the second crosses, and the last has attributes of its own. */
+static void batches(CUstream stream) {
+    const size_t part = SPAN / 4;
+    CUmemcpyAttributes kinds[2] = {{1, {0, 0}, {0, 0}, 0}, {3, {0, 0}, {0, 0}, 0}};
+    CUdeviceptr to[3] = {at, at + part, at + 3 * part}, from[3] = {other, other + part, other + 3 * part};
+    size_t sizes[3] = {part, 2 * part, part}, first[2] = {0, 2}, failed = 0;
+    memcpy(expected, source, SPAN);
+    compare("cuMemcpyBatchAsync", cuMemcpyBatchAsync(to, from, sizes, 3, kinds, first, 2, &failed, stream));
+    failures += failed != SIZE_MAX;
+    memcpy(expected, source, SPAN);
+    compare("cuMemcpyBatchAsync_v2", cuMemcpyBatchAsync_v2(to, from, sizes, 3, kinds, first, 2, stream));
+    sizes[2] = (size_t)1 << 40;
+    memcpy(expected, source, 3 * part);
+    CUresult result = cuMemcpyBatchAsync(to, from, sizes, 3, kinds, first, 2, &failed, stream);
+    compare("a batch that fails", result == 1 && failed == 2 ? 0 : 1);
+}
+
 /* Rows of 700 bytes, 1000 apart: the border falls into a row, or between two, by where the plane begins. */
 static void planes(CUstream stream) {
     for (size_t shift = 0; shift < 1000; shift += 250) {
@@ -149,6 +166,7 @@ int main(int count, char **arguments) {
     clean();
     lines(stream);
     backwards(stream);
+    batches(stream);
     planes(stream);
     solids();
     MUST(cuMemFree_v2(filler));

@@ -1,0 +1,123 @@
+//! Many copies in one call: each is cut at the borders that it would cross, on the drivers that refuse such a copy.
+//!
+//! A batch has sets of attributes, each from a first copy on, so the first pieces of those copies take their place. A failure is
+//! told by the number of the program's copy. Batches of boxes (`cuMemcpy3DBatchAsync`) are passed on as they are.
+
+use alloc::vec::Vec;
+use core::ffi::c_void;
+use core::slice;
+
+use crate::driver::{DevicePointer, Stream};
+use crate::hooks::hooks;
+use crate::spill::border;
+use crate::spill::cut::{Block, Side, cut};
+
+/// The arrays of a batch as the driver takes them.
+#[derive(Clone, Copy, Debug)]
+struct Batch {
+    to: *const DevicePointer,
+    from: *const DevicePointer,
+    sizes: *const usize,
+    count: usize,
+    /// The first copy of each set of attributes.
+    first: *const usize,
+    kinds: usize,
+}
+
+/// The pieces of a batch.
+#[derive(Debug, Default)]
+struct Pieces {
+    to: Vec<DevicePointer>,
+    from: Vec<DevicePointer>,
+    sizes: Vec<usize>,
+    first: Vec<usize>,
+    /// Which of the program's copies each is a piece of.
+    of: Vec<usize>,
+}
+
+impl Pieces {
+    fn add(&mut self, copy: usize, to: DevicePointer, from: DevicePointer, size: usize) {
+        let sides = [to, from].map(|start| Side::line(start, border::of(start)));
+        let whole = Block::line(u64::try_from(size).unwrap_or(u64::MAX));
+        let _ = cut::<()>(whole, &sides, &mut |piece| {
+            self.to.push(to + piece.x);
+            self.from.push(from + piece.x);
+            self.sizes.push(usize::try_from(piece.width).unwrap_or(size));
+            self.of.push(copy);
+            Ok(())
+        });
+    }
+}
+
+impl Batch {
+    /// Its pieces, if any copy is to be cut.
+    ///
+    /// # Safety
+    /// The arrays are as long as they say, or null.
+    unsafe fn pieces(&self) -> Option<Pieces> {
+        let null = self.to.is_null() || self.from.is_null() || self.sizes.is_null() || self.first.is_null();
+        if !border::matter() || null {
+            return None;
+        }
+        // SAFETY: not null, and as long as the caller promises.
+        let (to, from, sizes, first) = unsafe {
+            (
+                slice::from_raw_parts(self.to, self.count),
+                slice::from_raw_parts(self.from, self.count),
+                slice::from_raw_parts(self.sizes, self.count),
+                slice::from_raw_parts(self.first, self.kinds),
+            )
+        };
+        let mut pieces = Pieces::default();
+        for (copy, ((to, from), size)) in to.iter().zip(from).zip(sizes).enumerate() {
+            pieces.add(copy, *to, *from, *size);
+        }
+        // A set that begins behind the last copy is the driver's to refuse.
+        let begin = |copy: &usize| {
+            pieces
+                .of
+                .iter()
+                .position(|of| of == copy)
+                .unwrap_or(pieces.of.len())
+        };
+        pieces.first = first.iter().map(begin).collect();
+        (pieces.of.len() > self.count).then_some(pieces)
+    }
+}
+
+hooks! {
+    in CUDA;
+
+    fn cuMemcpyBatchAsync / cuMemcpyBatchAsync_ptsz = "cuMemcpyBatchAsync" since 12080 (
+        to: *const DevicePointer, from: *const DevicePointer, sizes: *const usize, count: usize,
+        attributes: *const c_void, first: *const usize, kinds: usize, failed: *mut usize, stream: Stream
+    ) calls copy {
+        let batch = Batch { to, from, sizes, count, first, kinds };
+        let Some(pieces) = batch.pieces() else {
+            return copy(to, from, sizes, count, attributes, first, kinds, failed, stream);
+        };
+        let mut piece = usize::MAX;
+        let result = copy(
+            pieces.to.as_ptr(), pieces.from.as_ptr(), pieces.sizes.as_ptr(), pieces.of.len(), attributes,
+            pieces.first.as_ptr(), kinds, &raw mut piece, stream,
+        );
+        if let Some(failed) = failed.as_mut() {
+            *failed = pieces.of.get(piece).copied().unwrap_or(piece);
+        }
+        result
+    }
+
+    fn cuMemcpyBatchAsync_v2 / cuMemcpyBatchAsync_v2_ptsz = "cuMemcpyBatchAsync" since 13000 (
+        to: *const DevicePointer, from: *const DevicePointer, sizes: *const usize, count: usize,
+        attributes: *const c_void, first: *const usize, kinds: usize, stream: Stream
+    ) calls copy {
+        let batch = Batch { to, from, sizes, count, first, kinds };
+        let Some(pieces) = batch.pieces() else {
+            return copy(to, from, sizes, count, attributes, first, kinds, stream);
+        };
+        copy(
+            pieces.to.as_ptr(), pieces.from.as_ptr(), pieces.sizes.as_ptr(), pieces.of.len(), attributes,
+            pieces.first.as_ptr(), kinds, stream,
+        )
+    }
+}
