@@ -65,6 +65,12 @@ pub(super) enum Closed {
 static LEFT: Lock<Vec<Inside>> = Lock::new(Vec::new());
 
 static POOLS: [Pool; PLACES] = [const { Pool::none() }; PLACES];
+/// So many places from the start have ever been used; a process without such a pool searches none.
+static USED: AtomicUsize = AtomicUsize::new(0);
+
+fn used() -> impl Iterator<Item = &'static Pool> {
+    POOLS.iter().take(USED.load(Acquire))
+}
 
 /// A block of at least `size` bytes for this object: its address and its size. `None`: ggml's own pool must do.
 pub(super) fn allocate(this: usize, size: usize) -> Option<(usize, usize)> {
@@ -86,7 +92,7 @@ pub(super) fn free(this: usize, pointer: DevicePointer) -> bool {
 
 /// Takes back a block of whatever pool. False if it is of none.
 pub(super) fn release(pointer: DevicePointer) -> bool {
-    POOLS.iter().any(|pool| pool.free(pointer))
+    used().any(|pool| pool.free(pointer))
 }
 
 /// Ends the pool of this object, if it has one.
@@ -102,7 +108,7 @@ pub(super) fn close(this: usize) -> Closed {
 }
 
 pub(super) fn trim(card: CardIndex) -> u64 {
-    let held = POOLS.iter().filter_map(|pool| pool.inside.try_hold());
+    let held = used().filter_map(|pool| pool.inside.try_hold());
     held.map(|mut held| match held.as_mut() {
         Some(inside) if inside.backing.card() == card => inside.trim(Trim::All),
         _ => 0,
@@ -122,8 +128,8 @@ pub(crate) fn settle() {
 
 /// Shows every policy, with nobody else using it.
 pub(crate) fn each(mut show: impl FnMut(&mut Inside)) {
-    let used = POOLS.iter().filter(|pool| pool.this.load(Acquire) != 0);
-    for mut held in used.map(|pool| pool.inside.hold()) {
+    let open = used().filter(|pool| pool.this.load(Acquire) != 0);
+    for mut held in open.map(|pool| pool.inside.hold()) {
         if let Some(inside) = held.as_mut() {
             show(inside);
         }
@@ -132,13 +138,15 @@ pub(crate) fn each(mut show: impl FnMut(&mut Inside)) {
 
 fn find(this: usize) -> Option<&'static Pool> {
     (this != 0).then_some(())?;
-    POOLS.iter().find(|pool| pool.this.load(Acquire) == this)
+    used().find(|pool| pool.this.load(Acquire) == this)
 }
 
 #[cold]
 fn open(this: usize) -> Option<&'static Pool> {
-    let free = |pool: &&Pool| pool.this.compare_exchange(0, this, AcqRel, Relaxed).is_ok();
-    let pool = POOLS.iter().find(free)?;
+    let free = |pool: &Pool| pool.this.compare_exchange(0, this, AcqRel, Relaxed).is_ok();
+    let (place, pool) = (1..).zip(&POOLS).find(|(_, pool)| free(pool))?;
+    // Before it asks what is being captured: a capture that begins either is told to it or finds it.
+    USED.fetch_max(place, AcqRel);
     let mut held = pool.inside.hold();
     *held = Inside::open();
     if held.is_none() {

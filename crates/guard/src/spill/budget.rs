@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use plimsoll_wire::page::UNLIMITED;
 
-use super::order::Room;
+use super::order::{LARGE, Room};
 use super::{host, vmm};
 use crate::account::{CardIndex, card, uuid};
 use crate::arm;
@@ -56,38 +56,41 @@ pub(crate) fn lower(counter: &AtomicU64, bytes: u64) {
 /// Whether a request that the card has room for shall overflow all the same, for what comes after it (see [`order`]).
 pub(crate) fn yields(index: CardIndex, size: u64, instead: Instead) -> bool {
     let options = arm::options();
-    if options.spill.is_none() || (options.keep == 0 && need(index).is_none()) {
+    let may = options.spill.is_some() && !matches!(instead, Instead::Nothing);
+    let may = may && (options.keep > 0 || size >= LARGE);
+    // The driver is asked only by whom the answer matters to.
+    if !may || !by_budget(index).holds_back_from(size) {
         return false;
     }
-    match instead {
-        Instead::Nothing => false,
-        Instead::Range(..) => room(index).yields(size),
-        // It cannot be cut, so it goes where the larger part of it would lie.
-        Instead::Memory(..) => {
-            let room = room(index);
-            room.yields(size) && room.head(size, 1) < size / 2
-        }
-    }
+    let room = room(index);
+    // What cannot be cut goes where the larger part of it would lie.
+    let whole = matches!(instead, Instead::Memory(..));
+    room.yields(size) && !(whole && room.head(size, 1) >= size / 2)
 }
 
 /// What the card has, and what will be asked of it.
 pub(crate) fn room(index: CardIndex) -> Room {
-    let (card, options) = (card(index), arm::options());
     let (free, total) = vmm::memory_of(index.device()).unwrap_or((UNLIMITED, UNLIMITED));
+    Room {
+        total,
+        free,
+        ..by_budget(index)
+    }
+}
+
+/// The same without the driver's word.
+fn by_budget(index: CardIndex) -> Room {
+    let (card, options) = (card(index), arm::options());
     let spilled = card.spilled.load(Relaxed);
     let asked = card.allocated.load(Relaxed).saturating_add(spilled);
     Room {
         budget: card.budget.load(Relaxed),
         headroom: card.headroom(),
-        total,
-        free,
+        total: UNLIMITED,
+        free: UNLIMITED,
         spillable: options.spill.unwrap_or(0).saturating_sub(SPILLED.load(Relaxed)),
         held: asked.saturating_sub(card.context.load(Relaxed)),
-        need: need(index),
+        need: options.need_of(&uuid(card)),
         keep: options.keep,
     }
-}
-
-fn need(index: CardIndex) -> Option<u64> {
-    arm::options().need_of(&uuid(card(index)))
 }

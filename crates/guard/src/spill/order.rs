@@ -34,7 +34,7 @@ const DRIVER: u64 = 128 << 20;
 /// Neither is more than this part of the whole.
 const PART: u64 = 64;
 /// A request below this costs more in granules and in heat than it would make room.
-const LARGE: u64 = 8 << 20;
+pub(super) const LARGE: u64 = 8 << 20;
 
 /// What a card still has, by both who may refuse, and what will be asked of it.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +56,11 @@ pub(crate) struct Room {
 }
 
 impl Room {
+    /// Whether anything is still to come after a request of `size` that it has to leave room for.
+    pub(crate) fn holds_back_from(self, size: u64) -> bool {
+        self.later(size) > 0
+    }
+
     /// Whether a request that would fit shall overflow all the same, for what comes after it.
     pub(crate) fn yields(self, size: u64) -> bool {
         let later = self.later(size);
