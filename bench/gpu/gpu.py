@@ -59,9 +59,9 @@ def taken():
 
 
 class Engine:
-    """A llama-server that answers on a port of its own."""
+    """A llama-server that answers on a port of its own; `before` stands before it on the command line."""
 
-    def __init__(self, binary, flags, environment, log):
+    def __init__(self, binary, flags, environment, log, before=()):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -70,7 +70,7 @@ class Engine:
         environment = {**environment, "LD_LIBRARY_PATH": ":".join(path for path in paths if path)}
         self.log = log
         self.process = subprocess.Popen(
-            [binary, *flags, "--host", "127.0.0.1", "--port", str(self.port)],
+            [*before, binary, *flags, "--host", "127.0.0.1", "--port", str(self.port)],
             env=environment, stdout=open(log, "wb"), stderr=subprocess.STDOUT,
         )
 
@@ -126,6 +126,16 @@ def tokens(count, vocabulary, salt=1):
         state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
         ids.append(10 + (state >> 33) % (vocabulary - 20))
     return ids
+
+
+class Until:
+    """A moment after which no new measurement begins; what was measured by then is whole."""
+
+    def __init__(self, seconds):
+        self.end = time.monotonic() + seconds
+
+    def passed(self):
+        return time.monotonic() > self.end
 
 
 def median(numbers):

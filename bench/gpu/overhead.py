@@ -31,7 +31,7 @@ print(sorted(times)[3])
 
 
 def command(arguments, environment):
-    done = subprocess.run(arguments, env=environment, capture_output=True, text=True)
+    done = subprocess.run(arguments, env=environment, capture_output=True, text=True, timeout=180)
     if done.returncode != 0:
         sys.exit(f"{arguments[0]} ended with {done.returncode}: {done.stderr[-2000:]}")
     return done.stdout

@@ -8,7 +8,7 @@ import argparse
 import json
 import tempfile
 
-from gpu import Engine, guarded, median, tokens, used
+from gpu import Engine, Until, guarded, median, tokens, used
 
 VOCABULARY = 32000
 FLAGS = "-ngl 99 -c 65536 -b 2048 -fa on -np 1 -fit off --cache-ram 0".split()
@@ -28,6 +28,30 @@ def run(options, binary, kind, ubatch, words):
             engine.stop()
 
 
+def ways(options):
+    ways = [("VMM hidden, q8_0 ub 512", options.server, "q8_0", 512, "hide-vmm", "pool=ours hide-vmm"),
+            ("VMM hidden, q4_0 ub 128", options.server, "q4_0", 128, "hide-vmm", "pool=ours hide-vmm")]
+    if options.server_no_vmm:
+        ways.append(("NO_VMM build, q8_0 ub 512", options.server_no_vmm, "q8_0", 512, None, "pool=ours"))
+    return ways
+
+
+def measure(options, until):
+    """Pairs of new processes in turns, all ways alternating, until time is up."""
+    rows = {name: {"bare": [], "served": []} for name, *_ in ways(options)}
+    for pair in range(options.pairs):
+        for name, binary, kind, ubatch, bare, served in ways(options):
+            for way in ("bare", "served") if pair % 2 == 0 else ("served", "bare"):
+                if not until.passed() or len(rows[name]["bare"]) != len(rows[name]["served"]):
+                    rows[name][way].append(run(options, binary, kind, ubatch, bare if way == "bare" else served))
+    result = {}
+    for name, runs in rows.items():
+        speed = {way: median([row["per_second"] for row in runs[way]]) for way in runs if runs[way]}
+        ratio = {"ratio": speed["served"] / speed["bare"]} if len(speed) == 2 else {}
+        result[name] = {**speed, **ratio, "runs": runs}
+    return result
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--server", required=True)
@@ -36,20 +60,9 @@ def main():
     parser.add_argument("--guard", required=True)
     parser.add_argument("--depth", type=int, default=61440)
     parser.add_argument("--pairs", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=540)
     options = parser.parse_args()
-    ways = [("VMM hidden, q8_0 ub 512", options.server, "q8_0", 512, "hide-vmm", "pool=ours hide-vmm"),
-            ("VMM hidden, q4_0 ub 128", options.server, "q4_0", 128, "hide-vmm", "pool=ours hide-vmm")]
-    if options.server_no_vmm:
-        ways.append(("NO_VMM build, q8_0 ub 512", options.server_no_vmm, "q8_0", 512, None, "pool=ours"))
-    result = {}
-    for name, binary, kind, ubatch, bare, served in ways:
-        rows = {"bare": [], "served": []}
-        for pair in range(options.pairs):
-            for way in ("bare", "served") if pair % 2 == 0 else ("served", "bare"):
-                rows[way].append(run(options, binary, kind, ubatch, bare if way == "bare" else served))
-        speed = {way: median([row["per_second"] for row in rows[way]]) for way in rows}
-        result[name] = {**speed, "ratio": speed["served"] / speed["bare"], "runs": rows}
-    print(json.dumps(result, indent=1))
+    print(json.dumps(measure(options, Until(options.seconds)), indent=1))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 //!
 //! A context takes some hundred MiB of a card before the program has allocated anything, so it belongs to the budget. The driver
 //! tells a card's free bytes only to those who have a context there, so the first one is measured with NVML, if the card has a
-//! budget: by the process's own entry, or else by the difference that it made. With the context goes whatever was allocated in it.
+//! budget: by the process's own entry, or else by the difference that it made. Without a budget nobody is held to the figure, the
+//! daemon asks NVML itself, and a program that asked for nothing does not get NVML loaded into it. With the context goes whatever was allocated in it.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};

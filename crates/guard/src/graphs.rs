@@ -2,7 +2,8 @@
 //!
 //! DECISION: a capture gets a number, and the number lives as long as anything that was made of it: the graph, its clones, the
 //! graphs that have it as a child, and what is instantiated from any of them. Pools pin what they handed out during a capture
-//! until its number is gone. Everything is keyed by the driver's handles; a handle that is not known has seen nothing.
+//! until its number is gone. Graphs that are built node by node have no number: only ggml has memory of these pools, and it makes all its
+//! graphs of captures. Everything is keyed by the driver's handles; a handle that is not known has seen nothing.
 //!
 //! Who waits for the card or gives memory back asks [`capturing`] first: neither is allowed meanwhile.
 
