@@ -217,3 +217,130 @@ impl<'a> Attention<'a> {
             || (k == v && matches!(k, Type::F16 | Type::Bf16 | Type::Q4_0 | Type::Q8_0))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::made::{Operands, view};
+
+    fn kernel(operands: &Operands, capability: Capability, generation: Generation) -> Option<Kernel> {
+        let result = operands.attention();
+        Attention::of(view(&result))
+            .unwrap()
+            .kernel(capability, generation)
+    }
+
+    fn size(operands: &Operands, capability: Capability, generation: Generation) -> u64 {
+        let result = operands.attention();
+        Attention::of(view(&result)).unwrap().size(capability, generation)
+    }
+
+    const LLAMA: ([i64; 2], [i64; 2]) = ([128, 128], [32, 8]);
+
+    fn llama(cache: Type, tokens: i64, cells: i64) -> Operands {
+        Operands::new(cache, LLAMA.0, LLAMA.1, tokens, cells)
+    }
+
+    #[test]
+    fn the_kernel_is_the_one_that_each_card_runs() {
+        use Generation::{Copying, Reserving, Third};
+        for (cache, tokens, cells, capability, kernel_of_it) in [
+            (Type::F16, 512, 8192, 900, Kernel::Matrix),
+            (Type::F16, 1, 4096, 900, Kernel::Vector),
+            (Type::Q8_0, 2, 65_536, 890, Kernel::Vector),
+            (Type::Q8_0, 3, 65_536, 890, Kernel::Matrix),
+            (Type::Q8_0, 2, 65_536, 860, Kernel::Matrix),
+            (Type::Q8_0, 1, 65_536, 860, Kernel::Vector),
+            // four heads share, so that one token stays with matrices on Ampere
+            (Type::F16, 1, 4096, 860, Kernel::Matrix),
+            (Type::F16, 4, 4096, 700, Kernel::Tile),
+            (Type::F16, 5, 4096, 700, Kernel::Matrix),
+            (Type::F16, 512, 4096, 610, Kernel::Tile),
+            (Type::Q4_0, 2, 4096, 610, Kernel::Vector),
+        ] {
+            for generation in [Copying, Reserving, Third] {
+                let operands = llama(cache, tokens, cells);
+                let found = kernel(&operands, capability, generation);
+                assert_eq!(
+                    found,
+                    Some(kernel_of_it),
+                    "{cache:?} {tokens} {cells} {capability}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn deep_caches_of_many_sharing_heads_go_to_the_matrices() {
+        let operands = |cells| Operands::new(Type::F16, [128, 128], [64, 8], 1, cells);
+        for (cells, found) in [(4096, Kernel::Vector), (8192, Kernel::Matrix)] {
+            assert_eq!(kernel(&operands(cells), 900, Generation::Reserving), Some(found));
+        }
+    }
+
+    #[test]
+    fn what_a_card_has_no_kernel_for_is_refused() {
+        use Generation::{Copying, Reserving, Third};
+        let q5 = llama(Type::Q5_0, 512, 4096);
+        assert_eq!(
+            (kernel(&q5, 900, Copying), kernel(&q5, 900, Reserving)),
+            (None, None)
+        );
+        assert_eq!(kernel(&q5, 900, Third), Some(Kernel::Matrix));
+        let mixed = Operands {
+            v: llama(Type::F16, 1, 4096).v,
+            ..llama(Type::Q8_0, 1, 4096)
+        };
+        assert_eq!(
+            (kernel(&mixed, 900, Reserving), kernel(&mixed, 900, Third)),
+            (None, Some(Kernel::Vector))
+        );
+        let odd = Operands::new(Type::F16, [100, 100], [32, 8], 512, 4096);
+        assert_eq!(kernel(&odd, 900, Reserving), None);
+        let mimo = Operands::new(Type::F16, [192, 128], [64, 8], 512, 4096);
+        assert_eq!(
+            (kernel(&mimo, 900, Copying), kernel(&mimo, 900, Reserving)),
+            (None, Some(Kernel::Matrix))
+        );
+        let uneven = Operands::new(Type::F16, [128, 128], [30, 8], 512, 4096);
+        assert_eq!(kernel(&uneven, 900, Reserving), None);
+        let unpadded = Operands::new(Type::F16, [512, 512], [32, 8], 512, 4000);
+        assert_eq!(kernel(&unpadded, 900, Reserving), None);
+    }
+
+    #[test]
+    fn a_quantised_cache_is_copied_behind_the_result_since_pr_23907() {
+        // Llama 3 8B, 131 072 cells: two copies of 8 heads of 128 halves, as in the 512 MiB of a measured 672 MiB buffer
+        let operands = llama(Type::Q8_0, 512, 131_072);
+        let result = 128 * 32 * 512 * 4;
+        assert_eq!(size(&operands, 900, Generation::Copying), result);
+        assert_eq!(
+            size(&operands, 900, Generation::Reserving),
+            result + 2 * 2 * 131_072 * 8 * 128
+        );
+        assert_eq!(
+            size(&llama(Type::F16, 512, 131_072), 900, Generation::Reserving),
+            result
+        );
+        // the vector kernel reads the blocks itself
+        assert_eq!(
+            size(&llama(Type::Q8_0, 1, 131_072), 900, Generation::Reserving),
+            128 * 32 * 4
+        );
+    }
+
+    #[test]
+    fn one_copy_does_where_v_is_the_front_of_k() {
+        let mut operands = Operands::new(Type::Q8_0, [576, 512], [128, 1], 512, 4096);
+        let result = 512 * 128 * 512 * 4;
+        assert_eq!(
+            size(&operands, 900, Generation::Reserving),
+            result + 2 * 4096 * (576 + 512)
+        );
+        operands.v.view_src = (&raw const operands.k).cast_mut();
+        assert_eq!(
+            size(&operands, 900, Generation::Reserving),
+            result + 2 * 4096 * 576
+        );
+    }
+}

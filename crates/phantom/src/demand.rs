@@ -9,6 +9,7 @@
 
 use alloc::vec::Vec;
 
+use crate::abi::SOURCES;
 use crate::attention::Attention;
 use crate::cards::{Capability, Card};
 use crate::generation::Generation;
@@ -19,6 +20,8 @@ mod attention;
 pub(crate) mod fusion;
 mod order;
 mod product;
+#[cfg(test)]
+mod tests;
 
 /// What decides which kernels run.
 #[derive(Clone, Copy)]
@@ -42,6 +45,9 @@ impl Rules {
         matches!(self.generation, Generation::Copying)
     }
 }
+
+/// No tensor has more values; with fewer, no sum below passes the end of `u64`.
+const MOST_VALUES: u64 = 1 << 40;
 
 /// Requests of one or more operations, in order.
 #[derive(Default)]
@@ -91,7 +97,8 @@ impl Requests {
 
 /// Adds what one operation asks for.
 pub(crate) fn of(rules: Rules, op: View<'_>, requests: &mut Requests) {
-    if op.elements() == 0 {
+    let sources = (0..SOURCES).filter_map(|index| op.source(index));
+    if op.elements() == 0 || sources.chain([op]).any(|operand| operand.extent() > MOST_VALUES) {
         return;
     }
     // a source that is missing is ggml's death and no request of ours

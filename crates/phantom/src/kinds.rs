@@ -5,8 +5,8 @@
 //! Source: `ggml.c:GGML_OP_NAME, GGML_UNARY_OP_NAME, GGML_GLU_OP_NAME, type_traits @ b10605`.
 
 use core::ffi::{CStr, c_char, c_int};
-use core::sync::atomic::AtomicU8;
 use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU8, AtomicU64};
 
 use crate::engine::{self, Functions};
 
@@ -185,31 +185,124 @@ impl Type {
     }
 }
 
+/// Layouts by the numbers of their types, packed; 0 where not asked yet.
+static LAYOUTS: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
+
 impl Layout {
+    const NOTHING: Self = Self {
+        block: 1,
+        size: 0,
+        quantised: false,
+    };
+
     /// How the engine lays out the type of this number.
     pub(crate) fn of(number: c_int) -> Self {
-        const NOTHING: Layout = Layout {
-            block: 1,
-            size: 0,
-            quantised: false,
-        };
-        let in_range = usize::try_from(number).is_ok_and(|number| number < MOST);
-        let Some(engine) = engine::get().filter(|_| in_range) else {
-            return NOTHING;
-        };
-        let f = &engine.functions;
-        // SAFETY: a number of the engine's own.
+        let kept = usize::try_from(number)
+            .ok()
+            .and_then(|number| LAYOUTS.get(number));
+        let Some(kept) = kept else { return Self::NOTHING };
+        match kept.load(Relaxed) {
+            0 => {
+                let layout =
+                    engine::get().map_or(Self::NOTHING, |engine| Self::ask(&engine.functions, number));
+                kept.store(layout.packed(), Relaxed);
+                layout
+            }
+            packed => Self::unpacked(packed),
+        }
+    }
+
+    fn ask(functions: &Functions, number: c_int) -> Self {
+        // SAFETY: a number of the engine's own, since it comes from a tensor.
         let (block, size, quantised) = unsafe {
             (
-                (f.ggml_blck_size)(number),
-                (f.ggml_type_size)(number),
-                (f.ggml_is_quantized)(number),
+                (functions.ggml_blck_size)(number),
+                (functions.ggml_type_size)(number),
+                (functions.ggml_is_quantized)(number),
             )
         };
         Self {
-            block: u64::try_from(block).unwrap_or(1).max(1),
-            size: u64::try_from(size).unwrap_or(0),
+            block: u64::try_from(block).unwrap_or(1).clamp(1, 0xffff),
+            size: u64::try_from(size).unwrap_or(0).min(0xffff),
             quantised,
         }
+    }
+
+    const fn packed(self) -> u64 {
+        self.block | self.size << 16 | (self.quantised as u64) << 32
+    }
+
+    const fn unpacked(packed: u64) -> Self {
+        Self {
+            block: packed & 0xffff,
+            size: packed >> 16 & 0xffff,
+            quantised: packed >> 32 == 1,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod known {
+    //! Numbers of operations and types for tests that have no engine: each one's place in its list.
+
+    use super::*;
+
+    /// Block, bytes of a block, whether quantised.
+    const LAYOUT: &[(Type, u64, u64, bool)] = &[
+        (Type::F32, 1, 4, false),
+        (Type::F16, 1, 2, false),
+        (Type::Bf16, 1, 2, false),
+        (Type::I32, 1, 4, false),
+        (Type::Q4_0, 32, 18, true),
+        (Type::Q5_0, 32, 22, true),
+        (Type::Q8_0, 32, 34, true),
+        (Type::Q4K, 256, 144, true),
+        (Type::Iq4Nl, 32, 18, true),
+        (Type::Mxfp4, 32, 17, true),
+    ];
+
+    fn fill(kept: &Known, count: usize) {
+        for (place, kept) in kept.iter().enumerate().take(count) {
+            kept.store(u8::try_from(place).unwrap(), Relaxed);
+        }
+    }
+
+    fn install() {
+        fill(&OPS, Op::ALL.len());
+        fill(&TYPES, Type::ALL.len());
+        fill(&UNARIES, Unary::ALL.len());
+        fill(&GLUS, Glu::ALL.len());
+        for &(kind, block, size, quantised) in LAYOUT {
+            let layout = Layout {
+                block,
+                size,
+                quantised,
+            };
+            LAYOUTS[usize::from(kind.place())].store(layout.packed(), Relaxed);
+        }
+    }
+
+    pub(crate) fn op(op: Op) -> c_int {
+        install();
+        op.place().into()
+    }
+
+    pub(crate) fn kind(kind: Type) -> c_int {
+        install();
+        kind.place().into()
+    }
+
+    pub(crate) fn glu(glu: Glu) -> c_int {
+        glu.place().into()
+    }
+
+    #[test]
+    fn names_are_those_of_ggml_and_strangers_are_others() {
+        assert_eq!(Op::named(b"MUL_MAT_ID"), Op::MulMatId);
+        assert_eq!(Op::named(b"SOMETHING_NEW"), Op::Other);
+        assert_eq!(Type::named(b"q4_K"), Type::Q4K);
+        assert_eq!(Type::at(Type::Mxfp4.place()), Type::Mxfp4);
+        assert_eq!((Op::of(-1), Op::of(5000)), (Op::Other, Op::Other));
+        assert_eq!(Layout::of(-7), Layout::NOTHING);
     }
 }

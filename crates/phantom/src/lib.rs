@@ -32,6 +32,8 @@ mod kinds;
 #[allow(dead_code, reason = "guard asks it more than we do")]
 #[path = "../../guard/src/lock.rs"]
 mod lock;
+#[cfg(test)]
+mod made;
 mod memory;
 mod phantom;
 mod probe;

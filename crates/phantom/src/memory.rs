@@ -363,3 +363,41 @@ unsafe extern "C" fn host_free(buffer: *mut Buffer) {
             .freed(range.number, range.place(), range.bytes(), *usage);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::Type;
+    use crate::made::{tensor, view};
+
+    fn size_of(kind: Type, ne: [i64; 4]) -> u64 {
+        size(view(&tensor(kind, ne)), 900, Generation::Reserving)
+    }
+
+    #[test]
+    fn quantised_rows_end_in_whole_steps_of_512_values() {
+        assert_eq!(size_of(Type::Q8_0, [4096, 10, 1, 1]), 4096 / 32 * 34 * 10);
+        // gpt-oss: 2880 values are 192 short of the next step
+        assert_eq!(
+            size_of(Type::Mxfp4, [2880, 10, 1, 1]),
+            2880 / 32 * 17 * 10 + 192 / 32 * 17
+        );
+        // Kimi-K2's cache of 576 values a cell: 476 bytes at the end of each
+        assert_eq!(size_of(Type::Q8_0, [576, 1000, 1, 1]), 612 * 1000 + 476);
+        assert_eq!(size_of(Type::F16, [576, 1000, 1, 1]), 2 * 576 * 1000);
+    }
+
+    #[test]
+    fn absurd_shapes_make_absurd_sizes_and_no_panic() {
+        assert_eq!(size_of(Type::F32, [0, 5, 1, 1]), 0);
+        let mut absurd = tensor(Type::F32, [1, 1, 1, 1]);
+        absurd.ne = [i64::MAX; 4];
+        absurd.nb = [usize::MAX; 4];
+        assert_eq!(size(view(&absurd), 900, Generation::Reserving), u64::MAX);
+        absurd.ne = [-1; 4];
+        assert_eq!(size(view(&absurd), 900, Generation::Reserving), 0);
+        absurd.kind = c_int::MAX;
+        absurd.ne = [7; 4];
+        size(view(&absurd), 900, Generation::Reserving);
+    }
+}

@@ -1,8 +1,8 @@
 //! Which interface the engine speaks, measured in the engine itself.
 //!
 //! DECISION: no version number is taken on trust. The engine's own accessors (`ggml_backend_buft_get_alignment` and so on) are
-//! called with objects whose tables hold, in each slot, a function that returns the slot's number: the answer is the slot that
-//! this engine reads. Version 2 reads the alignment from slot 2, version 3 from slot 3; whatever does not fit one of the two
+//! called with objects whose tables hold, in each slot, a function that notes the slot's number: that is the slot that this engine
+//! reads. Version 2 reads the alignment from slot 2, version 3 from slot 3; whatever does not fit one of the two
 //! in every slot and offset that we rely on is declined, with the place named. Tensors and graphs are made by the engine and read
 //! back through our declarations. A loader of another version ignores us by its own check (`api_version`).
 //! Source of the versions: `ggml-backend-impl.h:GGML_BACKEND_API_VERSION`, 2 @ b8799 and b10605, 3 @ ggml 0.26.0.
@@ -12,6 +12,8 @@ use alloc::string::String;
 use core::ffi::c_int;
 use core::mem::{offset_of, size_of};
 use core::ptr::{null, null_mut};
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::Relaxed;
 
 use crate::abi::{
     BACKEND_SLOTS, BUFFER_SLOTS, BUFFER_TYPE_SLOTS_2, BUFFER_TYPE_SLOTS_3, Backend, Buffer, BufferTable,
@@ -43,9 +45,20 @@ impl Version {
     }
 }
 
-/// Returns its slot's number, whatever it is called with.
+/// The slot whose function was called last.
+static CALLED: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// Notes its slot's number, whatever it is called with. Not 0 is returned: ggml takes no object for none.
 extern "C" fn slot<const N: usize>() -> usize {
-    N
+    CALLED.store(N, Relaxed);
+    1
+}
+
+/// The slot that the engine reads when it is asked something; none of the probes' if it asks nobody.
+fn called<T>(ask: impl FnOnce() -> T) -> usize {
+    CALLED.store(usize::MAX, Relaxed);
+    ask();
+    CALLED.load(Relaxed)
 }
 
 const PROBES: [extern "C" fn() -> usize; 16] = [
@@ -92,11 +105,11 @@ fn buffer_types(engine: &Functions) -> Result<Version, String> {
     // SAFETY: each calls one slot of the table with the handle and at most a tensor; all slots are functions that look at nothing.
     let (alignment, size, most, host, name) = unsafe {
         (
-            (engine.ggml_backend_buft_get_alignment)(handle),
-            (engine.ggml_backend_buft_get_alloc_size)(handle, &raw const tensor),
-            (engine.ggml_backend_buft_get_max_size)(handle),
-            (engine.ggml_backend_buft_is_host)(handle),
-            (engine.ggml_backend_buft_name)(handle),
+            called(|| (engine.ggml_backend_buft_get_alignment)(handle)),
+            called(|| (engine.ggml_backend_buft_get_alloc_size)(handle, &raw const tensor)),
+            called(|| (engine.ggml_backend_buft_get_max_size)(handle)),
+            called(|| (engine.ggml_backend_buft_is_host)(handle)),
+            called(|| (engine.ggml_backend_buft_name)(handle)),
         )
     };
     let (version, expected) = match alignment {
@@ -108,7 +121,7 @@ fn buffer_types(engine: &Functions) -> Result<Version, String> {
     findings.expect("the slot of buffer_type.get_name", name, 0);
     findings.expect("the slot of buffer_type.get_alloc_size", size, expected[0]);
     findings.expect("the slot of buffer_type.get_max_size", most, expected[1]);
-    findings.expect("the slot of buffer_type.is_host", usize::from(host), expected[2]);
+    findings.expect("the slot of buffer_type.is_host", host, expected[2]);
     // SAFETY: it returns the field behind the table.
     let device = unsafe { (engine.ggml_backend_buft_get_device)(handle) };
     let slots = version.buffer_type_slots();
@@ -137,86 +150,85 @@ fn devices(engine: &Functions) -> Result<(), String> {
     let tensor = Tensor::EMPTY;
     let (registry, device, backend) = (&raw mut registry, &raw mut device, &raw mut backend);
     let mut findings = Findings(None);
-    let mut slots = |what: &str, measured: usize, expected: usize| {
+    let mut slot = |what: &str, measured: usize, expected: usize| {
         findings.expect(&format!("the slot of {what}"), measured, expected);
     };
-    // SAFETY: as above: each calls one slot of one of the three tables, or returns one field.
+    let op = &raw const tensor;
+    // SAFETY: as above: each calls one slot of one of the three tables.
     unsafe {
-        slots("reg.get_name", (engine.ggml_backend_reg_name)(registry), 0);
-        slots(
+        slot(
+            "reg.get_name",
+            called(|| (engine.ggml_backend_reg_name)(registry)),
+            0,
+        );
+        slot(
             "reg.get_device_count",
-            (engine.ggml_backend_reg_dev_count)(registry),
+            called(|| (engine.ggml_backend_reg_dev_count)(registry)),
             1,
         );
-        slots(
-            "reg.get_proc_address",
-            (engine.ggml_backend_reg_get_proc_address)(registry, c"".as_ptr()),
-            3,
+        let procedure = || (engine.ggml_backend_reg_get_proc_address)(registry, c"".as_ptr());
+        slot("reg.get_proc_address", called(procedure), 3);
+        slot(
+            "device.get_name",
+            called(|| (engine.ggml_backend_dev_name)(device)),
+            0,
         );
-        slots("device.get_name", (engine.ggml_backend_dev_name)(device), 0);
-        slots(
+        slot(
             "device.get_description",
-            (engine.ggml_backend_dev_description)(device),
+            called(|| (engine.ggml_backend_dev_description)(device)),
             1,
         );
-        slots(
+        slot(
             "device.get_type",
-            usize::try_from((engine.ggml_backend_dev_type)(device)).unwrap_or(usize::MAX),
+            called(|| (engine.ggml_backend_dev_type)(device)),
             3,
         );
-        slots(
+        slot(
             "device.init_backend",
-            (engine.ggml_backend_dev_init)(device, null()),
+            called(|| (engine.ggml_backend_dev_init)(device, null())),
             5,
         );
-        slots(
+        slot(
             "device.get_buffer_type",
-            (engine.ggml_backend_dev_buffer_type)(device),
+            called(|| (engine.ggml_backend_dev_buffer_type)(device)),
             6,
         );
-        slots(
-            "device.get_host_buffer_type",
-            (engine.ggml_backend_dev_host_buffer_type)(device),
-            7,
-        );
-        slots(
+        let host = || (engine.ggml_backend_dev_host_buffer_type)(device);
+        slot("device.get_host_buffer_type", called(host), 7);
+        slot(
             "device.supports_op",
-            (engine.ggml_backend_dev_supports_op)(device, &raw const tensor).into(),
+            called(|| (engine.ggml_backend_dev_supports_op)(device, op)),
             9,
         );
-        slots(
-            "device.supports_buft",
-            (engine.ggml_backend_dev_supports_buft)(device, null_mut()).into(),
-            10,
-        );
-        slots(
+        let memory = || (engine.ggml_backend_dev_supports_buft)(device, null_mut());
+        slot("device.supports_buft", called(memory), 10);
+        slot(
             "device.offload_op",
-            (engine.ggml_backend_dev_offload_op)(device, &raw const tensor).into(),
+            called(|| (engine.ggml_backend_dev_offload_op)(device, op)),
             11,
         );
-        slots(
+        slot(
             "device.event_new",
-            (engine.ggml_backend_event_new)(device).addr(),
+            called(|| (engine.ggml_backend_event_new)(device)),
             12,
         );
-        slots(
-            "device.reg",
-            (engine.ggml_backend_dev_backend_reg)(device).addr(),
-            registry.addr(),
+        slot(
+            "backend.get_name",
+            called(|| (engine.ggml_backend_name)(backend)),
+            0,
         );
-        slots("backend.get_name", (engine.ggml_backend_name)(backend), 0);
-        let compute = (engine.ggml_backend_graph_compute_async)(backend, null_mut());
-        slots(
-            "backend.graph_compute",
-            usize::try_from(compute).unwrap_or(usize::MAX),
-            12,
-        );
-        slots(
-            "backend.device",
-            (engine.ggml_backend_get_device)(backend).addr(),
-            device.addr(),
-        );
+        let compute = || (engine.ggml_backend_graph_compute_async)(backend, null_mut());
+        slot("backend.graph_compute", called(compute), 12);
     }
+    // SAFETY: each returns one field.
+    let (back, of) = unsafe {
+        (
+            (engine.ggml_backend_dev_backend_reg)(device),
+            (engine.ggml_backend_get_device)(backend),
+        )
+    };
+    findings.expect("device.reg", back.addr(), registry.addr());
+    findings.expect("backend.device", of.addr(), device.addr());
     findings.expect(
         "the size of ggml_backend_dev_props",
         properties(engine, device),

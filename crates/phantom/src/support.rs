@@ -394,3 +394,6 @@ fn is_always_taken(op: Op) -> bool {
             | CountEqual
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -94,6 +94,13 @@ impl<'a> View<'a> {
         (0..DIMENSIONS).map(|d| self.ne(d)).fold(1, u64::saturating_mul)
     }
 
+    /// Values, were no dimension empty.
+    pub(crate) fn extent(self) -> u64 {
+        (0..DIMENSIONS)
+            .map(|d| self.ne(d).max(1))
+            .fold(1, u64::saturating_mul)
+    }
+
     pub(crate) fn rows(self) -> u64 {
         (1..DIMENSIONS).map(|d| self.ne(d)).fold(1, u64::saturating_mul)
     }

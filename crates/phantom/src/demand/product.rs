@@ -339,7 +339,7 @@ impl Product<'_> {
     /// Each token goes to some of the matrices.
     fn of_experts(&self, requests: &mut Requests) {
         let (tokens, used) = (self.columns.ne(2), self.experts.map_or(0, |list| list.ne(0)));
-        let spread = tokens.saturating_mul(used);
+        let spread = tokens.saturating_mul(used).min(super::MOST_VALUES);
         let counts = [4 * spread, 4 * spread, 4 * (self.matrix.ne(2) + 1)];
         let quantised = self.matrix.is_quantised();
         if quantised && self.result.ne(2) <= FEW && self.result.ne(2) <= self.few_of_experts() {

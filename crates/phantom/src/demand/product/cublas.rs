@@ -152,7 +152,7 @@ impl Product<'_> {
         ];
         let taken = outer.into_iter().map(|bytes| requests.take(bytes)).sum();
         let (rows, width) = (matrix.ne(1), columns.ne(1));
-        let result = rows.saturating_mul(width);
+        let result = self.result.ne(0).saturating_mul(self.result.ne(1));
         let inputs = width.saturating_mul(columns.ne(0));
         let weights = rows.saturating_mul(matrix.ne(0));
         let halves = (matrix.kind() == Type::F16 || matrix.is_quantised() && matrix.kind() != Type::Nvfp4)
