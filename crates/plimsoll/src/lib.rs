@@ -4,6 +4,7 @@
 //! [`command::main`].
 #![forbid(unsafe_code)]
 
+mod check;
 pub mod command;
 mod config;
 mod daemon;

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 pub use host::{HOST_CARD, HostMemory};
 pub use lookout::answer_questions;
-pub use resident::resident;
+pub use resident::{family, resident};
 pub use sampler::{Sampler, StartSamplerError};
 pub use sensors::Sensors;
 
@@ -66,4 +66,14 @@ pub struct Holder {
 /// Looks once. Takes milliseconds, and on the first call of a process the time to load the driver's library.
 pub fn look() -> Machine {
     nvml::Source::open().machine()
+}
+
+/// Reads once what is free on each card and who holds the rest.
+pub fn read() -> Reading {
+    nvml::Source::open().reading()
+}
+
+/// The cards that a process with this `CUDA_VISIBLE_DEVICES` sees.
+pub fn visible(cards: Vec<Card>, value: Option<&str>) -> Vec<Card> {
+    visible::keep_visible(cards, value)
 }

@@ -4,7 +4,10 @@
 mod advice;
 mod bar;
 mod chart;
+mod check;
 mod course;
+mod fit;
+mod html;
 mod page;
 mod plan;
 mod replay;
@@ -12,7 +15,10 @@ mod soak;
 mod svg;
 
 pub(crate) use advice::advice;
+pub(crate) use check::check;
 pub(crate) use course::course;
+pub(crate) use fit::fit;
+pub(crate) use html::html;
 pub(crate) use plan::plan;
 pub(crate) use replay::replay;
 pub(crate) use soak::{SoakReport, lasted};

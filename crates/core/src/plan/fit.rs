@@ -6,6 +6,7 @@
 
 mod answer;
 mod change;
+mod course;
 mod price;
 mod scale;
 mod search;
@@ -18,6 +19,7 @@ use answer::Question;
 
 pub use answer::{Answer, CardLine, Dimension, Fit, Next, Trade};
 pub use change::{Change, edited};
+pub use course::{Point, course};
 pub use price::{Formulas, Price, Priced};
 pub(super) use search::{Search, smallest};
 

@@ -3,12 +3,16 @@
 //! Exits 0 if it fits, 1 if it does not, 2 if the question makes no sense. The plan is on stdout, all else on
 //! stderr.
 
+pub(crate) mod check;
+pub(crate) mod fit;
+
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use plimsoll_core::bytes::Bytes;
 use plimsoll_core::flags::{FlagError, Options, Program, Wish};
 use plimsoll_core::model::{Dialect, Model};
 use plimsoll_core::place::{Card, CardId};
@@ -25,6 +29,20 @@ pub(crate) struct Arguments {
     /// Draw the plan into an SVG file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+    /// Write the plan as a page with a slider for the context, to be opened in a browser
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Find the largest that fits: ctx, ub, np, kv, split, ngl, moe, several with commas, or all. Prints the engine's
+    /// flags to paste, and why on stderr
+    #[arg(long, value_name = "WHAT", num_args = 0..=1, default_missing_value = "all", value_parser = fit::directions)]
+    fit: Option<fit::Directions>,
+    /// Compare the plan with what a running engine took: its process, or the address of a llama-server or of
+    /// plimsoll serve on this machine
+    #[arg(long, value_name = "PID|URL", conflicts_with_all = ["fit", "svg", "html"])]
+    check: Option<String>,
+    /// With --check: what the plan may be off by, e.g. 48MiB
+    #[arg(long, value_name = "SIZE", requires = "check")]
+    margin: Option<Bytes>,
     /// A card to plan for, e.g. name=H200,total=143771MiB,free=140000MiB,cc=9.0; repeatable. Without it the
     /// machine's own cards
     #[arg(long = "card", value_name = "SPEC")]
@@ -52,6 +70,8 @@ pub(crate) enum Error {
     Read(#[from] ReadModelError),
     #[error(transparent)]
     Plan(#[from] PlanError),
+    #[error(transparent)]
+    Check(#[from] check::CheckError),
     #[error("cannot write `{path}`: {error}")]
     Draw { path: PathBuf, error: io::Error },
     #[error("cannot write to stdout: {0}")]
@@ -61,10 +81,23 @@ pub(crate) enum Error {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    if let Some(target) = &arguments.check {
+        return check::run(arguments, target);
+    }
     let cards = cards(&arguments.cards)?;
+    if let Some(directions) = &arguments.fit {
+        return fit::run(arguments, directions, &cards);
+    }
     let plan = made(&arguments.flags, arguments.engine, arguments.program, &cards)?;
     if let Some(path) = &arguments.svg {
         fs::write(path, screen::svg(&plan)).map_err(|error| Error::Draw {
+            path: path.clone(),
+            error,
+        })?;
+    }
+    if let Some(path) = &arguments.html {
+        let page = page(arguments, &plan, &cards)?;
+        fs::write(path, page).map_err(|error| Error::Draw {
             path: path.clone(),
             error,
         })?;
@@ -82,6 +115,39 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     })
 }
 
+/// Contexts on a page, and thereby steps of its slider.
+const POINTS: u64 = 64;
+
+/// The plan as a page, with what every context would take.
+fn page(arguments: &Arguments, plan: &Plan, cards: &[Card]) -> Result<String, Error> {
+    let wish = Options::from_argv(&arguments.flags)?.wish(arguments.program)?;
+    let models = Models::read(&wish, arguments.engine())?;
+    let request = models.request(&wish, arguments.engine(), arguments.program, cards);
+    let besides: Vec<u64> = plan.largest_context.into_iter().collect();
+    let points = plan::fit::course(&request, &plan::fit::Formulas(request), POINTS, &besides);
+    Ok(screen::html(plan, &points))
+}
+
+impl Arguments {
+    fn engine(&self) -> Engine {
+        self.engine
+    }
+
+    /// The cards described, else those that somebody else tells.
+    fn described_or(&self, others: impl FnOnce() -> Vec<Card>) -> Result<Vec<Card>, Error> {
+        let cards = if self.cards.is_empty() {
+            others()
+        } else {
+            told_apart(&self.cards)
+        };
+        if cards.is_empty() {
+            Err(Error::NoCard)
+        } else {
+            Ok(cards)
+        }
+    }
+}
+
 /// Plans what an engine with these flags takes on these cards.
 pub(super) fn made(
     words: &[String],
@@ -95,15 +161,7 @@ pub(super) fn made(
 /// The same for flags that have been read.
 pub(super) fn wished(wish: &Wish, engine: Engine, program: Program, cards: &[Card]) -> Result<Plan, Error> {
     let models = Models::read(wish, engine)?;
-    Ok(plan::plan(&PlanRequest {
-        model: &models.main,
-        draft: models.draft.as_ref(),
-        projector: models.projector.as_ref(),
-        wish,
-        engine,
-        program,
-        cards,
-    })?)
+    Ok(plan::plan(&models.request(wish, engine, program, cards))?)
 }
 
 /// The models that a wish names, by their headers.
@@ -114,6 +172,24 @@ struct Models {
 }
 
 impl Models {
+    fn request<'a>(
+        &'a self,
+        wish: &'a Wish,
+        engine: Engine,
+        program: Program,
+        cards: &'a [Card],
+    ) -> PlanRequest<'a> {
+        PlanRequest {
+            model: &self.main,
+            draft: self.draft.as_ref(),
+            projector: self.projector.as_ref(),
+            wish,
+            engine,
+            program,
+            cards,
+        }
+    }
+
     fn read(wish: &Wish, engine: Engine) -> Result<Self, Error> {
         let dialect = match engine.kind {
             EngineKind::LlamaCpp => Dialect::Ggml,

@@ -11,18 +11,22 @@ const MOST: usize = 256;
 ///
 /// Pages that two of them share count twice, so it is at most too much.
 pub fn resident(leader: u32) -> Option<Bytes> {
-    let mut total = resident_alone(leader)?;
-    let mut family = children(leader);
+    let own = resident_alone(leader)?;
+    let others = family(leader).into_iter().skip(1);
+    Some(own + others.filter_map(resident_alone).sum())
+}
+
+/// A process and its descendants, itself first.
+pub fn family(leader: u32) -> Vec<u32> {
+    let mut family = vec![leader];
     let mut looked_at = 0;
-    while let Some(pid) = family.pop() {
-        looked_at += 1;
-        if looked_at > MOST {
-            break;
-        }
-        total += resident_alone(pid).unwrap_or_default();
+    while let Some(&pid) = family.get(looked_at)
+        && looked_at <= MOST
+    {
         family.extend(children(pid));
+        looked_at += 1;
     }
-    Some(total)
+    family
 }
 
 fn resident_alone(pid: u32) -> Option<Bytes> {

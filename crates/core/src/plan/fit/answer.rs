@@ -1,7 +1,5 @@
 //! What was found in one direction: the best that fits, why no more, and what it becomes if something else changes.
 
-use std::fmt;
-
 use serde::{Serialize, Serializer};
 
 use super::super::hints;
@@ -55,30 +53,6 @@ impl Dimension {
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|dimension| dimension.name() == name)
     }
-
-    /// A value of this dimension in words.
-    pub(super) fn words(self, value: u64) -> String {
-        match self {
-            Self::Context => format!("a context of {value} tokens"),
-            Self::MicroBatch => format!("a micro-batch of {value} tokens"),
-            Self::Slots if value == 1 => "1 slot".to_owned(),
-            Self::Slots => format!("{value} slots"),
-            Self::Layers if value == 1 => "1 layer on the cards".to_owned(),
-            Self::Layers => format!("{value} layers on the cards"),
-            Self::Experts if value == 0 => "all experts on the cards".to_owned(),
-            Self::Experts => format!("the experts of all but {value} layers on the cards"),
-            Self::Cache | Self::Split => value.to_string(),
-        }
-    }
-}
-
-/// `1 slot fits`, `2 slots fit`.
-fn fit_or_fits(dimension: Dimension, value: u64) -> &'static str {
-    match dimension {
-        Dimension::Slots | Dimension::Layers if value != 1 => "fit",
-        Dimension::Experts => "fit",
-        _ => "fits",
-    }
 }
 
 impl Serialize for Dimension {
@@ -119,6 +93,8 @@ pub struct Trade {
 pub struct Answer {
     pub dimension: Dimension,
     pub asked: Fact,
+    /// False where the model or the machine has nothing of the kind.
+    pub applicable: bool,
     /// `None` where nothing in this direction fits.
     pub best: Option<Fact>,
     /// What to write; serialised as flags.
@@ -196,7 +172,7 @@ impl<'a, P: Price> Question<'a, P> {
             Dimension::Split => split::answer(self),
             _ => match Scale::of(dimension, self.request) {
                 Some(scale) => self.number(dimension, &scale),
-                None => nothing(dimension, "the model has no experts"),
+                None => inapplicable(dimension, "the model has no experts"),
             },
         }
     }
@@ -238,7 +214,8 @@ impl<'a, P: Price> Question<'a, P> {
         Answer {
             dimension,
             asked: scale.asked.into(),
-            text: text(dimension, best, scale.end, &cards, next.as_ref()),
+            applicable: true,
+            text: text(scale, best, &cards, next.as_ref()),
             best: best.map(Fact::from),
             change,
             cards,
@@ -338,7 +315,7 @@ impl<'a, P: Price> Question<'a, P> {
     fn cache(&self) -> Answer {
         let hyper = &self.request.model.hyper;
         if !hyper.cached {
-            return nothing(Dimension::Cache, "the model keeps no cache of keys and values");
+            return inapplicable(Dimension::Cache, "the model keeps no cache of keys and values");
         }
         let allowed: Vec<(TensorType, Priced)> = CACHE_TYPES
             .into_iter()
@@ -367,10 +344,18 @@ impl<'a, P: Price> Question<'a, P> {
     }
 }
 
+pub(super) fn inapplicable(dimension: Dimension, why: &str) -> Answer {
+    Answer {
+        applicable: false,
+        ..nothing(dimension, why)
+    }
+}
+
 pub(super) fn nothing(dimension: Dimension, why: &str) -> Answer {
     Answer {
         dimension,
         asked: "".into(),
+        applicable: true,
         best: None,
         change: None,
         cards: Vec::new(),
@@ -393,34 +378,20 @@ pub(super) fn spare(lines: &[CardLine]) -> String {
     tightest(lines).map_or(String::new(), spare)
 }
 
-fn text(
-    dimension: Dimension,
-    best: Option<u64>,
-    end: &str,
-    cards: &[CardLine],
-    next: Option<&Next>,
-) -> String {
-    let next = next.map(|next| Failing { dimension, next });
-    let fits = |best| format!("{} {}", dimension.words(best), fit_or_fits(dimension, best));
+fn text(scale: &Scale, best: Option<u64>, cards: &[CardLine], next: Option<&Next>) -> String {
+    let next = next.map(|next| failing(scale, next));
     match (best, next) {
-        (Some(best), Some(next)) => format!("{}{}; {next}", fits(best), spare(cards)),
-        (Some(best), None) => format!("{}{}; {end}", fits(best), spare(cards)),
+        (Some(best), Some(next)) => format!("{}{}; {next}", scale.fitting(best), spare(cards)),
+        (Some(best), None) => format!("{}{}; {}", scale.fitting(best), spare(cards), scale.end),
         (None, Some(next)) => format!("nothing fits: {next}"),
         (None, None) => "nothing fits".to_owned(),
     }
 }
 
-struct Failing<'a> {
-    dimension: Dimension,
-    next: &'a Next,
-}
-
-impl fmt::Display for Failing<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = self.dimension.words(self.next.value);
-        match (&self.next.card, self.next.short) {
-            (Some(card), Some(short)) => write!(f, "{words} would be {short} too much on {card}"),
-            _ => write!(f, "{words} is what the engine refuses"),
-        }
+fn failing(scale: &Scale, next: &Next) -> String {
+    let words = scale.words(next.value);
+    match (&next.card, next.short) {
+        (Some(card), Some(short)) => format!("{words} would be {short} too much on {card}"),
+        _ => format!("{words} is what the engine refuses"),
     }
 }

@@ -110,6 +110,30 @@ impl Scale {
         steps.saturating_mul(self.unit)
     }
 
+    /// A value in words.
+    pub(super) fn words(&self, value: u64) -> String {
+        match self.dimension {
+            Dimension::Context => format!("a context of {value} tokens"),
+            Dimension::MicroBatch => format!("a micro-batch of {value} tokens"),
+            Dimension::Slots if value == 1 => format!("1 slot of {} tokens", self.per_slot),
+            Dimension::Slots => format!("{value} slots of {} tokens each", self.per_slot),
+            Dimension::Layers if value == 1 => "1 layer on the cards".to_owned(),
+            Dimension::Layers => format!("{value} layers on the cards"),
+            Dimension::Experts if value == 0 => "all experts on the cards".to_owned(),
+            Dimension::Experts => format!("all experts but those of {value} layers on the cards"),
+            Dimension::Cache | Dimension::Split => value.to_string(),
+        }
+    }
+
+    /// `1 slot fits`, `2 slots fit`.
+    pub(super) fn fitting(&self, value: u64) -> String {
+        let several = match self.dimension {
+            Dimension::Slots | Dimension::Layers => value != 1,
+            dimension => dimension == Dimension::Experts,
+        };
+        format!("{} {}", self.words(value), if several { "fit" } else { "fits" })
+    }
+
     /// The best number of steps. A guarded search also asks a few numbers beyond.
     pub(super) fn best(
         &self,

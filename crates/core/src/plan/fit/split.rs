@@ -4,7 +4,7 @@
 //! Of fewer cards those with the most free are taken. From the engine's own division by free memory, layers move from
 //! the tightest card to the roomiest for as long as the tightest gains.
 
-use super::answer::{Answer, Dimension, Question, nothing, spare};
+use super::answer::{Answer, Dimension, Question, inapplicable, nothing, spare};
 use super::change::Change;
 use super::price::{Price, Priced, headroom};
 use crate::flags::GpuLayers;
@@ -43,7 +43,7 @@ pub(super) fn answer<P: Price>(question: &Question<'_, P>) -> Answer {
         .filter(|&card| request.cards[card].kind == CardKind::Cuda)
         .collect();
     if cuda.len() < 2 {
-        return nothing(Dimension::Split, "there is one card and nothing to divide");
+        return inapplicable(Dimension::Split, "there is one card and nothing to divide");
     }
     let divisions = (1..=cuda.len()).filter_map(|count| best_on(question, &cuda, count));
     let mut tightest = None;

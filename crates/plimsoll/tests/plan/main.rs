@@ -1,6 +1,12 @@
 //! `plimsoll plan` as a program: exit status, JSON, text, picture.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../serve/built.rs"]
+mod built;
+mod check;
+mod fit;
+mod page;
+
 use std::path::{Path, PathBuf};
 use std::process::Output;
 

@@ -1,0 +1,118 @@
+//! What was planned beside what was measured: the values, and when the two are said to differ.
+//!
+//! DECISION: an engine is somewhere between what it takes once loaded and what it takes at full depth. Only what lies
+//! outside of that, by more than the margin, is off.
+
+use plimsoll_core::bytes::Bytes;
+use plimsoll_core::place::CardId;
+use plimsoll_core::plan::Terms;
+use serde::Serialize;
+
+/// What a plan may be off by on a card, at least and in thousandths of the peak.
+pub(crate) const CARD_MARGIN: (Bytes, u64) = (Bytes::mib(48), 15);
+/// The same for resident memory, in which the program and its libraries are.
+pub(crate) const HOST_MARGIN: (Bytes, u64) = (Bytes::mib(256), 100);
+
+/// What was planned and what was measured (`plimsoll.check/1`).
+#[derive(Debug, Serialize)]
+pub(crate) struct Check {
+    pub(crate) schema: &'static str,
+    pub(crate) models: Vec<Checked>,
+    pub(crate) ok: bool,
+}
+
+/// One engine.
+#[derive(Debug, Serialize)]
+pub(crate) struct Checked {
+    pub(crate) model: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pid: Option<u32>,
+    pub(crate) cards: Vec<Row>,
+    /// What the engine says of itself, beside the plan.
+    pub(crate) said: Vec<Said>,
+}
+
+/// One card of one engine.
+#[derive(Debug, Serialize)]
+pub(crate) struct Row {
+    pub(crate) id: CardId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) terms: Option<Terms>,
+    /// Once loaded; a daemon keeps only the peak.
+    pub(crate) loaded: Option<Bytes>,
+    pub(crate) peak: Bytes,
+    pub(crate) measured: Option<Bytes>,
+    /// Bytes measured above the peak, or, below 0, below what it takes once loaded.
+    pub(crate) difference: i64,
+    pub(crate) margin: Bytes,
+    pub(crate) ok: bool,
+}
+
+/// A number that the engine tells.
+#[derive(Debug, Serialize)]
+pub(crate) struct Said {
+    pub(crate) name: &'static str,
+    pub(crate) planned: u64,
+    pub(crate) engine: u64,
+}
+
+impl Row {
+    pub(crate) fn new(
+        id: CardId,
+        loaded: Option<Bytes>,
+        peak: Bytes,
+        measured: Option<Bytes>,
+        margin: Bytes,
+    ) -> Self {
+        let signed = |bytes: Bytes| i64::try_from(bytes.get()).unwrap_or(i64::MAX);
+        let above = |measured: Bytes| signed(measured.saturating_sub(peak));
+        let below = |measured: Bytes| signed(loaded.unwrap_or_default().saturating_sub(measured));
+        let difference = measured.map_or(0, |measured| above(measured) - below(measured));
+        Self {
+            id,
+            terms: None,
+            loaded,
+            peak,
+            measured,
+            difference,
+            margin,
+            ok: Bytes::new(difference.unsigned_abs()) <= margin,
+        }
+    }
+}
+
+/// The margin asked for, else the usual one.
+pub(crate) fn margin(asked: Option<Bytes>, (least, thousandths): (Bytes, u64), peak: Bytes) -> Bytes {
+    asked.unwrap_or_else(|| least.max(peak.scaled(thousandths, 1000)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(measured: u64) -> Row {
+        let mib = Bytes::mib;
+        Row::new(
+            CardId::new("a"),
+            Some(mib(1000)),
+            mib(1200),
+            Some(mib(measured)),
+            mib(48),
+        )
+    }
+
+    #[test]
+    fn an_engine_between_loaded_and_full_is_as_planned() {
+        for (measured, difference, ok) in [
+            (1000, 0, true),
+            (1200, 0, true),
+            (960, -40, true),
+            (1248, 48, true),
+            (1249, 49, false),
+            (940, -60, false),
+        ] {
+            let row = row(measured);
+            assert_eq!((row.difference >> 20, row.ok), (difference, ok), "{measured}");
+        }
+    }
+}

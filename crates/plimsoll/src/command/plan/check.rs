@@ -1,0 +1,174 @@
+//! `plimsoll plan --check PID|URL`: what was planned beside what a running engine really took.
+//!
+//! DECISION: a process is planned again from its own command line and environment, as if it were not there yet, and
+//! compared with what the driver says it holds, or its resident memory where it computes on the CPU. An engine is
+//! somewhere between what it takes once loaded and what it takes at full depth, so only what lies outside of that by
+//! more than the margin is off. A daemon of ours is asked for what it claimed and measured itself.
+
+mod http;
+mod listener;
+mod process;
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+use plimsoll_core::bytes::Bytes;
+use plimsoll_core::place::CardId;
+use serde_json::Value;
+
+use super::{Arguments, Error};
+use crate::check::{CARD_MARGIN, Check, Checked, HOST_MARGIN, Row, Said, margin};
+use crate::screen;
+use http::{Address, get};
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CheckError {
+    #[error("`{0}` is neither a process nor an address; give a number or http://127.0.0.1:8080")]
+    Target(String),
+    #[error("`{0}` is not on this machine; only loopback addresses are asked")]
+    NotLocal(String),
+    #[error("cannot read /proc/{pid}/{file}: {error}")]
+    ReadProcess {
+        pid: u32,
+        file: &'static str,
+        error: io::Error,
+    },
+    #[error("process {0} has no command line; is it an engine?")]
+    NoCommand(u32),
+    #[error("cannot ask http://{address}{path}: {error}")]
+    Ask {
+        address: SocketAddr,
+        path: String,
+        error: io::Error,
+    },
+    #[error("http://{address}{path} does not answer as a llama-server does: {why}")]
+    Answer {
+        address: SocketAddr,
+        path: String,
+        why: String,
+    },
+    #[error("no process of ours listens at {0}; give its PID")]
+    NoListener(SocketAddr),
+    #[error("nothing is measured: {0}")]
+    NothingMeasured(String),
+}
+
+/// Who is checked.
+#[derive(Clone, Debug)]
+enum Target {
+    Process(u32),
+    Server(Address),
+}
+
+fn target(text: &str) -> Result<Target, CheckError> {
+    if let Ok(pid) = text.parse() {
+        return Ok(Target::Process(pid));
+    }
+    Address::read(text).map(Target::Server)
+}
+
+pub(super) fn run(arguments: &Arguments, text: &str) -> Result<ExitCode, Error> {
+    let models = match target(text)? {
+        Target::Process(pid) => vec![process::checked(arguments, pid)?],
+        Target::Server(address) => served(arguments, &address)?,
+    };
+    let rows = || models.iter().flat_map(|model| &model.cards);
+    let measured = rows().any(|row| row.measured.is_some());
+    if !measured {
+        let why = "no card of the plan has bytes of this process, by the driver's word";
+        return Err(CheckError::NothingMeasured(why.to_owned()).into());
+    }
+    let agrees = |said: &Said| said.planned == said.engine;
+    let ok = rows().all(|row| row.ok) && models.iter().flat_map(|model| &model.said).all(agrees);
+    let check = Check {
+        schema: "plimsoll.check/1",
+        models,
+        ok,
+    };
+    let mut stdout = anstream::stdout().lock();
+    if arguments.json {
+        writeln!(stdout, "{}", serde_json::to_string_pretty(&check)?)?;
+    } else {
+        write!(stdout, "{}", screen::check(&check))?;
+    }
+    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A daemon of ours, else a llama-server.
+fn served(arguments: &Arguments, address: &Address) -> Result<Vec<Checked>, Error> {
+    if let Some(status) = get(address, "/api/status")? {
+        return Ok(claimed(arguments.margin, &status));
+    }
+    let props = get(address, "/props")?.ok_or_else(|| address.answers_otherwise("/props", "no JSON"))?;
+    let pid = listener::listener(address.socket).ok_or(CheckError::NoListener(address.socket))?;
+    let mut checked = process::checked(arguments, pid)?;
+    process::compare(&mut checked.said, &props);
+    Ok(vec![checked])
+}
+
+/// What a daemon claimed for each running model, and what it saw there.
+fn claimed(asked: Option<Bytes>, status: &Value) -> Vec<Checked> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let bytes = |value: &Value| value.as_u64().map(Bytes::new);
+    let row = |claim: &Value, measured: &[Value]| {
+        let id = CardId::new(claim["card"].as_str()?);
+        let seen = measured.iter().find(|share| share["card"] == claim["card"]);
+        let peak = bytes(&claim["bytes"])?;
+        let measured = seen.and_then(|share| bytes(&share["bytes"]));
+        let kind = if id.as_str() == crate::probe::HOST_CARD {
+            HOST_MARGIN
+        } else {
+            CARD_MARGIN
+        };
+        Some(Row::new(id, None, peak, measured, margin(asked, kind, peak)))
+    };
+    let model = |view: Value| {
+        let measured = list(&view["measured"]);
+        let cards = list(&view["claim"])
+            .iter()
+            .filter_map(|claim| row(claim, &measured))
+            .collect();
+        Checked {
+            model: view["name"].as_str().unwrap_or_default().to_owned(),
+            pid: None,
+            cards,
+            said: Vec::new(),
+        }
+    };
+    list(&status["models"])
+        .into_iter()
+        .map(model)
+        .filter(|checked| !checked.cards.is_empty())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_a_process_or_a_loopback_address() {
+        assert!(matches!(target("4711").unwrap(), Target::Process(4711)));
+        assert!(matches!(
+            target("http://127.0.0.1:8080").unwrap(),
+            Target::Server(_)
+        ));
+        assert!(matches!(
+            target("http://192.0.2.1:8080"),
+            Err(CheckError::NotLocal(_))
+        ));
+        assert!(matches!(target("chat"), Err(CheckError::Target(_))));
+    }
+
+    #[test]
+    fn a_daemons_claims_stand_beside_what_it_measured() {
+        let status = serde_json::json!({"models": [
+            {"name": "a", "claim": [{"card": "GPU-1", "bytes": 100 << 20}], "measured": [{"card": "GPU-1", "bytes": 170 << 20}]},
+            {"name": "asleep", "claim": [], "measured": []},
+        ]});
+        let checked = claimed(None, &status);
+        assert_eq!(checked.len(), 1);
+        assert!(!checked[0].cards[0].ok && checked[0].cards[0].difference == 70 << 20);
+    }
+}

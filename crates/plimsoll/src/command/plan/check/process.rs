@@ -1,0 +1,182 @@
+//! A process planned again from its own words, and measured.
+
+use std::fs;
+use std::path::Path;
+
+use plimsoll_core::bytes::Bytes;
+use plimsoll_core::flags::{Options, Origin, Parallel, Program, Wish};
+use plimsoll_core::place::{Card, CardKind};
+use plimsoll_core::plan::{CardPlan, Plan};
+use serde_json::Value;
+
+use super::super::{Arguments, Error, wished};
+use super::CheckError;
+use crate::check::{CARD_MARGIN, Checked, HOST_MARGIN, Row, Said, margin};
+use crate::probe::{self, Reading};
+
+/// Plans what a process was started with and measures what it took.
+pub(super) fn checked(arguments: &Arguments, pid: u32) -> Result<Checked, Error> {
+    let started = Started::read(pid)?;
+    let options = Options::from_argv(&arguments.flags)?.merged_over(&started.options()?);
+    let program = started.program().unwrap_or(arguments.program);
+    let mut wish = options.wish(program)?;
+    wish.model = wish.model.map(|model| started.path(&model));
+    let reading = probe::read();
+    let family = probe::family(pid);
+    let cards = arguments.described_or(|| started.cards(&reading, &family))?;
+    let plan = wished(&wish, arguments.engine(), program, &cards)?;
+    Ok(Checked {
+        model: plan.model.clone(),
+        pid: Some(pid),
+        cards: rows(arguments, &plan, &cards, &reading, &family),
+        said: planned(&plan, &wish),
+    })
+}
+
+fn rows(arguments: &Arguments, plan: &Plan, cards: &[Card], reading: &Reading, family: &[u32]) -> Vec<Row> {
+    let row = |(card, planned): (&Card, &CardPlan)| {
+        let (measured, kind) = match card.kind {
+            CardKind::Host => (family.first().and_then(|&pid| probe::resident(pid)), HOST_MARGIN),
+            CardKind::Cuda => (held(card, reading, family), CARD_MARGIN),
+        };
+        let margin = margin(arguments.margin, kind, planned.peak);
+        let row = Row::new(
+            card.id.clone(),
+            Some(planned.loaded),
+            planned.peak,
+            measured,
+            margin,
+        );
+        Row {
+            terms: Some(planned.terms.clone()),
+            ..row
+        }
+    };
+    cards.iter().zip(&plan.cards).map(row).collect()
+}
+
+/// Bytes of a card that a process and its children hold; `None` where the driver names none of them.
+fn held(card: &Card, reading: &Reading, family: &[u32]) -> Option<Bytes> {
+    let ours = |holder: &&probe::Holder| holder.card == card.id && family.contains(&holder.pid);
+    let used: Vec<Bytes> = reading
+        .holders
+        .iter()
+        .filter(ours)
+        .filter_map(|holder| holder.used)
+        .collect();
+    (!used.is_empty()).then(|| used.into_iter().sum())
+}
+
+/// What the plan says of sizes that an engine tells too.
+fn planned(plan: &Plan, wish: &Wish) -> Vec<Said> {
+    let said = |name, planned| Said {
+        name,
+        planned,
+        engine: planned,
+    };
+    let mut all = vec![said("context", plan.context)];
+    if let Parallel::Count(slots) = wish.parallel {
+        all.push(said("slots", u64::from(slots)));
+    }
+    all
+}
+
+/// Puts what `/props` says beside what was planned.
+pub(super) fn compare(said: &mut Vec<Said>, props: &Value) {
+    let slots = props["total_slots"].as_u64();
+    let each = props["default_generation_settings"]["n_ctx"].as_u64();
+    let planned = |name: &str, said: &[Said]| {
+        said.iter()
+            .find(|said| said.name == name)
+            .map(|said| said.planned)
+    };
+    // a slot has the whole of a shared context, or its part
+    let whole = planned("context", said);
+    let context = each.map(|each| match (slots, whole) {
+        (Some(slots), Some(whole)) if each.saturating_mul(slots) == whole => whole,
+        _ => each,
+    });
+    said.retain_mut(|said| {
+        let engine = if said.name == "context" { context } else { slots };
+        said.engine = engine.unwrap_or(said.engine);
+        engine.is_some()
+    });
+}
+
+/// How a process was started.
+struct Started {
+    pid: u32,
+    words: Vec<String>,
+    variables: Vec<(String, String)>,
+}
+
+impl Started {
+    fn read(pid: u32) -> Result<Self, CheckError> {
+        let words = strings(pid, "cmdline")?;
+        if words.is_empty() {
+            return Err(CheckError::NoCommand(pid));
+        }
+        let variables = strings(pid, "environ").unwrap_or_default();
+        let pair = |variable: String| {
+            variable
+                .split_once('=')
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        };
+        Ok(Self {
+            pid,
+            words,
+            variables: variables.into_iter().filter_map(pair).collect(),
+        })
+    }
+
+    /// The flags that are known among its words, over those of its environment. A wrapper's own words are left aside.
+    fn options(&self) -> Result<Options, Error> {
+        let words = self.words.get(1..).unwrap_or_default();
+        let (known, _) = Options::known_in(words, |index| Origin::Argument(index + 1));
+        let engine = |(name, _): &&(String, String)| name.starts_with("LLAMA_");
+        let set = Options::from_env(self.variables.iter().filter(engine).cloned())?;
+        Ok(known.merged_over(&set))
+    }
+
+    fn program(&self) -> Option<Program> {
+        Program::from_name(Path::new(self.words.first()?).file_name()?.to_str()?)
+    }
+
+    /// A file of the process, by its own working directory.
+    fn path(&self, name: &str) -> String {
+        if Path::new(name).is_absolute() {
+            return name.to_owned();
+        }
+        format!("/proc/{}/cwd/{name}", self.pid)
+    }
+
+    /// The cards that the process sees, as they were before it took anything.
+    fn cards(&self, reading: &Reading, family: &[u32]) -> Vec<Card> {
+        let visible = self
+            .variables
+            .iter()
+            .find(|(name, _)| name == plimsoll_wire::env::CUDA_VISIBLE_DEVICES);
+        let machine = probe::look();
+        let mut cards = probe::visible(machine.cards, visible.map(|(_, value)| value.as_str()));
+        for card in &mut cards {
+            let own = held(card, reading, family).unwrap_or_default();
+            card.free = (card.free + own).min(card.total);
+        }
+        if cards.is_empty() {
+            cards.extend(machine.host);
+        }
+        cards
+    }
+}
+
+/// The strings of a file of `/proc`, each of which a zero ends.
+fn strings(pid: u32, file: &'static str) -> Result<Vec<String>, CheckError> {
+    let bytes = fs::read(format!("/proc/{pid}/{file}"));
+    let bytes = bytes.map_err(|error| CheckError::ReadProcess { pid, file, error })?;
+    let mut words: Vec<String> = bytes
+        .split(|&byte| byte == 0)
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .collect();
+    words.pop();
+    Ok(words)
+}

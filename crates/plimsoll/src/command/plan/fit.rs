@@ -1,0 +1,128 @@
+//! `plimsoll plan --fit`: the largest that fits, as flags to paste.
+//!
+//! On stdout one command line for each direction asked for, and nothing else, so that
+//! `llama-server $(plimsoll plan --fit ctx -- -m model.gguf)` works; on stderr why it is that and no more. Exits 1 where
+//! a direction has no answer.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use plimsoll_core::flags::Options;
+use plimsoll_core::plan::fit::{self, Answer, Dimension, Fit, Formulas, edited};
+use serde_json::{Value, json};
+
+use super::{Arguments, Error, Models};
+use crate::screen;
+use plimsoll_core::place::Card;
+
+/// Directions, in the order in which they were asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Directions(Vec<Dimension>);
+
+/// Reads `ctx,np` or `all`.
+pub(crate) fn directions(text: &str) -> Result<Directions, String> {
+    if text == "all" {
+        return Ok(Directions(Dimension::ALL.to_vec()));
+    }
+    let find = |name: &str| {
+        Dimension::from_name(name).ok_or_else(|| {
+            let known: Vec<&str> = Dimension::ALL.map(Dimension::name).to_vec();
+            format!("`{name}` is no direction; known are {} and all", known.join(", "))
+        })
+    };
+    text.split(',')
+        .map(find)
+        .collect::<Result<_, _>>()
+        .map(Directions)
+}
+
+pub(super) fn run(arguments: &Arguments, directions: &Directions, cards: &[Card]) -> Result<ExitCode, Error> {
+    let engine = arguments.engine();
+    let options = Options::from_argv(&arguments.flags)?;
+    let wish = options.wish(arguments.program)?;
+    let models = Models::read(&wish, engine)?;
+    let request = models.request(&wish, engine, arguments.program, cards);
+    let fit = fit::fit(&request, &Formulas(request), &directions.0)?;
+    print(arguments, &options, &fit)?;
+    let answered = fit
+        .answers
+        .iter()
+        .all(|answer| !answer.applicable || answer.change.is_some());
+    Ok(if answered {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn print(arguments: &Arguments, options: &Options, fit: &Fit) -> Result<(), Error> {
+    let mut stdout = anstream::stdout().lock();
+    if arguments.json {
+        return Ok(writeln!(
+            stdout,
+            "{}",
+            serde_json::to_string_pretty(&json(options, fit)?)?
+        )?);
+    }
+    write!(anstream::stderr().lock(), "{}", screen::fit(fit))?;
+    for answer in &fit.answers {
+        if let Some(argv) = argv(options, answer)? {
+            let words: Vec<String> = argv.iter().map(|word| quoted(word)).collect();
+            writeln!(stdout, "{}", words.join(" "))?;
+        }
+    }
+    Ok(())
+}
+
+/// The whole command line with an answer in it.
+fn argv(options: &Options, answer: &Answer) -> Result<Option<Vec<String>>, Error> {
+    let line = |change| Ok(edited(options, std::slice::from_ref(change))?.to_argv());
+    answer.change.as_ref().map(line).transpose()
+}
+
+/// As it serialises, each answer with its whole command line.
+fn json(options: &Options, fit: &Fit) -> Result<Value, Error> {
+    let mut value = serde_json::to_value(fit)?;
+    for (at, answer) in fit.answers.iter().enumerate() {
+        value["answers"][at]["argv"] = json!(argv(options, answer)?);
+    }
+    Ok(value)
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_survive_a_shell() {
+        assert_eq!(quoted("-c"), "-c");
+        assert_eq!(quoted("/models/a b.gguf"), "'/models/a b.gguf'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(quoted(""), "''");
+        assert_eq!(quoted("exps=CPU,$HOME"), "'exps=CPU,$HOME'");
+    }
+
+    #[test]
+    fn a_direction_that_is_none_is_named_with_those_that_are() {
+        assert_eq!(
+            directions("np,ctx").unwrap().0,
+            [Dimension::Slots, Dimension::Context]
+        );
+        assert_eq!(directions("all").unwrap().0.len(), 7);
+        let error = directions("ctx,cxt").unwrap_err();
+        assert!(
+            error.contains("`cxt` is no direction; known are ctx, ub, np, kv"),
+            "{error}"
+        );
+    }
+}

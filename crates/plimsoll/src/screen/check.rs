@@ -1,0 +1,90 @@
+//! What was planned beside what was measured, as a table.
+
+use std::fmt::{self, Write};
+
+use plimsoll_core::bytes::Bytes;
+
+use crate::check::{Check, Checked, Row};
+
+/// The whole text, with a final line feed.
+pub(crate) fn check(check: &Check) -> String {
+    let mut text = String::new();
+    for model in &check.models {
+        // writing to a string cannot fail
+        let _ = write(model, &mut text);
+    }
+    text
+}
+
+fn write(checked: &Checked, out: &mut String) -> fmt::Result {
+    match checked.pid {
+        Some(pid) => writeln!(out, "{}, process {pid}", checked.model)?,
+        None => writeln!(out, "{}", checked.model)?,
+    }
+    writeln!(
+        out,
+        "  {:<40} {:>11} {:>11} {:>11}  difference",
+        "card", "loaded", "peak", "measured"
+    )?;
+    for row in &checked.cards {
+        write_row(row, out)?;
+    }
+    for said in &checked.said {
+        let verdict = if said.planned == said.engine {
+            "as planned"
+        } else {
+            "not as planned"
+        };
+        writeln!(
+            out,
+            "  {}: planned {}, the engine has {}: {verdict}",
+            said.name, said.planned, said.engine
+        )?;
+    }
+    Ok(())
+}
+
+fn write_row(row: &Row, out: &mut String) -> fmt::Result {
+    let known = |bytes: Option<Bytes>| bytes.map_or("-".to_owned(), |bytes| bytes.to_string());
+    writeln!(
+        out,
+        "  {:<40} {:>11} {:>11} {:>11}  {}",
+        row.id,
+        known(row.loaded),
+        row.peak.to_string(),
+        known(row.measured),
+        difference(row)
+    )?;
+    let Some(terms) = &row.terms else { return Ok(()) };
+    let named = [
+        ("weights", &terms.weights),
+        ("KV cache", &terms.kv),
+        ("compute", &terms.compute),
+        ("context", &terms.context),
+        ("pool", &terms.pool),
+    ];
+    for (name, term) in named {
+        if term.bytes.is_some_and(|bytes| !bytes.is_zero()) {
+            writeln!(
+                out,
+                "    {name:<9} {:>11}  {}",
+                term.known().to_string(),
+                term.source
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn difference(row: &Row) -> String {
+    let size = Bytes::new(row.difference.unsigned_abs());
+    let margin = row.margin;
+    match (row.measured, row.difference, row.ok) {
+        (None, ..) => "not measured".to_owned(),
+        (_, 0, _) => "none: between loaded and peak".to_owned(),
+        (_, 1.., true) => format!("{size} above the peak, within the margin of {margin}"),
+        (_, 1.., false) => format!("{size} above the peak, more than the margin of {margin}"),
+        (_, _, true) => format!("{size} below loaded, within the margin of {margin}"),
+        (_, _, false) => format!("{size} below loaded, more than the margin of {margin}"),
+    }
+}

@@ -1,0 +1,54 @@
+//! What fits at most, as text: for each direction the answer and its reason, then what it becomes if something else
+//! is asked otherwise.
+
+use std::fmt::{self, Write};
+
+use plimsoll_core::plan::fit::{Answer, Dimension, Fit, Trade};
+
+/// The whole text, with a final line feed.
+pub(crate) fn fit(fit: &Fit) -> String {
+    let mut text = String::new();
+    // writing to a string cannot fail
+    let _ = write(fit, &mut text);
+    text
+}
+
+fn write(fit: &Fit, out: &mut String) -> fmt::Result {
+    let verdict = if fit.fits { "fits" } else { "does not fit" };
+    writeln!(
+        out,
+        "{}, {}: {verdict} as it is asked for",
+        fit.model, fit.engine.kind
+    )?;
+    for answer in &fit.answers {
+        write_answer(answer, out)?;
+    }
+    for hint in &fit.hints {
+        writeln!(out, "hint: {hint}")?;
+    }
+    Ok(())
+}
+
+fn write_answer(answer: &Answer, out: &mut String) -> fmt::Result {
+    writeln!(out, "{:<6} {}", answer.dimension.name(), answer.text)?;
+    // where nothing helps, saying so once is enough
+    let helps = answer.best.is_some() || answer.trades.iter().any(|trade| trade.best.is_some());
+    for trade in answer.trades.iter().filter(|_| helps) {
+        writeln!(out, "{:<6}   with {}: {}", "", trade.flags, best(trade))?;
+    }
+    Ok(())
+}
+
+fn best(trade: &Trade) -> String {
+    let Some(best) = trade.best else {
+        return "nothing fits".to_owned();
+    };
+    match trade.dimension {
+        Dimension::Context => format!("-c {best}"),
+        Dimension::MicroBatch => format!("-ub {best}"),
+        Dimension::Slots => format!("-np {best}"),
+        Dimension::Layers => format!("-ngl {best}"),
+        Dimension::Experts => format!("--n-cpu-moe {best}"),
+        Dimension::Cache | Dimension::Split => best.to_string(),
+    }
+}

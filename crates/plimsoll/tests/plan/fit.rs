@@ -1,0 +1,137 @@
+//! `plimsoll plan --fit`: command lines on stdout, reasons on stderr, and both true.
+
+use serde_json::Value;
+
+use super::{plimsoll, synth, text};
+
+const CARD: &str = "name=RTX4090,total=24564MiB,free=10000MiB,cc=8.9";
+
+#[test]
+fn stdout_is_a_command_line_that_fits_and_stderr_says_why_no_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = synth("l8", folder.path());
+    let model = model.to_str().unwrap();
+    let output = plimsoll(&[
+        "plan", "--fit", "ctx", "--card", CARD, "--", "-m", model, "-c", "4096",
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let line = text(&output.stdout);
+    assert_eq!(line, format!("--model {model} --ctx-size 37376\n"));
+    let why = text(&output.stderr);
+    assert!(
+        why.contains("a context of 37376 tokens fits, with 8 MiB to spare on RTX4090"),
+        "{why}"
+    );
+    assert!(
+        why.contains("a context of 37632 tokens would be 24 MiB too much on RTX4090"),
+        "{why}"
+    );
+    assert!(why.contains("with -ctk q8_0 -ctv q8_0: -c 67072"), "{why}");
+    let planned = |context: &str| {
+        let mut words = vec!["plan", "--card", CARD, "--"];
+        let found = line.trim_end().replace("37376", context);
+        words.extend(found.split(' '));
+        plimsoll(&words).status.code()
+    };
+    assert_eq!((planned("37376"), planned("37632")), (Some(0), Some(1)));
+}
+
+#[test]
+fn each_direction_is_an_answer_with_its_flags_in_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = synth("q30", folder.path());
+    let cards = [
+        "name=a,total=24GiB,cc=8.9",
+        "name=b,total=24GiB,free=20GiB,cc=8.6",
+    ];
+    let output = plimsoll(&[
+        "plan",
+        "--fit",
+        "--json",
+        "--card",
+        cards[0],
+        "--card",
+        cards[1],
+        "--",
+        "-m",
+        model.to_str().unwrap(),
+        "-c",
+        "16384",
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let fit: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&fit["schema"], &fit["fits"]),
+        (&"plimsoll.fit/1".into(), &true.into())
+    );
+    let answers = fit["answers"].as_array().unwrap();
+    let names: Vec<&str> = answers
+        .iter()
+        .map(|answer| answer["dimension"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["ctx", "ub", "np", "kv", "split", "ngl", "moe"]);
+    for answer in answers {
+        assert!(
+            answer["flags"].is_string() && answer["argv"].is_array() && answer["text"].is_string(),
+            "{answer}"
+        );
+        let headrooms = answer["cards"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|card| card["headroom"].as_i64().unwrap());
+        assert!(headrooms.min().unwrap() >= 0, "{answer}");
+    }
+    assert_eq!(answers[3]["best"], "f16");
+    assert!(
+        answers[4]["flags"]
+            .as_str()
+            .unwrap()
+            .starts_with("-dev CUDA0,CUDA1 -ts ")
+    );
+}
+
+#[test]
+fn where_nothing_fits_the_status_is_1_and_hints_say_what_would_help() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = synth("q30", folder.path());
+    let output = plimsoll(&[
+        "plan",
+        "--fit",
+        "ctx,moe",
+        "--card",
+        CARD,
+        "--",
+        "-m",
+        model.to_str().unwrap(),
+    ]);
+    assert_eq!(output.status.code(), Some(1));
+    let lines = text(&output.stdout);
+    assert_eq!(lines.lines().count(), 1, "{lines}");
+    assert!(lines.contains("--n-cpu-moe "), "{lines}");
+    let why = text(&output.stderr);
+    assert!(why.contains("nothing fits: a context of 256 tokens"), "{why}");
+    let enough = why
+        .lines()
+        .find(|line| line.starts_with("hint: ") && line.contains("is enough"))
+        .unwrap();
+    assert!(enough.contains("; the price: "), "{enough}");
+}
+
+#[test]
+fn what_is_asked_of_the_wrong_kind_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = synth("l8", folder.path());
+    let model = model.to_str().unwrap();
+    let output = plimsoll(&["plan", "--fit", "moe,split", "--card", CARD, "--", "-m", model]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stdout.is_empty());
+    let why = text(&output.stderr);
+    assert!(
+        why.contains("the model has no experts") && why.contains("nothing to divide"),
+        "{why}"
+    );
+    let output = plimsoll(&["plan", "--fit", "cxt", "--card", CARD, "--", "-m", model]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("known are ctx, ub, np, kv, split, ngl, moe and all"));
+}
