@@ -19,6 +19,8 @@ pub(crate) const SOURCES: usize = 10;
 pub(crate) const SUCCESS: c_int = 0;
 /// `GGML_BACKEND_DEVICE_TYPE_GPU`.
 pub(crate) const GPU: c_int = 1;
+/// `GGML_BACKEND_DEVICE_TYPE_IGPU`.
+pub(crate) const INTEGRATED_GPU: c_int = 2;
 
 /// `struct ggml_tensor`.
 #[repr(C)]

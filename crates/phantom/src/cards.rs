@@ -28,6 +28,8 @@ pub(crate) struct Card {
     pub(crate) capability: Capability,
     /// Multiprocessors.
     pub(crate) processors: u64,
+    /// Has the host's memory for its own: Jetson, GB10.
+    pub(crate) integrated: bool,
 }
 
 /// Reads the whole list.
@@ -45,7 +47,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Card>, String> {
 
 fn card(index: usize, text: &str) -> Result<Card, String> {
     let (mut total, mut free, mut capability) = (None, None, None);
-    let (mut processors, mut name) = (None, "phantom");
+    let (mut processors, mut name, mut integrated) = (None, "phantom", false);
     for pair in text.split(',') {
         let (key, value) = pair
             .split_once('=')
@@ -55,8 +57,13 @@ fn card(index: usize, text: &str) -> Result<Card, String> {
             "free" => free = Some(number(value)?),
             "cc" => capability = Some(version(value)?),
             "sms" => processors = Some(number(value)?),
+            "integrated" => integrated = number(value)? > 0,
             "name" => name = value.trim(),
-            other => return Err(format!("`{other}` is none of total, free, cc, sms, name")),
+            other => {
+                return Err(format!(
+                    "`{other}` is none of total, free, cc, sms, integrated, name"
+                ));
+            }
         }
     }
     let total = total.ok_or("total= is missing")?;
@@ -68,6 +75,7 @@ fn card(index: usize, text: &str) -> Result<Card, String> {
         free: free.unwrap_or(total).min(total),
         capability,
         processors: processors.unwrap_or(132).clamp(1, 4096),
+        integrated,
     })
 }
 
@@ -100,13 +108,15 @@ mod tests {
 
     #[test]
     fn cards_are_read_in_order() {
-        let cards = parse("total=100,free=50,cc=9.0,sms=132,name=H200;total=200,cc=12.0").unwrap();
+        let cards =
+            parse("total=100,free=50,cc=9.0,sms=132,name=H200;total=200,cc=12.1,integrated=1").unwrap();
         assert_eq!(cards.len(), 2);
         assert_eq!(
             (cards[0].free, cards[0].capability, cards[0].processors),
             (50, 900, 132)
         );
-        assert_eq!((cards[1].free, cards[1].capability), (200, 1200));
+        assert_eq!((cards[1].free, cards[1].capability), (200, 1210));
+        assert_eq!((cards[0].integrated, cards[1].integrated), (false, true));
         assert_eq!(cards[1].device_name(), "CUDA1");
         assert_eq!(cards[0].name.to_str(), Ok("H200"));
     }

@@ -7,7 +7,10 @@ use core::ffi::{c_char, c_int};
 use core::ptr::{null, null_mut};
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::abi::{DEVICE_SLOTS, Device, Event, Function, GPU, Handle, Properties, Registry, Tensor};
+use crate::abi::{
+    DEVICE_SLOTS, Device, Event, Function, GPU, Handle, INTEGRATED_GPU, Properties, Registry, Tensor,
+};
+use crate::generation::Generation;
 use crate::phantom::{self, CardState, Phantom};
 use crate::probe::Version;
 use crate::tensor::View;
@@ -113,8 +116,16 @@ unsafe extern "C" fn free_and_total(device: *mut Device, free: *mut usize, total
     unsafe { (*free, *total) = sizes };
 }
 
-extern "C" fn kind(_: *mut Device) -> c_int {
-    GPU
+/// A card that has the host's memory is told apart since b10605.
+fn is_integrated(state: &CardState) -> bool {
+    let newer = phantom::get().is_some_and(|phantom| phantom.generation > Generation::Copying);
+    state.card.integrated && newer
+}
+
+unsafe extern "C" fn kind(device: *mut Device) -> c_int {
+    // SAFETY: as above.
+    let integrated = unsafe { card_of(device) }.is_some_and(is_integrated);
+    if integrated { INTEGRATED_GPU } else { GPU }
 }
 
 unsafe extern "C" fn properties(device: *mut Device, place: *mut Properties) {
@@ -123,18 +134,19 @@ unsafe extern "C" fn properties(device: *mut Device, place: *mut Properties) {
         return;
     };
     let (memory_free, memory_total) = memory_of(state);
+    let integrated = is_integrated(state);
     let properties = Properties {
         name: state.card.device.as_ptr(),
         description: state.card.name.as_ptr(),
         memory_free,
         memory_total,
-        kind: GPU,
+        kind: if integrated { INTEGRATED_GPU } else { GPU },
         device_id: state.id.as_ptr(),
         asynchronous: true,
         host_buffer: phantom::variable("GGML_CUDA_NO_PINNED").is_none(),
         buffer_from_host_ptr: false,
         events: true,
-        mmap_support: true,
+        mmap_support: !integrated,
     };
     // SAFETY: the engine's properties were measured to be as large as ours.
     unsafe { place.write(properties) };

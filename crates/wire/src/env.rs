@@ -26,8 +26,8 @@ pub const GUARD_LIBRARY: &str = "PLIMSOLL_GUARD_LIBRARY";
 pub const FAKE_CUDA: &str = "PLIMSOLL_FAKE_CUDA";
 /// ggml: an out-of-tree backend that an engine loads at its start.
 pub const GGML_BACKEND_PATH: &str = "GGML_BACKEND_PATH";
-/// Phantom: its cards, separated by `;`, each `total=BYTES,free=BYTES,cc=MAJOR.MINOR[,sms=N][,name=TEXT]`. Without it the
-/// plugin declines.
+/// Phantom: its cards, separated by `;`, each `total=BYTES,free=BYTES,cc=MAJOR.MINOR[,sms=N][,integrated=1][,name=TEXT]`. Without
+/// it the plugin declines.
 pub const PHANTOM_CARDS: &str = "PLIMSOLL_PHANTOM_CARDS";
 /// Phantom: the engine's build number, where the caller knows it.
 pub const PHANTOM_BUILD: &str = "PLIMSOLL_PHANTOM_BUILD";

@@ -1,8 +1,9 @@
 //! What the tests load, built by the tests themselves.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 /// `libplimsoll_phantom.so`, as it is shipped.
 pub(crate) fn phantom() -> &'static Path {
@@ -31,18 +32,28 @@ fn target() -> PathBuf {
     test.ancestors().nth(3).unwrap().to_path_buf()
 }
 
-/// The host, compiled with an interface and a version.
+/// The host, compiled with an interface and a version: once for each, and put in its place whole.
 pub(crate) fn host(slots: u32, version: u32, shows: bool) -> PathBuf {
-    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
-        .join(format!("host-{slots}-{version}-{shows}-{}", std::process::id()));
+    static COMPILED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let program = folder.join(format!("host-{slots}-{version}-{shows}"));
+    let mut compiled = COMPILED.lock().unwrap();
+    if compiled.insert(program.clone()) {
+        let new = program.with_extension(std::process::id().to_string());
+        compile(&new, slots, version, shows);
+        std::fs::rename(new, &program).unwrap();
+    }
+    program
+}
+
+fn compile(program: &Path, slots: u32, version: u32, shows: bool) {
     let compiled = Command::new("cc")
         .args(["-std=gnu11", "-O1", "-w", "-o"])
-        .arg(&program)
+        .arg(program)
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/host.c"))
         .args([format!("-DSLOTS={slots}"), format!("-DVERSION={version}")])
         .args(shows.then_some("-rdynamic"))
         .arg("-ldl")
         .status();
     assert!(compiled.unwrap().success());
-    program
 }

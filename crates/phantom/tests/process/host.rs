@@ -67,7 +67,7 @@ impl Host {
         let number = RUNS.fetch_add(1, Relaxed);
         let path = |name: &str| folder.path().join(format!("{number}-{name}"));
         let program = artefact::host(self.slots, self.version, self.shows);
-        let mut command = Command::new(&program);
+        let mut command = Command::new(program);
         command
             .arg(artefact::phantom())
             .env_remove("PLIMSOLL_PHANTOM_CARDS")
@@ -81,7 +81,6 @@ impl Host {
             command.env("PLIMSOLL_PHANTOM_BUILD", build);
         }
         let output = command.output().unwrap();
-        std::fs::remove_file(program).unwrap();
         let err = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.success(), "{:?}: {err}", output.status);
         let read = |path: PathBuf| std::fs::read_to_string(path).unwrap_or_default();

@@ -84,6 +84,18 @@ fn several_cards_are_several_devices() {
 }
 
 #[test]
+fn a_card_with_the_hosts_memory_is_told_apart_since_b10605() {
+    let kind = |build| {
+        let said = Host::new(2)
+            .of_build(build)
+            .with_cards(Some("total=8,cc=8.7,integrated=1"))
+            .run();
+        said.out.contains("type 2, free 8 of 8")
+    };
+    assert_eq!((kind("8799"), kind("10605")), (false, true));
+}
+
+#[test]
 fn the_report_says_what_was_loaded_made_and_asked_for() {
     let said = Host::new(2).of_build("8799").run();
     let load = said.events("load")[0];
