@@ -11,6 +11,7 @@ mod calibration;
 mod compute;
 mod cost;
 mod error;
+pub mod exact;
 pub mod fit;
 mod flash;
 mod hints;
@@ -27,6 +28,8 @@ mod weights;
 use cost::{Cost, Coster};
 use fit::Formulas;
 
+use crate::explain::{Hint, Reason};
+
 pub use error::PlanError;
 pub use named::{NamedCards, named};
 pub use outcome::{CardPlan, EngineInfo, Growth, HostPlan, HostTerms, Plan, Term, Terms};
@@ -36,9 +39,21 @@ pub use request::{Engine, EngineKind, PlanRequest};
 pub fn plan(request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     let coster = Coster::new(request)?;
     let cost = coster.at(u64::from(request.wish.context))?;
-    let fits = fit::fits(request, &cost);
     let largest_context = fit::largest_context(request, &coster, &cost);
-    Ok(Plan {
+    let reasons = reasons::reasons(request, &coster, &cost);
+    let hints = hints::hints(request, &Formulas(*request), &cost.clone().into());
+    Ok(assemble(request, cost, largest_context, reasons, hints))
+}
+
+/// Puts together what was worked out.
+fn assemble(
+    request: &PlanRequest<'_>,
+    cost: Cost,
+    largest_context: Option<u64>,
+    reasons: Vec<Reason>,
+    hints: Vec<Hint>,
+) -> Plan {
+    Plan {
         schema: "plimsoll.plan/1",
         model: name(request),
         engine: EngineInfo {
@@ -47,16 +62,16 @@ pub fn plan(request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
         },
         context: cost.reserve.context,
         cards: cards(request, &cost),
+        fits: fit::fits(request, &cost),
         host: HostPlan {
             peak: cost.host_peak(),
-            terms: cost.host.clone(),
+            terms: cost.host,
         },
         growth: cost.growth,
         largest_context,
-        fits,
-        reasons: reasons::reasons(request, &coster, &cost),
-        hints: hints::hints(request, &Formulas(*request), &cost.clone().into()),
-    })
+        reasons,
+        hints,
+    }
 }
 
 fn name(request: &PlanRequest<'_>) -> String {

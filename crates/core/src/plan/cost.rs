@@ -220,15 +220,23 @@ impl<'a> Coster<'a> {
         Ok(())
     }
 
-    /// A projector's weights go to the first device unless they are to stay on the host; what it computes with is not known here.
-    fn add_projector(&self, sum: &mut Sum) {
-        let Some(projector) = self.request.projector else {
-            return;
+    /// A projector's weights, on a card or on the host; what it computes with is not known here.
+    pub(super) fn projector(&self) -> Option<(Option<usize>, Bytes)> {
+        let tensors = &self.request.projector?.tensors;
+        let first = self.main.layout.devices.first().copied();
+        let card = first.filter(|_| self.request.wish.projector_offload);
+        let bytes = match card {
+            Some(_) => tensors.iter().map(weights::on_card).sum(),
+            None => tensors.iter().map(|tensor| tensor.bytes).sum(),
         };
-        let first = self.main.layout.devices.first();
-        match first.filter(|_| self.request.wish.projector_offload) {
-            Some(&card) => sum.cards[card].weights += projector.tensors.iter().map(weights::on_card).sum(),
-            None => sum.host_weights += projector.tensors.iter().map(|tensor| tensor.bytes).sum(),
+        Some((card, bytes))
+    }
+
+    fn add_projector(&self, sum: &mut Sum) {
+        match self.projector() {
+            Some((Some(card), bytes)) => sum.cards[card].weights += bytes,
+            Some((None, bytes)) => sum.host_weights += bytes,
+            None => {}
         }
     }
 

@@ -1,0 +1,94 @@
+//! Why an engine refuses what it was asked, in its own words.
+//!
+//! One cause leaves a trail of complaints, each less telling than the one before; the telling ones are known by their
+//! words, and of the others the first counts.
+
+use std::fmt;
+
+/// What kind of refusal it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalKind {
+    /// `-sm row` where the backend splits no buffers.
+    RowSplit,
+    /// A quantised V cache without flash attention.
+    CacheNeedsFlashAttention,
+    /// The model is newer than the engine.
+    Architecture,
+    /// The backend did not load, so its devices are not there.
+    NoBackend,
+    /// A flag that this engine does not know or cannot read.
+    Flag,
+    /// The file cannot be read as this engine reads it.
+    File,
+    /// Something did not fit even into the memory described.
+    Memory,
+    Other,
+}
+
+/// A refusal: its kind and the line that says so.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct Refusal {
+    pub kind: RefusalKind,
+    pub line: Option<String>,
+}
+
+impl Refusal {
+    pub(super) fn from_complaints(complaints: &[String]) -> Self {
+        for (kind, words) in TELLING {
+            let telling = complaints.iter().find(|line| line.contains(words));
+            if let Some(line) = telling {
+                return Self {
+                    kind: *kind,
+                    line: Some(line.clone()),
+                };
+            }
+        }
+        Self {
+            kind: RefusalKind::Other,
+            line: complaints.first().cloned(),
+        }
+    }
+
+    fn hint(&self) -> Option<&'static str> {
+        Some(match self.kind {
+            RefusalKind::RowSplit => "use -sm layer; CUDA has not split rows since about b9900",
+            RefusalKind::CacheNeedsFlashAttention => "use -fa on, or -ctv f16",
+            RefusalKind::Architecture => "use a newer engine",
+            RefusalKind::NoBackend => {
+                "the engine did not take the phantom backend: it is older than GGML_BACKEND_PATH (about b4500), linked \
+                 statically, or of another backend interface; leave --exact out for the closed forms"
+            }
+            RefusalKind::Flag => "leave the flag out, or name the engine that knows it with --exact=ENGINE",
+            RefusalKind::File | RefusalKind::Memory | RefusalKind::Other => return None,
+        })
+    }
+}
+
+/// The most telling first.
+const TELLING: &[(RefusalKind, &str)] = &[
+    (RefusalKind::RowSplit, "does not support split buffers"),
+    (RefusalKind::CacheNeedsFlashAttention, "V cache requires flash_attn"),
+    (RefusalKind::CacheNeedsFlashAttention, "V cache quantization requires flash_attn"),
+    (RefusalKind::CacheNeedsFlashAttention, "requires Flash Attention"),
+    (RefusalKind::Architecture, "unknown model architecture"),
+    (RefusalKind::Architecture, "unsupported model architecture"),
+    (RefusalKind::NoBackend, "invalid device: CUDA"),
+    (RefusalKind::NoBackend, "incompatible API version"),
+    (RefusalKind::Flag, "invalid argument"),
+    (RefusalKind::Flag, "error while handling argument"),
+    (RefusalKind::Memory, "out of memory"),
+    (RefusalKind::Memory, "unable to allocate"),
+    (RefusalKind::Memory, "failed to allocate"),
+    (RefusalKind::File, "error loading model"),
+    (RefusalKind::Other, "failed to initialize the context"),
+];
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.line {
+            Some(line) => write!(f, "the engine refuses: {line}")?,
+            None => f.write_str("the engine ended without a word")?,
+        }
+        self.hint().map_or(Ok(()), |hint| write!(f, "\nhint: {hint}"))
+    }
+}
