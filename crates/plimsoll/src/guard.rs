@@ -6,16 +6,17 @@
 //! processes that are gone are swept by the next one. What guard cannot reach (a static or a setuid program) is said
 //! only where the program's file shows it.
 
-mod folder;
-mod library;
 mod pages;
 mod preload;
 mod reach;
 mod record;
 
-pub use folder::{PagesFolder, page_folders};
-pub use library::{FindLibraryError, find_library};
+pub use crate::folder::page_folders;
+pub(crate) use pages::pids;
 pub use pages::{answer_plea, read_pages, set_budget};
 pub use preload::{Preload, preload};
 pub use reach::{Unreachable, unreachable};
 pub use record::{CardRecord, Record, Refused};
+
+/// The folder of the pages is called so, and then by its owner.
+pub const PAGES: &str = "plimsoll-guard-";

@@ -16,8 +16,9 @@ use plimsoll_core::bytes::Bytes;
 use plimsoll_core::flags::{FlagError, Options, Program, Wish};
 use plimsoll_core::model::{Dialect, Model};
 use plimsoll_core::place::{Card, CardId};
-use plimsoll_core::plan::{self, Engine, EngineKind, Plan, PlanError, PlanRequest};
+use plimsoll_core::plan::{self, Engine, EngineKind, Plan, PlanError, PlanRequest, exact};
 
+use crate::exact::{ExactError, Oracle, largest_context};
 use crate::probe::headers::{ReadModelError, read_model};
 use crate::{probe, screen};
 
@@ -47,12 +48,19 @@ pub(crate) struct Arguments {
     /// machine's own cards
     #[arg(long = "card", value_name = "SPEC")]
     cards: Vec<Card>,
-    /// The engine, with its build if known: llama.cpp, llama.cpp@10605, ik_llama.cpp
-    #[arg(long, default_value = "llama.cpp", value_parser = engine)]
-    engine: Engine,
+    /// The engine, with its build if known: llama.cpp, llama.cpp@10605, ik_llama.cpp. Without it llama.cpp, or what an
+    /// engine that is asked says it is
+    #[arg(long, value_parser = engine)]
+    engine: Option<Engine>,
     /// Which of the engine's programs will run: llama-server, llama-fit-params, llama-cli, library
     #[arg(long, default_value = "llama-server", value_parser = program)]
     program: Program,
+    /// Ask the engine itself, without a GPU: the llama-server named here, or the one that would serve
+    #[arg(long, value_name = "ENGINE", num_args = 0..=1, require_equals = true, conflicts_with_all = ["fit", "check", "html"])]
+    exact: Option<Option<PathBuf>>,
+    /// With --exact: ask again, and remember nothing
+    #[arg(long, requires = "exact")]
+    no_cache: bool,
     /// The flags of the engine, as they will be given to it
     #[arg(last = true, value_name = "FLAGS")]
     flags: Vec<String>,
@@ -72,6 +80,8 @@ pub(crate) enum Error {
     Plan(#[from] PlanError),
     #[error(transparent)]
     Check(#[from] check::CheckError),
+    #[error(transparent)]
+    Exact(#[from] ExactError),
     #[error("cannot write `{path}`: {error}")]
     Draw { path: PathBuf, error: io::Error },
     #[error("cannot write to stdout: {0}")]
@@ -88,7 +98,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     if let Some(directions) = &arguments.fit {
         return fit::run(arguments, directions, &cards);
     }
-    let plan = made(&arguments.flags, arguments.engine, arguments.program, &cards)?;
+    let plan = match &arguments.exact {
+        Some(named) => exactly(arguments, named.as_deref(), &cards)?,
+        None => made(&arguments.flags, arguments.engine(), arguments.program, &cards)?,
+    };
     if let Some(path) = &arguments.svg {
         fs::write(path, screen::svg(&plan)).map_err(|error| Error::Draw {
             path: path.clone(),
@@ -130,7 +143,7 @@ fn page(arguments: &Arguments, plan: &Plan, cards: &[Card]) -> Result<String, Er
 
 impl Arguments {
     fn engine(&self) -> Engine {
-        self.engine
+        self.engine.unwrap_or(Engine::LLAMA_CPP)
     }
 
     /// The cards described, else those that somebody else tells.
@@ -162,6 +175,20 @@ pub(super) fn made(
 pub(super) fn wished(wish: &Wish, engine: Engine, program: Program, cards: &[Card]) -> Result<Plan, Error> {
     let models = Models::read(wish, engine)?;
     Ok(plan::plan(&models.request(wish, engine, program, cards))?)
+}
+
+/// Asks an engine what it takes, with these flags and with as many other contexts as it needs to know the largest.
+fn exactly(arguments: &Arguments, named: Option<&Path>, cards: &[Card]) -> Result<Plan, Error> {
+    let program = arguments.program;
+    let options = Options::from_argv(&arguments.flags)?;
+    let wish = options.wish(program)?;
+    let mut oracle = Oracle::find(named, program, cards, !arguments.no_cache)?;
+    let models = Models::read(&wish, arguments.engine())?;
+    let transcript = oracle.ask(&options)?;
+    let engine = arguments.engine.or(oracle.engine()).unwrap_or(Engine::LLAMA_CPP);
+    let request = models.request(&wish, engine, program, cards);
+    let largest = largest_context(&mut oracle, &options, &request, &transcript)?;
+    Ok(exact::exact(&request, &transcript, &oracle.name(), largest)?)
 }
 
 /// The models that a wish names, by their headers.

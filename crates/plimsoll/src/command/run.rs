@@ -30,8 +30,10 @@ use tokio::runtime;
 use tokio::time::timeout;
 
 use super::rungs::Rungs;
-use crate::guard::{FindLibraryError, PagesFolder, Preload, find_library, preload, unreachable};
+use crate::folder::OwnedFolder;
+use crate::guard::{PAGES, Preload, preload, unreachable};
 use crate::launch::{Environment, LaunchError, find_program};
+use crate::library::{self, FindLibraryError};
 use crate::probe::{Machine, Sampler, StartSamplerError};
 use cards::{CardError, Chosen, Wanted};
 use child::End;
@@ -134,9 +136,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 
 /// Runs the program to its end.
 async fn guarded(arguments: &Arguments) -> Result<(Summary<'_>, End), Error> {
-    let library = find_library()?;
+    let library = library::GUARD.find()?;
     let (program, rest) = program(&arguments.command)?;
-    let folder = PagesFolder::create().map_err(Error::Folder)?;
+    let folder = OwnedFolder::create(PAGES).map_err(Error::Folder)?;
     let plans = arguments.rungs.wish().is_to_be_planned();
     // Starts to look while the program starts; only who names cards or is planned on them must wait for it.
     let sampler = Sampler::start()?;

@@ -49,7 +49,7 @@ fn path(folder: &Path, pid: u32) -> std::path::PathBuf {
 }
 
 /// The processes that have, or had, a page in `folder`.
-pub(super) fn pids(folder: &Path) -> impl Iterator<Item = u32> {
+pub(crate) fn pids(folder: &Path) -> impl Iterator<Item = u32> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let pid = |entry: fs::DirEntry| {
         let path = entry.path();

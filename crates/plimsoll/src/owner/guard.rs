@@ -29,7 +29,8 @@ use rustix::time::{ClockId, clock_gettime};
 use super::Owner;
 use super::run::Run;
 use super::talk::label;
-use crate::guard::{PagesFolder, Preload, answer_plea, find_library, preload, read_pages, set_budget};
+use crate::folder::OwnedFolder;
+use crate::guard::{PAGES, Preload, answer_plea, preload, read_pages, set_budget};
 use crate::launch::Environment;
 
 /// Time between two looks for pleas: whoever pleads stands still until it is answered.
@@ -44,7 +45,7 @@ const DEEPER: u64 = 256;
 pub(super) struct Guard {
     usual: GuardWish,
     /// The library and the folder of the pages, or what is missing.
-    means: Result<(PathBuf, PagesFolder), String>,
+    means: Result<(PathBuf, OwnedFolder), String>,
     /// What is missing has been said.
     told: Cell<bool>,
     children: Cell<u64>,
@@ -177,9 +178,9 @@ impl Guard {
     }
 }
 
-fn means() -> Result<(PathBuf, PagesFolder), String> {
-    let library = find_library().map_err(|error| error.to_string())?;
-    let folder = PagesFolder::create().map_err(|error| format!("no folder for its pages: {error}"))?;
+fn means() -> Result<(PathBuf, OwnedFolder), String> {
+    let library = crate::library::GUARD.find().map_err(|error| error.to_string())?;
+    let folder = OwnedFolder::create(PAGES).map_err(|error| format!("no folder for its pages: {error}"))?;
     Ok((library, folder))
 }
 

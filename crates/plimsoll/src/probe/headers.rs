@@ -31,11 +31,7 @@ pub enum ReadModelError {
 
 /// Reads the model of which `path` is the only or the first file.
 pub fn read_model(path: &Path, dialect: Dialect) -> Result<Model, ReadModelError> {
-    let name = path.to_string_lossy();
-    let files = siblings(&name)
-        .into_iter()
-        .map(|name| Window::open(Path::new(&name), dialect));
-    let files = files.collect::<Result<Vec<_>, _>>()?;
+    let files = read_heads(path, dialect)?;
     let headers = files.iter().map(Window::header).collect::<Result<Vec<_>, _>>()?;
     let model = |error| ReadModelError::Model {
         path: path.to_owned(),
@@ -44,8 +40,18 @@ pub fn read_model(path: &Path, dialect: Dialect) -> Result<Model, ReadModelError
     Model::from_headers(&headers).map_err(model)
 }
 
+/// Reads the heads of all files of the set that `path` is the only or the first file of.
+pub(crate) fn read_heads(path: &Path, dialect: Dialect) -> Result<Vec<Window>, ReadModelError> {
+    let name = path.to_string_lossy();
+    let files = siblings(&name).into_iter();
+    files
+        .map(|name| Window::open(Path::new(&name), dialect))
+        .collect()
+}
+
 /// The head of a file, long enough for its header.
-struct Window {
+#[derive(Debug)]
+pub(crate) struct Window {
     path: PathBuf,
     length: u64,
     dialect: Dialect,
@@ -91,6 +97,21 @@ impl Window {
         file.read_exact_at(&mut bytes[from..], offset).map_err(read)?;
         self.bytes = bytes;
         Ok(())
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How long the whole file is.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// The file up to where its data starts.
+    pub(crate) fn head(&self) -> Result<&[u8], ReadModelError> {
+        let end = usize::try_from(self.header()?.data_offset).unwrap_or(usize::MAX);
+        Ok(&self.bytes[..end.min(self.bytes.len())])
     }
 
     fn header(&self) -> Result<Header<'_>, ReadModelError> {

@@ -52,7 +52,7 @@ pub(super) enum Line<'a> {
     FlashAttentionOff,
     /// The compute buffers of several cards did not fit with four copies of everything, so there is one.
     CopiesDropped,
-    /// Everything is allocated.
+    /// Everything is allocated: the server makes its slots.
     Ready,
     /// The engine says that something went wrong; its words.
     Complaint(&'a str),
@@ -85,23 +85,35 @@ fn said_by<'a>(function: &str, rest: &'a str, text: &'a str) -> Line<'a> {
             let tokens = rest.split_once('=').and_then(|(_, n)| n.trim().parse().ok());
             tokens.map_or(Line::Nothing, Line::Context)
         }
-        _ if rest == "Flash Attention was auto, set to disabled" => Line::FlashAttentionOff,
-        _ if rest.starts_with("compute buffer allocation failed, retrying without pipeline") => Line::CopiesDropped,
+        _ if FLASH_ATTENTION_OFF.contains(&rest) => Line::FlashAttentionOff,
+        _ if rest.starts_with("compute buffer allocation failed, retrying without pipeline") => {
+            Line::CopiesDropped
+        }
         _ => announced(text),
     }
 }
 
-/// What a program says, of which the function's name differs between builds.
+/// b8799 and b10605.
+const FLASH_ATTENTION_OFF: [&str; 2] = [
+    "Flash Attention was auto, set to disabled",
+    "Flash Attention not supported, set to disabled",
+];
+
+/// What a program says, of which the function's name differs between builds. Nothing is allocated once the slots are
+/// there, and what comes next quotes the model's chat template.
 fn announced(text: &str) -> Line<'_> {
+    let quotes_a_file = ["llama_model_loader:", "print_info:", "load:"];
+    if quotes_a_file.iter().any(|function| text.starts_with(function)) {
+        return Line::Nothing;
+    }
     let words = text.rsplit(": ").next().unwrap_or(text).trim();
-    if words == "model loaded" || words.contains("listening on ") {
+    if words.starts_with("initializing, n_slots") || words.starts_with("initializing slots, n_slots") {
         return Line::Ready;
     }
-    if let Some(build) = build(text) {
+    if let Some(build) = build(words) {
         return Line::Build(build);
     }
-    let quotes_a_file = text.starts_with("llama_model_loader:") || text.starts_with("print_info:");
-    if !quotes_a_file && COMPLAINTS.iter().any(|word| text.contains(word)) {
+    if COMPLAINTS.iter().any(|word| text.contains(word)) {
         return Line::Complaint(text);
     }
     Line::Nothing
@@ -127,11 +139,16 @@ const COMPLAINTS: [&str; 14] = [
 
 /// Takes `0.00.129.365 E ` off, where it is there.
 fn without_prefix(line: &str) -> &str {
-    let clock = |word: &str| word.len() >= 3 && word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let clock =
+        |word: &str| word.len() >= 3 && word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let Some((first, rest)) = line.split_once(' ').filter(|(first, _)| clock(first)) else {
         return strip_level(line);
     };
-    if first.contains('.') { strip_level(rest.trim_start()) } else { line }
+    if first.contains('.') {
+        strip_level(rest.trim_start())
+    } else {
+        line
+    }
 }
 
 fn strip_level(text: &str) -> &str {
@@ -181,7 +198,8 @@ fn place_of(name: &str) -> Option<Place> {
 /// A decimal number of mebibytes with up to four places, to the nearest byte.
 fn mebibytes(text: &str) -> Option<Bytes> {
     let (whole, fraction) = text.trim().split_once('.').unwrap_or((text, "0"));
-    let digits = |part: &str| (1..=12).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
+    let digits =
+        |part: &str| (1..=12).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
     if !digits(whole.trim()) || !digits(fraction) || fraction.len() > 4 {
         return None;
     }
@@ -194,7 +212,9 @@ fn mebibytes(text: &str) -> Option<Bytes> {
 /// `CUDA0 4650 512 258 `, which `common/fit.cpp: common_fit_print` writes.
 fn row(text: &str) -> Option<Line<'static>> {
     let mut words = text.split_ascii_whitespace();
-    let place = words.next().filter(|&name| name == "Host" || name.starts_with("CUDA"))?;
+    let place = words
+        .next()
+        .filter(|&name| name == "Host" || name.starts_with("CUDA"))?;
     let mut next = || words.next()?.parse().ok().map(Bytes::mib);
     let (weights, cache, compute) = (next()?, next()?, next()?);
     let row = Line::Row {
@@ -206,16 +226,11 @@ fn row(text: &str) -> Option<Line<'static>> {
     words.next().is_none().then_some(row)
 }
 
-/// `build: 10605 (abc) with …`, `build_info: b8799-abc`, `build 10605 (abc)`.
-fn build(text: &str) -> Option<u32> {
-    let rest = ["build_info: ", "build: ", "build "]
-        .iter()
-        .find_map(|start| text.strip_prefix(start))?;
-    let number: String = rest
-        .trim_start_matches('b')
-        .chars()
-        .take_while(char::is_ascii_digit)
-        .collect();
+/// `build 10605 (unknown) with GNU …`, `b8799-abc`.
+fn build(words: &str) -> Option<u32> {
+    let rest = words.strip_prefix("build ").or(words.strip_prefix('b'))?;
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    let ends = rest[digits..].starts_with([' ', '-']);
     // 0 and 1 are what builds outside a checkout are stamped with.
-    number.parse().ok().filter(|&build| build > 1)
+    rest[..digits].parse().ok().filter(|&build| ends && build > 1)
 }

@@ -10,19 +10,25 @@ use crate::plan::outcome::{HostTerms, Plan, Term, Terms};
 use crate::plan::request::PlanRequest;
 use crate::plan::{PlanError, assemble, fit, hints, reasons};
 
-/// The plan of a request, with what the engine said of it. `largest_context` is what a [`Search`](super::Search)
-/// found; `program` names the engine for people.
+/// The plan of a request, with what the engine said of it. `largest_context` is the answer of a
+/// [`Search`](super::Search); `program` names the engine for people.
 pub fn exact(
     request: &PlanRequest<'_>,
     transcript: &Transcript,
     program: &str,
-    largest_context: Option<u64>,
+    largest_context: Result<Option<u64>, Option<u64>>,
 ) -> Result<Plan, PlanError> {
     let coster = Coster::new(request)?;
     let cost = merged(request, transcript, &coster, program)?;
     let mut reasons = reasons::reasons(request, &coster, &cost);
     reasons.push(provenance(transcript, program));
     reasons.extend(remarks(transcript));
+    if largest_context.is_err() {
+        let text = "the largest context is what the engine was seen to take; it was not asked often enough to know that one \
+                    step more does not fit";
+        reasons.push(Reason::new("largest_context_unfinished", text));
+    }
+    let largest_context = largest_context.unwrap_or_else(|seen| seen);
     let hints = hints::hints(request, &cost, largest_context);
     Ok(assemble(request, cost, largest_context, reasons, hints))
 }
@@ -40,7 +46,14 @@ fn merged(
     program: &str,
 ) -> Result<Cost, PlanError> {
     let mut cost = coster.at(u64::from(request.wish.context))?;
-    let source = Source::Engine(named(program, transcript).into());
+    let source = Source::Engine(
+        format!(
+            "{}, ± {}",
+            named(program, transcript),
+            margin(transcript.margin())
+        )
+        .into(),
+    );
     cost.sure = true;
     if let Some(context) = transcript.context() {
         cost.reserve.context = context;
@@ -49,7 +62,11 @@ fn merged(
     for (index, (card, terms)) in request.cards.iter().zip(&mut cost.cards).enumerate() {
         // The engine counts the cards that it is shown; memory of the host is none of them.
         let number = request.cards[..index].iter().filter(|card| cuda(card)).count();
-        let place = if cuda(card) { Place::Card(number) } else { Place::Host };
+        let place = if cuda(card) {
+            Place::Card(number)
+        } else {
+            Place::Host
+        };
         replace(terms, transcript, place, &source);
     }
     replace_host(&mut cost.host, transcript, &source);
@@ -71,15 +88,23 @@ fn replace_host(terms: &mut HostTerms, transcript: &Transcript, source: &Source)
     let said = |kind| Term::new(transcript.sum(Place::Host, kind), source.clone());
     let adapters = transcript.sum(Place::Host, BufferKind::Adapter);
     let other = transcript.sum(Place::Host, BufferKind::Other);
-    terms.weights = Term::new(transcript.sum(Place::Host, BufferKind::Weights) + adapters, source.clone());
+    terms.weights = Term::new(
+        transcript.sum(Place::Host, BufferKind::Weights) + adapters,
+        source.clone(),
+    );
     terms.kv = said(BufferKind::Cache);
-    terms.compute = Term::new(transcript.sum(Place::Host, BufferKind::Compute) + other, source.clone());
+    terms.compute = Term::new(
+        transcript.sum(Place::Host, BufferKind::Compute) + other,
+        source.clone(),
+    );
     terms.output = said(BufferKind::Output);
 }
 
 /// The engine says what a projector computes with, but not what its weights take; those follow from its header.
 fn add_projector(coster: &Coster<'_>, cost: &mut Cost) {
-    let Some((card, bytes)) = coster.projector() else { return };
+    let Some((card, bytes)) = coster.projector() else {
+        return;
+    };
     let term = match card {
         Some(card) => &mut cost.cards[card].weights,
         None => &mut cost.host.weights,
@@ -104,7 +129,10 @@ fn provenance(transcript: &Transcript, program: &str) -> Reason {
     );
     Reason::new("engine_said", text)
         .fact("margin", transcript.margin())
-        .fact("buffers", u64::try_from(transcript.buffers().len()).unwrap_or(u64::MAX))
+        .fact(
+            "buffers",
+            u64::try_from(transcript.buffers().len()).unwrap_or(u64::MAX),
+        )
 }
 
 fn margin(margin: Bytes) -> String {
@@ -134,7 +162,9 @@ fn remarks(transcript: &Transcript) -> Vec<Reason> {
         .map(|buffer| buffer.bytes)
         .sum();
     if !other.is_zero() {
-        let text = format!("{other} of buffers have a name that is not known here; they are counted as compute buffers");
+        let text = format!(
+            "{other} of buffers have a name that is not known here; they are counted as compute buffers"
+        );
         remarks.push(Reason::new("buffer_unknown", text).fact("bytes", other));
     }
     remarks

@@ -67,8 +67,14 @@ impl Refusal {
 /// The most telling first.
 const TELLING: &[(RefusalKind, &str)] = &[
     (RefusalKind::RowSplit, "does not support split buffers"),
-    (RefusalKind::CacheNeedsFlashAttention, "V cache requires flash_attn"),
-    (RefusalKind::CacheNeedsFlashAttention, "V cache quantization requires flash_attn"),
+    (
+        RefusalKind::CacheNeedsFlashAttention,
+        "V cache requires flash_attn",
+    ),
+    (
+        RefusalKind::CacheNeedsFlashAttention,
+        "V cache quantization requires flash_attn",
+    ),
     (RefusalKind::CacheNeedsFlashAttention, "requires Flash Attention"),
     (RefusalKind::Architecture, "unknown model architecture"),
     (RefusalKind::Architecture, "unsupported model architecture"),

@@ -4,7 +4,6 @@
 //! step more does not, two questions are enough. Else it walks away from there in doubling strides until the border
 //! lies between two answers, and halves. It ends after a number of questions that it was given, without an answer.
 
-use crate::plan::outcome::Plan;
 use crate::plan::request::PlanRequest;
 use crate::plan::reserve::CELLS;
 
@@ -22,11 +21,17 @@ pub struct Search {
 }
 
 impl Search {
-    /// `estimate` is the default plan; `context` and `fits` are what the engine said of the context asked for.
-    pub fn new(request: &PlanRequest<'_>, estimate: &Plan, context: u64, fits: bool, questions: u32) -> Self {
+    /// `guess` is the default plan's answer; `context` and `fits` are what the engine said of the context asked for.
+    pub fn new(
+        request: &PlanRequest<'_>,
+        guess: Option<u64>,
+        context: u64,
+        fits: bool,
+        questions: u32,
+    ) -> Self {
         let trained = u64::from(request.model.hyper.context_train);
         let most = trained.max(context).div_ceil(CELLS).max(1);
-        let guess = estimate.largest_context.map_or(1, |tokens| tokens / CELLS);
+        let guess = guess.map_or(1, |tokens| tokens / CELLS);
         let mut search = Self {
             low: 0,
             high: None,
@@ -80,7 +85,11 @@ impl Search {
         let middle = self.low + (end - self.low) / 2;
         let step = if self.next <= self.low {
             let stride = self.low.saturating_add(self.stride);
-            if self.high.is_some() { stride.min(middle) } else { stride.min(self.most) }
+            if self.high.is_some() {
+                stride.min(middle)
+            } else {
+                stride.min(self.most)
+            }
         } else {
             let stride = end.saturating_sub(self.stride);
             if self.low > 0 { stride.max(middle) } else { stride }
@@ -125,7 +134,11 @@ mod tests {
                 for asked in [1, 7, 40] {
                     let (answer, questions) = search(guess, 40, asked, border);
                     let expected = (border > 0).then_some(border * CELLS);
-                    assert_eq!(answer, Ok(expected), "border {border}, guess {guess}, asked {asked}");
+                    assert_eq!(
+                        answer,
+                        Ok(expected),
+                        "border {border}, guess {guess}, asked {asked}"
+                    );
                     assert!(questions <= 12, "{questions} for border {border}, guess {guess}");
                 }
             }

@@ -47,9 +47,16 @@ impl Transcript {
         transcript
     }
 
-    /// Takes in the next line.
-    pub fn hear(&mut self, text: &str) {
-        match line::read(text) {
+    /// Takes in the next line; true if it matters.
+    pub fn hear(&mut self, text: &str) -> bool {
+        let line = line::read(text);
+        let matters = line != Line::Nothing;
+        self.take(line);
+        matters
+    }
+
+    fn take(&mut self, line: Line<'_>) {
+        match line {
             Line::Buffer { place, kind, bytes } => self.add(place, kind, bytes),
             Line::Row {
                 place,

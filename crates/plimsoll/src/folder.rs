@@ -1,4 +1,4 @@
-//! The folder of the pages: in memory, readable by nobody else, gone with its owner.
+//! A folder for what is shared with children: in memory, readable by nobody else, gone with its owner.
 //!
 //! Its owner holds a lock on a file in it for as long as it lives. The kernel lets go of the lock however the owner ends, so a
 //! folder whose lock is free belongs to nobody, and the next owner sweeps it, unless a process that writes a page in it
@@ -12,9 +12,8 @@ use std::time::Duration;
 
 use rustix::process::getuid;
 
-use super::pages::pids;
+use crate::guard::{PAGES, pids};
 
-const PREFIX: &str = "plimsoll-guard-";
 const LOCK: &str = "owner";
 /// Folders of one process, of which there is one or, in tests, a few.
 const MOST: u32 = 1000;
@@ -23,18 +22,18 @@ const YOUNG: Duration = Duration::from_secs(60);
 
 /// A folder of this process's own. Dropping it removes it.
 #[derive(Debug)]
-pub struct PagesFolder {
+pub struct OwnedFolder {
     path: PathBuf,
     _lock: File,
 }
 
-impl PagesFolder {
-    /// Makes one, after sweeping what dead owners left.
-    pub fn create() -> io::Result<Self> {
+impl OwnedFolder {
+    /// Makes one whose name starts with `prefix`, after sweeping what dead owners left under such names.
+    pub fn create(prefix: &str) -> io::Result<Self> {
         let bases = bases();
         let mut result = Err(io::ErrorKind::NotFound.into());
         for base in &bases {
-            result = Self::create_in(base);
+            result = Self::create_in(base, prefix);
             if result.is_ok() {
                 break;
             }
@@ -42,9 +41,9 @@ impl PagesFolder {
         result
     }
 
-    fn create_in(base: &Path) -> io::Result<Self> {
-        sweep(base);
-        let path = fresh(base)?;
+    fn create_in(base: &Path, prefix: &str) -> io::Result<Self> {
+        sweep(base, prefix);
+        let path = fresh(base, prefix)?;
         let lock = File::create_new(path.join(LOCK))?;
         lock.lock()?;
         Ok(Self { path, _lock: lock })
@@ -54,7 +53,7 @@ impl PagesFolder {
         &self.path
     }
 
-    /// Makes a folder inside for the pages of one child and what it starts.
+    /// Makes a folder inside, for one child and what it starts.
     pub fn part(&self, name: &str) -> io::Result<PathBuf> {
         let path = self.path.join(name);
         private().create(&path)?;
@@ -62,7 +61,7 @@ impl PagesFolder {
     }
 }
 
-impl Drop for PagesFolder {
+impl Drop for OwnedFolder {
     fn drop(&mut self) {
         // Who still writes there keeps its page; it only has no name any more.
         let _ = fs::remove_dir_all(&self.path);
@@ -88,17 +87,17 @@ fn bases() -> Vec<PathBuf> {
 
 /// The folders that hold pages, of every process of this user that has some.
 pub fn page_folders() -> Vec<PathBuf> {
-    let folders = bases().into_iter().flat_map(|base| folders(&base));
+    let folders = bases().into_iter().flat_map(|base| folders(&base, PAGES));
     let folders = folders.filter(|folder| is_ours(folder));
     folders
         .flat_map(|folder| parts(&folder).into_iter().chain([folder]))
         .collect()
 }
 
-/// The folders in `base` that are named like ours.
-fn folders(base: &Path) -> Vec<PathBuf> {
+/// The folders in `base` that are named so.
+fn folders(base: &Path, prefix: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(base).into_iter().flatten().flatten();
-    let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
+    let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix));
     named.map(|entry| entry.path()).collect()
 }
 
@@ -114,10 +113,10 @@ fn is_ours(folder: &Path) -> bool {
     fs::symlink_metadata(folder).is_ok_and(|about| about.is_dir() && about.uid() == getuid().as_raw())
 }
 
-fn fresh(base: &Path) -> io::Result<PathBuf> {
+fn fresh(base: &Path, prefix: &str) -> io::Result<PathBuf> {
     let mut result = Err(io::ErrorKind::AlreadyExists.into());
     for number in 0..MOST {
-        let path = base.join(format!("{PREFIX}{}-{number}", std::process::id()));
+        let path = base.join(format!("{prefix}{}-{number}", std::process::id()));
         result = private().create(&path).map(|()| path);
         if !matches!(&result, Err(error) if error.kind() == io::ErrorKind::AlreadyExists) {
             break;
@@ -127,8 +126,8 @@ fn fresh(base: &Path) -> io::Result<PathBuf> {
 }
 
 /// Removes the folders of this user whose owners are gone.
-fn sweep(base: &Path) {
-    for path in folders(base) {
+fn sweep(base: &Path, prefix: &str) {
+    for path in folders(base, prefix) {
         if is_abandoned(&path) {
             let _ = fs::remove_dir_all(&path);
         }
@@ -168,7 +167,7 @@ mod tests {
     #[test]
     fn nobody_else_may_look_and_nothing_is_left_behind() {
         let base = tempfile::tempdir().unwrap();
-        let folder = PagesFolder::create_in(base.path()).unwrap();
+        let folder = OwnedFolder::create_in(base.path(), "plimsoll-guard-").unwrap();
         let part = folder.part("1").unwrap();
         for path in [folder.path(), &part] {
             assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o700);
@@ -181,7 +180,7 @@ mod tests {
     #[test]
     fn folders_of_the_dead_are_swept_and_those_of_the_living_stay() {
         let base = tempfile::tempdir().unwrap();
-        let living = PagesFolder::create_in(base.path()).unwrap();
+        let living = OwnedFolder::create_in(base.path(), "plimsoll-guard-").unwrap();
         let dead = base.path().join("plimsoll-guard-1-0");
         fs::create_dir(&dead).unwrap();
         fs::write(dead.join(LOCK), "").unwrap();
@@ -199,7 +198,7 @@ mod tests {
         let stranger = base.path().join("something-else");
         fs::create_dir(&stranger).unwrap();
 
-        let second = PagesFolder::create_in(base.path()).unwrap();
+        let second = OwnedFolder::create_in(base.path(), "plimsoll-guard-").unwrap();
         assert!(!dead.exists());
         for path in [living.path(), second.path(), &outlived, &unlocked_yet, &stranger] {
             assert!(path.exists(), "{}", path.display());
