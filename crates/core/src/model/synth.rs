@@ -11,6 +11,7 @@ mod shapes;
 mod tensors;
 mod vocabulary;
 mod weights;
+mod zoo;
 
 use super::TensorType;
 use super::gguf::{Draft, DraftTensor};
@@ -18,6 +19,7 @@ use crate::bytes::Bytes;
 
 pub use shapes::{SHAPES, shape};
 pub use weights::Weights;
+pub use zoo::{SPECIMENS, specimen};
 
 /// Which tensors and keys a model has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,7 +23,7 @@ const MOST_SHARDS: i64 = 999;
 #[command(after_help = shapes_help())]
 pub(crate) struct Arguments {
     /// What to imitate; the shapes are listed below
-    #[arg(value_parser = PossibleValuesParser::new(synth::SHAPES.iter().map(|(name, _)| *name)), hide_possible_values = true)]
+    #[arg(value_parser = PossibleValuesParser::new(listed().map(|(name, _)| *name)), hide_possible_values = true)]
     shape: String,
     /// The file to write; with --shards the names are made from it
     out: PathBuf,
@@ -48,15 +48,23 @@ pub(crate) struct Arguments {
 }
 
 fn shapes_help() -> String {
-    let line = |(name, description): &(&str, &str)| format!("  {name:<12} {description}");
-    let lines: Vec<String> = synth::SHAPES.iter().map(line).collect();
+    let line = |(name, description): &(&str, &str)| format!("  {name:<16} {description}");
+    let lines: Vec<String> = listed().map(line).collect();
     format!("Shapes:\n{}", lines.join("\n"))
+}
+
+fn listed() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+    synth::SHAPES.iter().chain(synth::SPECIMENS)
 }
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("there is no shape `{name}`; `plimsoll synth --help` lists them")]
     Shape { name: String },
+    #[error(
+        "`{name}` is one header as it is; leave --shards, --layers, --context, --vocab, --seed and --dense out"
+    )]
+    Fixed { name: String },
     #[error("`{path}` is not a name that a set of files can be made from; end it with .gguf")]
     Name { path: PathBuf },
     #[error("cannot create `{path}`: {error}")]
@@ -68,6 +76,9 @@ pub(crate) enum Error {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    if let Some(draft) = synth::specimen(&arguments.shape) {
+        return write_specimen(arguments, &draft);
+    }
     let recipe = recipe(arguments)?;
     let holes = recipe.contents == Contents::Noise && !arguments.dense;
     let drafts = recipe.files(arguments.shards);
@@ -77,6 +88,22 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         let (path, tensors) = (path.display(), draft.tensors.len());
         writeln!(anstream::stdout(), "{path}: {tensors} tensors, {length}{hole}")?;
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_specimen(arguments: &Arguments, draft: &Draft) -> Result<ExitCode, Error> {
+    let sizes = [arguments.layers, arguments.context, arguments.vocab];
+    let changed = sizes.iter().any(Option::is_some) || arguments.seed.is_some();
+    if changed || arguments.dense || arguments.shards != 1 {
+        let name = arguments.shape.clone();
+        return Err(Error::Fixed { name });
+    }
+    let length = write(&arguments.out, draft, None)?;
+    let (path, tensors) = (arguments.out.display(), draft.tensors.len());
+    writeln!(
+        anstream::stdout(),
+        "{path}: {tensors} tensors, {length}, no weights"
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 

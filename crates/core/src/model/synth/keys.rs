@@ -106,7 +106,7 @@ fn deepseek2(put: &mut impl FnMut(&str, Datum)) {
     put("attention.value_length_mla", latent::HEAD.into());
 }
 
-fn put_vocabulary(draft: &mut Draft, vocabulary: &Vocabulary) {
+pub(super) fn put_vocabulary(draft: &mut Draft, vocabulary: &Vocabulary) {
     let texts = vocabulary
         .tokens
         .iter()

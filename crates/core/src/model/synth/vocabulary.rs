@@ -49,8 +49,14 @@ pub(super) fn size(recipe: &Recipe) -> u32 {
 }
 
 pub(super) fn of(recipe: &Recipe) -> Vocabulary {
-    let mut vocabulary = basis(recipe.contents);
-    let missing = usize::try_from(size(recipe)).unwrap_or(usize::MAX) - vocabulary.tokens.len();
+    sized(recipe.contents, size(recipe))
+}
+
+/// A vocabulary of this size, or of what its contents need.
+pub(super) fn sized(contents: Contents, size: u32) -> Vocabulary {
+    let mut vocabulary = basis(contents);
+    let size = usize::try_from(size).unwrap_or(usize::MAX);
+    let missing = size.saturating_sub(vocabulary.tokens.len());
     let fillers = (0..missing).map(|number| token(format!("{SPACE}w{number}"), -1.0, kind::NORMAL));
     vocabulary.tokens.extend(fillers);
     vocabulary
