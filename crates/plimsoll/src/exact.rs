@@ -170,7 +170,12 @@ impl Oracle {
         let mut copies = Copies::new(folder.path());
         let socket = folder.path().join("s.sock");
         let arguments = given.arguments(&socket, |path| copies.copy(path))?;
-        run::run(&self.program.path, &arguments, &self.environment(folder.path()))
+        run::run(
+            &self.program.path,
+            &arguments,
+            &self.environment(folder.path()),
+            given.until(),
+        )
     }
 
     /// What an answer depends on, as text.

@@ -8,6 +8,8 @@ use std::path::Path;
 use plimsoll_core::flags::table::Effect;
 use plimsoll_core::flags::{Options, Program, Setting, Value};
 
+use super::run::Until;
+
 /// Flags that say nothing about memory and would act on the world, or hide what we need to hear.
 const LEFT_OUT: [&str; 23] = [
     "--log-disable",
@@ -79,6 +81,29 @@ impl Given<'_> {
         // The level at which every build prints its buffers.
         add(&["-lv", "4", "--host", &socket.to_string_lossy()]);
         Ok(arguments)
+    }
+
+    /// When an engine with these flags has said everything.
+    pub(super) fn until(&self) -> Until {
+        let more = |setting: &Setting| {
+            matches!(
+                setting.flag.effect,
+                Effect::Projector
+                    | Effect::Draft
+                    | Effect::DraftRemote
+                    | Effect::Speculation
+                    | Effect::Bundle
+                    | Effect::Adapters
+                    | Effect::ScaledAdapters
+                    | Effect::ControlVectors
+            )
+        };
+        let loads_more = self.options.settings().iter().any(more);
+        if loads_more || self.kind == Program::LlamaFitParams {
+            Until::Ready
+        } else {
+            Until::Context
+        }
     }
 
     fn devices(&self) -> String {

@@ -93,7 +93,7 @@ impl Cache {
         let entry: Entry = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
         let same = entry.version == VERSION && entry.question == question;
         same.then_some(entry.answer)
-            .filter(|answer| answer.transcript().is_ready())
+            .filter(|answer| answer.transcript().has_context())
     }
 
     pub(super) fn put(&self, question: &str, answer: &Answer) {

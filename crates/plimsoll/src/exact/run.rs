@@ -24,11 +24,31 @@ const LONGEST_LOG: usize = 64 << 20;
 /// The rest of a line is not worth keeping.
 const LONGEST_LINE: usize = 4096;
 
+/// When an engine has said everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Until {
+    /// With its first context: it loads nothing else. What it would do next is decode a few tokens, which takes long where
+    /// layers are in host memory.
+    Context,
+    /// When it makes its slots.
+    Ready,
+}
+
+impl Until {
+    pub(super) fn is_over(self, transcript: &Transcript) -> bool {
+        match self {
+            Self::Context => transcript.has_context(),
+            Self::Ready => transcript.is_ready(),
+        }
+    }
+}
+
 /// Runs it; the lines that matter.
 pub(super) fn run(
     program: &Path,
     arguments: &[String],
     environment: &[(OsString, OsString)],
+    until: Until,
 ) -> Result<Vec<String>, ExactError> {
     let start = |error| ExactError::Start {
         path: program.to_owned(),
@@ -50,10 +70,10 @@ pub(super) fn run(
         .spawn();
     let engine = Running(child.map_err(start)?);
     let mut listener = Listener::default();
-    let ended = listener.listen(log);
+    let ended = listener.listen(log, until);
     drop(engine);
     match ended {
-        Ok(()) if listener.transcript.is_ready() => Ok(listener.lines),
+        Ok(()) if until.is_over(&listener.transcript) => Ok(listener.lines),
         Ok(()) => Err(listener.transcript.refusal().into()),
         Err(_) => Err(ExactError::Wait {
             path: program.to_owned(),
@@ -87,12 +107,12 @@ struct Listener {
 
 impl Listener {
     /// Listens until everything is known or the engine has ended.
-    fn listen(&mut self, mut log: PipeReader) -> io::Result<()> {
+    fn listen(&mut self, mut log: PipeReader, until: Until) -> io::Result<()> {
         let end = Instant::now() + DEADLINE;
         let mut rest: Vec<u8> = Vec::new();
         let mut heard = 0;
         let mut buffer = [0; 16 << 10];
-        while !self.transcript.is_ready() && heard < LONGEST_LOG {
+        while !until.is_over(&self.transcript) && heard < LONGEST_LOG {
             wait_for(&log, end)?;
             let count = log.read(&mut buffer)?;
             if count == 0 {
@@ -106,7 +126,9 @@ impl Listener {
                 .rposition(|&byte| byte == b'\n')
                 .map_or(0, |last| last + 1);
             for line in rest[..whole].split(|&byte| byte == b'\n') {
-                self.hear(line);
+                if !until.is_over(&self.transcript) {
+                    self.hear(line);
+                }
             }
             rest.drain(..whole);
             rest.truncate(LONGEST_LINE);
@@ -116,7 +138,7 @@ impl Listener {
 
     fn hear(&mut self, line: &[u8]) {
         let line = String::from_utf8_lossy(&line[..line.len().min(LONGEST_LINE)]);
-        if self.transcript.is_ready() || line.trim().is_empty() {
+        if line.trim().is_empty() {
             return;
         }
         if self.transcript.hear(&line) {

@@ -47,6 +47,8 @@ pub(super) enum Line<'a> {
     },
     /// A context, or a projector, begins: what follows is its own.
     Begins,
+    /// The context has its compute buffers; its caches came before.
+    Reserved,
     Context(u64),
     Build(u32),
     FlashAttentionOff,
@@ -80,6 +82,7 @@ fn said_by<'a>(function: &str, rest: &'a str, text: &'a str) -> Line<'a> {
     }
     match function {
         "llama_context" if rest == "constructing llama_context" => Line::Begins,
+        "sched_reserve" if rest.starts_with("graph nodes") => Line::Reserved,
         "clip_ctx" if rest.starts_with("CLIP using ") => Line::Begins,
         "llama_context" if rest.starts_with("n_ctx ") => {
             let tokens = rest.split_once('=').and_then(|(_, n)| n.trim().parse().ok());
@@ -112,6 +115,10 @@ fn announced(text: &str) -> Line<'_> {
     }
     if let Some(build) = build(words) {
         return Line::Build(build);
+    }
+    // Said of every backend that is linked in: it is looked for as a plugin first.
+    if text.contains("failed to find ggml_backend_init") {
+        return Line::Nothing;
     }
     if COMPLAINTS.iter().any(|word| text.contains(word)) {
         return Line::Complaint(text);

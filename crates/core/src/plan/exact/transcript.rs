@@ -30,6 +30,7 @@ pub struct Transcript {
     parts: u32,
     context: Option<u64>,
     build: Option<u32>,
+    reserved: bool,
     ready: bool,
     flash_attention_off: bool,
     copies_dropped: bool,
@@ -71,6 +72,7 @@ impl Transcript {
                 // The host's row is the last.
                 self.ready |= place == Place::Host;
             }
+            Line::Reserved => self.reserved = true,
             Line::Begins => self.parts = self.parts.saturating_add(1),
             // The first context is the model's; those of drafts follow.
             Line::Context(tokens) => self.context = self.context.or(Some(tokens)),
@@ -103,9 +105,14 @@ impl Transcript {
         }
     }
 
-    /// True once every buffer is known.
+    /// True once every buffer is known, whatever the engine loads.
     pub fn is_ready(&self) -> bool {
         self.ready
+    }
+
+    /// True once the first context is whole, which is all there is without draft model, projector and adapters.
+    pub fn has_context(&self) -> bool {
+        self.reserved || self.ready
     }
 
     pub fn buffers(&self) -> &[Buffer] {
