@@ -6,6 +6,7 @@ use crate::bytes::Bytes;
 use crate::explain::{Reason, Source};
 use crate::place::{Card, CardKind};
 use crate::plan::cost::{Cost, Coster};
+use crate::plan::fit::Formulas;
 use crate::plan::outcome::{HostTerms, Plan, Term, Terms};
 use crate::plan::request::PlanRequest;
 use crate::plan::{PlanError, assemble, fit, hints, reasons};
@@ -29,7 +30,7 @@ pub fn exact(
         reasons.push(Reason::new("largest_context_unfinished", text));
     }
     let largest_context = largest_context.unwrap_or_else(|seen| seen);
-    let hints = hints::hints(request, &cost, largest_context);
+    let hints = hints::hints(request, &Formulas(*request), &cost.clone().into());
     Ok(assemble(request, cost, largest_context, reasons, hints))
 }
 
