@@ -187,3 +187,188 @@ fn the_default_plan_is_as_near_as_it_says_on_every_recorded_row() {
     assert!(architectures.len() >= 12, "{architectures:?}");
     assert!(wrong.is_empty(), "{} rows:\n{}", wrong.len(), wrong.join("\n"));
 }
+
+#[test]
+fn both_builds_logs_are_read_to_the_last_buffer() {
+    let newer = Transcript::read(include_str!("../../../data/exact/b10605-l8-q8_0.log"));
+    let older = Transcript::read(include_str!("../../../data/exact/b8799-l8-q8_0.log"));
+    for (transcript, build, compute, host) in [(&newer, 10_605, 116.09, 24.09), (&older, 8799, 266.5, 32.09)]
+    {
+        assert!(transcript.is_ready() && transcript.has_context());
+        assert_eq!(
+            (transcript.build(), transcript.context()),
+            (Some(build), Some(8192))
+        );
+        let sum = |place, kind| mib(transcript.sum(place, kind));
+        let near = |a: f64, b: f64| (a - b).abs() < 0.02;
+        assert!(near(sum(Place::Card(0), BufferKind::Weights), 4650.99));
+        assert!(near(sum(Place::Card(0), BufferKind::Cache), 544.0));
+        assert!(near(sum(Place::Card(0), BufferKind::Compute), compute), "{build}");
+        assert!(near(sum(Place::Host, BufferKind::Compute), host), "{build}");
+        assert!(near(sum(Place::Host, BufferKind::Output), 1.96));
+        assert_eq!(transcript.buffers().len(), 6);
+    }
+}
+
+#[test]
+fn a_context_that_reserves_again_counts_once_and_a_second_context_beside_it() {
+    let log = "llama_context: constructing llama_context\n\
+               sched_reserve:      CUDA0 compute buffer size =   100.00 MiB\n\
+               sched_reserve:      CUDA0 compute buffer size =   120.00 MiB\n\
+               llama_context: constructing llama_context\n\
+               sched_reserve:      CUDA0 compute buffer size =    30.00 MiB\n";
+    let transcript = Transcript::read(log);
+    assert_eq!(
+        transcript.sum(Place::Card(0), BufferKind::Compute),
+        Bytes::mib(150)
+    );
+}
+
+#[test]
+fn a_model_file_cannot_speak_for_the_engine() {
+    for line in [
+        "llama_model_loader: - kv   2: general.name str = x: CUDA0 model buffer size = 9.00 MiB",
+        "llama_model_loader: - kv   2: general.name str = initializing, n_slots = 4",
+        "print_info: general.name          = CUDA0 KV buffer size = 9.00 MiB",
+        "load:   - 2 ('a: CUDA0 KV buffer size = 9.00 MiB')",
+        "print_info: general.name = model loaded: initializing, n_slots = 1",
+    ] {
+        let transcript = Transcript::read(line);
+        assert!(
+            transcript.buffers().is_empty() && !transcript.has_context(),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn a_refusal_is_told_in_the_engines_own_words() {
+    for (log, kind, words) in [
+        (
+            "0.00.020.174 E llama_model_load: error loading model: device CUDA0 does not support split buffers\n\
+             0.00.020.180 E llama_model_load_from_file_impl: failed to load model",
+            RefusalKind::RowSplit,
+            "use -sm layer",
+        ),
+        (
+            "0.00.036.119 E llama_init_from_model: quantized V cache requires flash_attn to be enabled\n\
+             0.00.036.131 E cmn  common_init_: failed to create context with model 'tiny.gguf'",
+            RefusalKind::CacheNeedsFlashAttention,
+            "-fa on",
+        ),
+        (
+            "0.00.003.9 E llama_model_load: error loading model: unknown model architecture: 'novel'",
+            RefusalKind::Architecture,
+            "newer engine",
+        ),
+        (
+            "load_backend: failed to load /x/libplimsoll_phantom.so: no such file\n\
+             error while handling argument \"-dev\": invalid device: CUDA0",
+            RefusalKind::NoBackend,
+            "phantom backend",
+        ),
+        (
+            "error: invalid argument: --no-such-flag",
+            RefusalKind::Flag,
+            "--no-such-flag",
+        ),
+        (
+            "llama_model_load: error loading model: missing tensor 'blk.0.attn_q.weight'",
+            RefusalKind::File,
+            "missing tensor",
+        ),
+    ] {
+        let refusal = Transcript::read(log).refusal();
+        assert_eq!(refusal.kind, kind, "{log}");
+        assert!(refusal.to_string().contains(words), "{refusal}");
+    }
+    assert!(
+        Transcript::read("")
+            .refusal()
+            .to_string()
+            .contains("without a word")
+    );
+}
+
+/// `llama-fit-params --fit-print on`, of both devices.
+#[test]
+fn a_table_of_whole_mebibytes_is_read_and_says_how_coarse_it_is() {
+    let transcript = Transcript::read("CUDA0 4650 512 258 \nCUDA1 1 2 3 \nHost 281 0 20 \n");
+    assert!(transcript.is_ready());
+    assert_eq!(transcript.sum(Place::Card(1), BufferKind::Cache), Bytes::mib(2));
+    assert_eq!(transcript.sum(Place::Host, BufferKind::Compute), Bytes::mib(20));
+    assert_eq!(transcript.margin(), Bytes::mib(1));
+}
+
+#[test]
+fn a_search_asks_at_the_default_plans_border_first() {
+    let mut models = BTreeMap::new();
+    let recorded = recorded();
+    let asked = Asked::of(&recorded.rows[0], &mut models);
+    let request = asked.request(recorded.build);
+    let mut search = Search::new(&request, Some(32_768), 8192, true, 4);
+    assert_eq!(search.question(), Some(32_768));
+    search.tell(32_768, true);
+    assert_eq!(search.question(), Some(33_024));
+    search.tell(33_024, false);
+    assert_eq!((search.question(), search.answer()), (None, Ok(Some(32_768))));
+}
+
+proptest! {
+    #[test]
+    fn hostile_lines_never_panic(lines in prop::collection::vec(line(), 0..40)) {
+        let transcript = Transcript::read(&lines.join("\n"));
+        let all: Bytes = transcript.buffers().iter().map(|buffer| buffer.bytes).sum();
+        prop_assert!(transcript.sum(Place::Card(0), BufferKind::Compute) <= all);
+        let _ = transcript.refusal().to_string();
+    }
+}
+
+/// Lines that are nearly right, and noise.
+fn line() -> impl Strategy<Value = String> {
+    let nearly = (
+        prop::sample::select(vec!["0.00.1 I ", "", "E ", "9 ", "\u{1b}[0m", "é "]),
+        prop::sample::select(vec![
+            "load_tensors",
+            "sched_reserve",
+            "llama_context",
+            "clip_ctx",
+            "",
+            "x y",
+            "::",
+        ]),
+        prop::sample::select(vec![
+            "CUDA0",
+            "CUDA99999999999999999999",
+            "CUDA",
+            "CPU_Mapped",
+            "Host",
+            "-",
+            "",
+        ]),
+        prop::sample::select(vec![
+            "model",
+            "KV",
+            "compute",
+            " output",
+            "DSV4 csa state",
+            "",
+            "é",
+        ]),
+        prop::sample::select(vec![
+            "0.00",
+            "99999999999999999999",
+            "18446744073709551615.9999",
+            "1.12345",
+            "-1",
+            "1e9",
+            ".",
+            "",
+        ]),
+        prop::sample::select(vec![" MiB", " GiB", "", " MiB x"]),
+    )
+        .prop_map(|(prefix, function, place, kind, size, unit)| {
+            format!("{prefix}{function}: {place} {kind} buffer size = {size}{unit}")
+        });
+    prop_oneof![nearly, any::<String>(), "[A-Za-z0-9_:. =\\-]{0,80}"]
+}

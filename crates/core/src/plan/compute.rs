@@ -17,6 +17,7 @@ use decoder::{Decoder, Habits};
 use schedule::Machine;
 pub(super) use sketch::Sketch;
 
+use super::flash::Flash;
 use super::kv::CacheKind;
 use super::request::{Engine, EngineKind, PlanRequest};
 use super::reserve::Reserve;
@@ -49,9 +50,12 @@ const MIRRORED: &[&str] = &[
     "hunyuan-dense",
 ];
 
-/// True where the compute term is the engine's own number rather than an estimate.
-pub(super) fn is_mirrored(model: &Model, engine: Engine) -> bool {
-    engine.kind == EngineKind::LlamaCpp && MIRRORED.contains(&model.architecture.as_str())
+/// True where the compute term is the engine's own number rather than an estimate. A quantised latent cache, and
+/// attention that a card has no kernel for, were seen to differ.
+pub(super) fn is_mirrored(model: &Model, engine: Engine, cache: CacheKind, flash: Flash) -> bool {
+    let known = MIRRORED.contains(&model.architecture.as_str());
+    let latent = model.hyper.mla.is_some() && cache.key.quantised();
+    engine.kind == EngineKind::LlamaCpp && known && !latent && !(flash.on && flash.missing.is_some())
 }
 
 pub(super) fn source(mirrored: bool) -> Source {

@@ -378,7 +378,7 @@ impl Sum {
         self.host_weights += part.weights.as_ref().map_or(Bytes::ZERO, |weights| weights.host);
         self.host_kv += cache.host;
         self.host_compute += compute.host;
-        self.sure &= compute::is_mirrored(part.model, engine);
+        self.sure &= compute::is_mirrored(part.model, engine, part.cache, part.flash);
     }
 
     fn host_terms(&self) -> HostTerms {

@@ -2,7 +2,8 @@
 //!
 //! Mirrors `llama-context.cpp: resolve_fused_ops` and `fattn.cu: ggml_cuda_get_best_fattn_kernel @ b10605`. With
 //! `-fa auto` it is used where every layer's card has a kernel for the head size and cache type; one layer
-//! without switches it off for all, and the whole KQ matrix appears in the compute buffer.
+//! without switches it off for all, and the whole KQ matrix appears in the compute buffer. A quantised V cache needs
+//! it: with `-fa auto` it then stays on, and layers without a kernel attend in host memory.
 
 use super::error::PlanError;
 use super::layout::{Layout, Place};
@@ -14,21 +15,26 @@ use crate::model::{HyperParameters, Model};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Flash {
     pub(super) on: bool,
-    /// Set where `-fa auto` had to switch it off.
+    /// Why a card has no kernel: then `-fa auto` is off, and what stays on is computed by the host.
     pub(super) missing: Option<&'static str>,
 }
 
 pub(super) fn resolve(request: &PlanRequest<'_>, model: &Model, layout: &Layout) -> Result<Flash, PlanError> {
     let wish = request.wish;
     let missing = match wish.flash_attention {
-        FlashAttention::Auto => missing_kernel(model, layout, wish),
-        FlashAttention::On | FlashAttention::Off => None,
+        FlashAttention::Auto | FlashAttention::On => missing_kernel(model, layout, wish),
+        FlashAttention::Off => None,
     };
-    let on = wish.flash_attention != FlashAttention::Off && missing.is_none();
-    if !on && wish.cache_value.quantised() && model.hyper.cached {
+    let needed = wish.cache_value.quantised() && model.hyper.cached;
+    let on = match wish.flash_attention {
+        FlashAttention::Auto => needed || missing.is_none(),
+        FlashAttention::On => true,
+        FlashAttention::Off => false,
+    };
+    if !on && needed {
         return Err(PlanError::QuantisedCacheNeedsFlashAttention {
             kind: wish.cache_value.name,
-            why: missing.unwrap_or("-fa off"),
+            why: "-fa off",
         });
     }
     Ok(Flash { on, missing })
@@ -119,16 +125,15 @@ mod tests {
     }
 
     #[test]
-    fn a_quantised_v_cache_without_flash_attention_is_refused_as_the_engine_does() {
-        let error = resolved(&with_cache("f16", "q8_0"), |_| {})
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains("different types"), "{error}");
+    fn a_quantised_v_cache_needs_it_and_gets_it_even_from_the_host() {
+        for (key, value) in [("f16", "q8_0"), ("q4_1", "q4_1")] {
+            let flash = resolved(&with_cache(key, value), |_| {}).unwrap();
+            assert!(flash.on && flash.missing.is_some(), "{key} {value}");
+        }
         let off = Wish {
             flash_attention: FlashAttention::Off,
             ..with_cache("q8_0", "q8_0")
         };
         assert!(resolved(&off, |_| {}).is_err());
-        assert!(resolved(&with_cache("q4_1", "q4_1"), |_| {}).is_err());
     }
 }

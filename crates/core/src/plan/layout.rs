@@ -97,10 +97,20 @@ impl Layout {
             Some(layer) => self.layer(layer),
             None if is_input(&tensor.name) => Place::Host,
             // created with the number of the first layer, see `llama-arch.cpp: LLM_TENSOR_INFOS`
-            None if tensor.name.starts_with("token_embd_norm") => self.layer(0),
+            None if is_of_the_first_layer(&tensor.name) => self.layer(0),
             None => self.output,
         }
     }
+}
+
+fn is_of_the_first_layer(name: &str) -> bool {
+    [
+        "token_embd_norm.",
+        "per_layer_model_proj.",
+        "per_layer_proj_norm.",
+    ]
+    .iter()
+    .any(|start| name.starts_with(start))
 }
 
 /// Tensors of the input layer, which stays in host memory (`llama-arch.cpp: LLM_TENSOR_LAYER_INPUT @ b10605`).

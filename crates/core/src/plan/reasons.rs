@@ -78,15 +78,24 @@ fn asked(terms: &Terms) -> Vec<Reason> {
 fn caveats(request: &PlanRequest<'_>, coster: &Coster<'_>, cost: &Cost) -> Vec<Reason> {
     let wish = request.wish;
     let mut reasons = Vec::new();
-    if let Some(missing) = coster.flash().missing {
-        let text = format!(
-            "the engine will switch flash attention off: {missing}; the whole KQ matrix is then in the compute buffer"
-        );
-        reasons.push(Reason::new("flash_attention_off", text));
+    let flash = coster.flash();
+    if let Some(missing) = flash.missing {
+        reasons.push(match flash.on {
+            true => Reason::new(
+                "attention_on_host",
+                format!("the host computes attention: {missing}; that is slow"),
+            ),
+            false => Reason::new(
+                "flash_attention_off",
+                format!(
+                    "the engine will switch flash attention off: {missing}; the whole KQ matrix is then in the compute buffer"
+                ),
+            ),
+        });
     }
     if !cost.sure {
         let text = format!(
-            "the compute buffer is estimated: the graph of architecture `{}` is not mirrored here; `plimsoll plan --exact` asks the engine itself",
+            "the compute buffer is estimated: the graph of architecture `{}` with these flags is not mirrored here; `plimsoll plan --exact` asks the engine itself",
             request.model.architecture
         );
         reasons.push(Reason::new("compute_estimated", text));
@@ -101,7 +110,7 @@ fn caveats(request: &PlanRequest<'_>, coster: &Coster<'_>, cost: &Cost) -> Vec<R
     if request.projector.is_some() {
         reasons.push(Reason::new(
             "projector_compute_unknown",
-            "the projector's weights are counted; what it computes with depends on the image and is not known",
+            "the projector's weights are counted; what it computes with is not known here; `plimsoll plan --exact` asks the engine itself",
         ));
     }
     if !wish.adapters.is_empty() {

@@ -142,7 +142,11 @@ impl Sheet {
     }
 
     fn vocabulary(&mut self, size: u32) {
-        let vocabulary: Vocabulary = vocabulary::sized(Contents::Noise, size);
+        let mut vocabulary: Vocabulary = vocabulary::sized(Contents::Noise, size);
+        // llama.cpp insists on this one in some families (`llama-vocab.cpp: load @ b10605`).
+        if let Some(last) = vocabulary.tokens.last_mut() {
+            "<|endoftext|>".clone_into(&mut last.text);
+        }
         keys::put_vocabulary(&mut self.draft, &vocabulary);
     }
 

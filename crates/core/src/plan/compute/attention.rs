@@ -254,8 +254,9 @@ impl Decoder<'_> {
             [value_width, cells, heads_kv, streams]
         };
         let value = self.graph.cache_view(value_cache, value_shape, value_bytes);
+        // An F32 cache is cast before attention sees it.
         let copy = |kind: TensorType, row: u64| match kind.name {
-            "f16" => 0,
+            "f16" | "f32" => 0,
             _ => (Bytes::new(F16) * row * rows).get(),
         };
         let copied_value = if latent.is_some() {

@@ -183,12 +183,22 @@ impl<'a> Decoder<'a> {
         };
         let Some(bias) = self.weight(block, &format!("{role}.bias")) else {
             let normed = self.graph.in_place(&[of]);
+            self.pin(normed, block);
             return self.graph.in_place(&[normed, weight]);
         };
         let shape = self.graph.shape(of);
         let normed = self.graph.own(F32, shape, &[of]);
+        self.pin(normed, block);
         let scaled = self.graph.in_place(&[normed, weight]);
         self.graph.in_place(&[scaled, bias])
+    }
+
+    /// `llama-context.cpp: graph_get_cb @ b10605`: with all layers on cards a norm belongs to its layer, not to the one
+    /// before, so that one tensor less crosses from card to card.
+    fn pin(&mut self, normed: Id, block: &Block<'_>) {
+        if self.sketch.all_on_cards() {
+            self.graph.pin(normed, block.place);
+        }
     }
 
     /// `build_lora_mm` and its bias, where the layer has such a weight.

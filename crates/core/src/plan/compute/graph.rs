@@ -72,6 +72,8 @@ pub(super) struct Node {
     pub(super) root: Option<Id>,
     /// Never freed nor written over.
     pub(super) output: bool,
+    /// Where the engine insists that it is computed.
+    pub(super) pinned: Option<Place>,
     /// `get_op_batch_size`: rows that make copying a host weight to a card worth it.
     pub(super) batch: u64,
 }
@@ -127,6 +129,7 @@ impl Graph {
             sources: held,
             root: None,
             output: false,
+            pinned: None,
             batch: shape[1].saturating_mul(shape[2]).saturating_mul(shape[3]),
         })
     }
@@ -147,6 +150,10 @@ impl Graph {
     pub(super) fn in_place(&mut self, sources: &[Id]) -> Id {
         let like = self.node(sources[0]).layout;
         self.new_node(Kind::InPlace, like.element, like.shape, sources)
+    }
+
+    pub(super) fn pin(&mut self, id: Id, place: Place) {
+        self.nodes[id.0].pinned = Some(place);
     }
 
     pub(super) fn rope(&mut self, sources: &[Id]) -> Id {

@@ -63,6 +63,9 @@ fn assign(graph: &Graph, machine: Machine) -> Vec<Place> {
 
 /// Pass 1, `ggml_backend_sched_backend_id_from_cur`.
 fn fixed(graph: &Graph, node: &Node, machine: Machine) -> Option<Place> {
+    if node.pinned.is_some() {
+        return node.pinned;
+    }
     let memory = |node: &Node| match node.kind {
         Kind::Weight(place) | Kind::Cache(place) => Some(place),
         _ => None,

@@ -81,6 +81,11 @@ impl<'a> Sketch<'a> {
         }
     }
 
+    pub(super) fn all_on_cards(&self) -> bool {
+        let on_card = |place: &Place| *place != Place::Host;
+        on_card(&self.output) && self.blocks.iter().all(|block| on_card(&block.place))
+    }
+
     pub(super) fn other(&self, name: &str) -> Option<(&'a Tensor, Place)> {
         self.others
             .iter()

@@ -141,8 +141,7 @@ pub(super) fn phi3_mini() -> Draft {
         heads_kv: 32,
         head: 96,
     };
-    // By a name with `phi3` in it llama.cpp looks for that model's own tokens in the vocabulary.
-    let mut sheet = Sheet::decoder("phi3", "p3-mini", sizes, Some(SPARED));
+    let mut sheet = Sheet::decoder("phi3", "phi3-mini", sizes, Some(SPARED));
     let embedding = sizes.embedding;
     sheet.key("attention.head_count_kv", sizes.heads_kv);
     sheet.key("rope.scaling.original_context_length", 4096_u32);
