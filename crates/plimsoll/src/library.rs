@@ -22,7 +22,7 @@ pub const PHANTOM: Library = Library {
     title: "phantom backend",
     file: "libplimsoll_phantom.so",
     variable: PHANTOM_LIBRARY,
-    chore: "cargo build -p plimsoll-phantom",
+    chore: "cargo xtask guard",
 };
 
 /// A library that comes with the program.
