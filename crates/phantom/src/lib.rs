@@ -36,6 +36,7 @@ mod lock;
 mod made;
 mod memory;
 mod phantom;
+mod populate;
 mod probe;
 mod report;
 #[cfg(panic = "abort")]

@@ -1,0 +1,52 @@
+//! Model files are mapped and not read.
+//!
+//! llama.cpp asks the kernel to read a whole file as it maps it (`llama-mmap.cpp @ b10605`: `MAP_POPULATE`, and
+//! `POSIX_MADV_WILLNEED`), which for the weights of a large model takes minutes, and memory where the file has a hole. Here
+//! nothing computes with weights, so a page is read when it is touched and not before. This half of the library works only
+//! where it is preloaded, as `plimsoll plan --exact` does; opened as a plugin it is out of the way.
+
+use core::ffi::{c_int, c_void};
+
+use libc::{MAP_POPULATE, SYS_mmap, off_t, size_t, syscall};
+
+/// `mmap`, which maps files without reading them.
+///
+/// # Safety
+/// As of mmap(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn mmap(
+    address: *mut c_void,
+    length: size_t,
+    protection: c_int,
+    flags: c_int,
+    file: c_int,
+    offset: off_t,
+) -> *mut c_void {
+    let flags = if file >= 0 { flags & !MAP_POPULATE } else { flags };
+    // SAFETY: the arguments are the caller's, but for a flag that only says when pages are read. On failure both this and
+    // mmap return -1 and set errno.
+    unsafe { syscall(SYS_mmap, address, length, protection, flags, file, offset) as *mut c_void }
+}
+
+/// The same function by its other name.
+///
+/// # Safety
+/// As of mmap(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn mmap64(
+    address: *mut c_void,
+    length: size_t,
+    protection: c_int,
+    flags: c_int,
+    file: c_int,
+    offset: off_t,
+) -> *mut c_void {
+    // SAFETY: as above; offsets have 64 bits on every machine that this is built for.
+    unsafe { mmap(address, length, protection, flags, file, offset) }
+}
+
+/// `posix_madvise`, which takes no advice: it never has to.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn posix_madvise(_address: *mut c_void, _length: size_t, _advice: c_int) -> c_int {
+    0
+}
