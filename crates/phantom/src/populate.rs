@@ -14,7 +14,7 @@ use libc::{MAP_POPULATE, SYS_mmap, off_t, size_t, syscall};
 /// # Safety
 /// As of mmap(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn mmap(
+pub(crate) unsafe extern "C" fn mmap(
     address: *mut c_void,
     length: size_t,
     protection: c_int,
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn mmap(
 /// # Safety
 /// As of mmap(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn mmap64(
+pub(crate) unsafe extern "C" fn mmap64(
     address: *mut c_void,
     length: size_t,
     protection: c_int,
@@ -47,6 +47,6 @@ pub unsafe extern "C" fn mmap64(
 
 /// `posix_madvise`, which takes no advice: it never has to.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub extern "C" fn posix_madvise(_address: *mut c_void, _length: size_t, _advice: c_int) -> c_int {
+pub(crate) extern "C" fn posix_madvise(_address: *mut c_void, _length: size_t, _advice: c_int) -> c_int {
     0
 }
