@@ -36,6 +36,7 @@ mod lock;
 mod made;
 mod memory;
 mod phantom;
+#[cfg(not(test))]
 mod populate;
 mod probe;
 mod report;

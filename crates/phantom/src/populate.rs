@@ -13,7 +13,7 @@ use libc::{MAP_POPULATE, SYS_mmap, off_t, size_t, syscall};
 ///
 /// # Safety
 /// As of mmap(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn mmap(
     address: *mut c_void,
     length: size_t,
@@ -32,7 +32,7 @@ pub(crate) unsafe extern "C" fn mmap(
 ///
 /// # Safety
 /// As of mmap(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn mmap64(
     address: *mut c_void,
     length: size_t,
@@ -46,7 +46,7 @@ pub(crate) unsafe extern "C" fn mmap64(
 }
 
 /// `posix_madvise`, which takes no advice: it never has to.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) extern "C" fn posix_madvise(_address: *mut c_void, _length: size_t, _advice: c_int) -> c_int {
     0
 }
