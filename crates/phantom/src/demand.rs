@@ -5,7 +5,7 @@
 //! operands (`product`, `attention`, `order`). What ggml runs as one kernel asks once (`fusion`). Where a size is known to CUB or to
 //! the occupancy of a compiled kernel only, it is an estimate, and counted as one ([`Requests::estimated`]).
 //!
-//! The third generation is taken to ask as b10605 does.
+//! The third generation is taken to ask as b10605 does; it differs in sorting, top-k, convolutions and sparse attention.
 
 use alloc::vec::Vec;
 
