@@ -8,6 +8,7 @@ use tracing_subscriber::EnvFilter;
 use crate::report::Report;
 
 pub(crate) mod die_by;
+pub(crate) mod doctor;
 pub(crate) mod engine;
 pub(crate) mod exec_child;
 pub(crate) mod look;
@@ -32,6 +33,8 @@ struct Line {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Say why memory was refused: of a log, a program, a process or the machine as it is
+    Doctor(doctor::Arguments),
     /// Install, list and find the programs that run models
     Engine(engine::Arguments),
     /// Say what a model will take, on which card, and whether it fits
@@ -67,10 +70,14 @@ pub fn main() -> ExitCode {
     let verb = Line::parse().verb;
     // The tour tells in its own words what the daemon under it does.
     talk_on_stderr(match verb {
-        Verb::Quickstart(_) | Verb::Reclaim(_) | Verb::Run(_) | Verb::Soak(_) => "warn",
+        Verb::Doctor(_) | Verb::Quickstart(_) | Verb::Reclaim(_) | Verb::Run(_) | Verb::Soak(_) => "warn",
         _ => "info",
     });
     let result = match verb {
+        Verb::Doctor(arguments) => doctor::run(&arguments).map_err(|error| match error.is_input() {
+            true => Report::input(error),
+            false => Report::failure(error),
+        }),
         Verb::Engine(arguments) => engine::run(arguments).map_err(Report::failure),
         Verb::Plan(arguments) => plan::run(&arguments).map_err(Report::input),
         Verb::Pool(arguments) => pool::run(&arguments).map_err(|error| match error.is_input() {

@@ -14,7 +14,7 @@ use memchr::{memchr, memchr_iter, memrchr};
 use super::evidence::{Evidence, Holder, Quote, Seen, Source, Stage};
 use super::line::{around, shortened};
 use super::refused::Refused;
-use super::saying::{self, Saying};
+use super::saying::{self, Hit, Saying, Words};
 use crate::bytes::Bytes;
 
 /// A line longer than this is read in pieces.
@@ -22,25 +22,46 @@ const PIECE: usize = 1 << 16;
 /// Pieces overlap by this much, so that a phrase on the border is found.
 const OVERLAP: usize = 512;
 /// After so many times what is said only often is not looked at again.
-const ENOUGH: u64 = 16;
+const ENOUGH: u32 = 16;
+/// Of what a block repeats more often than this, only what stands near its end is looked at.
+const REPEATS: u32 = 256;
 const MOST_HOLDERS: usize = 256;
-/// A report shorter than this is also read for its readings.
+/// A report shorter than this is also read for its readings; people's words are looked for in so much of a source.
 const SHORT: usize = 1 << 16;
 
 /// Collects evidence from any number of sources.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Reader {
     evidence: Evidence,
     carry: Vec<u8>,
     source: Option<Source>,
     /// Newlines seen before the carry.
     lines: u64,
+    /// Bytes of this source that were scanned.
+    passed: usize,
+    /// The start of a source, as long as it may be a short report.
     report: Vec<u8>,
+    /// How often lines were looked at for each row of the table.
+    looked_at: Vec<u32>,
+}
+
+impl Default for Reader {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Reader {
     pub fn new() -> Self {
-        Self::default()
+        Self {
+            evidence: Evidence::default(),
+            carry: Vec::new(),
+            source: None,
+            lines: 0,
+            passed: 0,
+            report: Vec::new(),
+            looked_at: vec![0; saying::rows()],
+        }
     }
 
     /// Reads the next bytes of `source`, which may end anywhere. Another source ends the line of the one before.
@@ -108,6 +129,7 @@ impl Reader {
                 circumstances::read(&mut self.evidence, source, &report);
             }
             self.lines = 0;
+            self.passed = 0;
         }
     }
 
@@ -125,50 +147,54 @@ impl Reader {
     /// Looks for phrases in whole lines, or in a piece of one.
     fn scan(&mut self, source: Source, block: &[u8]) {
         let (mut at, mut counted) = (0, 0);
-        while let Some((hit, saying)) = saying::next(block, at) {
-            if self.is_known_enough(saying) {
-                at = hit + 1;
+        let mut repeats = vec![0_u32; saying::rows()];
+        let told = SHORT.saturating_sub(self.passed);
+        self.passed = self.passed.saturating_add(block.len());
+        while let Some(hit) = saying::next(if at < told { Words::All } else { Words::Printed }, block, at) {
+            repeats[hit.row] += 1;
+            let in_the_middle = repeats[hit.row] > REPEATS && hit.start + PIECE < block.len();
+            let told_late = hit.start >= told && hit.saying > Saying::ModelFile;
+            if in_the_middle || told_late || self.is_known_enough(hit) {
+                at = hit.start + 1;
                 continue;
             }
-            let start = memrchr(b'\n', &block[..hit]).map_or(0, |at| at + 1);
-            let end = memchr(b'\n', &block[hit..]).map_or(block.len(), |length| hit + length);
+            let start = memrchr(b'\n', &block[..hit.start]).map_or(0, |at| at + 1);
+            let end = memchr(b'\n', &block[hit.start..]).map_or(block.len(), |length| hit.start + length);
             self.lines += newlines(&block[counted..start]);
             counted = start;
-            let text = around(&block[start..end], hit - start);
-            self.line(
-                Quote {
-                    source,
-                    line: self.lines + 1,
-                    text: shortened(&text).trim_start().to_owned(),
-                },
-                &text,
-            );
-            at = next_start(start, hit, end);
+            let text = around(&block[start..end], hit.start - start);
+            let quote = Quote {
+                source,
+                line: self.lines + 1,
+                text: shortened(&text).trim_start().to_owned(),
+            };
+            self.line(&quote, &text);
+            self.looked_at[hit.row] = self.looked_at[hit.row].saturating_add(1);
+            at = next_start(start, hit.start, end);
         }
         self.lines += newlines(&block[counted..]);
     }
 
     /// Things of which only that they were said matters, and they were.
-    fn is_known_enough(&self, saying: Saying) -> bool {
-        let seen = self.evidence.said.get(&saying).map_or(0, |seen| seen.count);
-        seen >= ENOUGH
-            && match saying {
+    fn is_known_enough(&self, hit: Hit) -> bool {
+        self.looked_at[hit.row] >= ENOUGH
+            && match hit.saying {
                 Saying::Works | Saying::Serves => self.evidence.stage == Stage::Serving,
                 saying => saying >= Saying::PortTaken || saying == Saying::SeesImage,
             }
     }
 
-    fn line(&mut self, quote: Quote, text: &str) {
+    fn line(&mut self, quote: &Quote, text: &str) {
         let mut before = None;
         for row in saying::rows_in(text) {
             if before == Some(row.saying) {
                 continue;
             }
             before = Some(row.saying);
-            self.evidence.note(row.saying, &quote);
-            llama::read(&mut self.evidence, row, text, &quote);
-            torch::read(&mut self.evidence, row.saying, text, &quote);
-            machine::read(&mut self.evidence, row.saying, text, &quote);
+            self.evidence.note(row.saying, quote);
+            llama::read(&mut self.evidence, row, text, quote);
+            torch::read(&mut self.evidence, row.saying, text, quote);
+            machine::read(&mut self.evidence, row.saying, text, quote);
         }
     }
 }

@@ -150,23 +150,64 @@ pub(super) struct Row {
     pub(super) tells: Tells,
 }
 
-static AUTOMATON: LazyLock<AhoCorasick> = LazyLock::new(|| {
+/// Rows of what programs print; those behind are what people tell.
+static PROGRAMS: LazyLock<usize> = LazyLock::new(|| {
+    let told = |row: &Row| row.saying > Saying::ModelFile;
+    table::ROWS.iter().position(told).unwrap_or(table::ROWS.len())
+});
+
+/// Finds what programs print and what people tell.
+static ALL: LazyLock<AhoCorasick> = LazyLock::new(|| automaton(table::ROWS));
+/// Finds what programs print alone: smaller, and faster.
+static PRINTED: LazyLock<AhoCorasick> = LazyLock::new(|| automaton(&table::ROWS[..*PROGRAMS]));
+
+fn automaton(rows: &[Row]) -> AhoCorasick {
     AhoCorasick::builder()
         .ascii_case_insensitive(true)
         .kind(Some(AhoCorasickKind::DFA))
-        .build(table::ROWS.iter().map(|row| row.phrase))
+        .build(rows.iter().map(|row| row.phrase))
         .expect("a few hundred short phrases are within the limits of an automaton")
-});
+}
 
-/// The first hit at or after `from`: where it starts, and what it says.
-pub(super) fn next(bytes: &[u8], from: usize) -> Option<(usize, Saying)> {
-    let hit = AUTOMATON.find(aho_corasick::Input::new(bytes).range(from..))?;
-    Some((hit.start(), table::ROWS[hit.pattern().as_usize()].saying))
+/// How many rows there are.
+pub(super) fn rows() -> usize {
+    table::ROWS.len()
+}
+
+/// Whose words are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Words {
+    All,
+    /// What programs print, in a log too long to be a report.
+    Printed,
+}
+
+/// A phrase in a block of bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hit {
+    pub(super) start: usize,
+    pub(super) row: usize,
+    pub(super) saying: Saying,
+}
+
+/// The first hit at or after `from`.
+pub(super) fn next(words: Words, bytes: &[u8], from: usize) -> Option<Hit> {
+    let automaton = match words {
+        Words::All => &*ALL,
+        Words::Printed => &*PRINTED,
+    };
+    let hit = automaton.find(aho_corasick::Input::new(bytes).range(from..))?;
+    let row = hit.pattern().as_usize();
+    Some(Hit {
+        start: hit.start(),
+        row,
+        saying: table::ROWS[row].saying,
+    })
 }
 
 /// All rows whose phrase is in `line`, in the order of the table.
 pub(super) fn rows_in(line: &str) -> Vec<&'static Row> {
-    let mut found: Vec<usize> = AUTOMATON
+    let mut found: Vec<usize> = ALL
         .find_overlapping_iter(line)
         .map(|hit| hit.pattern().as_usize())
         .collect();

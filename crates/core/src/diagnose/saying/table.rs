@@ -115,7 +115,6 @@ pub(super) const ROWS: &[Row] = &[
     says("failed to allocate buffer of size", BufferRefused),
     says("error loading model: failed to allocate buffer", UnsizedRefused),
     says("backend buffer base cannot be null", GraphRefused),
-    says("when warming up sampler", Activations),
     says("failed to allocate memory", OutOfMemory),
     says("on startup is less than desired", VllmStartup),
     says("can be stored in kv cache", VllmContext),
@@ -293,7 +292,7 @@ pub(super) const ROWS: &[Row] = &[
     sign("error loading model", ModelFile, Sign::ModelFile),
     sign("failed to open gguf file", ModelFile, Sign::ModelFile),
     sign("failed to load model", ModelFile, Sign::ModelFile),
-    // What people tell.
+    // What people tell: looked for in the beginning of a source only, and last in this table for that reason.
     says("leak", Leaks),
     says("not released", NotReleased),
     says("never released", NotReleased),
@@ -518,6 +517,7 @@ pub(super) const ROWS: &[Row] = &[
     says("batch size", BigBatch),
     says("batch_size", BigBatch),
     says("activation", Activations),
+    says("when warming up sampler", Activations),
     says("ksampler", Activations),
     says("scaled_dot_product", Activations),
     says("in forward", Activations),

@@ -1,0 +1,132 @@
+//! `plimsoll doctor`: why memory was refused, or what is the matter with this machine's.
+//!
+//! DECISION: four questions, one answer. A log, a program that is run, a process that lives and the machine as it is each become
+//! evidence of `core::diagnose`; the same rules as for a dead child of `serve` give the verdict, printed as a tree for people or as
+//! `plimsoll.diagnosis/1`. The verdict is on stdout; all else is on stderr.
+
+mod log;
+mod machine;
+mod planned;
+mod process;
+mod program;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use plimsoll_core::diagnose::{Diagnosis, Reader, Source, diagnose};
+use plimsoll_core::explain::Reason;
+use serde_json::Value;
+
+use crate::sysroot::{OpenSysrootError, Sysroot};
+
+/// Nothing known was found.
+const NOTHING_KNOWN: u8 = 3;
+
+const MORE: &str = "\
+FILE is a log, - is stdin. With -- COMMAND the program is run under guard, which only observes, and what it prints passes through. \
+Without any of these the machine is looked at as it is now.
+
+Exit status: 0 if a cause is named, or the machine or process was looked at; 3 if nothing known is in the log; 2 if the question makes no \
+sense (no such file, no such process); 1 if plimsoll fails. With -- COMMAND that of the program, 128 and more for a signal, and 125, 126 and \
+127 as with `plimsoll run`.";
+
+#[derive(Debug, Args)]
+#[command(after_help = MORE)]
+pub(crate) struct Arguments {
+    /// A log to read; - is stdin
+    #[arg(value_name = "FILE", conflicts_with_all = ["pid", "command"])]
+    log: Option<PathBuf>,
+    /// Look at a process that lives
+    #[arg(long, conflicts_with_all = ["command", "sysroot"])]
+    pid: Option<u32>,
+    /// What else is known: command line, card, memory, what helped; repeatable
+    #[arg(long, value_name = "TEXT")]
+    context: Vec<String>,
+    /// Read /proc, /sys and /etc of a captured tree instead of this machine's
+    #[arg(long, value_name = "DIR", conflicts_with = "command")]
+    sysroot: Option<PathBuf>,
+    /// Print the verdict as JSON (plimsoll.diagnosis/1)
+    #[arg(long)]
+    json: bool,
+    /// A program to run and watch, with its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("cannot read the log `{}`: {error}", path.display())]
+    Log { path: PathBuf, error: io::Error },
+    #[error(transparent)]
+    Sysroot(#[from] OpenSysrootError),
+    #[error("there is no process {pid} that can be looked at: {error}")]
+    Process { pid: u32, error: io::Error },
+    #[error("cannot run the program: {0}")]
+    Program(#[source] io::Error),
+    #[error("cannot write to stdout: {0}")]
+    Print(#[from] io::Error),
+    #[error("cannot write the verdict as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+impl Error {
+    pub(crate) fn is_input(&self) -> bool {
+        matches!(self, Self::Log { .. } | Self::Sysroot(_) | Self::Process { .. })
+    }
+}
+
+/// What was found out: the evidence, what was seen beside it, and the status to end with where it is not the verdict's.
+struct Findings {
+    reader: Reader,
+    seen: Vec<Reason>,
+    status: Option<ExitCode>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let mut findings = match (&arguments.log, arguments.pid) {
+        (Some(path), _) => log::read(path, arguments.sysroot.as_deref())?,
+        (None, Some(pid)) => process::look(pid)?,
+        (None, None) if !arguments.command.is_empty() => program::watch(&arguments.command)?,
+        (None, None) => machine::look(&Sysroot::of(arguments.sysroot.as_deref())?),
+    };
+    for text in &arguments.context {
+        findings.reader.feed(Source::Context, text.as_bytes());
+        findings.reader.feed(Source::Context, b"\n");
+    }
+    let mut diagnosis = diagnose(&findings.reader.finish());
+    planned::add(&mut diagnosis, &arguments.command);
+    print(&diagnosis, &findings.seen, arguments)?;
+    let named = diagnosis.confidence > 0.0 || arguments.log.is_none();
+    let verdict = if named {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(NOTHING_KNOWN)
+    };
+    Ok(findings.status.unwrap_or(verdict))
+}
+
+fn print(diagnosis: &Diagnosis, seen: &[Reason], arguments: &Arguments) -> Result<(), Error> {
+    let mut stdout = anstream::stdout().lock();
+    if arguments.json {
+        let mut json = serde_json::to_value(diagnosis)?;
+        if let (Value::Object(fields), false) = (&mut json, seen.is_empty()) {
+            fields.insert("seen".to_owned(), serde_json::to_value(seen)?);
+        }
+        writeln!(stdout, "{}", serde_json::to_string_pretty(&json)?)?;
+        return Ok(());
+    }
+    for part in seen {
+        writeln!(stdout, "{part}")?;
+    }
+    // A machine in which nothing is the matter needs no verdict.
+    if diagnosis.confidence > 0.0 || seen.is_empty() {
+        writeln!(stdout, "{}", diagnosis.reason)?;
+        for hint in &diagnosis.hints {
+            writeln!(stdout, "hint: {hint}")?;
+        }
+    }
+    Ok(())
+}

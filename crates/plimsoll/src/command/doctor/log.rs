@@ -1,0 +1,51 @@
+//! A log from a file or a pipe: read once, in blocks, in bounded memory.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use plimsoll_core::diagnose::{Reader, Source};
+
+use super::{Error, Findings, machine};
+use crate::sysroot::Sysroot;
+
+const BLOCK: usize = 1 << 20;
+
+/// Reads a log; with a captured tree, that machine's memory and logs are evidence too.
+pub(super) fn read(path: &Path, sysroot: Option<&Path>) -> Result<Findings, Error> {
+    let mut reader = Reader::new();
+    let mut seen = Vec::new();
+    if let Some(folder) = sysroot {
+        let found = machine::look(&Sysroot::captured(folder)?);
+        reader = found.reader;
+        seen = found.seen;
+    }
+    let fail = |error| Error::Log {
+        path: path.to_owned(),
+        error,
+    };
+    if path == Path::new("-") {
+        feed(&mut reader, Source::Log, io::stdin().lock()).map_err(fail)?;
+    } else {
+        let file = File::open(path).map_err(fail)?;
+        feed(&mut reader, Source::Log, file).map_err(fail)?;
+    }
+    Ok(Findings {
+        reader,
+        seen,
+        status: None,
+    })
+}
+
+/// Feeds everything that `from` gives.
+pub(super) fn feed(reader: &mut Reader, source: Source, mut from: impl Read) -> io::Result<()> {
+    let mut block = vec![0; BLOCK];
+    loop {
+        match from.read(&mut block) {
+            Ok(0) => return Ok(()),
+            Ok(length) => reader.feed(source, &block[..length]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

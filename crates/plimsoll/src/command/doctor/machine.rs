@@ -1,0 +1,166 @@
+//! The machine now, or as it was captured: cards and who holds them, memory and what may be asked of it, limits, known faults.
+//!
+//! What the rules know comes from the files' own text, fed as evidence; what is printed besides are facts, each with its number.
+
+use plimsoll_core::bytes::Bytes;
+use plimsoll_core::diagnose::{Reader, Source};
+use plimsoll_core::explain::Reason;
+use plimsoll_core::machine::{Snapshot, Tree, allowance};
+
+use super::Findings;
+use crate::probe::{self, Machine};
+use crate::sysroot::Sysroot;
+
+/// Files whose lines are evidence as they stand.
+const FILES: [&str; 3] = ["proc/meminfo", "proc/buddyinfo", "etc/nv_tegra_release"];
+/// Logs that a captured tree may hold; the live ones are the user's to name.
+const LOGS: [&str; 4] = ["var/log/kern.log", "var/log/dmesg", "dmesg", "tegrastats.log"];
+
+pub(super) fn look(tree: &Sysroot) -> Findings {
+    let mut reader = Reader::new();
+    let mut seen = Vec::new();
+    if tree.is_live() {
+        let machine = probe::look();
+        seen.extend(cards(&machine));
+        seen.extend(holders(&machine, &mut reader));
+    }
+    let snapshot = Snapshot::gather(tree);
+    if snapshot.driver().is_some() || !tree.is_live() {
+        feed(tree, &mut reader);
+    }
+    seen.push(memory(&snapshot));
+    seen.extend(locked_limit(tree));
+    seen.extend(known_faults(tree, &snapshot));
+    Findings {
+        reader,
+        seen,
+        status: None,
+    }
+}
+
+fn feed(tree: &Sysroot, reader: &mut Reader) {
+    for path in FILES {
+        if let Ok(bytes) = tree.read(path) {
+            reader.feed(Source::Machine, &bytes);
+        }
+    }
+    if tree.is_live() {
+        return;
+    }
+    for path in LOGS {
+        if let Ok(bytes) = tree.read(path) {
+            reader.feed(Source::Log, &bytes);
+        }
+    }
+}
+
+fn cards(machine: &Machine) -> Vec<Reason> {
+    let mut seen: Vec<Reason> = machine
+        .cards
+        .iter()
+        .enumerate()
+        .map(|(number, card)| {
+            let text = format!(
+                "card {number}: {}, {} of {} free",
+                card.name, card.free, card.total
+            );
+            Reason::new("card", text)
+                .fact("free", card.free)
+                .fact("total", card.total)
+        })
+        .collect();
+    if machine.unified {
+        seen.push(Reason::new("unified", "the cards share the host's memory"));
+    }
+    seen.extend(machine.notes.iter().map(|note| Reason::new("note", note.clone())));
+    if machine.cards.is_empty() {
+        seen.push(Reason::new("no_card", "no card is seen here"));
+    }
+    seen
+}
+
+/// Who holds what; a process with no more than a context on a second card is told by the rules.
+fn holders(machine: &Machine, reader: &mut Reader) -> Vec<Reason> {
+    let mut seen = Vec::new();
+    for holder in probe::reading().holders {
+        let number = machine.cards.iter().position(|card| card.id == holder.card);
+        let number = number
+            .and_then(|number| u64::try_from(number).ok())
+            .unwrap_or_default();
+        let name = holder.name.as_deref().unwrap_or("a process");
+        let used = holder
+            .used
+            .map_or_else(|| "an unknown amount".to_owned(), |used| used.to_string());
+        let text = format!("card {number}: {name} ({}) holds {used}", holder.pid);
+        seen.push(Reason::new("holder", text).fact("pid", u64::from(holder.pid)));
+        if let Some(used) = holder.used {
+            reader.holder(number, u64::from(holder.pid), name, used);
+        }
+    }
+    seen
+}
+
+/// What may be asked for now, with its arithmetic, and in which blocks the free memory lies.
+fn memory(snapshot: &Snapshot) -> Reason {
+    let mut memory = match allowance(snapshot, None) {
+        Some(allowance) => allowance.reason,
+        None => Reason::new("memory", "/proc/meminfo does not say enough"),
+    };
+    if let Some(blocks) = &snapshot.blocks {
+        // 64 KiB is what NvMap likes, 2 MiB what huge pages need.
+        for size in [Bytes::kib(64), Bytes::mib(2)] {
+            let pages = (size.get() / snapshot.page.get().max(1)).max(1);
+            let order = usize::try_from(pages.trailing_zeros()).unwrap_or_default();
+            let free = blocks.free_from(order, snapshot.page);
+            let text = format!(
+                "{free} of {} free lie in blocks of {size} or more",
+                blocks.free(snapshot.page)
+            );
+            memory = memory.because(Reason::new("blocks", text).fact("bytes", free));
+        }
+    }
+    memory
+}
+
+/// How much a process of this user may pin.
+fn locked_limit(tree: &Sysroot) -> Option<Reason> {
+    let limits = tree.read("proc/self/limits").ok()?;
+    let text = String::from_utf8_lossy(&limits).into_owned();
+    let line = text.lines().find(|line| line.starts_with("Max locked memory"))?;
+    let soft = line.split_whitespace().nth(3)?;
+    let text = match soft.parse() {
+        Ok(bytes) => format!(
+            "{} may be locked by a process of this user (ulimit -l)",
+            Bytes::new(bytes)
+        ),
+        Err(_) => "any amount may be locked by a process of this user (ulimit -l)".to_owned(),
+    };
+    Some(Reason::new("locked_memory", text))
+}
+
+/// Versions of which faults are known.
+fn known_faults(tree: &Sysroot, snapshot: &Snapshot) -> Vec<Reason> {
+    let mut seen = Vec::new();
+    if let Some(release) = snapshot.release {
+        let text = match release.nvmap_fault() {
+            Some(fault) => format!(
+                "{release} refuses large allocations whatever is free; {}",
+                fault.fixed_in.map_or_else(
+                    || "take a later release".to_owned(),
+                    |fixed| format!("{fixed} does not")
+                )
+            ),
+            None => format!("{release}: no fault of its NvMap is known here"),
+        };
+        seen.push(Reason::new("release", text));
+    }
+    if let Ok(version) = tree.read("proc/driver/nvidia/version") {
+        let text = String::from_utf8_lossy(&version).into_owned();
+        seen.extend(
+            text.lines()
+                .next()
+                .map(|line| Reason::new("driver", line.trim().to_owned())),
+        );
+    }
+    seen
+}

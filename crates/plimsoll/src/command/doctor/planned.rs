@@ -1,0 +1,48 @@
+//! What `plan` knows of the program that was run, where its command line is one of llama.cpp's and its model can be read.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use plimsoll_core::diagnose::{Cause, Diagnosis};
+use plimsoll_core::explain::Reason;
+use plimsoll_core::flags::Program;
+use plimsoll_core::plan::{Engine, EngineKind, Plan};
+
+use super::super::plan::made;
+use crate::probe;
+
+/// Adds the plan's sums to the reasons and its hints before the general ones.
+pub(super) fn add(diagnosis: &mut Diagnosis, command: &[OsString]) {
+    let helps = matches!(
+        diagnosis.cause,
+        Cause::ModelTooLarge | Cause::KvCacheTooLarge | Cause::ComputeBufferTooLarge | Cause::PoolGrowth
+    );
+    if let Some(plan) = helps.then(|| plan(command)).flatten() {
+        diagnosis.reason.because.extend(sums(&plan));
+        let general = std::mem::take(&mut diagnosis.hints);
+        diagnosis.hints = plan.hints.into_iter().chain(general).collect();
+    }
+}
+
+fn plan(command: &[OsString]) -> Option<Plan> {
+    let (name, words) = command.split_first()?;
+    let name = Path::new(name).file_name()?.to_str()?;
+    let words: Vec<String> = words
+        .iter()
+        .map(|word| word.to_str().map(str::to_owned))
+        .collect::<Option<_>>()?;
+    let engine = Engine {
+        kind: EngineKind::LlamaCpp,
+        build: None,
+    };
+    made(&words, engine, Program::from_name(name)?, &probe::look().cards).ok()
+}
+
+fn sums(plan: &Plan) -> Vec<Reason> {
+    let mut sums: Vec<Reason> = plan.reasons.clone();
+    if let Some(context) = plan.largest_context {
+        let text = format!("the largest context that fits is {context} tokens");
+        sums.push(Reason::new("largest_context", text).fact("tokens", context));
+    }
+    sums
+}

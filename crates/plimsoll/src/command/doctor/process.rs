@@ -1,0 +1,116 @@
+//! A process that lives: what it holds on each card and on the host, under which limits, and the end of its log where that is a file.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::PathBuf;
+
+use plimsoll_core::diagnose::{Reader, Source};
+use plimsoll_core::explain::Reason;
+
+use super::log::feed;
+use super::{Error, Findings};
+use crate::probe;
+
+/// How much of the end of its log is read.
+const LOG_END: u64 = 4 << 20;
+/// Lines of `/proc/PID/status` that matter.
+const STATUS: [&str; 5] = ["VmRSS", "VmLck", "VmPin", "VmSwap", "RssAnon"];
+const MOST: u64 = 1 << 20;
+
+pub(super) fn look(pid: u32) -> Result<Findings, Error> {
+    let fail = |error| Error::Process { pid, error };
+    let status = read(pid, "status").map_err(fail)?;
+    let words = read(pid, "cmdline").map_err(fail)?.replace('\0', " ");
+    let mut reader = Reader::new();
+    let mut seen = vec![Reason::new("process", format!("{pid}: {}", words.trim()))];
+    seen.extend(status.lines().filter_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        STATUS
+            .contains(&key)
+            .then(|| Reason::new("status", format!("{key} {}", value.trim())))
+    }));
+    seen.extend(limit(pid));
+    seen.extend(chosen_cards(pid));
+    seen.extend(held(pid, &mut reader));
+    for descriptor in [2, 1] {
+        if let Some(log) = log_end(pid, descriptor) {
+            feed(&mut reader, Source::Log, log).map_err(fail)?;
+            break;
+        }
+    }
+    reader.feed(Source::Context, words.as_bytes());
+    reader.feed(Source::Context, b"\n");
+    Ok(Findings {
+        reader,
+        seen,
+        status: None,
+    })
+}
+
+fn read(pid: u32, name: &str) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    File::open(format!("/proc/{pid}/{name}"))?
+        .take(MOST)
+        .read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn limit(pid: u32) -> Option<Reason> {
+    let limits = read(pid, "limits").ok()?;
+    let line = limits
+        .lines()
+        .find(|line| line.starts_with("Max locked memory"))?;
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let text = format!("it may lock {} {}", words.get(3)?, words.last()?);
+    Some(Reason::new("locked_memory", text))
+}
+
+/// CUDA reads it once, so what it was started with is what counts.
+fn chosen_cards(pid: u32) -> Option<Reason> {
+    let environment = read(pid, "environ").ok()?;
+    let chosen = environment
+        .split('\0')
+        .find(|word| word.starts_with("CUDA_VISIBLE_DEVICES="))?;
+    Some(Reason::new(
+        "visible_devices",
+        format!("it was started with {chosen}"),
+    ))
+}
+
+/// What it holds on the cards, and its neighbours there.
+fn held(pid: u32, reader: &mut Reader) -> Vec<Reason> {
+    let cards = probe::look().cards;
+    let mut seen = Vec::new();
+    for holder in probe::reading().holders {
+        let number = cards.iter().position(|card| card.id == holder.card);
+        let number = number
+            .and_then(|number| u64::try_from(number).ok())
+            .unwrap_or_default();
+        let name = holder.name.as_deref().unwrap_or("a process");
+        let who = if holder.pid == pid {
+            "it".to_owned()
+        } else {
+            format!("{name} ({})", holder.pid)
+        };
+        if let Some(used) = holder.used {
+            seen.push(Reason::new(
+                "holder",
+                format!("card {number}: {who} holds {used}"),
+            ));
+            reader.holder(number, u64::from(holder.pid), name, used);
+        }
+    }
+    seen
+}
+
+/// The end of what it writes to, where that is a file.
+fn log_end(pid: u32, descriptor: u32) -> Option<File> {
+    let path: PathBuf = format!("/proc/{pid}/fd/{descriptor}").into();
+    if !fs::metadata(&path).ok()?.is_file() {
+        return None;
+    }
+    let mut file = File::open(path).ok()?;
+    let length = file.metadata().ok()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(LOG_END))).ok()?;
+    Some(file)
+}

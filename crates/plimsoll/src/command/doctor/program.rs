@@ -1,0 +1,165 @@
+//! A program that is run and watched: `plimsoll run` puts guard into it, this listens to what it prints.
+//!
+//! DECISION: the program is a child of `plimsoll run`, so that signals, exit codes and guard are as there. Its stdout and stderr are
+//! pipes, copied byte for byte as they come; a program that colours only a terminal will not colour. SIGINT reaches it from
+//! the terminal by itself, and is ours to survive, because the verdict comes after the end.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use plimsoll_core::bytes::Bytes;
+use plimsoll_core::diagnose::{Reader, Refused, Source};
+use plimsoll_core::explain::Reason;
+use plimsoll_wire::page::Refusal;
+use serde_json::Value;
+
+use super::{Error, Findings};
+use crate::guard::PagesFolder;
+
+const BLOCK: usize = 1 << 16;
+
+pub(super) fn watch(command: &[OsString]) -> Result<Findings, Error> {
+    let folder = PagesFolder::create().map_err(Error::Program)?;
+    let report = folder.path().join("report.json");
+    let _deaf = Deaf::to_the_terminal().map_err(Error::Program)?;
+    let mut child = Command::new(std::env::current_exe().map_err(Error::Program)?)
+        .arg("run")
+        .arg("--report")
+        .arg(&report)
+        .arg("--")
+        .args(command)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(Error::Program)?;
+    let reader = listen(&mut child);
+    let status = child.wait().map_err(Error::Program)?;
+    let report = fs::read(&report)
+        .ok()
+        .and_then(|text| serde_json::from_slice(&text).ok());
+    Ok(found(reader, status, report.as_ref()))
+}
+
+/// Copies both streams and reads them, until both are closed.
+fn listen(child: &mut Child) -> Reader {
+    let (sender, heard) = channel::<Vec<u8>>();
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let mut reader = Reader::new();
+    thread::scope(|scope| {
+        if let Some(stdout) = stdout {
+            let sender = sender.clone();
+            scope.spawn(move || copy(stdout, io::stdout(), &sender));
+        }
+        if let Some(stderr) = stderr {
+            let sender = sender.clone();
+            scope.spawn(move || copy(stderr, io::stderr(), &sender));
+        }
+        drop(sender);
+        for block in heard {
+            reader.feed(Source::Log, &block);
+        }
+    });
+    reader
+}
+
+/// Passes on what comes at once, and hands over whole lines, so that the two streams do not mix within one.
+fn copy(mut from: impl Read, mut to: impl Write, heard: &Sender<Vec<u8>>) {
+    let mut block = vec![0; BLOCK];
+    let mut line = Vec::new();
+    while let Ok(length) = from.read(&mut block) {
+        if length == 0 {
+            break;
+        }
+        // Whoever stopped reading has what they wanted; the program is still listened to.
+        let _ = to.write_all(&block[..length]).and_then(|()| to.flush());
+        line.extend_from_slice(&block[..length]);
+        let whole = memchr::memrchr(b'\n', &line).map_or(0, |at| at + 1);
+        if whole > 0 || line.len() > BLOCK {
+            let rest = line.split_off(if whole > 0 { whole } else { line.len() });
+            let _ = heard.send(std::mem::replace(&mut line, rest));
+        }
+    }
+    line.push(b'\n');
+    let _ = heard.send(line);
+}
+
+fn found(mut reader: Reader, status: ExitStatus, report: Option<&Value>) -> Findings {
+    let refused = report.and_then(last_refusal);
+    if let Some(refused) = &refused {
+        reader.guard(refused);
+    }
+    let end = match (status.code(), status.signal()) {
+        (Some(0), _) => "the program ended with success".to_owned(),
+        (Some(code), _) => format!("the program ended with status {code}"),
+        (None, signal) => format!("the program was killed by signal {}", signal.unwrap_or_default()),
+    };
+    let mut seen = vec![Reason::new("end", end)];
+    seen.extend(refused.as_ref().map(Refused::reason));
+    let code = status
+        .code()
+        .unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
+    Findings {
+        // Who succeeds has lived with whatever it complained of.
+        reader: if status.success() && refused.is_none() {
+            Reader::new()
+        } else {
+            reader
+        },
+        seen,
+        status: Some(ExitCode::from(u8::try_from(code).unwrap_or(1))),
+    }
+}
+
+/// The last refusal of the report of `plimsoll run` (plimsoll.run/1).
+fn last_refusal(report: &Value) -> Option<Refused> {
+    let cards = report["cards"].as_array()?;
+    cards.iter().find_map(|card| {
+        let refused = card["refused"].as_array()?.last()?;
+        let size = |value: &Value| value.as_u64().map(Bytes::new);
+        Some(Refused {
+            why: match refused["reason"].as_str()? {
+                "budget" => Refusal::Budget,
+                "spill" => Refusal::Spill,
+                "plan" => Refusal::Context,
+                _ => Refusal::Driver,
+            },
+            card: card["name"]
+                .as_str()
+                .or_else(|| card["uuid"].as_str())?
+                .to_owned(),
+            asked: size(&refused["asked"])?,
+            allocated: size(&refused["allocated"])?,
+            budget: size(&refused["budget"]),
+            free: size(&refused["free"])?,
+            count: card["refusals"].as_u64()?,
+            ago: Duration::ZERO,
+            neighbours: Vec::new(),
+            growth: None,
+        })
+    })
+}
+
+/// While it lives, what the terminal sends to all does not end this process.
+struct Deaf(#[expect(dead_code, reason = "it listens while it lives")] tokio::runtime::Runtime);
+
+impl Deaf {
+    fn to_the_terminal() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        {
+            let _inside = runtime.enter();
+            // A handler once installed stays, and what nobody awaits is dropped.
+            let _ = signal(SignalKind::interrupt())?;
+            let _ = signal(SignalKind::quit())?;
+        }
+        Ok(Self(runtime))
+    }
+}
