@@ -3,7 +3,7 @@
 //! DECISION: there is one way to read an engine's words. The last lines of a dead child and a log of a gigabyte go through the same
 //! table; a row names what the phrase says ([`Saying`]) and, where it tells the scheduler something, the coarse [`Sign`]. Matched
 //! without regard to case, anywhere in a line, so that prefixes (journald, docker, llama-swap, timestamps) need no stripping.
-//! One Aho-Corasick automaton runs over the raw bytes; only lines with a hit are ever looked at again.
+//! One search runs over the raw bytes; only lines with a hit are ever looked at again.
 //!
 //! Sources: `ggml-cuda.cu`, `ggml-alloc.c`, `ggml-vulkan.cpp`, `llama-model.cpp`, `llama-context.cpp`, `llama-kv-cache.cpp`,
 //! `server.cpp`, `common/arg.cpp @ b10605` and their older forms; PyTorch's `CUDACachingAllocator.cpp`; vLLM's worker; ollama's
@@ -11,11 +11,12 @@
 
 use std::sync::LazyLock;
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind};
-
 use super::sign::Sign;
 
+mod search;
 mod table;
+
+use search::Search;
 
 /// What a phrase says. The groups follow the way of an allocation: refused, where, at which stage; then machine, then people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -157,17 +158,9 @@ static PROGRAMS: LazyLock<usize> = LazyLock::new(|| {
 });
 
 /// Finds what programs print and what people tell.
-static ALL: LazyLock<AhoCorasick> = LazyLock::new(|| automaton(table::ROWS));
-/// Finds what programs print alone: smaller, and faster.
-static PRINTED: LazyLock<AhoCorasick> = LazyLock::new(|| automaton(&table::ROWS[..*PROGRAMS]));
-
-fn automaton(rows: &[Row]) -> AhoCorasick {
-    AhoCorasick::builder()
-        .ascii_case_insensitive(true)
-        .kind(Some(AhoCorasickKind::DFA))
-        .build(rows.iter().map(|row| row.phrase))
-        .expect("a few hundred short phrases are within the limits of an automaton")
-}
+static ALL: LazyLock<Search> = LazyLock::new(|| Search::new(table::ROWS));
+/// Finds what programs print alone.
+static PRINTED: LazyLock<Search> = LazyLock::new(|| Search::new(&table::ROWS[..*PROGRAMS]));
 
 /// How many rows there are.
 pub(super) fn rows() -> usize {
@@ -192,14 +185,13 @@ pub(super) struct Hit {
 
 /// The first hit at or after `from`.
 pub(super) fn next(words: Words, bytes: &[u8], from: usize) -> Option<Hit> {
-    let automaton = match words {
-        Words::All => &*ALL,
-        Words::Printed => &*PRINTED,
+    let search = match words {
+        Words::All => &ALL,
+        Words::Printed => &PRINTED,
     };
-    let hit = automaton.find(aho_corasick::Input::new(bytes).range(from..))?;
-    let row = hit.pattern().as_usize();
+    let (start, row) = search.find(bytes, from)?;
     Some(Hit {
-        start: hit.start(),
+        start,
         row,
         saying: table::ROWS[row].saying,
     })
@@ -207,11 +199,6 @@ pub(super) fn next(words: Words, bytes: &[u8], from: usize) -> Option<Hit> {
 
 /// All rows whose phrase is in `line`, in the order of the table.
 pub(super) fn rows_in(line: &str) -> Vec<&'static Row> {
-    let mut found: Vec<usize> = ALL
-        .find_overlapping_iter(line)
-        .map(|hit| hit.pattern().as_usize())
-        .collect();
-    found.sort_unstable();
-    found.dedup();
+    let found = ALL.all(line.as_bytes());
     found.into_iter().map(|index| &table::ROWS[index]).collect()
 }

@@ -120,7 +120,12 @@ fn a_log_that_repeats_itself_leaves_no_more_than_a_short_one() {
     for _ in 0..200_000 {
         reader.feed(Source::Log, line);
     }
+    reader.feed(
+        Source::Log,
+        b"CUDA error: out of memory\n  current device: 0, in function alloc at x\n  cuMemCreate(&handle)\n",
+    );
     let diagnosis = diagnose(&reader.finish());
+    assert_eq!(diagnosis.cause.code(), "pool_growth", "the last refusal counts");
     assert!(diagnosis.evidence.len() <= 8);
     let tree = serde_json::to_string(&diagnosis).unwrap();
     assert!(tree.len() < 1 << 16, "{}", tree.len());

@@ -73,6 +73,7 @@ fn open(
     // A line that names the buffer follows the device's own line.
     if let Some(last) = recent(evidence, quote)
         && last.place == place
+        && last.at_run_time == at_run_time
         && (asked.is_none() || last.asked.is_none() || last.quote.line == quote.line)
     {
         last.asked = last.asked.or(asked);

@@ -13,8 +13,8 @@ use crate::sysroot::Sysroot;
 
 /// Files whose lines are evidence as they stand.
 const FILES: [&str; 3] = ["proc/meminfo", "proc/buddyinfo", "etc/nv_tegra_release"];
-/// Logs that a captured tree may hold; the live ones are the user's to name.
-const LOGS: [&str; 4] = ["var/log/kern.log", "var/log/dmesg", "dmesg", "tegrastats.log"];
+/// Where a captured tree may hold logs; the live ones are the user's to name.
+const LOGS: &str = "var/log";
 
 pub(super) fn look(tree: &Sysroot) -> Findings {
     let mut reader = Reader::new();
@@ -47,8 +47,8 @@ fn feed(tree: &Sysroot, reader: &mut Reader) {
     if tree.is_live() {
         return;
     }
-    for path in LOGS {
-        if let Ok(bytes) = tree.read(path) {
+    for name in tree.list(LOGS) {
+        if let Ok(bytes) = tree.read(&format!("{LOGS}/{name}")) {
             reader.feed(Source::Log, &bytes);
         }
     }

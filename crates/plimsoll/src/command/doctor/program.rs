@@ -23,6 +23,10 @@ use super::{Error, Findings};
 use crate::guard::PagesFolder;
 
 const BLOCK: usize = 1 << 16;
+/// What a program's own context takes at most, which guard does not count.
+const CONTEXT: Bytes = Bytes::mib(700);
+/// Less than this is a desktop's remainder.
+const NEIGHBOUR: Bytes = Bytes::gib(1);
 
 pub(super) fn watch(command: &[OsString]) -> Result<Findings, Error> {
     let folder = PagesFolder::create().map_err(Error::Program)?;
@@ -72,10 +76,13 @@ fn listen(child: &mut Child) -> Reader {
 fn copy(mut from: impl Read, mut to: impl Write, heard: &Sender<Vec<u8>>) {
     let mut block = vec![0; BLOCK];
     let mut line = Vec::new();
-    while let Ok(length) = from.read(&mut block) {
-        if length == 0 {
-            break;
-        }
+    loop {
+        let length = match from.read(&mut block) {
+            Ok(0) => break,
+            Ok(length) => length,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) => break,
+        };
         // Whoever stopped reading has what they wanted; the program is still listened to.
         let _ = to.write_all(&block[..length]).and_then(|()| to.flush());
         line.extend_from_slice(&block[..length]);
@@ -122,6 +129,10 @@ fn last_refusal(report: &Value) -> Option<Refused> {
     cards.iter().find_map(|card| {
         let refused = card["refused"].as_array()?.last()?;
         let size = |value: &Value| value.as_u64().map(Bytes::new);
+        let (allocated, free) = (size(&refused["allocated"])?, size(&refused["free"])?);
+        let others = size(&card["total"])?
+            .saturating_sub(free)
+            .saturating_sub(allocated + CONTEXT);
         Some(Refused {
             why: match refused["reason"].as_str()? {
                 "budget" => Refusal::Budget,
@@ -134,12 +145,15 @@ fn last_refusal(report: &Value) -> Option<Refused> {
                 .or_else(|| card["uuid"].as_str())?
                 .to_owned(),
             asked: size(&refused["asked"])?,
-            allocated: size(&refused["allocated"])?,
+            allocated,
             budget: size(&refused["budget"]),
-            free: size(&refused["free"])?,
+            free,
             count: card["refusals"].as_u64()?,
             ago: Duration::ZERO,
-            neighbours: Vec::new(),
+            neighbours: match others >= NEIGHBOUR {
+                true => vec![("others".to_owned(), others)],
+                false => Vec::new(),
+            },
             growth: None,
         })
     })

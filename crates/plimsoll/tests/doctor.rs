@@ -1,0 +1,182 @@
+//! `plimsoll doctor` as a process: where it reads from, what it prints, and the status with which it ends.
+
+#[path = "pages/hand_written.rs"]
+mod hand_written;
+
+use std::io::Write;
+use std::mem::offset_of;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use hand_written::{HandWritten, library};
+use plimsoll_wire::page::{Card, Refusal};
+use serde_json::Value;
+
+/// On a machine without cards.
+fn doctor(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    command
+        .arg("doctor")
+        .args(arguments)
+        .env("PLIMSOLL_NVML", "")
+        .env("PLIMSOLL_GUARD_LIBRARY", library())
+        .stdin(Stdio::null());
+    command
+}
+
+fn said(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).expect("stdout is JSON alone")
+}
+
+fn data(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../data")
+        .join(path)
+}
+
+fn log(name: &str) -> String {
+    data("logs").join(name).to_str().expect("text").to_owned()
+}
+
+#[test]
+fn a_log_is_read_from_a_file_and_from_a_pipe_with_one_answer() {
+    let file = log("pool_growth.vmm.log");
+    let by_file = doctor(&["--json", &file]).output().unwrap();
+    assert_eq!(by_file.status.code(), Some(0));
+    let mut child = doctor(&["--json", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut pipe = child.stdin.take().unwrap();
+    pipe.write_all(&std::fs::read(&file).unwrap()).unwrap();
+    drop(pipe);
+    let by_pipe = child.wait_with_output().unwrap();
+    assert_eq!(by_file.stdout, by_pipe.stdout);
+    let verdict = json(&by_file);
+    assert_eq!(verdict["schema"], "plimsoll.diagnosis/1");
+    assert_eq!(verdict["cause"], "pool_growth");
+    assert_eq!(verdict["evidence"][0]["line"], 5);
+    let text = doctor(&[&file]).output().unwrap();
+    let (stdout, stderr) = said(&text);
+    assert!(
+        stdout.starts_with("pool_growth: ") && stdout.contains("\nhint: "),
+        "{stdout}"
+    );
+    assert_eq!(stderr, "");
+}
+
+#[test]
+fn the_status_says_whether_a_cause_is_named() {
+    let unknown = doctor(&[&log("other.unknown.nothing.log")]).output().unwrap();
+    assert_eq!(unknown.status.code(), Some(3));
+    let missing = doctor(&["/no/such/log"]).output().unwrap();
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(said(&missing).1.contains("cannot read the log `/no/such/log`"));
+    let nobody = doctor(&["--pid", "4194305"]).output().unwrap();
+    assert_eq!(nobody.status.code(), Some(2));
+}
+
+#[test]
+fn what_is_told_of_the_circumstances_counts_and_is_marked_as_told() {
+    let log = log("unified_memory_refused.reload-beside-anonymous-pages.log");
+    let output = doctor(&["--json", "--context", "Jetson Orin Nano, L4T R36.4.7", &log])
+        .output()
+        .unwrap();
+    let verdict = json(&output);
+    assert_eq!(verdict["sub_cause"], "nvmap_policy_cap");
+    let told = verdict["evidence"].as_array().unwrap();
+    assert!(told.iter().any(|quote| quote["source"] == "context"), "{verdict}");
+}
+
+#[test]
+fn a_program_is_passed_through_and_its_end_is_explained_and_repeated() {
+    let script = "echo out; cat \"$0\" >&2; exit 6";
+    let file = log("model_too_large.llama-b10605.log");
+    let output = doctor(&["--", "sh", "-c", script, &file]).output().unwrap();
+    assert_eq!(output.status.code(), Some(6));
+    let (stdout, stderr) = said(&output);
+    assert!(stdout.starts_with("out\n"), "{stdout}");
+    assert!(
+        stdout.contains("the program ended with status 6\nmodel_too_large: "),
+        "{stdout}"
+    );
+    assert!(
+        stderr.contains(&std::fs::read_to_string(&file).unwrap()),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn who_succeeds_needs_no_explanation_and_who_is_killed_has_the_shells_status() {
+    let script = "cat \"$0\"";
+    let file = log("model_too_large.llama-b10605.log");
+    let well = doctor(&["--", "sh", "-c", script, &file]).output().unwrap();
+    assert_eq!(well.status.code(), Some(0));
+    assert!(said(&well).0.ends_with("the program ended with success\n"));
+    let killed = doctor(&["--", "sh", "-c", "kill -KILL $$"]).output().unwrap();
+    assert_eq!(killed.status.code(), Some(128 + 9));
+    let missing = doctor(&["--", "/no/such/program"]).output().unwrap();
+    assert_eq!(missing.status.code(), Some(127));
+}
+
+#[test]
+fn what_guard_saw_is_evidence_and_gives_the_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page");
+    HandWritten::new([7; 16])
+        .card(offset_of!(Card, peak), 1 << 30)
+        .refusal(Refusal::Driver, 3 << 30)
+        .write(&page);
+    let output = doctor(&["--json", "--", "sh", "-c", "exit 1"])
+        .env("PLIMSOLL_TEST_PAGE", &page)
+        .output()
+        .unwrap();
+    let verdict = json(&output);
+    let seen = verdict["seen"].as_array().unwrap();
+    let refused = seen.iter().find(|part| part["code"] == "guard_refused").unwrap();
+    assert_eq!(refused["facts"]["asked"], 3_u64 << 30);
+}
+
+#[test]
+fn a_captured_machine_is_read_instead_of_this_one() {
+    let root = data("sysroot/orin-nano-r36.4.7");
+    let output = doctor(&["--sysroot", root.to_str().unwrap()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let (stdout, stderr) = said(&output);
+    assert!(
+        stdout.contains("R36.4.7 refuses large allocations whatever is free; R36.5.0 does not"),
+        "{stdout}"
+    );
+    assert!(stdout.contains("lie in blocks of 64 KiB or more"), "{stdout}");
+    assert_eq!(stderr, "");
+    let nowhere = doctor(&["--sysroot", "/no/such/tree"]).output().unwrap();
+    assert_eq!(nowhere.status.code(), Some(2));
+}
+
+#[test]
+fn the_machine_and_a_process_of_it_are_looked_at_as_they_are() {
+    let machine = doctor(&[]).output().unwrap();
+    assert_eq!(machine.status.code(), Some(0));
+    let (stdout, _) = said(&machine);
+    assert!(
+        stdout.contains("may be asked for now") && stdout.contains("no card is seen here"),
+        "{stdout}"
+    );
+    let own = std::process::id().to_string();
+    let process = doctor(&["--json", "--pid", &own]).output().unwrap();
+    assert_eq!(process.status.code(), Some(0));
+    let seen = json(&process)["seen"].clone();
+    assert!(
+        seen.as_array()
+            .unwrap()
+            .iter()
+            .any(|part| part["code"] == "status"),
+        "{seen}"
+    );
+}
