@@ -147,12 +147,15 @@ impl Reader {
     /// Looks for phrases in whole lines, or in a piece of one.
     fn scan(&mut self, source: Source, block: &[u8]) {
         let (mut at, mut counted) = (0, 0);
-        let mut repeats = vec![0_u32; saying::rows()];
+        // What is not long cannot repeat itself much.
+        let mut repeats = vec![0_u32; if block.len() > PIECE { saying::rows() } else { 0 }];
         let told = SHORT.saturating_sub(self.passed);
         self.passed = self.passed.saturating_add(block.len());
         while let Some(hit) = saying::next(if at < told { Words::All } else { Words::Printed }, block, at) {
-            repeats[hit.row] += 1;
-            let in_the_middle = repeats[hit.row] > REPEATS && hit.start + PIECE < block.len();
+            let in_the_middle = repeats.get_mut(hit.row).is_some_and(|count| {
+                *count += 1;
+                *count > REPEATS && hit.start + PIECE < block.len()
+            });
             let told_late = hit.start >= told && hit.saying > Saying::ModelFile;
             if in_the_middle || told_late || self.is_known_enough(hit) {
                 at = hit.start + 1;

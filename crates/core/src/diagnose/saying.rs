@@ -123,6 +123,7 @@ pub(super) enum Saying {
     Fragmented,
     ModelTooBig,
     LongContext,
+    GrowsWithDepth,
     CacheWord,
     BigBatch,
     Activations,

@@ -11,12 +11,7 @@ const MOST: usize = 64;
 pub(super) fn read(evidence: &mut Evidence, saying: Saying, text: &str, quote: &Quote) {
     match saying {
         Saying::CardSize => card(evidence, text),
-        Saying::CardFree => {
-            evidence.card_free = all(text)
-                .find(|(_, behind)| behind.trim_start().starts_with("free"))
-                .map(|(size, _)| size)
-                .or(evidence.card_free);
-        }
+        Saying::CardFree => card_at_start(evidence, text),
         Saying::Xid => xid(evidence, text, quote),
         Saying::Meminfo => meminfo(evidence, text),
         Saying::Buddyinfo => buddyinfo(evidence, text),
@@ -45,6 +40,19 @@ fn card(evidence: &mut Evidence, text: &str) {
         && evidence.cards.len() < MOST
     {
         evidence.cards.push(total);
+    }
+}
+
+/// `using device CUDA0 (…) - 6210 MiB free`, `CUDA0 : NVIDIA GeForce RTX 3090 (24123 MiB, 23755 MiB free)`; the emptiest of several.
+fn card_at_start(evidence: &mut Evidence, text: &str) {
+    let mut before = None;
+    for (size, behind) in all(text) {
+        if behind.trim_start().starts_with("free") && !text.contains("CPU") {
+            evidence.card_free = evidence.card_free.max(Some(size));
+            evidence.cards.extend(before.filter(|_| evidence.cards.len() < MOST));
+            return;
+        }
+        before = Some(size);
     }
 }
 

@@ -39,6 +39,11 @@ pub(super) const RULES: &[Rule] = &[
         test: refused_at_stage,
     },
     Rule {
+        name: "told_of_depth",
+        source: "ggml-cuda's pool grows with the depth of a request; a quantised cache is converted there before b9400",
+        test: told_of_depth,
+    },
+    Rule {
         name: "told_of_model",
         source: "the report's own words",
         test: told_of_model,
@@ -215,6 +220,17 @@ fn told(evidence: &Evidence, cause: Cause, words: &[Saying], text: &str) -> Opti
     let weight = if quotes.len() > 1 { Fair } else { Weak };
     let speaks = evidence.ran_out() && !quotes.is_empty() && evidence.buffers.is_empty();
     speaks.then(|| Finding::new(cause, weight, text, quotes))
+}
+
+/// What grows with the context, and not with the number of requests, is the pool.
+fn told_of_depth(evidence: &Evidence) -> Option<Finding> {
+    let depth = evidence.quote(Saying::GrowsWithDepth)?;
+    let fails = evidence.says_any(&[Saying::Leaks, Saying::Grows, Saying::OutOfMemory, Saying::RuntimeRefused]);
+    let named = evidence.refusal().is_some_and(|refusal| cause_of(refusal.purpose).is_some());
+    let weight = if evidence.says_any(&[Saying::Leaks, Saying::Grows]) { Strong } else { Fair };
+    let text = "it is told to come with the depth of the request, after the load";
+    let speaks = fails && !named && evidence.torch.is_none() && !evidence.is_unified();
+    speaks.then(|| Finding::new(Cause::PoolGrowth, weight, text, vec![depth]))
 }
 
 fn told_of_model(evidence: &Evidence) -> Option<Finding> {

@@ -50,6 +50,7 @@ fn said_to_leak(evidence: &Evidence) -> Option<Finding> {
     let (grows, rounds) = (evidence.says(Saying::Grows), evidence.says(Saying::EachRound));
     let weight = match (leaks, grows || kept, rounds) {
         _ if explained => Weak,
+        (true, _, _) | (_, true, true) if evidence.says(Saying::GrowsWithDepth) => Fair,
         (true, true, true) => Decisive,
         (true, ..) | (false, true, true) => Strong,
         (false, true, false) if kept => Fair,

@@ -69,29 +69,25 @@ fn taken_before(evidence: &Evidence) -> Option<Finding> {
     Some(Finding::new(Cause::ForeignProcess, Strong, text, quotes))
 }
 
-/// One process is on several cards, on one of them with no more than a context.
+/// One process is on several cards, on one of them with little; or several of one name are on a card that is one's own.
 fn context_on_each_card(evidence: &Evidence) -> Option<Finding> {
-    const CONTEXT: Bytes = Bytes::mib(800);
-    let small = evidence.holders.iter().filter(|holder| holder.used <= CONTEXT);
-    let stray = small.min_by_key(|holder| holder.used).filter(|stray| {
-        let twin = |other: &&Holder| other.pid == stray.pid && other.card != stray.card;
-        stray.pid.is_some() && evidence.holders.iter().any(|other| twin(&other))
-    })?;
-    let text = format!(
-        "{} holds {}, no more than a context, on a further card",
-        stray.name, stray.used
-    );
-    let weight = if evidence.refusals.is_empty() {
-        Strong
-    } else {
-        Fair
+    let stray = evidence.holders.iter().find(|stray| is_stray(stray, &evidence.holders))?;
+    let text = format!("{} holds {}, hardly more than a context, on a further card", stray.name, stray.used);
+    let weight = if evidence.refusals.is_empty() { Strong } else { Fair };
+    Some(Finding::new(Cause::WrongDeviceContext, weight, text, vec![stray.quote.clone()]))
+}
+
+fn is_stray(stray: &Holder, all: &[Holder]) -> bool {
+    const CONTEXT: Bytes = Bytes::mib(1024);
+    let is_context = stray.used <= CONTEXT && stray.pid.is_some();
+    let twin = |other: &&Holder| {
+        let elsewhere = other.pid == stray.pid && other.card != stray.card;
+        elsewhere && (is_context || other.used >= stray.used * 2)
     };
-    Some(Finding::new(
-        Cause::WrongDeviceContext,
-        weight,
-        text,
-        vec![stray.quote.clone()],
-    ))
+    let same = |other: &&Holder| other.name == stray.name && other.card == stray.card && other.pid != stray.pid;
+    let siblings = all.iter().filter(same).filter(|other| other.used <= CONTEXT).count();
+    let owner = all.iter().filter(same).any(|other| other.used >= stray.used * 3);
+    all.iter().any(|other| twin(&other)) || (is_context && siblings >= 1 && owner)
 }
 
 fn told_of_neighbour(evidence: &Evidence) -> Option<Finding> {
