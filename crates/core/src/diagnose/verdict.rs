@@ -357,6 +357,25 @@ mod tests {
     }
 
     #[test]
+    fn the_reason_of_a_death_names_its_cause_and_remedy_as_doctor_does() {
+        let verdict = verdict(
+            Exit::Code(1),
+            false,
+            &[
+                "allocating 39979.48 MiB on device 0: cudaMalloc failed: out of memory",
+                "alloc_tensor_range: failed to allocate CUDA0 buffer of size 41921523712",
+            ],
+        );
+        let End::OutOfMemory { reason, .. } = verdict.end else {
+            panic!("not seen as out of memory");
+        };
+        let told = reason.because.iter().find(|cause| cause.code == "diagnosis").unwrap();
+        assert_eq!(told.facts["cause"], "model_too_large".into());
+        assert!(told.because.iter().any(|cause| cause.code == "hint"));
+        assert_eq!(verdict.diagnosis.unwrap().cause.code(), "model_too_large");
+    }
+
+    #[test]
     fn without_a_known_line_the_status_and_the_last_lines_are_the_answer() {
         let End::Crashed { reason } =
             verdict(Exit::Signal(11), false, &["1", "", "2", "3", "4", "5", "6"]).end
