@@ -154,6 +154,10 @@ fn a_captured_machine_is_read_instead_of_this_one() {
         "{stdout}"
     );
     assert!(stdout.contains("lie in blocks of 64 KiB or more"), "{stdout}");
+    assert!(
+        stdout.contains("\nunified_memory_refused: this release of L4T refuses"),
+        "{stdout}"
+    );
     assert_eq!(stderr, "");
     let nowhere = doctor(&["--sysroot", "/no/such/tree"]).output().unwrap();
     assert_eq!(nowhere.status.code(), Some(2));

@@ -369,7 +369,11 @@ mod tests {
         let End::OutOfMemory { reason, .. } = verdict.end else {
             panic!("not seen as out of memory");
         };
-        let told = reason.because.iter().find(|cause| cause.code == "diagnosis").unwrap();
+        let told = reason
+            .because
+            .iter()
+            .find(|cause| cause.code == "diagnosis")
+            .unwrap();
         assert_eq!(told.facts["cause"], "model_too_large".into());
         assert!(told.because.iter().any(|cause| cause.code == "hint"));
         assert_eq!(verdict.diagnosis.unwrap().cause.code(), "model_too_large");

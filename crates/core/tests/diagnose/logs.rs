@@ -123,6 +123,15 @@ fn the_two_symptoms_of_one_nvmap_line_are_told_apart() {
     let masked = read(&log("pytorch-beside-llama"));
     assert_eq!(masked.cause, Cause::NvmlAssertMasksOom);
     assert_eq!(masked.also[0].cause, Cause::UnifiedMemoryRefused, "what it masks");
+    let cache = read(&log("kv_cache_too_large.llama"));
+    assert!(
+        cache
+            .reason
+            .to_string()
+            .contains("131072 MiB were refused for the KV cache"),
+        "{}",
+        cache.reason
+    );
     let reload = read(&log("reload-beside-anonymous-pages"));
     assert_eq!(reload.cause, Cause::UnifiedMemoryRefused);
     assert!(

@@ -123,8 +123,9 @@ fn purpose(evidence: &mut Evidence, purpose: Purpose, text: &str, quote: &Quote)
     }
     let asked = size_asked(text);
     if let Some(last) = recent(evidence, quote)
-        && (last.purpose == Purpose::Unknown || last.purpose == purpose)
+        && (matches!(last.purpose, Purpose::Unknown | Purpose::Weights) || last.purpose == purpose)
     {
+        // A cache is made of tensors too: whoever says last what for knows best.
         last.purpose = purpose;
         last.asked = last.asked.or(asked);
         return;

@@ -49,7 +49,9 @@ fn card_at_start(evidence: &mut Evidence, text: &str) {
     for (size, behind) in all(text) {
         if behind.trim_start().starts_with("free") && !text.contains("CPU") {
             evidence.card_free = evidence.card_free.max(Some(size));
-            evidence.cards.extend(before.filter(|_| evidence.cards.len() < MOST));
+            evidence
+                .cards
+                .extend(before.filter(|_| evidence.cards.len() < MOST));
             return;
         }
         before = Some(size);
@@ -78,11 +80,18 @@ fn meminfo(evidence: &mut Evidence, text: &str) {
         ("sunreclaim", &mut host.slab_unreclaimable),
         ("cmafree", &mut host.cma_free),
     ] {
-        *field = after(text, key).filter(|size| *size >= Bytes::kib(1)).or(*field);
+        *field = own_word(text, key).or(*field);
     }
     if text.trim_start().starts_with("Cached:") {
         host.cached = after(text, "cached:").or(host.cached);
     }
+}
+
+/// The size behind `key` where it is not the end of another word, as in `NvMapMemFree`.
+fn own_word(text: &str, key: &str) -> Option<Bytes> {
+    let at = text.len() - behind(text, key)?.len() - key.len();
+    let glued = text[..at].ends_with(|c: char| c.is_ascii_alphanumeric());
+    after(text, key).filter(|size| !glued && *size >= Bytes::kib(1))
 }
 
 /// Zones of one reading are of one machine; a later reading of the same zones takes their place.
@@ -101,7 +110,10 @@ fn buddyinfo(evidence: &mut Evidence, text: &str) {
 }
 
 fn tegrastats(evidence: &mut Evidence, text: &str) {
-    if let Some(stats) = TegraStats::read(text) {
+    // What the kernel itself says is more than used from total.
+    if let Some(stats) = TegraStats::read(text)
+        && !evidence.says(Saying::Meminfo)
+    {
         evidence.host.total = Some(stats.total);
         evidence.host.available = Some(stats.total.saturating_sub(stats.used));
     }

@@ -38,6 +38,11 @@ pub(super) const RULES: &[Rule] = &[
         test: host_refused,
     },
     Rule {
+        name: "told_of_host",
+        source: "the report's own words: page file, commit limit, too little RAM",
+        test: told_of_host,
+    },
+    Rule {
         name: "not_about_memory",
         source: "server.cpp, common/arg.cpp, glibc's loader",
         test: not_about_memory,
@@ -112,6 +117,20 @@ fn host_refused(evidence: &Evidence) -> Option<Finding> {
     }
     let text = "a buffer of the host was refused; the card is not concerned";
     Some(Finding::new(Cause::Other, Strong, text, vec![refusal.quote.clone()]).by(SubCause::HostMemory))
+}
+
+/// Windows backs memory of a card with its page file: too small a file reads as a card without memory.
+fn told_of_host(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence.quote(Saying::HostMemory)?;
+    let named = evidence
+        .refusal()
+        .is_some_and(|refusal| refusal.purpose != Purpose::Unknown);
+    let silent = !evidence.ran_out() || evidence.says_any(&[Saying::KernelKill, Saying::PinnedRefused]);
+    if named || silent || evidence.is_unified() {
+        return None;
+    }
+    let text = "what is told to be short is memory of the host";
+    Some(Finding::new(Cause::Other, Fair, text, vec![told]).by(SubCause::HostMemory))
 }
 
 fn not_about_memory(evidence: &Evidence) -> Option<Finding> {

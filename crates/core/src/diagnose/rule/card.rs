@@ -225,9 +225,20 @@ fn told(evidence: &Evidence, cause: Cause, words: &[Saying], text: &str) -> Opti
 /// What grows with the context, and not with the number of requests, is the pool.
 fn told_of_depth(evidence: &Evidence) -> Option<Finding> {
     let depth = evidence.quote(Saying::GrowsWithDepth)?;
-    let fails = evidence.says_any(&[Saying::Leaks, Saying::Grows, Saying::OutOfMemory, Saying::RuntimeRefused]);
-    let named = evidence.refusal().is_some_and(|refusal| cause_of(refusal.purpose).is_some());
-    let weight = if evidence.says_any(&[Saying::Leaks, Saying::Grows]) { Strong } else { Fair };
+    let fails = evidence.says_any(&[
+        Saying::Leaks,
+        Saying::Grows,
+        Saying::OutOfMemory,
+        Saying::RuntimeRefused,
+    ]);
+    let named = evidence
+        .refusal()
+        .is_some_and(|refusal| cause_of(refusal.purpose).is_some());
+    let weight = if evidence.says_any(&[Saying::Leaks, Saying::Grows]) {
+        Strong
+    } else {
+        Fair
+    };
     let text = "it is told to come with the depth of the request, after the load";
     let speaks = fails && !named && evidence.torch.is_none() && !evidence.is_unified();
     speaks.then(|| Finding::new(Cause::PoolGrowth, weight, text, vec![depth]))

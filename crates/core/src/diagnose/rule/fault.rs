@@ -35,8 +35,9 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 /// Bus, ECC, NVLink, GSP, reset; not 13, 31, 43 and 45, which programs cause.
-const HARDWARE: [u64; 22] = [
-    46, 48, 54, 61, 62, 63, 64, 74, 79, 80, 92, 94, 95, 109, 110, 119, 120, 121, 122, 123, 140, 154,
+const HARDWARE: [u64; 25] = [
+    8, 32, 38, 46, 48, 54, 61, 62, 63, 64, 74, 79, 80, 92, 94, 95, 109, 110, 119, 120, 121, 122, 123, 140,
+    154,
 ];
 
 fn xid_of_hardware(evidence: &Evidence) -> Option<Finding> {

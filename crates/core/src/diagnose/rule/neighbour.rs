@@ -71,10 +71,25 @@ fn taken_before(evidence: &Evidence) -> Option<Finding> {
 
 /// One process is on several cards, on one of them with little; or several of one name are on a card that is one's own.
 fn context_on_each_card(evidence: &Evidence) -> Option<Finding> {
-    let stray = evidence.holders.iter().find(|stray| is_stray(stray, &evidence.holders))?;
-    let text = format!("{} holds {}, hardly more than a context, on a further card", stray.name, stray.used);
-    let weight = if evidence.refusals.is_empty() { Strong } else { Fair };
-    Some(Finding::new(Cause::WrongDeviceContext, weight, text, vec![stray.quote.clone()]))
+    let stray = evidence
+        .holders
+        .iter()
+        .find(|stray| is_stray(stray, &evidence.holders))?;
+    let text = format!(
+        "{} holds {}, hardly more than a context, on a further card",
+        stray.name, stray.used
+    );
+    let weight = if evidence.refusals.is_empty() {
+        Strong
+    } else {
+        Fair
+    };
+    Some(Finding::new(
+        Cause::WrongDeviceContext,
+        weight,
+        text,
+        vec![stray.quote.clone()],
+    ))
 }
 
 fn is_stray(stray: &Holder, all: &[Holder]) -> bool {
@@ -84,8 +99,13 @@ fn is_stray(stray: &Holder, all: &[Holder]) -> bool {
         let elsewhere = other.pid == stray.pid && other.card != stray.card;
         elsewhere && (is_context || other.used >= stray.used * 2)
     };
-    let same = |other: &&Holder| other.name == stray.name && other.card == stray.card && other.pid != stray.pid;
-    let siblings = all.iter().filter(same).filter(|other| other.used <= CONTEXT).count();
+    let same =
+        |other: &&Holder| other.name == stray.name && other.card == stray.card && other.pid != stray.pid;
+    let siblings = all
+        .iter()
+        .filter(same)
+        .filter(|other| other.used <= CONTEXT)
+        .count();
     let owner = all.iter().filter(same).any(|other| other.used >= stray.used * 3);
     all.iter().any(|other| twin(&other)) || (is_context && siblings >= 1 && owner)
 }

@@ -114,8 +114,17 @@ fn others(torch: &Torch) -> Option<Bytes> {
 
 fn unaccounted(torch: &Torch) -> Option<Bytes> {
     let ours = torch.ours.or_else(|| Some(torch.allocated? + torch.idle?))?;
-    let context = if torch.ours.is_some() { Bytes::ZERO } else { CONTEXT };
-    Some(torch.total?.saturating_sub(torch.free?).saturating_sub(ours + context))
+    let context = if torch.ours.is_some() {
+        Bytes::ZERO
+    } else {
+        CONTEXT
+    };
+    Some(
+        torch
+            .total?
+            .saturating_sub(torch.free?)
+            .saturating_sub(ours + context),
+    )
 }
 
 /// Four times as much is free as was asked: the card's memory is not what is short.
