@@ -68,7 +68,6 @@ pub fn look() -> Machine {
     nvml::Source::open().machine()
 }
 
-<<<<<<< HEAD
 /// Reads once what is free on each card and who holds the rest.
 pub fn read() -> Reading {
     nvml::Source::open().reading()
@@ -78,9 +77,3 @@ pub fn read() -> Reading {
 pub fn visible(cards: Vec<Card>, value: Option<&str>) -> Vec<Card> {
     visible::keep_visible(cards, value)
 }
-=======
-/// Reads once what is free and who holds the rest.
-pub fn reading() -> Reading {
-    nvml::Source::open().reading()
-}
->>>>>>> 98564ca (doctor: a log, a program, a process, the machine; the search in long logs is for what programs print)

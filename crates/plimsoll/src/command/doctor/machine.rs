@@ -82,7 +82,7 @@ fn cards(machine: &Machine) -> Vec<Reason> {
 /// Who holds what; a process with no more than a context on a second card is told by the rules.
 fn holders(machine: &Machine, reader: &mut Reader) -> Vec<Reason> {
     let mut seen = Vec::new();
-    for holder in probe::reading().holders {
+    for holder in probe::read().holders {
         let number = machine.cards.iter().position(|card| card.id == holder.card);
         let number = number
             .and_then(|number| u64::try_from(number).ok())

@@ -81,7 +81,7 @@ fn chosen_cards(pid: u32) -> Option<Reason> {
 fn held(pid: u32, reader: &mut Reader) -> Vec<Reason> {
     let cards = probe::look().cards;
     let mut seen = Vec::new();
-    for holder in probe::reading().holders {
+    for holder in probe::read().holders {
         let number = cards.iter().position(|card| card.id == holder.card);
         let number = number
             .and_then(|number| u64::try_from(number).ok())
