@@ -20,16 +20,18 @@ use plimsoll_wire::page::Refusal;
 use serde_json::Value;
 
 use super::{Error, Findings};
-use crate::guard::PagesFolder;
+use crate::folder::OwnedFolder;
 
 const BLOCK: usize = 1 << 16;
+/// The folder of the report is called so, and then by its owner.
+const FOLDER: &str = "plimsoll-doctor-";
 /// What a program's own context takes at most, which guard does not count.
 const CONTEXT: Bytes = Bytes::mib(700);
 /// Less than this is a desktop's remainder.
 const NEIGHBOUR: Bytes = Bytes::gib(1);
 
 pub(super) fn watch(command: &[OsString]) -> Result<Findings, Error> {
-    let folder = PagesFolder::create().map_err(Error::Program)?;
+    let folder = OwnedFolder::create(FOLDER).map_err(Error::Program)?;
     let report = folder.path().join("report.json");
     let _deaf = Deaf::to_the_terminal().map_err(Error::Program)?;
     let mut child = Command::new(std::env::current_exe().map_err(Error::Program)?)
