@@ -7,6 +7,7 @@ use std::process::ExitCode;
 mod artifacts;
 mod cross;
 mod guard;
+mod qemu;
 mod test;
 mod tidy;
 
@@ -17,6 +18,8 @@ usage: cargo xtask <chore>
           what guard and phantom need and export: libc of glibc 2.31 and the golden lists, nothing else
   cross   install what guard's aarch64 tests need, by name
   guard   build libplimsoll_guard.so and libplimsoll_phantom.so, where `plimsoll` finds them
+  qemu-reclaim
+          `plimsoll reclaim` in a kernel with a contiguous pool, emulated: some minutes, and packages by name
   test    everything CI checks: format, lints, tidy, unit, process and real-engine tests
   tidy    the rules that no compiler checks: who may import whom, file length, names, lock size";
 
@@ -27,6 +30,7 @@ fn main() -> ExitCode {
         ["check-artifacts"] => artifacts::run(&root()),
         ["cross"] => cross::run(),
         ["guard"] => guard::run(&root()),
+        ["qemu-reclaim"] => qemu::run(&root()),
         ["test", filter @ ..] => test::run(&root(), filter),
         ["tidy"] => tidy::run(&root()),
         _ => {

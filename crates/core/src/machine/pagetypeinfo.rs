@@ -48,6 +48,15 @@ pub struct BlocksOfType {
 }
 
 impl MigrateType {
+    /// What compaction does not join for an ordinary request.
+    pub const FIXED: [Self; 5] = [
+        Self::Unmovable,
+        Self::Reclaimable,
+        Self::HighAtomic,
+        Self::Cma,
+        Self::Isolate,
+    ];
+
     fn named(name: &str) -> Option<Self> {
         Some(match name {
             "Unmovable" => Self::Unmovable,

@@ -204,6 +204,12 @@ pub(super) mod tests {
         }
     }
 
+    impl Snapshot {
+        pub(in super::super) fn empty() -> Self {
+            Self::gather(&Written::default())
+        }
+    }
+
     #[test]
     fn what_may_not_be_read_is_remembered_and_what_is_not_there_is_not() {
         let mut tree = Written::of(&[("proc/meminfo", "MemTotal: 8 kB\n")]);

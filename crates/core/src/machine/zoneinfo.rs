@@ -69,6 +69,13 @@ impl ZoneInfo {
 }
 
 impl Zone {
+    /// Pages that a driver's request can have without any reclaim.
+    pub fn usable(&self) -> u64 {
+        self.free
+            .saturating_sub(self.free_cma)
+            .saturating_sub(self.kept())
+    }
+
     fn kept(&self) -> u64 {
         self.low.saturating_add(self.reserve)
     }

@@ -2,7 +2,8 @@
 
 use crate::bytes::Bytes;
 
-use super::super::{Allowance, Gate, MigrateType, Snapshot};
+use super::super::buddyinfo::block;
+use super::super::{Allowance, Gate, MigrateType, Snapshot, ZoneBlocks};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ground {
@@ -21,7 +22,7 @@ pub struct Ground {
     pub pieces: Option<Pieces>,
 }
 
-/// Free memory as blocks of one order see it, without the contiguous pool.
+/// Free memory as blocks of one order see it, without the contiguous pool and without what the zones keep back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pieces {
     pub order: usize,
@@ -53,29 +54,93 @@ impl Ground {
 impl Pieces {
     /// Reads them; `None` without `/proc/buddyinfo`.
     pub fn of(snapshot: &Snapshot, order: usize) -> Option<Self> {
-        let page = snapshot.page;
         let blocks = snapshot.blocks.as_ref()?;
-        let pool = snapshot.memory.cma_free.unwrap_or_default();
-        let in_whole = blocks.free_from(order, page);
-        let typed = snapshot.types.as_ref().filter(|types| !types.free.is_empty());
-        let (whole, loose) = match typed {
-            Some(types) => {
-                let of = |kind, order| types.free_from(kind, order, page);
-                let movable = of(MigrateType::Movable, 0).saturating_sub(of(MigrateType::Movable, order));
-                (in_whole.saturating_sub(of(MigrateType::Cma, order)), movable)
-            }
-            // Where types cannot be seen, the pool's free pages are taken to lie in whole blocks: never too much is promised.
-            None => {
-                let whole = in_whole.saturating_sub(pool);
-                let free = blocks.free(page).saturating_sub(pool);
-                (whole, free.saturating_sub(whole))
-            }
-        };
-        Some(Self {
+        let mut pieces = Self {
             order,
-            whole,
-            loose,
-            by_type: typed.is_some(),
-        })
+            whole: Bytes::ZERO,
+            loose: Bytes::ZERO,
+            by_type: snapshot
+                .types
+                .as_ref()
+                .is_some_and(|types| !types.free.is_empty()),
+        };
+        for zone in &blocks.zones {
+            pieces.add(snapshot, zone);
+        }
+        Some(pieces)
+    }
+
+    fn add(&mut self, snapshot: &Snapshot, blocks: &ZoneBlocks) {
+        let page = snapshot.page;
+        let is_here = |node: u32, zone: &str| (node, zone) == (blocks.node, blocks.zone.as_str());
+        let zones = snapshot.zones.iter().flat_map(|zones| &zones.zones);
+        let zone = zones.into_iter().find(|zone| is_here(zone.node, &zone.name));
+        let of_type = |kind, order| {
+            let rows = snapshot.types.iter().flat_map(|types| &types.free);
+            let rows = rows.filter(|row| row.kind == kind && is_here(row.node, &row.zone));
+            rows.map(|row| free_from(&row.counts, order, page)).sum::<Bytes>()
+        };
+        // Where types cannot be seen, the pool's free pages are taken to lie in whole blocks: never too much is promised.
+        let pool = if self.by_type {
+            of_type(MigrateType::Cma, self.order)
+        } else {
+            zone.map_or(Bytes::ZERO, |zone| page * zone.free_cma)
+        };
+        let usable = zone.map_or(Bytes::MAX, |zone| page * zone.usable());
+        let in_whole = free_from(&blocks.counts, self.order, page);
+        let whole = in_whole.saturating_sub(pool).min(usable);
+        let smaller = free_from(&blocks.counts, 0, page).saturating_sub(in_whole);
+        // What is movable is what nothing else is: the kernel stops counting a type's blocks at 100 000.
+        let fixed = |kind| of_type(kind, 0).saturating_sub(of_type(kind, self.order));
+        let loose = smaller.saturating_sub(MigrateType::FIXED.into_iter().map(fixed).sum());
+        self.whole += whole;
+        self.loose += loose.min(usable.saturating_sub(whole));
+    }
+}
+
+fn free_from(counts: &[u64], order: usize, page: Bytes) -> Bytes {
+    let blocks = counts.iter().enumerate().skip(order);
+    blocks.map(|(order, count)| block(order, page) * *count).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{BuddyInfo, MemInfo, PageTypeInfo, ZoneInfo};
+    use super::*;
+
+    fn snapshot(types: Option<&str>) -> Snapshot {
+        Snapshot {
+            page: Bytes::kib(4),
+            memory: MemInfo::default(),
+            blocks: Some(BuddyInfo::read(
+                "Node 0, zone DMA32 0 0 0 0 0 0 0 0 0 0 20\nNode 0, zone Normal 51200 0 0 0 0 0 0 0 0 10 50\n",
+            )),
+            zones: Some(ZoneInfo::read(
+                "Node 0, zone DMA32\n pages free 20480\n low 480\n protection: (0, 20000)\n\
+                 Node 0, zone Normal\n pages free 107520\n low 512\n nr_free_cma 25600\n",
+            )),
+            types: types.map(PageTypeInfo::read),
+            ..Snapshot::empty()
+        }
+    }
+
+    #[test]
+    fn a_zone_that_keeps_its_blocks_back_has_none_to_give() {
+        let pieces = Pieces::of(&snapshot(None), 9).unwrap();
+        // 20 + 200 MiB in Normal, of which 100 MiB are taken to be the pool's; DMA32 has no page above its reserve.
+        assert_eq!(pieces.whole, Bytes::mib(120));
+        assert_eq!(pieces.loose, Bytes::mib(200 - 2));
+    }
+
+    #[test]
+    fn where_types_can_be_seen_only_what_is_movable_can_be_joined() {
+        let types = "Node 0, zone Normal, type Unmovable 25600 0 0 0 0 0 0 0 0 0 0\n\
+            Node 0, zone Normal, type Movable 25600 0 0 0 0 0 0 0 0 10 35\n\
+            Node 0, zone Normal, type CMA 0 0 0 0 0 0 0 0 0 0 15\n";
+        let pieces = Pieces::of(&snapshot(Some(types)), 9).unwrap();
+        assert_eq!((pieces.whole, pieces.loose), (Bytes::mib(160), Bytes::mib(100)));
+
+        let uncounted = types.replace("Movable 25600", "Movable >100");
+        assert_eq!(Pieces::of(&snapshot(Some(&uncounted)), 9), Some(pieces));
     }
 }
