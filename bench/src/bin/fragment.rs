@@ -90,7 +90,7 @@ fn fill(path: &Path, order: usize, blocks: u64, within: Duration) -> io::Result<
             return Err(io::Error::other("out of time while dropping"));
         }
     }
-    let mib = |pages: u64| pages * PAGE >> 20;
+    let mib = |pages: u64| (pages * PAGE) >> 20;
     let left = free_blocks(order)?;
     writeln!(
         io::stdout(),
