@@ -21,8 +21,10 @@ pub(crate) mod run;
 mod rungs;
 pub(crate) mod serve;
 pub(crate) mod soak;
+pub(crate) mod sweep;
 pub(crate) mod synth;
 pub(crate) mod warden;
+pub(crate) mod watch;
 
 #[derive(Debug, Parser)]
 #[command(name = "plimsoll", version, about = "The load line for GPU memory")]
@@ -51,8 +53,12 @@ enum Verb {
     Serve(serve::Arguments),
     /// Hold load on a server, and tell a leak from what is taken once
     Soak(Box<soak::Arguments>),
+    /// Send prompts of growing depth, and show memory and speed over depth
+    Sweep(sweep::Arguments),
     /// Write a model that looks real: a header with a hole behind it, or a tiny one that runs
     Synth(synth::Arguments),
+    /// Write down the course of memory, of a program or of the machine, and read it back
+    Watch(Box<watch::Arguments>),
     #[command(hide = true)]
     DieBy(die_by::Arguments),
     #[command(hide = true)]
@@ -70,7 +76,13 @@ pub fn main() -> ExitCode {
     let verb = Line::parse().verb;
     // The tour tells in its own words what the daemon under it does.
     talk_on_stderr(match verb {
-        Verb::Doctor(_) | Verb::Quickstart(_) | Verb::Reclaim(_) | Verb::Run(_) | Verb::Soak(_) => "warn",
+        Verb::Doctor(_)
+        | Verb::Quickstart(_)
+        | Verb::Reclaim(_)
+        | Verb::Run(_)
+        | Verb::Soak(_)
+        | Verb::Sweep(_)
+        | Verb::Watch(_) => "warn",
         _ => "info",
     });
     let result = match verb {
@@ -99,7 +111,12 @@ pub fn main() -> ExitCode {
             false => Report::failure(error),
         }),
         Verb::Soak(arguments) => soak::run(&arguments).map_err(Report::failure),
+        Verb::Sweep(arguments) => sweep::run(&arguments).map_err(Report::failure),
         Verb::Synth(arguments) => synth::run(&arguments).map_err(Report::failure),
+        Verb::Watch(arguments) => watch::run(&arguments).map_err(|error| {
+            let status = error.status();
+            Report::with_status(error, status)
+        }),
         Verb::DieBy(arguments) => return die_by::run(&arguments),
         Verb::ExecChild(arguments) => return exec_child::run(&arguments),
         Verb::Look(arguments) => return look::run(&arguments),

@@ -22,3 +22,4 @@ mod report;
 mod route;
 mod screen;
 pub mod sysroot;
+mod watch;

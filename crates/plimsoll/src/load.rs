@@ -8,6 +8,7 @@
 //! Everything is bounded: requests in number and time, answers in bytes, a round in its requests, a state in its points.
 
 mod answer;
+mod beside;
 mod client;
 mod figures;
 mod prompt;
@@ -15,12 +16,15 @@ mod rounds;
 mod server;
 mod soak;
 mod state;
+mod sweep;
 mod target;
 
 pub(crate) use answer::Failure;
+pub(crate) use beside::{Beside, Encounter};
 pub(crate) use figures::Figures;
 pub(crate) use rounds::Round;
 pub(crate) use server::Server;
 pub(crate) use soak::{Limit, Settings, SoakError, soak};
 pub(crate) use state::{Judged, State, StateError, thousands};
+pub(crate) use sweep::{Depth, Sweep, slope, sweep};
 pub(crate) use target::Target;

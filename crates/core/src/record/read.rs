@@ -40,6 +40,13 @@ pub enum When {
 
 impl When {
     pub(super) const ALL: [Self; 2] = [Self::Before, Self::After];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Before => "before",
+            Self::After => "after",
+        }
+    }
 }
 
 /// One entry. Times are milliseconds from the beginning.

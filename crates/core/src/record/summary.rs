@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::about::About;
-use super::figure::Figure;
+use super::figure::{Figure, Group};
 use super::read::{Entry, ReadRecordError, Reader, Source, When};
 use crate::bytes::Bytes;
 use crate::trend::Course;
@@ -183,7 +183,10 @@ impl Glance {
             (told.peak, told.peak_ms) = (value, time_ms);
         }
         told.course.push(time_ms, value);
-        if let (Some(from), Some(to)) = (figure.unit.bytes(before), figure.unit.bytes(value)) {
+        let is_told =
+            figure.what != "private" && (figure.group != Group::Machine || figure.what == "MemAvailable");
+        let memory = figure.unit.bytes(before).zip(figure.unit.bytes(value));
+        if let Some((from, to)) = memory.filter(|_| is_told) {
             self.moved(place, time_ms, from, to);
         }
     }

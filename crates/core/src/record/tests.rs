@@ -20,7 +20,7 @@ fn about() -> About {
 
 fn figure(number: u64) -> Figure {
     match number {
-        0 => Figure::new(Group::Machine, Unit::Kib, "", "MemFree"),
+        0 => Figure::new(Group::Machine, Unit::Kib, "", "MemAvailable"),
         1 => Figure::new(Group::Process, Unit::Kib, "4711 bluebird", "resident"),
         _ => Figure::new(Group::Blocks, Unit::Count, "0 Normal", format!("order {number}")),
     }

@@ -9,7 +9,7 @@
 //! context on one of them could not be told otherwise.
 
 mod cards;
-mod child;
+pub(super) mod child;
 mod need;
 mod summary;
 
@@ -175,6 +175,7 @@ async fn guarded(arguments: &Arguments) -> Result<(Summary<'_>, End), Error> {
         (&arguments.command[0], rest),
         &environment,
         folder.path(),
+        |_| {},
     );
     tokio::pin!(look, follow);
     let mut machine = None;
@@ -200,7 +201,7 @@ async fn guarded(arguments: &Arguments) -> Result<(Summary<'_>, End), Error> {
 }
 
 /// The program, as `execvp` would find it, and its arguments.
-fn program(command: &[OsString]) -> Result<(PathBuf, &[OsString]), Error> {
+pub(super) fn program(command: &[OsString]) -> Result<(PathBuf, &[OsString]), Error> {
     let (name, rest) = match command.split_first() {
         Some((name, rest)) => (Path::new(name), rest),
         None => (Path::new(""), command),

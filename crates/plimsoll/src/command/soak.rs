@@ -1,4 +1,4 @@
-//! `plimsoll soak`: holds load on a server, and tells a leak from what is taken once.
+//! `plimsoll soak`: holds load on a server, and tells a leak from what is taken once; `--beside` starts a second program beside it.
 //!
 //! Exits 0 if no leak was found, 1 if one was, or if the load could not be held, 2 if the question makes no sense. The report is
 //! on stdout, progress on stderr.
@@ -14,11 +14,15 @@ use tokio::runtime;
 use tokio::task::LocalSet;
 
 use crate::load::{
-    Failure, Figures, Limit, Round, Server, Settings, SoakError, State, StateError, Target, soak,
+    Beside, Failure, Figures, Limit, Round, Server, Settings, SoakError, State, StateError, Target, soak,
 };
 use crate::probe::{Sampler, StartSamplerError};
-use crate::screen::{SoakReport, lasted};
+use crate::screen::{SoakReport, beside as beside_text, beside_json, lasted};
 
+/// A second program as people start one: a context, cuBLAS and some gigabytes.
+const PYTORCH: &str = "python3 -c 'import torch; a = torch.randn(16384, 16384, device=\"cuda\"); [a.mul_(1).matmul(a) for _ in range(20)]; torch.cuda.synchronize()'";
+/// How long a second program may take, if no time is given.
+const BESIDE_WITHIN: Duration = Duration::from_secs(120);
 /// What is held if nothing is said.
 const REQUESTS: u64 = 2000;
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
@@ -65,6 +69,10 @@ pub(crate) struct Arguments {
     /// The key that the server wants
     #[arg(long, env = "PLIMSOLL_API_KEY", hide_env_values = true)]
     api_key: Option<String>,
+    /// Instead of a long load, start this program beside the server, in both orders, and tell who fails and why; without
+    /// a value, PyTorch with a matrix of 1 GiB
+    #[arg(long, value_name = "CMD", num_args = 0..=1, default_missing_value = PYTORCH, conflicts_with_all = ["resume", "html"])]
+    beside: Option<String>,
     /// Save here what was seen, and go on from it if it is there
     #[arg(long, value_name = "STATE")]
     resume: Option<PathBuf>,
@@ -96,6 +104,9 @@ pub(crate) enum Error {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    if let Some(command) = &arguments.beside {
+        return LocalSet::new().block_on(&runtime, met(arguments, command));
+    }
     let state = LocalSet::new().block_on(&runtime, held(arguments))?;
     let report = SoakReport::new(&state, f64::from(arguments.least));
     if let Some(path) = &arguments.html {
@@ -113,24 +124,37 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     Ok(ExitCode::from(u8::from(report.finds_a_leak())))
 }
 
-async fn held(arguments: &Arguments) -> Result<State, Error> {
-    let sampler = Sampler::start()?;
-    let target = arguments.target.clone();
-    let named = target.to_string();
-    let server = Server::meet(
-        target,
-        arguments.api_key.clone(),
-        arguments.model.clone(),
-        arguments.pid,
-    );
-    let server = server.await.map_err(|failure| Error::Meet {
-        target: named.clone(),
-        failure,
-    })?;
-    let figures = Figures::new(sampler).await;
-    if let Some(pid) = arguments.pid.filter(|_| server_is_gone(arguments.pid)) {
-        return Err(Error::Process { pid });
+/// Starts a second program beside the server, in both orders.
+async fn met(arguments: &Arguments, command: &str) -> Result<ExitCode, Error> {
+    let (server, mut figures) = meet(arguments).await?;
+    let settings = settings(arguments);
+    let beside = Beside {
+        command: command.to_owned(),
+        round: settings.round,
+        clients: settings.clients,
+        patience: settings.patience,
+        limit: arguments.time.unwrap_or(BESIDE_WITHIN),
+    };
+    let encounters = beside.try_both(&server, &mut figures).await?;
+    let json = beside_json(command, &encounters);
+    let failed = encounters
+        .iter()
+        .any(|encounter| encounter.server_failed() || encounter.program.is_some());
+    let mut stdout = anstream::stdout().lock();
+    match &arguments.json {
+        Some(path) if path == Path::new("-") => writeln!(stdout, "{json:#}")?,
+        path => {
+            path.as_ref()
+                .map_or(Ok(()), |path| write_to(path, &format!("{json:#}\n")))?;
+            write!(stdout, "{}", beside_text(command, &encounters))?;
+        }
     }
+    Ok(ExitCode::from(u8::from(failed)))
+}
+
+async fn held(arguments: &Arguments) -> Result<State, Error> {
+    let named = arguments.target.to_string();
+    let (server, figures) = meet(arguments).await?;
     let state = match &arguments.resume {
         Some(path) => State::resume(path, named, server.model.clone())?,
         None => State::new(named, server.model.clone()),
@@ -142,6 +166,28 @@ async fn held(arguments: &Arguments) -> Result<State, Error> {
     .await?;
     progress.end();
     Ok(state)
+}
+
+/// Asks the server who it is, and looks for it among the processes.
+async fn meet(arguments: &Arguments) -> Result<(Server, Figures), Error> {
+    let sampler = Sampler::start()?;
+    if let Some(pid) = arguments.pid.filter(|_| server_is_gone(arguments.pid)) {
+        return Err(Error::Process { pid });
+    }
+    let target = arguments.target.clone();
+    let named = target.to_string();
+    let server = Server::meet(
+        target,
+        arguments.api_key.clone(),
+        arguments.model.clone(),
+        arguments.pid,
+    )
+    .await;
+    let server = server.map_err(|failure| Error::Meet {
+        target: named,
+        failure,
+    })?;
+    Ok((server, Figures::new(sampler).await))
 }
 
 fn server_is_gone(pid: Option<u32>) -> bool {

@@ -124,7 +124,7 @@ impl Tally {
         self.failed.values().map(|(count, _)| count).sum()
     }
 
-    fn add(&mut self, other: Self) {
+    pub(crate) fn add(&mut self, other: Self) {
         self.answered += other.answered;
         self.prompt_tokens += other.prompt_tokens;
         self.answer_tokens += other.answer_tokens;

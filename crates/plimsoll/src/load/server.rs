@@ -58,6 +58,11 @@ impl Server {
         self.client(SOON).json(Method::GET, path, Bytes::new()).await
     }
 
+    pub(crate) async fn post(&self, path: &str, body: &Value, within: Duration) -> Result<Value, Failure> {
+        let body = Bytes::from(body.to_string());
+        self.client(within).json(Method::POST, path, body).await
+    }
+
     pub(crate) fn client(&self, patience: Duration) -> Client {
         Client::new(&self.target, self.key.as_deref(), patience)
     }

@@ -11,7 +11,7 @@ use plimsoll_core::trend::Course;
 
 use super::svg::escaped;
 
-const LEFT: u64 = 96;
+const LEFT: u64 = 124;
 const WIDTH: u64 = 620;
 const HEIGHT: u64 = 150;
 const RIGHT: u64 = 230;
@@ -46,6 +46,23 @@ pub(crate) struct Chart<'a> {
     pub(crate) marks: Vec<(u64, String)>,
     /// A value in words.
     pub(crate) text: &'a dyn Fn(u64) -> String,
+}
+
+/// Charts under each other, as a file of its own.
+pub(crate) fn stacked(charts: &[String]) -> String {
+    let (width, each) = (LEFT + WIDTH + RIGHT, TOP + HEIGHT + BOTTOM);
+    let drawn: Vec<&String> = charts.iter().filter(|chart| !chart.is_empty()).collect();
+    let height = u64::try_from(drawn.len()).unwrap_or(1).max(1) * each;
+    let mut out = format!(
+        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"><style>.paper{{fill:#fff}}{STYLE}@media (prefers-color-scheme:dark){{.paper{{fill:#16181b}}}}</style><rect class="paper" width="{width}" height="{height}"/>"#
+    );
+    for (chart, top) in drawn
+        .into_iter()
+        .zip((0..).step_by(usize::try_from(each).unwrap_or(1)))
+    {
+        out += &chart.replacen("<svg ", &format!("<svg y=\"{top}\" "), 1);
+    }
+    out + "</svg>\n"
 }
 
 /// The scale of a chart.

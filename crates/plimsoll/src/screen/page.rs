@@ -31,6 +31,14 @@ impl Page {
         self.push(format_args!("<p class=\"{class}\">{}</p>\n", escaped(text)));
     }
 
+    pub(crate) fn heading(&mut self, text: &str) {
+        self.push(format_args!("<h2>{}</h2>\n", escaped(text)));
+    }
+
+    pub(crate) fn text(&mut self, text: &str) {
+        self.push(format_args!("<p>{}</p>\n", escaped(text)));
+    }
+
     /// Text as it is, line by line.
     pub(crate) fn lines(&mut self, text: &str) {
         self.push(format_args!("<pre>{}</pre>\n", escaped(text)));
@@ -39,6 +47,39 @@ impl Page {
     /// A picture, which is markup already.
     pub(crate) fn picture(&mut self, svg: &str) {
         self.0.push_str(svg);
+    }
+
+    /// A table; cells that begin with a digit stand to the right.
+    pub(crate) fn table(&mut self, head: &[&str], rows: &[Vec<String>]) {
+        if rows.is_empty() {
+            return;
+        }
+        self.0.push_str("<table>\n");
+        if !head.is_empty() {
+            let head: String = head
+                .iter()
+                .map(|cell| format!("<th>{}</th>", escaped(cell)))
+                .collect();
+            self.push(format_args!("<tr>{head}</tr>\n"));
+        }
+        for row in rows {
+            self.0.push_str("<tr>");
+            for cell in row {
+                let is_number = cell.starts_with(|c: char| c.is_ascii_digit() || c == '-' || c == '+');
+                let class = if is_number { " class=\"number\"" } else { "" };
+                self.push(format_args!("<td{class}>{}</td>", escaped(cell)));
+            }
+            self.0.push_str("</tr>\n");
+        }
+        self.0.push_str("</table>\n");
+    }
+
+    /// A long text behind its name.
+    pub(crate) fn folded(&mut self, name: &str, text: &str) {
+        let (name, text) = (escaped(name), escaped(text));
+        self.push(format_args!(
+            "<details><summary>{name}</summary><pre>{text}</pre></details>\n"
+        ));
     }
 
     pub(crate) fn finish(self) -> String {

@@ -29,14 +29,18 @@ fn take() -> &'static str {
     path
 }
 
-/// Two cards of 8 GiB, the first of which has a name of its own.
+/// A run on two cards of 8 GiB, the first of which has a name of its own.
 fn on_two_cards(options: &[&str], command: &[&str]) -> Output {
+    with_two_cards(run(options, command))
+}
+
+fn with_two_cards(mut command: Command) -> Output {
     let driver = driver(&built("libplimsoll_fake_cuda.so", "fake-cuda"));
     let shared = driver.path().join("shared");
     let gib = 1_u64 << 30;
     let card = |uuid: &str, name: &str, slot: u32| json!({"uuid": uuid, "name": name, "total": 8 * gib, "pci": format!("00000000:0{slot}:00.0")});
     let cards = Value::from(vec![card(FIRST, "Large", 1), card(SECOND, "Small", 2)]);
-    run(options, command)
+    command
         .env("PLIMSOLL_GUARD_LIBRARY", guard())
         .env("LD_LIBRARY_PATH", driver.path())
         .env("PLIMSOLL_NVML", built("libnvidia_ml.so", "fake-nvml"))
@@ -244,4 +248,32 @@ fn a_trace_can_be_replayed() {
     let (stdout, stderr) = said(&replay);
     let replayed: Value = serde_json::from_str(stdout).unwrap_or_else(|error| panic!("{error}: {stderr}"));
     assert_eq!(replayed["peak_live"], 1624_u64 << 20);
+}
+
+#[test]
+fn a_watched_program_is_guarded_and_what_it_was_refused_is_in_the_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = folder.path().join("a.watch");
+    let mut watch = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    watch.args(["watch", "--every", "10ms", "-o"]).arg(&record);
+    watch
+        .args(["--", take(), "600", "9000"])
+        .stdin(std::process::Stdio::null());
+    let output = with_two_cards(watch);
+    assert_eq!(said(&output).0, "600 0\n9000 2\n", "{output:?}");
+    let shown = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(["watch", "show"])
+        .arg(&record)
+        .output()
+        .unwrap();
+    let (text, _) = said(&shown);
+    assert!(text.contains("OOM guard:"), "{text}");
+    assert!(
+        text.contains("9000 MiB more on card 0 were refused by the driver: it held 600 MiB"),
+        "{text}"
+    );
+    assert!(
+        text.contains("allocated on card 0, 600 MiB at first, peak 600 MiB"),
+        "{text}"
+    );
 }

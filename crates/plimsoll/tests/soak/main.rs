@@ -141,3 +141,78 @@ fn a_server_that_is_not_there_is_told_at_once() {
     let (output, _) = soak("https://127.0.0.1:1", &[]);
     assert_eq!(output.status.code(), Some(2));
 }
+
+#[test]
+fn a_sweep_shows_growth_per_token_and_speed_at_each_depth() {
+    let folder = tempfile::tempdir().unwrap();
+    let picture = folder.path().join("a.svg");
+    let engine = Engine::start("events=4");
+    let output = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(["sweep", &engine.url(), "--depths", "4k,1k,2k", "--json", "--svg"])
+        .arg(&picture)
+        .output()
+        .unwrap();
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let depths: Vec<u64> = json["depths"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|depth| depth["asked"].as_u64().unwrap())
+        .collect();
+    assert_eq!((output.status.code(), depths), (Some(0), vec![1024, 2048, 4096]));
+    assert!(json["growth"][0]["bytes_per_token"].is_number(), "{json:#}");
+    assert!(json["depths"][0]["answer_per_second"].as_f64().unwrap() > 0.0);
+    assert!(
+        std::fs::read_to_string(picture)
+            .unwrap()
+            .contains("tokens of depth")
+    );
+    let dying = Engine::start("fail=oom_at_depth:2500");
+    let output = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(["sweep", &dying.url(), "--depths", "1k,8k"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains("8192 failed: "),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn beside_a_second_program_it_is_told_who_failed_and_why_in_both_orders() {
+    let engine = Engine::start("events=1 delay_ms=5");
+    let beside = |command: &str| {
+        let arguments = [
+            "--beside",
+            command,
+            "--clients",
+            "2",
+            "--round",
+            "10",
+            "--depths",
+            "8",
+            "--for",
+            "60s",
+        ];
+        soak(&engine.url(), &arguments)
+    };
+    let (output, json) =
+        beside("echo 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB' >&2; exit 1");
+    assert_eq!(output.status.code(), Some(1));
+    for order in json["orders"].as_array().unwrap() {
+        assert_eq!(order["outcome"], "the program failed", "{json:#}");
+        let why = order["program"]["why"].as_str().unwrap();
+        assert!(
+            why.contains("ran out of card memory") && why.contains("2.00 GiB"),
+            "{why}"
+        );
+        assert!(order["server"]["answered"].as_u64().unwrap() >= 10);
+    }
+    assert_eq!(json["orders"].as_array().unwrap().len(), 2);
+    let (output, json) = beside("exit 0");
+    assert_eq!(
+        (output.status.code(), &json["orders"][1]["outcome"]),
+        (Some(0), &Value::from("both got on"))
+    );
+}

@@ -39,7 +39,7 @@ const FROM_TERMINAL: [Signal; 2] = [Signal::INT, Signal::QUIT];
 
 /// How the program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(in crate::command) enum End {
     Code(u8),
     Signal(i32),
 }
@@ -55,7 +55,7 @@ impl End {
 
     /// Ends as the program did. Handlers of ours are gone only with this program itself, so a signal is raised by what it
     /// becomes (`plimsoll die-by`).
-    pub(super) fn repeat(self) -> ExitCode {
+    pub(in crate::command) fn repeat(self) -> ExitCode {
         match self {
             Self::Code(code) => ExitCode::from(code),
             Self::Signal(signal) => {
@@ -69,12 +69,13 @@ impl End {
     }
 }
 
-/// Starts the program; returns its end, and what the pages of all its processes said.
-pub(super) async fn follow(
+/// Starts the program and tells its number; returns its end, and what the pages of all its processes said.
+pub(in crate::command) async fn follow(
     program: &Path,
     (name, arguments): (&OsStr, &[OsString]),
     environment: &Environment,
     pages: &Path,
+    started: impl FnOnce(u32),
 ) -> Result<(End, Record), Error> {
     let mut record = Record::default();
     let mut signals = Signals::listen()?;
@@ -88,6 +89,7 @@ pub(super) async fn follow(
             program: program.to_owned(),
             error,
         })?;
+    child.id().map(started);
     let pid = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
     let mut looks = interval(PERIOD);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,0 +1,182 @@
+//! `plimsoll sweep`: prompts of growing depth to a server; memory, speed and growth per token, beside what the plan says.
+//!
+//! Exits 0 if every depth was answered, 1 if one was not, 2 if the question makes no sense.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use plimsoll_core::bytes::Bytes;
+use plimsoll_core::flags::Program;
+use plimsoll_core::plan::{Engine, EngineKind};
+use tokio::runtime;
+use tokio::task::LocalSet;
+
+use super::soak::time;
+use crate::load::{Failure, Figures, Server, Sweep, Target, sweep};
+use crate::probe::{self, Sampler, StartSamplerError};
+use crate::screen::{Planned, SweepReport, sweep_head, sweep_row};
+
+const MOST_DEPTH: u64 = 4 << 20;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The server, e.g. http://127.0.0.1:8080
+    #[arg(value_name = "URL")]
+    target: Target,
+    /// The model to ask for; the first that the server lists if none is named
+    #[arg(long)]
+    model: Option<String>,
+    /// Depths of the prompts in tokens
+    #[arg(long, value_name = "N,N,…", value_delimiter = ',', default_value = "1k,2k,4k,8k", value_parser = depth)]
+    depths: Vec<u64>,
+    /// Tokens of an answer, at most
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..))]
+    answer: u64,
+    /// How long one answer may take
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = time)]
+    patience: Duration,
+    /// The server's process, where it is not found by its port
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
+    /// The key that the server wants
+    #[arg(long, env = "PLIMSOLL_API_KEY", hide_env_values = true)]
+    api_key: Option<String>,
+    /// Print the result as JSON (plimsoll.sweep/1)
+    #[arg(long)]
+    json: bool,
+    /// Draw memory and speeds over depth
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Sampler(#[from] StartSamplerError),
+    #[error("{target} does not answer: {failure}")]
+    Ask { target: String, failure: Failure },
+    #[error("cannot write `{}`: {error}", path.display())]
+    Draw { path: PathBuf, error: io::Error },
+    #[error("cannot start, or write to stdout: {0}")]
+    Start(#[from] io::Error),
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let (server, sweep) = LocalSet::new().block_on(&runtime, swept(arguments))?;
+    let report = SweepReport {
+        target: server.target.to_string(),
+        model: &server.model,
+        planned: planned(&sweep.command),
+        sweep: &sweep,
+    };
+    if let Some(path) = &arguments.svg {
+        fs::write(path, report.svg()).map_err(|error| Error::Draw {
+            path: path.clone(),
+            error,
+        })?;
+    }
+    let mut stdout = anstream::stdout().lock();
+    match arguments.json {
+        true => writeln!(stdout, "{:#}", report.json())?,
+        false => write!(stdout, "{}", report.summary())?,
+    }
+    let failed = sweep.depths.iter().any(|depth| depth.outcome.is_err());
+    Ok(ExitCode::from(u8::from(failed)))
+}
+
+async fn swept(arguments: &Arguments) -> Result<(Server, Sweep), Error> {
+    let failed = |failure| Error::Ask {
+        target: arguments.target.to_string(),
+        failure,
+    };
+    let sampler = Sampler::start()?;
+    let server = Server::meet(
+        arguments.target.clone(),
+        arguments.api_key.clone(),
+        arguments.model.clone(),
+        arguments.pid,
+    );
+    let server = server.await.map_err(failed)?;
+    let mut figures = Figures::new(sampler).await;
+    let mut is_first = true;
+    let mut told = |depth: &crate::load::Depth| {
+        if arguments.json {
+            return;
+        }
+        let mut stdout = anstream::stdout().lock();
+        let head = if std::mem::take(&mut is_first) {
+            sweep_head()
+        } else {
+            String::new()
+        };
+        // What cannot be printed now fails with the summary.
+        let _ = write!(stdout, "{head}{}", sweep_row(depth));
+    };
+    let sweep = sweep(
+        &server,
+        &arguments.depths,
+        arguments.answer,
+        arguments.patience,
+        &mut figures,
+        &mut told,
+    )
+    .await;
+    let sweep = sweep.map_err(failed)?;
+    Ok((server, sweep))
+}
+
+/// What the flags of a llama-server say, where its process shows them.
+fn planned(command: &[String]) -> Option<Planned> {
+    let (_, flags) = command.split_first()?;
+    let machine = probe::look();
+    let cards = match machine.cards.is_empty() {
+        true => vec![machine.host?],
+        false => machine.cards,
+    };
+    let engine = Engine {
+        kind: EngineKind::LlamaCpp,
+        build: None,
+    };
+    let plan = super::plan::made(flags, engine, Program::LlamaServer, &cards).ok()?;
+    Some(Planned {
+        pool_per_token: plan.growth.pool,
+        peak: plan.cards.iter().map(|card| card.peak).sum::<Bytes>(),
+    })
+}
+
+/// `4k`, `4096`, `128k`: tokens.
+fn depth(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text}` is no depth; write 4k or 4096, at most {MOST_DEPTH}");
+    let (number, scale) = match text.strip_suffix(['k', 'K']) {
+        Some(number) => (number, 1024),
+        None => (text, 1),
+    };
+    let depth = number
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(scale));
+    depth
+        .filter(|depth| (1..=MOST_DEPTH).contains(depth))
+        .ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn depths_are_read_as_people_write_them() {
+        assert_eq!(
+            [depth("4k"), depth("4096"), depth("1")],
+            [Ok(4096), Ok(4096), Ok(1)]
+        );
+        for text in ["", "0", "k", "-1", "1M", "99999k"] {
+            assert!(depth(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! `plimsoll watch`: writes down the course of memory, of a program or of the whole machine; `watch show` reads it back.
+//!
+//! A program is started as by `plimsoll run`, with guard in it where that is found, and its end is ours: code or signal. What is
+//! watched otherwise is watched until the process ends, the time is over, or Ctrl-C.
+
+mod show;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use plimsoll_core::diagnose::Exit;
+use plimsoll_core::record::Source;
+use plimsoll_wire::options::Options;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+use tokio::{runtime, time};
+
+use super::run::child::{self, End};
+use super::run::{self, program};
+use super::soak::time as read_time;
+use crate::guard::{PagesFolder, Preload, find_library, preload};
+use crate::launch::Environment;
+use crate::probe::process::{Process, command_line};
+use crate::probe::{Sampler, StartSamplerError};
+use crate::watch::{Eyes, RecordError, Recording, Subject, about};
+
+/// How often it is seen whether a process is still there.
+const PULSE: Duration = Duration::from_millis(250);
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    /// Where to write the record
+    #[arg(short, long, value_name = "FILE", default_value = "plimsoll.watch")]
+    output: PathBuf,
+    /// Time between two looks
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = read_time)]
+    every: Duration,
+    /// End after this time
+    #[arg(long = "for", value_name = "TIME", value_parser = read_time)]
+    time: Option<Duration>,
+    /// Watch this process and what descends from it
+    #[arg(long, value_name = "PID", conflicts_with = "command")]
+    pid: Option<u32>,
+    /// The program to start and watch; without one, the machine is
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Tell what a record holds: peaks, who grew, what was said; as text, CSV or a page with plots
+    Show(show::Arguments),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Run(#[from] run::Error),
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    #[error(transparent)]
+    Show(#[from] show::Error),
+    #[error(transparent)]
+    Sampler(#[from] StartSamplerError),
+    #[error("there is no process {pid}")]
+    Process { pid: u32 },
+    #[error("cannot make a folder for guard's pages: {0}")]
+    Folder(#[source] io::Error),
+    #[error("cannot start: {0}")]
+    Start(#[from] io::Error),
+}
+
+impl Error {
+    /// With which status it ends: that of `env` where a program was to be started.
+    pub(crate) fn status(&self) -> u8 {
+        match self {
+            Self::Run(error) => error.status(),
+            Self::Show(error) if error.is_input() => 2,
+            _ => 1,
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    if let Some(Verb::Show(arguments)) = &arguments.verb {
+        return Ok(show::run(arguments)?);
+    }
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let code = runtime.block_on(async {
+        match arguments.command.is_empty() {
+            true => attached(arguments).await,
+            false => started(arguments).await,
+        }
+    })?;
+    let path = arguments.output.display();
+    say(&format!(
+        "the record is {path}; `plimsoll watch show {path}` reads it"
+    ));
+    Ok(code)
+}
+
+/// Watches what is there already.
+async fn attached(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let process = arguments
+        .pid
+        .map(|pid| Process::find(pid).ok_or(Error::Process { pid }))
+        .transpose()?;
+    let subject = Subject {
+        root: arguments.pid,
+        pages: None,
+    };
+    let command = arguments.pid.map_or_else(Vec::new, command_line);
+    let (mut eyes, mut recording) = begin(arguments, subject, command, Vec::new()).await?;
+    let end = {
+        let ended = ended(process, arguments.time);
+        tokio::select! {
+            failed = recording.go_on(&mut eyes, arguments.every) => return Err(failed.map_or_else(Error::from, |()| Error::Start(io::ErrorKind::Other.into()))),
+            end = ended => end?,
+        }
+    };
+    recording.end(end)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Resolves when there is nothing more to watch, and says why.
+async fn ended(process: Option<Process>, limit: Option<Duration>) -> io::Result<&'static str> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let over = async {
+        match limit {
+            Some(limit) => time::sleep(limit).await,
+            None => std::future::pending().await,
+        }
+    };
+    let gone = async {
+        match process {
+            Some(process) => {
+                while process.lives() {
+                    time::sleep(PULSE).await;
+                }
+            }
+            None => std::future::pending().await,
+        }
+    };
+    Ok(tokio::select! {
+        _ = interrupt.recv() => "stopped by hand",
+        _ = terminate.recv() => "stopped by a signal",
+        () = over => "the time is over",
+        () = gone => "the process ended",
+    })
+}
+
+/// Starts a program and watches it to its end.
+async fn started(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let (path, rest) = program(&arguments.command)?;
+    let folder = PagesFolder::create().map_err(Error::Folder)?;
+    let (environment, notes) = guarded(&folder);
+    let (tell, told) = oneshot::channel();
+    let follow = child::follow(
+        &path,
+        (&arguments.command[0], rest),
+        &environment,
+        folder.path(),
+        |pid| {
+            let _ = tell.send(pid);
+        },
+    );
+    let watch = async {
+        // Never told, it never started, and `follow` says why.
+        let Ok(pid) = told.await else {
+            return std::future::pending().await;
+        };
+        let subject = Subject {
+            root: Some(pid),
+            pages: Some(folder.path().to_owned()),
+        };
+        let command = arguments
+            .command
+            .iter()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        begin(arguments, subject, command, notes).await
+    };
+    tokio::pin!(follow, watch);
+    let (mut eyes, mut recording, mut end) = tokio::select! {
+        begun = &mut watch => { let (eyes, recording) = begun?; (eyes, recording, None) }
+        done = &mut follow => {
+            let (end, _) = done?;
+            let (eyes, recording) = watch.await?;
+            (eyes, recording, Some(end))
+        }
+    };
+    let mut failure = None;
+    while end.is_none() {
+        tokio::select! {
+            done = &mut follow => end = Some(done?.0),
+            failed = recording.go_on(&mut eyes, arguments.every), if failure.is_none() => failure = failed.err(),
+        }
+    }
+    let end = end.unwrap_or(End::Code(0));
+    if let Some(failure) = failure {
+        // A record that cannot be written is no reason to end somebody's program.
+        say(&failure.to_string());
+        return Ok(end.repeat());
+    }
+    recording.sample(&mut eyes).await?;
+    recording.note(Source::Process, &format!("the program {}", exit(end)))?;
+    recording.end(&exit(end).to_string())?;
+    Ok(end.repeat())
+}
+
+fn exit(end: End) -> Exit {
+    match end {
+        End::Code(code) => Exit::Code(i32::from(code)),
+        End::Signal(signal) => Exit::Signal(signal),
+    }
+}
+
+/// The environment of a program with guard in it, or as it is where there is no guard.
+fn guarded(folder: &PagesFolder) -> (Environment, Vec<String>) {
+    let mut environment: Environment = std::env::vars_os().collect();
+    match find_library() {
+        Ok(library) => {
+            let with = Preload {
+                library: &library,
+                options: &Options::default(),
+                pages: folder.path(),
+                trace: None,
+            };
+            preload(&mut environment, &with);
+            (environment, Vec::new())
+        }
+        Err(error) => (environment, vec![format!("without guard: {error}")]),
+    }
+}
+
+async fn begin(
+    arguments: &Arguments,
+    subject: Subject,
+    command: Vec<String>,
+    mut notes: Vec<String>,
+) -> Result<(Eyes, Recording), Error> {
+    let pid = subject.root;
+    let eyes = Eyes::open(subject, Sampler::start()?, &mut notes).await;
+    let every_ms = u64::try_from(arguments.every.as_millis()).unwrap_or(u64::MAX);
+    let mut about = about(eyes.cards(), every_ms);
+    (about.command, about.pid, about.notes) = (command, pid, notes);
+    let recording = Recording::begin(Path::new(&arguments.output), &about)?;
+    Ok((eyes, recording))
+}
+
+/// One line of ours; nobody reading is no failure.
+fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "plimsoll watch: {line}");
+}

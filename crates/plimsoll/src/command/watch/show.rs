@@ -1,0 +1,90 @@
+//! `plimsoll watch show`: a record as text, as CSV, as one page with plots.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use plimsoll_core::record::{ReadRecordError, Redaction, summarise};
+
+use crate::screen::{self, RecordReport};
+
+/// A record is no longer; a day at two samples a second is 20 MB.
+const MOST_BYTES: u64 = 1 << 30;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The record
+    file: PathBuf,
+    /// Print every sample as CSV instead
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+    /// Print the summary as JSON (plimsoll.watch/1) instead
+    #[arg(long)]
+    json: bool,
+    /// Write one page with plots
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Take out names, paths and UUIDs, the same always by the same word
+    #[arg(long)]
+    redact: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("cannot read the record `{}`: {error}", path.display())]
+    Read { path: PathBuf, error: io::Error },
+    #[error("`{}`: {error}", path.display())]
+    Parse { path: PathBuf, error: ReadRecordError },
+    #[error("cannot write `{}`: {error}", path.display())]
+    Write { path: PathBuf, error: io::Error },
+    #[error("cannot write to stdout: {0}")]
+    Print(#[from] io::Error),
+    #[error("cannot write the summary as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+impl Error {
+    pub(super) fn is_input(&self) -> bool {
+        matches!(self, Self::Read { .. } | Self::Parse { .. })
+    }
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let path = &arguments.file;
+    let bytes = read(path)?;
+    let parse = |error| Error::Parse {
+        path: path.clone(),
+        error,
+    };
+    let mut summary = summarise(&bytes).map_err(parse)?;
+    let redaction = arguments.redact.then(|| Redaction::redact(&mut summary));
+    let report = RecordReport::new(&summary);
+    if let Some(page) = &arguments.html {
+        fs::write(page, report.html()).map_err(|error| Error::Write {
+            path: page.clone(),
+            error,
+        })?;
+    }
+    let mut stdout = BufWriter::new(anstream::stdout().lock());
+    if arguments.csv {
+        screen::csv(&bytes, redaction, &mut stdout)?;
+    } else if arguments.json {
+        writeln!(stdout, "{}", serde_json::to_string_pretty(&summary)?)?;
+    } else {
+        write!(stdout, "{}", report.text())?;
+    }
+    stdout.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(MOST_BYTES).read_to_end(&mut bytes));
+    read.map_err(|error| Error::Read {
+        path: path.to_owned(),
+        error,
+    })?;
+    Ok(bytes)
+}

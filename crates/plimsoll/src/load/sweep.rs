@@ -1,0 +1,178 @@
+//! Prompts of growing depth: what each costs in time, and what the server holds after it.
+
+use std::time::Duration;
+
+use bytes::Bytes as Body;
+use plimsoll_core::bytes::Bytes;
+use tokio::time::sleep;
+
+use super::answer::{Answer, Failure};
+use super::figures::Figures;
+use super::prompt::Prompt;
+use super::server::Server;
+
+/// What a server gives back after an answer is back by then.
+const CALM: Duration = Duration::from_millis(200);
+
+/// One depth.
+#[derive(Clone, Debug)]
+pub(crate) struct Depth {
+    pub(crate) asked: u64,
+    /// By the server's count.
+    pub(crate) tokens: u64,
+    pub(crate) outcome: Result<Speeds, Failure>,
+    /// What was held when it was answered.
+    pub(crate) held: Vec<(String, Bytes)>,
+}
+
+/// Tokens per second; `None` where there were too few to tell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Speeds {
+    pub(crate) prompt: Option<f64>,
+    pub(crate) answer: Option<f64>,
+    pub(crate) first_token: Duration,
+}
+
+/// A whole sweep.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sweep {
+    /// Before the first depth, with the model loaded.
+    pub(crate) before: Vec<(String, Bytes)>,
+    pub(crate) depths: Vec<Depth>,
+    /// What plimsoll says of its engine's growth, where it serves it.
+    pub(crate) learned: Option<u64>,
+    /// The command line of the server's process, where it can be seen.
+    pub(crate) command: Vec<String>,
+}
+
+/// Asks one prompt of each depth, the shallowest first; ends with the first that fails. `told` hears of each.
+pub(crate) async fn sweep(
+    server: &Server,
+    depths: &[u64],
+    answer: u64,
+    patience: Duration,
+    figures: &mut Figures,
+    told: &mut dyn FnMut(&Depth),
+) -> Result<Sweep, Failure> {
+    let mut client = server.client(patience);
+    client.ask(request(server, 1, 1, 0)).await?;
+    figures.follow(server).await;
+    sleep(CALM).await;
+    let mut sweep = Sweep {
+        before: figures.look(server).await.held,
+        ..Sweep::default()
+    };
+    let mut depths = depths.to_vec();
+    depths.sort_unstable();
+    depths.dedup();
+    for (asked, nonce) in depths.into_iter().zip(1..) {
+        let answered = client.ask(request(server, asked, answer, nonce)).await;
+        sleep(CALM).await;
+        let depth = Depth {
+            asked,
+            tokens: answered
+                .as_ref()
+                .ok()
+                .and_then(|answer| answer.prompt_tokens)
+                .unwrap_or(asked),
+            outcome: answered.as_ref().map(Speeds::of).map_err(Clone::clone),
+            held: figures.look(server).await.held,
+        };
+        told(&depth);
+        sweep.depths.push(depth);
+        if answered.is_err() {
+            break;
+        }
+    }
+    let running = if server.is_plimsoll {
+        server.running().await
+    } else {
+        None
+    };
+    sweep.learned = running.and_then(|running| running["memory"]["growth"]["bytes_per_token"].as_u64());
+    sweep.command = figures
+        .process()
+        .map_or_else(Vec::new, |process| process.command_line());
+    Ok(sweep)
+}
+
+fn request(server: &Server, depth: u64, answer: u64, nonce: u64) -> Body {
+    let prompt = Prompt {
+        depth,
+        answer,
+        number: depth,
+        nonce,
+    };
+    prompt.request(&server.model).body
+}
+
+impl Speeds {
+    fn of(answer: &Answer) -> Self {
+        let fresh = answer
+            .prompt_tokens
+            .map(|all| all.saturating_sub(answer.cached_tokens.unwrap_or(0)));
+        let time = answer.first_token.as_secs_f64();
+        let ours = fresh
+            .and_then(|tokens| u32::try_from(tokens).ok())
+            .filter(|_| time > 0.0)
+            .map(|tokens| f64::from(tokens) / time);
+        Self {
+            prompt: answer.prompt_speed.or(ours),
+            answer: answer.speed(),
+            first_token: answer.first_token,
+        }
+    }
+}
+
+impl Sweep {
+    /// The figures, each with what was held at each depth in tokens, from before the first.
+    pub(crate) fn curves(&self) -> Vec<(&str, Vec<(u64, Bytes)>)> {
+        let curve = |name: &str| {
+            let held = |held: &[(String, Bytes)]| {
+                held.iter()
+                    .find(|(other, _)| other == name)
+                    .map(|(_, held)| *held)
+            };
+            let before = held(&self.before).map(|held| (0, held));
+            let after = self
+                .depths
+                .iter()
+                .filter_map(|depth| Some((depth.tokens, held(&depth.held)?)));
+            before.into_iter().chain(after).collect()
+        };
+        self.before
+            .iter()
+            .map(|(name, _)| (name.as_str(), curve(name)))
+            .collect()
+    }
+}
+
+/// Bytes more per token more: the median over all pairs of depths, so that one odd depth moves it little.
+pub(crate) fn slope(curve: &[(u64, Bytes)]) -> Option<f64> {
+    let mut slopes: Vec<f64> = Vec::new();
+    for (place, (tokens, held)) in curve.iter().enumerate() {
+        for (deeper, later) in &curve[place + 1..] {
+            let run = deeper
+                .checked_sub(*tokens)
+                .and_then(|run| u32::try_from(run).ok())
+                .filter(|run| *run > 0);
+            let kib = |bytes: Bytes| u32::try_from(bytes.get() >> 10).map_or(f64::INFINITY, f64::from);
+            slopes.extend(run.map(|run| (kib(*later) - kib(*held)) * 1024.0 / f64::from(run)));
+        }
+    }
+    super::rounds::median(&mut slopes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slope_is_that_of_most_pairs() {
+        let curve: Vec<(u64, Bytes)> = [1, 2, 4, 8, 16]
+            .map(|k| (k * 1024, Bytes::mib(100 + 2 * k)))
+            .to_vec();
+        assert_eq!(slope(&curve), Some(2048.0));
+        assert_eq!(slope(&curve[..1]), None);
+    }
+}

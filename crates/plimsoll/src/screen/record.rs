@@ -1,0 +1,447 @@
+//! A record of `plimsoll watch`: as text, as a page with plots, as CSV.
+
+use std::fmt::{self, Write as _};
+use std::io;
+
+use plimsoll_core::bytes::Bytes;
+use plimsoll_core::record::Entry;
+use plimsoll_core::record::{Group, ReadRecordError, Reader, Redaction, Source, Summary, Told, Unit};
+
+use super::chart::{Chart, Line, MOST_LINES};
+use super::page::Page;
+use super::soak::lasted;
+
+/// Rows of a table in text.
+const MOST_ROWS: usize = 10;
+/// Letters of a command line that are shown.
+const MOST_COMMAND: usize = 160;
+/// Lines that are shown in text.
+const MOST_SAID: usize = 40;
+/// Words of the kernel that mean that it ran out.
+const OOM: [&str; 4] = ["out of memory", "oom-kill", "oom_reaper", "killed process"];
+
+/// What a record tells.
+#[derive(Debug)]
+pub(crate) struct RecordReport<'a> {
+    summary: &'a Summary,
+}
+
+impl<'a> RecordReport<'a> {
+    pub(crate) fn new(summary: &'a Summary) -> Self {
+        Self { summary }
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let mut out = String::new();
+        // writing to a string cannot fail
+        let _ = self.write(&mut out);
+        out
+    }
+
+    fn write(&self, out: &mut String) -> fmt::Result {
+        writeln!(out, "{}", self.title())?;
+        for note in &self.summary.about.notes {
+            writeln!(out, "  note: {}", note.replace('\n', "; "))?;
+        }
+        for (heading, rows) in self.tables() {
+            if !rows.is_empty() {
+                writeln!(out, "{heading}")?;
+            }
+            for row in rows.iter().take(MOST_ROWS) {
+                writeln!(out, "  {}", row.join(", "))?;
+            }
+        }
+        let said = &self.summary.events;
+        if !said.is_empty() {
+            writeln!(out, "what was said")?;
+        }
+        for event in said.iter().take(MOST_SAID) {
+            let mark = if is_oom(event.source, &event.text) {
+                "OOM "
+            } else {
+                ""
+            };
+            writeln!(
+                out,
+                "  {:>10} {mark}{}: {}",
+                clock(event.time_ms),
+                event.source.name(),
+                event.text
+            )?;
+        }
+        let more = said.len().saturating_sub(MOST_SAID);
+        let left_out = self.summary.events_left_out + u64::try_from(more).unwrap_or_default();
+        match left_out {
+            0 => Ok(()),
+            more => writeln!(out, "  and {more} lines more"),
+        }
+    }
+
+    fn title(&self) -> String {
+        let Summary {
+            about,
+            samples,
+            duration_ms,
+            end,
+            torn_bytes,
+            ..
+        } = self.summary;
+        let what = match (about.command.is_empty(), about.pid) {
+            (false, _) => format!("`{}`", one_line(&about.command.join(" "), MOST_COMMAND)),
+            (true, Some(pid)) => format!("process {pid}"),
+            (true, None) => "the machine".to_owned(),
+        };
+        let end = match end {
+            Some(end) => end.clone(),
+            None if *torn_bytes > 0 => {
+                format!("the record breaks off ({torn_bytes} bytes of an unfinished sample left out)")
+            }
+            None => "the record breaks off".to_owned(),
+        };
+        let lasted = lasted(*duration_ms);
+        format!(
+            "{what} on {} ({}): {lasted}, {samples} samples; {end}",
+            about.host, about.kernel
+        )
+    }
+
+    /// Peaks, who grew, what moved at once.
+    fn tables(&self) -> Vec<(&'static str, Vec<Vec<String>>)> {
+        let figures = &self.summary.figures;
+        let of = |group: Group| figures.iter().filter(move |told| told.figure.group == group);
+        let peaks = of(Group::Card).chain(of(Group::Guard)).map(|told| self.row(told));
+        let machine = of(Group::Machine)
+            .filter(|told| matches!(told.figure.what.as_str(), "MemFree" | "MemAvailable" | "CmaFree"));
+        let machine = machine.map(|told| {
+            vec![
+                told.figure.what.clone(),
+                format!("{} at least", self.value(told, told.lowest)),
+                format!("{} at the end", self.value(told, told.last)),
+            ]
+        });
+        let mut grown: Vec<&Told> = figures
+            .iter()
+            .filter(|told| {
+                matches!(told.figure.group, Group::Process | Group::Guard | Group::Card)
+                    && told.figure.unit.bytes(1).is_some()
+            })
+            .filter(|told| told.grown() > 0)
+            .collect();
+        grown.sort_by_key(|told| std::cmp::Reverse(told.figure.unit.bytes(told.grown())));
+        let grew = grown.into_iter().map(|told| {
+            let by = self.value(told, told.grown());
+            let course = format!(
+                "{} to {}",
+                self.value(told, told.first),
+                self.value(told, told.last)
+            );
+            vec![
+                self.name(told),
+                format!("+{by}"),
+                course,
+                format!("peak {} at {}", self.value(told, told.peak), clock(told.peak_ms)),
+            ]
+        });
+        vec![
+            ("cards, and what guard saw", peaks.collect()),
+            ("the machine", machine.collect()),
+            ("who grew", grew.take(2 * MOST_ROWS).collect()),
+            ("what moved at once", self.moves()),
+        ]
+    }
+
+    fn row(&self, told: &Told) -> Vec<String> {
+        vec![
+            self.name(told),
+            format!("{} at first", self.value(told, told.first)),
+            format!("peak {} at {}", self.value(told, told.peak), clock(told.peak_ms)),
+            format!("{} at the end", self.value(told, told.last)),
+        ]
+    }
+
+    fn moves(&self) -> Vec<Vec<String>> {
+        let moves = self.summary.moves.iter().filter_map(|over| {
+            let told = self.summary.figures.get(over.figure)?;
+            let way = if over.to > over.from { "+" } else { "-" };
+            let time = format!("{} to {}", clock(over.from_ms), clock(over.until_ms));
+            Some(vec![
+                time,
+                self.name(told),
+                format!("{way}{}", over.size()),
+                format!("{} to {}", over.from, over.to),
+            ])
+        });
+        moves.collect()
+    }
+
+    fn value(&self, told: &Told, value: u64) -> String {
+        told.figure.unit.text(value)
+    }
+
+    /// A card by its name, where it has one.
+    fn name(&self, told: &Told) -> String {
+        let cards = &self.summary.about.cards;
+        let card = cards
+            .iter()
+            .position(|card| told.figure.group == Group::Card && card.uuid == told.figure.subject);
+        match card {
+            Some(number) => format!("card {number} {}, {}", cards[number].name, told.figure.what),
+            None => told.figure.to_string(),
+        }
+    }
+
+    pub(crate) fn html(&self) -> String {
+        let mut page = Page::new("What plimsoll watched");
+        let ran_out = self
+            .summary
+            .events
+            .iter()
+            .filter(|event| is_oom(event.source, &event.text))
+            .count();
+        let verdict = match ran_out {
+            0 => self.title(),
+            count => format!("{}. Memory ran out: {count} lines say so", self.title()),
+        };
+        page.verdict(&verdict, ran_out > 0);
+        for note in &self.summary.about.notes {
+            page.text(&format!("note: {note}"));
+        }
+        for (title, lines, unit) in self.plots() {
+            page.picture(&self.chart(title, lines, unit));
+        }
+        for (heading, rows) in self.tables() {
+            if !rows.is_empty() {
+                page.heading(heading);
+                page.table(&[], &rows);
+            }
+        }
+        self.write_said(&mut page);
+        for shot in &self.summary.shots {
+            page.folded(&format!("{} {}", shot.name, shot.when.name()), &shot.text);
+        }
+        page.finish()
+    }
+
+    fn write_said(&self, page: &mut Page) {
+        if self.summary.events.is_empty() {
+            return;
+        }
+        page.heading("What was said");
+        let rows = self.summary.events.iter().map(|event| {
+            let mark = if is_oom(event.source, &event.text) {
+                "OOM"
+            } else {
+                ""
+            };
+            vec![
+                clock(event.time_ms),
+                event.source.name().to_owned(),
+                mark.to_owned(),
+                event.text.clone(),
+            ]
+        });
+        page.table(&["at", "who", "", "line"], &rows.collect::<Vec<_>>());
+    }
+
+    /// What is drawn: the title, the figures, and their unit.
+    fn plots(&self) -> Vec<(&'static str, Vec<&Told>, Unit)> {
+        let figures = &self.summary.figures;
+        let pick = |group: Group, unit: Unit, what: &dyn Fn(&str) -> bool| {
+            let mut picked: Vec<&Told> = figures
+                .iter()
+                .filter(|told| {
+                    told.figure.group == group && told.figure.unit == unit && what(&told.figure.what)
+                })
+                .collect();
+            picked.sort_by_key(|told| std::cmp::Reverse(told.peak));
+            picked.truncate(MOST_LINES);
+            picked
+        };
+        let machine = |what: &str| {
+            [
+                "MemFree",
+                "MemAvailable",
+                "Cached",
+                "AnonPages",
+                "CmaFree",
+                "NvMapMemUsed",
+            ]
+            .contains(&what)
+        };
+        let mut plots = vec![
+            (
+                "cards: memory in use",
+                pick(Group::Card, Unit::Kib, &|what| what == "used"),
+                Unit::Kib,
+            ),
+            (
+                "processes on cards",
+                pick(Group::Process, Unit::Kib, &|what| what.starts_with("on card")),
+                Unit::Kib,
+            ),
+            (
+                "what guard counts",
+                pick(Group::Guard, Unit::Kib, &|_| true),
+                Unit::Kib,
+            ),
+            (
+                "processes: resident host memory",
+                pick(Group::Process, Unit::Kib, &|what| what == "resident"),
+                Unit::Kib,
+            ),
+            (
+                "the machine's memory",
+                pick(Group::Machine, Unit::Kib, &machine),
+                Unit::Kib,
+            ),
+            (
+                "clocks",
+                pick(Group::Card, Unit::Megahertz, &|_| true),
+                Unit::Megahertz,
+            ),
+            (
+                "temperatures",
+                pick(Group::Card, Unit::Celsius, &|_| true),
+                Unit::Celsius,
+            ),
+        ];
+        plots.insert(
+            5,
+            (
+                "large free blocks of the largest zone",
+                self.large_blocks(),
+                Unit::Count,
+            ),
+        );
+        plots.retain(|(_, lines, _)| !lines.is_empty());
+        plots
+    }
+
+    /// The four highest orders of the zone with most of them.
+    fn large_blocks(&self) -> Vec<&'a Told> {
+        let blocks = || {
+            self.summary
+                .figures
+                .iter()
+                .filter(|told| told.figure.group == Group::Blocks)
+        };
+        let order = |told: &Told| {
+            told.figure
+                .what
+                .strip_prefix("order ")
+                .and_then(|order| order.parse::<u32>().ok())
+        };
+        let highest = blocks().filter_map(order).max().unwrap_or_default();
+        let most = blocks()
+            .filter(|told| order(told) == Some(highest))
+            .max_by_key(|told| told.peak);
+        let zone = most.map(|told| told.figure.subject.as_str());
+        blocks()
+            .filter(|told| Some(told.figure.subject.as_str()) == zone && order(told) > highest.checked_sub(4))
+            .collect()
+    }
+
+    fn chart(&self, title: &str, lines: Vec<&Told>, unit: Unit) -> String {
+        let lines = lines.into_iter().map(|told| Line {
+            name: self.short(told),
+            course: &told.course,
+        });
+        let marks = self
+            .summary
+            .events
+            .iter()
+            .filter(|event| event.source != Source::Kernel || is_oom(event.source, &event.text));
+        Chart {
+            title: title.to_owned(),
+            lines: lines.collect(),
+            until: self.summary.duration_ms,
+            ends: ("0:00".to_owned(), clock(self.summary.duration_ms)),
+            marks: marks
+                .take(200)
+                .map(|event| (event.time_ms, event.text.clone()))
+                .collect(),
+            text: &|value| unit.text(value),
+        }
+        .svg()
+    }
+
+    /// What tells a line of one chart from the others.
+    fn short(&self, told: &Told) -> String {
+        let text = match told.figure.group {
+            Group::Machine | Group::Blocks => told.figure.what.clone(),
+            Group::Card => self.name(told).replace(&format!(", {}", told.figure.what), ""),
+            Group::Process => told.figure.subject.clone(),
+            Group::Guard => format!("{} {}", told.figure.subject, told.figure.what),
+        };
+        text.chars().take(24).collect()
+    }
+}
+
+/// The beginning of a text, on one line.
+fn one_line(text: &str, most: usize) -> String {
+    let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+/// Whether a line says that memory ran out.
+fn is_oom(source: Source, text: &str) -> bool {
+    let text = text.to_lowercase();
+    match source {
+        Source::Guard => text.contains("refused"),
+        Source::Kernel => OOM.iter().any(|word| text.contains(word)),
+        Source::Process | Source::Watch => false,
+    }
+}
+
+/// `1:02:03.5`, `2:03.5`.
+fn clock(milliseconds: u64) -> String {
+    let (tenths, seconds) = (milliseconds / 100 % 10, milliseconds / 1000);
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, minutes, seconds) => format!("{minutes}:{seconds:02}.{tenths}"),
+        (hours, minutes, seconds) => format!("{hours}:{minutes:02}:{seconds:02}.{tenths}"),
+    }
+}
+
+/// Every sample as a row, every figure as a column; what is not there is empty.
+pub(crate) fn csv(
+    record: &[u8],
+    mut redaction: Option<Redaction>,
+    out: &mut impl io::Write,
+) -> io::Result<()> {
+    let wrong = |error: ReadRecordError| io::Error::new(io::ErrorKind::InvalidData, error);
+    let mut names = Reader::new(record).map_err(wrong)?;
+    while names.next().is_some() {}
+    write!(out, "seconds")?;
+    for figure in names.figures() {
+        let unit = match figure.unit.bytes(1) {
+            Some(one) if one > Bytes::new(1) => " KiB",
+            Some(_) => " B",
+            None => "",
+        };
+        let name = format!("{figure}{unit}");
+        let name = redaction
+            .as_mut()
+            .map_or_else(|| name.clone(), |redaction| redaction.text(&name));
+        write!(out, ",\"{}\"", name.replace('"', "\"\""))?;
+    }
+    writeln!(out)?;
+    let count = names.figures().len();
+    let mut reader = Reader::new(record).map_err(wrong)?;
+    while let Some(entry) = reader.next() {
+        let Entry::Sample { time_ms, .. } = entry else {
+            continue;
+        };
+        write!(out, "{}.{:03}", time_ms / 1000, time_ms % 1000)?;
+        for number in 0..count {
+            match reader.value(number) {
+                Some(value) => write!(out, ",{value}")?,
+                None => write!(out, ",")?,
+            }
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,205 @@
+//! A sweep: as a table, as JSON, as a picture.
+
+use std::fmt::{self, Write};
+
+use plimsoll_core::bytes::Bytes;
+use plimsoll_core::trend::Course;
+use serde_json::{Value, json};
+
+use super::chart::{Chart, Line, stacked};
+use crate::load::{Depth, Sweep, slope};
+
+/// What the plan of the server's own flags says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Planned {
+    /// Bytes of run-time pool per token of depth.
+    pub(crate) pool_per_token: Bytes,
+    pub(crate) peak: Bytes,
+}
+
+/// A sweep that is over.
+#[derive(Debug)]
+pub(crate) struct SweepReport<'a> {
+    pub(crate) target: String,
+    pub(crate) model: &'a str,
+    pub(crate) sweep: &'a Sweep,
+    pub(crate) planned: Option<Planned>,
+}
+
+/// The head of the table, and one row of it as it comes.
+pub(crate) fn sweep_head() -> String {
+    format!(
+        "{:>9} {:>12} {:>12} {:>12}  memory\n",
+        "tokens", "prompt t/s", "answer t/s", "first token"
+    )
+}
+
+pub(crate) fn sweep_row(depth: &Depth) -> String {
+    let speed = |speed: Option<f64>| speed.map_or_else(|| "-".to_owned(), |speed| format!("{speed:.1}"));
+    let held: Vec<String> = depth
+        .held
+        .iter()
+        .map(|(name, held)| format!("{name} {held}"))
+        .collect();
+    match &depth.outcome {
+        Ok(speeds) => format!(
+            "{:>9} {:>12} {:>12} {:>9.1} ms  {}\n",
+            depth.tokens,
+            speed(speeds.prompt),
+            speed(speeds.answer),
+            speeds.first_token.as_secs_f64() * 1000.0,
+            held.join(", ")
+        ),
+        Err(failure) => format!("{:>9} failed: {failure}\n", depth.asked),
+    }
+}
+
+impl SweepReport<'_> {
+    pub(crate) fn summary(&self) -> String {
+        let mut out = String::new();
+        // writing to a string cannot fail
+        let _ = self.write(&mut out);
+        out
+    }
+
+    fn write(&self, out: &mut String) -> fmt::Result {
+        for (name, curve) in self.sweep.curves() {
+            if let (Some(slope), Some(first), Some(last)) = (slope(&curve), curve.first(), curve.last()) {
+                writeln!(
+                    out,
+                    "{name}: {slope:.0} B per token of depth, {} before, {} at {} tokens",
+                    first.1, last.1, last.0
+                )?;
+            }
+        }
+        if let Some(learned) = self.sweep.learned {
+            writeln!(out, "plimsoll learned {learned} B per token from its engine")?;
+        }
+        match self.planned {
+            Some(planned) => writeln!(
+                out,
+                "plan of its flags: run-time pool {} B per token of depth, {} in all at full context",
+                planned.pool_per_token.get(),
+                planned.peak
+            ),
+            None => writeln!(
+                out,
+                "no plan to compare with: the server's flags name no model that can be read here"
+            ),
+        }
+    }
+
+    /// `plimsoll.sweep/1`.
+    pub(crate) fn json(&self) -> Value {
+        let depths = self.sweep.depths.iter().map(|depth| {
+            let speeds = depth.outcome.as_ref().ok();
+            json!({
+                "asked": depth.asked,
+                "tokens": depth.tokens,
+                "failure": depth.outcome.as_ref().err().map(ToString::to_string),
+                "prompt_per_second": speeds.and_then(|speeds| speeds.prompt),
+                "answer_per_second": speeds.and_then(|speeds| speeds.answer),
+                "first_token_ms": speeds.map(|speeds| speeds.first_token.as_secs_f64() * 1000.0),
+                "held": held(&depth.held),
+            })
+        });
+        let growth = self
+            .sweep
+            .curves()
+            .into_iter()
+            .map(|(name, curve)| json!({ "figure": name, "bytes_per_token": slope(&curve) }));
+        json!({
+            "schema": "plimsoll.sweep/1",
+            "target": self.target,
+            "model": self.model,
+            "before": held(&self.sweep.before),
+            "depths": depths.collect::<Vec<_>>(),
+            "growth": growth.collect::<Vec<_>>(),
+            "learned_bytes_per_token": self.sweep.learned,
+            "planned": self.planned.map(|planned| json!({ "pool_bytes_per_token": planned.pool_per_token, "peak": planned.peak })),
+        })
+    }
+
+    pub(crate) fn svg(&self) -> String {
+        let curves = self.sweep.curves();
+        let memory: Vec<(String, Course)> = curves
+            .into_iter()
+            .map(|(name, curve)| {
+                let mut course = Course::default();
+                curve
+                    .iter()
+                    .for_each(|(tokens, held)| course.push(*tokens, held.get()));
+                (name.to_owned(), course)
+            })
+            .collect();
+        let speed = |of: &dyn Fn(&Depth) -> Option<f64>| {
+            let mut course = Course::default();
+            for depth in &self.sweep.depths {
+                if let Some(speed) = of(depth) {
+                    course.push(
+                        depth.tokens,
+                        format!("{:.0}", speed.clamp(0.0, 1e15))
+                            .parse()
+                            .unwrap_or_default(),
+                    );
+                }
+            }
+            course
+        };
+        let of = |depth: &Depth| depth.outcome.as_ref().ok().copied();
+        let prompt = speed(&|depth| of(depth)?.prompt);
+        let answer = speed(&|depth| of(depth)?.answer);
+        let bytes = |value: u64| Bytes::new(value).to_string();
+        let rate = |value: u64| format!("{value} tokens/s");
+        let chart = |title: &str, lines: Vec<Line<'_>>, text: &dyn Fn(u64) -> String| {
+            let last = self
+                .sweep
+                .depths
+                .iter()
+                .map(|depth| depth.tokens)
+                .max()
+                .unwrap_or_default();
+            Chart {
+                title: format!("{}: {title}", self.model),
+                lines,
+                until: last,
+                ends: ("0 tokens".to_owned(), format!("{last} tokens of depth")),
+                marks: Vec::new(),
+                text,
+            }
+            .svg()
+        };
+        let memory: Vec<Line<'_>> = memory
+            .iter()
+            .map(|(name, course)| Line {
+                name: name.clone(),
+                course,
+            })
+            .collect();
+        stacked(&[
+            chart("memory", memory, &bytes),
+            chart(
+                "prompt speed",
+                vec![Line {
+                    name: "prompt".to_owned(),
+                    course: &prompt,
+                }],
+                &rate,
+            ),
+            chart(
+                "answer speed",
+                vec![Line {
+                    name: "answer".to_owned(),
+                    course: &answer,
+                }],
+                &rate,
+            ),
+        ])
+    }
+}
+
+fn held(held: &[(String, Bytes)]) -> Value {
+    held.iter()
+        .map(|(name, held)| json!({ "figure": name, "bytes": held }))
+        .collect()
+}
