@@ -22,8 +22,10 @@ use tokio::{runtime, time};
 use super::run::child::{self, End};
 use super::run::{self, program};
 use super::soak::time as read_time;
-use crate::guard::{PagesFolder, Preload, find_library, preload};
+use crate::folder::OwnedFolder;
+use crate::guard::{PAGES, Preload, preload};
 use crate::launch::Environment;
+use crate::library::GUARD;
 use crate::probe::process::{Process, command_line};
 use crate::probe::{Sampler, StartSamplerError};
 use crate::watch::{Eyes, RecordError, Recording, Subject, about};
@@ -160,7 +162,7 @@ async fn ended(process: Option<Process>, limit: Option<Duration>) -> io::Result<
 /// Starts a program and watches it to its end.
 async fn started(arguments: &Arguments) -> Result<ExitCode, Error> {
     let (path, rest) = program(&arguments.command)?;
-    let folder = PagesFolder::create().map_err(Error::Folder)?;
+    let folder = OwnedFolder::create(PAGES).map_err(Error::Folder)?;
     let (environment, notes) = guarded(&folder);
     let (tell, told) = oneshot::channel();
     let follow = child::follow(
@@ -224,9 +226,9 @@ fn exit(end: End) -> Exit {
 }
 
 /// The environment of a program with guard in it, or as it is where there is no guard.
-fn guarded(folder: &PagesFolder) -> (Environment, Vec<String>) {
+fn guarded(folder: &OwnedFolder) -> (Environment, Vec<String>) {
     let mut environment: Environment = std::env::vars_os().collect();
-    match find_library() {
+    match GUARD.find() {
         Ok(library) => {
             let with = Preload {
                 library: &library,
