@@ -9,6 +9,10 @@
 //! bounded: after `patience` the oldest queued model gets its victims chosen even if traffic keeps them busy,
 //! and what it needs is held for it.
 //!
+//! Where an engine's memory grows with depth, a request is let through only if the run's claim covers the depth that it may
+//! reach; else the claim is raised, or the request waits, or is refused if that depth can never be had. What a run holds beyond
+//! what its requests may reach is there for others who wait.
+//!
 //! One request to a model that is not loaded, and the way back down:
 //!
 //! ```
@@ -50,7 +54,7 @@
 //!
 //! let run = *run;
 //! assert_eq!(tell(Event::Ready { run }), [Effect::Dispatch { request, run }]);
-//! assert_eq!(tell(Event::Finished { request }), []);
+//! assert_eq!(tell(Event::Finished { request, tokens: None }), []);
 //!
 //! assert_eq!(tell(Event::UnloadWanted { model }), [Effect::Stop { run, how: Stopping::Graceful }]);
 //! let effects = tell(Event::Ended { run, end: End::Expected });
@@ -58,12 +62,16 @@
 //! assert_eq!(tell(Event::MemoryReturned { run }), []);
 //! ```
 
+mod deepening;
+mod depth;
 mod effect;
 mod event;
+mod gate;
 mod growth;
 mod loading;
 mod model;
 mod moment;
+mod occupancy;
 mod orders;
 mod parting;
 mod pleas;
@@ -72,6 +80,7 @@ mod requests;
 mod retry;
 mod running;
 mod scheduler;
+mod slack;
 mod snapshot;
 mod spec;
 mod timers;
@@ -79,10 +88,11 @@ mod waiting;
 
 pub use crate::place::CardLimit;
 pub use crate::place::RunId;
+pub use depth::Depth;
 pub use effect::{Effect, Refusal, RefusalKind, State, Stopping};
 pub use event::{Change, End, Event, Stage};
 pub use growth::Growth;
 pub use moment::{ModelId, Moment, RequestId};
 pub use scheduler::Scheduler;
-pub use snapshot::{CardView, HolderView, ModelView, Snapshot};
+pub use snapshot::{CardView, DepthView, HolderView, ModelView, Snapshot};
 pub use spec::{ModelSpec, Settings};

@@ -7,6 +7,7 @@
 mod answers;
 mod card;
 mod card_spec;
+mod curve;
 mod demand;
 mod evict;
 mod ledger;
@@ -17,6 +18,7 @@ mod why;
 pub use answers::Answers;
 pub use card::{Card, CardId, CardKind, CardLimit};
 pub use card_spec::CardSpecError;
+pub use curve::{Curve, Slots};
 pub use demand::{Declared, Demand, Named, Placement, RunId, Share, Unknown};
 pub(crate) use evict::{Candidate, smallest};
 pub use ledger::{Account, AuditError, Claim, ClaimError, Ledger, allowance};

@@ -5,11 +5,12 @@
 //! gives the same plan on any machine, with no engine and no GPU.
 //!
 //! `layout` says which device holds what, `reserve` which sizes the engine settles first, `cost` adds up, `fit`
-//! searches in every direction, `reasons` and `hints` explain.
+//! searches in every direction, `depth` says what is taken before the context is full, `reasons` and `hints` explain.
 
 mod calibration;
 mod compute;
 mod cost;
+mod depth;
 mod error;
 pub mod exact;
 pub mod fit;
@@ -30,6 +31,7 @@ use fit::Formulas;
 
 use crate::explain::{Hint, Reason};
 
+pub use depth::curve;
 pub use error::PlanError;
 pub use named::{NamedCards, named};
 pub use outcome::{CardPlan, EngineInfo, Growth, HostPlan, HostTerms, Plan, Term, Terms};

@@ -33,6 +33,13 @@ pub enum Effect {
     /// Wait until the driver has this much back from the run that ended: what it was last seen to take, or its
     /// claim where it was not seen. Answer with MemoryReturned, in any case after a few seconds.
     AwaitMemory { run: RunId, taken: Vec<Share> },
+    /// Find out how deep a request that waits may go: from its body alone, or, if `exact`, by asking the engine of the run to count.
+    /// Answer with Sounded.
+    Sound {
+        request: RequestId,
+        run: RunId,
+        exact: bool,
+    },
     /// What could be done for the run's plea is done: it may hold so much of the card now. None if nothing could be.
     Pleaded { run: RunId, claim: Option<Bytes> },
     /// For listings and event streams.
@@ -88,6 +95,8 @@ fn seconds<S: serde::Serializer>(wait: &Option<Duration>, serializer: S) -> Resu
 pub enum RefusalKind {
     /// It does not fit on the cards it may use even when nobody else is on them.
     NeverFits,
+    /// It may go deeper than its model ever can on these cards.
+    TooDeep,
     /// It would fit, but strangers or pinned models hold what it needs.
     NoRoom,
     /// Too many requests wait for this model already.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::depth::Depth;
 use super::moment::{ModelId, Moment, RequestId};
 use super::spec::ModelSpec;
 use crate::bytes::Bytes;
@@ -21,8 +22,20 @@ pub enum Event {
     },
     /// The client left, whether the request was waiting or in flight.
     Abandoned { request: RequestId },
-    /// The answer is through, or broke off after the client had seen part of it.
-    Finished { request: RequestId },
+    /// The answer is through, or broke off after the client had seen part of it. `tokens` are those of the prompt and the answer
+    /// together, where the engine said so.
+    Finished {
+        request: RequestId,
+        tokens: Option<u64>,
+    },
+    /// Answers [`super::Effect::Sound`]; `None` where the engine went away meanwhile.
+    Sounded {
+        request: RequestId,
+        run: RunId,
+        depth: Option<Depth>,
+    },
+    /// The model was looked at without being asked for, and cannot run: what is wrong is shown until somebody asks.
+    Foreseen { model: ModelId, reason: Reason },
     /// The engine died before the client saw a byte of the answer: the request may be tried once more.
     Bounced { request: RequestId },
     /// Answers [`super::Effect::Survey`].

@@ -87,6 +87,7 @@ impl Scheduler {
             return;
         };
         let (demand, name) = (room.demand.clone(), name.clone());
+        let occupancy = self.occupancy(id, &*demand, &placement);
         if self.ledger.claim(run_id, &name, &placement).is_err() {
             return;
         }
@@ -102,10 +103,12 @@ impl Scheduler {
             demand,
             placement: placement.clone(),
             in_flight: 0,
+            occupancy,
             stamp,
             owed: 0,
             draining: None,
             suspect: None,
+            afresh: false,
             killed_for: None,
         });
         self.arm(until);

@@ -3,8 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::depth::Depth;
 use super::effect::State;
 use super::moment::{ModelId, Moment, RequestId};
+use super::occupancy::Occupancy;
 use super::retry::Record;
 use super::spec::ModelSpec;
 use crate::bytes::Bytes;
@@ -17,6 +19,8 @@ pub(super) struct Model {
     pub(super) spec: ModelSpec,
     pub(super) seeking: Seeking,
     pub(super) run: Option<Run>,
+    /// The next request goes deeper than the run's claim covers.
+    pub(super) deep: Option<Deep>,
     pub(super) queue: VecDeque<RequestId>,
     /// Somebody wants it loaded, with or without a request.
     pub(super) load_wanted: Option<Moment>,
@@ -24,6 +28,8 @@ pub(super) struct Model {
     /// Gone from the configuration; forgotten once its run has ended.
     pub(super) removed: bool,
     pub(super) last_used: Option<Moment>,
+    /// Requests whose prompt was counted to be longer than a slot: the engine refuses them by itself.
+    pub(super) overflows: u64,
     pub(super) record: Record,
     /// What the owner was last told.
     pub(super) shown: State,
@@ -53,6 +59,14 @@ pub(super) struct Room {
     pub(super) after: Vec<RunId>,
 }
 
+/// What a run needs beside what it has, for its next request.
+#[derive(Debug, Default)]
+pub(super) struct Deep {
+    /// Runs that go for it.
+    pub(super) victims: Vec<RunId>,
+    pub(super) needs: Bytes,
+}
+
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) id: RunId,
@@ -60,6 +74,8 @@ pub(super) struct Run {
     pub(super) demand: Arc<dyn Demand>,
     pub(super) placement: Placement,
     pub(super) in_flight: u32,
+    /// How deep it is; or, in words, why nobody watches that.
+    pub(super) occupancy: Result<Occupancy, String>,
     /// Order of use over all runs.
     pub(super) stamp: u64,
     /// Requests that were queued when it became ready and have not been sent to it yet.
@@ -67,6 +83,8 @@ pub(super) struct Run {
     pub(super) draining: Option<Drain>,
     /// A request bounced off it at this time: it gets no more, and is killed if it does not end by itself.
     pub(super) suspect: Option<Moment>,
+    /// It goes so that what its idle slots keep goes too.
+    pub(super) afresh: bool,
     /// Why it was killed, where that was for a failure of its own.
     pub(super) killed_for: Option<Reason>,
 }
@@ -92,6 +110,9 @@ pub(super) struct Request {
     pub(super) arrived: Moment,
     pub(super) deadline: Moment,
     pub(super) bounced: bool,
+    pub(super) depth: Option<Depth>,
+    /// The owner has been asked for the depth.
+    pub(super) sounding: bool,
     /// None while it is queued.
     pub(super) run: Option<RunId>,
 }
@@ -104,10 +125,12 @@ impl Model {
             spec,
             seeking: Seeking::Nothing,
             run: None,
+            deep: None,
             queue: VecDeque::new(),
             load_wanted: None,
             removed: false,
             last_used: None,
+            overflows: 0,
             record: Record::default(),
             shown: State::Unloaded,
         }
@@ -132,6 +155,16 @@ impl Model {
         }
     }
 
+    /// Runs that go for it, whether it is to start or to go deeper.
+    pub(super) fn victims(&self) -> impl Iterator<Item = &RunId> {
+        let room = match &self.seeking {
+            Seeking::Room(room) => Some(room.victims.iter().chain(&room.after)),
+            _ => None,
+        };
+        let deep = self.deep.iter().flat_map(|deep| &deep.victims);
+        room.into_iter().flatten().chain(deep)
+    }
+
     /// Returns the run if it is this one.
     pub(super) fn run_mut(&mut self, id: RunId) -> Option<&mut Run> {
         self.run.as_mut().filter(|run| run.id == id)
@@ -143,6 +176,12 @@ impl Model {
         self.run
             .as_mut()
             .filter(|run| run.takes_requests() && run.in_flight < limit)
+    }
+
+    /// The run, if its depth is watched.
+    pub(super) fn watched(&self) -> Option<(&Run, &Occupancy)> {
+        let run = self.run.as_ref()?;
+        Some((run, run.occupancy.as_ref().ok()?))
     }
 }
 

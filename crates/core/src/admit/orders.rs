@@ -45,8 +45,15 @@ impl Scheduler {
         model.spec = spec;
         model.removed = false;
         model.record = Record::default();
+        let queue: Vec<_> = model.queue.iter().copied().collect();
         if model.run.is_some() {
             model.load_wanted.get_or_insert(now);
+        }
+        // Another kind of engine may count otherwise.
+        for request in queue {
+            if let Some(request) = self.requests.get_mut(&request) {
+                request.depth = None;
+            }
         }
         self.cease(id);
         self.drain(id, Drain::Leave);
@@ -58,6 +65,7 @@ impl Scheduler {
             return self.add(id, spec);
         };
         model.spec = spec;
+        self.surface(id);
         self.dispatch_queue(id);
         if let Some(at) = self.next_timer() {
             self.arm(at.max(self.now));

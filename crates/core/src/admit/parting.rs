@@ -17,6 +17,10 @@ impl Scheduler {
         if self.closing.is_some() {
             return Some(Reason::new("shutting_down", "the daemon is shutting down"));
         }
+        if life.afresh {
+            let text = "its next request fits only where idle slots keep nothing";
+            return Some(Reason::new("starts_afresh", text));
+        }
         let evicted = life.draining == Some(Drain::Evict);
         evicted
             .then(|| self.newcomer(run))
@@ -28,7 +32,9 @@ impl Scheduler {
 
     /// The model that makes the run go.
     fn newcomer(&self, run: RunId) -> Option<Reason> {
-        self.pleader(run).or_else(|| self.loader(run))
+        self.pleader(run)
+            .or_else(|| self.loader(run))
+            .or_else(|| self.diver(run))
     }
 
     /// The run that asked for more.
@@ -37,6 +43,15 @@ impl Scheduler {
         let name = &self.model(*self.living.get(&plea.run())?)?.name;
         let text = format!("{name} asks for {} more", plea.asked());
         Some(Reason::new("makes_room", text).fact("need", plea.asked()))
+    }
+
+    /// The run whose next request goes deeper than its claim covers.
+    fn diver(&self, run: RunId) -> Option<Reason> {
+        let deeper = |model: &&Model| model.deep.as_ref().is_some_and(|deep| deep.victims.contains(&run));
+        let model = self.models.iter().flatten().find(deeper)?;
+        let need = model.deep.as_ref()?.needs;
+        let text = format!("{} needs {need} more for a request of this depth", model.name);
+        Some(Reason::new("makes_room", text).fact("need", need))
     }
 
     fn loader(&self, run: RunId) -> Option<Reason> {
@@ -138,7 +153,8 @@ mod tests {
         let run = started.expect("alpha starts");
         tell(scheduler, Event::Ready { run });
         let request = RequestId(0);
-        tell(scheduler, Event::Finished { request });
+        let tokens = None;
+        tell(scheduler, Event::Finished { request, tokens });
         run
     }
 

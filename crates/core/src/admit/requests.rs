@@ -1,6 +1,7 @@
 //! The way of a request: in, perhaps into the queue, to a run, and out, exactly once.
 
 use super::effect::{Effect, Refusal};
+use super::gate::Gate;
 use super::model::{Drain, Model, Phase, Request};
 use super::moment::{ModelId, Moment, RequestId};
 use super::refusal;
@@ -15,6 +16,8 @@ impl Scheduler {
             arrived: now,
             deadline,
             bounced: false,
+            depth: None,
+            sounding: false,
             run: None,
         };
         if self.closing.is_some() {
@@ -26,6 +29,7 @@ impl Scheduler {
         };
         model.last_used = Some(now);
         if model.queue.is_empty()
+            && model.watched().is_none()
             && let Some(run) = model.open_run()
         {
             run.in_flight += 1;
@@ -50,6 +54,9 @@ impl Scheduler {
         }
         model.queue.push_back(id);
         self.enqueued(id, request);
+        if self.model(model_id).is_some_and(|model| model.watched().is_some_and(|(run, _)| run.takes_requests())) {
+            self.sound_queue(model_id);
+        }
     }
 
     fn enqueued(&mut self, id: RequestId, request: Request) {
@@ -60,12 +67,15 @@ impl Scheduler {
     }
 
     /// The request is answered, or its client is gone.
-    pub(super) fn over(&mut self, id: RequestId) {
+    pub(super) fn over(&mut self, id: RequestId, tokens: Option<u64>) {
         let Some(request) = self.requests.remove(&id) else {
             return;
         };
         match request.run {
-            Some(run) => self.landed(request.model, run),
+            Some(run) => {
+                self.leave_depth(request.model, run, id, tokens);
+                self.landed(request.model, run);
+            }
             None => {
                 self.deadlines.remove(&(request.deadline, id));
                 self.unqueue(request.model, id);
@@ -77,7 +87,16 @@ impl Scheduler {
         if let Some(model) = self.model_mut(model) {
             model.queue.retain(|queued| *queued != id);
         }
+        self.surface(model);
         self.stir();
+        self.dispatch_queue(model);
+    }
+
+    fn leave_depth(&mut self, model: ModelId, run: RunId, id: RequestId, tokens: Option<u64>) {
+        let run = self.model_mut(model).and_then(|model| model.run_mut(run));
+        if let Some(Ok(occupancy)) = run.map(|run| run.occupancy.as_mut()) {
+            occupancy.leave(id, tokens);
+        }
     }
 
     /// One request fewer is in flight.
@@ -127,20 +146,39 @@ impl Scheduler {
     /// Sends what is queued to the run, as far as it takes requests.
     pub(super) fn dispatch_queue(&mut self, model_id: ModelId) {
         let stamp = self.next_stamp();
-        while let Some((id, run, satisfied)) = self
-            .model_mut(model_id)
-            .and_then(|model| next_dispatch(model, stamp))
+        while self.may_go(model_id)
+            && let Some((id, run, satisfied)) = self
+                .model_mut(model_id)
+                .and_then(|model| next_dispatch(model, stamp))
         {
             if let Some(request) = self.requests.get_mut(&id) {
                 request.run = Some(run);
                 let deadline = request.deadline;
                 self.deadlines.remove(&(deadline, id));
             }
-            self.emit(Effect::Dispatch { request: id, run });
+            self.send(id, run);
             if satisfied {
                 self.stir();
             }
         }
+    }
+
+    /// Says whether the front of the queue may be sent, and begins to do what is to be done first.
+    fn may_go(&mut self, model_id: ModelId) -> bool {
+        let Some(model) = self.model_mut(model_id) else {
+            return false;
+        };
+        let (Some(front), Some(run)) = (model.queue.front().copied(), model.open_run().map(|run| run.id)) else {
+            return false;
+        };
+        let gate = self.model(model_id).map_or(Gate::Open, |model| self.gate(model, front));
+        match gate {
+            Gate::Open => {}
+            Gate::Sound { exact } => self.sound(front, run, exact),
+            Gate::Sounding => {}
+            Gate::Deep => self.wait_for_depth(model_id),
+        }
+        gate == Gate::Open
     }
 
     pub(super) fn bounced(&mut self, id: RequestId) {
@@ -153,6 +191,7 @@ impl Scheduler {
         };
         let now = self.now;
         self.moved = true;
+        self.leave_depth(request.model, run_id, id, None);
         if let Some(run) = self
             .model_mut(request.model)
             .and_then(|model| model.run_mut(run_id))
@@ -207,6 +246,7 @@ impl Scheduler {
         model.load_wanted = None;
         model.preload = false;
         let queue = std::mem::take(&mut model.queue);
+        self.surface(model_id);
         for id in queue {
             if let Some(request) = self.requests.remove(&id) {
                 self.deadlines.remove(&(request.deadline, id));

@@ -60,6 +60,7 @@ impl Scheduler {
         model.record.retried = false;
         self.moved = true;
         self.ledger.settle(run_id);
+        self.sound_queue(id);
         self.dispatch_queue(id);
         self.rested(id);
         self.stir();
@@ -113,6 +114,7 @@ impl Scheduler {
         };
         self.moved = true;
         self.forget_pleas(run_id);
+        self.surface(id);
         self.give_memory_back(run_id);
         let Some(run) = self.model_mut(id).and_then(|model| model.run.take()) else {
             return;
@@ -254,6 +256,11 @@ impl Scheduler {
     pub(super) fn deepened(&mut self, run: RunId, tokens: u64, used: Bytes) {
         if let Some((_, model)) = self.run_mut(run) {
             model.record.slope.look(run, tokens, used);
+            if let (Some(growth), Some(Ok(occupancy))) =
+                (model.record.slope.learned(), model.run.as_mut().map(|run| run.occupancy.as_mut()))
+            {
+                occupancy.learned(growth);
+            }
         }
     }
 
@@ -282,6 +289,9 @@ impl Scheduler {
         }) = self.model_mut(id)
         {
             let total: Bytes = used.iter().map(|(_, bytes)| *bytes).sum();
+            if let Ok(occupancy) = &mut run.occupancy {
+                occupancy.measured(used);
+            }
             if run.demand.alone() && !total.is_zero() && matches!(run.phase, Phase::Ready { .. }) {
                 record.measured = record.measured.max(Some(claim));
             } else if !run.demand.alone() {

@@ -32,7 +32,7 @@ pub struct Scheduler {
     pub(super) pleas: Vec<Plea>,
     pub(super) next_run: u64,
     pub(super) stamp: u64,
-    /// Models that wait for room.
+    /// Models that wait for room, to start or to go deeper.
     pub(super) waiting: usize,
     /// Something happened that may let a waiting model in.
     pub(super) stirred: bool,
@@ -97,7 +97,10 @@ impl Scheduler {
                 model,
                 deadline,
             } => self.arrived(request, model, deadline),
-            Event::Finished { request } | Event::Abandoned { request } => self.over(request),
+            Event::Finished { request, tokens } => self.over(request, tokens),
+            Event::Abandoned { request } => self.over(request, None),
+            Event::Sounded { request, run, depth } => self.sounded(request, run, depth),
+            Event::Foreseen { model, reason } => self.foreseen(model, reason),
             Event::Bounced { request } => self.bounced(request),
             Event::Configured(changes) => self.configured(changes),
             Event::Surveyed { model, result } => self.surveyed(model, result),

@@ -11,7 +11,7 @@ use super::moment::{ModelId, Moment};
 use super::scheduler::Scheduler;
 use crate::bytes::Bytes;
 use crate::explain::Reason;
-use crate::place::{Account, CardId, Ledger, RunId, Share};
+use crate::place::{Account, CardId, Ledger, RunId, Share, Slots};
 
 /// Everything at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -42,9 +42,36 @@ pub struct ModelView {
     pub learned: Bytes,
     /// What a token of depth was seen to add; None until two answers of different depth have shown it.
     pub growth: Option<Growth>,
+    /// How deep the run is, where that costs anything.
+    pub depth: Option<DepthView>,
+    /// Why depth is not watched.
+    pub depth_unwatched: Option<String>,
+    /// Requests whose prompt was longer than the context.
+    pub overflows: u64,
     /// How long loads are held back after crashes; None when they are not.
     pub held_back: Option<Duration>,
     pub last_failure: Option<Reason>,
+}
+
+/// The depth of a run, in tokens.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DepthView {
+    /// What it has reached, or may reach with the requests that it has.
+    pub admitted: u64,
+    /// What its claim covers.
+    pub covered: u64,
+    /// The deepest that it can get.
+    pub full: u64,
+    /// How its slots share that.
+    pub slots: Slots,
+    /// What it needs for what is admitted.
+    pub needs: Vec<Share>,
+    /// What it could give up while others wait.
+    pub spare: Vec<Share>,
+    /// What a token of depth adds, as planned or as it was seen.
+    pub bytes_per_token: Bytes,
+    /// The next request waits for more memory.
+    pub waits: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -106,9 +133,35 @@ impl Scheduler {
             measured: shares(Ledger::measured_shares),
             learned: model.record.learned,
             growth: model.record.slope.learned(),
+            depth: self.depth_view(model),
+            depth_unwatched: run.and_then(|run| run.occupancy.as_ref().err().cloned()),
+            overflows: model.overflows,
             held_back: model.record.held_back(now),
             last_failure: model.record.last_failure.clone(),
         }
+    }
+}
+
+impl Scheduler {
+    fn depth_view(&self, model: &Model) -> Option<DepthView> {
+        let (run, occupancy) = model.watched()?;
+        let full = occupancy.slots().full;
+        Some(DepthView {
+            admitted: occupancy.admitted(),
+            covered: self.covers(run.id, occupancy).unwrap_or(0).min(full),
+            full,
+            slots: *occupancy.slots(),
+            needs: occupancy.needs(occupancy.admitted()),
+            spare: self.slack(model),
+            bytes_per_token: occupancy.curve().bytes_per_token(),
+            waits: model.deep.is_some(),
+        })
+    }
+
+    /// True where it matters how many tokens an answer of the run had.
+    pub fn watches(&self, run: RunId) -> bool {
+        let model = self.living.get(&run).and_then(|model| self.model(*model));
+        model.is_some_and(|model| model.watched().is_some())
     }
 }
 

@@ -20,6 +20,8 @@ pub struct ModelSpec {
     pub load_timeout: Duration,
     /// An engine that was asked to stop is killed after this long.
     pub stop_timeout: Duration,
+    /// Requests are admitted by the depth that they may reach, and the claim follows; else it stands as it was granted.
+    pub by_depth: bool,
     /// Load at start, as far as it fits without stopping anybody.
     pub preload: bool,
 }
@@ -34,6 +36,7 @@ impl ModelSpec {
             concurrency: None,
             load_timeout: Duration::from_secs(120),
             stop_timeout: Duration::from_secs(10),
+            by_depth: true,
             preload: false,
         }
     }

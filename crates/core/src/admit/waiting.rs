@@ -38,13 +38,17 @@ impl Scheduler {
                     queue.push((!model.pressing(), self.waits_since(model), id))
                 }
                 Seeking::Room(_) => self.set_seeking(id, Seeking::Nothing),
+                _ if model.deep.is_some() => queue.push((false, self.waits_since(model), id)),
                 _ => {}
             }
         }
         queue.sort_unstable();
         let mut holds = Holds::default();
         for (_, since, id) in queue {
-            self.find_room(id, since, &mut holds);
+            match self.model(id).is_some_and(|model| model.deep.is_some()) {
+                true => self.find_depth(id, since, &mut holds),
+                false => self.find_room(id, since, &mut holds),
+            }
         }
         self.call_off_drains();
         self.arm_for_waiting();
@@ -72,7 +76,10 @@ impl Scheduler {
         };
         let pressing = self.model(id).is_some_and(Model::pressing);
         match verdict {
-            Verdict::Fits(placement) if barred.is_empty() => self.start(id, placement),
+            Verdict::Fits(placement) if barred.is_empty() => {
+                self.take_slack(None, &placement, holds);
+                self.start(id, placement);
+            }
             Verdict::Fits(placement) => holds.hold(&placement, &barred, &self.ledger),
             _ if !pressing => self.skip_preload(id),
             Verdict::FitsAfter { placement, evict } => self.commit(id, &placement, evict, holds),
@@ -91,6 +98,8 @@ impl Scheduler {
     }
 
     /// Asks for a place, and for the runs that must be gone before it may be taken.
+    ///
+    /// What others hold beyond their need is counted as free: it is taken before anybody is stopped.
     fn judge(&self, id: ModelId, holds: &Holds) -> Option<(Verdict, Vec<RunId>)> {
         let model = self.model(id)?;
         let Seeking::Room(room) = &model.seeking else {
@@ -111,11 +120,19 @@ impl Scheduler {
             allowed: &model.spec.allowed,
             named: room.demand.named(),
         };
-        Some((place(&ask, &self.ledger, holds, &self.tenants(id)), barred))
+        let tenants = self.tenants(id);
+        let verdict = match place(&ask, &self.ledger, holds, &tenants) {
+            fits @ Verdict::Fits(_) => fits,
+            other => match self.slimmed() {
+                Some(ledger) => place(&ask, &ledger, holds, &tenants),
+                None => other,
+            },
+        };
+        Some((verdict, barred))
     }
 
     /// Who holds memory, and how ready each is to go for the model `asking`.
-    fn tenants(&self, asking: ModelId) -> Vec<Tenant> {
+    pub(super) fn tenants(&self, asking: ModelId) -> Vec<Tenant> {
         let promised = self.victims_of(|id| id != asking);
         let own = self.victims_of(|id| id == asking);
         let standing_of =
@@ -148,7 +165,7 @@ impl Scheduler {
             _ if run.draining.is_some() => Standing::Leaving,
             Phase::Ready { .. } if run.in_flight == 0 && model.queue.is_empty() => Standing::Idle,
             Phase::Ready { since, .. }
-                if run.owed.min(model.queue.len()) == 0 && self.now >= since + self.settings.patience =>
+                if (run.owed.min(model.queue.len()) == 0 || model.deep.is_some()) && self.now >= since + self.settings.patience =>
             {
                 Standing::Busy
             }
@@ -158,21 +175,15 @@ impl Scheduler {
 
     fn victims_of(&self, which: impl Fn(ModelId) -> bool) -> BTreeSet<RunId> {
         let models = (0_u32..).zip(&self.models).filter(|(id, _)| which(ModelId(*id)));
-        let rooms = models.filter_map(|(_, model)| match &model.as_ref()?.seeking {
-            Seeking::Room(room) => Some(room),
-            _ => None,
-        });
-        rooms
-            .flat_map(|room| room.victims.iter().chain(&room.after).copied())
-            .collect()
+        let victims = models.flat_map(|(_, model)| model.iter().flat_map(Model::victims));
+        victims.copied().collect()
     }
 
-    fn set_victims(&mut self, id: ModelId, victims: Vec<RunId>) {
-        if let Some(Model {
-            seeking: Seeking::Room(room),
-            ..
-        }) = self.model_mut(id)
-        {
+    pub(super) fn set_victims(&mut self, id: ModelId, victims: Vec<RunId>) {
+        let Some(model) = self.model_mut(id) else { return };
+        if let Some(deep) = &mut model.deep {
+            deep.victims = victims;
+        } else if let Seeking::Room(room) = &mut model.seeking {
             room.victims = victims;
         }
     }
@@ -195,7 +206,7 @@ impl Scheduler {
         }
     }
 
-    fn make_go(&mut self, id: ModelId) {
+    pub(super) fn make_go(&mut self, id: ModelId) {
         let standing = match self
             .model(id)
             .and_then(|model| Some((model, model.run.as_ref()?)))

@@ -9,6 +9,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::card::{Card, CardId};
+use super::curve::Curve;
 use crate::bytes::Bytes;
 use crate::explain::{Hint, Reason};
 
@@ -92,6 +93,11 @@ pub trait Demand: fmt::Debug + Send + Sync {
     /// Nobody knows the need: the model gets one card whole and alone, until it is measured.
     fn alone(&self) -> bool {
         false
+    }
+
+    /// What the model takes on these cards at each depth; or, in words, why its depth is not watched.
+    fn curve(&self, _cards: &[Card]) -> Result<Curve, String> {
+        Err("how its need grows with depth is not known".to_owned())
     }
 
     /// Returns what would make the model smaller, best first.

@@ -252,6 +252,16 @@ impl Ledger {
         Some(claim.bytes)
     }
 
+    /// Lowers the run's claim on a card to `wanted`, but never below what it was measured to take.
+    pub fn shrink(&mut self, run: RunId, card: &CardId, wanted: Bytes) {
+        let claim = self.account_mut(card).and_then(|account| account.claim_of(run));
+        if let Some(claim) = claim.filter(|claim| !claim.alone) {
+            let floor = wanted.max(claim.measured.unwrap_or_default());
+            claim.bytes = claim.bytes.min(floor);
+            claim.granted = claim.granted.min(claim.bytes);
+        }
+    }
+
     /// Turns claims on whole cards into what was measured and an [`allowance`]. A reading of nothing measures
     /// nothing: in some containers the driver names no processes.
     pub fn settle(&mut self, run: RunId) {

@@ -70,7 +70,7 @@ impl Holds {
         }
     }
 
-    fn on(&self, card: &CardId) -> Bytes {
+    pub(crate) fn on(&self, card: &CardId) -> Bytes {
         self.0
             .iter()
             .filter(|share| share.card == *card)

@@ -188,6 +188,27 @@ impl<'a> Coster<'a> {
         })
     }
 
+    /// The run-time pool of each card once the run has been so deep.
+    pub(super) fn pools(&self, reserve: &Reserve, depth: u64) -> Vec<Bytes> {
+        let request = self.request;
+        let mut sums = vec![Bytes::ZERO; request.cards.len()];
+        let mut add = |part: &Part<'_>, reserve: &Reserve| {
+            let cells = cells(part, reserve, request).min(depth);
+            for ((_, card), pool) in pools(request, part, reserve, cells) {
+                sums[card] += pool.peak.known();
+            }
+        };
+        add(&self.main, reserve);
+        if let Some(draft) = &self.draft {
+            add(draft, &Reserve::of_draft(request, draft.model, reserve));
+        }
+        let host = |(card, sum): (&crate::place::Card, Bytes)| match card.kind {
+            crate::place::CardKind::Host => Bytes::ZERO,
+            crate::place::CardKind::Cuda => sum,
+        };
+        request.cards.iter().zip(sums).map(host).collect()
+    }
+
     fn add(&self, part: &Part<'_>, reserve: &Reserve, sum: &mut Sum) -> Result<(), PlanError> {
         let request = self.request;
         let kind = part.cache;
@@ -196,23 +217,7 @@ impl<'a> Coster<'a> {
         sum.add_part(part, &cache, &compute, request.engine);
         sum.growth.bytes_per_token +=
             kv::bytes_per_token(&part.model.hyper, part.layers.clone(), reserve, kind);
-        let depth = Depth {
-            flash_attention: part.flash.on,
-            copies_cache: !request.engine.reserves_cache_copy(),
-            key: kind.key,
-            value: kind.value,
-            cells: reserve.per_sequence,
-            latent_pass: latent_pass(request),
-        };
-        for (device, &card) in part.layout.devices.iter().enumerate() {
-            let pool = pool::pool(
-                part.model,
-                &part.layout,
-                (device, &part.matrices[device]),
-                &request.cards[card],
-                reserve,
-                depth,
-            );
+        for ((_, card), pool) in pools(request, part, reserve, cells(part, reserve, request)) {
             sum.growth.pool += pool.growth;
             sum.cards[card].add_pool(pool.peak);
         }
@@ -288,6 +293,41 @@ impl<'a> Coster<'a> {
             [none] if none == "none" => false,
             _ => first == Some(card),
         }
+    }
+}
+
+/// The pools of a part's devices at a depth of `cells`, by device and card.
+fn pools(
+    request: &PlanRequest<'_>,
+    part: &Part<'_>,
+    reserve: &Reserve,
+    cells: u64,
+) -> Vec<((usize, usize), pool::Pool)> {
+    let depth = Depth {
+        flash_attention: part.flash.on,
+        copies_cache: !request.engine.reserves_cache_copy(),
+        key: part.cache.key,
+        value: part.cache.value,
+        cells,
+        latent_pass: latent_pass(request),
+    };
+    let devices = part.layout.devices.iter().enumerate();
+    devices
+        .map(|(device, &card)| {
+            let weights = part.matrices[device].as_slice();
+            let on_card = &request.cards[card];
+            let pool = pool::pool(part.model, &part.layout, (device, weights), on_card, reserve, depth);
+            ((device, card), pool)
+        })
+        .collect()
+}
+
+/// Cells that the pool reaches at full depth. A copy of the cache holds every sequence that is worked on at once; without flash
+/// attention a micro-batch is shared among them, so that one sequence counts (`llama-graph.cpp: build_attn_mha @ b10605`).
+fn cells(part: &Part<'_>, reserve: &Reserve, request: &PlanRequest<'_>) -> u64 {
+    match part.flash.on && !request.engine.reserves_cache_copy() {
+        true => reserve.context,
+        false => reserve.per_sequence,
     }
 }
 

@@ -3,6 +3,7 @@
 //! The request is complete: the same request always gives the same plan, on any machine. Which engine and which
 //! of its programs matter as much as the model, because they reserve different amounts for the same flags.
 
+use crate::bytes::Bytes;
 use crate::flags::{Program, Wish};
 use crate::model::Model;
 use crate::place::Card;
@@ -55,6 +56,13 @@ impl Engine {
     /// between them is taken to do so, which costs at most one activation.
     pub fn mixes_embeddings(self) -> bool {
         self.kind == EngineKind::LlamaCpp && self.build.is_some_and(|build| build > 10_605)
+    }
+
+    /// False where llama-server clears idle slots when a request begins: it saves them to host memory first
+    /// (`server-context.cpp: process_single_task @ b10605`). Which build was the first is not known, so older ones are taken to keep.
+    pub fn keeps_idle_slots(self, wish: &Wish) -> bool {
+        let clears = self.kind == EngineKind::LlamaCpp && self.build.is_none_or(|build| build >= 10_605);
+        !clears || wish.host_cache == Some(Bytes::ZERO)
     }
 
     fn is_recent(self) -> bool {

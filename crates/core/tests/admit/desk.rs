@@ -110,7 +110,10 @@ impl Desk {
     }
 
     pub(crate) fn finish(&mut self, request: RequestId) -> &[Effect] {
-        self.send(Event::Finished { request })
+        self.send(Event::Finished {
+            request,
+            tokens: None,
+        })
     }
 
     pub(crate) fn bounce(&mut self, request: RequestId) -> &[Effect] {

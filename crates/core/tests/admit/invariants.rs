@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use crate::desk::PATIENCE;
-use crate::script::{Action, Client, Fate, Need, RETURN, STOP, SURVEY};
+use crate::script::{Action, CONTEXT, COUNT, Client, Fate, Grows, Need, RETURN, STOP, SURVEY};
 use crate::world::World;
 
 const MODELS: u32 = 5;
@@ -18,14 +18,28 @@ fn need() -> impl Strategy<Value = Need> {
         concurrency,
         ttl,
         prop::bool::weighted(0.05),
+        prop::option::weighted(0.6, grows()),
     )
-        .prop_map(|(gib, pinned, concurrency, ttl, survey_fails)| Need {
+        .prop_map(|(gib, pinned, concurrency, ttl, survey_fails, grows)| Need {
             gib,
             pinned,
             concurrency,
             ttl,
             survey_fails,
+            grows,
         })
+}
+
+fn grows() -> impl Strategy<Value = Grows> {
+    (1_u64..10, 1_u64..5, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
+        |(gib, slots, unified, keeps, elastic)| Grows {
+            gib,
+            slots,
+            unified,
+            keeps,
+            elastic,
+        },
+    )
 }
 
 fn fate() -> impl Strategy<Value = Fate> {
@@ -44,8 +58,8 @@ fn fate() -> impl Strategy<Value = Fate> {
 fn action() -> impl Strategy<Value = Action> {
     let model = || 0..MODELS;
     prop_oneof![
-        20 => (model(), 0_u64..4_000, 1_u64..60_000)
-            .prop_map(|(model, takes, patient_for)| Action::Ask { model, takes, patient_for }),
+        20 => (model(), 0_u64..4_000, 1_u64..60_000, 0..CONTEXT)
+            .prop_map(|(model, takes, patient_for, prompt)| Action::Ask { model, takes, patient_for, prompt }),
         3 => (0_usize..6).prop_map(|back| Action::Leave { back }),
         2 => (0_usize..3, 0_u64..10).prop_map(|(card, gib)| Action::Foreign { card, gib }),
         3 => (0_usize..4, 1_u64..8).prop_map(|(back, gib)| Action::Plead { back, gib }),
@@ -85,11 +99,11 @@ proptest! {
     ) {
         let models = sizes.len();
         let needs = sizes.iter().map(|gib| Need {
-            gib: Some(*gib), pinned: false, concurrency, ttl: None, survey_fails: false,
+            gib: Some(*gib), pinned: false, concurrency, ttl: None, survey_fails: false, grows: None,
         });
         let clients: Vec<Client> = clients
             .iter()
-            .map(|(model, takes)| Client { model: u32::try_from(model % models).unwrap(), takes: *takes })
+            .map(|(model, takes)| Client { model: u32::try_from(model % models).unwrap(), takes: *takes, prompt: 0 })
             .collect();
         let mut world = World::new(&[total], needs.collect(), vec![Fate::Serves { load }]);
         world.with_clients(&clients, 120_000);
@@ -99,6 +113,35 @@ proptest! {
         let rounds = concurrency.map_or(1, |limit| u64::try_from(clients.len()).unwrap().div_ceil(u64::from(limit)) + 1);
         let turn = SURVEY + load + PATIENCE * 1_000 + rounds * longest + STOP + RETURN;
         let bound = turn * (u64::try_from(models).unwrap() + 1);
+        prop_assert!(world.longest_wait <= bound, "{} > {bound} ms", world.longest_wait);
+        prop_assert!(world.refused.is_empty(), "{:?}", world.refused);
+        prop_assert!(world.answered > 0);
+    }
+
+    // Every request fits alone. In the worst case each client has its turn before one does, and each turn needs a fresh engine.
+    #[test]
+    fn no_request_starves_for_its_depth_while_others_keep_their_engines_busy(
+        total in 16_u64..24,
+        models in prop::collection::vec((1_u64..7, grows()), 1..4),
+        clients in prop::collection::vec((0_usize..4, 100_u64..1_500, 0..CONTEXT), 1..8),
+        load in 0_u64..2_000,
+    ) {
+        let count = models.len();
+        let needs = models.iter().map(|(gib, grows)| Need {
+            gib: Some(*gib), pinned: false, concurrency: None, ttl: None, survey_fails: false, grows: Some(*grows),
+        });
+        let clients: Vec<Client> = clients
+            .iter()
+            .map(|(model, takes, prompt)| Client {
+                model: u32::try_from(model % count).unwrap(), takes: *takes, prompt: *prompt,
+            })
+            .collect();
+        let mut world = World::new(&[total], needs.collect(), vec![Fate::Serves { load }]);
+        world.with_clients(&clients, 120_000);
+        world.run();
+        let longest = clients.iter().map(|client| client.takes).max().unwrap();
+        let turn = SURVEY + load + PATIENCE * 1_000 + 2 * longest + STOP + RETURN + COUNT;
+        let bound = turn * u64::try_from(count + clients.len() + 1).unwrap();
         prop_assert!(world.longest_wait <= bound, "{} > {bound} ms", world.longest_wait);
         prop_assert!(world.refused.is_empty(), "{:?}", world.refused);
         prop_assert!(world.answered > 0);

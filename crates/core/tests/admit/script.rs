@@ -35,6 +35,7 @@ pub(crate) enum Action {
         model: u32,
         takes: u64,
         patient_for: u64,
+        prompt: u64,
     },
     /// The n-th living run from the youngest back asks for more of its first card.
     Plead {
@@ -75,11 +76,32 @@ pub(crate) struct Need {
     pub(crate) concurrency: Option<u32>,
     pub(crate) ttl: Option<u64>,
     pub(crate) survey_fails: bool,
+    pub(crate) grows: Option<Grows>,
 }
+
+/// How a model's memory grows with depth, beside what it needs when loaded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grows {
+    /// At full depth.
+    pub(crate) gib: u64,
+    pub(crate) slots: u64,
+    pub(crate) unified: bool,
+    pub(crate) keeps: bool,
+    /// It is let in with less than it takes at full depth.
+    pub(crate) elastic: bool,
+}
+
+/// Tokens that a slot of every simulated engine has at most.
+pub(crate) const CONTEXT: u64 = 1000;
+/// Tokens of every answer at most.
+pub(crate) const ANSWER: u64 = 50;
+/// The time that an engine takes to count a prompt.
+pub(crate) const COUNT: u64 = 5;
 
 /// A client that asks again as soon as it has its answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client {
     pub(crate) model: u32,
     pub(crate) takes: u64,
+    pub(crate) prompt: u64,
 }

@@ -1,6 +1,7 @@
 //! A simulated machine under the scheduler: engines that load, crash, hang and run out of memory, clients that
 //! leave, strangers on the cards. It carries out every effect and checks each against what it knows.
 
+mod diving;
 mod effects;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +17,7 @@ use plimsoll_core::place::{CardId, Declared, Demand, Placement, Unknown};
 
 use crate::desk::{PATIENCE, card, gib};
 use crate::script::{Action, Client, Fate, Need};
+use diving::{Diver, Grower, tokens};
 
 const HUNG: u64 = u64::MAX;
 
@@ -34,6 +36,8 @@ struct Engine {
     placement: Placement,
     requests: BTreeSet<RequestId>,
     told_to_stop: bool,
+    /// How deep it really is.
+    diver: Option<Diver>,
     /// The scheduler has been told that it ended.
     buried: bool,
 }
@@ -49,6 +53,7 @@ enum Where {
 struct Asked {
     model: u32,
     takes: u64,
+    prompt: u64,
     place: Where,
     looping: bool,
 }
@@ -62,9 +67,20 @@ enum Happening {
     Ends(RunId, End),
     Returned(RunId),
     Answered(RequestId),
+    Sounded(RequestId, RunId, bool),
     /// Sent to an engine that had just died.
     Bounces(RequestId),
     Wake,
+}
+
+impl Engine {
+    /// What it really takes of a card.
+    fn takes(&self, card: &CardId) -> Bytes {
+        match &self.diver {
+            Some(diver) => diver.takes(card),
+            None => self.placement.on(card),
+        }
+    }
 }
 
 pub(crate) struct World {
@@ -195,12 +211,13 @@ impl World {
         match happening {
             Happening::Act(action) => self.act(action),
             Happening::AskAgain(client) if self.now < self.busy_until => {
-                self.ask(client.model, client.takes, 3_600_000, true);
+                self.ask(client.model, client.takes, 3_600_000, client.prompt, true);
             }
             Happening::AskAgain(_) => {}
             Happening::Surveyed(model) => {
                 let need = self.need(model.0);
                 let demand: Arc<dyn Demand> = match need.gib {
+                    Some(n) if need.grows.is_some() => Arc::new(Grower::new(n, need.grows.unwrap())),
                     Some(n) => Arc::new(Declared(gib(n))),
                     None => Arc::new(Unknown),
                 };
@@ -214,10 +231,13 @@ impl World {
             Happening::Ready(run) => self.becomes_ready(run),
             Happening::Ends(run, end) => self.ends(run, end),
             Happening::Returned(run) => {
-                self.engines.get_mut(&run).unwrap().placement = Placement::default();
+                let engine = self.engines.get_mut(&run).unwrap();
+                engine.placement = Placement::default();
+                engine.diver = None;
                 self.tell(Event::MemoryReturned { run });
             }
             Happening::Answered(request) => self.answer(request),
+            Happening::Sounded(request, run, exact) => self.sounded(request, run, exact),
             Happening::Bounces(request) => self.bounces(request),
             Happening::Wake => self.tell(Event::Tick),
         }
@@ -230,7 +250,8 @@ impl World {
                 model,
                 takes,
                 patient_for,
-            } => self.ask(model, takes, patient_for, false),
+                prompt,
+            } => self.ask(model, takes, patient_for, prompt, false),
             Action::Leave { back } => self.leave(back),
             Action::Plead { back, gib } => self.plead(back, gib),
             Action::Foreign { card, gib } => {
@@ -257,11 +278,12 @@ impl World {
         }
     }
 
-    fn ask(&mut self, model: u32, takes: u64, patient_for: u64, looping: bool) {
+    fn ask(&mut self, model: u32, takes: u64, patient_for: u64, prompt: u64, looping: bool) {
         let request = RequestId(u64::try_from(self.asked.len()).unwrap());
         self.asked.push(Asked {
             model,
             takes,
+            prompt,
             place: Where::Waiting { since: self.now },
             looping,
         });
@@ -290,7 +312,11 @@ impl World {
         assert_ne!(asked.place, Where::Over, "request {index} ends twice");
         if let Where::InFlight(run) = asked.place {
             let request = RequestId(u64::try_from(index).unwrap());
-            self.engines.get_mut(&run).unwrap().requests.remove(&request);
+            let engine = self.engines.get_mut(&run).unwrap();
+            engine.requests.remove(&request);
+            if let Some(diver) = &mut engine.diver {
+                diver.leave(request);
+            }
         }
         self.asked[index].place = Where::Over;
         if asked.looping {
@@ -299,6 +325,7 @@ impl World {
                 Happening::AskAgain(Client {
                     model: asked.model,
                     takes: asked.takes,
+                    prompt: asked.prompt,
                 }),
             );
         }
@@ -309,7 +336,11 @@ impl World {
         if matches!(self.asked[index].place, Where::InFlight(_)) {
             self.over(index);
             self.answered += 1;
-            self.tell(Event::Finished { request });
+            let tokens = tokens(self.asked[index].prompt);
+            self.tell(Event::Finished {
+                request,
+                tokens: request.0.is_multiple_of(2).then_some(tokens),
+            });
         }
     }
 
@@ -380,7 +411,10 @@ impl World {
             let index = usize::try_from(request.0).unwrap();
             if request.0.is_multiple_of(3) {
                 self.over(index);
-                self.tell(Event::Finished { request: *request });
+                self.tell(Event::Finished {
+                    request: *request,
+                    tokens: None,
+                });
             } else {
                 self.bounces(*request);
             }
@@ -389,7 +423,10 @@ impl World {
 
     fn bounces(&mut self, request: RequestId) {
         let index = usize::try_from(request.0).unwrap();
-        if matches!(self.asked[index].place, Where::InFlight(_)) {
+        if let Where::InFlight(run) = self.asked[index].place {
+            if let Some(diver) = &mut self.engines.get_mut(&run).unwrap().diver {
+                diver.leave(request);
+            }
             self.asked[index].place = Where::Waiting { since: self.now };
             self.tell(Event::Bounced { request });
         }
@@ -401,14 +438,14 @@ impl World {
         let mut seen = Vec::new();
         for (run, engine) in &self.engines {
             for (index, used) in used.iter_mut().enumerate() {
-                *used += engine.placement.on(&card_id(index));
+                *used += engine.takes(&card_id(index));
             }
             if engine.stage != Life::Ended {
                 let takes = engine
                     .placement
                     .shares
                     .iter()
-                    .map(|share| (share.card.clone(), share.bytes));
+                    .map(|share| (share.card.clone(), engine.takes(&share.card)));
                 seen.push((*run, takes.collect()));
             }
         }

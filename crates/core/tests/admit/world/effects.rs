@@ -9,7 +9,8 @@ use plimsoll_core::place::Placement;
 
 use super::{Engine, Happening, Life, Where, World, card_id, moment, oom};
 use crate::desk::gib;
-use crate::script::{Fate, RETURN, STOP, SURVEY};
+use super::diving::tokens;
+use crate::script::{COUNT, Fate, RETURN, STOP, SURVEY};
 
 impl World {
     pub(super) fn tell(&mut self, event: Event) {
@@ -19,6 +20,7 @@ impl World {
         for effect in effects {
             self.carry_out(effect);
         }
+        self.check_depths();
     }
 
     fn carry_out(&mut self, effect: Effect) {
@@ -30,6 +32,10 @@ impl World {
                 placement,
             } => self.start(run, model, placement),
             Effect::Dispatch { request, run } => self.dispatch(request, run),
+            Effect::Sound { request, run, exact } => {
+                let takes = if exact { COUNT } else { 0 };
+                self.later(self.now + takes, Happening::Sounded(request, run, exact));
+            }
             Effect::Refuse { request, refusal } => {
                 let index = usize::try_from(request.0).unwrap();
                 assert!(
@@ -72,6 +78,7 @@ impl World {
         );
         let fate = self.fates[self.lives % self.fates.len()];
         self.lives += 1;
+        let diver = self.diver(model.0, &placement);
         let engine = Engine {
             model,
             stage: Life::Loading,
@@ -79,6 +86,7 @@ impl World {
             placement,
             requests: BTreeSet::new(),
             told_to_stop: false,
+            diver,
             buried: false,
         };
         assert!(
@@ -87,7 +95,7 @@ impl World {
         );
         for (index, total) in self.totals.iter().enumerate() {
             let id = card_id(index);
-            let held: Bytes = self.engines.values().map(|engine| engine.placement.on(&id)).sum();
+            let held: Bytes = self.engines.values().map(|engine| engine.takes(&id)).sum();
             assert!(
                 self.scheduler.ledger().account(&id).unwrap().claimed() <= gib(*total) && held <= gib(*total)
             );
@@ -133,6 +141,9 @@ impl World {
             return self.later(self.now, Happening::Bounces(request));
         }
         engine.requests.insert(request);
+        if let Some(diver) = &mut engine.diver {
+            diver.enter(request, tokens(asked.prompt));
+        }
         assert!(limit.is_none_or(|limit| engine.requests.len() <= usize::try_from(limit).unwrap()));
         self.later(self.now + asked.takes, Happening::Answered(request));
     }
