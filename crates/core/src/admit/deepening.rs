@@ -148,7 +148,7 @@ impl Scheduler {
         let fed_up = since + self.settings.patience;
         let worst = match self.now < fed_up {
             true => Standing::Idle,
-            false => Standing::Busy,
+            false => Standing::Protected,
         };
         let Some(victims) = self.sufficient(id, extra, lacking, worst) else {
             self.set_victims(id, Vec::new());

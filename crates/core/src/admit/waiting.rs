@@ -131,10 +131,13 @@ impl Scheduler {
         Some((verdict, barred))
     }
 
-    /// Who holds memory, and how ready each is to go for the model `asking`.
+    /// Who holds memory, and how ready each is to go for the model `asking`. A run whose own next request has waited longer does
+    /// not go for it: whoever has waited longest must get on, or two that wait could make each other go for ever.
     pub(super) fn tenants(&self, asking: ModelId) -> Vec<Tenant> {
         let promised = self.victims_of(|id| id != asking);
         let own = self.victims_of(|id| id == asking);
+        let age = |id: ModelId| self.model(id).map(|model| (self.waits_since(model), id));
+        let asked = age(asking);
         let standing_of =
             |run: RunId, standing: Standing| match promised.contains(&run) && !own.contains(&run) {
                 true => Standing::Promised,
@@ -146,9 +149,12 @@ impl Scheduler {
             last_used: 0,
         });
         let here = self.living.iter().filter_map(|(id, model)| {
-            let model = self.model(*model)?;
+            let (model_id, model) = (*model, self.model(*model)?);
             let run = model.run.as_ref()?;
-            let standing = standing_of(*id, self.standing(model, run));
+            let standing = match model.deep.is_some() && age(model_id) < asked {
+                true => Standing::Promised,
+                false => standing_of(*id, self.standing(model, run)),
+            };
             Some(Tenant {
                 run: *id,
                 standing,
