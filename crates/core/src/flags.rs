@@ -5,6 +5,7 @@
 //! whole file says is a [`Roster`], whichever of the three formats it is written in.
 
 mod command;
+mod depth;
 mod duration;
 mod failure;
 mod guard;
@@ -18,6 +19,7 @@ mod roster;
 pub mod table;
 mod wish;
 
+pub use depth::TooLarge;
 pub use failure::{ConfigError, FlagError, FlagProblem, Problem};
 pub use guard::{GuardMode, GuardWish, GuardedCard};
 pub use native::schema;

@@ -22,10 +22,10 @@ use std::path::{Path, PathBuf};
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
-use plimsoll_core::admit::{self, Effect, Event, ModelId, Moment, Refusal, RequestId, RunId, Scheduler};
+use plimsoll_core::admit::{self, Effect, Event, ModelId, Moment, RequestId, RunId, Scheduler};
 use plimsoll_core::bytes::Bytes;
 use plimsoll_core::flags::{Entry, GuardWish};
-use plimsoll_core::place::Card;
+use plimsoll_core::place::{Card, Ledger};
 use serde_json::Value;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::spawn_local;
@@ -37,6 +37,7 @@ use crate::route::{Events, Harbor};
 
 use guard::Guard;
 use notes::Notes;
+use pass::Answer;
 use roll::{Roll, UnknownCard};
 use run::Run;
 use talk::Talk;
@@ -64,6 +65,18 @@ impl Terms {
     /// The cards that are served from, in their order.
     fn cards(&self) -> impl Iterator<Item = &Card> {
         self.settings.cards.iter().map(|limit| &limit.card)
+    }
+
+    /// The same, each with what it has for us if nobody else is on it.
+    fn served(&self) -> Vec<Card> {
+        let ledger = Ledger::new(self.settings.cards.clone());
+        let accounts = ledger.accounts().iter();
+        accounts
+            .map(|account| Card {
+                free: account.limit(),
+                ..account.card().clone()
+            })
+            .collect()
     }
 }
 
@@ -99,7 +112,7 @@ struct Books {
     scheduler: Scheduler,
     roll: Roll,
     /// Requests that the scheduler has not answered yet.
-    waiting: HashMap<RequestId, oneshot::Sender<pass::Answer>>,
+    waiting: HashMap<RequestId, oneshot::Sender<Answer>>,
     runs: HashMap<RunId, Rc<Run>>,
 }
 
@@ -170,7 +183,13 @@ impl Owner {
         self.tell_operator(&effect);
         match effect {
             Effect::Dispatch { request, run } => self.dispatch(request, run),
-            Effect::Refuse { request, refusal } => self.answer(request, Err(refusal)),
+            Effect::Refuse { request, refusal } => self.answer(request, Answer::Refused(refusal)),
+            Effect::Sound { request, run, exact } => {
+                let run = self.state.borrow().runs.get(&run).cloned();
+                if let Some(run) = run {
+                    self.answer(request, Answer::Sound { run, exact });
+                }
+            }
             Effect::Survey { model } => drop(spawn_local(survey::survey(self.me(), model))),
             Effect::Start {
                 run,
@@ -203,12 +222,12 @@ impl Owner {
     fn dispatch(&self, request: RequestId, run: RunId) {
         let run = self.state.borrow().runs.get(&run).cloned();
         if let Some(run) = run {
-            self.answer(request, Ok(run));
+            self.answer(request, Answer::Go(run));
         }
     }
 
     /// A request whose client has left meanwhile has said so itself.
-    fn answer(&self, request: RequestId, answer: Result<Rc<Run>, Box<Refusal>>) {
+    fn answer(&self, request: RequestId, answer: Answer) {
         let waiting = self.state.borrow_mut().waiting.remove(&request);
         if let Some(waiting) = waiting {
             let _ = waiting.send(answer);

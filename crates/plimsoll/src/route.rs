@@ -16,6 +16,7 @@ mod server;
 mod body;
 mod model_key;
 mod multipart;
+mod prompt;
 mod query;
 mod rope;
 
@@ -46,6 +47,7 @@ pub(crate) use limits::Limits;
 pub(crate) use listener::{Listen, bind, serve};
 pub(crate) use listing::{Listing, Modalities};
 pub(crate) use problem::Problem;
+pub(crate) use prompt::Prompt;
 pub(crate) use server::{Server, Settings};
 pub(crate) use upstream::Upstream;
 

@@ -83,6 +83,8 @@ fn entry(
     entry.stop_timeout = model.stop_timeout.map(Into::into);
     entry.upstream_name = model.upstream_name;
     entry.guard = model.guard.into();
+    entry.too_large = model.too_large;
+    entry.depth_admission = model.depth_admission;
     Ok(entry)
 }
 

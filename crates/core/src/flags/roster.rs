@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::depth::TooLarge;
 use super::failure::{ConfigError, Problem, quoted};
 use super::guard::GuardWish;
 use super::options::Options;
@@ -86,6 +87,10 @@ pub struct Entry {
     pub upstream_name: Option<String>,
     /// What guard does for it, as far as it says so itself.
     pub guard: GuardWish,
+    /// What becomes of it where its full context does not fit.
+    pub too_large: TooLarge,
+    /// Its requests are admitted by the depth that they may reach.
+    pub depth_admission: bool,
     pub origin: Origin,
 }
 
@@ -112,6 +117,8 @@ impl Entry {
             stop_timeout: None,
             upstream_name: None,
             guard: GuardWish::default(),
+            too_large: TooLarge::default(),
+            depth_admission: true,
             origin,
         }
     }
@@ -277,6 +284,8 @@ impl PartialEq for Entry {
             stop_timeout,
             upstream_name,
             guard,
+            too_large,
+            depth_admission,
             origin: _,
         } = self;
         *name == other.name
@@ -295,6 +304,8 @@ impl PartialEq for Entry {
             && *stop_timeout == other.stop_timeout
             && *upstream_name == other.upstream_name
             && *guard == other.guard
+            && *too_large == other.too_large
+            && *depth_admission == other.depth_admission
     }
 }
 

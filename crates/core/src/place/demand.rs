@@ -100,6 +100,11 @@ pub trait Demand: fmt::Debug + Send + Sync {
         Err("how its need grows with depth is not known".to_owned())
     }
 
+    /// The context that it gets instead of the one that it asks for, because that is too large for these cards.
+    fn lowered_context(&self) -> Option<u64> {
+        None
+    }
+
     /// Returns what would make the model smaller, best first.
     fn hints(&self, _cards: &[Card]) -> Vec<Hint> {
         Vec::new()

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::pass::RunPass;
 use super::{Owner, Terms};
 use crate::launch::Log;
-use crate::route::{Events, Exposition, Harbor, Listing, Modalities, Problem, Wish};
+use crate::route::{Events, Exposition, Harbor, Listing, Modalities, Problem, Prompt, Wish};
 
 impl Harbor for Owner {
     type Pass = RunPass;
@@ -26,7 +26,12 @@ impl Harbor for Owner {
         listed.map(|(_, entry)| entry.name.clone()).collect()
     }
 
-    async fn admit(self: Rc<Self>, model: ModelId, wish: Wish) -> Result<RunPass, Problem> {
+    async fn admit(
+        self: Rc<Self>,
+        model: ModelId,
+        wish: Wish,
+        prompt: Prompt<'_>,
+    ) -> Result<RunPass, Problem> {
         if wish.autoload == Some(false) && self.shown(model) != State::Ready {
             return Err(Problem::new(
                 StatusCode::BAD_REQUEST,
@@ -34,7 +39,7 @@ impl Harbor for Owner {
                 "model is not loaded",
             ));
         }
-        self.arrive(model).await
+        self.arrive(model, prompt).await
     }
 
     fn models(&self) -> Vec<ModelId> {

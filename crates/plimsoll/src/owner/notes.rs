@@ -15,6 +15,8 @@ use crate::route::{Exposition, Kind};
 #[derive(Debug, Default)]
 pub(super) struct Note {
     pub(super) state: Option<State>,
+    /// The context that it gets instead of the one that it asks for, since it was last looked at.
+    pub(super) lowered: Option<u64>,
     /// The run that is up, or was last.
     pub(super) run: Option<Rc<Run>>,
     /// The failure that the operator was told of last.

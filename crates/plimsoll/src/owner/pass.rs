@@ -8,19 +8,27 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use http::StatusCode;
-use plimsoll_core::admit::{Event, ModelId, Refusal, RequestId};
+use plimsoll_core::admit::{Depth, Event, ModelId, Refusal, RequestId, RunId};
 use plimsoll_core::explain::Reason;
 use tokio::sync::oneshot;
 
 use super::Owner;
 use super::run::Run;
-use crate::route::{Pass, Problem, Upstream};
+use crate::route::{Limits, Pass, Problem, Prompt, Upstream};
 
 /// A connection breaks a moment before the death of its process is known.
 const DEATH_WITHIN: Duration = Duration::from_secs(1);
 
 /// What the scheduler says to a request.
-pub(super) type Answer = Result<Rc<Run>, Box<Refusal>>;
+pub(super) enum Answer {
+    Go(Rc<Run>),
+    Refused(Box<Refusal>),
+    /// It wants to know how deep the request goes, and waits for that.
+    Sound {
+        run: Rc<Run>,
+        exact: bool,
+    },
+}
 
 /// A request that waits.
 struct Ticket {
@@ -32,27 +40,29 @@ struct Ticket {
 
 impl Ticket {
     fn take(owner: &Rc<Owner>, request: RequestId) -> Self {
-        let (sender, answer) = oneshot::channel();
-        owner.state.borrow_mut().waiting.insert(request, sender);
         Self {
             owner: Rc::clone(owner),
             request,
-            answer,
+            answer: enlist(owner, request),
             over: false,
         }
     }
 
-    async fn wait(mut self) -> Result<RunPass, Problem> {
-        let answer = (&mut self.answer).await;
+    async fn wait(mut self, prompt: Prompt<'_>) -> Result<RunPass, Problem> {
+        let mut answer = (&mut self.answer).await;
+        while let Ok(Answer::Sound { run, exact }) = answer {
+            answer = self.sound(&run, exact, prompt).await;
+        }
         self.over = true;
         let (owner, request) = (Rc::clone(&self.owner), self.request);
         let run = match answer {
-            Ok(Ok(run)) => run,
-            Ok(Err(refusal)) => return Err(Problem::from(*refusal)),
-            Err(_) => return Err(shutting_down()),
+            Ok(Answer::Go(run)) => run,
+            Ok(Answer::Refused(refusal)) => return Err(Problem::from(*refusal)),
+            Ok(Answer::Sound { .. }) | Err(_) => return Err(shutting_down()),
         };
         match run.upstream() {
             Some(upstream) => Ok(RunPass {
+                counts_tokens: run.guarded().is_some() || owner.watches(run.id),
                 owner,
                 request,
                 run,
@@ -60,16 +70,55 @@ impl Ticket {
                 over: false,
             }),
             // It died between the scheduler's word and now.
-            None => Box::pin(bounce(owner, request)).await,
+            None => Box::pin(bounce(owner, request, prompt)).await,
         }
+    }
+
+    /// Tells how deep the request goes, and waits on. While an engine counts, the request may still be refused.
+    async fn sound(
+        &mut self,
+        run: &Run,
+        exact: bool,
+        prompt: Prompt<'_>,
+    ) -> Result<Answer, oneshot::error::RecvError> {
+        self.answer = enlist(&self.owner, self.request);
+        let depth = match exact {
+            false => Some(prompt.bound()),
+            true => tokio::select! {
+                answer = &mut self.answer => return answer,
+                depth = count(run, prompt) => depth,
+            },
+        };
+        self.owner.submit(Event::Sounded {
+            request: self.request,
+            run: run.id,
+            depth,
+        });
+        (&mut self.answer).await
     }
 }
 
+async fn count(run: &Run, prompt: Prompt<'_>) -> Option<Depth> {
+    let upstream = run.upstream()?;
+    prompt.count(&upstream, &Limits::default()).await
+}
+
+/// Where the scheduler's next answer to the request comes.
+fn enlist(owner: &Owner, request: RequestId) -> oneshot::Receiver<Answer> {
+    let (sender, answer) = oneshot::channel();
+    owner.state.borrow_mut().waiting.insert(request, sender);
+    answer
+}
+
 /// Hands a request back to the scheduler, which gives it one more try.
-async fn bounce(owner: Rc<Owner>, request: RequestId) -> Result<RunPass, Problem> {
+async fn bounce(
+    owner: Rc<Owner>,
+    request: RequestId,
+    prompt: Prompt<'_>,
+) -> Result<RunPass, Problem> {
     let ticket = Ticket::take(&owner, request);
     owner.submit(Event::Bounced { request });
-    ticket.wait().await
+    ticket.wait(prompt).await
 }
 
 impl Drop for Ticket {
@@ -89,12 +138,17 @@ pub(crate) struct RunPass {
     request: RequestId,
     run: Rc<Run>,
     upstream: Rc<Upstream>,
+    counts_tokens: bool,
     over: bool,
 }
 
 impl Owner {
     /// Asks the scheduler for a place and waits for it.
-    pub(super) async fn arrive(self: Rc<Self>, model: ModelId) -> Result<RunPass, Problem> {
+    pub(super) async fn arrive(
+        self: Rc<Self>,
+        model: ModelId,
+        prompt: Prompt<'_>,
+    ) -> Result<RunPass, Problem> {
         let request = RequestId(self.next_request.replace(self.next_request.get() + 1));
         let ticket = Ticket::take(&self, request);
         let deadline = self.now() + self.terms.wait;
@@ -103,7 +157,11 @@ impl Owner {
             model,
             deadline,
         });
-        ticket.wait().await
+        ticket.wait(prompt).await
+    }
+
+    fn watches(&self, run: RunId) -> bool {
+        self.state.borrow().scheduler.watches(run)
     }
 }
 
@@ -119,7 +177,7 @@ impl Pass for RunPass {
     }
 
     fn counts_tokens(&self) -> bool {
-        self.run.guarded().is_some()
+        self.counts_tokens
     }
 
     fn finished(mut self, tokens: Option<u64>) {
@@ -129,14 +187,15 @@ impl Pass for RunPass {
         }
         self.owner.submit(Event::Finished {
             request: self.request,
+            tokens,
         });
     }
 
     /// Waits for the death first, so that the request is not sent to the dying run again.
-    async fn bounced(mut self) -> Result<Self, Problem> {
+    async fn bounced(mut self, prompt: Prompt<'_>) -> Result<Self, Problem> {
         let _ = self.fate().await;
         self.over = true;
-        bounce(Rc::clone(&self.owner), self.request).await
+        bounce(Rc::clone(&self.owner), self.request, prompt).await
     }
 
     fn broke(self) -> Pin<Box<dyn Future<Output = Problem>>> {

@@ -102,6 +102,8 @@ fn change(old: &Entry, new: &Entry, spec: ModelSpec) -> Option<Change> {
         && old.memory == new.memory
         && old.cards == new.cards
         && old.guard == new.guard
+        && old.too_large == new.too_large
+        && old.depth_admission == new.depth_admission
         && old.upstream_name == new.upstream_name;
     match same_engine {
         _ if old == new => None,
@@ -133,6 +135,7 @@ fn spec(entry: &Entry, cards: &[Card]) -> Result<ModelSpec, UnknownCard> {
         load_timeout: entry.load_timeout.unwrap_or(defaults.load_timeout),
         stop_timeout: entry.stop_timeout.unwrap_or(defaults.stop_timeout),
         preload: entry.preload,
+        by_depth: entry.depth_admission,
         ..defaults
     })
 }

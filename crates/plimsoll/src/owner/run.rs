@@ -222,6 +222,7 @@ impl Starter<'_> {
         self.run.upstream.replace(Some(Rc::new(upstream)));
         let _ = self.run.about.set(about.clone());
         self.owner.tell_ready(self.run);
+        self.owner.tell_depth(self.run);
         self.owner.submit(Event::Ready { run: self.run.id });
         self.owner
             .tell(self.run.model, State::Ready, &json!({ "info": about }));

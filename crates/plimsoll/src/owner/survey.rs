@@ -5,19 +5,20 @@
 //! what is planned; what can neither be declared nor planned is unknown and gets a card to itself.
 
 mod named;
+mod planned;
 
 use std::rc::Rc;
 use std::sync::Arc;
 
 use plimsoll_core::admit::{Event, ModelId};
-use plimsoll_core::bytes::Bytes;
-use plimsoll_core::explain::{Hint, Reason};
-use plimsoll_core::flags::{Entry, Options, Program, Wish};
-use plimsoll_core::model::{Dialect, Model};
-use plimsoll_core::place::{Card, CardId, Declared, Demand, Named, Unknown};
-use plimsoll_core::plan::{self, Engine, EngineKind, Plan, PlanRequest};
+use plimsoll_core::explain::Reason;
+use plimsoll_core::flags::{Entry, Options, Program, TooLarge, Wish};
+use plimsoll_core::model::Dialect;
+use plimsoll_core::place::{Card, Declared, Demand, Named, Unknown};
+use plimsoll_core::plan::{Engine, EngineKind};
 
 use named::OnNamed;
+use planned::Planned;
 
 use super::Owner;
 use super::run::{engine_command, unstartable};
@@ -30,15 +31,17 @@ pub(super) async fn survey(owner: Rc<Owner>, model: ModelId) {
     let entry = Entry::clone(&owner.entry(model));
     let engine = owner.terms.engine.clone();
     let name = entry.name.clone();
-    let cards: Vec<Card> = owner.terms.cards().cloned().collect();
+    let cards = owner.terms.served();
     let looked = tokio::task::spawn_blocking(move || look(&entry, engine.as_deref(), &cards)).await;
     let result = looked.unwrap_or_else(|error| Err(unstartable(&name, &error)));
     if let Ok(demand) = &result {
         owner.guard.surveyed(model, Arc::clone(demand));
+        owner.lowered(model, demand.lowered_context());
     }
     owner.submit(Event::Surveyed { model, result });
 }
 
+/// Looks at a model; `cards` are those that are served from, each with what it has if nobody else is there.
 pub(super) fn look(
     entry: &Entry,
     configured: Option<&[String]>,
@@ -66,7 +69,10 @@ pub(super) fn look(
             let named = named::named(entry, &flags, &wish, cards).map_err(|error| fail(&error))?;
             match memory {
                 Some(bytes) => (named, Arc::new(Declared(bytes))),
-                None => (named, planned(entry, flags, wish, program, cards)?),
+                None => {
+                    let demand = planned(entry, flags, wish, program, (&named, cards))?;
+                    (named, demand)
+                }
             }
         }
     };
@@ -82,7 +88,7 @@ fn planned(
     flags: Options,
     wish: Wish,
     program: &str,
-    machine: &[Card],
+    (named, machine): (&Named, &[Card]),
 ) -> Result<Arc<dyn Demand>, Reason> {
     let Some(path) = wish.model else {
         return Ok(Arc::new(Unknown));
@@ -94,13 +100,19 @@ fn planned(
     };
     let read =
         |path: &str| read_model(path.as_ref(), dialect).map_err(|error| unstartable(&entry.name, &error));
-    Ok(Arc::new(Planned {
+    let planned = Planned {
         model: read(&path)?,
         draft: wish.draft_model.as_deref().map(read).transpose()?,
         projector: wish.projector.as_deref().map(read).transpose()?,
         engine,
         flags,
         machine: machine.to_vec(),
+        too_large: entry.too_large,
+        lowered: None,
+    };
+    Ok(Arc::new(match entry.too_large {
+        TooLarge::LowerContext => planned.with_context_that_fits(entry, named, wish.fit_context),
+        TooLarge::Refuse | TooLarge::LimitDepth => planned,
     }))
 }
 
@@ -111,60 +123,4 @@ fn engine_of(program: &str) -> Engine {
         origin: Origin::Configured,
     };
     identify(&program).map_or(Engine::LLAMA_CPP, |identity| identity.engine)
-}
-
-/// A model whose need is planned for exactly the cards it may get.
-#[derive(Debug)]
-struct Planned {
-    model: Model,
-    draft: Option<Model>,
-    projector: Option<Model>,
-    flags: Options,
-    engine: Engine,
-    /// All cards that are served from: those that the flags count.
-    machine: Vec<Card>,
-}
-
-impl Planned {
-    fn plan(&self, cards: &[Card]) -> Result<Plan, Reason> {
-        let failed = |error: &dyn std::error::Error| Reason::new("plan_failed", error.to_string());
-        let wish = named::seen_by(&self.flags, &self.machine, cards).map_err(|error| failed(&error))?;
-        let request = PlanRequest {
-            model: &self.model,
-            draft: self.draft.as_ref(),
-            projector: self.projector.as_ref(),
-            wish: &wish,
-            engine: self.engine,
-            program: Program::LlamaServer,
-            cards,
-        };
-        plan::plan(&request).map_err(|error| failed(&error))
-    }
-}
-
-impl Demand for Planned {
-    /// Without a card a plan takes nothing that is counted; that is no way around a card that is too small.
-    fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
-        if cards.is_empty() {
-            return Err(Reason::new("no_card", "it needs a card and there is none"));
-        }
-        Ok(self
-            .plan(cards)?
-            .cards
-            .iter()
-            .map(|card| (card.id.clone(), card.peak))
-            .collect())
-    }
-
-    fn hints(&self, cards: &[Card]) -> Vec<Hint> {
-        self.plan(cards).map(|plan| plan.hints).unwrap_or_default()
-    }
-
-    fn asked(&self, cards: &[Card]) -> Vec<(CardId, Bytes)> {
-        let plan = self.plan(cards);
-        let cards = plan.iter().flat_map(|plan| &plan.cards);
-        cards
-            .filter_map(|card| Some((card.id.clone(), card.asked()?)))
-            .collect()
-    }
 }

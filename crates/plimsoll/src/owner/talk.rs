@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
-use plimsoll_core::admit::{Effect, End, ModelId, Moment, Refusal, RunId, Scheduler, State};
+use plimsoll_core::admit::{Effect, End, ModelId, ModelView, Moment, Refusal, RunId, Scheduler, State};
 use plimsoll_core::explain::Reason;
 use plimsoll_core::place::{Card, CardId, Placement};
 
@@ -86,6 +86,34 @@ impl Owner {
     fn tell_refusal(&self, refusal: &Refusal) {
         if self.talk.is_news(&refusal.reason.text, self.now()) {
             tracing::info!("refuse: {}", in_a_line(&refusal.reason));
+        }
+    }
+
+    /// Takes the context that a model will get instead of its own, and tells it where it is news.
+    pub(super) fn lowered(&self, model: ModelId, context: Option<u64>) {
+        let before = self.notes.with(model, |note| std::mem::replace(&mut note.lowered, context));
+        if let Some(context) = context.filter(|_| before != context) {
+            let name = &self.entry(model).name;
+            tracing::warn!("{name} does not fit at its own context; it gets the largest that does (-c {context})");
+        }
+    }
+
+    /// Tells what of a run's depth is watched.
+    pub(super) fn tell_depth(&self, run: &super::Run) {
+        let view = self.state.borrow().scheduler.view(run.model, self.now());
+        let name = &run.entry.name;
+        match view {
+            Some(ModelView { depth: Some(depth), .. }) => tracing::info!(
+                "{name} grows by {} a token; its claim covers {} of {} tokens, and requests are admitted by their depth",
+                depth.bytes_per_token,
+                depth.covered,
+                depth.full
+            ),
+            Some(ModelView {
+                depth_unwatched: Some(why),
+                ..
+            }) => tracing::debug!("{name} is not admitted by depth: {why}"),
+            _ => {}
         }
     }
 

@@ -13,6 +13,7 @@ use super::events::Events;
 use super::exposition::Exposition;
 use super::listing::Listing;
 use super::problem::Problem;
+use super::prompt::Prompt;
 use super::upstream::Upstream;
 use crate::launch::Log;
 
@@ -33,9 +34,13 @@ pub(crate) trait Harbor: 'static {
     /// The names that a client may ask for, for people.
     fn names(&self) -> Vec<String>;
 
-    /// Waits until the model may take this request. Dropping the future gives the place in the queue up.
-    fn admit(self: Rc<Self>, model: ModelId, wish: Wish)
-    -> impl Future<Output = Result<Self::Pass, Problem>>;
+    /// Waits until the model may take this request; how deep `prompt` goes is asked only where that matters. Dropping the future gives the place in the queue up.
+    fn admit(
+        self: Rc<Self>,
+        model: ModelId,
+        wish: Wish,
+        prompt: Prompt<'_>,
+    ) -> impl Future<Output = Result<Self::Pass, Problem>>;
 
     /// All models, in the order in which they are listed.
     fn models(&self) -> Vec<ModelId>;
@@ -73,7 +78,7 @@ pub(crate) trait Pass: Unpin + Sized + 'static {
     fn finished(self, tokens: Option<u64>);
 
     /// The engine went away before a byte of its answer reached the client: asks for another try.
-    fn bounced(self) -> impl Future<Output = Result<Self, Problem>>;
+    fn bounced(self, prompt: Prompt<'_>) -> impl Future<Output = Result<Self, Problem>>;
 
     /// The engine went away in the middle of its answer: asks what to tell the client. Should answer soon; the
     /// client waits for the last event of its stream.

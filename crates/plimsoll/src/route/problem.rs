@@ -95,7 +95,7 @@ impl Problem {
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let status = match refusal.kind {
-            RefusalKind::NeverFits => StatusCode::PAYLOAD_TOO_LARGE,
+            RefusalKind::NeverFits | RefusalKind::TooDeep => StatusCode::PAYLOAD_TOO_LARGE,
             RefusalKind::Unconfigured => StatusCode::NOT_FOUND,
             RefusalKind::NoRoom
             | RefusalKind::QueueFull

@@ -16,6 +16,7 @@ use super::headers;
 use super::limits::Limits;
 use super::model_key::Named;
 use super::problem::Problem;
+use super::prompt::Prompt;
 use super::rewrite;
 use super::rope::Rope;
 use super::sse::Dialect;
@@ -71,12 +72,20 @@ pub(crate) async fn carry<P: Pass>(
         let upstream = pass.upstream().clone();
         match errand.ask(&upstream, limits).await {
             Some(answer) => return Ok(errand.relay(answer, pass)),
-            None => pass = pass.bounced().await?,
+            None => pass = pass.bounced(errand.prompt()).await?,
         }
     }
 }
 
 impl Errand {
+    pub(crate) fn prompt(&self) -> Prompt<'_> {
+        Prompt {
+            method: &self.head.method,
+            path: self.target.path(),
+            body: &self.received.rope,
+        }
+    }
+
     /// Returns the beginning of the engine's answer; `None` when there is no such engine any more.
     async fn ask(&self, upstream: &Upstream, limits: &Limits) -> Option<Answer> {
         if let Some(wire) = upstream.reuse().await {

@@ -19,6 +19,14 @@ pub(crate) struct Rope {
     len: usize,
 }
 
+impl From<Bytes> for Rope {
+    fn from(chunk: Bytes) -> Self {
+        let mut rope = Self::default();
+        rope.push(chunk);
+        rope
+    }
+}
+
 impl Rope {
     pub(crate) fn push(&mut self, chunk: Bytes) {
         if !chunk.is_empty() {

@@ -202,7 +202,9 @@ impl<H: Harbor> Server<H> {
     }
 
     async fn admitted(&self, model: ModelId, wish: Wish, errand: Errand) -> Result<Reply<H::Pass>, Problem> {
-        let pass = Rc::clone(&self.harbor).admit(model, wish).await?;
+        let pass = Rc::clone(&self.harbor)
+            .admit(model, wish, errand.prompt())
+            .await?;
         let answer = proxy::carry(errand, pass, &self.settings.limits).await?;
         Ok(answer.map(ReplyBody::Relay))
     }

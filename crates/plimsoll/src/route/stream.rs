@@ -77,6 +77,22 @@ impl Source {
     }
 }
 
+impl Source {
+    /// Collects the whole body; `None` where it is longer than `most` bytes.
+    pub(crate) async fn rest(&mut self, most: usize) -> hyper::Result<Option<Vec<u8>>> {
+        let mut whole = Vec::new();
+        while let Some(frame) = poll_fn(|context| self.poll(context)).await {
+            if let Ok(data) = frame?.into_data() {
+                if whole.len() + data.len() > most {
+                    return Ok(None);
+                }
+                whole.extend_from_slice(&data);
+            }
+        }
+        Ok(Some(whole))
+    }
+}
+
 impl<P: Pass> Relay<P> {
     /// Relays `source`, of which `first` has been read already. With a dialect, it is guarded as a stream of
     /// events.

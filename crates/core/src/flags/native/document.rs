@@ -11,6 +11,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::bytes::Bytes;
+use crate::flags::depth::TooLarge;
 use crate::flags::duration;
 use crate::flags::guard::{GuardMode, GuardWish};
 
@@ -106,6 +107,16 @@ pub(super) struct Model {
     pub(super) upstream_name: Option<String>,
     /// What guard does for it, on a CUDA card; what is not said here is as `plimsoll serve` was told.
     pub(super) guard: Guard,
+    /// What becomes of it where it fits on no card at its full context.
+    pub(super) too_large: TooLarge,
+    /// Where its memory grows with depth, a request waits, or is refused, if the depth that it may reach would pass what the model
+    /// has; without this, it is sent and the engine may run out of memory. Default: true.
+    #[serde(default = "yes")]
+    pub(super) depth_admission: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// Guard: it is preloaded into the model's engine, counts what that takes of its cards, and does what is asked here.

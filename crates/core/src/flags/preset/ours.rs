@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::grammar::Line;
 use super::{ConfigError, Entry, Launch, Origin, Problem};
+use crate::flags::depth::TooLarge;
 use crate::flags::duration;
 use crate::flags::failure::quoted;
 use crate::flags::guard::GuardWish;
@@ -15,7 +16,7 @@ use crate::flags::roster::ServeSettings;
 use crate::flags::table::distance_within;
 
 const OF_SERVER: [&str; 5] = ["listen", "patience", "wait", "engine", "api-key-file"];
-const OF_MODEL: [&str; 11] = [
+const OF_MODEL: [&str; 13] = [
     "memory",
     "cards",
     "ttl",
@@ -27,6 +28,8 @@ const OF_MODEL: [&str; 11] = [
     "concurrency",
     "program",
     "guard",
+    "too-large",
+    "depth-admission",
 ];
 
 /// Takes what is the server's; returns the rest, which holds for models.
@@ -98,6 +101,11 @@ pub(super) fn apply(file: &Arc<str>, line: &Line, entry: &mut Entry) -> Result<(
             let wish = GuardWish::read(&line.value).ok_or_else(|| bad(file, line, GuardWish::EXPECTED))?;
             entry.guard = wish.or(&entry.guard);
         }
+        "too-large" => {
+            let choice = TooLarge::read(&line.value);
+            entry.too_large = choice.ok_or_else(|| bad(file, line, TooLarge::EXPECTED))?;
+        }
+        "depth-admission" => entry.depth_admission = switch(file, line)?,
         _ => return Err(unknown(file, line)),
     }
     Ok(())

@@ -43,6 +43,10 @@ impl Starter<'_> {
             .transpose()
             .map_err(|error| fail(&error))?;
         let mut line = entry.launch.command_line(&engine, &entry.name, port);
+        if let Some(context) = self.lowered_context() {
+            // The last one counts.
+            line.extend(["--ctx-size".to_owned(), context.to_string()]);
+        }
         let mut environment = self.environment(port, key.as_deref());
         self.renumber(&mut line, &mut environment);
         let guarded = self
@@ -63,6 +67,11 @@ impl Starter<'_> {
             stop: stop_way(&entry.launch),
         };
         Ok((spec, key))
+    }
+
+    fn lowered_context(&self) -> Option<u64> {
+        self.run.entry.launch.options()?;
+        self.owner.notes.with(self.run.model, |note| note.lowered)
     }
 
     fn environment(&self, port: u16, key: Option<&str>) -> Environment {

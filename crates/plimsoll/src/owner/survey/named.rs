@@ -11,7 +11,7 @@ use plimsoll_core::bytes::Bytes;
 use plimsoll_core::explain::{Hint, Reason};
 use plimsoll_core::flags::table::Effect;
 use plimsoll_core::flags::{Entry, FlagError, Options, Program, Wish};
-use plimsoll_core::place::{Card, CardId, CardKind, Demand, Named};
+use plimsoll_core::place::{Card, CardId, CardKind, Curve, Demand, Named};
 use plimsoll_core::plan::{self, PlanError};
 
 use crate::launch::{Environment, Visible, child_environment, renumber};
@@ -142,6 +142,14 @@ impl Demand for OnNamed {
 
     fn alone(&self) -> bool {
         self.demand.alone()
+    }
+
+    fn curve(&self, cards: &[Card]) -> Result<Curve, String> {
+        self.demand.curve(cards)
+    }
+
+    fn lowered_context(&self) -> Option<u64> {
+        self.demand.lowered_context()
     }
 
     fn hints(&self, cards: &[Card]) -> Vec<Hint> {

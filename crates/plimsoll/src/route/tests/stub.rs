@@ -18,7 +18,7 @@ use tokio::task::LocalSet;
 use crate::launch::Log;
 use crate::route::listing::tests::listing;
 use crate::route::{
-    Events, Exposition, Harbor, Kind, Listing, Pass, Problem, Server, Settings, Upstream, Wish, bind, serve,
+    Events, Exposition, Harbor, Kind, Listing, Pass, Problem, Prompt, Server, Settings, Upstream, Wish, bind, serve,
 };
 
 /// Knows the model `real`, also by the alias `alias`.
@@ -53,7 +53,7 @@ impl Harbor for StubHarbor {
         vec!["real".to_owned()]
     }
 
-    async fn admit(self: Rc<Self>, _: ModelId, wish: Wish) -> Result<StubPass, Problem> {
+    async fn admit(self: Rc<Self>, _: ModelId, wish: Wish, _: Prompt<'_>) -> Result<StubPass, Problem> {
         self.wishes.borrow_mut().push(wish);
         self.in_flight.set(self.in_flight.get() + 1);
         Ok(StubPass {
@@ -99,6 +99,9 @@ impl Harbor for StubHarbor {
             measured: Vec::new(),
             learned: Bytes::ZERO,
             growth: None,
+            depth: None,
+            depth_unwatched: None,
+            overflows: 0,
             held_back: None,
             last_failure: None,
         };
@@ -134,7 +137,7 @@ impl Pass for StubPass {
 
     fn finished(self, _: Option<u64>) {}
 
-    async fn bounced(self) -> Result<Self, Problem> {
+    async fn bounced(self, _: Prompt<'_>) -> Result<Self, Problem> {
         match self.bounces.get() {
             0 => Err(Problem::new(
                 StatusCode::SERVICE_UNAVAILABLE,
