@@ -21,7 +21,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::Config;
 use crate::launch::{LaunchError, Launcher, LogFile};
-use crate::owner::{ConfigureError, Owner, Terms};
+use crate::owner::{self, ConfigureError, Forecast, Owner, Terms};
 use crate::probe::{Machine, Sampler, StartSamplerError};
 use crate::route::{self, Keys, Limits, Listen, Origins, Server};
 
@@ -67,6 +67,38 @@ pub(crate) enum DaemonError {
     Signals(#[source] std::io::Error),
 }
 
+/// What `serve` would do with a configuration, without doing it.
+pub(crate) struct Check {
+    pub(crate) cards: Vec<admit::CardLimit>,
+    pub(crate) models: Vec<Forecast>,
+}
+
+impl Check {
+    /// Looks at the cards and at every model; starts nothing and listens nowhere.
+    pub(crate) async fn of(setup: Setup) -> Result<Self, DaemonError> {
+        let config = Config::read(&setup.config).map_err(ConfigureError::Read)?;
+        config.warn();
+        let sampler = sampler(&setup.cards)?;
+        let machine = sampler.machine().await.ok_or(DaemonError::NoCard)?;
+        let Terms { settings, engine, .. } = terms(&setup, &config, machine)?;
+        let entries = config.roster.models;
+        let cards: Vec<Card> = settings.cards.iter().map(|limit| limit.card.clone()).collect();
+        owner::check(entries.clone(), &cards).map_err(ConfigureError::Card)?;
+        let models = owner::forecast(&entries, engine.as_deref(), &settings.cards);
+        Ok(Self {
+            cards: settings.cards,
+            models,
+        })
+    }
+}
+
+fn sampler(cards: &[Card]) -> Result<Sampler, StartSamplerError> {
+    match cards::are_host_only(cards) {
+        true => Sampler::of_host(),
+        false => Sampler::start(),
+    }
+}
+
 pub(crate) struct Daemon {
     pub(crate) owner: Rc<Owner>,
     pub(crate) address: SocketAddr,
@@ -86,10 +118,7 @@ impl Daemon {
         let listen = setup.listen.or(config.roster.serve.listen).unwrap_or(LISTEN);
         let listener = route::bind(listen, setup.open || !config.keys.is_empty()).await?;
         let address = listener.local_addr().unwrap_or(listen);
-        let sampler = match cards::are_host_only(&setup.cards) {
-            true => Sampler::of_host()?,
-            false => Sampler::start()?,
-        };
+        let sampler = sampler(&setup.cards)?;
         let machine = sampler.machine().await.ok_or(DaemonError::NoCard)?;
         let terms = terms(&setup, &config, machine)?;
         let owner = Owner::start(terms, Launcher::start()?, sampler);

@@ -38,8 +38,11 @@ use crate::route::{Events, Harbor};
 use guard::Guard;
 use notes::Notes;
 use pass::Answer;
-use roll::{Roll, UnknownCard};
+use roll::Roll;
 use run::Run;
+
+pub(crate) use forecast::{Forecast, forecast, widest};
+pub(crate) use roll::UnknownCard;
 use talk::Talk;
 
 /// Bytes of log kept for one model, and for all together.
@@ -69,15 +72,13 @@ impl Terms {
 
     /// The same, each with what it has for us if nobody else is on it.
     fn served(&self) -> Vec<Card> {
-        let ledger = Ledger::new(self.settings.cards.clone());
-        let accounts = ledger.accounts().iter();
-        accounts
-            .map(|account| Card {
-                free: account.limit(),
-                ..account.card().clone()
-            })
-            .collect()
+        forecast::served(&Ledger::new(self.settings.cards.clone()))
     }
+}
+
+/// Says whether models could be taken over: whether the cards that they name are there.
+pub(crate) fn check(models: Vec<Entry>, cards: &[Card]) -> Result<(), UnknownCard> {
+    Roll::check(models, cards)
 }
 
 /// A configuration that cannot be taken over.
@@ -153,17 +154,26 @@ impl Owner {
     pub(crate) fn read_config(&self, path: &Path) -> Result<usize, ConfigureError> {
         let config = Config::read(path)?;
         config.warn();
-        Ok(self.configure(config.roster.models)?)
+        let changed = self.configure(config.roster.models)?;
+        let count = changed.len();
+        let present = changed.into_iter().filter(|id| self.is_present(*id)).collect();
+        spawn_local(self.me().foresee(present));
+        Ok(count)
     }
 
-    /// Takes models over and returns how many have changed; those that are as they were are not touched.
-    pub(crate) fn configure(&self, models: Vec<Entry>) -> Result<usize, UnknownCard> {
+    fn is_present(&self, model: ModelId) -> bool {
+        let books = self.state.borrow();
+        books.roll.present().any(|(id, _)| id == model)
+    }
+
+    /// Takes models over and returns those that have changed; those that are as they were are not touched.
+    pub(crate) fn configure(&self, models: Vec<Entry>) -> Result<Vec<ModelId>, UnknownCard> {
         let cards: Vec<_> = self.terms.cards().cloned().collect();
         let changes = self.state.borrow_mut().roll.update(models, &cards)?;
-        let count = changes.len();
+        let changed = changes.iter().map(|(id, _)| *id).collect();
         self.submit(Event::Configured(changes));
         self.events.reloaded();
-        Ok(count)
+        Ok(changed)
     }
 
     /// Tells the scheduler what happened and carries out what follows from it.

@@ -213,6 +213,11 @@ pub(crate) fn tokenize(prompt_tokens: u64) -> String {
     format!(r#"{{"tokens":[{}]}}"#, numbers.join(","))
 }
 
+/// The double's template repeats the whole body, so that a prompt has as many tokens as its request.
+pub(crate) fn apply_template(body: &[u8]) -> String {
+    json!({ "prompt": String::from_utf8_lossy(body) }).to_string()
+}
+
 pub(crate) fn now() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -23,6 +23,8 @@ pub(crate) struct Budget {
     pub(crate) base_bytes: u64,
     /// Growth with the deepest request so far, as of ggml's run-time pool.
     pub(crate) bytes_per_token: u64,
+    /// The pool grows with the depth of all requests together, as with one cache for all slots; else with the deepest.
+    pub(crate) shared: bool,
     pub(crate) comes_back: Duration,
     /// Take the bytes from a CUDA card instead of a file.
     pub(crate) cuda: bool,

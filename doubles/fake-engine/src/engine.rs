@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::sleep;
 
 use crate::args::Args;
@@ -31,6 +31,8 @@ pub(crate) struct Engine {
     pub(crate) booking: OnceCell<Booking>,
     pub(crate) stats: Stats,
     pub(crate) idle: Notify,
+    /// Requests that it works on at once; the others wait. None for no limit.
+    pub(crate) slots: Option<Semaphore>,
 }
 
 #[derive(Debug, Default)]
@@ -39,6 +41,8 @@ pub(crate) struct Stats {
     pub(crate) served: Cell<u64>,
     pub(crate) aborted: Cell<u64>,
     pub(crate) in_flight: Cell<u64>,
+    /// Tokens of all requests that are being answered.
+    pub(crate) depth: Cell<u64>,
 }
 
 pub(crate) fn bump(counter: &Cell<u64>) -> u64 {
@@ -139,6 +143,7 @@ impl Engine {
         let model = serde_json::Value::from(args.name()).to_string();
         let pid = std::process::id();
         let signature = format!(r#"{{"model":{model},"port":{port},"pid":{pid}}}"#);
+        let slots = (args.script.slots > 0).then(|| Semaphore::new(args.script.slots));
         let (booking, stats, idle) = (OnceCell::new(), Stats::default(), Notify::new());
         Self {
             args,
@@ -149,6 +154,7 @@ impl Engine {
             booking,
             stats,
             idle,
+            slots,
         }
     }
 

@@ -39,6 +39,8 @@ pub(crate) struct Script {
     /// the 5 s of cpp-httplib in llama-server. Zero is no limit.
     pub(crate) keep_alive_max: u64,
     pub(crate) idle_close: Duration,
+    /// Requests that it works on at once; zero is no limit.
+    pub(crate) slots: usize,
     pub(crate) budget: Budget,
     pub(crate) hoard: Hoard,
 }
@@ -87,6 +89,7 @@ impl Default for Script {
             die_after: None,
             keep_alive_max: 100,
             idle_close: Duration::from_secs(5),
+            slots: 0,
             budget: Budget::default(),
             hoard: Hoard::default(),
         }
@@ -127,6 +130,8 @@ impl Script {
             "file" => self.budget.file = Some(PathBuf::from(value)),
             "vram" => self.budget.base_bytes = parse(value).ok_or_else(bad)?,
             "vram_per_token" => self.budget.bytes_per_token = parse(value).ok_or_else(bad)?,
+            "slots" => self.slots = parse(value).ok_or_else(bad)?,
+            "shared_pool" => self.budget.shared = value == "1",
             "vram_total" => self.budget.total_bytes = parse(value).ok_or_else(bad)?,
             "leak" => self.hoard.leak = parse(value).ok_or_else(bad)?,
             "once_at" => self.hoard.once_at = parse(value).ok_or_else(bad)?,

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::SemaphorePermit;
 use tokio::time::{sleep, timeout};
 
 use crate::answers::{self, Dialect, Generation};
@@ -154,6 +155,7 @@ async fn post(engine: &Engine, connection: &mut Connection, request: &Request) -
         "/completion" | "/infill" => Dialect::Native,
         _ => return post_plain(engine, connection, request, tokens).await,
     };
+    let _dive = Dive::start(engine, tokens).await;
     compute(engine, connection, tokens).await?;
     let script = &engine.args.script;
     let generation = Generation {
@@ -186,14 +188,24 @@ async fn post_plain(
         "/rerank" | "/reranking" | "/v1/rerank" | "/v1/reranking" => {
             answers::rerank(name, &request.body, tokens).to_string()
         }
-        "/tokenize" => answers::tokenize(tokens),
+        // These read the vocabulary only.
+        "/tokenize" => {
+            return connection
+                .answer(200, JSON, &answers::tokenize(tokens), request.keep_alive)
+                .await;
+        }
         "/detokenize" => r#"{"content":"fake"}"#.to_owned(),
+        "/apply-template" => {
+            let body = answers::apply_template(&request.body);
+            return connection.answer(200, JSON, &body, request.keep_alive).await;
+        }
         _ => {
             return connection
                 .answer(404, JSON, answers::NOT_FOUND, request.keep_alive)
                 .await;
         }
     };
+    let _dive = Dive::start(engine, tokens).await;
     compute(engine, connection, tokens).await?;
     connection.answer(200, JSON, &body, request.keep_alive).await
 }
@@ -207,10 +219,14 @@ fn depth_tokens(body: &[u8]) -> u64 {
 async fn compute(engine: &Engine, connection: &mut Connection, tokens: u64) -> io::Result<()> {
     let script = &engine.args.script;
     script.hoard.take(engine.stats.served.get());
+    let deep = match script.budget.shared {
+        true => engine.stats.depth.get(),
+        false => tokens,
+    };
     if engine
         .booking
         .get()
-        .is_some_and(|booking| booking.grow(tokens).is_err())
+        .is_some_and(|booking| booking.grow(deep).is_err())
     {
         death::of_oom_at_depth();
     }
@@ -223,6 +239,38 @@ async fn compute(engine: &Engine, connection: &mut Connection, tokens: u64) -> i
             unless_gone(connection, std::future::pending()).await
         }
         _ => Ok(()),
+    }
+}
+
+/// The tokens of a request, in the cache as long as it is answered.
+struct Dive<'a> {
+    engine: &'a Engine,
+    tokens: u64,
+    _slot: Option<SemaphorePermit<'a>>,
+}
+
+impl<'a> Dive<'a> {
+    /// Waits for a slot, where they are counted.
+    async fn start(engine: &'a Engine, tokens: u64) -> Self {
+        let slot = match &engine.slots {
+            // It is never closed.
+            Some(slots) => slots.acquire().await.ok(),
+            None => None,
+        };
+        let depth = &engine.stats.depth;
+        depth.set(depth.get().saturating_add(tokens));
+        Self {
+            engine,
+            tokens,
+            _slot: slot,
+        }
+    }
+}
+
+impl Drop for Dive<'_> {
+    fn drop(&mut self) {
+        let depth = &self.engine.stats.depth;
+        depth.set(depth.get().saturating_sub(self.tokens));
     }
 }
 

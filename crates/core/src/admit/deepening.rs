@@ -44,7 +44,11 @@ impl Scheduler {
             return self.beyond_reach(id, &want, holds);
         }
         let extra = self.extra(want.run, &want.needs);
-        let lacking: Vec<Bytes> = extra.shares.iter().map(|share| self.lacking(id, share, holds)).collect();
+        let lacking: Vec<Bytes> = extra
+            .shares
+            .iter()
+            .map(|share| self.lacking(id, share, holds))
+            .collect();
         if lacking.iter().all(|lacking| lacking.is_zero()) {
             return self.go_deeper(id, &want, &extra, holds);
         }
@@ -81,7 +85,10 @@ impl Scheduler {
         let spare = self.spare(Some(id));
         let spare = spare.iter().filter(|(_, spare)| spare.card == share.card);
         let spare: Bytes = spare.map(|(_, spare)| spare.bytes).sum();
-        let free = self.ledger.account(&share.card).map_or(Bytes::ZERO, |account| account.free());
+        let free = self
+            .ledger
+            .account(&share.card)
+            .map_or(Bytes::ZERO, |account| account.free());
         match share.bytes.is_zero() {
             true => Bytes::ZERO,
             false => (share.bytes + holds.on(&share.card)).saturating_sub(free + spare),
@@ -94,9 +101,15 @@ impl Scheduler {
             return Bytes::ZERO;
         };
         let pinned = self.models.iter().flatten().filter(|model| model.spec.pinned);
-        let own = self.model(id).and_then(|model| model.run.as_ref()).map(|run| run.id);
+        let own = self
+            .model(id)
+            .and_then(|model| model.run.as_ref())
+            .map(|run| run.id);
         let stays = pinned.filter_map(|model| {
-            let run = model.run.as_ref().filter(|run| Some(run.id) != own && !run.leaves())?;
+            let run = model
+                .run
+                .as_ref()
+                .filter(|run| Some(run.id) != own && !run.leaves())?;
             let spare = self.slack(model).into_iter().find(|share| share.card == *card);
             let spare = spare.map_or(Bytes::ZERO, |share| share.bytes);
             Some(account.held_by(run.id).saturating_sub(spare))
@@ -105,7 +118,9 @@ impl Scheduler {
     }
 
     fn within_reach(&self, id: ModelId, needs: &[Share]) -> bool {
-        needs.iter().all(|need| need.bytes <= self.at_best(id, &need.card))
+        needs
+            .iter()
+            .all(|need| need.bytes <= self.at_best(id, &need.card))
     }
 
     /// With what the run has, the front can never be let in: it waits for that to end, or for an engine that is fresh.
@@ -181,7 +196,9 @@ impl Scheduler {
         let spare = self.spare(Some(id));
         let frees = |run: RunId| -> Vec<Bytes> {
             let spare_on = |card: &CardId| -> Bytes {
-                let of_run = spare.iter().filter(|(of, share)| *of == run && share.card == *card);
+                let of_run = spare
+                    .iter()
+                    .filter(|(of, share)| *of == run && share.card == *card);
                 of_run.map(|(_, share)| share.bytes).sum()
             };
             let held = |card: &CardId| self.held_by(run, card).saturating_sub(spare_on(card));

@@ -24,10 +24,7 @@ pub enum Event {
     Abandoned { request: RequestId },
     /// The answer is through, or broke off after the client had seen part of it. `tokens` are those of the prompt and the answer
     /// together, where the engine said so.
-    Finished {
-        request: RequestId,
-        tokens: Option<u64>,
-    },
+    Finished { request: RequestId, tokens: Option<u64> },
     /// Answers [`super::Effect::Sound`]; `None` where the engine went away meanwhile.
     Sounded {
         request: RequestId,

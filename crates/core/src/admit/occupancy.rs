@@ -107,7 +107,8 @@ impl Occupancy {
 
     /// The depth that claims of `held` cover.
     pub(super) fn covered(&self, held: impl Fn(&CardId) -> Bytes) -> Option<u64> {
-        self.curve.within(|card| held(card).saturating_sub(self.beyond_on(card)))
+        self.curve
+            .within(|card| held(card).saturating_sub(self.beyond_on(card)))
     }
 
     fn beyond_on(&self, card: &CardId) -> Bytes {
@@ -151,10 +152,16 @@ fn depth(slots: &Slots, mut live: Vec<u64>, kept: &[u64]) -> u64 {
     live.truncate(count);
     let working = u64::try_from(live.len()).unwrap_or(u64::MAX);
     let deep = if slots.unified {
-        let all = live.iter().chain(kept.iter().take(count.saturating_sub(live.len())));
+        let all = live
+            .iter()
+            .chain(kept.iter().take(count.saturating_sub(live.len())));
         let several = live.len() + kept.len() > 1;
         let sum = all.fold(0_u64, |sum, tokens| sum.saturating_add(*tokens));
-        if sum > 0 && several { sum.saturating_add(slots.scatter) } else { sum }
+        if sum > 0 && several {
+            sum.saturating_add(slots.scatter)
+        } else {
+            sum
+        }
     } else {
         let deepest = live.first().copied().unwrap_or(0);
         deepest.saturating_mul(working)

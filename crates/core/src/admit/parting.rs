@@ -47,7 +47,12 @@ impl Scheduler {
 
     /// The run whose next request goes deeper than its claim covers.
     fn diver(&self, run: RunId) -> Option<Reason> {
-        let deeper = |model: &&Model| model.deep.as_ref().is_some_and(|deep| deep.victims.contains(&run));
+        let deeper = |model: &&Model| {
+            model
+                .deep
+                .as_ref()
+                .is_some_and(|deep| deep.victims.contains(&run))
+        };
         let model = self.models.iter().flatten().find(deeper)?;
         let need = model.deep.as_ref()?.needs;
         let text = format!("{} needs {need} more for a request of this depth", model.name);

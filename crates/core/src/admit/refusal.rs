@@ -179,7 +179,11 @@ fn held_by_others(ledger: &Ledger, card: &Card) -> Vec<Reason> {
         reasons.push(Reason::new("budget", text).fact("budget", budget));
     }
     for (code, bytes, text) in [
-        ("foreign", account.foreign(), "is held by processes that are not ours"),
+        (
+            "foreign",
+            account.foreign(),
+            "is held by processes that are not ours",
+        ),
         ("reserve", account.reserve(), "is kept in reserve"),
         (
             "pinned",

@@ -54,7 +54,10 @@ impl Scheduler {
         }
         model.queue.push_back(id);
         self.enqueued(id, request);
-        if self.model(model_id).is_some_and(|model| model.watched().is_some_and(|(run, _)| run.takes_requests())) {
+        if self
+            .model(model_id)
+            .is_some_and(|model| model.watched().is_some_and(|(run, _)| run.takes_requests()))
+        {
             self.sound_queue(model_id);
         }
     }
@@ -168,10 +171,13 @@ impl Scheduler {
         let Some(model) = self.model_mut(model_id) else {
             return false;
         };
-        let (Some(front), Some(run)) = (model.queue.front().copied(), model.open_run().map(|run| run.id)) else {
+        let (Some(front), Some(run)) = (model.queue.front().copied(), model.open_run().map(|run| run.id))
+        else {
             return false;
         };
-        let gate = self.model(model_id).map_or(Gate::Open, |model| self.gate(model, front));
+        let gate = self
+            .model(model_id)
+            .map_or(Gate::Open, |model| self.gate(model, front));
         match gate {
             Gate::Open => {}
             Gate::Sound { exact } => self.sound(front, run, exact),

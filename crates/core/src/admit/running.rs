@@ -256,9 +256,10 @@ impl Scheduler {
     pub(super) fn deepened(&mut self, run: RunId, tokens: u64, used: Bytes) {
         if let Some((_, model)) = self.run_mut(run) {
             model.record.slope.look(run, tokens, used);
-            if let (Some(growth), Some(Ok(occupancy))) =
-                (model.record.slope.learned(), model.run.as_mut().map(|run| run.occupancy.as_mut()))
-            {
+            if let (Some(growth), Some(Ok(occupancy))) = (
+                model.record.slope.learned(),
+                model.run.as_mut().map(|run| run.occupancy.as_mut()),
+            ) {
                 occupancy.learned(growth);
             }
         }

@@ -171,7 +171,8 @@ impl Scheduler {
             _ if run.draining.is_some() => Standing::Leaving,
             Phase::Ready { .. } if run.in_flight == 0 && model.queue.is_empty() => Standing::Idle,
             Phase::Ready { since, .. }
-                if (run.owed.min(model.queue.len()) == 0 || model.deep.is_some()) && self.now >= since + self.settings.patience =>
+                if (run.owed.min(model.queue.len()) == 0 || model.deep.is_some())
+                    && self.now >= since + self.settings.patience =>
             {
                 Standing::Busy
             }

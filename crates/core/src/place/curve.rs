@@ -179,7 +179,10 @@ mod tests {
     #[test]
     fn between_two_steps_the_upper_one_counts_and_beyond_the_last_nothing_is_added() {
         let curve = line();
-        assert_eq!([0, 1, 100, 101, 5000].map(|depth| at(&curve, depth)), [10, 11, 11, 12, 20]);
+        assert_eq!(
+            [0, 1, 100, 101, 5000].map(|depth| at(&curve, depth)),
+            [10, 11, 11, 12, 20]
+        );
         let within = |mib| curve.within(|_| Bytes::mib(mib));
         assert_eq!([9, 10, 12, 19].map(within), [None, Some(0), Some(200), Some(900)]);
         assert_eq!(within(20), Some(u64::MAX), "no depth takes more");
@@ -191,7 +194,10 @@ mod tests {
         let curve = Curve::new(slots(200), vec![CardId::new("a")], steps).unwrap();
         assert_eq!(at(&curve, 200), 4);
         assert!(!curve.grows());
-        assert_eq!(Curve::new(slots(1), vec![CardId::new("a")], vec![(1, vec![])]), None);
+        assert_eq!(
+            Curve::new(slots(1), vec![CardId::new("a")], vec![(1, vec![])]),
+            None
+        );
         assert_eq!(Curve::new(slots(1), vec![], vec![]), None);
     }
 

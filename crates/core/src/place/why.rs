@@ -1,6 +1,6 @@
 //! Why a model fits nowhere: what was asked, what each card has, who holds it, what would help.
 
-use super::card::CardId;
+use super::card::{Card, CardId};
 use super::demand::Placement;
 use super::ledger::{Account, Ledger};
 use super::placement::{Ask, Never, Standing, Tenant};
@@ -144,7 +144,19 @@ fn hints(ask: &Ask, ledger: &Ledger, tenants: &[Tenant], crowded_out: bool) -> V
             (ask.allowed.is_empty() || ask.allowed.contains(id)) && ask.named.allows(id)
         })
     };
-    let cards: Vec<_> = usable().map(|account| account.card().clone()).collect();
+    let stays = |run| {
+        let mut tenants = tenants.iter();
+        tenants.any(|tenant| tenant.run == run && tenant.standing == Standing::Stays)
+    };
+    let at_best = |account: &Account| {
+        let staying = account.claims().iter().filter(|claim| stays(claim.run));
+        let held: Bytes = staying.map(|claim| claim.bytes).sum();
+        Card {
+            free: account.capacity().saturating_sub(held),
+            ..account.card().clone()
+        }
+    };
+    let cards: Vec<Card> = usable().map(at_best).collect();
     let mut hints = ask.demand.hints(&cards);
     if crowded_out {
         let crowded = usable().filter(|account| {

@@ -316,7 +316,14 @@ fn pools(
         .map(|(device, &card)| {
             let weights = part.matrices[device].as_slice();
             let on_card = &request.cards[card];
-            let pool = pool::pool(part.model, &part.layout, (device, weights), on_card, reserve, depth);
+            let pool = pool::pool(
+                part.model,
+                &part.layout,
+                (device, weights),
+                on_card,
+                reserve,
+                depth,
+            );
             ((device, card), pool)
         })
         .collect()

@@ -20,7 +20,9 @@ pub fn curve(request: &PlanRequest<'_>, answer: Option<u64>) -> Result<Curve, Pl
     let slots = slots(request, &cost.reserve, answer);
     let deepest = coster.pools(&cost.reserve, slots.full);
     let base = cost.cards.iter().zip(deepest);
-    let base: Vec<Bytes> = base.map(|(terms, pool)| peak(terms).saturating_sub(pool)).collect();
+    let base: Vec<Bytes> = base
+        .map(|(terms, pool)| peak(terms).saturating_sub(pool))
+        .collect();
     let step = slots.full.div_ceil(STEPS).next_multiple_of(CELLS);
     let at = |depth: u64| {
         let pools = coster.pools(&cost.reserve, depth);

@@ -76,6 +76,20 @@ impl Desk {
         desk
     }
 
+    /// Makes a model's need grow with depth.
+    pub(crate) fn grows(&mut self, model: u32, demand: impl Demand + 'static) {
+        self.needs[usize::try_from(model).unwrap()] = Arc::new(demand);
+    }
+
+    /// What the scheduler wants sounded, and whether exactly.
+    pub(crate) fn soundings(&self) -> Vec<(RequestId, bool)> {
+        let sounded = self.effects.iter().filter_map(|effect| match effect {
+            Effect::Sound { request, exact, .. } => Some((*request, *exact)),
+            _ => None,
+        });
+        sounded.collect()
+    }
+
     pub(crate) fn unknown_need(&mut self, model: u32) {
         self.needs[usize::try_from(model).unwrap()] = Arc::new(Unknown);
     }

@@ -9,11 +9,12 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use plimsoll_core::bytes::Bytes;
 use plimsoll_core::flags::{GuardMode, GuardWish};
-use plimsoll_core::place::Card;
+use plimsoll_core::place::{Card, Ledger};
 use tokio::runtime::{self, LocalOptions};
 
 use super::rungs::Rungs;
-use crate::daemon::{Daemon, DaemonError, Setup};
+use crate::daemon::{Check, Daemon, DaemonError, Setup};
+use crate::owner::widest;
 use crate::route::Listen;
 
 const MORE: &str = "\
@@ -32,6 +33,9 @@ one ends at once.";
 pub(crate) struct Arguments {
     /// The configuration: Plimsoll's own TOML, a llama-server preset (.ini) or llama-swap's YAML
     config: PathBuf,
+    /// Say what each model will take and whether it fits, and end: with status 1 if one does not
+    #[arg(long)]
+    check: bool,
     /// Where to listen; loopback unless told otherwise [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
@@ -90,6 +94,7 @@ impl Error {
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
     let Arguments {
         config,
+        check,
         listen,
         open,
         cards,
@@ -118,6 +123,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
         },
         origins,
     };
+    if check {
+        return on_one_thread(async { Ok(print_check(&Check::of(setup).await?)) });
+    }
     keep_freed_memory();
     on_one_thread(async {
         let daemon = Daemon::start(setup).await?;
@@ -125,6 +133,31 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
         daemon.run().await;
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// A line for each card and each model, on stdout.
+fn print_check(check: &Check) -> ExitCode {
+    let mut stdout = anstream::stdout().lock();
+    let mut say = |line: String| {
+        // Nobody reading is no reason to judge otherwise.
+        let _ = writeln!(stdout, "{line}");
+    };
+    let ledger = Ledger::new(check.cards.clone());
+    for account in ledger.accounts() {
+        let (name, gives, total) = (&account.card().name, account.limit(), account.card().total);
+        say(format!("card  {name}  {gives} to give of {total}"));
+    }
+    let width = widest(check.models.iter().map(|model| model.name.as_str()));
+    for model in &check.models {
+        say(format!("model {:width$}  {}", model.name, model.text));
+        for hint in &model.hints {
+            say(format!("      {:width$}  hint: {hint}", ""));
+        }
+    }
+    match check.models.iter().all(|model| model.refused.is_none()) {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
 }
 
 /// Freeing a large block tells glibc that blocks of its size come and go, and that up to twice as much is worth

@@ -1,5 +1,6 @@
 //! What the pages of guarded engines say, for `/metrics`.
 
+use plimsoll_core::admit::{DepthView, Snapshot};
 use plimsoll_core::bytes::Bytes;
 use plimsoll_core::place::{Card, CardId};
 use plimsoll_wire::page::CardSnapshot;
@@ -13,6 +14,64 @@ struct Row {
     model: String,
     card: String,
     held: Held,
+}
+
+/// What is kept for each run.
+fn write_claims(page: &mut Exposition, snapshot: &Snapshot) {
+    let name = "plimsoll_claim_bytes";
+    page.family(name, Kind::Gauge, "What a model may take of a card");
+    for model in &snapshot.models {
+        for share in &model.claim {
+            let labels = [("model", model.name.as_str()), ("card", share.card.as_str())];
+            page.sample(name, &labels, share.bytes.get());
+        }
+    }
+}
+
+type DepthGauge = (&'static str, &'static str, fn(&DepthView) -> u64);
+
+const DEPTHS: [DepthGauge; 4] = [
+    (
+        "plimsoll_depth_admitted_tokens",
+        "What a model's requests may reach together, or have reached",
+        |depth| depth.admitted,
+    ),
+    (
+        "plimsoll_depth_covered_tokens",
+        "The depth that a model's claim covers",
+        |depth| depth.covered,
+    ),
+    (
+        "plimsoll_depth_full_tokens",
+        "The deepest that a model can get",
+        |depth| depth.full,
+    ),
+    (
+        "plimsoll_depth_bytes_per_token",
+        "What a token of depth is taken to add, as planned or as it was seen",
+        |depth| depth.bytes_per_token.get(),
+    ),
+];
+
+/// How deep runs are, where that costs anything.
+fn write_depths(page: &mut Exposition, snapshot: &Snapshot) {
+    for (name, help, value) in DEPTHS {
+        page.family(name, Kind::Gauge, help);
+        for model in &snapshot.models {
+            if let Some(depth) = &model.depth {
+                page.sample(name, &[("model", &model.name)], value(depth));
+            }
+        }
+    }
+    let name = "plimsoll_prompt_overflows_total";
+    page.family(
+        name,
+        Kind::Counter,
+        "Requests whose prompt was counted to be longer than the context",
+    );
+    for model in &snapshot.models {
+        page.sample(name, &[("model", &model.name)], model.overflows);
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -113,6 +172,8 @@ impl Owner {
                 page.sample(name, &[("model", &model.name)], growth.bytes_per_token.get());
             }
         }
+        write_claims(page, &snapshot);
+        write_depths(page, &snapshot);
     }
 
     fn rows(&self) -> Vec<Row> {

@@ -111,11 +111,7 @@ fn enlist(owner: &Owner, request: RequestId) -> oneshot::Receiver<Answer> {
 }
 
 /// Hands a request back to the scheduler, which gives it one more try.
-async fn bounce(
-    owner: Rc<Owner>,
-    request: RequestId,
-    prompt: Prompt<'_>,
-) -> Result<RunPass, Problem> {
+async fn bounce(owner: Rc<Owner>, request: RequestId, prompt: Prompt<'_>) -> Result<RunPass, Problem> {
     let ticket = Ticket::take(&owner, request);
     owner.submit(Event::Bounced { request });
     ticket.wait(prompt).await

@@ -29,6 +29,11 @@ pub(super) struct Roll {
 }
 
 impl Roll {
+    /// Checks that a roster could be taken over.
+    pub(super) fn check(roster: Vec<Entry>, cards: &[Card]) -> Result<(), UnknownCard> {
+        Self::default().update(roster, cards).map(drop)
+    }
+
     /// Takes over `roster` and says what that changes. On an error nothing has changed.
     pub(super) fn update(
         &mut self,

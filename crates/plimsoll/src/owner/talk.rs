@@ -91,10 +91,14 @@ impl Owner {
 
     /// Takes the context that a model will get instead of its own, and tells it where it is news.
     pub(super) fn lowered(&self, model: ModelId, context: Option<u64>) {
-        let before = self.notes.with(model, |note| std::mem::replace(&mut note.lowered, context));
+        let before = self
+            .notes
+            .with(model, |note| std::mem::replace(&mut note.lowered, context));
         if let Some(context) = context.filter(|_| before != context) {
             let name = &self.entry(model).name;
-            tracing::warn!("{name} does not fit at its own context; it gets the largest that does (-c {context})");
+            tracing::warn!(
+                "{name} does not fit at its own context; it gets the largest that does (-c {context})"
+            );
         }
     }
 
@@ -103,7 +107,9 @@ impl Owner {
         let view = self.state.borrow().scheduler.view(run.model, self.now());
         let name = &run.entry.name;
         match view {
-            Some(ModelView { depth: Some(depth), .. }) => tracing::info!(
+            Some(ModelView {
+                depth: Some(depth), ..
+            }) => tracing::info!(
                 "{name} grows by {} a token; its claim covers {} of {} tokens, and requests are admitted by their depth",
                 depth.bytes_per_token,
                 depth.covered,

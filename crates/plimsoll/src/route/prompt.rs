@@ -209,13 +209,19 @@ mod tests {
         let depth = bound("/v1/completions", body);
         assert_eq!(depth.prompt, Some(u64::try_from(body.len()).unwrap()));
         assert_eq!((depth.answer, depth.answers, depth.exact), (Some(40), 1, false));
-        assert_eq!(bound("/completion", r#"{"prompt":"x","n_predict":-1}"#).answer, None);
+        assert_eq!(
+            bound("/completion", r#"{"prompt":"x","n_predict":-1}"#).answer,
+            None
+        );
         assert_eq!(bound("/completion", r#"{"prompt":"x"}"#).answer, None);
     }
 
     #[test]
     fn every_answer_of_every_prompt_has_a_slot_of_its_own() {
-        let depth = bound("/v1/completions", r#"{"prompt":["a","b","c"],"n":2,"max_tokens":9}"#);
+        let depth = bound(
+            "/v1/completions",
+            r#"{"prompt":["a","b","c"],"n":2,"max_tokens":9}"#,
+        );
         assert_eq!(depth.answers, 6);
         assert!(depth.exact, "an engine counts one prompt");
         let tokens = bound("/v1/completions", r#"{"prompt":[1,2,3],"max_tokens":9}"#);
@@ -229,17 +235,33 @@ mod tests {
         let depth = bound("/v1/chat/completions", body);
         assert_eq!(depth.prompt, Some(u64::try_from(body.len()).unwrap() + TEMPLATE));
         assert_eq!(depth.answer, Some(5));
-        let tools = bound("/v1/chat/completions", r#"{"messages":[],"tools":[{"type":"function"}]}"#);
-        assert_eq!((tools.prompt, tools.exact), (None, false), "but the engine can count it");
-        let picture = r#"{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:"}}]}]}"#;
+        let tools = bound(
+            "/v1/chat/completions",
+            r#"{"messages":[],"tools":[{"type":"function"}]}"#,
+        );
+        assert_eq!(
+            (tools.prompt, tools.exact),
+            (None, false),
+            "but the engine can count it"
+        );
+        let picture =
+            r#"{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:"}}]}]}"#;
         let picture = bound("/v1/chat/completions", picture);
         assert_eq!(picture.prompt, None);
-        assert_eq!(bound("/v1/messages", r#"{"messages":[],"max_tokens":7}"#).answer, Some(7));
+        assert_eq!(
+            bound("/v1/messages", r#"{"messages":[],"max_tokens":7}"#).answer,
+            Some(7)
+        );
     }
 
     #[test]
     fn what_leaves_the_cache_alone_is_no_depth_and_what_nobody_knows_is_all() {
-        for path in ["/tokenize", "/apply-template", "/v1/chat/completions/input_tokens", "/props"] {
+        for path in [
+            "/tokenize",
+            "/apply-template",
+            "/v1/chat/completions/input_tokens",
+            "/props",
+        ] {
             assert_eq!(bound(path, "{}"), Depth::NOTHING, "{path}");
         }
         for path in ["/slots/0", "/v1/audio/transcriptions", "/v1/made/up"] {

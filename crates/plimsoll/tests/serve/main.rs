@@ -1,6 +1,7 @@
 //! `plimsoll serve` as a process, in front of fake engines: what clients see, and that nothing is left behind.
 
 mod daemon;
+mod depth;
 mod faults;
 mod formats;
 mod guarded;

@@ -71,7 +71,11 @@ impl Demand for Grower {
             true => curve.within(free).unwrap_or(0),
             false => u64::MAX,
         };
-        Ok(curve.at(depth).into_iter().map(|share| (share.card, share.bytes)).collect())
+        Ok(curve
+            .at(depth)
+            .into_iter()
+            .map(|share| (share.card, share.bytes))
+            .collect())
     }
 
     fn curve(&self, cards: &[Card]) -> Result<Curve, String> {
@@ -143,7 +147,11 @@ impl Diver {
 
     pub(super) fn takes(&self, card: &CardId) -> Bytes {
         let shares = self.curve.at(self.deepest);
-        shares.iter().filter(|share| share.card == *card).map(|share| share.bytes).sum()
+        shares
+            .iter()
+            .filter(|share| share.card == *card)
+            .map(|share| share.bytes)
+            .sum()
     }
 }
 
@@ -189,8 +197,14 @@ impl World {
         let ledger = self.scheduler.ledger();
         for (run, engine) in self.engines.iter().filter(|(_, engine)| !engine.buried) {
             for share in engine.placement.shares.iter().filter(|_| engine.diver.is_some()) {
-                let (takes, held) = (engine.takes(&share.card), ledger.account(&share.card).unwrap().held_by(*run));
-                assert!(takes <= held, "{run:?} takes {takes} of a claim of {held}: {engine:?}");
+                let (takes, held) = (
+                    engine.takes(&share.card),
+                    ledger.account(&share.card).unwrap().held_by(*run),
+                );
+                assert!(
+                    takes <= held,
+                    "{run:?} takes {takes} of a claim of {held}: {engine:?}"
+                );
             }
         }
         let snapshot = self.scheduler.snapshot(super::moment(self.now));

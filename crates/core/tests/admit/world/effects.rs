@@ -7,9 +7,9 @@ use plimsoll_core::bytes::Bytes;
 use plimsoll_core::explain::Reason;
 use plimsoll_core::place::Placement;
 
+use super::diving::tokens;
 use super::{Engine, Happening, Life, Where, World, card_id, moment, oom};
 use crate::desk::gib;
-use super::diving::tokens;
 use crate::script::{COUNT, Fate, RETURN, STOP, SURVEY};
 
 impl World {

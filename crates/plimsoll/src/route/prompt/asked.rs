@@ -5,8 +5,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::Use;
 
@@ -135,7 +135,11 @@ impl<'de> Visitor<'de> for ShapeVisitor {
             count += 1;
             number |= element.0;
         }
-        Ok(if number { Shape::Tokens } else { Shape::Several(count) })
+        Ok(if number {
+            Shape::Tokens
+        } else {
+            Shape::Several(count)
+        })
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {

@@ -18,7 +18,8 @@ use tokio::task::LocalSet;
 use crate::launch::Log;
 use crate::route::listing::tests::listing;
 use crate::route::{
-    Events, Exposition, Harbor, Kind, Listing, Pass, Problem, Prompt, Server, Settings, Upstream, Wish, bind, serve,
+    Events, Exposition, Harbor, Kind, Listing, Pass, Problem, Prompt, Server, Settings, Upstream, Wish, bind,
+    serve,
 };
 
 /// Knows the model `real`, also by the alias `alias`.
