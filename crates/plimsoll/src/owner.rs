@@ -220,6 +220,7 @@ impl Owner {
                 drop(spawn_local(memory::await_return(self.me(), run, taken)))
             }
             Effect::Pleaded { run, claim } => self.answer_plea(run, claim),
+            Effect::Claimed { run, share } => self.follow_claim(run, &share),
             Effect::Changed { model, state } => {
                 self.notes.with(model, |note| note.state = Some(state));
                 self.tell(model, state, &Value::Null);

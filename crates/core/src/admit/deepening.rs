@@ -147,6 +147,7 @@ impl Scheduler {
         self.take_slack(Some(id), extra, holds);
         for need in &want.needs {
             self.ledger.raise(want.run, &need.card, need.bytes);
+            self.claimed(want.run, &need.card);
         }
         self.set_deep(id, None);
         self.dispatch_queue(id);

@@ -42,6 +42,8 @@ pub enum Effect {
     },
     /// What could be done for the run's plea is done: it may hold so much of the card now. None if nothing could be.
     Pleaded { run: RunId, claim: Option<Bytes> },
+    /// The run's claim on a card was lowered or raised. What holds it to its claim has to follow, before what comes next.
+    Claimed { run: RunId, share: Share },
     /// For listings and event streams.
     Changed { model: ModelId, state: State },
     /// Send [`super::Event::Tick`] at this time. Only the latest one counts.

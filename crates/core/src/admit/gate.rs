@@ -38,8 +38,13 @@ impl Scheduler {
         if !model.spec.by_depth {
             return Err("the configuration says so".to_owned());
         }
+        // An engine divides itself as memory is free, so that the curve has to see what the placement saw.
         let accounts = placement.cards().filter_map(|card| self.ledger.account(card));
-        let cards: Vec<Card> = accounts.map(|account| account.card().clone()).collect();
+        let cards = accounts.map(|account| Card {
+            free: account.free(),
+            ..account.card().clone()
+        });
+        let cards: Vec<Card> = cards.collect();
         let curve = demand.curve(&cards)?;
         if !curve.grows() {
             return Err("its memory does not grow with depth".to_owned());

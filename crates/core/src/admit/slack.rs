@@ -5,6 +5,7 @@
 //! A run whose own requests wait keeps what it has. Nothing that was admitted is ever uncovered: the floor is what
 //! the run needs for all that it has let in.
 
+use super::effect::Effect;
 use super::model::{Model, Phase};
 use super::moment::ModelId;
 use super::scheduler::Scheduler;
@@ -29,6 +30,12 @@ impl Scheduler {
             Share::new(need.card, held.saturating_sub(floor))
         });
         spare.filter(|share| !share.bytes.is_zero()).collect()
+    }
+
+    /// Tells the owner what the run's claim on the card is now.
+    pub(super) fn claimed(&mut self, run: RunId, card: &CardId) {
+        let share = Share::new(card.clone(), self.held_by(run, card));
+        self.emit(Effect::Claimed { run, share });
     }
 
     pub(super) fn held_by(&self, run: RunId, card: &CardId) -> Bytes {
@@ -75,6 +82,7 @@ impl Scheduler {
                 if !lacking.is_zero() {
                     let wanted = held.saturating_sub(lacking.min(spare.bytes));
                     self.ledger.shrink(*run, &share.card, wanted);
+                    self.claimed(*run, &share.card);
                 }
             }
         }

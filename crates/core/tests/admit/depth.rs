@@ -1,6 +1,6 @@
 //! Requests to engines whose memory grows with depth, one decision at a time.
 
-use plimsoll_core::admit::{Depth, Event, ModelId, RefusalKind, RequestId, RunId};
+use plimsoll_core::admit::{Depth, Effect, Event, ModelId, RefusalKind, RequestId, RunId};
 use plimsoll_core::bytes::Bytes;
 use plimsoll_core::explain::Reason;
 use plimsoll_core::place::{Card, CardId, Curve, Demand, Slots};
@@ -114,6 +114,15 @@ fn a_bound_that_is_covered_needs_no_count_and_one_that_is_not_is_counted() {
     sound(&mut desk, second, run, depth(200, true));
     assert_eq!(desk.dispatched(), [second]);
     assert_eq!(claim(&desk), gib(6), "the claim is raised just so far");
+    let told = desk
+        .effects
+        .iter()
+        .position(|effect| matches!(effect, Effect::Claimed { share, .. } if share.bytes == gib(6)));
+    let sent = desk
+        .effects
+        .iter()
+        .position(|effect| matches!(effect, Effect::Dispatch { .. }));
+    assert!(told.is_some() && told < sent, "{:?}", desk.effects);
 }
 
 #[test]

@@ -21,7 +21,7 @@ use plimsoll_core::admit::{Event, ModelId, RunId};
 use plimsoll_core::bytes::Bytes;
 use plimsoll_core::diagnose::Refused;
 use plimsoll_core::flags::{GuardMode, GuardWish, GuardedCard};
-use plimsoll_core::place::{Card, CardId, CardKind, Demand};
+use plimsoll_core::place::{Card, CardId, CardKind, Demand, Share};
 use plimsoll_wire::options::Uuid;
 use plimsoll_wire::page::{CardSnapshot, OomSnapshot, Snapshot};
 use rustix::time::{ClockId, clock_gettime};
@@ -341,14 +341,23 @@ impl Owner {
         };
         let Some(plea) = guarded.plea.take() else { return };
         if let Some(claim) = claim.filter(|_| guarded.is_claimed()) {
-            self.raise_budgets(&run, &guarded, &plea.card, claim);
+            self.set_budgets(&run, &guarded, &plea.card, claim);
         }
         // Who died meanwhile needs no answer.
         let _ = answer_plea(&guarded.pages, plea.pid, plea.number);
     }
 
+    /// What a guarded engine may take of a card is what it may take by the books.
+    pub(super) fn follow_claim(&self, run: RunId, share: &Share) {
+        let run = self.state.borrow().runs.get(&run).cloned();
+        let guarded = run.and_then(|run| Some((Rc::clone(&run), run.guarded()?)));
+        if let Some((run, guarded)) = guarded.filter(|(_, guarded)| guarded.is_claimed()) {
+            self.set_budgets(&run, &guarded, &share.card, share.bytes);
+        }
+    }
+
     /// Each process may take what its siblings leave of the claim.
-    fn raise_budgets(&self, run: &Run, guarded: &Guarded, card: &CardId, claim: Bytes) {
+    fn set_budgets(&self, run: &Run, guarded: &Guarded, card: &CardId, claim: Bytes) {
         let pages = guarded.live();
         let on_card: Vec<(u32, usize, Bytes)> = pages
             .iter()

@@ -61,7 +61,7 @@ impl World {
                     "{claimed} is more than a card has"
                 );
             }
-            Effect::Changed { .. } => {}
+            Effect::Changed { .. } | Effect::Claimed { .. } => {}
             Effect::Drained => {
                 assert!(self.closing.is_some() && !self.drained);
                 self.drained = true;
