@@ -270,7 +270,7 @@ fn what_fits_on_no_card_is_refused_at_the_start_with_the_context_that_fits_or_lo
         .rposition(|word| *word == "--ctx-size")
         .expect("it is given");
     let context: u64 = words[at + 1].parse().expect("a number");
-    assert!(context < CONTEXT && context >= CONTEXT / 2, "{words:?}");
+    assert!((CONTEXT / 2..CONTEXT).contains(&context), "{words:?}");
     assert!(daemon.claimed() <= total);
 }
 
