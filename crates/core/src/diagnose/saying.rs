@@ -13,8 +13,9 @@ use std::sync::LazyLock;
 
 use super::sign::Sign;
 
+mod printed;
 mod search;
-mod table;
+mod told;
 
 use search::Search;
 
@@ -152,20 +153,33 @@ pub(super) struct Row {
     pub(super) tells: Tells,
 }
 
-/// Rows of what programs print; those behind are what people tell.
-static PROGRAMS: LazyLock<usize> = LazyLock::new(|| {
-    let told = |row: &Row| row.saying > Saying::ModelFile;
-    table::ROWS.iter().position(told).unwrap_or(table::ROWS.len())
-});
+const fn says(phrase: &'static str, saying: Saying) -> Row {
+    Row {
+        phrase,
+        saying,
+        tells: Tells::Nothing,
+    }
+}
+
+const fn sign(phrase: &'static str, saying: Saying, sign: Sign) -> Row {
+    Row {
+        phrase,
+        saying,
+        tells: Tells::Sign(sign),
+    }
+}
+
+/// What programs print comes first.
+static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| [printed::ROWS, told::ROWS].concat());
 
 /// Finds what programs print and what people tell.
-static ALL: LazyLock<Search> = LazyLock::new(|| Search::new(table::ROWS));
+static ALL: LazyLock<Search> = LazyLock::new(|| Search::new(&ROWS));
 /// Finds what programs print alone.
-static PRINTED: LazyLock<Search> = LazyLock::new(|| Search::new(&table::ROWS[..*PROGRAMS]));
+static PRINTED: LazyLock<Search> = LazyLock::new(|| Search::new(printed::ROWS));
 
 /// How many rows there are.
 pub(super) fn rows() -> usize {
-    table::ROWS.len()
+    ROWS.len()
 }
 
 /// Whose words are looked for.
@@ -194,12 +208,12 @@ pub(super) fn next(words: Words, bytes: &[u8], from: usize) -> Option<Hit> {
     Some(Hit {
         start,
         row,
-        saying: table::ROWS[row].saying,
+        saying: ROWS[row].saying,
     })
 }
 
 /// All rows whose phrase is in `line`, in the order of the table.
 pub(super) fn rows_in(line: &str) -> Vec<&'static Row> {
     let found = ALL.all(line.as_bytes());
-    found.into_iter().map(|index| &table::ROWS[index]).collect()
+    found.into_iter().map(|index| &ROWS[index]).collect()
 }

@@ -96,12 +96,12 @@ fn bit(prefix: u32) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::table::ROWS;
+    use super::super::ROWS;
     use super::*;
 
     #[test]
     fn every_phrase_is_long_enough_and_found_in_any_case_and_place() {
-        let search = Search::new(ROWS);
+        let search = Search::new(&ROWS);
         for (row, phrase) in ROWS.iter().enumerate() {
             assert!(phrase.phrase.len() >= PREFIX, "{phrase:?}");
             assert_eq!(phrase.phrase, phrase.phrase.to_ascii_lowercase());
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn the_first_place_is_found_and_the_search_goes_on_behind_it() {
-        let search = Search::new(ROWS);
+        let search = Search::new(&ROWS);
         let text = b"no, leak; and a LEAK";
         assert_eq!(search.find(text, 0).map(|(at, _)| at), Some(4));
         assert_eq!(search.find(text, 5).map(|(at, _)| at), Some(16));
