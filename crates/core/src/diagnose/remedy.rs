@@ -49,7 +49,7 @@ fn of_cause(cause: Cause) -> &'static [&'static str] {
     match cause {
         Cause::ModelTooLarge => &[
             "put fewer layers on the card (-ngl), keep experts on the host (--n-cpu-moe), or take a smaller quantisation",
-            "plimsoll plan MODEL says what fits",
+            "plimsoll plan -- FLAGS says what fits",
         ],
         Cause::KvCacheTooLarge => &["use a shorter context (-c), fewer slots (-np), or a quantised cache"],
         Cause::ComputeBufferTooLarge => &[
@@ -57,7 +57,7 @@ fn of_cause(cause: Cause) -> &'static [&'static str] {
         ],
         Cause::PoolGrowth => &[
             "leave room above the load: a shorter context, fewer layers, or an f16 cache in builds that convert a quantised one",
-            "plimsoll run --pool -- CMD replaces the pool; plimsoll plan MODEL --depth N says what it grows to",
+            "plimsoll run --pool ours -- CMD serves a legacy pool in its stead; plimsoll plan -- FLAGS says what it grows to",
         ],
         Cause::ForeignProcess => {
             &["see who holds the card with plimsoll doctor, end what is not needed, or choose another card"]
@@ -84,7 +84,7 @@ fn of_cause(cause: Cause) -> &'static [&'static str] {
             "read the kernel's log (dmesg | grep -e NVRM -e Xid), check power, cooling and seating, and the driver's version",
         ],
         Cause::Leak => &[
-            "restart the program before it is full, and update it; plimsoll run --trace shows what is never freed",
+            "restart the program before it is full, and update it; plimsoll run --trace FILE shows what is never freed",
         ],
         Cause::NotOom => &["look for the cause in the lines above; more memory will not help"],
         Cause::Other => &["plimsoll doctor -- CMD runs it under guard and sees what is refused"],
@@ -97,7 +97,7 @@ fn of_sub_cause(sub_cause: SubCause) -> &'static [&'static str] {
             "upgrade L4T to a release without the cap (R35.6.4, R36.5 or later); dropping caches does not help",
         ],
         SubCause::PageCache => &[
-            "drop the model files' own pages first (posix_fadvise DONTNEED needs no root), then sync and drop_caches",
+            "plimsoll reclaim --need SIZE --file MODEL drops the model files' own pages first, which needs no root, and measures before and after",
         ],
         SubCause::TrueShortage => {
             &["end other programs, add swap for what is not the card's, or take a smaller model"]
