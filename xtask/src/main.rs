@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 mod artifacts;
 mod cross;
+mod engine;
 mod guard;
 mod qemu;
 mod test;
@@ -17,6 +18,7 @@ usage: cargo xtask <chore>
   check-artifacts
           what guard and phantom need and export: libc of glibc 2.31 and the golden lists, nothing else
   cross   install what guard's aarch64 tests need, by name
+  engine  build a real llama.cpp without CUDA, b10605 or b8799, and print where its programs are
   guard   build libplimsoll_guard.so and libplimsoll_phantom.so, where `plimsoll` finds them
   qemu-reclaim
           `plimsoll reclaim` in a kernel with a contiguous pool, emulated: some minutes, and packages by name
@@ -29,6 +31,8 @@ fn main() -> ExitCode {
     match words.as_slice() {
         ["check-artifacts"] => artifacts::run(&root()),
         ["cross"] => cross::run(),
+        ["engine"] => engine::run("b10605"),
+        ["engine", build] => engine::run(build),
         ["guard"] => guard::run(&root()),
         ["qemu-reclaim"] => qemu::run(&root()),
         ["test", filter @ ..] => test::run(&root(), filter),

@@ -8,6 +8,7 @@
 
 mod burst;
 mod depth;
+mod exact;
 mod fleet;
 mod leaving;
 mod openai;
