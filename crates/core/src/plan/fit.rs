@@ -7,6 +7,7 @@
 mod answer;
 mod change;
 mod course;
+mod outline;
 mod price;
 mod scale;
 mod search;
@@ -20,6 +21,7 @@ use answer::Question;
 pub use answer::{Answer, CardLine, Dimension, Fit, Next, Trade};
 pub use change::{Change, edited};
 pub use course::{Point, course};
+pub(super) use outline::Outline;
 pub use price::{Formulas, Price, Priced};
 pub(super) use search::{Search, smallest};
 

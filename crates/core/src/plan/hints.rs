@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::cost::peak;
-use super::fit::{Change, Price, Priced, smallest};
+use super::fit::{Change, Outline, Price, Priced, smallest};
 use super::request::PlanRequest;
 use super::reserve::{CELLS, Reserve};
 use crate::bytes::Bytes;
@@ -52,6 +52,7 @@ pub(super) fn hints<P: Price>(request: &PlanRequest<'_>, price: &P, asked: &Pric
     let weighing = Weighing {
         request,
         price,
+        outline: Outline::new(request, asked),
         asked,
     };
     let mut remedies = weighing.singles();
@@ -106,6 +107,8 @@ impl Remedy {
 /// A change with a size: how much of it, from the mildest to the most.
 struct Sized {
     end: u64,
+    /// It moves whole tensors.
+    has_steps: bool,
     change: Box<dyn Fn(u64) -> Change>,
 }
 
@@ -113,6 +116,7 @@ struct Weighing<'a, P> {
     request: &'a PlanRequest<'a>,
     price: &'a P,
     asked: &'a Priced,
+    outline: Option<Outline<'a>>,
 }
 
 impl<P: Price> Weighing<'_, P> {
@@ -204,10 +208,8 @@ impl<P: Price> Weighing<'_, P> {
     }
 
     fn guess(&self, sized: &Sized, changes: impl Fn(u64) -> Vec<Change>) -> Option<u64> {
-        let cards = self.request.cards;
-        let found = smallest(0..=sized.end, None, |size| {
-            self.price.estimate(&changes(size), cards)
-        })?;
+        let outline = self.outline.as_ref().filter(|_| sized.has_steps)?;
+        let found = smallest(0..=sized.end, None, |size| outline.slack(&changes(size)))?;
         Some(found.at)
     }
 
@@ -269,6 +271,7 @@ impl<P: Price> Weighing<'_, P> {
         let steps = reserve.context / CELLS;
         let mut sized = vec![Sized {
             end: steps.saturating_sub(1),
+            has_steps: false,
             change: Box::new(move |fewer| Change::Context(number((steps - fewer) * CELLS))),
         }];
         if !request.cards.iter().any(|card| card.kind == CardKind::Cuda) {
@@ -279,6 +282,7 @@ impl<P: Price> Weighing<'_, P> {
         if request.model.hyper.experts.is_some() && started < layers {
             sized.push(Sized {
                 end: u64::from(layers - started),
+                has_steps: true,
                 change: Box::new(move |more| Change::ExpertsOnHost(started + number(more))),
             });
         }
@@ -289,6 +293,7 @@ impl<P: Price> Weighing<'_, P> {
         };
         sized.push(Sized {
             end: u64::from(now),
+            has_steps: true,
             change: Box::new(move |fewer| Change::Layers(now.saturating_sub(number(fewer)))),
         });
         sized

@@ -127,16 +127,12 @@ pub(super) fn is_input(name: &str) -> bool {
 
 /// `common/common.h: LLM_FFN_EXPS_REGEX @ b10605`: `\.ffn_(up|down|gate|gate_up)_(ch|)exps`.
 fn is_expert(name: &str) -> bool {
-    ["up", "down", "gate", "gate_up"].iter().any(|matrix| {
-        ["exps", "chexps"].iter().any(|suffix| {
-            name.split('.').any(|part| {
-                part.strip_prefix("ffn_")
-                    .and_then(|p| p.strip_prefix(matrix))
-                    .and_then(|p| p.strip_prefix('_'))
-                    == Some(suffix)
-            })
-        })
-    })
+    let expert = |part: &str| {
+        let (matrix, suffix) = part.strip_prefix("ffn_")?.rsplit_once('_')?;
+        let matrix = matches!(matrix, "up" | "down" | "gate" | "gate_up");
+        Some(matrix && matches!(suffix, "exps" | "chexps"))
+    };
+    name.split('.').any(|part| expert(part) == Some(true))
 }
 
 fn devices(request: &PlanRequest<'_>) -> Result<Vec<usize>, PlanError> {

@@ -39,7 +39,7 @@ pub(crate) fn program() -> &'static Path {
 
 pub(crate) struct Engine {
     pub(crate) child: Child,
-    port: u16,
+    pub(crate) port: u16,
     states: Receiver<Value>,
 }
 

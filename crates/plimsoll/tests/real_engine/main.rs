@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod burst;
+mod checked;
 mod depth;
 mod exact;
 mod fleet;

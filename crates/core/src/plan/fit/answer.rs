@@ -6,6 +6,7 @@ use super::super::hints;
 use super::super::outcome::EngineInfo;
 use super::super::request::PlanRequest;
 use super::change::{Change, changed};
+use super::outline::Outline;
 use super::price::{Price, Priced, headroom};
 use super::scale::Scale;
 use super::search::Found;
@@ -133,6 +134,7 @@ pub(super) struct Question<'a, P> {
     pub(super) request: &'a PlanRequest<'a>,
     pub(super) price: &'a P,
     pub(super) asked: Priced,
+    outline: Option<Outline<'a>>,
 }
 
 /// Cache types from the best to the smallest.
@@ -143,6 +145,7 @@ impl<'a, P: Price> Question<'a, P> {
         Self {
             request,
             price,
+            outline: Outline::new(request, &asked),
             asked,
         }
     }
@@ -233,13 +236,9 @@ impl<'a, P: Price> Question<'a, P> {
                 .chain([scale.change(steps)])
                 .collect::<Vec<_>>()
         };
-        let mut estimated = true;
-        let guess = scale.best(false, None, |steps| {
-            let slack = self.price.estimate(&with(steps), self.request.cards);
-            estimated &= slack.is_some();
-            slack
-        });
-        let guess = guess.filter(|_| estimated).map(|guess| guess.at);
+        let outline = self.outline.as_ref().filter(|_| scale.has_steps());
+        let guess = outline.and_then(|outline| scale.best(false, None, |steps| outline.slack(&with(steps))));
+        let guess = guess.map(|guess| guess.at);
         scale.best(guarded, guess, |steps| self.slack(&with(steps)))
     }
 

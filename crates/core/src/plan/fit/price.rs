@@ -27,15 +27,7 @@ impl Priced {
 
     /// What stays free on the tightest card; below 0 what is missing on all cards together.
     pub fn slack(&self, cards: &[Card]) -> i64 {
-        let headroom = |(card, terms)| headroom(card, terms);
-        let (short, spare) = cards
-            .iter()
-            .zip(&self.cards)
-            .map(headroom)
-            .fold((0_i64, i64::MAX), |(short, spare), headroom| {
-                (short.saturating_add(headroom.min(0)), spare.min(headroom))
-            });
-        if short < 0 { short } else { spare }
+        slack_of(cards, self.cards.iter().map(cost::peak))
     }
 
     pub fn fits(&self, cards: &[Card]) -> bool {
@@ -43,8 +35,21 @@ impl Priced {
     }
 }
 
+/// [`Priced::slack`] of these peaks.
+pub(super) fn slack_of(cards: &[Card], peaks: impl Iterator<Item = Bytes>) -> i64 {
+    let headrooms = cards.iter().zip(peaks).map(|(card, peak)| beyond(card, peak));
+    let (short, spare) = headrooms.fold((0_i64, i64::MAX), |(short, spare), headroom| {
+        (short.saturating_add(headroom.min(0)), spare.min(headroom))
+    });
+    if short < 0 { short } else { spare }
+}
+
+fn beyond(card: &Card, peak: Bytes) -> i64 {
+    super::super::signed_difference(card.free.get(), peak.get())
+}
+
 pub(super) fn headroom(card: &Card, terms: &Terms) -> i64 {
-    super::super::signed_difference(card.free.get(), cost::peak(terms).get())
+    beyond(card, cost::peak(terms))
 }
 
 /// Says what the model takes with changes to what was asked. An error is what the engine would refuse.
@@ -52,11 +57,6 @@ pub trait Price {
     type Error: std::fmt::Display;
 
     fn price(&self, changes: &[Change], cards: &[Card]) -> Result<Priced, Self::Error>;
-
-    /// A quick guess at [`Priced::slack`], from which a search begins; what is found never rests on it.
-    fn estimate(&self, _changes: &[Change], _cards: &[Card]) -> Option<i64> {
-        None
-    }
 }
 
 /// The default level: the closed forms.

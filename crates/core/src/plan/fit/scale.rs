@@ -110,6 +110,11 @@ impl Scale {
         steps.saturating_mul(self.unit)
     }
 
+    /// True where a step moves whole tensors, so that memory does not follow a straight line.
+    pub(super) fn has_steps(&self) -> bool {
+        matches!(self.dimension, Dimension::Layers | Dimension::Experts)
+    }
+
     /// A value in words.
     pub(super) fn words(&self, value: u64) -> String {
         match self.dimension {

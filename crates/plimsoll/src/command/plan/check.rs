@@ -76,8 +76,11 @@ pub(super) fn run(arguments: &Arguments, text: &str) -> Result<ExitCode, Error> 
     let rows = || models.iter().flat_map(|model| &model.cards);
     let measured = rows().any(|row| row.measured.is_some());
     if !measured {
-        let why = "no card of the plan has bytes of this process, by the driver's word";
-        return Err(CheckError::NothingMeasured(why.to_owned()).into());
+        let why = match models.iter().find_map(|model| model.pid) {
+            Some(pid) => format!("the driver names no bytes of process {pid} on the cards of its plan"),
+            None => "the daemon has seen nothing of its models' memory".to_owned(),
+        };
+        return Err(CheckError::NothingMeasured(why).into());
     }
     let agrees = |said: &Said| said.planned == said.engine;
     let ok = rows().all(|row| row.ok) && models.iter().flat_map(|model| &model.said).all(agrees);

@@ -1,0 +1,49 @@
+//! A running llama.cpp beside its plan.
+
+use serde_json::Value;
+
+use crate::child::{Engine, plimsoll};
+
+/// The build that the tests install.
+const ENGINE: &str = "llama.cpp@11549";
+
+fn checked(target: &str, flags: &[&str]) -> (Option<i32>, Value) {
+    let output = plimsoll()
+        .args(["plan", "--json", "--engine", ENGINE, "--check", target, "--"])
+        .args(flags)
+        .env("PLIMSOLL_NVML", "")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let check = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{said}"));
+    (output.status.code(), check)
+}
+
+#[test]
+fn an_engine_on_the_cpu_takes_what_was_planned_and_has_the_sizes_that_were() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("tiny.gguf");
+    let written = plimsoll().args(["synth", "tiny"]).arg(&model).output().unwrap();
+    assert!(written.status.success());
+    let engine = Engine::start(&model, &["-c", "4096", "-np", "2"], &[]).ready();
+    let address = format!("http://127.0.0.1:{}", engine.port);
+    for target in [engine.child.id().to_string(), address.clone()] {
+        let (status, check) = checked(&target, &[]);
+        assert_eq!((status, &check["ok"]), (Some(0), &true.into()), "{check}");
+        let card = &check["models"][0]["cards"][0];
+        assert!(card["measured"].as_u64() > card["loaded"].as_u64(), "{card}");
+        let said = &check["models"][0]["said"];
+        assert_eq!(
+            (&said[0]["planned"], &said[0]["engine"]),
+            (&4096.into(), &4096.into()),
+            "{said}"
+        );
+        assert_eq!(
+            (&said[1]["planned"], &said[1]["engine"]),
+            (&2.into(), &2.into()),
+            "{said}"
+        );
+    }
+    let (status, check) = checked(&address, &["-np", "4"]);
+    assert_eq!(status, Some(1), "the engine has two slots: {check}");
+}
