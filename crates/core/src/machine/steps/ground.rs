@@ -8,6 +8,7 @@ use super::super::{Allowance, Gate, MigrateType, Snapshot, ZoneBlocks};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ground {
     pub gate: Gate,
+    pub page: Bytes,
     /// What may be asked for now, and what could be made of it.
     pub now: Bytes,
     pub attainable: Bytes,
@@ -40,6 +41,7 @@ impl Ground {
         let memory = &snapshot.memory;
         Self {
             gate: allowance.gate,
+            page: snapshot.page,
             now: allowance.now,
             attainable: allowance.attainable,
             files,
@@ -68,6 +70,16 @@ impl Pieces {
             pieces.add(snapshot, zone);
         }
         Some(pieces)
+    }
+
+    /// Adds pages that are given back, and returns what blocks grow by at most: each page may be the last that a block lacked,
+    /// and free blocks side by side join by themselves.
+    pub(super) fn gain(&mut self, dropped: Bytes, page: Bytes) -> Bytes {
+        let others = block(self.order, Bytes::new(1)).saturating_sub(Bytes::new(1));
+        let completed = self.loose.min(dropped.padded(page.get()) * others.get());
+        self.loose = self.loose.saturating_sub(completed);
+        self.whole += dropped + completed;
+        dropped + completed
     }
 
     fn add(&mut self, snapshot: &Snapshot, blocks: &ZoneBlocks) {

@@ -53,7 +53,7 @@ impl Paper {
     fn step(&self, step: Step) -> (Self, Planned) {
         let ground = &self.ground;
         let mut after = *self;
-        let (dropped, reason) = match step {
+        let (dropped, mut reason) = match step {
             Step::AdviseFiles => {
                 after.ground.files = Bytes::ZERO;
                 advised(ground)
@@ -75,7 +75,7 @@ impl Paper {
         };
         if step != Step::DropSlab {
             after.ground.droppable = ground.droppable.saturating_sub(dropped);
-            after.ground.files = ground.files.min(after.ground.droppable);
+            after.ground.files = after.ground.files.min(after.ground.droppable);
         }
         // Who goes by MemAvailable has been counting on this cache all along.
         let frees = match ground.gate {
@@ -83,14 +83,14 @@ impl Paper {
             Gate::Available => Bytes::ZERO,
         };
         after.ground.now = ground.now + frees;
-        // Pages that are given back side by side join by themselves, so all of it may come whole.
         let joins = match (&mut after.ground.pieces, self.goal.order) {
-            (Some(pieces), Some(_)) => {
-                pieces.whole += dropped;
-                dropped
-            }
+            (Some(pieces), Some(_)) => pieces.gain(dropped, ground.page),
             _ => Bytes::ZERO,
         };
+        if joins > dropped {
+            let beside = joins.saturating_sub(dropped);
+            reason.text += &format!("; {beside} that lie free in smaller blocks may join them");
+        }
         let planned = Planned {
             step,
             frees,

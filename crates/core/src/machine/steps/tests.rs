@@ -19,6 +19,7 @@ const USER: Powers = Powers {
 fn ground(now: u64, files: u64, droppable: u64) -> Ground {
     Ground {
         gate: Gate::Free,
+        page: Bytes::kib(4),
         now: Bytes::mib(now),
         attainable: Bytes::mib(now + droppable + 100),
         files: Bytes::mib(files),
@@ -132,17 +133,30 @@ fn pieces_are_joined_before_anybodys_cache_is_dropped() {
         steps(&course(&ground, whole(600), ROOT, &Tried::default()).steps),
         [Step::Compact]
     );
-    let both = course(&ground, whole(3300), ROOT, &Tried::default());
-    assert_eq!(steps(&both.steps), [Step::DropPageCache, Step::Compact]);
+    let dropped = course(&ground, whole(3300), ROOT, &Tried::default());
+    assert_eq!(steps(&dropped.steps), [Step::DropPageCache]);
     assert_eq!(
-        (both.steps[0].joins, both.steps[1].joins),
-        (Bytes::mib(3000), Bytes::mib(600))
+        dropped.steps[0].joins,
+        Bytes::mib(3600),
+        "a page that is dropped joins its free neighbours"
     );
     assert_eq!(
-        both.steps[0].frees,
+        dropped.steps[0].frees,
         Bytes::ZERO,
         "an ordinary request has these already"
     );
+}
+
+#[test]
+fn one_page_completes_one_block_and_no_more() {
+    let ground = Ground {
+        files: Bytes::kib(8),
+        ..in_pieces(0, 600, 3000)
+    };
+    let goal = |mib| course(&ground, whole(mib), ROOT, &Tried::default());
+    assert_eq!(steps(&goal(4).steps), [Step::AdviseFiles]);
+    assert_eq!(goal(4).steps[0].joins, Bytes::mib(4));
+    assert_eq!(steps(&goal(5).steps), [Step::Compact]);
 }
 
 #[test]
@@ -185,6 +199,7 @@ fn grounds() -> impl Strategy<Value = Ground> {
     let pieces = proptest::option::of((size(), size(), any::<bool>()));
     (any::<bool>(), sizes, pieces).prop_map(
         |(early, (now, more, files, droppable, unwritten, slab), pieces)| Ground {
+            page: Bytes::kib(4),
             gate: if early { Gate::Free } else { Gate::Available },
             now,
             attainable: now + more,
