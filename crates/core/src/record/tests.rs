@@ -239,9 +239,13 @@ fn hostile_records_are_read_as_far_as_they_make_sense() {
         for _ in 0..dice(3) {
             let at = dice(bytes.len());
             match dice(3) {
-                0 => bytes[at] ^= 1 << dice(8),
+                0 => bytes
+                    .iter_mut()
+                    .skip(at)
+                    .take(1)
+                    .for_each(|byte| *byte ^= 1 << (at % 8)),
                 1 => bytes.truncate(at),
-                _ => bytes.extend_from_within(at..),
+                _ => bytes.extend_from_within(at.min(bytes.len())..),
             }
         }
         if let Ok(mut summary) = summarise(&bytes) {
