@@ -29,6 +29,13 @@ use std::process::ExitCode;
 use args::Args;
 
 fn main() -> ExitCode {
+    // It is no build of llama.cpp, so nobody shall take it for one.
+    if std::env::args().nth(1).is_some_and(|word| word == "--version") {
+        return match writeln!(io::stdout(), "fake-engine {}", env!("CARGO_PKG_VERSION")) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => refuse(&error),
+        };
+    }
     let args = match Args::from_process() {
         Ok(args) => args,
         Err(error) => return refuse(&error),

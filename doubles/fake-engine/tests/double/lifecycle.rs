@@ -77,3 +77,13 @@ fn ignoring_term_leaves_only_kill() {
     double.kill();
     assert_eq!(double.end_signal(), Some(9));
 }
+
+#[test]
+fn asked_for_its_version_it_answers_and_ends() {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_fake-engine"))
+        .arg("--version")
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    assert!(output.stdout.starts_with(b"fake-engine "));
+}
