@@ -35,7 +35,10 @@ impl Bench {
             .args(["--", "-m"])
             .arg(&self.model)
             .args(flags)
-            .env("PLIMSOLL_PHANTOM_LIBRARY", built("libplimsoll_phantom.so", "plimsoll-phantom"))
+            .env(
+                "PLIMSOLL_PHANTOM_LIBRARY",
+                built("libplimsoll_phantom.so", "plimsoll-phantom"),
+            )
             .env("XDG_CACHE_HOME", self.folder.path())
             .output()
             .unwrap()
@@ -43,7 +46,12 @@ impl Bench {
 
     fn entries(&self) -> Vec<PathBuf> {
         let folder = fs::read_dir(self.folder.path().join("plimsoll/exact"));
-        folder.into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+        folder
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+            .collect()
     }
 }
 
@@ -66,7 +74,10 @@ fn a_plan_shows_what_the_engine_says_and_remembers_it() {
     assert_eq!(plan["largest_context"], 131_072);
     assert_eq!(plan["engine"]["build"], 11_549);
     let reasons = plan["reasons"].to_string();
-    assert!(reasons.contains("engine_said") && reasons.contains("engine llama-server"), "{reasons}");
+    assert!(
+        reasons.contains("engine_said") && reasons.contains("engine llama-server"),
+        "{reasons}"
+    );
 
     let entries = bench.entries();
     assert!(!entries.is_empty());
@@ -83,13 +94,19 @@ fn a_plan_shows_what_the_engine_says_and_remembers_it() {
 fn what_the_engine_refuses_is_said_in_its_own_words() {
     let bench = Bench::new();
     for (flags, words) in [
-        (&["-c", "8192", "-ctk", "q8_0", "-ctv", "q8_0", "-fa", "off"][..], "requires flash_attn"),
+        (
+            &["-c", "8192", "-ctk", "q8_0", "-ctv", "q8_0", "-fa", "off"][..],
+            "requires flash_attn",
+        ),
         (&["-c", "8192", "-sm", "row"], "split buffers"),
     ] {
         let refused = bench.ask(program(), flags);
         assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stdout));
         let said = text(&refused.stderr);
-        assert!(said.contains("the engine refuses") && said.contains(words) && said.contains("hint:"), "{said}");
+        assert!(
+            said.contains("the engine refuses") && said.contains(words) && said.contains("hint:"),
+            "{said}"
+        );
     }
     assert!(bench.entries().is_empty());
 }
@@ -99,8 +116,16 @@ fn what_is_no_engine_is_told_with_a_remedy() {
     let bench = Bench::new();
     let missing = bench.ask(Path::new("/nowhere/llama-server"), &[]);
     assert_eq!(missing.status.code(), Some(2));
-    assert!(text(&missing.stderr).contains("/nowhere/llama-server"), "{}", text(&missing.stderr));
+    assert!(
+        text(&missing.stderr).contains("/nowhere/llama-server"),
+        "{}",
+        text(&missing.stderr)
+    );
     let silent = bench.ask(Path::new("/bin/true"), &[]);
     assert_eq!(silent.status.code(), Some(2));
-    assert!(text(&silent.stderr).contains("without a word"), "{}", text(&silent.stderr));
+    assert!(
+        text(&silent.stderr).contains("without a word"),
+        "{}",
+        text(&silent.stderr)
+    );
 }
