@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use plimsoll_core::bytes::Bytes;
 use plimsoll_core::record::{Figure, Group, Look, Pace, Unit};
@@ -10,10 +11,15 @@ use plimsoll_wire::page::{OomSnapshot, Refusal, Snapshot};
 use crate::guard::{page_folders, read_pages};
 use crate::probe::process::name;
 
+/// Between two searches for folders of pages.
+const SEARCH_EVERY: Duration = Duration::from_secs(5);
+
 #[derive(Debug)]
 pub(super) struct Guards {
-    /// The folder of one program; all that there are where none is given.
-    folder: Option<PathBuf>,
+    /// The folder of one program, or all that there are.
+    folders: Vec<PathBuf>,
+    is_given: bool,
+    searched: Option<Instant>,
     /// Of each process, its name and how many refusals have been told.
     seen: BTreeMap<u32, (String, u64)>,
 }
@@ -21,19 +27,26 @@ pub(super) struct Guards {
 impl Guards {
     pub(super) fn new(folder: Option<PathBuf>) -> Self {
         Self {
-            folder,
+            is_given: folder.is_some(),
+            folders: folder.into_iter().collect(),
+            searched: None,
             seen: BTreeMap::new(),
         }
     }
 
     /// Adds what is held, and returns what was refused.
     pub(super) fn look(&mut self, look: &mut Look) -> Vec<String> {
-        let folders = match &self.folder {
-            Some(folder) => vec![folder.clone()],
-            None => page_folders(),
-        };
-        let pages = folders.iter().flat_map(|folder| read_pages(folder));
-        pages.flat_map(|page| self.look_at(&page, look)).collect()
+        let is_due = self.searched.is_none_or(|when| when.elapsed() >= SEARCH_EVERY);
+        if is_due && !self.is_given {
+            self.folders = page_folders();
+            self.searched = Some(Instant::now());
+        }
+        let pages: Vec<Snapshot> = self
+            .folders
+            .iter()
+            .flat_map(|folder| read_pages(folder))
+            .collect();
+        pages.iter().flat_map(|page| self.look_at(page, look)).collect()
     }
 
     fn look_at(&mut self, page: &Snapshot, look: &mut Look) -> Vec<String> {

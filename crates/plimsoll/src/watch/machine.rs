@@ -9,6 +9,8 @@ use plimsoll_core::record::{Figure, Group, Look, Pace, Unit};
 
 /// A file of `/proc` is read up to here.
 const MOST: usize = 256 << 10;
+/// A file of one line has no more.
+const LINE: usize = 256;
 
 /// Keys of `/proc/meminfo`. The first two decide whether a driver's request is met.
 const MEMINFO: &[(&str, Pace)] = &[
@@ -119,6 +121,18 @@ impl Again {
     pub(super) fn read(&mut self) -> &str {
         let filled = self.fill().unwrap_or(0);
         str::from_utf8(&self.bytes[..filled]).unwrap_or_default()
+    }
+
+    /// The same of a file of one short line, which one read gives whole.
+    pub(super) fn line(&mut self) -> &str {
+        if self.bytes.is_empty() {
+            self.bytes.resize(LINE, 0);
+        }
+        let read = self
+            .file
+            .as_ref()
+            .and_then(|file| file.read_at(&mut self.bytes, 0).ok());
+        str::from_utf8(&self.bytes[..read.unwrap_or(0)]).unwrap_or_default()
     }
 
     fn fill(&mut self) -> io::Result<usize> {

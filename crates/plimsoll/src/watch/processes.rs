@@ -14,7 +14,7 @@ use crate::probe::process::{all, name, tree};
 const MOST: usize = 12;
 /// Between two searches of a tree, and of the machine.
 const TREE_EVERY: Duration = Duration::from_secs(1);
-const ALL_EVERY: Duration = Duration::from_secs(10);
+const ALL_EVERY: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
 pub(super) struct Processes {
@@ -71,7 +71,7 @@ impl Processes {
     fn is_due(&mut self) -> bool {
         let last = self
             .loadavg
-            .read()
+            .line()
             .split_ascii_whitespace()
             .next_back()
             .unwrap_or_default();
@@ -146,7 +146,7 @@ fn subject(pid: u32) -> String {
 
 /// Resident pages, and those of them that others may have too.
 fn resident(statm: &mut Again) -> Option<(u64, u64)> {
-    let mut fields = statm.read().split_ascii_whitespace().skip(1);
+    let mut fields = statm.line().split_ascii_whitespace().skip(1);
     let resident = fields.next()?.parse().ok()?;
     let shared = fields.next()?.parse().ok()?;
     // A zombie has none.
