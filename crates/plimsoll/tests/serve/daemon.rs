@@ -248,10 +248,12 @@ pub(crate) fn command_line(pid: u32) -> String {
         .replace('\0', " ")
 }
 
+/// The trampoline that is about to become one is none yet.
 fn is_engine(command: &str) -> bool {
-    ["fake-engine", "llama-server"]
-        .iter()
-        .any(|name| command.contains(name))
+    !command.contains("exec-child")
+        && ["fake-engine", "llama-server"]
+            .iter()
+            .any(|name| command.contains(name))
 }
 
 fn descendants(root: u32) -> Vec<u32> {
