@@ -15,6 +15,7 @@ use crate::trace::{Builder, Fault, Trace};
 mod attention;
 mod card;
 mod latent;
+pub mod launch;
 mod matrix;
 mod shape;
 

@@ -5,6 +5,8 @@
 //! Source: `fattn-common.cuh:launch_fattn @ b8799, b10605`, `fattn.cu:ggml_cuda_flash_attn_ext_mma_f16*`,
 //! `fattn-mma-f16.cuh:ggml_cuda_fattn_mma_get_config_ampere, _turing`, `fattn-vec.cuh`, `fattn-tile.cuh`.
 
+use plimsoll_pool::generate::launch::{cache_parts, stream_blocks};
+
 use crate::attention::{Attention, Kernel};
 use crate::cards::{ADA, TURING};
 use crate::kinds::Type;
@@ -142,7 +144,7 @@ impl Tile {
         let good = tiles.saturating_mul(100) / most.saturating_mul(waves).max(1) >= 75;
         let blocks = if rules.capability >= ADA || !good {
             let pieces = call.k.ne(1).div_ceil(self.cells).saturating_mul(tiles);
-            whole(most.min(pieces), tiles)
+            stream_blocks(most.min(pieces), tiles)
         } else {
             tiles
         };
@@ -160,7 +162,7 @@ impl Tile {
     fn parts(&self, rules: Rules, call: &Attention<'_>, sharing: u64) -> [u64; 2] {
         let (_, tiles) = self.count(call, sharing);
         let most = call.k.ne(1).div_ceil(self.cells).min(1 << 16);
-        let parts = parts(tiles, most, self.at_once, self.at_once * rules.processors);
+        let parts = cache_parts(tiles, most, self.at_once, self.at_once * rules.processors);
         if parts <= 1 {
             return [0, 0];
         }
@@ -202,31 +204,4 @@ fn heads_of_twenty(rules: Rules, call: &Attention<'_>, tokens: u64) -> u64 {
         TURING..ADA if tokens <= 4 => 32,
         _ => 4,
     }
-}
-
-/// Rounded down to whole tiles if that idles no more than 5 % of the blocks.
-fn whole(raw: u64, tiles: u64) -> u64 {
-    let rounded = raw / tiles * tiles;
-    if rounded > 0 && 100 * (raw - rounded) / raw <= 5 {
-        rounded
-    } else {
-        raw
-    }
-}
-
-/// Into how many parts the cache is cut, so that the last wave of blocks is nearly full.
-fn parts(tiles: u64, most: u64, least: u64, at_once: u64) -> u64 {
-    let mut best = (least.min(most), 0, 0);
-    for parts in least.min(most)..=most {
-        let blocks = tiles.saturating_mul(parts);
-        let waves = blocks.div_ceil(at_once).max(1);
-        if best.2 >= 95 && waves > best.1 {
-            break;
-        }
-        let used = blocks.saturating_mul(100) / waves.saturating_mul(at_once).max(1);
-        if used > best.2 {
-            best = (parts, waves, used);
-        }
-    }
-    best.0
 }

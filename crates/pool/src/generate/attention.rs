@@ -5,6 +5,7 @@
 //! `ggml-cuda.cu:ggml_cuda_mul_mat_batched_cublas @ b8799`.
 
 use super::card::Card;
+use super::launch::{cache_parts, stream_blocks};
 use super::shape::{Head, Shape};
 use super::{Cache, Engine, GenerateError, Operations};
 
@@ -158,7 +159,7 @@ impl Call<'_> {
             true => self.card.vector_blocks_quantised,
             false => self.card.vector_blocks,
         };
-        let parts = parts(
+        let parts = cache_parts(
             self.heads,
             self.cells.div_ceil(128),
             per_processor,
@@ -170,34 +171,6 @@ impl Call<'_> {
         let rows = parts * self.tokens * self.heads;
         [4 * rows * self.head.size, 8 * rows]
     }
-}
-
-/// Rounded down to whole tiles if that idles no more than 5 % of the blocks.
-fn stream_blocks(raw: u64, tiles: u64) -> u64 {
-    let rounded = raw / tiles * tiles;
-    if rounded > 0 && 100 * (raw - rounded) / raw <= 5 {
-        rounded
-    } else {
-        raw
-    }
-}
-
-/// Into how many parts the cache is cut, so that the last wave of blocks is nearly full.
-fn parts(tiles: u64, most: u64, least: u64, at_once: u64) -> u64 {
-    let mut best = (least.min(most), 0, 0);
-    for parts in least.min(most)..=most {
-        let blocks = tiles * parts;
-        let waves = blocks.div_ceil(at_once);
-        let (_, best_waves, best_use) = best;
-        if best_use >= 95 && waves > best_waves {
-            break;
-        }
-        let used = 100 * blocks / (waves * at_once);
-        if used > best_use {
-            best = (parts, waves, used);
-        }
-    }
-    best.0
 }
 
 #[cfg(test)]

@@ -1,0 +1,32 @@
+//! How ggml's CUDA backend divides an attention over the multiprocessors of a card, which decides what it asks for to put the
+//! parts together again (`ggml-cuda/fattn-common.cuh:launch_fattn @ b10605`).
+//!
+//! Whoever knows the operations of a real graph asks the same questions as the traces that are made from a model's shape.
+
+/// Blocks that share the tiles of a stream: whole tiles each, if that idles no more than 5 % of the `most`.
+pub fn stream_blocks(most: u64, tiles: u64) -> u64 {
+    let whole = most / tiles.max(1) * tiles;
+    if whole > 0 && 100 * (most - whole) / most <= 5 {
+        whole
+    } else {
+        most
+    }
+}
+
+/// Into how many parts the cache is cut, so that the last wave of blocks is nearly full.
+pub fn cache_parts(tiles: u64, most: u64, least: u64, at_once: u64) -> u64 {
+    let mut best = (least.min(most), 0, 0);
+    for parts in least.min(most)..=most {
+        let blocks = tiles.saturating_mul(parts);
+        let waves = blocks.div_ceil(at_once.max(1)).max(1);
+        let (_, best_waves, best_use) = best;
+        if best_use >= 95 && waves > best_waves {
+            break;
+        }
+        let used = blocks.saturating_mul(100) / waves.saturating_mul(at_once).max(1);
+        if used > best_use {
+            best = (parts, waves, used);
+        }
+    }
+    best.0
+}
