@@ -143,7 +143,7 @@ fn program() -> String {
     path.map_or_else(|| "plimsoll".to_owned(), |path| path.display().to_string())
 }
 
-/// What [`unit`] is to be called.
+/// What [`unit()`] is to be called.
 pub const UNIT: &str = "/etc/systemd/system/plimsoll-reclaim@.service";
 
 /// A systemd unit of which each instance takes one step. It runs as root with no capability at all: the files belong to root.
