@@ -59,7 +59,8 @@ impl Scheduler {
         let model = self.model(id)?;
         let (run, occupancy) = model.watched().filter(|(run, _)| run.takes_requests())?;
         let request = self.requests.get(model.queue.front()?)?;
-        let tokens = request.depth?.tokens(occupancy.slots());
+        let counted = request.depth.filter(|depth| depth.exact)?;
+        let tokens = counted.tokens(occupancy.slots());
         Some(Want {
             run: run.id,
             in_flight: run.in_flight,
@@ -255,7 +256,7 @@ impl Scheduler {
         }))
     }
 
-    /// The run takes no more requests, or none of its queue is there any more.
+    /// The front of the queue wants nothing beyond the claim, or is gone.
     pub(super) fn surface(&mut self, id: ModelId) {
         if self.model(id).is_some_and(|model| model.deep.is_some()) {
             self.set_deep(id, None);

@@ -166,7 +166,8 @@ impl Scheduler {
         }
     }
 
-    /// Says whether the front of the queue may be sent, and begins to do what is to be done first.
+    /// Says whether the front of the queue may be sent, and begins to do what is to be done first. What was being done for a
+    /// front before it ends with that one.
     fn may_go(&mut self, model_id: ModelId) -> bool {
         let Some(model) = self.model_mut(model_id) else {
             return false;
@@ -178,6 +179,9 @@ impl Scheduler {
         let gate = self
             .model(model_id)
             .map_or(Gate::Open, |model| self.gate(model, front));
+        if gate != Gate::Deep {
+            self.surface(model_id);
+        }
         match gate {
             Gate::Open => {}
             Gate::Sound { exact } => self.sound(front, run, exact),

@@ -324,6 +324,30 @@ fn a_request_that_gives_up_lets_the_next_one_go() {
 }
 
 #[test]
+fn nobody_is_refused_before_it_is_counted_whoever_stood_before_it() {
+    let (mut desk, run) = lean(9, 2, 1);
+    let first = dive(&mut desk, run, 400);
+    let second = dive(&mut desk, run, 300);
+    assert!(desk.view(0).depth.unwrap().waits);
+    let third = desk.ask(0);
+    sound(&mut desk, third, run, depth(900, false));
+    ends(&mut desk, first, 50);
+    assert_eq!(
+        desk.dispatched(),
+        [second],
+        "what the first left behind is within the claim"
+    );
+    assert!(desk.refusals().is_empty(), "900 is only a bound");
+    assert!(
+        !desk.view(0).depth.unwrap().waits,
+        "the second, which waited, is gone"
+    );
+    assert_eq!(desk.soundings(), [(third, true)]);
+    sound(&mut desk, third, run, depth(50, true));
+    assert_eq!(desk.dispatched(), [third]);
+}
+
+#[test]
 fn a_model_whose_depth_nobody_is_to_watch_is_sent_everything() {
     let mut desk = Desk::tuned(&[9], &[0], |_, spec| spec.by_depth = false);
     desk.grows(

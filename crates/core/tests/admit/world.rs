@@ -54,6 +54,8 @@ struct Asked {
     model: u32,
     takes: u64,
     prompt: u64,
+    /// The engine was asked to count the prompt, and has.
+    counted: bool,
     place: Where,
     looping: bool,
 }
@@ -284,6 +286,7 @@ impl World {
             model,
             takes,
             prompt,
+            counted: false,
             place: Where::Waiting { since: self.now },
             looping,
         });

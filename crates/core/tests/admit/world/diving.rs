@@ -176,7 +176,9 @@ impl World {
 
     /// A body is looked at; or an engine counts, as long as it is there.
     pub(super) fn sounded(&mut self, request: RequestId, run: RunId, exact: bool) {
-        let asked = self.asked[usize::try_from(request.0).unwrap()];
+        let asked = &mut self.asked[usize::try_from(request.0).unwrap()];
+        asked.counted |= exact;
+        let asked = *asked;
         if !matches!(asked.place, Where::Waiting { .. }) {
             return;
         }

@@ -44,6 +44,11 @@ impl World {
                     self.asked[index]
                 );
                 assert!(refusal.kind != RefusalKind::NeverFits || refusal.retry_after.is_none());
+                assert!(
+                    refusal.kind != RefusalKind::TooDeep || self.asked[index].counted,
+                    "too deep by a bound alone: {:?}",
+                    self.asked[index]
+                );
                 *self.refused.entry(format!("{:?}", refusal.kind)).or_default() += 1;
                 self.over(index);
             }
