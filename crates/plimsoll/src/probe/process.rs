@@ -183,8 +183,9 @@ fn field(text: &str, name: &str) -> Option<Bytes> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
     use std::net::TcpListener;
-    use std::process::Command;
+    use std::process::{Command, Stdio};
 
     use super::*;
 
@@ -196,18 +197,24 @@ mod tests {
         assert!(found.lives() && found.tree()[0] == found.pid);
     }
 
+    /// `dd` reads one block of 64 MiB and is stuck in writing it: nothing else of it changes meanwhile.
     #[test]
     fn what_is_taken_shows_to_the_page() {
-        let this = Process::find(std::process::id()).unwrap();
-        let before = this.held(Gauge::Rollup).unwrap();
-        let taken = vec![1_u8; 64 << 20];
-        let after = this.held(Gauge::Rollup).unwrap();
-        assert!(
-            after.saturating_sub(before) >= Bytes::mib(60),
-            "{before} to {after}"
-        );
-        assert!(this.held(Gauge::Counters).is_some());
-        drop(taken);
+        let mut child = Command::new("dd")
+            .args(["if=/dev/zero", "bs=64M", "count=1"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut first = [0];
+        child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+        let process = Process::find(child.id()).unwrap();
+        let held = [Gauge::Rollup, Gauge::Counters].map(|gauge| process.held(gauge).unwrap());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        for held in held {
+            assert!(held >= Bytes::mib(64) && held < Bytes::mib(72), "{held}");
+        }
     }
 
     #[test]
