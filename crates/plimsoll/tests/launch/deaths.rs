@@ -9,7 +9,7 @@ use plimsoll_core::diagnose::{Exit, Sign};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use crate::rig::{engine, launcher, on_one_thread, shell, start};
+use crate::rig::{LIMIT, engine, launcher, on_one_thread, shell, start};
 
 fn death_of(faults: &str) -> Ended {
     on_one_thread(async { start(&launcher(), engine(faults)).await.ended().await })
@@ -142,7 +142,7 @@ fn a_child_that_never_stops_talking_keeps_nobody_waiting() {
             tokio::time::sleep(Duration::from_millis(1)).await;
             slowest = slowest.max(asked.elapsed());
         }
-        assert!(slowest < Duration::from_secs(1), "{slowest:?}");
+        assert!(slowest < LIMIT / 3, "{slowest:?}");
         drop(running);
     });
 }

@@ -58,7 +58,7 @@ fn three_overlapping_clients_on_one_model_never_starve_another() {
             .map(|client| client.join().expect("no client fails"))
             .collect();
         assert_eq!(answer.status, 200, "{}", answer.text());
-        assert!(waited < Duration::from_secs(3), "cold waited {waited:?}");
+        assert!(waited < Duration::from_secs(10), "cold waited {waited:?}");
         assert!(
             served.iter().all(|count| *count >= 2),
             "warm was served too: {served:?}"

@@ -127,7 +127,7 @@ fn it_dies_by_kill_at_the_scripted_time() {
 fn doubles_share_a_card_and_its_bytes_come_back_late() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("card");
-    let script = format!("file={} vram_total=1000 vram=600 return_ms=300", file.display());
+    let script = format!("file={} vram_total=1000 vram=600 return_ms=2000", file.display());
     let mut first = Double::ready(&script);
     let (code, log) = end_of(&script);
     assert_eq!(
@@ -140,9 +140,9 @@ fn doubles_share_a_card_and_its_bytes_come_back_late() {
     let dead = Instant::now();
     assert_eq!(end_of(&script).0, Some(1));
     while is_refused(&script) {
-        assert!(dead.elapsed() < Duration::from_secs(5));
+        assert!(dead.elapsed() < Duration::from_secs(30));
     }
-    assert!(dead.elapsed() >= Duration::from_millis(250));
+    assert!(dead.elapsed() >= Duration::from_millis(1900));
 }
 
 /// True when a start is still refused.

@@ -40,14 +40,17 @@ impl Run {
         Self::of("steps.c", fake, options)
     }
 
+    /// All that it takes is built when this returns, so that whoever waits for the program does not wait for a compiler.
     pub(super) fn of(program: &'static str, fake: &str, options: &str) -> Self {
-        Self {
+        let run = Self {
             folder: TempDir::new().expect("the temporary folder is writable"),
             program,
             fake: fake.to_owned(),
             options: options.to_owned(),
             preloaded: true,
-        }
+        };
+        run.command([]);
+        run
     }
 
     /// Without guard.
