@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::daemon::until;
-use crate::fleet::{Fleet, three};
+use crate::fleet::{self, Fleet, three};
 use crate::http;
 
 /// llama-server gives up on an idle connection after 5 s: nobody may have waited for that.
@@ -20,7 +20,7 @@ fn nobody_who_waited_for_a_load_waits_for_a_thread_that_an_idle_connection_holds
     let daemon = &fleet.daemon;
     let address = daemon.address;
     let asked = move || {
-        let answer = http::chat(address, "alpha");
+        let answer = fleet::chat(address, "alpha");
         assert_eq!(answer.status, 200, "{}", answer.text());
         Instant::now()
     };

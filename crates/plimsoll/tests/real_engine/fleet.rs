@@ -1,17 +1,26 @@
 //! Three models, and a budget for two of them: what each will take is left to the plan.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::child::{plimsoll, program};
 use crate::daemon::{Daemon, Setup};
+use crate::http::{self, Answer};
 
 /// The build of the engine that the tests install, as `plimsoll engine list` tells it.
 const ENGINE: &str = "llama.cpp@11549";
 /// One thread: threads that spin while they wait for each other take minutes on a busy machine.
 const FLAGS: &str = "--threads 1 -c 2048 -np 2";
+
+/// Asks for a few words: without a limit a model of random weights may talk until its context is full.
+pub(crate) fn chat(address: SocketAddr, model: &str) -> Answer {
+    let mut body = http::chat_body(model, false);
+    body["max_tokens"] = json!(4);
+    http::post(address, "/v1/chat/completions", &body)
+}
 
 /// A model as it is configured.
 pub(crate) struct Member {

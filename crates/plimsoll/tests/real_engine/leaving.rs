@@ -5,7 +5,7 @@ use std::io::Read;
 use serde_json::json;
 
 use crate::daemon::until;
-use crate::fleet::{Fleet, Member};
+use crate::fleet::{self, Fleet, Member};
 use crate::http;
 
 /// Deep enough that a whole answer takes far longer than the test waits.
@@ -28,5 +28,5 @@ fn the_engine_stops_computing_for_a_client_that_left() {
     until("the engine tells that it was cut short", || {
         http::get(address, "/logs").text().contains("cancel")
     });
-    assert_eq!(http::chat(address, "alpha").status, 200);
+    assert_eq!(fleet::chat(address, "alpha").status, 200);
 }

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 
 use crate::child::plimsoll;
-use crate::http;
+use crate::fleet;
 
 fn quickstart(folder: &tempfile::TempDir) -> Command {
     let mut command = plimsoll();
@@ -64,7 +64,7 @@ fn after_the_tour_it_serves_on_another_port_where_the_wanted_one_is_taken() {
     BufReader::new(stdout).read_line(&mut line).unwrap();
     let address: SocketAddr = line.trim().strip_prefix("http://").unwrap().parse().unwrap();
     assert_ne!(address, wanted);
-    assert_eq!(http::chat(address, "alpha").status, 200);
+    assert_eq!(fleet::chat(address, "alpha").status, 200);
     let process = rustix::process::Pid::from_child(&serving.0);
     rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
     assert!(serving.0.wait().unwrap().success());

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::daemon::until;
-use crate::fleet::{Fleet, Member, three};
+use crate::fleet::{self, Fleet, Member, three};
 use crate::http::{self, Answer};
 
 fn roomy(members: &[Member]) -> Fleet {
@@ -108,13 +108,13 @@ fn a_model_that_never_fits_is_refused_with_the_reason_and_nothing_starts() {
         Member::new("crowd", &["tiny"], "-c 1048576 -np 256"),
     ];
     let fleet = Fleet::start(&members, "", |needs| needs[0] * 2);
-    let answer = http::chat(fleet.daemon.address, "crowd");
+    let answer = fleet::chat(fleet.daemon.address, "crowd");
     assert_eq!(answer.status, 413, "{}", answer.text());
     let error = &answer.json()["error"];
     assert_eq!(error["code"], "never_fits");
     assert!(!error["hints"].as_array().unwrap().is_empty(), "{error}");
     assert!(fleet.daemon.engines().is_empty());
-    assert_eq!(http::chat(fleet.daemon.address, "alpha").status, 200);
+    assert_eq!(fleet::chat(fleet.daemon.address, "alpha").status, 200);
 }
 
 #[test]

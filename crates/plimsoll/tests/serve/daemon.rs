@@ -163,7 +163,7 @@ impl Daemon {
 
     /// Waits until it has ended.
     pub(crate) fn wait(&mut self) -> ExitStatus {
-        let end = Instant::now() + Duration::from_secs(30);
+        let end = Instant::now() + Duration::from_secs(120);
         loop {
             if let Some(status) = self.child.try_wait().expect("it is our child") {
                 return status;
@@ -228,7 +228,7 @@ impl Drop for Daemon {
 
 /// Waits until `done`, and panics with `what` if it never is.
 pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + Duration::from_secs(120);
     while !done() {
         assert!(Instant::now() < end, "never happened: {what}");
         std::thread::sleep(Duration::from_millis(10));

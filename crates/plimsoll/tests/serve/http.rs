@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// An answer, or what of it came before the connection broke.
 #[derive(Debug, Default)]
