@@ -1,4 +1,4 @@
-//! Counts cargo's `test result:` lines while they pass by.
+//! Counts cargo's `test result:` lines while they pass by, and remembers which tests failed.
 
 use std::io::{BufRead, BufReader, Read};
 
@@ -6,6 +6,8 @@ use std::io::{BufRead, BufReader, Read};
 pub(crate) struct Count {
     pub(crate) passed: usize,
     pub(crate) failed: usize,
+    /// By their names within their binaries.
+    pub(crate) failures: Vec<String>,
 }
 
 impl Count {
@@ -22,7 +24,12 @@ impl Count {
     }
 
     fn add(&mut self, line: &str) {
-        let Some(result) = line.trim().strip_prefix("test result: ") else {
+        let line = line.trim();
+        let failure = line
+            .strip_prefix("test ")
+            .and_then(|rest| rest.strip_suffix(" ... FAILED"));
+        self.failures.extend(failure.map(str::to_owned));
+        let Some(result) = line.strip_prefix("test result: ") else {
             return;
         };
         let number = |word: &str| {
@@ -42,11 +49,17 @@ mod tests {
     #[test]
     fn adds_up_the_results_of_several_binaries() {
         let mut count = Count::default();
-        count.add("running 3 tests\n");
-        count.add(
+        for line in [
+            "running 3 tests\n",
+            "test a::holds ... ok\n",
             "test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n",
-        );
-        count.add("test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out\n");
-        assert_eq!(count, Count { passed: 4, failed: 2 });
+            "test b::breaks ... FAILED\n",
+            "test src/c.rs - c (line 4) ... FAILED\n",
+            "test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out\n",
+        ] {
+            count.add(line);
+        }
+        assert_eq!((count.passed, count.failed), (4, 2));
+        assert_eq!(count.failures, ["b::breaks", "src/c.rs - c (line 4)"]);
     }
 }
