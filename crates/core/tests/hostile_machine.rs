@@ -281,7 +281,7 @@ fn whatever_a_machine_says_of_itself_there_is_an_answer_or_none() {
             };
             assert!(allowance.now <= allowance.attainable, "{snapshot:?}");
             for order in [None, Some(9), Some(usize::MAX)] {
-                let ground = Ground::of(&snapshot, &allowance, order, Bytes::gib(1));
+                let ground = Ground::of(&snapshot, &allowance, order, Bytes::gib(1), Bytes::gib(1));
                 let goal = Goal {
                     need: Bytes::gib(3),
                     order,

@@ -19,6 +19,7 @@ pub(crate) mod nvml;
 pub(crate) mod pointer;
 pub(crate) mod pools;
 pub(crate) mod vmm;
+pub(crate) mod waits;
 
 use core::ffi::c_void;
 

@@ -11,6 +11,7 @@ use core::time::Duration;
 
 use plimsoll_wire::page::{Refusal, UNLIMITED};
 
+mod asked;
 mod naps;
 pub(crate) mod pieces;
 mod plea;
@@ -24,6 +25,7 @@ use crate::arm;
 use crate::driver::{CuResult, DevicePointer, Handle};
 use crate::spill::{self, budget, quiet, vmm};
 
+pub(crate) use asked::answer;
 pub(crate) use refusal::{Often, say_some};
 
 /// What guard may answer a request with, other than the driver's own memory for it.
@@ -117,7 +119,7 @@ impl Request<'_> {
 
     /// Rung 1.
     fn reused(&mut self) -> Option<Climb> {
-        if arm::options().reuse && reuse::give_back(self.card) {
+        if arm::options().reuse && reuse::give_back(self.card) > 0 {
             self.again()
         } else {
             None

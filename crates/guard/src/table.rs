@@ -7,7 +7,7 @@ use core::ffi::{CStr, c_char, c_void};
 
 use crate::hooks::{self, Hook};
 
-const PARTS: [&[Hook]; 15] = [
+const PARTS: [&[Hook]; 16] = [
     hooks::init::TABLE,
     hooks::memory::TABLE,
     hooks::vmm::TABLE,
@@ -23,6 +23,7 @@ const PARTS: [&[Hook]; 15] = [
     hooks::ipc::TABLE,
     hooks::capture::TABLE,
     hooks::graphs::TABLE,
+    hooks::waits::TABLE,
 ];
 
 /// More than twice as many as there are hooks, so that a search ends soon.

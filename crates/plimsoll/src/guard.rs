@@ -13,7 +13,7 @@ mod record;
 
 pub use crate::folder::page_folders;
 pub(crate) use pages::pids;
-pub use pages::{answer_plea, read_pages, set_budget};
+pub use pages::{answer_plea, ask_for_idle, read_page, read_pages, set_budget};
 pub use preload::{Preload, preload};
 pub use reach::{Unreachable, unreachable};
 pub use record::{CardRecord, Record, Refused};

@@ -2,10 +2,11 @@
 //! again.
 //!
 //! Decision: nothing is done that was not predicted to help, and one step at a time, so that what was predicted and what came
-//! of it stand side by side. What only root may do is done by root in a process of its own that knows four fixed actions
+//! of it stand side by side. Neighbours under guard are asked before anything that costs more than their idle pools. What only root may do is done by root in a process of its own that knows four fixed actions
 //! (`plimsoll reclaim-step`); this process never gains rights, and says what it could not do and the command that would.
 
 mod cache;
+mod card;
 mod levers;
 mod neighbours;
 
@@ -21,8 +22,9 @@ use plimsoll_core::machine::{
 use crate::sysroot::Sysroot;
 
 pub use cache::{FileCache, OpenModelError, files_of};
+pub use card::{CardOutcome, CardWish, reclaim_on};
 pub use levers::{Hands, TakeStepError, UNIT, take_as_root, unit};
-pub use neighbours::{Neighbour, neighbours};
+pub use neighbours::{Asked, Held, Neighbour, PATIENCE, ask, neighbours};
 
 /// What is wanted, and what may be done for it.
 #[derive(Debug)]
@@ -34,6 +36,8 @@ pub struct Wish {
     pub files: Vec<PathBuf>,
     /// Who takes the steps that only root may take.
     pub hands: Hands,
+    /// How long neighbours may take to answer.
+    pub patience: Duration,
     pub force: bool,
     pub dry_run: bool,
 }
@@ -44,6 +48,8 @@ pub struct Measure {
     pub snapshot: Snapshot,
     pub allowance: Allowance,
     pub files: Vec<FileCache>,
+    /// Who runs under guard, with what they hold of any card.
+    pub neighbours: Vec<Neighbour>,
     pub ground: Ground,
 }
 
@@ -52,6 +58,8 @@ pub struct Measure {
 pub struct Taken {
     pub planned: Planned,
     pub result: Result<(), TakeStepError>,
+    /// Who was asked, where the step is to ask.
+    pub asked: Vec<Asked>,
     pub took: Duration,
     /// What free memory, and memory in blocks of the wanted order, grew by; negative if others took more meanwhile.
     pub freed: i128,
@@ -67,7 +75,6 @@ pub struct Outcome {
     pub after: Measure,
     /// What was still to be done at the end, and was not.
     pub last: Course,
-    pub neighbours: Vec<Neighbour>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -87,6 +94,12 @@ pub enum ReclaimError {
 impl Outcome {
     pub fn is_enough(&self) -> bool {
         self.last.verdict == Verdict::Enough
+    }
+
+    /// Who still holds something idle at the end.
+    pub fn idle(&self) -> impl Iterator<Item = &Neighbour> {
+        let neighbours = self.after.neighbours.iter();
+        neighbours.filter(|neighbour| !neighbour.held.idle.is_zero())
     }
 }
 
@@ -120,7 +133,6 @@ pub fn judge(tree: &Sysroot, wish: &Wish) -> Result<Outcome, ReclaimError> {
         last: course.clone(),
         course,
         taken: Vec::new(),
-        neighbours: if tree.is_live() { neighbours() } else { Vec::new() },
     })
 }
 
@@ -151,11 +163,18 @@ impl Measure {
             .map(|path| FileCache::look(path))
             .collect::<Result<Vec<_>, _>>()?;
         let cached = files.iter().map(FileCache::at_most).sum();
-        let ground = Ground::of(&snapshot, &allowance, wish.goal.order, cached);
+        let neighbours = if tree.is_live() {
+            neighbours(None)
+        } else {
+            Vec::new()
+        };
+        let idle = neighbours.iter().map(|neighbour| neighbour.held.idle).sum();
+        let ground = Ground::of(&snapshot, &allowance, wish.goal.order, cached, idle);
         Ok(Self {
             snapshot,
             allowance,
             files,
+            neighbours,
             ground,
         })
     }
@@ -179,8 +198,13 @@ impl Taken {
         from: &Measure,
     ) -> Result<(Self, Measure), ReclaimError> {
         let start = Instant::now();
+        let mut asked = Vec::new();
         let result = match planned.step {
             Step::AdviseFiles => cache::advise(&wish.files).map_err(TakeStepError::from),
+            Step::AskNeighbours => {
+                asked = ask(from.neighbours.clone(), None, wish.patience);
+                Ok(())
+            }
             step => wish.hands.take(step),
         };
         let took = start.elapsed();
@@ -188,6 +212,7 @@ impl Taken {
         let taken = Self {
             planned,
             result,
+            asked,
             took,
             freed: difference(after.free(), from.free()),
             joined: difference(after.whole(), from.whole()),

@@ -1,7 +1,8 @@
 //! The budget page: one small shared file per guarded process, through which guard says what it holds and is told what it may.
 //!
 //! Guard maps it and works on it with atomics alone; the daemon reads it with `pread` as a [`Snapshot`] and changes a budget
-//! with an aligned eight-byte `pwrite` at [`Page::budget_offset`], which takes effect on the next allocation. Nothing waits on a
+//! with an aligned eight-byte `pwrite` at [`Page::budget_offset`], which takes effect on the next allocation. Whoever wants memory
+//! that is idle here asks with an aligned four-byte one at [`Page::ask_offset`]. Nothing waits on a
 //! lock of another process, so that a process that is killed at any instruction harms nobody. Figures of one snapshot may be
 //! a few allocations apart from each other; each is true by itself.
 
@@ -15,13 +16,13 @@ pub use snapshot::{CardSnapshot, OomSnapshot, PageError, Snapshot};
 /// The first eight bytes of a page, as a little-endian number.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"PLIMPAGE");
 /// Grows with every change of the layout; a reader refuses what it does not know.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Cards that a page has room for; a process that sees more is not guarded on the others.
 pub const CARDS: usize = 16;
 /// Refusals that a page remembers; older ones are overwritten.
 pub const OOMS: usize = 32;
 /// Bytes of a page; it fits one page of memory.
-const BYTES: u32 = 4040;
+const BYTES: u32 = 4048;
 /// "No limit", for budgets.
 pub const UNLIMITED: u64 = u64::MAX;
 
@@ -87,6 +88,8 @@ pub struct Page {
     /// Refusals ever; the next one goes to `ooms[oom_count % OOMS]`.
     pub oom_count: AtomicU64,
     pub ooms: [Oom; OOMS],
+    /// Bytes that guard's answers to [`Card::ask`] gave back so far, of all cards.
+    pub given_back: AtomicU64,
 }
 
 /// What the process holds of one card, in bytes.
@@ -117,7 +120,10 @@ pub struct Card {
     pub reserved_peak: AtomicU64,
     /// The most that `spilled` has been.
     pub spilled_peak: AtomicU64,
-    reserved_for_later: [AtomicU64; 1],
+    /// A new number asks guard to give back what pools hold idle on this card. Whoever wants the memory writes it.
+    pub ask: AtomicU32,
+    /// The number that guard has answered; it stands here once the memory is back.
+    pub answered: AtomicU32,
 }
 
 /// One refusal. `sequence` is written last: a reader that finds another number than it expects skips the entry.
@@ -160,13 +166,23 @@ impl Page {
             cards: [const { Card::new() }; CARDS],
             oom_count: AtomicU64::new(0),
             ooms: [const { Oom::new() }; OOMS],
+            given_back: AtomicU64::new(0),
         }
     }
 
     /// Where in the page the budget of this card stands; `None` if a page has no such card.
     pub const fn budget_offset(card: usize) -> Option<usize> {
+        Self::offset(card, offset_of!(Card, budget))
+    }
+
+    /// Where in the page this card is asked for what is idle on it, with four bytes; `None` if a page has no such card.
+    pub const fn ask_offset(card: usize) -> Option<usize> {
+        Self::offset(card, offset_of!(Card, ask))
+    }
+
+    const fn offset(card: usize, field: usize) -> Option<usize> {
         if card < CARDS {
-            Some(offset_of!(Self, cards) + card * size_of::<Card>() + offset_of!(Card, budget))
+            Some(offset_of!(Self, cards) + card * size_of::<Card>() + field)
         } else {
             None
         }
@@ -192,7 +208,8 @@ impl Card {
             ooms: AtomicU64::new(0),
             reserved_peak: AtomicU64::new(0),
             spilled_peak: AtomicU64::new(0),
-            reserved_for_later: [const { AtomicU64::new(0) }; 1],
+            ask: AtomicU32::new(0),
+            answered: AtomicU32::new(0),
         }
     }
 
@@ -230,6 +247,12 @@ impl Card {
             .fetch_update(Relaxed, Relaxed, |allocated| Some(allocated.saturating_sub(size)));
     }
 
+    /// Whether somebody wants what is idle here, and has no answer yet.
+    #[inline]
+    pub fn is_asked(&self) -> bool {
+        self.ask.load(Relaxed) != self.answered.load(Relaxed)
+    }
+
     /// What the budget still has; [`UNLIMITED`] without one.
     pub fn headroom(&self) -> u64 {
         match self.budget.load(Relaxed) {
@@ -258,8 +281,9 @@ impl Oom {
 const _: () = {
     assert!(size_of::<Card>() == 120 && size_of::<Oom>() == 64);
     assert!(offset_of!(Page, cards) == 64);
+    assert!(offset_of!(Card, ask) == 112 && offset_of!(Card, answered) == 116);
     assert!(offset_of!(Page, oom_count) == 64 + 120 * CARDS);
-    assert!(size_of::<Page>() == 4040);
+    assert!(size_of::<Page>() == 4048);
 };
 
 #[cfg(test)]

@@ -19,6 +19,8 @@ use paper::Paper;
 pub enum Step {
     /// `posix_fadvise(POSIX_FADV_DONTNEED)` on the model's files: drops their page cache and nobody else's.
     AdviseFiles,
+    /// Asks the programs that run under guard to give back what their pools hold idle; who needs it takes it again.
+    AskNeighbours,
     /// `compact_memory`: moves movable pages together. Costs processor time.
     Compact,
     /// `drop_caches = 1`: drops clean page cache of everybody, who will read it again.
@@ -81,22 +83,39 @@ pub struct Course {
     pub withheld: Vec<Planned>,
 }
 
-/// From the mildest on; what costs only the caller's own files comes first, what costs everybody comes last.
+/// From the mildest on; what costs only the caller's own files comes first, what costs everybody comes last. Neighbours are
+/// asked before anything that costs more, where they hold something.
 const RECIPES: &[&[Step]] = &[
     &[Step::AdviseFiles],
+    &[Step::AskNeighbours],
+    &[Step::AdviseFiles, Step::AskNeighbours],
     &[Step::Compact],
     &[Step::AdviseFiles, Step::Compact],
+    &[Step::AdviseFiles, Step::AskNeighbours, Step::Compact],
+    &[Step::AskNeighbours, Step::Compact],
+    &[Step::AskNeighbours, Step::DropPageCache],
     &[Step::DropPageCache],
+    &[Step::AskNeighbours, Step::DropPageCache, Step::Compact],
     &[Step::DropPageCache, Step::Compact],
+    &[Step::AskNeighbours, Step::WriteAndDropPageCache],
     &[Step::WriteAndDropPageCache],
+    &[Step::AskNeighbours, Step::WriteAndDropPageCache, Step::Compact],
     &[Step::WriteAndDropPageCache, Step::Compact],
+    &[Step::AskNeighbours, Step::WriteAndDropPageCache, Step::DropSlab],
     &[Step::WriteAndDropPageCache, Step::DropSlab],
+    &[
+        Step::AskNeighbours,
+        Step::WriteAndDropPageCache,
+        Step::DropSlab,
+        Step::Compact,
+    ],
     &[Step::WriteAndDropPageCache, Step::DropSlab, Step::Compact],
 ];
 
 impl Step {
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::AdviseFiles,
+        Self::AskNeighbours,
         Self::Compact,
         Self::DropPageCache,
         Self::WriteAndDropPageCache,
@@ -107,6 +126,7 @@ impl Step {
     pub fn name(self) -> &'static str {
         match self {
             Self::AdviseFiles => "advise-files",
+            Self::AskNeighbours => "ask-neighbours",
             Self::Compact => "compact",
             Self::DropPageCache => "drop-page-cache",
             Self::WriteAndDropPageCache => "write-and-drop-page-cache",
@@ -119,7 +139,7 @@ impl Step {
     }
 
     pub fn needs_root(self) -> bool {
-        self != Self::AdviseFiles
+        !matches!(self, Self::AdviseFiles | Self::AskNeighbours)
     }
 
     pub fn needs_force(self) -> bool {
@@ -171,6 +191,7 @@ impl Tried {
     pub fn add(&mut self, step: Step) {
         let done: &[Step] = match step {
             Step::AdviseFiles => &[Step::AdviseFiles],
+            Step::AskNeighbours => &[Step::AskNeighbours],
             Step::Compact => &[Step::Compact],
             Step::DropPageCache => &[Step::AdviseFiles, Step::DropPageCache],
             Step::WriteAndDropPageCache => &[

@@ -83,23 +83,24 @@ pub(crate) fn refresh(index: CardIndex) {
     }
 }
 
-/// Gives back to the card what its pools hold idle; whether that was anything.
-pub(crate) fn trim(index: CardIndex) -> bool {
-    let held = card(index).allocated.load(core::sync::atomic::Ordering::Relaxed);
-    let handles: Vec<usize> = {
-        let pools = POOLS.hold();
-        pools
-            .iter()
-            .filter(|pool| pool.card == index)
-            .map(|pool| pool.handle)
-            .collect()
-    };
+/// Gives back to the card what its pools hold idle, and returns how many bytes that was.
+pub(crate) fn trim(index: CardIndex) -> u64 {
+    refresh(index);
+    let (held, handles) = charged(index);
     for handle in handles {
         // SAFETY: a pool that the program has not destroyed, or a number that the driver refuses.
         unsafe { driver::cuMemPoolTrimTo(core::ptr::with_exposed_provenance_mut(handle), 0) };
     }
     refresh(index);
-    card(index).allocated.load(core::sync::atomic::Ordering::Relaxed) < held
+    held.saturating_sub(charged(index).0)
+}
+
+/// What the card is charged with for its pools, and these.
+fn charged(index: CardIndex) -> (u64, Vec<usize>) {
+    let pools = POOLS.hold();
+    let ours = pools.iter().filter(|pool| pool.card == index);
+    let handles = ours.clone().map(|pool| pool.handle).collect();
+    (ours.map(|pool| pool.charged).sum(), handles)
 }
 
 fn read(handle: MemoryPool, attribute: i32) -> Option<u64> {

@@ -36,6 +36,7 @@ pub(crate) fn ask(
     instead: Instead,
     ask: &mut dyn FnMut() -> CuResult,
 ) -> Outcome {
+    ladder::answer();
     let refusal = match once(index, size, instead, ask) {
         Err(refusal) => refusal,
         Ok(outcome) => return outcome,

@@ -16,6 +16,7 @@ use super::takeover::{self, Takeover};
 use super::{loaded, managed};
 use crate::account;
 use crate::arm;
+use crate::ladder;
 use crate::say::say;
 
 type Alloc = unsafe extern "C" fn(*mut c_void, usize, *mut usize) -> *mut c_void;
@@ -75,6 +76,7 @@ unsafe extern "C" fn free(this: *mut c_void, block: *mut c_void, size: usize) {
     };
     if !arm::forked() && pools::free(this.expose_provenance(), loaded::long(block.expose_provenance())) {
         taken.prove();
+        ladder::answer();
         return;
     }
     // SAFETY: what stood in this slot, of this prototype.

@@ -11,7 +11,7 @@ use crate::account::{CardIndex, card, current, managed_stays};
 use crate::driver::{CuResult, DevicePointer, SUCCESS};
 use crate::ggml;
 use crate::hooks::hooks;
-use crate::ladder::Instead;
+use crate::ladder::{self, Instead};
 use crate::spill::{self, Advice};
 
 /// The driver rounds rows up to this, on every card there has been.
@@ -77,7 +77,9 @@ hooks! {
     }
 
     fn cuMemFree_v2 = "cuMemFree" since 3020 (pointer: DevicePointer) calls real {
-        free(pointer, || real(pointer))
+        let result = free(pointer, || real(pointer));
+        ladder::answer();
+        result
     }
 
     // The ABI of CUDA 3.1.

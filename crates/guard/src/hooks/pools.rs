@@ -12,7 +12,7 @@ use crate::account::{CardIndex, card, current, pools};
 use crate::driver::{self, CuResult, DevicePointer, MemoryPool, SUCCESS, Stream};
 use crate::hooks::hooks;
 use crate::hooks::memory::{bytes, release};
-use crate::ladder::Instead;
+use crate::ladder::{self, Instead};
 use crate::spill;
 
 /// CU_STREAM_PER_THREAD.
@@ -75,7 +75,9 @@ hooks! {
         if capturing(stream, per_thread) {
             return real(pointer, stream);
         }
-        release(pointer, stream.addr(), || real(pointer, stream))
+        let result = release(pointer, stream.addr(), || real(pointer, stream));
+        ladder::answer();
+        result
     }
 
     fn cuMemPoolCreate = "cuMemPoolCreate" since 11020

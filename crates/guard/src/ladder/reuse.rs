@@ -8,8 +8,7 @@
 use crate::account::{CardIndex, pools};
 use crate::ggml;
 
-/// Lets go of what pools hold idle on a card; whether that was anything.
-pub(super) fn give_back(card: CardIndex) -> bool {
-    let served = ggml::trim(card) > 0;
-    pools::trim(card) || served
+/// Lets go of what pools hold idle on a card, and returns how many bytes that was.
+pub(super) fn give_back(card: CardIndex) -> u64 {
+    ggml::trim(card) + pools::trim(card)
 }

@@ -11,6 +11,8 @@ use plimsoll_wire::trace::{Header, Kind, Record};
 
 use crate::artefact;
 
+mod asked;
+
 /// How the class gets into the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loaded {

@@ -3,9 +3,11 @@
 
 mod aarch64;
 mod artefact;
+mod asked;
 mod budget;
 mod client;
 mod contexts;
+mod dialogue;
 mod doors;
 mod ggml;
 mod life;

@@ -5,16 +5,19 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use plimsoll_core::bytes::Bytes;
 use plimsoll_core::flags::{FlagError, Launch, Program};
 use plimsoll_core::machine::{self, Goal, Verdict};
 
+use super::run::cards::CardError;
 use crate::config::{Config, ReadConfigError};
 use crate::reclaim::{Hands, Outcome, ReclaimError, Wish, files_of, reclaim, unit};
 use crate::sysroot::{OpenSysrootError, Sysroot};
 
+mod card;
 mod json;
 mod text;
 
@@ -26,6 +29,9 @@ pub(crate) struct Arguments {
     /// In blocks of 2^ORDER pages or larger; 9 is a huge page of 2 MiB where pages have 4 KiB
     #[arg(long, value_name = "ORDER")]
     contiguous: Option<usize>,
+    /// On one card, by its number, its UUID or its name, and not of the host's memory: only neighbours under guard are asked
+    #[arg(long, value_name = "CARD", conflicts_with_all = ["contiguous", "files", "config", "gate", "with", "sysroot", "force"])]
+    card: Option<String>,
     /// A model file whose page cache may go first; one of a set stands for all. Repeatable
     #[arg(long = "file", value_name = "MODEL")]
     files: Vec<PathBuf>,
@@ -45,6 +51,9 @@ pub(crate) struct Arguments {
     /// Who takes the steps that need root: sudo, which must not ask, or the systemd unit of --print-unit
     #[arg(long, value_name = "HELPER")]
     with: Option<Helper>,
+    /// How long neighbours under guard may take to answer; one that calls nothing of its driver cannot
+    #[arg(long, value_name = "SECS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(0..=3600))]
+    wait: u64,
     /// Judge a captured tree with proc/, sys/ and etc/ in it, and do nothing
     #[arg(long, value_name = "DIR", conflicts_with_all = ["files", "config"])]
     sysroot: Option<PathBuf>,
@@ -78,6 +87,8 @@ pub(crate) enum Error {
     Flags { model: String, error: FlagError },
     #[error(transparent)]
     Reclaim(#[from] ReclaimError),
+    #[error(transparent)]
+    Card(#[from] CardError),
     #[error("cannot write to stdout: {0}")]
     Print(#[from] io::Error),
     #[error("cannot write as JSON: {0}")]
@@ -94,6 +105,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     if arguments.print_unit {
         write!(anstream::stdout().lock(), "{}", unit())?;
         return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(card) = &arguments.card {
+        return card::run(arguments, card);
     }
     let tree = Sysroot::of(arguments.sysroot.as_deref())?;
     let wish = arguments.wish()?;
@@ -135,9 +149,14 @@ impl Arguments {
             }),
             files,
             hands: self.hands(),
+            patience: self.patience(),
             force: self.force,
             dry_run: self.dry_run || self.sysroot.is_some(),
         })
+    }
+
+    fn patience(&self) -> Duration {
+        Duration::from_secs(self.wait)
     }
 
     fn hands(&self) -> Hands {

@@ -8,7 +8,7 @@
 //! With `--card` the program sees only those cards. `--strict-cards` and `--report-cards` leave the others visible, because a
 //! context on one of them could not be told otherwise.
 
-mod cards;
+pub(super) mod cards;
 pub(super) mod child;
 mod need;
 mod summary;

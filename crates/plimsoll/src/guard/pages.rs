@@ -20,7 +20,8 @@ pub fn read_pages(folder: &Path) -> Vec<Snapshot> {
     pids(folder).filter_map(|pid| read_page(folder, pid)).collect()
 }
 
-fn read_page(folder: &Path, pid: u32) -> Option<Snapshot> {
+/// Reads the page of one process; `None` if it has none, or none that can be read.
+pub fn read_page(folder: &Path, pid: u32) -> Option<Snapshot> {
     let mut bytes = [0; Page::SIZE];
     let file = File::open(path(folder, pid)).ok()?;
     file.read_exact_at(&mut bytes, 0).ok()?;
@@ -38,10 +39,21 @@ pub fn answer_plea(folder: &Path, pid: u32, plea: u64) -> io::Result<()> {
     write(folder, pid, Page::PLEA_ANSWERED_OFFSET, plea)
 }
 
+/// Asks the process to give back what its pools hold idle on the card with this number in its page. The answer to `number` stands
+/// beside it once the process has come to a safe point.
+pub fn ask_for_idle(folder: &Path, pid: u32, card: usize, number: u32) -> io::Result<()> {
+    let offset = Page::ask_offset(card).ok_or(io::ErrorKind::InvalidInput)?;
+    put(folder, pid, offset, &number.to_ne_bytes())
+}
+
 fn write(folder: &Path, pid: u32, offset: usize, number: u64) -> io::Result<()> {
+    put(folder, pid, offset, &number.to_ne_bytes())
+}
+
+fn put(folder: &Path, pid: u32, offset: usize, bytes: &[u8]) -> io::Result<()> {
     let file = File::options().write(true).open(path(folder, pid))?;
     let offset = u64::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
-    file.write_all_at(&number.to_ne_bytes(), offset)
+    file.write_all_at(bytes, offset)
 }
 
 fn path(folder: &Path, pid: u32) -> std::path::PathBuf {

@@ -87,7 +87,7 @@ fn take_under(root: &Path, name: &str) -> Result<(), TakeStepError> {
             write(root, DROP_CACHES, "1")
         }
         Step::DropSlab => write(root, DROP_CACHES, "3"),
-        Step::AdviseFiles => Err(TakeStepError::NoStep {
+        Step::AdviseFiles | Step::AskNeighbours => Err(TakeStepError::NoStep {
             step: name.to_owned(),
         }),
     }
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn nothing_else_is_a_step_and_a_lever_that_is_not_there_is_not_made() {
         let root = tempfile::tempdir().unwrap();
-        for step in ["advise-files", "../compact", "", "1"] {
+        for step in ["advise-files", "ask-neighbours", "../compact", "", "1"] {
             let error = take_under(root.path(), step).unwrap_err().to_string();
             assert!(error.contains("compact, drop-page-cache"), "{error}");
         }

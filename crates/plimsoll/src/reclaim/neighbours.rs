@@ -1,37 +1,166 @@
-//! What neighbours under guard hold idle in their pools.
+//! What neighbours under guard hold, and asking them for what is idle of it.
 //!
-//! The page has a plea from guard to the daemon and a budget from the daemon to guard; it has no word by which a program that
-//! is not asking for memory can be told to give idle memory back. So this is said, not done.
+//! Decision: asked on the page, and answered by guard at the neighbour's next call of its driver. Nobody is stopped or signalled, no
+//! work is lost, and a neighbour that calls nothing does not answer. So all are asked at once, waited for a bounded time, and what
+//! each gave is its own page's word: what it held before and after.
 
-use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use plimsoll_core::bytes::Bytes;
+use plimsoll_wire::options::Uuid;
+use plimsoll_wire::page::{CardSnapshot, Snapshot, State};
 
-use crate::guard::{page_folders, read_pages};
+use crate::guard::{ask_for_idle, page_folders, read_page, read_pages};
+use crate::probe::process::name;
 
-/// A guarded process with idle memory.
+/// How long neighbours have to answer where nobody says otherwise: many evaluations of a model that is at work.
+pub const PATIENCE: Duration = Duration::from_secs(2);
+/// Between two looks at the pages.
+const NAP: Duration = Duration::from_millis(5);
+
+/// A guarded process that holds something of the cards meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Neighbour {
     pub pid: u32,
     pub name: Option<String>,
+    pub held: Held,
+    folder: PathBuf,
+}
+
+/// What a process holds of the cards meant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    pub allocated: Bytes,
+    /// The part of it that pools hold which guard serves, in use or idle.
+    pub reserved: Bytes,
+    /// The part of that which is idle. What the driver's own pools hold idle is not seen from outside.
     pub idle: Bytes,
 }
 
-/// The guarded processes of this user that hold something idle, the largest first.
-pub fn neighbours() -> Vec<Neighbour> {
-    let pages = page_folders().into_iter().flat_map(|folder| read_pages(&folder));
-    let mut found: Vec<Neighbour> = pages
-        .filter_map(|page| {
-            let idle = page.cards().iter().map(|card| Bytes::new(card.idle)).sum();
-            let name = fs::read_to_string(format!("/proc/{}/comm", page.pid)).ok()?;
-            Some(Neighbour {
-                pid: page.pid,
-                name: Some(name.trim().to_owned()),
-                idle,
-            })
-        })
-        .filter(|neighbour| !neighbour.idle.is_zero())
-        .collect();
-    found.sort_by_key(|neighbour| std::cmp::Reverse(neighbour.idle));
+/// A neighbour that was asked, as it was before, and what came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    pub neighbour: Neighbour,
+    pub answered: bool,
+    pub gave: Bytes,
+    pub after: Held,
+}
+
+/// The guarded processes of this user that hold something of the card, or of any; those with most idle first.
+pub fn neighbours(card: Option<Uuid>) -> Vec<Neighbour> {
+    let of = |folder: PathBuf| {
+        let pages = read_pages(&folder).into_iter();
+        pages.filter_map(move |page| Neighbour::of(&folder, &page, card))
+    };
+    let mut found: Vec<Neighbour> = page_folders().into_iter().flat_map(of).collect();
+    found.sort_by_key(|neighbour| (std::cmp::Reverse(neighbour.held.idle), neighbour.pid));
     found
+}
+
+/// Asks each for what it holds idle of the card, or of all, and waits until all have answered, or no longer than `patience`.
+pub fn ask(neighbours: Vec<Neighbour>, card: Option<Uuid>, patience: Duration) -> Vec<Asked> {
+    let put = |neighbour| Question::put(neighbour, card);
+    let questions: Vec<Question> = neighbours.into_iter().map(put).collect();
+    let asked = Instant::now();
+    while asked.elapsed() < patience && !questions.iter().all(Question::is_over) {
+        thread::sleep(NAP);
+    }
+    questions
+        .into_iter()
+        .map(|question| question.close(card))
+        .collect()
+}
+
+impl Neighbour {
+    fn of(folder: &Path, page: &Snapshot, card: Option<Uuid>) -> Option<Self> {
+        let held = Held::on(page, card);
+        let is_one = page.state == State::Armed && !held.allocated.is_zero();
+        Some(Self {
+            pid: page.pid,
+            // The page of a process that is gone may still lie there.
+            name: Some(name(page.pid).filter(|_| is_one)?),
+            held,
+            folder: folder.to_owned(),
+        })
+    }
+
+    fn page(&self) -> Option<Snapshot> {
+        read_page(&self.folder, self.pid)
+    }
+}
+
+impl Held {
+    fn on(page: &Snapshot, card: Option<Uuid>) -> Self {
+        let sum =
+            |of: fn(&CardSnapshot) -> u64| meant(page, card).map(|(_, card)| Bytes::new(of(card))).sum();
+        Self {
+            allocated: sum(|card| card.allocated),
+            reserved: sum(|card| card.reserved),
+            idle: sum(|card| card.idle),
+        }
+    }
+}
+
+/// The cards of a page that are meant, with their numbers in it.
+fn meant(page: &Snapshot, card: Option<Uuid>) -> impl Iterator<Item = (usize, &CardSnapshot)> {
+    let cards = page.cards().iter().enumerate();
+    cards.filter(move |(_, there)| card.is_none_or(|Uuid(uuid)| there.uuid == uuid))
+}
+
+struct Question {
+    neighbour: Neighbour,
+    /// The cards asked about, and the number of the question.
+    numbers: Vec<(usize, u32)>,
+    /// What the process had given back before.
+    given_back: u64,
+}
+
+impl Question {
+    fn put(neighbour: Neighbour, card: Option<Uuid>) -> Self {
+        let mut question = Self {
+            neighbour,
+            numbers: Vec::new(),
+            given_back: 0,
+        };
+        let Some(page) = question.neighbour.page() else {
+            return question;
+        };
+        question.given_back = page.given_back;
+        for (index, there) in meant(&page, card) {
+            let number = there.ask.wrapping_add(1);
+            // Who is gone meanwhile has given back everything.
+            let asked = ask_for_idle(&question.neighbour.folder, page.pid, index, number);
+            question.numbers.extend(asked.is_ok().then_some((index, number)));
+        }
+        question
+    }
+
+    fn is_answered(&self, page: &Snapshot) -> bool {
+        let answered = |(index, number): &(usize, u32)| {
+            page.cards()
+                .get(*index)
+                .is_some_and(|card| card.answered == *number)
+        };
+        self.numbers.iter().all(answered)
+    }
+
+    fn is_over(&self) -> bool {
+        let page = self.neighbour.page().filter(|page| name(page.pid).is_some());
+        page.is_none_or(|page| self.is_answered(&page))
+    }
+
+    /// The answer was written after what it is about, so that a page read after it tells that.
+    fn close(self, card: Option<Uuid>) -> Asked {
+        let answered = self.neighbour.page().is_some_and(|page| self.is_answered(&page));
+        let page = self.neighbour.page();
+        let given_back = page.as_ref().map_or(self.given_back, |page| page.given_back);
+        Asked {
+            answered,
+            gave: Bytes::new(given_back.saturating_sub(self.given_back)),
+            after: page.map_or_else(Held::default, |page| Held::on(&page, card)),
+            neighbour: self.neighbour,
+        }
+    }
 }

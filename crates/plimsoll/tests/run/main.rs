@@ -1,5 +1,6 @@
 //! `plimsoll run` as a process: what a program and its caller see, and what is said at the end.
 
+mod asked;
 mod endings;
 mod guarded;
 #[path = "../pages/hand_written.rs"]

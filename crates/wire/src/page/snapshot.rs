@@ -14,6 +14,8 @@ pub struct Snapshot {
     /// A plea that nobody has answered yet: its number, the card and the bytes.
     pub plea: Option<(u64, u32, u64)>,
     pub oom_count: u64,
+    /// What was given back on request so far, of all cards.
+    pub given_back: u64,
     count: usize,
     cards: [CardSnapshot; CARDS],
     ooms: [Option<OomSnapshot>; OOMS],
@@ -36,6 +38,9 @@ pub struct CardSnapshot {
     pub context: u64,
     pub allocations: u64,
     pub ooms: u64,
+    /// The number of the last request for what is idle, and of the last that was answered.
+    pub ask: u32,
+    pub answered: u32,
 }
 
 /// An [`Oom`] that was whole when it was read.
@@ -83,6 +88,7 @@ impl Snapshot {
                 (plea, card, long(page, offset_of!(Page, plea_bytes)))
             }),
             oom_count: long(page, offset_of!(Page, oom_count)),
+            given_back: long(page, offset_of!(Page, given_back)),
             count: usize::try_from(count).map_or(CARDS, |count| count.min(CARDS)),
             cards: core::array::from_fn(|index| {
                 card(page, offset_of!(Page, cards) + index * size_of::<Card>())
@@ -143,6 +149,8 @@ fn card(page: &[u8], at: usize) -> CardSnapshot {
         context: number(offset_of!(Card, context)),
         allocations: number(offset_of!(Card, allocations)),
         ooms: number(offset_of!(Card, ooms)),
+        ask: word(page, at + offset_of!(Card, ask)),
+        answered: word(page, at + offset_of!(Card, answered)),
     }
 }
 

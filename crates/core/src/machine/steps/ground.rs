@@ -14,6 +14,8 @@ pub struct Ground {
     pub attainable: Bytes,
     /// Page cache of the files named.
     pub files: Bytes,
+    /// What pools of programs under guard hold idle of the host's memory.
+    pub idle: Bytes,
     /// Page cache that can be dropped as it is.
     pub droppable: Bytes,
     /// Page cache that can be dropped once it is written.
@@ -36,8 +38,15 @@ pub struct Pieces {
 }
 
 impl Ground {
-    /// `files` is how much page cache the files named have, as far as it was seen.
-    pub fn of(snapshot: &Snapshot, allowance: &Allowance, order: Option<usize>, files: Bytes) -> Self {
+    /// `files` is how much page cache the files named have, as far as it was seen; `idle` is what pools under guard hold idle,
+    /// on a card or not: where cards have memory of their own it is not the host's.
+    pub fn of(
+        snapshot: &Snapshot,
+        allowance: &Allowance,
+        order: Option<usize>,
+        files: Bytes,
+        idle: Bytes,
+    ) -> Self {
         let memory = &snapshot.memory;
         Self {
             gate: allowance.gate,
@@ -45,6 +54,7 @@ impl Ground {
             now: allowance.now,
             attainable: allowance.attainable,
             files,
+            idle: snapshot.chip.map_or(Bytes::ZERO, |_| idle),
             droppable: memory.droppable().unwrap_or_default(),
             unwritten: memory.unwritten(),
             slab: memory.slab_reclaimable.unwrap_or_default(),

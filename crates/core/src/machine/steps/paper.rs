@@ -71,6 +71,7 @@ impl Paper {
                 );
                 (ground.slab, Reason::new("drop_slab", text))
             }
+            Step::AskNeighbours => return self.asked(),
             Step::Compact => return self.compacted(),
         };
         if step != Step::DropSlab {
@@ -96,6 +97,26 @@ impl Paper {
             frees,
             joins,
             reason,
+        };
+        (after, planned)
+    }
+
+    /// What comes back was a driver's, so that it is free by every gate, and a cap on what drivers hold has room for it again.
+    fn asked(&self) -> (Self, Planned) {
+        let mut after = *self;
+        let frees = std::mem::take(&mut after.ground.idle);
+        after.ground.now += frees;
+        after.ground.attainable += frees;
+        let joins = match (&mut after.ground.pieces, self.goal.order) {
+            (Some(pieces), Some(_)) => pieces.gain(frees, after.ground.page),
+            _ => Bytes::ZERO,
+        };
+        let text = format!("{frees} lie idle in pools of programs under guard, which can be asked for them");
+        let planned = Planned {
+            step: Step::AskNeighbours,
+            frees,
+            joins,
+            reason: Reason::new("ask_neighbours", text),
         };
         (after, planned)
     }

@@ -247,6 +247,61 @@ static void graph() {
     pools->destroy(pool);
 }
 
+// Says where it is and waits for a line, so that somebody outside can ask for what is idle.
+static void stop() {
+    printf("stopped %zu\n", used());
+    fflush(stdout);
+    getchar();
+}
+
+// 20 MiB that a live graph has seen, 200 MiB that are idle, and calls of each kind after every stop.
+static void asked() {
+    void * pool = pools->make();
+    void * stream = nullptr;
+    void * captured = nullptr;
+    void * exec = nullptr;
+    void * module = nullptr;
+    void * kernel = nullptr;
+    cuda("cuStreamCreate", &stream, 1u);
+    cuda("cuModuleLoadData", &module, static_cast<const void *>("image"));
+    cuda("cuModuleGetFunction", &kernel, module, "touch");
+    cuda("cuStreamBeginCapture_v2", stream, 2u);
+    const block inside = take(pool, 20 * MIB);
+    CUdeviceptr at = pointer(inside);
+    unsigned long long size = inside.size;
+    void * parameters[] = {&at, &size};
+    cuda("cuLaunchKernel", kernel, 1u, 1u, 1u, 1u, 1u, 1u, 0u, stream, static_cast<void **>(parameters), static_cast<void **>(nullptr));
+    give(pool, inside);
+    cuda("cuStreamEndCapture", stream, &captured);
+    cuda("cuGraphInstantiateWithFlags", &exec, captured, 0ull);
+    cuda("cuGraphDestroy", captured);
+    give(pool, take(pool, 200 * MIB));
+    stop();
+    // Inside a capture nothing may go, whatever is called.
+    cuda("cuStreamBeginCapture_v2", stream, 2u);
+    give(pool, take(pool, MIB));
+    CUdeviceptr other = 0;
+    cuda("cuMemAlloc_v2", &other, size_t(256));
+    cuda("cuMemFree_v2", other);
+    printf("captured %zu\n", used());
+    cuda("cuStreamEndCapture", stream, &captured);
+    cuda("cuGraphDestroy", captured);
+    cuda("cuGraphLaunch", exec, stream);
+    cuda("cuStreamSynchronize", stream);
+    printf("replayed %zu\n", used());
+    stop();
+    // The pool's own methods are safe points too.
+    give(pool, take(pool, 100 * MIB));
+    printf("freed %zu\n", used());
+    cuda("cuGraphLaunch", exec, stream);
+    cuda("cuGraphExecDestroy", exec);
+    stop();
+    cuda("cuCtxSynchronize");
+    printf("unpinned %zu\n", used());
+    cuda("cuStreamDestroy_v2", stream);
+    pools->destroy(pool);
+}
+
 // A pool ends while another stream is being captured.
 static void ending() {
     const size_t before = used();
@@ -434,6 +489,7 @@ int main(int count, char ** words) {
         {"reopen", reopen},
 #endif
         {"pressure", pressure}, {"ending", ending}, {"rest", rest},       {"leave", leave},   {"threads", threads},
+        {"asked", asked},
     };
     for (const auto & [name, run] : scenarios) {
         if (scenario == name) {

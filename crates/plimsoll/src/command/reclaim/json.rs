@@ -3,7 +3,7 @@
 use plimsoll_core::machine::{Planned, Verdict};
 use serde_json::{Value, json};
 
-use crate::reclaim::{Hands, Measure, Outcome, Taken, Wish};
+use crate::reclaim::{Asked, Hands, Held, Measure, Neighbour, Outcome, Taken, Wish};
 
 pub(super) fn answer(wish: &Wish, outcome: &Outcome) -> Value {
     json!({
@@ -19,11 +19,7 @@ pub(super) fn answer(wish: &Wish, outcome: &Outcome) -> Value {
         "withheld": outcome.last.withheld.iter().map(withheld).collect::<Vec<_>>(),
         "after": measure(&outcome.after),
         "unseen": outcome.after.snapshot.unseen.iter().map(|(path, _)| path).collect::<Vec<_>>(),
-        "idle_under_guard": outcome.neighbours.iter().map(|neighbour| json!({
-            "pid": neighbour.pid,
-            "name": neighbour.name,
-            "idle": neighbour.idle,
-        })).collect::<Vec<_>>(),
+        "idle_under_guard": outcome.idle().map(neighbour).collect::<Vec<_>>(),
     })
 }
 
@@ -74,8 +70,38 @@ fn taken(taken: &Taken) -> Value {
     value["seconds"] = json!(taken.took.as_secs_f64());
     value["freed"] = json!(i64::try_from(taken.freed).ok());
     value["joined"] = json!(i64::try_from(taken.joined).ok());
+    if !taken.asked.is_empty() {
+        value["asked"] = taken.asked.iter().map(asked).collect();
+    }
     value["error"] = json!(taken.result.as_ref().err().map(ToString::to_string));
     value
+}
+
+pub(super) fn neighbour(neighbour: &Neighbour) -> Value {
+    json!({
+        "pid": neighbour.pid,
+        "name": neighbour.name,
+        "idle": neighbour.held.idle,
+    })
+}
+
+pub(super) fn asked(asked: &Asked) -> Value {
+    json!({
+        "pid": asked.neighbour.pid,
+        "name": asked.neighbour.name,
+        "answered": asked.answered,
+        "gave": asked.gave,
+        "before": held(&asked.neighbour.held),
+        "after": held(&asked.after),
+    })
+}
+
+fn held(held: &Held) -> Value {
+    json!({
+        "allocated": held.allocated,
+        "reserved": held.reserved,
+        "idle": held.idle,
+    })
 }
 
 fn withheld(step: &Planned) -> Value {

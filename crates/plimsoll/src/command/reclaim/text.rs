@@ -6,7 +6,7 @@ use std::time::Duration;
 use plimsoll_core::bytes::Bytes;
 use plimsoll_core::machine::{BuddyInfo, Planned, Unseen, Verdict};
 
-use crate::reclaim::{FileCache, Hands, Measure, Outcome, Taken, Wish};
+use crate::reclaim::{Asked, FileCache, Hands, Measure, Neighbour, Outcome, Taken, Wish};
 
 /// The whole answer.
 pub(super) fn told(wish: &Wish, outcome: &Outcome) -> String {
@@ -97,6 +97,7 @@ fn done(wish: &Wish, taken: &Taken) -> String {
         predicted(&taken.planned),
         taken.planned.reason.text
     );
+    text.extend(taken.asked.iter().map(asked));
     match &taken.result {
         Ok(()) => {
             let _ = write!(
@@ -205,16 +206,44 @@ fn not_done(wish: &Wish, outcome: &Outcome) -> String {
         let _ = writeln!(text, "note: only root may read {}", hidden.join(", "));
     }
     if !outcome.is_enough() || wish.dry_run {
-        for neighbour in &outcome.neighbours {
-            let name = neighbour.name.as_deref().unwrap_or("a process");
-            let _ = writeln!(
-                text,
-                "note: {name} (pid {}) holds {} idle in its pool under guard; nothing can ask it to give that back, but ending it does",
-                neighbour.pid, neighbour.idle
-            );
-        }
+        text.extend(outcome.idle().map(holds));
     }
     text
+}
+
+/// A neighbour that may be asked.
+pub(super) fn holds(neighbour: &Neighbour) -> String {
+    format!(
+        "note: {} holds {}, {} of it idle in its pools under guard\n",
+        who(neighbour),
+        neighbour.held.allocated,
+        neighbour.held.idle
+    )
+}
+
+/// A neighbour that was.
+pub(super) fn asked(asked: &Asked) -> String {
+    let (before, after) = (&asked.neighbour.held, &asked.after);
+    let said = if asked.answered {
+        format!("gave back {}", asked.gave)
+    } else {
+        "did not answer: it called nothing of its driver meanwhile".to_owned()
+    };
+    format!(
+        "asked   {}: {said}\n        before {} allocated, {} reserved, {} idle; after {} allocated, {} reserved, {} idle\n",
+        who(&asked.neighbour),
+        before.allocated,
+        before.reserved,
+        before.idle,
+        after.allocated,
+        after.reserved,
+        after.idle
+    )
+}
+
+fn who(neighbour: &Neighbour) -> String {
+    let name = neighbour.name.as_deref().unwrap_or("a process");
+    format!("{name} (pid {})", neighbour.pid)
 }
 
 fn indented(text: &str) -> String {
@@ -238,7 +267,7 @@ mod tests {
     use plimsoll_core::machine::Goal;
 
     use super::*;
-    use crate::reclaim::judge;
+    use crate::reclaim::{PATIENCE, judge};
     use crate::sysroot::Sysroot;
 
     #[test]
@@ -252,6 +281,7 @@ mod tests {
             gate: None,
             files: Vec::new(),
             hands: Hands::None,
+            patience: PATIENCE,
             force: false,
             dry_run: false,
         };

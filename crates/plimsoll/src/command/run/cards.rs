@@ -84,7 +84,8 @@ pub(super) fn seen(chosen: &[Chosen], machine: &[Card], usual: Option<Bytes>) ->
     found.collect()
 }
 
-fn find(name: &str, present: &[Card]) -> Result<String, CardError> {
+/// The UUID of the card that is meant.
+pub(in crate::command) fn find(name: &str, present: &[Card]) -> Result<String, CardError> {
     if present.is_empty() {
         let whole = Uuid::read(name).map(|_| name.to_owned());
         return whole.ok_or_else(|| CardError::NoCards {

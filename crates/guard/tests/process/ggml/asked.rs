@@ -1,0 +1,52 @@
+//! Somebody outside asks for what ggml's pool holds idle.
+
+use super::{Loaded, artefact, command};
+use crate::dialogue::Dialogue;
+
+#[test]
+fn what_the_pool_holds_idle_goes_outside_of_captures_and_never_what_a_live_graph_has_seen() {
+    for card in ["total=8G", "total=8G vmm=0"] {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let mut program = command(Loaded::Opened, "asked");
+        program
+            .env("LD_LIBRARY_PATH", artefact::cuda())
+            .env("LD_PRELOAD", artefact::guard())
+            .env("PLIMSOLL_FAKE_CUDA", format!("{card} log={}", log.display()))
+            .env("PLIMSOLL_GUARD", "pool=ours")
+            .env("PLIMSOLL_GUARD_PAGES", folder.path());
+        let mut program = Dialogue::start(&mut program, folder.path());
+        let number = |said: String| -> u64 { said.parse().unwrap() };
+
+        let idle = number(program.hear("stopped"));
+        program.ask(1);
+        program.go_on();
+        let captured = number(program.hear("captured"));
+        assert!(captured >= idle, "{card}: {idle} {captured}");
+        let replayed = number(program.hear("replayed"));
+        assert!(replayed + 170 <= idle, "{card}: {idle} {replayed}");
+        program.hear("stopped");
+        let (page, card_now) = (program.page(), program.card());
+        assert_eq!(card_now.answered, 1, "{card}");
+        assert!(page.given_back >= 170 << 20, "{card}: {}", page.given_back);
+        assert!(
+            card_now.reserved >= 20 << 20,
+            "the graph's are there still: {card}"
+        );
+
+        program.ask(2);
+        program.go_on();
+        let freed = number(program.hear("freed"));
+        assert!(freed <= replayed + 10, "{card}: {replayed} {freed}");
+        program.hear("stopped");
+        assert_eq!(program.card().answered, 2, "{card}");
+
+        program.ask(3);
+        program.go_on();
+        let unpinned = number(program.hear("unpinned"));
+        assert!(unpinned + 20 <= freed, "{card}: {freed} {unpinned}");
+        assert!(program.end().success());
+        let log = std::fs::read_to_string(log).unwrap();
+        assert!(!log.contains(" violation "), "{log}");
+    }
+}

@@ -1,0 +1,103 @@
+//! `plimsoll reclaim --card`: who holds the card, who gave what back, and whether that is enough.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use plimsoll_wire::options::Uuid;
+use serde_json::{Value, json};
+
+use super::{Arguments, Error, json, text};
+use crate::command::run::cards::{CardError, find};
+use crate::probe;
+use crate::reclaim::{CardOutcome, CardWish, reclaim_on};
+
+pub(super) fn run(arguments: &Arguments, card: &str) -> Result<ExitCode, Error> {
+    let wish = wish(arguments, card)?;
+    let outcome = reclaim_on(&wish);
+    let mut stdout = anstream::stdout().lock();
+    if arguments.json {
+        writeln!(
+            stdout,
+            "{}",
+            serde_json::to_string_pretty(&answer(&wish, &outcome))?
+        )?;
+    } else {
+        write!(stdout, "{}", told(&wish, &outcome))?;
+    }
+    let is_met = outcome.short(&wish).is_zero() || wish.dry_run && outcome.is_reachable(&wish);
+    Ok(if is_met {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn wish(arguments: &Arguments, name: &str) -> Result<CardWish, Error> {
+    let machine = probe::look();
+    let uuid = find(name, &machine.cards)?;
+    let mut cards = machine.cards.into_iter();
+    let card = cards.find(|card| card.uuid.as_ref() == Some(&uuid));
+    // A UUID is believed where the driver shows no card; but then nobody knows what is free.
+    let (Some(card), Some(uuid)) = (card, Uuid::read(&uuid)) else {
+        let card = name.to_owned();
+        return Err(CardError::NoCards { card }.into());
+    };
+    Ok(CardWish {
+        card,
+        uuid,
+        need: arguments.need.unwrap_or_default(),
+        patience: arguments.patience(),
+        dry_run: arguments.dry_run,
+    })
+}
+
+fn verdict(wish: &CardWish, outcome: &CardOutcome) -> &'static str {
+    match (outcome.short(wish).is_zero(), wish.dry_run) {
+        (true, _) => "enough",
+        (false, true) if outcome.is_reachable(wish) => "reachable",
+        (false, _) => "beyond",
+    }
+}
+
+fn answer(wish: &CardWish, outcome: &CardOutcome) -> Value {
+    json!({
+        "schema": "plimsoll.reclaim/1",
+        "card": wish.uuid.to_string(),
+        "need": wish.need,
+        "dry_run": wish.dry_run,
+        "verdict": verdict(wish, outcome),
+        "short": outcome.short(wish),
+        "before": { "free": outcome.before },
+        "asked": outcome.asked.iter().map(json::asked).collect::<Vec<_>>(),
+        "idle_under_guard": outcome.neighbours.iter().map(json::neighbour).collect::<Vec<_>>(),
+        "after": { "free": outcome.after },
+    })
+}
+
+fn told(wish: &CardWish, outcome: &CardOutcome) -> String {
+    let mut text = format!(
+        "need    {} on {}\nbefore  {} free\n",
+        wish.need, wish.card.name, outcome.before
+    );
+    for neighbour in &outcome.neighbours {
+        text += &text::holds(neighbour);
+    }
+    for asked in &outcome.asked {
+        text += &text::asked(asked);
+    }
+    if !outcome.asked.is_empty() {
+        let _ = writeln!(text, "after   {} free", outcome.after);
+    }
+    let short = outcome.short(wish);
+    text += &match verdict(wish, outcome) {
+        "enough" if outcome.asked.is_empty() => "enough: nothing to do\n".to_owned(),
+        "enough" => "enough\n".to_owned(),
+        "reachable" => "not enough now; what lies idle is enough, and its holders can be asked\n".to_owned(),
+        _ if outcome.asked.is_empty() && outcome.neighbours.is_empty() => {
+            format!("not enough: {short} short, and nobody who holds the card runs under guard\n")
+        }
+        _ => format!("not enough: {short} short\n"),
+    };
+    text
+}
