@@ -9,6 +9,7 @@
 
 mod calibration;
 mod compute;
+pub mod contexts;
 mod cost;
 mod depth;
 mod error;
@@ -31,6 +32,7 @@ use fit::Formulas;
 
 use crate::explain::{Hint, Reason};
 
+pub use contexts::MeasuredContext;
 pub use depth::curve;
 pub use error::PlanError;
 pub use named::{NamedCards, named};

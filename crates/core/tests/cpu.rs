@@ -161,6 +161,7 @@ fn every_family_is_what_the_engine_prints() {
             engine: B11549,
             program: Program::LlamaServer,
             cards: &cards,
+            contexts: &[],
         })
         .unwrap();
         let host = &plan.host.terms;
@@ -210,6 +211,7 @@ fn a_plan_for_the_host_is_what_the_engine_prints() {
             engine: B11549,
             program: Program::LlamaServer,
             cards: &cards,
+            contexts: &[],
         })
         .unwrap();
         let host = &plan.host.terms;

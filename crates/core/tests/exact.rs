@@ -87,6 +87,7 @@ impl Asked {
             },
             program: self.program,
             cards: &self.cards,
+            contexts: &[],
         }
     }
 }

@@ -57,6 +57,7 @@ impl Case {
             engine: Engine::LLAMA_CPP,
             program: Program::LlamaServer,
             cards: &self.cards,
+            contexts: &[],
         })
     }
 

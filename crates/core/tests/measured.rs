@@ -82,6 +82,7 @@ fn planned(model: &Model, args: &str, program: Program, engine: Engine, card: Ca
         engine,
         program,
         cards: &[card],
+        contexts: &[],
     })
     .unwrap()
 }

@@ -48,6 +48,7 @@ fn planned(row: &Row) -> Plan {
         engine: Engine::LLAMA_CPP,
         program,
         cards: &cards,
+        contexts: &[],
     })
     .unwrap()
 }

@@ -35,6 +35,7 @@ fn planned(model: &Model, wish: &Wish, cards: &[Card]) -> Result<Plan, PlanError
         engine: Engine::LLAMA_CPP,
         program: Program::LlamaServer,
         cards,
+        contexts: &[],
     })
 }
 
@@ -166,6 +167,7 @@ proptest! {
             engine: Engine { kind, build: Some(key) },
             program: Program::Library,
             cards: &cards(count),
+            contexts: &[],
         });
     }
 }

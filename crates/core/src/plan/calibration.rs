@@ -1,13 +1,14 @@
 //! What no header tells: the driver's context, modules and library handles, as measured.
 //!
-//! A table by card, driver and build, because nothing predicts these numbers. A card without a row gets a marked
-//! default; `plimsoll` replaces it by what it measures on the machine itself. The H200 rows follow from
+//! Nothing predicts these numbers. What `plimsoll calibrate` measured on the machine itself comes first (`contexts`), then this table
+//! of published values by card; a card without a row gets a marked default. The H200 rows follow from
 //! `data/measured/h200-b10605.json`: the process's total less what the engine says it allocated.
 
 use std::borrow::Cow;
 
+use super::contexts::{self, MeasuredContext};
 use super::outcome::Term;
-use super::request::Engine;
+use super::request::{Engine, PlanRequest};
 use crate::bytes::Bytes;
 use crate::explain::Source;
 use crate::place::Card;
@@ -82,29 +83,47 @@ fn row(card: &Card) -> &'static Row {
 /// What builds before b9400 take besides: measured with b8799 on the H200.
 const OLDER_BUILDS: Bytes = Bytes::mib(60);
 
-/// Driver context and modules on a card that computes.
-pub(super) fn context(card: &Card, engine: Engine) -> Term {
-    let row = row(card);
-    let older = if engine.reserves_cache_copy() {
-        Bytes::ZERO
-    } else {
-        OLDER_BUILDS
-    };
-    Term::new(
-        row.context + older,
-        Source::Calibration(Cow::Borrowed(row.source)),
-    )
+fn measured<'a>(request: &PlanRequest<'a>, card: &Card) -> Option<&'a MeasuredContext> {
+    contexts::find(request.contexts, &card.name, request.engine)
 }
 
-/// The same on a card that the process only sees.
-pub(super) fn idle_context(card: &Card) -> Term {
+/// Driver context and modules on a card that computes.
+pub(super) fn context(request: &PlanRequest<'_>, card: &Card) -> Term {
+    if let Some(measured) = measured(request, card) {
+        return Term::new(measured.context, Source::Calibration(measured.label().into()));
+    }
     let row = row(card);
-    Term::new(row.idle, Source::Calibration(Cow::Borrowed(row.source)))
+    let published = Source::Calibration(Cow::Borrowed(row.source));
+    Term::new(row.context + besides(request.engine), published)
+}
+
+fn besides(engine: Engine) -> Bytes {
+    match engine.reserves_cache_copy() {
+        true => Bytes::ZERO,
+        false => OLDER_BUILDS,
+    }
+}
+
+/// The same on a card that the process only sees: never more than on one that computes.
+pub(super) fn idle_context(request: &PlanRequest<'_>, card: &Card) -> Term {
+    let row = row(card);
+    match measured(request, card) {
+        Some(measured) => {
+            let idle = if is_published(row) {
+                row.idle.min(measured.context)
+            } else {
+                measured.context
+            };
+            Term::new(idle, Source::Calibration(measured.label().into()))
+        }
+        None => Term::new(row.idle, Source::Calibration(Cow::Borrowed(row.source))),
+    }
 }
 
 /// What the first cuBLAS call takes and keeps.
-pub(super) fn cublas(card: &Card) -> Bytes {
-    row(card).cublas
+pub(super) fn cublas(request: &PlanRequest<'_>, card: &Card) -> Bytes {
+    let measured = measured(request, card).and_then(|measured| measured.cublas);
+    measured.unwrap_or(row(card).cublas)
 }
 
 pub(super) fn processors(card: &Card) -> u64 {
@@ -112,6 +131,10 @@ pub(super) fn processors(card: &Card) -> u64 {
 }
 
 /// False where the context is only assumed.
-pub(super) fn is_known(card: &Card) -> bool {
-    row(card).source != DEFAULT.source
+pub(super) fn is_known(request: &PlanRequest<'_>, card: &Card) -> bool {
+    measured(request, card).is_some() || is_published(row(card))
+}
+
+fn is_published(row: &Row) -> bool {
+    row.source != DEFAULT.source
 }

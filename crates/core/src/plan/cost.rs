@@ -259,9 +259,9 @@ impl<'a> Coster<'a> {
             };
         }
         let context = if self.uses(index) {
-            calibration::context(card, self.request.engine)
+            calibration::context(self.request, card)
         } else if self.opens_context(index) {
-            calibration::idle_context(card)
+            calibration::idle_context(self.request, card)
         } else {
             Term::new(
                 Bytes::ZERO,
@@ -310,12 +310,17 @@ fn pools(
         value: part.cache.value,
         cells,
         latent_pass: latent_pass(request),
+        cublas: Bytes::ZERO,
     };
     let devices = part.layout.devices.iter().enumerate();
     devices
         .map(|(device, &card)| {
             let weights = part.matrices[device].as_slice();
             let on_card = &request.cards[card];
+            let depth = Depth {
+                cublas: calibration::cublas(request, on_card),
+                ..depth
+            };
             let pool = pool::pool(
                 part.model,
                 &part.layout,

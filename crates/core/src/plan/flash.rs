@@ -95,6 +95,7 @@ mod tests {
             engine: Engine::LLAMA_CPP,
             program: Program::LlamaServer,
             cards: &cards,
+            contexts: &[],
         };
         let layout = Layout::new(&request, model.hyper.layers)?;
         resolve(&request, &model, &layout)

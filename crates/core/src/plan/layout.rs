@@ -271,6 +271,7 @@ mod tests {
             engine: Engine::LLAMA_CPP,
             program: Program::LlamaServer,
             cards: &cards,
+            contexts: &[],
         };
         Layout::new(&request, 48)
     }

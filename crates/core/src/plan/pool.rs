@@ -48,6 +48,8 @@ pub(super) struct Depth {
     pub(super) cells: u64,
     /// ik_llama.cpp turns the whole latent cache back into keys and values, in passes of at most this (`-amb`).
     pub(super) latent_pass: Option<Bytes>,
+    /// What the first use of cuBLAS takes and keeps.
+    pub(super) cublas: Bytes,
 }
 
 /// The matrices of each device, one of each size and type: which of them is the hungriest depends on the batch.
@@ -89,7 +91,7 @@ pub(super) fn pool(
     let rotates = depth.copies_cache && depth.key.quantised();
     let plain = weights.iter().any(|tensor| !tensor.kind.quantised());
     let cublas = if plain || rotates || !depth.flash_attention {
-        calibration::cublas(card)
+        depth.cublas
     } else {
         Bytes::ZERO
     };
@@ -235,6 +237,7 @@ mod tests {
             value: types::F16,
             cells: 32_768,
             latent_pass: None,
+            cublas: Bytes::ZERO,
         };
         assert_eq!(latent_growth(&mla, 64, depth, Bytes::MAX), Bytes::new(34_816));
         let bounded = latent_growth(&mla, 64, depth, Bytes::mib(256));

@@ -124,11 +124,14 @@ fn caveats(request: &PlanRequest<'_>, coster: &Coster<'_>, cost: &Cost) -> Vec<R
     }
     reasons.extend(beside_the_sum(request));
     let assumed = |(index, card): (usize, &Card)| {
-        let open = coster.uses(index) && card.kind == CardKind::Cuda && !calibration::is_known(card);
+        let open = coster.uses(index) && card.kind == CardKind::Cuda && !calibration::is_known(request, card);
         open.then(|| {
             Reason::new(
                 "context_assumed",
-                format!("the driver's context on {} is assumed, not measured", card.id),
+                format!(
+                    "the driver's context on {} is assumed, not measured; `plimsoll calibrate` measures it there",
+                    card.id
+                ),
             )
         })
     };

@@ -3,14 +3,19 @@
 //! The request is complete: the same request always gives the same plan, on any machine. Which engine and which
 //! of its programs matter as much as the model, because they reserve different amounts for the same flags.
 
+use serde::{Deserialize, Serialize};
+
+use super::contexts::MeasuredContext;
 use crate::bytes::Bytes;
 use crate::flags::{Program, Wish};
 use crate::model::Model;
 use crate::place::Card;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum EngineKind {
+    #[serde(rename = "llama.cpp")]
     LlamaCpp,
+    #[serde(rename = "ik_llama.cpp")]
     IkLlamaCpp,
 }
 
@@ -80,4 +85,6 @@ pub struct PlanRequest<'a> {
     pub engine: Engine,
     pub program: Program,
     pub cards: &'a [Card],
+    /// What contexts were measured to take; published values where it says nothing.
+    pub contexts: &'a [MeasuredContext],
 }

@@ -1,0 +1,106 @@
+//! What was measured of contexts on this machine, in a plan.
+
+use plimsoll_core::bytes::Bytes;
+use plimsoll_core::flags::{Options, Program};
+use plimsoll_core::model::gguf::Header;
+use plimsoll_core::model::{Dialect, Model, synth};
+use plimsoll_core::place::Card;
+use plimsoll_core::plan::{Engine, EngineKind, MeasuredContext, Plan, PlanRequest, plan};
+
+fn model() -> Model {
+    let draft = synth::shape("m8").unwrap().files(1).remove(0);
+    let header = draft.header();
+    let length = u64::try_from(header.len()).unwrap() + draft.data_length().get();
+    Model::from_headers(&[Header::read(&header, length, Dialect::Ggml).unwrap()]).unwrap()
+}
+
+fn row(card: &str, build: u32) -> MeasuredContext {
+    MeasuredContext {
+        card: card.to_owned(),
+        driver: "999.1".to_owned(),
+        engine: EngineKind::LlamaCpp,
+        build: Some(build),
+        context: Bytes::mib(321),
+        cublas: Some(Bytes::mib(45)),
+        version: String::new(),
+        measured: "2026-11-21".to_owned(),
+    }
+}
+
+fn planned(flags: &str, cards: &[&str], contexts: &[MeasuredContext]) -> Plan {
+    let words: Vec<String> = flags.split(' ').map(str::to_owned).collect();
+    let wish = Options::from_argv(&words)
+        .unwrap()
+        .wish(Program::LlamaServer)
+        .unwrap();
+    let cards: Vec<Card> = cards
+        .iter()
+        .map(|name| {
+            format!("name={name},total=40GiB,free=40GiB,cc=9.0")
+                .parse()
+                .unwrap()
+        })
+        .collect();
+    plan(&PlanRequest {
+        model: &model(),
+        draft: None,
+        projector: None,
+        wish: &wish,
+        engine: Engine {
+            kind: EngineKind::LlamaCpp,
+            build: Some(10_605),
+        },
+        program: Program::LlamaServer,
+        cards: &cards,
+        contexts,
+    })
+    .unwrap()
+}
+
+#[test]
+fn a_measured_context_is_taken_before_a_published_one_and_named() {
+    let contexts = [row("Fake 9000", 1), row("Fake 9000", 10_605)];
+    let plan = planned("-c 4096 -ngl 99", &["Fake 9000"], &contexts);
+    let term = &plan.cards[0].terms.context;
+    assert_eq!(term.bytes, Some(Bytes::mib(321)));
+    assert_eq!(
+        term.source.to_string(),
+        "calibration Fake 9000, driver 999.1, llama.cpp@10605 (measured here on 2026-11-21)"
+    );
+    assert!(plan.reasons.iter().all(|reason| reason.code != "context_assumed"));
+    let plan = planned("-c 4096 -ngl 99", &["Other"], &contexts);
+    assert_eq!(plan.cards[0].terms.context.bytes, Some(Bytes::mib(512)));
+    let assumed = plan
+        .reasons
+        .iter()
+        .find(|reason| reason.code == "context_assumed");
+    assert!(assumed.unwrap().text.contains("`plimsoll calibrate`"));
+}
+
+#[test]
+fn the_first_use_of_cublas_is_measured_as_well() {
+    let flags = "-c 4096 -ngl 99 -fa off";
+    let pool = |contexts: &[MeasuredContext]| {
+        let plan = planned(flags, &["Fake 9000"], contexts);
+        plan.cards[0].terms.pool.bytes.unwrap()
+    };
+    let without = MeasuredContext {
+        cublas: None,
+        ..row("Fake 9000", 10_605)
+    };
+    let published = pool(&[]);
+    assert_eq!(pool(std::slice::from_ref(&without)), published);
+    assert_eq!(pool(&[row("Fake 9000", 10_605)]) + Bytes::mib(98 - 45), published);
+}
+
+#[test]
+fn a_card_that_is_only_seen_costs_no_more_than_one_that_is_used() {
+    let contexts = [row("NVIDIA H200", 10_605), row("Fake 9000", 10_605)];
+    let plan = planned(
+        "-c 4096 -ngl 99 -sm none -mg 0",
+        &["NVIDIA H200", "NVIDIA H200"],
+        &contexts,
+    );
+    let context = |card: usize| plan.cards[card].terms.context.bytes.unwrap();
+    assert_eq!((context(0), context(1)), (Bytes::mib(321), Bytes::mib(321)));
+}
