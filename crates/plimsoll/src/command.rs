@@ -7,6 +7,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::report::Report;
 
+pub(crate) mod calibrate;
 pub(crate) mod die_by;
 pub(crate) mod doctor;
 pub(crate) mod engine;
@@ -35,6 +36,8 @@ struct Line {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Measure once what a CUDA context takes on these cards, for every plan from then on
+    Calibrate(calibrate::Arguments),
     /// Say why memory was refused: of a log, a program, a process or the machine as it is
     Doctor(doctor::Arguments),
     /// Install, list and find the programs that run models
@@ -76,7 +79,8 @@ pub fn main() -> ExitCode {
     let verb = Line::parse().verb;
     // The tour tells in its own words what the daemon under it does.
     talk_on_stderr(match verb {
-        Verb::Doctor(_)
+        Verb::Calibrate(_)
+        | Verb::Doctor(_)
         | Verb::Quickstart(_)
         | Verb::Reclaim(_)
         | Verb::Run(_)
@@ -86,6 +90,10 @@ pub fn main() -> ExitCode {
         _ => "info",
     });
     let result = match verb {
+        Verb::Calibrate(arguments) => calibrate::run(&arguments).map_err(|error| match error.is_input() {
+            true => Report::input(error),
+            false => Report::failure(error),
+        }),
         Verb::Doctor(arguments) => doctor::run(&arguments).map_err(|error| match error.is_input() {
             true => Report::input(error),
             false => Report::failure(error),

@@ -7,6 +7,7 @@
 mod check;
 pub mod command;
 mod config;
+mod contexts;
 mod daemon;
 mod exact;
 pub mod folder;

@@ -21,6 +21,7 @@ mod target;
 
 pub(crate) use answer::Failure;
 pub(crate) use beside::{Beside, Encounter};
+pub(crate) use client::Client;
 pub(crate) use figures::Figures;
 pub(crate) use rounds::Round;
 pub(crate) use server::Server;

@@ -40,6 +40,8 @@ pub struct Machine {
     pub host: Option<Card>,
     /// True where the cards share the host's memory (Jetson, GB10): a byte on a card is a byte less for the host.
     pub unified: bool,
+    /// The version of NVIDIA's driver, where it tells.
+    pub driver: Option<String>,
     /// What could not be seen, and why, for people.
     pub notes: Vec<String>,
 }

@@ -1,6 +1,7 @@
 //! The cards as the test describes them.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use plimsoll_wire::env::FAKE_NVML_CARDS;
 use serde::Deserialize;
@@ -8,7 +9,8 @@ use serde::Deserialize;
 use crate::abi::{ERROR_NOT_SUPPORTED, Return};
 
 /// `{"uuid", "name", "total", "free", "cc": [9, 0], "pci", "mig", "processes": [{"pid", "used"}], "graphics": […]}`;
-/// without `total`, memory is not supported; `null` processes are not supported, or fail with `processes_code`; all but `uuid` may
+/// without `total`, memory is not supported; `"usage"` names the file in which processes of fake-cuda say what they hold of their first
+/// card, and these are its processes besides; `null` processes are not supported, or fail with `processes_code`; all but `uuid` may
 /// be absent. `!CODE` instead of cards makes `nvmlInit_v2` fail with that code.
 #[derive(Debug, Deserialize)]
 struct Described {
@@ -27,6 +29,7 @@ struct Described {
     processes_code: Option<Return>,
     #[serde(default = "nobody")]
     graphics: Option<Vec<Process>>,
+    usage: Option<PathBuf>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -84,12 +87,42 @@ pub(crate) fn cards() -> Vec<Card> {
     described.into_iter().map(Card::from).collect()
 }
 
+/// What the processes of fake-cuda hold of their first card: records of ten words, of which the first is the process, the second when
+/// it was started, and the third its bytes. Records of the dead stay, so only who runs is listed.
+fn holders(usage: &Path) -> Vec<Process> {
+    const WORDS: usize = 10;
+    let bytes = fs::read(usage).unwrap_or_default();
+    let (words, _torn) = bytes.as_chunks::<8>();
+    let words: Vec<u64> = words.iter().copied().map(u64::from_le_bytes).collect();
+    let (records, _torn) = words.as_chunks::<WORDS>();
+    let process = |record: &[u64; WORDS]| {
+        let pid = u32::try_from(record[0]).ok()?;
+        (record[2] > 0 && runs(pid)).then_some(Process {
+            pid,
+            used: Some(record[2]),
+        })
+    };
+    records.iter().filter_map(process).collect()
+}
+
+/// A zombie holds no memory any more.
+fn runs(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(") ").next().unwrap_or_default();
+    !state.is_empty() && !state.starts_with(['Z', 'X'])
+}
+
 impl From<Described> for Card {
-    fn from(described: Described) -> Self {
+    fn from(mut described: Described) -> Self {
+        let holders = described.usage.as_deref().map(holders).unwrap_or_default();
+        let held: u64 = holders.iter().filter_map(|holder| holder.used).sum();
+        if let Some(processes) = &mut described.processes {
+            processes.extend(holders);
+        }
         Self {
             memory: described
                 .total
-                .map(|total| (total, described.free.unwrap_or(total))),
+                .map(|total| (total, described.free.unwrap_or(total).saturating_sub(held))),
             uuid: described.uuid,
             name: described.name,
             compute_capability: described.cc,

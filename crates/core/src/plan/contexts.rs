@@ -106,13 +106,19 @@ pub(super) fn find<'a>(
     let of_engine = || {
         contexts
             .iter()
-            .filter(|row| row.card == card && row.engine == engine.kind)
+            .filter(|row| row.is_named(card) && row.engine == engine.kind)
     };
     let of_build = of_engine().find(|row| row.build == engine.build);
     of_build.or_else(|| of_engine().next())
 }
 
 impl MeasuredContext {
+    /// A card that a user describes may go without the vendor's words: `H200` is `NVIDIA H200`.
+    fn is_named(&self, card: &str) -> bool {
+        let rest = self.card.strip_suffix(card);
+        !card.is_empty() && rest.is_some_and(|rest| rest.is_empty() || rest.ends_with(' '))
+    }
+
     fn is_of(&self, other: &Self) -> bool {
         let key = |row: &Self| {
             // builds that are not stamped are told apart by what they print
@@ -225,6 +231,14 @@ mod tests {
             build: Some(6),
         };
         assert_eq!(find(&rows, "NVIDIA H200", ik), None);
-        assert_eq!(find(&rows, "NVIDIA H100", Engine::LLAMA_CPP), None);
+        for (card, known) in [
+            ("NVIDIA H100", false),
+            ("H200", true),
+            ("200", false),
+            ("NVIDIA H200 NVL", false),
+            ("", false),
+        ] {
+            assert_eq!(find(&rows, card, Engine::LLAMA_CPP).is_some(), known, "{card}");
+        }
     }
 }

@@ -16,11 +16,11 @@ use plimsoll_core::bytes::Bytes;
 use plimsoll_core::flags::{FlagError, Options, Program, Wish};
 use plimsoll_core::model::{Dialect, Model};
 use plimsoll_core::place::{Card, CardId};
-use plimsoll_core::plan::{self, Engine, EngineKind, Plan, PlanError, PlanRequest, exact};
+use plimsoll_core::plan::{self, Engine, EngineKind, MeasuredContext, Plan, PlanError, PlanRequest, exact};
 
 use crate::exact::{ExactError, Oracle, largest_context};
 use crate::probe::headers::{ReadModelError, read_model};
-use crate::{probe, screen};
+use crate::{contexts, probe, screen};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -191,11 +191,12 @@ fn exactly(arguments: &Arguments, named: Option<&Path>, cards: &[Card]) -> Resul
     Ok(exact::exact(&request, &transcript, &oracle.name(), largest)?)
 }
 
-/// The models that a wish names, by their headers.
+/// The models that a wish names, by their headers, and what contexts were measured to take.
 struct Models {
     main: Model,
     draft: Option<Model>,
     projector: Option<Model>,
+    contexts: Vec<MeasuredContext>,
 }
 
 impl Models {
@@ -214,6 +215,7 @@ impl Models {
             engine,
             program,
             cards,
+            contexts: &self.contexts,
         }
     }
 
@@ -227,6 +229,7 @@ impl Models {
             main: read(wish.model.as_ref().ok_or(Error::NoModel)?)?,
             draft: wish.draft_model.as_ref().map(read).transpose()?,
             projector: wish.projector.as_ref().map(read).transpose()?,
+            contexts: contexts::measured(),
         })
     }
 }

@@ -14,7 +14,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 pub(crate) use home::{Home, HomeError};
-pub(crate) use identity::identify;
+pub(crate) use identity::{IdentityError, identify};
 pub(crate) use install::{InstallError, RELEASE, Step, install, installed};
 
 /// The name that llama.cpp and its family give their server.

@@ -22,6 +22,7 @@ use planned::Planned;
 
 use super::Owner;
 use super::run::{engine_command, unstartable};
+use crate::contexts;
 use crate::launch::engine::{EngineProgram, Origin, identify};
 use crate::launch::find_program;
 use crate::probe::headers::read_model;
@@ -109,6 +110,7 @@ fn planned(
         machine: machine.to_vec(),
         too_large: entry.too_large,
         lowered: None,
+        contexts: contexts::measured(),
     };
     Ok(Arc::new(match entry.too_large {
         TooLarge::LowerContext => planned.with_context_that_fits(entry, named, wish.fit_context),

@@ -65,6 +65,7 @@ impl Machine {
             cards: Vec::new(),
             host: HostMemory::read().map(HostMemory::card),
             unified: false,
+            driver: None,
             notes: Vec::new(),
         }
     }

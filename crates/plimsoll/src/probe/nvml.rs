@@ -49,7 +49,10 @@ impl Source {
     pub(super) fn machine(&self) -> Machine {
         let mut machine = Machine::of_host();
         match &self.library {
-            Ok(nvml) => add_cards(nvml, &mut machine),
+            Ok(nvml) => {
+                machine.driver = nvml.sys_driver_version().ok();
+                add_cards(nvml, &mut machine);
+            }
             Err(cause) => machine.notes.push(format!("no NVIDIA card is seen: {cause}")),
         }
         let visible = std::env::var(names::CUDA_VISIBLE_DEVICES).ok();

@@ -3,9 +3,12 @@
 
 #[path = "../serve/built.rs"]
 mod built;
+mod calibrate;
 mod check;
 mod fit;
 mod page;
+#[path = "../pages/real.rs"]
+mod real;
 
 use std::path::{Path, PathBuf};
 use std::process::Output;

@@ -9,7 +9,7 @@ use plimsoll_core::explain::{Hint, Reason};
 use plimsoll_core::flags::{Entry, Options, Program, TooLarge};
 use plimsoll_core::model::Model;
 use plimsoll_core::place::{Card, CardId, Curve, Demand, Named};
-use plimsoll_core::plan::{self, Engine, Plan, PlanError, PlanRequest};
+use plimsoll_core::plan::{self, Engine, MeasuredContext, Plan, PlanError, PlanRequest};
 
 use super::named;
 
@@ -28,6 +28,7 @@ pub(super) struct Planned {
     pub(super) too_large: TooLarge,
     /// The context that it gets instead of the one that it asks for.
     pub(super) lowered: Option<u64>,
+    pub(super) contexts: Vec<MeasuredContext>,
 }
 
 impl Planned {
@@ -46,6 +47,7 @@ impl Planned {
             engine: self.engine,
             program: Program::LlamaServer,
             cards,
+            contexts: &self.contexts,
         };
         answer(&request).map_err(|error| failed(&error))
     }

@@ -1,0 +1,205 @@
+//! `plimsoll calibrate`: measures once what a CUDA context takes, which nothing predicts, and keeps it for every plan.
+//!
+//! The engine that would serve runs a tiny model on one card of each kind. What the driver says that the process holds, less what guard
+//! counted that it asked for, is the context with its modules and graphs; what a prompt adds to that, less the run-time pool, is the first
+//! use of cuBLAS. Exits 0 if every kind of card was measured, 1 if one was not, 2 if there is nothing to measure.
+
+mod day;
+mod measure;
+mod subject;
+mod text;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use plimsoll_core::place::Card;
+use plimsoll_core::plan::MeasuredContext;
+use serde::Serialize;
+use tokio::runtime;
+use tokio::task::LocalSet;
+
+use crate::contexts::{self, ContextsError};
+use crate::guard::{Unreachable, unreachable};
+use crate::launch::engine::{self, EngineError, EngineProgram, IdentityError};
+use crate::library::{self, FindLibraryError};
+use crate::probe::{Machine, Sampler, StartSamplerError};
+use measure::{MeasureError, Rig, RigError};
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The engine: a llama-server with CUDA. Without it the one that would serve
+    #[arg(long, value_name = "PATH")]
+    engine: Option<PathBuf>,
+    /// Where the table is kept [default: plimsoll/contexts.toml in the user's configuration]
+    #[arg(long, value_name = "PATH")]
+    write: Option<PathBuf>,
+    /// Nobody else uses the cards now: where the driver names no processes, as in most containers, what is free before and after is
+    /// compared
+    #[arg(long)]
+    alone: bool,
+    /// Print what was measured as JSON (plimsoll.calibration/1)
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(
+        "there is no card to measure{}\nhint: run it where the engine will run, with NVIDIA's driver; without it `plan` takes published values", noted(.0)
+    )]
+    NoCard(Vec<String>),
+    #[error(
+        "the driver does not tell its version, without which nothing is kept\nhint: see what `nvidia-smi` says"
+    )]
+    NoDriver,
+    #[error("the driver did not say which cards there are\nhint: see whether `nvidia-smi` answers")]
+    Silent,
+    #[error(
+        "no place to keep the table: neither XDG_CONFIG_HOME nor HOME is set\nhint: name a file with --write"
+    )]
+    NoPlace,
+    #[error(transparent)]
+    Find(#[from] EngineError),
+    #[error(transparent)]
+    Identify(#[from] IdentityError),
+    #[error("the engine {} cannot be counted: {why}\nhint: name another with --engine", path.display())]
+    Reach { path: PathBuf, why: Unreachable },
+    #[error(transparent)]
+    Library(#[from] FindLibraryError),
+    #[error(transparent)]
+    Sampler(#[from] StartSamplerError),
+    #[error(transparent)]
+    Rig(#[from] RigError),
+    #[error(transparent)]
+    Keep(#[from] ContextsError),
+    #[error("cannot start, or write to stdout: {0}")]
+    Start(#[from] io::Error),
+    #[error("cannot write what was measured as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+impl Error {
+    /// True where it was asked for something that is not there.
+    pub(crate) fn is_input(&self) -> bool {
+        matches!(
+            self,
+            Self::NoCard(_) | Self::NoPlace | Self::Find(_) | Self::Reach { .. }
+        )
+    }
+}
+
+fn noted(notes: &[String]) -> String {
+    notes.iter().map(|note| format!(": {note}")).collect()
+}
+
+/// What came of it (`plimsoll.calibration/1`).
+#[derive(Debug, Serialize)]
+struct Calibration {
+    schema: &'static str,
+    engine: PathBuf,
+    version: String,
+    driver: String,
+    contexts: Vec<MeasuredContext>,
+    failures: Vec<Failed>,
+    /// Where it is kept; none if nothing was measured.
+    written: Option<PathBuf>,
+}
+
+/// A kind of card that was not measured.
+#[derive(Debug, Serialize)]
+struct Failed {
+    card: String,
+    why: String,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let place = arguments
+        .write
+        .clone()
+        .or_else(contexts::place)
+        .ok_or(Error::NoPlace)?;
+    contexts::check(&place)?;
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut calibration = LocalSet::new().block_on(&runtime, calibrated(arguments))?;
+    if !calibration.contexts.is_empty() {
+        contexts::keep(&place, &calibration.contexts)?;
+        calibration.written = Some(place);
+    }
+    let mut stdout = anstream::stdout().lock();
+    match arguments.json {
+        true => writeln!(stdout, "{}", serde_json::to_string_pretty(&calibration)?)?,
+        false => write!(stdout, "{}", text::text(&calibration))?,
+    }
+    Ok(ExitCode::from(u8::from(!calibration.failures.is_empty())))
+}
+
+async fn calibrated(arguments: &Arguments) -> Result<Calibration, Error> {
+    let sampler = Sampler::start()?;
+    let machine = sampler.machine().await.ok_or(Error::Silent)?;
+    let cards = kinds(&machine);
+    if cards.is_empty() {
+        return Err(Error::NoCard(machine.notes));
+    }
+    let driver = machine.driver.clone().ok_or(Error::NoDriver)?;
+    let program = reachable(engine::find(arguments.engine.as_deref())?)?;
+    let identity = engine::identify(&program)?;
+    let rig = Rig::new(
+        program,
+        identity.engine,
+        library::GUARD.find()?,
+        sampler,
+        arguments.alone,
+    )?;
+    let mut calibration = Calibration {
+        schema: "plimsoll.calibration/1",
+        engine: rig.program().to_owned(),
+        version: identity.version.clone(),
+        driver: driver.clone(),
+        contexts: Vec::new(),
+        failures: Vec::new(),
+        written: None,
+    };
+    for card in cards {
+        match rig.measure(card).await {
+            Ok(measured) => calibration.contexts.push(MeasuredContext {
+                card: card.name.clone(),
+                driver: driver.clone(),
+                engine: identity.engine.kind,
+                build: identity.engine.build,
+                context: measured.context,
+                cublas: measured.cublas,
+                version: identity.version.clone(),
+                measured: day::today(),
+            }),
+            Err(MeasureError::Rig(error)) => return Err(error.into()),
+            Err(error) => calibration.failures.push(Failed {
+                card: card.name.clone(),
+                why: error.to_string(),
+            }),
+        }
+    }
+    Ok(calibration)
+}
+
+/// The first card of each kind: others of it take the same.
+fn kinds(machine: &Machine) -> Vec<&Card> {
+    let mut kinds: Vec<&Card> = Vec::new();
+    for card in machine.cards.iter().filter(|card| card.uuid.is_some()) {
+        if !kinds.iter().any(|known| known.name == card.name) {
+            kinds.push(card);
+        }
+    }
+    kinds
+}
+
+fn reachable(program: EngineProgram) -> Result<EngineProgram, Error> {
+    match unreachable(&program.path) {
+        Some(why) => Err(Error::Reach {
+            path: program.path,
+            why,
+        }),
+        None => Ok(program),
+    }
+}

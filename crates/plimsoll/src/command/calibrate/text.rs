@@ -1,0 +1,34 @@
+//! What was measured, for people.
+
+use std::fmt::Write;
+
+use plimsoll_core::bytes::Bytes;
+
+use super::Calibration;
+
+pub(super) fn text(calibration: &Calibration) -> String {
+    let mut text = String::new();
+    for row in &calibration.contexts {
+        let cublas = row
+            .cublas
+            .map_or("what cuBLAS adds was not measured".to_owned(), |bytes: Bytes| {
+                format!("the first use of cuBLAS adds {bytes}")
+            });
+        let build = row.build.map_or(String::new(), |build| format!("@{build}"));
+        let _ = writeln!(
+            text,
+            "{}: a context takes {}, {cublas} ({}{build}, driver {})",
+            row.card,
+            row.context,
+            row.engine.name(),
+            row.driver
+        );
+    }
+    for failed in &calibration.failures {
+        let _ = writeln!(text, "{}: not measured: {}", failed.card, failed.why);
+    }
+    if let Some(path) = &calibration.written {
+        let _ = writeln!(text, "kept in {}, for plan and serve", path.display());
+    }
+    text
+}
