@@ -1,4 +1,5 @@
 //! What was measured of contexts on this machine, in a plan.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use plimsoll_core::bytes::Bytes;
 use plimsoll_core::flags::{Options, Program};

@@ -157,7 +157,7 @@ fn what_a_prompt_adds_for_good_is_the_first_use_of_cublas_and_json_says_all_of_i
         )
     );
     let cublas = row["cublas"].as_u64().unwrap();
-    assert!(cublas > 100 * MIB && cublas % MIB == 0, "{cublas}");
+    assert!(cublas > 100 * MIB && cublas.is_multiple_of(MIB), "{cublas}");
     let kept = fs::read_to_string(&table).unwrap();
     assert!(kept.contains(&format!("cublas = {cublas}")), "{kept}");
     assert!(!machine.path("plimsoll").exists(), "only where it was asked to");
