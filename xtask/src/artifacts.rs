@@ -54,6 +54,13 @@ pub(crate) fn run(root: &Path) -> ExitCode {
     ExitCode::from(u8::from(!findings.is_empty()))
 }
 
+/// The newest glibc that an artefact asks for; `None` where it asks for none or is none.
+pub(crate) fn newest_glibc(artefact: &Path) -> Option<(u32, u32)> {
+    let text = readelf(artefact).ok()?;
+    let named = text.lines().filter_map(|line| line.split("Name: GLIBC_").nth(1));
+    named.filter_map(number).max()
+}
+
 /// Dynamic section, symbols and versions.
 fn readelf(artefact: &Path) -> std::io::Result<String> {
     let output = Command::new("readelf")

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// Build numbers, and the releases that carry them.
-const BUILDS: &[(&str, &str)] = &[("b10605", "0.94.0"), ("b8799", "0.55.0")];
+pub(crate) const BUILDS: &[(&str, &str)] = &[("b10605", "0.94.0"), ("b8799", "0.55.0")];
 
 /// Speed of the result does not matter: nothing is computed.
 const FLAGS: &[&str] = &[
@@ -32,7 +32,7 @@ const FLAGS: &[&str] = &[
 const PROGRAMS: [&str; 2] = ["llama-server", "llama-fit-params"];
 
 #[derive(Debug, thiserror::Error)]
-enum BuildError {
+pub(crate) enum BuildError {
     #[error("there is no build `{0}`; known are b10605 and b8799")]
     Name(String),
     #[error("no place to build in: neither XDG_CACHE_HOME nor HOME is set")]
@@ -60,11 +60,22 @@ pub(crate) fn run(build: &str) -> ExitCode {
     }
 }
 
-/// The folder of the programs, built now if they are not there.
-fn built(build: &str) -> Result<PathBuf, BuildError> {
+/// The source of a build, downloaded now if it is not there.
+pub(crate) fn source_of(build: &str) -> Result<PathBuf, BuildError> {
+    let (release, place) = place(build)?;
+    source(&Tools::find(&place)?, &place, release)
+}
+
+/// The release that carries a build, and the folder that it is built in.
+fn place(build: &str) -> Result<(&'static str, PathBuf), BuildError> {
     let known = BUILDS.iter().find(|(name, _)| *name == build);
     let (_, release) = known.ok_or_else(|| BuildError::Name(build.to_owned()))?;
-    let place = cache()?.join(format!("{build}-{:08x}", digest(FLAGS)));
+    Ok((release, cache()?.join(format!("{build}-{:08x}", digest(FLAGS)))))
+}
+
+/// The folder of the programs, built now if they are not there.
+fn built(build: &str) -> Result<PathBuf, BuildError> {
+    let (release, place) = place(build)?;
     let programs = place.join("bin");
     if PROGRAMS.iter().all(|program| programs.join(program).is_file()) {
         return Ok(programs);

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 mod artifacts;
 mod cross;
 mod engine;
+mod gpu;
 mod guard;
 mod qemu;
 mod test;
@@ -19,6 +20,8 @@ usage: cargo xtask <chore>
           what guard and phantom need and export: libc of glibc 2.31 and the golden lists, nothing else
   cross   install what guard's aarch64 tests need, by name
   engine  build a real llama.cpp without CUDA, b10605 or b8799, and print where its programs are
+  gpu bundle
+          pack programs, engines and scripts into one archive for a GPU machine without network, where bench/gpu/run.py measures
   guard   build libplimsoll_guard.so and libplimsoll_phantom.so, where `plimsoll` finds them
   qemu-reclaim
           `plimsoll reclaim` in a kernel with a contiguous pool, emulated: some minutes, and packages by name
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
         ["cross"] => cross::run(),
         ["engine"] => engine::run("b10605"),
         ["engine", build] => engine::run(build),
+        ["gpu", "bundle", words @ ..] => gpu::run(&root(), words),
         ["guard"] => guard::run(&root()),
         ["qemu-reclaim"] => qemu::run(&root()),
         ["test", filter @ ..] => test::run(&root(), filter),

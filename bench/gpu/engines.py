@@ -1,0 +1,121 @@
+"""The engines of a bundle: archives unpacked, sources built beside the measuring.
+
+An archive `engines/NAME.tar.*` holds `bin/` of a CUDA build; a source `source/NAME.tar.xz` holds `llama.cpp/`. A source whose archive is
+there, too, is not built. A build takes four to five minutes of sixteen cores, in which the card is free for the other engine; when it is done it is
+packed for the way home, in parts that a lent machine gives back, so that no second lease has to build.
+"""
+
+import glob
+import os
+import re
+import subprocess
+import tarfile
+import threading
+
+from session import Build
+
+CMAKE = ["-DCMAKE_BUILD_TYPE=Release", "-DGGML_CUDA=ON", "-DCMAKE_CUDA_ARCHITECTURES=90", "-DGGML_NATIVE=OFF", "-DGGML_AVX2=ON", "-DGGML_FMA=ON",
+         "-DGGML_F16C=ON", "-DBUILD_SHARED_LIBS=ON", "-DLLAMA_CURL=OFF", "-DLLAMA_OPENSSL=OFF", "-DLLAMA_BUILD_TESTS=OFF",
+         "-DLLAMA_BUILD_EXAMPLES=OFF", "-DLLAMA_BUILD_UI=OFF", "-DLLAMA_BUILD_WEBUI=OFF", "-DGGML_CUDA_NCCL=OFF", "-DGGML_CCACHE=OFF",
+         "-DGGML_CUDA_COMPRESSION_MODE=none"]
+PROGRAMS = ["llama-server", "llama-fit-params", "llama-bench"]
+PART_BYTES = 15 << 20
+
+
+def number(path):
+    """`b8799.small.tar.xz` is 8799."""
+    found = re.match(r"b(\d+)", os.path.basename(path))
+    if not found:
+        raise ValueError(f"an engine's file is called after its build, as in b10605.tar.xz, not {path}")
+    return int(found[1])
+
+
+class Engines:
+    """What is there now, and what will be."""
+
+    def __init__(self, session, archives, sources):
+        self.session, self.builds, self.failed = session, {}, {}
+        self.threads = []
+        self.packers = []
+        self.processes = []
+        for archive in archives:
+            self.unpack(archive)
+        for source in sources:
+            build = number(source)
+            if build not in self.builds and not self.kept(build):
+                self.threads.append(threading.Thread(target=self.attempt, args=(build, source), daemon=True))
+        for thread in self.threads:
+            thread.start()
+
+    def kept(self, build):
+        """Built by an earlier command on this machine?"""
+        folder = f"{self.session.work}/build-{build}/bin"
+        if all(os.path.exists(f"{folder}/{program}") for program in PROGRAMS) and os.path.exists(f"{folder}/../whole"):
+            self.builds[build] = Build(build, folder)
+            return True
+        return False
+
+    def unpack(self, archive):
+        build = number(archive)
+        folder = f"{self.session.work}/engine-{build}"
+        if not os.path.exists(f"{folder}/whole"):
+            self.session.say(f"unpacks {os.path.basename(archive)}")
+            with tarfile.open(archive) as tar:
+                tar.extractall(folder, filter="fully_trusted")
+            open(f"{folder}/whole", "w").close()
+        self.builds[build] = Build(build, f"{folder}/bin")
+
+    def attempt(self, build, source):
+        try:
+            self.build(build, source)
+        except Exception as error:
+            self.failed[build] = f"{type(error).__name__}: {error}"
+            self.session.say(f"b{build} is not built: {error!r}"[:1500])
+
+    def call(self, command, log):
+        with open(log, "ab") as said:
+            process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+            self.processes.append(process)
+            if process.wait() != 0:
+                with open(log, errors="replace") as lines:
+                    raise OSError(f"{command[0]} ended with {process.returncode}: {' '.join(lines.read().split()[-120:])}")
+
+    def build(self, build, source):
+        folder, log = f"{self.session.work}/build-{build}", f"{self.session.out}/build-{build}.log"
+        self.session.say(f"begins to build b{build}")
+        with tarfile.open(source) as tar:
+            tar.extractall(f"{self.session.work}/source-{build}", filter="fully_trusted")
+        tree = f"{self.session.work}/source-{build}/llama.cpp"
+        self.call(["cmake", "-S", tree, "-B", folder, "-G", "Ninja", *CMAKE, f"-DLLAMA_BUILD_NUMBER={build}"], log)
+        self.call(["ninja", "-C", folder, "-j", str(os.cpu_count() + 4), *PROGRAMS], log)
+        open(f"{folder}/whole", "w").close()
+        self.builds[build] = Build(build, f"{folder}/bin")
+        self.session.say(f"b{build} is built")
+        self.packers.append(threading.Thread(target=self.pack, args=(build, folder), daemon=True))
+        self.packers[-1].start()
+
+    def pack(self, build, folder):
+        """Stripped and packed, `OUT/b10605.tar.xz.aa` and on: together they are an archive for --engine-archive."""
+        script = ('cp -a "$1/bin" "$3/pack-$2" && find "$3/pack-$2" -type f -exec strip --strip-unneeded {} + ; cd "$3" && '
+                  'tar -cf - --transform "s,^pack-$2,bin," "pack-$2" | xz -T0 --lzma2=preset=5,dict=64MiB | split -b "$5" - "$4/b$2.tar.xz."')
+        try:
+            arguments = [folder, str(build), self.session.work, self.session.out, str(PART_BYTES)]
+            self.call(["nice", "bash", "-c", script, "pack", *arguments], f"{self.session.work}/pack-{build}.log")
+            self.session.say(f"b{build} is packed: {', '.join(sorted(map(os.path.basename, glob.glob(f'{self.session.out}/b{build}.tar.xz.*'))))}")
+        except OSError as error:
+            self.session.say(f"b{build} is not packed: {error}")
+
+    def waiting(self):
+        """Is one still being built?"""
+        return any(thread.is_alive() for thread in self.threads)
+
+    def newest(self):
+        return self.builds[max(self.builds)] if self.builds else None
+
+    def stop(self, seconds):
+        """Waits so long for what is being packed, and ends the rest."""
+        for thread in self.packers:
+            thread.join(max(0, seconds))
+        for process in self.processes:
+            if process.poll() is None:
+                process.terminate()

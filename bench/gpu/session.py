@@ -1,0 +1,158 @@
+"""What the parts of `run.py` share: the bundle's programs, models made once, the cards as they are, and results that outlive a cut.
+
+All results lie in one file, `results.json`, written anew (and moved into place) whenever a part has something more: a lent machine
+gives eight files back, and a command that is cut off keeps what was written. A copy stays in the folder of work, so that the next command on the
+same machine goes on from there; `--have` names the results of an earlier machine.
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+import threading
+import time
+from dataclasses import dataclass
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+
+
+@dataclass(frozen=True)
+class Build:
+    """An engine that is there: its number and the folder of its programs."""
+
+    number: int
+    folder: str
+
+    @property
+    def name(self):
+        return f"b{self.number}"
+
+    def program(self, name):
+        return f"{self.folder}/{name}"
+
+    def has(self, name):
+        return os.path.exists(self.program(name))
+
+    @property
+    def server(self):
+        return self.program("llama-server")
+
+    @property
+    def bench(self):
+        return self.program("llama-bench")
+
+
+@dataclass(frozen=True)
+class Card:
+    name: str
+    total_mib: int
+    compute: str
+
+    def spec(self, free=None, **more):
+        """As `plimsoll --card` takes it; with nothing but the driver's own reserve taken, unless `free` bytes are named."""
+        free = f"{free}B" if free is not None else f"{self.total_mib - 632}MiB"
+        words = {"name": self.name, "total": f"{self.total_mib}MiB", "free": free, "cc": self.compute, **more}
+        return ",".join(f"{key}={value}" for key, value in words.items())
+
+
+def cards():
+    """The cards as nvidia-smi shows them."""
+    rows = subprocess.run(["nvidia-smi", "--query-gpu=name,memory.total,compute_cap", "--format=csv,noheader,nounits"],
+                          capture_output=True, text=True, check=True).stdout.splitlines()
+    cells = [[cell.strip() for cell in row.split(",")] for row in rows if row.strip()]
+    # Calibrated values are kept by the short name.
+    return [Card(name.replace("NVIDIA ", "").replace(" ", "-"), int(total), compute) for name, total, compute in cells]
+
+
+def first_present(*paths):
+    return next((path for path in paths if os.path.exists(path)), paths[0])
+
+
+class Session:
+    def __init__(self, out, work, have=(), plimsoll=None, libraries=None, smaller=None):
+        self.out, self.work = os.path.abspath(out), os.path.abspath(work)
+        for folder in (self.out, self.work, f"{self.work}/models", f"{self.work}/logs"):
+            os.makedirs(folder, exist_ok=True)
+        self.plimsoll = os.path.abspath(plimsoll or f"{ROOT}/bin/plimsoll")
+        libraries = os.path.abspath(libraries or f"{ROOT}/lib/plimsoll")
+        self.guard, self.phantom = (f"{libraries}/libplimsoll_{name}.so" for name in ("guard", "phantom"))
+        self.smaller = smaller or {}
+        self.cards = cards()
+        self.start = time.monotonic()
+        self.lock = threading.RLock()
+        self.results = {}
+        for folder in (*have, self.work):
+            path = f"{folder}/results.json"
+            if os.path.exists(path):
+                with open(path) as file:
+                    self.results.update(json.load(file))
+
+    def setting(self, name, usual):
+        """A size of a measurement; a rehearsal makes it smaller."""
+        return self.smaller.get(name, usual)
+
+    def environment(self):
+        return {**os.environ, "PLIMSOLL_GUARD_LIBRARY": self.guard, "PLIMSOLL_PHANTOM_LIBRARY": self.phantom}
+
+    def say(self, what):
+        line = f"{time.monotonic() - self.start:6.1f} s  {what}"
+        with self.lock, open(f"{self.out}/steps.txt", "a") as steps:
+            print(line, file=steps, flush=True)
+        print(line, flush=True)
+
+    def done(self, part):
+        return self.results.get(part, {}).get("complete", False)
+
+    def keep(self, part, result):
+        """Writes what a part has so far, beside what all others have."""
+        with self.lock:
+            self.results[part] = result
+            text = json.dumps(self.results, indent=1)
+            for folder in (self.out, self.work):
+                with open(f"{folder}/results.json.new", "w") as file:
+                    file.write(text)
+                os.replace(f"{folder}/results.json.new", f"{folder}/results.json")
+
+    def model(self, name, *options):
+        """The path of a model of `plimsoll synth`, made now if it is not there."""
+        path = "-".join([f"{self.work}/models/{name}", *(option.lstrip("-") for option in options)]) + ".gguf"
+        with self.lock:
+            if not os.path.exists(path):
+                made = subprocess.run([self.plimsoll, "synth", name, *options, path], capture_output=True, text=True)
+                if made.returncode != 0:
+                    raise OSError(f"plimsoll synth {name}: {made.stderr.strip()}")
+        return path
+
+    def plan(self, build, flags, cards=1, program="llama-server", exact=False, specs=None, options=()):
+        """`plimsoll plan --json` of these flags, by formula or by the engine itself; `OSError` with its words where it refuses."""
+        specs = specs or [card.spec() for card in self.cards_for(cards)]
+        command = [self.plimsoll, "plan", "--json", "--engine", f"llama.cpp@{build.number}", "--program", program, *options]
+        command += [f"--exact={build.program(program)}", "--no-cache"] if exact else []
+        for spec in specs:
+            command += ["--card", spec]
+        environment = self.environment()
+        environment["LD_LIBRARY_PATH"] = ":".join(filter(None, [build.folder, environment.get("LD_LIBRARY_PATH")]))
+        said = subprocess.run([*command, "--", *flags], capture_output=True, text=True, env=environment)
+        if not said.stdout.startswith("{"):
+            raise OSError(f"plimsoll plan ended with {said.returncode}: {said.stderr.strip()[-600:]}")
+        return json.loads(said.stdout)
+
+    def cards_for(self, count):
+        """So many cards: the machine's own, and the first again where there are fewer."""
+        return [self.cards[index] if index < len(self.cards) else self.cards[0] for index in range(count)]
+
+
+def verify(bundle):
+    """The files of a bundle against its manifest; what differs, by name."""
+    with open(f"{bundle}/MANIFEST.json") as file:
+        manifest = json.load(file)
+    wrong = []
+    for entry in manifest["files"]:
+        try:
+            with open(f"{bundle}/{entry['path']}", "rb") as file:
+                if hashlib.sha256(file.read()).hexdigest() != entry["sha256"]:
+                    wrong.append(f"{entry['path']} is not what was packed")
+        except OSError as error:
+            wrong.append(f"{entry['path']}: {error.strerror}")
+    return wrong
