@@ -123,9 +123,10 @@ def run(session, build, admission, budget, depth):
 def measure(session, build, until, keep):
     model = ["-m", session.model("m8"), *FLAGS.split()]
     here = session.plan(build, model, specs=[session.cards[0].spec(pool="legacy")])
-    terms, growth = here["cards"][0], here["growth"]["pool"]
-    # Five eighths of the context may be filled; each client asks for an eighth, all ask for all of it.
-    budget = session.setting("budget", terms["peak"] - growth * CONTEXT * 3 // 8)
+    card = here["cards"][0]
+    growth = card["peak"] - card["loaded"]
+    # About five eighths of the context may be filled; each client asks for an eighth, all ask for all of it.
+    budget = card["loaded"] + growth * 5 // 8
     depth = session.setting("admission_depth", CONTEXT // CLIENTS - 512)
     result = {"build": build.number, "budget": budget, "growth": growth, "depth": depth, "rows": []}
     for admission in (True, False):

@@ -30,6 +30,13 @@ def number(path):
     return int(found[1])
 
 
+def unpacked(archive, folder):
+    """Links and modes as they were packed: the archive is our own."""
+    trusted = {"filter": "fully_trusted"} if hasattr(tarfile, "fully_trusted_filter") else {}
+    with tarfile.open(archive) as tar:
+        tar.extractall(folder, **trusted)
+
+
 class Engines:
     """What is there now, and what will be."""
 
@@ -60,8 +67,7 @@ class Engines:
         folder = f"{self.session.work}/engine-{build}"
         if not os.path.exists(f"{folder}/whole"):
             self.session.say(f"unpacks {os.path.basename(archive)}")
-            with tarfile.open(archive) as tar:
-                tar.extractall(folder, filter="fully_trusted")
+            unpacked(archive, folder)
             open(f"{folder}/whole", "w").close()
         self.builds[build] = Build(build, f"{folder}/bin")
 
@@ -83,8 +89,7 @@ class Engines:
     def build(self, build, source):
         folder, log = f"{self.session.work}/build-{build}", f"{self.session.out}/build-{build}.log"
         self.session.say(f"begins to build b{build}")
-        with tarfile.open(source) as tar:
-            tar.extractall(f"{self.session.work}/source-{build}", filter="fully_trusted")
+        unpacked(source, f"{self.session.work}/source-{build}")
         tree = f"{self.session.work}/source-{build}/llama.cpp"
         self.call(["cmake", "-S", tree, "-B", folder, "-G", "Ninja", *CMAKE, f"-DLLAMA_BUILD_NUMBER={build}"], log)
         self.call(["ninja", "-C", folder, "-j", str(os.cpu_count() + 4), *PROGRAMS], log)

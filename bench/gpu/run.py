@@ -20,6 +20,7 @@ from typing import Callable
 import admission
 import causes
 import growth
+import issue3
 import matrix
 import process
 from engines import Engines
@@ -49,13 +50,17 @@ PARTS = [
     part("growth", OLD, 150, growth),
     part("admission", OLD, 90, admission),
     part(f"matrix-b{OLD}", OLD, 150, matrix),
+    *(Part(name, OLD, seconds, issue3.part(name), issue3.table) for name, seconds in (("spill", 150), ("bench", 180), ("prefill", 120))),
 ]
+# Needs PyTorch's test_cuda.py: `--smaller '{"torch_tests": FILE}'`.
+EXTRA = [Part("torch", OLD, 120, issue3.part("torch"), issue3.table)]
 
 
 def run_part(session, build, each, left):
-    session.say(f"{each.name} with {build.name}, {min(each.seconds, left):.0f} s")
+    seconds = min(session.setting("part_seconds", each.seconds), left)
+    session.say(f"{each.name} with {build.name}, {seconds:.0f} s")
     try:
-        result = each.measure(session, build, Until(min(each.seconds, left)), lambda so_far: session.keep(each.name, so_far))
+        result = each.measure(session, build, Until(seconds), lambda so_far: session.keep(each.name, so_far))
     except Exception as error:  # what fails must not take the other parts with it
         result = {**session.results.get(each.name, {}), "failed": f"{type(error).__name__}: {error}"[:600]}
         session.say(f"{each.name} failed: {error!r}"[:1000])
@@ -84,13 +89,13 @@ def run(session, engines, parts, seconds):
 
 def table(results):
     lines = []
-    for each in PARTS:
+    for each in PARTS + EXTRA:
         result = results.get(each.name)
         if result is None:
             continue
         if "failed" in result:
             lines.append(f"{each.name}: failed: {result['failed']}"[:300])
-        if result.get("rows"):
+        if result.get("rows") or each.table is issue3.table:
             lines += each.table(each.name, result)
     return "\n".join(lines)
 
@@ -132,7 +137,7 @@ def main():
         write_golden(options)
         return 0
     asked = options.parts.split(",")
-    unknown = set(asked) - {each.name for each in PARTS}
+    unknown = set(asked) - {each.name for each in PARTS + EXTRA}
     if unknown or not options.out:
         parser.error(f"unknown parts: {', '.join(unknown)}" if unknown else "--out is needed")
     if os.path.exists(f"{ROOT}/MANIFEST.json") and (wrong := verify(ROOT)):
@@ -140,10 +145,10 @@ def main():
     session = Session(options.out, options.work, options.have, options.plimsoll, options.libraries, json.loads(options.smaller))
     session.say(f"{len(session.cards)} card(s): {', '.join(card.spec() for card in session.cards)}")
     archives = [*sorted(glob.glob(f"{ROOT}/engines/*.tar*")), *options.engine_archive]
-    needed = {each.build for each in PARTS if each.name in asked and not session.done(each.name)}
+    needed = {each.build for each in PARTS + EXTRA if each.name in asked and not session.done(each.name)}
     sources = [source for source in glob.glob(f"{ROOT}/source/b*.tar.xz") if any(str(build) in source for build in needed)]
     engines = Engines(session, archives, sources)
-    failed = run(session, engines, [each for each in PARTS if each.name in asked], options.seconds)
+    failed = run(session, engines, [each for each in PARTS + EXTRA if each.name in asked], options.seconds)
     engines.stop(max(20, options.seconds - (time.monotonic() - session.start)))
     text = table(session.results)
     with open(f"{session.out}/table.txt", "w") as file:

@@ -24,7 +24,9 @@ pub(super) fn choose(described: &[Card], reserve: Option<Bytes>, machine: Machin
     let limit = |wanted: &Card| {
         let same =
             |card: &&Card| card.id == wanted.id || (card.name == wanted.name && card.kind == wanted.kind);
-        let card = present.iter().find(same).unwrap_or(wanted).clone();
+        let mut card = present.iter().find(same).unwrap_or(wanted).clone();
+        // No driver says that an engine is built, or told, to do without virtual memory: that is the user's to know.
+        card.legacy_pool |= wanted.legacy_pool;
         CardLimit {
             budget: Some(wanted.total),
             reserve: reserve.unwrap_or_default(),
@@ -59,5 +61,31 @@ fn present(machine: Machine) -> Vec<Card> {
     match machine.cards.is_empty() {
         true => machine.host.into_iter().collect(),
         false => machine.cards,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_on_a_card_that_is_there_may_say_that_its_engines_take_the_legacy_pool() {
+        let there: Card = "name=H200,total=141GiB,uuid=GPU-1".parse().unwrap();
+        let machine = || Machine {
+            cards: vec![there.clone()],
+            host: None,
+            unified: false,
+            notes: Vec::new(),
+        };
+        let chosen = |described: &str| {
+            let described = [described.parse().unwrap()];
+            choose(&described, None, machine()).remove(0)
+        };
+        let limit = chosen("name=H200,total=20GiB,pool=legacy");
+        assert_eq!(
+            (limit.card.id.as_str(), limit.budget),
+            ("GPU-1", Some(Bytes::gib(20)))
+        );
+        assert!(limit.card.legacy_pool && !chosen("name=H200,total=20GiB").card.legacy_pool);
     }
 }

@@ -1,0 +1,24 @@
+//! What `cargo xtask gpu bundle` takes to a lent GPU, run without one: the scripts, their order, and what they write.
+//!
+//! The engine is a double that says what llama.cpp says of its buffers and listens nowhere; the plans are real. The parts that need guard
+//! and a driver are rehearsed by hand (`bench/gpu/README.md`), because they take a minute.
+
+use std::path::Path;
+use std::process::Command;
+
+#[test]
+fn the_measurement_on_a_lent_card_goes_on_where_it_was_cut_off_and_writes_what_tests_read() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/gpu/dry_run.py");
+    let output = Command::new("python3")
+        .arg(script)
+        .args(["--plimsoll", env!("CARGO_BIN_EXE_plimsoll")])
+        .output()
+        .expect("python3 runs");
+    let (said, complained) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(output.status.success(), "{said}{complained}");
+    assert!(said.contains("matrix-b10605: 4 configurations"), "{said}");
+    assert!(said.ends_with("the dry run is as it should be\n"), "{said}");
+}
