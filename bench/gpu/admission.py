@@ -39,15 +39,6 @@ def asked(port, path, body, seconds=300):
         return 0, str(error)
 
 
-def numbered(build, folder):
-    """The engine under a name that knows its number: a build outside a checkout calls itself 0, and `serve` plans by what it says."""
-    path = f"{folder}/llama-server"
-    with open(path, "w") as script:
-        script.write(f'#!/bin/sh\n[ "$1" = --version ] && echo "version: {build.number} (b{build.number})" && exit\nexec "{build.server}" "$@"\n')
-    os.chmod(path, 0o755)
-    return path
-
-
 class Daemon:
     """`plimsoll serve` of one model on one card with this budget."""
 
@@ -60,7 +51,7 @@ class Daemon:
         card = f"{session.cards[0].spec(budget, pool='legacy')}".replace(f"total={session.cards[0].total_mib}MiB", f"total={budget}B")
         environment = {**session.environment(), "LD_LIBRARY_PATH": ":".join(filter(None, [build.folder, os.environ.get("LD_LIBRARY_PATH")]))}
         self.said = f"{folder}/said"
-        self.process = subprocess.Popen([session.plimsoll, "serve", f"{folder}/plimsoll.toml", "--listen", f"127.0.0.1:{self.port}", "--engine", numbered(build, folder),
+        self.process = subprocess.Popen([session.plimsoll, "serve", f"{folder}/plimsoll.toml", "--listen", f"127.0.0.1:{self.port}", "--engine", build.numbered(folder),
                                          "--card", card, "--reserve", "0", "--log-file", f"{folder}/engine.log"],
                                         env=environment, stdout=subprocess.PIPE, stderr=open(self.said, "w"))
         self.process.stdout.readline()

@@ -150,6 +150,7 @@ def full(target, folder):
     found = results(f"{folder}/out")
     for part in found.values():
         assert "failed" not in part, part
+    assert found["calibrate-b10605"]["measured"]["schema"] == "plimsoll.calibration/1", found["calibrate-b10605"]
     assert found["process"]["complete"] and [row["depth"] for row in found["process"]["rows"]] == [30000] * 3, found["process"]
     check_guarded(found["spill"], found["bench"], found["prefill"])
     check_causes(found["causes"])

@@ -22,18 +22,13 @@ STEP = 256
 BASE = "-ngl 99 -b 2048 -fa on -np 1 -fit off --cache-ram 0".split()
 
 
-def planned(session, build, way, flags, free=None, options=()):
-    specs = [session.cards[0].spec(free, pool=way)]
-    return session.plan(build, flags, specs=specs, options=options)
-
-
 def depth(session, build, way, kind, ubatch):
     """One prompt grown to the depth, beside the plan of a context that holds it."""
     length = session.setting("growth_depth", 60000)
     context = (length + STEP) // STEP * STEP
     options = argparse.Namespace(guard=session.guard, model=session.model("m8"), flags=f"-c {context}")
     flags = ["-m", options.model, *BASE, "-c", str(context), "-ub", str(ubatch), "-ctk", kind, "-ctv", kind]
-    here = planned(session, build, way, flags)["cards"][0]
+    here = session.plan(build, flags, specs=[session.cards[0].spec(pool=way)])["cards"][0]
     row = {"what": "depth", "way": way, "kv": kind, "ubatch": ubatch, "tokens": length,
            "planned_mib": {"loaded": here["loaded"] / MIB, "peak": here["peak"] / MIB, "pool": here["terms"]["pool"] / MIB}}
     with Server(options, build.server, kind, ubatch, WAYS[way]) as server:
@@ -79,6 +74,11 @@ def fit(session, build, way, kind, budget_mib):
     if best:
         row["at_best"] = survives(session, build, way, kind, budget_mib, best)
         row["one_step_more"] = survives(session, build, way, kind, budget_mib, best + STEP)
+        # Where it does not fail: how far off the border is.
+        for more in (1024, 4096, 16384) if row["one_step_more"]["filled"] else ():
+            row["further"] = survives(session, build, way, kind, budget_mib, best + more)
+            if not row["further"]["filled"]:
+                break
     return row
 
 
@@ -122,5 +122,6 @@ def table(part, result):
         else:
             here, more = row.get("at_best", {}), row.get("one_step_more", {})
             lines.append(f"  {' ' if here.get('filled') and not more.get('filled') else '!'} {row['name']} MiB: -c {row['best']} "
-                         f"{'filled' if here.get('filled') else 'FAILED'}, {STEP} tokens more {'FILLED' if more.get('filled') else 'failed'}")
+                         f"{'filled' if here.get('filled') else 'FAILED'}, {STEP} tokens more {'FILLED' if more.get('filled') else 'failed'}"
+                         + (f"; {row['further']['context'] - row['best']} more {'FILLED' if row['further']['filled'] else 'failed'}" if "further" in row else ""))
     return lines

@@ -44,6 +44,9 @@ def run(session, build, row, card):
     plan = session.plan(build, flags)
     here = plan["cards"][0]
     result = {**row, "planned_mib": {"loaded": here["loaded"] // MIB, "peak": here["peak"] // MIB}, "peer_mib": peer(session, build, flags, str(card))}
+    if os.path.exists(f"{session.calibrated(build)}/plimsoll/contexts.toml"):
+        here = session.plan(build, flags, extra={"XDG_CONFIG_HOME": session.calibrated(build)})["cards"][0]
+        result["calibrated_mib"] = {"loaded": here["loaded"] // MIB, "peak": here["peak"] // MIB}
     before = taken()[card]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": str(card), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     engine = Engine(build.server, [*flags, "--cache-ram", "0"], environment, f"{session.work}/logs/process-{card}.log")
@@ -91,21 +94,24 @@ def measure(session, build, until, keep):
     return result
 
 
-def off(row, planned, measured):
-    return row["planned_mib"][planned] - row[measured]
+def off(row, planned, measured, by="planned_mib"):
+    return row[by][planned] - row[measured]
 
 
-def within(row, planned, measured):
-    return abs(off(row, planned, measured)) <= max(LEAST_MIB, BOUND * row[measured])
+def within(row, by="planned_mib"):
+    """After load and deep, both."""
+    pairs = (("loaded", "loaded_mib"), ("peak", "deep_mib"))
+    return all(abs(off(row, planned, measured, by)) <= max(LEAST_MIB, BOUND * row[measured]) for planned, measured in pairs)
 
 
 def table(part, result):
     rows = [row for row in result["rows"] if "deep_mib" in row]
-    inside = sum(within(row, "loaded", "loaded_mib") and within(row, "peak", "deep_mib") for row in rows)
-    lines = [f"{part}: {inside} of {len(rows)} processes within 1.5 % or 48 MiB, after load and after {rows[0]['depth'] if rows else 0} tokens; "
+    calibrated = [row for row in rows if "calibrated_mib" in row]
+    lines = [f"{part}: {sum(map(within, rows))} of {len(rows)} processes within 1.5 % or 48 MiB, after load and after {rows[0]['depth'] if rows else 0} tokens; "
+             f"with what `calibrate` measured {sum(within(row, 'calibrated_mib') for row in calibrated)} of {len(calibrated)}; "
              f"{sum('failed' in row for row in result['rows'])} failed"]
     for row in rows:
-        mark = " " if within(row, "loaded", "loaded_mib") and within(row, "peak", "deep_mib") else "!"
+        mark = " " if within(row) else "!"
         lines.append(f" {mark} {row['model']:15} {row['args']:38} loaded {row['loaded_mib']:6} {off(row, 'loaded', 'loaded_mib'):+5}  "
                      f"deep {row['deep_mib']:6} {off(row, 'peak', 'deep_mib'):+5}  llama-fit-params {row['peer_mib'] or 0:6} "
                      f"{(row['peer_mib'] or 0) - row['loaded_mib']:+6}")

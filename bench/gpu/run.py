@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Callable
 
 import admission
+import calibrate
 import causes
 import growth
 import issue3
@@ -46,9 +47,11 @@ def part(name, build, seconds, module):
 PARTS = [
     part(f"matrix-b{NEW}", NEW, 330, matrix),
     part("causes", OLD, 150, causes),
+    part(f"calibrate-b{NEW}", NEW, 30, calibrate),
     part("process", NEW, 240, process),
     part("growth", OLD, 150, growth),
     part("admission", OLD, 90, admission),
+    part(f"calibrate-b{OLD}", OLD, 30, calibrate),
     part(f"matrix-b{OLD}", OLD, 150, matrix),
     *(Part(name, OLD, seconds, issue3.part(name), issue3.table) for name, seconds in (("spill", 150), ("bench", 180), ("prefill", 120))),
 ]
@@ -95,7 +98,7 @@ def table(results):
             continue
         if "failed" in result:
             lines.append(f"{each.name}: failed: {result['failed']}"[:300])
-        if result.get("rows") or each.table is issue3.table:
+        if result.get("rows") or ("rows" not in result and "failed" not in result):
             lines += each.table(each.name, result)
     return "\n".join(lines)
 

@@ -42,6 +42,14 @@ class Build:
     def bench(self):
         return self.program("llama-bench")
 
+    def numbered(self, folder):
+        """The server under a name that knows its number: a build outside a checkout calls itself 0, and who asks it plans by what it says."""
+        path = f"{folder}/llama-server"
+        with open(path, "w") as script:
+            script.write(f'#!/bin/sh\n[ "$1" = --version ] && echo "version: {self.number} ({self.name})" && exit\nexec "{self.server}" "$@"\n')
+        os.chmod(path, 0o755)
+        return path
+
 
 @dataclass(frozen=True)
 class Card:
@@ -93,7 +101,12 @@ class Session:
         return self.smaller.get(name, usual)
 
     def environment(self):
-        return {**os.environ, "PLIMSOLL_GUARD_LIBRARY": self.guard, "PLIMSOLL_PHANTOM_LIBRARY": self.phantom}
+        """Plans by published values only: no figure of this machine lies where they are looked for."""
+        return {**os.environ, "PLIMSOLL_GUARD_LIBRARY": self.guard, "PLIMSOLL_PHANTOM_LIBRARY": self.phantom, "XDG_CONFIG_HOME": f"{self.work}/published"}
+
+    def calibrated(self, build):
+        """The folder of settings in which this build's context is kept, once the part `calibrate` has measured it."""
+        return f"{self.work}/calibrated-{build.name}"
 
     def say(self, what):
         line = f"{time.monotonic() - self.start:6.1f} s  {what}"
@@ -124,16 +137,13 @@ class Session:
                     raise OSError(f"plimsoll synth {name}: {made.stderr.strip()}")
         return path
 
-    def plan(self, build, flags, cards=1, program="llama-server", exact=False, specs=None, options=()):
-        """`plimsoll plan --json` of these flags, by formula or by the engine itself; `OSError` with its words where it refuses."""
+    def plan(self, build, flags, cards=1, program="llama-server", specs=None, extra=None):
+        """`plimsoll plan --json` of these flags, by formula; `OSError` with its words where it refuses."""
         specs = specs or [card.spec() for card in self.cards_for(cards)]
-        command = [self.plimsoll, "plan", "--json", "--engine", f"llama.cpp@{build.number}", "--program", program, *options]
-        command += [f"--exact={build.program(program)}", "--no-cache"] if exact else []
+        command = [self.plimsoll, "plan", "--json", "--engine", f"llama.cpp@{build.number}", "--program", program]
         for spec in specs:
             command += ["--card", spec]
-        environment = self.environment()
-        environment["LD_LIBRARY_PATH"] = ":".join(filter(None, [build.folder, environment.get("LD_LIBRARY_PATH")]))
-        said = subprocess.run([*command, "--", *flags], capture_output=True, text=True, env=environment)
+        said = subprocess.run([*command, "--", *flags], capture_output=True, text=True, env={**self.environment(), **(extra or {})})
         if not said.stdout.startswith("{"):
             raise OSError(f"plimsoll plan ended with {said.returncode}: {said.stderr.strip()[-600:]}")
         return json.loads(said.stdout)

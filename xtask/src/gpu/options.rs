@@ -1,6 +1,6 @@
 //! The words after `gpu bundle`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::engine::BUILDS;
 
@@ -64,7 +64,7 @@ impl Options {
 
     /// The builds whose source is packed: those named, else every one that has no archive.
     pub(super) fn sources(&self) -> Vec<&str> {
-        let given: Vec<Option<String>> = self.archives.iter().map(build_of).collect();
+        let given: Vec<Option<String>> = self.archives.iter().map(|archive| build_of(archive)).collect();
         let named = self.sources.iter().map(String::as_str);
         let all = BUILDS.iter().map(|(build, _)| *build);
         if self.sources.is_empty() {
@@ -77,7 +77,7 @@ impl Options {
 }
 
 /// `b8799.small.tar.xz` is of b8799.
-fn build_of(archive: &PathBuf) -> Option<String> {
+fn build_of(archive: &Path) -> Option<String> {
     let name = archive.file_name()?.to_str()?;
     let build = name.split('.').next()?;
     let digits = build.strip_prefix('b')?;
