@@ -100,7 +100,9 @@ impl Ticket {
 
 async fn count(run: &Run, prompt: Prompt<'_>) -> Option<Depth> {
     let upstream = run.upstream()?;
-    upstream.crowd_in(prompt.count(&upstream, &Limits::default())).await
+    upstream
+        .crowd_in(prompt.count(&upstream, &Limits::default()))
+        .await
 }
 
 /// Where the scheduler's next answer to the request comes.
