@@ -75,6 +75,7 @@ mod tests {
             cards: vec![there.clone()],
             host: None,
             unified: false,
+            driver: None,
             notes: Vec::new(),
         };
         let chosen = |described: &str| {
