@@ -9,6 +9,7 @@ pub(crate) mod neighbours;
 pub(crate) mod oom;
 mod page;
 pub(crate) mod physical;
+pub(crate) mod pinned;
 pub(crate) mod pools;
 pub(crate) mod request;
 

@@ -12,7 +12,7 @@ use plimsoll_wire::options::{Contexts, Uuid};
 use plimsoll_wire::page::{CARDS, Refusal, UNLIMITED};
 
 use crate::account::blocks::BLOCKS;
-use crate::account::{CardIndex, card, oom, uuid};
+use crate::account::{CardIndex, card, oom, pinned, uuid};
 use crate::arm;
 use crate::hooks::arrays::ARRAYS;
 use crate::lock::Lock;
@@ -95,6 +95,7 @@ pub(crate) fn closed(handle: usize) {
         (gone, !open.iter().any(|context| context.card == gone.card))
     };
     spill::forget(handle);
+    pinned::forget(handle);
     for blocks in [&BLOCKS, &ARRAYS] {
         blocks.drain(|block| block.context == handle, |block| block.gone(0));
     }

@@ -16,6 +16,7 @@ pub(crate) mod init;
 pub(crate) mod ipc;
 pub(crate) mod memory;
 pub(crate) mod nvml;
+pub(crate) mod pinned;
 pub(crate) mod pointer;
 pub(crate) mod pools;
 pub(crate) mod vmm;

@@ -7,7 +7,7 @@ use core::ffi::{CStr, c_char, c_void};
 
 use crate::hooks::{self, Hook};
 
-const PARTS: [&[Hook]; 16] = [
+const PARTS: [&[Hook]; 17] = [
     hooks::init::TABLE,
     hooks::memory::TABLE,
     hooks::vmm::TABLE,
@@ -24,6 +24,7 @@ const PARTS: [&[Hook]; 16] = [
     hooks::capture::TABLE,
     hooks::graphs::TABLE,
     hooks::waits::TABLE,
+    hooks::pinned::TABLE,
 ];
 
 /// More than twice as many as there are hooks, so that a search ends soon.

@@ -16,13 +16,13 @@ pub use snapshot::{CardSnapshot, OomSnapshot, PageError, Snapshot};
 /// The first eight bytes of a page, as a little-endian number.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"PLIMPAGE");
 /// Grows with every change of the layout; a reader refuses what it does not know.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Cards that a page has room for; a process that sees more is not guarded on the others.
 pub const CARDS: usize = 16;
 /// Refusals that a page remembers; older ones are overwritten.
 pub const OOMS: usize = 32;
 /// Bytes of a page; it fits one page of memory.
-const BYTES: u32 = 4048;
+const BYTES: u32 = 4064;
 /// "No limit", for budgets.
 pub const UNLIMITED: u64 = u64::MAX;
 
@@ -90,6 +90,10 @@ pub struct Page {
     pub ooms: [Oom; OOMS],
     /// Bytes that guard's answers to [`Card::ask`] gave back so far, of all cards.
     pub given_back: AtomicU64,
+    /// Host memory that the program has pinned, by asking the driver for it or by registering its own.
+    pub pinned: AtomicU64,
+    /// The most that `pinned` has been.
+    pub pinned_peak: AtomicU64,
 }
 
 /// What the process holds of one card, in bytes.
@@ -167,6 +171,8 @@ impl Page {
             oom_count: AtomicU64::new(0),
             ooms: [const { Oom::new() }; OOMS],
             given_back: AtomicU64::new(0),
+            pinned: AtomicU64::new(0),
+            pinned_peak: AtomicU64::new(0),
         }
     }
 
@@ -178,6 +184,17 @@ impl Page {
     /// Where in the page this card is asked for what is idle on it, with four bytes; `None` if a page has no such card.
     pub const fn ask_offset(card: usize) -> Option<usize> {
         Self::offset(card, offset_of!(Card, ask))
+    }
+
+    /// The program has pinned `size` bytes of host memory.
+    pub fn pin(&self, size: u64) {
+        let before = self.pinned.fetch_add(size, Relaxed);
+        self.pinned_peak.fetch_max(before.saturating_add(size), Relaxed);
+    }
+
+    /// They are as any others again.
+    pub fn unpin(&self, size: u64) {
+        self.pinned.fetch_sub(size, Relaxed);
     }
 
     const fn offset(card: usize, field: usize) -> Option<usize> {
@@ -283,7 +300,7 @@ const _: () = {
     assert!(offset_of!(Page, cards) == 64);
     assert!(offset_of!(Card, ask) == 112 && offset_of!(Card, answered) == 116);
     assert!(offset_of!(Page, oom_count) == 64 + 120 * CARDS);
-    assert!(size_of::<Page>() == 4048);
+    assert!(size_of::<Page>() == 4064);
 };
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use core::mem::{offset_of, size_of};
 
 /// The first eight bytes of a trace.
 pub const MAGIC: [u8; 8] = *b"PLIMTRCE";
-/// Grows with every change of the layout; a reader refuses what it does not know.
-pub const VERSION: u32 = 1;
+/// Grows with every change of the layout or of the kinds; a reader refuses what it does not know.
+pub const VERSION: u32 = 2;
 
 /// The head of a trace, 64 bytes.
 #[repr(C)]
@@ -37,7 +37,7 @@ pub struct Record {
     pub time: u64,
     /// The block or graph that the event is about; 0 for none. Never an address.
     pub id: u64,
-    /// Bytes asked for (`Alloc`, `Oom`), moved (`Map`, `Unmap`, `Spill`) or given back (`Free`).
+    /// Bytes asked for (`Alloc`, `Oom`), moved (`Map`, `Unmap`, `Spill`) or given back (`Free`), pinned or no longer pinned.
     pub size: u64,
     /// One of [`Kind`].
     pub kind: u8,
@@ -74,6 +74,10 @@ pub enum Kind {
     Oom = 9,
     /// Bytes of a block came to lie in host memory.
     Spill = 10,
+    /// Host memory was pinned; the card is no part of it.
+    Pin = 11,
+    /// It is as any other again.
+    Unpin = 12,
 }
 
 impl Kind {
@@ -90,6 +94,8 @@ impl Kind {
             8 => Self::Sync,
             9 => Self::Oom,
             10 => Self::Spill,
+            11 => Self::Pin,
+            12 => Self::Unpin,
             _ => return None,
         })
     }
@@ -207,6 +213,6 @@ mod tests {
         let known = (0..=u8::MAX)
             .filter(|code| Kind::of(*code).is_some_and(|kind| kind as u8 == *code))
             .count();
-        assert_eq!(known, 10);
+        assert_eq!(known, 12);
     }
 }

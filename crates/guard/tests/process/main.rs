@@ -12,5 +12,6 @@ mod doors;
 mod ggml;
 mod life;
 mod nvml;
+mod pinned;
 mod preload;
 mod spill;

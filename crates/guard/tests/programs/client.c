@@ -41,6 +41,11 @@ typedef struct { size_t width, height; int format; unsigned channels; } flat;
     X(cuMemAllocPitch_v2, "cuMemAllocPitch", (dptr *, size_t *, size_t, size_t, unsigned)) \
     X(cuMemAllocManaged, "cuMemAllocManaged", (dptr *, size_t, unsigned)) \
     X(cuMemFree_v2, "cuMemFree", (dptr)) \
+    X(cuMemHostAlloc, "cuMemHostAlloc", (void **, size_t, unsigned)) \
+    X(cuMemAllocHost_v2, "cuMemAllocHost", (void **, size_t)) \
+    X(cuMemFreeHost, "cuMemFreeHost", (void *)) \
+    X(cuMemHostRegister_v2, "cuMemHostRegister", (void *, size_t, unsigned)) \
+    X(cuMemHostUnregister, "cuMemHostUnregister", (void *)) \
     X(cuMemAllocAsync, "cuMemAllocAsync", (dptr *, size_t, void *)) \
     X(cuMemFreeAsync, "cuMemFreeAsync", (dptr, void *)) \
     X(cuMemPoolCreate, "cuMemPoolCreate", (void **, const pool_properties *)) \
@@ -203,6 +208,14 @@ static int act(char *word, char **rest) {
         return SAY(" %zu", pitch);
     }
     if (IS("managed")) return rc = cuMemAllocManaged_(&NEW.address, n[0], 1), DONE;
+    if (IS("host")) return rc = cuMemHostAlloc_(&NEW.object, n[0], 0), DONE;
+    if (IS("host-v2")) return rc = cuMemAllocHost_v2_(&NEW.object, n[0]), DONE;
+    if (IS("free-host")) return rc = cuMemFreeHost_(slot[n[0]].object), DONE;
+    if (IS("register")) {
+        slot[slots].object = aligned_alloc(4096, n[0]);
+        return rc = cuMemHostRegister_v2_(slot[slots++].object, n[0], 0), DONE;
+    }
+    if (IS("unregister")) return rc = cuMemHostUnregister_(slot[n[0]].object), DONE;
     if (IS("stream")) return rc = cuStreamCreate_(&NEW.object, 1), DONE;
     if (IS("async")) return rc = cuMemAllocAsync_(&NEW.address, n[0], slot[n[1]].object), DONE;
     if (IS("free-async")) return rc = cuMemFreeAsync_(slot[n[0]].address, slot[n[1]].object), DONE;

@@ -17,6 +17,7 @@ const MOST_REFUSALS: usize = 4096;
 struct Process {
     state: State,
     pools: u32,
+    pinned: u64,
     cards: Vec<CardSnapshot>,
     refusals: BTreeMap<u64, OomSnapshot>,
 }
@@ -66,6 +67,7 @@ impl Record {
             let process = self.processes.entry(page.pid).or_insert_with(|| Process {
                 state: page.state,
                 pools: 0,
+                pinned: 0,
                 cards: Vec::new(),
                 refusals: BTreeMap::new(),
             });
@@ -86,6 +88,12 @@ impl Record {
     /// Pools of the program that guard served in its stead.
     pub fn pools(&self) -> u32 {
         self.processes.values().map(|process| process.pools).sum()
+    }
+
+    /// The most host memory that was pinned.
+    pub fn pinned(&self) -> Bytes {
+        let pinned = self.processes.values().map(|process| process.pinned);
+        pinned.map(Bytes::new).sum()
     }
 
     fn count(&self, state: State) -> usize {
@@ -116,6 +124,7 @@ impl Process {
     fn see(&mut self, page: &Snapshot) {
         self.state = page.state;
         self.pools = self.pools.max(page.pools);
+        self.pinned = self.pinned.max(page.pinned_peak);
         for (index, now) in page.cards().iter().enumerate() {
             match self.cards.get_mut(index) {
                 Some(before) => *before = most(before, now),

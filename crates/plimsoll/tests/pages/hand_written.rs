@@ -73,6 +73,12 @@ impl HandWritten {
         self
     }
 
+    /// Sets the most host memory that was pinned.
+    pub(crate) fn pinned(mut self, bytes: u64) -> Self {
+        self.long(offset_of!(Page, pinned_peak), bytes);
+        self
+    }
+
     /// Asks for `bytes` more of the card.
     pub(crate) fn plea(mut self, bytes: u64) -> Self {
         self.long(offset_of!(Page, plea), 1);

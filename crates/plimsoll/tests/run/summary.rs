@@ -23,6 +23,7 @@ fn one_line_a_card_says_peak_reserve_spill_and_refusals_and_the_report_says_the_
         .card(offset_of!(Card, reserved_peak), 1 << 30)
         .card(offset_of!(Card, spilled_peak), 256 << 20)
         .card(offset_of!(Card, allocations), 17)
+        .pinned(48 << 20)
         .refusal(Refusal::Budget, 512 << 20)
         .refusal(Refusal::Driver, 3 << 20)
         .write(&page);
@@ -34,13 +35,15 @@ fn one_line_a_card_says_peak_reserve_spill_and_refusals_and_the_report_says_the_
         said(&output).1,
         format!(
             "plimsoll run: {UUID}: peak 3247 MiB of a budget of 8192 MiB, reserved 1024 MiB, spilled 256 MiB, \
-             2 refused (1 by the budget, 1 by the driver; the largest asked for 512 MiB)\n"
+             2 refused (1 by the budget, 1 by the driver; the largest asked for 512 MiB)\n\
+             plimsoll run: host memory: peak 48 MiB pinned\n"
         )
     );
     let report: Value = serde_json::from_slice(&std::fs::read(report).unwrap()).unwrap();
     assert_eq!(report["schema"], "plimsoll.run/1");
     assert_eq!(report["command"], json!(["true"]));
     assert_eq!(report["exit"], json!({"code": 0}));
+    assert_eq!(report["pinned"], 48 << 20);
     let card = &report["cards"][0];
     assert_eq!(
         (&card["uuid"], &card["peak"], &card["allocations"]),

@@ -173,7 +173,9 @@ fn step(kind: Kind, record: &Record, builder: &mut Builder) -> Result<(), Fault>
         | Kind::CaptureEnd
         | Kind::GraphLaunch
         | Kind::Sync
-        | Kind::Spill => Ok(()),
+        | Kind::Spill
+        | Kind::Pin
+        | Kind::Unpin => Ok(()),
     }
 }
 

@@ -16,6 +16,9 @@ pub struct Snapshot {
     pub oom_count: u64,
     /// What was given back on request so far, of all cards.
     pub given_back: u64,
+    /// Host memory that the program has pinned, and the most that it had.
+    pub pinned: u64,
+    pub pinned_peak: u64,
     count: usize,
     cards: [CardSnapshot; CARDS],
     ooms: [Option<OomSnapshot>; OOMS],
@@ -89,6 +92,8 @@ impl Snapshot {
             }),
             oom_count: long(page, offset_of!(Page, oom_count)),
             given_back: long(page, offset_of!(Page, given_back)),
+            pinned: long(page, offset_of!(Page, pinned)),
+            pinned_peak: long(page, offset_of!(Page, pinned_peak)),
             count: usize::try_from(count).map_or(CARDS, |count| count.min(CARDS)),
             cards: core::array::from_fn(|index| {
                 card(page, offset_of!(Page, cards) + index * size_of::<Card>())

@@ -39,6 +39,10 @@ impl Summary<'_> {
         if cards.is_empty() {
             lines.push("nothing in it took memory of a card".to_owned());
         }
+        let pinned = self.record.pinned();
+        if !pinned.is_zero() {
+            lines.push(format!("host memory: peak {pinned} pinned"));
+        }
         match self.record.disarmed() {
             0 => {}
             1 => lines.push("guard disarmed itself in one process, which ran unguarded".to_owned()),
@@ -106,6 +110,7 @@ impl Summary<'_> {
             "processes": self.record.armed(),
             "disarmed": self.record.disarmed(),
             "pools": self.record.pools(),
+            "pinned": self.record.pinned(),
             "trace": self.trace.as_ref().map(|path| format!("{}.PID", path.display())),
             "cards": self.record.cards().iter().map(|card| self.card_json(card)).collect::<Vec<_>>(),
         })
