@@ -249,7 +249,7 @@ mod tests {
         };
         for (said, error) in [
             ("offset 0: this is no trace; record one", damaged(0, b'X')),
-            ("offset 0: the trace has version 2 and", damaged(8, 2)),
+            ("offset 0: the trace has version 9 and", damaged(8, 9)),
             ("offset 0: records have 31 bytes where 32", damaged(12, 31)),
             ("offset 128: no event has the number 77;", damaged(128 + 24, 77)),
             (
