@@ -1,8 +1,9 @@
 """The engines of a bundle: archives unpacked, sources built beside the measuring.
 
 An archive `engines/NAME.tar.*` holds `bin/` of a CUDA build; a source `source/NAME.tar.xz` holds `llama.cpp/`. A source whose archive is
-there, too, is not built. A build takes four to five minutes of sixteen cores, in which the card is free for the other engine; when it is done it is
-packed for the way home, in parts that a lent machine gives back, so that no second lease has to build.
+there, too, is not built. Two builds side by side took 283 s of 32 cores, so one after the other the first is there after half of that, and the
+card measures while the second is made. What is built is packed for the way home, in parts that a lent machine gives back, one engine a command because
+64 MiB come back: so no second lease has to build both.
 """
 
 import glob
@@ -41,18 +42,26 @@ class Engines:
     """What is there now, and what will be."""
 
     def __init__(self, session, archives, sources):
-        self.session, self.builds, self.failed = session, {}, {}
-        self.threads = []
-        self.packers = []
-        self.processes = []
+        self.session, self.builds, self.processes = session, {}, []
         for archive in archives:
             self.unpack(archive)
-        for source in sources:
-            build = number(source)
-            if build not in self.builds and not self.kept(build):
-                self.threads.append(threading.Thread(target=self.attempt, args=(build, source), daemon=True))
-        for thread in self.threads:
-            thread.start()
+        wanted = {number(source): source for source in sources}
+        self.open = [(build, wanted[build]) for build in sorted(wanted, reverse=True) if build not in self.builds and not self.kept(build)]
+        self.thread = threading.Thread(target=self.make, daemon=True)
+        self.thread.start()
+
+    def make(self):
+        """Builds what is open, the newest first, and packs one of those that were built here."""
+        for build, source in self.open:
+            try:
+                self.build(build, source)
+            except Exception as error:
+                self.session.say(f"b{build} is not built: {error}"[:1500])
+        for build in sorted(self.builds):
+            folder = f"{self.session.work}/build-{build}"
+            if os.path.exists(f"{folder}/whole") and not os.path.exists(f"{folder}/packed"):
+                self.pack(build, folder)
+                break
 
     def kept(self, build):
         """Built by an earlier command on this machine?"""
@@ -71,13 +80,6 @@ class Engines:
             open(f"{folder}/whole", "w").close()
         self.builds[build] = Build(build, f"{folder}/bin")
 
-    def attempt(self, build, source):
-        try:
-            self.build(build, source)
-        except Exception as error:
-            self.failed[build] = f"{type(error).__name__}: {error}"
-            self.session.say(f"b{build} is not built: {error!r}"[:1500])
-
     def call(self, command, log):
         with open(log, "ab") as said:
             process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
@@ -87,7 +89,7 @@ class Engines:
                     raise OSError(f"{command[0]} ended with {process.returncode}: {' '.join(lines.read().split()[-120:])}")
 
     def build(self, build, source):
-        folder, log = f"{self.session.work}/build-{build}", f"{self.session.out}/build-{build}.log"
+        folder, log = f"{self.session.work}/build-{build}", f"{self.session.work}/build-{build}.log"
         self.session.say(f"begins to build b{build}")
         unpacked(source, f"{self.session.work}/source-{build}")
         tree = f"{self.session.work}/source-{build}/llama.cpp"
@@ -96,8 +98,6 @@ class Engines:
         open(f"{folder}/whole", "w").close()
         self.builds[build] = Build(build, f"{folder}/bin")
         self.session.say(f"b{build} is built")
-        self.packers.append(threading.Thread(target=self.pack, args=(build, folder), daemon=True))
-        self.packers[-1].start()
 
     def pack(self, build, folder):
         """Stripped and packed, `OUT/b10605.tar.xz.aa` and on: together they are an archive for --engine-archive."""
@@ -106,21 +106,18 @@ class Engines:
         try:
             arguments = [folder, str(build), self.session.work, self.session.out, str(PART_BYTES)]
             self.call(["nice", "bash", "-c", script, "pack", *arguments], f"{self.session.work}/pack-{build}.log")
+            open(f"{folder}/packed", "w").close()
             self.session.say(f"b{build} is packed: {', '.join(sorted(map(os.path.basename, glob.glob(f'{self.session.out}/b{build}.tar.xz.*'))))}")
         except OSError as error:
             self.session.say(f"b{build} is not packed: {error}")
 
     def waiting(self):
         """Is one still being built?"""
-        return any(thread.is_alive() for thread in self.threads)
-
-    def newest(self):
-        return self.builds[max(self.builds)] if self.builds else None
+        return self.thread.is_alive() and any(build not in self.builds for build, _ in self.open)
 
     def stop(self, seconds):
-        """Waits so long for what is being packed, and ends the rest."""
-        for thread in self.packers:
-            thread.join(max(0, seconds))
+        """Waits so long for what is being packed, and ends what is not done then."""
+        self.thread.join(max(0, seconds))
         for process in self.processes:
             if process.poll() is None:
                 process.terminate()

@@ -153,10 +153,8 @@ def main():
     engines = Engines(session, archives, sources)
     failed = run(session, engines, [each for each in PARTS + EXTRA if each.name in asked], options.seconds)
     engines.stop(max(20, options.seconds - (time.monotonic() - session.start)))
-    text = table(session.results)
-    with open(f"{session.out}/table.txt", "w") as file:
-        file.write(text + "\n")
-    print(text)
+    session.write()
+    print(table(session.results))
     return int(failed > 0)
 
 

@@ -121,6 +121,10 @@ class Session:
         """Writes what a part has so far, beside what all others have."""
         with self.lock:
             self.results[part] = result
+            self.write()
+
+    def write(self):
+        with self.lock:
             text = json.dumps(self.results, indent=1)
             for folder in (self.out, self.work):
                 with open(f"{folder}/results.json.new", "w") as file:
