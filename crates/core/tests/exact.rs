@@ -1,5 +1,5 @@
-//! The default plan against what llama.cpp b10605 said of itself under the phantom backend (`data/exact`), and the logs
-//! of both builds as they were.
+//! The default plan against what llama.cpp b10605 said of itself under the phantom backend (`data/exact`) and on cards, where
+//! that was measured (`data/measured/h200-matrix-*.json`, by `bench/gpu/run.py`), and the logs of both builds as they were.
 //!
 //! `cargo test -p plimsoll-core --test exact -- --nocapture` prints the table.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
@@ -36,6 +36,19 @@ struct Row {
 
 fn recorded() -> Recorded {
     serde_json::from_str(include_str!("../../../data/exact/b10605.json")).unwrap()
+}
+
+/// Every row, with its build: of the phantom backend, and of the cards that were measured.
+fn rows() -> Vec<(u32, Row)> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/measured");
+    let paths = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let matrices = paths.filter(|path| path.to_string_lossy().contains("/h200-matrix-"));
+    let measured = matrices.map(|path| serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap());
+    let all = std::iter::once(recorded()).chain(measured);
+    all.flat_map(|recorded: Recorded| recorded.rows.into_iter().map(move |row| (recorded.build, row)))
+        .collect()
 }
 
 fn model(name: &str) -> Model {
@@ -131,7 +144,7 @@ fn show(numbers: [Bytes; 3]) -> String {
 
 #[test]
 fn the_default_plan_is_as_near_as_it_says_on_every_recorded_row() {
-    let recorded = recorded();
+    let rows = rows();
     let mut models = BTreeMap::new();
     let mut wrong = Vec::new();
     let mut architectures = std::collections::BTreeSet::new();
@@ -139,9 +152,9 @@ fn the_default_plan_is_as_near_as_it_says_on_every_recorded_row() {
         "| model | cards | flags | engine: weights, cache, compute | default plan | off by, MiB | class |"
     );
     println!("|---|---|---|---|---|---|---|");
-    for row in &recorded.rows {
+    for (build, row) in &rows {
         let asked = Asked::of(row, &mut models);
-        let request = asked.request(recorded.build);
+        let request = asked.request(*build);
         let estimate = plan(&request).unwrap_or_else(|error| panic!("{} {}: {error}", row.model, row.args));
         let transcript = Transcript::read(&row.log.join("\n"));
         let said = exact(&request, &transcript, "llama-server", Ok(None)).unwrap();
@@ -184,7 +197,7 @@ fn the_default_plan_is_as_near_as_it_says_on_every_recorded_row() {
             }
         }
     }
-    assert!(recorded.rows.len() >= 181, "{} rows", recorded.rows.len());
+    assert!(rows.len() >= 181, "{} rows", rows.len());
     assert!(architectures.len() >= 12, "{architectures:?}");
     assert!(wrong.is_empty(), "{} rows:\n{}", wrong.len(), wrong.join("\n"));
 }
