@@ -18,6 +18,7 @@ pub mod fit;
 mod flash;
 mod hints;
 mod kv;
+mod latent;
 mod layout;
 mod named;
 mod outcome;

@@ -89,6 +89,11 @@ pub enum Effect {
     LatentAttention,
     /// ik_llama.cpp: the bound of the attention buffer.
     AttentionBuffer,
+    /// ik_llama.cpp: gate and up of the experts in one operation, or not.
+    FusedExperts,
+    NoFusedExperts,
+    /// ik_llama.cpp: weights of the host in another order, and no longer mapped.
+    Repack,
     /// Belongs to whoever routes, not to the model: address, keys, where models are.
     Router,
 }

@@ -118,6 +118,10 @@ pub struct Wish {
     pub latent_attention: Option<u32>,
     /// ik_llama.cpp's `-amb`; `None` when not given.
     pub attention_buffer: Option<Bytes>,
+    /// ik_llama.cpp's `-fmoe` and `-no-fmoe`; `None` when not given.
+    pub fused_experts: Option<bool>,
+    /// ik_llama.cpp's `-rtr`: weights in host memory are copied into another order.
+    pub repack: bool,
 }
 
 impl Wish {
@@ -174,6 +178,8 @@ impl Wish {
             draft_experts_on_host: 0,
             latent_attention: None,
             attention_buffer: None,
+            fused_experts: None,
+            repack: false,
         }
     }
 }

@@ -49,7 +49,7 @@ pub struct Experts {
 }
 
 /// Multi-head latent attention: the cache holds one latent vector a token.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mla {
     pub kv_lora_rank: u32,
     /// `n_rot`.
@@ -106,6 +106,9 @@ pub struct HyperParameters {
     pub sliding: Option<SlidingWindow>,
     pub experts: Option<Experts>,
     pub mla: Option<Mla>,
+    /// The same of a file that states whole heads, as converters did before llama.cpp knew latent attention and ik_llama.cpp's still does:
+    /// only that engine attends to the latent vectors of such a file.
+    pub older_mla: Option<Mla>,
     pub recurrent: Option<Recurrent>,
     pub indexer: Option<Indexer>,
     /// Layers from here on reuse the cache of earlier ones (`n_layer_kv_from_start`).

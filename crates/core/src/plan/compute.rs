@@ -10,6 +10,7 @@ mod attention;
 mod decoder;
 mod feed_forward;
 mod graph;
+mod latent;
 mod schedule;
 mod sketch;
 
@@ -73,9 +74,12 @@ pub(super) fn compute(
     cache: CacheKind,
     flash: bool,
 ) -> Compute {
+    let ik = request.engine.kind == EngineKind::IkLlamaCpp;
     let habits = Habits {
         copies_cache: request.engine.reserves_cache_copy(),
         mixes_embeddings: request.engine.mixes_embeddings(),
+        fuses_experts: ik && request.wish.fused_experts != Some(false),
+        shares_batch: ik,
     };
     let mut graph = Decoder::new(sketch, reserve, cache, flash, habits).build();
     let machine = Machine {

@@ -8,10 +8,11 @@ use super::compute::{self, Compute, Sketch};
 use super::error::PlanError;
 use super::flash::{self, Flash};
 use super::kv::{self, Cache, CacheKind};
+use super::latent::Latent;
 use super::layout::Layout;
 use super::outcome::{Growth, HostTerms, Term, Terms};
 use super::pool::{self, Depth};
-use super::request::{Engine, EngineKind, PlanRequest};
+use super::request::{Engine, PlanRequest};
 use super::reserve::{Reserve, speculates};
 use super::weights::{self, Weights};
 use crate::bytes::Bytes;
@@ -49,18 +50,27 @@ impl<'a> Part<'a> {
     ) -> Result<Self, PlanError> {
         let layout = Layout::new(request, model.hyper.layers)?;
         let flash = flash::resolve(request, model, &layout)?;
+        let latent = Latent::of(request, model);
+        let weights = loads_prediction_layers.map(|all| {
+            let mut weights = weights::weights(model, &layout, all);
+            if let Some(latent) = latent {
+                latent.add_computed(model, &layout, &mut weights);
+            }
+            weights
+        });
         Ok(Self {
             model,
             sketch: Sketch::new(model, layers.clone(), &layout),
             matrices: pool::matrices(model, &layout),
             layers,
-            weights: loads_prediction_layers.map(|all| weights::weights(model, &layout, all)),
+            weights,
             cache: CacheKind {
                 key: request.wish.cache_key,
                 value: request.wish.cache_value,
                 transposed: !flash.on,
                 offload: request.wish.cache_offload,
                 rollback,
+                latent,
             },
             flash,
             layout,
@@ -155,6 +165,10 @@ impl<'a> Coster<'a> {
 
     pub(super) fn flash(&self) -> Flash {
         self.main.flash
+    }
+
+    pub(super) fn latent(&self) -> Option<Latent> {
+        self.main.cache.latent
     }
 
     /// True where `card` (a position in the request) holds a part of the model.
@@ -309,7 +323,7 @@ fn pools(
         key: part.cache.key,
         value: part.cache.value,
         cells,
-        latent_pass: latent_pass(request),
+        latent: part.cache.latent,
         cublas: Bytes::ZERO,
     };
     let devices = part.layout.devices.iter().enumerate();
@@ -341,12 +355,6 @@ fn cells(part: &Part<'_>, reserve: &Reserve, request: &PlanRequest<'_>) -> u64 {
         true => reserve.context,
         false => reserve.per_sequence,
     }
-}
-
-/// ik_llama.cpp's `-amb`, 256 MiB unless given.
-fn latent_pass(request: &PlanRequest<'_>) -> Option<Bytes> {
-    let ik = request.engine.kind == EngineKind::IkLlamaCpp;
-    ik.then(|| request.wish.attention_buffer.unwrap_or(Bytes::mib(256)))
 }
 
 fn check(model: &Model) -> Result<(), PlanError> {

@@ -4,10 +4,11 @@
 //! `-fa auto` it is used where every layer's card has a kernel for the head size and cache type; one layer
 //! without switches it off for all, and the whole KQ matrix appears in the compute buffer. A quantised V cache needs
 //! it: with `-fa auto` it then stays on, and layers without a kernel attend in host memory.
+//! ik_llama.cpp has it on unless told otherwise, and kernels of its own that are not listed here.
 
 use super::error::PlanError;
 use super::layout::{Layout, Place};
-use super::request::PlanRequest;
+use super::request::{EngineKind, PlanRequest};
 use crate::flags::{FlashAttention, Wish};
 use crate::model::{HyperParameters, Model};
 
@@ -21,9 +22,10 @@ pub(super) struct Flash {
 
 pub(super) fn resolve(request: &PlanRequest<'_>, model: &Model, layout: &Layout) -> Result<Flash, PlanError> {
     let wish = request.wish;
+    let own_kernels = request.engine.kind == EngineKind::IkLlamaCpp;
     let missing = match wish.flash_attention {
-        FlashAttention::Auto | FlashAttention::On => missing_kernel(model, layout, wish),
-        FlashAttention::Off => None,
+        FlashAttention::Auto | FlashAttention::On if !own_kernels => missing_kernel(model, layout, wish),
+        _ => None,
     };
     let needed = wish.cache_value.quantised() && model.hyper.cached;
     let on = match wish.flash_attention {

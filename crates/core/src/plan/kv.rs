@@ -5,6 +5,7 @@
 //! share a cache, and encoders, have none; recurrent layers keep a state that does not depend on the context.
 
 use super::error::PlanError;
+use super::latent::{Cached, Latent};
 use super::layout::{Layout, Place};
 use super::reserve::Reserve;
 use super::weights::{CARD_ALIGNMENT, HOST_ALIGNMENT, row_padding};
@@ -22,6 +23,27 @@ pub(super) struct CacheKind {
     pub(super) offload: bool,
     /// Draft tokens whose state can be rolled back (`n_rs_seq`).
     pub(super) rollback: u64,
+    /// Latent attention in ik_llama.cpp's ways; llama.cpp's needs nothing more than the header.
+    pub(super) latent: Option<Latent>,
+}
+
+impl CacheKind {
+    /// Elements of one token's K and V in a layer, without the transposition's padding.
+    fn rows(self, hyper: &HyperParameters, layer: u32) -> (u64, u64) {
+        match self.latent {
+            Some(latent) => latent.rows(hyper.heads.at(layer), !self.transposed),
+            None => (hyper.key_row(layer), hyper.value_row(layer)),
+        }
+    }
+
+    /// The type that K has in the end (`llama.cpp: llama_kv_cache_init`, 8337e4cd): without flash attention the vectors have V's.
+    fn key_type(self) -> TensorType {
+        let vectors = self.latent.filter(|_| self.transposed);
+        match vectors.map(|latent| (latent.mode, latent.cached(false))) {
+            Some((2.., Cached::Vector)) => self.value,
+            _ => self.key,
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -90,13 +112,14 @@ fn tensors(
         return Ok(tensors);
     }
     let rows = cells(hyper, layer, reserve).saturating_mul(reserve.streams);
-    let value = match hyper.value_row(layer) {
+    let (key, value) = kind.rows(hyper, layer);
+    let value = match value {
         0 => 0,
-        _ if kind.transposed => widest_value,
+        _ if kind.transposed && kind.latent.is_none() => widest_value,
         own => own,
     };
     for (kind, elements) in [
-        (kind.key, hyper.key_row(layer)),
+        (kind.key_type(), key),
         (kind.value, value),
         (kind.key, index_row(hyper, layer)),
     ] {
@@ -157,8 +180,9 @@ pub(super) fn bytes_per_token(
         .filter(|&layer| hyper.caches(layer))
         .filter(|&layer| cells(hyper, layer, reserve) == reserve.per_sequence)
         .map(|layer| {
-            let key = kind.key.row(hyper.key_row(layer)).unwrap_or_default();
-            let value = kind.value.row(hyper.value_row(layer)).unwrap_or_default();
+            let (key, value) = kind.rows(hyper, layer);
+            let key = kind.key_type().row(key).unwrap_or_default();
+            let value = kind.value.row(value).unwrap_or_default();
             let index = kind.key.row(index_row(hyper, layer)).unwrap_or_default();
             key + value + index
         })

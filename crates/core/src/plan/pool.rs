@@ -9,12 +9,13 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use super::calibration;
+use super::latent::Latent;
 use super::layout::{Layout, Place};
 use super::outcome::Term;
 use super::reserve::Reserve;
 use crate::bytes::Bytes;
 use crate::explain::Source;
-use crate::model::{Mla, Model, Tensor, TensorType};
+use crate::model::{Model, Tensor, TensorType};
 use crate::place::Card;
 
 /// Granularity of the pool with virtual memory.
@@ -23,9 +24,6 @@ const GRANULE: u64 = 2 << 20;
 const TILE: u64 = 128;
 /// Bytes of 128 activations in `block_q8_1_mmq`.
 const ACTIVATION_BLOCK: u64 = 144;
-
-/// More heads than any model has.
-const MOST_HEADS: u64 = 1 << 10;
 
 /// What the pool of one device takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,8 +44,8 @@ pub(super) struct Depth {
     pub(super) value: TensorType,
     /// Cells at full depth.
     pub(super) cells: u64,
-    /// ik_llama.cpp turns the whole latent cache back into keys and values, in passes of at most this (`-amb`).
-    pub(super) latent_pass: Option<Bytes>,
+    /// ik_llama.cpp's ways with latent attention.
+    pub(super) latent: Option<Latent>,
     /// What the first use of cuBLAS takes and keeps.
     pub(super) cublas: Bytes,
 }
@@ -83,14 +81,14 @@ pub(super) fn pool(
         .unwrap_or_default();
     let attends = (0..model.hyper.layers)
         .filter(|&layer| layout.layer(layer) == Place::Device(device) && !model.hyper.recurs(layer));
-    let growth = attends
+    let (constant, growth) = attends
         .map(|layer| depth_growth(model, layer, reserve, depth))
-        .max()
+        .max_by_key(|(constant, growth)| *constant + *growth * depth.cells)
         .unwrap_or_default();
     // before the rotation of a quantised cache had a kernel of its own it was a product in F32
     let rotates = depth.copies_cache && depth.key.quantised();
     let plain = weights.iter().any(|tensor| !tensor.kind.quantised());
-    let cublas = if plain || rotates || !depth.flash_attention {
+    let cublas = if plain || rotates || !depth.flash_attention || depth.latent.is_some() {
         depth.cublas
     } else {
         Bytes::ZERO
@@ -98,7 +96,7 @@ pub(super) fn pool(
     let grown = if card.legacy_pool && depth.copies_cache {
         legacy_growth(growth, reserve, depth.cells)
     } else {
-        growth * depth.cells
+        constant + growth * depth.cells
     };
     let peak = fixed.max(grown).padded(GRANULE) + cublas;
     Pool {
@@ -159,18 +157,26 @@ fn fixup(rows: u64, columns: u64, channels: u64, processors: u64) -> Bytes {
     }
 }
 
-/// Pool bytes of one layer's attention for each cell in use.
-fn depth_growth(model: &Model, layer: u32, reserve: &Reserve, depth: Depth) -> Bytes {
+/// Pool bytes of one layer's attention: those that it takes at any depth, and those for each cell in use.
+fn depth_growth(model: &Model, layer: u32, reserve: &Reserve, depth: Depth) -> (Bytes, Bytes) {
     let hyper = &model.hyper;
+    let heads = hyper.heads.at(layer);
     if !depth.flash_attention {
+        let at_once = match depth.latent {
+            Some(latent) => latent.heads_a_step(heads, reserve.tokens, depth.cells),
+            None => u64::from(heads),
+        };
         // the probabilities in f16, for the product with V
-        return Bytes::new(2) * reserve.tokens * u64::from(hyper.heads.at(layer));
+        return (Bytes::ZERO, Bytes::new(2) * reserve.tokens * at_once);
     }
-    if let (Some(pass), Some(mla)) = (depth.latent_pass, &hyper.mla) {
-        return latent_growth(mla, hyper.heads.at(layer), depth, pass);
+    if let Some(latent) = depth
+        .latent
+        .filter(|latent| latent.restores(true, reserve.tokens))
+    {
+        return latent.pool(heads, depth.key, depth.cells);
     }
     if !depth.copies_cache {
-        return Bytes::ZERO;
+        return (Bytes::ZERO, Bytes::ZERO);
     }
     let copy = |kind: TensorType, elements: u64| {
         if kind.name == "f16" {
@@ -179,20 +185,11 @@ fn depth_growth(model: &Model, layer: u32, reserve: &Reserve, depth: Depth) -> B
             Bytes::new(2) * elements
         }
     };
-    copy(depth.key, hyper.key_row(layer)) + copy(depth.value, hyper.value_row(layer))
-}
-
-/// `ik_llama.cpp: graphs/build_deepseek2.cpp` (8337e4cd): the product in f16 for the heads of one pass, and the latent
-/// vectors made contiguous, in f16 as well where the cache is quantised.
-fn latent_growth(mla: &Mla, heads: u32, depth: Depth, pass: Bytes) -> Bytes {
-    let length = u64::from(mla.key_length.saturating_sub(mla.rope_dimension)) + u64::from(mla.value_length);
-    let one_head = Bytes::new(4) * length * depth.cells;
-    let heads = u64::from(heads.max(1));
-    let fitting = (1..=heads.min(MOST_HEADS)).filter(|&n| heads.is_multiple_of(n) && one_head * n <= pass);
-    let heads_a_pass = fitting.max().unwrap_or(1);
-    let rank = u64::from(mla.kv_lora_rank);
-    let quantised = if depth.key.quantised() { 2 } else { 0 };
-    Bytes::new(2) * heads_a_pass * length + Bytes::new(4 + quantised) * rank
+    let (key, value) = match depth.latent {
+        Some(latent) => latent.rows(heads, true),
+        None => (hyper.key_row(layer), hyper.value_row(layer)),
+    };
+    (Bytes::ZERO, copy(depth.key, key) + copy(depth.value, value))
 }
 
 /// Blocks that the legacy pool holds after a prompt filled the cache micro-batch by micro-batch: each step asks for
@@ -220,29 +217,6 @@ fn legacy_growth(per_cell: Bytes, reserve: &Reserve, cells: u64) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::types;
-
-    #[test]
-    fn ik_llama_grows_by_34_kib_a_token_on_kimi_k2_as_users_saw() {
-        let mla = Mla {
-            kv_lora_rank: 512,
-            rope_dimension: 64,
-            key_length: 192,
-            value_length: 128,
-        };
-        let depth = Depth {
-            flash_attention: true,
-            copies_cache: true,
-            key: types::F16,
-            value: types::F16,
-            cells: 32_768,
-            latent_pass: None,
-            cublas: Bytes::ZERO,
-        };
-        assert_eq!(latent_growth(&mla, 64, depth, Bytes::MAX), Bytes::new(34_816));
-        let bounded = latent_growth(&mla, 64, depth, Bytes::mib(256));
-        assert_eq!(bounded, Bytes::new(2 * 8 * 256 + 4 * 512));
-    }
 
     #[test]
     fn partial_tiles_cost_a_tile_for_each_processor() {

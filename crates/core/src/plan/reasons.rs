@@ -1,5 +1,7 @@
 //! Why the plan is what it is: one tree per card, and what the plan does not know.
 
+mod ik;
+
 use super::calibration;
 use super::cost::{Cost, Coster, peak};
 use super::fit;
@@ -122,6 +124,7 @@ fn caveats(request: &PlanRequest<'_>, coster: &Coster<'_>, cost: &Cost) -> Vec<R
             .fact("adapters", u64::try_from(wish.adapters.len()).unwrap_or(u64::MAX)),
         );
     }
+    reasons.extend(ik::caveats(request, coster, cost));
     reasons.extend(beside_the_sum(request));
     let assumed = |(index, card): (usize, &Card)| {
         let open = coster.uses(index) && card.kind == CardKind::Cuda && !calibration::is_known(request, card);

@@ -468,9 +468,11 @@ pub static FLAGS: &[Flag] = &[
     number(&["-amb", "--attention-max-batch"])
         .does(Effect::AttentionBuffer)
         .ik(),
-    bare(&["-fmoe", "--fused-moe"]).ik(),
-    bare(&["-no-fmoe", "--no-fused-moe"]).ik(),
+    bare(&["-fmoe", "--fused-moe"]).does(Effect::FusedExperts).ik(),
+    bare(&["-no-fmoe", "--no-fused-moe"])
+        .does(Effect::NoFusedExperts)
+        .ik(),
     bare(&["-ger", "--grouped-expert-routing"]).ik(),
-    bare(&["-rtr", "--run-time-repack"]).ik(),
+    bare(&["-rtr", "--run-time-repack"]).does(Effect::Repack).ik(),
     value(&["-ser", "--smart-expert-reduction"]).ik(),
 ];

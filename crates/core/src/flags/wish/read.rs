@@ -89,6 +89,9 @@ impl Wish {
             Effect::Checkpoints => self.checkpoints = given.natural()?,
             Effect::LatentAttention => self.latent_attention = Some(given.natural()?),
             Effect::AttentionBuffer => self.attention_buffer = Some(Bytes::mib(given.natural()?.into())),
+            Effect::FusedExperts => self.fused_experts = Some(true),
+            Effect::NoFusedExperts => self.fused_experts = Some(false),
+            Effect::Repack => (self.repack, self.mmap) = (true, false),
             _ => return self.take_placement(given),
         }
         Ok(())

@@ -25,6 +25,7 @@ pub(in crate::model) fn read(
     hyper.layers_with_cache = layers_with_cache(&keys, &traits, hyper.layers)?;
     hyper.experts = experts(&keys, &hyper, tensors)?;
     hyper.mla = mla(&keys, &hyper)?;
+    hyper.older_mla = older_mla(&keys, &hyper)?;
     hyper.recurrent = layers::recurrent(&keys, &traits, &hyper)?;
     hyper.sliding = layers::sliding(&keys, &traits, &hyper)?;
     hyper.indexer = layers::indexer(&keys, &traits, &hyper)?;
@@ -148,5 +149,16 @@ fn mla(keys: &Keys<'_, '_>, hyper: &HyperParameters) -> Result<Option<Mla>, Mode
         rope_dimension: hyper.rope_dimension,
         key_length,
         value_length,
+    }))
+}
+
+fn older_mla(keys: &Keys<'_, '_>, hyper: &HyperParameters) -> Result<Option<Mla>, ModelError> {
+    let kv_lora_rank = keys.number_or_0("attention.kv_lora_rank")?;
+    let is_older = hyper.mla.is_none() && kv_lora_rank > 0 && hyper.key_length > hyper.rope_dimension;
+    Ok(is_older.then_some(Mla {
+        kv_lora_rank,
+        rope_dimension: hyper.rope_dimension,
+        key_length: hyper.key_length,
+        value_length: hyper.value_length,
     }))
 }

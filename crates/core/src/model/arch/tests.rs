@@ -233,6 +233,7 @@ fn mla_is_told_by_its_lengths() {
     ];
     let hyper_old = hyper("deepseek2", 61, &old);
     assert!(hyper_old.mla.is_none());
+    assert_eq!(hyper_old.older_mla.map(|mla| mla.kv_lora_rank), Some(512));
     assert_eq!(
         (hyper_old.key_row(0), hyper_old.value_row(0)),
         (16 * 192, 16 * 128)
@@ -249,6 +250,7 @@ fn mla_is_told_by_its_lengths() {
     let hyper = hyper("deepseek2", 61, &new);
     assert_eq!((hyper.key_row(0), hyper.value_row(0)), (576, 0));
     assert_eq!(hyper.mla.unwrap().rope_dimension, 64);
+    assert_eq!(hyper.older_mla, None);
 }
 
 #[test]

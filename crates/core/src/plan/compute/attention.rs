@@ -32,6 +32,10 @@ struct CacheViews {
 
 impl Decoder<'_> {
     pub(super) fn attention(&mut self, block: &Block<'_>, input: Id) -> Id {
+        let latent = self.cache.latent;
+        if let Some(attended) = latent.and_then(|latent| self.latent_attention(block, input, &latent)) {
+            return attended;
+        }
         let Some(projections) = self.projections(block, input) else {
             return self.linear(block, "attn_output", input).unwrap_or(input);
         };
@@ -101,7 +105,7 @@ impl Decoder<'_> {
         }
     }
 
-    fn rotate(&mut self, block: &Block<'_>, of: Id) -> Id {
+    pub(super) fn rotate(&mut self, block: &Block<'_>, of: Id) -> Id {
         if self.sketch.model.hyper.rope_dimension == 0 {
             return of;
         }
@@ -284,7 +288,7 @@ impl Decoder<'_> {
         end.get().saturating_sub(bytes)
     }
 
-    fn cache_tensor(&mut self, kind: TensorType, row: u64, rows: u64, place: Place) -> Id {
+    pub(super) fn cache_tensor(&mut self, kind: TensorType, row: u64, rows: u64, place: Place) -> Id {
         let bytes = (kind.row(row).unwrap_or_default() * rows).get();
         self.graph.stored(Kind::Cache(place), bytes, 0, [row, rows, 1, 1])
     }

@@ -38,6 +38,10 @@ pub(super) struct Habits {
     pub(super) copies_cache: bool,
     /// Ready-made embeddings may stand among tokens in one batch, for which a second input is kept.
     pub(super) mixes_embeddings: bool,
+    /// Gate and up of the experts are one operation, with one result (ik_llama.cpp).
+    pub(super) fuses_experts: bool,
+    /// What each expert has of a batch on average, not the batch, makes copying experts to a card worth it (ik_llama.cpp).
+    pub(super) shares_batch: bool,
 }
 
 pub(super) struct Decoder<'a> {

@@ -120,6 +120,9 @@ impl Decoder<'_> {
             let up = self.graph.view(both, half);
             return self.graph.own(F32, half, &[gate, up]);
         }
+        if let Some(active) = self.fused_activation(block, input, chosen) {
+            return active;
+        }
         let Some(up) = self.expert_linear(block, "ffn_up_exps", input, chosen) else {
             return input;
         };
@@ -132,13 +135,44 @@ impl Decoder<'_> {
         }
     }
 
+    /// `llama-build-context.cpp: llm_build_moe_ffn` of ik_llama.cpp (8337e4cd): where gate and up are of one type.
+    fn fused_activation(&mut self, block: &Block<'_>, input: Id, chosen: Id) -> Option<Id> {
+        let (up, _) = block.get("ffn_up_exps.weight")?;
+        let (gate, _) = block.get("ffn_gate_exps.weight")?;
+        if !self.habits.fuses_experts || up.kind != gate.kind {
+            return None;
+        }
+        let up = self.weight(block, "ffn_up_exps.weight")?;
+        let gate = self.weight(block, "ffn_gate_exps.weight")?;
+        let product = self.graph.multiply_both(up, gate, input, chosen);
+        Some(self.weighed(product, chosen))
+    }
+
     fn expert_linear(&mut self, block: &Block<'_>, role: &str, input: Id, chosen: Id) -> Option<Id> {
         let weight = self.weight(block, &format!("{role}.weight"))?;
         let product = self.graph.multiply_experts(weight, input, chosen);
+        let product = self.weighed(product, chosen);
         Some(match self.weight(block, &format!("{role}.bias")) {
             Some(bias) => self.graph.in_place(&[product, bias, chosen]),
             None => product,
         })
+    }
+
+    /// `ggml-cuda.cu: ggml_backend_cuda_offload_op` of ik_llama.cpp (8337e4cd).
+    fn weighed(&mut self, product: Id, chosen: Id) -> Id {
+        let count = self
+            .sketch
+            .model
+            .hyper
+            .experts
+            .as_ref()
+            .map_or(1, |experts| experts.count);
+        if self.habits.shares_batch {
+            let [used, tokens, ..] = self.graph.shape(chosen);
+            let share = tokens.saturating_mul(used) / u64::from(count).max(1);
+            self.graph.count_batch(product, share);
+        }
+        product
     }
 
     /// One view of each expert's output, all in order before the first sum.

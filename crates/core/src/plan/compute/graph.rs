@@ -201,6 +201,18 @@ impl Graph {
         id
     }
 
+    /// Says how many rows make copying a host weight for this worth it, where the shape does not.
+    pub(super) fn count_batch(&mut self, id: Id, rows: u64) {
+        self.nodes[id.0].batch = rows;
+    }
+
+    /// ik_llama.cpp's `ggml_moe_up_gate`: two products for each expert of a token, of which one result is left.
+    pub(super) fn multiply_both(&mut self, up: Id, gate: Id, activations: Id, chosen: Id) -> Id {
+        let id = self.multiply_experts(up, activations, chosen);
+        self.nodes[id.0].sources[3] = Some(gate);
+        id
+    }
+
     pub(super) fn attention(&mut self, shape: [u64; 4], scratch: u64, sources: &[Id]) -> Id {
         let id = self.new_node(Kind::Attention, F32, shape, sources);
         self.nodes[id.0].scratch = scratch;

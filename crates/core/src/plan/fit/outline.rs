@@ -4,6 +4,7 @@
 //! finds the step in microseconds, and the search asks around it. Nothing that is answered rests on it.
 
 use super::super::kv::{self, CacheKind};
+use super::super::latent::Latent;
 use super::super::layout::Layout;
 use super::super::request::PlanRequest;
 use super::super::reserve::Reserve;
@@ -53,6 +54,7 @@ fn held(request: &PlanRequest<'_>) -> Option<Vec<Bytes>> {
         transposed: false,
         offload: wish.cache_offload,
         rollback: 0,
+        latent: Latent::of(request, model),
     };
     let reserve = Reserve::of_model(request, u64::from(wish.context));
     let cache = kv::cache(model, 0..model.hyper.layers, &reserve, kind, &layout).ok()?;
