@@ -29,6 +29,9 @@ use crate::route::{self, Keys, Limits, Listen, Origins, Server};
 const WAIT: Duration = Duration::from_secs(600);
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
+/// Whoever is at work calls its driver every few milliseconds, and a newcomer is not to be kept for one that stands still.
+const ASK: Duration = Duration::from_millis(500);
+
 /// What the command line says; everything else is in the configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
@@ -43,6 +46,8 @@ pub(crate) struct Setup {
     pub(crate) log_file: Option<PathBuf>,
     /// What guard does for models that say nothing of it.
     pub(crate) guard: GuardWish,
+    /// How long neighbours may take to give back what they hold idle.
+    pub(crate) ask: Option<Duration>,
     /// Pages that may use the server beside those of this machine; `*` for all.
     pub(crate) origins: Vec<String>,
 }
@@ -222,6 +227,7 @@ fn terms(setup: &Setup, config: &Config, machine: Machine) -> Result<Terms, Daem
         engine: chosen.or(serve.engine.clone()),
         wait: serve.wait.unwrap_or(WAIT),
         guard: setup.guard,
+        ask: setup.ask.unwrap_or(ASK),
         log_file: log_file.transpose()?,
     })
 }

@@ -9,6 +9,7 @@ mod gauges;
 mod guard;
 mod harbor;
 mod memory;
+mod neighbours;
 mod notes;
 mod pass;
 mod roll;
@@ -60,6 +61,8 @@ pub(crate) struct Terms {
     pub(crate) wait: Duration,
     /// What guard does for models that say nothing of it.
     pub(crate) guard: GuardWish,
+    /// How long neighbours may take to give back what they hold idle; none are asked where that is no time.
+    pub(crate) ask: Duration,
     /// Where engines' lines go beside the ring.
     pub(crate) log_file: Option<LogFile>,
 }
@@ -120,13 +123,17 @@ struct Books {
 impl Owner {
     /// Starts with no models; call inside a `LocalRuntime` or a `LocalSet`.
     pub(crate) fn start(terms: Terms, launcher: Launcher, sampler: Sampler) -> Rc<Self> {
+        let guard = Guard::new(terms.guard, terms.cards().map(|card| card.kind));
+        let settings = admit::Settings {
+            asks: guard.is_there() && !terms.ask.is_zero(),
+            ..terms.settings.clone()
+        };
         let books = Books {
-            scheduler: Scheduler::new(terms.settings.clone()),
+            scheduler: Scheduler::new(settings),
             roll: Roll::default(),
             waiting: HashMap::new(),
             runs: HashMap::new(),
         };
-        let guard = Guard::new(terms.guard, terms.cards().map(|card| card.kind));
         let owner = Rc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             start: Instant::now(),
@@ -219,6 +226,7 @@ impl Owner {
             Effect::AwaitMemory { run, taken } => {
                 drop(spawn_local(memory::await_return(self.me(), run, taken)))
             }
+            Effect::AskNeighbours { model } => drop(spawn_local(neighbours::ask_around(self.me(), model))),
             Effect::Pleaded { run, claim } => self.answer_plea(run, claim),
             Effect::Claimed { run, share } => self.follow_claim(run, &share),
             Effect::Changed { model, state } => {

@@ -164,7 +164,7 @@ impl Measure {
             .collect::<Result<Vec<_>, _>>()?;
         let cached = files.iter().map(FileCache::at_most).sum();
         let neighbours = if tree.is_live() {
-            neighbours(None)
+            neighbours(&[])
         } else {
             Vec::new()
         };
@@ -202,7 +202,7 @@ impl Taken {
         let result = match planned.step {
             Step::AdviseFiles => cache::advise(&wish.files).map_err(TakeStepError::from),
             Step::AskNeighbours => {
-                asked = ask(from.neighbours.clone(), None, wish.patience);
+                asked = ask(from.neighbours.clone(), &[], wish.patience);
                 Ok(())
             }
             step => wish.hands.take(step),

@@ -33,6 +33,9 @@ pub enum Effect {
     /// Wait until the driver has this much back from the run that ended: what it was last seen to take, or its
     /// claim where it was not seen. Answer with MemoryReturned, in any case after a few seconds.
     AwaitMemory { run: RunId, taken: Vec<Share> },
+    /// The model does not fit as things are: ask neighbours on the cards for what they hold idle. Answer with NeighboursAsked, in
+    /// any case after a moment; before it, with CardsRead if any gave something.
+    AskNeighbours { model: ModelId },
     /// Find out how deep a request that waits may go: from its body alone, or, if `exact`, by asking the engine of the run to count.
     /// Answer with Sounded.
     Sound {

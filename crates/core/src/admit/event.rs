@@ -48,6 +48,8 @@ pub enum Event {
     Ended { run: RunId, end: End },
     /// Answers [`super::Effect::AwaitMemory`]: the driver has the bytes back, or waiting for them was given up.
     MemoryReturned { run: RunId },
+    /// Answers [`super::Effect::AskNeighbours`]: they gave what they gave.
+    NeighboursAsked { model: ModelId },
     /// What the run takes now, by the driver's word. Send it before the [`Event::CardsRead`] of the same look.
     Measured { run: RunId, used: Vec<(CardId, Bytes)> },
     /// An answer of this many tokens is through, and the run took so much of its cards then.

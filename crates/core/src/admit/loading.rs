@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::effect::{Effect, Refusal};
-use super::model::{Model, Phase, Room, Run, Seeking};
+use super::model::{Asking, Model, Phase, Room, Run, Seeking};
 use super::moment::ModelId;
 use super::refusal;
 use super::scheduler::Scheduler;
@@ -70,6 +70,7 @@ impl Scheduler {
                     victims: Vec::new(),
                     needs: Bytes::ZERO,
                     after,
+                    asking: Asking::Before,
                 }),
             );
         }

@@ -57,6 +57,15 @@ pub(super) struct Room {
     pub(super) needs: Bytes,
     /// Runs whose memory must be back before it starts, whether it would fit or not.
     pub(super) after: Vec<RunId>,
+    pub(super) asking: Asking,
+}
+
+/// Whether neighbours were asked for what they hold idle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asking {
+    Before,
+    Now,
+    Over,
 }
 
 /// What a run needs beside what it has, for its next request.

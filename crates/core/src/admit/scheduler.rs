@@ -107,6 +107,7 @@ impl Scheduler {
             Event::Progressed { run } => self.progressed(run),
             Event::Ready { run } => self.ready(run),
             Event::Ended { run, end } => self.ended(run, end),
+            Event::NeighboursAsked { model } => self.neighbours_asked(model),
             Event::MemoryReturned { run } => self.memory_returned(run),
             Event::Measured { run, used } => self.measured(run, &used),
             Event::Deepened { run, tokens, used } => self.deepened(run, tokens, used),
@@ -172,7 +173,8 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn idle_runs(&self) -> Vec<RunId> {
+    /// Runs that could be sent a request and have none.
+    pub fn idle_runs(&self) -> Vec<RunId> {
         let runs = self
             .models
             .iter()

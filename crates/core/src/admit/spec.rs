@@ -53,6 +53,8 @@ pub struct Settings {
     pub drain: Duration,
     /// Requests that one model may have waiting; more are refused.
     pub queue: usize,
+    /// Whether there may be neighbours that can be asked for what they hold idle, before anybody goes for a newcomer.
+    pub asks: bool,
 }
 
 impl Settings {
@@ -62,6 +64,7 @@ impl Settings {
             patience: Duration::from_secs(5),
             drain: Duration::from_secs(30),
             queue: 1024,
+            asks: false,
         }
     }
 }

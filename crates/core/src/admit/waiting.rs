@@ -7,7 +7,8 @@
 
 use std::collections::BTreeSet;
 
-use super::model::{Drain, Model, Phase, Run, Seeking};
+use super::effect::Effect;
+use super::model::{Asking, Drain, Model, Phase, Run, Seeking};
 use super::moment::{ModelId, Moment};
 use super::scheduler::Scheduler;
 use crate::place::{Ask, Declared, Holds, Placement, RunId, Standing, Tenant, Verdict, place};
@@ -82,6 +83,7 @@ impl Scheduler {
             }
             Verdict::Fits(placement) => holds.hold(&placement, &barred, &self.ledger),
             _ if !pressing => self.skip_preload(id),
+            _ if self.asks_first(id, &verdict) => self.set_victims(id, Vec::new()),
             Verdict::FitsAfter { placement, evict } => self.commit(id, &placement, evict, holds),
             Verdict::WaitsFor { placement, busy } => {
                 let fed_up = since + self.settings.patience;
@@ -94,6 +96,42 @@ impl Scheduler {
             }
             Verdict::Later => self.set_victims(id, Vec::new()),
             Verdict::Never(never) => self.refuse_for_good(id, *never),
+        }
+    }
+
+    /// Whether neighbours have yet to give back what they hold idle: they are asked once in each search for room, before anybody
+    /// goes for the model and before it is refused for what others hold.
+    fn asks_first(&mut self, id: ModelId, verdict: &Verdict) -> bool {
+        let could_help = match verdict {
+            Verdict::Fits(_) | Verdict::Later => false,
+            Verdict::FitsAfter { .. } | Verdict::WaitsFor { .. } => true,
+            Verdict::Never(never) => never.crowded_out,
+        };
+        let asks = self.settings.asks && could_help;
+        let Some(Model {
+            seeking: Seeking::Room(room),
+            ..
+        }) = self.model_mut(id)
+        else {
+            return false;
+        };
+        if room.asking == Asking::Before && asks {
+            room.asking = Asking::Now;
+            self.emit(Effect::AskNeighbours { model: id });
+            return true;
+        }
+        room.asking == Asking::Now
+    }
+
+    pub(super) fn neighbours_asked(&mut self, id: ModelId) {
+        if let Some(Model {
+            seeking: Seeking::Room(room),
+            ..
+        }) = self.model_mut(id)
+            && room.asking == Asking::Now
+        {
+            room.asking = Asking::Over;
+            self.stir();
         }
     }
 

@@ -51,10 +51,20 @@ impl Desk {
         Self::tuned(cards, needs, |_, _| {})
     }
 
+    /// The same, where neighbours can be asked for what they hold idle.
+    pub(crate) fn with_neighbours(cards: &[u64], needs: &[u64]) -> Self {
+        Self::set_up(cards, needs, |_, _| {}, true)
+    }
+
     pub(crate) fn tuned(cards: &[u64], needs: &[u64], tune: impl Fn(u32, &mut ModelSpec)) -> Self {
+        Self::set_up(cards, needs, tune, false)
+    }
+
+    fn set_up(cards: &[u64], needs: &[u64], tune: impl Fn(u32, &mut ModelSpec), asks: bool) -> Self {
         let cards = cards.iter().enumerate().map(|(i, n)| card(i, gib(*n))).collect();
         let settings = Settings {
             patience: Duration::from_secs(PATIENCE),
+            asks,
             ..Settings::new(cards)
         };
         let mut desk = Self {

@@ -6,6 +6,7 @@ mod depth;
 mod desk;
 mod failures;
 mod invariants;
+mod neighbours;
 mod pleas;
 mod requests;
 mod room;

@@ -3,6 +3,8 @@
 pub(crate) const SURVEY: u64 = 10;
 pub(crate) const STOP: u64 = 50;
 pub(crate) const RETURN: u64 = 100;
+/// Until neighbours have answered, or nobody waits for them any more.
+pub(crate) const ASKED: u64 = 300;
 /// How one life of an engine goes; times in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fate {

@@ -68,6 +68,7 @@ enum Happening {
     Ready(RunId),
     Ends(RunId, End),
     Returned(RunId),
+    Asked(ModelId),
     Answered(RequestId),
     Sounded(RequestId, RunId, bool),
     /// Sent to an engine that had just died.
@@ -113,6 +114,7 @@ impl World {
         let cards = totals.iter().enumerate().map(|(i, n)| card(i, gib(*n))).collect();
         let settings = Settings {
             patience: Duration::from_secs(PATIENCE),
+            asks: true,
             ..Settings::new(cards)
         };
         let mut world = Self {
@@ -238,6 +240,7 @@ impl World {
                 engine.diver = None;
                 self.tell(Event::MemoryReturned { run });
             }
+            Happening::Asked(model) => self.tell(Event::NeighboursAsked { model }),
             Happening::Answered(request) => self.answer(request),
             Happening::Sounded(request, run, exact) => self.sounded(request, run, exact),
             Happening::Bounces(request) => self.bounces(request),

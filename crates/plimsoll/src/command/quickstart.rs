@@ -115,6 +115,7 @@ fn setup(folder: &Folder, engine: EngineProgram, budget: &Card, listen: SocketAd
         reserve: None,
         engine: Some(engine.path),
         log_file: None,
+        ask: None,
         guard: plimsoll_core::flags::GuardWish::default(),
         origins: Vec::new(),
     }

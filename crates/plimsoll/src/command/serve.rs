@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use plimsoll_core::bytes::Bytes;
@@ -58,6 +59,10 @@ pub(crate) struct Arguments {
     /// what passes the claim [default: observe]
     #[arg(long, value_name = "HOW")]
     guard: Option<Guard>,
+    /// How long programs under guard may take to give back what they hold idle on a card, before a model has to go for another
+    /// or one is refused for want of room; 0 asks nobody [default: 500]
+    #[arg(long, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u64).range(..=3_600_000))]
+    ask: Option<u64>,
     /// A web page's origin that may use this server, or * for all; those of this machine always may. Its
     /// host is also a name by which this server may be asked
     #[arg(long = "allow-origin", value_name = "ORIGIN")]
@@ -102,6 +107,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
         engine,
         log_file,
         guard,
+        ask,
         rungs,
         origins,
     } = arguments;
@@ -121,6 +127,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
             }),
             ..rungs.wish()
         },
+        ask: ask.map(Duration::from_millis),
         origins,
     };
     if check {

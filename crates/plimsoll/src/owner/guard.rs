@@ -86,6 +86,11 @@ impl Guard {
         }
     }
 
+    /// Whether there can be pages, ours or others'.
+    pub(super) fn is_there(&self) -> bool {
+        self.means.is_ok()
+    }
+
     /// Remembers what a model needs, until it is surveyed again.
     pub(super) fn surveyed(&self, model: ModelId, demand: Arc<dyn Demand>) {
         self.demands.borrow_mut().insert(model, demand);

@@ -25,14 +25,19 @@ const BACK: (u64, u64) = (3, 4);
 /// Reads the cards for as long as the daemon lives.
 pub(super) async fn watch(owner: Rc<Owner>) {
     loop {
-        let reading = owner.sampler.read().await;
-        for (run, used) in owner.measured(&reading) {
-            owner.submit(Event::Measured { run, used });
-        }
-        owner.submit(Event::CardsRead(reading.free.clone()));
-        owner.reading.replace(reading);
+        look(&owner).await;
         tokio::time::sleep(PERIOD).await;
     }
+}
+
+/// Reads the cards once.
+pub(super) async fn look(owner: &Owner) {
+    let reading = owner.sampler.read().await;
+    for (run, used) in owner.measured(&reading) {
+        owner.submit(Event::Measured { run, used });
+    }
+    owner.submit(Event::CardsRead(reading.free.clone()));
+    owner.reading.replace(reading);
 }
 
 /// Answers the scheduler's AwaitMemory: most of what a run took has to be free on top of what was free.

@@ -45,7 +45,7 @@ impl CardOutcome {
 /// Asks everybody who holds something of the card, if there is not enough free; with `dry_run` only says who that is.
 pub fn reclaim_on(wish: &CardWish) -> CardOutcome {
     let before = wish.card.free;
-    let neighbours = neighbours(Some(wish.uuid));
+    let neighbours = neighbours(&[wish.uuid]);
     if wish.dry_run || before >= wish.need {
         return CardOutcome {
             before,
@@ -54,7 +54,7 @@ pub fn reclaim_on(wish: &CardWish) -> CardOutcome {
             after: before,
         };
     }
-    let asked = ask(neighbours, Some(wish.uuid), wish.patience);
+    let asked = ask(neighbours, &[wish.uuid], wish.patience);
     CardOutcome {
         before,
         neighbours: Vec::new(),

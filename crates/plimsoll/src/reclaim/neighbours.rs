@@ -48,20 +48,24 @@ pub struct Asked {
     pub after: Held,
 }
 
-/// The guarded processes of this user that hold something of the card, or of any; those with most idle first.
-pub fn neighbours(card: Option<Uuid>) -> Vec<Neighbour> {
+/// The guarded processes of this user that hold something of these cards, or of any where none is named; those with most idle
+/// first.
+pub fn neighbours(cards: &[Uuid]) -> Vec<Neighbour> {
     let of = |folder: PathBuf| {
-        let pages = read_pages(&folder).into_iter();
-        pages.filter_map(move |page| Neighbour::of(&folder, &page, card))
+        let pages = read_pages(&folder);
+        let here = pages
+            .iter()
+            .filter_map(|page| Neighbour::of(&folder, page, cards));
+        here.collect::<Vec<_>>()
     };
     let mut found: Vec<Neighbour> = page_folders().into_iter().flat_map(of).collect();
     found.sort_by_key(|neighbour| (std::cmp::Reverse(neighbour.held.idle), neighbour.pid));
     found
 }
 
-/// Asks each for what it holds idle of the card, or of all, and waits until all have answered, or no longer than `patience`.
-pub fn ask(neighbours: Vec<Neighbour>, card: Option<Uuid>, patience: Duration) -> Vec<Asked> {
-    let put = |neighbour| Question::put(neighbour, card);
+/// Asks each for what it holds idle of these cards, or of all, and waits until all have answered, or no longer than `patience`.
+pub fn ask(neighbours: Vec<Neighbour>, cards: &[Uuid], patience: Duration) -> Vec<Asked> {
+    let put = |neighbour| Question::put(neighbour, cards);
     let questions: Vec<Question> = neighbours.into_iter().map(put).collect();
     let asked = Instant::now();
     while asked.elapsed() < patience && !questions.iter().all(Question::is_over) {
@@ -69,13 +73,13 @@ pub fn ask(neighbours: Vec<Neighbour>, card: Option<Uuid>, patience: Duration) -
     }
     questions
         .into_iter()
-        .map(|question| question.close(card))
+        .map(|question| question.close(cards))
         .collect()
 }
 
 impl Neighbour {
-    fn of(folder: &Path, page: &Snapshot, card: Option<Uuid>) -> Option<Self> {
-        let held = Held::on(page, card);
+    fn of(folder: &Path, page: &Snapshot, cards: &[Uuid]) -> Option<Self> {
+        let held = Held::on(page, cards);
         let is_one = page.state == State::Armed && !held.allocated.is_zero();
         Some(Self {
             pid: page.pid,
@@ -86,15 +90,20 @@ impl Neighbour {
         })
     }
 
+    /// Whether its page lies in this folder.
+    pub fn is_in(&self, folder: &Path) -> bool {
+        self.folder == folder
+    }
+
     fn page(&self) -> Option<Snapshot> {
         read_page(&self.folder, self.pid)
     }
 }
 
 impl Held {
-    fn on(page: &Snapshot, card: Option<Uuid>) -> Self {
+    fn on(page: &Snapshot, cards: &[Uuid]) -> Self {
         let sum =
-            |of: fn(&CardSnapshot) -> u64| meant(page, card).map(|(_, card)| Bytes::new(of(card))).sum();
+            |of: fn(&CardSnapshot) -> u64| meant(page, cards).map(|(_, card)| Bytes::new(of(card))).sum();
         Self {
             allocated: sum(|card| card.allocated),
             reserved: sum(|card| card.reserved),
@@ -104,9 +113,9 @@ impl Held {
 }
 
 /// The cards of a page that are meant, with their numbers in it.
-fn meant(page: &Snapshot, card: Option<Uuid>) -> impl Iterator<Item = (usize, &CardSnapshot)> {
-    let cards = page.cards().iter().enumerate();
-    cards.filter(move |(_, there)| card.is_none_or(|Uuid(uuid)| there.uuid == uuid))
+fn meant<'a>(page: &'a Snapshot, cards: &'a [Uuid]) -> impl Iterator<Item = (usize, &'a CardSnapshot)> {
+    let there = page.cards().iter().enumerate();
+    there.filter(|(_, card)| cards.is_empty() || cards.contains(&Uuid(card.uuid)))
 }
 
 struct Question {
@@ -118,7 +127,7 @@ struct Question {
 }
 
 impl Question {
-    fn put(neighbour: Neighbour, card: Option<Uuid>) -> Self {
+    fn put(neighbour: Neighbour, cards: &[Uuid]) -> Self {
         let mut question = Self {
             neighbour,
             numbers: Vec::new(),
@@ -128,7 +137,7 @@ impl Question {
             return question;
         };
         question.given_back = page.given_back;
-        for (index, there) in meant(&page, card) {
+        for (index, there) in meant(&page, cards) {
             let number = there.ask.wrapping_add(1);
             // Who is gone meanwhile has given back everything.
             let asked = ask_for_idle(&question.neighbour.folder, page.pid, index, number);
@@ -152,14 +161,14 @@ impl Question {
     }
 
     /// The answer was written after what it is about, so that a page read after it tells that.
-    fn close(self, card: Option<Uuid>) -> Asked {
+    fn close(self, cards: &[Uuid]) -> Asked {
         let answered = self.neighbour.page().is_some_and(|page| self.is_answered(&page));
         let page = self.neighbour.page();
         let given_back = page.as_ref().map_or(self.given_back, |page| page.given_back);
         Asked {
             answered,
             gave: Bytes::new(given_back.saturating_sub(self.given_back)),
-            after: page.map_or_else(Held::default, |page| Held::on(&page, card)),
+            after: page.map_or_else(Held::default, |page| Held::on(&page, cards)),
             neighbour: self.neighbour,
         }
     }

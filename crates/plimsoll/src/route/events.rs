@@ -5,6 +5,7 @@
 
 use bytes::Bytes;
 use plimsoll_core::admit::{Snapshot, State};
+use plimsoll_core::bytes::Bytes as Size;
 use serde_json::{Value, json};
 
 use super::feed::{Feed, Listener};
@@ -37,6 +38,11 @@ impl Events {
     /// Tells that the configuration was read again.
     pub(crate) fn reloaded(&self) {
         self.tell("*", "models_reload", &json!({}));
+    }
+
+    /// Tells that neighbours gave back so much that lay idle, for this model.
+    pub(crate) fn neighbours_gave(&self, model: &str, bytes: Size) {
+        self.tell(model, "neighbours_gave", &json!({ "bytes": bytes }));
     }
 
     /// Shows the scheduler as it is now; `snapshot` is asked only if somebody watches.

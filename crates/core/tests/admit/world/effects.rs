@@ -10,7 +10,7 @@ use plimsoll_core::place::Placement;
 use super::diving::tokens;
 use super::{Engine, Happening, Life, Where, World, card_id, moment, oom};
 use crate::desk::gib;
-use crate::script::{COUNT, Fate, RETURN, STOP, SURVEY};
+use crate::script::{ASKED, COUNT, Fate, RETURN, STOP, SURVEY};
 
 impl World {
     pub(super) fn tell(&mut self, event: Event) {
@@ -54,6 +54,7 @@ impl World {
             }
             Effect::Stop { run, how } => self.stop(run, how),
             Effect::AwaitMemory { run, .. } => self.later(self.now + RETURN, Happening::Returned(run)),
+            Effect::AskNeighbours { model } => self.later(self.now + ASKED, Happening::Asked(model)),
             Effect::WakeAt(at) => {
                 let at = u64::try_from(at.since_start().as_millis()).unwrap();
                 self.later(at, Happening::Wake);
