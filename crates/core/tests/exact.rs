@@ -11,7 +11,7 @@ use plimsoll_core::flags::{Options, Program, Wish};
 use plimsoll_core::model::gguf::{Draft, Header};
 use plimsoll_core::model::{Dialect, Model, synth};
 use plimsoll_core::place::Card;
-use plimsoll_core::plan::exact::{BufferKind, Place, RefusalKind, Search, Transcript, exact};
+use plimsoll_core::plan::exact::{BufferKind, Place, RefusalKind, Transcript, exact};
 use plimsoll_core::plan::{Engine, EngineKind, Plan, PlanRequest, plan};
 use proptest::prelude::*;
 use serde::Deserialize;
@@ -312,20 +312,6 @@ fn a_table_of_whole_mebibytes_is_read_and_says_how_coarse_it_is() {
     assert_eq!(transcript.sum(Place::Card(1), BufferKind::Cache), Bytes::mib(2));
     assert_eq!(transcript.sum(Place::Host, BufferKind::Compute), Bytes::mib(20));
     assert_eq!(transcript.margin(), Bytes::mib(1));
-}
-
-#[test]
-fn a_search_asks_at_the_default_plans_border_first() {
-    let mut models = BTreeMap::new();
-    let recorded = recorded();
-    let asked = Asked::of(&recorded.rows[0], &mut models);
-    let request = asked.request(recorded.build);
-    let mut search = Search::new(&request, Some(32_768), 8192, true, 4);
-    assert_eq!(search.question(), Some(32_768));
-    search.tell(32_768, true);
-    assert_eq!(search.question(), Some(33_024));
-    search.tell(33_024, false);
-    assert_eq!((search.question(), search.answer()), (None, Ok(Some(32_768))));
 }
 
 proptest! {

@@ -6,19 +6,27 @@
 //! read, and nothing listens but a socket in a folder of ours. What an engine said is kept for as long as engine, header,
 //! flags and cards stay the same.
 //!
+//! What was asked for is asked with the whole header, and beside it once more with the header without its vocabulary, which
+//! takes a fifth of the time. Where both say the same, which they did for every model and build that was tried, all further
+//! questions are asked without the vocabulary; else with it. Questions that are known together run side by side.
+//!
 //! `arguments` says what the engine is given, `files` makes the copies, `run` runs it, `cache` keeps answers, `stamp` tells
-//! whether an engine is still the same.
+//! whether an engine is still the same, `price` puts the questions of a search.
 
 mod arguments;
 mod cache;
 mod files;
-mod largest;
+mod price;
 mod run;
 mod stamp;
 
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::ffi::OsString;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use plimsoll_core::flags::{FlagError, Options, Program};
 use plimsoll_core::place::{Card, CardKind};
@@ -26,17 +34,15 @@ use plimsoll_core::plan::exact::{Refusal, Transcript};
 use plimsoll_core::plan::{Engine, PlanError};
 use plimsoll_wire::env as names;
 
-use crate::folder::OwnedFolder;
 use crate::guard::{Unreachable, unreachable};
 use crate::launch::engine::{self, EngineError, EngineProgram};
 use crate::library::{self, FindLibraryError};
 use crate::probe::headers::ReadModelError;
 use arguments::Given;
 use cache::{Answer, Cache};
-use files::Copies;
-pub(crate) use largest::largest_context;
-
-const FOLDER: &str = "plimsoll-exact-";
+use files::{Files, Form};
+pub(crate) use price::Asked;
+use run::Job;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ExactError {
@@ -75,6 +81,11 @@ pub(crate) enum ExactError {
         seconds: u64,
         last: String,
     },
+    #[error(
+        "{program} was asked {runs} times, and not everything is known yet\nhint: ask for less at once, or leave --exact out for \
+         the closed forms"
+    )]
+    Spent { program: String, runs: u32 },
     #[error(transparent)]
     Refused(#[from] Refusal),
     #[error(transparent)]
@@ -87,19 +98,51 @@ pub(crate) struct Oracle {
     program: EngineProgram,
     kind: Program,
     phantom: PathBuf,
-    cards: Vec<Card>,
     cache: Option<Cache>,
-    engine: Option<Engine>,
+    /// The form of the headers for further questions.
+    form: Cell<Form>,
+    /// Runs so far have had sockets of these numbers.
+    sockets: Cell<u32>,
+    limit: Cell<Option<Limit>>,
+    tally: Cell<Tally>,
+    engine: Cell<Option<Engine>>,
+    files: RefCell<Files>,
+    said: RefCell<HashMap<String, Result<Transcript, Refusal>>>,
+}
+
+/// How often an engine may still be asked, and until when.
+#[derive(Clone, Copy, Debug)]
+struct Limit {
+    runs: u32,
+    end: Instant,
+}
+
+/// What the answers cost so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// Runs of the engine.
+    runs: u32,
+    /// Answers that were kept from before.
+    kept: u32,
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.runs {
+            1 => f.write_str("1 run of the engine")?,
+            runs => write!(f, "{runs} runs of the engine")?,
+        }
+        match self.kept {
+            0 => Ok(()),
+            1 => f.write_str(", 1 answer was kept from before"),
+            kept => write!(f, ", {kept} answers were kept from before"),
+        }
+    }
 }
 
 impl Oracle {
     /// Finds the engine: the one named, else `llama-server` where engines are looked for.
-    pub(crate) fn find(
-        named: Option<&Path>,
-        kind: Program,
-        cards: &[Card],
-        keeps: bool,
-    ) -> Result<Self, ExactError> {
+    pub(crate) fn find(named: Option<&Path>, kind: Program, keeps: bool) -> Result<Self, ExactError> {
         let program = match kind {
             Program::LlamaServer => engine::find(named)?,
             Program::LlamaFitParams => fit_params(named)?,
@@ -114,13 +157,14 @@ impl Oracle {
         }
         Ok(Self {
             phantom: library::PHANTOM.find()?,
-            cards: cards
-                .iter()
-                .filter(|card| card.kind == CardKind::Cuda)
-                .cloned()
-                .collect(),
             cache: keeps.then(Cache::of_user).flatten(),
-            engine: None,
+            form: Cell::new(Form::Whole),
+            sockets: Cell::default(),
+            limit: Cell::default(),
+            tally: Cell::default(),
+            engine: Cell::default(),
+            files: RefCell::default(),
+            said: RefCell::default(),
             program,
             kind,
         })
@@ -132,67 +176,220 @@ impl Oracle {
         name.to_string_lossy().into_owned()
     }
 
-    /// Which engine it is, once it was asked something; `None` where it does not say.
-    pub(crate) fn engine(&self) -> Option<Engine> {
-        self.engine
+    pub(crate) fn tally(&self) -> Tally {
+        self.tally.get()
     }
 
-    /// What the engine says to these flags.
-    pub(crate) fn ask(&mut self, options: &Options) -> Result<Transcript, ExactError> {
+    /// From now on so many runs more, and no longer than this.
+    pub(crate) fn limit(&self, runs: u32, time: Duration) {
+        let end = Instant::now() + time;
+        self.limit.set(Some(Limit { runs, end }));
+    }
+
+    /// Which engine it is: as it said when it was asked this before, else as it says now; `None` where it does not say.
+    pub(crate) fn engine(&self, asked: &Options, cards: &[Card]) -> Result<Option<Engine>, ExactError> {
+        let question = self.question(asked, cards, Form::Whole)?;
+        if !self.recall(&question.key) {
+            self.identify();
+        }
+        Ok(self.engine.get())
+    }
+
+    /// What the engine says to the flags that were asked for.
+    pub(crate) fn ask(&self, asked: &Options, cards: &[Card]) -> Result<Transcript, ExactError> {
+        self.answer(asked, cards, Form::Whole)
+    }
+
+    /// The same, and beside it what it says to `likely`, because they will be asked next.
+    pub(crate) fn open(
+        &self,
+        asked: &Options,
+        likely: &[Options],
+        cards: &[Card],
+    ) -> Result<Transcript, ExactError> {
+        let lean = [asked].into_iter().chain(likely);
+        let lean = lean.map(|options| self.question(options, cards, Form::Lean));
+        let whole = [self.question(asked, cards, Form::Whole)];
+        let questions: Result<Vec<_>, _> = whole.into_iter().chain(lean).collect();
+        self.put(questions?)?;
+        let whole = self.answer(asked, cards, Form::Whole)?;
+        let lean = self.answer(asked, cards, Form::Lean);
+        if lean.is_ok_and(|lean| lean.agrees_with(&whole)) {
+            self.form.set(Form::Lean);
+        }
+        Ok(whole)
+    }
+
+    /// What the engine says to other flags.
+    fn further(&self, options: &Options, cards: &[Card]) -> Result<Transcript, ExactError> {
+        match self.answer(options, cards, self.form.get()) {
+            // It may be the lack of a vocabulary that is refused.
+            Err(ExactError::Refused(_)) => self.answer(options, cards, Form::Whole),
+            answered => answered,
+        }
+    }
+
+    /// Puts questions that will be asked, side by side.
+    fn foresee(&self, options: &[Options], cards: &[Card]) -> Result<(), ExactError> {
+        let form = self.form.get();
+        let questions = options.iter().map(|options| self.question(options, cards, form));
+        self.put(questions.collect::<Result<_, _>>()?)
+    }
+
+    fn answer(&self, options: &Options, cards: &[Card], form: Form) -> Result<Transcript, ExactError> {
+        let question = self.question(options, cards, form)?;
+        let key = question.key.clone();
+        self.put(vec![question])?;
+        match self.said.borrow().get(&key) {
+            Some(said) => Ok(said.clone()?),
+            None => Err(ExactError::Spent {
+                program: self.name(),
+                runs: self.tally.get().runs,
+            }),
+        }
+    }
+
+    /// Sees to it that every question has an answer, as far as the limit reaches.
+    fn put(&self, questions: Vec<Question<'_>>) -> Result<(), ExactError> {
+        let mut open: Vec<Question<'_>> = Vec::new();
+        for question in questions {
+            let known = self.recall(&question.key) || open.iter().any(|other| other.key == question.key);
+            if !known {
+                open.push(question);
+            }
+        }
+        open.truncate(self.allowed());
+        if open.is_empty() {
+            return Ok(());
+        }
+        self.identify();
+        let jobs = open.iter().map(|question| self.job(question));
+        let jobs = jobs.collect::<Result<Vec<_>, _>>()?;
+        self.count(jobs.len());
+        let ended = run::run_all(&self.program.path, &jobs);
+        let mut failed = Ok(());
+        for (question, ended) in open.into_iter().zip(ended) {
+            let said = match ended {
+                Ok(lines) => Ok(self.keep(&question.key, lines)),
+                Err(ExactError::Refused(refusal)) => Err(refusal),
+                Err(error) => {
+                    failed = Err(error);
+                    continue;
+                }
+            };
+            self.said.borrow_mut().insert(question.key, said);
+        }
+        failed
+    }
+
+    /// True where the answer is known, or was kept from before.
+    fn recall(&self, key: &str) -> bool {
+        if self.said.borrow().contains_key(key) {
+            return true;
+        }
+        let Some(answer) = self.cache.as_ref().and_then(|cache| cache.get(key)) else {
+            return false;
+        };
+        self.engine.set(self.engine.get().or(answer.engine()));
+        self.said
+            .borrow_mut()
+            .insert(key.to_owned(), Ok(answer.transcript()));
+        let tally = self.tally.get();
+        self.tally.set(Tally {
+            kept: tally.kept + 1,
+            ..tally
+        });
+        true
+    }
+
+    fn keep(&self, key: &str, lines: Vec<String>) -> Transcript {
+        let answer = Answer::new(self.engine.get(), lines);
+        if let Some(cache) = &self.cache {
+            cache.put(key, &answer);
+        }
+        answer.transcript()
+    }
+
+    /// An engine that does not say what it is can still say what it takes.
+    fn identify(&self) {
+        if self.engine.get().is_none() {
+            let identity = engine::identify(&self.program).ok();
+            self.engine.set(identity.map(|identity| identity.engine));
+        }
+    }
+
+    /// How many runs the limit allows now.
+    fn allowed(&self) -> usize {
+        let Some(limit) = self.limit.get() else {
+            return usize::MAX;
+        };
+        let runs = if Instant::now() < limit.end { limit.runs } else { 0 };
+        usize::try_from(runs).unwrap_or(usize::MAX)
+    }
+
+    fn count(&self, runs: usize) {
+        let runs = u32::try_from(runs).unwrap_or(u32::MAX);
+        let tally = self.tally.get();
+        self.tally.set(Tally {
+            runs: tally.runs.saturating_add(runs),
+            ..tally
+        });
+        self.limit.set(self.limit.get().map(|limit| Limit {
+            runs: limit.runs.saturating_sub(runs),
+            ..limit
+        }));
+    }
+
+    fn question<'a>(
+        &self,
+        options: &'a Options,
+        cards: &[Card],
+        form: Form,
+    ) -> Result<Question<'a>, ExactError> {
+        let cards: Vec<&Card> = cards.iter().filter(|card| card.kind == CardKind::Cuda).collect();
         let given = Given {
             kind: self.kind,
-            cards: self.cards.len(),
+            cards: cards.len(),
             options,
         };
-        let key = self.key(&given)?;
-        if let Some(answer) = self.cache.as_ref().and_then(|cache| cache.get(&key)) {
-            self.engine = answer.engine();
-            return Ok(answer.transcript());
-        }
-        // An engine that does not say what it is can still say what it takes.
-        let engine = self.engine.or_else(|| {
-            engine::identify(&self.program)
-                .ok()
-                .map(|identity| identity.engine)
-        });
-        self.engine = engine;
-        let lines = self.run(&given)?;
-        let answer = Answer::new(engine, lines);
-        let transcript = answer.transcript();
-        if let Some(cache) = &self.cache {
-            cache.put(&key, &answer);
-        }
-        Ok(transcript)
-    }
-
-    fn run(&self, given: &Given<'_>) -> Result<Vec<String>, ExactError> {
-        let folder = OwnedFolder::create(FOLDER).map_err(ExactError::Folder)?;
-        let mut copies = Copies::new(folder.path());
-        let socket = folder.path().join("s.sock");
-        let arguments = given.arguments(&socket, |path| copies.copy(path))?;
-        run::run(
-            &self.program.path,
-            &arguments,
-            &self.environment(folder.path()),
-            given.until(),
-        )
+        let specs = card_specs(&cards);
+        let mut files = self.files.borrow_mut();
+        let arguments = given.arguments(Path::new("s.sock"), |path| files.stamp(path, form))?;
+        Ok(Question {
+            key: self.key(&specs, &arguments),
+            given,
+            specs,
+            form,
+        })
     }
 
     /// What an answer depends on, as text.
-    fn key(&self, given: &Given<'_>) -> Result<String, ExactError> {
-        let arguments = given.arguments(Path::new("s.sock"), files::stamp)?;
-        let mut key = format!("cards {}\nphantom ", self.card_specs());
+    fn key(&self, specs: &str, arguments: &[String]) -> String {
+        let mut key = format!("cards {specs}\nphantom ");
         key.push_str(&stamp::of_file(&self.phantom));
         key.push_str("\nengine ");
         key.push_str(&stamp::of_engine(&self.program.path));
         for argument in arguments {
             key.push('\n');
-            key.push_str(&argument);
+            key.push_str(argument);
         }
-        Ok(key)
+        key
     }
 
-    fn environment(&self, folder: &Path) -> Vec<(OsString, OsString)> {
+    fn job(&self, question: &Question<'_>) -> Result<Job, ExactError> {
+        let mut files = self.files.borrow_mut();
+        let folder = files.folder()?.to_owned();
+        let number = self.sockets.replace(self.sockets.get() + 1);
+        let socket = folder.join(format!("{number}.sock"));
+        let given = &question.given;
+        Ok(Job {
+            arguments: given.arguments(&socket, |path| files.copy(path, question.form))?,
+            environment: self.environment(&folder, &question.specs),
+            until: given.until(),
+        })
+    }
+
+    fn environment(&self, folder: &Path, specs: &str) -> Vec<(OsString, OsString)> {
         let foreign = |name: &OsString| {
             let name = name.to_string_lossy();
             ["LLAMA_", "PLIMSOLL_", "LD_PRELOAD"]
@@ -205,23 +402,32 @@ impl Oracle {
         set(names::CUDA_VISIBLE_DEVICES, OsString::new());
         set(names::GGML_BACKEND_PATH, self.phantom.clone().into());
         set("LD_PRELOAD", self.phantom.clone().into());
-        set(names::PHANTOM_CARDS, self.card_specs().into());
+        set(names::PHANTOM_CARDS, specs.into());
         // What an engine keeps for itself goes with the folder.
         set("LLAMA_CACHE", folder.into());
-        if let Some(build) = self.engine.and_then(|engine| engine.build) {
+        if let Some(build) = self.engine.get().and_then(|engine| engine.build) {
             set(names::PHANTOM_BUILD, build.to_string().into());
         }
         environment
     }
+}
 
-    fn card_specs(&self) -> String {
-        let spec = |card: &Card| {
-            let (major, minor) = card.compute_capability.unwrap_or(USUAL);
-            let (total, free) = (card.total.get(), card.free.get());
-            format!("total={total},free={free},cc={major}.{minor}")
-        };
-        self.cards.iter().map(spec).collect::<Vec<_>>().join(";")
-    }
+/// What is asked: flags, on cards, with one form of the headers.
+#[derive(Debug)]
+struct Question<'a> {
+    key: String,
+    given: Given<'a>,
+    specs: String,
+    form: Form,
+}
+
+fn card_specs(cards: &[&Card]) -> String {
+    let spec = |card: &&Card| {
+        let (major, minor) = card.compute_capability.unwrap_or(USUAL);
+        let (total, free) = (card.total.get(), card.free.get());
+        format!("total={total},free={free},cc={major}.{minor}")
+    };
+    cards.iter().map(spec).collect::<Vec<_>>().join(";")
 }
 
 /// Compute capability of a card that was described without one: every kernel from here on reserves the same.

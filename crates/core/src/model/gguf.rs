@@ -12,11 +12,13 @@
 mod cursor;
 mod draft;
 mod error;
+mod lean;
 mod lookup;
 mod tensors;
 mod value;
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use crate::bytes::Bytes;
 use crate::model::{Dialect, TensorType};
@@ -69,6 +71,8 @@ pub struct Header<'a> {
     /// llama.cpp reads only files of its machine's own byte order.
     pub big_endian: bool,
     pub alignment: u64,
+    /// Where in the file the list of tensors stands.
+    pub tensor_list: Range<u64>,
     /// Where the data of the tensors starts in the file.
     pub data_offset: u64,
     pub file_length: u64,
@@ -85,15 +89,18 @@ impl<'a> Header<'a> {
         let entry_count = cursor.count(SMALLEST_KEY, Place::KeyCount)?;
         let entries = read_entries(&mut cursor, entry_count)?;
         let alignment = read_alignment(&entries)?;
+        let list_start = cursor.offset();
         let tensors = tensors::read(&mut cursor, tensor_count, dialect)?;
+        let tensor_list = list_start..cursor.offset();
         let data_offset = match tensors.is_empty() {
-            true => cursor.offset(),
-            false => Bytes::new(cursor.offset()).padded(alignment).get(),
+            true => tensor_list.end,
+            false => Bytes::new(tensor_list.end).padded(alignment).get(),
         };
         let header = Self {
             version,
             big_endian: cursor.big_endian,
             alignment,
+            tensor_list,
             data_offset,
             file_length,
             entries,

@@ -195,7 +195,12 @@ impl<P: Price> Weighing<'_, P> {
         };
         let cards = self.request.cards;
         let mut priced = BTreeMap::new();
-        let found = smallest(0..=sized.end, self.guess(sized, changes), |size| {
+        let foresee = |sizes: &[u64]| {
+            let questions: Vec<Vec<Change>> = sizes.iter().map(|&size| changes(size)).collect();
+            self.price.foresee(&questions);
+        };
+        let guess = self.guess(sized, changes);
+        let found = smallest(0..=sized.end, guess, Some(Box::new(foresee)), |size| {
             if size == 0 && beside.is_none() {
                 return Some(self.asked.slack(cards));
             }
@@ -204,13 +209,19 @@ impl<P: Price> Weighing<'_, P> {
             priced.insert(size, after);
             Some(slack)
         })?;
-        self.remedy(changes(found.at), priced.get(&found.at)?)
+        // What has no price may be milder and enough.
+        let priced = priced.get(&found.at).filter(|_| !self.price.is_spent())?;
+        self.remedy(changes(found.at), priced)
     }
 
     fn guess(&self, sized: &Sized, changes: impl Fn(u64) -> Vec<Change>) -> Option<u64> {
-        let outline = self.outline.as_ref().filter(|_| sized.has_steps)?;
-        let found = smallest(0..=sized.end, None, |size| outline.slack(&changes(size)))?;
-        Some(found.at)
+        let outline = self.outline.as_ref().filter(|_| sized.has_steps);
+        let estimate = |size| {
+            let changes = changes(size);
+            let slack = self.price.estimate(&changes);
+            slack.or_else(|| outline?.slack(&changes))
+        };
+        Some(smallest(0..=sized.end, None, None, estimate)?.at)
     }
 
     /// Changes of single flags that may save memory, those of one kind together, mildest first.

@@ -1,9 +1,10 @@
-//! `plimsoll plan`: what a model will take, on which card, and whether it fits. Starts no engine, opens no GPU.
+//! `plimsoll plan`: what a model will take, on which card, and whether it fits. Opens no GPU, and starts an engine only for `--exact`.
 //!
 //! Exits 0 if it fits, 1 if it does not, 2 if the question makes no sense. The plan is on stdout, all else on
 //! stderr.
 
 pub(crate) mod check;
+mod exact;
 pub(crate) mod fit;
 
 use std::fs;
@@ -16,11 +17,12 @@ use plimsoll_core::bytes::Bytes;
 use plimsoll_core::flags::{FlagError, Options, Program, Wish};
 use plimsoll_core::model::{Dialect, Model};
 use plimsoll_core::place::{Card, CardId};
-use plimsoll_core::plan::{self, Engine, EngineKind, MeasuredContext, Plan, PlanError, PlanRequest, exact};
+use plimsoll_core::plan::{self, Engine, EngineKind, MeasuredContext, Plan, PlanError, PlanRequest};
 
-use crate::exact::{ExactError, Oracle, largest_context};
+use crate::exact::ExactError;
 use crate::probe::headers::{ReadModelError, read_model};
 use crate::{contexts, probe, screen};
+use exact::Asking;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -55,8 +57,9 @@ pub(crate) struct Arguments {
     /// Which of the engine's programs will run: llama-server, llama-fit-params, llama-cli, library
     #[arg(long, default_value = "llama-server", value_parser = program)]
     program: Program,
-    /// Ask the engine itself, without a GPU: the llama-server named here, or the one that would serve
-    #[arg(long, value_name = "ENGINE", num_args = 0..=1, require_equals = true, conflicts_with_all = ["fit", "check", "html"])]
+    /// Ask the engine itself, without a GPU: the llama-server named here, or the one that would serve; with --check the
+    /// one that runs
+    #[arg(long, value_name = "ENGINE", num_args = 0..=1, require_equals = true)]
     exact: Option<Option<PathBuf>>,
     /// With --exact: ask again, and remember nothing
     #[arg(long, requires = "exact")]
@@ -98,9 +101,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     if let Some(directions) = &arguments.fit {
         return fit::run(arguments, directions, &cards);
     }
-    let plan = match &arguments.exact {
-        Some(named) => exactly(arguments, named.as_deref(), &cards)?,
-        None => made(&arguments.flags, arguments.engine(), arguments.program, &cards)?,
+    let options = Options::from_argv(&arguments.flags)?;
+    let asking = match &arguments.exact {
+        Some(named) => Some(Asking::open(arguments, named.as_deref(), &options, &cards)?),
+        None => None,
+    };
+    let plan = match &asking {
+        Some(asking) => asking.plan()?,
+        None => wished(
+            &options.wish(arguments.program)?,
+            arguments.engine(),
+            arguments.program,
+            &cards,
+        )?,
     };
     if let Some(path) = &arguments.svg {
         fs::write(path, screen::svg(&plan)).map_err(|error| Error::Draw {
@@ -109,11 +122,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         })?;
     }
     if let Some(path) = &arguments.html {
-        let page = page(arguments, &plan, &cards)?;
+        let page = match &asking {
+            Some(asking) => screen::html(&plan, &asking.course(&plan)?),
+            None => page(arguments, &options, &plan, &cards)?,
+        };
         fs::write(path, page).map_err(|error| Error::Draw {
             path: path.clone(),
             error,
         })?;
+    }
+    if let Some(asking) = &asking {
+        asking.tell()?;
     }
     let mut stdout = anstream::stdout().lock();
     if arguments.json {
@@ -132,8 +151,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 const POINTS: u64 = 64;
 
 /// The plan as a page, with what every context would take.
-fn page(arguments: &Arguments, plan: &Plan, cards: &[Card]) -> Result<String, Error> {
-    let wish = Options::from_argv(&arguments.flags)?.wish(arguments.program)?;
+fn page(arguments: &Arguments, options: &Options, plan: &Plan, cards: &[Card]) -> Result<String, Error> {
+    let wish = options.wish(arguments.program)?;
     let models = Models::read(&wish, arguments.engine())?;
     let request = models.request(&wish, arguments.engine(), arguments.program, cards);
     let besides: Vec<u64> = plan.largest_context.into_iter().collect();
@@ -175,20 +194,6 @@ pub(super) fn made(
 pub(super) fn wished(wish: &Wish, engine: Engine, program: Program, cards: &[Card]) -> Result<Plan, Error> {
     let models = Models::read(wish, engine)?;
     Ok(plan::plan(&models.request(wish, engine, program, cards))?)
-}
-
-/// Asks an engine what it takes, with these flags and with as many other contexts as it needs to know the largest.
-fn exactly(arguments: &Arguments, named: Option<&Path>, cards: &[Card]) -> Result<Plan, Error> {
-    let program = arguments.program;
-    let options = Options::from_argv(&arguments.flags)?;
-    let wish = options.wish(program)?;
-    let mut oracle = Oracle::find(named, program, cards, !arguments.no_cache)?;
-    let models = Models::read(&wish, arguments.engine())?;
-    let transcript = oracle.ask(&options)?;
-    let engine = arguments.engine.or(oracle.engine()).unwrap_or(Engine::LLAMA_CPP);
-    let request = models.request(&wish, engine, program, cards);
-    let largest = largest_context(&mut oracle, &options, &request, &transcript)?;
-    Ok(exact::exact(&request, &transcript, &oracle.name(), largest)?)
 }
 
 /// The models that a wish names, by their headers, and what contexts were measured to take.

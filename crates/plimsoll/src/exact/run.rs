@@ -9,6 +9,8 @@ use std::io::{self, PipeReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use plimsoll_core::plan::exact::Transcript;
@@ -17,6 +19,10 @@ use rustix::process::{Pid, Signal, getpid, kill_process_group};
 
 use super::ExactError;
 
+/// This program, whatever has become of its file since it started.
+const PLIMSOLL: &str = "/proc/self/exe";
+/// More at once would only wait for each other's memory.
+const MOST_AT_ONCE: usize = 8;
 /// A trillion parameters take a second.
 const DEADLINE: Duration = Duration::from_secs(30);
 /// No engine says so much before it is ready.
@@ -43,26 +49,57 @@ impl Until {
     }
 }
 
-/// Runs it; the lines that matter.
-pub(super) fn run(
-    program: &Path,
-    arguments: &[String],
-    environment: &[(OsString, OsString)],
-    until: Until,
-) -> Result<Vec<String>, ExactError> {
+/// One run of an engine.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) arguments: Vec<String>,
+    pub(super) environment: Vec<(OsString, OsString)>,
+    pub(super) until: Until,
+}
+
+/// Runs jobs side by side, as many at once as there are processors; of each the lines that matter.
+pub(super) fn run_all(program: &Path, jobs: &[Job]) -> Vec<Result<Vec<String>, ExactError>> {
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut ended = Vec::new();
+        while let Some((at, job)) = take(jobs, &next) {
+            ended.push((at, run(program, job)));
+        }
+        ended
+    };
+    let mut ended: Vec<_> = thread::scope(|scope| {
+        let others = 1..workers.min(MOST_AT_ONCE).min(jobs.len());
+        let others: Vec<_> = others.map(|_| scope.spawn(work)).collect();
+        let mine = work();
+        let theirs = others
+            .into_iter()
+            .flat_map(|other| other.join().unwrap_or_default());
+        mine.into_iter().chain(theirs).collect()
+    });
+    ended.sort_by_key(|(at, _)| *at);
+    ended.into_iter().map(|(_, ended)| ended).collect()
+}
+
+fn take<'a>(jobs: &'a [Job], next: &AtomicUsize) -> Option<(usize, &'a Job)> {
+    let at = next.fetch_add(1, Ordering::Relaxed);
+    Some((at, jobs.get(at)?))
+}
+
+fn run(program: &Path, job: &Job) -> Result<Vec<String>, ExactError> {
+    let until = job.until;
     let start = |error| ExactError::Start {
         path: program.to_owned(),
         error,
     };
     let (log, said) = io::pipe().map_err(start)?;
-    let plimsoll = std::env::current_exe().map_err(start)?;
-    let child = Command::new(plimsoll)
+    let child = Command::new(PLIMSOLL)
         .arg("exec-child")
         .args(["--parent", &getpid().as_raw_nonzero().to_string(), "--"])
         .arg(program)
-        .args(arguments)
+        .args(&job.arguments)
         .env_clear()
-        .envs(environment.iter().map(|(name, value)| (name, value)))
+        .envs(job.environment.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(said.try_clone().map_err(start)?)
         .stderr(said)

@@ -114,6 +114,11 @@ impl Window {
         Ok(&self.bytes[..end.min(self.bytes.len())])
     }
 
+    /// [`Self::head`] with its vocabulary taken out; `None` where it has none.
+    pub(crate) fn without_vocabulary(&self) -> Result<Option<Vec<u8>>, ReadModelError> {
+        Ok(self.header()?.without_vocabulary(&self.bytes))
+    }
+
     fn header(&self) -> Result<Header<'_>, ReadModelError> {
         let header = |error| ReadModelError::Header {
             path: self.path.clone(),

@@ -93,16 +93,11 @@ impl Draft {
 
     /// The bytes up to where data starts.
     pub fn header(&self) -> Vec<u8> {
-        let mut out = Writer {
-            bytes: b"GGUF".to_vec(),
-            big_endian: self.big_endian,
-        };
-        out.number(self.version.into(), 4);
+        let mut out = Writer::begin(self.version, self.big_endian);
         out.length(self.tensors.len());
         out.length(self.entries.len());
         for (key, datum) in &self.entries {
-            out.text(key.as_bytes());
-            out.datum(datum);
+            out.entry(key, datum);
         }
         for (tensor, offset) in self.tensors.iter().zip(self.offsets()) {
             out.tensor(tensor, offset);
@@ -129,12 +124,26 @@ impl Draft {
     }
 }
 
-struct Writer {
-    bytes: Vec<u8>,
+pub(super) struct Writer {
+    pub(super) bytes: Vec<u8>,
     big_endian: bool,
 }
 
 impl Writer {
+    pub(super) fn begin(version: u32, big_endian: bool) -> Self {
+        let mut out = Self {
+            bytes: b"GGUF".to_vec(),
+            big_endian,
+        };
+        out.number(version.into(), 4);
+        out
+    }
+
+    pub(super) fn entry(&mut self, key: &str, datum: &Datum) {
+        self.text(key.as_bytes());
+        self.datum(datum);
+    }
+
     fn number(&mut self, number: u64, width: usize) {
         let little = number.to_le_bytes();
         let used = little.iter().take(width);
@@ -144,7 +153,7 @@ impl Writer {
         }
     }
 
-    fn length(&mut self, length: usize) {
+    pub(super) fn length(&mut self, length: usize) {
         self.number(
             u64::try_from(length).expect("a usize fits a u64 on every target"),
             8,
@@ -201,7 +210,7 @@ impl Writer {
         self.number(offset.get(), 8);
     }
 
-    fn pad(&mut self, alignment: u64) {
+    pub(super) fn pad(&mut self, alignment: u64) {
         let to = usize::try_from(alignment).unwrap_or(1).max(1);
         self.bytes.resize(self.bytes.len().next_multiple_of(to), 0);
     }

@@ -6,13 +6,13 @@ use crate::bytes::Bytes;
 use crate::explain::{Reason, Source};
 use crate::place::{Card, CardKind};
 use crate::plan::cost::{Cost, Coster};
-use crate::plan::fit::Formulas;
+use crate::plan::fit::{Formulas, Priced};
 use crate::plan::outcome::{HostTerms, Plan, Term, Terms};
 use crate::plan::request::PlanRequest;
-use crate::plan::{PlanError, assemble, fit, hints, reasons};
+use crate::plan::{PlanError, assemble, hints, reasons};
 
-/// The plan of a request, with what the engine said of it. `largest_context` is the answer of a
-/// [`Search`](super::Search); `program` names the engine for people.
+/// The plan of a request, with what the engine said of it. `largest_context` is the answer of
+/// [`confirmed_context`](crate::plan::fit::confirmed_context); `program` names the engine for people.
 pub fn exact(
     request: &PlanRequest<'_>,
     transcript: &Transcript,
@@ -34,10 +34,13 @@ pub fn exact(
     Ok(assemble(request, cost, largest_context, reasons, hints))
 }
 
-/// Does a request fit by what the engine said?
-pub fn fits(request: &PlanRequest<'_>, transcript: &Transcript) -> Result<bool, PlanError> {
-    let cost = merged(request, transcript, &Coster::new(request)?, "")?;
-    Ok(fit::fits(request, &cost))
+/// What a request takes by what the engine said.
+pub fn priced(
+    request: &PlanRequest<'_>,
+    transcript: &Transcript,
+    program: &str,
+) -> Result<Priced, PlanError> {
+    Ok(merged(request, transcript, &Coster::new(request)?, program)?.into())
 }
 
 fn merged(

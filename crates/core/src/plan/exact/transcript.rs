@@ -150,6 +150,19 @@ impl Transcript {
         if self.coarse { Bytes::mib(1) } else { HALF_A_PLACE }
     }
 
+    /// True where another log tells of the same memory.
+    pub fn agrees_with(&self, other: &Self) -> bool {
+        let said = |log: &Self| {
+            (
+                log.context,
+                log.flash_attention_off,
+                log.copies_dropped,
+                log.coarse,
+            )
+        };
+        self.buffers == other.buffers && said(self) == said(other)
+    }
+
     /// Why an engine that ended before it was ready did so.
     pub fn refusal(&self) -> Refusal {
         Refusal::from_complaints(&self.complaints)

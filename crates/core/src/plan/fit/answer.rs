@@ -137,6 +137,9 @@ pub(super) struct Question<'a, P> {
     outline: Option<Outline<'a>>,
 }
 
+/// Said where whoever prices stopped answering.
+const OPEN: &str = "it is not known: not everything was answered that had to be asked";
+
 /// Cache types from the best to the smallest.
 const CACHE_TYPES: [TensorType; 3] = [types::F16, types::Q8_0, types::Q4_0];
 
@@ -169,14 +172,22 @@ impl<'a, P: Price> Question<'a, P> {
         self.request.cards.iter().zip(&priced.cards).map(line).collect()
     }
 
+    /// The answer, and what it becomes if something else changes; none where questions were left open.
     pub(super) fn answer(&self, dimension: Dimension) -> Answer {
-        match dimension {
+        let answer = match dimension {
             Dimension::Cache => self.cache(),
             Dimension::Split => split::answer(self),
             _ => match Scale::of(dimension, self.request) {
                 Some(scale) => self.number(dimension, &scale),
                 None => inapplicable(dimension, "the model has no experts"),
             },
+        };
+        if answer.applicable && self.is_open() {
+            return nothing(dimension, OPEN);
+        }
+        Answer {
+            trades: self.trades(&answer),
+            ..answer
         }
     }
 
@@ -223,7 +234,7 @@ impl<'a, P: Price> Question<'a, P> {
             change,
             cards,
             next,
-            trades: self.trades(dimension),
+            trades: Vec::new(),
         }
     }
 
@@ -237,9 +248,24 @@ impl<'a, P: Price> Question<'a, P> {
                 .collect::<Vec<_>>()
         };
         let outline = self.outline.as_ref().filter(|_| scale.has_steps());
-        let guess = outline.and_then(|outline| scale.best(false, None, |steps| outline.slack(&with(steps))));
-        let guess = guess.map(|guess| guess.at);
-        scale.best(guarded, guess, |steps| self.slack(&with(steps)))
+        let estimate = |steps| {
+            let changes = with(steps);
+            let slack = self.price.estimate(&changes);
+            slack.or_else(|| outline?.slack(&changes))
+        };
+        let guess = scale.best(false, None, None, estimate).map(|guess| guess.at);
+        let foresee = |steps: &[u64]| {
+            let questions: Vec<Vec<Change>> = steps.iter().map(|&steps| with(steps)).collect();
+            self.price.foresee(&questions);
+        };
+        scale.best(guarded, guess, Some(Box::new(foresee)), |steps| {
+            self.slack(&with(steps))
+        })
+    }
+
+    /// True where what was found so far cannot be relied on, because questions were left open.
+    fn is_open(&self) -> bool {
+        self.price.is_spent()
     }
 
     /// How `changes` fail.
@@ -255,9 +281,16 @@ impl<'a, P: Price> Question<'a, P> {
         }
     }
 
-    /// The best of a dimension for each thing that is asked otherwise.
-    fn trades(&self, dimension: Dimension) -> Vec<Trade> {
-        let turns = self.turns(dimension);
+    /// The best of a dimension for each thing that is asked otherwise; of a cache type, the context.
+    fn trades(&self, answer: &Answer) -> Vec<Trade> {
+        let (dimension, turns) = match answer.dimension {
+            _ if !answer.applicable => return Vec::new(),
+            Dimension::Split => return Vec::new(),
+            Dimension::Cache => (Dimension::Context, CACHE_TYPES.map(Change::Cache).to_vec()),
+            dimension => (dimension, self.turns(dimension)),
+        };
+        let each: Vec<Vec<Change>> = turns.iter().map(|turn| vec![turn.clone()]).collect();
+        self.price.foresee(&each);
         turns
             .into_iter()
             .filter_map(|turn| self.trade(dimension, turn))
@@ -274,6 +307,9 @@ impl<'a, P: Price> Question<'a, P> {
         };
         let scale = Scale::of(dimension, &request)?;
         let found = self.best(&scale, false, &turn);
+        if self.is_open() {
+            return None;
+        }
         Some(Trade {
             flags: turn.iter().flat_map(Change::flags).collect::<Vec<_>>().join(" "),
             dimension,
@@ -316,16 +352,14 @@ impl<'a, P: Price> Question<'a, P> {
         if !hyper.cached {
             return inapplicable(Dimension::Cache, "the model keeps no cache of keys and values");
         }
+        self.price
+            .foresee(&CACHE_TYPES.map(|kind| vec![Change::Cache(kind)]));
         let allowed: Vec<(TensorType, Priced)> = CACHE_TYPES
             .into_iter()
             .filter_map(|kind| Some((kind, self.priced(&[Change::Cache(kind)]).ok()?)))
             .collect();
         let cards = self.request.cards;
         let best = allowed.iter().find(|(_, priced)| priced.fits(cards));
-        let trades = allowed
-            .iter()
-            .filter_map(|(kind, _)| self.trade(Dimension::Context, Change::Cache(*kind)))
-            .collect();
         let lines = best.map_or(Vec::new(), |(_, priced)| self.lines(priced));
         let text = match best {
             Some((kind, _)) => format!("a cache in {} fits{}", kind.name, spare(&lines)),
@@ -336,7 +370,6 @@ impl<'a, P: Price> Question<'a, P> {
             best: best.map(|(kind, _)| kind.name.into()),
             change: best.map(|(kind, _)| Change::Cache(*kind)),
             cards: lines,
-            trades,
             text,
             ..nothing(Dimension::Cache, "")
         }

@@ -26,9 +26,11 @@ pub fn course<P: Price>(request: &PlanRequest<'_>, price: &P, count: u64, beside
     contexts.extend(besides.iter().filter(|&&context| context > 0 && context <= most));
     contexts.sort_unstable();
     contexts.dedup();
+    let change = |context: u64| Some(vec![Change::Context(u32::try_from(context).ok()?)]);
+    let questions: Vec<Vec<Change>> = contexts.iter().filter_map(|&context| change(context)).collect();
+    price.foresee(&questions);
     let point = |context: u64| {
-        let change = Change::Context(u32::try_from(context).ok()?);
-        let priced = price.price(&[change], request.cards).ok()?;
+        let priced = price.price(&change(context)?, request.cards).ok()?;
         Some(Point {
             context,
             cards: priced.cards,

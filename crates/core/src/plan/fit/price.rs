@@ -36,7 +36,7 @@ impl Priced {
 }
 
 /// [`Priced::slack`] of these peaks.
-pub(super) fn slack_of(cards: &[Card], peaks: impl Iterator<Item = Bytes>) -> i64 {
+pub fn slack_of(cards: &[Card], peaks: impl Iterator<Item = Bytes>) -> i64 {
     let headrooms = cards.iter().zip(peaks).map(|(card, peak)| beyond(card, peak));
     let (short, spare) = headrooms.fold((0_i64, i64::MAX), |(short, spare), headroom| {
         (short.saturating_add(headroom.min(0)), spare.min(headroom))
@@ -57,6 +57,19 @@ pub trait Price {
     type Error: std::fmt::Display;
 
     fn price(&self, changes: &[Change], cards: &[Card]) -> Result<Priced, Self::Error>;
+
+    /// These will be asked next on the request's cards: whoever can answers them side by side.
+    fn foresee(&self, _questions: &[Vec<Change>]) {}
+
+    /// What may stay free with these changes, at once. Where to begin a search; nothing that is answered rests on it.
+    fn estimate(&self, _changes: &[Change]) -> Option<i64> {
+        None
+    }
+
+    /// True once nothing more is answered, so that what has no price may still fit.
+    fn is_spent(&self) -> bool {
+        false
+    }
 }
 
 /// The default level: the closed forms.

@@ -6,7 +6,7 @@ use super::super::request::PlanRequest;
 use super::super::reserve::{CELLS, MOST_SEQUENCES, Reserve};
 use super::answer::Dimension;
 use super::change::Change;
-use super::search::{Found, Search, smallest};
+use super::search::{Foresee, Found, Search, smallest};
 use crate::flags::GpuLayers;
 
 /// Micro-batches are tried in whole tiles of the engine's matrix kernels.
@@ -144,13 +144,18 @@ impl Scale {
         &self,
         guarded: bool,
         guess: Option<u64>,
+        foresee: Option<Foresee<'_>>,
         slack: impl FnMut(u64) -> Option<i64>,
     ) -> Option<Found> {
         let range = self.range.clone();
-        match (self.fewer, guarded) {
-            (true, _) => smallest(range, guess, slack),
-            (false, true) => Search::new(range, slack).guess(guess).largest_guarded(),
-            (false, false) => Search::new(range, slack).guess(guess).largest(),
+        if self.fewer {
+            return smallest(range, guess, foresee, slack);
+        }
+        let mut search = Search::new(range, slack).guess(guess).foreseen(foresee);
+        if guarded {
+            search.largest_guarded()
+        } else {
+            search.largest()
         }
     }
 }

@@ -22,18 +22,26 @@ const GUARD: u64 = 4;
 /// How often the guard may move the answer.
 const ROUNDS: u32 = 8;
 
+/// How often a straight line is followed before halving or doubling takes over.
+const STRAIGHT: u32 = 4;
+
+/// Told which numbers will be asked for next.
+pub(in crate::plan) type Foresee<'a> = Box<dyn FnMut(&[u64]) + 'a>;
+
 /// A search over `range`; `slack` says what stays free, below 0 what is missing, `None` where the engine refuses.
-pub(in crate::plan) struct Search<F> {
+pub(in crate::plan) struct Search<'a, F> {
     slack: F,
+    foresee: Option<Foresee<'a>>,
     known: BTreeMap<u64, i64>,
     range: RangeInclusive<u64>,
     guess: Option<u64>,
 }
 
-impl<F: FnMut(u64) -> Option<i64>> Search<F> {
+impl<'a, F: FnMut(u64) -> Option<i64>> Search<'a, F> {
     pub(in crate::plan) fn new(range: RangeInclusive<u64>, slack: F) -> Self {
         Self {
             slack,
+            foresee: None,
             known: BTreeMap::new(),
             range,
             guess: None,
@@ -44,6 +52,12 @@ impl<F: FnMut(u64) -> Option<i64>> Search<F> {
     #[must_use]
     pub(in crate::plan) fn guess(mut self, guess: Option<u64>) -> Self {
         self.guess = guess.filter(|guess| self.range.contains(guess));
+        self
+    }
+
+    #[must_use]
+    pub(in crate::plan) fn foreseen(mut self, foresee: Option<Foresee<'a>>) -> Self {
+        self.foresee = foresee;
         self
     }
 
@@ -63,6 +77,23 @@ impl<F: FnMut(u64) -> Option<i64>> Search<F> {
 
     fn fits(&mut self, number: u64) -> bool {
         self.slack(number) >= 0
+    }
+
+    /// The largest that was seen to fit.
+    pub(in crate::plan) fn seen(&self) -> Option<u64> {
+        let fitting = self.known.iter().rev().find(|(_, slack)| **slack >= 0);
+        fitting.map(|(number, _)| *number)
+    }
+
+    /// Says which of the range's numbers come next, where that is more than one question.
+    fn foresee(&mut self, numbers: RangeInclusive<u64>) {
+        let numbers = *numbers.start()..=(*numbers.end()).min(*self.range.end());
+        let unknown: Vec<u64> = numbers
+            .filter(|number| !self.known.contains_key(number))
+            .collect();
+        if let Some(foresee) = self.foresee.as_mut().filter(|_| unknown.len() > 1) {
+            foresee(&unknown);
+        }
     }
 
     /// The largest number that fits below one that does not, or the end of the range.
@@ -86,6 +117,7 @@ impl<F: FnMut(u64) -> Option<i64>> Search<F> {
         let end = *self.range.end();
         for _ in 0..ROUNDS {
             let above = found.at.saturating_add(2)..=end.min(found.at.saturating_add(GUARD));
+            self.foresee(above.clone());
             let Some(again) = above.into_iter().find(|&number| self.fits(number)) else {
                 break;
             };
@@ -100,27 +132,66 @@ impl<F: FnMut(u64) -> Option<i64>> Search<F> {
         Some(found)
     }
 
-    /// From a guess in steps that double, until the answer lies between two of them.
+    /// From a guess, two neighbours at a time, until one fits and the other does not.
     fn around(&mut self, guess: u64, start: u64, end: u64) -> Option<Found> {
-        let up = self.fits(guess);
-        let (mut near, mut step) = (guess, 1);
-        loop {
-            let far = if up {
-                near.saturating_add(step).min(end)
+        let (mut low, mut high): (Option<u64>, Option<u64>) = (None, None);
+        let mut at = guess;
+        for round in 0.. {
+            self.foresee(at..=at.saturating_add(1));
+            if self.fits(at) {
+                low = Some(at);
+                if at < end && self.fits(at + 1) {
+                    low = Some(at + 1);
+                } else if at < end {
+                    high = Some(at + 1);
+                }
+                high = high.filter(|high| low < Some(*high));
             } else {
-                near.saturating_sub(step).max(start)
-            };
-            if far == near {
-                return up.then_some(Found {
-                    at: near,
-                    above: None,
-                });
+                high = Some(at);
+                // A line needs two points.
+                if at < end && self.known.len() == 1 {
+                    self.slack(at + 1);
+                }
             }
-            if self.fits(far) != up {
-                let (low, high) = (near.min(far), near.max(far));
-                return Some(self.between(low, high));
+            match (low, high) {
+                (None, Some(high)) if high == start => return None,
+                (Some(low), None) if low == end => {
+                    return Some(Found { at: low, above: None });
+                }
+                (Some(low), Some(high)) if high - low == 1 => {
+                    return Some(Found {
+                        at: low,
+                        above: Some(high),
+                    });
+                }
+                (Some(low), Some(high)) if round >= STRAIGHT => return Some(self.between(low, high)),
+                _ => {}
             }
-            (near, step) = (far, step.saturating_mul(2));
+            let (floor, ceiling) = (low.unwrap_or(start), high.map_or(end, |high| high - 1));
+            at = self.onward(at, round).clamp(floor, ceiling);
+        }
+        None
+    }
+
+    /// Where to look after `at`: where a line through it and its nearest neighbour meets zero, else a stride away.
+    fn onward(&self, at: u64, round: u32) -> u64 {
+        let here = self.known.get(&at).copied().unwrap_or(i64::MIN);
+        let below = self.known.range(..at).next_back();
+        let above = self.known.range(at.saturating_add(1)..).next();
+        let near = [below, above]
+            .into_iter()
+            .flatten()
+            .filter(|(_, slack)| **slack > i64::MIN);
+        let near = near.min_by_key(|(number, _)| number.abs_diff(at));
+        let straight = near.filter(|_| round < STRAIGHT && here > i64::MIN);
+        if let Some(steps) = straight.and_then(|(&other, &there)| steps_to_zero((at, here), (other, there))) {
+            return at.saturating_add_signed(steps);
+        }
+        let stride = 1_u64.checked_shl(round).unwrap_or(u64::MAX);
+        if here >= 0 {
+            at.saturating_add(stride).saturating_add(1)
+        } else {
+            at.saturating_sub(stride)
         }
     }
 
@@ -131,7 +202,9 @@ impl<F: FnMut(u64) -> Option<i64>> Search<F> {
             let middle = if halve {
                 low + (high - low) / 2
             } else {
-                crossing((low, self.slack(low)), (high, self.slack(high)))
+                let middle = crossing((low, self.slack(low)), (high, self.slack(high)));
+                self.foresee(middle..=middle + 1);
+                middle
             };
             if self.fits(middle) {
                 low = middle;
@@ -164,16 +237,32 @@ fn crossing((low, spare): (u64, i64), (high, short): (u64, i64)) -> u64 {
     low + step.clamp(1, high - low - 1)
 }
 
+/// How many whole steps from `at` a falling line through both points stays at or above zero; less than none where it is below.
+fn steps_to_zero((at, here): (u64, i64), (other, there): (u64, i64)) -> Option<i64> {
+    let distance = i128::from(other) - i128::from(at);
+    let falls = (i128::from(here) - i128::from(there)) * distance.signum();
+    if falls <= 0 {
+        return None;
+    }
+    i64::try_from((i128::from(here) * distance.abs()).div_euclid(falls)).ok()
+}
+
 /// The smallest number of `range` that fits, with the number below it, which does not.
 pub(in crate::plan) fn smallest(
     range: RangeInclusive<u64>,
     guess: Option<u64>,
+    foresee: Option<Foresee<'_>>,
     mut slack: impl FnMut(u64) -> Option<i64>,
 ) -> Option<Found> {
     let (start, end) = range.into_inner();
     let mirrored = |number: u64| end.saturating_sub(number);
     let length = end.checked_sub(start)?;
-    let mut search = Search::new(0..=length, |number| slack(mirrored(number))).guess(guess.map(mirrored));
+    let foresee = foresee.map(|mut foresee| -> Foresee<'_> {
+        Box::new(move |numbers| foresee(&numbers.iter().map(|&number| mirrored(number)).collect::<Vec<_>>()))
+    });
+    let mut search = Search::new(0..=length, |number| slack(mirrored(number)))
+        .guess(guess.map(mirrored))
+        .foreseen(foresee);
     let found = search.largest()?;
     Some(Found {
         at: mirrored(found.at),
@@ -198,6 +287,40 @@ mod tests {
             prop_assert_eq!(found.at, limit);
             prop_assert_eq!(found.above, Some(limit + 1));
             prop_assert!(asked <= 6, "{}", asked);
+        }
+
+        #[test]
+        fn from_any_guess_the_answer_fits_and_the_next_does_not(
+            slacks in prop::collection::vec(prop::option::weighted(0.9, -9_i64..9), 1..200),
+            guess in 0_u64..200,
+        ) {
+            let at = |n: u64| slacks[usize::try_from(n).unwrap()].unwrap_or(i64::MIN);
+            let last = u64::try_from(slacks.len()).unwrap() - 1;
+            let mut foreseen = std::collections::BTreeSet::new();
+            let found = Search::new(0..=last, |n| slacks[usize::try_from(n).unwrap()])
+                .guess(Some(guess.min(last)))
+                .foreseen(Some(Box::new(|numbers| foreseen.extend(numbers.iter().copied()))))
+                .largest();
+            prop_assert!(foreseen.iter().all(|&n| n <= last));
+            match found {
+                Some(found) => {
+                    prop_assert!(at(found.at) >= 0);
+                    prop_assert!(found.above.map_or(found.at == last, |above| above == found.at + 1 && at(above) < 0));
+                }
+                None => prop_assert!(at(0) < 0),
+            }
+        }
+
+        #[test]
+        fn from_a_guess_a_straight_line_takes_two_pairs(limit in 0_u64..100_000, guess in 0_u64..99_999, step in 1_i64..1 << 40) {
+            let mut asked = 0;
+            let found = Search::new(0..=100_000, |n| {
+                asked += 1;
+                Some((i64::try_from(limit).unwrap() - i64::try_from(n).unwrap()).saturating_mul(step))
+            });
+            let found = found.guess(Some(guess)).largest().unwrap();
+            prop_assert_eq!((found.at, found.above), (limit, Some(limit + 1)));
+            prop_assert!(asked <= 5, "{}", asked);
         }
 
         #[test]
@@ -258,7 +381,7 @@ mod tests {
 
     #[test]
     fn the_smallest_is_the_mirror_of_the_largest() {
-        let found = smallest(3..=60, None, |n| i64::try_from(n).ok().map(|n| n - 41));
+        let found = smallest(3..=60, None, None, |n| i64::try_from(n).ok().map(|n| n - 41));
         assert_eq!(
             found,
             Some(Found {
@@ -266,10 +389,10 @@ mod tests {
                 above: Some(40)
             })
         );
-        assert_eq!(smallest(3..=60, None, |_| Some(-1)), None);
-        assert_eq!(smallest(3..=60, None, |_| None), None);
+        assert_eq!(smallest(3..=60, None, None, |_| Some(-1)), None);
+        assert_eq!(smallest(3..=60, None, None, |_| None), None);
         assert_eq!(
-            smallest(3..=60, None, |_| Some(0)),
+            smallest(3..=60, None, None, |_| Some(0)),
             Some(Found { at: 3, above: None })
         );
     }

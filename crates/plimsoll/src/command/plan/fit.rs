@@ -11,6 +11,7 @@ use plimsoll_core::flags::Options;
 use plimsoll_core::plan::fit::{self, Answer, Dimension, Fit, Formulas, edited};
 use serde_json::{Value, json};
 
+use super::exact::Asking;
 use super::{Arguments, Error, Models};
 use crate::screen;
 use plimsoll_core::place::Card;
@@ -37,12 +38,16 @@ pub(crate) fn directions(text: &str) -> Result<Directions, String> {
 }
 
 pub(super) fn run(arguments: &Arguments, directions: &Directions, cards: &[Card]) -> Result<ExitCode, Error> {
-    let engine = arguments.engine();
     let options = Options::from_argv(&arguments.flags)?;
-    let wish = options.wish(arguments.program)?;
-    let models = Models::read(&wish, engine)?;
-    let request = models.request(&wish, engine, arguments.program, cards);
-    let fit = fit::fit(&request, &Formulas(request), &directions.0)?;
+    let fit = match &arguments.exact {
+        Some(named) => {
+            let asking = Asking::open(arguments, named.as_deref(), &options, cards)?;
+            let fit = asking.fit(&directions.0)?;
+            asking.tell()?;
+            fit
+        }
+        None => by_formulas(arguments, directions, &options, cards)?,
+    };
     print(arguments, &options, &fit)?;
     let answered = fit
         .answers
@@ -53,6 +58,19 @@ pub(super) fn run(arguments: &Arguments, directions: &Directions, cards: &[Card]
     } else {
         ExitCode::FAILURE
     })
+}
+
+fn by_formulas(
+    arguments: &Arguments,
+    directions: &Directions,
+    options: &Options,
+    cards: &[Card],
+) -> Result<Fit, Error> {
+    let engine = arguments.engine();
+    let wish = options.wish(arguments.program)?;
+    let models = Models::read(&wish, engine)?;
+    let request = models.request(&wish, engine, arguments.program, cards);
+    Ok(fit::fit(&request, &Formulas(request), &directions.0)?)
 }
 
 fn print(arguments: &Arguments, options: &Options, fit: &Fit) -> Result<(), Error> {

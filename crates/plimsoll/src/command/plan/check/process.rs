@@ -1,14 +1,16 @@
 //! A process planned again from its own words, and measured.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use plimsoll_core::bytes::Bytes;
-use plimsoll_core::flags::{Options, Origin, Parallel, Program, Wish};
+use plimsoll_core::flags::table::Effect;
+use plimsoll_core::flags::{Options, Origin, Parallel, Program, Value as SettingValue, Wish};
 use plimsoll_core::place::{Card, CardKind};
 use plimsoll_core::plan::{CardPlan, Plan};
 use serde_json::Value;
 
+use super::super::exact::Asking;
 use super::super::{Arguments, Error, wished};
 use super::CheckError;
 use crate::check::{CARD_MARGIN, Checked, HOST_MARGIN, Row, Said, margin};
@@ -19,12 +21,18 @@ pub(super) fn checked(arguments: &Arguments, pid: u32) -> Result<Checked, Error>
     let started = Started::read(pid)?;
     let options = Options::from_argv(&arguments.flags)?.merged_over(&started.options()?);
     let program = started.program().unwrap_or(arguments.program);
-    let mut wish = options.wish(program)?;
-    wish.model = wish.model.map(|model| started.path(&model));
+    let options = started.reachable(&options);
+    let wish = options.wish(program)?;
     let reading = probe::read();
     let family = probe::family(pid);
     let cards = arguments.described_or(|| started.cards(&reading, &family))?;
-    let plan = wished(&wish, arguments.engine(), program, &cards)?;
+    let plan = match &arguments.exact {
+        Some(named) => {
+            let named = named.clone().or_else(|| started.engine());
+            Asking::once(arguments, named.as_deref(), (&options, program), &cards)?
+        }
+        None => wished(&wish, arguments.engine(), program, &cards)?,
+    };
     Ok(Checked {
         model: plan.model.clone(),
         pid: Some(pid),
@@ -140,6 +148,25 @@ impl Started {
 
     fn program(&self) -> Option<Program> {
         Program::from_name(Path::new(self.words.first()?).file_name()?.to_str()?)
+    }
+
+    /// Its program, if that is an engine by its name.
+    fn engine(&self) -> Option<PathBuf> {
+        let program = fs::read_link(format!("/proc/{}/exe", self.pid)).ok()?;
+        let name = program.file_name()?.to_str()?;
+        (Program::from_name(name).is_some() && program.is_file()).then_some(program)
+    }
+
+    /// The flags with every model file named as it is reached from here.
+    fn reachable(&self, options: &Options) -> Options {
+        let files = [Effect::Model, Effect::Draft, Effect::Projector];
+        let reached = options.settings().iter().cloned().map(|mut setting| {
+            if let (true, SettingValue::Text(path)) = (files.contains(&setting.flag.effect), &setting.value) {
+                setting.value = SettingValue::Text(self.path(path));
+            }
+            setting
+        });
+        reached.collect()
     }
 
     /// A file of the process, by its own working directory.

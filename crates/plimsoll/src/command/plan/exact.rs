@@ -1,0 +1,153 @@
+//! `plimsoll plan --exact`: the same answers from an engine that was asked.
+//!
+//! DECISION: what is printed was said by the engine: the plan of the flags as they are, and every context, micro-batch or
+//! layer count that is found, with the step above it. An engine is asked so many times and no more; what is not known by
+//! then is an error or left out, never guessed. How many runs it took is told on stderr.
+
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use plimsoll_core::flags::{Options, Program, Wish};
+use plimsoll_core::place::Card;
+use plimsoll_core::plan::exact::{Transcript, exact};
+use plimsoll_core::plan::fit::{self, Dimension, Fit, Point, edited};
+use plimsoll_core::plan::{self, Engine, Plan, PlanRequest};
+
+use super::{Arguments, Error, Models};
+use crate::exact::{Asked, ExactError, Oracle};
+
+/// Runs for the largest context of a plan, of which two are mostly enough, and what a person waits without wondering.
+const PLAN: (u32, Duration) = (16, Duration::from_secs(5));
+/// Runs for one direction of `--fit`, with what it becomes if something else changes.
+const DIRECTION: (u32, Duration) = (64, Duration::from_secs(60));
+/// Contexts on a page, and thereby steps of its slider.
+const POINTS: u32 = 32;
+const PAGE: (u32, Duration) = (POINTS + 8, Duration::from_secs(60));
+
+/// An engine that was asked for the flags as they are.
+pub(super) struct Asking<'a> {
+    oracle: Oracle,
+    options: &'a Options,
+    wish: Wish,
+    models: Models,
+    engine: Engine,
+    program: Program,
+    cards: &'a [Card],
+    /// The largest context by the closed forms.
+    guess: Option<u64>,
+    said: Transcript,
+}
+
+impl<'a> Asking<'a> {
+    /// Asks, and beside it for the contexts at the border that the closed forms see.
+    pub(super) fn open(
+        arguments: &Arguments,
+        named: Option<&Path>,
+        options: &'a Options,
+        cards: &'a [Card],
+    ) -> Result<Self, Error> {
+        let program = arguments.program;
+        let wish = options.wish(program)?;
+        let oracle = Oracle::find(named, program, !arguments.no_cache)?;
+        let models = Models::read(&wish, arguments.engine())?;
+        let engine = match arguments.engine {
+            Some(engine) => engine,
+            None => oracle.engine(options, cards)?.unwrap_or(Engine::LLAMA_CPP),
+        };
+        let request = models.request(&wish, engine, program, cards);
+        let guess = plan::plan(&request)?.largest_context;
+        let likely = match arguments.fit {
+            None => fit::likely_contexts(&request, guess),
+            Some(_) => Vec::new(),
+        };
+        let likely = likely.iter().map(|changes| edited(options, changes));
+        let said = oracle.open(options, &likely.collect::<Result<Vec<_>, _>>()?, cards)?;
+        Ok(Self {
+            oracle,
+            options,
+            wish,
+            models,
+            engine,
+            program,
+            cards,
+            guess,
+            said,
+        })
+    }
+
+    /// The plan of these flags, and no search.
+    pub(super) fn once(
+        arguments: &Arguments,
+        named: Option<&Path>,
+        (options, program): (&Options, Program),
+        cards: &[Card],
+    ) -> Result<Plan, Error> {
+        let wish = options.wish(program)?;
+        let oracle = Oracle::find(named, program, !arguments.no_cache)?;
+        let models = Models::read(&wish, arguments.engine())?;
+        let said = oracle.ask(options, cards)?;
+        let engine = match arguments.engine {
+            Some(engine) => engine,
+            None => oracle.engine(options, cards)?.unwrap_or(Engine::LLAMA_CPP),
+        };
+        let request = models.request(&wish, engine, program, cards);
+        let plan = exact(&request, &said, &oracle.name(), Ok(None))?;
+        tell(&oracle)?;
+        Ok(plan)
+    }
+
+    fn request(&self) -> PlanRequest<'_> {
+        self.models
+            .request(&self.wish, self.engine, self.program, self.cards)
+    }
+
+    fn asked(&self, (runs, time): (u32, Duration)) -> Result<Asked<'_>, ExactError> {
+        self.oracle.limit(runs, time);
+        Asked::new(&self.oracle, self.options, self.request(), &self.said)
+    }
+
+    pub(super) fn plan(&self) -> Result<Plan, Error> {
+        let request = self.request();
+        let asked = self.asked(PLAN)?;
+        let largest = fit::confirmed_context(&request, &asked, self.guess);
+        match asked.failure() {
+            None | Some(ExactError::Spent { .. }) => {}
+            Some(error) => return Err(error.into()),
+        }
+        Ok(exact(&request, &self.said, &self.oracle.name(), largest)?)
+    }
+
+    pub(super) fn fit(&self, directions: &[Dimension]) -> Result<Fit, Error> {
+        let (runs, time) = DIRECTION;
+        let count = u32::try_from(directions.len().max(1)).unwrap_or(u32::MAX);
+        let asked = self.asked((runs.saturating_mul(count), time * count))?;
+        let fit = fit::fit(&self.request(), &asked, directions)?;
+        match asked.failure() {
+            None => Ok(fit),
+            Some(ExactError::Spent { .. }) => Ok(fit),
+            Some(error) => Err(error.into()),
+        }
+    }
+
+    /// What each context takes, for a page.
+    pub(super) fn course(&self, plan: &Plan) -> Result<Vec<Point>, Error> {
+        let asked = self.asked(PAGE)?;
+        let besides: Vec<u64> = plan.largest_context.into_iter().collect();
+        let points = fit::course(&self.request(), &asked, POINTS.into(), &besides);
+        match asked.failure() {
+            None => Ok(points),
+            Some(error) => Err(error.into()),
+        }
+    }
+
+    pub(super) fn tell(&self) -> Result<(), Error> {
+        tell(&self.oracle)
+    }
+}
+
+/// Says what the answers cost.
+fn tell(oracle: &Oracle) -> Result<(), Error> {
+    let mut stderr = anstream::stderr().lock();
+    Ok(writeln!(stderr, "asked {}: {}", oracle.name(), oracle.tally())?)
+}
