@@ -1,12 +1,16 @@
 //! What holds for every answer of `--fit`: its flags fit when they are planned with, and one step more does not.
 #![allow(clippy::unwrap_used)]
 
+use std::cell::{Cell, RefCell};
+
 use plimsoll_core::explain::Fact;
 use plimsoll_core::flags::{Options, Program};
 use plimsoll_core::model::gguf::Header;
 use plimsoll_core::model::{Dialect, Model, synth};
 use plimsoll_core::place::Card;
-use plimsoll_core::plan::fit::{Answer, Dimension, Fit, Formulas, edited, fit};
+use plimsoll_core::plan::fit::{
+    Answer, Change, Dimension, Fit, Formulas, Price, Priced, confirmed_context, edited, fit, likely_contexts,
+};
 use plimsoll_core::plan::{Engine, Plan, PlanError, PlanRequest, plan};
 use proptest::prelude::*;
 
@@ -248,4 +252,105 @@ fn a_cache_type_is_the_best_that_reaches_the_context_and_none_that_the_engine_re
         answer.trades.iter().all(|trade| trade.flags.contains("f16")),
         "{answer:?}"
     );
+}
+
+/// The formulas, which answer so many different questions and no more.
+struct Patient<'a> {
+    formulas: Formulas<'a>,
+    left: Cell<usize>,
+    answered: RefCell<Vec<Vec<Change>>>,
+    is_spent: Cell<bool>,
+}
+
+impl<'a> Patient<'a> {
+    fn new(request: &PlanRequest<'a>, patience: usize) -> Self {
+        Self {
+            formulas: Formulas(*request),
+            left: Cell::new(patience),
+            answered: RefCell::default(),
+            is_spent: Cell::default(),
+        }
+    }
+}
+
+impl Price for Patient<'_> {
+    type Error = String;
+
+    fn price(&self, changes: &[Change], cards: &[Card]) -> Result<Priced, String> {
+        let known = self.answered.borrow().iter().any(|other| other == changes);
+        if !known && self.left.get() == 0 {
+            self.is_spent.set(true);
+            return Err("asked too often".to_owned());
+        }
+        if !known {
+            self.left.set(self.left.get() - 1);
+            self.answered.borrow_mut().push(changes.to_vec());
+        }
+        self.formulas
+            .price(changes, cards)
+            .map_err(|error| error.to_string())
+    }
+
+    fn is_spent(&self) -> bool {
+        self.is_spent.get()
+    }
+}
+
+#[test]
+fn from_the_right_guess_a_context_is_confirmed_by_the_pair_that_was_likely() {
+    let case = Case::new("l8", 32, &[12_000], "-c 4096");
+    case.ask(&case.options, |request| {
+        let largest = plan(request).unwrap().largest_context;
+        let patient = Patient::new(request, 3);
+        assert_eq!(confirmed_context(request, &patient, largest), Ok(largest));
+        let answered = patient.answered.borrow();
+        assert_eq!(answered[1..], likely_contexts(request, largest));
+        for guess in [
+            None,
+            Some(256),
+            Some(131_072),
+            largest.map(|tokens| tokens + 2560),
+        ] {
+            let patient = Patient::new(request, 8);
+            assert_eq!(
+                confirmed_context(request, &patient, guess),
+                Ok(largest),
+                "{guess:?}"
+            );
+        }
+    });
+}
+
+#[test]
+fn where_not_everything_is_answered_nothing_is_claimed() {
+    let case = Case::new("q30", 6, &[4_880], "-c 8192");
+    let directions = [Dimension::Context, Dimension::Cache, Dimension::Experts];
+    let whole = case.fit(&directions).unwrap();
+    assert!(
+        whole.answers.iter().all(|answer| answer.change.is_some()),
+        "{whole:?}"
+    );
+    let mut withheld = 0;
+    case.ask(&case.options, |request| {
+        let largest = plan(request).unwrap().largest_context;
+        for patience in 1..80 {
+            let patient = Patient::new(request, patience);
+            let found = fit(request, &patient, &directions).unwrap();
+            for (answer, known) in found.answers.iter().zip(&whole.answers) {
+                if answer.change.is_some() {
+                    assert_eq!((&answer.change, &answer.next), (&known.change, &known.next));
+                } else {
+                    assert!(answer.text.contains("not known"), "{answer:?}");
+                    withheld += 1;
+                }
+                assert!(answer.trades.iter().all(|trade| known.trades.contains(trade)));
+            }
+            let confirmed = confirmed_context(request, &Patient::new(request, patience), Some(256));
+            match confirmed {
+                Ok(confirmed) => assert_eq!(confirmed, largest),
+                Err(seen) => assert!(seen <= largest, "{seen:?}"),
+            }
+        }
+    });
+    assert!(withheld > 0);
 }

@@ -7,6 +7,10 @@
 //! A child is reaped only after its whole group was swept: while the leader is still a zombie its number cannot
 //! be taken by a stranger.
 
+/// This very program, to be started again. Whoever starts it resolves the link itself, so an upgrade that replaces the file
+/// does no harm.
+pub(crate) const PLIMSOLL: &str = "/proc/self/exe";
+
 mod argv;
 mod child;
 mod control;

@@ -18,9 +18,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, getpid, kill_process_group};
 
 use super::ExactError;
+use crate::launch::PLIMSOLL;
 
-/// This program, whatever has become of its file since it started.
-const PLIMSOLL: &str = "/proc/self/exe";
 /// More at once would only wait for each other's memory.
 const MOST_AT_ONCE: usize = 8;
 /// A trillion parameters take a second.

@@ -113,8 +113,7 @@ pub(super) struct Spawned {
 impl Launcher {
     /// Starts the thread and the warden. Children pass through this very program (`plimsoll exec-child`).
     pub fn start() -> Result<Self, LaunchError> {
-        // Resolved by the child itself, so an upgrade that replaces the file does no harm.
-        Self::start_with(Path::new("/proc/self/exe"))
+        Self::start_with(Path::new(super::PLIMSOLL))
     }
 
     /// The same with the trampoline and the warden of another `plimsoll` program, for tests.

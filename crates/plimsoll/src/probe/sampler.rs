@@ -18,9 +18,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::lookout::{Ask, Lookout};
 use super::{Machine, Reading, Sensors};
+use crate::launch::PLIMSOLL;
 
-/// Resolved by the process itself, so an upgrade that replaces the file does no harm.
-const PLIMSOLL: &str = "/proc/self/exe";
 /// A driver that does not answer in this time says nothing.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(25);

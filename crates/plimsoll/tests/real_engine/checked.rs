@@ -3,15 +3,22 @@
 use serde_json::Value;
 
 use crate::child::{Engine, plimsoll};
+use crate::daemon::built;
 
 /// The build that the tests install.
 const ENGINE: &str = "llama.cpp@11549";
 
-fn checked(target: &str, flags: &[&str]) -> (Option<i32>, Value) {
+fn checked(target: &str, options: &[&str], flags: &[&str]) -> (Option<i32>, Value) {
     let output = plimsoll()
-        .args(["plan", "--json", "--engine", ENGINE, "--check", target, "--"])
+        .args(["plan", "--json", "--engine", ENGINE, "--check", target])
+        .args(options)
+        .arg("--")
         .args(flags)
         .env("PLIMSOLL_NVML", "")
+        .env(
+            "PLIMSOLL_PHANTOM_LIBRARY",
+            built("libplimsoll_phantom.so", "plimsoll-phantom"),
+        )
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -28,7 +35,7 @@ fn an_engine_on_the_cpu_takes_what_was_planned_and_has_the_sizes_that_were() {
     let engine = Engine::start(&model, &["-c", "4096", "-np", "2"], &[]).ready();
     let address = format!("http://127.0.0.1:{}", engine.port);
     for target in [engine.child.id().to_string(), address.clone()] {
-        let (status, check) = checked(&target, &[]);
+        let (status, check) = checked(&target, &[], &[]);
         assert_eq!((status, &check["ok"]), (Some(0), &true.into()), "{check}");
         let card = &check["models"][0]["cards"][0];
         assert!(card["measured"].as_u64() > card["loaded"].as_u64(), "{card}");
@@ -44,6 +51,11 @@ fn an_engine_on_the_cpu_takes_what_was_planned_and_has_the_sizes_that_were() {
             "{said}"
         );
     }
-    let (status, check) = checked(&address, &["-np", "4"]);
+    let (status, check) = checked(&address, &[], &["-np", "4"]);
     assert_eq!(status, Some(1), "the engine has two slots: {check}");
+    // The engine that runs is the one that is asked.
+    let (status, check) = checked(&address, &["--exact", "--no-cache"], &[]);
+    assert_eq!((status, &check["ok"]), (Some(0), &true.into()), "{check}");
+    let source = check["models"][0]["cards"][0]["terms"].to_string();
+    assert!(source.contains("engine llama-server"), "{check}");
 }

@@ -29,8 +29,13 @@ impl Bench {
     }
 
     fn ask(&self, engine: &Path, flags: &[&str]) -> Output {
+        self.ask_for(&["--card", CARD], engine, flags)
+    }
+
+    fn ask_for(&self, options: &[&str], engine: &Path, flags: &[&str]) -> Output {
         plimsoll()
-            .args(["plan", "--json", "--card", CARD])
+            .args(["plan", "--json"])
+            .args(options)
             .arg(format!("--exact={}", engine.display()))
             .args(["--", "-m"])
             .arg(&self.model)
@@ -128,4 +133,67 @@ fn what_is_no_engine_is_told_with_a_remedy() {
         "{}",
         text(&silent.stderr)
     );
+}
+
+/// Less memory than the model could fill: its largest context is somewhere between.
+const SMALL: [&str; 2] = ["--card", "name=A,total=8GiB,cc=8.9"];
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)))
+}
+
+#[test]
+fn the_largest_context_was_said_by_the_engine_and_one_step_more_does_not_fit() {
+    let bench = Bench::new();
+    let flags = ["-fa", "on", "-c", "4096"];
+    let asked = bench.ask_for(&SMALL, program(), &flags);
+    let largest = json(&asked)["largest_context"].as_u64().unwrap();
+    assert!((4096..131_072).contains(&largest), "{largest}");
+    // What was asked for, the same without vocabulary, and two contexts: the engine says the same either way.
+    let said = text(&asked.stderr);
+    assert!(
+        said.contains("asked llama-server: 4 runs of the engine\n"),
+        "{said}"
+    );
+    for (context, status) in [(largest, 0), (largest + 256, 1)] {
+        let context = context.to_string();
+        let again = bench.ask_for(&SMALL, program(), &["-fa", "on", "-c", &context]);
+        assert_eq!(again.status.code(), Some(status), "{}", text(&again.stderr));
+        assert_eq!(json(&again)["largest_context"], largest);
+    }
+
+    let mut options = SMALL.to_vec();
+    options.extend(["--fit", "ctx"]);
+    let fit = bench.ask_for(&options, program(), &flags);
+    let answer = &json(&fit)["answers"][0];
+    assert_eq!(
+        (&answer["best"], &answer["next"]["value"]),
+        (&largest.into(), &(largest + 256).into())
+    );
+    let said = text(&fit.stderr);
+    assert!(
+        said.contains("asked llama-server: ") && said.contains("kept"),
+        "{said}"
+    );
+    // Twice the micro-batch, twice the slots, a smaller cache: each searched by asking.
+    assert_eq!(answer["trades"].as_array().map(Vec::len), Some(3), "{answer}");
+}
+
+#[test]
+fn a_page_shows_at_every_context_what_the_engine_says() {
+    let bench = Bench::new();
+    let page = bench.folder.path().join("page.html");
+    let mut options = SMALL.to_vec();
+    options.extend(["--html", page.to_str().unwrap()]);
+    let drawn = bench.ask_for(&options, program(), &["-fa", "on", "-c", "4096"]);
+    assert_eq!(drawn.status.code(), Some(0), "{}", text(&drawn.stderr));
+    let contexts = fs::read_to_string(page).unwrap().matches("\"context\":").count();
+    // A run for every context on the page, but for those that the plan had asked already.
+    let said = text(&drawn.stderr);
+    let runs = said
+        .split("asked llama-server: ")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next());
+    let runs: usize = runs.unwrap().parse().unwrap();
+    assert!((32..=44).contains(&runs), "{runs} runs, {contexts} contexts");
 }

@@ -21,6 +21,7 @@ use serde_json::Value;
 
 use super::{Error, Findings};
 use crate::folder::OwnedFolder;
+use crate::launch::PLIMSOLL;
 
 const BLOCK: usize = 1 << 16;
 /// The folder of the report is called so, and then by its owner.
@@ -34,7 +35,7 @@ pub(super) fn watch(command: &[OsString]) -> Result<Findings, Error> {
     let folder = OwnedFolder::create(FOLDER).map_err(Error::Program)?;
     let report = folder.path().join("report.json");
     let _deaf = Deaf::to_the_terminal().map_err(Error::Program)?;
-    let mut child = Command::new(std::env::current_exe().map_err(Error::Program)?)
+    let mut child = Command::new(PLIMSOLL)
         .arg("run")
         .arg("--report")
         .arg(&report)

@@ -5,22 +5,25 @@
 //! somewhere between what it takes once loaded and what it takes at full depth, so only what lies outside of that by
 //! more than the margin is off. A daemon of ours is asked for what it claimed and measured itself.
 
-mod http;
 mod listener;
 mod process;
 
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::time::Duration;
 
+use http::Method;
 use plimsoll_core::bytes::Bytes;
 use plimsoll_core::place::CardId;
 use serde_json::Value;
 
 use super::{Arguments, Error};
 use crate::check::{CARD_MARGIN, Check, Checked, HOST_MARGIN, Row, Said, margin};
+use crate::load::{Client, Failure, Target};
 use crate::screen;
-use http::{Address, get};
+
+/// For a whole answer.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CheckError {
@@ -36,42 +39,53 @@ pub(crate) enum CheckError {
     },
     #[error("process {0} has no command line; is it an engine?")]
     NoCommand(u32),
-    #[error("cannot ask http://{address}{path}: {error}")]
+    #[error("cannot ask {target}{path}: {failure}")]
     Ask {
-        address: SocketAddr,
-        path: String,
-        error: io::Error,
+        target: Target,
+        path: &'static str,
+        failure: Failure,
     },
-    #[error("http://{address}{path} does not answer as a llama-server does: {why}")]
-    Answer {
-        address: SocketAddr,
-        path: String,
-        why: String,
-    },
+    #[error("{target}{path} does not answer as a llama-server does: no JSON")]
+    Answer { target: Target, path: &'static str },
+    #[error("cannot start a client: {0}")]
+    Client(io::Error),
     #[error("no process of ours listens at {0}; give its PID")]
-    NoListener(SocketAddr),
+    NoListener(Target),
+    #[error(
+        "{0} is a plimsoll serve, whose own claims are compared; no engine is asked\nhint: leave --exact out, or give the PID of \
+         one of its engines"
+    )]
+    ExactDaemon(Target),
     #[error("nothing is measured: {0}")]
     NothingMeasured(String),
 }
 
 /// Who is checked.
 #[derive(Clone, Debug)]
-enum Target {
+enum Checkable {
     Process(u32),
-    Server(Address),
+    Server(Target),
 }
 
-fn target(text: &str) -> Result<Target, CheckError> {
+fn checkable(text: &str) -> Result<Checkable, CheckError> {
     if let Ok(pid) = text.parse() {
-        return Ok(Target::Process(pid));
+        return Ok(Checkable::Process(pid));
     }
-    Address::read(text).map(Target::Server)
+    let target = text
+        .parse::<Target>()
+        .ok()
+        .filter(|_| text.starts_with("http://"));
+    let target = target.ok_or_else(|| CheckError::Target(text.to_owned()))?;
+    if !target.is_here() {
+        return Err(CheckError::NotLocal(text.to_owned()));
+    }
+    Ok(Checkable::Server(target))
 }
 
 pub(super) fn run(arguments: &Arguments, text: &str) -> Result<ExitCode, Error> {
-    let models = match target(text)? {
-        Target::Process(pid) => vec![process::checked(arguments, pid)?],
-        Target::Server(address) => served(arguments, &address)?,
+    let models = match checkable(text)? {
+        Checkable::Process(pid) => vec![process::checked(arguments, pid)?],
+        Checkable::Server(target) => served(arguments, &target)?,
     };
     let rows = || models.iter().flat_map(|model| &model.cards);
     let measured = rows().any(|row| row.measured.is_some());
@@ -99,15 +113,42 @@ pub(super) fn run(arguments: &Arguments, text: &str) -> Result<ExitCode, Error> 
 }
 
 /// A daemon of ours, else a llama-server.
-fn served(arguments: &Arguments, address: &Address) -> Result<Vec<Checked>, Error> {
-    if let Some(status) = get(address, "/api/status")? {
+fn served(arguments: &Arguments, target: &Target) -> Result<Vec<Checked>, Error> {
+    if let Some(status) = get(target, "/api/status")? {
+        if arguments.exact.is_some() {
+            return Err(CheckError::ExactDaemon(target.clone()).into());
+        }
         return Ok(claimed(arguments.margin, &status));
     }
-    let props = get(address, "/props")?.ok_or_else(|| address.answers_otherwise("/props", "no JSON"))?;
-    let pid = listener::listener(address.socket).ok_or(CheckError::NoListener(address.socket))?;
+    let props = get(target, "/props")?.ok_or_else(|| CheckError::Answer {
+        target: target.clone(),
+        path: "/props",
+    })?;
+    let pid = listener::listener(target.port).ok_or_else(|| CheckError::NoListener(target.clone()))?;
     let mut checked = process::checked(arguments, pid)?;
     process::compare(&mut checked.said, &props);
     Ok(vec![checked])
+}
+
+/// The JSON at a path; `None` where the server has no such page or it is no JSON.
+fn get(target: &Target, path: &'static str) -> Result<Option<Value>, CheckError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(CheckError::Client)?;
+    let asked = async {
+        let mut client = Client::new(target, None, PATIENCE);
+        client.json(Method::GET, path, Default::default()).await
+    };
+    match tokio::task::LocalSet::new().block_on(&runtime, asked) {
+        Ok(answer) => Ok(Some(answer)),
+        Err(Failure::Status { .. } | Failure::Malformed(_)) => Ok(None),
+        Err(failure) => Err(CheckError::Ask {
+            target: target.clone(),
+            path,
+            failure,
+        }),
+    }
 }
 
 /// What a daemon claimed for each running model, and what it saw there.
@@ -152,16 +193,22 @@ mod tests {
 
     #[test]
     fn a_target_is_a_process_or_a_loopback_address() {
-        assert!(matches!(target("4711").unwrap(), Target::Process(4711)));
+        assert!(matches!(checkable("4711").unwrap(), Checkable::Process(4711)));
+        for text in [
+            "http://127.0.0.1:8080",
+            "http://[::1]:9/v1/",
+            "http://localhost",
+            "http://127.0.0.1",
+        ] {
+            assert!(matches!(checkable(text).unwrap(), Checkable::Server(_)), "{text}");
+        }
         assert!(matches!(
-            target("http://127.0.0.1:8080").unwrap(),
-            Target::Server(_)
-        ));
-        assert!(matches!(
-            target("http://192.0.2.1:8080"),
+            checkable("http://192.0.2.1:8080"),
             Err(CheckError::NotLocal(_))
         ));
-        assert!(matches!(target("chat"), Err(CheckError::Target(_))));
+        for text in ["chat", "http://", "https://127.0.0.1:8080"] {
+            assert!(matches!(checkable(text), Err(CheckError::Target(_))), "{text}");
+        }
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl End {
         match self {
             Self::Code(code) => ExitCode::from(code),
             Self::Signal(signal) => {
-                let _cannot = Command::new("/proc/self/exe")
+                let _cannot = Command::new(crate::launch::PLIMSOLL)
                     .arg0("plimsoll")
                     .args(["die-by", &signal.to_string()])
                     .exec();

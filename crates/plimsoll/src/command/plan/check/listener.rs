@@ -3,19 +3,17 @@
 //! Only processes of the same user can be told; others keep their descriptors to themselves.
 
 use std::fs;
-use std::net::SocketAddr;
 
 /// `TCP_LISTEN`, as `/proc/net/tcp` writes it.
 const LISTENING: &str = "0A";
 
-pub(super) fn listener(address: SocketAddr) -> Option<u32> {
-    let table = match address {
-        SocketAddr::V4(_) => "/proc/net/tcp",
-        SocketAddr::V6(_) => "/proc/net/tcp6",
-    };
-    let table = fs::read_to_string(table).ok()?;
-    let inode = inode(&table, address.port())?;
-    owner(&format!("socket:[{inode}]"))
+/// Whoever listens on every address is in one table only, and that may be the other.
+const TABLES: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
+
+pub(super) fn listener(port: u16) -> Option<u32> {
+    let tables = TABLES.iter().filter_map(|table| fs::read_to_string(table).ok());
+    let mut sockets = tables.filter_map(|table| Some(format!("socket:[{}]", inode(&table, port)?)));
+    sockets.find_map(|socket| owner(&socket))
 }
 
 /// The inode of the socket that listens on a port.
@@ -50,7 +48,10 @@ mod tests {
     #[test]
     fn whoever_listens_is_found() {
         let here = TcpListener::bind("127.0.0.1:0").unwrap();
-        assert_eq!(listener(here.local_addr().unwrap()), Some(std::process::id()));
+        assert_eq!(
+            listener(here.local_addr().unwrap().port()),
+            Some(std::process::id())
+        );
     }
 
     #[test]

@@ -150,11 +150,19 @@ impl Started {
         Program::from_name(Path::new(self.words.first()?).file_name()?.to_str()?)
     }
 
-    /// Its program, if that is an engine by its name.
+    /// Its program, or the script that its program runs, if that is an engine by its name.
     fn engine(&self) -> Option<PathBuf> {
-        let program = fs::read_link(format!("/proc/{}/exe", self.pid)).ok()?;
-        let name = program.file_name()?.to_str()?;
-        (Program::from_name(name).is_some() && program.is_file()).then_some(program)
+        let program = fs::read_link(format!("/proc/{}/exe", self.pid)).ok();
+        let words = self
+            .words
+            .iter()
+            .take(2)
+            .map(|word| PathBuf::from(self.path(word)));
+        let named = |path: &PathBuf| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            path.is_file() && name.is_some_and(|name| Program::from_name(name).is_some())
+        };
+        program.into_iter().chain(words).find(named)
     }
 
     /// The flags with every model file named as it is reached from here.
