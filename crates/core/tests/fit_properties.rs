@@ -304,7 +304,7 @@ fn from_the_right_guess_a_context_is_confirmed_by_the_pair_that_was_likely() {
         let patient = Patient::new(request, 3);
         assert_eq!(confirmed_context(request, &patient, largest), Ok(largest));
         let answered = patient.answered.borrow();
-        assert_eq!(answered[1..], likely_contexts(request, largest));
+        assert_eq!(answered[1..], likely_contexts(request, largest.unwrap()));
         for guess in [
             None,
             Some(256),

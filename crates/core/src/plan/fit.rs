@@ -48,10 +48,10 @@ pub(super) fn fits(request: &PlanRequest<'_>, cost: &Cost) -> bool {
 }
 
 /// What [`confirmed_context`] asks first: the context guessed at and the step above it.
-pub fn likely_contexts(request: &PlanRequest<'_>, guess: Option<u64>) -> Vec<Vec<Change>> {
+pub fn likely_contexts(request: &PlanRequest<'_>, guess: u64) -> Vec<Vec<Change>> {
     let asked = Reserve::of_model(request, u64::from(request.wish.context)).context;
     let most = most_steps(request, asked);
-    let first = guess.map_or(1, |tokens| tokens / CELLS).clamp(1, most);
+    let first = (guess / CELLS).clamp(1, most);
     (first..=most.min(first + 1)).map(context).collect()
 }
 

@@ -1,5 +1,7 @@
 //! A running llama.cpp beside its plan.
 
+use std::process::Output;
+
 use serde_json::Value;
 
 use crate::child::{Engine, plimsoll};
@@ -8,8 +10,8 @@ use crate::daemon::built;
 /// The build that the tests install.
 const ENGINE: &str = "llama.cpp@11549";
 
-fn checked(target: &str, options: &[&str], flags: &[&str]) -> (Option<i32>, Value) {
-    let output = plimsoll()
+fn ask(target: &str, options: &[&str], flags: &[&str]) -> Output {
+    plimsoll()
         .args(["plan", "--json", "--engine", ENGINE, "--check", target])
         .args(options)
         .arg("--")
@@ -20,7 +22,14 @@ fn checked(target: &str, options: &[&str], flags: &[&str]) -> (Option<i32>, Valu
             built("libplimsoll_phantom.so", "plimsoll-phantom"),
         )
         .output()
-        .unwrap();
+        .unwrap()
+}
+
+fn checked(target: &str, flags: &[&str]) -> (Option<i32>, Value) {
+    json(&ask(target, &[], flags))
+}
+
+fn json(output: &Output) -> (Option<i32>, Value) {
     let said = String::from_utf8_lossy(&output.stderr);
     let check = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{said}"));
     (output.status.code(), check)
@@ -35,7 +44,7 @@ fn an_engine_on_the_cpu_takes_what_was_planned_and_has_the_sizes_that_were() {
     let engine = Engine::start(&model, &["-c", "4096", "-np", "2"], &[]).ready();
     let address = format!("http://127.0.0.1:{}", engine.port);
     for target in [engine.child.id().to_string(), address.clone()] {
-        let (status, check) = checked(&target, &[], &[]);
+        let (status, check) = checked(&target, &[]);
         assert_eq!((status, &check["ok"]), (Some(0), &true.into()), "{check}");
         let card = &check["models"][0]["cards"][0];
         assert!(card["measured"].as_u64() > card["loaded"].as_u64(), "{card}");
@@ -51,11 +60,12 @@ fn an_engine_on_the_cpu_takes_what_was_planned_and_has_the_sizes_that_were() {
             "{said}"
         );
     }
-    let (status, check) = checked(&address, &[], &["-np", "4"]);
+    let (status, check) = checked(&address, &["-np", "4"]);
     assert_eq!(status, Some(1), "the engine has two slots: {check}");
-    // The engine that runs is the one that is asked.
-    let (status, check) = checked(&address, &["--exact", "--no-cache"], &[]);
+    // The program that runs is the one that is asked.
+    let asked = ask(&address, &["--exact", "--no-cache"], &[]);
+    let (status, check) = json(&asked);
     assert_eq!((status, &check["ok"]), (Some(0), &true.into()), "{check}");
-    let source = check["models"][0]["cards"][0]["terms"].to_string();
-    assert!(source.contains("engine llama-server"), "{check}");
+    let said = String::from_utf8_lossy(&asked.stderr);
+    assert!(said.contains("asked llama-server: 1 run of the engine"), "{said}");
 }

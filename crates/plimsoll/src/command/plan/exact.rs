@@ -19,11 +19,11 @@ use crate::exact::{Asked, ExactError, Oracle};
 
 /// Runs for the largest context of a plan, of which two are mostly enough, and what a person waits without wondering.
 const PLAN: (u32, Duration) = (16, Duration::from_secs(5));
-/// Runs for one direction of `--fit`, with what it becomes if something else changes.
-const DIRECTION: (u32, Duration) = (64, Duration::from_secs(60));
+/// Runs of one direction of `--fit`, with what it becomes if something else changes.
+const DIRECTION: (u32, Duration) = (64, Duration::from_secs(300));
 /// Contexts on a page, and thereby steps of its slider.
 const POINTS: u32 = 32;
-const PAGE: (u32, Duration) = (POINTS + 8, Duration::from_secs(60));
+const PAGE: (u32, Duration) = (POINTS + 8, Duration::from_secs(300));
 
 /// An engine that was asked for the flags as they are.
 pub(super) struct Asking<'a> {
@@ -56,10 +56,11 @@ impl<'a> Asking<'a> {
             None => oracle.engine(options, cards)?.unwrap_or(Engine::LLAMA_CPP),
         };
         let request = models.request(&wish, engine, program, cards);
-        let guess = plan::plan(&request)?.largest_context;
-        let likely = match arguments.fit {
-            None => fit::likely_contexts(&request, guess),
-            Some(_) => Vec::new(),
+        // What the formulas refuse is the engine's to refuse, in its own words.
+        let guess = plan::plan(&request).ok().and_then(|plan| plan.largest_context);
+        let likely = match guess.filter(|_| arguments.fit.is_none()) {
+            Some(guess) => fit::likely_contexts(&request, guess),
+            None => Vec::new(),
         };
         let likely = likely.iter().map(|changes| edited(options, changes));
         let said = oracle.open(options, &likely.collect::<Result<Vec<_>, _>>()?, cards)?;
@@ -124,8 +125,7 @@ impl<'a> Asking<'a> {
         let asked = self.asked((runs.saturating_mul(count), time * count))?;
         let fit = fit::fit(&self.request(), &asked, directions)?;
         match asked.failure() {
-            None => Ok(fit),
-            Some(ExactError::Spent { .. }) => Ok(fit),
+            None | Some(ExactError::Spent { .. }) => Ok(fit),
             Some(error) => Err(error.into()),
         }
     }
