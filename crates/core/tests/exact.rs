@@ -224,6 +224,28 @@ fn both_builds_logs_are_read_to_the_last_buffer() {
     }
 }
 
+/// Recorded by `bench/gpu`, whose reader of the same lines is written apart from ours: both must find every buffer.
+#[test]
+fn every_recorded_row_of_the_older_build_is_read_whole() {
+    let older: Recorded = serde_json::from_str(include_str!("../../../data/exact/b8799.json")).unwrap();
+    assert_eq!((older.build, older.rows.len()), (8799, 104));
+    for row in &older.rows {
+        let transcript = Transcript::read(&row.log.join("\n"));
+        let whole = transcript.is_ready() || transcript.has_context();
+        let said = row
+            .log
+            .iter()
+            .filter(|line| line.contains(" buffer size = "))
+            .count();
+        assert!(
+            whole && transcript.buffers().len() == said,
+            "{} {}",
+            row.model,
+            row.args
+        );
+    }
+}
+
 #[test]
 fn a_context_that_reserves_again_counts_once_and_a_second_context_beside_it() {
     let log = "llama_context: constructing llama_context\n\
