@@ -97,6 +97,25 @@ impl Machine {
     }
 }
 
+impl Machine {
+    /// MiB that a daemon plans for a model on this engine.
+    fn served(&self, engine: &Path) -> u64 {
+        let model = synth("m8", self.folder.path());
+        let config = self.path("plimsoll.toml");
+        let (engine, model) = (engine.display(), model.display());
+        let text =
+            format!("[models.m8]\ncmd = \"{engine} --port ${{PORT}} -m {model} -c 4096 -ngl 99 -np 1\"\n");
+        fs::write(&config, text).unwrap();
+        let output = self.plimsoll(&["serve", config.to_str().unwrap(), "--check"]);
+        let (_, stdout, stderr) = said(&output);
+        let line = stdout.lines().find(|line| line.starts_with("model m8"));
+        let words = line
+            .unwrap_or_else(|| panic!("{stdout}{stderr}"))
+            .split_ascii_whitespace();
+        words.filter_map(|word| word.parse().ok()).next().unwrap()
+    }
+}
+
 fn said(output: &Output) -> (Option<i32>, String, String) {
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
@@ -124,6 +143,16 @@ fn what_a_context_takes_is_measured_kept_and_planned_with() {
         source.starts_with("calibration Fake 8G, driver 550.54.15, llama.cpp@10605 (measured here on 20"),
         "{source}"
     );
+}
+
+#[test]
+fn a_daemon_claims_by_what_was_measured() {
+    let machine = Machine::new();
+    let engine = machine.usual_engine(0);
+    let assumed = machine.served(&engine);
+    let output = machine.calibrate(&engine, &[]);
+    assert_eq!(said(&output).0, Some(0));
+    assert_eq!(machine.served(&engine), assumed - (512 - 64));
 }
 
 #[test]
