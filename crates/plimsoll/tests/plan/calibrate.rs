@@ -215,6 +215,23 @@ fn a_driver_that_names_no_process_is_told_with_the_remedy_and_free_memory_helps_
 }
 
 #[test]
+fn a_port_that_somebody_else_took_is_no_reason_to_give_up() {
+    let machine = Machine::new();
+    let double = built("fake-engine", "fake-engine");
+    let marker = machine.path("struck");
+    let (vram, marker_file) = (500 * MIB, marker.display());
+    let faults = format!("cuda=1 vram={vram} fail=port_taken fail_once={marker_file}");
+    let engine = machine.engine(&format!("exec {} --fake '{faults}' \"$@\"", double.display()));
+    let output = machine.calibrate(&engine, &[]);
+    let (status, stdout, stderr) = said(&output);
+    assert_eq!(status, Some(0), "{stdout}{stderr}");
+    assert!(
+        marker.exists() && stdout.contains("a context takes 64 MiB"),
+        "{stdout}"
+    );
+}
+
+#[test]
 fn an_engine_that_fails_or_stays_off_the_card_is_told_in_its_own_words() {
     let machine = Machine::new();
     let broken = machine.engine("echo 'no kernel image is available' >&2; exit 3");

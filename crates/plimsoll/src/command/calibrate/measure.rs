@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes as Body;
 use http::Method;
 use plimsoll_core::bytes::Bytes;
+use plimsoll_core::diagnose::Sign;
 use plimsoll_core::place::Card;
 use plimsoll_core::plan::Engine;
 use plimsoll_wire::options::{Options, Uuid};
@@ -23,8 +24,8 @@ use crate::folder::OwnedFolder;
 use crate::guard::{PAGES, Preload, preload, read_pages};
 use crate::launch::engine::EngineProgram;
 use crate::launch::{
-    Child, ChildEvent, ChildSpec, Environment, LaunchError, Launcher, Log, Readiness, StopWay, Visible,
-    child_environment, free_port,
+    Child, ChildEvent, ChildSpec, Ended, Environment, LaunchError, Launcher, Log, Readiness, StopWay,
+    Visible, child_environment, free_port, post_mortem,
 };
 use crate::load::{Client, Failure, Target};
 use crate::probe::{self, Reading, Sampler};
@@ -34,6 +35,8 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 const END_WITHIN: Duration = Duration::from_secs(5);
 const LOG: Bytes = Bytes::mib(1);
+/// Ports that are tried for one card.
+const TRIES: u32 = 5;
 const LAST_LINES: usize = 5;
 /// Words of the prompt: more columns than the kernels take that stand in for cuBLAS, and few enough for any context.
 const WORDS: usize = 200;
@@ -48,6 +51,10 @@ pub(super) enum MeasureError {
         "the engine ended before it was ready; it said last:\n{0}\nhint: try it by hand; a build without CUDA, or a card without free memory, does this"
     )]
     Ended(String),
+    #[error(
+        "somebody else took the engine's port, again and again\nhint: try again when the machine is less busy"
+    )]
+    PortTaken,
     #[error("the engine was not ready within {seconds} s; it said last:\n{last}")]
     Late { seconds: u64, last: String },
     #[error(
@@ -149,8 +156,20 @@ impl Rig {
         &self.program.path
     }
 
-    /// Measures what a context of the engine takes on this card, and leaves the card as it was.
+    /// Measures what a context of the engine takes on this card, and leaves the card as it was. A port that somebody else took
+    /// in the meantime is no reason to give up.
     pub(super) async fn measure(&self, card: &Card) -> Result<Measured, MeasureError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.measure_once(card).await {
+                Err(MeasureError::PortTaken) if tries < TRIES => {}
+                other => return other,
+            }
+        }
+    }
+
+    async fn measure_once(&self, card: &Card) -> Result<Measured, MeasureError> {
         let free = self.sampler.read().await.free_on(&card.id);
         let (run, mut events) = self.start(card, free).await?;
         let measured = self.measured(&run, &mut events).await;
@@ -188,8 +207,9 @@ impl Rig {
         card: &'a Card,
         free: Option<Bytes>,
     ) -> Result<(Run<'a>, Receiver<ChildEvent>), RigError> {
-        let pages = self.folder.part(card.id.as_str()).map_err(RigError::Folder)?;
         let port = free_port().map_err(RigError::Port)?;
+        let part = format!("{}-{port}", card.id);
+        let pages = self.folder.part(&part).map_err(RigError::Folder)?;
         let mut arguments: Vec<OsString> = subject::flags(&self.model).into_iter().map(Into::into).collect();
         arguments.extend(["--host", "127.0.0.1", "--port", &port.to_string()].map(OsString::from));
         let spec = ChildSpec {
@@ -301,7 +321,7 @@ async fn ready(events: &mut Receiver<ChildEvent>, log: &Log) -> Result<(), Measu
         loop {
             match events.recv().await {
                 Some(ChildEvent::Ready(_)) => return Ok(()),
-                Some(ChildEvent::Ended(ended)) => return Err(MeasureError::Ended(tail(ended.last_lines))),
+                Some(ChildEvent::Ended(ended)) => return Err(why(ended)),
                 None => return Err(MeasureError::Ended(String::new())),
                 Some(_) => {}
             }
@@ -319,6 +339,13 @@ async fn ready(events: &mut Receiver<ChildEvent>, log: &Log) -> Result<(), Measu
             last: tail(lines()),
         })
     })
+}
+
+fn why(ended: Ended) -> MeasureError {
+    match post_mortem("the engine", &ended, None).sign {
+        Some(Sign::PortTaken) => MeasureError::PortTaken,
+        _ => MeasureError::Ended(tail(ended.last_lines)),
+    }
 }
 
 /// Waits until the card is free again, for whoever is measured next.
