@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 use super::cause::{Cause, SubCause};
 use super::evidence::{Evidence, Quote};
 use super::remedy;
-use super::rule::{self, Finding};
+use super::rule::{self, Finding, Weight};
 use crate::explain::{Hint, Reason};
 
 pub const SCHEMA: &str = "plimsoll.diagnosis/1";
@@ -22,6 +22,8 @@ const NONE: f64 = 1.5;
 const TELLING: f64 = 0.4;
 /// Nothing is certain.
 const MOST_SURE: f64 = 0.99;
+/// What people say is a reading of theirs, and no proof.
+const MOST_TOLD: f64 = 0.79;
 const MOST_ALSO: usize = 3;
 const MOST_QUOTES: usize = 8;
 
@@ -107,27 +109,51 @@ pub fn diagnose(evidence: &Evidence) -> Diagnosis {
 
 /// Adds the weights of each cause and shares out the whole, the likeliest first.
 fn weigh<'a>(found: impl Iterator<Item = &'a Finding>) -> Vec<Candidate> {
-    let mut sums: BTreeMap<Cause, (f64, f64, Option<SubCause>)> = BTreeMap::new();
+    let mut tallies: BTreeMap<Cause, Tally> = BTreeMap::new();
     for finding in found {
-        let weight = finding.weight.nats();
-        let (sum, strongest, sub_cause) = sums.entry(finding.cause).or_insert((0.0, 0.0, None));
-        *sum += weight;
-        if weight > *strongest || sub_cause.is_none() {
-            *strongest = weight;
-            *sub_cause = finding.sub_cause.or(*sub_cause);
-        }
+        tallies.entry(finding.cause).or_default().add(finding);
     }
-    let whole = NONE.exp() + sums.values().map(|(sum, ..)| sum.exp()).sum::<f64>();
-    let mut candidates: Vec<Candidate> = sums
+    let whole = NONE.exp() + tallies.values().map(|tally| tally.sum.exp()).sum::<f64>();
+    let mut candidates: Vec<Candidate> = tallies
         .into_iter()
-        .map(|(cause, (sum, _, sub_cause))| Candidate {
+        .map(|(cause, tally)| Candidate {
             cause,
-            sub_cause,
-            confidence: (sum.exp() / whole).min(MOST_SURE),
+            sub_cause: tally.sub_cause,
+            confidence: (tally.sum.exp() / whole).min(tally.most()),
         })
         .collect();
     candidates.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
     candidates
+}
+
+/// What speaks for one cause.
+#[derive(Default)]
+struct Tally {
+    sum: f64,
+    /// Of it, by what programs printed and by numbers.
+    shown: f64,
+    strongest: f64,
+    sub_cause: Option<SubCause>,
+}
+
+impl Tally {
+    fn add(&mut self, finding: &Finding) {
+        let weight = finding.weight.nats();
+        self.sum += weight;
+        self.shown += if finding.is_told { 0.0 } else { weight };
+        if weight > self.strongest || self.sub_cause.is_none() {
+            self.strongest = weight;
+            self.sub_cause = finding.sub_cause.or(self.sub_cause);
+        }
+    }
+
+    fn most(&self) -> f64 {
+        if self.shown >= Weight::Strong.nats() {
+            MOST_SURE
+        } else {
+            MOST_TOLD
+        }
+    }
 }
 
 fn reason(verdict: &Candidate, also: &[Candidate], found: &[(&str, &str, Finding)]) -> Reason {

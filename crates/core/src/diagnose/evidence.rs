@@ -97,10 +97,19 @@ pub(super) struct Buffer {
     pub(super) attempt: u32,
 }
 
+/// The frame of a traceback that says what a framework was doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Frame {
+    pub(super) purpose: Purpose,
+    pub(super) quote: Quote,
+}
+
 /// What PyTorch tells with its refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Torch {
     pub(super) asked: Bytes,
+    /// The last frame before it, or the first behind it.
+    pub(super) frame: Option<Frame>,
     pub(super) total: Option<Bytes>,
     pub(super) free: Option<Bytes>,
     /// By tensors that live.
@@ -123,6 +132,17 @@ pub(super) struct Startup {
     pub(super) quote: Quote,
 }
 
+/// What ollama counted before it loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Required {
+    /// For every layer of the model.
+    pub(super) full: Bytes,
+    pub(super) available: Bytes,
+    pub(super) weights: Option<Bytes>,
+    pub(super) cache: Option<Bytes>,
+    pub(super) quote: Quote,
+}
+
 /// The host's memory as `/proc/meminfo`, `free` or tegrastats tell it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Host {
@@ -132,6 +152,14 @@ pub(super) struct Host {
     pub(super) cached: Option<Bytes>,
     pub(super) cma_free: Option<Bytes>,
     pub(super) slab_unreclaimable: Option<Bytes>,
+}
+
+/// A card as nvidia-smi's table shows it, beside its processes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Usage {
+    pub(super) used: Bytes,
+    pub(super) total: Bytes,
+    pub(super) quote: Quote,
 }
 
 /// A process on a card.
@@ -152,9 +180,12 @@ pub struct Evidence {
     pub(super) buffers: Vec<Buffer>,
     pub(super) torch: Option<Torch>,
     pub(super) startup: Option<Startup>,
+    pub(super) required: Option<Required>,
     pub(super) cards: Vec<Bytes>,
     /// What a program saw free on the card before it took anything.
     pub(super) card_free: Option<Bytes>,
+    /// The fullest card of nvidia-smi's table.
+    pub(super) usage: Option<Usage>,
     pub(super) holders: Vec<Holder>,
     pub(super) release: Option<Release>,
     pub(super) host: Host,
@@ -165,6 +196,11 @@ pub struct Evidence {
     /// Model parameters in thousand millions, where a name tells.
     pub(super) parameters: Option<f64>,
     pub(super) utilization: Option<f64>,
+    /// What vLLM says its weights took.
+    pub(super) weights: Option<Bytes>,
+    /// Tokens of a micro-batch (`-ub`), the largest that is named.
+    pub(super) micro_batch: Option<u64>,
+    pub(super) frame: Option<Frame>,
     pub(super) parallel: Option<u64>,
     pub(super) attempt: u32,
     pub(super) stage: Stage,
@@ -233,10 +269,18 @@ impl Evidence {
         self.release.is_some() || self.says_any(&[Saying::NvMap, Saying::UnifiedBoard, Saying::Tegrastats])
     }
 
-    /// Some allocation was refused, by whatever words.
+    /// Some allocation was refused, or is said to have been.
     pub(super) fn ran_out(&self) -> bool {
-        const WORDS: [Saying; 6] = [
-            Saying::OutOfMemory,
+        self.was_refused() || self.says(Saying::OutOfMemory)
+    }
+
+    /// Some allocation was refused, in a form that only programs use; `out of memory` is what people say too.
+    pub(super) fn was_refused(&self) -> bool {
+        const WORDS: [Saying; 9] = [
+            Saying::Unworded,
+            Saying::TensorRefused,
+            Saying::BudgetRefused,
+            Saying::VllmNoBlocks,
             Saying::TorchWouldExceed,
             Saying::NvMap,
             Saying::NvmlQueryAssert,

@@ -109,6 +109,11 @@ impl Reader {
         }
     }
 
+    /// The program had served before the lines begin.
+    pub fn served(&mut self) {
+        self.evidence.stage = Stage::Serving;
+    }
+
     /// Adds the last refusal on guard's page.
     pub fn guard(&mut self, refused: &Refused) {
         self.evidence.guard = Some(refused.clone());

@@ -106,6 +106,9 @@ fn of_sub_cause(sub_cause: SubCause) -> &'static [&'static str] {
         SubCause::AddressReservation => {
             &["build ggml with GGML_CUDA_NO_VMM, or let guard shrink the reservation (plimsoll run)"]
         }
+        SubCause::AllocationLimit => &[
+            "use a smaller micro-batch or context, or let ggml split its buffers (GGML_VK_FORCE_MAX_ALLOCATION_SIZE)",
+        ],
         SubCause::ContainerLimit => &["raise the container's memory limit: it counts memory of the card too"],
         SubCause::Override => &["drop the overrides of tensors (-ot) one by one"],
         SubCause::PipelineCopies => {
@@ -126,6 +129,7 @@ fn of_sub_cause(sub_cause: SubCause) -> &'static [&'static str] {
         SubCause::CommandLine => &["compare the options with those of the build (--help)"],
         SubCause::MissingLibrary => &["install the library, or add its folder to LD_LIBRARY_PATH"],
         SubCause::ModelFile => &["check that the file exists, is complete, and that the build knows it"],
+        SubCause::RequestTooLong => &["raise the context (-c), if the plan says that it fits, or send less"],
         SubCause::NotStarted => &["check that the program exists, is executable and fits this machine"],
         SubCause::DriverSpill | SubCause::MemoryFault => &[],
     }

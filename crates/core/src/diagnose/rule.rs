@@ -3,7 +3,7 @@
 //! DECISION: a rule is a small named unit: what must be seen, what it speaks for, how strongly, from which source it is known. Rules
 //! do not know each other. Their weights are added per cause, as odds are (in nats), against one fixed weight for `none of these`;
 //! the share of a cause in the whole is its confidence. So one decisive rule stands at 0.99, two that disagree stand at a
-//! half each, and a word in passing never gets to 0.8 alone.
+//! half each. What only people say of it never gets to 0.8, however often they say it: see `MOST_TOLD` in `diagnosis.rs`.
 
 use super::cause::{Cause, SubCause};
 use super::evidence::{Evidence, Quote};
@@ -37,7 +37,7 @@ impl Weight {
         match self {
             Self::Decisive => 7.0,
             Self::Strong => 4.5,
-            Self::Fair => 3.0,
+            Self::Fair => 2.6,
             Self::Weak => 1.2,
         }
     }
@@ -52,6 +52,8 @@ pub(super) struct Finding {
     /// In a sentence, with the numbers.
     pub(super) text: String,
     pub(super) quotes: Vec<Quote>,
+    /// Rests on what people say of it, not on what a program printed or on numbers.
+    pub(super) is_told: bool,
 }
 
 impl Finding {
@@ -62,7 +64,13 @@ impl Finding {
             weight,
             text: text.into(),
             quotes,
+            is_told: false,
         }
+    }
+
+    pub(super) fn told(mut self) -> Self {
+        self.is_told = true;
+        self
     }
 
     pub(super) fn by(mut self, sub_cause: impl Into<Option<SubCause>>) -> Self {

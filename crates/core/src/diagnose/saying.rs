@@ -41,10 +41,17 @@ pub(super) enum Saying {
     TorchRequested,
     TorchFree,
     TorchLimit,
+    TensorRefused,
+    Unworded,
+    BudgetRefused,
+    ArenaFull,
+    AllocationLimit,
+    SharedMemoryFull,
     VllmStartup,
     VllmNoBlocks,
     VllmContext,
     VllmFlags,
+    VllmWeights,
     OllamaRequired,
     OllamaHost,
     Recovered,
@@ -53,12 +60,16 @@ pub(super) enum Saying {
     InPool,
     VaReservation,
     CublasCreate,
+    ContextCall,
     PinCall,
     // How far it had come.
     NewAttempt,
     LoadsWeights,
     MakesCache,
     ReservesGraph,
+    FrameLoads,
+    FrameCaches,
+    FrameComputes,
     Serves,
     Works,
     SeesImage,
@@ -68,7 +79,10 @@ pub(super) enum Saying {
     CacheSize,
     ComputeSize,
     CardSize,
+    CardUsed,
+    CardTotals,
     CardFree,
+    MicroBatch,
     Projected,
     // The card, its driver, the kernel.
     NvMap,
@@ -82,6 +96,7 @@ pub(super) enum Saying {
     DriverMismatch,
     CardFault,
     WrongBuild,
+    ProgramFault,
     KernelMemory,
     KernelKill,
     Killed,
@@ -98,6 +113,7 @@ pub(super) enum Saying {
     NotStarted,
     MissingLibrary,
     UnknownFlag,
+    RequestTooLong,
     ModelFile,
     // What people tell.
     Leaks,
@@ -132,6 +148,7 @@ pub(super) enum Saying {
     Container,
     Windows,
     Baseline,
+    Declines,
     TorchSnapshot,
     ModelToCard,
 }
@@ -151,6 +168,10 @@ pub(super) struct Row {
     pub(super) phrase: &'static str,
     pub(super) saying: Saying,
     pub(super) tells: Tells,
+    /// The phrase counts only where a word starts with it: `oom` is in `room`.
+    pub(super) starts_word: bool,
+    /// The phrase counts only where a word ends with it: ` oom` is in ` OOMKilled=false`.
+    pub(super) ends_word: bool,
 }
 
 const fn says(phrase: &'static str, saying: Saying) -> Row {
@@ -158,14 +179,30 @@ const fn says(phrase: &'static str, saying: Saying) -> Row {
         phrase,
         saying,
         tells: Tells::Nothing,
+        starts_word: false,
+        ends_word: false,
+    }
+}
+
+const fn word(phrase: &'static str, saying: Saying) -> Row {
+    Row {
+        starts_word: true,
+        ..says(phrase, saying)
+    }
+}
+
+const fn end_of_word(phrase: &'static str, saying: Saying) -> Row {
+    Row {
+        ends_word: true,
+        ..says(phrase, saying)
     }
 }
 
 const fn sign(phrase: &'static str, saying: Saying, sign: Sign) -> Row {
     Row {
         phrase,
-        saying,
         tells: Tells::Sign(sign),
+        ..says(phrase, saying)
     }
 }
 

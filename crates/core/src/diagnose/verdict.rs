@@ -117,6 +117,9 @@ fn struck_down(exit: Exit) -> bool {
 /// The same rules as `plimsoll doctor`, over the last lines and guard's page.
 fn diagnosed(death: &Death<'_>) -> Diagnosis {
     let mut reader = Reader::new();
+    if death.stage == Stage::Serving {
+        reader.served();
+    }
     for line in death.last_lines {
         reader.feed(Source::Log, line.as_bytes());
         reader.feed(Source::Log, b"\n");
@@ -352,7 +355,12 @@ mod tests {
         );
         assert_eq!(
             reason.to_string(),
-            format!("alpha ran out of card memory while serving\n  {line}")
+            format!(
+                "alpha ran out of card memory while serving\n  {line}\n  pool_growth, most likely: the pool of the run time grew \
+                 after the load, and nothing was left for it (75 %)\n    hint: leave room above the load: a shorter context, fewer \
+                 layers, or an f16 cache in builds that convert a quantised one\n    hint: plimsoll run --pool ours -- CMD serves a \
+                 legacy pool in its stead; plimsoll plan -- FLAGS says what it grows to"
+            )
         );
     }
 

@@ -18,11 +18,17 @@ pub(super) fn read(evidence: &mut Evidence, row: &Row, text: &str, quote: &Quote
         Saying::CardRefused | Saying::VulkanRefused => {
             open(evidence, Place::Card, size_asked(text), text, quote, false);
         }
+        // TensorFlow gives the size, and the driver's word behind it.
+        Saying::RuntimeRefused if text.contains(" from device: ") => {}
         Saying::RuntimeRefused => open(evidence, Place::Card, None, text, quote, true),
         Saying::WeightsRefused => purpose(evidence, Purpose::Weights, text, quote),
         Saying::CacheRefused => purpose(evidence, Purpose::Cache, text, quote),
         Saying::ComputeRefused | Saying::GraphRefused => purpose(evidence, Purpose::Compute, text, quote),
         Saying::OutputRefused => purpose(evidence, Purpose::Output, text, quote),
+        // RAPIDS reports a card's refusal as the language's exception for a host's.
+        Saying::HostRefused if text.contains("out_of_memory: CUDA") => {
+            open(evidence, Place::Card, None, text, quote, true);
+        }
         Saying::HostRefused => open(evidence, Place::Host, size_asked(text), text, quote, false),
         Saying::BufferRefused => {
             let is_host = text.contains("cpu_buffer") || text.contains("CPU");
@@ -56,6 +62,10 @@ fn reach(evidence: &mut Evidence, stage: Stage) {
 fn size_asked(text: &str) -> Option<Bytes> {
     after(text, "allocating ")
         .or_else(|| after(text, "buffer of size "))
+        .or_else(|| {
+            text.contains(" from device: ")
+                .then(|| after(text, "failed to allocate "))?
+        })
         .or_else(|| after(text, "allocation of size "))
 }
 

@@ -1,7 +1,7 @@
 //! The card, the kernel and the host's memory, as single lines of any log tell them.
 
 use crate::bytes::Bytes;
-use crate::diagnose::evidence::{Evidence, Holder, Quote};
+use crate::diagnose::evidence::{Evidence, Holder, Quote, Usage};
 use crate::diagnose::saying::Saying;
 use crate::diagnose::sizes::{after, all, behind, count, count_after};
 use crate::machine::{BuddyInfo, Release, TegraStats};
@@ -20,6 +20,16 @@ pub(super) fn read(evidence: &mut Evidence, saying: Saying, text: &str, quote: &
         Saying::SmiProcess => holder(evidence, text, quote),
         Saying::Release => evidence.release = release(text).or(evidence.release),
         Saying::VllmFlags => vllm_flags(evidence, text),
+        Saying::VllmWeights => {
+            let names = ["model weights take", "model weights took", "model loading took"];
+            evidence.weights = names
+                .iter()
+                .find_map(|name| after(text, name))
+                .or(evidence.weights);
+        }
+        Saying::CardUsed => usage(evidence, text, quote),
+        Saying::CardTotals => totals(evidence, text),
+        Saying::MicroBatch => micro_batch(evidence, text),
         _ => {}
     }
 }
@@ -84,6 +94,8 @@ fn meminfo(evidence: &mut Evidence, text: &str) {
     }
     if text.trim_start().starts_with("Cached:") {
         host.cached = after(text, "cached:").or(host.cached);
+    } else if text.contains("Cached=") {
+        host.cached = own_word(text, "cached").or(host.cached);
     }
 }
 
@@ -91,7 +103,19 @@ fn meminfo(evidence: &mut Evidence, text: &str) {
 fn own_word(text: &str, key: &str) -> Option<Bytes> {
     let at = text.len() - behind(text, key)?.len() - key.len();
     let glued = text[..at].ends_with(|c: char| c.is_ascii_alphanumeric());
-    after(text, key).filter(|size| !glued && *size >= Bytes::kib(1))
+    let size = after(text, key).filter(|size| *size >= Bytes::kib(1));
+    size.or_else(|| bare_gib(text, key)).filter(|_| !glued)
+}
+
+/// `MemFree=41.52`: bytes have no fraction, so that a bare one is of GiB.
+fn bare_gib(text: &str, key: &str) -> Option<Bytes> {
+    let rest = behind(text, key)?.trim_start_matches([' ', '=', ':']);
+    let digits = rest.split(|c: char| !c.is_ascii_digit() && c != '.').next()?;
+    let fraction = digits.contains('.');
+    all(&format!("{digits} GiB"))
+        .map(|(size, _)| size)
+        .next()
+        .filter(|_| fraction)
 }
 
 /// Zones of one reading are of one machine; a later reading of the same zones takes their place.
@@ -156,6 +180,37 @@ fn holder(evidence: &mut Evidence, text: &str, quote: &Quote) {
     }
 }
 
+/// TensorFlow's `Total memory: 7.92GiB` and `Free memory: 190.31MiB`, of each card before it takes anything.
+fn totals(evidence: &mut Evidence, text: &str) {
+    if let Some(total) = after(text, "total memory: ").filter(|size| *size >= Bytes::mib(256))
+        && evidence.cards.len() < MOST
+    {
+        evidence.cards.push(total);
+    }
+    evidence.card_free = evidence.card_free.max(after(text, "free memory: "));
+}
+
+/// `| N/A   36C    P0    41W / 300W |  12799MiB / 16280MiB |      0%      Default |`.
+fn usage(evidence: &mut Evidence, text: &str, quote: &Quote) {
+    let cells = text.split('|').find(|cell| cell.contains("MiB /"));
+    let sizes: Vec<Bytes> = cells.into_iter().flat_map(all).map(|(size, _)| size).collect();
+    if let [used, total] = sizes[..]
+        && used <= total
+        && evidence.usage.as_ref().is_none_or(|fullest| used > fullest.used)
+    {
+        let quote = quote.clone();
+        evidence.usage = Some(Usage { used, total, quote });
+    }
+}
+
+/// `-ub 8192`, `--ubatch-size 8192`, `n_ubatch = 8192`.
+fn micro_batch(evidence: &mut Evidence, text: &str) {
+    let tokens = ["-ub ", "--ubatch-size", "n_ubatch"]
+        .iter()
+        .filter_map(|name| count(behind(text, name)?.trim_start_matches([' ', '='])));
+    evidence.micro_batch = evidence.micro_batch.max(tokens.max());
+}
+
 /// The line of `/etc/nv_tegra_release`, `L4T 36.4.7` or `R36.4.7`.
 fn release(text: &str) -> Option<Release> {
     Release::read(text).or_else(|| {
@@ -169,12 +224,15 @@ fn release(text: &str) -> Option<Release> {
 
 fn vllm_flags(evidence: &mut Evidence, text: &str) {
     for name in ["gpu-memory-utilization", "gpu_memory_utilization"] {
-        let share = behind(text, name).map(|rest| rest.trim_start_matches([' ', '=']));
+        let share = behind(text, name).map(|rest| rest.trim_start_matches([' ', '=', '(']));
         let digits = share.map(|rest| rest.split(|c: char| !c.is_ascii_digit() && c != '.').next());
         let share = digits.flatten().and_then(|word| word.parse::<f64>().ok());
         evidence.utilization = share
             .filter(|share| (0.01..=1.0).contains(share))
             .or(evidence.utilization);
+    }
+    if let Some(total) = after(text, "total_gpu_memory").filter(|_| evidence.cards.len() < MOST) {
+        evidence.cards.push(total);
     }
     for name in ["tensor-parallel-size", "tensor_parallel_size"] {
         evidence.parallel = count_after(text, name).or(evidence.parallel);

@@ -1,15 +1,21 @@
-//! PyTorch's refusal in each of its wordings, ComfyUI's block, and what vLLM says of a card and of its cache.
+//! PyTorch's refusal in each of its wordings, ComfyUI's block, and what vLLM and ollama say of a card and of their caches.
 //!
 //! `CUDACachingAllocator.cpp` has changed its sentence often: `total capacty` until 2.2, `(GPU 0; T total capacity; A already
 //! allocated; …)` before 2.1, `cached` before 1.8. Sizes are therefore taken by the words around them, never by their order.
 
 use crate::bytes::Bytes;
-use crate::diagnose::evidence::{Evidence, Quote, Startup, Torch};
+use crate::diagnose::evidence::{Evidence, Frame, Purpose, Quote, Required, Startup, Torch};
 use crate::diagnose::saying::Saying;
 use crate::diagnose::sizes::{after, all, behind};
 
+/// Lines between a frame of a traceback and the refusal at its end.
+const TRACEBACK: u64 = 120;
+
 pub(super) fn read(evidence: &mut Evidence, saying: Saying, text: &str, quote: &Quote) {
     match saying {
+        Saying::FrameLoads => frame(evidence, Purpose::Weights, quote),
+        Saying::FrameCaches => frame(evidence, Purpose::Cache, quote),
+        Saying::FrameComputes => frame(evidence, Purpose::Compute, quote),
         Saying::TorchRefused => refused(evidence, text, quote),
         Saying::TorchAllocated => block(
             evidence,
@@ -25,6 +31,7 @@ pub(super) fn read(evidence: &mut Evidence, saying: Saying, text: &str, quote: &
             }
         }
         Saying::CardSize if behind(text, "total capac").is_some() => parts(evidence, text),
+        Saying::OllamaRequired => evidence.required = required(text, quote).or(evidence.required.take()),
         Saying::VllmStartup => evidence.startup = startup(text, quote).or(evidence.startup.take()),
         _ => {}
     }
@@ -34,8 +41,18 @@ fn refused(evidence: &mut Evidence, text: &str, quote: &Quote) {
     let Some(asked) = after(text, "tried to allocate ") else {
         return;
     };
+    let frame = evidence.frame.take().filter(|frame| is_near(&frame.quote, quote));
     evidence.torch = Some(Torch {
+        frame,
+        ..nothing_but(asked, quote)
+    });
+    parts(evidence, text);
+}
+
+fn nothing_but(asked: Bytes, quote: &Quote) -> Torch {
+    Torch {
         asked,
+        frame: None,
         total: None,
         free: None,
         allocated: None,
@@ -43,8 +60,26 @@ fn refused(evidence: &mut Evidence, text: &str, quote: &Quote) {
         ours: None,
         others: None,
         quote: quote.clone(),
-    });
-    parts(evidence, text);
+    }
+}
+
+/// Most tracebacks end with the error; some tools print it first, and its innermost frame next.
+fn frame(evidence: &mut Evidence, purpose: Purpose, quote: &Quote) {
+    let frame = Frame {
+        purpose,
+        quote: quote.clone(),
+    };
+    if let Some(torch) = &mut evidence.torch
+        && torch.frame.is_none()
+        && is_near(&torch.quote, quote)
+    {
+        torch.frame = Some(frame.clone());
+    }
+    evidence.frame = Some(frame);
+}
+
+fn is_near(one: &Quote, other: &Quote) -> bool {
+    one.source == other.source && one.line.abs_diff(other.line) <= TRACEBACK
 }
 
 /// The sizes of the sentence, which some reports break over lines.
@@ -95,19 +130,25 @@ fn block(
     field: fn(&mut Torch) -> &mut Option<Bytes>,
     size: Option<Bytes>,
 ) {
-    let torch = evidence.torch.get_or_insert_with(|| Torch {
-        asked: Bytes::ZERO,
-        total: None,
-        free: None,
-        allocated: None,
-        idle: None,
-        ours: None,
-        others: None,
-        quote: quote.clone(),
-    });
+    let torch = evidence
+        .torch
+        .get_or_insert_with(|| nothing_but(Bytes::ZERO, quote));
     if size.is_some() {
         *field(torch) = size;
     }
+}
+
+/// `memory.available="[9.5 GiB]" … memory.required.full="11.0 GiB" … memory.weights.total="5.2 GiB"`.
+fn required(text: &str, quote: &Quote) -> Option<Required> {
+    Some(Required {
+        full: after(text, "memory.required.full=")?,
+        available: behind(text, "memory.available=")
+            .map(|rest| rest.split(']').next().unwrap_or(rest))
+            .map(|cards| all(cards).map(|(size, _)| size).sum())?,
+        weights: after(text, "memory.weights.total="),
+        cache: after(text, "memory.required.kv="),
+        quote: quote.clone(),
+    })
 }
 
 /// `Free memory on device cuda:0 (19.77/22.05 GiB) on startup is less than desired GPU memory utilization (0.9, 19.84 GiB)`.

@@ -1,6 +1,6 @@
 //! What is no failure of a card's memory: warnings of runs that go on, host memory, and ends that are not about memory at all.
 
-use super::Weight::{Decisive, Fair, Strong};
+use super::Weight::{Decisive, Fair, Strong, Weak};
 use super::{Finding, Rule};
 use crate::diagnose::cause::{Cause, SubCause};
 use crate::diagnose::evidence::{Evidence, Place, Purpose};
@@ -43,6 +43,26 @@ pub(super) const RULES: &[Rule] = &[
         test: told_of_host,
     },
     Rule {
+        name: "program_fault",
+        source: "CUDA: a kernel of the program found its input wrong",
+        test: program_fault,
+    },
+    Rule {
+        name: "arena_full",
+        source: "ggml.c: ggml_new_object; an arena whose size is fixed when it is made",
+        test: arena_full,
+    },
+    Rule {
+        name: "shared_memory_full",
+        source: "PyTorch's DataLoader: /dev/shm",
+        test: shared_memory_full,
+    },
+    Rule {
+        name: "allocation_limit",
+        source: "ggml-vulkan.cpp: maxMemoryAllocationSize, maxBufferSize",
+        test: allocation_limit,
+    },
+    Rule {
         name: "not_about_memory",
         source: "server.cpp, common/arg.cpp, glibc's loader",
         test: not_about_memory,
@@ -57,7 +77,11 @@ fn went_on(evidence: &Evidence) -> Option<Finding> {
         return None;
     }
     let text = "it went on after the message";
-    Some(Finding::new(Cause::NotOom, Decisive, text, told).by(SubCause::Optional))
+    Some(
+        Finding::new(Cause::NotOom, Decisive, text, told)
+            .by(SubCause::Optional)
+            .told(),
+    )
 }
 
 fn recovered(evidence: &Evidence) -> Option<Finding> {
@@ -87,10 +111,12 @@ fn killed_without_a_word(evidence: &Evidence) -> Option<Finding> {
     if evidence.says(Saying::KernelKill) || evidence.ran_out() {
         return None;
     }
+    // What grows until it is killed is told by how it grows.
+    let weight = if evidence.says(Saying::Grows) { Weak } else { Fair };
     let text = "it was killed without a word";
     Some(match evidence.is_unified() {
-        true => Finding::new(Cause::ModelTooLarge, Fair, text, vec![told]),
-        false => Finding::new(Cause::NotOom, Fair, text, vec![told]).by(SubCause::HostKilled),
+        true => Finding::new(Cause::ModelTooLarge, weight, text, vec![told]),
+        false => Finding::new(Cause::NotOom, weight, text, vec![told]).by(SubCause::HostKilled),
     })
 }
 
@@ -130,11 +156,40 @@ fn told_of_host(evidence: &Evidence) -> Option<Finding> {
         return None;
     }
     let text = "what is told to be short is memory of the host";
-    Some(Finding::new(Cause::Other, Fair, text, vec![told]).by(SubCause::HostMemory))
+    Some(
+        Finding::new(Cause::Other, Fair, text, vec![told])
+            .by(SubCause::HostMemory)
+            .told(),
+    )
+}
+
+fn program_fault(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence.quote(Saying::ProgramFault)?;
+    let text = "a kernel of the program stopped at an assertion of its own: an index or a value is wrong";
+    (!evidence.ran_out()).then(|| Finding::new(Cause::NotOom, Strong, text, vec![told]))
+}
+
+fn arena_full(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence.quote(Saying::ArenaFull)?;
+    let text = "an arena of ggml's own, whose size is fixed, is full; no device refused anything";
+    let alone = evidence.refusals.is_empty() && evidence.torch.is_none();
+    alone.then(|| Finding::new(Cause::NotOom, Strong, text, vec![told]))
+}
+
+fn shared_memory_full(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence.quote(Saying::SharedMemoryFull)?;
+    let text = "the host's shared memory (/dev/shm) is full; the card is not concerned";
+    Some(Finding::new(Cause::Other, Strong, text, vec![told]).by(SubCause::HostMemory))
+}
+
+fn allocation_limit(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence.quote(Saying::AllocationLimit)?;
+    let text = "one allocation is larger than the driver allows, however much is free";
+    Some(Finding::new(Cause::Other, Decisive, text, vec![told]).by(SubCause::AllocationLimit))
 }
 
 fn not_about_memory(evidence: &Evidence) -> Option<Finding> {
-    const WORDS: [(Saying, SubCause, &str); 5] = [
+    const WORDS: [(Saying, SubCause, &str); 6] = [
         (Saying::PortTaken, SubCause::PortTaken, "its port is taken"),
         (
             Saying::NotStarted,
@@ -155,6 +210,11 @@ fn not_about_memory(evidence: &Evidence) -> Option<Finding> {
             Saying::ModelFile,
             SubCause::ModelFile,
             "it could not read its model",
+        ),
+        (
+            Saying::RequestTooLong,
+            SubCause::RequestTooLong,
+            "a request was longer than its context",
         ),
     ];
     if evidence.ran_out() || evidence.says(Saying::UnsizedRefused) {

@@ -39,6 +39,26 @@ pub(super) const RULES: &[Rule] = &[
         test: refused_at_stage,
     },
     Rule {
+        name: "large_micro_batch",
+        source: "llama-context.cpp: the buffers of the computation grow with -ub, 512 without it",
+        test: large_micro_batch,
+    },
+    Rule {
+        name: "first_that_is_loaded",
+        source: "order of every engine: weights come first, and are the most",
+        test: first_that_is_loaded,
+    },
+    Rule {
+        name: "counted_too_large",
+        source: "ExLlama, transformers, bitsandbytes: they count before they load",
+        test: counted_too_large,
+    },
+    Rule {
+        name: "tensor_refused",
+        source: "TensorFlow: bfc_allocator; XLA: RESOURCE_EXHAUSTED; ONNX Runtime: BFCArena; CuPy",
+        test: tensor_refused,
+    },
+    Rule {
         name: "told_of_depth",
         source: "ggml-cuda's pool grows with the depth of a request; a quantised cache is converted there before b9400",
         test: told_of_depth,
@@ -161,11 +181,18 @@ fn address_reservation(evidence: &Evidence) -> Option<Finding> {
     let refusal = on_card(evidence);
     let weight = match refusal {
         Some(refusal) if refusal.purpose == Purpose::Address => Decisive,
-        _ => Strong,
+        Some(_) => Strong,
+        None => Fair,
     };
     let text =
         "32 GB of addresses were refused (cuMemAddressReserve); the driver says out of memory for that too";
-    Some(Finding::new(Cause::Other, weight, text, vec![told]).by(SubCause::AddressReservation))
+    // Windows refuses it too: there the driver has addresses of its own to keep.
+    let cause = if evidence.is_unified() {
+        Cause::UnifiedMemoryRefused
+    } else {
+        Cause::Other
+    };
+    Some(Finding::new(cause, weight, text, vec![told]).by(SubCause::AddressReservation))
 }
 
 const AT_WORK: [Saying; 4] = [Saying::SeesImage, Saying::Works, Saying::InPool, Saying::Serves];
@@ -187,7 +214,9 @@ fn refused_at_run_time(evidence: &Evidence) -> Option<Finding> {
             };
             (weight, refusal.quote.clone())
         }
-        None if sees && evidence.says(Saying::OutOfMemory) => (Fair, evidence.quote(Saying::OutOfMemory)?),
+        None if sees && evidence.says(Saying::OutOfMemory) && !evidence.is_unified() => {
+            (Fair, evidence.quote(Saying::OutOfMemory)?)
+        }
         _ => return None,
     };
     if evidence.torch.is_some() || evidence.says(Saying::CublasCreate) {
@@ -214,12 +243,59 @@ fn refused_at_stage(evidence: &Evidence) -> Option<Finding> {
     open.then(|| Finding::new(cause, Fair, text, vec![refusal.quote.clone()]))
 }
 
+/// The card refused, and nobody says what for.
+fn unnamed(evidence: &Evidence) -> Option<&Refusal> {
+    let refusal = on_card(evidence)?;
+    let unnamed = refusal.purpose == Purpose::Unknown && refusal.place == Place::Card && !refusal.at_run_time;
+    (unnamed && refusal.stage == Stage::Unknown && !evidence.is_unified()).then_some(refusal)
+}
+
+fn large_micro_batch(evidence: &Evidence) -> Option<Finding> {
+    let refusal = unnamed(evidence)?;
+    let tokens = evidence.micro_batch.filter(|tokens| *tokens >= 2048)?;
+    let text = format!("{} with micro-batches of {tokens} tokens", asked(refusal));
+    Some(Finding::new(
+        Cause::ComputeBufferTooLarge,
+        Fair,
+        text,
+        vec![refusal.quote.clone()],
+    ))
+}
+
+fn first_that_is_loaded(evidence: &Evidence) -> Option<Finding> {
+    let refusal = unnamed(evidence).filter(|_| evidence.buffers.is_empty())?;
+    let text = format!(
+        "{} before any other line says how far it had come",
+        asked(refusal)
+    );
+    Some(Finding::new(
+        Cause::ModelTooLarge,
+        Weak,
+        text,
+        vec![refusal.quote.clone()],
+    ))
+}
+
+fn counted_too_large(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence.quote(Saying::BudgetRefused)?;
+    let text = "the engine counted the model, and it does not fit";
+    Some(Finding::new(Cause::ModelTooLarge, Strong, text, vec![told]))
+}
+
+fn tensor_refused(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence
+        .quote(Saying::TensorRefused)
+        .filter(|_| evidence.torch.is_none())?;
+    let text = "a tensor was refused by name or size while the program computed";
+    Some(Finding::new(Cause::ComputeBufferTooLarge, Fair, text, vec![told]))
+}
+
 /// The report says in words what is too large: a word, not a proof.
 fn told(evidence: &Evidence, cause: Cause, words: &[Saying], text: &str) -> Option<Finding> {
     let quotes = evidence.quotes(words);
     let weight = if quotes.len() > 1 { Fair } else { Weak };
     let speaks = evidence.ran_out() && !quotes.is_empty() && evidence.buffers.is_empty();
-    speaks.then(|| Finding::new(cause, weight, text, quotes))
+    speaks.then(|| Finding::new(cause, weight, text, quotes).told())
 }
 
 /// What grows with the context, and not with the number of requests, is the pool.
@@ -241,7 +317,7 @@ fn told_of_depth(evidence: &Evidence) -> Option<Finding> {
     };
     let text = "it is told to come with the depth of the request, after the load";
     let speaks = fails && !named && evidence.torch.is_none() && !evidence.is_unified();
-    speaks.then(|| Finding::new(Cause::PoolGrowth, weight, text, vec![depth]))
+    speaks.then(|| Finding::new(Cause::PoolGrowth, weight, text, vec![depth]).told())
 }
 
 fn told_of_model(evidence: &Evidence) -> Option<Finding> {

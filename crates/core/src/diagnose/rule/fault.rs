@@ -81,7 +81,12 @@ fn wrong_build(evidence: &Evidence) -> Option<Finding> {
         !lower.contains("fattn") || lower.contains("fatal error")
     });
     let blas = evidence.quote(Saying::CublasCreate);
-    let weight = if build.is_some() { Decisive } else { Strong };
+    // PyTorch's cuBLAS cannot start on a full card either.
+    let weight = match (&build, evidence.ran_out()) {
+        (Some(_), _) => Decisive,
+        (None, false) => Strong,
+        (None, true) => Fair,
+    };
     let quote = build.or(blas)?;
     let text = "the program or a library of it does not fit this card or driver";
     Some(Finding::new(Cause::NotOom, weight, text, vec![quote]).by(SubCause::WrongBuild))

@@ -63,12 +63,15 @@ fn said_to_leak(evidence: &Evidence) -> Option<Finding> {
         Saying::NotReleased,
         Saying::EachRound,
     ]);
-    Some(Finding::new(
-        Cause::Leak,
-        weight,
-        "memory is told to grow and not to come back",
-        quotes,
-    ))
+    Some(
+        Finding::new(
+            Cause::Leak,
+            weight,
+            "memory is told to grow and not to come back",
+            quotes,
+        )
+        .told(),
+    )
 }
 
 fn kernel_slab(evidence: &Evidence) -> Option<Finding> {
@@ -76,7 +79,11 @@ fn kernel_slab(evidence: &Evidence) -> Option<Finding> {
         && evidence.says_any(&[Saying::Leaks, Saying::Grows])
     {
         let text = "the kernel's own memory is told to grow";
-        return Some(Finding::new(Cause::Leak, Decisive, text, vec![told]).by(SubCause::KernelSlab));
+        return Some(
+            Finding::new(Cause::Leak, Decisive, text, vec![told])
+                .by(SubCause::KernelSlab)
+                .told(),
+        );
     }
     let (slab, total) = (evidence.host.slab_unreclaimable?, evidence.host.total);
     let large = total.map_or(slab >= Bytes::gib(4), |total| slab.scaled(5, 1) >= total);
@@ -91,5 +98,9 @@ fn kept_alive(evidence: &Evidence) -> Option<Finding> {
         return None;
     }
     let text = "the memory comes back after some idle minutes";
-    Some(Finding::new(Cause::NotOom, Decisive, text, vec![told]).by(SubCause::KeepAlive))
+    Some(
+        Finding::new(Cause::NotOom, Decisive, text, vec![told])
+            .by(SubCause::KeepAlive)
+            .told(),
+    )
 }

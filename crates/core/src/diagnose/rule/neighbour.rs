@@ -14,6 +14,21 @@ pub(super) const RULES: &[Rule] = &[
         test: listed_processes,
     },
     Rule {
+        name: "used_by_nobody",
+        source: "nvidia-smi: a card in use, and a table of processes that does not say by whom",
+        test: used_by_nobody,
+    },
+    Rule {
+        name: "unworded",
+        source: "PyTorch words what its allocator is refused; a bare CUDA error is of a context or of pinned memory",
+        test: unworded,
+    },
+    Rule {
+        name: "no_room_for_context",
+        source: "CUDA: a context takes some hundred MiB before the first allocation",
+        test: no_room_for_context,
+    },
+    Rule {
         name: "taken_before",
         source: "llama.cpp: `using device … - N MiB free` at the start",
         test: taken_before,
@@ -59,12 +74,54 @@ fn listed_processes(evidence: &Evidence) -> Option<Finding> {
         .then(|| Finding::new(Cause::ForeignProcess, Fair, text, vec![largest.quote.clone()]))
 }
 
+/// Half of a card is used, and those who are listed hold less than half of that: containers, other users, a process that is not gone.
+fn used_by_nobody(evidence: &Evidence) -> Option<Finding> {
+    let usage = evidence.usage.as_ref()?;
+    let held: Bytes = evidence.holders.iter().map(|holder| holder.used).sum();
+    let alone = evidence.torch.is_none() && evidence.buffers.is_empty() && evidence.xids.is_empty();
+    let nobody = usage.used.scaled(2, 1) >= usage.total && held.scaled(2, 1) < usage.used && alone;
+    let text = format!(
+        "{} of {} are used, and the processes that are listed hold {held}",
+        usage.used, usage.total
+    );
+    nobody.then(|| Finding::new(Cause::ForeignProcess, Fair, text, vec![usage.quote.clone()]))
+}
+
+fn unworded(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence.quote(Saying::Unworded)?;
+    if evidence.torch.is_some()
+        || evidence.says_any(&[Saying::PinCall, Saying::Pinned])
+        || evidence.is_unified()
+    {
+        return None;
+    }
+    let (cause, text) = match evidence.says(Saying::Windows) {
+        true => (
+            Cause::HostPinnedLimit,
+            "memory was refused outside the allocator, on Windows or WSL, where little can be pinned",
+        ),
+        false => (
+            Cause::ForeignProcess,
+            "memory was refused outside the allocator: the card had no room for a context",
+        ),
+    };
+    Some(Finding::new(cause, Weak, text, vec![told]))
+}
+
+/// The process has nothing yet: whoever fills the card is somebody else.
+fn no_room_for_context(evidence: &Evidence) -> Option<Finding> {
+    let call = evidence.quote(Saying::ContextCall)?;
+    let holds_some = evidence.torch.is_some() || !evidence.buffers.is_empty();
+    let unsized_only = evidence.refusals.iter().all(|refusal| refusal.asked.is_none());
+    let alone = unsized_only && !holds_some && !evidence.is_unified();
+    let text = "the card had no room for a context, before anything was allocated";
+    (alone && evidence.ran_out()).then(|| Finding::new(Cause::ForeignProcess, Strong, text, vec![call]))
+}
+
 fn taken_before(evidence: &Evidence) -> Option<Finding> {
     let taken = evidence.taken_before()?;
-    let quotes = vec![
-        evidence.quote(Saying::CardFree)?,
-        evidence.refusal()?.quote.clone(),
-    ];
+    let mut quotes = evidence.quotes(&[Saying::CardFree, Saying::CardTotals]);
+    quotes.push(evidence.refusal()?.quote.clone());
     let text = format!("{taken} of the card were taken before it started, enough for what was refused");
     Some(Finding::new(Cause::ForeignProcess, Strong, text, quotes))
 }
@@ -124,7 +181,7 @@ fn told_of_neighbour(evidence: &Evidence) -> Option<Finding> {
         (false, _) => Weak,
     };
     let text = "another holder of the same card is named";
-    Some(Finding::new(Cause::ForeignProcess, weight, text, vec![told]))
+    Some(Finding::new(Cause::ForeignProcess, weight, text, vec![told]).told())
 }
 
 /// A camera asks for little. Where it gets nothing, somebody else has everything.
@@ -146,7 +203,7 @@ fn visible_devices(evidence: &Evidence) -> Option<Finding> {
     };
     let quotes = evidence.quotes(&[Saying::VisibleDevices, Saying::NotHeeded]);
     let text = "the choice of cards was made, and did not take effect";
-    Some(Finding::new(Cause::WrongDeviceContext, weight, text, quotes))
+    Some(Finding::new(Cause::WrongDeviceContext, weight, text, quotes).told())
 }
 
 fn stray_context(evidence: &Evidence) -> Option<Finding> {
@@ -157,7 +214,7 @@ fn stray_context(evidence: &Evidence) -> Option<Finding> {
         (false, true) => Strong,
     };
     let text = "memory or a context is on a card that was not meant";
-    Some(Finding::new(Cause::WrongDeviceContext, weight, text, vec![told]))
+    Some(Finding::new(Cause::WrongDeviceContext, weight, text, vec![told]).told())
 }
 
 fn other_main_card(evidence: &Evidence) -> Option<Finding> {
@@ -168,10 +225,5 @@ fn other_main_card(evidence: &Evidence) -> Option<Finding> {
         (None, None) => return None,
     };
     let text = "the main card is named, beside a failure on a card";
-    Some(Finding::new(
-        Cause::WrongDeviceContext,
-        weight,
-        text,
-        vec![told, quote],
-    ))
+    Some(Finding::new(Cause::WrongDeviceContext, weight, text, vec![told, quote]).told())
 }

@@ -32,9 +32,10 @@ fn went_on(evidence: &Evidence) -> bool {
     !fatal && evidence.says_any(&[Saying::GoesOn, Saying::Harmless, Saying::Serves, Saying::Works])
 }
 
-/// An initialisation that failed says nothing about a limit.
+/// `initialization error` and `unknown error` are of a driver that is not there, and say nothing about a limit.
 fn is_limit(told: &Quote) -> bool {
-    !told.text.contains("initialization error")
+    let reasons = ["initialization error", "unknown error"];
+    !reasons.iter().any(|reason| told.text.contains(reason))
 }
 
 fn pinned_refused(evidence: &Evidence) -> Option<Finding> {
@@ -62,7 +63,9 @@ fn pin_call_failed(evidence: &Evidence) -> Option<Finding> {
     let told = evidence
         .quote(Saying::PinCall)
         .or_else(|| evidence.quote(Saying::Pinned))?;
-    let failed = evidence.ran_out() || evidence.says_any(&[Saying::HostRefused, Saying::CardFault]);
+    let failed = evidence.ran_out()
+        || evidence.says_any(&[Saying::HostRefused, Saying::CardFault])
+        || told.text.contains(" failed");
     let named = evidence.says(Saying::PinCall) && evidence.says(Saying::Pinned);
     let weight = match (named, evidence.says(Saying::StrayContext)) {
         (_, true) => return None,
@@ -71,5 +74,12 @@ fn pin_call_failed(evidence: &Evidence) -> Option<Finding> {
         _ => Fair,
     };
     let text = "memory that had to be pinned on the host was refused";
-    failed.then(|| Finding::new(Cause::HostPinnedLimit, weight, text, vec![told]))
+    let finding = Finding::new(Cause::HostPinnedLimit, weight, text, vec![told]);
+    failed.then(|| {
+        if evidence.says(Saying::PinCall) {
+            finding
+        } else {
+            finding.told()
+        }
+    })
 }

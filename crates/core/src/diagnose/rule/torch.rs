@@ -3,10 +3,10 @@
 //! The allocator gives back what it can and tries again before it reports, so what is still idle lies in pieces.
 
 use super::Weight::{Decisive, Fair, Strong, Weak};
-use super::{Finding, Rule};
+use super::{Finding, Rule, Weight};
 use crate::bytes::Bytes;
 use crate::diagnose::cause::{Cause, SubCause};
-use crate::diagnose::evidence::{Evidence, Torch};
+use crate::diagnose::evidence::{Evidence, Purpose, Torch};
 use crate::diagnose::saying::Saying;
 
 const SENTENCE: &str = "CUDACachingAllocator.cpp: malloc, reportProcessMemoryInfo";
@@ -33,6 +33,16 @@ pub(super) const RULES: &[Rule] = &[
         test: live_tensors,
     },
     Rule {
+        name: "frame_alone",
+        source: "the frame of the traceback that ended in the refusal",
+        test: frame_alone,
+    },
+    Rule {
+        name: "request_alone",
+        source: "arithmetic: one request for a GiB or more is a product of the computation more often than a weight",
+        test: request_alone,
+    },
+    Rule {
         name: "blocks_between",
         source: "torch.cuda.memory_snapshot, memory_summary",
         test: blocks_between,
@@ -52,6 +62,9 @@ pub(super) const RULES: &[Rule] = &[
 /// What a context and its libraries take.
 const CONTEXT: Bytes = Bytes::mib(700);
 
+/// Below this the idle memory is what the allocator rounds by: sizes are printed to a hundredth of a GiB, segments are of 20 MiB.
+const ROUNDING: Bytes = Bytes::mib(64);
+
 /// R + F would do, F does not, and the live tensors would leave room: the idle memory is in pieces.
 fn idle_in_pieces(evidence: &Evidence) -> Option<Finding> {
     let torch = evidence.torch.as_ref()?;
@@ -60,10 +73,19 @@ fn idle_in_pieces(evidence: &Evidence) -> Option<Finding> {
         .total
         .is_none_or(|total| torch.allocated.unwrap_or(Bytes::ZERO) + torch.asked <= total);
     let fits = free < torch.asked && torch.asked <= free + idle && room;
-    if idle.scaled(4, 1) < torch.asked {
+    if idle.scaled(4, 1) < torch.asked || idle < ROUNDING {
         return None;
     }
-    let weight = if is_full_of_life(torch) { Weak } else { Decisive };
+    let of_card = |share: u64| torch.total.is_none_or(|total| idle * share >= total);
+    let weight = match () {
+        () if of_card(10) => Decisive,
+        () if !of_card(50) => Weak,
+        // Where live tensors fill the card, a smaller model would do as well.
+        () if is_full_of_life(torch) => Fair,
+        () if idle.scaled(2, 1) >= torch.asked && of_card(25) => Strong,
+        () if idle.scaled(2, 1) >= torch.asked => Fair,
+        () => Weak,
+    };
     let text = format!(
         "{} were asked, {free} are free and {idle} idle in the allocator: together enough, in no piece",
         torch.asked
@@ -76,6 +98,12 @@ fn idle_in_pieces(evidence: &Evidence) -> Option<Finding> {
             vec![torch.quote.clone()],
         )
     })
+}
+
+/// What is told as free is of the moment after the refusal, and a driver keeps some of it: less than a twentieth of the card is none.
+fn is_short(torch: &Torch) -> bool {
+    let free = torch.free.unwrap_or(Bytes::ZERO);
+    free < torch.asked || torch.total.is_some_and(|total| free.scaled(20, 1) < total)
 }
 
 /// Live tensors fill nearly all of the card: the pieces are a remainder, not the reason.
@@ -91,9 +119,16 @@ fn held_by_others(evidence: &Evidence) -> Option<Finding> {
     let torch = evidence.torch.as_ref()?;
     let (total, free) = (torch.total?, torch.free?);
     let others = others(torch)?;
-    let many = others.scaled(5, 1) >= total && others >= Bytes::gib(1);
-    let enough = free < torch.asked && torch.asked <= free + others;
-    let weight = if torch.others.is_some() { Decisive } else { Strong };
+    // On a card of its own it would have fitted.
+    let alone = ours(torch).is_some_and(|ours| ours + torch.asked + CONTEXT <= total);
+    let much = others.scaled(5, 1) >= total;
+    let many = (much || alone) && others >= Bytes::gib(1);
+    let enough = is_short(torch) && torch.asked <= free + others;
+    let weight = match (much, torch.others.is_some()) {
+        (true, true) => Decisive,
+        (true, false) => Strong,
+        (false, _) => Fair,
+    };
     let text = format!(
         "of {total}, {others} are held by others, {free} are free and {} were asked",
         torch.asked
@@ -112,8 +147,14 @@ fn others(torch: &Torch) -> Option<Bytes> {
     told.or_else(|| unaccounted(torch))
 }
 
+/// What this process holds: as it is told, or by its allocator. The driver's own (`Allocation on device`) keeps nothing idle.
+fn ours(torch: &Torch) -> Option<Bytes> {
+    let idle = torch.idle.unwrap_or(Bytes::ZERO);
+    torch.ours.or_else(|| Some(torch.allocated? + idle))
+}
+
 fn unaccounted(torch: &Torch) -> Option<Bytes> {
-    let ours = torch.ours.or_else(|| Some(torch.allocated? + torch.idle?))?;
+    let ours = ours(torch)?;
     let context = if torch.ours.is_some() {
         Bytes::ZERO
     } else {
@@ -143,7 +184,7 @@ fn not_the_card(evidence: &Evidence) -> Option<Finding> {
     Some(match () {
         () if pinned => Finding::new(Cause::HostPinnedLimit, Strong, text, quotes),
         () if evidence.is_unified() => Finding::new(Cause::UnifiedMemoryRefused, Strong, text, quotes),
-        () => Finding::new(Cause::Other, Strong, text, quotes).by(SubCause::HostMemory),
+        () => Finding::new(Cause::Other, Fair, text, quotes).by(SubCause::HostMemory),
     })
 }
 
@@ -151,43 +192,81 @@ fn not_the_card(evidence: &Evidence) -> Option<Finding> {
 fn live_tensors(evidence: &Evidence) -> Option<Finding> {
     let torch = evidence.torch.as_ref()?;
     let (total, allocated) = (torch.total?, torch.allocated?);
-    let enough_idle = torch
-        .idle
-        .is_some_and(|idle| idle + torch.free.unwrap_or(Bytes::ZERO) >= torch.asked);
-    if torch.asked.is_zero()
-        || (enough_idle && !is_full_of_life(torch))
-        || torch.free.is_some_and(|free| free >= torch.asked)
-    {
+    let free = torch.free.unwrap_or(Bytes::ZERO);
+    let in_pieces = torch.idle.is_some_and(|idle| {
+        idle >= ROUNDING && idle * 50 >= total && free < torch.asked && idle + free >= torch.asked
+    });
+    let foreign = others(torch).is_some_and(|others| others.scaled(5, 1) >= total && others >= Bytes::gib(1));
+    if torch.asked.is_zero() || (in_pieces && !is_full_of_life(torch)) || !is_short(torch) || foreign {
         return None;
     }
-    if others(torch).is_some_and(|others| others.scaled(5, 1) >= total && others >= Bytes::gib(1)) {
-        return None;
-    }
+    let (cause, weight) = what_lives(evidence, torch, total, allocated);
+    let weight = if in_pieces { Weak } else { weight };
     let text = format!(
         "{allocated} live in tensors of a card of {total}, and {} more were asked",
         torch.asked
     );
-    let quotes = vec![torch.quote.clone()];
+    let frame = torch.frame.as_ref().map(|frame| frame.quote.clone());
+    let quotes = [Some(torch.quote.clone()), frame].into_iter().flatten().collect();
     let spilled = (allocated > total).then_some(SubCause::DriverSpill);
-    let loads = evidence.says(Saying::ModelToCard) && !evidence.says(Saying::Activations);
-    let cache =
-        evidence.says_any(&[Saying::LongContext, Saying::CacheWord]) && !evidence.says(Saying::Activations);
+    Some(Finding::new(cause, weight, text, quotes).by(spilled))
+}
+
+/// What the card is full of: by the frame that asked, else by the size of the request, else by the report's words.
+fn what_lives(evidence: &Evidence, torch: &Torch, total: Bytes, allocated: Bytes) -> (Cause, Weight) {
     let large = torch.asked.scaled(8, 1) >= total;
-    Some(
-        match () {
-            () if loads => Finding::new(Cause::ModelTooLarge, Strong, text, quotes),
-            () if cache => Finding::new(Cause::KvCacheTooLarge, Fair, text, quotes),
-            () if large || evidence.says(Saying::Activations) => {
-                Finding::new(Cause::ComputeBufferTooLarge, Strong, text, quotes)
-            }
-            // Nearly everything lives and little is asked: what was loaded is what fills the card.
-            () if is_full_of_life(torch) || allocated.scaled(10, 9) >= total => {
-                Finding::new(Cause::ModelTooLarge, Fair, text, quotes)
-            }
-            () => Finding::new(Cause::ComputeBufferTooLarge, Weak, text, quotes),
+    let small = torch.asked.scaled(64, 1) <= total;
+    let computes = evidence.says(Saying::Activations);
+    match torch.frame.as_ref().map(|frame| frame.purpose) {
+        Some(Purpose::Weights) => return (Cause::ModelTooLarge, Strong),
+        Some(Purpose::Cache) => return (Cause::KvCacheTooLarge, Strong),
+        // The computation only finds what the weights have left.
+        Some(_) if small && is_full_of_life(torch) => return (Cause::ModelTooLarge, Fair),
+        Some(_) => return (Cause::ComputeBufferTooLarge, Strong),
+        None => {}
+    }
+    match () {
+        () if torch.asked > total => (Cause::ComputeBufferTooLarge, Strong),
+        () if evidence.says(Saying::ModelToCard) && !computes => (Cause::ModelTooLarge, Strong),
+        () if evidence.says_any(&[Saying::LongContext, Saying::CacheWord]) && !computes => {
+            (Cause::KvCacheTooLarge, Fair)
         }
-        .by(spilled),
-    )
+        () if large || computes => (Cause::ComputeBufferTooLarge, Strong),
+        // Nearly everything lives and little is asked: what was loaded is what fills the card.
+        () if is_full_of_life(torch) || allocated.scaled(10, 9) >= total => (Cause::ModelTooLarge, Fair),
+        () if small && !evidence.says(Saying::BigBatch) => (Cause::ModelTooLarge, Weak),
+        () => (Cause::ComputeBufferTooLarge, Weak),
+    }
+}
+
+/// Sizes are not told, but what the program was doing.
+fn frame_alone(evidence: &Evidence) -> Option<Finding> {
+    let frame = evidence.frame.as_ref()?;
+    let sized = evidence.torch.is_some() || !evidence.refusals.is_empty();
+    if sized || !evidence.says_any(&[Saying::OutOfMemory, Saying::TorchRefused]) || evidence.is_unified() {
+        return None;
+    }
+    let (cause, text) = match frame.purpose {
+        Purpose::Weights => (Cause::ModelTooLarge, "memory ran out while the model was loaded"),
+        Purpose::Cache => (Cause::KvCacheTooLarge, "memory ran out while the cache was made"),
+        _ => (Cause::ComputeBufferTooLarge, "memory ran out in the computation"),
+    };
+    Some(Finding::new(cause, Fair, text, vec![frame.quote.clone()]))
+}
+
+/// Nothing but the size of the request is told, or it is more than the card in one piece.
+fn request_alone(evidence: &Evidence) -> Option<Finding> {
+    let torch = evidence.torch.as_ref()?;
+    let alone = torch.total.is_none() && torch.frame.is_none();
+    let text = format!("{} were asked in one request", torch.asked);
+    (alone && torch.asked >= Bytes::gib(1)).then(|| {
+        Finding::new(
+            Cause::ComputeBufferTooLarge,
+            Weak,
+            text,
+            vec![torch.quote.clone()],
+        )
+    })
 }
 
 /// A snapshot of the allocator with dead blocks among live ones.
@@ -220,12 +299,7 @@ fn said_to_be_fragmented(evidence: &Evidence) -> Option<Finding> {
     }
     let weight = if evidence.torch.is_some() { Fair } else { Weak };
     let text = "it is said to be fragmented";
-    Some(Finding::new(
-        Cause::FragmentationCachingAllocator,
-        weight,
-        text,
-        vec![told],
-    ))
+    Some(Finding::new(Cause::FragmentationCachingAllocator, weight, text, vec![told]).told())
 }
 
 /// The query fails on Tegra and in sandboxes; it is only made to word a refusal.

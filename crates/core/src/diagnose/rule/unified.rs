@@ -33,6 +33,11 @@ pub(super) const RULES: &[Rule] = &[
         test: cache_must_go,
     },
     Rule {
+        name: "cache_counts_as_used",
+        source: "/proc/meminfo: MemFree against MemAvailable",
+        test: cache_counts_as_used,
+    },
+    Rule {
         name: "larger_than_machine",
         source: "arithmetic: asked against MemTotal",
         test: larger_than_machine,
@@ -137,6 +142,10 @@ fn refused_with_room(evidence: &Evidence) -> Option<Finding> {
             (Strong, format!("{asked} were refused with {available} available"))
         }
         (Some(_), Some(_)) => return None,
+        _ if !evidence.was_refused() => (
+            Weak,
+            "the machine, whose card shares the host's memory, is told to run out".to_owned(),
+        ),
         _ => (
             Fair,
             "memory was refused on a machine whose card shares the host's memory".to_owned(),
@@ -168,7 +177,29 @@ fn cache_must_go(evidence: &Evidence) -> Option<Finding> {
     }
     let weight = if evidence.is_unified() { Strong } else { Fair };
     let text = "cached files are named as what stood in the way";
-    Some(Finding::new(Cause::UnifiedMemoryRefused, weight, text, vec![told]).by(SubCause::PageCache))
+    Some(
+        Finding::new(Cause::UnifiedMemoryRefused, weight, text, vec![told])
+            .by(SubCause::PageCache)
+            .told(),
+    )
+}
+
+/// Twice as much could be had as is free, and somebody who looks at what is free refuses.
+fn cache_counts_as_used(evidence: &Evidence) -> Option<Finding> {
+    let (free, available) = (evidence.host.free?, evidence.host.available?);
+    let refused = evidence.ran_out() || evidence.says(Saying::Declines);
+    // NvMap's line has reasons of its own.
+    let elsewhere = evidence.says_any(&[Saying::NvMap, Saying::CacheRuledOut]);
+    if !evidence.is_unified() || !refused || elsewhere || free * 2 > available {
+        return None;
+    }
+    let text = format!("{free} are free and {available} could be had: cached files are counted as used");
+    let quotes = evidence.quotes(&[Saying::Meminfo, Saying::Declines]);
+    let weight = match evidence.was_refused() || evidence.says(Saying::Declines) {
+        true => Strong,
+        false => Weak,
+    };
+    Some(Finding::new(Cause::UnifiedMemoryRefused, weight, text, quotes).by(SubCause::PageCache))
 }
 
 fn larger_than_machine(evidence: &Evidence) -> Option<Finding> {
@@ -205,5 +236,10 @@ fn managed_memory_moves(evidence: &Evidence) -> Option<Finding> {
         Saying::Slow,
     ]);
     let text = "managed memory is in use, and what is told is slowness, not failure";
-    Some(Finding::new(Cause::UnifiedMemoryThrash, weight, text, quotes))
+    let finding = Finding::new(Cause::UnifiedMemoryThrash, weight, text, quotes);
+    Some(if evidence.says(Saying::UnifiedSwitch) {
+        finding
+    } else {
+        finding.told()
+    })
 }

@@ -24,6 +24,11 @@ pub(super) const RULES: &[Rule] = &[
         test: no_room_for_blocks,
     },
     Rule {
+        name: "required_beyond_available",
+        source: "ollama: llm/memory.go counts what the whole model needs",
+        test: required_beyond_available,
+    },
+    Rule {
         name: "host_too_small",
         source: "ollama: server/sched.go",
         test: host_too_small,
@@ -60,27 +65,55 @@ fn context_beyond_cache(evidence: &Evidence) -> Option<Finding> {
     Some(Finding::new(Cause::KvCacheTooLarge, Decisive, text, vec![quote]))
 }
 
-/// Weights of two bytes a parameter, against the share of the cards that it may take.
+/// Weights, as printed or of two bytes a parameter, against the share of the cards that it may take.
 fn no_room_for_blocks(evidence: &Evidence) -> Option<Finding> {
     let quote = evidence.quote(Saying::VllmNoBlocks)?;
     let text = "weights and the profiling run left nothing for the KV cache";
-    let (Some(parameters), Some(card)) = (evidence.parameters, evidence.card()) else {
+    let printed = evidence.weights.map(in_float);
+    let guessed = evidence
+        .parameters
+        .map(|thousand_millions| thousand_millions * 2e9);
+    let (Some(weights), Some(card)) = (printed.or(guessed), evidence.card()) else {
         return Some(Finding::new(Cause::ModelTooLarge, Fair, text, vec![quote]));
     };
-    let cards = card * evidence.parallel.unwrap_or(1).clamp(1, 64);
-    let weights = parameters * 2e9;
+    let cards = match printed {
+        Some(_) => card,
+        None => card * evidence.parallel.unwrap_or(1).clamp(1, 64),
+    };
     let share = in_float(cards) * evidence.utilization.unwrap_or(0.9);
     let cause = match weights > 0.85 * share {
         true => Cause::ModelTooLarge,
         false => Cause::ComputeBufferTooLarge,
     };
-    let text = format!("{text}: {parameters} thousand million parameters of 2 bytes on {cards}");
-    Some(Finding::new(cause, Fair, text, vec![quote]))
+    let text = format!("{text}: weights of {:.1} GB on {cards}", weights / 1e9);
+    let quotes = [Some(quote), evidence.quote(Saying::VllmWeights)];
+    let weight = if printed.is_some() { Strong } else { Fair };
+    Some(Finding::new(
+        cause,
+        weight,
+        text,
+        quotes.into_iter().flatten().collect(),
+    ))
 }
 
 fn in_float(bytes: Bytes) -> f64 {
     let mib = u32::try_from(bytes.whole_mib()).unwrap_or(u32::MAX);
     f64::from(mib) * 1_048_576.0
+}
+
+/// Ollama puts as many layers on the card as it believes to fit; what it believed is in its line.
+fn required_beyond_available(evidence: &Evidence) -> Option<Finding> {
+    let required = evidence.required.as_ref().filter(|_| evidence.ran_out())?;
+    let (full, available) = (required.full, required.available);
+    if full <= available {
+        return None;
+    }
+    let cause = match required.cache > required.weights {
+        true => Cause::KvCacheTooLarge,
+        false => Cause::ModelTooLarge,
+    };
+    let text = format!("the whole model needs {full}, and {available} are available");
+    Some(Finding::new(cause, Fair, text, vec![required.quote.clone()]))
 }
 
 fn host_too_small(evidence: &Evidence) -> Option<Finding> {

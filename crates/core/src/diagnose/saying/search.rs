@@ -47,7 +47,7 @@ impl Search {
             let prefix = folded([window[0], window[1], window[2], window[3]]);
             let bit = bit(prefix);
             if self.filter[bit >> 6] >> (bit & 63) & 1 == 1
-                && let Some(row) = self.rows_at(prefix, &rest[at..]).next()
+                && let Some(row) = self.rows_at(prefix, bytes, from + at).next()
             {
                 return Some((from + at, row));
             }
@@ -60,9 +60,8 @@ impl Search {
         let mut found = Vec::new();
         let mut from = 0;
         while let Some((at, _)) = self.find(line, from) {
-            let rest = &line[at..];
-            if let Some(prefix) = rest.first_chunk::<PREFIX>() {
-                found.extend(self.rows_at(folded(*prefix), rest));
+            if let Some(prefix) = line[at..].first_chunk::<PREFIX>() {
+                found.extend(self.rows_at(folded(*prefix), line, at));
             }
             from = at + 1;
         }
@@ -71,15 +70,25 @@ impl Search {
         found
     }
 
-    fn rows_at<'a>(&'a self, prefix: u32, rest: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
+    fn rows_at<'a>(&'a self, prefix: u32, bytes: &'a [u8], at: usize) -> impl Iterator<Item = usize> + 'a {
+        let rest = &bytes[at..];
+        let in_word = at > 0 && bytes[at - 1].is_ascii_alphanumeric();
         let first = self.prefixes.partition_point(|(other, _)| *other < prefix);
         let same = self.prefixes[first..]
             .iter()
             .take_while(move |(other, _)| *other == prefix);
-        same.map(|(_, row)| *row).filter(|row| {
-            let phrase = self.rows[*row].phrase.as_bytes();
-            rest.get(..phrase.len())
-                .is_some_and(|start| start.eq_ignore_ascii_case(phrase))
+        same.map(|(_, row)| *row).filter(move |row| {
+            let Row {
+                phrase,
+                starts_word,
+                ends_word,
+                ..
+            } = self.rows[*row];
+            let found = rest
+                .get(..phrase.len())
+                .is_some_and(|start| start.eq_ignore_ascii_case(phrase.as_bytes()));
+            let goes_on = rest.get(phrase.len()).is_some_and(u8::is_ascii_alphanumeric);
+            found && !(starts_word && in_word) && !(ends_word && goes_on)
         })
     }
 }
@@ -107,7 +116,7 @@ mod tests {
             assert_eq!(phrase.phrase, phrase.phrase.to_ascii_lowercase());
             for text in [
                 phrase.phrase.to_owned(),
-                format!("é{}z", phrase.phrase.to_ascii_uppercase()),
+                format!("é{}.z", phrase.phrase.to_ascii_uppercase()),
             ] {
                 assert!(search.all(text.as_bytes()).contains(&row), "{text}");
                 assert!(search.find(text.as_bytes(), 0).is_some());
