@@ -230,6 +230,7 @@ fn mla_is_told_by_its_lengths() {
         ("attention.kv_lora_rank", n(512)),
         ("attention.key_length", n(192)),
         ("attention.value_length", n(128)),
+        ("rope.dimension_count", n(64)),
     ];
     let hyper_old = hyper("deepseek2", 61, &old);
     assert!(hyper_old.mla.is_none());
