@@ -73,6 +73,16 @@ struct Traits {
     indexer: Option<Indexing>,
     /// The state of lightning attention is sized by the key length.
     lightning: bool,
+    rotates: Rotates,
+}
+
+/// Are queries and keys rotated by their positions?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rotates {
+    Always,
+    Never,
+    /// Unless the file says that its positions were not learned so.
+    UnlessDeclined,
 }
 
 /// Which layers keep an index key.
@@ -92,6 +102,7 @@ const SHARED: Traits = Traits {
     layers_with_cache: None,
     indexer: None,
     lightning: false,
+    rotates: Rotates::Always,
 };
 
 impl Traits {
@@ -128,6 +139,10 @@ impl Traits {
             causal: false,
             ..self
         }
+    }
+
+    const fn rotates(self, rotates: Rotates) -> Self {
+        Self { rotates, ..self }
     }
 
     const fn indexed(self, indexer: Indexing) -> Self {
@@ -180,10 +195,12 @@ const SPECIAL: &[(&[&str], Traits)] = {
         // Recurrent and hybrid.
         (&["mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7"], Traits::recurs(All)),
         (&["falcon-h1"], Traits::recurs(AllBesideAttention)),
-        (&["jamba", "granitehybrid", "plamo2", "kimi-linear", "kimi-k3", "bailingmoe3", "lfm2moe"],
+        (&["jamba"], Traits::recurs(WithoutHeads).rotates(Rotates::Never)),
+        (&["granitehybrid"], Traits::recurs(WithoutHeads).rotates(Rotates::UnlessDeclined)),
+        (&["plamo2", "kimi-linear", "kimi-k3", "bailingmoe3", "lfm2moe"],
          Traits::recurs(WithoutHeads)),
         (&["lfm2"], Traits { recurring: Some(WithoutHeads), ..Traits::slides(Attention, Stated) }),
-        (&["nemotron_h", "nemotron_h_moe"], Traits::recurs(WithoutHeadsAndFeedForward).trunk_only()),
+        (&["nemotron_h", "nemotron_h_moe"], Traits::recurs(WithoutHeadsAndFeedForward).trunk_only().rotates(Rotates::Never)),
         (&["qwen3next", "qwen35", "qwen35moe"], Traits::recurs(ListedOrAllBut(4)).trunk_only()),
         (&["minimax-01"], Traits { lightning: true, ..Traits::recurs(ListedOrAllBut(8)) }),
         // Sparse attention.

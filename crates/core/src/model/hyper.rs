@@ -69,6 +69,8 @@ pub struct Recurrent {
     pub state: u64,
     /// True where a recurrent layer attends as well, and so keeps a cache beside its state (Falcon-H1).
     pub attends: bool,
+    /// `ssm_dt_b_c_rms`: what a scan reads is normed, by no weight (FalconMamba).
+    pub bare_norms: bool,
 }
 
 /// Sparse attention: a second cache of one small key a token, by which tokens are chosen (DeepSeek-V3.2, GLM-5).
@@ -101,8 +103,10 @@ pub struct HyperParameters {
     /// Head sizes of the sliding layers where they differ (`key_length_swa`, `value_length_swa`).
     pub sliding_key_length: u32,
     pub sliding_value_length: u32,
-    /// `n_rot`.
+    /// `n_rot`; 0 where nothing is rotated.
     pub rope_dimension: u32,
+    /// Embeddings are multiplied by a number before the first layer (`embedding_scale`).
+    pub scales_embedding: bool,
     pub sliding: Option<SlidingWindow>,
     pub experts: Option<Experts>,
     pub mla: Option<Mla>,
@@ -149,6 +153,12 @@ impl HyperParameters {
         self.recurrent
             .as_ref()
             .is_some_and(|recurrent| recurrent.layers.at(layer))
+    }
+
+    /// Does `layer` attend at all, rather than only carry a state or be a feed-forward?
+    pub fn attends(&self, layer: u32) -> bool {
+        let recurs_only = self.recurs(layer) && !self.recurrent.as_ref().is_some_and(|own| own.attends);
+        !recurs_only && self.key_row(layer) > 0
     }
 
     /// Does the main context keep an attention cache for `layer`?

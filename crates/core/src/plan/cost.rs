@@ -48,7 +48,7 @@ impl<'a> Part<'a> {
         loads_prediction_layers: Option<bool>,
         rollback: u64,
     ) -> Result<Self, PlanError> {
-        let layout = Layout::new(request, model.hyper.layers)?;
+        let layout = Layout::new(request, model)?;
         let flash = flash::resolve(request, model, &layout)?;
         let latent = Latent::of(request, model);
         let weights = loads_prediction_layers.map(|all| {

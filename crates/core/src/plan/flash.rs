@@ -44,7 +44,7 @@ pub(super) fn resolve(request: &PlanRequest<'_>, model: &Model, layout: &Layout)
 
 fn missing_kernel(model: &Model, layout: &Layout, wish: &Wish) -> Option<&'static str> {
     (0..model.hyper.layers)
-        .filter(|&layer| !model.hyper.recurs(layer) && matches!(layout.layer(layer), Place::Device(_)))
+        .filter(|&layer| model.hyper.attends(layer) && matches!(layout.layer(layer), Place::Device(_)))
         .find_map(|layer| unsupported(&model.hyper, layer, wish))
 }
 
@@ -99,7 +99,7 @@ mod tests {
             cards: &cards,
             contexts: &[],
         };
-        let layout = Layout::new(&request, model.hyper.layers)?;
+        let layout = Layout::new(&request, &model)?;
         resolve(&request, &model, &layout)
     }
 

@@ -13,7 +13,7 @@ use super::error::PlanError;
 use super::named::cuda_number;
 use super::request::{EngineKind, PlanRequest};
 use crate::flags::{GpuLayers, SplitMode, Wish};
-use crate::model::Tensor;
+use crate::model::{Model, Tensor};
 use crate::place::{Card, CardKind};
 
 /// Where a tensor or an operation is: in host memory, or on the n-th device of the layout.
@@ -35,14 +35,23 @@ pub(super) struct Layout {
     pub(super) copies: u64,
     overrides: Vec<(Regex, Place)>,
     experts_on_host: u32,
+    /// `token_embd_norm` is the last norm (LFM2), not the norm of the embedding.
+    ends_with_token_norm: bool,
 }
 
 /// `GGML_SCHED_MAX_COPIES @ b10605`.
 const PIPELINE_COPIES: u64 = 4;
 
 impl Layout {
+    pub(super) fn new(request: &PlanRequest<'_>, model: &Model) -> Result<Self, PlanError> {
+        Ok(Self {
+            ends_with_token_norm: matches!(model.architecture.as_str(), "lfm2" | "lfm2moe"),
+            ..Self::of_layers(request, model.hyper.layers)?
+        })
+    }
+
     /// `layers` is `n_layer_all`, prediction layers included.
-    pub(super) fn new(request: &PlanRequest<'_>, layers: u32) -> Result<Self, PlanError> {
+    fn of_layers(request: &PlanRequest<'_>, layers: u32) -> Result<Self, PlanError> {
         let wish = request.wish;
         let devices = devices(request)?;
         let all = layers.saturating_add(1);
@@ -71,6 +80,7 @@ impl Layout {
             devices,
             overrides,
             experts_on_host: wish.experts_on_host,
+            ends_with_token_norm: false,
         })
     }
 
@@ -97,6 +107,7 @@ impl Layout {
             Some(layer) => self.layer(layer),
             None if is_input(&tensor.name) => Place::Host,
             // created with the number of the first layer, see `llama-arch.cpp: LLM_TENSOR_INFOS`
+            None if self.ends_with_token_norm => self.output,
             None if is_of_the_first_layer(&tensor.name) => self.layer(0),
             None => self.output,
         }
@@ -273,7 +284,7 @@ mod tests {
             cards: &cards,
             contexts: &[],
         };
-        Layout::new(&request, 48)
+        Layout::of_layers(&request, 48)
     }
 
     fn count(layout: &Layout, place: Place) -> usize {

@@ -132,6 +132,18 @@ impl Reserve {
         }
     }
 
+    /// The graph in which the engine looks for kernels that a device lacks (`llama-context.cpp: llm_fused_op_gdn_ch_probe
+    /// @ b10605`).
+    pub(super) fn probing_fusion(&self) -> Self {
+        const TOKENS_EACH: u64 = 16;
+        let tokens = self.sequences.saturating_mul(TOKENS_EACH);
+        Self {
+            tokens,
+            outputs: tokens,
+            ..*self
+        }
+    }
+
     /// Cells of the cache that sliding layers use (`llama-kv-cache-iswa.cpp: llama_kv_cache_iswa @ b10605`).
     pub(super) fn sliding_cells(&self, window: u64) -> u64 {
         if self.full_sliding {

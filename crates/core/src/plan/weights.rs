@@ -55,10 +55,12 @@ pub(super) fn weights(model: &Model, layout: &Layout, loads_prediction_layers: b
     weights
 }
 
-/// The token embedding where it also serves as the output matrix; encoders have none.
+/// The token embedding where it also serves as the output matrix. Encoders have none, but for one that loads it all the
+/// same (`gemma-embedding.cpp: load_arch_tensors @ b10605`).
 pub(super) fn tied_output(model: &Model) -> Option<&Tensor> {
     let has_output = model.tensors.iter().any(|tensor| tensor.name == "output.weight");
-    if has_output || !model.hyper.cached {
+    let loads_output = model.hyper.cached || model.architecture == "gemma-embedding";
+    if has_output || !loads_output {
         return None;
     }
     model

@@ -21,6 +21,10 @@ impl<'h, 'a> Keys<'h, 'a> {
         Ok(self.header.u32(&self.key(name))?)
     }
 
+    pub(super) fn value(&self, name: &str) -> Option<Value<'a>> {
+        self.header.entry(&self.key(name)).map(|entry| entry.value)
+    }
+
     /// 0 stands for absent, as in llama.cpp.
     pub(super) fn number_or_0(&self, name: &str) -> Result<u32, ModelError> {
         Ok(self.number(name)?.unwrap_or(0))
@@ -92,7 +96,7 @@ impl<'h, 'a> Keys<'h, 'a> {
     }
 
     fn switch_or_number(&self, name: &str) -> Result<Option<u32>, ModelError> {
-        match self.header.entry(&self.key(name)).map(|entry| entry.value) {
+        match self.value(name) {
             Some(Value::Bool(yes)) => Ok(Some(u32::from(yes))),
             _ => self.number(name),
         }

@@ -41,6 +41,7 @@ pub(super) fn recurrent(
         rolling,
         state,
         attends,
+        bare_norms: keys.flag("ssm.dt_b_c_rms")?.unwrap_or(false),
     }))
 }
 

@@ -1,8 +1,8 @@
 //! Reads the keys that all architectures share. Mirrors `llama-model.cpp: load_hparams @ b10605`.
 
 use super::keys::Keys;
-use super::{Traits, layers, traits};
-use crate::model::gguf::Header;
+use super::{Rotates, Traits, layers, traits};
+use crate::model::gguf::{Header, Value};
 use crate::model::{Experts, HyperParameters, Mla, ModelError, Tensor};
 
 /// `LLAMA_MAX_LAYERS`.
@@ -63,12 +63,27 @@ fn dimensions(keys: &Keys<'_, '_>, traits: &Traits) -> Result<HyperParameters, M
         sliding_value_length: keys
             .number("attention.value_length_swa")?
             .unwrap_or(lengths.value),
-        rope_dimension: lengths.rope,
+        rope_dimension: if rotates(keys, traits)? { lengths.rope } else { 0 },
+        scales_embedding: scales_embedding(keys),
         nextn_cached: traits.nextn_cached,
         cached: traits.cached,
         causal: traits.causal && keys.flag("attention.causal")?.unwrap_or(true),
         ..HyperParameters::default()
     })
+}
+
+/// `granite-hybrid.cpp: load_arch_hparams @ b10605` takes one key for the switch that it is not elsewhere.
+fn rotates(keys: &Keys<'_, '_>, traits: &Traits) -> Result<bool, ModelError> {
+    Ok(match traits.rotates {
+        Rotates::Always => true,
+        Rotates::Never => false,
+        Rotates::UnlessDeclined => keys.flag("rope.scaling.finetuned")?.unwrap_or(true),
+    })
+}
+
+/// `llama-graph.cpp: build_inp_embd @ b10605`.
+fn scales_embedding(keys: &Keys<'_, '_>) -> bool {
+    matches!(keys.value("embedding_scale"), Some(Value::Float(scale)) if scale != 0.0)
 }
 
 /// The lengths of a head.

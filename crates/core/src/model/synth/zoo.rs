@@ -6,6 +6,7 @@
 
 mod decoders;
 mod encoders;
+mod hybrids;
 mod recurrent;
 mod routed;
 
@@ -41,6 +42,48 @@ pub const SPECIMENS: &[(&str, &str)] = &[
         "granite-h-tiny",
         "Granite 4.0 H Tiny, Q4_K_M, Mamba with four layers of attention",
     ),
+    (
+        "granite-h-micro",
+        "Granite 4.0 H Micro, Q4_K_M, the same without experts",
+    ),
+    ("mamba-3b", "Mamba 2.8B, Q4_K_M, no attention at all"),
+    (
+        "falcon-mamba-7b",
+        "FalconMamba 7B, Q4_K_M, the same with norms within its layers",
+    ),
+    ("jamba-3b", "Jamba 3B, Q4_K_M, Mamba with two layers of attention"),
+    (
+        "jamba-mini",
+        "Jamba 1.5 mini, Q4_K_M, the same with experts in every second layer",
+    ),
+    (
+        "nemotron-h-9b",
+        "Nemotron Nano 9B v2, Q4_K_M, each layer one of Mamba 2, attention, feed-forward",
+    ),
+    (
+        "nemotron-h-30b",
+        "Nemotron 3 Nano 30B-A3B, Q4_K_M, the same with experts",
+    ),
+    (
+        "falcon-h1-1b",
+        "Falcon-H1 1.5B, Q4_K_M, attention and Mamba 2 side by side",
+    ),
+    ("lfm2-1b", "LFM2 1.2B, Q4_K_M, short convolutions and attention"),
+    ("lfm2-8b", "LFM2 8B-A1B, Q4_K_M, the same with experts"),
+    (
+        "qwen35-9b",
+        "Qwen 3.5 9B, Q4_K_M, gated delta net in three layers of four",
+    ),
+    ("qwen35-35b", "Qwen 3.5 35B-A3B, Q4_K_M, the same with experts"),
+    ("bge-base", "bge-base-en v1.5, F16, an encoder"),
+    (
+        "modernbert-base",
+        "ModernBERT base, F16, an encoder with sliding windows",
+    ),
+    (
+        "gemma-embed",
+        "EmbeddingGemma 300M, Q8_0, an encoder with sliding windows",
+    ),
 ];
 
 /// The header of a specimen; `None` for a name that is not in [`SPECIMENS`].
@@ -58,6 +101,21 @@ pub fn specimen(name: &str) -> Option<Draft> {
         "qwen3-next" => recurrent::qwen3_next(),
         "mamba2" => recurrent::mamba2(),
         "granite-h-tiny" => recurrent::granite_h_tiny(),
+        "granite-h-micro" => hybrids::granite_h_micro(),
+        "mamba-3b" => recurrent::mamba(),
+        "falcon-mamba-7b" => recurrent::falcon_mamba(),
+        "jamba-3b" => hybrids::jamba(),
+        "jamba-mini" => hybrids::jamba_mini(),
+        "nemotron-h-9b" => hybrids::nemotron_h(),
+        "nemotron-h-30b" => hybrids::nemotron_h_moe(),
+        "falcon-h1-1b" => hybrids::falcon_h1(),
+        "lfm2-1b" => hybrids::lfm2(),
+        "lfm2-8b" => hybrids::lfm2_moe(),
+        "qwen35-9b" => hybrids::qwen35(),
+        "qwen35-35b" => hybrids::qwen35_moe(),
+        "bge-base" => encoders::bge_base(),
+        "modernbert-base" => encoders::modern_bert(),
+        "gemma-embed" => encoders::embedding_gemma(),
         _ => return None,
     })
 }
@@ -107,11 +165,13 @@ impl Sheet {
             ("block_count", sizes.layers),
             ("context_length", sizes.context),
             ("embedding_length", sizes.embedding),
-            ("feed_forward_length", sizes.feed_forward),
             ("attention.head_count", sizes.heads),
             ("vocab_size", sizes.vocabulary),
         ] {
             sheet.key(key, value);
+        }
+        if sizes.feed_forward > 0 {
+            sheet.key("feed_forward_length", sizes.feed_forward);
         }
         if sizes.head > 0 {
             sheet.key("attention.key_length", sizes.head);
@@ -238,6 +298,21 @@ mod tests {
             ("qwen3-next", 79_674),
             ("mamba2", 2702),
             ("granite-h-tiny", 6939),
+            ("granite-h-micro", 3191),
+            ("mamba-3b", 2768),
+            ("falcon-mamba-7b", 7006),
+            ("jamba-3b", 3029),
+            ("jamba-mini", 51_305),
+            ("nemotron-h-9b", 8888),
+            ("nemotron-h-30b", 31_578),
+            ("falcon-h1-1b", 1479),
+            ("lfm2-1b", 1170),
+            ("lfm2-8b", 8340),
+            ("qwen35-9b", 8950),
+            ("qwen35-35b", 34_661),
+            ("bge-base", 109),
+            ("modernbert-base", 149),
+            ("gemma-embed", 303),
         ] {
             let model = model(name);
             let count: u64 = model.tensors.iter().map(crate::model::Tensor::elements).sum();
@@ -248,6 +323,6 @@ mod tests {
             );
             assert!(model.hyper.known, "{name}");
         }
-        assert_eq!(SPECIMENS.len(), 12);
+        assert_eq!(SPECIMENS.len(), 27);
     }
 }

@@ -3,8 +3,9 @@
 //! Mirrors `llama-graph.cpp: build_qkv, build_attn, build_attn_mha`, `llama-kv-cache.cpp: get_k, get_v, cpy_k,
 //! cpy_v`, `models/deepseek2.cpp` and `fattn-common.cuh: ggml_cuda_flash_attn_ext_get_f16_extra_data @ b10605`.
 
-use super::decoder::{CacheInputs, Decoder};
+use super::decoder::Decoder;
 use super::graph::{F16, F32, Id, Kind};
+use super::inputs::CacheInputs;
 use super::sketch::Block;
 use crate::bytes::Bytes;
 use crate::model::TensorType;
@@ -18,6 +19,8 @@ struct Projections {
     value: Id,
     /// `attn_v_b`, with which MLA turns latent vectors back into values.
     decompress: Option<Id>,
+    /// What scales the result, where queries come with as many gates.
+    gate: Option<Id>,
 }
 
 /// The cache of a layer as attention reads it.
@@ -39,8 +42,11 @@ impl Decoder<'_> {
         let Some(projections) = self.projections(block, input) else {
             return self.linear(block, "attn_output", input).unwrap_or(input);
         };
-        let attended = self.attend(block, projections);
-        self.graph.expand(attended);
+        let gate = projections.gate;
+        let mut attended = self.attend(block, projections);
+        if let Some(gate) = gate {
+            attended = self.gated(attended, gate);
+        }
         self.linear(block, "attn_output", attended).unwrap_or(attended)
     }
 
@@ -61,10 +67,17 @@ impl Decoder<'_> {
             [key_length, heads_kv, tokens, 1],
             [value_length, heads_kv, tokens, 1],
         ];
+        let mut gate = None;
         let [query, key, value] = match self.linear(block, "attn_qkv", input) {
             Some(fused) => shapes.map(|shape| self.graph.view(fused, shape)),
             None => {
                 let query = self.linear(block, "attn_q", input)?;
+                let width = key_length.saturating_mul(heads);
+                if self.graph.shape(query)[0] == width.saturating_mul(2) {
+                    let both = [key_length.saturating_mul(2), heads, tokens, 1];
+                    let both = self.graph.view(query, both);
+                    gate = Some(self.graph.slice(both, shapes[0]));
+                }
                 let query = self.wide_norm(block, "attn_q_norm", query);
                 let key = self
                     .linear(block, "attn_k", input)
@@ -84,7 +97,16 @@ impl Decoder<'_> {
             key,
             value,
             decompress: None,
+            gate,
         })
+    }
+
+    /// `models/qwen3next.cpp: build_layer_attn @ b10605`.
+    fn gated(&mut self, attended: Id, gate: Id) -> Id {
+        let shape = self.graph.shape(attended);
+        let gate = self.graph.own(F32, shape, &[gate]);
+        let gate = self.graph.in_place(&[gate]);
+        self.graph.in_place(&[attended, gate])
     }
 
     /// A norm over all heads together (OLMo 2).
@@ -159,6 +181,7 @@ impl Decoder<'_> {
             key,
             value,
             decompress: self.weight(block, "attn_v_b.weight"),
+            gate: None,
         })
     }
 
@@ -176,8 +199,8 @@ impl Decoder<'_> {
         if let Some(rotation) = inputs.value_rotation {
             p.value = self.hadamard(p.value, rotation);
         }
-        let shared_windows = self.sketch.model.hyper.sliding.is_some();
-        let order = if shared_windows {
+        let hyper = &self.sketch.model.hyper;
+        let order = if hyper.sliding.is_some() || !hyper.cached {
             [p.query, p.key, p.value]
         } else {
             [p.query, p.value, p.key]
@@ -191,6 +214,7 @@ impl Decoder<'_> {
             self.batch_views(&p)
         };
         let mut attended = self.attention_core(block, &p, &views, inputs.mask);
+        self.graph.expand(attended);
         if let Some(rotation) = inputs.value_rotation {
             attended = self.hadamard(attended, rotation);
         }

@@ -4,32 +4,15 @@
 //! openai-moe.cpp, deepseek2.cpp @ b10605`), which differ by the tensors they have. What a layer does is read off
 //! its tensors, so that a model of an unknown name with known parts is estimated well.
 
-use super::graph::{F16, F32, Graph, I32, I64, Id, Kind};
+use super::form::{Form, WantedRows};
+use super::graph::{F32, Graph, I32, I64, Id, Kind};
+use super::inputs::{Inputs, inputs};
 use super::sketch::{Block, Sketch};
-use crate::model::{Tensor, TensorType};
-use crate::plan::kv::{self, CacheKind};
+use crate::model::Tensor;
+use crate::plan::kv::CacheKind;
 use crate::plan::layout::Place;
 use crate::plan::reserve::Reserve;
 use crate::plan::weights::row_padding;
-
-/// Inputs of one kind of cache.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct CacheInputs {
-    pub(super) key_rows: Id,
-    pub(super) value_rows: Id,
-    pub(super) mask: Id,
-    /// Hadamard rotations of a quantised cache.
-    pub(super) key_rotation: Option<Id>,
-    pub(super) value_rotation: Option<Id>,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Inputs {
-    pub(super) positions: Id,
-    pub(super) full: CacheInputs,
-    pub(super) sliding: CacheInputs,
-    outputs: Id,
-}
 
 /// What builds of the engine do differently in one graph.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +27,18 @@ pub(super) struct Habits {
     pub(super) shares_batch: bool,
 }
 
+/// What a layer does with its tokens before its feed-forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mixer {
+    Attention,
+    DeltaNet,
+    Mamba,
+    Mamba2,
+    ShortConvolution,
+    /// Nothing: the feed-forward is all there is.
+    FeedForward,
+}
+
 pub(super) struct Decoder<'a> {
     pub(super) graph: Graph,
     pub(super) sketch: &'a Sketch<'a>,
@@ -51,6 +46,11 @@ pub(super) struct Decoder<'a> {
     pub(super) cache: CacheKind,
     pub(super) flash: bool,
     pub(super) habits: Habits,
+    pub(super) form: Form,
+    /// Every layer's device has the kernel of the gated delta net.
+    pub(super) fused: bool,
+    /// Uses of that kernel, and where their layers are.
+    pub(super) fused_nodes: Vec<(Id, Place)>,
     pub(super) tokens: u64,
     pub(super) inputs: Inputs,
 }
@@ -72,25 +72,26 @@ impl<'a> Decoder<'a> {
             cache,
             flash,
             habits,
+            form: Form::of(sketch.model),
+            fused: true,
+            fused_nodes: Vec::new(),
             tokens: reserve.tokens,
             inputs,
         }
     }
 
-    pub(super) fn build(mut self) -> Graph {
+    pub(super) fn build(&mut self) {
         let mut current = self.embed();
         let last = self.sketch.blocks.len().saturating_sub(1);
-        // gpt-oss gathers the wanted rows after its last layer, all others within it
-        let early = self.sketch.model.architecture != "gpt-oss";
+        let wanted = self.form.wanted;
         for (i, block) in self.sketch.blocks.iter().enumerate() {
-            current = self.layer(block, current, early && i == last);
+            current = self.layer(block, current, i == last);
         }
-        if !early {
+        if wanted == WantedRows::AfterLastLayer {
             self.graph.mark_output(current);
             current = self.wanted_rows(current);
         }
         self.finish(current);
-        self.graph
     }
 
     /// `build_inp_embd`: the host looks the tokens up; the place for ready-made embeddings is reserved as well.
@@ -113,25 +114,41 @@ impl<'a> Decoder<'a> {
             self.graph.expand(second);
             self.graph.expand(which);
         }
-        if self.sketch.model.architecture.starts_with("gemma") {
+        let model = self.sketch.model;
+        if model.architecture.starts_with("gemma") || model.hyper.scales_embedding {
             return self.graph.in_place(&[embedded]);
         }
         embedded
     }
 
     fn layer(&mut self, block: &Block<'_>, input: Id, is_last: bool) -> Id {
-        let normed = self.norm(block, "attn_norm", input);
-        let mut current = self.attention(block, normed);
+        let mixer = self.mixer(block);
+        let mut current = match self.attends_beside() {
+            true => self.mix_beside_attention(block, input),
+            false => {
+                let normed = self.norm(block, "attn_norm", input);
+                if self.form.norm_first {
+                    self.graph.expand(normed);
+                }
+                self.mix(block, mixer, normed)
+            }
+        };
         let mut residual = input;
-        if is_last {
+        if is_last && self.form.wanted == WantedRows::WithinLastLayer {
             current = self.wanted_rows(current);
             residual = self.wanted_rows(residual);
         }
-        let has_own_norm = block.has("ffn_norm.weight");
+        let has_own_norm = block.has("ffn_norm.weight") || block.has("ffn_norm");
         if has_own_norm {
             current = self.norm(block, "post_attention_norm", current);
         }
-        let residual = self.graph.in_place(&[current, residual]);
+        let mut residual = self.sum(current, residual);
+        if is_last && self.form.wanted == WantedRows::AfterFirstSum {
+            residual = self.wanted_rows(residual);
+        }
+        if mixer == Mixer::FeedForward || !has_feed_forward(block) {
+            return residual;
+        }
         let norm = if has_own_norm {
             "ffn_norm"
         } else {
@@ -140,7 +157,70 @@ impl<'a> Decoder<'a> {
         let normed = self.norm(block, norm, residual);
         let current = self.feed_forward(block, normed);
         let current = self.norm(block, "post_ffw_norm", current);
-        self.graph.in_place(&[current, residual])
+        self.sum(current, residual)
+    }
+
+    /// Reads off a layer's tensors what it does with its tokens first.
+    fn mixer(&self, block: &Block<'_>) -> Mixer {
+        let attends = || block.has("attn_q.weight") || block.has("attn_qkv.weight");
+        if self.sketch.model.hyper.recurrent.is_none() {
+            Mixer::Attention
+        } else if block.has("ssm_ba.weight") || block.has("ssm_beta.weight") {
+            Mixer::DeltaNet
+        } else if block.has("ssm_x.weight") {
+            Mixer::Mamba
+        } else if block.has("ssm_in.weight") {
+            Mixer::Mamba2
+        } else if block.has("shortconv.conv.weight") {
+            Mixer::ShortConvolution
+        } else if !attends() && has_feed_forward(block) {
+            Mixer::FeedForward
+        } else {
+            Mixer::Attention
+        }
+    }
+
+    /// A layer that lacks a tensor passes its tokens on.
+    fn mix(&mut self, block: &Block<'_>, mixer: Mixer, input: Id) -> Id {
+        let mixed = match mixer {
+            Mixer::Attention => Some(self.attention(block, input)),
+            Mixer::FeedForward => Some(self.feed_forward(block, input)),
+            Mixer::DeltaNet => self.delta_net(block, input),
+            Mixer::Mamba => self.mamba(block, input),
+            Mixer::Mamba2 => self.mamba2(block, input),
+            Mixer::ShortConvolution => self.short_convolution(block, input),
+        };
+        mixed.unwrap_or(input)
+    }
+
+    pub(super) fn has_delta_nets(&self) -> bool {
+        let mut blocks = self.sketch.blocks.iter();
+        blocks.any(|block| self.mixer(block) == Mixer::DeltaNet)
+    }
+
+    fn attends_beside(&self) -> bool {
+        let recurrent = self.sketch.model.hyper.recurrent.as_ref();
+        recurrent.is_some_and(|recurrent| recurrent.attends)
+    }
+
+    /// Attention and Mamba 2 side by side, each norming the same input by the same weight (Falcon-H1).
+    fn mix_beside_attention(&mut self, block: &Block<'_>, input: Id) -> Id {
+        let Some(weights) = self.norm_weights(block, "attn_norm") else {
+            return input;
+        };
+        let normed = self.norm_by(block, weights, input);
+        let attended = self.attention(block, normed);
+        let normed = self.norm_by(block, weights, input);
+        let carried = self.mix(block, Mixer::Mamba2, normed);
+        self.graph.in_place(&[attended, carried])
+    }
+
+    /// A sum around a part of a layer.
+    fn sum(&mut self, current: Id, residual: Id) -> Id {
+        match self.form.residual_first {
+            true => self.graph.in_place(&[residual, current]),
+            false => self.graph.in_place(&[current, residual]),
+        }
     }
 
     fn wanted_rows(&mut self, of: Id) -> Id {
@@ -150,7 +230,7 @@ impl<'a> Decoder<'a> {
     }
 
     fn finish(&mut self, current: Id) {
-        let normed = match self.sketch.other("output_norm.weight") {
+        let mut normed = match self.sketch.other(self.form.last_norm) {
             Some((weight, place)) => {
                 let weight = self.stored(weight, place);
                 let normed = self.graph.in_place(&[current]);
@@ -159,6 +239,10 @@ impl<'a> Decoder<'a> {
             None => current,
         };
         self.graph.mark_output(normed);
+        if self.form.wanted == WantedRows::AfterLastNorm {
+            normed = self.wanted_rows(normed);
+            self.graph.mark_output(normed);
+        }
         let matrix = self.sketch.other("output.weight").or_else(|| {
             let (embedding, _) = self.sketch.other("token_embd.weight")?;
             self.sketch
@@ -179,28 +263,42 @@ impl<'a> Decoder<'a> {
         self.graph.expand(result);
     }
 
-    /// `build_norm`; nothing where the layer has no such weight. Norms with a bias subtract the mean as well, which
-    /// cannot be done in place.
+    /// `build_norm`; nothing where the layer has no such weight.
     pub(super) fn norm(&mut self, block: &Block<'_>, role: &str, of: Id) -> Id {
-        let Some(weight) = self.weight(block, &format!("{role}.weight")) else {
-            return of;
+        match self.norm_weights(block, role) {
+            Some(weights) => self.norm_by(block, weights, of),
+            None => of,
+        }
+    }
+
+    /// A norm's weight and bias. Falcon-H1 has one without the usual ending.
+    fn norm_weights(&mut self, block: &Block<'_>, role: &str) -> Option<(Id, Option<Id>)> {
+        let weight = self.weight(block, &format!("{role}.weight"));
+        let weight = weight.or_else(|| self.weight(block, role))?;
+        Some((weight, self.weight(block, &format!("{role}.bias"))))
+    }
+
+    /// Norms that subtract the mean as well, as those with a bias do, cannot be done in place.
+    fn norm_by(&mut self, block: &Block<'_>, (weight, bias): (Id, Option<Id>), of: Id) -> Id {
+        let normed = if bias.is_some() || self.form.subtracts_mean {
+            let shape = self.graph.shape(of);
+            self.graph.own(F32, shape, &[of])
+        } else {
+            self.graph.in_place(&[of])
         };
-        let Some(bias) = self.weight(block, &format!("{role}.bias")) else {
-            let normed = self.graph.in_place(&[of]);
-            self.pin(normed, block);
-            return self.graph.in_place(&[normed, weight]);
-        };
-        let shape = self.graph.shape(of);
-        let normed = self.graph.own(F32, shape, &[of]);
         self.pin(normed, block);
         let scaled = self.graph.in_place(&[normed, weight]);
-        self.graph.in_place(&[scaled, bias])
+        match bias {
+            Some(bias) => self.graph.in_place(&[scaled, bias]),
+            None => scaled,
+        }
     }
 
     /// `llama-context.cpp: graph_get_cb @ b10605`: with all layers on cards a norm belongs to its layer, not to the one
     /// before, so that one tensor less crosses from card to card.
     fn pin(&mut self, normed: Id, block: &Block<'_>) {
-        if self.sketch.all_on_cards() {
+        const FEW_TOKENS: u64 = 32;
+        if self.sketch.all_on_cards() || self.tokens < FEW_TOKENS {
             self.graph.pin(normed, block.place);
         }
     }
@@ -233,90 +331,9 @@ impl<'a> Decoder<'a> {
     }
 }
 
-fn inputs(
-    graph: &mut Graph,
-    sketch: &Sketch<'_>,
-    reserve: &Reserve,
-    cache: CacheKind,
-    flash: bool,
-) -> Inputs {
-    let positions = graph.input(I32, [reserve.tokens, 1, 1, 1]);
-    let full = cache_inputs(graph, sketch, reserve, cache, flash, false);
-    let sliding = match sketch.model.hyper.sliding {
-        Some(_) => cache_inputs(graph, sketch, reserve, cache, flash, true),
-        None => full,
-    };
-    Inputs {
-        positions,
-        full,
-        sliding,
-        outputs: graph.input(I32, [reserve.outputs, 1, 1, 1]),
-    }
-}
-
-/// `build_attn_inp_kv_impl`, `build_attn_inp_no_cache`.
-fn cache_inputs(
-    graph: &mut Graph,
-    sketch: &Sketch<'_>,
-    reserve: &Reserve,
-    cache: CacheKind,
-    flash: bool,
-    slides: bool,
-) -> CacheInputs {
-    let hyper = &sketch.model.hyper;
-    let tokens = reserve.tokens;
-    let element = if flash { F16 } else { F32 };
-    let layer = (0..hyper.layers)
-        .find(|&layer| hyper.slides(layer) == slides)
-        .unwrap_or(0);
-    let mask = if hyper.cached {
-        let cells = kv::cells(hyper, layer, reserve);
-        [cells, tokens / reserve.streams.max(1), 1, reserve.streams]
-    } else {
-        [tokens, tokens, 1, 1]
-    };
-    let widest = (0..hyper.layers)
-        .map(|layer| hyper.value_row(layer))
-        .max()
-        .unwrap_or(0);
-    let values = if cache.transposed {
-        tokens.saturating_mul(widest.max(1))
-    } else {
-        tokens
-    };
-    CacheInputs {
-        key_rows: graph.input(I64, [tokens, 1, 1, 1]),
-        value_rows: graph.input(I64, [values, 1, 1, 1]),
-        mask: graph.input(element, mask),
-        key_rotation: rotation(
-            graph,
-            cache.key,
-            head_length(sketch, layer, hyper.key_row(layer)),
-            true,
-        ),
-        value_rotation: rotation(
-            graph,
-            cache.value,
-            head_length(sketch, layer, hyper.value_row(layer)),
-            false,
-        ),
-    }
-}
-
-fn head_length(sketch: &Sketch<'_>, layer: u32, row: u64) -> u64 {
-    row / u64::from(sketch.model.hyper.heads_kv.at(layer)).max(1)
-}
-
-/// `llama-kv-cache.cpp: build_input_k_rot, build_input_v_rot @ b10605`: quantised caches are rotated, K by the
-/// largest power of two times 64 that divides a head, V by 64.
-fn rotation(graph: &mut Graph, kind: TensorType, head: u64, largest: bool) -> Option<Id> {
-    const SMALLEST: u64 = 64;
-    if !kind.quantised() || head == 0 || !head.is_multiple_of(SMALLEST) {
-        return None;
-    }
-    let mut side = SMALLEST;
-    while largest && head.is_multiple_of(side * 2) {
-        side *= 2;
-    }
-    Some(graph.input(F32, [side, side, 1, 1]))
+/// Is there anything after the mixer?
+fn has_feed_forward(block: &Block<'_>) -> bool {
+    ["ffn_up.weight", "ffn_gate_inp.weight", "ffn_down.weight"]
+        .iter()
+        .any(|role| block.has(role))
 }

@@ -104,6 +104,8 @@ impl Decoder<'_> {
         let weights = self.graph.view(weights, [used, tokens, 1, 1]);
         let weights = if late_softmax {
             self.graph.in_place(&[weights])
+        } else if !self.form.weighs_experts {
+            weights
         } else {
             let sum = self.graph.own(F32, [1, tokens, 1, 1], &[weights]);
             let sum = self.graph.in_place(&[sum]);

@@ -33,7 +33,7 @@ pub(super) enum Kind {
     Own,
     /// Flash attention: like `Own`, and its sinks are too small to choose a device.
     Attention,
-    /// Writes rows into the cache; a view of it that computes.
+    /// Writes into the cache, or into another tensor's memory; a view of it that computes.
     Store,
     /// Gathers rows: never worth moving weights for.
     Gather,
@@ -57,7 +57,8 @@ pub(super) struct Layout {
     pub(super) shape: [u64; 4],
 }
 
-const SOURCES: usize = 5;
+/// As many as a scan over states reads.
+const SOURCES: usize = 7;
 
 #[derive(Clone, Debug)]
 pub(super) struct Node {
@@ -142,6 +143,11 @@ impl Graph {
         id
     }
 
+    /// A tensor of the cache of F32: one row for each state that is kept.
+    pub(super) fn states(&mut self, place: Place, row: u64, rows: u64) -> Id {
+        self.new_node(Kind::Cache(place), F32, [row, rows, 1, 1], &[])
+    }
+
     pub(super) fn input(&mut self, element: u64, shape: [u64; 4]) -> Id {
         self.new_node(Kind::Input, element, shape, &[])
     }
@@ -221,9 +227,24 @@ impl Graph {
 
     /// The same memory in another shape, or a part of it.
     pub(super) fn view(&mut self, of: Id, shape: [u64; 4]) -> Id {
-        let element = self.node(of).layout.element;
+        let Layout { element, shape: all } = self.node(of).layout;
         let id = self.new_node(Kind::View, element, shape, &[of]);
+        if count(&shape) == count(&all) {
+            self.nodes[id.0].bytes = self.node(of).bytes;
+        }
         self.nodes[id.0].root = Some(self.node(of).root.unwrap_or(of));
+        id
+    }
+
+    /// A part of each row. What lies between belongs to the next, and so to a copy of it, too (`ggml_nbytes`).
+    pub(super) fn slice(&mut self, of: Id, shape: [u64; 4]) -> Id {
+        let Layout { element, shape: all } = self.node(of).layout;
+        let rows = count(&all[1..]).max(1);
+        let before = (rows - 1).saturating_mul(all[0]);
+        let id = self.view(of, shape);
+        self.nodes[id.0].bytes = before
+            .saturating_add(count(&shape) / rows)
+            .saturating_mul(element);
         id
     }
 
@@ -235,10 +256,20 @@ impl Graph {
     }
 
     pub(super) fn store(&mut self, values: Id, rows: Id, cache: Id) -> Id {
-        let shape = self.shape(cache);
-        let id = self.new_node(Kind::Store, 0, shape, &[values, rows, cache]);
-        self.nodes[id.0].root = Some(self.node(cache).root.unwrap_or(cache));
+        self.overwrite(&[values, rows, cache], cache)
+    }
+
+    /// An operation whose result is written into the memory of `target`.
+    pub(super) fn overwrite(&mut self, sources: &[Id], target: Id) -> Id {
+        let like = self.node(target).layout;
+        let id = self.new_node(Kind::Store, like.element, like.shape, sources);
+        self.nodes[id.0].root = Some(self.node(target).root.unwrap_or(target));
         id
+    }
+
+    /// `ggml_cpy`.
+    pub(super) fn copy_into(&mut self, of: Id, target: Id) -> Id {
+        self.overwrite(&[of, target], target)
     }
 
     /// A tensor of the same size for a copy of `source`.
@@ -280,4 +311,8 @@ impl Graph {
             }
         }
     }
+}
+
+fn count(shape: &[u64]) -> u64 {
+    shape.iter().fold(1, |all: u64, &n| all.saturating_mul(n))
 }

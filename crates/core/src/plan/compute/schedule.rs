@@ -37,7 +37,7 @@ pub(super) fn reserve(graph: &mut Graph, machine: Machine) -> Vec<u64> {
 }
 
 /// Passes 1 to 4: a place for every tensor.
-fn assign(graph: &Graph, machine: Machine) -> Vec<Place> {
+pub(super) fn assign(graph: &Graph, machine: Machine) -> Vec<Place> {
     let mut places: Vec<Option<Place>> = graph
         .nodes()
         .iter()

@@ -108,6 +108,12 @@ fn representative<'a>(model: &Model, blocks: Vec<Block<'a>>) -> Vec<Block<'a>> {
             .find(|&j| alike(model, &blocks[j], block));
         kinds.push(same.map_or(i, |j| kinds[j]));
     }
+    // A recurrent layer leaves other holes in the heap than it found, and the next one falls into them: no state of
+    // the allocator repeats, so all layers are built.
+    let repetitions = match model.hyper.recurrent {
+        Some(_) => usize::MAX,
+        None => REPETITIONS,
+    };
     let mut seen: Vec<([Option<usize>; 3], usize)> = Vec::new();
     let mut keep = Vec::with_capacity(blocks.len());
     for i in 0..blocks.len() {
@@ -131,7 +137,7 @@ fn representative<'a>(model: &Model, blocks: Vec<Block<'a>>) -> Vec<Block<'a>> {
                 .get(i + ahead)
                 .is_none_or(|next| next.place != blocks[i].place)
         });
-        keep.push(count <= REPETITIONS || ends);
+        keep.push(count <= repetitions || ends);
     }
     let mut keep = keep.into_iter();
     blocks

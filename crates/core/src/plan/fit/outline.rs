@@ -46,7 +46,7 @@ impl<'a> Outline<'a> {
 /// Weights and cache of the model itself on each card.
 fn held(request: &PlanRequest<'_>) -> Option<Vec<Bytes>> {
     let (model, wish) = (request.model, request.wish);
-    let layout = Layout::new(request, model.hyper.layers).ok()?;
+    let layout = Layout::new(request, model).ok()?;
     let weights = weights::weights(model, &layout, false);
     let kind = CacheKind {
         key: wish.cache_key,

@@ -6,15 +6,16 @@ use crate::model::types::{F32, Q8_0};
 
 /// Sizes of the recurrent layers, in the words of the keys.
 #[derive(Clone, Copy)]
-struct State {
-    kernel: u32,
-    inner: u32,
-    state: u32,
-    heads: u32,
-    groups: u32,
+pub(super) struct State {
+    pub(super) kernel: u32,
+    pub(super) inner: u32,
+    pub(super) state: u32,
+    /// Of Mamba 2 and the delta net; Mamba's `time_step_rank` is its own.
+    pub(super) heads: u32,
+    pub(super) groups: u32,
 }
 
-fn keys(sheet: &mut Sheet, state: State) {
+pub(super) fn keys(sheet: &mut Sheet, state: State) {
     for (key, value) in [
         ("ssm.conv_kernel", state.kernel),
         ("ssm.inner_size", state.inner),
@@ -27,7 +28,7 @@ fn keys(sheet: &mut Sheet, state: State) {
 }
 
 /// A layer of Mamba 2.
-fn mamba_layer(sheet: &mut Sheet, embedding: u32, state: State) {
+pub(super) fn mamba2_layer(sheet: &mut Sheet, embedding: u32, state: State) {
     let convolved = state.inner + 2 * state.groups * state.state;
     let into = state.inner + convolved + state.heads;
     sheet.tensor("ssm_in.weight", MOST, &[embedding, into]);
@@ -67,7 +68,7 @@ pub(super) fn mamba2() -> Draft {
     for layer in 0..sizes.layers {
         sheet.layer(layer);
         sheet.norm("attn_norm", sizes.embedding);
-        mamba_layer(&mut sheet, sizes.embedding, state);
+        mamba2_layer(&mut sheet, sizes.embedding, state);
     }
     sheet.draft
 }
@@ -107,7 +108,7 @@ pub(super) fn granite_h_tiny() -> Draft {
         if attends(layer) {
             sheet.attention(sizes, 1);
         } else {
-            mamba_layer(&mut sheet, sizes.embedding, state);
+            mamba2_layer(&mut sheet, sizes.embedding, state);
         }
         sheet.norm("ffn_norm", sizes.embedding);
         sheet.experts(sizes.embedding, sizes.feed_forward, EXPERTS);
@@ -151,7 +152,8 @@ pub(super) fn qwen3_next() -> Draft {
             sheet.attention(sizes, 2);
             sheet.head_norms(sizes.head);
         } else {
-            delta_layer(&mut sheet, embedding, state);
+            delta_net(&mut sheet, embedding, state);
+            sheet.tensor("ssm_ba.weight", Q8_0, &[embedding, 2 * state.heads]);
         }
         sheet.experts(embedding, WIDTH, EXPERTS);
         sheet.tensor("ffn_gate_inp_shexp.weight", F32, &[embedding]);
@@ -160,14 +162,78 @@ pub(super) fn qwen3_next() -> Draft {
     sheet.draft
 }
 
-fn delta_layer(sheet: &mut Sheet, embedding: u32, state: State) {
+/// What gated delta nets of all versions have, but for the way to their gates.
+pub(super) fn delta_net(sheet: &mut Sheet, embedding: u32, state: State) {
     let (key, value) = (state.state * state.groups, state.state * state.heads);
     sheet.tensor("attn_qkv.weight", MOST, &[embedding, 2 * key + value]);
     sheet.tensor("attn_gate.weight", MOST, &[embedding, value]);
     sheet.tensor("ssm_conv1d.weight", F32, &[state.kernel, 2 * key + value]);
     sheet.tensor("ssm_dt.bias", F32, &[state.heads]);
     sheet.tensor("ssm_a", F32, &[state.heads]);
-    sheet.tensor("ssm_ba.weight", Q8_0, &[embedding, 2 * state.heads]);
     sheet.tensor("ssm_norm.weight", F32, &[state.state]);
     sheet.tensor("ssm_out.weight", MOST, &[value, embedding]);
+}
+
+/// A layer of Mamba, the first one: the steps come from a matrix of rank `rank`.
+pub(super) fn mamba_layer(sheet: &mut Sheet, embedding: u32, state: State, rank: u32) {
+    sheet.tensor("ssm_in.weight", MOST, &[embedding, 2 * state.inner]);
+    sheet.tensor("ssm_conv1d.weight", F32, &[state.kernel, state.inner]);
+    sheet.tensor("ssm_conv1d.bias", F32, &[state.inner]);
+    sheet.tensor("ssm_x.weight", MOST, &[state.inner, rank + 2 * state.state]);
+    sheet.tensor("ssm_dt.weight", F32, &[rank, state.inner]);
+    sheet.tensor("ssm_dt.bias", F32, &[state.inner]);
+    sheet.tensor("ssm_a", F32, &[state.state, state.inner]);
+    sheet.tensor("ssm_d", F32, &[state.inner]);
+    sheet.tensor("ssm_out.weight", MOST, &[state.inner, embedding]);
+}
+
+pub(super) fn mamba() -> Draft {
+    const RANK: u32 = 160;
+    let sizes = Sizes {
+        layers: 64,
+        context: 1_048_576,
+        vocabulary: 50_280,
+        embedding: 2560,
+        feed_forward: 0,
+        heads: 0,
+        heads_kv: 0,
+        head: 0,
+    };
+    mamba_sheet("mamba-3b", sizes, RANK).draft
+}
+
+/// Mamba with norms that have no weight.
+pub(super) fn falcon_mamba() -> Draft {
+    const RANK: u32 = 256;
+    let sizes = Sizes {
+        layers: 64,
+        context: 1_048_576,
+        vocabulary: 65_024,
+        embedding: 4096,
+        feed_forward: 0,
+        heads: 0,
+        heads_kv: 0,
+        head: 0,
+    };
+    let mut sheet = mamba_sheet("falcon-mamba-7b", sizes, RANK);
+    sheet.key("ssm.dt_b_c_rms", true);
+    sheet.draft
+}
+
+fn mamba_sheet(name: &str, sizes: Sizes, rank: u32) -> Sheet {
+    let state = State {
+        kernel: 4,
+        inner: 2 * sizes.embedding,
+        state: 16,
+        heads: rank,
+        groups: 0,
+    };
+    let mut sheet = Sheet::decoder("mamba", name, sizes, None);
+    keys(&mut sheet, state);
+    for layer in 0..sizes.layers {
+        sheet.layer(layer);
+        sheet.norm("attn_norm", sizes.embedding);
+        mamba_layer(&mut sheet, sizes.embedding, state, rank);
+    }
+    sheet
 }

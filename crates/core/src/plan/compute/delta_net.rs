@@ -1,0 +1,301 @@
+//! The gated delta net of Qwen3-Next and Qwen 3.5: linear attention whose state is a matrix for each head.
+//!
+//! Mirrors `models/qwen3next.cpp, qwen35.cpp, qwen35moe.cpp: build_layer_attn_linear` and `models/delta-net-base.cpp:
+//! build_conv_state, build_recurrent_attn, build_delta_net_fused, build_delta_net_chunking @ b10605`. One kernel does
+//! it all where every layer's device has it; else the engine falls back to chunks of 64 tokens in small operations.
+
+use super::decoder::Decoder;
+use super::graph::{F32, Id};
+use super::recurrent::Carried;
+use super::sketch::Block;
+
+/// Tokens that are worked on together without the kernel.
+const CHUNK: u64 = 64;
+
+/// Heads and their length; keys may have fewer heads than values.
+#[derive(Clone, Copy)]
+struct Heads {
+    length: u64,
+    keys: u64,
+    values: u64,
+}
+
+/// What goes into the recurrence, `[length, heads, tokens, sequences]` each.
+struct Recurrence {
+    query: Id,
+    key: Id,
+    value: Id,
+    decay: Id,
+    beta: Id,
+}
+
+/// The same for the small operations, as `[.., chunk, chunks, heads]`.
+struct Chunks {
+    query: Id,
+    key: Id,
+    value: Id,
+    key_beta: Id,
+    value_beta: Id,
+    decay: Id,
+    count: u64,
+    heads: u64,
+}
+
+impl Decoder<'_> {
+    fn heads(&self, block: &Block<'_>) -> Option<Heads> {
+        let recurrent = self.sketch.model.hyper.recurrent.as_ref()?;
+        let inner = block.get("ssm_out.weight")?.0.shape[0].max(1);
+        let values = block.get("ssm_a")?.0.shape[0].max(1);
+        let channels = block.get("ssm_conv1d.weight")?.0.shape[1];
+        let state = (recurrent.state / inner).max(1);
+        Some(Heads {
+            length: (inner / values).max(1),
+            keys: (channels.saturating_sub(inner) / 2 / state).max(1),
+            values,
+        })
+    }
+
+    pub(super) fn delta_net(&mut self, block: &Block<'_>, input: Id) -> Option<Id> {
+        let heads = self.heads(block)?;
+        let wide = [heads.length, heads.values, self.each(), self.sequences()];
+        let mixed = self.linear(block, "attn_qkv", input)?;
+        let gate = self.linear(block, "attn_gate", input)?;
+        let (beta, decay) = self.beta_and_decay(block, input, heads)?;
+        let (mixed, carried) = self.convolved_and_state(block, mixed, heads)?;
+        let narrow = [heads.length, heads.keys, self.each(), self.sequences()];
+        let [query, key] = [(); 2].map(|()| self.graph.slice(mixed, narrow));
+        let value = self.graph.slice(mixed, wide);
+        let [query, key] = [query, key].map(|part| self.unit_rows(part, heads));
+        let recurrence = Recurrence {
+            query,
+            key,
+            value,
+            decay,
+            beta,
+        };
+        let state = [heads.length, heads.length, heads.values, self.sequences()];
+        let state = self.graph.view(carried.current, state);
+        let output = match self.fused || self.cache.rollback > 0 {
+            true => self.fused_net(block, &recurrence, state, &carried),
+            false => self.chunked_net(&recurrence, state, &carried),
+        };
+        let normed = self.norm(block, "ssm_norm", output);
+        let gate = self.graph.view(gate, wide);
+        let gate = self.graph.in_place(&[gate]);
+        let gated = self.graph.in_place(&[normed, gate]);
+        let flat = [heads.length.saturating_mul(heads.values), wide[2], wide[3], 1];
+        let gated = self.graph.view(gated, flat);
+        let output = self.linear(block, "ssm_out", gated)?;
+        let width = self.graph.shape(output)[0];
+        Some(self.graph.view(output, [width, self.tokens, 1, 1]))
+    }
+
+    /// `build_conv_state`, the state of the recurrence, and the convolution, in the order in which they are built.
+    fn convolved_and_state(&mut self, block: &Block<'_>, mixed: Id, heads: Heads) -> Option<(Id, Carried)> {
+        let [kernel, channels, ..] = block.get("ssm_conv1d.weight")?.0.shape;
+        let taps = kernel.saturating_sub(1);
+        let shape = [channels, self.each(), self.sequences(), 1];
+        let mixed = self.graph.view(mixed, shape);
+        let recent = self.carry_plain(block, taps.saturating_mul(channels));
+        let window = self.window(&recent, channels, taps, mixed);
+        let side = heads.length.saturating_mul(heads.length);
+        let carried = self.carry_plain(block, side.saturating_mul(heads.values));
+        Some((self.convolve(block, window, channels)?, carried))
+    }
+
+    /// How much of the new is written and of the old forgotten: from one matrix (Qwen3-Next) or two.
+    fn beta_and_decay(&mut self, block: &Block<'_>, input: Id, heads: Heads) -> Option<(Id, Id)> {
+        let (each, sequences) = (self.each(), self.sequences());
+        let flat = [heads.values, each, sequences, 1];
+        let (beta, alpha) = match self.linear(block, "ssm_ba", input) {
+            Some(both) => {
+                let half = [heads.values / heads.keys, heads.keys, each, sequences];
+                let width = half[0].saturating_mul(2);
+                let both = self.graph.view(both, [width, heads.keys, each, sequences]);
+                let [beta, alpha] = [(); 2].map(|()| self.graph.slice(both, half));
+                let beta = self.graph.own(F32, half, &[beta]);
+                let beta = self.graph.in_place(&[beta]);
+                (beta, self.graph.own(F32, flat, &[alpha]))
+            }
+            None => {
+                let beta = self.linear(block, "ssm_beta", input)?;
+                let beta = self.graph.view(beta, [1, heads.values, each, sequences]);
+                let alpha = self.linear(block, "ssm_alpha", input)?;
+                (self.graph.in_place(&[beta]), self.graph.view(alpha, flat))
+            }
+        };
+        let bias = self.weight(block, "ssm_dt.bias")?;
+        let rate = self.weight(block, "ssm_a")?;
+        let biased = self.graph.in_place(&[alpha, bias]);
+        let soft = self.graph.in_place(&[biased]);
+        let decay = self.graph.in_place(&[soft, rate]);
+        let [beta, decay] =
+            [beta, decay].map(|part| self.graph.view(part, [1, heads.values, each, sequences]));
+        Some((beta, decay))
+    }
+
+    /// `ggml_l2_norm`, and keys repeated for every value head: always in Qwen3-Next, later ones only without the kernel.
+    fn unit_rows(&mut self, part: Id, heads: Heads) -> Id {
+        let shape = self.graph.shape(part);
+        let unit = self.graph.own(F32, shape, &[part]);
+        let always = self.sketch.model.architecture == "qwen3next";
+        if heads.keys == heads.values || (!always && self.fused) {
+            return unit;
+        }
+        let [length, _, each, sequences] = shape;
+        if !always {
+            return self
+                .graph
+                .own(F32, [length, heads.values, each, sequences], &[unit]);
+        }
+        let tokens = each.saturating_mul(sequences);
+        let apart = self.graph.view(unit, [length, 1, heads.keys, tokens]);
+        let times = heads.values / heads.keys;
+        let repeated = self.graph.own(F32, [length, times, heads.keys, tokens], &[apart]);
+        self.graph.view(repeated, [length, heads.values, each, sequences])
+    }
+
+    /// `build_delta_net_fused`: one result holds the outputs and the states after them.
+    fn fused_net(&mut self, block: &Block<'_>, r: &Recurrence, state: Id, carried: &Carried) -> Id {
+        let [length, heads, each, sequences] = self.graph.shape(r.value);
+        let snapshots = self.snapshots();
+        let states = snapshots.saturating_mul(length).saturating_mul(sequences);
+        let result = self.graph.own(
+            F32,
+            [
+                length.saturating_mul(heads),
+                self.tokens.saturating_add(states),
+                1,
+                1,
+            ],
+            &[r.query, r.key, r.value, r.decay, r.beta, state],
+        );
+        self.fused_nodes.push((result, block.place));
+        let output = self.graph.view(result, [length, heads, each, sequences]);
+        let row = length.saturating_mul(length).saturating_mul(heads);
+        let shape = [row, sequences, snapshots.min(each), 1];
+        let last = self.graph.view(result, shape);
+        self.write_back(carried, last, shape);
+        output
+    }
+
+    /// `build_delta_net_chunking`.
+    fn chunked_net(&mut self, r: &Recurrence, state: Id, carried: &Carried) -> Id {
+        let [length, heads, each, sequences] = self.graph.shape(r.value);
+        let chunks = self.chunks(r);
+        let (output, state) = self.over_chunks(&chunks, state);
+        let output = self.graph.view(output, [length, each, heads, sequences]);
+        let output = self.graph.view(output, [length, heads, each, sequences]);
+        let state = self.graph.view(state, [length, length, heads, sequences]);
+        let row = length.saturating_mul(length).saturating_mul(heads);
+        self.write_back(carried, state, [row, sequences, 1, 1]);
+        output
+    }
+
+    /// Pads the tokens to whole chunks, and cuts them up.
+    fn chunks(&mut self, r: &Recurrence) -> Chunks {
+        let [_, _, each, sequences] = self.graph.shape(r.value);
+        let count = each.div_ceil(CHUNK);
+        let query = self.graph.in_place(&[r.query]);
+        let [query, key, value, decay, beta] = [query, r.key, r.value, r.decay, r.beta].map(|part| {
+            let [length, heads, each, sequences] = self.graph.shape(part);
+            let turned = self.graph.view(part, [length, each, heads, sequences]);
+            let shape = [length, count.saturating_mul(CHUNK), heads, sequences];
+            self.graph.own(F32, shape, &[turned])
+        });
+        let value_beta = self.graph.in_place(&[value, beta]);
+        let key_beta = self.graph.in_place(&[key, beta]);
+        let [query, key, value, key_beta, value_beta, decay] =
+            [query, key, value, key_beta, value_beta, decay].map(|part| {
+                let [length, _, heads, sequences] = self.graph.shape(part);
+                let shape = [length, CHUNK, count, heads.saturating_mul(sequences)];
+                self.graph.view(part, shape)
+            });
+        let heads = self.graph.shape(r.value)[1].saturating_mul(sequences);
+        Chunks {
+            query,
+            key,
+            value,
+            key_beta,
+            value_beta,
+            decay,
+            count,
+            heads,
+        }
+    }
+
+    /// The same operation on a turned copy of `of`.
+    fn turned(&mut self, of: Id) -> Id {
+        let [a, b, c, d] = self.graph.shape(of);
+        let turned = self.graph.view(of, [b, a, c, d]);
+        self.graph.own(F32, [b, a, c, d], &[turned])
+    }
+
+    /// What the tokens of each chunk do to each other, then chunk by chunk what the state adds.
+    fn over_chunks(&mut self, c: &Chunks, mut state: Id) -> (Id, Id) {
+        let square = [CHUNK, CHUNK, c.count, c.heads];
+        let decay = self.turned(c.decay);
+        let sums = self.graph.own(F32, [CHUNK, 1, c.count, c.heads], &[decay]);
+        let across = self.graph.view(sums, [1, CHUNK, c.count, c.heads]);
+        let across = self.graph.own(F32, square, &[across]);
+        let mask = self.graph.in_place(&[across, sums]);
+        let mask = self.graph.own(F32, square, &[mask]);
+        let mask = self.graph.in_place(&[mask]);
+        let [key_key, key_query] = [c.key_beta, c.query].map(|with| {
+            let product = self.graph.multiply(c.key, with);
+            self.graph.in_place(&[product, mask])
+        });
+        let key_query = self.graph.own(F32, square, &[key_query]);
+        let lower = self.graph.own(F32, square, &[key_key]);
+        let diagonal = self.graph.view(lower, [CHUNK, 1, 1, 1]);
+        let diagonal = self.graph.in_place(&[diagonal]);
+        let identity = self.graph.own(F32, [CHUNK, CHUNK, 1, 1], &[diagonal]);
+        let left = self.graph.in_place(&[lower, identity]);
+        let right = self.graph.in_place(&[lower]);
+        let solved = self.graph.own(F32, square, &[left, right]);
+        let within = self.graph.in_place(&[solved, identity]);
+        let value_beta = self.turned(c.value_beta);
+        let value = self.graph.multiply(value_beta, within);
+        let growth = self.graph.in_place(&[sums]);
+        let key_beta = self.turned(c.key_beta);
+        let key_beta = self.graph.in_place(&[key_beta, growth]);
+        let key_decay = self.graph.multiply(key_beta, within);
+        let growth = self.turned(growth);
+        let query = self.graph.in_place(&[c.query, growth]);
+        let last = self.graph.view(sums, [1, 1, c.count, c.heads]);
+        let last = self.graph.own(F32, [1, 1, c.count, c.heads], &[last]);
+        let last_growth = self.graph.in_place(&[last]);
+        let last_growth = self.graph.view(last_growth, [1, 1, c.count, c.heads]);
+        let rest = self.graph.in_place(&[sums, last]);
+        let rest = self.graph.in_place(&[rest]);
+        let rest = self.graph.in_place(&[rest]);
+        let rest = self.turned(rest);
+        let key = self.graph.in_place(&[c.key, rest]);
+        let key = self.turned(key);
+        let length = self.graph.shape(c.value)[0];
+        state = self.graph.view(state, [length, length, 1, c.heads]);
+        let mut output = value;
+        let value = self.turned(value);
+        for _ in 0..c.count {
+            let parts = [key_decay, value, key_query, query, key, last_growth];
+            (output, state) = self.next_chunk(parts, output, state);
+        }
+        (output, state)
+    }
+
+    fn next_chunk(&mut self, parts: [Id; 6], output: Id, state: Id) -> (Id, Id) {
+        let [key_decay, value, key_query, query, key, growth] = parts.map(|part| {
+            let [a, b, _, d] = self.graph.shape(part);
+            self.graph.view(part, [a, b, 1, d])
+        });
+        let known = self.graph.multiply(key_decay, state);
+        let news = self.graph.in_place(&[value, known]);
+        let within = self.graph.multiply(news, key_query);
+        let before = self.graph.multiply(state, query);
+        let sum = self.graph.in_place(&[before, within]);
+        let output = self.graph.overwrite(&[output, sum], output);
+        let added = self.graph.multiply(key, news);
+        let state = self.graph.in_place(&[state, growth]);
+        (output, self.graph.in_place(&[state, added]))
+    }
+}

@@ -1,0 +1,90 @@
+//! What no tensor tells of a graph: the order of sums, and where the rows that are wanted are picked.
+//!
+//! An architecture's graph follows from the tensors that it has, but for these few habits, which
+//! `src/models/*.cpp @ b10605` have each for itself.
+
+use crate::model::Model;
+
+/// Where the rows whose logits are wanted are picked out of the batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WantedRows {
+    /// Within the last layer, before its residual sum.
+    WithinLastLayer,
+    /// Within the last layer, after its first residual sum.
+    AfterFirstSum,
+    /// After the last layer.
+    AfterLastLayer,
+    /// After the last norm, whose rows are all kept: layers that predict further tokens read them.
+    AfterLastNorm,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Form {
+    pub(super) wanted: WantedRows,
+    /// A sum names what goes around the layer first, and so writes over that.
+    pub(super) residual_first: bool,
+    /// A layer's norm is computed before anything else of the layer.
+    pub(super) norm_first: bool,
+    /// Norms subtract the mean, with a bias or without.
+    pub(super) subtracts_mean: bool,
+    /// The chosen experts' weights are divided by their sum.
+    pub(super) weighs_experts: bool,
+    /// The norm after the layers.
+    pub(super) last_norm: &'static str,
+    /// Positions of a token: 4 where images have a place in height and width.
+    pub(super) positions: u64,
+}
+
+impl Form {
+    pub(super) fn of(model: &Model) -> Self {
+        let usual = Self {
+            wanted: WantedRows::WithinLastLayer,
+            residual_first: false,
+            norm_first: false,
+            subtracts_mean: false,
+            weighs_experts: true,
+            last_norm: "output_norm.weight",
+            positions: 1,
+        };
+        match model.architecture.as_str() {
+            "gpt-oss" => Self {
+                wanted: WantedRows::AfterLastLayer,
+                ..usual
+            },
+            "qwen3next" => Self {
+                wanted: WantedRows::AfterLastNorm,
+                norm_first: true,
+                ..usual
+            },
+            "qwen35" | "qwen35moe" => Self {
+                wanted: WantedRows::AfterLastNorm,
+                norm_first: true,
+                positions: 4,
+                ..usual
+            },
+            "nemotron_h" | "nemotron_h_moe" => Self {
+                wanted: WantedRows::AfterLastNorm,
+                ..usual
+            },
+            "falcon-h1" => Self {
+                wanted: WantedRows::AfterFirstSum,
+                ..usual
+            },
+            "modern-bert" => Self {
+                subtracts_mean: true,
+                ..usual
+            },
+            "jamba" => Self {
+                residual_first: true,
+                weighs_experts: false,
+                ..usual
+            },
+            "lfm2" | "lfm2moe" => Self {
+                residual_first: true,
+                last_norm: "token_embd_norm.weight",
+                ..usual
+            },
+            _ => usual,
+        }
+    }
+}
