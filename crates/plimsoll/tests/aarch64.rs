@@ -1,0 +1,89 @@
+//! The program on aarch64, where the RAM of a Jetson is its card's memory: built with Debian's cross compiler, run in qemu-user.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+const TRIPLE: &str = "aarch64-unknown-linux-gnu";
+
+/// What a Jetson's kernel and llama.cpp say when the kernel refuses.
+const REFUSED: &str = "\
+NvMapMemAllocInternalTagged: 1075072515 error 12
+NvMapMemHandleAlloc: error 0
+ggml_backend_cuda_buffer_type_alloc_buffer: allocating 3456.00 MiB on device 0: cudaMalloc failed: out of memory
+";
+
+fn built() -> PathBuf {
+    // target/debug/deps/aarch64-…
+    let test = std::env::current_exe().unwrap();
+    let target = test.ancestors().nth(3).unwrap();
+    let status = Command::new(env!("CARGO"))
+        .args([
+            "build",
+            "--quiet",
+            "--package",
+            "plimsoll",
+            "--bin",
+            "plimsoll",
+            "--target",
+            TRIPLE,
+        ])
+        .arg("--target-dir")
+        .arg(target)
+        .env(
+            "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER",
+            "aarch64-linux-gnu-gcc",
+        )
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status()
+        .unwrap();
+    assert!(status.success(), "`cargo xtask cross` installs what it takes");
+    target.join(TRIPLE).join("debug/plimsoll")
+}
+
+fn run(program: &Path, arguments: &[&str], input: &str) -> Output {
+    let mut child = Command::new("qemu-aarch64")
+        .args(["-L", "/usr/aarch64-linux-gnu"])
+        .arg(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+#[test]
+fn it_plans_and_explains_there_as_here() {
+    let program = built();
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("tiny.gguf");
+    let model = model.to_str().unwrap();
+    run(&program, &["synth", "tiny", model], "");
+    let plan = [
+        "plan",
+        "--json",
+        "--card",
+        "name=Orin,total=8GiB,free=6GiB,cc=8.7",
+        "--",
+        "-m",
+        model,
+        "-c",
+        "4096",
+    ];
+    let here = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(plan)
+        .output()
+        .unwrap();
+    assert_eq!(said(&run(&program, &plan, "")), said(&here));
+    let diagnosis = said(&run(&program, &["doctor", "--json", "-"], REFUSED));
+    let diagnosis: serde_json::Value = serde_json::from_str(&diagnosis).unwrap();
+    assert_eq!(diagnosis["cause"], "unified_memory_refused");
+}
