@@ -9,24 +9,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use plimsoll_core::diagnose::{Diagnosis, Reader, Source, SubCause, diagnose};
+use plimsoll_core::diagnose::{Diagnosis, Reader, Source, diagnose};
 use serde_json::Value;
 
 struct Case {
     id: String,
     seen: bool,
     cause: String,
-    sublabel: String,
     verdict: Diagnosis,
 }
 
 impl Case {
-    /// The reports put an address reservation that fails under `other`; on shared memory it is one of the kernel's refusals, so there
-    /// the mechanism counts.
     fn is_right(&self) -> bool {
-        let mechanism = self.verdict.sub_cause.map_or("", SubCause::code);
-        let reservation = SubCause::AddressReservation.code();
-        self.verdict.cause.code() == self.cause || (self.sublabel == reservation && mechanism == reservation)
+        self.verdict.cause.code() == self.cause
     }
 }
 
@@ -66,7 +61,6 @@ fn judged(case: &Value) -> Case {
     Case {
         seen: id.parse().is_ok_and(|id| IN_VIEW.contains(&id)),
         cause: text(case, "cause"),
-        sublabel: text(case, "sublabel"),
         verdict: diagnose(&reader.finish()),
         id,
     }

@@ -186,13 +186,8 @@ fn address_reservation(evidence: &Evidence) -> Option<Finding> {
     };
     let text =
         "32 GB of addresses were refused (cuMemAddressReserve); the driver says out of memory for that too";
-    // Windows refuses it too: there the driver has addresses of its own to keep.
-    let cause = if evidence.is_unified() {
-        Cause::UnifiedMemoryRefused
-    } else {
-        Cause::Other
-    };
-    Some(Finding::new(cause, weight, text, vec![told]).by(SubCause::AddressReservation))
+    // No memory was refused, on shared memory no more than on a card of its own: what makes room there does not help.
+    Some(Finding::new(Cause::Other, weight, text, vec![told]).by(SubCause::AddressReservation))
 }
 
 const AT_WORK: [Saying; 4] = [Saying::SeesImage, Saying::Works, Saying::InPool, Saying::Serves];
