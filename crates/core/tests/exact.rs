@@ -1,4 +1,4 @@
-//! The default plan against what llama.cpp b10605 said of itself under the phantom backend (`data/exact`) and on cards, where
+//! The default plan against what llama.cpp b10605 and b8799 said of themselves under the phantom backend (`data/exact`) and on cards, where
 //! that was measured (`data/measured/h200-matrix-*.json`, by `bench/gpu/run.py`), and the logs of both builds as they were.
 //!
 //! `cargo test -p plimsoll-core --test exact -- --nocapture` prints the table.
@@ -43,6 +43,11 @@ fn recorded() -> Recorded {
     all
 }
 
+/// Recorded by `bench/gpu`, whose reader of the same lines is written apart from ours.
+fn older() -> Recorded {
+    serde_json::from_str(include_str!("../../../data/exact/b8799.json")).unwrap()
+}
+
 /// Every row, with its build: of the phantom backend, and of the cards that were measured.
 fn rows() -> Vec<(u32, Row)> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/measured");
@@ -51,7 +56,7 @@ fn rows() -> Vec<(u32, Row)> {
         .map(|entry| entry.unwrap().path());
     let matrices = paths.filter(|path| path.to_string_lossy().contains("/h200-matrix-"));
     let measured = matrices.map(|path| serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap());
-    let all = std::iter::once(recorded()).chain(measured);
+    let all = [recorded(), older()].into_iter().chain(measured);
     all.flat_map(|recorded: Recorded| recorded.rows.into_iter().map(move |row| (recorded.build, row)))
         .collect()
 }
@@ -200,7 +205,7 @@ fn the_default_plan_is_as_near_as_it_says_on_every_recorded_row() {
             }
         }
     }
-    assert!(rows.len() >= 349, "{} rows", rows.len());
+    assert!(rows.len() >= 453, "{} rows", rows.len());
     assert!(architectures.len() >= 12, "{architectures:?}");
     assert!(wrong.is_empty(), "{} rows:\n{}", wrong.len(), wrong.join("\n"));
 }
@@ -258,10 +263,10 @@ fn both_builds_logs_are_read_to_the_last_buffer() {
     }
 }
 
-/// Recorded by `bench/gpu`, whose reader of the same lines is written apart from ours: both must find every buffer.
+/// Two readers of the same lines must find every buffer.
 #[test]
 fn every_recorded_row_of_the_older_build_is_read_whole() {
-    let older: Recorded = serde_json::from_str(include_str!("../../../data/exact/b8799.json")).unwrap();
+    let older = older();
     assert_eq!((older.build, older.rows.len()), (8799, 104));
     for row in &older.rows {
         let transcript = Transcript::read(&row.log.join("\n"));

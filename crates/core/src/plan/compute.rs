@@ -20,7 +20,7 @@ mod schedule;
 mod sketch;
 
 use decoder::{Decoder, Habits};
-pub(super) use mirrored::is_mirrored;
+pub(super) use mirrored::{is_mirrored, overrides_are_mirrored};
 use schedule::Machine;
 pub(super) use sketch::Sketch;
 
@@ -56,6 +56,8 @@ pub(super) fn compute(
     let habits = Habits {
         copies_cache: request.engine.reserves_cache_copy(),
         mixes_embeddings: request.engine.mixes_embeddings(),
+        casts_mask: request.engine.casts_mask(),
+        picks_rows_early: request.engine.picks_rows_early(),
         fuses_experts: ik && request.wish.fused_experts != Some(false),
         shares_batch: ik,
     };

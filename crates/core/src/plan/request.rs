@@ -52,6 +52,19 @@ impl Engine {
         self.is_recent()
     }
 
+    /// True where the attention mask is an F32 input that is cast for flash attention; else it is an F16 input
+    /// (`llama-graph.cpp: build_attn_inp_kq_mask @ b8799, b10605`). Which build was the first is not known: taken is the one of the
+    /// other changes to this buffer.
+    pub fn casts_mask(self) -> bool {
+        self.kind == EngineKind::LlamaCpp && !self.is_recent()
+    }
+
+    /// True where no architecture keeps the last layer's rows that nobody wants (`src/models/*.cpp @ b8799, b10605`); the first
+    /// build that does is not known, either.
+    pub fn picks_rows_early(self) -> bool {
+        self.kind == EngineKind::LlamaCpp && !self.is_recent()
+    }
+
     /// True where llama-server reserves logits for `slots * (1 + draft)` rows instead of a whole micro-batch.
     pub fn limits_outputs(self) -> bool {
         self.is_recent()

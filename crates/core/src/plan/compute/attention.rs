@@ -377,6 +377,7 @@ impl Decoder<'_> {
             self.as_f16(views.key, self.cache.key),
             self.as_f16(views.value, self.cache.value),
         );
+        let mask = self.cast_mask(mask);
         let mut sources = vec![query, key, value, mask];
         sources.extend(sinks);
         let bytes = [width, heads, each, streams]
@@ -395,6 +396,19 @@ impl Decoder<'_> {
         let turned = self.graph.view(attended, [width, each, heads, streams]);
         let values = self.graph.multiply(decompress, turned);
         self.merge_heads(values)
+    }
+
+    /// The copy is made where it is first used, and stays for all layers (`llama-graph.cpp: build_attn_inp_kv_impl @ b8799`).
+    fn cast_mask(&mut self, mask: Id) -> Id {
+        if !self.habits.casts_mask {
+            return mask;
+        }
+        if let Some((_, copy)) = self.masks.iter().find(|(of, _)| *of == mask) {
+            return *copy;
+        }
+        let copy = self.graph.own(F16, self.graph.shape(mask), &[mask]);
+        self.masks.push((mask, copy));
+        copy
     }
 
     /// Flash attention reads f16; an F32 cache is cast in a tensor of its own.

@@ -19,6 +19,10 @@ use crate::plan::weights::row_padding;
 pub(super) struct Habits {
     /// Room for f16 copies of the cache behind the result of attention.
     pub(super) copies_cache: bool,
+    /// Flash attention gets an F16 copy of an F32 mask, instead of a mask that is F16.
+    pub(super) casts_mask: bool,
+    /// Rows whose logits are wanted are picked within the last layer, by every architecture.
+    pub(super) picks_rows_early: bool,
     /// Ready-made embeddings may stand among tokens in one batch, for which a second input is kept.
     pub(super) mixes_embeddings: bool,
     /// Gate and up of the experts are one operation, with one result (ik_llama.cpp).
@@ -53,6 +57,8 @@ pub(super) struct Decoder<'a> {
     pub(super) fused_nodes: Vec<(Id, Place)>,
     pub(super) tokens: u64,
     pub(super) inputs: Inputs,
+    /// Masks, and their copies for flash attention.
+    pub(super) masks: Vec<(Id, Id)>,
 }
 
 impl<'a> Decoder<'a> {
@@ -64,7 +70,7 @@ impl<'a> Decoder<'a> {
         habits: Habits,
     ) -> Self {
         let mut graph = Graph::default();
-        let inputs = inputs(&mut graph, sketch, reserve, cache, flash);
+        let inputs = inputs(&mut graph, sketch, reserve, cache, flash && !habits.casts_mask);
         Self {
             graph,
             sketch,
@@ -72,11 +78,15 @@ impl<'a> Decoder<'a> {
             cache,
             flash,
             habits,
-            form: Form::of(sketch.model),
+            form: match habits.picks_rows_early {
+                true => Form::of(sketch.model).without_prediction(),
+                false => Form::of(sketch.model),
+            },
             fused: true,
             fused_nodes: Vec::new(),
             tokens: reserve.tokens,
             inputs,
+            masks: Vec::new(),
         }
     }
 

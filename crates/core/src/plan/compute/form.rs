@@ -87,4 +87,16 @@ impl Form {
             _ => usual,
         }
     }
+
+    /// Before there were layers that predict further tokens from rows of their own, the wanted rows were picked within the last
+    /// layer (`src/models/*.cpp @ b8799`).
+    pub(super) fn without_prediction(self) -> Self {
+        match self.wanted {
+            WantedRows::AfterLastLayer | WantedRows::AfterLastNorm => Self {
+                wanted: WantedRows::WithinLastLayer,
+                ..self
+            },
+            WantedRows::WithinLastLayer | WantedRows::AfterFirstSum => self,
+        }
+    }
 }

@@ -38,18 +38,19 @@ pub(super) struct Inputs {
     pub(super) outputs: Id,
 }
 
+/// The mask is F16 where it is `halved`.
 pub(super) fn inputs(
     graph: &mut Graph,
     sketch: &Sketch<'_>,
     reserve: &Reserve,
     cache: CacheKind,
-    flash: bool,
+    halved: bool,
 ) -> Inputs {
     let positions = Form::of(sketch.model).positions.saturating_mul(reserve.tokens);
     let positions = graph.input(I32, [positions, 1, 1, 1]);
-    let full = cache_inputs(graph, sketch, reserve, cache, flash, false);
+    let full = cache_inputs(graph, sketch, reserve, cache, halved, false);
     let sliding = match sketch.model.hyper.sliding {
-        Some(_) => cache_inputs(graph, sketch, reserve, cache, flash, true),
+        Some(_) => cache_inputs(graph, sketch, reserve, cache, halved, true),
         None => full,
     };
     Inputs {
@@ -76,12 +77,12 @@ fn cache_inputs(
     sketch: &Sketch<'_>,
     reserve: &Reserve,
     cache: CacheKind,
-    flash: bool,
+    halved: bool,
     slides: bool,
 ) -> CacheInputs {
     let hyper = &sketch.model.hyper;
     let tokens = reserve.tokens;
-    let element = if flash { F16 } else { F32 };
+    let element = if halved { F16 } else { F32 };
     let layer = (0..hyper.layers)
         .find(|&layer| hyper.slides(layer) == slides && hyper.attends(layer))
         .unwrap_or(0);
