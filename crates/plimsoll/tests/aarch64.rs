@@ -1,5 +1,7 @@
 //! The program on aarch64, where the RAM of a Jetson is its card's memory: built with Debian's cross compiler, run in qemu-user.
 
+#![allow(clippy::unwrap_used)]
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
