@@ -20,7 +20,7 @@ mod schedule;
 mod sketch;
 
 use decoder::{Decoder, Habits};
-pub(super) use mirrored::{is_mirrored, overrides_are_mirrored};
+pub(super) use mirrored::is_mirrored;
 use schedule::Machine;
 pub(super) use sketch::Sketch;
 

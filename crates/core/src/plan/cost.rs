@@ -184,7 +184,6 @@ impl<'a> Coster<'a> {
         let request = self.request;
         let reserve = Reserve::of_model(request, context);
         let mut sum = Sum::new(request.cards.len());
-        sum.sure = compute::overrides_are_mirrored(request);
         self.add(&self.main, &reserve, &mut sum)?;
         if let Some(draft) = &self.draft {
             let reserve = Reserve::of_draft(request, draft.model, &reserve);

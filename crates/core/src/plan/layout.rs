@@ -93,6 +93,11 @@ impl Layout {
             .unwrap_or(self.output)
     }
 
+    /// Whether weights of a layer may lie elsewhere than the layer.
+    pub(super) fn is_scattered(&self) -> bool {
+        !self.overrides.is_empty() || self.experts_on_host > 0
+    }
+
     /// Where a tensor's data goes.
     pub(super) fn tensor(&self, tensor: &Tensor) -> Place {
         if let Some((_, place)) = self

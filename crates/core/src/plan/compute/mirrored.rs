@@ -7,7 +7,7 @@
 use crate::model::Model;
 use crate::plan::flash::Flash;
 use crate::plan::kv::CacheKind;
-use crate::plan::request::{Engine, EngineKind, PlanRequest};
+use crate::plan::request::{Engine, EngineKind};
 
 const ATTENDING: &[&str] = &[
     "llama",
@@ -53,11 +53,6 @@ pub(in crate::plan) fn is_mirrored(model: &Model, engine: Engine, cache: CacheKi
         ATTENDING.contains(&name) || RECURRENT.contains(&name) && recurrent_is_mirrored(model, engine, cache);
     let latent = model.hyper.mla.is_some() && cache.key.quantised();
     engine.kind == EngineKind::LlamaCpp && known && !latent && !(flash.on && flash.missing.is_some())
-}
-
-/// `-ot` divides the graph into more parts. Where the mask is cast, one such row of b8799 took the mask once more than is built here.
-pub(in crate::plan) fn overrides_are_mirrored(request: &PlanRequest<'_>) -> bool {
-    request.wish.overrides.is_empty() || !request.engine.casts_mask()
 }
 
 /// Not with states to roll back to, with windows beside states (LFM2), nor for the tensors that early files of

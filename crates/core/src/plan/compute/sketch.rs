@@ -73,7 +73,7 @@ impl<'a> Sketch<'a> {
         }
         Self {
             model,
-            blocks: representative(model, blocks),
+            blocks: representative(model, blocks, layout.is_scattered()),
             others,
             output: layout.output,
             devices: layout.devices.len(),
@@ -99,7 +99,7 @@ fn role(name: &str) -> Option<&str> {
     name.strip_prefix("blk.")?.split_once('.').map(|(_, role)| role)
 }
 
-fn representative<'a>(model: &Model, blocks: Vec<Block<'a>>) -> Vec<Block<'a>> {
+fn representative<'a>(model: &Model, blocks: Vec<Block<'a>>, scattered: bool) -> Vec<Block<'a>> {
     let mut kinds: Vec<usize> = Vec::with_capacity(blocks.len());
     for (i, block) in blocks.iter().enumerate() {
         let same = (0..i)
@@ -108,11 +108,11 @@ fn representative<'a>(model: &Model, blocks: Vec<Block<'a>>) -> Vec<Block<'a>> {
             .find(|&j| alike(model, &blocks[j], block));
         kinds.push(same.map_or(i, |j| kinds[j]));
     }
-    // A recurrent layer leaves other holes in the heap than it found, and the next one falls into them: no state of
-    // the allocator repeats, so all layers are built.
-    let repetitions = match model.hyper.recurrent {
-        Some(_) => usize::MAX,
-        None => REPETITIONS,
+    // A recurrent layer, or one whose weights are copied to the card, leaves other holes in the heap than it found, and the
+    // next one falls into them: no state of the allocator repeats, so all layers are built.
+    let repetitions = match model.hyper.recurrent.is_some() || scattered {
+        true => usize::MAX,
+        false => REPETITIONS,
     };
     let mut seen: Vec<([Option<usize>; 3], usize)> = Vec::new();
     let mut keep = Vec::with_capacity(blocks.len());
