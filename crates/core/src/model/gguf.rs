@@ -190,7 +190,12 @@ mod tests {
             Datum::Texts(vec![b"one".to_vec(), vec![], b"\xff".to_vec()]),
         );
         draft.put("a.ints", Datum::Numbers(ValueType::I32, vec![1, 0xffff_fffe]));
-        draft.tensors = vec![
+        draft.tensors = two_tensors();
+        draft
+    }
+
+    pub(super) fn two_tensors() -> Vec<DraftTensor> {
+        vec![
             DraftTensor {
                 name: "norm".to_owned(),
                 kind: F32,
@@ -201,8 +206,7 @@ mod tests {
                 kind: Q8_0,
                 shape: vec![64, 5],
             },
-        ];
-        draft
+        ]
     }
 
     fn file(draft: &Draft) -> Vec<u8> {

@@ -67,21 +67,21 @@ impl Layout {
             _ => Place::Host,
         };
         let overrides = overrides(wish, request.cards, &devices)?;
-        let overridden = !overrides.is_empty() || wish.experts_on_host > 0;
-        let pipeline = devices.len() > 1
-            && wanted > layers
-            && wish.split_mode == SplitMode::Layer
-            && wish.cache_offload
-            && !overridden;
-        Ok(Self {
+        let pipeline =
+            devices.len() > 1 && wanted > layers && wish.split_mode == SplitMode::Layer && wish.cache_offload;
+        let mut layout = Self {
             layers: (0..layers).map(place).collect(),
             output: place(layers),
-            copies: if pipeline { PIPELINE_COPIES } else { 1 },
+            copies: 1,
             devices,
             overrides,
             experts_on_host: wish.experts_on_host,
             ends_with_token_norm: false,
-        })
+        };
+        if pipeline && !layout.is_scattered() {
+            layout.copies = PIPELINE_COPIES;
+        }
+        Ok(layout)
     }
 
     /// The device of a layer; layers beyond the model are with the output.

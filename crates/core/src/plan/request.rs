@@ -56,13 +56,13 @@ impl Engine {
     /// (`llama-graph.cpp: build_attn_inp_kq_mask @ b8799, b10605`). Which build was the first is not known: taken is the one of the
     /// other changes to this buffer.
     pub fn casts_mask(self) -> bool {
-        self.kind == EngineKind::LlamaCpp && !self.is_recent()
+        self.is_older()
     }
 
     /// True where no architecture keeps the last layer's rows that nobody wants (`src/models/*.cpp @ b8799, b10605`); the first
     /// build that does is not known, either.
     pub fn picks_rows_early(self) -> bool {
-        self.kind == EngineKind::LlamaCpp && !self.is_recent()
+        self.is_older()
     }
 
     /// True where llama-server reserves logits for `slots * (1 + draft)` rows instead of a whole micro-batch.
@@ -81,6 +81,10 @@ impl Engine {
     pub fn keeps_idle_slots(self, wish: &Wish) -> bool {
         let clears = self.kind == EngineKind::LlamaCpp && self.build.is_none_or(|build| build >= 10_605);
         !clears || wish.host_cache == Some(Bytes::ZERO)
+    }
+
+    fn is_older(self) -> bool {
+        self.kind == EngineKind::LlamaCpp && !self.is_recent()
     }
 
     fn is_recent(self) -> bool {

@@ -54,6 +54,21 @@ fn lean(total: u64, slots: u64, other: u64) -> (Desk, RunId) {
     (desk, run)
 }
 
+/// A card of 16 GiB, `m0` that is let in with all that it may grow to, 14 GiB, and `m1` that needs so much.
+fn sated(other: u64) -> (Desk, RunId) {
+    let mut desk = Desk::new(&[16], &[0, other]);
+    desk.grows(
+        0,
+        Growing {
+            loaded: 4,
+            slots: 1,
+            lean: false,
+        },
+    );
+    let run = load(&mut desk);
+    (desk, run)
+}
+
 /// Brings `m0` to ready, by a request that leaves the cache alone.
 fn load(desk: &mut Desk) -> RunId {
     let request = desk.ask(0);
@@ -227,16 +242,7 @@ fn an_idle_neighbour_goes_for_a_depth_at_once_and_a_busy_one_after_the_patience(
 
 #[test]
 fn a_newcomer_gets_what_others_hold_beyond_their_need_before_anybody_is_stopped() {
-    let mut desk = Desk::new(&[16], &[0, 5]);
-    desk.grows(
-        0,
-        Growing {
-            loaded: 4,
-            slots: 1,
-            lean: false,
-        },
-    );
-    let run = load(&mut desk);
+    let (mut desk, run) = sated(5);
     assert_eq!(claim(&desk), gib(14));
     let dived = dive(&mut desk, run, 300);
     assert_eq!(desk.dispatched(), [dived]);
@@ -255,16 +261,7 @@ fn a_newcomer_gets_what_others_hold_beyond_their_need_before_anybody_is_stopped(
 
 #[test]
 fn a_claim_is_never_lowered_below_what_was_measured_and_what_was_reached_stays() {
-    let mut desk = Desk::new(&[16], &[0, 9]);
-    desk.grows(
-        0,
-        Growing {
-            loaded: 4,
-            slots: 1,
-            lean: false,
-        },
-    );
-    let run = load(&mut desk);
+    let (mut desk, run) = sated(9);
     let dived = dive(&mut desk, run, 300);
     ends(&mut desk, dived, 250);
     assert_eq!(desk.view(0).depth.unwrap().spare[0].bytes, gib(7));

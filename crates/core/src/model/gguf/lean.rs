@@ -57,9 +57,9 @@ fn place(span: &Range<u64>) -> Option<Range<usize>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Draft, DraftTensor, Header};
+    use super::super::tests::two_tensors;
+    use super::super::{Draft, Header};
     use super::*;
-    use crate::model::types::{F32, Q8_0};
     use crate::model::{Dialect, Model, synth};
 
     fn read<'a>(head: &'a [u8], data: u64) -> Header<'a> {
@@ -81,18 +81,7 @@ mod tests {
             draft.put("general.alignment", 64_u32);
             draft.put(WORDS, Datum::Texts(vec![b"a".to_vec(); 77]));
             draft.put("bert.block_count", 3_u32);
-            draft.tensors = vec![
-                DraftTensor {
-                    name: "norm".to_owned(),
-                    kind: F32,
-                    shape: vec![3],
-                },
-                DraftTensor {
-                    name: "matrix".to_owned(),
-                    kind: Q8_0,
-                    shape: vec![64, 5],
-                },
-            ];
+            draft.tensors = two_tensors();
             let (whole, data) = (draft.header(), draft.data_length().get());
             let lean = read(&whole, data).without_vocabulary(&whole).unwrap();
             let header = read(&lean, data);

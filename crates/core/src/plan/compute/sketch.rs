@@ -1,7 +1,7 @@
 //! The layers worth building: a model of a hundred equal layers needs its first few and its last ones.
 //!
 //! The allocator's state repeats from layer to layer, so its peak is reached within the first occurrences of
-//! every kind of layer and neighbour, on every device, and at the end.
+//! every kind of layer and neighbour, on every device, and at the end. Where it does not repeat, all are built.
 
 use crate::model::{Model, Tensor};
 use crate::plan::layout::{Layout, Place};

@@ -2,9 +2,9 @@
 //!
 //! DECISION: what is asked may cost 100 ms (an engine's run), so a search begins at a guess where there is one, and the
 //! next number to try is where a straight line between two known ends crosses zero; every other step halves, which
-//! bounds the search. Whatever comes out was asked for itself, and so was the number above it, which does not fit. Memory is not always monotone in slots or
-//! micro-batches (best-fit allocators, contexts rounded per slot), so a few numbers above the answer are asked as well,
-//! and the search goes on from there if one of them fits.
+//! bounds the search. Whatever comes out was asked for itself, and so was the number above it, which does not fit.
+//! Memory is not always monotone in slots or micro-batches (best-fit allocators, contexts rounded per slot), so a few
+//! numbers above the answer are asked as well, and the search goes on from there if one of them fits.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;

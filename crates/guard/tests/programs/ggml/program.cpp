@@ -207,19 +207,13 @@ static void cycles() {
     pools->destroy(pool);
 }
 
-// A block is taken while a stream is captured; its pool is then grown, shrunk and emptied as far as it lets itself be, and the graph
-// launched again.
-static void graph() {
-    void * pool = pools->make();
-    void * stream = nullptr;
+// A stream is captured in which a block of 20 MiB is used by a kernel and given back.
+static void * captured_use(void * pool, void * stream) {
     void * captured = nullptr;
-    void * exec = nullptr;
     void * module = nullptr;
     void * kernel = nullptr;
-    cuda("cuStreamCreate", &stream, 1u);
     cuda("cuModuleLoadData", &module, static_cast<const void *>("image"));
     cuda("cuModuleGetFunction", &kernel, module, "touch");
-    ubatch(pool, 512);
     cuda("cuStreamBeginCapture_v2", stream, 2u);
     const block inside = take(pool, 20 * MIB);
     CUdeviceptr at = pointer(inside);
@@ -228,6 +222,18 @@ static void graph() {
     cuda("cuLaunchKernel", kernel, 1u, 1u, 1u, 1u, 1u, 1u, 0u, stream, static_cast<void **>(parameters), static_cast<void **>(nullptr));
     give(pool, inside);
     cuda("cuStreamEndCapture", stream, &captured);
+    return captured;
+}
+
+// A block is taken while a stream is captured; its pool is then grown, shrunk and emptied as far as it lets itself be, and the graph
+// launched again.
+static void graph() {
+    void * pool = pools->make();
+    void * stream = nullptr;
+    void * exec = nullptr;
+    cuda("cuStreamCreate", &stream, 1u);
+    ubatch(pool, 512);
+    void * captured = captured_use(pool, stream);
     give(pool, take(pool, 200 * MIB));
     cuda("cuGraphInstantiateWithFlags", &exec, captured, 0ull);
     cuda("cuGraphDestroy", captured);
@@ -258,21 +264,9 @@ static void stop() {
 static void asked() {
     void * pool = pools->make();
     void * stream = nullptr;
-    void * captured = nullptr;
     void * exec = nullptr;
-    void * module = nullptr;
-    void * kernel = nullptr;
     cuda("cuStreamCreate", &stream, 1u);
-    cuda("cuModuleLoadData", &module, static_cast<const void *>("image"));
-    cuda("cuModuleGetFunction", &kernel, module, "touch");
-    cuda("cuStreamBeginCapture_v2", stream, 2u);
-    const block inside = take(pool, 20 * MIB);
-    CUdeviceptr at = pointer(inside);
-    unsigned long long size = inside.size;
-    void * parameters[] = {&at, &size};
-    cuda("cuLaunchKernel", kernel, 1u, 1u, 1u, 1u, 1u, 1u, 0u, stream, static_cast<void **>(parameters), static_cast<void **>(nullptr));
-    give(pool, inside);
-    cuda("cuStreamEndCapture", stream, &captured);
+    void * captured = captured_use(pool, stream);
     cuda("cuGraphInstantiateWithFlags", &exec, captured, 0ull);
     cuda("cuGraphDestroy", captured);
     give(pool, take(pool, 200 * MIB));
