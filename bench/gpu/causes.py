@@ -30,9 +30,11 @@ def shortened(log):
 
 
 def measure(session, build, until, keep):
-    result = session.results.get("causes") or {"build": build.number, "rows": []}
+    """All that this engine can be brought to; without one, what PyTorch can."""
+    name, acts = ("causes", provoke.ENGINE_ACTS) if build else ("causes-torch", provoke.TORCH_ACTS)
+    result = session.results.get(name) or {"build": build and build.number, "rows": []}
     result["rows"] = [row for row in result["rows"] if "failed" not in row]
-    for cause, act, flags in provoke.ACTS:
+    for cause, act, flags in acts:
         if until.passed() or any(row["cause"] == cause for row in result["rows"]):
             continue
         session.say(f"  {cause}")
@@ -47,7 +49,7 @@ def measure(session, build, until, keep):
                 row = {"cause": cause, "failed": f"{type(error).__name__}: {error}"[:600]}
         result["rows"].append(row)
         keep(result)
-    result["complete"] = {row["cause"] for row in result["rows"] if "failed" not in row} == {cause for cause, *_ in provoke.ACTS}
+    result["complete"] = {row["cause"] for row in result["rows"] if "failed" not in row} == {cause for cause, *_ in acts}
     return result
 
 
@@ -56,7 +58,7 @@ def right(row):
 
 
 def table(part, result):
-    lines = [f"{part}: {sum(map(right, result['rows']))} of {len(provoke.ACTS)} named rightly"]
+    lines = [f"{part}: {sum(map(right, result['rows']))} of {len(result['rows'])} named rightly"]
     for row in result["rows"]:
         told = row.get("doctor", {})
         what = f"{told.get('cause')} ({told.get('confidence', 0):.2f})" if told else row.get("skipped") or row.get("failed")

@@ -12,6 +12,7 @@ import re
 import subprocess
 import tarfile
 import threading
+import time
 
 from session import Build
 
@@ -41,12 +42,14 @@ def unpacked(archive, folder):
 class Engines:
     """What is there now, and what will be."""
 
-    def __init__(self, session, archives, sources):
+    def __init__(self, session, archives, sources, awaited=()):
+        """`awaited`: builds that another lane unpacks or builds in the same folder of work."""
         self.session, self.builds, self.processes = session, {}, []
         for archive in archives:
             self.unpack(archive)
         wanted = {number(source): source for source in sources}
         self.open = [(build, wanted[build]) for build in sorted(wanted, reverse=True) if build not in self.builds and not self.kept(build)]
+        self.awaited = [build for build in awaited if not self.kept(build)]
         self.thread = threading.Thread(target=self.make, daemon=True)
         self.thread.start()
 
@@ -62,13 +65,16 @@ class Engines:
             if os.path.exists(f"{folder}/whole") and not os.path.exists(f"{folder}/packed"):
                 self.pack(build, folder)
                 break
+        while self.awaited:
+            time.sleep(0.5)
+            self.awaited = [build for build in self.awaited if not self.kept(build)]
 
     def kept(self, build):
-        """Built by an earlier command on this machine?"""
-        folder = f"{self.session.work}/build-{build}/bin"
-        if all(os.path.exists(f"{folder}/{program}") for program in PROGRAMS) and os.path.exists(f"{folder}/../whole"):
-            self.builds[build] = Build(build, folder)
-            return True
+        """Is it there by another command on this machine?"""
+        for folder in (f"{self.session.work}/build-{build}", f"{self.session.work}/engine-{build}"):
+            if os.path.exists(f"{folder}/whole"):
+                self.builds[build] = Build(build, f"{folder}/bin")
+                return True
         return False
 
     def unpack(self, archive):
@@ -113,10 +119,11 @@ class Engines:
 
     def waiting(self):
         """Is one still being built?"""
-        return self.thread.is_alive() and any(build not in self.builds for build, _ in self.open)
+        return self.thread.is_alive() and (bool(self.awaited) or any(build not in self.builds for build, _ in self.open))
 
     def stop(self, seconds):
         """Waits so long for what is being packed, and ends what is not done then."""
+        self.awaited = []
         self.thread.join(max(0, seconds))
         for process in self.processes:
             if process.poll() is None:

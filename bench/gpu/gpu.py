@@ -134,6 +134,9 @@ class Until:
     def __init__(self, seconds):
         self.end = time.monotonic() + seconds
 
+    def left(self):
+        return max(0.0, self.end - time.monotonic())
+
     def passed(self):
         return time.monotonic() > self.end
 

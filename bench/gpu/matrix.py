@@ -4,8 +4,9 @@ A row is a configuration: the engine is started on the card as a user would star
 then run under the phantom backend, as `plan --exact` runs it (`exact`), and the same flags are planned by the formulas (`default`). What fits on no card is asked of
 `llama-fit-params`, which allocates nothing. The models are holes behind a header: what a buffer takes does not depend on weights.
 
-Rows on one card run side by side, as many as the card has room for by the plan; rows on two cards run alone, because an engine divides
-its layers by what is free. Rows that are done are kept, so a second command goes on where the first was cut off.
+Rows on two cards come first and run alone, because an engine divides its layers by what is free: in lanes the first has them, and waits until
+the cards are as empty as they were found. Rows on one card run side by side, as many as the card has room for by the plan. Rows that
+are done are kept, so a second command goes on where the first was cut off.
 """
 
 import json
@@ -15,6 +16,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import buffers
+from gpu import taken
 from session import HERE, ROOT, first_present
 
 MIB = 1 << 20
@@ -51,6 +53,7 @@ class Room:
     """MiB that are free on each card; who needs more than there is waits, and whoever asks for all cards has them alone."""
 
     def __init__(self, cards):
+        self.indices = [card.index for card in cards]
         self.total = [card.total_mib - SLACK_MIB for card in cards]
         self.free = list(self.total)
         self.changed = threading.Condition()
@@ -61,11 +64,11 @@ class Room:
             self.changed.wait_for(lambda: max(self.free) >= mib)
             card = self.free.index(max(self.free))
             self.free[card] -= mib
-            return card
+            return self.indices[card]
 
-    def give(self, card, mib):
+    def give(self, index, mib):
         with self.changed:
-            self.free[card] += mib
+            self.free[self.indices.index(index)] += mib
             self.changed.notify_all()
 
     def fits(self, mib):
@@ -85,7 +88,7 @@ def ask(session, build, row, program, environment):
     if "-dev" not in row["args"].split():
         command += ["-dev", ",".join(f"CUDA{index}" for index in range(row["cards"]))]
     end = None
-    place = f"{session.work}/logs/{threading.get_ident()}"
+    place = f"{session.logs}/{threading.get_ident()}"
     if os.path.exists(f"{place}.sock"):  # an engine that was killed leaves it behind, and the next could not bind
         os.unlink(f"{place}.sock")
     if program == "llama-fit-params":
@@ -139,13 +142,12 @@ def measured(session, build, row, room):
     if program is None:
         return {**row, "skipped": f"needs {needs} MiB, and {build.name} has nobody to ask instead"}
     result = {**row, "program": program, **({"instead_of": row["program"]} if program != row["program"] else {})}
-    real = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     if row["cards"] > 1:
-        result.update(ask(session, build, row, program, {**real, "CUDA_VISIBLE_DEVICES": ",".join(map(str, range(row["cards"])))}))
+        result.update(ask(session, build, row, program, {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(row["cards"])))}))
     else:
         card = room.take(needs)
         try:
-            result.update(ask(session, build, row, program, {**real, "CUDA_VISIBLE_DEVICES": str(card)}))
+            result.update(ask(session, build, row, program, {"CUDA_VISIBLE_DEVICES": str(card)}))
         finally:
             room.give(card, needs)
     result["said_mib"] = buffers.sums(result["log"])
@@ -154,16 +156,25 @@ def measured(session, build, row, room):
     return result
 
 
+def emptied(before, seconds=20):
+    """Waits until no card has more in use than it had: who was killed gives back a moment later."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and any(now > then + 16 for now, then in zip(taken(), before)):
+        time.sleep(0.2)
+
+
 def measure(session, build, until, keep):
-    """Rows that are still open, small models first within their order; `keep` is told after each."""
+    """Rows that are still open; `keep` is told after each."""
     part = f"matrix-{build.name}"
     result = session.results.get(part) or {"build": build.number, "rows": []}
     done = {row["of"] for row in result["rows"] if "failed" not in row}
     result["rows"] = [row for row in result["rows"] if row["of"] in done]
-    wanted = [row for row in configurations(build) if row["cards"] <= len(session.cards)]
+    # In lanes the cards are never empty again once the newest build's rows on several are done.
+    several = session.first_lane and (build.number >= 10605 or not session.lane)
+    wanted = [row for row in configurations(build) if row["cards"] == 1 or several and row["cards"] <= len(session.cards)]
     limit = session.setting("rows", len(wanted))
     still = [row for row in wanted[:limit] if key(row) not in done]
-    room, lock = Room(session.cards), threading.Lock()
+    room, lock, empty = Room(session.own), threading.Lock(), taken()
 
     def one(row):
         if until.passed():
@@ -176,11 +187,13 @@ def measure(session, build, until, keep):
             result["rows"].append({"of": key(row), **found})
             keep(result)
 
+    for row in (row for row in still if row["cards"] > 1):
+        emptied(empty)
+        one(row)
+    session.release()
     workers = session.setting("workers", 5)
     with ThreadPoolExecutor(workers) as pool:
         list(pool.map(one, [row for row in still if row["cards"] == 1]))
-    for row in (row for row in still if row["cards"] > 1):
-        one(row)
     asked = {row["of"] for row in result["rows"] if "failed" not in row}
     result["complete"] = all(key(row) in asked for row in wanted[:limit])
     return result

@@ -35,7 +35,7 @@ def peer(session, build, flags, visible):
         return None
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": visible, "LD_LIBRARY_PATH": build.folder}
     command = [build.program("llama-fit-params"), *flags, "-dev", "CUDA0", "--fit-print", "on"]
-    lines, whole, _ = buffers.until_it_said(command, environment, None, 60, f"{session.work}/logs/peer-{visible}.log")
+    lines, whole, _ = buffers.until_it_said(command, environment, None, 60, f"{session.logs}/peer-{visible}.log")
     return round(sum(buffers.sums(lines).get("CUDA0", {}).values())) if whole else None
 
 
@@ -48,8 +48,8 @@ def run(session, build, row, card):
         here = session.plan(build, flags, extra={"XDG_CONFIG_HOME": session.calibrated(build)})["cards"][0]
         result["calibrated_mib"] = {"loaded": here["loaded"] // MIB, "peak": here["peak"] // MIB}
     before = taken()[card]
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": str(card), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    engine = Engine(build.server, [*flags, "--cache-ram", "0"], environment, f"{session.work}/logs/process-{card}.log")
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": str(card)}
+    engine = Engine(build.server, [*flags, "--cache-ram", "0"], environment, f"{session.logs}/process-{card}.log")
     try:
         if not engine.ready(session.setting("row_seconds", 150)):
             return {**result, "failed": engine.said("error", "failed", "out of memory")}
@@ -70,8 +70,8 @@ def measure(session, build, until, keep):
     result["rows"] = [row for row in result["rows"] if "failed" not in row]
     wanted = configurations()[:session.setting("process_rows", len(configurations()))]
     idle, lock = Queue(), threading.Lock()
-    for index in range(len(session.cards)):
-        idle.put(index)
+    for card in session.own:
+        idle.put(card.index)
 
     def one(row):
         if until.passed():
@@ -87,7 +87,7 @@ def measure(session, build, until, keep):
             result["rows"].append(found)
             keep(result)
 
-    with ThreadPoolExecutor(len(session.cards)) as pool:
+    with ThreadPoolExecutor(len(session.own)) as pool:
         list(pool.map(one, [row for row in wanted if (row["model"], row["args"]) not in done]))
     asked = {(row["model"], row["args"]) for row in result["rows"] if "failed" not in row}
     result["complete"] = all((row["model"], row["args"]) in asked for row in wanted)

@@ -27,7 +27,6 @@ def run_engine(session, build, folder, flags, words, prompt=0, extra=None, model
     """A llama-server under these words of guard's (None: without it), asked once where a prompt is given: its log and speed."""
     line = f"{BASE} {flags}"
     environment = {**guarded(words, session.guard, folder), **(extra or {})}
-    environment.setdefault("CUDA_VISIBLE_DEVICES", "0")
     engine = Engine(build.server, ["-m", session.model(model), *line.split()], environment, f"{folder}/log")
     speed = None
     try:
@@ -135,17 +134,18 @@ def nvml_assert(session, build, folder, flags):
     """PyTorch alone on a card that it fills, where NVML does not answer: guard would keep it from asking."""
     torch_there()
     sick_nvml(folder)
-    environment = {**os.environ, "NVML_SICK": "NOT_SUPPORTED", "CUDA_VISIBLE_DEVICES": "0",
+    environment = {**os.environ, "NVML_SICK": "NOT_SUPPORTED",
                    "LD_LIBRARY_PATH": ":".join(filter(None, [folder, os.environ.get("LD_LIBRARY_PATH")]))}
     return python(folder, "fill", torch_oom.PROGRAM, environment)
 
 
 PINNED = """
-import torch
-with open("/proc/self/oom_score_adj", "w") as adjust:          # if the kernel must end somebody, then this program
-    adjust.write("1000")
+import resource, torch
 torch.zeros(1, device="cuda")
-batch = torch.empty(1 << 45, dtype=torch.uint8, pin_memory=True)  # cudaHostAlloc of 32 TiB, refused at once
+with open("/proc/self/statm") as pages:                        # as `ulimit -v` does it: 4 GiB more than there is by now
+    limit = int(pages.read().split()[0]) * resource.getpagesize() + (4 << 30)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+batch = torch.empty(16 << 30, dtype=torch.uint8, pin_memory=True)
 """
 
 
@@ -187,17 +187,19 @@ def thrash(session, build, folder, flags):
     return {**slow, "bare_tokens_per_second": bare}
 
 
-# Cause, act, flags; the safest first.
-ACTS = [
+# Cause, act, flags; the safest first. Those of the first list need an engine, those of the second PyTorch alone.
+ENGINE_ACTS = [
     ("model_too_large", short_of("weights", ()), "-c 4096 -fa on"),
     ("kv_cache_too_large", short_of("kv", ("weights",)), "-c 131072 -fa on"),
     ("compute_buffer_too_large", short_of("compute", ("weights", "kv")), "-c 32768 -fa off -ub 2048 -b 2048"),
     ("pool_growth", pool_growth, "-c 60160 -b 2048 -ub 512 -fa on -ctk q8_0 -ctv q8_0"),
     ("foreign_process", foreign_process, "-c 8192 -fa on"),
+    ("unified_memory_thrash", thrash, "-c 8192 -fa on"),
+]
+TORCH_ACTS = [
     ("wrong_device_context", wrong_device_context, ""),
     ("fragmentation_caching_allocator", fragmentation, ""),
     ("nvml_assert_masks_oom", nvml_assert, ""),
     ("leak", leak, ""),
-    ("unified_memory_thrash", thrash, "-c 8192 -fa on"),
     ("host_pinned_limit", host_pinned, ""),
 ]

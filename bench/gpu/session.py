@@ -2,7 +2,8 @@
 
 All results lie in one file, `results.json`, written anew (and moved into place) whenever a part has something more: a lent machine
 gives eight files back, and a command that is cut off keeps what was written. A copy stays in the folder of work, so that the next command on the
-same machine goes on from there; `--have` names the results of an earlier machine.
+same machine goes on from there; `--have` names the results of an earlier machine. Two commands may run side by side over one folder of work, each
+with a card of its own (a lane): models and engines are shared, results and logs are not.
 """
 
 import hashlib
@@ -19,14 +20,14 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 
 @dataclass(frozen=True)
 class Build:
-    """An engine that is there: its number and the folder of its programs."""
+    """An engine that is there: its number (of another family its name) and the folder of its programs."""
 
-    number: int
+    number: int | str
     folder: str
 
     @property
     def name(self):
-        return f"b{self.number}"
+        return f"b{self.number}" if isinstance(self.number, int) else self.number
 
     def program(self, name):
         return f"{self.folder}/{name}"
@@ -56,6 +57,7 @@ class Card:
     name: str
     total_mib: int
     compute: str
+    index: int = 0
 
     def spec(self, free=None, **more):
         """As `plimsoll --card` takes it; with nothing but the driver's own reserve taken, unless `free` bytes are named."""
@@ -70,7 +72,7 @@ def cards():
                           capture_output=True, text=True, check=True).stdout.splitlines()
     cells = [[cell.strip() for cell in row.split(",")] for row in rows if row.strip()]
     # Calibrated values are kept by the short name.
-    return [Card(name.replace("NVIDIA ", "").replace(" ", "-"), int(total), compute) for name, total, compute in cells]
+    return [Card(name.replace("NVIDIA ", "").replace(" ", "-"), int(total), compute, index) for index, (name, total, compute) in enumerate(cells)]
 
 
 def first_present(*paths):
@@ -78,20 +80,25 @@ def first_present(*paths):
 
 
 class Session:
-    def __init__(self, out, work, have=(), plimsoll=None, libraries=None, smaller=None):
+    def __init__(self, out, work, have=(), plimsoll=None, libraries=None, smaller=None, lane=None):
+        """`lane` is the one card that is this command's own; a configuration that needs several has them all, whoever owns them."""
         self.out, self.work = os.path.abspath(out), os.path.abspath(work)
-        for folder in (self.out, self.work, f"{self.work}/models", f"{self.work}/logs"):
+        self.lane = "" if lane is None else f"-{lane}"
+        self.logs, self.kept = f"{self.work}/logs{self.lane}", f"{self.work}/results{self.lane}.json"
+        for folder in (self.out, self.work, f"{self.work}/models", self.logs):
             os.makedirs(folder, exist_ok=True)
         self.plimsoll = os.path.abspath(plimsoll or f"{ROOT}/bin/plimsoll")
         libraries = os.path.abspath(libraries or f"{ROOT}/lib/plimsoll")
         self.guard, self.phantom = (f"{libraries}/libplimsoll_{name}.so" for name in ("guard", "phantom"))
         self.smaller = smaller or {}
         self.cards = cards()
+        self.own = self.cards if lane is None else [self.cards[lane]]
+        self.first_lane, self.gate = not lane, f"{self.work}/all-cards-were-used"
+        os.environ.update(CUDA_DEVICE_ORDER="PCI_BUS_ID", CUDA_VISIBLE_DEVICES=str(self.own[0].index))
         self.start = time.monotonic()
         self.lock = threading.RLock()
         self.results = {}
-        for folder in (*have, self.work):
-            path = f"{folder}/results.json"
+        for path in (*(f"{folder}/results.json" for folder in have), self.kept):
             if os.path.exists(path):
                 with open(path) as file:
                     self.results.update(json.load(file))
@@ -114,6 +121,14 @@ class Session:
             print(line, file=steps, flush=True)
         print(line, flush=True)
 
+    def release(self):
+        """What takes all cards is done with: other lanes may use their own."""
+        open(self.gate, "w").close()
+
+    def released(self):
+        """May this lane use its card? Without a word from the first lane it does so after seven minutes."""
+        return self.first_lane or os.path.exists(self.gate) or time.monotonic() - self.start > 420
+
     def done(self, part):
         return self.results.get(part, {}).get("complete", False)
 
@@ -126,19 +141,21 @@ class Session:
     def write(self):
         with self.lock:
             text = json.dumps(self.results, indent=1)
-            for folder in (self.out, self.work):
-                with open(f"{folder}/results.json.new", "w") as file:
+            for path in (f"{self.out}/results.json", self.kept):
+                with open(f"{path}.new", "w") as file:
                     file.write(text)
-                os.replace(f"{folder}/results.json.new", f"{folder}/results.json")
+                os.replace(f"{path}.new", path)
 
     def model(self, name, *options):
         """The path of a model of `plimsoll synth`, made now if it is not there."""
         path = "-".join([f"{self.work}/models/{name}", *(option.lstrip("-") for option in options)]) + ".gguf"
         with self.lock:
             if not os.path.exists(path):
-                made = subprocess.run([self.plimsoll, "synth", name, *options, path], capture_output=True, text=True)
+                new = path.replace(".gguf", f"{self.lane}.new.gguf")
+                made = subprocess.run([self.plimsoll, "synth", name, *options, new], capture_output=True, text=True)
                 if made.returncode != 0:
                     raise OSError(f"plimsoll synth {name}: {made.stderr.strip()}")
+                os.replace(new, path)
         return path
 
     def plan(self, build, flags, cards=1, program="llama-server", specs=None, extra=None):

@@ -44,14 +44,14 @@ def outcomes(said):
     return found
 
 
-def run(options, words, pattern):
+def run(options, words, pattern, seconds):
     """One pattern in one process, so that a test that takes the process with it costs only those beside it."""
     with tempfile.NamedTemporaryFile("w", suffix=".py", delete=False) as shim:
         shim.write(STAND_IN)
     environment = {**guarded(words, options.guard), "PYTORCH_TEST_WITH_SLOW": "0", "CI": ""}
     try:
         done = subprocess.run([sys.executable, shim.name, options.tests, "-v", "-k", pattern], env=environment,
-                              capture_output=True, text=True, timeout=options.seconds)
+                              capture_output=True, text=True, timeout=seconds)
         said, status = done.stdout + done.stderr, done.returncode
     except subprocess.TimeoutExpired as late:
         said, status = ((late.stdout or b"") + (late.stderr or b"")).decode(errors="replace"), "late"
@@ -69,7 +69,7 @@ def measure(options, until):
         if until.passed():
             break
         for kind, words in (("bare", None), ("guarded", options.words)):
-            row = run(options, words, pattern)
+            row = run(options, words, pattern, min(options.seconds, until.left() + 20))
             runs[kind]["outcomes"].update(row["outcomes"])
             runs[kind]["status"][pattern] = row["status"]
     bare, under = runs["bare"]["outcomes"], runs["guarded"]["outcomes"]
