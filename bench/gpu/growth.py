@@ -9,7 +9,7 @@ import json
 import subprocess
 import tempfile
 
-from gpu import Engine, guarded, tokens
+from gpu import Engine, guarded, page, tokens
 from pool import HIDDEN, Server, VOCABULARY
 
 MIB = 1 << 20
@@ -62,6 +62,7 @@ def survives(session, build, way, kind, budget_mib, context):
                 row["filled"] = True
         except OSError as error:
             row["died"] = str(error)[:300]
+        row["page"] = page(folder, engine.process.pid)
         row["status"] = engine.stop()
         row["said"] = engine.said("plimsoll guard", "out of memory", "failed to allocate")
         return row

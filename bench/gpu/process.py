@@ -74,7 +74,7 @@ def measure(session, build, until, keep):
         idle.put(card.index)
 
     def one(row):
-        if until.passed():
+        if until.passed() or not session.claim(f"{row['model']} {row['args']}"):
             return
         card = idle.get()
         try:

@@ -129,6 +129,14 @@ class Session:
         """May this lane use its card? Without a word from the first lane it does so after seven minutes."""
         return self.first_lane or os.path.exists(self.gate) or time.monotonic() - self.start > 420
 
+    def claim(self, what):
+        """Is this row this lane's? The first that asks has it, for all commands over this folder of work."""
+        try:
+            os.close(os.open(f"{self.work}/claimed {what}", os.O_CREAT | os.O_EXCL))
+            return True
+        except FileExistsError:
+            return not self.lane
+
     def done(self, part):
         return self.results.get(part, {}).get("complete", False)
 
