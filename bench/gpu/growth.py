@@ -38,9 +38,9 @@ def depth(session, build, way, kind, ubatch):
 
 
 def fitting(session, build, way, kind, budget_mib):
-    """The context that `--fit ctx` answers for a card with so much free, and what would be one step more."""
+    """The context that `--fit ctx` answers for a program that guard holds to so much, and what would be one step more."""
     flags = ["-m", session.model("m8"), *BASE, "-ctk", kind, "-ctv", kind]
-    spec = session.cards[0].spec(budget_mib * MIB, pool=way)
+    spec = session.cards[0].spec(pool=way, budget=f"{budget_mib}MiB")
     said = subprocess.run([session.plimsoll, "plan", "--json", "--fit", "ctx", "--engine", f"llama.cpp@{build.number}", "--card", spec, "--", *flags],
                           capture_output=True, text=True, env=session.environment())
     if not said.stdout.startswith("{"):

@@ -56,7 +56,8 @@ def run(options, words, pattern, seconds):
     except subprocess.TimeoutExpired as late:
         said, status = ((late.stdout or b"") + (late.stderr or b"")).decode(errors="replace"), "late"
     os.unlink(shim.name)
-    return {"status": status, "outcomes": outcomes(said)}
+    found = outcomes(said)
+    return {"status": status, "outcomes": found, **({} if found else {"said": said[-1500:]})}
 
 
 WORDS = "budget=141733920768 pool=ours reuse"
@@ -71,7 +72,7 @@ def measure(options, until):
         for kind, words in (("bare", None), ("guarded", options.words)):
             row = run(options, words, pattern, min(options.seconds, until.left() + 20))
             runs[kind]["outcomes"].update(row["outcomes"])
-            runs[kind]["status"][pattern] = row["status"]
+            runs[kind]["status"][pattern] = row["status"] if row["outcomes"] else [row["status"], row["said"]]
     bare, under = runs["bare"]["outcomes"], runs["guarded"]["outcomes"]
     return {
         "words": options.words,

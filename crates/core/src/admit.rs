@@ -21,7 +21,7 @@
 //!
 //! use plimsoll_core::admit::*;
 //! use plimsoll_core::bytes::Bytes;
-//! use plimsoll_core::place::{Card, CardId, CardKind, Declared};
+//! use plimsoll_core::place::{Card, CardId, CardKind, Counting, Declared};
 //!
 //! let card = Card {
 //!     id: CardId::new("GPU-1"),
@@ -32,6 +32,7 @@
 //!     free: Bytes::gib(140),
 //!     compute_capability: Some((9, 0)),
 //!     legacy_pool: false,
+//!     counting: Counting::Driver,
 //! };
 //! let limit = CardLimit { card, budget: None, reserve: Bytes::gib(1) };
 //! let mut scheduler = Scheduler::new(Settings::new(vec![limit]));

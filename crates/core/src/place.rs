@@ -16,7 +16,7 @@ mod sets;
 mod why;
 
 pub use answers::Answers;
-pub use card::{Card, CardId, CardKind, CardLimit};
+pub use card::{Card, CardId, CardKind, CardLimit, Counting};
 pub use card_spec::CardSpecError;
 pub use curve::{Curve, Slots};
 pub use demand::{Declared, Demand, Named, Placement, RunId, Share, Unknown};

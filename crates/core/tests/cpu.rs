@@ -9,7 +9,7 @@ use plimsoll_core::flags::{Options, Program};
 use plimsoll_core::model::Model;
 use plimsoll_core::model::gguf::Draft;
 use plimsoll_core::model::types::F32;
-use plimsoll_core::place::{Card, CardId, CardKind};
+use plimsoll_core::place::{Card, CardId, CardKind, Counting};
 use plimsoll_core::plan::{Engine, EngineKind, PlanRequest, plan};
 use serde::Deserialize;
 
@@ -53,6 +53,7 @@ fn host() -> Card {
         free: Bytes::gib(8),
         compute_capability: None,
         legacy_pool: false,
+        counting: Counting::Driver,
     }
 }
 

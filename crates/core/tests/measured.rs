@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use plimsoll_core::bytes::Bytes;
 use plimsoll_core::flags::{Options, Program};
 use plimsoll_core::model::Model;
-use plimsoll_core::place::{Card, CardId, CardKind};
+use plimsoll_core::place::{Card, CardId, CardKind, Counting};
 use plimsoll_core::plan::{Engine, EngineKind, Plan, PlanRequest, plan};
 use serde::Deserialize;
 
@@ -68,6 +68,7 @@ fn h200() -> Card {
         free: Bytes::mib(143_000),
         compute_capability: Some((9, 0)),
         legacy_pool: false,
+        counting: Counting::Driver,
     }
 }
 
@@ -192,6 +193,7 @@ fn builds_before_the_copy_moved_grow_with_depth() {
     let model = shapes::model("m8");
     let legacy_card = Card {
         legacy_pool: true,
+        counting: Counting::Driver,
         ..h200()
     };
     let quantised = "-c 65536 -fa on -b 2048 -ngl 99 -np 1 -ctk q8_0 -ctv q8_0";

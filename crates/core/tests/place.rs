@@ -7,8 +7,8 @@ use plimsoll_core::admit::CardLimit;
 use plimsoll_core::bytes::Bytes;
 use plimsoll_core::explain::Reason;
 use plimsoll_core::place::{
-    Answers, Ask, Card, CardId, CardKind, ClaimError, Declared, Demand, Holds, Ledger, Named, Placement,
-    RunId, Share, Standing, Tenant, Unknown, Verdict, place,
+    Answers, Ask, Card, CardId, CardKind, ClaimError, Counting, Declared, Demand, Holds, Ledger, Named,
+    Placement, RunId, Share, Standing, Tenant, Unknown, Verdict, place,
 };
 use proptest::prelude::*;
 
@@ -26,6 +26,7 @@ fn limit(name: &str, gib: u64) -> CardLimit {
         free: Bytes::gib(gib),
         compute_capability: None,
         legacy_pool: false,
+        counting: Counting::Driver,
     };
     CardLimit {
         card,

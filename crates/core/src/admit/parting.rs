@@ -100,7 +100,7 @@ mod tests {
     use super::*;
     use crate::admit::{CardLimit, Change, Effect, Event, ModelId, ModelSpec, RequestId, Settings};
     use crate::bytes::Bytes;
-    use crate::place::{Card, CardId, CardKind, Declared};
+    use crate::place::{Card, CardId, CardKind, Counting, Declared};
 
     /// A scheduler with one card of 1 GiB and two models of 600 MiB.
     fn desk() -> Scheduler {
@@ -113,6 +113,7 @@ mod tests {
             free: Bytes::gib(1),
             compute_capability: None,
             legacy_pool: false,
+            counting: Counting::Driver,
         };
         let limit = CardLimit {
             card,

@@ -177,7 +177,8 @@ impl HyperParameters {
             .is_some_and(|indexer| indexer.layers.at(layer))
     }
 
-    fn head_lengths(&self, layer: u32) -> (u32, u32) {
+    /// Elements of one head's K and V row in `layer`.
+    pub fn head_lengths(&self, layer: u32) -> (u32, u32) {
         if self.slides(layer) {
             (self.sliding_key_length, self.sliding_value_length)
         } else {

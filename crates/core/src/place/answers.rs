@@ -41,7 +41,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
-    use crate::place::CardKind;
+    use crate::place::{CardKind, Counting as Counts};
 
     #[derive(Debug, Default)]
     struct Counting(AtomicU64);
@@ -64,6 +64,7 @@ mod tests {
             free: Bytes::gib(8),
             compute_capability: None,
             legacy_pool: false,
+            counting: Counts::Driver,
         };
         let less = Card {
             free: Bytes::gib(4),

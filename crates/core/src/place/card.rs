@@ -65,9 +65,35 @@ pub struct Card {
     pub compute_capability: Option<(u32, u32)>,
     /// True where the engine gets its pool from plain cudaMalloc (Tegra, or a build without VMM).
     pub legacy_pool: bool,
+    /// Who counts what is taken of it.
+    #[serde(default)]
+    pub counting: Counting,
+}
+
+/// Who counts what a process takes of a card.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Counting {
+    /// The driver: all of it, as `nvidia-smi` shows it.
+    #[default]
+    Driver,
+    /// Guard, which holds a budget: what the program asks for, and the context as it is opened. What the driver loads later, kernels
+    /// above all, nobody asks for.
+    Guard,
 }
 
 impl Card {
+    /// The card as a program sees it that guard holds to a budget.
+    pub fn guarded(self, budget: Bytes) -> Self {
+        let room = budget.min(self.free);
+        Self {
+            total: room,
+            free: room,
+            counting: Counting::Guard,
+            ..self
+        }
+    }
+
     /// True if a configuration that says `name` means this card.
     pub fn answers_to(&self, name: &str) -> bool {
         self.id.as_str() == name || self.uuid.as_deref() == Some(name) || self.name == name

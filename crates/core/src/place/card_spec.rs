@@ -5,7 +5,7 @@
 
 use std::str::FromStr;
 
-use super::card::{Card, CardId, CardKind};
+use super::card::{Card, CardId, CardKind, Counting};
 use crate::bytes::{Bytes, ParseBytesError};
 
 /// A description that cannot be read.
@@ -14,7 +14,7 @@ pub enum CardSpecError {
     #[error("`{word}` in card `{spec}` is no `key=value`; write e.g. name=RTX4090,total=24GiB,cc=8.9")]
     SplitPair { spec: String, word: String },
     #[error(
-        "card `{spec}` has no key `{key}`; the keys are name, total, free, cc, uuid, kind (cuda or host), pool (vmm or legacy)"
+        "card `{spec}` has no key `{key}`; the keys are name, total, free, cc, uuid, kind (cuda or host), pool (vmm or legacy), budget"
     )]
     FindKey { spec: String, key: String },
     #[error("card `{spec}` lacks `{key}`; write e.g. name=RTX4090,total=24GiB,cc=8.9")]
@@ -60,6 +60,7 @@ struct Draft<'a> {
     uuid: Option<&'a str>,
     total: Option<Bytes>,
     free: Option<Bytes>,
+    budget: Option<Bytes>,
     compute_capability: Option<(u32, u32)>,
     host: bool,
     legacy_pool: bool,
@@ -86,6 +87,7 @@ impl<'a> Draft<'a> {
             ("uuid", _) => self.uuid = Some(value),
             ("total", _) => self.total = size()?,
             ("free", _) => self.free = size()?,
+            ("budget", _) => self.budget = size()?,
             ("cc", _) => {
                 let capability = compute_capability(value).ok_or_else(|| unreadable("e.g. cc=8.9"))?;
                 self.compute_capability = Some(capability);
@@ -122,7 +124,7 @@ impl<'a> Draft<'a> {
                 total,
             });
         }
-        Ok(Card {
+        let card = Card {
             id: CardId::new(self.uuid.unwrap_or(name)),
             kind: if self.host { CardKind::Host } else { CardKind::Cuda },
             name: name.to_owned(),
@@ -131,6 +133,11 @@ impl<'a> Draft<'a> {
             free,
             compute_capability: self.compute_capability,
             legacy_pool: self.legacy_pool,
+            counting: Counting::Driver,
+        };
+        Ok(match self.budget {
+            Some(budget) => card.guarded(budget),
+            None => card,
         })
     }
 }

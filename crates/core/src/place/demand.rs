@@ -166,7 +166,7 @@ impl Demand for Unknown {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::CardKind;
+    use crate::place::{CardKind, Counting};
 
     fn card(name: &str, free: Bytes) -> Card {
         Card {
@@ -178,6 +178,7 @@ mod tests {
             free,
             compute_capability: None,
             legacy_pool: false,
+            counting: Counting::Driver,
         }
     }
 

@@ -2,16 +2,17 @@
 //!
 //! Nothing predicts these numbers. What `plimsoll calibrate` measured on the machine itself comes first (`contexts`), then this table
 //! of published values by card; a card without a row gets a marked default. The H200 rows follow from
-//! `data/measured/h200-b10605.json`: the process's total less what the engine says it allocated.
+//! `data/measured/h200-b10605.json`: the process's total less what the engine says it allocated. Guard counts less than the driver:
+//! the context as it was opened, and of cuBLAS what it asks for ([`Counting`]).
 
 use std::borrow::Cow;
 
 use super::contexts::{self, MeasuredContext};
 use super::outcome::Term;
-use super::request::{Engine, PlanRequest};
+use super::request::PlanRequest;
 use crate::bytes::Bytes;
 use crate::explain::Source;
-use crate::place::Card;
+use crate::place::{Card, Counting};
 
 struct Row {
     /// A word of the card's name.
@@ -80,8 +81,9 @@ fn row(card: &Card) -> &'static Row {
         .unwrap_or(&DEFAULT)
 }
 
-/// What builds before b9400 take besides: measured with b8799 on the H200.
-const OLDER_BUILDS: Bytes = Bytes::mib(60);
+/// What cuBLAS of CUDA 13.0 asks the driver for on an H200: guard's page of b8799 less what the engine's pool asked for
+/// (`data/measured/h200-growth-b8799.json`). The rest of what it takes are its kernels.
+const CUBLAS_ASKED: Bytes = Bytes::new(67_240_960);
 
 fn measured<'a>(request: &PlanRequest<'a>, card: &Card) -> Option<&'a MeasuredContext> {
     contexts::find(request.contexts, &card.name, request.engine)
@@ -89,32 +91,31 @@ fn measured<'a>(request: &PlanRequest<'a>, card: &Card) -> Option<&'a MeasuredCo
 
 /// Driver context and modules on a card that computes.
 pub(super) fn context(request: &PlanRequest<'_>, card: &Card) -> Term {
+    match card.counting {
+        Counting::Driver => loaded_context(request, card),
+        Counting::Guard => opened_context(request, card),
+    }
+}
+
+fn loaded_context(request: &PlanRequest<'_>, card: &Card) -> Term {
     if let Some(measured) = measured(request, card) {
         return Term::new(measured.context, Source::Calibration(measured.label().into()));
     }
     let row = row(card);
     let published = Source::Calibration(Cow::Borrowed(row.source));
-    Term::new(row.context + besides(request.engine), published)
+    Term::new(row.context, published)
 }
 
-fn besides(engine: Engine) -> Bytes {
-    match engine.reserves_cache_copy() {
-        true => Bytes::ZERO,
-        false => OLDER_BUILDS,
-    }
-}
-
-/// The same on a card that the process only sees: never more than on one that computes.
-pub(super) fn idle_context(request: &PlanRequest<'_>, card: &Card) -> Term {
+/// The context as it is opened, which is all of it on a card that the process only sees: never more than on one that computes.
+pub(super) fn opened_context(request: &PlanRequest<'_>, card: &Card) -> Term {
     let row = row(card);
     match measured(request, card) {
         Some(measured) => {
-            let idle = if is_published(row) {
-                row.idle.min(measured.context)
-            } else {
-                measured.context
-            };
-            Term::new(idle, Source::Calibration(measured.label().into()))
+            let published = is_published(row).then(|| row.idle.min(measured.context));
+            Term::new(
+                published.unwrap_or(measured.context),
+                Source::Calibration(measured.label().into()),
+            )
         }
         None => Term::new(row.idle, Source::Calibration(Cow::Borrowed(row.source))),
     }
@@ -122,6 +123,13 @@ pub(super) fn idle_context(request: &PlanRequest<'_>, card: &Card) -> Term {
 
 /// What the first cuBLAS call takes and keeps.
 pub(super) fn cublas(request: &PlanRequest<'_>, card: &Card) -> Bytes {
+    match card.counting {
+        Counting::Driver => loaded_cublas(request, card),
+        Counting::Guard => loaded_cublas(request, card).min(CUBLAS_ASKED),
+    }
+}
+
+fn loaded_cublas(request: &PlanRequest<'_>, card: &Card) -> Bytes {
     let measured = measured(request, card).and_then(|measured| measured.cublas);
     measured.unwrap_or(row(card).cublas)
 }

@@ -275,7 +275,7 @@ impl<'a> Coster<'a> {
         let context = if self.uses(index) {
             calibration::context(self.request, card)
         } else if self.opens_context(index) {
-            calibration::idle_context(self.request, card)
+            calibration::opened_context(self.request, card)
         } else {
             Term::new(
                 Bytes::ZERO,

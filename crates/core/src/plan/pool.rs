@@ -1,12 +1,14 @@
 //! The run-time pool: what operations borrow while they run. No planner of the engine's own counts it.
 //!
 //! Mirrors `ggml-cuda.cu: ggml_cuda_pool_vmm, ggml_cuda_pool_leg`, `mmq.cu: ggml_cuda_mul_mat_q`,
-//! `mmq.cuh: launch_mul_mat_q` and `fattn-common.cuh: launch_fattn @ b10605`. One operation runs at a time, so
+//! `mmq.cuh: launch_mul_mat_q` and `fattn-common.cuh: launch_fattn @ b8799, b10605`. One operation runs at a time, so
 //! with virtual memory the pool's peak is the hungriest operation, in steps of 2 MiB. The legacy pool strands
-//! blocks as a cache copy grows; its peak comes from replaying that growth against its best-fit rule.
+//! blocks as a cache copy grows; its peak comes from replaying a prompt against its best-fit rule (`legacy`).
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+
+mod legacy;
 
 use super::calibration;
 use super::latent::Latent;
@@ -16,10 +18,12 @@ use super::reserve::Reserve;
 use crate::bytes::Bytes;
 use crate::explain::Source;
 use crate::model::{Model, Tensor, TensorType};
-use crate::place::Card;
+use crate::place::{Card, Counting};
 
 /// Granularity of the pool with virtual memory.
 const GRANULE: u64 = 2 << 20;
+/// From here on a block has granules of its own.
+const LARGE: Bytes = Bytes::mib(1);
 /// Largest tile of the quantised matrix kernels, in columns and rows.
 const TILE: u64 = 128;
 /// Bytes of 128 activations in `block_q8_1_mmq`.
@@ -76,13 +80,13 @@ pub(super) fn pool(
     let processors = calibration::processors(card);
     let fixed = weights
         .iter()
-        .map(|tensor| matrix(tensor, model, reserve.tokens, processors))
+        .map(|tensor| matrix(tensor, model, reserve.tokens, processors, depth.copies_cache).sum())
         .max()
         .unwrap_or_default();
     let attends = (0..model.hyper.layers)
         .filter(|&layer| layout.layer(layer) == Place::Device(device) && !model.hyper.recurs(layer));
     let (constant, growth) = attends
-        .map(|layer| depth_growth(model, layer, reserve, depth))
+        .map(|layer| depth_growth(model, layer, reserve, depth, processors))
         .max_by_key(|(constant, growth)| *constant + *growth * depth.cells)
         .unwrap_or_default();
     // before the rotation of a quantised cache had a kernel of its own it was a product in F32
@@ -93,29 +97,58 @@ pub(super) fn pool(
     } else {
         Bytes::ZERO
     };
-    let grown = if card.legacy_pool && depth.copies_cache {
-        legacy_growth(growth, reserve, depth.cells)
+    let peak = if card.legacy_pool && depth.copies_cache {
+        let products = |tokens| {
+            let of_one = |tensor: &&Tensor| matrix(tensor, model, tokens, processors, true);
+            weights.iter().map(of_one).collect()
+        };
+        let blocks = legacy::blocks(products, growth.scaled(1, 2), reserve, depth.cells);
+        counted(&blocks, card.counting) + cublas
     } else {
-        constant + growth * depth.cells
+        fixed.max(constant + growth * depth.cells).padded(GRANULE) + cublas
     };
-    let peak = fixed.max(grown).padded(GRANULE) + cublas;
     Pool {
         peak: Term::new(peak, source(card, depth)),
         growth,
     }
 }
 
+/// The driver gives a large block whole granules and lays small ones together.
+fn counted(blocks: &[Bytes], counting: Counting) -> Bytes {
+    match counting {
+        Counting::Guard => blocks.iter().copied().sum(),
+        Counting::Driver => {
+            let (large, small): (Vec<Bytes>, Vec<Bytes>) = blocks.iter().partition(|block| **block >= LARGE);
+            let large: Bytes = large.into_iter().map(|block| block.padded(GRANULE)).sum();
+            large + small.into_iter().sum::<Bytes>().padded(GRANULE)
+        }
+    }
+}
+
 fn source(card: &Card, depth: Depth) -> Source {
     if card.legacy_pool && depth.copies_cache {
         return Source::Calibration(Cow::Borrowed(
-            "replay of ggml_cuda_pool_leg's best fit over a growing cache copy",
+            "replay of ggml_cuda_pool_leg's best fit over a prompt",
         ));
     }
     Source::Formula("mmq.cu:ggml_cuda_mul_mat_q, fattn-common.cuh:launch_fattn @ b10605")
 }
 
-/// Pool bytes of one matrix multiplication with `tokens` columns.
-fn matrix(tensor: &Tensor, model: &Model, tokens: u64, processors: u64) -> Bytes {
+/// What one matrix multiplication holds at once: its activations with their order, and partial tiles.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Product {
+    activations: Bytes,
+    partial: Bytes,
+}
+
+impl Product {
+    fn sum(self) -> Bytes {
+        self.activations + self.partial
+    }
+}
+
+/// One matrix multiplication with `tokens` columns; `older` is a build before b9400.
+fn matrix(tensor: &Tensor, model: &Model, tokens: u64, processors: u64, older: bool) -> Product {
     let (columns, experts) = match &model.hyper.experts {
         Some(experts) if tensor.shape[2] > 1 => {
             (tokens.saturating_mul(u64::from(experts.used)), tensor.shape[2])
@@ -126,10 +159,14 @@ fn matrix(tensor: &Tensor, model: &Model, tokens: u64, processors: u64) -> Bytes
     if !tensor.kind.quantised() {
         // F32 is multiplied as it is; F16 and BF16 need the activations in their own type
         let narrow = tensor.kind.size == 2;
-        return if narrow {
+        let activations = if narrow {
             Bytes::new(2) * width * columns
         } else {
             Bytes::ZERO
+        };
+        return Product {
+            activations,
+            partial: Bytes::ZERO,
         };
     }
     let row = Bytes::new(width).padded(512).scaled(ACTIVATION_BLOCK, TILE);
@@ -139,17 +176,21 @@ fn matrix(tensor: &Tensor, model: &Model, tokens: u64, processors: u64) -> Bytes
     } else {
         Bytes::ZERO
     };
-    activations + ids + fixup(tensor.shape[1], tokens, experts, processors)
+    Product {
+        activations: activations + ids,
+        partial: fixup(tensor.shape[1], tokens, experts, processors, older),
+    }
 }
 
-/// Partial tiles, needed where the tiles are no whole number of waves over the processors.
-fn fixup(rows: u64, columns: u64, channels: u64, processors: u64) -> Bytes {
+/// Partial tiles, needed where the tiles are no whole number of waves over the processors; since b9400 at most, not where the last wave
+/// is nearly whole (`mmq.cuh: launch_mul_mat_q @ b8799, b10605`).
+fn fixup(rows: u64, columns: u64, channels: u64, processors: u64, older: bool) -> Bytes {
     let tiles = rows
         .div_ceil(TILE)
         .saturating_mul(columns.div_ceil(TILE))
         .saturating_mul(channels);
     let waves = tiles.div_ceil(processors).max(1);
-    let whole = tiles.saturating_mul(100) / processors.saturating_mul(waves) >= 90;
+    let whole = !older && tiles.saturating_mul(100) / processors.saturating_mul(waves) >= 90;
     if whole || tiles.is_multiple_of(processors) {
         Bytes::ZERO
     } else {
@@ -158,7 +199,13 @@ fn fixup(rows: u64, columns: u64, channels: u64, processors: u64) -> Bytes {
 }
 
 /// Pool bytes of one layer's attention: those that it takes at any depth, and those for each cell in use.
-fn depth_growth(model: &Model, layer: u32, reserve: &Reserve, depth: Depth) -> (Bytes, Bytes) {
+fn depth_growth(
+    model: &Model,
+    layer: u32,
+    reserve: &Reserve,
+    depth: Depth,
+    processors: u64,
+) -> (Bytes, Bytes) {
     let hyper = &model.hyper;
     let heads = hyper.heads.at(layer);
     if !depth.flash_attention {
@@ -189,29 +236,17 @@ fn depth_growth(model: &Model, layer: u32, reserve: &Reserve, depth: Depth) -> (
         Some(latent) => latent.rows(heads, true),
         None => (hyper.key_row(layer), hyper.value_row(layer)),
     };
-    (Bytes::ZERO, copy(depth.key, key) + copy(depth.value, value))
+    (
+        cut_tiles(u64::from(hyper.head_lengths(layer).1), processors),
+        copy(depth.key, key) + copy(depth.value, value),
+    )
 }
 
-/// Blocks that the legacy pool holds after a prompt filled the cache micro-batch by micro-batch: each step asks for
-/// a larger copy of K and of V, takes the best fit among the free blocks, else 1.05 times the size anew.
-fn legacy_growth(per_cell: Bytes, reserve: &Reserve, cells: u64) -> Bytes {
-    const STEPS: u64 = 4096;
-    let half = per_cell.scaled(1, 2);
-    let step = reserve.tokens.max(cells / STEPS).max(1);
-    let mut blocks: Vec<Bytes> = Vec::new();
-    let mut depth = step.min(cells);
-    while depth > 0 {
-        let size = half * depth.next_multiple_of(super::reserve::CELLS);
-        let free = blocks.iter().filter(|block| **block >= size).count();
-        for _ in free..2 {
-            blocks.push(size.scaled(105, 100).padded(256));
-        }
-        if depth == cells {
-            break;
-        }
-        depth = depth.saturating_add(step).min(cells);
-    }
-    blocks.into_iter().sum()
+/// Partial results of the attention of a prompt whose last micro-batch is no whole number of tiles, which any prompt can have: 64 columns
+/// for each of two blocks a processor, one where heads are wider than 256 (`fattn-common.cuh: launch_fattn @ b8799`).
+fn cut_tiles(width: u64, processors: u64) -> Bytes {
+    let at_once = if width > 256 { 1 } else { 2 };
+    Bytes::new(8 * 64) * (2 + width / 2) * at_once * processors
 }
 
 #[cfg(test)]
@@ -221,23 +256,14 @@ mod tests {
     #[test]
     fn partial_tiles_cost_a_tile_for_each_processor() {
         // 32 x 4 tiles on 132 processors are one wave of 97 %; 112 x 4 leave a quarter idle
-        assert_eq!(fixup(4096, 512, 1, 132), Bytes::ZERO);
-        assert_eq!(fixup(14_336, 512, 1, 132), Bytes::new(132 * 128 * 128 * 4));
+        assert_eq!(fixup(4096, 512, 1, 132, false), Bytes::ZERO);
+        assert_eq!(fixup(14_336, 512, 1, 132, false), Bytes::new(132 * 128 * 128 * 4));
+        assert_eq!(fixup(4096, 512, 1, 132, true), Bytes::new(132 * 128 * 128 * 4));
     }
 
     #[test]
-    fn the_legacy_pool_strands_what_it_outgrew() {
-        let reserve = Reserve {
-            context: 65_536,
-            per_sequence: 65_536,
-            sequences: 1,
-            streams: 1,
-            micro_batch: 512,
-            tokens: 512,
-            outputs: 512,
-            full_sliding: false,
-        };
-        let grown = legacy_growth(Bytes::new(4096), &reserve, 61_440);
-        assert!(grown > Bytes::mib(3800) && grown < Bytes::mib(4600), "{grown}");
+    fn a_last_micro_batch_of_a_prompt_leaves_tiles_cut() {
+        // b8799 on an H200, 55 016 and 55 272 tokens of q8_0: 224 and 226 MiB
+        assert_eq!(cut_tiles(128, 132), Bytes::new(8_921_088));
     }
 }

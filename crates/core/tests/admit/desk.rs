@@ -9,7 +9,7 @@ use plimsoll_core::admit::{
 };
 use plimsoll_core::bytes::Bytes;
 use plimsoll_core::explain::Reason;
-use plimsoll_core::place::{Card, CardId, CardKind, Declared, Demand, Unknown};
+use plimsoll_core::place::{Card, CardId, CardKind, Counting, Declared, Demand, Unknown};
 
 pub(crate) const PATIENCE: u64 = 5;
 
@@ -28,6 +28,7 @@ pub(crate) fn card(index: usize, total: Bytes) -> CardLimit {
         free: total,
         compute_capability: None,
         legacy_pool: false,
+        counting: Counting::Driver,
     };
     CardLimit {
         card,

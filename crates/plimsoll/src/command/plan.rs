@@ -50,6 +50,9 @@ pub(crate) struct Arguments {
     /// machine's own cards
     #[arg(long = "card", value_name = "SPEC")]
     cards: Vec<Card>,
+    /// Plan for a program that `plimsoll run --budget SIZE` starts: each card has so much for it, counted as guard counts
+    #[arg(long, value_name = "SIZE", conflicts_with = "check")]
+    budget: Option<Bytes>,
     /// The engine, with its build if known: llama.cpp, llama.cpp@10605, ik_llama.cpp. Without it llama.cpp, or what an
     /// engine that is asked says it is
     #[arg(long, value_parser = engine)]
@@ -97,7 +100,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     if let Some(target) = &arguments.check {
         return check::run(arguments, target);
     }
-    let cards = cards(&arguments.cards)?;
+    let cards = arguments.held(cards(&arguments.cards)?);
     if let Some(directions) = &arguments.fit {
         return fit::run(arguments, directions, &cards);
     }
@@ -163,6 +166,14 @@ fn page(arguments: &Arguments, options: &Options, plan: &Plan, cards: &[Card]) -
 impl Arguments {
     fn engine(&self) -> Engine {
         self.engine.unwrap_or(Engine::LLAMA_CPP)
+    }
+
+    /// The cards as a program sees them that is held to a budget.
+    fn held(&self, cards: Vec<Card>) -> Vec<Card> {
+        match self.budget {
+            Some(budget) => cards.into_iter().map(|card| card.guarded(budget)).collect(),
+            None => cards,
+        }
     }
 
     /// The cards described, else those that somebody else tells.

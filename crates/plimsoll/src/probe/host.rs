@@ -5,7 +5,7 @@
 
 use plimsoll_core::bytes::Bytes;
 use plimsoll_core::machine::{MemInfo, Tree, limits};
-use plimsoll_core::place::{Card, CardId, CardKind};
+use plimsoll_core::place::{Card, CardId, CardKind, Counting};
 
 use crate::sysroot::Sysroot;
 
@@ -54,6 +54,7 @@ impl HostMemory {
             free: self.available,
             compute_capability: None,
             legacy_pool: false,
+            counting: Counting::Driver,
         }
     }
 }

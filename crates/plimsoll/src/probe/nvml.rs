@@ -13,7 +13,7 @@ use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 use plimsoll_core::bytes::Bytes;
-use plimsoll_core::place::{Card, CardId, CardKind};
+use plimsoll_core::place::{Card, CardId, CardKind, Counting};
 use plimsoll_wire::env as names;
 
 use super::visible::keep_visible;
@@ -145,6 +145,7 @@ fn card(device: &Device<'_>, name: &str) -> Result<(Card, bool), String> {
             ))
         }),
         legacy_pool: unified && unified::is_tegra(),
+        counting: Counting::Driver,
     };
     Ok((card, unified))
 }

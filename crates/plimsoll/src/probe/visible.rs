@@ -36,7 +36,7 @@ fn named<'a>(cards: &'a [Card], entry: &str) -> Option<&'a Card> {
 mod tests {
     use super::*;
     use plimsoll_core::bytes::Bytes;
-    use plimsoll_core::place::{CardId, CardKind};
+    use plimsoll_core::place::{CardId, CardKind, Counting};
 
     fn kept(value: Option<&str>) -> Vec<String> {
         let cards = ["GPU-aa", "GPU-ab", "GPU-cd"].map(|uuid| Card {
@@ -48,6 +48,7 @@ mod tests {
             free: Bytes::gib(1),
             compute_capability: None,
             legacy_pool: false,
+            counting: Counting::Driver,
         });
         keep_visible(cards.to_vec(), value)
             .iter()

@@ -10,7 +10,7 @@ use plimsoll_core::bytes::Bytes;
 use plimsoll_core::flags::Program;
 use plimsoll_core::model::gguf::Draft;
 use plimsoll_core::model::synth::{self, Recipe};
-use plimsoll_core::place::{Card, CardId, CardKind};
+use plimsoll_core::place::{Card, CardId, CardKind, Counting};
 use plimsoll_core::plan::{Engine, Plan};
 
 use crate::command::{plan, synth as writer};
@@ -152,6 +152,7 @@ fn card(total: Bytes) -> Card {
         free: total,
         compute_capability: None,
         legacy_pool: false,
+        counting: Counting::Driver,
     }
 }
 

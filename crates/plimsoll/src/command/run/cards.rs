@@ -140,7 +140,7 @@ fn listed<'a>(cards: impl Iterator<Item = (usize, &'a Card)>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plimsoll_core::place::{CardId, CardKind};
+    use plimsoll_core::place::{CardId, CardKind, Counting};
 
     fn card(uuid: &str, name: &str) -> Card {
         Card {
@@ -152,6 +152,7 @@ mod tests {
             free: Bytes::gib(1),
             compute_capability: None,
             legacy_pool: false,
+            counting: Counting::Driver,
         }
     }
 

@@ -1,0 +1,102 @@
+//! The legacy pool: what it holds once a prompt has filled the cache, micro-batch by micro-batch.
+//!
+//! `ggml-cuda.cu: ggml_cuda_pool_leg @ b8799` gives the smallest free block that is large enough, else asks the driver for 1.05 times the
+//! size, and never gives a block back. Within a micro-batch the requests of one layer are those of every other. Replayed with the
+//! shapes of `data/traces`, this is what the driver was asked for on an H200, block by block.
+
+use super::super::reserve::{CELLS, Reserve};
+use super::Product;
+use crate::bytes::Bytes;
+
+/// Micro-batches that are looked at; a longer prompt takes larger steps.
+const STEPS: u64 = 4096;
+/// Two tokens of warm-up: quantised activations of the narrowest product, and the parts of a first attention, as an H200 was asked for them.
+const WARM_UP: [Bytes; 2] = [Bytes::new(9728), Bytes::new(68_864)];
+
+/// Every block that the pool has had of the driver. `products` are the matrix multiplications of so many tokens; each cell of the
+/// cache has `half` bytes of keys copied, and as many of values.
+pub(super) fn blocks(
+    products: impl Fn(u64) -> Vec<Product>,
+    half: Bytes,
+    reserve: &Reserve,
+    cells: u64,
+) -> Vec<Bytes> {
+    let step = reserve.tokens.max(cells / STEPS).max(1);
+    let mut blocks = WARM_UP.to_vec();
+    let mut depth = 0;
+    while depth < cells {
+        let tokens = step.min(cells - depth);
+        depth += tokens;
+        let mut layer = products(tokens.min(reserve.tokens));
+        // an engine comes to the wide products of a layer last
+        layer.sort_unstable_by_key(|product| product.activations);
+        layer.dedup();
+        for product in layer {
+            take(&mut blocks, [product.activations, product.partial]);
+        }
+        let copy = half * depth.next_multiple_of(CELLS);
+        take(&mut blocks, [copy, copy]);
+    }
+    blocks
+}
+
+/// Two requests that are alive together.
+fn take(blocks: &mut Vec<Bytes>, sizes: [Bytes; 2]) {
+    let mut held = None;
+    for size in sizes.into_iter().filter(|size| !size.is_zero()) {
+        let fitting = blocks.iter().enumerate();
+        let fitting = fitting.filter(|(index, block)| **block >= size && Some(*index) != held);
+        held = match fitting.min_by_key(|(_, block)| **block) {
+            Some((index, _)) => Some(index),
+            None => {
+                blocks.push(size.scaled(105, 100).padded(256));
+                Some(blocks.len() - 1)
+            }
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Model m8 on an H200: products of width 4096 and 14 336, each with partial tiles.
+    fn products(tokens: u64) -> Vec<Product> {
+        let of_width = |width: u64| Product {
+            activations: Bytes::new(width / 128 * 144 * tokens + 128 * 144),
+            partial: Bytes::new(132 * 128 * 128 * 4),
+        };
+        vec![of_width(14_336), of_width(4096), of_width(4096)]
+    }
+
+    fn reserve() -> Reserve {
+        Reserve {
+            context: 65_536,
+            per_sequence: 65_536,
+            sequences: 1,
+            streams: 1,
+            micro_batch: 512,
+            tokens: 512,
+            outputs: 512,
+            full_sliding: false,
+        }
+    }
+
+    #[test]
+    fn a_grown_prompt_asks_the_driver_for_what_an_engine_was_seen_to_ask_for() {
+        let said = include_str!("../../../../../data/traces/old-q8_0-ub512.legacy-driver.txt");
+        let said: Vec<u64> = said.lines().map(|line| line.parse().unwrap()).collect();
+        let found = blocks(products, Bytes::new(2048), &reserve(), 61_440);
+        let found: Vec<u64> = found.into_iter().map(Bytes::get).collect();
+        assert_eq!(found, said);
+    }
+
+    #[test]
+    fn without_copies_only_the_products_are_held() {
+        // 20 744 448 B by guard's page under b8799 with an f16 cache, less the attention's own first request
+        let found: Bytes = blocks(products, Bytes::ZERO, &reserve(), 61_440)
+            .into_iter()
+            .sum();
+        assert_eq!(found, Bytes::new(20_744_448 - 71_168 + 68_864));
+    }
+}
