@@ -1,10 +1,10 @@
 """What ik_llama.cpp takes of a card as one prompt grows to 60 000 tokens, with Kimi K2's latent attention, beside what `plan` says it takes.
 
-usage: ik.py --server FOLDER --out FOLDER [--seconds 300] [--have FOLDER] [--work FOLDER] [--plimsoll PROGRAM]
+usage: ik.py --server FOLDER --out FOLDER [--lane CARD] [--seconds 300] [--have FOLDER] [--work FOLDER] [--plimsoll PROGRAM]
        ik.py --table FOLDER             prints the table of the results that are there
 FOLDER holds ik's llama-server and its libraries; this script makes neither. The model is `plimsoll synth kimi-k2` with every per-layer size as it
-is, fewer layers and fewer experts, so that the weights hide less. The card is that of $PLIMSOLL_GPU_CARD (0). What an ik build's context takes is not
-published, so a row keeps what its buffers take by its own log, and is judged twice: by the whole process, and by the growth alone.
+is, fewer layers and fewer experts, so that the weights hide less. What an ik build's context takes is not published, so a row keeps what its
+buffers take by its own log, and is judged twice: by the whole process, and by the growth alone.
 """
 
 import argparse
@@ -52,16 +52,16 @@ class Memory:
         return sum(used(process.pid).values()) or taken()[self.card] - self.before
 
 
-def row(session, build, card, kind, ubatch, pass_mib, mode):
+def row(session, build, kind, ubatch, pass_mib, mode):
     length = session.setting("growth_depth", 60000)
     context = (length + 256) // 256 * 256
     model = session.model(MODEL[0], *session.setting("ik_model", MODEL[1:]))
     flags = ["-m", model, *BASE, "-c", str(context), "-ub", str(ubatch), "-ctk", kind, "-mla", str(mode), "-amb", str(pass_mib)]
-    planned = session.plan(build, flags, specs=[session.cards[card].spec(pool="vmm")])["cards"][0]
+    planned = session.plan(build, flags, specs=[session.own[0].spec(pool="vmm")])["cards"][0]
     terms = {name: value / MIB for name, value in planned["terms"].items() if isinstance(value, (int, float))}
     found = {"kv": kind, "ubatch": ubatch, "amb": pass_mib, "mla": mode, "tokens": length, "flags": flags[2:],
              "planned_mib": {"loaded": planned["loaded"] / MIB, "peak": planned["peak"] / MIB, "terms": terms}}
-    memory = Memory(card)
+    memory = Memory(session.own[0].index)
     with tempfile.TemporaryDirectory() as folder:
         engine = Engine(build.server, flags, dict(os.environ), f"{folder}/log")
         try:
@@ -82,7 +82,7 @@ def row(session, build, card, kind, ubatch, pass_mib, mode):
     return found
 
 
-def measure(session, build, card, until, keep):
+def measure(session, build, until, keep):
     result = session.results.get("ik") or {"bound_percent": BOUND_PERCENT, "model": MODEL, "rows": []}
     result["rows"] = [row for row in result["rows"] if "failed" not in row]
     for arguments in ROWS:
@@ -91,7 +91,7 @@ def measure(session, build, card, until, keep):
             continue
         session.say(name)
         try:
-            found = row(session, build, card, *arguments)
+            found = row(session, build, *arguments)
         except (OSError, KeyError, ValueError) as error:
             found = {"failed": f"{type(error).__name__}: {error}"[:1500]}
         result["rows"].append({"name": name, **found})
@@ -129,6 +129,7 @@ def main():
     parser.add_argument("--work", default="/tmp/plimsoll-gpu-ik")
     parser.add_argument("--have", action="append", default=[])
     parser.add_argument("--seconds", type=float, default=300)
+    parser.add_argument("--lane", type=int, help="the one card that is this command's, where another measures on the other")
     parser.add_argument("--plimsoll")
     parser.add_argument("--libraries")
     parser.add_argument("--smaller", default="{}", help="for a rehearsal: JSON of settings that make the rows shorter")
@@ -140,11 +141,9 @@ def main():
         return 0
     if not options.server or not options.out:
         parser.error("--server and --out are needed")
-    session = Session(options.out, options.work, options.have, options.plimsoll, options.libraries, json.loads(options.smaller))
-    card = int(os.environ.get("PLIMSOLL_GPU_CARD", 0))
-    os.environ.update(CUDA_VISIBLE_DEVICES=str(card), CUDA_DEVICE_ORDER="PCI_BUS_ID")
-    build = Build(0, os.path.abspath(options.server), "ik_llama.cpp")
-    result = measure(session, build, card, Until(options.seconds), lambda so_far: session.keep("ik", so_far))
+    session = Session(options.out, options.work, options.have, options.plimsoll, options.libraries, json.loads(options.smaller), options.lane)
+    build = Build("ik_llama.cpp", os.path.abspath(options.server))
+    result = measure(session, build, Until(options.seconds), lambda so_far: session.keep("ik", so_far))
     session.keep("ik", result)
     print("\n".join(table(result)))
     return int(any("failed" in row for row in result["rows"]))

@@ -24,7 +24,6 @@ class Build:
 
     number: int | str
     folder: str
-    kind: str = "llama.cpp"
 
     @property
     def name(self):
@@ -32,8 +31,8 @@ class Build:
 
     @property
     def engine(self):
-        """As `plimsoll plan --engine` takes it; a build of no known number is 0."""
-        return f"{self.kind}@{self.number}" if self.number else self.kind
+        """As `plimsoll plan --engine` takes it."""
+        return f"llama.cpp@{self.number}" if isinstance(self.number, int) else self.number
 
     def program(self, name):
         return f"{self.folder}/{name}"
