@@ -80,7 +80,7 @@ fn row(card: &Card) -> &'static Row {
         .unwrap_or(&DEFAULT)
 }
 
-/// What builds before b9400 take besides: measured with b8799 on the H200.
+/// What llama.cpp's builds before b9400 take besides: measured with b8799 on the H200. ik_llama.cpp's do not.
 const OLDER_BUILDS: Bytes = Bytes::mib(60);
 
 fn measured<'a>(request: &PlanRequest<'a>, card: &Card) -> Option<&'a MeasuredContext> {
@@ -98,9 +98,9 @@ pub(super) fn context(request: &PlanRequest<'_>, card: &Card) -> Term {
 }
 
 fn besides(engine: Engine) -> Bytes {
-    match engine.reserves_cache_copy() {
-        true => Bytes::ZERO,
-        false => OLDER_BUILDS,
+    match engine.is_older() {
+        true => OLDER_BUILDS,
+        false => Bytes::ZERO,
     }
 }
 

@@ -5,6 +5,8 @@
 //! with virtual memory the pool's peak is the hungriest operation, in steps of 2 MiB. The legacy pool strands
 //! blocks as a cache copy grows; its peak comes from replaying that growth against its best-fit rule.
 
+mod ik;
+
 use std::borrow::Cow;
 use std::collections::HashSet;
 
@@ -46,6 +48,8 @@ pub(super) struct Depth {
     pub(super) cells: u64,
     /// ik_llama.cpp's ways with latent attention.
     pub(super) latent: Option<Latent>,
+    /// That engine multiplies `ffn_up` and `ffn_gate` in one operation.
+    pub(super) fused: bool,
     /// What the first use of cuBLAS takes and keeps.
     pub(super) cublas: Bytes,
 }
@@ -76,13 +80,13 @@ pub(super) fn pool(
     let processors = calibration::processors(card);
     let fixed = weights
         .iter()
-        .map(|tensor| matrix(tensor, model, reserve.tokens, processors))
+        .map(|tensor| matrix(tensor, model, reserve.tokens, (processors, depth.fused)))
         .max()
         .unwrap_or_default();
     let attends = (0..model.hyper.layers)
         .filter(|&layer| layout.layer(layer) == Place::Device(device) && !model.hyper.recurs(layer));
     let (constant, growth) = attends
-        .map(|layer| depth_growth(model, layer, reserve, depth))
+        .map(|layer| depth_growth(model, layer, (reserve, processors), depth))
         .max_by_key(|(constant, growth)| *constant + *growth * depth.cells)
         .unwrap_or_default();
     // before the rotation of a quantised cache had a kernel of its own it was a product in F32
@@ -111,11 +115,16 @@ fn source(card: &Card, depth: Depth) -> Source {
             "replay of ggml_cuda_pool_leg's best fit over a growing cache copy",
         ));
     }
+    if depth.latent.is_some() {
+        return Source::Formula(
+            "ggml-cuda.cu:ggml_cuda_op_mul_mat_cublas, fattn-new-mma.cu:launch_fattn_new_mma @ ik_llama.cpp 8337e4cd",
+        );
+    }
     Source::Formula("mmq.cu:ggml_cuda_mul_mat_q, fattn-common.cuh:launch_fattn @ b10605")
 }
 
 /// Pool bytes of one matrix multiplication with `tokens` columns.
-fn matrix(tensor: &Tensor, model: &Model, tokens: u64, processors: u64) -> Bytes {
+fn matrix(tensor: &Tensor, model: &Model, tokens: u64, (processors, fused): (u64, bool)) -> Bytes {
     let (columns, experts) = match &model.hyper.experts {
         Some(experts) if tensor.shape[2] > 1 => {
             (tokens.saturating_mul(u64::from(experts.used)), tensor.shape[2])
@@ -139,7 +148,12 @@ fn matrix(tensor: &Tensor, model: &Model, tokens: u64, processors: u64) -> Bytes
     } else {
         Bytes::ZERO
     };
-    activations + ids + fixup(tensor.shape[1], tokens, experts, processors)
+    let halves = if fused {
+        ik::halves(tensor, columns)
+    } else {
+        Bytes::ZERO
+    };
+    activations + ids + halves + fixup(tensor.shape[1], tokens, experts, processors)
 }
 
 /// Partial tiles, needed where the tiles are no whole number of waves over the processors.
@@ -158,7 +172,12 @@ fn fixup(rows: u64, columns: u64, channels: u64, processors: u64) -> Bytes {
 }
 
 /// Pool bytes of one layer's attention: those that it takes at any depth, and those for each cell in use.
-fn depth_growth(model: &Model, layer: u32, reserve: &Reserve, depth: Depth) -> (Bytes, Bytes) {
+fn depth_growth(
+    model: &Model,
+    layer: u32,
+    (reserve, processors): (&Reserve, u64),
+    depth: Depth,
+) -> (Bytes, Bytes) {
     let hyper = &model.hyper;
     let heads = hyper.heads.at(layer);
     if !depth.flash_attention {
@@ -169,11 +188,11 @@ fn depth_growth(model: &Model, layer: u32, reserve: &Reserve, depth: Depth) -> (
         // the probabilities in f16, for the product with V
         return (Bytes::ZERO, Bytes::new(2) * reserve.tokens * at_once);
     }
-    if let Some(latent) = depth
-        .latent
-        .filter(|latent| latent.restores(true, reserve.tokens))
+    if let Some(latent) = &depth.latent
+        && latent.mode > 0
     {
-        return latent.pool(heads, depth.key, depth.cells);
+        let batch = (reserve.tokens, processors);
+        return ik::attention(latent, heads, depth.key, depth.cells, batch);
     }
     if !depth.copies_cache {
         return (Bytes::ZERO, Bytes::ZERO);
