@@ -55,11 +55,11 @@ def surroundings(folder, target, cards=1):
     return environment
 
 
-def run(environment, *words):
+def run(environment, *words, script="run.py"):
     """One command as on a lent card; its output, shown."""
-    done = subprocess.run([sys.executable, f"{HERE}/run.py", *words], env=environment, stdout=subprocess.PIPE, text=True, timeout=560)
+    done = subprocess.run([sys.executable, f"{HERE}/{script}", *words], env=environment, stdout=subprocess.PIPE, text=True, timeout=560)
     print(done.stdout, end="", flush=True)
-    assert done.returncode == 0, f"run.py {' '.join(words)} ended with {done.returncode}"
+    assert done.returncode == 0, f"{script} {' '.join(words)} ended with {done.returncode}"
     return done.stdout
 
 
@@ -131,6 +131,15 @@ def check_growth(growth):
             assert row["best"] % 256 == 0 and {"loaded", "filled"} <= row["at_best"].keys() & row["one_step_more"].keys(), row
 
 
+def check_ik(ik):
+    assert ik["complete"] and len(ik["rows"]) == 8, ik
+    for row in ik["rows"]:
+        planned = row["planned_mib"]
+        assert planned["peak"] > planned["loaded"] > 0 and "grown_mib" in row and row["buffers_mib"]["CUDA0 KV"] > 0, row
+    planned = {row["name"]: row["planned_mib"]["peak"] for row in ik["rows"]}
+    assert planned["q8_0 ub 512 amb 0 mla 3"] > planned["q8_0 ub 512 amb 512 mla 3"] > planned["q8_0 ub 512 amb 512 mla 1"], planned
+
+
 def check_admission(admission):
     held, free = admission["rows"]
     assert held["answered"] + len(held["refused"]) == held["requests"] and held["broken"] == held["out_of_memory"] == 0, held
@@ -156,6 +165,13 @@ def full(target, folder):
     check_causes(found["causes"])
     check_growth(found["growth"])
     check_admission(found["admission"])
+    server = f"{folder}/ik"
+    os.makedirs(server)
+    with open(f"{server}/llama-server", "w") as file:
+        file.write(doubles()["llama-server"])
+    os.chmod(f"{server}/llama-server", 0o755)
+    run(environment, "--server", server, "--out", f"{folder}/ik-out", "--work", f"{folder}/ik-work", "--plimsoll", f"{target}/debug/plimsoll", script="ik.py")
+    check_ik(results(f"{folder}/ik-out")["ik"])
 
 
 def real(target, folder, engine):

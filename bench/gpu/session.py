@@ -29,6 +29,11 @@ class Build:
     def name(self):
         return f"b{self.number}" if isinstance(self.number, int) else self.number
 
+    @property
+    def engine(self):
+        """As `plimsoll plan --engine` takes it."""
+        return f"llama.cpp@{self.number}" if isinstance(self.number, int) else self.number
+
     def program(self, name):
         return f"{self.folder}/{name}"
 
@@ -169,7 +174,7 @@ class Session:
     def plan(self, build, flags, cards=1, program="llama-server", specs=None, extra=None):
         """`plimsoll plan --json` of these flags, by formula; `OSError` with its words where it refuses."""
         specs = specs or [card.spec() for card in self.cards_for(cards)]
-        command = [self.plimsoll, "plan", "--json", "--engine", f"llama.cpp@{build.number}", "--program", program]
+        command = [self.plimsoll, "plan", "--json", "--engine", build.engine, "--program", program]
         for spec in specs:
             command += ["--card", spec]
         said = subprocess.run([*command, "--", *flags], capture_output=True, text=True, env={**self.environment(), **(extra or {})})

@@ -1,13 +1,15 @@
 //! ik_llama.cpp's own flags, held to what its users published of DeepSeek and Kimi: logs in its repository's `github-data`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+use std::collections::BTreeMap;
+
 use plimsoll_core::bytes::Bytes;
 use plimsoll_core::flags::{Options, Program};
 use plimsoll_core::model::gguf::{Draft, Header};
 use plimsoll_core::model::synth::{ExpertSizes, Kinds, Recipe, shape};
 use plimsoll_core::model::{Dialect, Model, types};
-use plimsoll_core::place::Card;
-use plimsoll_core::plan::{Engine, EngineKind, Plan, PlanRequest, plan};
+use plimsoll_core::place::{Card, Curve};
+use plimsoll_core::plan::{Engine, EngineKind, Plan, PlanRequest, curve, plan};
 
 const IK: Engine = Engine {
     kind: EngineKind::IkLlamaCpp,
@@ -90,6 +92,14 @@ fn planned(recipe: &Recipe, flags: &str, cards: usize) -> Plan {
 }
 
 fn planned_of(model: &Model, flags: &str, cards: usize) -> Plan {
+    with_request(model, flags, cards, |request| plan(request).unwrap())
+}
+
+fn curve_of(model: &Model, flags: &str) -> Curve {
+    with_request(model, flags, 1, |request| curve(request, None).unwrap())
+}
+
+fn with_request<T>(model: &Model, flags: &str, cards: usize, ask: impl Fn(&PlanRequest<'_>) -> T) -> T {
     let words: Vec<String> = flags.split_ascii_whitespace().map(str::to_owned).collect();
     let wish = Options::from_argv(&words)
         .unwrap()
@@ -97,7 +107,7 @@ fn planned_of(model: &Model, flags: &str, cards: usize) -> Plan {
         .unwrap();
     let card: Card = "name=H200,total=140GiB,free=140GiB,cc=9.0".parse().unwrap();
     let cards = vec![card; cards];
-    plan(&PlanRequest {
+    ask(&PlanRequest {
         model,
         draft: None,
         projector: None,
@@ -107,7 +117,6 @@ fn planned_of(model: &Model, flags: &str, cards: usize) -> Plan {
         cards: &cards,
         contexts: &[],
     })
-    .unwrap()
 }
 
 fn reason<'a>(plan: &'a Plan, code: &str) -> Option<&'a str> {
@@ -213,6 +222,15 @@ fn the_compute_buffer_is_within_two_per_cent_of_what_logs_say() {
     }
 }
 
+/// Pull request 616: a short context on two cards, of which the second has the logits. What attention takes on the first is 263 MiB in
+/// that log, of a build before pull request 1211, and planned 8 % higher.
+#[test]
+fn the_logits_and_what_they_are_made_from_are_all_that_a_short_context_computes() {
+    let flags = "-mla 3 -fa on -c 2048 -amb 512 -ctk q8_0 -ot exps=CPU -ngl 99 -np 1";
+    let plan = planned(&kimi(), flags, 2);
+    assert_eq!(plan.cards[1].terms.compute.known(), Bytes::mib(334));
+}
+
 #[test]
 fn amb_bounds_the_compute_buffer_whatever_the_context() {
     let compute = |flags: &str| {
@@ -311,4 +329,64 @@ fn repacking_is_said_where_weights_stay_in_host_memory() {
         said.contains("4 of 64 heads at once") && said.contains("give -mla and -amb"),
         "{said}"
     );
+}
+
+/// What nvidia-smi showed of a prompt that grew, in MiB by tokens; what the engine's log said of its buffers.
+#[derive(serde::Deserialize)]
+struct Grown {
+    args: String,
+    log: Buffers,
+    after_prompt: BTreeMap<u64, f64>,
+}
+
+#[derive(serde::Deserialize)]
+struct Buffers {
+    kv: f64,
+    compute: f64,
+}
+
+#[derive(serde::Deserialize)]
+struct Measured {
+    rows: Vec<Grown>,
+}
+
+/// On an H200 (`bench/gpu/ik.py`): Kimi K2's layers, with as many experts as its way of multiplying them needs. The bound that is asked
+/// for is 3 %.
+#[test]
+fn a_prompt_of_60_000_tokens_takes_what_was_measured_at_every_depth() {
+    let measured: Measured =
+        serde_json::from_str(include_str!("../../../data/measured/h200-ik.json")).unwrap();
+    assert_eq!(measured.rows.len(), 8);
+    let model = model(&Recipe {
+        layers: 3,
+        experts: ExpertSizes {
+            count: 64,
+            ..kimi().experts
+        },
+        ..kimi()
+    });
+    for row in measured.rows {
+        let plan = planned_of(&model, &row.args, 1);
+        let terms = &plan.cards[0].terms;
+        for (what, term, said) in [
+            ("kv", &terms.kv, row.log.kv),
+            ("compute", &terms.compute, row.log.compute),
+        ] {
+            let off = (mib(term.known()) - said).abs();
+            assert!(off < 0.25, "{}: {what} {} for {said}", row.args, term.known());
+        }
+        let curve = curve_of(&model, &row.args);
+        for (&tokens, &said) in &row.after_prompt {
+            let off = 100.0 * (mib(curve.at(tokens)[0].bytes) / said - 1.0);
+            assert!(off.abs() < 0.5, "{}: {off:+.2} % at {tokens}", row.args);
+        }
+        let most = row.after_prompt.values().copied().fold(0.0, f64::max);
+        let off = 100.0 * (mib(plan.cards[0].peak) / most - 1.0);
+        assert!(off.abs() < 0.5, "{}: {off:+.2} %", row.args);
+    }
+}
+
+fn mib(bytes: Bytes) -> f64 {
+    let kib = u32::try_from(bytes.get() >> 10).unwrap();
+    f64::from(kib) / 1024.0
 }

@@ -58,7 +58,8 @@ pub(super) fn compute(
         mixes_embeddings: request.engine.mixes_embeddings(),
         casts_mask: request.engine.casts_mask(),
         picks_rows_early: request.engine.picks_rows_early(),
-        fuses_experts: ik && request.wish.fused_experts != Some(false),
+        is_lean: ik,
+        fuses_experts: request.engine.fuses_experts(request.wish),
         shares_batch: ik,
     };
     let machine = Machine {

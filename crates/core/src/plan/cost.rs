@@ -320,12 +320,15 @@ fn pools(
     let depth = Depth {
         flash_attention: part.flash.on,
         copies_cache: !request.engine.reserves_cache_copy(),
+        older: request.engine.is_older(),
         key: part.cache.key,
         value: part.cache.value,
         cells,
         latent: part.cache.latent,
+        fused: request.engine.fuses_experts(request.wish),
         cublas: Bytes::ZERO,
     };
+    let regrown = regrown(request, part, reserve, cells);
     let devices = part.layout.devices.iter().enumerate();
     devices
         .map(|(device, &card)| {
@@ -335,7 +338,7 @@ fn pools(
                 cublas: calibration::cublas(request, on_card),
                 ..depth
             };
-            let pool = pool::pool(
+            let mut pool = pool::pool(
                 part.model,
                 &part.layout,
                 (device, weights),
@@ -343,8 +346,40 @@ fn pools(
                 reserve,
                 depth,
             );
+            pool.peak.bytes = pool.peak.bytes.map(|bytes| bytes + regrown[device]);
             ((device, card), pool)
         })
+        .collect()
+}
+
+/// What each device's compute buffer takes at run time beyond what is reserved for the deepest cache, where a shallower one of those that a run
+/// comes by needs more (ik_llama.cpp 8337e4cd: `llama_init_from_model` reserves once, `ggml_gallocr_reserve_n` takes more and keeps it).
+fn regrown(request: &PlanRequest<'_>, part: &Part<'_>, reserve: &Reserve, cells: u64) -> Vec<Bytes> {
+    let mut most = vec![Bytes::ZERO; part.layout.devices.len()];
+    let Some(latent) = part.cache.latent else {
+        return most;
+    };
+    if !latent.restores(part.flash.on, reserve.tokens) {
+        return most;
+    }
+    let compute = |reserve: &Reserve| {
+        compute::compute(request, &part.sketch, reserve, part.cache, part.flash.on).devices
+    };
+    let borders = latent.borders(part.model.hyper.heads.at(0), cells.saturating_add(1));
+    for border in borders {
+        let shallower = Reserve {
+            context: border,
+            per_sequence: border,
+            ..*reserve
+        };
+        for (most, needed) in most.iter_mut().zip(compute(&shallower)) {
+            *most = needed.max(*most);
+        }
+    }
+    let reserved = compute(reserve);
+    let beyond = most.iter().zip(reserved);
+    beyond
+        .map(|(needed, reserved)| needed.saturating_sub(reserved))
         .collect()
 }
 

@@ -7,6 +7,7 @@
 
 use super::layout::{Layout, Place};
 use super::request::{EngineKind, PlanRequest};
+use super::reserve::CELLS;
 use super::weights::{CARD_ALIGNMENT, Weights};
 use crate::bytes::Bytes;
 use crate::model::{Mla, Model, Tensor, TensorType, types};
@@ -127,17 +128,26 @@ impl Latent {
         }
     }
 
-    /// Pool bytes of one layer's attention: a constant, and so many for each cell (`ggml-cuda.cu: ggml_cuda_op_mul_mat_cublas`). For
-    /// each pass the matrix in f16, the latent vectors made contiguous, in f16 as well where the cache is quantised, and the
-    /// product in f16.
-    pub(super) fn pool(&self, heads: u32, key: TensorType, cells: u64) -> (Bytes, Bytes) {
-        let one_pass = self.heads_a_pass(heads, cells);
-        let narrow = if key.quantised() { 2 } else { 0 };
-        let product = Bytes::new(2) * one_pass * self.restored();
-        (
-            product * self.rank(),
-            product + Bytes::new(4 + narrow) * self.rank(),
-        )
+    /// Is there a kernel for queries with the key matrix absorbed?
+    pub(super) fn absorbs(&self) -> bool {
+        self.mode == 1 || self.mode == 3
+    }
+
+    /// Depths below `cells` at which as many heads as ever fit a pass, in cells: at the next step there are fewer, and all that a
+    /// pass holds is smaller. The engine reserves for the deepest cache alone and takes more when a prompt comes by one of these.
+    pub(super) fn borders(&self, heads: u32, cells: u64) -> Vec<u64> {
+        let Some(pass) = self.pass else {
+            return Vec::new();
+        };
+        let heads = u64::from(heads).clamp(1, MOST_HEADS);
+        let cell = 4 * self.restored().saturating_mul(heads).max(1);
+        let divide = (1..heads).filter(|passes| heads.is_multiple_of(*passes));
+        let deepest = divide.map(|passes| {
+            let beyond = (u128::from(pass + 1) * u128::from(passes)) << 20;
+            let deepest = u64::try_from((beyond - 1) / u128::from(cell)).unwrap_or(u64::MAX);
+            deepest - deepest % CELLS
+        });
+        deepest.filter(|border| (1..cells).contains(border)).collect()
     }
 
     /// Adds what the engine computes when it loads to the weights (`llama.cpp: llm_prepare_mla`).
@@ -205,49 +215,55 @@ fn common(key: TensorType, value: TensorType) -> TensorType {
     }
 }
 
+/// Kimi K2's latent attention.
+#[cfg(test)]
+pub(super) fn kimi(mode: u32, pass: Option<u64>) -> Latent {
+    Latent {
+        sizes: Mla {
+            kv_lora_rank: 512,
+            rope_dimension: 64,
+            key_length: 192,
+            value_length: 128,
+        },
+        mode,
+        pass,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn kimi(pass: Option<u64>) -> Latent {
-        Latent {
-            sizes: Mla {
-                kv_lora_rank: 512,
-                rope_dimension: 64,
-                key_length: 192,
-                value_length: 128,
-            },
-            mode: 3,
-            pass,
-        }
-    }
-
-    #[test]
-    fn the_pool_grows_by_34_kib_a_token_on_kimi_k2_and_by_66_on_deepseek_as_users_saw() {
-        let (constant, each) = kimi(None).pool(64, types::F16, 32_768);
-        assert_eq!((constant, each), (Bytes::mib(16), Bytes::kib(34)));
-        assert_eq!(kimi(None).pool(128, types::F16, 32_768).1, Bytes::kib(66));
-        assert_eq!(kimi(None).pool(64, types::Q8_0, 32_768).1, Bytes::kib(35));
-    }
-
     #[test]
     fn passes_divide_the_heads_and_stay_within_the_bound_until_one_head_is_left() {
         // 64 heads of 256 over 32768 cells are 2 GiB
-        assert_eq!(kimi(None).heads_a_pass(64, 32_768), 64);
-        assert_eq!(kimi(Some(256)).heads_a_pass(64, 32_768), 8);
-        assert_eq!(kimi(Some(2048)).heads_a_pass(64, 32_768), 64);
-        assert_eq!(kimi(Some(128)).heads_a_pass(20, 202_752), 1, "GLM 4.7 Flash");
-        assert_eq!(kimi(Some(128)).heads_a_pass(64, 1 << 40), 1);
+        assert_eq!(kimi(3, None).heads_a_pass(64, 32_768), 64);
+        assert_eq!(kimi(3, Some(256)).heads_a_pass(64, 32_768), 8);
+        assert_eq!(kimi(3, Some(2048)).heads_a_pass(64, 32_768), 64);
+        assert_eq!(kimi(3, Some(128)).heads_a_pass(20, 202_752), 1, "GLM 4.7 Flash");
+        assert_eq!(kimi(3, Some(128)).heads_a_pass(64, 1 << 40), 1);
         for heads in [1, 2, 20, 64, 128] {
-            let a_pass = kimi(Some(256)).heads_a_pass(heads, 65_536);
+            let a_pass = kimi(3, Some(256)).heads_a_pass(heads, 65_536);
             assert!(u64::from(heads).is_multiple_of(a_pass), "{heads}: {a_pass}");
         }
     }
 
     #[test]
+    fn as_many_heads_as_ever_fit_at_a_border_and_fewer_beyond_it() {
+        let latent = kimi(3, Some(512));
+        let borders = latent.borders(64, 131_072);
+        assert_eq!(borders, [8192, 16_384, 32_768, 65_536]);
+        for border in borders {
+            let at = latent.heads_a_pass(64, border);
+            assert!(latent.heads_a_pass(64, border + CELLS) < at, "{border}");
+        }
+        assert!(kimi(3, None).borders(64, 131_072).is_empty());
+    }
+
+    #[test]
     fn attention_without_a_kernel_goes_in_the_steps_of_pull_request_237() {
         // 163840 x 1024 x 128 x 4 bytes are 80 GiB: with -amb 1024 two heads at a time
-        assert_eq!(kimi(Some(1024)).heads_a_step(128, 1024, 163_840), 2);
-        assert_eq!(kimi(None).heads_a_step(128, 1024, 163_840), 128);
+        assert_eq!(kimi(3, Some(1024)).heads_a_step(128, 1024, 163_840), 2);
+        assert_eq!(kimi(3, None).heads_a_step(128, 1024, 163_840), 128);
     }
 }

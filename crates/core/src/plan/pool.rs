@@ -5,10 +5,11 @@
 //! with virtual memory the pool's peak is the hungriest operation, in steps of 2 MiB. The legacy pool strands
 //! blocks as a cache copy grows; its peak comes from replaying a prompt against its best-fit rule (`legacy`).
 
+mod ik;
+mod legacy;
+
 use std::borrow::Cow;
 use std::collections::HashSet;
-
-mod legacy;
 
 use super::calibration;
 use super::latent::Latent;
@@ -44,12 +45,16 @@ pub(super) struct Depth {
     pub(super) flash_attention: bool,
     /// The engine copies a quantised cache to f16 in the pool (builds before PR 23907).
     pub(super) copies_cache: bool,
+    /// A build of llama.cpp before b9400.
+    pub(super) older: bool,
     pub(super) key: TensorType,
     pub(super) value: TensorType,
     /// Cells at full depth.
     pub(super) cells: u64,
     /// ik_llama.cpp's ways with latent attention.
     pub(super) latent: Option<Latent>,
+    /// That engine multiplies `ffn_up` and `ffn_gate` in one operation.
+    pub(super) fused: bool,
     /// What the first use of cuBLAS takes and keeps.
     pub(super) cublas: Bytes,
 }
@@ -80,13 +85,13 @@ pub(super) fn pool(
     let processors = calibration::processors(card);
     let fixed = weights
         .iter()
-        .map(|tensor| matrix(tensor, model, reserve.tokens, processors, depth.copies_cache).sum())
+        .map(|tensor| matrix(tensor, model, reserve.tokens, (processors, depth)).sum())
         .max()
         .unwrap_or_default();
     let attends = (0..model.hyper.layers)
         .filter(|&layer| layout.layer(layer) == Place::Device(device) && !model.hyper.recurs(layer));
     let (constant, growth) = attends
-        .map(|layer| depth_growth(model, layer, reserve, depth, processors))
+        .map(|layer| depth_growth(model, layer, (reserve, processors), depth))
         .max_by_key(|(constant, growth)| *constant + *growth * depth.cells)
         .unwrap_or_default();
     // before the rotation of a quantised cache had a kernel of its own it was a product in F32
@@ -99,10 +104,11 @@ pub(super) fn pool(
     };
     let peak = if card.legacy_pool && depth.copies_cache {
         let products = |tokens| {
-            let of_one = |tensor: &&Tensor| matrix(tensor, model, tokens, processors, true);
+            let of_one = |tensor: &&Tensor| matrix(tensor, model, tokens, (processors, depth));
             weights.iter().map(of_one).collect()
         };
-        let blocks = legacy::blocks(products, growth.scaled(1, 2), reserve, depth.cells);
+        let first = warm_up(model, depth.key);
+        let blocks = legacy::blocks(first, products, growth.scaled(1, 2), reserve, depth.cells);
         counted(&blocks, card.counting) + cublas
     } else {
         fixed.max(constant + growth * depth.cells).padded(GRANULE) + cublas
@@ -111,6 +117,20 @@ pub(super) fn pool(
         peak: Term::new(peak, source(card, depth)),
         growth,
     }
+}
+
+/// What two tokens of warm-up ask for first: the activations of a product of width `n_embd`, and what attention adds up. A quantised cache is read by
+/// the vector kernel in two parts, another by the kernel of the matrix units in 16 blocks of 8 columns.
+fn warm_up(model: &Model, key: TensorType) -> [Bytes; 2] {
+    let hyper = &model.hyper;
+    let activations = Bytes::new(u64::from(hyper.embedding)).padded(512).scaled(36, 32) * 2;
+    let width = u64::from(hyper.head_lengths(0).1);
+    let attention = if key.quantised() {
+        Bytes::new(2 * 2 * 4) * width * u64::from(hyper.heads.at(0))
+    } else {
+        Bytes::new(16 * 8 * 8) * (2 + width / 2)
+    };
+    [activations, attention]
 }
 
 /// The driver gives a large block whole granules and lays small ones together.
@@ -131,6 +151,11 @@ fn source(card: &Card, depth: Depth) -> Source {
             "replay of ggml_cuda_pool_leg's best fit over a prompt",
         ));
     }
+    if depth.latent.is_some() {
+        return Source::Formula(
+            "ggml-cuda.cu:ggml_cuda_op_mul_mat_cublas, fattn-new-mma.cu:launch_fattn_new_mma @ ik_llama.cpp 8337e4cd",
+        );
+    }
     Source::Formula("mmq.cu:ggml_cuda_mul_mat_q, fattn-common.cuh:launch_fattn @ b10605")
 }
 
@@ -147,8 +172,8 @@ impl Product {
     }
 }
 
-/// One matrix multiplication with `tokens` columns; `older` is a build before b9400.
-fn matrix(tensor: &Tensor, model: &Model, tokens: u64, processors: u64, older: bool) -> Product {
+/// One matrix multiplication with `tokens` columns.
+fn matrix(tensor: &Tensor, model: &Model, tokens: u64, (processors, depth): (u64, Depth)) -> Product {
     let (columns, experts) = match &model.hyper.experts {
         Some(experts) if tensor.shape[2] > 1 => {
             (tokens.saturating_mul(u64::from(experts.used)), tensor.shape[2])
@@ -176,15 +201,21 @@ fn matrix(tensor: &Tensor, model: &Model, tokens: u64, processors: u64, older: b
     } else {
         Bytes::ZERO
     };
+    let halves = if depth.fused {
+        ik::halves(tensor, columns)
+    } else {
+        Bytes::ZERO
+    };
+    let partial = fixup(tensor.shape[1], tokens, experts, (processors, depth.older));
     Product {
-        activations: activations + ids,
-        partial: fixup(tensor.shape[1], tokens, experts, processors, older),
+        activations: activations + ids + halves,
+        partial,
     }
 }
 
 /// Partial tiles, needed where the tiles are no whole number of waves over the processors; since b9400 at most, not where the last wave
 /// is nearly whole (`mmq.cuh: launch_mul_mat_q @ b8799, b10605`).
-fn fixup(rows: u64, columns: u64, channels: u64, processors: u64, older: bool) -> Bytes {
+fn fixup(rows: u64, columns: u64, channels: u64, (processors, older): (u64, bool)) -> Bytes {
     let tiles = rows
         .div_ceil(TILE)
         .saturating_mul(columns.div_ceil(TILE))
@@ -202,9 +233,8 @@ fn fixup(rows: u64, columns: u64, channels: u64, processors: u64, older: bool) -
 fn depth_growth(
     model: &Model,
     layer: u32,
-    reserve: &Reserve,
+    (reserve, processors): (&Reserve, u64),
     depth: Depth,
-    processors: u64,
 ) -> (Bytes, Bytes) {
     let hyper = &model.hyper;
     let heads = hyper.heads.at(layer);
@@ -216,11 +246,11 @@ fn depth_growth(
         // the probabilities in f16, for the product with V
         return (Bytes::ZERO, Bytes::new(2) * reserve.tokens * at_once);
     }
-    if let Some(latent) = depth
-        .latent
-        .filter(|latent| latent.restores(true, reserve.tokens))
+    if let Some(latent) = &depth.latent
+        && latent.mode > 0
     {
-        return latent.pool(heads, depth.key, depth.cells);
+        let batch = (reserve.tokens, processors);
+        return ik::attention(latent, heads, depth.key, depth.cells, batch);
     }
     if !depth.copies_cache {
         return (Bytes::ZERO, Bytes::ZERO);
@@ -256,9 +286,12 @@ mod tests {
     #[test]
     fn partial_tiles_cost_a_tile_for_each_processor() {
         // 32 x 4 tiles on 132 processors are one wave of 97 %; 112 x 4 leave a quarter idle
-        assert_eq!(fixup(4096, 512, 1, 132, false), Bytes::ZERO);
-        assert_eq!(fixup(14_336, 512, 1, 132, false), Bytes::new(132 * 128 * 128 * 4));
-        assert_eq!(fixup(4096, 512, 1, 132, true), Bytes::new(132 * 128 * 128 * 4));
+        assert_eq!(fixup(4096, 512, 1, (132, false)), Bytes::ZERO);
+        assert_eq!(
+            fixup(14_336, 512, 1, (132, false)),
+            Bytes::new(132 * 128 * 128 * 4)
+        );
+        assert_eq!(fixup(4096, 512, 1, (132, true)), Bytes::new(132 * 128 * 128 * 4));
     }
 
     #[test]

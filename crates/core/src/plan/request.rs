@@ -52,6 +52,11 @@ impl Engine {
         self.is_recent()
     }
 
+    /// True where `ffn_up` and `ffn_gate` of experts are one operation: ik_llama.cpp does so unless told otherwise.
+    pub fn fuses_experts(self, wish: &Wish) -> bool {
+        self.kind == EngineKind::IkLlamaCpp && wish.fused_experts != Some(false)
+    }
+
     /// True where the attention mask is an F32 input that is cast for flash attention; else it is an F16 input
     /// (`llama-graph.cpp: build_attn_inp_kq_mask @ b8799, b10605`). Which build was the first is not known: taken is the one of the
     /// other changes to this buffer.
@@ -83,7 +88,8 @@ impl Engine {
         !clears || wish.host_cache == Some(Bytes::ZERO)
     }
 
-    fn is_older(self) -> bool {
+    /// A build of llama.cpp before the f16 copies went into the compute buffer.
+    pub(super) fn is_older(self) -> bool {
         self.kind == EngineKind::LlamaCpp && !self.is_recent()
     }
 

@@ -14,7 +14,7 @@ use clap::builder::PossibleValuesParser;
 use plimsoll_core::bytes::Bytes;
 use plimsoll_core::model::gguf::{Draft, DraftTensor};
 use plimsoll_core::model::split::SplitName;
-use plimsoll_core::model::synth::{self, Contents, Recipe};
+use plimsoll_core::model::synth::{self, Contents, ExpertSizes, Recipe};
 
 /// The widest set that a name of five digits and a reader's patience allow.
 const MOST_SHARDS: i64 = 999;
@@ -33,6 +33,9 @@ pub(crate) struct Arguments {
     /// Give the model N layers
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
     layers: Option<u32>,
+    /// Give each layer that has experts N of them, and no fewer than are used at once
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    experts: Option<u32>,
     /// State a training context of N tokens
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     context: Option<u32>,
@@ -62,7 +65,7 @@ pub(crate) enum Error {
     #[error("there is no shape `{name}`; `plimsoll synth --help` lists them")]
     Shape { name: String },
     #[error(
-        "`{name}` is one header as it is; leave --shards, --layers, --context, --vocab, --seed and --dense out"
+        "`{name}` is one header as it is; leave --shards, --layers, --experts, --context, --vocab, --seed and --dense out"
     )]
     Fixed { name: String },
     #[error("`{path}` is not a name that a set of files can be made from; end it with .gguf")]
@@ -92,7 +95,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 }
 
 fn write_specimen(arguments: &Arguments, draft: &Draft) -> Result<ExitCode, Error> {
-    let sizes = [arguments.layers, arguments.context, arguments.vocab];
+    let sizes = [
+        arguments.layers,
+        arguments.experts,
+        arguments.context,
+        arguments.vocab,
+    ];
     let changed = sizes.iter().any(Option::is_some) || arguments.seed.is_some();
     if changed || arguments.dense || arguments.shards != 1 {
         let name = arguments.shape.clone();
@@ -111,12 +119,23 @@ fn recipe(arguments: &Arguments) -> Result<Recipe, Error> {
     let name = || arguments.shape.clone();
     let recipe = synth::shape(&arguments.shape).ok_or_else(|| Error::Shape { name: name() })?;
     Ok(Recipe {
+        experts: experts(&recipe, arguments.experts),
         layers: arguments.layers.unwrap_or(recipe.layers),
         context: arguments.context.unwrap_or(recipe.context),
         vocabulary: arguments.vocab.unwrap_or(recipe.vocabulary),
         seed: arguments.seed.unwrap_or(recipe.seed),
         ..recipe
     })
+}
+
+/// Models without experts get none.
+fn experts(recipe: &Recipe, wanted: Option<u32>) -> ExpertSizes {
+    let sizes = recipe.experts;
+    let count = match wanted {
+        Some(count) if sizes.count > 0 => count.max(sizes.used),
+        _ => sizes.count,
+    };
+    ExpertSizes { count, ..sizes }
 }
 
 /// `out` alone, or the set's names: those that `out` belongs to, or made from it.
@@ -261,6 +280,34 @@ mod tests {
         let model = read(&split::siblings(first.to_str().unwrap()));
         assert_eq!((model.hyper.vocabulary, model.hyper.context_train), (1000, 8192));
         assert_eq!(model.tensors.last().unwrap().file, 5);
+    }
+
+    #[test]
+    fn experts_are_as_many_as_asked_for_but_never_fewer_than_are_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = |shape: &str, experts: &str| {
+            let path = folder.path().join(experts).to_str().unwrap().to_owned();
+            synth(&[
+                shape,
+                &path,
+                "--layers",
+                "2",
+                "--vocab",
+                "1000",
+                "--experts",
+                experts,
+            ])
+            .unwrap();
+            let model = read(&[path]);
+            let gate = model
+                .tensors
+                .iter()
+                .find(|tensor| tensor.name == "blk.1.ffn_gate_exps.weight");
+            gate.map(|tensor| tensor.shape[2])
+        };
+        assert_eq!(made("kimi-k2", "32"), Some(32));
+        assert_eq!(made("kimi-k2", "2"), Some(8));
+        assert_eq!(made("m8", "64"), None);
     }
 
     #[test]

