@@ -1,0 +1,180 @@
+//! Whole processes on an NVIDIA H200: what nvidia-smi and guard counted, against the plan (`data/measured/h200-process-b10605.json`,
+//! `h200-growth-b8799.json`; measured by `bench/gpu/run.py`).
+//!
+//! `cargo test -p plimsoll-core --test h200 -- --nocapture` prints the tables.
+#![allow(clippy::print_stdout, clippy::unwrap_used)]
+
+use plimsoll_core::bytes::Bytes;
+use plimsoll_core::flags::{Options, Program};
+use plimsoll_core::model::gguf::Header;
+use plimsoll_core::model::{Dialect, Model, synth};
+use plimsoll_core::place::Card;
+use plimsoll_core::plan::{Engine, EngineKind, Plan, PlanRequest, plan};
+use serde::Deserialize;
+
+const CARD: &str = "name=H200,total=143771MiB,free=143139MiB,cc=9.0";
+
+#[derive(Deserialize)]
+struct Processes {
+    rows: Vec<Process>,
+}
+
+/// MiB.
+#[derive(Deserialize)]
+struct Process {
+    model: String,
+    args: String,
+    after_load: u64,
+    after_prompt: u64,
+}
+
+#[derive(Deserialize)]
+struct Growth {
+    depth: Vec<Depth>,
+    budgets: Vec<Budget>,
+    fits: Vec<Fit>,
+}
+
+/// MiB of a process that was given a prompt of nearly its whole context.
+#[derive(Deserialize)]
+struct Depth {
+    pool: String,
+    kv: String,
+    ubatch: u32,
+    context: u64,
+    after_prompt: u64,
+}
+
+/// Bytes by guard's page.
+#[derive(Deserialize)]
+struct Budget {
+    pool: String,
+    kv: String,
+    budget_mib: u64,
+    context: u64,
+    counted: Bytes,
+    ooms: u64,
+}
+
+#[derive(Deserialize)]
+struct Fit {
+    pool: String,
+    kv: String,
+    budget_mib: u64,
+    best: u64,
+    step: u64,
+    best_filled: bool,
+    one_step_more_filled: bool,
+}
+
+fn growth() -> Growth {
+    serde_json::from_str(include_str!("../../../data/measured/h200-growth-b8799.json")).unwrap()
+}
+
+fn model(name: &str) -> Model {
+    let draft = synth::specimen(name).unwrap_or_else(|| synth::shape(name).unwrap().files(1).remove(0));
+    let bytes = draft.header();
+    let length = u64::try_from(bytes.len()).unwrap() + draft.data_length().get();
+    Model::from_headers(&[Header::read(&bytes, length, Dialect::Ggml).unwrap()]).unwrap()
+}
+
+fn planned(model: &Model, build: u32, args: &str, card: &str) -> Plan {
+    let argv: Vec<String> = args.split_whitespace().map(str::to_owned).collect();
+    let card: Card = card.parse().unwrap();
+    plan(&PlanRequest {
+        model,
+        draft: None,
+        projector: None,
+        wish: &Options::from_argv(&argv)
+            .unwrap()
+            .wish(Program::LlamaServer)
+            .unwrap(),
+        engine: Engine {
+            kind: EngineKind::LlamaCpp,
+            build: Some(build),
+        },
+        program: Program::LlamaServer,
+        cards: &[card],
+        contexts: &[],
+    })
+    .unwrap()
+}
+
+/// Of an engine before b9400, whose pool grows.
+fn older(model: &Model, (pool, kv): (&str, &str), ubatch: u32, context: u64, more: &str) -> Plan {
+    let args = format!("-ngl 99 -b 2048 -fa on -np 1 -ctk {kv} -ctv {kv} -ub {ubatch} -c {context}");
+    planned(model, 8799, &args, &format!("{CARD},pool={pool}{more}"))
+}
+
+fn off(planned: Bytes, measured: u64) -> i64 {
+    i64::try_from(planned.get() >> 20).unwrap() - i64::try_from(measured).unwrap()
+}
+
+#[test]
+fn whole_processes_are_met_after_load_and_after_a_long_prompt() {
+    let text = include_str!("../../../data/measured/h200-process-b10605.json");
+    let rows = serde_json::from_str::<Processes>(text).unwrap().rows;
+    assert_eq!(rows.len(), 36);
+    for row in rows {
+        let plan = planned(&model(&row.model), 10_605, &format!("-ngl 99 {}", row.args), CARD);
+        for (when, planned, measured) in [
+            ("after load", plan.cards[0].loaded, row.after_load),
+            ("after 30 000 tokens", plan.cards[0].peak, row.after_prompt),
+        ] {
+            let off = off(planned, measured);
+            println!("{:15} {:38} {when:19} {measured:6} {off:+5}", row.model, row.args);
+            let bound = (measured * 15 / 1000).max(48);
+            assert!(
+                off.unsigned_abs() <= bound,
+                "{} {} {when}: {off} MiB of {measured}",
+                row.model,
+                row.args
+            );
+        }
+    }
+}
+
+#[test]
+fn a_pool_that_grows_is_met_at_its_depth() {
+    let m8 = model("m8");
+    for row in growth().depth {
+        let plan = older(&m8, (&row.pool, &row.kv), row.ubatch, row.context, "");
+        let off = off(plan.cards[0].peak, row.after_prompt);
+        println!(
+            "{} {} ub {}: {} MiB {off:+}",
+            row.pool, row.kv, row.ubatch, row.after_prompt
+        );
+        assert!(off.unsigned_abs() * 200 <= row.after_prompt, "{off} MiB");
+    }
+}
+
+#[test]
+fn what_guard_counts_is_planned_to_the_byte() {
+    let m8 = model("m8");
+    let rows = growth().budgets;
+    let whole = rows.iter().filter(|row| row.ooms == 0);
+    let mut met = 0;
+    for row in whole {
+        let budget = format!(",budget={}MiB", row.budget_mib);
+        let plan = older(&m8, (&row.pool, &row.kv), 512, row.context, &budget);
+        assert_eq!(
+            plan.cards[0].peak, row.counted,
+            "{} {} -c {}",
+            row.pool, row.kv, row.context
+        );
+        met += 1;
+    }
+    assert_eq!(met, 12);
+}
+
+#[test]
+fn the_largest_context_is_the_one_that_was_the_last_to_survive_on_the_card() {
+    let m8 = model("m8");
+    for row in growth().fits {
+        assert!(row.best_filled && !row.one_step_more_filled);
+        let budget = format!(",budget={}MiB", row.budget_mib);
+        let at = |context| older(&m8, (&row.pool, &row.kv), 512, context, &budget);
+        assert_eq!(at(row.best).largest_context, Some(row.best));
+        assert!(at(row.best).fits && !at(row.best + row.step).fits);
+    }
+}
