@@ -230,7 +230,12 @@ fn the_default_plan_is_as_near_as_it_says_on_every_recorded_row() {
     }
     assert!(rows.len() >= 687, "{} rows", rows.len());
     // projectors, a quantised latent cache, the context of prediction layers
-    assert!(asks <= 8, "{asks} rows are estimates");
+    assert!(asks * 100 <= rows.len(), "{asks} rows are estimates");
+    println!(
+        "{} rows of {} architectures, {asks} estimated",
+        rows.len(),
+        architectures.len()
+    );
     assert!(architectures.len() >= 12, "{architectures:?}");
     assert!(wrong.is_empty(), "{} rows:\n{}", wrong.len(), wrong.join("\n"));
 }
