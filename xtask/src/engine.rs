@@ -190,8 +190,19 @@ impl Tools {
         if own.is_file() { own } else { program.into() }
     }
 
+    fn search_path(&self) -> std::ffi::OsString {
+        let mut path = self.environment.join("bin").into_os_string();
+        if let Some(rest) = std::env::var_os("PATH") {
+            path.push(":");
+            path.push(rest);
+        }
+        path
+    }
+
     fn call(&self, program: &str, prepare: impl FnOnce(&mut Command)) -> Result<(), BuildError> {
         let mut command = Command::new(self.path(program));
+        // cmake looks for ninja, and ninja for cmake, where we found them
+        command.env("PATH", self.search_path());
         prepare(&mut command);
         // The folder that is asked for stands alone on stdout.
         let status = command

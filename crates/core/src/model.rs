@@ -14,7 +14,7 @@ mod tensor;
 pub mod types;
 
 pub use error::ModelError;
-pub use hyper::{Experts, HyperParameters, Indexer, Mla, PerLayer, Recurrent, SlidingWindow};
+pub use hyper::{Experts, HyperParameters, Indexer, Mla, PerLayer, Pooling, Recurrent, SlidingWindow};
 pub use tensor::{Tensor, TensorType};
 pub use types::Dialect;
 

@@ -62,6 +62,7 @@ pub enum Effect {
     OpOffload,
     Embeddings,
     Rerank,
+    Pooling,
     Mmap,
     LoadMode,
     NoMmap,

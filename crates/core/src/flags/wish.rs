@@ -9,7 +9,7 @@ mod read;
 
 use super::program::Program;
 use crate::bytes::Bytes;
-use crate::model::{TensorType, types};
+use crate::model::{Pooling, TensorType, types};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlashAttention {
@@ -88,7 +88,8 @@ pub struct Wish {
     /// `--cpu-moe` is `u32::MAX` layers, `--n-cpu-moe N` is N.
     pub experts_on_host: u32,
     pub embeddings: bool,
-    pub rerank: bool,
+    /// `--pooling`, and `--rerank`; `None` is as the file says.
+    pub pooling: Option<Pooling>,
     pub mmap: bool,
     /// `--fit`: the engine may shrink context and layers to what is free.
     pub fit: bool,
@@ -159,7 +160,7 @@ impl Wish {
             overrides: Vec::new(),
             experts_on_host: 0,
             embeddings: false,
-            rerank: false,
+            pooling: None,
             mmap: true,
             fit: true,
             fit_context: 4096,

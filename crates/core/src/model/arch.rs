@@ -187,8 +187,8 @@ const SPECIAL: &[(&[&str], Traits)] = {
         (&["plamo3"], Traits::slides(Every(8), Stated)),
         (&["smallthinker"], Traits::slides(EveryFullFirst(4), FixedIfStated(4096))),
         // Encoders and diffusion models: no cache.
-        (&["bert", "jina-bert-v2", "jina-bert-v3", "nomic-bert", "nomic-bert-moe", "neo-bert", "eurobert"],
-         SHARED.uncached()),
+        (&["bert", "jina-bert-v2"], SHARED.uncached().rotates(Rotates::Never)),
+        (&["jina-bert-v3", "nomic-bert", "nomic-bert-moe", "neo-bert", "eurobert"], SHARED.uncached()),
         (&["modern-bert"], Traits::slides(EveryFullFirst(3), Stated).uncached()),
         (&["gemma-embedding"], Traits::slides(Every(6), Stated).uncached().both_ways()),
         (&["dream", "llada", "llada-moe", "rnd1"], SHARED.uncached().both_ways()),

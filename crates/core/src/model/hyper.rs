@@ -46,6 +46,8 @@ pub struct Experts {
     pub shared_feed_forward: u32,
     /// `n_layer_dense_lead`: leading layers without experts.
     pub leading_dense: u32,
+    /// The chosen experts' weights are multiplied by a number (`expert_weights_scale`).
+    pub scales_weights: bool,
 }
 
 /// Multi-head latent attention: the cache holds one latent vector a token.
@@ -82,6 +84,39 @@ pub struct Indexer {
     pub layers: PerLayer<bool>,
 }
 
+/// How the results of a sequence's tokens become one (`llama.h: llama_pooling_type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pooling {
+    /// Every token keeps its own.
+    Each,
+    Mean,
+    First,
+    Last,
+    /// By a classifier, to a score.
+    Rank,
+}
+
+impl Pooling {
+    /// By the number that files give it.
+    pub fn from_number(number: u32) -> Option<Self> {
+        [Self::Each, Self::Mean, Self::First, Self::Last, Self::Rank]
+            .get(usize::try_from(number).ok()?)
+            .copied()
+    }
+
+    /// By the name that `--pooling` gives it.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "none" => Self::Each,
+            "mean" => Self::Mean,
+            "cls" => Self::First,
+            "last" => Self::Last,
+            "rank" => Self::Rank,
+            _ => return None,
+        })
+    }
+}
+
 /// What the engine derives its memory from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HyperParameters {
@@ -107,6 +142,8 @@ pub struct HyperParameters {
     pub rope_dimension: u32,
     /// Embeddings are multiplied by a number before the first layer (`embedding_scale`).
     pub scales_embedding: bool,
+    /// What a part of a layer adds is multiplied by a number first (`residual_scale`).
+    pub scales_residual: bool,
     pub sliding: Option<SlidingWindow>,
     pub experts: Option<Experts>,
     pub mla: Option<Mla>,
@@ -121,6 +158,8 @@ pub struct HyperParameters {
     pub nextn_cached: bool,
     /// False for encoders (the BERT family) and diffusion models, which keep no cache at all.
     pub cached: bool,
+    /// `pooling_type`, where the file states one.
+    pub pooling: Option<Pooling>,
     /// `causal_attn`: false where a batch is attended to in both directions.
     pub causal: bool,
     /// False for an architecture that this table does not know, or whose cache it does not describe: sizes

@@ -9,6 +9,7 @@ mod allocator;
 mod attention;
 mod decoder;
 mod delta_net;
+mod encoder;
 mod feed_forward;
 mod form;
 mod graph;
@@ -18,17 +19,22 @@ mod mirrored;
 mod recurrent;
 mod schedule;
 mod sketch;
+mod streams;
 
 use decoder::{Decoder, Habits};
+use graph::Id;
 pub(super) use mirrored::is_mirrored;
 use schedule::Machine;
 pub(super) use sketch::Sketch;
 
+use super::flash::Flash;
 use super::kv::CacheKind;
+use super::layout::Place;
 use super::request::{EngineKind, PlanRequest};
 use super::reserve::Reserve;
 use crate::bytes::Bytes;
 use crate::explain::Source;
+use crate::flags::Program;
 
 /// Compute buffers by place.
 #[derive(Clone, Debug)]
@@ -50,27 +56,14 @@ pub(super) fn compute(
     sketch: &Sketch<'_>,
     reserve: &Reserve,
     cache: CacheKind,
-    flash: bool,
+    flash: Flash,
 ) -> Compute {
-    let ik = request.engine.kind == EngineKind::IkLlamaCpp;
-    let habits = Habits {
-        copies_cache: request.engine.reserves_cache_copy(),
-        mixes_embeddings: request.engine.mixes_embeddings(),
-        casts_mask: request.engine.casts_mask(),
-        picks_rows_early: request.engine.picks_rows_early(),
-        is_lean: ik,
-        fuses_experts: request.engine.fuses_experts(request.wish),
-        shares_batch: ik,
-    };
-    let machine = Machine {
-        devices: sketch.devices,
-        copies: sketch.copies,
-        op_offload: request.wish.op_offload,
-    };
+    let (habits, machine) = (habits(request), machine(request, sketch));
     let mut decoder = Decoder::new(sketch, reserve, cache, flash, habits);
     if decoder.has_delta_nets() {
-        let small = reserve.probing_fusion();
-        decoder.fused = fuses(Decoder::new(sketch, &small, cache, flash, habits), machine);
+        let small = reserve.probing(DELTA_NET_PROBE);
+        let probe = Decoder::new(sketch, &small, cache, flash, habits);
+        decoder.fused = stays_at_home(probe, machine, |decoder| &decoder.fused_nodes);
     }
     decoder.build();
     let mut peaks = schedule::reserve(&mut decoder.graph, machine);
@@ -81,11 +74,58 @@ pub(super) fn compute(
     }
 }
 
-/// Does every layer's device run the kernel of the gated delta net for itself? A small graph is placed to find out;
-/// where the scheduler moves one of its uses elsewhere, none is fused (`llama-context.cpp: resolve_fused_ops @ b10605`).
-fn fuses(mut probe: Decoder<'_>, machine: Machine) -> bool {
+fn habits(request: &PlanRequest<'_>) -> Habits {
+    let ik = request.engine.kind == EngineKind::IkLlamaCpp;
+    Habits {
+        copies_cache: request.engine.reserves_cache_copy(),
+        mixes_embeddings: request.engine.mixes_embeddings(),
+        casts_mask: request.engine.casts_mask(),
+        picks_rows_early: request.engine.picks_rows_early(),
+        pins_norms: request.program != Program::LlamaFitParams,
+        clamps_views: request.engine.clamps_views(),
+        projects_by_sequence: request.engine.projects_by_sequence(),
+        is_lean: ik,
+        fuses_experts: request.engine.fuses_experts(request.wish),
+        shares_batch: ik,
+    }
+}
+
+const fn machine(request: &PlanRequest<'_>, sketch: &Sketch<'_>) -> Machine {
+    Machine {
+        devices: sketch.devices,
+        copies: sketch.copies,
+        op_offload: request.wish.op_offload,
+    }
+}
+
+/// Tokens of each sequence in the graphs that are placed to see where kernels would run (`llama-context.cpp:
+/// llm_fused_op_flash_attn_probe, llm_fused_op_gdn_ch_probe @ b10605`).
+const ATTENTION_PROBE: u64 = 1;
+const DELTA_NET_PROBE: u64 = 16;
+
+/// Does every layer attend where it is? With `-fa auto`, flash attention is off where one does not.
+pub(super) fn attends_at_home(
+    request: &PlanRequest<'_>,
+    sketch: &Sketch<'_>,
+    cache: CacheKind,
+    flash: Flash,
+) -> bool {
+    let reserve = Reserve::of_model(request, u64::from(request.wish.context)).probing(ATTENTION_PROBE);
+    let probe = Decoder::new(sketch, &reserve, cache, flash, habits(request));
+    stays_at_home(probe, machine(request, sketch), |decoder| {
+        &decoder.attention_nodes
+    })
+}
+
+/// Does every use of a kernel run where its layer is? A small graph is placed to find out; where the scheduler moves one
+/// elsewhere, the engine uses none (`llama-context.cpp: resolve_fused_ops @ b10605`).
+fn stays_at_home(
+    mut probe: Decoder<'_>,
+    machine: Machine,
+    uses: for<'d> fn(&'d Decoder<'_>) -> &'d [(Id, Place)],
+) -> bool {
     probe.build();
     let places = schedule::assign(&probe.graph, machine);
-    let mut uses = probe.fused_nodes.iter();
+    let mut uses = uses(&probe).iter();
     uses.all(|(id, place)| places[id.index()] == *place)
 }

@@ -17,7 +17,7 @@ use super::reserve::{Reserve, speculates};
 use super::weights::{self, Weights};
 use crate::bytes::Bytes;
 use crate::explain::Source;
-use crate::flags::Wish;
+use crate::flags::{FlashAttention, Wish};
 use crate::model::{Model, Tensor};
 
 /// More layers than any model has: the engine's own limit is 512 (`LLAMA_MAX_LAYERS`).
@@ -49,7 +49,7 @@ impl<'a> Part<'a> {
         rollback: u64,
     ) -> Result<Self, PlanError> {
         let layout = Layout::new(request, model)?;
-        let flash = flash::resolve(request, model, &layout)?;
+        let mut flash = flash::resolve(request, model, &layout)?;
         let latent = Latent::of(request, model);
         let weights = loads_prediction_layers.map(|all| {
             let mut weights = weights::weights(model, &layout, all);
@@ -58,20 +58,25 @@ impl<'a> Part<'a> {
             }
             weights
         });
+        let cache = CacheKind {
+            key: request.wish.cache_key,
+            value: request.wish.cache_value,
+            transposed: !flash.on && request.wish.flash_attention != FlashAttention::Auto,
+            offload: request.wish.cache_offload,
+            rollback,
+            latent,
+        };
+        let sketch = Sketch::new(model, layers.clone(), &layout, flash);
+        if flash.may_move(request, &sketch) && !compute::attends_at_home(request, &sketch, cache, flash) {
+            flash = Flash::MOVED;
+        }
         Ok(Self {
             model,
-            sketch: Sketch::new(model, layers.clone(), &layout),
+            sketch,
             matrices: pool::matrices(model, &layout),
             layers,
             weights,
-            cache: CacheKind {
-                key: request.wish.cache_key,
-                value: request.wish.cache_value,
-                transposed: !flash.on,
-                offload: request.wish.cache_offload,
-                rollback,
-                latent,
-            },
+            cache,
             flash,
             layout,
         })
@@ -227,7 +232,7 @@ impl<'a> Coster<'a> {
         let request = self.request;
         let kind = part.cache;
         let cache = kv::cache(part.model, part.layers.clone(), reserve, kind, &part.layout)?;
-        let compute = compute::compute(request, &part.sketch, reserve, kind, part.flash.on);
+        let compute = compute::compute(request, &part.sketch, reserve, kind, part.flash);
         sum.add_part(part, &cache, &compute, request.engine);
         sum.growth.bytes_per_token +=
             kv::bytes_per_token(&part.model.hyper, part.layers.clone(), reserve, kind);
@@ -362,9 +367,8 @@ fn regrown(request: &PlanRequest<'_>, part: &Part<'_>, reserve: &Reserve, cells:
     if !latent.restores(part.flash.on, reserve.tokens) {
         return most;
     }
-    let compute = |reserve: &Reserve| {
-        compute::compute(request, &part.sketch, reserve, part.cache, part.flash.on).devices
-    };
+    let compute =
+        |reserve: &Reserve| compute::compute(request, &part.sketch, reserve, part.cache, part.flash).devices;
     let borders = latent.borders(part.model.hyper.heads.at(0), cells.saturating_add(1));
     for border in borders {
         let shallower = Reserve {
@@ -404,7 +408,7 @@ fn check(model: &Model) -> Result<(), PlanError> {
 
 /// The output buffer: a row of logits, and of embeddings where asked for, for every output.
 fn output(model: &Model, reserve: &Reserve, request: &PlanRequest<'_>) -> Bytes {
-    let embeds = request.wish.embeddings || request.wish.rerank;
+    let embeds = request.wish.embeddings;
     let width = u64::from(model.hyper.vocabulary)
         + if embeds {
             u64::from(model.hyper.embedding)

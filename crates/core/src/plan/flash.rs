@@ -6,11 +6,12 @@
 //! it: with `-fa auto` it then stays on, and layers without a kernel attend in host memory.
 //! ik_llama.cpp has it on unless told otherwise, and kernels of its own that are not listed here.
 
+use super::compute::Sketch;
 use super::error::PlanError;
 use super::layout::{Layout, Place};
 use super::request::{EngineKind, PlanRequest};
 use crate::flags::{FlashAttention, Wish};
-use crate::model::{HyperParameters, Model};
+use crate::model::{HyperParameters, Model, TensorType};
 
 /// On or off, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,22 @@ pub(super) struct Flash {
     pub(super) on: bool,
     /// Why a card has no kernel: then `-fa auto` is off, and what stays on is computed by the host.
     pub(super) missing: Option<&'static str>,
+}
+
+impl Flash {
+    /// A layer of the host would attend on a card, or the other way round.
+    pub(super) const MOVED: Self = Self {
+        on: false,
+        missing: Some("a layer in host memory would attend on a card"),
+    };
+
+    /// Is it for the engine to see where each layer would attend? Only where not all layers are on cards does that need a look.
+    pub(super) fn may_move(&self, request: &PlanRequest<'_>, sketch: &Sketch<'_>) -> bool {
+        let wish = request.wish;
+        let free = wish.flash_attention == FlashAttention::Auto && !wish.cache_value.quantised();
+        let llama = request.engine.kind == EngineKind::LlamaCpp;
+        self.on && llama && free && sketch.reaches_host()
+    }
 }
 
 pub(super) fn resolve(request: &PlanRequest<'_>, model: &Model, layout: &Layout) -> Result<Flash, PlanError> {
@@ -29,14 +46,14 @@ pub(super) fn resolve(request: &PlanRequest<'_>, model: &Model, layout: &Layout)
     };
     let needed = wish.cache_value.quantised() && model.hyper.cached;
     let on = match wish.flash_attention {
-        FlashAttention::Auto => needed || missing.is_none(),
+        FlashAttention::Auto => missing.is_none() || needed && !request.engine.gives_up_flash_attention(),
         FlashAttention::On => true,
         FlashAttention::Off => false,
     };
     if !on && needed {
         return Err(PlanError::QuantisedCacheNeedsFlashAttention {
             kind: wish.cache_value.name,
-            why: "-fa off",
+            why: missing.unwrap_or("-fa off"),
         });
     }
     Ok(Flash { on, missing })
@@ -45,11 +62,15 @@ pub(super) fn resolve(request: &PlanRequest<'_>, model: &Model, layout: &Layout)
 fn missing_kernel(model: &Model, layout: &Layout, wish: &Wish) -> Option<&'static str> {
     (0..model.hyper.layers)
         .filter(|&layer| model.hyper.attends(layer) && matches!(layout.layer(layer), Place::Device(_)))
-        .find_map(|layer| unsupported(&model.hyper, layer, wish))
+        .find_map(|layer| unsupported(&model.hyper, layer, [wish.cache_key, wish.cache_value]))
 }
 
-/// Why the CUDA backend has no kernel for a layer; `None` if it has one.
-fn unsupported(hyper: &HyperParameters, layer: u32, wish: &Wish) -> Option<&'static str> {
+/// Why the CUDA backend has no kernel for a layer that caches K and V so; `None` if it has one.
+pub(super) fn unsupported(
+    hyper: &HyperParameters,
+    layer: u32,
+    [cache_key, cache_value]: [TensorType; 2],
+) -> Option<&'static str> {
     let kv_heads = u64::from(hyper.heads_kv.at(layer)).max(1);
     let key = hyper.key_row(layer) / kv_heads;
     let value = match &hyper.mla {
@@ -68,10 +89,13 @@ fn unsupported(hyper: &HyperParameters, layer: u32, wish: &Wish) -> Option<&'sta
     if !sizes {
         return Some("no CUDA kernel for the model's head size");
     }
-    if wish.cache_key != wish.cache_value && hyper.cached {
+    if !hyper.cached {
+        return None;
+    }
+    if cache_key != cache_value {
         return Some("no CUDA kernel for K and V of different types");
     }
-    let supported = matches!(wish.cache_key.name, "f32" | "f16" | "bf16" | "q4_0" | "q8_0");
+    let supported = matches!(cache_key.name, "f32" | "f16" | "bf16" | "q4_0" | "q8_0");
     (!supported).then_some("no CUDA kernel for this cache type")
 }
 
@@ -83,6 +107,10 @@ mod tests {
     use crate::plan::Engine;
 
     fn resolved(wish: &Wish, change: impl Fn(&mut Model)) -> Result<Flash, PlanError> {
+        resolved_by(Engine::LLAMA_CPP, wish, change)
+    }
+
+    fn resolved_by(engine: Engine, wish: &Wish, change: impl Fn(&mut Model)) -> Result<Flash, PlanError> {
         let draft = synth::shape("l8").unwrap().files(1).remove(0);
         let bytes = draft.header();
         let length = u64::try_from(bytes.len()).unwrap() + draft.data_length().get();
@@ -94,7 +122,7 @@ mod tests {
             draft: None,
             projector: None,
             wish,
-            engine: Engine::LLAMA_CPP,
+            engine,
             program: Program::LlamaServer,
             cards: &cards,
             contexts: &[],
@@ -138,5 +166,18 @@ mod tests {
             ..with_cache("q8_0", "q8_0")
         };
         assert!(resolved(&off, |_| {}).is_err());
+    }
+
+    /// `quantized V cache was requested, but this requires Flash Attention @ b8799`.
+    #[test]
+    fn an_older_engine_refuses_it_instead() {
+        let older = Engine {
+            build: Some(8799),
+            ..Engine::LLAMA_CPP
+        };
+        let error = resolved_by(older, &with_cache("q8_0", "q4_0"), |_| {}).unwrap_err();
+        assert!(error.to_string().contains("different types"), "{error}");
+        let stays = resolved_by(older, &with_cache("q8_0", "f16"), |_| {}).unwrap();
+        assert!(!stays.on && stays.missing.is_some());
     }
 }

@@ -17,7 +17,7 @@ use crate::model::{HyperParameters, Model, TensorType};
 pub(super) struct CacheKind {
     pub(super) key: TensorType,
     pub(super) value: TensorType,
-    /// Without flash attention V is stored transposed, every layer as wide as the widest.
+    /// Where flash attention is off from the start V is stored transposed, every layer as wide as the widest.
     pub(super) transposed: bool,
     /// `-nkvo` keeps the whole cache in host memory.
     pub(super) offload: bool,

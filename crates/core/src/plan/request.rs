@@ -70,6 +70,24 @@ impl Engine {
         self.is_older()
     }
 
+    /// True where what limits numbers to a range is a view of them (`ggml.c: ggml_clamp @ b8799, b10605`); the first build where it is a
+    /// tensor of its own is not known, either.
+    pub fn clamps_views(self) -> bool {
+        self.is_older()
+    }
+
+    /// True where Mamba 2 keeps the sequences of a batch apart through its projections (`models/mamba-base.cpp: build_mamba2_layer
+    /// @ b8799, b10605`); the first build that does not is not known, either.
+    pub fn projects_by_sequence(self) -> bool {
+        self.is_older()
+    }
+
+    /// True where `-fa auto` gives flash attention up when a card has no kernel for a quantised V cache, which the engine then refuses
+    /// (`llama-context.cpp: llama_context @ b8799`); else such attention is left to the host. The first build is not known, either.
+    pub fn gives_up_flash_attention(self) -> bool {
+        self.is_older()
+    }
+
     /// True where llama-server reserves logits for `slots * (1 + draft)` rows instead of a whole micro-batch.
     pub fn limits_outputs(self) -> bool {
         self.is_recent()

@@ -6,7 +6,7 @@
 use super::request::{EngineKind, PlanRequest};
 use crate::flags::Parallel;
 use crate::flags::Program;
-use crate::model::Model;
+use crate::model::{Model, Pooling};
 
 /// Cache cells come in multiples of this.
 pub(super) const CELLS: u64 = 256;
@@ -33,6 +33,8 @@ pub(super) struct Reserve {
     pub(super) outputs: u64,
     /// Sliding-window caches are kept at full size.
     pub(super) full_sliding: bool,
+    /// How the results of each sequence become one embedding; `None` where no embeddings are asked for.
+    pub(super) pooling: Option<Pooling>,
 }
 
 impl Reserve {
@@ -48,8 +50,8 @@ impl Reserve {
                 wish.unified_cache.unwrap_or(ik),
             ),
         };
-        let embeds = wish.embeddings || wish.rerank;
-        let batch = if embeds && server {
+        let all_rows = wish.embeddings || wish.pooling.is_some_and(|pooling| pooling != Pooling::Each);
+        let batch = if wish.embeddings && server {
             u64::from(wish.batch.min(wish.micro_batch))
         } else {
             u64::from(wish.batch)
@@ -59,7 +61,7 @@ impl Reserve {
         } else {
             0
         };
-        let rows = (server && request.engine.limits_outputs() && !embeds)
+        let rows = (server && request.engine.limits_outputs() && !all_rows)
             .then(|| sequences.saturating_mul(1 + draft).max(1));
         Self::settle(
             request.model,
@@ -71,6 +73,10 @@ impl Reserve {
                 micro_batch: u64::from(wish.micro_batch),
                 rows,
                 full_sliding: wish.full_sliding_cache || ik || request.program == Program::Library,
+                pooling: wish
+                    .pooling
+                    .or(request.model.hyper.pooling)
+                    .filter(|_| wish.embeddings),
             },
         )
     }
@@ -92,6 +98,7 @@ impl Reserve {
                 micro_batch: u64::from(wish.micro_batch),
                 rows: request.engine.limits_outputs().then_some(main.sequences),
                 full_sliding: main.full_sliding,
+                pooling: None,
             },
         )
     }
@@ -129,14 +136,14 @@ impl Reserve {
             tokens: tokens.next_multiple_of(sizes.sequences),
             outputs: tokens.min(sizes.rows.unwrap_or(batch).min(batch)),
             full_sliding: sizes.full_sliding,
+            pooling: sizes.pooling,
         }
     }
 
-    /// The graph in which the engine looks for kernels that a device lacks (`llama-context.cpp: llm_fused_op_gdn_ch_probe
-    /// @ b10605`).
-    pub(super) fn probing_fusion(&self) -> Self {
-        const TOKENS_EACH: u64 = 16;
-        let tokens = self.sequences.saturating_mul(TOKENS_EACH);
+    /// A graph in which the engine looks for kernels that a device lacks, with so many tokens of each sequence
+    /// (`llama-context.cpp: resolve_fused_ops @ b10605`).
+    pub(super) fn probing(&self, tokens_each: u64) -> Self {
+        let tokens = self.sequences.saturating_mul(tokens_each);
         Self {
             tokens,
             outputs: tokens,
@@ -170,4 +177,5 @@ struct Sizes {
     /// `n_outputs_max` where the program sets one.
     rows: Option<u64>,
     full_sliding: bool,
+    pooling: Option<Pooling>,
 }

@@ -153,7 +153,9 @@ pub static FLAGS: &[Flag] = &[
     bare(&["-bs", "--backend-sampling"])
         .env("LLAMA_ARG_BACKEND_SAMPLING")
         .does(Effect::BackendSampling),
-    value(&["--pooling"]).env("LLAMA_ARG_POOLING"),
+    value(&["--pooling"])
+        .env("LLAMA_ARG_POOLING")
+        .does(Effect::Pooling),
     value(&["--rope-scaling"]).env("LLAMA_ARG_ROPE_SCALING_TYPE"),
     value(&["--rope-scale"]).env("LLAMA_ARG_ROPE_SCALE"),
     value(&["--rope-freq-base"]).env("LLAMA_ARG_ROPE_FREQ_BASE"),

@@ -10,7 +10,7 @@ use super::{BufferOverride, FlashAttention, GpuLayers, Parallel, SplitMode};
 use crate::bytes::Bytes;
 use crate::flags::failure::{FlagError, FlagProblem, quoted};
 use crate::flags::options::{Setting, Value, truth};
-use crate::model::{TensorType, types};
+use crate::model::{Pooling, TensorType, types};
 
 /// `kv_cache_types`.
 const CACHE_TYPES: [TensorType; 9] = [
@@ -81,6 +81,10 @@ impl Given<'_> {
         let name = self.text()?;
         let known = CACHE_TYPES.into_iter().find(|kind| kind.name == name);
         known.ok_or_else(|| self.error("f32, f16, bf16, q8_0, q4_0, q4_1, iq4_nl, q5_0 or q5_1"))
+    }
+
+    pub(super) fn pooling(&self) -> Result<Pooling, FlagError> {
+        Pooling::from_name(&self.text()?).ok_or_else(|| self.error("none, mean, cls, last or rank"))
     }
 
     pub(super) fn flash_attention(&self) -> Result<FlashAttention, FlagError> {

@@ -10,6 +10,7 @@ use crate::flags::options::{Options, Setting, Value};
 use crate::flags::program::Program;
 use crate::flags::roster::Warning;
 use crate::flags::table::{Effect, Known, Takes};
+use crate::model::Pooling;
 
 impl Options {
     /// What the settings ask of `program`, its defaults filled in.
@@ -60,7 +61,8 @@ impl Wish {
             Effect::ScaledAdapters => self.adapters.extend(given.scaled_files()?),
             Effect::ControlVectors => self.control_vectors.extend(fields(&given.text()?)),
             Effect::Embeddings => self.embeddings = true,
-            Effect::Rerank => (self.embeddings, self.rerank) = (true, true),
+            Effect::Rerank => (self.embeddings, self.pooling) = (true, Some(Pooling::Rank)),
+            Effect::Pooling => self.pooling = Some(given.pooling()?),
             Effect::Mmap => self.mmap = given.on(),
             Effect::NoMmap => self.mmap = false,
             Effect::LoadMode => self.mmap = given.load_mode_maps()?,
@@ -397,5 +399,18 @@ mod tests {
             });
             assert!(changes, "{}", flag.name());
         }
+    }
+
+    #[test]
+    fn pooling_is_named_or_what_ranks_has() {
+        assert_eq!(wish("--embeddings").pooling, None);
+        assert_eq!(wish("--embeddings --pooling last").pooling, Some(Pooling::Last));
+        let ranks = wish("--reranking");
+        assert!(ranks.embeddings && ranks.pooling == Some(Pooling::Rank));
+        let error = refusal("--pooling most");
+        assert!(
+            error.to_string().contains("none, mean, cls, last or rank"),
+            "{error}"
+        );
     }
 }

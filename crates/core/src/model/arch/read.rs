@@ -3,7 +3,7 @@
 use super::keys::Keys;
 use super::{Rotates, Traits, layers, traits};
 use crate::model::gguf::{Header, Value};
-use crate::model::{Experts, HyperParameters, Mla, ModelError, Tensor};
+use crate::model::{Experts, HyperParameters, Mla, ModelError, Pooling, Tensor};
 
 /// `LLAMA_MAX_LAYERS`.
 const MOST_LAYERS: u32 = 512;
@@ -64,7 +64,9 @@ fn dimensions(keys: &Keys<'_, '_>, traits: &Traits) -> Result<HyperParameters, M
             .number("attention.value_length_swa")?
             .unwrap_or(lengths.value),
         rope_dimension: if rotates(keys, traits)? { lengths.rope } else { 0 },
-        scales_embedding: scales_embedding(keys),
+        scales_embedding: factor(keys, "embedding_scale").is_some(),
+        scales_residual: factor(keys, "residual_scale").is_some(),
+        pooling: keys.number("pooling_type")?.and_then(Pooling::from_number),
         nextn_cached: traits.nextn_cached,
         cached: traits.cached,
         causal: traits.causal && keys.flag("attention.causal")?.unwrap_or(true),
@@ -81,9 +83,12 @@ fn rotates(keys: &Keys<'_, '_>, traits: &Traits) -> Result<bool, ModelError> {
     })
 }
 
-/// `llama-graph.cpp: build_inp_embd @ b10605`.
-fn scales_embedding(keys: &Keys<'_, '_>) -> bool {
-    matches!(keys.value("embedding_scale"), Some(Value::Float(scale)) if scale != 0.0)
+/// A number by which graphs multiply; 0 is none (`llama-graph.cpp: build_inp_embd, build_moe_ffn, models/granite.cpp @ b10605`).
+fn factor(keys: &Keys<'_, '_>, key: &str) -> Option<f64> {
+    match keys.value(key) {
+        Some(Value::Float(factor)) if factor != 0.0 => Some(factor),
+        _ => None,
+    }
 }
 
 /// The lengths of a head.
@@ -152,6 +157,7 @@ fn experts(
             .or_else(|| width(".ffn_down_shexp.weight"))
             .unwrap_or(feed_forward.saturating_mul(shared)),
         leading_dense: keys.number_or_0("leading_dense_block_count")?,
+        scales_weights: factor(keys, "expert_weights_scale").is_some_and(|factor| factor != 1.0),
     }))
 }
 

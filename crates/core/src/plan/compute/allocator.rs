@@ -22,6 +22,12 @@ struct Block {
     size: u64,
 }
 
+impl Block {
+    const fn end(self) -> u64 {
+        self.offset.saturating_add(self.size)
+    }
+}
+
 const ENDLESS: u64 = u64::MAX / 2;
 
 impl Heap {
@@ -64,27 +70,36 @@ impl Heap {
         offset
     }
 
+    /// Joins the first block that it touches, and that one's neighbour on the other side. Tensors without elements leave blocks of
+    /// no size amid others, so that not all that touch are neighbours: `ggml_dyn_tallocr_free_bytes`, to the letter.
     fn release(&mut self, offset: u64, size: u64) {
         let size = self.aligned(size);
-        let at = self.free.partition_point(|block| block.offset < offset);
-        let joins_next = at < self.free.len() && offset.saturating_add(size) == self.free[at].offset;
-        let joins_previous =
-            at > 0 && self.free[at - 1].offset.saturating_add(self.free[at - 1].size) == offset;
-        match (joins_previous, joins_next) {
-            (true, true) => {
-                let joined = self.free[at - 1]
-                    .size
-                    .saturating_add(size)
-                    .saturating_add(self.free[at].size);
-                self.free[at - 1].size = joined;
-                self.free.remove(at);
-            }
-            (true, false) => self.free[at - 1].size = self.free[at - 1].size.saturating_add(size),
-            (false, true) => {
+        let end = offset.saturating_add(size);
+        let touching = self
+            .free
+            .iter()
+            .position(|block| block.end() == offset || block.offset == end);
+        let Some(at) = touching else {
+            let at = self.free.iter().position(|block| block.offset >= offset);
+            self.free
+                .insert(at.unwrap_or(self.free.len()), Block { offset, size });
+            return;
+        };
+        let grows = self.free[at].end() == offset;
+        self.free[at].size = self.free[at].size.saturating_add(size);
+        let first = match grows {
+            true => Some(at),
+            false => {
                 self.free[at].offset = offset;
-                self.free[at].size = self.free[at].size.saturating_add(size);
+                at.checked_sub(1)
             }
-            (false, false) => self.free.insert(at, Block { offset, size }),
+        };
+        let Some(first) = first else { return };
+        if let Some(next) = self.free.get(first + 1).copied()
+            && self.free[first].end() == next.offset
+        {
+            self.free[first].size = self.free[first].size.saturating_add(next.size);
+            self.free.remove(first + 1);
         }
     }
 }
@@ -267,5 +282,24 @@ impl<'a> Allocator<'a> {
             let bytes = self.bytes(id, heap);
             self.heaps[heap].release(state.offset, bytes);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_without_size_keeps_its_neighbours_apart() {
+        let mut heap = Heap::new(128);
+        let starts = [128, 0, 128, 128, 128].map(|size| heap.allocate(size));
+        assert_eq!(starts, [0, 128, 128, 256, 384]);
+        heap.release(128, 128);
+        heap.release(0, 128);
+        heap.release(128, 0);
+        heap.release(384, 128);
+        heap.release(256, 128);
+        // 512 bytes are free in a row, but not as one block
+        assert_eq!(heap.allocate(512), 384);
     }
 }

@@ -6,11 +6,11 @@
 use super::decoder::Decoder;
 use super::graph::{F16, F32, Id, Kind};
 use super::inputs::CacheInputs;
-use super::sketch::Block;
+use super::sketch::{Block, shares_cache};
 use crate::bytes::Bytes;
 use crate::model::TensorType;
 use crate::plan::layout::Place;
-use crate::plan::{kv, weights};
+use crate::plan::{flash, kv, weights};
 
 /// Queries, keys and values of the batch, `[head, heads, tokens]`.
 struct Projections {
@@ -92,6 +92,10 @@ impl Decoder<'_> {
         let query = self.rotate(block, query);
         let key = self.head_norm(block, "attn_k_norm", key);
         let key = self.rotate(block, key);
+        let value = match self.form.norms_values {
+            true => self.graph.in_place(&[value]),
+            false => value,
+        };
         Some(Projections {
             query,
             key,
@@ -105,7 +109,10 @@ impl Decoder<'_> {
     fn gated(&mut self, attended: Id, gate: Id) -> Id {
         let shape = self.graph.shape(attended);
         let gate = self.graph.own(F32, shape, &[gate]);
-        let gate = self.graph.in_place(&[gate]);
+        let mut gate = self.graph.in_place(&[gate]);
+        if self.form.views_gates {
+            gate = self.graph.view(gate, shape);
+        }
         self.graph.in_place(&[attended, gate])
     }
 
@@ -200,7 +207,9 @@ impl Decoder<'_> {
             p.value = self.hadamard(p.value, rotation);
         }
         let hyper = &self.sketch.model.hyper;
-        let order = if hyper.sliding.is_some() || !hyper.cached {
+        let order = if shares_cache(hyper, block.layer) {
+            [p.query; 3]
+        } else if hyper.sliding.is_some() || !hyper.cached {
             [p.query, p.key, p.value]
         } else {
             [p.query, p.value, p.key]
@@ -235,7 +244,7 @@ impl Decoder<'_> {
     fn cache_views(&mut self, block: &Block<'_>, p: &Projections, inputs: &CacheInputs) -> CacheViews {
         let hyper = &self.sketch.model.hyper;
         let place = if self.cache.offload {
-            block.place
+            self.sketch.cache_place(block)
         } else {
             Place::Host
         };
@@ -323,7 +332,7 @@ impl Decoder<'_> {
         let value_length = self.graph.shape(p.value)[0];
         let mut key = self.graph.view(p.key, [key_length, tokens, heads, 1]);
         let mut value = self.graph.view(p.value, [value_length, tokens, heads, 1]);
-        if self.flash {
+        if self.flash.on {
             key = self.graph.own(F16, [key_length, tokens, heads, 1], &[key]);
             value = self.graph.own(F16, [value_length, tokens, heads, 1], &[value]);
         } else {
@@ -346,8 +355,9 @@ impl Decoder<'_> {
         let query = self.graph.view(p.query, [length, heads, each, streams]);
         let query = self.graph.view(query, [length, each, heads, streams]);
         let sinks = self.weight(block, "attn_sinks.weight");
-        if self.flash {
+        if self.flash.on {
             self.flash_attention(
+                block,
                 p,
                 views,
                 [views.width, heads, each, streams],
@@ -367,6 +377,7 @@ impl Decoder<'_> {
 
     fn flash_attention(
         &mut self,
+        block: &Block<'_>,
         p: &Projections,
         views: &CacheViews,
         [width, heads, each, streams]: [u64; 4],
@@ -387,6 +398,13 @@ impl Decoder<'_> {
         let attended = self
             .graph
             .attention([width, heads, each, streams], scratch, &sources);
+        self.attention_nodes.push((attended, block.place));
+        let types = [self.cache.key, self.cache.value];
+        if self.flash.missing.is_some()
+            && flash::unsupported(&self.sketch.model.hyper, block.layer, types).is_some()
+        {
+            self.graph.keep_on_host(attended);
+        }
         let Some(decompress) = p.decompress else {
             return self.graph.view(
                 attended,
@@ -435,14 +453,26 @@ impl Decoder<'_> {
         let mut sources = vec![scores, mask];
         sources.extend(sinks);
         let odds = self.graph.in_place(&sources);
+        let turned = self.turned_values(views, width);
         let values = self
             .graph
-            .own(F32, [width, each, heads, streams], &[views.value, odds]);
+            .own(F32, [width, each, heads, streams], &[turned, odds]);
         let values = match p.decompress {
             Some(decompress) => self.graph.multiply(decompress, values),
             None => values,
         };
         self.merge_heads(values)
+    }
+
+    /// A cache that was not stored for this is turned over first.
+    fn turned_values(&mut self, views: &CacheViews, width: u64) -> Id {
+        if self.cache.transposed || !self.sketch.model.hyper.cached {
+            return views.value;
+        }
+        let element = self.cache.value.row(width).unwrap_or_default().get() / width.max(1);
+        let [_, cells, heads, streams] = self.graph.shape(views.key);
+        let view = self.graph.view(views.value, [cells, width, heads, streams]);
+        self.graph.own(element, [cells, width, heads, streams], &[view])
     }
 
     /// `[width, tokens, heads]` → `[width * heads, tokens]`, which needs a copy.

@@ -9,6 +9,7 @@ use super::graph::{F32, Graph, I32, I64, Id, Kind};
 use super::inputs::{Inputs, inputs};
 use super::sketch::{Block, Sketch};
 use crate::model::Tensor;
+use crate::plan::flash::Flash;
 use crate::plan::kv::CacheKind;
 use crate::plan::layout::Place;
 use crate::plan::reserve::Reserve;
@@ -27,6 +28,12 @@ pub(super) struct Habits {
     pub(super) mixes_embeddings: bool,
     /// A graph for tokens has no place for ready-made embeddings, and a norm and its weight are one operation (ik_llama.cpp).
     pub(super) is_lean: bool,
+    /// Mamba 2 projects each sequence's tokens for themselves, and looks at the result as one batch.
+    pub(super) projects_by_sequence: bool,
+    /// Norms are pinned to their layers; llama-fit-params forgets where (`ggml-backend.cpp: ggml_backend_sched_reserve_size @ b10605`).
+    pub(super) pins_norms: bool,
+    /// Numbers limited to a range are a view of them.
+    pub(super) clamps_views: bool,
     /// Gate and up of the experts are one operation, with one result (ik_llama.cpp).
     pub(super) fuses_experts: bool,
     /// What each expert has of a batch on average, not the batch, makes copying experts to a card worth it (ik_llama.cpp).
@@ -50,13 +57,15 @@ pub(super) struct Decoder<'a> {
     pub(super) sketch: &'a Sketch<'a>,
     pub(super) reserve: &'a Reserve,
     pub(super) cache: CacheKind,
-    pub(super) flash: bool,
+    pub(super) flash: Flash,
     pub(super) habits: Habits,
     pub(super) form: Form,
     /// Every layer's device has the kernel of the gated delta net.
     pub(super) fused: bool,
     /// Uses of that kernel, and where their layers are.
     pub(super) fused_nodes: Vec<(Id, Place)>,
+    /// The same of flash attention.
+    pub(super) attention_nodes: Vec<(Id, Place)>,
     pub(super) tokens: u64,
     pub(super) inputs: Inputs,
     /// Masks, and their copies for flash attention.
@@ -68,11 +77,11 @@ impl<'a> Decoder<'a> {
         sketch: &'a Sketch<'a>,
         reserve: &'a Reserve,
         cache: CacheKind,
-        flash: bool,
+        flash: Flash,
         habits: Habits,
     ) -> Self {
         let mut graph = Graph::default();
-        let inputs = inputs(&mut graph, sketch, reserve, cache, flash && !habits.casts_mask);
+        let inputs = inputs(&mut graph, sketch, reserve, cache, flash.on && !habits.casts_mask);
         Self {
             graph,
             sketch,
@@ -81,11 +90,12 @@ impl<'a> Decoder<'a> {
             flash,
             habits,
             form: match habits.picks_rows_early {
-                true => Form::of(sketch.model).without_prediction(),
+                true => Form::of_older(sketch.model),
                 false => Form::of(sketch.model),
             },
             fused: true,
             fused_nodes: Vec::new(),
+            attention_nodes: Vec::new(),
             tokens: reserve.tokens,
             inputs,
             masks: Vec::new(),
@@ -93,7 +103,15 @@ impl<'a> Decoder<'a> {
     }
 
     pub(super) fn build(&mut self) {
-        let mut current = self.embed();
+        let embedded = self.embed();
+        let current = match self.streams(embedded) {
+            Some(merged) => merged,
+            None => self.layers(embedded),
+        };
+        self.finish(current);
+    }
+
+    fn layers(&mut self, mut current: Id) -> Id {
         let last = self.sketch.blocks.len().saturating_sub(1);
         let wanted = self.form.wanted;
         for (i, block) in self.sketch.blocks.iter().enumerate() {
@@ -103,7 +121,7 @@ impl<'a> Decoder<'a> {
             self.graph.mark_output(current);
             current = self.wanted_rows(current);
         }
-        self.finish(current);
+        current
     }
 
     /// `build_inp_embd`: the host looks the tokens up; the place for ready-made embeddings is reserved as well.
@@ -117,7 +135,7 @@ impl<'a> Decoder<'a> {
             let table = self.stored(table, place);
             self.graph.gather([width, self.tokens, 1, 1], table, tokens)
         });
-        let embedded = looked_up.or(ready).unwrap_or(tokens);
+        let mut embedded = looked_up.or(ready).unwrap_or(tokens);
         self.graph.expand(embedded);
         if let Some(ready) = ready {
             self.graph.expand(ready);
@@ -129,13 +147,26 @@ impl<'a> Decoder<'a> {
             self.graph.expand(which);
         }
         let model = self.sketch.model;
-        if model.architecture.starts_with("gemma") || model.hyper.scales_embedding {
+        if !model.hyper.cached {
+            embedded = self.encoder_input(embedded);
+        }
+        if model.architecture.starts_with("gemma") {
             return self.graph.in_place(&[embedded]);
+        }
+        if model.hyper.scales_embedding {
+            embedded = self.graph.in_place(&[embedded]);
+            self.graph.expand(embedded);
         }
         embedded
     }
 
     fn layer(&mut self, block: &Block<'_>, input: Id, is_last: bool) -> Id {
+        if norms_after_sums(block, self.sketch.model.hyper.cached) {
+            return self.encoder_layer(block, input, is_last);
+        }
+        if self.form.side_by_side {
+            return self.layer_side_by_side(block, input, is_last);
+        }
         let mixer = self.mixer(block);
         let mut current = match self.attends_beside() {
             true => self.mix_beside_attention(block, input),
@@ -156,7 +187,7 @@ impl<'a> Decoder<'a> {
         if has_own_norm {
             current = self.norm(block, "post_attention_norm", current);
         }
-        let mut residual = self.sum(current, residual);
+        let mut residual = self.sum(0, current, residual);
         if is_last && self.form.wanted == WantedRows::AfterFirstSum {
             residual = self.wanted_rows(residual);
         }
@@ -171,7 +202,21 @@ impl<'a> Decoder<'a> {
         let normed = self.norm(block, norm, residual);
         let current = self.feed_forward(block, normed);
         let current = self.norm(block, "post_ffw_norm", current);
-        self.sum(current, residual)
+        self.sum(1, current, residual)
+    }
+
+    /// `models/command-r.cpp @ b10605`.
+    fn layer_side_by_side(&mut self, block: &Block<'_>, input: Id, is_last: bool) -> Id {
+        let normed = self.norm(block, "attn_norm", input);
+        let attended = self.attention(block, normed);
+        let mut parts = [attended, input, normed];
+        if is_last {
+            parts = parts.map(|part| self.wanted_rows(part));
+        }
+        let [attended, residual, normed] = parts;
+        let active = self.feed_forward(block, normed);
+        let sum = self.graph.in_place(&[active, residual]);
+        self.graph.in_place(&[sum, attended])
     }
 
     /// Reads off a layer's tensors what it does with its tokens first.
@@ -229,15 +274,19 @@ impl<'a> Decoder<'a> {
         self.graph.in_place(&[attended, carried])
     }
 
-    /// A sum around a part of a layer.
-    fn sum(&mut self, current: Id, residual: Id) -> Id {
-        match self.form.residual_first {
+    /// The first or the second sum around a part of a layer.
+    fn sum(&mut self, which: usize, current: Id, residual: Id) -> Id {
+        let current = match self.sketch.model.hyper.scales_residual {
+            true => self.graph.in_place(&[current]),
+            false => current,
+        };
+        match self.form.residual_first[which] {
             true => self.graph.in_place(&[residual, current]),
             false => self.graph.in_place(&[current, residual]),
         }
     }
 
-    fn wanted_rows(&mut self, of: Id) -> Id {
+    pub(super) fn wanted_rows(&mut self, of: Id) -> Id {
         let width = self.graph.shape(of)[0];
         self.graph
             .gather([width, self.reserve.outputs, 1, 1], of, self.inputs.outputs)
@@ -250,7 +299,7 @@ impl<'a> Decoder<'a> {
                 match self.habits.is_lean {
                     true => self.graph.own(F32, self.graph.shape(current), &[current, weight]),
                     false => {
-                        let normed = self.graph.in_place(&[current]);
+                        let normed = self.bare_norm(current, self.form.subtracts_mean);
                         self.graph.in_place(&[normed, weight])
                     }
                 }
@@ -282,6 +331,9 @@ impl<'a> Decoder<'a> {
             None => normed,
         };
         self.graph.expand(result);
+        if let Some(pooling) = self.reserve.pooling {
+            self.pool(pooling, normed);
+        }
     }
 
     /// `build_norm`; nothing where the layer has no such weight.
@@ -299,20 +351,15 @@ impl<'a> Decoder<'a> {
         Some((weight, self.weight(block, &format!("{role}.bias"))))
     }
 
-    /// Norms that subtract the mean as well, as those with a bias do, cannot be done in place.
-    fn norm_by(&mut self, block: &Block<'_>, (weight, bias): (Id, Option<Id>), of: Id) -> Id {
-        if self.habits.is_lean && bias.is_none() && !self.form.subtracts_mean {
+    pub(super) fn norm_by(&mut self, block: &Block<'_>, (weight, bias): (Id, Option<Id>), of: Id) -> Id {
+        let subtracts_mean = bias.is_some() || self.form.subtracts_mean;
+        if self.habits.is_lean && !subtracts_mean {
             let shape = self.graph.shape(of);
             let normed = self.graph.own(F32, shape, &[of, weight]);
             self.pin(normed, block);
             return normed;
         }
-        let normed = if bias.is_some() || self.form.subtracts_mean {
-            let shape = self.graph.shape(of);
-            self.graph.own(F32, shape, &[of])
-        } else {
-            self.graph.in_place(&[of])
-        };
+        let normed = self.bare_norm(of, subtracts_mean);
         self.pin(normed, block);
         let scaled = self.graph.in_place(&[normed, weight]);
         match bias {
@@ -321,11 +368,22 @@ impl<'a> Decoder<'a> {
         }
     }
 
+    /// Norms that subtract the mean as well, as those with a bias do, cannot be done in place.
+    pub(super) fn bare_norm(&mut self, of: Id, subtracts_mean: bool) -> Id {
+        match subtracts_mean {
+            true => {
+                let shape = self.graph.shape(of);
+                self.graph.own(F32, shape, &[of])
+            }
+            false => self.graph.in_place(&[of]),
+        }
+    }
+
     /// `llama-context.cpp: graph_get_cb @ b10605`: with all layers on cards a norm belongs to its layer, not to the one
     /// before, so that one tensor less crosses from card to card.
     fn pin(&mut self, normed: Id, block: &Block<'_>) {
         const FEW_TOKENS: u64 = 32;
-        if self.sketch.all_on_cards() || self.tokens < FEW_TOKENS {
+        if self.habits.pins_norms && (self.sketch.all_on_cards() || self.tokens < FEW_TOKENS) {
             self.graph.pin(normed, block.place);
         }
     }
@@ -351,11 +409,16 @@ impl<'a> Decoder<'a> {
         Some(self.stored(tensor, place))
     }
 
-    fn stored(&mut self, tensor: &Tensor, place: Place) -> Id {
+    pub(super) fn stored(&mut self, tensor: &Tensor, place: Place) -> Id {
         let padding = row_padding(tensor.kind, tensor.shape[0]).get();
         self.graph
             .stored(Kind::Weight(place), tensor.bytes.get(), padding, tensor.shape)
     }
+}
+
+/// BERT and its kin norm after their sums. Grok has norms of the same names before them.
+fn norms_after_sums(block: &Block<'_>, cached: bool) -> bool {
+    !cached && block.has("layer_output_norm.weight")
 }
 
 /// Is there anything after the mixer?

@@ -108,10 +108,18 @@ impl Decoder<'_> {
             weights
         } else {
             let sum = self.graph.own(F32, [1, tokens, 1, 1], &[weights]);
-            let sum = self.graph.in_place(&[sum]);
+            let sum = match self.habits.clamps_views {
+                true => self.graph.overwrite(&[sum], sum),
+                false => self.graph.in_place(&[sum]),
+            };
             self.graph.in_place(&[weights, sum])
         };
-        (chosen, self.graph.view(weights, [1, used, tokens, 1]))
+        let mut weights = self.graph.view(weights, [1, used, tokens, 1]);
+        let experts = self.sketch.model.hyper.experts.as_ref();
+        if experts.is_some_and(|experts| experts.scales_weights) {
+            weights = self.graph.in_place(&[weights]);
+        }
+        (chosen, weights)
     }
 
     fn expert_activation(&mut self, block: &Block<'_>, input: Id, chosen: Id) -> Id {

@@ -21,14 +21,20 @@ pub(super) enum WantedRows {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Form {
     pub(super) wanted: WantedRows,
-    /// A sum names what goes around the layer first, and so writes over that.
-    pub(super) residual_first: bool,
+    /// Which of a layer's two sums name what goes around first, and so write over that.
+    pub(super) residual_first: [bool; 2],
     /// A layer's norm is computed before anything else of the layer.
     pub(super) norm_first: bool,
+    /// Attention and feed-forward read one norm, side by side.
+    pub(super) side_by_side: bool,
     /// Norms subtract the mean, with a bias or without.
     pub(super) subtracts_mean: bool,
     /// The chosen experts' weights are divided by their sum.
     pub(super) weighs_experts: bool,
+    /// Values are normed by no weight before they are cached.
+    pub(super) norms_values: bool,
+    /// The gates of attention's result are looked at in another shape, and so not written over.
+    pub(super) views_gates: bool,
     /// The norm after the layers.
     pub(super) last_norm: &'static str,
     /// Positions of a token: 4 where images have a place in height and width.
@@ -39,10 +45,13 @@ impl Form {
     pub(super) fn of(model: &Model) -> Self {
         let usual = Self {
             wanted: WantedRows::WithinLastLayer,
-            residual_first: false,
+            residual_first: [false, false],
             norm_first: false,
+            side_by_side: false,
             subtracts_mean: false,
             weighs_experts: true,
+            norms_values: false,
+            views_gates: false,
             last_norm: "output_norm.weight",
             positions: 1,
         };
@@ -70,17 +79,34 @@ impl Form {
                 wanted: WantedRows::AfterFirstSum,
                 ..usual
             },
+            "gemma3n" => Self {
+                norms_values: true,
+                ..usual
+            },
+            "phi3" => Self {
+                residual_first: [false, true],
+                ..usual
+            },
+            "command-r" => Self {
+                side_by_side: true,
+                subtracts_mean: true,
+                ..usual
+            },
             "modern-bert" => Self {
                 subtracts_mean: true,
                 ..usual
             },
+            "nomic-bert-moe" => Self {
+                weighs_experts: false,
+                ..usual
+            },
             "jamba" => Self {
-                residual_first: true,
+                residual_first: [true, true],
                 weighs_experts: false,
                 ..usual
             },
             "lfm2" | "lfm2moe" => Self {
-                residual_first: true,
+                residual_first: [true, true],
                 last_norm: "token_embd_norm.weight",
                 ..usual
             },
@@ -90,13 +116,16 @@ impl Form {
 
     /// Before there were layers that predict further tokens from rows of their own, the wanted rows were picked within the last
     /// layer (`src/models/*.cpp @ b8799`).
-    pub(super) fn without_prediction(self) -> Self {
-        match self.wanted {
-            WantedRows::AfterLastLayer | WantedRows::AfterLastNorm => Self {
-                wanted: WantedRows::WithinLastLayer,
-                ..self
-            },
-            WantedRows::WithinLastLayer | WantedRows::AfterFirstSum => self,
+    pub(super) fn of_older(model: &Model) -> Self {
+        let form = Self::of(model);
+        let wanted = match form.wanted {
+            WantedRows::AfterLastLayer | WantedRows::AfterLastNorm => WantedRows::WithinLastLayer,
+            WantedRows::WithinLastLayer | WantedRows::AfterFirstSum => form.wanted,
+        };
+        Self {
+            wanted,
+            views_gates: model.architecture == "qwen3next",
+            ..form
         }
     }
 }

@@ -73,6 +73,8 @@ pub(super) struct Node {
     pub(super) root: Option<Id>,
     /// Never freed nor written over.
     pub(super) output: bool,
+    /// No card has a kernel for it.
+    pub(super) host_only: bool,
     /// Where the engine insists that it is computed.
     pub(super) pinned: Option<Place>,
     /// `get_op_batch_size`: rows that make copying a host weight to a card worth it.
@@ -130,6 +132,7 @@ impl Graph {
             sources: held,
             root: None,
             output: false,
+            host_only: false,
             pinned: None,
             batch: shape[1].saturating_mul(shape[2]).saturating_mul(shape[3]),
         })
@@ -160,6 +163,10 @@ impl Graph {
 
     pub(super) fn pin(&mut self, id: Id, place: Place) {
         self.nodes[id.0].pinned = Some(place);
+    }
+
+    pub(super) fn keep_on_host(&mut self, id: Id) {
+        self.nodes[id.0].host_only = true;
     }
 
     pub(super) fn rope(&mut self, sources: &[Id]) -> Id {

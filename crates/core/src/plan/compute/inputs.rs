@@ -105,12 +105,16 @@ fn cache_inputs(
         key_rows: graph.input(I64, [tokens, 1, 1, 1]),
         value_rows: graph.input(I64, [values, 1, 1, 1]),
         mask: graph.input(element, mask),
-        key_rotation: rotation(
-            graph,
-            cache.key,
-            head_length(sketch, layer, hyper.key_row(layer)),
-            true,
-        ),
+        // latent vectors are cached as they are (`build_attn` of `llm_graph_input_attn_k`)
+        key_rotation: match hyper.mla {
+            Some(_) => None,
+            None => rotation(
+                graph,
+                cache.key,
+                head_length(sketch, layer, hyper.key_row(layer)),
+                true,
+            ),
+        },
         value_rotation: rotation(
             graph,
             cache.value,

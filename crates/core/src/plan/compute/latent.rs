@@ -32,11 +32,11 @@ impl Decoder<'_> {
     /// `None` where the layer's attention is not latent.
     pub(super) fn latent_attention(&mut self, block: &Block<'_>, input: Id, latent: &Latent) -> Option<Id> {
         let batch = self.latent_batch(block, input, latent)?;
-        let attended = match latent.cached(self.flash) {
+        let attended = match latent.cached(self.flash.on) {
             Cached::Heads => self.whole_heads(block, latent, &batch),
             _ => {
                 let cache = self.keep(block, latent, &batch);
-                match latent.restores(self.flash, self.tokens) {
+                match latent.restores(self.flash.on, self.tokens) {
                     true => self.restored(block, latent, &batch, cache),
                     false => self.absorbed(block, latent, &batch, cache),
                 }
@@ -177,7 +177,7 @@ impl Decoder<'_> {
         let query = self
             .graph
             .own(F32, [row, tokens, heads, 1], &[batch.rotary, absorbed]);
-        let kernel = self.flash && (latent.mode == 1 || latent.mode == 3);
+        let kernel = self.flash.on && (latent.mode == 1 || latent.mode == 3);
         let attended = if kernel {
             let keys = self.graph.cache_view(cache.tensor, [row, cache.cells, 1, 1], 0);
             let values = self.graph.cache_view(cache.tensor, [rank, cache.cells, 1, 1], 0);
@@ -260,7 +260,7 @@ impl Decoder<'_> {
         let values = self.graph.cache_view(value_cache, [value, cells, heads, 1], 0);
         let query = self.graph.view(query, [length, tokens, heads, 1]);
         let mask = self.inputs.full.mask;
-        if self.flash {
+        if self.flash.on {
             let attended = self
                 .graph
                 .attention([value, heads, tokens, 1], 0, &[query, keys, values, mask]);

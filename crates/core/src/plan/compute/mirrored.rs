@@ -24,6 +24,14 @@ const ATTENDING: &[&str] = &[
     "smollm3",
     "ernie4_5",
     "hunyuan-dense",
+    "phi3",
+    "command-r",
+    "glm4moe",
+    "gemma3n",
+    "bert",
+    "nomic-bert",
+    "gemma-embedding",
+    "modern-bert",
 ];
 
 /// Those with layers that carry a state.
@@ -42,17 +50,24 @@ const RECURRENT: &[&str] = &[
     "qwen35moe",
 ];
 
-/// Graphs of recurrent layers were compared with this build; b8799 was seen to build others.
+/// Graphs of recurrent layers were compared with these builds; somewhere between them they changed.
+const RECURRENT_AT: u32 = 8_799;
 const RECURRENT_FROM: u32 = 10_605;
 
-/// True where the compute term is the engine's own number rather than an estimate. A quantised latent cache, and
-/// attention that a card has no kernel for, were seen to differ.
+/// Attention that a card has no kernel for, and a quantised cache of latent vectors, were compared from this build on.
+const RARER_FROM: u32 = 10_605;
+
+/// True where the compute term is the engine's own number rather than an estimate.
 pub(in crate::plan) fn is_mirrored(model: &Model, engine: Engine, cache: CacheKind, flash: Flash) -> bool {
     let name = model.architecture.as_str();
-    let known =
-        ATTENDING.contains(&name) || RECURRENT.contains(&name) && recurrent_is_mirrored(model, engine, cache);
+    // prediction layers of a model without states that draft: their context keeps more than theirs
+    let predicts = model.hyper.nextn_layers > 0 && cache.rollback > 0;
+    let known = ATTENDING.contains(&name) && !predicts
+        || RECURRENT.contains(&name) && recurrent_is_mirrored(model, engine, cache);
     let latent = model.hyper.mla.is_some() && cache.key.quantised();
-    engine.kind == EngineKind::LlamaCpp && known && !latent && !(flash.on && flash.missing.is_some())
+    let on_host = flash.on && flash.missing.is_some();
+    let compared = engine.build.is_none_or(|build| build >= RARER_FROM) || !(on_host || latent);
+    engine.kind == EngineKind::LlamaCpp && known && compared
 }
 
 /// Not with states to roll back to, with windows beside states (LFM2), nor for the tensors that early files of
@@ -60,6 +75,8 @@ pub(in crate::plan) fn is_mirrored(model: &Model, engine: Engine, cache: CacheKi
 fn recurrent_is_mirrored(model: &Model, engine: Engine, cache: CacheKind) -> bool {
     let ends = |role: &str| model.tensors.iter().any(|tensor| tensor.name.ends_with(role));
     let other = ends(".ssm_ba.weight") && ends(".ssm_in.weight") || ends(".ffn_latent_down.weight");
-    let build = engine.build.is_none_or(|build| build >= RECURRENT_FROM);
+    let build = engine
+        .build
+        .is_none_or(|build| build == RECURRENT_AT || build >= RECURRENT_FROM);
     build && cache.rollback == 0 && model.hyper.sliding.is_none() && !other
 }

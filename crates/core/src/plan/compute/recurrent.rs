@@ -140,6 +140,13 @@ impl Decoder<'_> {
         let (each, sequences) = (self.each(), self.sequences());
         let head = scan.inner / scan.heads;
         let recent = self.carry_plain(block, scan.taps.saturating_mul(scan.channels));
+        let input = match self.habits.projects_by_sequence {
+            true => {
+                let width = self.graph.shape(input)[0];
+                self.graph.view(input, [width, each, sequences, 1])
+            }
+            false => input,
+        };
         let projected = self.linear(block, "ssm_in", input)?;
         let width = self.graph.shape(projected)[0];
         let projected = self.graph.view(projected, [width, each, sequences, 1]);
@@ -167,8 +174,14 @@ impl Decoder<'_> {
             }
             false => y,
         };
-        let y = self.graph.view(y, [scan.inner, self.tokens, 1, 1]);
-        self.linear(block, "ssm_out", y)
+        if !self.habits.projects_by_sequence {
+            let y = self.graph.view(y, [scan.inner, self.tokens, 1, 1]);
+            return self.linear(block, "ssm_out", y);
+        }
+        let y = self.graph.view(y, [scan.inner, each, sequences, 1]);
+        let y = self.linear(block, "ssm_out", y)?;
+        let width = self.graph.shape(y)[0];
+        Some(self.graph.view(y, [width, self.tokens, 1, 1]))
     }
 
     /// `ggml_ssm_scan`, which reads the states where they are kept, and the states after it written back.

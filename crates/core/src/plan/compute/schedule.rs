@@ -50,10 +50,14 @@ pub(super) fn assign(graph: &Graph, machine: Machine) -> Vec<Place> {
         .map(|id| id.index())
         .collect();
     let on_card = |place: Place| place != Place::Host;
-    spread(&mut places, computing.iter().copied(), on_card);
-    spread(&mut places, computing.iter().rev().copied(), on_card);
-    spread(&mut places, computing.iter().copied(), |_| true);
-    spread(&mut places, computing.iter().rev().copied(), |_| true);
+    spread(graph, &mut places, computing.iter().copied(), on_card);
+    spread(graph, &mut places, computing.iter().rev().copied(), on_card);
+    spread(graph, &mut places, computing.iter().copied(), |_| true);
+    spread(graph, &mut places, computing.iter().rev().copied(), |_| true);
+    // pass 3
+    for node in computing {
+        places[node].get_or_insert(Place::Host);
+    }
     follow(graph, &mut places);
     places
         .into_iter()
@@ -94,13 +98,20 @@ fn fixed(graph: &Graph, node: &Node, machine: Machine) -> Option<Place> {
     })
 }
 
-/// Pass 2: unassigned operations take the place of the one before, as long as that place `spreads`.
-fn spread(places: &mut [Option<Place>], order: impl Iterator<Item = usize>, spreads: impl Fn(Place) -> bool) {
+/// Pass 2: unassigned operations take the place of the one before, as long as that place `spreads` and can run them.
+fn spread(
+    graph: &Graph,
+    places: &mut [Option<Place>],
+    order: impl Iterator<Item = usize>,
+    spreads: impl Fn(Place) -> bool,
+) {
     let mut current = None;
     for node in order {
         match places[node] {
             Some(place) => current = Some(place).filter(|place| spreads(*place)),
-            None => places[node] = current,
+            None => {
+                places[node] = current.filter(|&place| place == Place::Host || !graph.nodes()[node].host_only)
+            }
         }
     }
 }

@@ -3,7 +3,8 @@
 //! The allocator's state repeats from layer to layer, so its peak is reached within the first occurrences of
 //! every kind of layer and neighbour, on every device, and at the end. Where it does not repeat, all are built.
 
-use crate::model::{Model, Tensor};
+use crate::model::{HyperParameters, Model, Tensor};
+use crate::plan::flash::Flash;
 use crate::plan::layout::{Layout, Place};
 
 /// A layer with its tensors, by role: `attn_q.weight`.
@@ -30,6 +31,8 @@ impl<'a> Block<'a> {
 pub(in crate::plan) struct Sketch<'a> {
     pub(super) model: &'a Model,
     pub(super) blocks: Vec<Block<'a>>,
+    /// Where each layer of the model is.
+    layers: Vec<Place>,
     /// Tensors outside of layers.
     others: Vec<(&'a Tensor, Place)>,
     pub(super) output: Place,
@@ -45,7 +48,14 @@ const REPETITIONS: usize = 2;
 const LAST: usize = 2;
 
 impl<'a> Sketch<'a> {
-    pub(in crate::plan) fn new(model: &'a Model, layers: std::ops::Range<u32>, layout: &Layout) -> Self {
+    pub(in crate::plan) fn new(
+        model: &'a Model,
+        layers: std::ops::Range<u32>,
+        layout: &Layout,
+        flash: Flash,
+    ) -> Self {
+        let on_host = flash.on && flash.missing.is_some();
+        let all = layout.is_scattered() || on_host;
         let mut blocks: Vec<Block<'a>> = layers
             .clone()
             .map(|layer| Block {
@@ -73,7 +83,8 @@ impl<'a> Sketch<'a> {
         }
         Self {
             model,
-            blocks: representative(model, blocks, layout.is_scattered()),
+            blocks: representative(model, blocks, all),
+            layers: (0..model.hyper.layers).map(|layer| layout.layer(layer)).collect(),
             others,
             output: layout.output,
             devices: layout.devices.len(),
@@ -86,6 +97,24 @@ impl<'a> Sketch<'a> {
         on_card(&self.output) && self.blocks.iter().all(|block| on_card(&block.place))
     }
 
+    /// Layers on the host, beside a card that could compute them.
+    pub(in crate::plan) fn reaches_host(&self) -> bool {
+        self.devices > 0 && self.layers.contains(&Place::Host)
+    }
+
+    /// Where the cache is that `block` attends to: its own, or that of the last layer of its kind that has one
+    /// (`llama-model.cpp: create_memory @ b10605`).
+    pub(super) fn cache_place(&self, block: &Block<'_>) -> Place {
+        let hyper = &self.model.hyper;
+        if !shares_cache(hyper, block.layer) {
+            return block.place;
+        }
+        let back = if hyper.slides(block.layer) { 2 } else { 1 };
+        let layer = usize::try_from(hyper.layers_with_cache.saturating_sub(back)).ok();
+        let place = layer.and_then(|layer| self.layers.get(layer));
+        place.copied().unwrap_or(block.place)
+    }
+
     pub(super) fn other(&self, name: &str) -> Option<(&'a Tensor, Place)> {
         self.others
             .iter()
@@ -94,12 +123,17 @@ impl<'a> Sketch<'a> {
     }
 }
 
+/// Does a layer attend to the cache of an earlier one?
+pub(super) fn shares_cache(hyper: &HyperParameters, layer: u32) -> bool {
+    hyper.cached && layer >= hyper.layers_with_cache
+}
+
 /// `blk.7.attn_q.weight` → `attn_q.weight`.
 fn role(name: &str) -> Option<&str> {
     name.strip_prefix("blk.")?.split_once('.').map(|(_, role)| role)
 }
 
-fn representative<'a>(model: &Model, blocks: Vec<Block<'a>>, scattered: bool) -> Vec<Block<'a>> {
+fn representative<'a>(model: &Model, blocks: Vec<Block<'a>>, all: bool) -> Vec<Block<'a>> {
     let mut kinds: Vec<usize> = Vec::with_capacity(blocks.len());
     for (i, block) in blocks.iter().enumerate() {
         let same = (0..i)
@@ -109,8 +143,11 @@ fn representative<'a>(model: &Model, blocks: Vec<Block<'a>>, scattered: bool) ->
         kinds.push(same.map_or(i, |j| kinds[j]));
     }
     // A recurrent layer, or one whose weights are copied to the card, leaves other holes in the heap than it found, and the
-    // next one falls into them: no state of the allocator repeats, so all layers are built.
-    let repetitions = match model.hyper.recurrent.is_some() || scattered {
+    // next one falls into them: no state of the allocator repeats, so all layers are built. What the host attends to comes back in
+    // copies that a pipeline keeps for each layer. So are those of a model whose layers
+    // share caches: its first ones do what their tensors do not tell.
+    let shares = model.hyper.layers_with_cache < model.hyper.layers;
+    let repetitions = match model.hyper.recurrent.is_some() || all || shares {
         true => usize::MAX,
         false => REPETITIONS,
     };

@@ -83,6 +83,7 @@ mod tests {
             tokens: 512,
             outputs: 512,
             full_sliding: false,
+            pooling: None,
         }
     }
 

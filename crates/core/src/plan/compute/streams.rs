@@ -1,0 +1,214 @@
+//! Gemma 3n: four streams beside each other, of which attention and feed-forward see one, and a low-rank branch beside attention.
+//!
+//! Mirrors `models/gemma3n.cpp: altup_predict, altup_correct, laurel, gaussian_topk, project_per_layer_inputs @ b10605`, the same
+//! operations as in `models/gemma3n-iswa.cpp @ b8799`.
+
+use super::decoder::Decoder;
+use super::graph::{F32, I32, Id};
+use super::sketch::Block;
+
+/// `n_layer_sparsity`: the first layers let only the largest of the gates through.
+const SPARSE_LAYERS: u32 = 10;
+
+/// What says how the streams are weighed, twice a layer.
+struct Router {
+    norm: Id,
+    matrix: Id,
+}
+
+impl Decoder<'_> {
+    /// All layers, with their streams merged again and the wanted rows picked; nothing for a model without streams.
+    pub(super) fn streams(&mut self, embedded: Id) -> Option<Id> {
+        let spread = self.outer("altup_proj.weight")?;
+        let merge = self.outer("altup_unembd_proj.weight")?;
+        let others = self.graph.shape(spread)[2];
+        let per_layer = self.per_layer_inputs(embedded)?;
+        let [width, tokens, ..] = self.graph.shape(embedded);
+        let target = self.magnitude(embedded);
+        let repeated = self.graph.own(F32, [width, tokens, others, 1], &[embedded]);
+        let added = self.graph.multiply(spread, repeated);
+        let added = self.rescaled(added, target);
+        let both = [width, tokens, others.saturating_add(1), 1];
+        let mut all = self.graph.own(F32, both, &[embedded, added]);
+        let sketch = self.sketch;
+        for block in &sketch.blocks {
+            all = self.stream_layer(block, all, per_layer)?;
+        }
+        let first = self.graph.view(all, [width, tokens, 1, 1]);
+        let target = self.magnitude(first);
+        let rest = self.graph.view(all, [width, tokens, others, 1]);
+        let rest = self.graph.multiply(merge, rest);
+        let rest = self.rescaled(rest, target);
+        let mut sum = self.graph.view(all, [width, tokens, 1, 1]);
+        for _ in 0..others {
+            let next = self.graph.view(rest, [width, tokens, 1, 1]);
+            sum = self.graph.in_place(&[sum, next]);
+        }
+        let mean = self.graph.in_place(&[sum]);
+        Some(self.wanted_rows(mean))
+    }
+
+    /// What each layer adds of its own for each token, `[each, tokens, layers]`.
+    fn per_layer_inputs(&mut self, embedded: Id) -> Option<Id> {
+        let tokens = self.tokens;
+        let ids = self.graph.input(I32, [tokens, 1, 1, 1]);
+        let table = self.outer("per_layer_token_embd.weight")?;
+        let project = self.outer("per_layer_model_proj.weight")?;
+        let norm = self.outer("per_layer_proj_norm.weight")?;
+        let (all, each) = (self.graph.shape(table)[0], self.graph.shape(norm)[0].max(1));
+        let shape = [each, all / each, tokens, 1];
+        let looked_up = self.graph.gather([all, tokens, 1, 1], table, ids);
+        let looked_up = self.graph.view(looked_up, shape);
+        let looked_up = self.graph.in_place(&[looked_up]);
+        self.graph.expand(looked_up);
+        let projected = self.graph.multiply(project, embedded);
+        let projected = self.graph.in_place(&[projected]);
+        let projected = self.graph.view(projected, shape);
+        let normed = self.bare_norm(projected, false);
+        let normed = self.graph.in_place(&[normed, norm]);
+        let sum = self.graph.in_place(&[normed, looked_up]);
+        let sum = self.graph.in_place(&[sum]);
+        let turned = [each, tokens, all / each, 1];
+        let view = self.graph.view(sum, turned);
+        Some(self.graph.own(F32, turned, &[view]))
+    }
+
+    fn stream_layer(&mut self, block: &Block<'_>, all: Id, per_layer: Id) -> Option<Id> {
+        let [width, tokens, ..] = self.graph.shape(all);
+        let router = self.router(block)?;
+        let predictions = self.predict_streams(block, &router, all)?;
+        let active = self.graph.view(predictions, [width, tokens, 1, 1]);
+        let normed = self.norm(block, "attn_norm", active);
+        let branch = self.linear(block, "laurel_l", normed)?;
+        let branch = self.linear(block, "laurel_r", branch)?;
+        let branch = self.norm(block, "laurel_post_norm", branch);
+        let branch = self.graph.in_place(&[branch, normed]);
+        let attended = self.attention(block, normed);
+        let attended = self.norm(block, "post_attention_norm", attended);
+        let attended = self.graph.in_place(&[attended, active]);
+        let attended = self.graph.in_place(&[attended, branch]);
+        let attended = self.graph.in_place(&[attended]);
+        let active = self.stream_feed_forward(block, attended)?;
+        let active = self.graph.in_place(&[active, attended]);
+        let corrected = self.correct_streams(block, &router, predictions, active)?;
+        self.add_layer_input(block, corrected, per_layer)
+    }
+
+    fn stream_feed_forward(&mut self, block: &Block<'_>, input: Id) -> Option<Id> {
+        let normed = self.norm(block, "ffn_norm", input);
+        let up = self.linear(block, "ffn_up", normed)?;
+        let mut gate = self.linear(block, "ffn_gate", normed)?;
+        if block.layer < SPARSE_LAYERS {
+            gate = self.largest(gate);
+        }
+        let gate = self.graph.in_place(&[gate]);
+        let active = self.graph.in_place(&[up, gate]);
+        let down = self.linear(block, "ffn_down", active)?;
+        // of no layer, as far as placing it goes
+        let weight = self.weight(block, "post_ffw_norm.weight")?;
+        let normed = self.bare_norm(down, false);
+        Some(self.graph.in_place(&[normed, weight]))
+    }
+
+    /// `gaussian_topk`.
+    fn largest(&mut self, of: Id) -> Id {
+        let one = [1, self.tokens, 1, 1];
+        let mean = self.graph.own(F32, one, &[of]);
+        let apart = self.graph.in_place(&[of, mean]);
+        let squared = self.graph.in_place(&[apart]);
+        let deviation = self.graph.own(F32, one, &[squared]);
+        let deviation = self.graph.in_place(&[deviation]);
+        let deviation = self.graph.in_place(&[deviation]);
+        let deviation = self.graph.in_place(&[deviation]);
+        let least = self.graph.in_place(&[mean, deviation]);
+        let above = self.graph.in_place(&[of, least]);
+        self.graph.in_place(&[above])
+    }
+
+    fn router(&mut self, block: &Block<'_>) -> Option<Router> {
+        Some(Router {
+            norm: self.weight(block, "altup_router_norm.weight")?,
+            matrix: self.weight(block, "altup_router.weight")?,
+        })
+    }
+
+    /// `altup_compute_router_modalities`.
+    fn route_streams(&mut self, block: &Block<'_>, router: &Router, active: Id) -> Id {
+        let normed = self.norm_by(block, (router.norm, None), active);
+        let normed = self.graph.in_place(&[normed]);
+        let routed = self.graph.multiply(router.matrix, normed);
+        self.graph.in_place(&[routed])
+    }
+
+    fn predict_streams(&mut self, block: &Block<'_>, router: &Router, all: Id) -> Option<Id> {
+        let [width, tokens, count, _] = self.graph.shape(all);
+        let active = self.graph.view(all, [width, tokens, 1, 1]);
+        let routed = self.route_streams(block, router, active);
+        let factors = self.linear(block, "altup_predict_coef", routed)?;
+        let factors = self.graph.view(factors, [count, count, tokens, 1]);
+        let turned = [count, width, tokens, 1];
+        let view = self.graph.view(all, turned);
+        let turned = self.graph.own(F32, turned, &[view]);
+        let predictions = self.graph.multiply(turned, factors);
+        let view = self.graph.view(predictions, [width, tokens, count, 1]);
+        let predictions = self.graph.own(F32, [width, tokens, count, 1], &[view]);
+        Some(self.graph.in_place(&[predictions, all]))
+    }
+
+    fn correct_streams(
+        &mut self,
+        block: &Block<'_>,
+        router: &Router,
+        predictions: Id,
+        active: Id,
+    ) -> Option<Id> {
+        let shape = self.graph.shape(predictions);
+        let [width, tokens, count, _] = shape;
+        let routed = self.route_streams(block, router, active);
+        let predicted = self.graph.view(predictions, [width, tokens, 1, 1]);
+        let news = self.graph.in_place(&[active, predicted]);
+        let factors = self.linear(block, "altup_correct_coef", routed)?;
+        let factors = self.graph.in_place(&[factors]);
+        let view = self.graph.view(factors, [tokens, count, 1, 1]);
+        let factors = self.graph.own(F32, [1, tokens, count, 1], &[view]);
+        let news = self.graph.own(F32, shape, &[news]);
+        let corrected = self.graph.in_place(&[news, factors]);
+        Some(self.graph.in_place(&[corrected, predictions]))
+    }
+
+    /// What the first stream and the layer's own input make of each other is added to the other streams.
+    fn add_layer_input(&mut self, block: &Block<'_>, corrected: Id, per_layer: Id) -> Option<Id> {
+        let shape = self.graph.shape(corrected);
+        let [width, tokens, count, _] = shape;
+        let each = self.graph.shape(per_layer)[0];
+        let first = self.graph.view(corrected, [width, tokens, 1, 1]);
+        let scale = self.weight(block, "altup_correct_scale.weight")?;
+        let first = self.graph.in_place(&[first, scale]);
+        let first = self.linear(block, "inp_gate", first)?;
+        let first = self.graph.in_place(&[first]);
+        let own = self.graph.view(per_layer, [each, tokens, 1, 1]);
+        let first = self.graph.in_place(&[first, own]);
+        let first = self.linear(block, "proj", first)?;
+        let first = self.norm(block, "post_norm", first);
+        let kept = self.graph.view(corrected, [width, tokens, 1, 1]);
+        let rest = self
+            .graph
+            .view(corrected, [width, tokens, count.saturating_sub(1), 1]);
+        let rest = self.graph.in_place(&[rest, first]);
+        Some(self.graph.own(F32, shape, &[kept, rest]))
+    }
+
+    /// `calc_magnitude`.
+    fn magnitude(&mut self, of: Id) -> Id {
+        let [_, tokens, count, _] = self.graph.shape(of);
+        let squared = self.graph.in_place(&[of]);
+        let sum = self.graph.own(F32, [1, tokens, count, 1], &[squared]);
+        self.graph.in_place(&[sum])
+    }
+
+    fn rescaled(&mut self, of: Id, target: Id) -> Id {
+        let own = self.magnitude(of);
+        let scaled = self.graph.in_place(&[of, target]);
+        self.graph.in_place(&[scaled, own])
+    }
+}
