@@ -85,7 +85,8 @@ fn processes(evidence: &mut Evidence, source: Source, text: &str) {
 /// `8012 -> 8034 -> 8056 MiB`; `run 1: 8.1 GB, run 2: 12.3 GB, run 3: 16.9 GB`.
 fn in_a_row(line: &str) -> Vec<Bytes> {
     let lower = line.to_ascii_lowercase();
-    if lower.contains("->") || lower.contains('\u{2192}') {
+    let sized = ["mib", "mb", "gib", "gb"].iter().any(|unit| lower.contains(unit));
+    if sized && (lower.contains("->") || lower.contains('\u{2192}')) {
         let steps = lower.replace('\u{2192}', "->");
         let unit = if lower.contains("gb") || lower.contains("gib") {
             "GiB"
