@@ -4,7 +4,7 @@
 
 use crate::bytes::Bytes;
 use crate::diagnose::evidence::{Evidence, Holder, Quote, Source};
-use crate::diagnose::line::shortened;
+use crate::diagnose::line::{clean, shortened};
 use crate::diagnose::sizes::all;
 
 use super::{named, sentences};
@@ -19,7 +19,8 @@ const NEAR: usize = 24;
 const MOST: usize = 64;
 
 pub(super) fn read(evidence: &mut Evidence, source: Source, report: &[u8]) {
-    let text = String::from_utf8_lossy(report);
+    let lines: Vec<_> = report.split(|byte| *byte == b'\n').map(clean).collect();
+    let text = lines.join("\n");
     readings(evidence, &text);
     sentences::read(evidence, source, &text);
     processes(evidence, source, &text);

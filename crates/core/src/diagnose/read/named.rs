@@ -142,7 +142,10 @@ fn cards(text: &str) -> Option<Bytes> {
             .find(|at| is_word(text, *at, name.len()))?;
         Some((at, name, *gib))
     })?;
-    let before = text[..at].trim_end_matches(|c: char| c == ' ' || c.is_ascii_alphabetic() && c != 'x');
+    let mut before = text[..at].trim_end();
+    for maker in ["rtx", "gtx", "geforce", "nvidia", "tesla", "amd", "radeon", "rx"] {
+        before = before.strip_suffix(maker).unwrap_or(before).trim_end();
+    }
     let behind = text[at + name.len()..].trim_start();
     let count = times_before(before).or_else(|| times_behind(behind)).unwrap_or(1);
     Some(Bytes::gib(gib) * count)
