@@ -195,6 +195,19 @@ pub struct Evidence {
     pub(super) series: Vec<Bytes>,
     /// Model parameters in thousand millions, where a name tells.
     pub(super) parameters: Option<f64>,
+    /// Bits of one, where a name tells.
+    pub(super) bits: Option<f64>,
+    /// The size of the model's file, as an engine printed it.
+    pub(super) model: Option<Bytes>,
+    /// The size of the model and the host's memory, as people tell them.
+    pub(super) told_model: Option<Bytes>,
+    pub(super) told_host: Option<Bytes>,
+    /// A part of the model is on the host by choice.
+    pub(super) on_host: bool,
+    /// All cards, by their names.
+    pub(super) named_cards: Option<Bytes>,
+    /// Tokens of the context, the largest that is named.
+    pub(super) context_tokens: Option<u64>,
     pub(super) utilization: Option<f64>,
     /// What vLLM says its weights took.
     pub(super) weights: Option<Bytes>,
@@ -254,6 +267,22 @@ impl Evidence {
         let torch = self.torch.as_ref().and_then(|torch| torch.total);
         let startup = self.startup.as_ref().map(|startup| startup.total);
         torch.or(startup).or_else(|| self.cards.iter().copied().max())
+    }
+
+    /// All weights of the model: by what an engine printed, or by names, of 16 bits where none is named.
+    pub(super) fn weights(&self) -> Option<Bytes> {
+        const MIB_OF_A_THOUSAND_MILLION_BITS: f64 = 1e9 / 8.0 / 1_048_576.0;
+        let named = self.parameters.and_then(|parameters| {
+            let mib = parameters * self.bits.unwrap_or(16.0) * MIB_OF_A_THOUSAND_MILLION_BITS;
+            format!("{mib:.0}MiB").parse().ok()
+        });
+        self.model.or(self.told_model).or(named)
+    }
+
+    /// The weights and all cards, where the weights are more and none are meant to be elsewhere.
+    pub(super) fn weights_beyond_cards(&self) -> Option<(Bytes, Bytes)> {
+        let (weights, cards) = (self.weights()?, self.card().max(self.named_cards)?);
+        (!self.on_host && weights > cards).then_some((weights, cards))
     }
 
     /// More than a quarter of a card that was gone before the engine took its first byte, and would have been enough.

@@ -17,7 +17,8 @@ pub(super) fn around(line: &[u8], at: usize) -> Cow<'_, str> {
     clean(&line[from..to])
 }
 
-fn clean(line: &[u8]) -> Cow<'_, str> {
+/// Without colours and control bytes, tabs as blanks.
+pub(super) fn clean(line: &[u8]) -> Cow<'_, str> {
     let text = String::from_utf8_lossy(line);
     if text.bytes().any(|byte| byte < b' ') {
         return Cow::Owned(without_controls(&text));

@@ -7,6 +7,10 @@
 mod circumstances;
 mod llama;
 mod machine;
+mod named;
+mod sentences;
+#[cfg(test)]
+mod tests;
 mod torch;
 
 use memchr::{memchr, memchr_iter, memrchr};
@@ -15,6 +19,7 @@ use super::evidence::{Evidence, Holder, Quote, Seen, Source, Stage};
 use super::line::{around, shortened};
 use super::refused::Refused;
 use super::saying::{self, Hit, Saying, Words};
+use super::sizes::{behind, count};
 use crate::bytes::Bytes;
 
 /// A line longer than this is read in pieces.
@@ -161,7 +166,7 @@ impl Reader {
                 *count += 1;
                 *count > REPEATS && hit.start + PIECE < block.len()
             });
-            let told_late = hit.start >= told && hit.saying > Saying::ModelFile;
+            let told_late = hit.start >= told && hit.saying > Saying::Exception;
             if in_the_middle || told_late || self.is_known_enough(hit) {
                 at = hit.start + 1;
                 continue;
@@ -195,7 +200,7 @@ impl Reader {
     fn line(&mut self, quote: &Quote, text: &str) {
         let mut before = None;
         for row in saying::rows_in(text) {
-            if before == Some(row.saying) {
+            if before == Some(row.saying) || (row.saying == Saying::BigBatch && is_of_one(text, row.phrase)) {
                 continue;
             }
             before = Some(row.saying);
@@ -205,6 +210,20 @@ impl Reader {
             machine::read(&mut self.evidence, row.saying, text, quote);
         }
     }
+}
+
+/// `batch size 1`, `batch_size=1`: nothing could be less.
+fn is_of_one(text: &str, phrase: &str) -> bool {
+    let rest = behind(text, phrase).unwrap_or_default();
+    let rest = rest
+        .trim_start_matches([' ', '=', '*', '`'])
+        .trim_start_matches("of ")
+        .trim_start_matches("to ")
+        .trim_start_matches("is ");
+    count(rest) == Some(1)
+        || ["no matter", "regardless"]
+            .iter()
+            .any(|words| text.contains(words))
 }
 
 /// A line in which the phrase stands far from its end may hold more than the window showed.

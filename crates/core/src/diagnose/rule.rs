@@ -10,6 +10,7 @@ use super::evidence::{Evidence, Quote};
 
 mod benign;
 mod card;
+mod cure;
 mod fault;
 mod guard;
 mod leak;
@@ -88,8 +89,9 @@ pub(super) struct Rule {
 
 /// Every rule, by area.
 pub(super) fn all() -> impl Iterator<Item = &'static Rule> {
-    let areas: [&[Rule]; 10] = [
+    let areas: [&[Rule]; 11] = [
         card::RULES,
+        cure::RULES,
         torch::RULES,
         vllm::RULES,
         unified::RULES,

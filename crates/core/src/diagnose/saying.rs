@@ -15,6 +15,7 @@ use super::sign::Sign;
 
 mod printed;
 mod search;
+mod system;
 mod told;
 
 use search::Search;
@@ -41,6 +42,7 @@ pub(super) enum Saying {
     TorchRequested,
     TorchFree,
     TorchLimit,
+    TorchParts,
     TensorRefused,
     Unworded,
     BudgetRefused,
@@ -60,8 +62,11 @@ pub(super) enum Saying {
     InPool,
     VaReservation,
     CublasCreate,
+    CublasInit,
+    CublasFailed,
     ContextCall,
     PinCall,
+    LockRefused,
     // How far it had come.
     NewAttempt,
     LoadsWeights,
@@ -83,7 +88,10 @@ pub(super) enum Saying {
     CardTotals,
     CardFree,
     MicroBatch,
-    Projected,
+    ContextTokens,
+    ModelSize,
+    Breakdown,
+    OllamaCard,
     // The card, its driver, the kernel.
     NvMap,
     NvmlQueryAssert,
@@ -115,11 +123,15 @@ pub(super) enum Saying {
     UnknownFlag,
     RequestTooLong,
     ModelFile,
+    Assertion,
+    Exception,
     // What people tell.
     Leaks,
     NotReleased,
     Grows,
     EachRound,
+    GrowsEachRound,
+    FailsAgain,
     KeptAlive,
     VisibleDevices,
     NotHeeded,
@@ -134,12 +146,17 @@ pub(super) enum Saying {
     Slab,
     Pinned,
     Neighbour,
+    Desktop,
+    NobodyShown,
+    TakenBefore,
     PreviousChild,
     Harmless,
+    Meant,
     GoesOn,
     Fragmented,
     ModelTooBig,
     LongContext,
+    PastKeys,
     GrowsWithDepth,
     CacheWord,
     BigBatch,
@@ -147,10 +164,19 @@ pub(super) enum Saying {
     HostMemory,
     Container,
     Windows,
+    Wsl,
     Baseline,
     Declines,
+    DriverGone,
+    Died,
     TorchSnapshot,
     ModelToCard,
+    Trains,
+    LessDidNotHelp,
+    CuredByContext,
+    CuredByBatch,
+    CuredByModel,
+    CuredByPieces,
 }
 
 /// What a row of the table tells the scheduler.
@@ -207,16 +233,23 @@ const fn sign(phrase: &'static str, saying: Saying, sign: Sign) -> Row {
 }
 
 /// What programs print comes first.
-static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| [printed::ROWS, told::ROWS].concat());
+static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| [printed::ROWS, system::ROWS, told::ROWS].concat());
 
 /// Finds what programs print and what people tell.
 static ALL: LazyLock<Search> = LazyLock::new(|| Search::new(&ROWS));
 /// Finds what programs print alone.
-static PRINTED: LazyLock<Search> = LazyLock::new(|| Search::new(printed::ROWS));
+static PRINTED: LazyLock<Search> =
+    LazyLock::new(|| Search::new(&ROWS[..printed::ROWS.len() + system::ROWS.len()]));
 
 /// How many rows there are.
 pub(super) fn rows() -> usize {
     ROWS.len()
+}
+
+/// A row by its number, for readers that are tried alone.
+#[cfg(test)]
+pub(super) fn row(number: usize) -> &'static Row {
+    &ROWS[number % ROWS.len()]
 }
 
 /// Whose words are looked for.

@@ -3,8 +3,11 @@
 //! DECISION: only a report of up to 64 KiB is read this way. In a long log such patterns are chance.
 
 use crate::bytes::Bytes;
-use crate::diagnose::evidence::{Evidence, Source};
+use crate::diagnose::evidence::{Evidence, Holder, Quote, Source};
+use crate::diagnose::line::{clean, shortened};
 use crate::diagnose::sizes::all;
+
+use super::{named, sentences};
 
 /// Names of cards, in lower case, behind which a size is the card's memory.
 const CARDS: [&str; 17] = [
@@ -16,11 +19,14 @@ const NEAR: usize = 24;
 const MOST: usize = 64;
 
 pub(super) fn read(evidence: &mut Evidence, source: Source, report: &[u8]) {
-    let text = String::from_utf8_lossy(report);
+    let lines: Vec<_> = report.split(|byte| *byte == b'\n').map(clean).collect();
+    let text = lines.join("\n");
     readings(evidence, &text);
+    sentences::read(evidence, source, &text);
+    processes(evidence, source, &text);
     if source == Source::Context || report.len() <= 1 << 14 {
         cards(evidence, &text);
-        evidence.parameters = parameters(&text).or(evidence.parameters);
+        named::read(evidence, &text);
     }
 }
 
@@ -36,6 +42,84 @@ fn readings(evidence: &mut Evidence, text: &str) {
     let readings: Vec<Bytes> = text.lines().filter_map(read).take(MOST).collect();
     if readings.len() >= 3 {
         evidence.series = readings;
+    }
+    let rows = text.lines().filter(|line| line.len() < 400).map(in_a_row);
+    if let Some(row) = rows.filter(|row| row.len() >= 3).max_by_key(Vec::len)
+        && evidence.series.len() < row.len()
+    {
+        evidence.series = row;
+    }
+}
+
+/// Rows of a process and what it holds of a card: `3794364 5144MiB`.
+fn processes(evidence: &mut Evidence, source: Source, text: &str) {
+    for (line, row) in (1..).zip(text.lines()) {
+        let mut words = row.split_whitespace();
+        let Some(pid) = words
+            .next()
+            .filter(|word| word.len() >= 3)
+            .and_then(|word| word.parse().ok())
+        else {
+            continue;
+        };
+        let rest = words.collect::<Vec<_>>().join(" ");
+        if let (Some((used, "")), true) = (
+            all(&rest).next(),
+            evidence.holders.len() < MOST && rest.ends_with("iB"),
+        ) {
+            let quote = Quote {
+                source,
+                line,
+                text: shortened(row).to_owned(),
+            };
+            evidence.holders.push(Holder {
+                card: None,
+                pid: Some(pid),
+                name: format!("process {pid}"),
+                used,
+                quote,
+            });
+        }
+    }
+}
+
+/// `8012 -> 8034 -> 8056 MiB`; `run 1: 8.1 GB, run 2: 12.3 GB, run 3: 16.9 GB`.
+fn in_a_row(line: &str) -> Vec<Bytes> {
+    let lower = line.to_ascii_lowercase();
+    let sized = ["mib", "mb", "gib", "gb"].iter().any(|unit| lower.contains(unit));
+    if sized && (lower.contains("->") || lower.contains('\u{2192}')) {
+        let steps = lower.replace('\u{2192}', "->");
+        let unit = if lower.contains("gb") || lower.contains("gib") {
+            "GiB"
+        } else {
+            "MiB"
+        };
+        let number = |step: &str| {
+            let mut words = step.split(|c: char| !c.is_ascii_digit() && c != '.');
+            let number = words.rfind(|word| !word.trim_matches('.').is_empty())?;
+            all(&format!("{number} {unit}")).next().map(|(size, _)| size)
+        };
+        return steps.split("->").filter_map(number).take(MOST).collect();
+    }
+    let counted = [
+        "run ",
+        "iteration ",
+        "epoch ",
+        "round ",
+        "loop ",
+        "cycle ",
+        "step ",
+        "request ",
+        "call ",
+    ];
+    let times = counted
+        .iter()
+        .map(|word| lower.matches(word).count())
+        .max()
+        .unwrap_or_default();
+    match times {
+        3.. => all(line).map(|(size, _)| size).take(MOST).collect(),
+        _ => Vec::new(),
     }
 }
 
@@ -64,17 +148,4 @@ fn cards(evidence: &mut Evidence, text: &str) {
             }
         }
     }
-}
-
-/// `Qwen1.5-14B-Chat`: 14 thousand million parameters; the largest that is named.
-fn parameters(text: &str) -> Option<f64> {
-    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '.');
-    let sizes = words.filter_map(|word| {
-        let number = word.strip_suffix(['B', 'b'])?;
-        let number: f64 = number.parse().ok()?;
-        (0.1..=2000.0).contains(&number).then_some(number)
-    });
-    sizes.fold(None, |largest, size| {
-        Some(largest.map_or(size, |before: f64| before.max(size)))
-    })
 }

@@ -29,6 +29,8 @@ pub(super) fn read(evidence: &mut Evidence, row: &Row, text: &str, quote: &Quote
         Saying::HostRefused if text.contains("out_of_memory: CUDA") => {
             open(evidence, Place::Card, None, text, quote, true);
         }
+        // Locking the model in host memory is optional.
+        Saying::HostRefused if text.contains("mlock") => {}
         Saying::HostRefused => open(evidence, Place::Host, size_asked(text), text, quote, false),
         Saying::BufferRefused => {
             let is_host = text.contains("cpu_buffer") || text.contains("CPU");
@@ -51,6 +53,7 @@ pub(super) fn read(evidence: &mut Evidence, row: &Row, text: &str, quote: &Quote
         Saying::WeightsSize => buffer(evidence, Purpose::Weights, text),
         Saying::CacheSize => buffer(evidence, Purpose::Cache, text),
         Saying::ComputeSize => buffer(evidence, Purpose::Compute, text),
+        Saying::Breakdown => breakdown(evidence, text),
         _ => {}
     }
 }
@@ -169,7 +172,10 @@ fn statement(evidence: &mut Evidence, purpose: Purpose, quote: &Quote) {
 
 /// `CUDA0 model buffer size = 702.19 MiB`; buffers of the host are not the card's.
 fn buffer(evidence: &mut Evidence, purpose: Purpose, text: &str) {
-    let size = after(text, "buffer size").or_else(|| all(text).next().map(|(size, _)| size));
+    let size = after(text, "buffer size").or_else(|| {
+        let (_, behind) = text.split_once('=')?;
+        all(behind).last().map(|(size, _)| size)
+    });
     let on_card = ["CUDA", "ROCm", "Vulkan", "SYCL", "Metal", "MUSA"]
         .iter()
         .any(|name| text.contains(name))
@@ -184,5 +190,53 @@ fn buffer(evidence: &mut Evidence, purpose: Purpose, text: &str) {
             size,
             attempt,
         });
+    }
+}
+
+/// `|   - CUDA0 (RTX 4090)   | 24080 = 1234 + (22000 = 17000 +    4000 +    1000) + 846 |`: total, free, then weights, context and compute, in MiB.
+fn breakdown(evidence: &mut Evidence, text: &str) {
+    let Some((total, rest)) = text.rsplit_once('(').and_then(|(before, rest)| {
+        let (total, _) = before[before.rfind('|')?..].split_once('=')?;
+        Some((total, rest))
+    }) else {
+        return;
+    };
+    let mib = |word: &str| {
+        Some(Bytes::mib(
+            word.trim_matches(|c: char| !c.is_ascii_digit())
+                .parse::<u32>()
+                .ok()?
+                .into(),
+        ))
+    };
+    let Some((_, parts)) = rest.split_once('=') else {
+        return;
+    };
+    let sizes: Vec<Bytes> = parts
+        .split(')')
+        .next()
+        .into_iter()
+        .flat_map(|parts| parts.split('+'))
+        .filter_map(mib)
+        .collect();
+    let (Some(total), [weights, cache, compute]) = (mib(total), sizes.as_slice()) else {
+        return;
+    };
+    let attempt = evidence.attempt;
+    if evidence.cards.len() < MOST_REFUSALS && evidence.buffers.iter().all(|buffer| buffer.attempt != attempt)
+    {
+        evidence.cards.push(total);
+        for (purpose, size) in [
+            (Purpose::Weights, *weights),
+            (Purpose::Cache, *cache),
+            (Purpose::Compute, *compute),
+        ] {
+            evidence.buffers.push(Buffer {
+                purpose,
+                on_card: true,
+                size,
+                attempt,
+            });
+        }
     }
 }

@@ -30,6 +30,9 @@ pub(super) fn read(evidence: &mut Evidence, saying: Saying, text: &str, quote: &
         Saying::CardUsed => usage(evidence, text, quote),
         Saying::CardTotals => totals(evidence, text),
         Saying::MicroBatch => micro_batch(evidence, text),
+        Saying::ContextTokens => context_tokens(evidence, text),
+        Saying::ModelSize => model_size(evidence, text),
+        Saying::OllamaCard => ollama_card(evidence, text),
         _ => {}
     }
 }
@@ -91,6 +94,13 @@ fn meminfo(evidence: &mut Evidence, text: &str) {
         ("cmafree", &mut host.cma_free),
     ] {
         *field = own_word(text, key).or(*field);
+    }
+    // `free=66GB cache=51GB available=116GB`
+    if let (Some(free), Some(available)) = (after(text, "free="), after(text, "available="))
+        && text.contains("cache=")
+    {
+        host.free = Some(free);
+        host.available = Some(available);
     }
     if text.trim_start().starts_with("Cached:") {
         host.cached = after(text, "cached:").or(host.cached);
@@ -182,12 +192,16 @@ fn holder(evidence: &mut Evidence, text: &str, quote: &Quote) {
 
 /// TensorFlow's `Total memory: 7.92GiB` and `Free memory: 190.31MiB`, of each card before it takes anything.
 fn totals(evidence: &mut Evidence, text: &str) {
-    if let Some(total) = after(text, "total memory: ").filter(|size| *size >= Bytes::mib(256))
+    if let Some(total) = after(text, "total memory: ")
+        .or_else(|| after(text, "totalmemory: "))
+        .filter(|size| *size >= Bytes::mib(256))
         && evidence.cards.len() < MOST
     {
         evidence.cards.push(total);
     }
-    evidence.card_free = evidence.card_free.max(after(text, "free memory: "));
+    evidence.card_free = evidence
+        .card_free
+        .max(after(text, "free memory: ").or_else(|| after(text, "freememory: ")));
 }
 
 /// `| N/A   36C    P0    41W / 300W |  12799MiB / 16280MiB |      0%      Default |`.
@@ -209,6 +223,43 @@ fn micro_batch(evidence: &mut Evidence, text: &str) {
         .iter()
         .filter_map(|name| count(behind(text, name)?.trim_start_matches([' ', '='])));
     evidence.micro_batch = evidence.micro_batch.max(tokens.max());
+}
+
+/// `-c 131072`, `--ctx-size 131072`, `n_ctx = 131072`, `num_ctx: 131072`, `--max-model-len=131072`, `max_model_len=131072`.
+fn context_tokens(evidence: &mut Evidence, text: &str) {
+    let names = [
+        "-c ",
+        "--ctx-size",
+        "n_ctx ",
+        "num_ctx",
+        "max-model-len",
+        "max_model_len",
+        "context_length",
+        "context-length",
+        "max_seq_len",
+    ];
+    let tokens = names
+        .iter()
+        .filter_map(|name| count(behind(text, name)?.trim_start_matches([' ', '=', ':', '"'])));
+    evidence.context_tokens = evidence.context_tokens.max(tokens.max());
+}
+
+/// `model size       = 38.00 GiB (4.82 BPW)`, `file size   = 4.58 GiB`.
+fn model_size(evidence: &mut Evidence, text: &str) {
+    let size = ["model size", "file size"]
+        .iter()
+        .find_map(|name| after(text, name));
+    evidence.model = evidence.model.max(size.filter(|size| *size >= Bytes::mib(256)));
+}
+
+/// `msg="inference compute" … total="24.0 GiB" available="22.4 GiB"`.
+fn ollama_card(evidence: &mut Evidence, text: &str) {
+    if let Some(total) =
+        after(text, "total=").filter(|_| evidence.cards.len() < MOST && !text.contains("library=cpu"))
+    {
+        evidence.cards.push(total);
+    }
+    evidence.card_free = evidence.card_free.max(after(text, "available="));
 }
 
 /// The line of `/etc/nv_tegra_release`, `L4T 36.4.7` or `R36.4.7`.

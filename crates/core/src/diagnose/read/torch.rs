@@ -31,6 +31,14 @@ pub(super) fn read(evidence: &mut Evidence, saying: Saying, text: &str, quote: &
             }
         }
         Saying::CardSize if behind(text, "total capac").is_some() => parts(evidence, text),
+        Saying::TorchParts
+            if evidence
+                .torch
+                .as_ref()
+                .is_some_and(|torch| is_next(&torch.quote, quote)) =>
+        {
+            parts(evidence, text)
+        }
         Saying::OllamaRequired => evidence.required = required(text, quote).or(evidence.required.take()),
         Saying::VllmStartup => evidence.startup = startup(text, quote).or(evidence.startup.take()),
         _ => {}
@@ -65,6 +73,11 @@ fn nothing_but(asked: Bytes, quote: &Quote) -> Torch {
 
 /// Most tracebacks end with the error; some tools print it first, and its innermost frame next.
 fn frame(evidence: &mut Evidence, purpose: Purpose, quote: &Quote) {
+    // A bar of progress that has come to its end is no frame.
+    let is_cache = purpose == Purpose::Weights && quote.text.to_ascii_lowercase().contains("cache");
+    if quote.text.contains("100%") || is_cache {
+        return;
+    }
     let frame = Frame {
         purpose,
         quote: quote.clone(),
@@ -78,6 +91,11 @@ fn frame(evidence: &mut Evidence, purpose: Purpose, quote: &Quote) {
     evidence.frame = Some(frame);
 }
 
+/// Some reports break the sentence over lines.
+fn is_next(one: &Quote, other: &Quote) -> bool {
+    one.source == other.source && (1..=3).contains(&other.line.saturating_sub(one.line))
+}
+
 fn is_near(one: &Quote, other: &Quote) -> bool {
     one.source == other.source && one.line.abs_diff(other.line) <= TRACEBACK
 }
@@ -85,11 +103,11 @@ fn is_near(one: &Quote, other: &Quote) -> bool {
 /// The sizes of the sentence, which some reports break over lines.
 fn parts(evidence: &mut Evidence, text: &str) {
     let Some(torch) = &mut evidence.torch else { return };
-    let (mut reserved, mut others) = (None, None);
+    let (mut reserved, mut cached, mut others) = (None, None, None);
     for (size, behind) in all(text) {
         let behind = behind.trim_start();
         let starts = |words: &[&str]| words.iter().any(|word| behind.starts_with(word));
-        if starts(&["total capac"]) {
+        if starts(&["total capac"]) || behind == "total" {
             torch.total = Some(size);
         } else if starts(&["free", "is free"]) {
             torch.free = Some(size);
@@ -101,8 +119,10 @@ fn parts(evidence: &mut Evidence, text: &str) {
             torch.allocated = Some(size);
         } else if starts(&["is reserved by PyTorch but", "reserved by PyTorch but"]) {
             torch.idle = Some(size);
-        } else if starts(&["reserved in total", "cached"]) {
+        } else if starts(&["reserved in total"]) {
             reserved = Some(size);
+        } else if starts(&["cached"]) {
+            cached = Some(size);
         } else if starts(&["memory in use"]) {
             let before = &text[..text.len() - behind.len()];
             match before.rfind("rocess").map(|at| &before[at..]) {
@@ -113,6 +133,17 @@ fn parts(evidence: &mut Evidence, text: &str) {
     }
     torch.total = torch.total.or_else(|| total_behind(text));
     torch.others = others.or(torch.others);
+    // Until 1.3 it was what is idle, in 1.4 all that is reserved: what adds up to no more than the card is told apart from it.
+    if let (Some(cached), Some(total), Some(free), Some(allocated)) =
+        (cached, torch.total, torch.free, torch.allocated)
+    {
+        let is_idle = cached < allocated || allocated + free + cached <= total;
+        torch.idle = Some(if is_idle {
+            cached
+        } else {
+            cached.saturating_sub(allocated)
+        });
+    }
     if let (Some(reserved), Some(allocated)) = (reserved, torch.allocated) {
         torch.idle = Some(reserved.saturating_sub(allocated));
     }

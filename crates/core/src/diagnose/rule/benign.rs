@@ -13,6 +13,11 @@ pub(super) const RULES: &[Rule] = &[
         test: went_on,
     },
     Rule {
+        name: "by_design",
+        source: "the report's own words",
+        test: by_design,
+    },
+    Rule {
         name: "recovered",
         source: "llama-context.cpp: retries without pipeline parallelism",
         test: recovered,
@@ -43,6 +48,11 @@ pub(super) const RULES: &[Rule] = &[
         test: told_of_host,
     },
     Rule {
+        name: "host_smaller_than_card",
+        source: "arithmetic: Windows backs memory of a card by the host's commit limit",
+        test: host_smaller_than_card,
+    },
+    Rule {
         name: "program_fault",
         source: "CUDA: a kernel of the program found its input wrong",
         test: program_fault,
@@ -61,6 +71,11 @@ pub(super) const RULES: &[Rule] = &[
         name: "allocation_limit",
         source: "ggml-vulkan.cpp: maxMemoryAllocationSize, maxBufferSize",
         test: allocation_limit,
+    },
+    Rule {
+        name: "other_complaint",
+        source: "ggml.h: GGML_ASSERT; Python's own exceptions",
+        test: other_complaint,
     },
     Rule {
         name: "not_about_memory",
@@ -84,6 +99,18 @@ fn went_on(evidence: &Evidence) -> Option<Finding> {
     )
 }
 
+/// What is held is held on purpose, and nothing was refused.
+fn by_design(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence
+        .quote(Saying::Meant)
+        .or_else(|| evidence.quote(Saying::Harmless))?;
+    let wondered = evidence.says_any(&[Saying::Leaks, Saying::NotReleased, Saying::Grows]);
+    let weight = if wondered { Strong } else { Fair };
+    let text = "it is told to be meant so";
+    let refused = evidence.ran_out() || evidence.says(Saying::Neighbour);
+    (!refused).then(|| Finding::new(Cause::NotOom, weight, text, vec![told]).told())
+}
+
 fn recovered(evidence: &Evidence) -> Option<Finding> {
     let told = evidence.quote(Saying::Recovered)?;
     let text = "the engine tried again with less, and nothing was refused afterwards";
@@ -99,7 +126,11 @@ fn host_killed(evidence: &Evidence) -> Option<Finding> {
         return None;
     }
     let text = "the kernel killed a process for want of host memory";
+    // What grows until it is killed is told by how it grows.
+    let grows = evidence.says(Saying::GrowsEachRound)
+        || evidence.says_any(&[Saying::Leaks, Saying::Grows]) && evidence.says(Saying::EachRound);
     let (cause, weight) = match evidence.is_unified() {
+        false if grows => (Cause::NotOom, Weak),
         true => (Cause::UnifiedMemoryRefused, Fair),
         false => (Cause::NotOom, Strong),
     };
@@ -138,7 +169,8 @@ fn override_of_buffers(evidence: &Evidence) -> Option<Finding> {
 fn host_refused(evidence: &Evidence) -> Option<Finding> {
     let refusal = evidence.refusal()?;
     let named = matches!(refusal.purpose, Purpose::Cache | Purpose::Compute | Purpose::Pool);
-    if refusal.place != Place::Host || named {
+    let pins = evidence.says_any(&[Saying::PinCall, Saying::Pinned]);
+    if refusal.place != Place::Host || named || pins {
         return None;
     }
     let text = "a buffer of the host was refused; the card is not concerned";
@@ -150,17 +182,36 @@ fn told_of_host(evidence: &Evidence) -> Option<Finding> {
     let told = evidence.quote(Saying::HostMemory)?;
     let named = evidence
         .refusal()
-        .is_some_and(|refusal| refusal.purpose != Purpose::Unknown);
-    let silent = !evidence.ran_out() || evidence.says_any(&[Saying::KernelKill, Saying::PinnedRefused]);
+        .is_some_and(|refusal| refusal.purpose != Purpose::Unknown && refusal.asked.is_some());
+    let silent = !evidence.ran_out()
+        || evidence.says_any(&[Saying::KernelKill, Saying::PinnedRefused, Saying::ManagedMemory]);
     if named || silent || evidence.is_unified() {
         return None;
     }
+    // A refusal in words that name no size nor device may be the host's own.
+    let unsized_only = evidence
+        .refusal()
+        .is_some_and(|refusal| refusal.asked.is_none() && !refusal.at_run_time);
+    let weight = if unsized_only { Strong } else { Fair };
     let text = "what is told to be short is memory of the host";
     Some(
-        Finding::new(Cause::Other, Fair, text, vec![told])
+        Finding::new(Cause::Other, weight, text, vec![told])
             .by(SubCause::HostMemory)
             .told(),
     )
+}
+
+fn host_smaller_than_card(evidence: &Evidence) -> Option<Finding> {
+    let (host, card) = (evidence.told_host?, evidence.card()?);
+    let text = format!("{host} of host memory are told beside a card of {card}, on Windows");
+    let speaks =
+        host < card && evidence.says(Saying::Windows) && evidence.ran_out() && evidence.torch.is_none();
+    speaks.then(|| {
+        let quotes = evidence.quotes(&[Saying::OutOfMemory]);
+        Finding::new(Cause::Other, Strong, text, quotes)
+            .by(SubCause::HostMemory)
+            .told()
+    })
 }
 
 fn program_fault(evidence: &Evidence) -> Option<Finding> {
@@ -186,6 +237,18 @@ fn allocation_limit(evidence: &Evidence) -> Option<Finding> {
     let told = evidence.quote(Saying::AllocationLimit)?;
     let text = "one allocation is larger than the driver allows, however much is free";
     Some(Finding::new(Cause::Other, Decisive, text, vec![told]).by(SubCause::AllocationLimit))
+}
+
+/// An assertion or an exception that says nothing of memory, where nobody else does.
+fn other_complaint(evidence: &Evidence) -> Option<Finding> {
+    let about_memory = ["buffer", "CUDA error", "alloc", "memory"];
+    let told = [Saying::Assertion, Saying::Exception]
+        .into_iter()
+        .find_map(|saying| evidence.quote(saying))?;
+    let silent = evidence.ran_out() || evidence.startup.is_some() || evidence.says(Saying::VllmContext);
+    let speaks = !silent && !about_memory.iter().any(|words| told.text.contains(words));
+    let text = "the program stopped at a complaint of its own, and nothing was refused";
+    speaks.then(|| Finding::new(Cause::NotOom, Weak, text, vec![told]))
 }
 
 fn not_about_memory(evidence: &Evidence) -> Option<Finding> {

@@ -110,12 +110,14 @@ fn refused_buffer(evidence: &Evidence) -> Option<Finding> {
         return None;
     }
     let weight = match refusal.purpose {
-        _ if evidence.is_unified() => Fair,
+        _ if evidence.is_unified() || evidence.says(Saying::AllocationLimit) => Fair,
         _ if straw(evidence).is_some_and(|(_, other, _)| other != cause) => Fair,
         Purpose::Weights if evidence.taken_before().is_some() => Fair,
+        // No device's own line: a buffer of the host fails in the same words.
+        Purpose::Weights if refusal.asked.is_none() && evidence.says(Saying::HostMemory) => Fair,
         Purpose::Weights => Strong,
         Purpose::Output => Fair,
-        Purpose::Pool if evidence.says(Saying::Neighbour) => Fair,
+        Purpose::Pool if evidence.says_any(&[Saying::Neighbour, Saying::Desktop]) => Fair,
         _ => Decisive,
     };
     let what = match refusal.purpose {
@@ -258,7 +260,9 @@ fn large_micro_batch(evidence: &Evidence) -> Option<Finding> {
 }
 
 fn first_that_is_loaded(evidence: &Evidence) -> Option<Finding> {
-    let refusal = unnamed(evidence).filter(|_| evidence.buffers.is_empty())?;
+    // A framework that takes the card as one arena asks for nearly all of it, whatever the model.
+    let arena = |refusal: &Refusal| matches!((refusal.asked, evidence.card()), (Some(asked), Some(card)) if asked.scaled(5, 4) >= card && asked <= card);
+    let refusal = unnamed(evidence).filter(|refusal| evidence.buffers.is_empty() && !arena(refusal))?;
     let text = format!(
         "{} before any other line says how far it had come",
         asked(refusal)
@@ -288,8 +292,13 @@ fn tensor_refused(evidence: &Evidence) -> Option<Finding> {
 /// The report says in words what is too large: a word, not a proof.
 fn told(evidence: &Evidence, cause: Cause, words: &[Saying], text: &str) -> Option<Finding> {
     let quotes = evidence.quotes(words);
-    let weight = if quotes.len() > 1 { Fair } else { Weak };
-    let speaks = evidence.ran_out() && !quotes.is_empty() && evidence.buffers.is_empty();
+    let weight = if quotes.len() > 1 && evidence.ran_out() {
+        Fair
+    } else {
+        Weak
+    };
+    let fails = evidence.ran_out() || quotes.len() > 1;
+    let speaks = fails && !quotes.is_empty() && evidence.buffers.is_empty();
     speaks.then(|| Finding::new(cause, weight, text, quotes).told())
 }
 
@@ -305,14 +314,21 @@ fn told_of_depth(evidence: &Evidence) -> Option<Finding> {
     let named = evidence
         .refusal()
         .is_some_and(|refusal| cause_of(refusal.purpose).is_some());
-    let weight = if evidence.says_any(&[Saying::Leaks, Saying::Grows]) {
+    let kept = evidence.says(Saying::NotReleased) && evidence.says(Saying::EachRound);
+    let weight = if evidence.says_any(&[Saying::Leaks, Saying::Grows]) && !kept {
         Strong
     } else {
         Fair
     };
+    // A framework of Python has no pool that grows by itself; what it keeps for each token is its cache.
+    let cause = match evidence.says(Saying::PastKeys) {
+        true => Cause::KvCacheTooLarge,
+        false => Cause::PoolGrowth,
+    };
     let text = "it is told to come with the depth of the request, after the load";
-    let speaks = fails && !named && evidence.torch.is_none() && !evidence.is_unified();
-    speaks.then(|| Finding::new(Cause::PoolGrowth, weight, text, vec![depth]).told())
+    let trains = evidence.says(Saying::Trains);
+    let speaks = fails && !named && !trains && evidence.torch.is_none() && !evidence.is_unified();
+    speaks.then(|| Finding::new(cause, weight, text, vec![depth]).told())
 }
 
 fn told_of_model(evidence: &Evidence) -> Option<Finding> {
@@ -326,7 +342,7 @@ fn told_of_model(evidence: &Evidence) -> Option<Finding> {
 }
 
 fn told_of_cache(evidence: &Evidence) -> Option<Finding> {
-    let words = [Saying::LongContext, Saying::CacheWord];
+    let words = [Saying::LongContext, Saying::CacheWord, Saying::PastKeys];
     told(
         evidence,
         Cause::KvCacheTooLarge,
@@ -336,11 +352,15 @@ fn told_of_cache(evidence: &Evidence) -> Option<Finding> {
 }
 
 fn told_of_computation(evidence: &Evidence) -> Option<Finding> {
-    let words = [Saying::Activations, Saying::BigBatch];
+    // Who takes less at once in vain has the reason elsewhere.
+    let words: &[Saying] = match evidence.says(Saying::LessDidNotHelp) {
+        true => &[Saying::Activations],
+        false => &[Saying::Activations, Saying::BigBatch, Saying::Trains],
+    };
     told(
         evidence,
         Cause::ComputeBufferTooLarge,
-        &words,
+        words,
         "the computation is named",
     )
 }

@@ -3,7 +3,7 @@
 use super::Weight::{Decisive, Fair, Strong};
 use super::{Finding, Rule};
 use crate::diagnose::cause::{Cause, SubCause};
-use crate::diagnose::evidence::Evidence;
+use crate::diagnose::evidence::{Evidence, Quote};
 use crate::diagnose::saying::Saying;
 
 pub(super) const RULES: &[Rule] = &[
@@ -16,6 +16,16 @@ pub(super) const RULES: &[Rule] = &[
         name: "driver_fault",
         source: "NVRM, CUDA run time",
         test: driver_fault,
+    },
+    Rule {
+        name: "driver_gone",
+        source: "the report's own words",
+        test: driver_gone,
+    },
+    Rule {
+        name: "library_failed",
+        source: "cuBLAS: cublasStatus_t",
+        test: library_failed,
     },
     Rule {
         name: "driver_mismatch",
@@ -59,6 +69,23 @@ fn driver_fault(evidence: &Evidence) -> Option<Finding> {
     Some(Finding::new(Cause::DriverOrHw, weight, text, vec![quote]))
 }
 
+/// Loading the modules again, or sleeping, has to do with drivers alone.
+fn driver_gone(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence
+        .quote(Saying::DriverGone)
+        .filter(|_| !evidence.was_refused())?;
+    let text = "the card is told to be lost after sleep, or until its driver is loaded again";
+    Some(Finding::new(Cause::DriverOrHw, Fair, text, vec![told]).told())
+}
+
+fn library_failed(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence
+        .quote(Saying::CublasFailed)
+        .filter(|_| !evidence.ran_out())?;
+    let text = "a library failed at its work, and no memory was refused: it may not fit this card or driver";
+    Some(Finding::new(Cause::NotOom, Fair, text, vec![told]).by(SubCause::WrongBuild))
+}
+
 fn driver_mismatch(evidence: &Evidence) -> Option<Finding> {
     let quotes = evidence.quotes(&[Saying::NvmlInitAssert, Saying::DriverMismatch]);
     let text = "the driver and its libraries do not fit each other, or are not reachable from here";
@@ -87,7 +114,18 @@ fn wrong_build(evidence: &Evidence) -> Option<Finding> {
         (None, false) => Strong,
         (None, true) => Fair,
     };
+    let handle = evidence.quote(Saying::CublasInit);
+    if build.is_none() && blas.is_none() && handle.is_some() {
+        return handle_refused(evidence, handle?);
+    }
     let quote = build.or(blas)?;
     let text = "the program or a library of it does not fit this card or driver";
     Some(Finding::new(Cause::NotOom, weight, text, vec![quote]).by(SubCause::WrongBuild))
+}
+
+/// A framework's library got no room for its handle, on a card that is full or that it does not fit.
+fn handle_refused(evidence: &Evidence, quote: Quote) -> Option<Finding> {
+    let text = "a library could not make its handle, though nothing is said to be full";
+    let full = evidence.ran_out() || evidence.says(Saying::Neighbour);
+    (!full).then(|| Finding::new(Cause::NotOom, Fair, text, vec![quote]).by(SubCause::WrongBuild))
 }

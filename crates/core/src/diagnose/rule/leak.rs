@@ -47,14 +47,21 @@ fn said_to_leak(evidence: &Evidence) -> Option<Finding> {
     let explained = evidence.says_any(&[Saying::KeptAlive, Saying::Harmless]);
     let leaks = evidence.says(Saying::Leaks);
     let kept = evidence.says(Saying::NotReleased);
-    let (grows, rounds) = (evidence.says(Saying::Grows), evidence.says(Saying::EachRound));
+    let both = evidence.says(Saying::GrowsEachRound);
+    let grows = both || evidence.says(Saying::Grows);
+    let rounds = both || evidence.says(Saying::EachRound);
     let weight = match (leaks, grows || kept, rounds) {
-        _ if explained => Weak,
-        (true, _, _) | (_, true, true) if evidence.says(Saying::GrowsWithDepth) => Fair,
+        _ if explained || evidence.says_any(&[Saying::Meant, Saying::CuredByPieces]) => Weak,
+        (true, _, _) | (_, true, _) if evidence.says(Saying::StrayContext) => Fair,
+        // A process that is not gone keeps what it had.
+        _ if evidence.says_any(&[Saying::NobodyShown, Saying::TakenBefore]) => Weak,
+        _ if evidence.holders.len() > 1 => Fair,
+        (true, _, _) | (_, true, true) if grows_with_depth(evidence) => Fair,
         (true, true, true) => Decisive,
         (true, ..) | (false, true, true) => Strong,
-        (false, true, false) if kept => Fair,
-        (false, true, false) => Weak,
+        (false, true, false) if kept && evidence.says(Saying::FailsAgain) => Strong,
+        (false, true, false) if kept || evidence.says(Saying::FailsAgain) => Fair,
+        (false, true, false) => return None,
         (false, false, _) => return None,
     };
     let quotes = evidence.quotes(&[
@@ -62,6 +69,7 @@ fn said_to_leak(evidence: &Evidence) -> Option<Finding> {
         Saying::Grows,
         Saying::NotReleased,
         Saying::EachRound,
+        Saying::GrowsEachRound,
     ]);
     Some(
         Finding::new(
@@ -72,6 +80,12 @@ fn said_to_leak(evidence: &Evidence) -> Option<Finding> {
         )
         .told(),
     )
+}
+
+/// What grows with the depth of a request comes back with it, unless it is told not to.
+fn grows_with_depth(evidence: &Evidence) -> bool {
+    evidence.says(Saying::GrowsWithDepth)
+        && !(evidence.says(Saying::NotReleased) && evidence.says(Saying::EachRound))
 }
 
 fn kernel_slab(evidence: &Evidence) -> Option<Finding> {

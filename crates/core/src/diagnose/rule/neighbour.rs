@@ -4,7 +4,7 @@ use super::Weight::{Decisive, Fair, Strong, Weak};
 use super::{Finding, Rule};
 use crate::bytes::Bytes;
 use crate::diagnose::cause::Cause;
-use crate::diagnose::evidence::{Evidence, Holder, Purpose};
+use crate::diagnose::evidence::{Evidence, Holder, Purpose, Quote, Stage};
 use crate::diagnose::saying::Saying;
 
 pub(super) const RULES: &[Rule] = &[
@@ -17,6 +17,11 @@ pub(super) const RULES: &[Rule] = &[
         name: "used_by_nobody",
         source: "nvidia-smi: a card in use, and a table of processes that does not say by whom",
         test: used_by_nobody,
+    },
+    Rule {
+        name: "nobody_shown",
+        source: "nvidia-smi lists the processes of its own container and user, and none that is half gone",
+        test: nobody_shown,
     },
     Rule {
         name: "unworded",
@@ -66,12 +71,15 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 fn listed_processes(evidence: &Evidence) -> Option<Finding> {
-    let (card, _) = (evidence.card()?, evidence.refusal()?);
+    let ran_out = evidence.ran_out() && evidence.torch.is_none();
+    let card = evidence.card().filter(|_| ran_out)?;
     let largest = evidence.holders.iter().max_by_key(|holder| holder.used)?;
     let held: Bytes = evidence.holders.iter().map(|holder| holder.used).sum();
     let text = format!("{} holds {} of a card of {card}", largest.name, largest.used);
+    let several = evidence.holders.len() > 1 && held.scaled(2, 1) >= card && evidence.refusals.is_empty();
+    let weight = if several { Strong } else { Fair };
     (held.scaled(3, 1) >= card)
-        .then(|| Finding::new(Cause::ForeignProcess, Fair, text, vec![largest.quote.clone()]))
+        .then(|| Finding::new(Cause::ForeignProcess, weight, text, vec![largest.quote.clone()]))
 }
 
 /// Half of a card is used, and those who are listed hold less than half of that: containers, other users, a process that is not gone.
@@ -87,15 +95,26 @@ fn used_by_nobody(evidence: &Evidence) -> Option<Finding> {
     nobody.then(|| Finding::new(Cause::ForeignProcess, Fair, text, vec![usage.quote.clone()]))
 }
 
+fn nobody_shown(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence.quotes(&[Saying::NobodyShown, Saying::TakenBefore]);
+    let silent = evidence.is_unified() || evidence.startup.is_some() || told.is_empty();
+    let speaks =
+        !silent && (evidence.ran_out() || evidence.says_any(&[Saying::NotReleased, Saying::Neighbour]));
+    let text = "the card is told to be in use before the start, or by a process that no list shows";
+    speaks.then(|| Finding::new(Cause::ForeignProcess, Strong, text, told).told())
+}
+
 fn unworded(evidence: &Evidence) -> Option<Finding> {
-    let told = evidence.quote(Saying::Unworded)?;
+    let told = evidence
+        .quote(Saying::Unworded)
+        .or_else(|| refused_in_wsl(evidence))?;
     if evidence.torch.is_some()
         || evidence.says_any(&[Saying::PinCall, Saying::Pinned])
         || evidence.is_unified()
     {
         return None;
     }
-    let (cause, text) = match evidence.says(Saying::Windows) {
+    let (cause, text) = match evidence.says_any(&[Saying::Windows, Saying::Wsl]) {
         true => (
             Cause::HostPinnedLimit,
             "memory was refused outside the allocator, on Windows or WSL, where little can be pinned",
@@ -105,7 +124,19 @@ fn unworded(evidence: &Evidence) -> Option<Finding> {
             "memory was refused outside the allocator: the card had no room for a context",
         ),
     };
-    Some(Finding::new(cause, Weak, text, vec![told]))
+    let weight = if cause == Cause::HostPinnedLimit {
+        Fair
+    } else {
+        Weak
+    };
+    Some(Finding::new(cause, weight, text, vec![told]))
+}
+
+/// A call of the run time without a buffer's name, in WSL, before anything is served.
+fn refused_in_wsl(evidence: &Evidence) -> Option<Quote> {
+    let refusal = evidence.refusal().filter(|_| evidence.says(Saying::Wsl))?;
+    let early = refusal.at_run_time && refusal.purpose == Purpose::Unknown && refusal.stage != Stage::Serving;
+    early.then(|| refusal.quote.clone())
 }
 
 /// The process has nothing yet: whoever fills the card is somebody else.
@@ -115,7 +146,7 @@ fn no_room_for_context(evidence: &Evidence) -> Option<Finding> {
     let unsized_only = evidence.refusals.iter().all(|refusal| refusal.asked.is_none());
     let alone = unsized_only && !holds_some && !evidence.is_unified();
     let text = "the card had no room for a context, before anything was allocated";
-    (alone && evidence.ran_out()).then(|| Finding::new(Cause::ForeignProcess, Strong, text, vec![call]))
+    (alone && evidence.ran_out()).then(|| Finding::new(Cause::ForeignProcess, Fair, text, vec![call]))
 }
 
 fn taken_before(evidence: &Evidence) -> Option<Finding> {
@@ -168,15 +199,24 @@ fn is_stray(stray: &Holder, all: &[Holder]) -> bool {
 }
 
 fn told_of_neighbour(evidence: &Evidence) -> Option<Finding> {
-    let told = evidence.quote(Saying::Neighbour)?;
+    let told = evidence
+        .quote(Saying::Neighbour)
+        .or_else(|| evidence.quote(Saying::Desktop))?;
     let is_pool = evidence
         .refusal()
         .is_some_and(|refusal| refusal.purpose == Purpose::Pool);
+    // What is more than the card would not fit on an empty one.
+    let card = evidence.card().max(evidence.named_cards);
+    let asked = evidence.refusal().and_then(|refusal| refusal.asked);
+    if matches!((asked, card), (Some(asked), Some(card)) if asked >= card) {
+        return None;
+    }
     let weight = match (evidence.ran_out(), evidence.startup.is_some()) {
         // vLLM's own advice names other processes in any case.
         (_, true) => return None,
         // The pool is where it shows, the neighbour is why.
         (true, _) if is_pool => Strong,
+        (true, _) if evidence.says_any(&[Saying::Leaks, Saying::Grows]) => Weak,
         (true, _) => Fair,
         (false, _) => Weak,
     };
@@ -207,9 +247,13 @@ fn visible_devices(evidence: &Evidence) -> Option<Finding> {
 }
 
 fn stray_context(evidence: &Evidence) -> Option<Finding> {
-    let told = evidence.quote(Saying::StrayContext)?;
+    // A board that shares its memory has one card.
+    let told = evidence
+        .quote(Saying::StrayContext)
+        .filter(|_| !evidence.is_unified())?;
     let weight = match (evidence.says(Saying::DeviceChoice), evidence.refusals.is_empty()) {
         (_, false) => Weak,
+        _ if evidence.startup.is_some() => Weak,
         (true, true) => Decisive,
         (false, true) => Strong,
     };

@@ -21,6 +21,11 @@ pub(super) const RULES: &[Rule] = &[
         test: pinned_warning,
     },
     Rule {
+        name: "lock_refused",
+        source: "llama-mmap.cpp: mlock keeps the model in host memory; without it the run goes on",
+        test: lock_refused,
+    },
+    Rule {
         name: "pin_call_failed",
         source: "cudaHostAlloc, cudaHostRegister, mlock: limits of the host",
         test: pin_call_failed,
@@ -34,7 +39,7 @@ fn went_on(evidence: &Evidence) -> bool {
 
 /// `initialization error` and `unknown error` are of a driver that is not there, and say nothing about a limit.
 fn is_limit(told: &Quote) -> bool {
-    let reasons = ["initialization error", "unknown error"];
+    let reasons = ["initialization error", "unknown error", "display driver"];
     !reasons.iter().any(|reason| told.text.contains(reason))
 }
 
@@ -58,14 +63,48 @@ fn pinned_warning(evidence: &Evidence) -> Option<Finding> {
     went_on(evidence).then(|| Finding::new(Cause::NotOom, weight, text, quotes).by(SubCause::Optional))
 }
 
+/// The lines of what comes next are the proof that it went on.
+fn lock_refused(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence.quote(Saying::LockRefused)?;
+    let later = [
+        Saying::MakesCache,
+        Saying::CacheSize,
+        Saying::ComputeSize,
+        Saying::ReservesGraph,
+        Saying::Serves,
+        Saying::Works,
+    ];
+    let next = later
+        .into_iter()
+        .filter_map(|saying| evidence.said.get(&saying))
+        .find(|seen| seen.last.source == told.source && seen.last.line > told.line);
+    let text = "locking the model in host memory is optional";
+    Some(match next {
+        Some(next) if !evidence.ran_out() => {
+            Finding::new(Cause::NotOom, Strong, text, vec![told, next.last.clone()]).by(SubCause::Optional)
+        }
+        _ => Finding::new(
+            Cause::HostPinnedLimit,
+            Fair,
+            "the host's limit of locked memory was met",
+            vec![told],
+        ),
+    })
+}
+
 /// A call that pins failed, or the limit itself is named beside a failure.
 fn pin_call_failed(evidence: &Evidence) -> Option<Finding> {
     let told = evidence
         .quote(Saying::PinCall)
         .or_else(|| evidence.quote(Saying::Pinned))?;
+    if evidence.says(Saying::LockRefused) {
+        return None;
+    }
     let failed = evidence.ran_out()
         || evidence.says_any(&[Saying::HostRefused, Saying::CardFault])
-        || told.text.contains(" failed");
+        || [" failed", "Error", "error"]
+            .iter()
+            .any(|word| told.text.contains(word));
     let named = evidence.says(Saying::PinCall) && evidence.says(Saying::Pinned);
     let weight = match (named, evidence.says(Saying::StrayContext)) {
         (_, true) => return None,

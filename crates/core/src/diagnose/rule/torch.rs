@@ -6,7 +6,7 @@ use super::Weight::{Decisive, Fair, Strong, Weak};
 use super::{Finding, Rule, Weight};
 use crate::bytes::Bytes;
 use crate::diagnose::cause::{Cause, SubCause};
-use crate::diagnose::evidence::{Evidence, Purpose, Torch};
+use crate::diagnose::evidence::{Evidence, Purpose, Refusal, Torch};
 use crate::diagnose::saying::Saying;
 
 const SENTENCE: &str = "CUDACachingAllocator.cpp: malloc, reportProcessMemoryInfo";
@@ -216,7 +216,7 @@ fn live_tensors(evidence: &Evidence) -> Option<Finding> {
 fn what_lives(evidence: &Evidence, torch: &Torch, total: Bytes, allocated: Bytes) -> (Cause, Weight) {
     let large = torch.asked.scaled(8, 1) >= total;
     let small = torch.asked.scaled(64, 1) <= total;
-    let computes = evidence.says(Saying::Activations);
+    let computes = evidence.says_any(&[Saying::Activations, Saying::Trains]);
     match torch.frame.as_ref().map(|frame| frame.purpose) {
         Some(Purpose::Weights) => return (Cause::ModelTooLarge, Strong),
         Some(Purpose::Cache) => return (Cause::KvCacheTooLarge, Strong),
@@ -242,7 +242,8 @@ fn what_lives(evidence: &Evidence, torch: &Torch, total: Bytes, allocated: Bytes
 /// Sizes are not told, but what the program was doing.
 fn frame_alone(evidence: &Evidence) -> Option<Finding> {
     let frame = evidence.frame.as_ref()?;
-    let sized = evidence.torch.is_some() || !evidence.refusals.is_empty();
+    let named = |refusal: &Refusal| refusal.asked.is_some() || refusal.purpose != Purpose::Unknown;
+    let sized = evidence.torch.is_some() || evidence.refusals.iter().any(named);
     if sized || !evidence.says_any(&[Saying::OutOfMemory, Saying::TorchRefused]) || evidence.is_unified() {
         return None;
     }
@@ -290,6 +291,7 @@ fn said_to_be_fragmented(evidence: &Evidence) -> Option<Finding> {
         "tried to allocate",
         "max_split_size_mb",
         "expandable_segments",
+        "see documentation for memory management",
     ];
     let proven_not = evidence.torch.as_ref().is_some_and(|torch| {
         matches!((torch.total, torch.allocated), (Some(total), Some(live)) if live + torch.asked > total)
@@ -297,7 +299,9 @@ fn said_to_be_fragmented(evidence: &Evidence) -> Option<Finding> {
     if advice.iter().any(|words| lower.contains(words)) || proven_not || evidence.is_unified() {
         return None;
     }
-    let weight = if evidence.torch.is_some() { Fair } else { Weak };
+    let known =
+        evidence.torch.is_some() || evidence.says(Saying::TorchRefused) || told.text.contains("reserved");
+    let weight = if known { Fair } else { Weak };
     let text = "it is said to be fragmented";
     Some(Finding::new(Cause::FragmentationCachingAllocator, weight, text, vec![told]).told())
 }

@@ -124,8 +124,9 @@ fn is_in_small_blocks(evidence: &Evidence, asked: Bytes) -> bool {
 
 /// No NvMap line, but the machine had what was asked.
 fn refused_with_room(evidence: &Evidence) -> Option<Finding> {
-    let refused =
-        evidence.refusal().is_some() || evidence.torch.is_some() || evidence.says(Saying::OutOfMemory);
+    let refused = evidence.refusal().is_some()
+        || evidence.torch.is_some()
+        || evidence.says_any(&[Saying::OutOfMemory, Saying::Declines]);
     if !evidence.is_unified()
         || !refused
         || evidence.says_any(&[Saying::NvMap, Saying::NvmlQueryAssert, Saying::CublasCreate])
@@ -170,12 +171,14 @@ fn kernel_no_memory(evidence: &Evidence) -> Option<Finding> {
 /// Dropping caches is told as the cure, or the cache as what was counted as used.
 fn cache_must_go(evidence: &Evidence) -> Option<Finding> {
     let told = evidence.quote(Saying::PageCache)?;
-    if evidence.says_any(&[Saying::NvMap, Saying::CacheRuledOut])
-        || !(evidence.ran_out() || evidence.is_unified())
-    {
+    if evidence.says_any(&[Saying::NvMap, Saying::CacheRuledOut]) {
         return None;
     }
-    let weight = if evidence.is_unified() { Strong } else { Fair };
+    let weight = match (evidence.is_unified(), evidence.ran_out()) {
+        (true, _) => Strong,
+        (false, true) => Fair,
+        (false, false) => Weak,
+    };
     let text = "cached files are named as what stood in the way";
     Some(
         Finding::new(Cause::UnifiedMemoryRefused, weight, text, vec![told])
@@ -187,15 +190,15 @@ fn cache_must_go(evidence: &Evidence) -> Option<Finding> {
 /// Twice as much could be had as is free, and somebody who looks at what is free refuses.
 fn cache_counts_as_used(evidence: &Evidence) -> Option<Finding> {
     let (free, available) = (evidence.host.free?, evidence.host.available?);
-    let refused = evidence.ran_out() || evidence.says(Saying::Declines);
+    let refused = evidence.ran_out() || evidence.says_any(&[Saying::Declines, Saying::ModelTooBig]);
     // NvMap's line has reasons of its own.
     let elsewhere = evidence.says_any(&[Saying::NvMap, Saying::CacheRuledOut]);
-    if !evidence.is_unified() || !refused || elsewhere || free * 2 > available {
+    if !evidence.is_unified() || !refused || elsewhere || free.scaled(3, 2) > available {
         return None;
     }
     let text = format!("{free} are free and {available} could be had: cached files are counted as used");
     let quotes = evidence.quotes(&[Saying::Meminfo, Saying::Declines]);
-    let weight = match evidence.was_refused() || evidence.says(Saying::Declines) {
+    let weight = match evidence.was_refused() || evidence.says_any(&[Saying::Declines, Saying::ModelTooBig]) {
         true => Strong,
         false => Weak,
     };
@@ -219,13 +222,17 @@ fn larger_than_machine(evidence: &Evidence) -> Option<Finding> {
 fn managed_memory_moves(evidence: &Evidence) -> Option<Finding> {
     let managed = evidence.says_any(&[Saying::ManagedMemory, Saying::UnifiedSwitch]);
     let (faults, slow) = (evidence.says(Saying::PageFaults), evidence.says(Saying::Slow));
-    if !managed || evidence.says(Saying::NvMap) {
+    if evidence.says(Saying::NvMap) {
         return None;
+    }
+    if !managed {
+        return slow_on_windows(evidence);
     }
     let weight = match (faults, slow) {
         (true, true) => Decisive,
         (true, false) | (false, true) if evidence.refusals.is_empty() => Strong,
-        (false, false) if evidence.ran_out() || evidence.is_unified() => return None,
+        (false, false) if evidence.was_refused() || evidence.is_unified() => return None,
+        (false, false) if evidence.ran_out() => Weak,
         (false, false) => Fair,
         _ => Weak,
     };
@@ -242,4 +249,14 @@ fn managed_memory_moves(evidence: &Evidence) -> Option<Finding> {
     } else {
         finding.told()
     })
+}
+
+/// The driver of Windows moves memory of the card to the host rather than refuse it.
+fn slow_on_windows(evidence: &Evidence) -> Option<Finding> {
+    let slow = evidence
+        .quote(Saying::Slow)
+        .filter(|_| evidence.says_any(&[Saying::Windows, Saying::Wsl]))?;
+    let text = "it is slow on Windows, where the driver moves memory to the host rather than refuse it";
+    let speaks = !evidence.ran_out() && !evidence.is_unified();
+    speaks.then(|| Finding::new(Cause::UnifiedMemoryThrash, Fair, text, vec![slow]).told())
 }

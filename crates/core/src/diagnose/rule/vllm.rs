@@ -52,7 +52,10 @@ fn startup_share(evidence: &Evidence) -> Option<Finding> {
             Finding::new(Cause::UnifiedMemoryRefused, Decisive, text, quotes).by(SubCause::PageCache)
         }
         // A context and a desktop's remainder; nobody else would take so little.
-        () if taken.scaled(8, 1) <= total && short.scaled(20, 1) <= total => {
+        () if taken.scaled(8, 1) <= total
+            && short.scaled(20, 1) <= total
+            && !evidence.says(Saying::Desktop) =>
+        {
             Finding::new(Cause::Other, Strong, text, quotes).by(SubCause::Baseline)
         }
         () => Finding::new(Cause::ForeignProcess, Strong, text, quotes),
@@ -118,6 +121,13 @@ fn required_beyond_available(evidence: &Evidence) -> Option<Finding> {
 
 fn host_too_small(evidence: &Evidence) -> Option<Finding> {
     let quote = evidence.quote(Saying::OllamaHost)?;
+    // There what is told as available may be what is free, without the cached files.
+    if evidence.is_unified() {
+        let text = "what is counted as available is short on a machine that shares its memory";
+        return Some(
+            Finding::new(Cause::UnifiedMemoryRefused, Fair, text, vec![quote]).by(SubCause::PageCache),
+        );
+    }
     let text = "the model needs more host memory than there is";
     Some(Finding::new(Cause::ModelTooLarge, Strong, text, vec![quote]))
 }

@@ -1,0 +1,306 @@
+//! What the names of a model and of a card say in numbers: how large its weights are, and how much the card has.
+//!
+//! DECISION: names are the weakest of all numbers, and stand in only where no program printed any. Of several sizes of one name (A100,
+//! V100, RTX 4060 Ti) none is assumed.
+
+use crate::bytes::Bytes;
+use crate::diagnose::evidence::Evidence;
+use crate::diagnose::sizes::all;
+
+/// Cards in lower case and their memory in GiB, longer names first. Source: NVIDIA's and AMD's data sheets.
+const CARDS: &[(&str, u64)] = &[
+    ("rtx pro 6000", 96),
+    ("rtx 6000 ada", 48),
+    ("rtx a6000", 48),
+    ("rtx a5000", 24),
+    ("rtx a4000", 16),
+    ("5070 ti", 16),
+    ("4070 ti super", 16),
+    ("4070 ti", 12),
+    ("3080 ti", 12),
+    ("3060 ti", 8),
+    ("2080 ti", 11),
+    ("1080 ti", 11),
+    ("1660 ti", 6),
+    ("7900 xtx", 24),
+    ("7900 xt", 20),
+    ("6900 xt", 16),
+    ("6800 xt", 16),
+    ("titan rtx", 24),
+    ("titan xp", 12),
+    ("5090", 32),
+    ("5080", 16),
+    ("5070", 12),
+    ("4090", 24),
+    ("4080", 16),
+    ("4070", 12),
+    ("4060", 8),
+    ("3090", 24),
+    ("3080", 10),
+    ("3070", 8),
+    ("3060", 12),
+    ("2080", 8),
+    ("2070", 8),
+    ("2060", 6),
+    ("1080", 8),
+    ("1070", 8),
+    ("1660", 6),
+    ("1060", 6),
+    ("1650", 4),
+    ("1050", 4),
+    ("a10g", 24),
+    ("l40s", 48),
+    ("mi300x", 192),
+    ("h200", 141),
+    ("h100", 80),
+    ("a40", 48),
+    ("l40", 48),
+    ("a30", 24),
+    ("p40", 24),
+    ("p100", 16),
+    ("a10", 24),
+    ("t4", 16),
+    ("l4", 24),
+];
+/// Names whose memory is not told by them.
+const AMBIGUOUS: &[&str] = &["4060 ti", "5060 ti", "laptop", "mobile", "max-q", " mig"];
+/// Part of a model that is on the host by choice.
+const ON_HOST: &[&str] = &[
+    "exps=cpu",
+    "cpu-moe",
+    "--cpu",
+    "offload",
+    "-ot ",
+    "override-tensor",
+    "device_map",
+    "-ngl ",
+    "n-gpu-layers",
+    "n_gpu_layers",
+    "num_gpu",
+    "zero",
+    "lora",
+    "llama-server",
+    "llama-cli",
+    "llama.cpp",
+    "ollama",
+    "gguf",
+    "kobold",
+];
+/// Bits that a weight takes, by how a quantisation is called. Source: ggml's block sizes; scales and what stays wider included.
+const BITS: &[(&str, f64)] = &[
+    ("fp32", 32.0),
+    ("float32", 32.0),
+    ("bf16", 16.0),
+    ("bfloat16", 16.0),
+    ("fp16", 16.0),
+    ("float16", 16.0),
+    ("half", 16.0),
+    ("f16", 16.0),
+    ("fp8", 8.2),
+    ("int8", 8.5),
+    ("8bit", 8.5),
+    ("8-bit", 8.5),
+    ("q8", 8.5),
+    ("w8a8", 8.2),
+    ("q6", 6.6),
+    ("q5", 5.6),
+    ("q4", 4.7),
+    ("iq4", 4.4),
+    ("awq", 4.4),
+    ("gptq", 4.4),
+    ("int4", 4.4),
+    ("4bit", 4.4),
+    ("4-bit", 4.4),
+    ("nf4", 4.4),
+    ("mxfp4", 4.4),
+    ("nvfp4", 4.6),
+    ("iq3", 3.5),
+    ("q3", 3.7),
+    ("q2", 2.9),
+    ("iq2", 2.5),
+    ("iq1", 1.8),
+];
+
+pub(super) fn read(evidence: &mut Evidence, text: &str) {
+    let lower = text.to_ascii_lowercase();
+    evidence.parameters = parameters(&lower).or(evidence.parameters);
+    evidence.bits = bits(&lower).or(evidence.bits);
+    evidence.on_host |= ON_HOST.iter().any(|words| lower.contains(words));
+    evidence.named_cards = cards(&lower).or(evidence.named_cards);
+    told_sizes(evidence, &lower);
+}
+
+/// Starts of `name` in `text` where it is a word, or behind `rtx`, with the number of cards that stands before.
+fn cards(text: &str) -> Option<Bytes> {
+    if AMBIGUOUS.iter().any(|words| text.contains(words)) {
+        return None;
+    }
+    let (at, name, gib) = CARDS.iter().find_map(|(name, gib)| {
+        let at = text
+            .match_indices(name)
+            .map(|(at, _)| at)
+            .find(|at| is_word(text, *at, name.len()))?;
+        Some((at, name, *gib))
+    })?;
+    let mut before = text[..at].trim_end();
+    for maker in ["rtx", "gtx", "geforce", "nvidia", "tesla", "amd", "radeon", "rx"] {
+        before = before.strip_suffix(maker).unwrap_or(before).trim_end();
+    }
+    let behind = text[at + name.len()..].trim_start();
+    let count = times_before(before).or_else(|| times_behind(behind)).unwrap_or(1);
+    Some(Bytes::gib(gib) * count)
+}
+
+fn is_word(text: &str, at: usize, length: usize) -> bool {
+    let before = at > 0 && text.as_bytes()[at - 1].is_ascii_alphanumeric() && text.as_bytes()[at - 1] != b'x';
+    let behind = text
+        .as_bytes()
+        .get(at + length)
+        .is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+    !before && !behind
+}
+
+/// `4x` or `4 x` at the end of `text`.
+fn times_before(text: &str) -> Option<u64> {
+    let rest = text.strip_suffix('x')?.trim_end();
+    let digit = rest.chars().next_back()?.to_digit(10)?;
+    let longer = rest.len() > 1 && rest.as_bytes()[rest.len() - 2].is_ascii_alphanumeric();
+    (!longer && digit > 0).then_some(u64::from(digit))
+}
+
+/// `x4` or `x 4` at the start of `text`.
+fn times_behind(text: &str) -> Option<u64> {
+    let digit = text
+        .strip_prefix('x')?
+        .trim_start()
+        .chars()
+        .next()?
+        .to_digit(10)?;
+    (digit > 0).then_some(u64::from(digit))
+}
+
+/// `Qwen1.5-14B-Chat`: 14 thousand million parameters; the largest that is named. Experts share a sixth: `8x7B` has 47.
+fn parameters(lower: &str) -> Option<f64> {
+    let words = lower.split(|c: char| !c.is_ascii_alphanumeric() && c != '.');
+    let sizes = words.filter_map(|word| {
+        let number = word.strip_suffix('b')?;
+        let (experts, number) = number.split_once('x').unwrap_or(("1", number));
+        let (experts, number): (f64, f64) = (experts.parse().ok()?, number.parse().ok()?);
+        let all = if experts > 1.0 {
+            experts * number * 0.84
+        } else {
+            number
+        };
+        (0.1..=2000.0).contains(&all).then_some(all)
+    });
+    sizes.fold(None, |largest, size| {
+        Some(largest.map_or(size, |before: f64| before.max(size)))
+    })
+}
+
+/// The first name of a quantisation that stands as the start of a word.
+fn bits(lower: &str) -> Option<f64> {
+    let starts = |name: &str| {
+        lower
+            .match_indices(name)
+            .find(|(at, _)| *at == 0 || !lower.as_bytes()[at - 1].is_ascii_alphanumeric())
+            .map(|(at, _)| at)
+    };
+    BITS.iter()
+        .filter_map(|(name, bits)| Some((starts(name)?, *bits)))
+        .min_by_key(|(at, _)| *at)
+        .map(|(_, bits)| bits)
+}
+
+/// What a size in prose is of, by the nearest noun: `a large model (147G)`, `16GB RAM and 48GB VRAM`, `the GPU has around 98GB`.
+fn told_sizes(evidence: &mut Evidence, lower: &str) {
+    const NOUNS: [(&str, Noun); 9] = [
+        ("vram", Noun::Card),
+        ("gpu", Noun::Card),
+        ("card", Noun::Card),
+        ("model", Noun::Model),
+        ("weights", Noun::Model),
+        ("gguf", Noun::Model),
+        (" ram", Noun::Host),
+        ("host", Noun::Host),
+        ("system memory", Noun::Host),
+    ];
+    /// Characters between a size and its noun.
+    const NEAR: usize = 24;
+    for line in lower.lines().filter(|line| line.len() < 1000) {
+        for (at, size, end) in gigabytes(line) {
+            let behind: String = line[end..]
+                .chars()
+                .take(NEAR)
+                .take_while(|c| !matches!(c, ',' | ';' | '.' | '|'))
+                .collect();
+            let before: String = line[..at]
+                .chars()
+                .rev()
+                .take(NEAR)
+                .take_while(|c| !matches!(c, ';' | '.' | '|'))
+                .collect();
+            let before: String = before.chars().rev().collect();
+            let cards = CARDS
+                .iter()
+                .filter(|(name, _)| name.len() > 3)
+                .map(|(name, _)| (*name, Noun::Card));
+            let nouns = NOUNS.into_iter().chain(cards).flat_map(|(name, noun)| {
+                let after = format!(" {behind}").find(name).map(|distance| (distance, noun));
+                let ahead = before
+                    .rfind(name)
+                    .map(|place| (before.len() - place - name.len() + 2, noun));
+                [after, ahead]
+            });
+            match nouns.flatten().min_by_key(|(distance, _)| *distance) {
+                Some((_, Noun::Card)) if evidence.cards.len() < 64 => evidence.cards.push(size),
+                Some((_, Noun::Model)) => evidence.told_model = evidence.told_model.max(Some(size)),
+                Some((_, Noun::Host)) => evidence.told_host = evidence.told_host.max(Some(size)),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Noun {
+    Card,
+    Model,
+    Host,
+}
+
+/// Whole or broken numbers of gigabytes, with where they start and end: `147g`, `24 gb`, `35.7gib`.
+fn gigabytes(line: &str) -> Vec<(usize, Bytes, usize)> {
+    /// What a card, a host or a model may have.
+    const LARGE: std::ops::RangeInclusive<Bytes> = Bytes::gib(1)..=Bytes::gib(4096);
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(start) = line[at..]
+        .find(|c: char| c.is_ascii_digit())
+        .map(|start| at + start)
+    {
+        let digits = line[start..]
+            .bytes()
+            .take_while(|byte| byte.is_ascii_digit() || *byte == b'.')
+            .count();
+        let end = start + digits;
+        let glued = start > 0
+            && (line.as_bytes()[start - 1].is_ascii_alphanumeric() || line.as_bytes()[start - 1] == b'.');
+        let rest = line[end..].trim_start_matches(' ');
+        let unit = ["gib", "gb", "g"].into_iter().find(|unit| {
+            rest.starts_with(unit)
+                && !rest
+                    .as_bytes()
+                    .get(unit.len())
+                    .is_some_and(u8::is_ascii_alphanumeric)
+        });
+        let number = line[start..end].trim_end_matches('.');
+        let size = all(&format!("{number} GiB")).next().map(|(size, _)| size);
+        if let (false, Some(unit), Some(size)) = (glued, unit, size.filter(|size| LARGE.contains(size))) {
+            let stop = line.len() - rest.len() + unit.len();
+            found.push((start, size, stop));
+        }
+        at = end;
+    }
+    found
+}

@@ -1,0 +1,200 @@
+//! What people tell, sentence by sentence: things that mean something only where several words stand together.
+//!
+//! DECISION: a report is prose in part, and prose has no fixed phrases. A sentence is what English is written in (one of its small words, no
+//! line of a program); it says a thing where each of several groups has a word in it. Only a short report is read this way.
+
+use crate::diagnose::evidence::{Evidence, Quote, Source};
+use crate::diagnose::line::shortened;
+use crate::diagnose::saying::Saying;
+
+mod words;
+
+use words::*;
+
+/// A longer sentence is a dump.
+const LONGEST: usize = 700;
+/// What a sentence says that has a word of each group.
+const PATTERNS: &[(Saying, &[Words])] = &[
+    (Saying::NotReleased, &[MEMORY, NOT, GIVE_BACK]),
+    (Saying::NotReleased, &[MEMORY, STAY, HELD, LATER]),
+    (Saying::NotReleased, &[MEMORY, KEEPS, LATER]),
+    (Saying::NotReleased, &[MEMORY, FORMER, STAYS]),
+    (Saying::GrowsEachRound, &[MEMORY, MORE, ROUNDS]),
+    (Saying::Neighbour, &[CLOSED, PROGRAMS, CURES]),
+    (Saying::StrayContext, &[VISIBLE, PICKED]),
+    (Saying::GrowsWithDepth, &[FIRST, ASKING, OUT]),
+    (Saying::Neighbour, &[END_IT, OTHER, PROCESS, CURED]),
+    (Saying::Fragmented, &[HOLDS, LIVES, ONLY]),
+    (Saying::Activations, &[FED, OUT]),
+    (Saying::TakenBefore, &[HALF_GONE, CARD]),
+    (Saying::TakenBefore, &[RAN, ENDED, CARD, NOT, GIVE_BACK]),
+    (Saying::TakenBefore, &[RAN, ENDED, CARD, KEEPS]),
+    (Saying::CuredByPieces, &[PIECES, NEEDED]),
+    (Saying::TakenBefore, &[HALF_GONE, MEMORY]),
+    (Saying::CuredByContext, &[CONTEXT, CURED]),
+    (Saying::CuredByBatch, &[BATCH, CURED]),
+    (Saying::GrowsWithDepth, &[DEEPER, LONGER, ASKED]),
+    (Saying::Neighbour, &[OTHER, PROCESS, TAKES, CARD]),
+    (Saying::Neighbour, &[END_IT, PROCESS, OTHER, CURES]),
+    (Saying::TakenBefore, &[CARD, IN_USE, BEFORE, AMOUNT]),
+    (Saying::Neighbour, &[OTHER, PROCESS, ALIVE]),
+    (Saying::Neighbour, &[PROGRAMS, ALIVE, CARD]),
+    (Saying::TakenBefore, &[ENDS, BEFORE_MODEL]),
+    (Saying::NobodyShown, &[TABLE, NOBODY]),
+    (Saying::CuredByContext, &[LESS, CONTEXT, CURES]),
+    (Saying::CuredByBatch, &[LESS, BATCH, CURES]),
+    (Saying::CuredByModel, &[LESS, MODEL, CURES]),
+    (Saying::CuredByPieces, &[PIECES, CURES]),
+];
+
+/// Reads the prose of a report.
+pub(super) fn read(evidence: &mut Evidence, source: Source, text: &str) {
+    let mut before = String::new();
+    for (line, paragraph) in (1..).zip(text.lines()) {
+        for sentence in paragraph
+            .split_inclusive(['!', '?'])
+            .flat_map(|part| part.split(". "))
+        {
+            let folded = folded(sentence);
+            if !is_prose(&folded) {
+                continue;
+            }
+            let quote = Quote {
+                source,
+                line,
+                text: shortened(sentence.trim()).to_owned(),
+            };
+            for saying in said(&folded) {
+                evidence.note(saying, &quote);
+            }
+            // What goes well and what then does not are often told in two sentences.
+            let both = format!("{before}{folded}");
+            if [BEGINS, WELL, TURN, AT_WORK]
+                .iter()
+                .all(|words| words.are_in(&both))
+                && ENDS.are_in(&folded)
+            {
+                evidence.note(Saying::GrowsWithDepth, &quote);
+            }
+            if [ONCE, AGAIN, ENDS].iter().all(|words| words.are_in(&both)) && ENDS.are_in(&folded) {
+                evidence.note(Saying::FailsAgain, &quote);
+            }
+            // What is meant and what is, each in its own.
+            let numbers = numbered_cards(&both);
+            let two =
+                numbers.iter().any(|number| *number != numbers[0]) && numbered_cards(&folded).len() == 1;
+            if two
+                && WANTED.are_in(&before)
+                && PRESENCE.are_in(&folded)
+                && !OUT.are_in(&both)
+                && !GIVE_BACK.are_in(&both)
+            {
+                evidence.note(Saying::StrayContext, &quote);
+            }
+            before = folded;
+        }
+    }
+}
+
+/// All that a folded sentence says by itself.
+fn said(sentence: &str) -> impl Iterator<Item = Saying> {
+    let by_words = PATTERNS
+        .iter()
+        .filter(|(_, groups)| groups.iter().all(|words| words.are_in(sentence)));
+    let programs = PROGRAMS.count_in(sentence) >= 2
+        && TOGETHER.are_in(sentence)
+        && (CARD.are_in(sentence) || CURES.are_in(sentence));
+    let more = [
+        (Saying::Neighbour, programs),
+        (Saying::Activations, sentence.split(' ').any(is_resolution)),
+        (Saying::StrayContext, is_stray(sentence)),
+        (
+            Saying::LongContext,
+            CONTEXT.are_in(sentence) && sentence.split(' ').any(is_thousands),
+        ),
+    ];
+    let in_vain = IN_VAIN.are_in(sentence);
+    let by_words = by_words.map(move |(saying, _)| if in_vain { in_vain_of(*saying) } else { *saying });
+    by_words.chain(
+        more.into_iter()
+            .filter(|(_, is_said)| *is_said)
+            .map(|(saying, _)| saying),
+    )
+}
+
+/// What did not help speaks against the cause that it would have cured.
+fn in_vain_of(saying: Saying) -> Saying {
+    match saying {
+        Saying::CuredByBatch | Saying::CuredByContext | Saying::CuredByModel | Saying::CuredByPieces => {
+            Saying::LessDidNotHelp
+        }
+        other => other,
+    }
+}
+
+/// Small letters, one blank between words; marks that do not belong to a name are blanks.
+fn folded(sentence: &str) -> String {
+    let mut folded = String::from(" ");
+    for letter in sentence.chars().take(LONGEST + 1) {
+        let letter = match letter {
+            '\u{2019}' => '\'',
+            '\'' | '-' | '_' | ':' | '#' | '=' | '%' | '*' => letter,
+            letter if letter.is_alphanumeric() => letter.to_ascii_lowercase(),
+            _ => ' ',
+        };
+        if letter != ' ' || !folded.ends_with(' ') {
+            folded.push(letter);
+        }
+    }
+    folded.push(' ');
+    folded
+}
+
+fn is_prose(sentence: &str) -> bool {
+    let letters = sentence
+        .bytes()
+        .filter(|byte| byte.is_ascii_alphabetic() || *byte == b' ')
+        .count();
+    let plain = letters * 10 >= sentence.len() * 9 && sentence.split(' ').count() >= 6;
+    let told = plain || SMALL_WORDS.are_in(sentence) || HELPED.are_in(sentence);
+    told && sentence.len() <= LONGEST && !OF_PROGRAMS.are_in(sentence)
+}
+
+/// Something is on a card, and another was meant: two cards are numbered and set against each other, or it is said of the first or of all.
+fn is_stray(sentence: &str) -> bool {
+    let numbers = numbered_cards(sentence);
+    let two = numbers.iter().any(|number| *number != numbers[0]);
+    let marked =
+        two || numbers.contains(&0) || STRAY.are_in(sentence) || sentence.contains("cuda_visible_devices");
+    let lands = ON_FIRST.are_in(sentence) && PRESENCE.are_in(sentence);
+    let unmeant = MISPLACED.are_in(sentence) || (marked && MEANT.are_in(sentence));
+    (lands || unmeant && PRESENCE.are_in(sentence) && !OUT.are_in(sentence)) && !GIVE_BACK.are_in(sentence)
+}
+
+/// The numbers of `gpu 0`, `cuda:1`, `device #2`.
+fn numbered_cards(sentence: &str) -> Vec<u8> {
+    let mut numbers = Vec::new();
+    for name in ["gpu", "cuda", "device", "card"] {
+        for (at, _) in sentence.match_indices(name) {
+            let rest = sentence[at + name.len()..].trim_start_matches([' ', ':', '#', '-', '_', '=']);
+            let mut bytes = rest.bytes();
+            if let (Some(digit @ b'0'..=b'9'), Some(b' ' | b'-' | b'\'')) = (bytes.next(), bytes.next()) {
+                numbers.push(digit - b'0');
+            }
+        }
+    }
+    numbers
+}
+
+/// `1024x1024`: of an image.
+fn is_resolution(word: &str) -> bool {
+    let side = |text: &str| (3..=5).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    word.split_once(['x', '*', '×'])
+        .is_some_and(|(width, height)| side(width) && side(height))
+}
+
+/// `128k`: of tokens.
+fn is_thousands(word: &str) -> bool {
+    let digits = word.strip_suffix('k').unwrap_or_default();
+    (2..=4).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit())
+}

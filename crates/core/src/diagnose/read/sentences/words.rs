@@ -1,0 +1,242 @@
+//! Words that people use, as beginnings: `releas` is release, released and releasing. A blank at the end makes it a whole word.
+
+/// Beginnings of words, one of which must be there, parted by `|`; with `~` it may stand in the middle of a word.
+#[derive(Clone, Copy)]
+pub(super) struct Words(&'static str);
+
+impl Words {
+    pub(super) fn count_in(self, sentence: &str) -> usize {
+        self.0.split('|').filter(|word| is_in(word, sentence)).count()
+    }
+
+    pub(super) fn are_in(self, sentence: &str) -> bool {
+        self.0.split('|').any(|word| is_in(word, sentence))
+    }
+}
+
+fn is_in(word: &str, sentence: &str) -> bool {
+    match word.strip_prefix('~') {
+        Some(part) => sentence.contains(part),
+        None => sentence
+            .match_indices(word)
+            .any(|(at, _)| at > 0 && !sentence.as_bytes()[at - 1].is_ascii_alphanumeric()),
+    }
+}
+
+// Prose.
+/// Words that prose cannot do without.
+pub(super) const SMALL_WORDS: Words = Words(
+    "the |a |an |is |are |was |i |i'm |we |my |it |it's |to |and |of |on |in |for |when |with |but |after |\
+    that |this |if |not |by |from |while |then |even |there |be |has |have |does |only |still |at |each |\
+    all ",
+);
+/// Notes without small words are prose all the same.
+pub(super) const HELPED: Words =
+    Words("ok |oom |fixes|fixed|works|worked|resolved|resolves|solved|solves|helped|helps");
+/// Sentences of programs, which read like prose and are printed whatever the cause.
+pub(super) const OF_PROGRAMS: Words = Words(
+    "try setting|see documentation for memory|tried to allocate|total capac|is reserved by pytorch|\
+    gpu_memory_utilization|gpu memory utilization|cudamalloc failed|current device|internal assert failed|\
+    compile with|tf_gpu_allocator|device-side assertions|asynchronously reported|to avoid fragmentation",
+);
+
+// Memory that grows, stays and is not given back.
+pub(super) const MEMORY: Words =
+    Words("~mb |~mib |~gb |~gib |memory|vram|ram |mib |mb |gb |gib |gpu mem|usage|gpumem");
+pub(super) const NOT: Words =
+    Words("not |~n't |never|no longer|without|fail|unable|cannot|only after|only when|unless|refus");
+pub(super) const GIVE_BACK: Words = Words(
+    "freed|not free|~n't free|never free|frees|to free|free up|be free|get free|releas|reclaim|unload|\
+    deallocat|give back|given back|giving back|go down|goes down|went down|come down|comes down|drop back|\
+    drops back|go back|goes back|return to|returns to|returned|return the|return memory|garbage|cleared|\
+    clear the|clean up|cleaned up|decreas|disappear",
+);
+pub(super) const STAY: Words =
+    Words("remain|stays|stay |stuck|still|kept |keeps |retain|linger|left behind|leftover|hold on");
+pub(super) const HELD: Words = Words(
+    "occupied|allocated|in use|used|held|loaded|resident|higher|high |consum|in vram|in gpu|in memory|full ",
+);
+pub(super) const LATER: Words =
+    Words("after|even |when|once|until|despite|between|next|previous|finish|exit|clos|stop|delet|destroy");
+pub(super) const KEEPS: Words = Words(
+    "retain|still hold|still us|still tak|still occup|still alloc|still consum|remain|never come|never came|\
+    does not return|left in|stays in|stay in|keeps hold|never go|does not drop|trapped|not come back|\
+    never get",
+);
+pub(super) const FORMER: Words = Words("former|previous|old |earlier|last ");
+pub(super) const STAYS: Words =
+    Words("stays|remains|stay |remain |kept |is still|are still|not removed|not unloaded");
+pub(super) const MORE: Words = Words(
+    "goes up|go up|went up|goes from|went from|grows|rises|increas|adds|added|climbs|leaves|left |more ",
+);
+pub(super) const ROUNDS: Words = Words(
+    "each|every|per |within|days|hours|steps|times|again and again|iteration|epoch|loop|cycle|over time|\
+    after some|after a few",
+);
+
+// Cards, and which was meant.
+pub(super) const CARD: Words = Words("nvidia-smi|gpu|vram|card|cuda|device|memory");
+pub(super) const STRAY: Words = Words(
+    "integrated gpu|rest of the gpus|both cards|all 4|all four|all visible|weaker|slower gpu|igpu|second gpu|\
+    secondary|excluded|first card|wrong gpu|wrong device|wrong card|other gpu|other card|another gpu|\
+    another card|another device|first gpu|default gpu|default device|all gpus|all of the gpus|\
+    all available gpus|every gpu|each gpu|both gpus|multiple gpus|all cards|gpu other than|\
+    device other than|non-default|first visible|rank 0|rank0|gpu zero|unused gpu|primary gpu",
+);
+/// Cards that are named by what is wrong with them.
+pub(super) const MISPLACED: Words = Words(
+    "wrong gpu|wrong device|wrong card|excluded gpu|unintended gpu|unused gpu|gpu that is not|gpu other than|\
+    device other than|unselected|gpu i did not|not the gpu|not the one",
+);
+/// The card on which everything lands that nobody placed.
+pub(super) const ON_FIRST: Words = Words(
+    "on gpu 0|on gpu0|on gpu-0|in gpu 0|in gpu0|of gpu 0|of gpu0|on cuda:0|in cuda:0|to cuda:0|on device 0|\
+    on card 0|on the first gpu|on the first card|on the first visible|on another gpu|of another gpu|\
+    on the other gpu|on every gpu|on each gpu|occupies gpu 0|occupy gpu 0",
+);
+pub(super) const MEANT: Words = Words(
+    "only use|want to|much more|more than|only one|than other|than the other|compared with|compared to|\
+    higher|why does|incorrectly|unused|but |although|though|instead|despite|still|also |rather than|extra|\
+    additional|unexpected|unwanted|unintend|ignor|regardless|always|even if|even when|even though|no matter|\
+    unnecessar|should |shouldn|wrong|not respect|~n't respect|~n't honor|only want|whereas|yet |as well|\
+    default|all rank|all process|every rank|every process|each rank|each process|every worker|all worker|\
+    each worker|all of the process|initializes",
+);
+pub(super) const WANTED: Words = Words("want|only|chose|specif|select|set |put |meant|intend|assign");
+pub(super) const PRESENCE: Words = Words(
+    "~mb |~mib |~gb |~gib |initiali|context|memory|vram|mib|mb |gb |process|alloc|uses |use |used |using |\
+    occup|runs on|run on|running on|load|tensor|appear|goes to|went to|lands|landed|creates|created|places|\
+    placed",
+);
+pub(super) const VISIBLE: Words = Words(
+    "cuda_visible_devices|hip_visible_devices|rocr_visible_devices|gpu_device_ordinal|cuda_device_order",
+);
+pub(super) const PICKED: Words =
+    Words("picks|fixes|fixed|works|worked|solve|resolve|helps|helped|selects|correct");
+
+// Others on the card, and what is left of them.
+pub(super) const OTHER: Words = Words(
+    "colleague|last one|last run|somebody|more than one|other |another|second |different|parallel|previous|\
+    old |stale|zombie|orphan|leftover|hung |dangling|background|someone|neighbo|concurrent|simultaneous|\
+    multiple|two |both |several|existing|crashed|dead |python|jupyter|notebook|desktop|browser|chrome|\
+    firefox|game|xorg|ollama|co-locat|colocat|shar",
+);
+pub(super) const PROCESS: Words = Words(
+    "ps shows|job|server|worker|child|process|program|instance|application|app |apps |container|user|session|\
+    kernel|notebook|service|pod |pods |tenant|browser|game|desktop|chrome|xorg|pid |pids |script",
+);
+pub(super) const TAKES: Words = Words(
+    "owns|own |scheduled|on one |same |single |surviv|using|uses |use |used |hold|held|occup|hog|taking|\
+    taken|takes|consum|kill|stop|closed|closing|close |left|eat|ate |grab|shar|reserv|terminat|restart|\
+    reboot|still running|already running|at the same time|alongside|full|not released|competing|compete",
+);
+pub(super) const ALIVE: Words = Words(
+    "killed before|surviv|not killed|did not exit|left behind|had been killed|after kill|was killed|\
+    still running|still open|still alive|not been shut|was running|left running|hanging|was still|\
+    were still|kept running",
+);
+/// Programs that hold memory of a card, by name.
+pub(super) const PROGRAMS: Words = Words(
+    "comfy|plex|ollama|vllm|whisper|stable diffusion|automatic1111|sd-webui|llama-server|llama-swap|\
+    llama cpp|lm studio|frigate|blender|steam|obs |chrome|firefox|xorg|gnome|kde |wayland|desktop|game|\
+    jupyter|tabby|sglang|tensorflow|xtts|browser|jellyfin|immich|ffmpeg",
+);
+pub(super) const TOGETHER: Words = Words(
+    "same|shar|both|alongside|together|while|next to|beside|concurrent|at the same time|already|parallel",
+);
+pub(super) const HALF_GONE: Words = Words(
+    "ppid 1|half gone|zombie|orphan|defunct|dead process|crashed process|ghost process|crash leaves|\
+    still running a job",
+);
+pub(super) const RAN: Words = Words("program|process|python|script|training|job|code");
+pub(super) const ENDED: Words =
+    Words("ends|ended|finish|exit|terminat|quit|stopped|is killed|was killed|ctrl-c|ctrl c|crash");
+pub(super) const TABLE: Words = Words("kill -9|nvidia-smi|fuser|lsof|task manager|nvtop");
+pub(super) const NOBODY: Words = Words(
+    "still occup|no such process|kill -9|no process|no running process|no other process|not show|~n't show|\
+    not list|~n't list|not appear|not see|~n't see|no pid|fuser|invisible|zombie|no compute process|\
+    not visible|without any process",
+);
+pub(super) const IN_USE: Words = Words("in use|used|occup|taken|full|allocated|hold|held|consum|gone");
+pub(super) const BEFORE: Words = Words(
+    "before the start|before start|before it start|before load|before run|before any|before launch|before i |\
+    before we |already|at start|at boot|when idle|in idle|without running|nothing running|nothing is running",
+);
+pub(super) const BEFORE_MODEL: Words = Words(
+    "before any model|before the model|before a model|before loading|before any alloc|before anything|\
+    without a model|no model is loaded",
+);
+pub(super) const AMOUNT: Words = Words("~mib|~ gb|~ mb|~gb |~mb |~gib|~% |most|much|full|some ");
+
+// What goes well, and what then does not.
+pub(super) const BEGINS: Words =
+    Words("chatting|text|fits|takes |load|start|boot|init|works|runs|ran |worked|idle|short ");
+pub(super) const WELL: Words =
+    Words("fine|ok |okay|success|without|correctly|normal|no problem|well |fits|clean|works|runs|worked");
+pub(super) const TURN: Words = Words("but |then |however|until|when|as soon|after|once|while|during|upon");
+pub(super) const ENDS: Words = Words(
+    "kills|malloc fail|breaks|stops work|crash|oom|out of memory|out-of-memory|fail|die|error|abort|killed|\
+    exhaust|runs out|ran out",
+);
+pub(super) const OUT: Words = Words("oom|out of memory|out-of-memory|exceed");
+pub(super) const AT_WORK: Words = Words(
+    "picture|photo|attach|document|paste|answer|reply|eval|vision|upload|prompt|request|inferenc|generat|\
+    chat|message|image|token|complet|query|queries|context|respon|conversation|decod|prefill|long|embedding",
+);
+pub(super) const FIRST: Words = Words("first|long|large|big |bigger|second");
+pub(super) const ASKING: Words = Words("request|prompt|message|reply|document|conversation|question");
+pub(super) const DEEPER: Words = Words("context|prompt|conversation|history|kv |token|chat|input");
+pub(super) const LONGER: Words = Words(
+    "climbs|rises|into the|k tokens|while the|as the|per 1k|per token|grows|growing|grow |longer|fills|\
+    filled|increas|deeper|larger|bigger|long |accumulat|scales",
+);
+pub(super) const ASKED: Words = Words("buffer|pool|memory|vram|oom|out of memory|crash|fail|alloc");
+pub(super) const ONCE: Words = Words("first|1st |one run|1 run|once|one image|1 image");
+pub(super) const AGAIN: Words =
+    Words("second|2nd |subsequent|next|again|following|another run|after 1|after one|third");
+/// What a computation is fed with; more of it needs more at once.
+pub(super) const FED: Words = Words(
+    "frame|sample|point|image|pixel|residue|atom|nodes|patch|crop|slices|voxel|clip|seconds of|minutes of|\
+    hours of|1080p|720p|resolution|steps|video|audio",
+);
+
+// What is done about it, and whether it helped.
+pub(super) const LESS: Words = Words(
+    "instead|only |down to|enabl|512|1024|2048|4096|8192|16384|reduc|lower|decreas|smaller|less |fewer|limit|\
+    cut|set |setting|drop|shorter|halv|disabl",
+);
+pub(super) const CONTEXT: Words = Words(
+    "context|ctx|num_ctx|max_model_len|max-model-len|max_seq_len|max-seq-len|kv cache|kv-cache|n_ctx|-c |\
+    max_position|sequence length|max length|max_num_seqs|max-num-seqs|cache-type|kv quant|beam",
+);
+pub(super) const BATCH: Words = Words(
+    "batch|ubatch|n_ubatch|-ub|resolution|image size|crop|tile|tiling|chunk|gradient checkpoint|micro|frames|\
+    max_num_batched|max-num-batched|flash attention|flash-attention|activation|sched_max_copies|max_copies|\
+    points",
+);
+pub(super) const MODEL: Words = Words(
+    "smaller model|smaller quant|lower quant|quantiz|n-gpu-layers|ngl|gpu layers|gpu-layers|num_gpu|layers|\
+    offload|4-bit|4bit|8-bit|int8|fp8|load_in_8bit|load_in_4bit|tensor parallel|tensor-parallel|device_map",
+);
+pub(super) const PIECES: Words = Words(
+    "expandable segments|expandable_segments|max_split_size|empty_cache|garbage_collection_threshold|\
+    defragment",
+);
+pub(super) const NEEDED: Words = Words("without |needs|need |requires|unless");
+pub(super) const CURES: Words = Words(
+    "no oom|did it|did the trick|made it go|fix|work|help|solv|resolv|avoid|no longer|went away|goes away|\
+    gone|succe|prevent|ok |okay|fine|loads|fits|recover",
+);
+pub(super) const CURED: Words = Words(
+    "did it|did the trick|fix|solv|resolv|helped|helps|worked for me|goes away|went away|gone|workaround|\
+    avoids|prevents|it works|then works|no more",
+);
+pub(super) const IN_VAIN: Words = Words(
+    "didn't|did not|doesn't|does not|don't help|not help|not work|not solve|no effect|no avail|no success|\
+    no luck|still |same error|same result|isn't|won't|no matter|regardless|nor |neither",
+);
+pub(super) const CLOSED: Words = Words("clos|stopp|stop |shut|quit|exit|unload");
+pub(super) const END_IT: Words = Words("kill|clos|stopp|stop |shut|terminat|quit|exit");
+pub(super) const HOLDS: Words = Words("reserved");
+pub(super) const LIVES: Words = Words("allocated");
+pub(super) const ONLY: Words = Words("but |only |while |though|whereas|of which");

@@ -1,0 +1,182 @@
+//! What is told to have helped, and what the names say in numbers: the last resort where no program says what the memory was for.
+
+use super::Weight::{Fair, Strong, Weak};
+use super::{Finding, Rule};
+use crate::diagnose::cause::Cause;
+use crate::diagnose::evidence::{Evidence, Purpose, Stage};
+use crate::diagnose::saying::Saying;
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        name: "less_context_helped",
+        source: "the report's own words",
+        test: |evidence| {
+            cured(
+                evidence,
+                Saying::CuredByContext,
+                Cause::KvCacheTooLarge,
+                "a smaller context",
+            )
+        },
+    },
+    Rule {
+        name: "less_at_once_helped",
+        source: "the report's own words",
+        test: |evidence| {
+            cured(
+                evidence,
+                Saying::CuredByBatch,
+                Cause::ComputeBufferTooLarge,
+                "less at once",
+            )
+        },
+    },
+    Rule {
+        name: "less_model_helped",
+        source: "the report's own words",
+        test: |evidence| {
+            cured(
+                evidence,
+                Saying::CuredByModel,
+                Cause::ModelTooLarge,
+                "less of the model on the card",
+            )
+        },
+    },
+    Rule {
+        name: "larger_pieces_helped",
+        source: "the report's own words",
+        test: larger_pieces_helped,
+    },
+    Rule {
+        name: "weights_beyond_cards",
+        source: "arithmetic: size of the model's file, or parameters times bits, against the cards",
+        test: weights_beyond_cards,
+    },
+    Rule {
+        name: "weights_fill_card",
+        source: "arithmetic: the weights that were placed against the card",
+        test: weights_fill_card,
+    },
+    Rule {
+        name: "beyond_weights",
+        source: "arithmetic: one request against all weights of the model that is named",
+        test: beyond_weights,
+    },
+    Rule {
+        name: "large_context",
+        source: "arithmetic: the KV cache grows with the tokens of the context, 4096 to 32768 are usual",
+        test: large_context,
+    },
+];
+
+/// No program says what the memory was for.
+fn is_unnamed(evidence: &Evidence) -> bool {
+    let named = evidence
+        .refusal()
+        .is_some_and(|refusal| refusal.purpose != Purpose::Unknown);
+    !named && evidence.frame.is_none() && evidence.startup.is_none() && !evidence.is_unified()
+}
+
+fn cured(evidence: &Evidence, saying: Saying, cause: Cause, what: &str) -> Option<Finding> {
+    let told = evidence.quote(saying).filter(|_| is_unnamed(evidence))?;
+    let weight = if evidence.ran_out() { Fair } else { Weak };
+    Some(
+        Finding::new(
+            cause,
+            weight,
+            format!("{what} is told to have helped"),
+            vec![told],
+        )
+        .told(),
+    )
+}
+
+/// Segments that can grow, or caches emptied, cure nothing but pieces.
+fn larger_pieces_helped(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence.quote(Saying::CuredByPieces)?;
+    let proven_not = evidence.torch.as_ref().is_some_and(|torch| {
+        matches!((torch.total, torch.allocated), (Some(total), Some(live)) if live + torch.asked > total)
+    });
+    let text = "an allocator that can join its pieces is told to have helped";
+    let weight = if evidence.ran_out() { Strong } else { Fair };
+    (!proven_not && !evidence.is_unified())
+        .then(|| Finding::new(Cause::FragmentationCachingAllocator, weight, text, vec![told]).told())
+}
+
+fn weights_beyond_cards(evidence: &Evidence) -> Option<Finding> {
+    let (weights, cards) = evidence
+        .weights_beyond_cards()
+        .filter(|_| is_unnamed(evidence) && evidence.ran_out() && evidence.stage != Stage::Serving)?;
+    let text = format!("weights of {weights} on {cards}");
+    let quote = evidence.refusal().map(|refusal| refusal.quote.clone());
+    let quote = quote.or_else(|| evidence.quote(Saying::OutOfMemory));
+    Some(Finding::new(Cause::ModelTooLarge, Fair, text, quote.into_iter().collect()).told())
+}
+
+/// No line says which request was refused, but what was placed before it fills a card.
+fn weights_fill_card(evidence: &Evidence) -> Option<Finding> {
+    if evidence.refusal().is_some_and(|refusal| refusal.asked.is_some())
+        || !is_unnamed(evidence)
+        || !evidence.ran_out()
+    {
+        return None;
+    }
+    let weights = evidence
+        .buffers
+        .iter()
+        .filter(|buffer| buffer.on_card && buffer.purpose == Purpose::Weights);
+    let largest = weights.map(|buffer| buffer.size).max()?;
+    let card = evidence.card()?;
+    let text = format!("{largest} of a card of {card} were taken by weights");
+    (largest.scaled(10, 9) >= card && evidence.stage < Stage::Serving).then(|| {
+        Finding::new(
+            Cause::ModelTooLarge,
+            Fair,
+            text,
+            evidence.quotes(&[Saying::WeightsSize, Saying::OutOfMemory]),
+        )
+    })
+}
+
+/// One request of more than the whole model is for the computation.
+fn beyond_weights(evidence: &Evidence) -> Option<Finding> {
+    let refusal = evidence.refusal().filter(|_| is_unnamed(evidence))?;
+    let (asked, weights) = (refusal.asked?, evidence.weights()?);
+    let text = format!("{asked} were asked at once, and all weights are {weights}");
+    (asked >= weights.scaled(3, 2)).then(|| {
+        Finding::new(
+            Cause::ComputeBufferTooLarge,
+            Fair,
+            text,
+            vec![refusal.quote.clone()],
+        )
+    })
+}
+
+fn large_context(evidence: &Evidence) -> Option<Finding> {
+    let faults = [
+        Saying::CardFault,
+        Saying::IllegalAccess,
+        Saying::DriverFault,
+        Saying::ProgramFault,
+    ];
+    let died = evidence.says(Saying::Died) && !evidence.says_any(&faults);
+    let died = is_unnamed(evidence) && (evidence.ran_out() || died);
+    let tokens = evidence
+        .context_tokens
+        .filter(|tokens| *tokens >= 65_536 && died)?;
+    let at_work = evidence.refusal().is_some_and(|refusal| refusal.at_run_time);
+    let weight = if at_work || evidence.torch.is_some() {
+        Weak
+    } else {
+        Fair
+    };
+    let text = format!("a context of {tokens} tokens was asked for");
+    Some(Finding::new(
+        Cause::KvCacheTooLarge,
+        weight,
+        text,
+        evidence.quotes(&[Saying::ContextTokens]),
+    ))
+}
