@@ -2,7 +2,7 @@
 //!
 //! The caller hands in a window, the first bytes of the file, and says how long the file is. What does not fit
 //! in the window is [`GgufError::Truncated`], which says how much to read before trying again; what does not
-//! fit in the file is an error for good. Nothing is copied: text and arrays borrow from the window, and an
+//! fit in the file is an error for good. An [`Excerpt`] is such a window without the vocabulary. Nothing is copied: text and arrays borrow from the window, and an
 //! array is skipped, not read. A count in a header is a claim: nothing is reserved that the file could not hold.
 //!
 //! The rules are those of `ggml/src/gguf.cpp: gguf_init_from_reader @ b10605`, so that what llama.cpp accepts
@@ -12,6 +12,7 @@
 mod cursor;
 mod draft;
 mod error;
+mod excerpt;
 mod lean;
 mod lookup;
 mod tensors;
@@ -27,6 +28,7 @@ use cursor::Cursor;
 pub use draft::{Datum, Draft, DraftTensor};
 pub use error::GgufError;
 use error::Place;
+pub use excerpt::Excerpt;
 pub use value::{Array, Value, ValueType};
 
 /// No real header comes near: a vocabulary of half a million words with its merges is 30 MiB.
@@ -36,6 +38,9 @@ pub const HEADER_LIMIT: Bytes = Bytes::mib(256);
 pub const DEFAULT_ALIGNMENT: u64 = 32;
 
 const MAGIC: &[u8; 4] = b"GGUF";
+
+/// How the keys of a vocabulary start.
+const VOCABULARY: &str = "tokenizer.";
 
 /// The fewest bytes that a key with its value, and a tensor's entry, take in a file.
 const SMALLEST_KEY: u64 = 8 + 1 + 4 + 1;
@@ -83,14 +88,17 @@ pub struct Header<'a> {
 impl<'a> Header<'a> {
     /// Reads the header from `window`, the first bytes of a file of `file_length` bytes.
     pub fn read(window: &'a [u8], file_length: u64, dialect: Dialect) -> Result<Self, GgufError> {
-        let mut cursor = Cursor::new(window, file_length);
-        let version = read_version(&mut cursor)?;
+        Self::read_at(&mut Cursor::new(window, file_length), file_length, dialect)
+    }
+
+    fn read_at(cursor: &mut Cursor<'a>, file_length: u64, dialect: Dialect) -> Result<Self, GgufError> {
+        let version = read_version(cursor)?;
         let tensor_count = cursor.count(SMALLEST_TENSOR, Place::TensorCount)?;
         let entry_count = cursor.count(SMALLEST_KEY, Place::KeyCount)?;
-        let entries = read_entries(&mut cursor, entry_count)?;
+        let entries = read_entries(cursor, entry_count)?;
         let alignment = read_alignment(&entries)?;
         let list_start = cursor.offset();
-        let tensors = tensors::read(&mut cursor, tensor_count, dialect)?;
+        let tensors = tensors::read(cursor, tensor_count, dialect)?;
         let tensor_list = list_start..cursor.offset();
         let data_offset = match tensors.is_empty() {
             true => tensor_list.end,

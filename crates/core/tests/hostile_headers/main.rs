@@ -5,7 +5,7 @@
 
 mod lies;
 
-use plimsoll_core::model::gguf::{Datum, Draft, DraftTensor, GgufError, Header, Value, ValueType};
+use plimsoll_core::model::gguf::{Datum, Draft, DraftTensor, Excerpt, GgufError, Header, Value, ValueType};
 use plimsoll_core::model::types::Q8_0;
 use plimsoll_core::model::{Dialect, Model, ModelError};
 
@@ -240,6 +240,49 @@ fn a_million_damaged_headers_do_no_harm() {
     });
     // Enough still pass that the code behind the reader is reached, enough fail that it is tested.
     assert!((10_000..900_000).contains(&models), "{models}");
+}
+
+/// Takes a file's header in by pieces, without its vocabulary.
+fn excerpt(file: &[u8], size: usize) -> Excerpt {
+    let mut excerpt = Excerpt::new(length(file), Dialect::Ggml);
+    while let Some(wanted) = excerpt.wants() {
+        let [start, end] = [wanted.start, wanted.end].map(|at| usize::try_from(at).unwrap());
+        excerpt.take(&file[start..end.max(start + size).min(file.len())]);
+    }
+    excerpt
+}
+
+/// Damaged or not, a header without its vocabulary makes the model, or the error, that it makes with it.
+#[test]
+fn an_excerpt_says_what_the_whole_header_says() {
+    let corpus = corpus();
+    let mut random = Random(7);
+    let mut models = 0;
+    for round in 0..60_000 {
+        let mut bytes = corpus[round % corpus.len()].clone();
+        for _ in 0..random.below(4) {
+            mutate(&mut bytes, &mut random);
+        }
+        if round.is_multiple_of(2) {
+            bytes.resize(bytes.len() + (16 << 10), 0);
+        }
+        let whole = Header::read(&bytes, length(&bytes), Dialect::Ggml);
+        let excerpt = excerpt(&bytes, 1 + random.below(bytes.len()));
+        match (whole, excerpt.header()) {
+            (Err(whole), Err(part)) => assert_eq!(part, whole),
+            (Ok(whole), Ok(part)) => {
+                assert_eq!(
+                    (&part.tensors, part.data_offset),
+                    (&whole.tensors, whole.data_offset)
+                );
+                let part = Model::from_headers(&[part]);
+                models += usize::from(part.is_ok());
+                assert_eq!(part, Model::from_headers(&[whole]));
+            }
+            (whole, part) => panic!("{whole:?}\n{part:?}"),
+        }
+    }
+    assert!((1_000..59_000).contains(&models), "{models}");
 }
 
 /// The padding behind a header need not be in the window; every byte before it must.

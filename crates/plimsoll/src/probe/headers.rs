@@ -1,18 +1,21 @@
 //! Reads the headers of a model's files, and nothing behind them.
 //!
-//! A header's length is known only once it has been read, so it is read by a window that grows: one mebibyte,
-//! then what the parser says it needs, at least doubled. Plain reads rather than mmap: a file that shrinks, or
-//! lies on a network, must be an error and not a SIGBUS.
+//! Plans need all but the vocabulary, so a model is read through an [`Excerpt`], in pieces that fit a processor's cache. Who
+//! hands a header on needs all of it: a header's length is known only once it has been read, so that is read by a window that
+//! grows: one mebibyte, then what the parser says it needs, at least doubled. Plain reads rather than mmap: a file
+//! that shrinks, or lies on a network, must be an error and not a SIGBUS.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use plimsoll_core::model::gguf::{GgufError, Header};
+use plimsoll_core::model::gguf::{Excerpt, GgufError, Header};
 use plimsoll_core::model::split::siblings;
 use plimsoll_core::model::{Dialect, Model, ModelError};
 
+/// What is read of a file at once where its vocabulary is passed over.
+const PIECE: usize = 64 << 10;
 const FIRST_WINDOW: u64 = 1 << 20;
 /// Beyond this no real header goes; the largest vocabularies take a few mebibytes.
 const LAST_WINDOW: u64 = 1 << 30;
@@ -31,8 +34,12 @@ pub enum ReadModelError {
 
 /// Reads the model of which `path` is the only or the first file.
 pub fn read_model(path: &Path, dialect: Dialect) -> Result<Model, ReadModelError> {
-    let files = read_heads(path, dialect)?;
-    let headers = files.iter().map(Window::header).collect::<Result<Vec<_>, _>>()?;
+    let mut piece = vec![0; PIECE];
+    let files = each_file(path, |path| excerpt(path, dialect, &mut piece))?;
+    let headers = files
+        .iter()
+        .map(|(path, excerpt)| excerpt.header().map_err(wrong_in(path)));
+    let headers = headers.collect::<Result<Vec<_>, _>>()?;
     let model = |error| ReadModelError::Model {
         path: path.to_owned(),
         error,
@@ -42,11 +49,57 @@ pub fn read_model(path: &Path, dialect: Dialect) -> Result<Model, ReadModelError
 
 /// Reads the heads of all files of the set that `path` is the only or the first file of.
 pub(crate) fn read_heads(path: &Path, dialect: Dialect) -> Result<Vec<Window>, ReadModelError> {
-    let name = path.to_string_lossy();
-    let files = siblings(&name).into_iter();
-    files
-        .map(|name| Window::open(Path::new(&name), dialect))
-        .collect()
+    each_file(path, |path| Window::open(path, dialect))
+}
+
+fn each_file<T>(
+    path: &Path,
+    mut read: impl FnMut(&Path) -> Result<T, ReadModelError>,
+) -> Result<Vec<T>, ReadModelError> {
+    let files = siblings(&path.to_string_lossy()).into_iter();
+    files.map(|name| read(Path::new(&name))).collect()
+}
+
+/// Reads the header of one file without its vocabulary; `piece` is what is read into.
+fn excerpt(path: &Path, dialect: Dialect, piece: &mut Vec<u8>) -> Result<(PathBuf, Excerpt), ReadModelError> {
+    let (file, length) = open(path)?;
+    let mut excerpt = Excerpt::new(length, dialect);
+    while let Some(wanted) = excerpt.wants() {
+        let least = usize::try_from(wanted.end - wanted.start).unwrap_or(usize::MAX);
+        if piece.len() < least {
+            piece.resize(least, 0);
+        }
+        let left = usize::try_from(length.saturating_sub(wanted.start)).unwrap_or(usize::MAX);
+        let piece = &mut piece[..left.min(least.max(PIECE))];
+        let read = file.read_exact_at(piece, wanted.start);
+        read.map_err(unread(path))?;
+        excerpt.take(piece);
+    }
+    Ok((path.to_owned(), excerpt))
+}
+
+fn open(path: &Path) -> Result<(File, u64), ReadModelError> {
+    let unopened = |error| ReadModelError::Open {
+        path: path.to_owned(),
+        error,
+    };
+    let file = File::open(path).map_err(unopened)?;
+    let length = file.metadata().map_err(unopened)?.len();
+    Ok((file, length))
+}
+
+fn unread(path: &Path) -> impl Fn(io::Error) -> ReadModelError {
+    |error| ReadModelError::Read {
+        path: path.to_owned(),
+        error,
+    }
+}
+
+fn wrong_in(path: &Path) -> impl Fn(GgufError) -> ReadModelError {
+    |error| ReadModelError::Header {
+        path: path.to_owned(),
+        error,
+    }
 }
 
 /// The head of a file, long enough for its header.
@@ -60,12 +113,7 @@ pub(crate) struct Window {
 
 impl Window {
     fn open(path: &Path, dialect: Dialect) -> Result<Self, ReadModelError> {
-        let open = |error| ReadModelError::Open {
-            path: path.to_owned(),
-            error,
-        };
-        let file = File::open(path).map_err(open)?;
-        let length = file.metadata().map_err(open)?.len();
+        let (file, length) = open(path)?;
         let mut window = Self {
             path: path.to_owned(),
             length,
@@ -85,16 +133,13 @@ impl Window {
     }
 
     fn grow(&mut self, file: &File, to: u64) -> Result<(), ReadModelError> {
-        let read = |error| ReadModelError::Read {
-            path: self.path.clone(),
-            error,
-        };
         let to = usize::try_from(to.min(self.length).min(LAST_WINDOW)).unwrap_or(usize::MAX);
         let from = self.bytes.len();
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.resize(to.max(from), 0);
         let offset = u64::try_from(from).unwrap_or(u64::MAX);
-        file.read_exact_at(&mut bytes[from..], offset).map_err(read)?;
+        let read = file.read_exact_at(&mut bytes[from..], offset);
+        read.map_err(unread(&self.path))?;
         self.bytes = bytes;
         Ok(())
     }
@@ -120,11 +165,7 @@ impl Window {
     }
 
     fn header(&self) -> Result<Header<'_>, ReadModelError> {
-        let header = |error| ReadModelError::Header {
-            path: self.path.clone(),
-            error,
-        };
-        Header::read(&self.bytes, self.length, self.dialect).map_err(header)
+        Header::read(&self.bytes, self.length, self.dialect).map_err(wrong_in(&self.path))
     }
 }
 

@@ -1,32 +1,57 @@
 //! Moves through the window, one bounds check at a time; the only place that reads a header's bytes.
 
 use super::error::{GgufError, Place};
+use super::excerpt::{Gap, Run};
 use super::{HEADER_LIMIT, value::ValueType};
 
 /// `GGUF_MAX_STRING_LENGTH` and `GGUF_MAX_ARRAY_ELEMENTS`.
 const LONGEST: u64 = 1 << 30;
+/// The fewest bytes that a text takes.
+const TEXT: u64 = 8;
 
 #[derive(Debug)]
 pub(super) struct Cursor<'a> {
     window: &'a [u8],
     at: usize,
+    /// Bytes of the file that lie before the window or were left out of it so far.
+    absent: u64,
     file_length: u64,
     pub(super) big_endian: bool,
+    /// What the window lacks from here on; `None` where it is meant to lack nothing.
+    gaps: Option<&'a [Gap]>,
+    /// What it should lack and does not yet.
+    pub(super) surplus: Option<Run>,
 }
 
 impl<'a> Cursor<'a> {
     pub(super) fn new(window: &'a [u8], file_length: u64) -> Self {
-        let length = usize::try_from(file_length).unwrap_or(usize::MAX);
+        Self::within(window, 0, file_length)
+    }
+
+    /// In a window that starts at `offset` in the file.
+    pub(super) fn within(window: &'a [u8], offset: u64, file_length: u64) -> Self {
+        let length = usize::try_from(file_length.saturating_sub(offset)).unwrap_or(usize::MAX);
         Self {
             window: window.get(..length).unwrap_or(window),
             at: 0,
+            absent: offset,
             file_length,
             big_endian: false,
+            gaps: None,
+            surplus: None,
+        }
+    }
+
+    /// In a window that lacks the vocabulary: what is gone is passed over, what is still there becomes the surplus.
+    pub(super) fn among(window: &'a [u8], gaps: &'a [Gap], file_length: u64) -> Self {
+        Self {
+            gaps: Some(gaps),
+            ..Self::new(window, file_length)
         }
     }
 
     pub(super) fn offset(&self) -> u64 {
-        widened(self.at)
+        self.absent + widened(self.at)
     }
 
     /// The next `length` bytes.
@@ -54,8 +79,10 @@ impl<'a> Cursor<'a> {
     /// How many things of at least `smallest` bytes follow, if the file has room for so many.
     pub(super) fn count(&mut self, smallest: u64, place: Place<'_>) -> Result<u64, GgufError> {
         let count = self.u64(place)?;
-        self.ahead(count.saturating_mul(smallest), place)?;
-        Ok(count)
+        match self.shortage(count.saturating_mul(smallest), place) {
+            GgufError::Truncated { .. } => Ok(count),
+            error => Err(error),
+        }
     }
 
     /// Text with its length before it, as bytes: llama.cpp does not ask for UTF-8.
@@ -94,26 +121,67 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Passes over `count` texts. Their lengths form a chain that can only be walked, so the step is kept to
-    /// one load, one add and one compare; what stops it is found by reading that one text with care.
+    /// [`Self::elements`] of the vocabulary's key `key`: nothing, where the window is meant to lack them.
+    pub(super) fn vocabulary(
+        &mut self,
+        kind: ValueType,
+        count: u64,
+        key: &str,
+    ) -> Result<&'a [u8], GgufError> {
+        let place = Place::Value(key);
+        let Some(gaps) = self.gaps.filter(|_| count <= LONGEST) else {
+            return self.elements(kind, count, place);
+        };
+        let offset = self.offset();
+        if let Some((gap, rest)) = gaps.split_first().filter(|(gap, _)| gap.offset == offset) {
+            self.absent += gap.length;
+            self.gaps = Some(rest);
+            return Ok(&[]);
+        }
+        let least = count.saturating_mul(kind.width().unwrap_or(TEXT));
+        let missing = self.shortage(least, place);
+        if let GgufError::Truncated { needed, .. } = missing {
+            self.surplus = Some(Run {
+                key: key.to_owned(),
+                start: offset,
+                kept: self.at,
+                texts: kind.width().map_or(count, |_| 0),
+                next: kind.width().map_or(offset, |_| needed),
+                big_endian: self.big_endian,
+            });
+        }
+        Err(missing)
+    }
+
     fn texts(&mut self, count: u64, place: Place<'_>) -> Result<&'a [u8], GgufError> {
-        self.ahead(count.saturating_mul(8), place)?;
-        let all = &self.window[self.at..];
-        let mut rest = all;
-        for _ in 0..count {
-            match after_text(rest, self.big_endian) {
-                Some(next) => rest = next,
-                None => {
-                    self.at += all.len() - rest.len();
-                    self.text(place)?;
-                    rest = &self.window[self.at..];
-                    self.at -= all.len() - rest.len();
-                }
+        self.ahead(count.saturating_mul(TEXT), place)?;
+        let start = self.at;
+        let mut left = count;
+        self.pass_texts(&mut left, place)?;
+        Ok(&self.window[start..self.at])
+    }
+
+    /// Passes over texts until none is `left`, or to where the first begins that is not whole. Their lengths form a chain that
+    /// can only be walked, so the step is kept to one load, one add and one compare; what stops it is found by
+    /// reading that one text with care.
+    pub(super) fn pass_texts(&mut self, left: &mut u64, place: Place<'_>) -> Result<(), GgufError> {
+        while *left > 0 {
+            let all = &self.window[self.at..];
+            let mut rest = all;
+            while *left > 0
+                && let Some(next) = after_text(rest, self.big_endian)
+            {
+                rest = next;
+                *left -= 1;
+            }
+            self.at += all.len() - rest.len();
+            if *left > 0 {
+                let start = self.at;
+                self.text(place).inspect_err(|_| self.at = start)?;
+                *left -= 1;
             }
         }
-        let length = all.len() - rest.len();
-        self.at += length;
-        Ok(&all[..length])
+        Ok(())
     }
 
     /// The next `length` bytes, without moving; says what is missing if they are not all there.

@@ -8,7 +8,7 @@
 use super::draft::{Datum, Writer};
 use std::ops::Range;
 
-use super::{Header, ValueType};
+use super::{Header, VOCABULARY, ValueType};
 
 const WORDS: &str = "tokenizer.ggml.tokens";
 /// Of the tokenizer's keys the one that sizes a tensor.
@@ -22,7 +22,7 @@ impl Header<'_> {
         let size = format!("{}.vocab_size", self.text("general.architecture").ok()??);
         let kept = self
             .spans()
-            .filter(|(key, _)| !key.starts_with("tokenizer.") || *key == KEPT);
+            .filter(|(key, _)| !key.starts_with(VOCABULARY) || *key == KEPT);
         let kept: Vec<&[u8]> = kept.map(|(_, span)| window.get(span)).collect::<Option<_>>()?;
         let mut added = vec![("tokenizer.ggml.model", Datum::from("no_vocab"))];
         if self.entry(&size).is_none() {

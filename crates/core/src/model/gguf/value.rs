@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::VOCABULARY;
 use super::cursor::{Cursor, number};
 use super::error::{GgufError, Place, shortened};
 
@@ -112,7 +113,7 @@ impl fmt::Display for Value<'_> {
     }
 }
 
-/// An array, not read yet.
+/// An array, not read yet; in an [`Excerpt`](super::Excerpt) those of the vocabulary have a length but no elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Array<'a> {
     pub element: ValueType,
@@ -191,7 +192,10 @@ fn read_array<'a>(cursor: &mut Cursor<'a>, key: &str) -> Result<Array<'a>, GgufE
         element,
         count,
         offset,
-        bytes: cursor.elements(element, count, place)?,
+        bytes: match key.starts_with(VOCABULARY) {
+            true => cursor.vocabulary(element, count, key)?,
+            false => cursor.elements(element, count, place)?,
+        },
         big_endian: cursor.big_endian,
     })
 }
