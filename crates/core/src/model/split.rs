@@ -68,13 +68,7 @@ pub(super) fn join(headers: &[Header<'_>]) -> Result<Vec<Tensor>, ModelError> {
                     file: file + 1,
                 });
             }
-            tensors.push(Tensor {
-                name: info.name.to_owned(),
-                kind: info.kind,
-                shape: info.shape,
-                bytes: info.bytes,
-                file,
-            });
+            tensors.push(Tensor::listed(info, file));
         }
     }
     Ok(tensors)

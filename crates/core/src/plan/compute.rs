@@ -61,9 +61,11 @@ pub(super) fn compute(
     let (habits, machine) = (habits(request), machine(request, sketch));
     let mut decoder = Decoder::new(sketch, reserve, cache, flash, habits);
     if decoder.has_delta_nets() {
-        let small = reserve.probing(DELTA_NET_PROBE);
-        let probe = Decoder::new(sketch, &small, cache, flash, habits);
-        decoder.fused = stays_at_home(probe, machine, |decoder| &decoder.fused_nodes);
+        decoder.fused = *sketch.fuses.get_or_init(|| {
+            let small = reserve.probing(DELTA_NET_PROBE);
+            let probe = Decoder::new(sketch, &small, cache, flash, habits);
+            stays_at_home(probe, machine, |decoder| &decoder.fused_nodes)
+        });
     }
     decoder.build();
     let mut peaks = schedule::reserve(&mut decoder.graph, machine);

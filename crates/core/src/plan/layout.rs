@@ -108,7 +108,7 @@ impl Layout {
             return *place;
         }
         match tensor.layer() {
-            Some(layer) if layer < self.experts_on_host && is_expert(&tensor.name) => Place::Host,
+            Some(layer) if layer < self.experts_on_host && tensor.is_expert() => Place::Host,
             Some(layer) => self.layer(layer),
             None if is_input(&tensor.name) => Place::Host,
             // created with the number of the first layer, see `llama-arch.cpp: LLM_TENSOR_INFOS`
@@ -139,16 +139,6 @@ pub(super) fn is_input(name: &str) -> bool {
     ]
     .iter()
     .any(|prefix| name.starts_with(prefix))
-}
-
-/// `common/common.h: LLM_FFN_EXPS_REGEX @ b10605`: `\.ffn_(up|down|gate|gate_up)_(ch|)exps`.
-fn is_expert(name: &str) -> bool {
-    let expert = |part: &str| {
-        let (matrix, suffix) = part.strip_prefix("ffn_")?.rsplit_once('_')?;
-        let matrix = matches!(matrix, "up" | "down" | "gate" | "gate_up");
-        Some(matrix && matches!(suffix, "exps" | "chexps"))
-    };
-    name.split('.').any(|part| expert(part) == Some(true))
 }
 
 fn devices(request: &PlanRequest<'_>) -> Result<Vec<usize>, PlanError> {

@@ -65,7 +65,7 @@ pub(super) fn matrices<'a>(model: &'a Model, layout: &Layout) -> Vec<Vec<&'a Ten
     let mut known = HashSet::new();
     for tensor in model.tensors.iter().filter(|tensor| tensor.shape[1] > 1) {
         if let Place::Device(device) = layout.tensor(tensor)
-            && known.insert((device, tensor.shape, tensor.kind))
+            && known.insert((device, tensor.shape, tensor.kind.id))
         {
             matrices[device].push(tensor);
         }

@@ -41,7 +41,7 @@ pub(super) fn weights(model: &Model, layout: &Layout, loads_prediction_layers: b
     let loaded =
         |tensor: &&Tensor| loads_prediction_layers || tensor.layer().is_none_or(|layer| layer < ends);
     for tensor in model.tensors.iter().filter(loaded) {
-        if is_rope_factor(&tensor.name) {
+        if tensor.layer().is_none() && is_rope_factor(&tensor.name) {
             for place in places_with_layers(layout, model.hyper.layers) {
                 weights.add(place, tensor);
             }

@@ -107,10 +107,11 @@ impl Heap {
 /// What the allocator keeps of a tensor.
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
+    offset: u64,
     children: u32,
     views: u32,
-    place: Option<usize>,
-    offset: u64,
+    /// Of what is allocated.
+    heap: u32,
     /// It holds memory of the allocator's.
     allocated: bool,
     /// It was given memory at some time, or has memory of its own.
@@ -222,7 +223,7 @@ impl<'a> Allocator<'a> {
             }
         };
         let state = &mut self.states[id.index()];
-        state.place = Some(heap);
+        state.heap = u32::try_from(heap).unwrap_or(u32::MAX);
         state.offset = offset;
         state.allocated = true;
         state.settled = true;
@@ -245,7 +246,7 @@ impl<'a> Allocator<'a> {
     fn take_over(&mut self, id: Id, parent: Id) -> (usize, u64) {
         let state = &mut self.states[parent.index()];
         state.allocated = false;
-        let (heap, offset) = (state.place.unwrap_or_default(), state.offset);
+        let (heap, offset) = (state.heap as usize, state.offset);
         let had = self.heaps[heap].aligned(self.bytes(parent, heap));
         let needs = self.heaps[heap].aligned(self.bytes(id, heap));
         if had > needs {
@@ -278,10 +279,9 @@ impl<'a> Allocator<'a> {
             return;
         }
         self.states[id.index()].allocated = false;
-        if let Some(heap) = state.place {
-            let bytes = self.bytes(id, heap);
-            self.heaps[heap].release(state.offset, bytes);
-        }
+        let heap = state.heap as usize;
+        let bytes = self.bytes(id, heap);
+        self.heaps[heap].release(state.offset, bytes);
     }
 }
 

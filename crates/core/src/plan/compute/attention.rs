@@ -3,7 +3,7 @@
 //! Mirrors `llama-graph.cpp: build_qkv, build_attn, build_attn_mha`, `llama-kv-cache.cpp: get_k, get_v, cpy_k,
 //! cpy_v`, `models/deepseek2.cpp` and `fattn-common.cuh: ggml_cuda_flash_attn_ext_get_f16_extra_data @ b10605`.
 
-use super::decoder::Decoder;
+use super::decoder::{Decoder, WEIGHT};
 use super::graph::{F16, F32, Id, Kind};
 use super::inputs::CacheInputs;
 use super::sketch::{Block, shares_cache};
@@ -119,7 +119,7 @@ impl Decoder<'_> {
     /// A norm over all heads together (OLMo 2).
     fn wide_norm(&mut self, block: &Block<'_>, role: &str, of: Id) -> Id {
         let width = self.graph.shape(of)[0];
-        match block.get(&format!("{role}.weight")) {
+        match block.part(role, WEIGHT) {
             Some((norm, _)) if norm.shape[0] == width => self.norm(block, role, of),
             _ => of,
         }
@@ -128,7 +128,7 @@ impl Decoder<'_> {
     /// A norm over each head (Qwen 3).
     fn head_norm(&mut self, block: &Block<'_>, role: &str, of: Id) -> Id {
         let length = self.graph.shape(of)[0];
-        match block.get(&format!("{role}.weight")) {
+        match block.part(role, WEIGHT) {
             Some((norm, _)) if norm.shape[0] == length => self.norm(block, role, of),
             _ => of,
         }

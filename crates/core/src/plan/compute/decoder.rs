@@ -15,6 +15,10 @@ use crate::plan::layout::Place;
 use crate::plan::reserve::Reserve;
 use crate::plan::weights::row_padding;
 
+/// How the roles of a matrix and of what is added to its product end.
+pub(super) const WEIGHT: &str = ".weight";
+pub(super) const BIAS: &str = ".bias";
+
 /// What builds of the engine do differently in one graph.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Habits {
@@ -346,9 +350,9 @@ impl<'a> Decoder<'a> {
 
     /// A norm's weight and bias. Falcon-H1 has one without the usual ending.
     fn norm_weights(&mut self, block: &Block<'_>, role: &str) -> Option<(Id, Option<Id>)> {
-        let weight = self.weight(block, &format!("{role}.weight"));
+        let weight = self.part(block, role, WEIGHT);
         let weight = weight.or_else(|| self.weight(block, role))?;
-        Some((weight, self.weight(block, &format!("{role}.bias"))))
+        Some((weight, self.part(block, role, BIAS)))
     }
 
     pub(super) fn norm_by(&mut self, block: &Block<'_>, (weight, bias): (Id, Option<Id>), of: Id) -> Id {
@@ -390,9 +394,9 @@ impl<'a> Decoder<'a> {
 
     /// `build_lora_mm` and its bias, where the layer has such a weight.
     pub(super) fn linear(&mut self, block: &Block<'_>, role: &str, input: Id) -> Option<Id> {
-        let weight = self.weight(block, &format!("{role}.weight"))?;
+        let weight = self.part(block, role, WEIGHT)?;
         let product = self.graph.multiply(weight, input);
-        Some(match self.weight(block, &format!("{role}.bias")) {
+        Some(match self.part(block, role, BIAS) {
             Some(bias) => self.graph.in_place(&[product, bias]),
             None => product,
         })
@@ -400,6 +404,13 @@ impl<'a> Decoder<'a> {
 
     pub(super) fn weight(&mut self, block: &Block<'_>, role: &str) -> Option<Id> {
         block.get(role).map(|(tensor, place)| self.stored(tensor, place))
+    }
+
+    /// The same by the two halves of its role.
+    pub(super) fn part(&mut self, block: &Block<'_>, role: &str, ending: &str) -> Option<Id> {
+        block
+            .part(role, ending)
+            .map(|(tensor, place)| self.stored(tensor, place))
     }
 
     /// Frequencies of the rotary embedding, of which every device with a layer has its own.

@@ -2,7 +2,7 @@
 //!
 //! Mirrors `llama-graph.cpp: build_ffn, build_moe_ffn @ b10605`.
 
-use super::decoder::Decoder;
+use super::decoder::{BIAS, Decoder, WEIGHT};
 use super::graph::{F32, I32, Id};
 use super::sketch::Block;
 
@@ -51,7 +51,7 @@ impl Decoder<'_> {
         let width = self.graph.shape(up);
         let active = match self.linear(block, roles.gate, input) {
             Some(gate) => self.graph.own(F32, width, &[gate, up]),
-            None => match block.get(&format!("{}.weight", roles.down)) {
+            None => match block.part(roles.down, WEIGHT) {
                 // gate and up are the halves of one matrix
                 Some((down, _)) if down.shape[0].saturating_mul(2) == width[0] => {
                     let half = [down.shape[0], width[1], width[2], width[3]];
@@ -159,10 +159,10 @@ impl Decoder<'_> {
     }
 
     fn expert_linear(&mut self, block: &Block<'_>, role: &str, input: Id, chosen: Id) -> Option<Id> {
-        let weight = self.weight(block, &format!("{role}.weight"))?;
+        let weight = self.part(block, role, WEIGHT)?;
         let product = self.graph.multiply_experts(weight, input, chosen);
         let product = self.weighed(product, chosen);
-        Some(match self.weight(block, &format!("{role}.bias")) {
+        Some(match self.part(block, role, BIAS) {
             Some(bias) => self.graph.in_place(&[product, bias, chosen]),
             None => product,
         })

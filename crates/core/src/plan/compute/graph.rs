@@ -3,15 +3,24 @@
 //! Mirrors `ggml.c: ggml_build_forward_expand` and the shapes of its operations `@ b10605`. Operations that only
 //! look at memory are views; the few kinds below are what allocation and placement tell apart.
 
+use std::num::NonZeroU32;
+
 use crate::plan::layout::Place;
 
-/// A tensor of the graph, by its number.
+/// A tensor of the graph, by its number from 1: what has seven sources or none should be small, since a graph of all layers of
+/// a large model is megabytes that are touched for the first time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Id(usize);
+pub(super) struct Id(NonZeroU32);
 
 impl Id {
     pub(super) const fn index(self) -> usize {
-        self.0
+        self.0.get() as usize - 1
+    }
+
+    /// Of the last of `count` tensors.
+    fn last(count: usize) -> Self {
+        let number = u32::try_from(count).ok().and_then(NonZeroU32::new);
+        Self(number.expect("a graph has fewer nodes than memory could hold 2^32 of"))
     }
 }
 
@@ -96,11 +105,17 @@ pub(super) struct Graph {
     pub(super) order: Vec<Id>,
     /// Inputs, weights and cache tensors in the order in which they are met.
     pub(super) leaves: Vec<Id>,
+    /// What [`Self::expand`] has yet to look at, kept for its memory.
+    pending: Vec<(Id, usize)>,
 }
 
 impl Graph {
     pub(super) fn node(&self, id: Id) -> &Node {
-        &self.nodes[id.0]
+        &self.nodes[id.index()]
+    }
+
+    fn node_mut(&mut self, id: Id) -> &mut Node {
+        &mut self.nodes[id.index()]
     }
 
     pub(super) fn nodes(&self) -> &[Node] {
@@ -114,7 +129,7 @@ impl Graph {
     pub(super) fn push(&mut self, node: Node) -> Id {
         self.nodes.push(node);
         self.visited.push(false);
-        Id(self.nodes.len() - 1)
+        Id::last(self.nodes.len())
     }
 
     fn new_node(&mut self, kind: Kind, element: u64, shape: [u64; 4], sources: &[Id]) -> Id {
@@ -141,8 +156,8 @@ impl Graph {
     /// A weight or a tensor of the cache, of any element type.
     pub(super) fn stored(&mut self, kind: Kind, bytes: u64, padding: u64, shape: [u64; 4]) -> Id {
         let id = self.new_node(kind, 0, shape, &[]);
-        self.nodes[id.0].bytes = bytes;
-        self.nodes[id.0].scratch = padding;
+        self.node_mut(id).bytes = bytes;
+        self.node_mut(id).scratch = padding;
         id
     }
 
@@ -162,7 +177,7 @@ impl Graph {
     }
 
     pub(super) fn pin(&mut self, id: Id, place: Place) {
-        self.nodes[id.0].pinned = Some(place);
+        self.node_mut(id).pinned = Some(place);
     }
 
     pub(super) fn keep_on_host(&mut self, id: Id) {
@@ -172,7 +187,7 @@ impl Graph {
     pub(super) fn rope(&mut self, sources: &[Id]) -> Id {
         let like = self.node(sources[0]).layout;
         let id = self.new_node(Kind::Rope, like.element, like.shape, sources);
-        self.nodes[id.0].batch = like.shape[2];
+        self.node_mut(id).batch = like.shape[2];
         id
     }
 
@@ -182,7 +197,7 @@ impl Graph {
 
     pub(super) fn gather(&mut self, shape: [u64; 4], table: Id, rows: Id) -> Id {
         let id = self.new_node(Kind::Gather, F32, shape, &[table, rows]);
-        self.nodes[id.0].batch = 0;
+        self.node_mut(id).batch = 0;
         id
     }
 
@@ -196,7 +211,7 @@ impl Graph {
             [rows, columns, second, third],
             &[weight, activations],
         );
-        self.nodes[id.0].batch = columns;
+        self.node_mut(id).batch = columns;
         id
     }
 
@@ -210,36 +225,40 @@ impl Graph {
             [rows, used, tokens, 1],
             &[weight, activations, chosen],
         );
-        self.nodes[id.0].batch = tokens;
+        self.node_mut(id).batch = tokens;
         id
     }
 
     /// Says how many rows make copying a host weight for this worth it, where the shape does not.
     pub(super) fn count_batch(&mut self, id: Id, rows: u64) {
-        self.nodes[id.0].batch = rows;
+        self.node_mut(id).batch = rows;
     }
 
     /// ik_llama.cpp's `ggml_moe_up_gate`: two products for each expert of a token, of which one result is left.
     pub(super) fn multiply_both(&mut self, up: Id, gate: Id, activations: Id, chosen: Id) -> Id {
         let id = self.multiply_experts(up, activations, chosen);
-        self.nodes[id.0].sources[3] = Some(gate);
+        self.node_mut(id).sources[3] = Some(gate);
         id
     }
 
     pub(super) fn attention(&mut self, shape: [u64; 4], scratch: u64, sources: &[Id]) -> Id {
         let id = self.new_node(Kind::Attention, F32, shape, sources);
-        self.nodes[id.0].scratch = scratch;
+        self.node_mut(id).scratch = scratch;
         id
     }
 
     /// The same memory in another shape, or a part of it.
     pub(super) fn view(&mut self, of: Id, shape: [u64; 4]) -> Id {
-        let Layout { element, shape: all } = self.node(of).layout;
+        let &Node {
+            layout, bytes, root, ..
+        } = self.node(of);
+        let Layout { element, shape: all } = layout;
+        let root = root.unwrap_or(of);
         let id = self.new_node(Kind::View, element, shape, &[of]);
         if count(&shape) == count(&all) {
-            self.nodes[id.0].bytes = self.node(of).bytes;
+            self.node_mut(id).bytes = bytes;
         }
-        self.nodes[id.0].root = Some(self.node(of).root.unwrap_or(of));
+        self.node_mut(id).root = Some(root);
         id
     }
 
@@ -249,7 +268,7 @@ impl Graph {
         let rows = count(&all[1..]).max(1);
         let before = (rows - 1).saturating_mul(all[0]);
         let id = self.view(of, shape);
-        self.nodes[id.0].bytes = before
+        self.node_mut(id).bytes = before
             .saturating_add(count(&shape) / rows)
             .saturating_mul(element);
         id
@@ -258,7 +277,7 @@ impl Graph {
     /// A view of the cache whose bytes are not those of its shape times a plain element.
     pub(super) fn cache_view(&mut self, of: Id, shape: [u64; 4], bytes: u64) -> Id {
         let id = self.view(of, shape);
-        self.nodes[id.0].bytes = bytes;
+        self.node_mut(id).bytes = bytes;
         id
     }
 
@@ -268,9 +287,12 @@ impl Graph {
 
     /// An operation whose result is written into the memory of `target`.
     pub(super) fn overwrite(&mut self, sources: &[Id], target: Id) -> Id {
-        let like = self.node(target).layout;
+        let &Node {
+            layout: like, root, ..
+        } = self.node(target);
+        let root = root.unwrap_or(target);
         let id = self.new_node(Kind::Store, like.element, like.shape, sources);
-        self.nodes[id.0].root = Some(self.node(target).root.unwrap_or(target));
+        self.node_mut(id).root = Some(root);
         id
     }
 
@@ -284,39 +306,41 @@ impl Graph {
         let node = self.node(source);
         let (layout, bytes, padding) = (node.layout, node.bytes, node.padding());
         let id = self.new_node(Kind::Own, layout.element, layout.shape, &[]);
-        self.nodes[id.0].bytes = bytes;
-        self.nodes[id.0].scratch = padding;
+        self.node_mut(id).bytes = bytes;
+        self.node_mut(id).scratch = padding;
         id
     }
 
     pub(super) fn replace_source(&mut self, id: Id, slot: usize, source: Id) {
-        self.nodes[id.0].sources[slot] = Some(source);
+        self.node_mut(id).sources[slot] = Some(source);
     }
 
     pub(super) fn mark_output(&mut self, id: Id) {
-        self.nodes[id.0].output = true;
+        self.node_mut(id).output = true;
     }
 
     /// `ggml_build_forward_expand`: everything `id` needs, sources first, then `id`.
     pub(super) fn expand(&mut self, id: Id) {
-        let mut pending = vec![(id, 0)];
+        let mut pending = std::mem::take(&mut self.pending);
+        pending.push((id, 0));
         while let Some((id, next)) = pending.pop() {
-            if next == 0 && std::mem::replace(&mut self.visited[id.0], true) {
+            if next == 0 && std::mem::replace(&mut self.visited[id.index()], true) {
                 continue;
             }
-            let rest = self.nodes[id.0].sources.iter().enumerate().skip(next);
+            let rest = self.node(id).sources.iter().enumerate().skip(next);
             let unvisited = rest
                 .filter_map(|(i, source)| source.map(|source| (i, source)))
-                .find(|(_, source)| !self.visited[source.0]);
+                .find(|(_, source)| !self.visited[source.index()]);
             if let Some((i, source)) = unvisited {
                 pending.push((id, i + 1));
                 pending.push((source, 0));
-            } else if self.nodes[id.0].kind.is_leaf() {
+            } else if self.node(id).kind.is_leaf() {
                 self.leaves.push(id);
             } else {
                 self.order.push(id);
             }
         }
+        self.pending = pending;
     }
 }
 

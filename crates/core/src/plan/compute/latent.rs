@@ -2,7 +2,7 @@
 //!
 //! Mirrors `graphs/build_deepseek2.cpp: build_deepseek2_layer_attention` (8337e4cd), as far as sizes go.
 
-use super::decoder::Decoder;
+use super::decoder::{Decoder, WEIGHT};
 use super::graph::{F16, F32, Id, Kind};
 use super::sketch::Block;
 use crate::plan::kv;
@@ -159,9 +159,7 @@ impl Decoder<'_> {
 
     /// A matrix beside the first of these that the file has.
     fn latent_matrix(&mut self, block: &Block<'_>, beside: [&str; 2], shape: [u64; 4]) -> Id {
-        let found = beside
-            .iter()
-            .find_map(|role| block.get(&format!("{role}.weight")));
+        let found = beside.iter().find_map(|role| block.part(role, WEIGHT));
         let place = found.map_or(block.place, |(_, place)| place);
         let elements = shape.iter().fold(1, |all: u64, &n| all.saturating_mul(n));
         self.graph.stored(Kind::Weight(place), elements, 0, shape)

@@ -3,6 +3,8 @@
 //! The allocator's state repeats from layer to layer, so its peak is reached within the first occurrences of
 //! every kind of layer and neighbour, on every device, and at the end. Where it does not repeat, all are built.
 
+use std::cell::OnceCell;
+
 use crate::model::{HyperParameters, Model, Tensor};
 use crate::plan::flash::Flash;
 use crate::plan::layout::{Layout, Place};
@@ -18,6 +20,13 @@ pub(in crate::plan) struct Block<'a> {
 impl<'a> Block<'a> {
     pub(super) fn get(&self, role: &str) -> Option<(&'a Tensor, Place)> {
         let found = self.tensors.iter().find(|(own, ..)| *own == role);
+        found.map(|&(_, tensor, place)| (tensor, place))
+    }
+
+    /// A tensor by the two halves of its role: `attn_q` and `.weight`.
+    pub(super) fn part(&self, role: &str, ending: &str) -> Option<(&'a Tensor, Place)> {
+        let mut tensors = self.tensors.iter();
+        let found = tensors.find(|(own, ..)| own.strip_prefix(role) == Some(ending));
         found.map(|&(_, tensor, place)| (tensor, place))
     }
 
@@ -38,6 +47,8 @@ pub(in crate::plan) struct Sketch<'a> {
     pub(super) output: Place,
     pub(super) devices: usize,
     pub(super) copies: u64,
+    /// Whether every device runs the kernel of the gated delta net, once it was asked; no context changes it.
+    pub(super) fuses: OnceCell<bool>,
 }
 
 /// Layers that are looked back over for one of the same kind; the longest pattern in use repeats after 12.
@@ -73,9 +84,7 @@ impl<'a> Sketch<'a> {
                     let at = layer
                         .checked_sub(layers.start)
                         .and_then(|at| usize::try_from(at).ok());
-                    if let (Some(block), Some(role)) =
-                        (at.and_then(|at| blocks.get_mut(at)), role(&tensor.name))
-                    {
+                    if let (Some(block), Some(role)) = (at.and_then(|at| blocks.get_mut(at)), tensor.role()) {
                         block.tensors.push((role, tensor, place));
                     }
                 }
@@ -89,6 +98,7 @@ impl<'a> Sketch<'a> {
             output: layout.output,
             devices: layout.devices.len(),
             copies: layout.copies,
+            fuses: OnceCell::new(),
         }
     }
 
@@ -128,12 +138,15 @@ pub(super) fn shares_cache(hyper: &HyperParameters, layer: u32) -> bool {
     hyper.cached && layer >= hyper.layers_with_cache
 }
 
-/// `blk.7.attn_q.weight` → `attn_q.weight`.
-fn role(name: &str) -> Option<&str> {
-    name.strip_prefix("blk.")?.split_once('.').map(|(_, role)| role)
-}
-
 fn representative<'a>(model: &Model, blocks: Vec<Block<'a>>, all: bool) -> Vec<Block<'a>> {
+    // A recurrent layer, or one whose weights are copied to the card, leaves other holes in the heap than it found, and the
+    // next one falls into them: no state of the allocator repeats, so all layers are built. What the host attends to comes back in
+    // copies that a pipeline keeps for each layer. So are those of a model whose layers
+    // share caches: its first ones do what their tensors do not tell.
+    let shares = model.hyper.layers_with_cache < model.hyper.layers;
+    if model.hyper.recurrent.is_some() || all || shares {
+        return blocks;
+    }
     let mut kinds: Vec<usize> = Vec::with_capacity(blocks.len());
     for (i, block) in blocks.iter().enumerate() {
         let same = (0..i)
@@ -142,15 +155,6 @@ fn representative<'a>(model: &Model, blocks: Vec<Block<'a>>, all: bool) -> Vec<B
             .find(|&j| alike(model, &blocks[j], block));
         kinds.push(same.map_or(i, |j| kinds[j]));
     }
-    // A recurrent layer, or one whose weights are copied to the card, leaves other holes in the heap than it found, and the
-    // next one falls into them: no state of the allocator repeats, so all layers are built. What the host attends to comes back in
-    // copies that a pipeline keeps for each layer. So are those of a model whose layers
-    // share caches: its first ones do what their tensors do not tell.
-    let shares = model.hyper.layers_with_cache < model.hyper.layers;
-    let repetitions = match model.hyper.recurrent.is_some() || all || shares {
-        true => usize::MAX,
-        false => REPETITIONS,
-    };
     let mut seen: Vec<([Option<usize>; 3], usize)> = Vec::new();
     let mut keep = Vec::with_capacity(blocks.len());
     for i in 0..blocks.len() {
@@ -174,7 +178,7 @@ fn representative<'a>(model: &Model, blocks: Vec<Block<'a>>, all: bool) -> Vec<B
                 .get(i + ahead)
                 .is_none_or(|next| next.place != blocks[i].place)
         });
-        keep.push(count <= repetitions || ends);
+        keep.push(count <= REPETITIONS || ends);
     }
     let mut keep = keep.into_iter();
     blocks
