@@ -1,4 +1,4 @@
-//! Benchmarks of `plimsoll serve` against its engine alone and against nginx.
+//! Benchmarks: `serve` against its engine alone and against nginx, and what a plan costs.
 //!
 //! The method is that of paired rounds: in each round every target gets one request, in random order, and what is
 //! reported is the difference from the direct path in the same round. On a small shared machine that cancels most
@@ -14,6 +14,7 @@ mod crowd;
 mod measure;
 mod numbers;
 mod options;
+mod plans;
 mod process;
 mod proxies;
 mod report;
@@ -26,8 +27,11 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let options::Command::Serve(options) = options::Options::parse().command;
-    match run::run(&options) {
+    let result = match options::Options::parse().command {
+        options::Command::Serve(options) => run::run(&options).map_err(|error| error.to_string()),
+        options::Command::Plan(options) => plans::run(&options).map_err(|error| error.to_string()),
+    };
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             writeln!(io::stderr(), "bench: {error}").ok();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 #[derive(Debug, Parser)]
-#[command(about = "Benchmarks of plimsoll serve")]
+#[command(about = "Benchmarks of plimsoll")]
 pub(crate) struct Options {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -18,7 +18,25 @@ pub(crate) struct Options {
 pub(crate) enum Command {
     /// What the router costs: latency, CPU, memory, throughput, streams, swaps, start-up
     Serve(Serve),
+    /// What a plan by formulas costs: the whole process, and the planning alone
+    Plan(Plan),
 }
+
+#[derive(Debug, Args)]
+pub(crate) struct Plan {
+    /// The plimsoll program; repeatable, to compare builds in turns
+    #[arg(long, required = true)]
+    pub(crate) plimsoll: Vec<PathBuf>,
+    /// Runs of each program for each model
+    #[arg(long, default_value_t = 40)]
+    pub(crate) runs: usize,
+    /// What to plan, of the shapes of `plimsoll synth`, each with the number of its cards where that is not 1
+    #[arg(long, value_delimiter = ',', default_value = PLANNED)]
+    pub(crate) shapes: Vec<String>,
+}
+
+const PLANNED: &str =
+    "llama-70b,q30,oss,qwen3-next,qwen35-9b,mamba2,gemma3-4b,nemotron-h-30b,kimi-k2,kimi-k2*8";
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
