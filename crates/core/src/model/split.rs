@@ -57,11 +57,13 @@ pub fn siblings(path: &str) -> Vec<String> {
 /// The tensors of all files, once it is certain that the files are one set, whole and in order.
 pub(super) fn join(headers: &[Header<'_>]) -> Result<Vec<Tensor>, ModelError> {
     check_set(headers)?;
-    let mut tensors = Vec::new();
+    let count = headers.iter().map(|header| header.tensors.len()).sum();
+    let mut tensors = Vec::with_capacity(count);
     let mut seen = HashSet::new();
     for (file, header) in (0_u16..).zip(headers) {
         for info in &header.tensors {
-            if !seen.insert(info.name) {
+            // one file has no name twice: its header would not have been read
+            if headers.len() > 1 && !seen.insert(info.name) {
                 let tensor = info.name.to_owned();
                 return Err(ModelError::DuplicateTensor {
                     tensor,

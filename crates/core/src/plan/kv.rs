@@ -78,7 +78,8 @@ pub(super) fn cache(
             match place {
                 Place::Host => cache.host += tensor.data.padded(HOST_ALIGNMENT),
                 Place::Device(device) => {
-                    cache.devices[device] += (tensor.data + tensor.padding).padded(CARD_ALIGNMENT)
+                    cache.devices[usize::from(device)] +=
+                        (tensor.data + tensor.padding).padded(CARD_ALIGNMENT)
                 }
             }
         }

@@ -157,7 +157,9 @@ impl Latent {
             for (beside, bytes) in self.computed(model, layer, heads) {
                 match layout.tensor(beside) {
                     Place::Host => weights.host += bytes,
-                    Place::Device(device) => weights.devices[device] += bytes.padded(CARD_ALIGNMENT),
+                    Place::Device(device) => {
+                        weights.devices[usize::from(device)] += bytes.padded(CARD_ALIGNMENT)
+                    }
                 }
             }
         }

@@ -19,8 +19,15 @@ use crate::place::{Card, CardKind};
 /// Where a tensor or an operation is: in host memory, or on the n-th device of the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Place {
-    Device(usize),
+    Device(u16),
     Host,
+}
+
+impl Place {
+    /// By its position in the layout.
+    pub(super) fn device(number: usize) -> Self {
+        Self::Device(u16::try_from(number).unwrap_or(u16::MAX))
+    }
 }
 
 /// A compiled pattern of `-ot` may take this much memory.
@@ -63,7 +70,7 @@ impl Layout {
         let start = all.saturating_sub(wanted);
         let active = if devices.is_empty() { 0 } else { wanted.min(all) };
         let place = |layer: u32| match layer.checked_sub(start) {
-            Some(position) if position < active => Place::Device(device_at(&splits, position, active)),
+            Some(position) if position < active => Place::device(device_at(&splits, position, active)),
             _ => Place::Host,
         };
         let overrides = overrides(wish, request.cards, &devices)?;
@@ -245,7 +252,7 @@ fn buffer(name: &str, cards: &[Card], devices: &[usize]) -> Result<Place, PlanEr
     cuda_number(name)
         .and_then(|n| (0..cards.len()).filter(|&i| cuda(&cards[i])).nth(n))
         .and_then(|card| devices.iter().position(|&d| d == card))
-        .map(Place::Device)
+        .map(Place::device)
         .ok_or_else(|| PlanError::OverrideBuffer {
             buffer: name.to_owned(),
             cards: cards.len(),

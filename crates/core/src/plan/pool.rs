@@ -67,7 +67,7 @@ pub(super) fn matrices<'a>(model: &'a Model, layout: &Layout) -> Vec<Vec<&'a Ten
         if let Place::Device(device) = layout.tensor(tensor)
             && known.insert((device, tensor.shape, tensor.kind.id))
         {
-            matrices[device].push(tensor);
+            matrices[usize::from(device)].push(tensor);
         }
     }
     matrices
@@ -88,8 +88,9 @@ pub(super) fn pool(
         .map(|tensor| matrix(tensor, model, reserve.tokens, (processors, depth)).sum())
         .max()
         .unwrap_or_default();
-    let attends = (0..model.hyper.layers)
-        .filter(|&layer| layout.layer(layer) == Place::Device(device) && !model.hyper.recurs(layer));
+    let here = Place::device(device);
+    let attends =
+        (0..model.hyper.layers).filter(|&layer| layout.layer(layer) == here && !model.hyper.recurs(layer));
     let (constant, growth) = attends
         .map(|layer| depth_growth(model, layer, (reserve, processors), depth))
         .max_by_key(|(constant, growth)| *constant + *growth * depth.cells)

@@ -27,7 +27,7 @@ impl Weights {
     fn add(&mut self, place: Place, tensor: &Tensor) {
         match place {
             Place::Host => self.host += tensor.bytes.padded(HOST_ALIGNMENT),
-            Place::Device(device) => self.devices[device] += on_card(tensor),
+            Place::Device(device) => self.devices[usize::from(device)] += on_card(tensor),
         }
     }
 }

@@ -191,7 +191,7 @@ impl<'a> Allocator<'a> {
 
     fn heap(&self, place: Place) -> usize {
         match place {
-            Place::Device(device) => device,
+            Place::Device(device) => usize::from(device),
             Place::Host => self.heaps.len() - 1,
         }
     }

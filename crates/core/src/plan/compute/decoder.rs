@@ -15,6 +15,11 @@ use crate::plan::layout::Place;
 use crate::plan::reserve::Reserve;
 use crate::plan::weights::row_padding;
 
+/// Tensors of a graph for each of the model's that it is made of, at most in all that `plimsoll synth` knows.
+const NODES: usize = 8;
+/// The most that room is made for at once: a header may count millions.
+const ROOM: usize = 1 << 16;
+
 /// How the roles of a matrix and of what is added to its product end.
 pub(super) const WEIGHT: &str = ".weight";
 pub(super) const BIAS: &str = ".bias";
@@ -84,7 +89,7 @@ impl<'a> Decoder<'a> {
         flash: Flash,
         habits: Habits,
     ) -> Self {
-        let mut graph = Graph::default();
+        let mut graph = Graph::with_room(sketch.tensors().saturating_mul(NODES).min(ROOM));
         let inputs = inputs(&mut graph, sketch, reserve, cache, flash.on && !habits.casts_mask);
         Self {
             graph,

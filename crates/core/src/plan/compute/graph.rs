@@ -7,8 +7,8 @@ use std::num::NonZeroU32;
 
 use crate::plan::layout::Place;
 
-/// A tensor of the graph, by its number from 1: what has seven sources or none should be small, since a graph of all layers of
-/// a large model is megabytes that are touched for the first time.
+/// A tensor of the graph, by its number from 1. Small, because a node has room for seven and what is touched for the first time
+/// costs a page fault: a graph of all layers of a large model is a megabyte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Id(NonZeroU32);
 
@@ -110,6 +110,15 @@ pub(super) struct Graph {
 }
 
 impl Graph {
+    /// With room for `count` tensors, which do not move while it is built.
+    pub(super) fn with_room(count: usize) -> Self {
+        Self {
+            nodes: Vec::with_capacity(count),
+            visited: Vec::with_capacity(count),
+            ..Self::default()
+        }
+    }
+
     pub(super) fn node(&self, id: Id) -> &Node {
         &self.nodes[id.index()]
     }

@@ -102,6 +102,12 @@ impl<'a> Sketch<'a> {
         }
     }
 
+    /// How many tensors the graph is made of.
+    pub(super) fn tensors(&self) -> usize {
+        let blocks = self.blocks.iter().map(|block| block.tensors.len());
+        self.others.len() + blocks.sum::<usize>()
+    }
+
     pub(super) fn all_on_cards(&self) -> bool {
         let on_card = |place: &Place| *place != Place::Host;
         on_card(&self.output) && self.blocks.iter().all(|block| on_card(&block.place))
