@@ -59,16 +59,17 @@ pub(super) fn compute(
     flash: Flash,
 ) -> Compute {
     let (habits, machine) = (habits(request), machine(request, sketch));
+    let fused = || {
+        let small = reserve.probing(DELTA_NET_PROBE);
+        let probe = Decoder::new(sketch, &small, cache, flash, habits);
+        stays_at_home(probe, machine, |decoder| &decoder.fused_nodes)
+    };
+    let fused = !Decoder::has_delta_nets(sketch) || *sketch.fuses.get_or_init(fused);
     let mut decoder = Decoder::new(sketch, reserve, cache, flash, habits);
-    if decoder.has_delta_nets() {
-        decoder.fused = *sketch.fuses.get_or_init(|| {
-            let small = reserve.probing(DELTA_NET_PROBE);
-            let probe = Decoder::new(sketch, &small, cache, flash, habits);
-            stays_at_home(probe, machine, |decoder| &decoder.fused_nodes)
-        });
-    }
+    decoder.fused = fused;
     decoder.build();
     let mut peaks = schedule::reserve(&mut decoder.graph, machine);
+    sketch.hand_back(decoder.graph);
     let host = peaks.pop().unwrap_or_default();
     Compute {
         devices: peaks.into_iter().map(Bytes::new).collect(),
@@ -128,6 +129,9 @@ fn stays_at_home(
 ) -> bool {
     probe.build();
     let places = schedule::assign(&probe.graph, machine);
-    let mut uses = uses(&probe).iter();
-    uses.all(|(id, place)| places[id.index()] == *place)
+    let stay = uses(&probe)
+        .iter()
+        .all(|(id, place)| places[id.index()] == *place);
+    probe.sketch.hand_back(probe.graph);
+    stay
 }

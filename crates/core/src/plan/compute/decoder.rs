@@ -8,17 +8,12 @@ use super::form::{Form, WantedRows};
 use super::graph::{F32, Graph, I32, I64, Id, Kind};
 use super::inputs::{Inputs, inputs};
 use super::sketch::{Block, Sketch};
-use crate::model::Tensor;
+use crate::model::{Model, Tensor};
 use crate::plan::flash::Flash;
 use crate::plan::kv::CacheKind;
 use crate::plan::layout::Place;
 use crate::plan::reserve::Reserve;
 use crate::plan::weights::row_padding;
-
-/// Tensors of a graph for each of the model's that it is made of, at most in all that `plimsoll synth` knows.
-const NODES: usize = 8;
-/// The most that room is made for at once: a header may count millions.
-const ROOM: usize = 1 << 16;
 
 /// How the roles of a matrix and of what is added to its product end.
 pub(super) const WEIGHT: &str = ".weight";
@@ -89,7 +84,7 @@ impl<'a> Decoder<'a> {
         flash: Flash,
         habits: Habits,
     ) -> Self {
-        let mut graph = Graph::with_room(sketch.tensors().saturating_mul(NODES).min(ROOM));
+        let mut graph = sketch.graph();
         let inputs = inputs(&mut graph, sketch, reserve, cache, flash.on && !habits.casts_mask);
         Self {
             graph,
@@ -176,7 +171,7 @@ impl<'a> Decoder<'a> {
         if self.form.side_by_side {
             return self.layer_side_by_side(block, input, is_last);
         }
-        let mixer = self.mixer(block);
+        let mixer = mixer(self.sketch.model, block);
         let mut current = match self.attends_beside() {
             true => self.mix_beside_attention(block, input),
             false => {
@@ -228,26 +223,6 @@ impl<'a> Decoder<'a> {
         self.graph.in_place(&[sum, attended])
     }
 
-    /// Reads off a layer's tensors what it does with its tokens first.
-    fn mixer(&self, block: &Block<'_>) -> Mixer {
-        let attends = || block.has("attn_q.weight") || block.has("attn_qkv.weight");
-        if self.sketch.model.hyper.recurrent.is_none() {
-            Mixer::Attention
-        } else if block.has("ssm_ba.weight") || block.has("ssm_beta.weight") {
-            Mixer::DeltaNet
-        } else if block.has("ssm_x.weight") {
-            Mixer::Mamba
-        } else if block.has("ssm_in.weight") {
-            Mixer::Mamba2
-        } else if block.has("shortconv.conv.weight") {
-            Mixer::ShortConvolution
-        } else if !attends() && has_feed_forward(block) {
-            Mixer::FeedForward
-        } else {
-            Mixer::Attention
-        }
-    }
-
     /// A layer that lacks a tensor passes its tokens on.
     fn mix(&mut self, block: &Block<'_>, mixer: Mixer, input: Id) -> Id {
         let mixed = match mixer {
@@ -261,9 +236,9 @@ impl<'a> Decoder<'a> {
         mixed.unwrap_or(input)
     }
 
-    pub(super) fn has_delta_nets(&self) -> bool {
-        let mut blocks = self.sketch.blocks.iter();
-        blocks.any(|block| self.mixer(block) == Mixer::DeltaNet)
+    pub(super) fn has_delta_nets(sketch: &Sketch<'_>) -> bool {
+        let mut blocks = sketch.blocks.iter();
+        blocks.any(|block| mixer(sketch.model, block) == Mixer::DeltaNet)
     }
 
     fn attends_beside(&self) -> bool {
@@ -429,6 +404,26 @@ impl<'a> Decoder<'a> {
         let padding = row_padding(tensor.kind, tensor.shape[0]).get();
         self.graph
             .stored(Kind::Weight(place), tensor.bytes.get(), padding, tensor.shape)
+    }
+}
+
+/// Reads off a layer's tensors what it does with its tokens first.
+fn mixer(model: &Model, block: &Block<'_>) -> Mixer {
+    let attends = || block.has("attn_q.weight") || block.has("attn_qkv.weight");
+    if model.hyper.recurrent.is_none() {
+        Mixer::Attention
+    } else if block.has("ssm_ba.weight") || block.has("ssm_beta.weight") {
+        Mixer::DeltaNet
+    } else if block.has("ssm_x.weight") {
+        Mixer::Mamba
+    } else if block.has("ssm_in.weight") {
+        Mixer::Mamba2
+    } else if block.has("shortconv.conv.weight") {
+        Mixer::ShortConvolution
+    } else if !attends() && has_feed_forward(block) {
+        Mixer::FeedForward
+    } else {
+        Mixer::Attention
     }
 }
 

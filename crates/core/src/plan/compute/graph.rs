@@ -110,13 +110,14 @@ pub(super) struct Graph {
 }
 
 impl Graph {
-    /// With room for `count` tensors, which do not move while it is built.
-    pub(super) fn with_room(count: usize) -> Self {
-        Self {
-            nodes: Vec::with_capacity(count),
-            visited: Vec::with_capacity(count),
-            ..Self::default()
-        }
+    /// Empty, with room for `count` tensors, which do not move while it is built.
+    pub(super) fn clear(&mut self, count: usize) {
+        self.nodes.clear();
+        self.nodes.reserve(count);
+        self.visited.clear();
+        self.visited.reserve(count);
+        self.order.clear();
+        self.leaves.clear();
     }
 
     pub(super) fn node(&self, id: Id) -> &Node {
@@ -190,7 +191,7 @@ impl Graph {
     }
 
     pub(super) fn keep_on_host(&mut self, id: Id) {
-        self.nodes[id.0].host_only = true;
+        self.node_mut(id).host_only = true;
     }
 
     pub(super) fn rope(&mut self, sources: &[Id]) -> Id {

@@ -3,8 +3,9 @@
 //! The allocator's state repeats from layer to layer, so its peak is reached within the first occurrences of
 //! every kind of layer and neighbour, on every device, and at the end. Where it does not repeat, all are built.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 
+use super::graph::Graph;
 use crate::model::{HyperParameters, Model, Tensor};
 use crate::plan::flash::Flash;
 use crate::plan::layout::{Layout, Place};
@@ -49,7 +50,14 @@ pub(in crate::plan) struct Sketch<'a> {
     pub(super) copies: u64,
     /// Whether every device runs the kernel of the gated delta net, once it was asked; no context changes it.
     pub(super) fuses: OnceCell<bool>,
+    /// The memory of the last graph for the next.
+    spare: RefCell<Graph>,
 }
+
+/// Tensors of a graph for each of the model's that it is made of, at most in all that `plimsoll synth` knows.
+const NODES: usize = 8;
+/// The most that room is made for at once: a header may count millions.
+const ROOM: usize = 1 << 16;
 
 /// Layers that are looked back over for one of the same kind; the longest pattern in use repeats after 12.
 const PATTERN: usize = 32;
@@ -99,13 +107,21 @@ impl<'a> Sketch<'a> {
             devices: layout.devices.len(),
             copies: layout.copies,
             fuses: OnceCell::new(),
+            spare: RefCell::default(),
         }
     }
 
-    /// How many tensors the graph is made of.
-    pub(super) fn tensors(&self) -> usize {
+    /// An empty graph, to be handed back when it is done with.
+    pub(super) fn graph(&self) -> Graph {
         let blocks = self.blocks.iter().map(|block| block.tensors.len());
-        self.others.len() + blocks.sum::<usize>()
+        let tensors = self.others.len() + blocks.sum::<usize>();
+        let mut graph = self.spare.take();
+        graph.clear(tensors.saturating_mul(NODES).min(ROOM));
+        graph
+    }
+
+    pub(super) fn hand_back(&self, graph: Graph) {
+        self.spare.replace(graph);
     }
 
     pub(super) fn all_on_cards(&self) -> bool {
