@@ -54,6 +54,11 @@ impl<'a> Cursor<'a> {
         self.absent + widened(self.at)
     }
 
+    /// Bytes of the window that were read.
+    pub(super) fn used(&self) -> usize {
+        self.at
+    }
+
     /// The next `length` bytes.
     pub(super) fn take(&mut self, length: u64, place: Place<'_>) -> Result<&'a [u8], GgufError> {
         let bytes = self.ahead(length, place)?;

@@ -99,7 +99,12 @@ impl Excerpt {
         let end = offset + u64::try_from(piece.len()).unwrap_or(u64::MAX);
         let mut cursor = self.cursor();
         let read = Header::read_at(&mut cursor, self.file_length, self.dialect).map(drop);
+        let used = cursor.used();
         match (read, cursor.surplus) {
+            (Ok(()), _) => {
+                self.kept.truncate(used);
+                self.kept.shrink_to_fit();
+            }
             (Err(GgufError::Truncated { .. }), Some(run)) => {
                 self.kept.truncate(run.kept);
                 self.go_on(run);

@@ -11,6 +11,9 @@ use crate::model::{Dialect, TensorType};
 /// `GGML_MAX_NAME`, which counts the closing zero.
 const NAME_LIMIT: usize = 64;
 
+/// Room is made for this many at most before they are seen: a count is a claim.
+const ROOM: usize = 1 << 11;
+
 /// `INT64_MAX`: ggml counts elements in signed numbers.
 const MOST_ELEMENTS: u64 = i64::MAX.cast_unsigned();
 
@@ -19,8 +22,9 @@ pub(super) fn read<'a>(
     count: u64,
     dialect: Dialect,
 ) -> Result<Vec<TensorInfo<'a>>, GgufError> {
-    let mut tensors = Vec::new();
-    let mut seen = HashSet::new();
+    let room = usize::try_from(count).map_or(ROOM, |count| count.min(ROOM));
+    let mut tensors = Vec::with_capacity(room);
+    let mut seen = HashSet::with_capacity(room);
     for index in 0..count {
         let offset = cursor.offset();
         let tensor = read_one(cursor, index, dialect)?;
