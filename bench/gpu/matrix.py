@@ -94,7 +94,8 @@ def ask(session, build, row, program, environment):
     if program == "llama-fit-params":
         command += ["--fit-print", "on"]
     else:
-        end = buffers.READY if row.get("draft") or row.get("projector") else buffers.CONTEXT
+        several = row.get("draft") or row.get("projector") or "--spec-type" in row["args"]
+        end = buffers.READY if several else buffers.CONTEXT
         command += ["-lv", "4", "--host", f"{place}.sock", *([] if row.get("projector") else ["--no-warmup"])]
     libraries = ":".join(filter(None, [build.folder, os.environ.get("LD_LIBRARY_PATH")]))
     start = time.monotonic()

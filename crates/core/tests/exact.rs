@@ -218,7 +218,9 @@ fn the_default_plan_is_as_near_as_it_says_on_every_recorded_row() {
                 show(theirs),
                 show(ours)
             );
-            if off.abs() > room {
+            // what is an estimate is the compute buffer, never the cache
+            let cache = mib(ours[1]) - mib(theirs[1]);
+            if off.abs() > room || cache.abs() > 1.0 {
                 wrong.push(format!(
                     "{} {flags} card {card}: engine {}, planned {}",
                     row.model,
@@ -228,8 +230,8 @@ fn the_default_plan_is_as_near_as_it_says_on_every_recorded_row() {
             }
         }
     }
-    assert!(rows.len() >= 687, "{} rows", rows.len());
-    // projectors, a quantised latent cache, the context of prediction layers
+    assert!(rows.len() >= 865, "{} rows", rows.len());
+    // projectors, and the context of prediction layers
     assert!(asks * 100 <= rows.len(), "{asks} rows are estimates");
     println!(
         "{} rows of {} architectures, {asks} estimated",

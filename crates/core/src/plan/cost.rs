@@ -160,8 +160,10 @@ impl<'a> Coster<'a> {
                 Some(Part::new(&draft_request, draft, layers, Some(true), 0)?)
             }
             None if predicts => {
-                let layers = trunk..hyper.layers;
-                Some(Part::new(request, request.model, layers, None, 0)?)
+                let part = Part::new(request, request.model, trunk..hyper.layers, None, 0)?;
+                // it computes its own layers alone, and keeps a cache for as many as the model's context does
+                let layers = if hyper.nextn_cached { 0 } else { trunk }..hyper.layers;
+                Some(Part { layers, ..part })
             }
             None => None,
         };
