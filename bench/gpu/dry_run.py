@@ -174,6 +174,30 @@ def full(target, folder):
     check_ik(results(f"{folder}/ik-out")["ik"])
 
 
+def lanes(target, folder):
+    """Two commands side by side, a card each: every row is one lane's, and both find the engines that the first one brought."""
+    environment = surroundings(folder, target, 2)
+    second = {**CARD, "uuid": "GPU-00000002-0000-0000-0000-000000000000", "pci": "00000000:02:00.0"}
+    environment.update(PLIMSOLL_FAKE_NVML_CARDS=json.dumps([CARD, second]),
+                       PLIMSOLL_FAKE_CUDA=f"cards=2 total=141G context=0 uuids={CARD['uuid']},{second['uuid']}")
+    for build in (8799, 10605):
+        archive(f"{folder}/b{build}.tar.xz", doubles())
+    smaller = {"rows": 8, "workers": 2, "process_rows": 4, "process_depth": 100, "part_seconds": 60}
+    words = ["--work", f"{folder}/work", "--plimsoll", f"{target}/debug/plimsoll", "--libraries", f"{target}/guard", "--seconds", "200",
+             "--smaller", json.dumps(smaller)]
+    archives = [word for build in (8799, 10605) for word in ("--engine-archive", f"{folder}/b{build}.tar.xz")]
+    own = (["--out", f"{folder}/out", "--parts", "matrix-b10605,process", *archives],
+           ["--out", f"{folder}/out/1", "--parts", "causes,calibrate-b10605,process"])
+    commands = [subprocess.Popen([sys.executable, f"{HERE}/run.py", "--lane", str(lane), *words, *more], env=environment, stdout=subprocess.DEVNULL)
+                for lane, more in enumerate(own)]
+    assert [command.wait(300) for command in commands] == [0, 0]
+    first, second = results(f"{folder}/out"), results(f"{folder}/out/1")
+    measured = [(row["model"], row["args"]) for found in (first, second) for row in found["process"]["rows"]]
+    assert len(measured) == len(set(measured)) == 4, measured
+    assert first["matrix-b10605"]["complete"] and any(row["cards"] == 2 for row in first["matrix-b10605"]["rows"]), first["matrix-b10605"]
+    assert second["causes"]["complete"], second["causes"]
+
+
 def real(target, folder, engine):
     """The whole matrix, with a CPU build in the card's place: all of it must be exact, because both sides are the same engine."""
     build, bin = engine.split("=")
@@ -198,6 +222,7 @@ def main():
             real(os.path.abspath(options.target), folder, options.engine)
         elif options.target:
             full(os.path.abspath(options.target), folder)
+            lanes(os.path.abspath(options.target), tempfile.mkdtemp(dir=folder))
         else:
             fast(os.path.abspath(options.plimsoll), folder)
     print("the dry run is as it should be")
