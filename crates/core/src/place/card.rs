@@ -83,14 +83,17 @@ pub enum Counting {
 }
 
 impl Card {
-    /// The card as a program sees it that guard holds to a budget.
+    /// The card as a program sees it that guard holds to a budget; memory of the host, which guard does not hold, as it is.
     pub fn guarded(self, budget: Bytes) -> Self {
         let room = budget.min(self.free);
-        Self {
-            total: room,
-            free: room,
-            counting: Counting::Guard,
-            ..self
+        match self.kind {
+            CardKind::Host => self,
+            CardKind::Cuda => Self {
+                total: room,
+                free: room,
+                counting: Counting::Guard,
+                ..self
+            },
         }
     }
 

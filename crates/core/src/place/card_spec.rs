@@ -152,6 +152,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_budget_is_all_of_the_card_that_there_is_and_guard_counts_it() {
+        let held = |more: &str| {
+            let spec = format!("name=H200,total=143771MiB{more},budget=4GiB");
+            let card: Card = spec.parse().unwrap();
+            (card.total, card.free, card.counting)
+        };
+        let budget = Bytes::mib(4096);
+        assert_eq!(held(""), (budget, budget, Counting::Guard));
+        let left = Bytes::mib(2048);
+        assert_eq!(held(",free=2GiB"), (left, left, Counting::Guard));
+    }
+
+    #[test]
     fn a_card_is_read_from_its_words() {
         let card: Card = "name=H200,total=143771MiB,free=140000MiB,cc=9.0".parse().unwrap();
         assert_eq!((card.id.as_str(), card.kind), ("H200", CardKind::Cuda));

@@ -104,10 +104,8 @@ pub(super) fn pool(
         Bytes::ZERO
     };
     let peak = if card.legacy_pool && depth.copies_cache {
-        let products = |tokens| {
-            let of_one = |tensor: &&Tensor| matrix(tensor, model, tokens, (processors, depth));
-            weights.iter().map(of_one).collect()
-        };
+        let of_one = |tensor: &&Tensor| matrix(tensor, model, reserve.tokens, (processors, depth));
+        let products = weights.iter().map(of_one).collect();
         let first = warm_up(model, depth.key);
         let blocks = legacy::blocks(first, products, growth.scaled(1, 2), reserve, depth.cells);
         counted(&blocks, card.counting) + cublas
@@ -161,7 +159,7 @@ fn source(card: &Card, depth: Depth) -> Source {
 }
 
 /// What one matrix multiplication holds at once: its activations with their order, and partial tiles.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug)]
 struct Product {
     activations: Bytes,
     partial: Bytes,

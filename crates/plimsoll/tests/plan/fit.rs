@@ -36,6 +36,34 @@ fn stdout_is_a_command_line_that_fits_and_stderr_says_why_no_more() {
     assert_eq!((planned("37376"), planned("37632")), (Some(0), Some(1)));
 }
 
+/// On an H200 the first was filled under this budget, and the second died (`data/measured/h200-growth-b8799.json`).
+#[test]
+fn under_a_budget_the_largest_context_is_the_one_that_survived_on_a_card() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = synth("m8", folder.path());
+    let card = "name=H200,total=143771MiB,free=143139MiB,cc=9.0,pool=vmm";
+    let mut words = vec![
+        "plan",
+        "--fit",
+        "ctx",
+        "--engine",
+        "llama.cpp@8799",
+        "--budget",
+        "3072MiB",
+        "--card",
+        card,
+        "--",
+    ];
+    words.extend("-ngl 99 -b 2048 -fa on -np 1 -ctk q8_0 -ctv q8_0 -m".split(' '));
+    words.push(model.to_str().unwrap());
+    let output = plimsoll(&words);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let line = text(&output.stdout);
+    assert!(line.contains("--ctx-size 61696"), "{line}");
+    let why = text(&output.stderr);
+    assert!(why.contains("a context of 61952 tokens would be"), "{why}");
+}
+
 #[test]
 fn each_direction_is_an_answer_with_its_flags_in_json() {
     let folder = tempfile::tempdir().unwrap();

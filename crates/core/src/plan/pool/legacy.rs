@@ -11,28 +11,26 @@ use crate::bytes::Bytes;
 /// Micro-batches that are looked at; a longer prompt takes larger steps.
 const STEPS: u64 = 4096;
 
-/// Every block that the pool has had of the driver. `first` is asked for before any prompt; `products` are the matrix multiplications of so
-/// many tokens; each cell of the cache has `half` bytes of keys copied, and as many of values.
+/// Every block that the pool has had of the driver. `first` is asked for before any prompt; `products` are the matrix multiplications of a
+/// whole micro-batch, which find their blocks again in every later one; each cell of the cache has `half` bytes of keys copied, and as
+/// many of values.
 pub(super) fn blocks(
     first: [Bytes; 2],
-    products: impl Fn(u64) -> Vec<Product>,
+    mut products: Vec<Product>,
     half: Bytes,
     reserve: &Reserve,
     cells: u64,
 ) -> Vec<Bytes> {
     let step = reserve.tokens.max(cells / STEPS).max(1);
     let mut blocks: Vec<Bytes> = first.map(grown).to_vec();
+    // an engine comes to the wide products of a layer last
+    products.sort_unstable_by_key(|product| product.activations);
+    for product in products {
+        take(&mut blocks, [product.activations, product.partial]);
+    }
     let mut depth = 0;
     while depth < cells {
-        let tokens = step.min(cells - depth);
-        depth += tokens;
-        let mut layer = products(tokens.min(reserve.tokens));
-        // an engine comes to the wide products of a layer last
-        layer.sort_unstable_by_key(|product| product.activations);
-        layer.dedup();
-        for product in layer {
-            take(&mut blocks, [product.activations, product.partial]);
-        }
+        depth = depth.saturating_add(step).min(cells);
         let copy = half * depth.next_multiple_of(CELLS);
         take(&mut blocks, [copy, copy]);
     }
@@ -65,9 +63,9 @@ mod tests {
     use super::*;
 
     /// Model m8 on an H200: products of width 4096 and 14 336, each with partial tiles.
-    fn products(tokens: u64) -> Vec<Product> {
+    fn products() -> Vec<Product> {
         let of_width = |width: u64| Product {
-            activations: Bytes::new(width / 128 * 144 * tokens + 128 * 144),
+            activations: Bytes::new(width / 128 * 144 * 512 + 128 * 144),
             partial: Bytes::new(132 * 128 * 128 * 4),
         };
         vec![of_width(14_336), of_width(4096), of_width(4096)]
@@ -92,7 +90,7 @@ mod tests {
         let said = include_str!("../../../../../data/traces/old-q8_0-ub512.legacy-driver.txt");
         let said: Vec<u64> = said.lines().map(|line| line.parse().unwrap()).collect();
         let first = [Bytes::new(9216), Bytes::new(65_536)];
-        let found = blocks(first, products, Bytes::new(2048), &reserve(), 61_440);
+        let found = blocks(first, products(), Bytes::new(2048), &reserve(), 61_440);
         let found: Vec<u64> = found.into_iter().map(Bytes::get).collect();
         assert_eq!(found, said);
     }
@@ -101,7 +99,7 @@ mod tests {
     fn without_copies_only_the_products_are_held() {
         // by guard's page under b8799 with an f16 cache
         let first = [Bytes::new(9216), Bytes::new(67_584)];
-        let found = blocks(first, products, Bytes::ZERO, &reserve(), 61_440);
+        let found = blocks(first, products(), Bytes::ZERO, &reserve(), 61_440);
         assert_eq!(found.into_iter().sum::<Bytes>(), Bytes::new(20_744_448));
     }
 }
