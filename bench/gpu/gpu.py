@@ -58,6 +58,21 @@ def taken():
     return [int(row) for row in rows]
 
 
+class Memory:
+    """MiB of a process that is yet to be started, by the driver's count of it, or what these cards (all, if none is named) have more in use by
+    then, where the driver counts other process ids."""
+
+    def __init__(self, *cards):
+        self.before = taken()
+        self.cards = cards or range(len(self.before))
+
+    def of(self, pid):
+        if counted := sum(used(pid).values()):
+            return counted
+        now = taken()
+        return sum(now[card] - self.before[card] for card in self.cards)
+
+
 class Engine:
     """A llama-server that answers on a port of its own; `before` stands before it on the command line."""
 

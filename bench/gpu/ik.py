@@ -14,7 +14,7 @@ import re
 import sys
 import tempfile
 
-from gpu import Engine, Until, taken, tokens, used
+from gpu import Engine, Memory, Until, tokens
 from session import Build, Session
 
 MIB = 1 << 20
@@ -42,16 +42,6 @@ def buffers(log):
     return found
 
 
-class Memory:
-    """MiB by the driver's count of the process, or what its card has more in use where the driver counts other process ids."""
-
-    def __init__(self, card):
-        self.card, self.before = card, taken()[card]
-
-    def of(self, process):
-        return sum(used(process.pid).values()) or taken()[self.card] - self.before
-
-
 def row(session, build, kind, ubatch, pass_mib, mode):
     length = session.setting("growth_depth", 60000)
     context = (length + 256) // 256 * 256
@@ -68,11 +58,11 @@ def row(session, build, kind, ubatch, pass_mib, mode):
             if not engine.ready(240):
                 raise OSError(f"the engine did not load: {engine.said('error', 'rror:', 'failed')}")
             found["buffers_mib"] = buffers(engine.log)
-            found["loaded_mib"] = memory.of(engine.process)
+            found["loaded_mib"] = memory.of(engine.process.pid)
             prompt, found["at_mib"] = tokens(length, VOCABULARY), {}
             for end in [*range(STEP, length, STEP), length]:
                 answer = engine.complete(prompt[:end], 4 if end == length else 1)
-                found["at_mib"][str(end)] = memory.of(engine.process)
+                found["at_mib"][str(end)] = memory.of(engine.process.pid)
             found["grown_mib"] = max(found["at_mib"].values())
             found["per_second"] = answer["timings"].get("prompt_per_second")
         except OSError as error:

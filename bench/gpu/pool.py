@@ -11,7 +11,7 @@ import json
 import tempfile
 import time
 
-from gpu import Engine, guarded, median, page, taken, tokens, used
+from gpu import Engine, Memory, guarded, median, page, tokens
 
 VOCABULARY = 32000
 FLAGS = "-ngl 99 -c 65536 -b 2048 -fa on -np 1 -fit off --cache-ram 0".split()
@@ -28,7 +28,7 @@ class Server:
         if not graphs:
             environment["GGML_CUDA_DISABLE_GRAPHS"] = "1"
         flags = ["-m", options.model, *FLAGS, "-ub", str(ubatch), "-ctk", kind, "-ctv", kind, *options.flags.split()]
-        self.before = taken()
+        self.held = Memory()
         self.engine = Engine(binary, flags, environment, f"{self.folder.name}/log")
         if not self.engine.ready():
             raise OSError(f"the engine did not load: {self.engine.said('error', 'plimsoll guard')}")
@@ -41,9 +41,7 @@ class Server:
         self.folder.cleanup()
 
     def memory(self):
-        """MiB by the driver's count of the process, or what the cards have more in use where it counts other process ids."""
-        counted = used(self.engine.process.pid)
-        return sum(counted.values()) or sum(now - then for now, then in zip(taken(), self.before))
+        return self.held.of(self.engine.process.pid)
 
     def page(self):
         return page(self.folder.name, self.engine.process.pid)

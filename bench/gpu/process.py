@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from queue import Queue
 
 import buffers
-from gpu import Engine, taken, tokens, used
+from gpu import Engine, Memory, tokens
 
 MIB = 1 << 20
 VOCABULARY = 30000  # of every model here, at least
@@ -22,11 +22,6 @@ BOUND, LEAST_MIB = 0.015, 48
 
 def configurations():
     return [{"model": model, "args": args} for args in FLAGS for model in MODELS]
-
-
-def memory(pid, card, before):
-    """MiB of the process, or what the card has more in use where the driver counts other process ids."""
-    return sum(used(pid).values()) or taken()[card] - before
 
 
 def peer(session, build, flags, visible):
@@ -47,16 +42,16 @@ def run(session, build, row, card):
     if os.path.exists(f"{session.calibrated(build)}/plimsoll/contexts.toml"):
         here = session.plan(build, flags, extra={"XDG_CONFIG_HOME": session.calibrated(build)})["cards"][0]
         result["calibrated_mib"] = {"loaded": here["loaded"] // MIB, "peak": here["peak"] // MIB}
-    before = taken()[card]
+    memory = Memory(card)
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": str(card)}
     engine = Engine(build.server, [*flags, "--cache-ram", "0"], environment, f"{session.logs}/process-{card}.log")
     try:
         if not engine.ready(session.setting("row_seconds", 150)):
             return {**result, "failed": engine.said("error", "failed", "out of memory")}
-        result["loaded_mib"] = memory(engine.process.pid, card, before)
+        result["loaded_mib"] = memory.of(engine.process.pid)
         depth = session.setting("process_depth", 30000)
         engine.complete(tokens(depth, VOCABULARY), 4, cache_prompt=False)
-        result.update(depth=depth, deep_mib=memory(engine.process.pid, card, before))
+        result.update(depth=depth, deep_mib=memory.of(engine.process.pid))
     except OSError as error:
         result["failed"] = [str(error), *engine.said("error", "failed", "out of memory")]
     finally:

@@ -3,6 +3,8 @@
 
 #[path = "measured/shapes.rs"]
 mod shapes;
+#[path = "zoo/drafted.rs"]
+mod zoo;
 
 use plimsoll_core::bytes::Bytes;
 use plimsoll_core::flags::{Options, Program};
@@ -127,7 +129,7 @@ fn family(row: &FamilyRow) -> Model {
             row.window,
         );
     }
-    shapes::read(&draft)
+    zoo::read(&draft)
 }
 
 fn rename(draft: &mut Draft, architecture: &str) {

@@ -4,12 +4,14 @@
 //! `cargo test -p plimsoll-core --test exact -- --nocapture` prints the table.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
+#[path = "zoo/drafted.rs"]
+mod zoo;
+
 use std::collections::BTreeMap;
 
 use plimsoll_core::bytes::Bytes;
 use plimsoll_core::flags::{Options, Program, Wish};
-use plimsoll_core::model::gguf::{Draft, Header};
-use plimsoll_core::model::{Dialect, Model, synth};
+use plimsoll_core::model::{Model, synth};
 use plimsoll_core::place::Card;
 use plimsoll_core::plan::exact::{BufferKind, Place, RefusalKind, Transcript, exact};
 use plimsoll_core::plan::{Engine, EngineKind, Plan, PlanError, PlanRequest, plan};
@@ -80,13 +82,7 @@ fn rows() -> Vec<(u32, Row)> {
 
 fn model(name: &str) -> Model {
     let draft = synth::specimen(name).unwrap_or_else(|| synth::shape(name).unwrap().files(1).remove(0));
-    read(&draft)
-}
-
-fn read(draft: &Draft) -> Model {
-    let bytes = draft.header();
-    let length = u64::try_from(bytes.len()).unwrap() + draft.data_length().get();
-    Model::from_headers(&[Header::read(&bytes, length, Dialect::Ggml).unwrap()]).unwrap()
+    zoo::read(&draft)
 }
 
 /// Everything that a request borrows.

@@ -1,12 +1,14 @@
 //! What holds for every answer of `--fit`: its flags fit when they are planned with, and one step more does not.
 #![allow(clippy::unwrap_used)]
 
+#[path = "zoo/drafted.rs"]
+mod zoo;
+
 use std::cell::{Cell, RefCell};
 
 use plimsoll_core::explain::Fact;
 use plimsoll_core::flags::{Options, Program};
-use plimsoll_core::model::gguf::Header;
-use plimsoll_core::model::{Dialect, Model, synth};
+use plimsoll_core::model::{Model, synth};
 use plimsoll_core::place::Card;
 use plimsoll_core::plan::fit::{
     Answer, Change, Dimension, Fit, Formulas, Price, Priced, confirmed_context, edited, fit, likely_contexts,
@@ -20,9 +22,7 @@ fn shape(name: &str, layers: u32) -> Model {
         ..synth::shape(name).unwrap()
     };
     let draft = recipe.files(1).remove(0);
-    let bytes = draft.header();
-    let length = u64::try_from(bytes.len()).unwrap() + draft.data_length().get();
-    Model::from_headers(&[Header::read(&bytes, length, Dialect::Ggml).unwrap()]).unwrap()
+    zoo::read(&draft)
 }
 
 fn options(line: &str) -> Options {

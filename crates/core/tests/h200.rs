@@ -4,10 +4,12 @@
 //! `cargo test -p plimsoll-core --test h200 -- --nocapture` prints the tables.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
+#[path = "zoo/drafted.rs"]
+mod zoo;
+
 use plimsoll_core::bytes::Bytes;
 use plimsoll_core::flags::{Options, Program};
-use plimsoll_core::model::gguf::Header;
-use plimsoll_core::model::{Dialect, Model, synth};
+use plimsoll_core::model::{Model, synth};
 use plimsoll_core::place::Card;
 use plimsoll_core::plan::{Engine, EngineKind, Plan, PlanRequest, plan};
 use serde::Deserialize;
@@ -73,9 +75,7 @@ fn growth() -> Growth {
 
 fn model(name: &str) -> Model {
     let draft = synth::specimen(name).unwrap_or_else(|| synth::shape(name).unwrap().files(1).remove(0));
-    let bytes = draft.header();
-    let length = u64::try_from(bytes.len()).unwrap() + draft.data_length().get();
-    Model::from_headers(&[Header::read(&bytes, length, Dialect::Ggml).unwrap()]).unwrap()
+    zoo::read(&draft)
 }
 
 fn planned(model: &Model, build: u32, args: &str, card: &str) -> Plan {

@@ -5,6 +5,8 @@
 
 #[path = "measured/shapes.rs"]
 mod shapes;
+#[path = "zoo/drafted.rs"]
+mod zoo;
 
 use std::collections::BTreeMap;
 

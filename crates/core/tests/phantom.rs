@@ -2,10 +2,12 @@
 //! (`data/measured/phantom-b10605.json`): several cards, latent attention, experts in host memory.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
+#[path = "zoo/drafted.rs"]
+mod zoo;
+
 use plimsoll_core::bytes::Bytes;
 use plimsoll_core::flags::{Options, Program};
-use plimsoll_core::model::gguf::{Draft, Header};
-use plimsoll_core::model::{Dialect, Model, synth};
+use plimsoll_core::model::{Model, synth};
 use plimsoll_core::place::Card;
 use plimsoll_core::plan::{Engine, Plan, PlanRequest, plan};
 use serde::Deserialize;
@@ -28,10 +30,7 @@ struct Row {
 }
 
 fn model(name: &str) -> Model {
-    let drafts: Vec<Draft> = synth::shape(name).unwrap().files(1);
-    let bytes = drafts[0].header();
-    let length = u64::try_from(bytes.len()).unwrap() + drafts[0].data_length().get();
-    Model::from_headers(&[Header::read(&bytes, length, Dialect::Ggml).unwrap()]).unwrap()
+    zoo::read(&synth::shape(name).unwrap().files(1)[0])
 }
 
 fn planned(row: &Row) -> Plan {

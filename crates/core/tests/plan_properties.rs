@@ -1,10 +1,12 @@
 //! What holds for every plan, whatever the model and the flags.
 #![allow(clippy::unwrap_used)]
 
+#[path = "zoo/drafted.rs"]
+mod zoo;
+
 use plimsoll_core::bytes::Bytes;
 use plimsoll_core::flags::{FlashAttention, GpuLayers, Parallel, Program, Wish};
-use plimsoll_core::model::gguf::Header;
-use plimsoll_core::model::{Dialect, Model, PerLayer, synth, types};
+use plimsoll_core::model::{Model, PerLayer, synth, types};
 use plimsoll_core::place::Card;
 use plimsoll_core::plan::{Engine, EngineKind, Plan, PlanError, PlanRequest, plan};
 use proptest::prelude::*;
@@ -15,9 +17,7 @@ fn shape(name: &str, layers: u32) -> Model {
         ..synth::shape(name).unwrap()
     };
     let draft = recipe.files(1).remove(0);
-    let bytes = draft.header();
-    let length = u64::try_from(bytes.len()).unwrap() + draft.data_length().get();
-    Model::from_headers(&[Header::read(&bytes, length, Dialect::Ggml).unwrap()]).unwrap()
+    zoo::read(&draft)
 }
 
 fn cards(count: usize) -> Vec<Card> {

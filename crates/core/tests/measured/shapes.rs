@@ -1,8 +1,10 @@
 //! The public models' own shapes, as they were measured: names, shapes and types of tensors, no weights.
 
-use plimsoll_core::model::gguf::{Draft, DraftTensor, Header};
+use plimsoll_core::model::gguf::{Draft, DraftTensor};
 use plimsoll_core::model::types::{F32, MXFP4, Q4_0, Q4_K, Q6_K, Q8_0};
-use plimsoll_core::model::{Dialect, Model, TensorType};
+use plimsoll_core::model::{Model, TensorType};
+
+use crate::zoo::read;
 
 /// A model by the name that `data/measured` calls it.
 pub(crate) fn model(name: &str) -> Model {
@@ -14,13 +16,6 @@ pub(crate) fn model(name: &str) -> Model {
         "words" => read(&words()),
         _ => panic!("no shape is called {name}"),
     }
-}
-
-pub(crate) fn read(draft: &Draft) -> Model {
-    let bytes = draft.header();
-    let length = u64::try_from(bytes.len()).unwrap() + draft.data_length().get();
-    let header = Header::read(&bytes, length, Dialect::Ggml).unwrap();
-    Model::from_headers(&[header]).unwrap()
 }
 
 /// Keys that all these models have.
