@@ -58,7 +58,8 @@ PARTS = [
     part("admission", OLD, 90, admission),
     part(f"calibrate-b{OLD}", OLD, 30, calibrate),
     part(f"matrix-b{OLD}", OLD, 150, matrix),
-    *(Part(name, OLD, seconds, issue3.part(name), issue3.table) for name, seconds in (("spill", 150), ("bench", 180), ("prefill", 120))),
+    *(Part(name, OLD, seconds, issue3.part(name), issue3.table) for name, seconds in (("spill", 150), ("bench", 180), ("bench-8b", 240), ("prefill", 120))),
+    *(Part(f"{name}-b{NEW}", NEW, seconds, issue3.part(name), issue3.table) for name, seconds in (("spill", 150), ("bench-8b", 240))),
 ]
 # Needs PyTorch's test_cuda.py: `--smaller '{"torch_tests": FILE}'`.
 EXTRA = [Part("torch", None, 300, issue3.part("torch"), issue3.table)]

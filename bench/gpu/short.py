@@ -16,14 +16,17 @@ from gpu import Until, guarded, median
 from overhead import command
 
 GAP = 0.02
-TESTS = {"pp512": ["-p", "512", "-n", "0", "-r", "40"], "tg128": ["-p", "0", "-n", "128", "-r", "6"]}
+TESTS = {"pp512": ["-p", "512", "-n", "0"], "tg128": ["-p", "0", "-n", "128"]}
+# Of each in one process; the first half lets the clocks rise.
+REPEATS = {"pp512": 40, "tg128": 6}
+WORDS = "budget=68719476736 pool=ours reuse spill=1073741824"
 
 
 def once(options, test, environment):
     """One process; the median over the later half of its repetitions."""
     folder = os.path.dirname(os.path.abspath(options.bench))
     environment = {**environment, "LD_LIBRARY_PATH": folder + ":" + environment.get("LD_LIBRARY_PATH", "")}
-    said = command([options.bench, "-m", options.model, *TESTS[test], "-ngl", "99", "-fa", "1", "-o", "json"], environment)
+    said = command([options.bench, "-m", options.model, *TESTS[test], "-r", str(options.repeats[test]), "-ngl", "99", "-fa", "1", "-o", "json"], environment)
     samples = json.loads(said)[0]["samples_ts"]
     return median(samples[len(samples) // 2:])
 
@@ -76,7 +79,8 @@ def main():
     parser.add_argument("--guard", required=True)
     parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--seconds", type=float, default=540)
-    parser.add_argument("--words", default="budget=68719476736 pool=ours reuse spill=1073741824")
+    parser.add_argument("--words", default=WORDS)
+    parser.set_defaults(repeats=REPEATS)
     options = parser.parse_args()
     print(json.dumps(measure(options, Until(options.seconds)), indent=1))
 
