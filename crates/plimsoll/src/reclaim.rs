@@ -2,7 +2,8 @@
 //! again.
 //!
 //! Decision: nothing is done that was not predicted to help, and one step at a time, so that what was predicted and what came
-//! of it stand side by side. Neighbours under guard are asked before anything that costs more than their idle pools. What only root may do is done by root in a process of its own that knows four fixed actions
+//! of it stand side by side. Neighbours under guard are asked before anything that costs more than their idle pools. What only
+//! root may do is done by root in a process of its own that knows five fixed actions
 //! (`plimsoll reclaim-step`); this process never gains rights, and says what it could not do and the command that would.
 
 mod cache;

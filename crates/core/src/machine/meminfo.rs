@@ -116,6 +116,18 @@ impl MemInfo {
         Some(self.file_cache()?.saturating_sub(held))
     }
 
+    /// Huge pages for which free memory has room, with a sixteenth of all memory, 512 MiB at least, left for everybody else.
+    pub fn claimable_huge_pages(&self) -> u64 {
+        let (Some(total), Some(free), Some(size)) = (self.total, self.free, self.huge_page_size) else {
+            return 0;
+        };
+        let left = Bytes::new(total.get() / 16).max(Bytes::mib(512));
+        free.saturating_sub(left)
+            .get()
+            .checked_div(size.get())
+            .unwrap_or(0)
+    }
+
     /// Free memory that a driver's request may take: without the contiguous pool's.
     pub fn free_without_cma(&self) -> Option<Bytes> {
         Some(self.free?.saturating_sub(self.cma_free.unwrap_or_default()))
@@ -172,6 +184,22 @@ mod tests {
             MemInfo::read("MemFree: 7 kB").free_without_cma(),
             Some(Bytes::kib(7))
         );
+    }
+
+    #[test]
+    fn huge_pages_leave_room_for_everybody_else() {
+        let memory = MemInfo::read(ORIN);
+        assert_eq!(memory.claimable_huge_pages(), (3094 - 512) / 2);
+        let nearly_full = MemInfo {
+            free: Some(Bytes::mib(512)),
+            ..memory.clone()
+        };
+        assert_eq!(nearly_full.claimable_huge_pages(), 0);
+        let none = MemInfo {
+            huge_page_size: Some(Bytes::ZERO),
+            ..memory
+        };
+        assert_eq!(none.claimable_huge_pages(), 0);
     }
 
     #[test]

@@ -23,6 +23,9 @@ pub enum Step {
     AskNeighbours,
     /// `compact_memory`: moves movable pages together. Costs processor time.
     Compact,
+    /// `nr_hugepages`: takes free memory as huge pages, for which the kernel moves pages out of the way one block after another, and gives them
+    /// back. For a moment hardly anything is free, so it comes after `Compact`, which on some kernels returns at once and moves nearly nothing.
+    ClaimHugePages,
     /// `drop_caches = 1`: drops clean page cache of everybody, who will read it again.
     DropPageCache,
     /// `sync`, then `drop_caches = 1`.
@@ -93,6 +96,8 @@ const RECIPES: &[&[Step]] = &[
     &[Step::AdviseFiles, Step::Compact],
     &[Step::AdviseFiles, Step::AskNeighbours, Step::Compact],
     &[Step::AskNeighbours, Step::Compact],
+    // On paper it does what compacting does, so it is only come to where that was tried and brought less.
+    &[Step::ClaimHugePages],
     &[Step::AskNeighbours, Step::DropPageCache],
     &[Step::DropPageCache],
     &[Step::AskNeighbours, Step::DropPageCache, Step::Compact],
@@ -113,10 +118,11 @@ const RECIPES: &[&[Step]] = &[
 ];
 
 impl Step {
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::AdviseFiles,
         Self::AskNeighbours,
         Self::Compact,
+        Self::ClaimHugePages,
         Self::DropPageCache,
         Self::WriteAndDropPageCache,
         Self::DropSlab,
@@ -128,6 +134,7 @@ impl Step {
             Self::AdviseFiles => "advise-files",
             Self::AskNeighbours => "ask-neighbours",
             Self::Compact => "compact",
+            Self::ClaimHugePages => "claim-huge-pages",
             Self::DropPageCache => "drop-page-cache",
             Self::WriteAndDropPageCache => "write-and-drop-page-cache",
             Self::DropSlab => "drop-slab",
@@ -193,6 +200,7 @@ impl Tried {
             Step::AdviseFiles => &[Step::AdviseFiles],
             Step::AskNeighbours => &[Step::AskNeighbours],
             Step::Compact => &[Step::Compact],
+            Step::ClaimHugePages => &[Step::Compact, Step::ClaimHugePages],
             Step::DropPageCache => &[Step::AdviseFiles, Step::DropPageCache],
             Step::WriteAndDropPageCache => &[
                 Step::AdviseFiles,
@@ -201,8 +209,9 @@ impl Tried {
             ],
             Step::DropSlab => &[Step::DropSlab],
         };
-        if step != Step::Compact {
-            self.0.retain(|tried| *tried != Step::Compact);
+        let moves = |step: Step| matches!(step, Step::Compact | Step::ClaimHugePages);
+        if !moves(step) {
+            self.0.retain(|tried| !moves(*tried));
         }
         self.0.extend(
             done.iter()

@@ -8,7 +8,7 @@ use crate::reclaim::{TakeStepError, take_as_root};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// compact, drop-page-cache, write-and-drop-page-cache, drop-slab
+    /// compact, claim-huge-pages, drop-page-cache, write-and-drop-page-cache, drop-slab
     step: String,
 }
 

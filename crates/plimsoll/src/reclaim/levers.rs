@@ -1,7 +1,10 @@
 //! The steps that only root may take, and who takes them.
 //!
-//! Decision: four fixed writes, each with a name and no argument, so that whoever may call the helper may do these and nothing
-//! else. A clean page cache can be dropped at any time without a loss; `compact_memory` moves pages and changes no byte.
+//! Decision: five fixed actions, each with a name and no argument, so that whoever may call the helper may do these and nothing
+//! else. A clean page cache can be dropped at any time without a loss; `compact_memory` moves pages and changes no byte, and
+//! huge pages that are claimed are given back at once.
+
+mod huge_pages;
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -29,7 +32,18 @@ pub enum TakeStepError {
     #[error("cannot write `{value}` to {}: {error}", path.display())]
     Write {
         path: PathBuf,
-        value: &'static str,
+        value: String,
+        error: io::Error,
+    },
+    #[error("cannot read {}: {error}", path.display())]
+    Read { path: PathBuf, error: io::Error },
+    #[error("this kernel has no huge pages to claim: {} does not say how many there are", path.display())]
+    NoHugePages { path: PathBuf },
+    #[error("{} huge pages that were claimed could not be given back: {error}\nhint: echo {before} > {}", claimed, path.display())]
+    GiveBack {
+        claimed: u64,
+        before: u64,
+        path: PathBuf,
         error: io::Error,
     },
     #[error("`{step}` is no step for root; there are {}", names())]
@@ -81,6 +95,7 @@ fn take_under(root: &Path, name: &str) -> Result<(), TakeStepError> {
     })?;
     match step {
         Step::Compact => write(root, COMPACT, "1"),
+        Step::ClaimHugePages => huge_pages::claim_and_give_back(root),
         Step::DropPageCache => write(root, DROP_CACHES, "1"),
         Step::WriteAndDropPageCache => {
             rustix::fs::sync();
@@ -94,13 +109,17 @@ fn take_under(root: &Path, name: &str) -> Result<(), TakeStepError> {
 }
 
 /// Opened without being made: where there is no such file, there is no such lever.
-fn write(root: &Path, path: &str, value: &'static str) -> Result<(), TakeStepError> {
+fn write(root: &Path, path: &str, value: &str) -> Result<(), TakeStepError> {
     let path = root.join(path);
     let written = File::options()
         .write(true)
         .open(&path)
         .and_then(|mut file| file.write_all(value.as_bytes()));
-    written.map_err(|error| TakeStepError::Write { path, value, error })
+    written.map_err(|error| TakeStepError::Write {
+        path,
+        value: value.to_owned(),
+        error,
+    })
 }
 
 fn run(words: &[String]) -> Result<(), TakeStepError> {
@@ -200,7 +219,10 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         for step in ["advise-files", "ask-neighbours", "../compact", "", "1"] {
             let error = take_under(root.path(), step).unwrap_err().to_string();
-            assert!(error.contains("compact, drop-page-cache"), "{error}");
+            assert!(
+                error.contains("compact, claim-huge-pages, drop-page-cache"),
+                "{error}"
+            );
         }
         let error = take_under(root.path(), "compact").unwrap_err().to_string();
         assert!(error.contains("compact_memory"), "{error}");

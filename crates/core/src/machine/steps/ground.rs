@@ -21,6 +21,8 @@ pub struct Ground {
     /// Page cache that can be dropped once it is written.
     pub unwritten: Bytes,
     pub slab: Bytes,
+    /// What huge pages could hold for a moment; zero where they are smaller than the blocks wanted, or the kernel has none.
+    pub claimable: Bytes,
     /// `None` where no order is asked for, or free blocks cannot be seen.
     pub pieces: Option<Pieces>,
 }
@@ -48,6 +50,8 @@ impl Ground {
         idle: Bytes,
     ) -> Self {
         let memory = &snapshot.memory;
+        let wanted = block(order.unwrap_or_default(), snapshot.page);
+        let huge = memory.huge_page_size.filter(|size| *size >= wanted);
         Self {
             gate: allowance.gate,
             page: snapshot.page,
@@ -58,6 +62,7 @@ impl Ground {
             droppable: memory.droppable().unwrap_or_default(),
             unwritten: memory.unwritten(),
             slab: memory.slab_reclaimable.unwrap_or_default(),
+            claimable: huge.map_or(Bytes::ZERO, |size| size * memory.claimable_huge_pages()),
             pieces: order.and_then(|order| Pieces::of(snapshot, order)),
         }
     }

@@ -72,7 +72,8 @@ impl Paper {
                 (ground.slab, Reason::new("drop_slab", text))
             }
             Step::AskNeighbours => return self.asked(),
-            Step::Compact => return self.compacted(),
+            Step::Compact => return self.moved_together(step, Bytes::MAX),
+            Step::ClaimHugePages => return self.moved_together(step, ground.claimable),
         };
         if step != Step::DropSlab {
             after.ground.droppable = ground.droppable.saturating_sub(dropped);
@@ -121,11 +122,12 @@ impl Paper {
         (after, planned)
     }
 
-    fn compacted(&self) -> (Self, Planned) {
+    /// `within`: blocks of the wanted order that can come of it at most, those included that are there.
+    fn moved_together(&self, step: Step, within: Bytes) -> (Self, Planned) {
         let mut after = *self;
         let (mut joins, mut text) = (Bytes::ZERO, "free blocks cannot be seen".to_owned());
         if let (Some(pieces), Some(_)) = (&mut after.ground.pieces, self.goal.order) {
-            joins = pieces.loose;
+            joins = pieces.loose.min(within.saturating_sub(pieces.whole));
             let which = if pieces.by_type {
                 "lie free in smaller blocks among movable pages"
             } else {
@@ -136,13 +138,18 @@ impl Paper {
                 pieces.order, pieces.whole
             );
             pieces.whole += joins;
-            pieces.loose = Bytes::ZERO;
+            pieces.loose = pieces.loose.saturating_sub(joins);
         }
+        let code = if step == Step::Compact {
+            "compact"
+        } else {
+            "claim_huge_pages"
+        };
         let planned = Planned {
-            step: Step::Compact,
+            step,
             frees: Bytes::ZERO,
             joins,
-            reason: Reason::new("compact", text),
+            reason: Reason::new(code, text),
         };
         (after, planned)
     }
