@@ -22,6 +22,7 @@ fn row(card: &str, build: u32) -> MeasuredContext {
         engine: EngineKind::LlamaCpp,
         build: Some(build),
         context: Bytes::mib(321),
+        opened: None,
         cublas: Some(Bytes::mib(45)),
         version: String::new(),
         measured: "2026-11-21".to_owned(),
@@ -29,11 +30,6 @@ fn row(card: &str, build: u32) -> MeasuredContext {
 }
 
 fn planned(flags: &str, cards: &[&str], contexts: &[MeasuredContext]) -> Plan {
-    let words: Vec<String> = flags.split(' ').map(str::to_owned).collect();
-    let wish = Options::from_argv(&words)
-        .unwrap()
-        .wish(Program::LlamaServer)
-        .unwrap();
     let cards: Vec<Card> = cards
         .iter()
         .map(|name| {
@@ -42,6 +38,15 @@ fn planned(flags: &str, cards: &[&str], contexts: &[MeasuredContext]) -> Plan {
                 .unwrap()
         })
         .collect();
+    planned_on(flags, &cards, contexts)
+}
+
+fn planned_on(flags: &str, cards: &[Card], contexts: &[MeasuredContext]) -> Plan {
+    let words: Vec<String> = flags.split(' ').map(str::to_owned).collect();
+    let wish = Options::from_argv(&words)
+        .unwrap()
+        .wish(Program::LlamaServer)
+        .unwrap();
     plan(&PlanRequest {
         model: &model(),
         draft: None,
@@ -52,7 +57,7 @@ fn planned(flags: &str, cards: &[&str], contexts: &[MeasuredContext]) -> Plan {
             build: Some(10_605),
         },
         program: Program::LlamaServer,
-        cards: &cards,
+        cards,
         contexts,
     })
     .unwrap()
@@ -104,4 +109,45 @@ fn a_card_that_is_only_seen_costs_no_more_than_one_that_is_used() {
     );
     let context = |card: usize| plan.cards[card].terms.context.bytes.unwrap();
     assert_eq!((context(0), context(1)), (Bytes::mib(321), Bytes::mib(321)));
+}
+
+#[test]
+fn a_budget_counts_the_context_as_it_was_opened() {
+    let context = |name: &str, opened: Option<Bytes>| {
+        let card: Card = format!("name={name},total=40GiB,free=40GiB,cc=9.0")
+            .parse()
+            .unwrap();
+        let contexts = [MeasuredContext {
+            opened,
+            ..row(name, 10_605)
+        }];
+        let plan = planned_on("-c 4096 -ngl 99", &[card.guarded(Bytes::gib(8))], &contexts);
+        plan.cards[0].terms.context.bytes.unwrap()
+    };
+    assert_eq!(context("Fake 9000", Some(Bytes::mib(222))), Bytes::mib(222));
+    assert_eq!(context("Fake 9000", None), Bytes::mib(321), "all of it");
+    assert_eq!(
+        context("Fake 9000", Some(Bytes::mib(999))),
+        Bytes::mib(321),
+        "no more than all"
+    );
+    assert_eq!(
+        context("4060 Ti", Some(Bytes::mib(222))),
+        Bytes::mib(222),
+        "before the published"
+    );
+    assert_eq!(context("4060 Ti", None), Bytes::mib(107), "the published");
+    let plan = planned(
+        "-c 4096 -ngl 99",
+        &["Fake 9000"],
+        &[MeasuredContext {
+            opened: Some(Bytes::mib(222)),
+            ..row("Fake 9000", 10_605)
+        }],
+    );
+    assert_eq!(
+        plan.cards[0].terms.context.bytes,
+        Some(Bytes::mib(321)),
+        "by the driver all of it"
+    );
 }

@@ -132,6 +132,7 @@ mod tests {
             engine: EngineKind::LlamaCpp,
             build: Some(build),
             context: Bytes::mib(590),
+            opened: None,
             cublas: None,
             version: String::new(),
             measured: "2026-11-21".to_owned(),

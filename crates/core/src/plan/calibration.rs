@@ -106,14 +106,16 @@ fn loaded_context(request: &PlanRequest<'_>, card: &Card) -> Term {
     Term::new(row.context, published)
 }
 
-/// The context as it is opened, which is all of it on a card that the process only sees: never more than on one that computes.
+/// The context as it is opened, which is all of it on a card that the process only sees: never more than on one that computes. Of a
+/// table that does not say it, the published value stands in where there is one, else all of the context.
 pub(super) fn opened_context(request: &PlanRequest<'_>, card: &Card) -> Term {
     let row = row(card);
     match measured(request, card) {
         Some(measured) => {
-            let published = is_published(row).then(|| row.idle.min(measured.context));
+            let published = || is_published(row).then_some(row.idle);
+            let opened = measured.opened.or_else(published);
             Term::new(
-                published.unwrap_or(measured.context),
+                opened.map_or(measured.context, |opened| opened.min(measured.context)),
                 Source::Calibration(measured.label().into()),
             )
         }

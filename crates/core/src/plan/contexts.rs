@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::request::{Engine, EngineKind};
 use crate::bytes::Bytes;
 
-const SCHEMA: &str = "plimsoll.contexts/1";
+const SCHEMA: &str = "plimsoll.contexts/2";
+/// Its rows lack what a context takes as it is opened.
+const SCHEMA_1: &str = "plimsoll.contexts/1";
 const HEAD: &str = "# Written by `plimsoll calibrate`: what a CUDA context takes, in bytes. Without its table a card has the published value again.\n";
 
 /// What a process takes of one kind of card besides what it asks for.
@@ -23,6 +25,9 @@ pub struct MeasuredContext {
     pub build: Option<u32>,
     /// Context, modules and handles once a model is loaded.
     pub context: Bytes,
+    /// The part of `context` that is there as it is opened, before anything is loaded into it; none where that could not be measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub opened: Option<Bytes>,
     /// What a prompt that uses cuBLAS adds for good; none where that could not be measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cublas: Option<Bytes>,
@@ -56,9 +61,9 @@ struct File {
 /// Reads the text of a table.
 pub fn read(text: &str) -> Result<Vec<MeasuredContext>, ReadContextsError> {
     let file: File = toml::from_str(text).map_err(|error| ReadContextsError::Parse(said(text, &error)))?;
-    match file.schema == SCHEMA {
-        true => Ok(file.contexts),
-        false => Err(ReadContextsError::Schema(file.schema)),
+    match file.schema.as_str() {
+        SCHEMA | SCHEMA_1 => Ok(file.contexts),
+        _ => Err(ReadContextsError::Schema(file.schema)),
     }
 }
 
@@ -162,6 +167,7 @@ mod tests {
             engine: EngineKind::LlamaCpp,
             build,
             context: Bytes::mib(590),
+            opened: Some(Bytes::mib(518)),
             cublas: Some(Bytes::mib(98)),
             version: "version: 10605 (abc)".to_owned(),
             measured: measured.to_owned(),
@@ -173,6 +179,7 @@ mod tests {
         let rows = [
             row("580.159.04", Some(10_605), "2026-11-21"),
             MeasuredContext {
+                opened: None,
                 cublas: None,
                 engine: EngineKind::IkLlamaCpp,
                 ..row("580.159.04", None, "2026-11-21")
@@ -182,6 +189,19 @@ mod tests {
         assert_eq!(read(&text), Ok(rows.to_vec()), "{text}");
         assert!(text.starts_with("# Written by"), "{text}");
         assert_eq!(read(&write(&[]).unwrap()), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn a_table_of_the_first_schema_reads_on_and_is_written_as_the_second() {
+        let old = "schema = \"plimsoll.contexts/1\"\n\n[[context]]\ncard = \"NVIDIA H200\"\ndriver = \"1\"\nengine = \"llama.cpp\"\nbuild = 5\n\
+                   context = 618659840\ncublas = 102760448\nversion = \"version: 10605 (abc)\"\nmeasured = \"d\"\n";
+        let rows = read(old).unwrap();
+        let row = MeasuredContext {
+            opened: None,
+            ..row("1", Some(5), "d")
+        };
+        assert_eq!(rows, [row]);
+        assert!(write(&rows).unwrap().contains("schema = \"plimsoll.contexts/2\""));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! `plimsoll calibrate`: measures once what a CUDA context takes, which nothing predicts, and keeps it for every plan.
 //!
 //! The engine that would serve runs a tiny model on one card of each kind. What the driver says that the process holds, less what guard
-//! counted that it asked for, is the context with its modules and graphs; what a prompt adds to that, less the run-time pool, is the first
-//! use of cuBLAS. Exits 0 if every kind of card was measured, 1 if one was not, 2 if there is nothing to measure.
+//! counted that it asked for, is the context with its modules and graphs; guard measures what of it is there as it is opened; what a prompt
+//! adds to it, less the run-time pool, is the first use of cuBLAS. Exits 0 if every kind of card was measured, 1 if one was not, 2 if there is nothing to measure.
 
 mod day;
 mod measure;
@@ -169,6 +169,7 @@ async fn calibrated(arguments: &Arguments) -> Result<Calibration, Error> {
                 engine: identity.engine.kind,
                 build: identity.engine.build,
                 context: measured.context,
+                opened: measured.opened,
                 cublas: measured.cublas,
                 version: identity.version.clone(),
                 measured: day::today(),

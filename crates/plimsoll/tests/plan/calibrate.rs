@@ -1,7 +1,7 @@
 //! `plimsoll calibrate`: an engine's double under the real guard, over doubles of the driver and of NVML, and what plans make of it.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -27,6 +27,9 @@ struct Machine {
 impl Machine {
     fn new() -> Self {
         let driver = driver(&built("libplimsoll_fake_cuda.so", "fake-cuda"));
+        // guard asks NVML what a context took as it was opened
+        let nvml = built("libnvidia_ml.so", "fake-nvml");
+        symlink(nvml, driver.path().join("libnvidia-ml.so.1")).unwrap();
         let usage = driver.path().join("shared");
         let cards = json!([{"uuid": CARD, "name": "Fake 8G", "total": 8192 * MIB, "usage": usage}]);
         Self {
@@ -81,11 +84,15 @@ impl Machine {
 
     /// The context term of a plan for the machine's own card.
     fn planned(&self) -> (u64, String) {
+        self.planned_with(&[])
+    }
+
+    fn planned_with(&self, words: &[&str]) -> (u64, String) {
         let model = synth("m8", self.folder.path());
         let model = model.to_str().unwrap();
         let engine = ["--engine", "llama.cpp@10605"];
         let flags = ["--", "-m", model, "-c", "4096", "-ngl", "99"];
-        let output = self.plimsoll(&[&["plan", "--json"][..], &engine, &flags].concat());
+        let output = self.plimsoll(&[&["plan", "--json"][..], words, &engine, &flags].concat());
         let plan: Value = serde_json::from_slice(&output.stdout).unwrap();
         let because = plan["reasons"][0]["because"].as_array().unwrap();
         let context = because.iter().find(|reason| reason["code"] == "context").unwrap();
@@ -132,7 +139,7 @@ fn what_a_context_takes_is_measured_kept_and_planned_with() {
     assert_eq!(
         stdout,
         format!(
-            "Fake 8G: a context takes 64 MiB, the first use of cuBLAS adds 0 B (llama.cpp@10605, driver 550.54.15)\n\
+            "Fake 8G: a context takes 64 MiB (64 MiB as it is opened), the first use of cuBLAS adds 0 B (llama.cpp@10605, driver 550.54.15)\n\
              kept in {}, for plan and serve\n",
             table.display()
         )
@@ -143,6 +150,27 @@ fn what_a_context_takes_is_measured_kept_and_planned_with() {
         source.starts_with("calibration Fake 8G, driver 550.54.15, llama.cpp@10605 (measured here on 20"),
         "{source}"
     );
+}
+
+#[test]
+fn a_budget_is_planned_with_the_context_as_it_was_opened() {
+    let machine = Machine::new();
+    let engine = machine.usual_engine(0);
+    assert_eq!(said(&machine.calibrate(&engine, &[])).0, Some(0));
+    let table = machine.path("plimsoll/contexts.toml");
+    let kept = fs::read_to_string(&table).unwrap();
+    assert!(
+        kept.contains("plimsoll.contexts/2") && kept.contains(&format!("opened = {CONTEXT}")),
+        "{kept}"
+    );
+    // what the driver loads later is beyond a double: here the whole context is the larger one
+    let larger = kept.replace(
+        &format!("context = {CONTEXT}"),
+        &format!("context = {}", 3 * CONTEXT),
+    );
+    fs::write(&table, larger).unwrap();
+    assert_eq!(machine.planned_with(&["--budget", "4GiB"]).0, CONTEXT);
+    assert_eq!(machine.planned().0, 3 * CONTEXT);
 }
 
 #[test]
@@ -175,13 +203,15 @@ fn what_a_prompt_adds_for_good_is_the_first_use_of_cublas_and_json_says_all_of_i
             &row["driver"],
             &row["engine"],
             &row["build"],
-            &row["context"]
+            &row["context"],
+            &row["opened"]
         ),
         (
             &json!("Fake 8G"),
             &json!("550.54.15"),
             &json!("llama.cpp"),
             &json!(10_605),
+            &json!(CONTEXT),
             &json!(CONTEXT)
         )
     );
@@ -209,7 +239,7 @@ fn a_driver_that_names_no_process_is_told_with_the_remedy_and_free_memory_helps_
     let (status, stdout, stderr) = said(&output);
     assert_eq!(status, Some(0), "{stderr}");
     assert!(
-        stdout.starts_with("Fake 8G: a context takes 64 MiB, "),
+        stdout.starts_with("Fake 8G: a context takes 64 MiB (64 MiB as it is opened), "),
         "{stdout}"
     );
 }

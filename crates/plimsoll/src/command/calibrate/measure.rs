@@ -1,7 +1,10 @@
 //! One engine on one card: started under guard, looked at once loaded and after a prompt, and ended.
 //!
-//! The figure of the driver is looked up by process, in the words of a process of our own that holds the driver's library; what the engine
-//! asked for stands on guard's page. Both change only while the engine works, and it is looked at when it does not.
+//! Guard measures a context as it is opened where a budget depends on it, so the engine gets one that it cannot meet: all of the card.
+//! What the driver loads into the context later is the rest of what the process then holds and never asked for.
+
+mod look;
+mod wait;
 
 use std::ffi::OsString;
 use std::io;
@@ -11,33 +14,30 @@ use std::time::Duration;
 use bytes::Bytes as Body;
 use http::Method;
 use plimsoll_core::bytes::Bytes;
-use plimsoll_core::diagnose::Sign;
 use plimsoll_core::place::Card;
 use plimsoll_core::plan::Engine;
-use plimsoll_wire::options::{Options, Uuid};
+use plimsoll_wire::options::Options;
 use serde_json::json;
 use tokio::sync::mpsc::Receiver;
-use tokio::time::timeout;
 
 use super::subject::{self, SubjectError};
 use crate::folder::OwnedFolder;
-use crate::guard::{PAGES, Preload, preload, read_pages};
+use crate::guard::{PAGES, Preload, preload};
 use crate::launch::engine::EngineProgram;
 use crate::launch::{
-    Child, ChildEvent, ChildSpec, Ended, Environment, LaunchError, Launcher, Log, Readiness, StopWay,
-    Visible, child_environment, free_port, post_mortem,
+    Child, ChildEvent, ChildSpec, Environment, LaunchError, Launcher, Log, Readiness, StopWay, Visible,
+    child_environment, free_port,
 };
 use crate::load::{Client, Failure, Target};
-use crate::probe::{self, Reading, Sampler};
+use crate::probe::Sampler;
+use look::Look;
+use wait::{ended, ready};
 
-/// A driver that starts for the first time takes long.
-const READY_WITHIN: Duration = Duration::from_secs(60);
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 const END_WITHIN: Duration = Duration::from_secs(5);
 const LOG: Bytes = Bytes::mib(1);
 /// Ports that are tried for one card.
 const TRIES: u32 = 5;
-const LAST_LINES: usize = 5;
 /// Words of the prompt: more columns than the kernels take that stand in for cuBLAS, and few enough for any context.
 const WORDS: usize = 200;
 const ANSWER_TOKENS: u32 = 8;
@@ -68,9 +68,9 @@ pub(super) enum MeasureError {
     #[error("the driver does not say what is free on the card\nhint: leave --alone out")]
     FreeUnknown,
     #[error(
-        "the driver counts {used} for the engine, and guard {allocated} that it asked for\nhint: try again when nobody else uses the card"
+        "the driver counts {used} for the engine, and guard {asked} that it asked for\nhint: try again when nobody else uses the card"
     )]
-    Less { used: Bytes, allocated: Bytes },
+    Less { used: Bytes, asked: Bytes },
 }
 
 /// What stops every measurement.
@@ -96,6 +96,7 @@ impl<E: Into<RigError>> From<E> for MeasureError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Measured {
     pub(super) context: Bytes,
+    pub(super) opened: Option<Bytes>,
     pub(super) cublas: Option<Bytes>,
 }
 
@@ -120,13 +121,6 @@ struct Run<'a> {
     child: Child,
     /// What was free on the card before.
     free: Option<Bytes>,
-}
-
-/// What the engine has of its card at one moment.
-#[derive(Clone, Copy, Debug)]
-struct Look {
-    used: Bytes,
-    allocated: Bytes,
 }
 
 impl Rig {
@@ -185,7 +179,13 @@ impl Rig {
     ) -> Result<Measured, MeasureError> {
         ready(events, run.child.log()).await?;
         let loaded = run.look().await?;
-        let context = loaded.context()?;
+        let (context, opened) = (loaded.context()?, loaded.opened());
+        if opened.is_none() {
+            tracing::warn!(
+                "{}: the context as it is opened is not measured: NVML did not tell guard",
+                run.card.name
+            );
+        }
         let cublas = match run.prompt().await {
             Ok(()) => Some(self.cublas(run.card, loaded, run.look().await?)?),
             Err(failure) => {
@@ -193,7 +193,11 @@ impl Rig {
                 None
             }
         };
-        Ok(Measured { context, cublas })
+        Ok(Measured {
+            context,
+            opened,
+            cublas,
+        })
     }
 
     /// What the prompt has added for good, less what the run-time pool takes by the plan.
@@ -235,14 +239,16 @@ impl Rig {
         Ok((run, events))
     }
 
-    /// One card, guard, and none of the user's defaults for models of their own.
+    /// One card, guard with a budget so that it measures the context, and none of the user's defaults for models of their own.
     fn environment(&self, card: &Card, pages: &Path) -> Environment {
         let usual = std::env::vars_os().filter(|(name, _)| !name.to_string_lossy().starts_with("LLAMA_"));
         let visible = Visible::Cards(card.uuid.iter().cloned().collect());
         let mut environment = child_environment(usual, &[], &visible, None, None);
+        let mut options = Options::NONE;
+        options.budget = Some(card.total.get());
         let guard = Preload {
             library: &self.guard,
-            options: &Options::NONE,
+            options: &options,
             pages,
             trace: None,
         };
@@ -252,45 +258,6 @@ impl Rig {
 }
 
 impl Run<'_> {
-    async fn look(&self) -> Result<Look, MeasureError> {
-        let reading = self.rig.sampler.read().await;
-        let allocated = self.allocated().ok_or(MeasureError::NotOnCard)?;
-        let used = match self.named(&reading) {
-            Some(used) => used,
-            None if self.rig.alone => self.difference(&reading).ok_or(MeasureError::FreeUnknown)?,
-            None => return Err(MeasureError::Nameless),
-        };
-        Ok(Look { used, allocated })
-    }
-
-    /// What the engine asked for, by guard's pages; `None` if it asked for nothing.
-    fn allocated(&self) -> Option<Bytes> {
-        let uuid = self.card.uuid.as_deref().and_then(Uuid::read)?;
-        let pages = read_pages(&self.pages);
-        let here = pages.iter().flat_map(|page| page.cards());
-        let taken: Vec<u64> = here
-            .filter(|card| Uuid(card.uuid) == uuid && card.allocations > 0)
-            .map(|card| card.allocated.saturating_sub(card.context))
-            .collect();
-        (!taken.is_empty()).then(|| taken.into_iter().map(Bytes::new).sum())
-    }
-
-    /// What the driver says of the engine's processes.
-    fn named(&self, reading: &Reading) -> Option<Bytes> {
-        let family = probe::family(self.child.pid());
-        let ours = reading
-            .holders
-            .iter()
-            .filter(|holder| holder.card == self.card.id && family.contains(&holder.pid));
-        let used: Vec<Bytes> = ours.filter_map(|holder| holder.used).collect();
-        (!used.is_empty()).then(|| used.into_iter().sum())
-    }
-
-    /// What is less free than before.
-    fn difference(&self, reading: &Reading) -> Option<Bytes> {
-        Some(self.free?.saturating_sub(reading.free_on(&self.card.id)?))
-    }
-
     /// A prompt that uses cuBLAS, and a few tokens of an answer.
     async fn prompt(&self) -> Result<(), Failure> {
         let target = Target {
@@ -303,84 +270,5 @@ impl Run<'_> {
         let mut client = Client::new(&target, None, ANSWER_WITHIN);
         let body = Body::from(body.to_string());
         client.json(Method::POST, "/completion", body).await.map(drop)
-    }
-}
-
-impl Look {
-    fn context(self) -> Result<Bytes, MeasureError> {
-        let Self { used, allocated } = self;
-        match used > allocated {
-            true => Ok(used.saturating_sub(allocated)),
-            false => Err(MeasureError::Less { used, allocated }),
-        }
-    }
-}
-
-async fn ready(events: &mut Receiver<ChildEvent>, log: &Log) -> Result<(), MeasureError> {
-    let until_ready = async {
-        loop {
-            match events.recv().await {
-                Some(ChildEvent::Ready(_)) => return Ok(()),
-                Some(ChildEvent::Ended(ended)) => return Err(why(ended)),
-                None => return Err(MeasureError::Ended(String::new())),
-                Some(_) => {}
-            }
-        }
-    };
-    let lines = || {
-        log.tail(LAST_LINES)
-            .iter()
-            .map(|line| line.text.clone())
-            .collect()
-    };
-    timeout(READY_WITHIN, until_ready).await.unwrap_or_else(|_| {
-        Err(MeasureError::Late {
-            seconds: READY_WITHIN.as_secs(),
-            last: tail(lines()),
-        })
-    })
-}
-
-fn why(ended: Ended) -> MeasureError {
-    match post_mortem("the engine", &ended, None).sign {
-        Some(Sign::PortTaken) => MeasureError::PortTaken,
-        _ => MeasureError::Ended(tail(ended.last_lines)),
-    }
-}
-
-/// Waits until the card is free again, for whoever is measured next.
-async fn ended(events: &mut Receiver<ChildEvent>) {
-    while let Some(event) = events.recv().await {
-        if matches!(event, ChildEvent::Ended(_)) {
-            return;
-        }
-    }
-}
-
-fn tail(lines: Vec<String>) -> String {
-    let skipped = lines.len().saturating_sub(LAST_LINES);
-    lines[skipped..].join("\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_driver_that_counts_less_than_guard_is_not_believed() {
-        let look = |used, allocated| Look {
-            used: Bytes::mib(used),
-            allocated: Bytes::mib(allocated),
-        };
-        assert_eq!(look(600, 10).context().unwrap(), Bytes::mib(590));
-        let error = look(10, 10).context().unwrap_err().to_string();
-        assert!(error.contains("10 MiB") && error.contains("hint: "), "{error}");
-    }
-
-    #[test]
-    fn the_last_lines_of_many_are_told() {
-        let lines: Vec<String> = (0..9).map(|number| number.to_string()).collect();
-        assert_eq!(tail(lines), "4\n5\n6\n7\n8");
-        assert_eq!(tail(vec!["a".to_owned()]), "a");
     }
 }

@@ -74,6 +74,7 @@ pub(super) fn pool(model: &Path, engine: Engine, card: &Card) -> Result<Bytes, S
         engine: engine.kind,
         build: engine.build,
         context: Bytes::ZERO,
+        opened: None,
         cublas: Some(Bytes::ZERO),
         version: String::new(),
         measured: String::new(),

@@ -14,10 +14,13 @@ pub(super) fn text(calibration: &Calibration) -> String {
             .map_or("what cuBLAS adds was not measured".to_owned(), |bytes: Bytes| {
                 format!("the first use of cuBLAS adds {bytes}")
             });
+        let opened = row
+            .opened
+            .map_or(String::new(), |bytes| format!(" ({bytes} as it is opened)"));
         let build = row.build.map_or(String::new(), |build| format!("@{build}"));
         let _ = writeln!(
             text,
-            "{}: a context takes {}, {cublas} ({}{build}, driver {})",
+            "{}: a context takes {}{opened}, {cublas} ({}{build}, driver {})",
             row.card,
             row.context,
             row.engine.name(),

@@ -1,0 +1,139 @@
+//! What the engine has of its card at one moment, by the driver and by guard.
+//!
+//! The figure of the driver is looked up by process, in the words of a process of our own that holds the driver's library; what the engine
+//! asked for, and what its context took as it was opened, stand on guard's page. All of it changes only while the engine works, and it is
+//! looked at when it does not.
+
+use plimsoll_core::bytes::Bytes;
+use plimsoll_wire::options::Uuid;
+use plimsoll_wire::page::CardSnapshot;
+
+use super::{MeasureError, Run};
+use crate::guard::read_pages;
+use crate::probe::{self, Reading};
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look {
+    /// All that it holds, by the driver.
+    pub(super) used: Bytes,
+    counted: Counted,
+}
+
+/// What guard's pages say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counted {
+    /// What the engine asked for.
+    asked: Bytes,
+    /// Its contexts as they were opened; zero where NVML did not tell guard.
+    opened: Bytes,
+}
+
+impl Run<'_> {
+    pub(super) async fn look(&self) -> Result<Look, MeasureError> {
+        let reading = self.rig.sampler.read().await;
+        let uuid = self.card.uuid.as_deref().and_then(Uuid::read);
+        let pages = read_pages(&self.pages);
+        let cards = pages.iter().flat_map(|page| page.cards());
+        let here = cards.filter(|card| uuid == Some(Uuid(card.uuid)));
+        let counted = Counted::of(here).ok_or(MeasureError::NotOnCard)?;
+        let used = match self.named(&reading) {
+            Some(used) => used,
+            None if self.rig.alone => self.difference(&reading).ok_or(MeasureError::FreeUnknown)?,
+            None => return Err(MeasureError::Nameless),
+        };
+        Ok(Look { used, counted })
+    }
+
+    /// What the driver says of the engine's processes.
+    fn named(&self, reading: &Reading) -> Option<Bytes> {
+        let family = probe::family(self.child.pid());
+        let ours = reading
+            .holders
+            .iter()
+            .filter(|holder| holder.card == self.card.id && family.contains(&holder.pid));
+        let used: Vec<Bytes> = ours.filter_map(|holder| holder.used).collect();
+        (!used.is_empty()).then(|| used.into_iter().sum())
+    }
+
+    /// What is less free than before.
+    fn difference(&self, reading: &Reading) -> Option<Bytes> {
+        Some(self.free?.saturating_sub(reading.free_on(&self.card.id)?))
+    }
+}
+
+impl Counted {
+    /// The sum over the processes that asked for something; `None` if there is none.
+    fn of<'a>(cards: impl Iterator<Item = &'a CardSnapshot>) -> Option<Self> {
+        cards
+            .filter(|card| card.allocations > 0)
+            .map(|card| Self {
+                asked: Bytes::new(card.allocated.saturating_sub(card.context)),
+                opened: Bytes::new(card.context),
+            })
+            .reduce(|sum, one| Self {
+                asked: sum.asked + one.asked,
+                opened: sum.opened + one.opened,
+            })
+    }
+}
+
+impl Look {
+    /// Context, modules and handles: what the engine holds and never asked for.
+    pub(super) fn context(self) -> Result<Bytes, MeasureError> {
+        let (used, asked) = (self.used, self.counted.asked);
+        match used > asked {
+            true => Ok(used.saturating_sub(asked)),
+            false => Err(MeasureError::Less { used, asked }),
+        }
+    }
+
+    /// The part of the context that was there as it was opened; `None` where guard could not measure it, or counted more than the
+    /// whole, as with a neighbour that came at that moment.
+    pub(super) fn opened(self) -> Option<Bytes> {
+        let opened = self.counted.opened;
+        let whole = self.context().ok()?;
+        (opened > Bytes::ZERO && opened <= whole).then_some(opened)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(used: u64, asked: u64, opened: u64) -> Look {
+        let (asked, opened) = (Bytes::mib(asked), Bytes::mib(opened));
+        Look {
+            used: Bytes::mib(used),
+            counted: Counted { asked, opened },
+        }
+    }
+
+    #[test]
+    fn a_driver_that_counts_less_than_guard_is_not_believed() {
+        assert_eq!(look(600, 10, 0).context().unwrap(), Bytes::mib(590));
+        let error = look(10, 10, 0).context().unwrap_err().to_string();
+        assert!(error.contains("10 MiB") && error.contains("hint: "), "{error}");
+    }
+
+    #[test]
+    fn an_opened_context_is_part_of_the_whole_or_unknown() {
+        let opened = |opened| look(600, 10, opened).opened();
+        assert_eq!(opened(518), Some(Bytes::mib(518)));
+        assert_eq!(opened(590), Some(Bytes::mib(590)));
+        assert_eq!((opened(0), opened(591)), (None, None));
+    }
+
+    #[test]
+    fn processes_that_asked_for_nothing_do_not_count() {
+        let card = |allocated, context, allocations| CardSnapshot {
+            allocated,
+            context,
+            allocations,
+            ..CardSnapshot::default()
+        };
+        assert_eq!(Counted::of([card(7, 7, 0)].iter()), None);
+        let counted = Counted::of([card(7, 7, 0), card(107, 7, 2), card(15, 5, 1)].iter());
+        let (asked, opened) = (Bytes::new(110), Bytes::new(12));
+        assert_eq!(counted, Some(Counted { asked, opened }));
+    }
+}

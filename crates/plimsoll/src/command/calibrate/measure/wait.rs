@@ -1,0 +1,72 @@
+//! Waiting for an engine: until it is ready, and until its card is free again.
+
+use std::time::Duration;
+
+use plimsoll_core::diagnose::Sign;
+use tokio::sync::mpsc::Receiver;
+use tokio::time::timeout;
+
+use super::MeasureError;
+use crate::launch::{ChildEvent, Ended, Log, post_mortem};
+
+/// A driver that starts for the first time takes long.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+const LAST_LINES: usize = 5;
+
+pub(super) async fn ready(events: &mut Receiver<ChildEvent>, log: &Log) -> Result<(), MeasureError> {
+    let until_ready = async {
+        loop {
+            match events.recv().await {
+                Some(ChildEvent::Ready(_)) => return Ok(()),
+                Some(ChildEvent::Ended(ended)) => return Err(why(ended)),
+                None => return Err(MeasureError::Ended(String::new())),
+                Some(_) => {}
+            }
+        }
+    };
+    let lines = || {
+        log.tail(LAST_LINES)
+            .iter()
+            .map(|line| line.text.clone())
+            .collect()
+    };
+    timeout(READY_WITHIN, until_ready).await.unwrap_or_else(|_| {
+        Err(MeasureError::Late {
+            seconds: READY_WITHIN.as_secs(),
+            last: tail(lines()),
+        })
+    })
+}
+
+fn why(ended: Ended) -> MeasureError {
+    match post_mortem("the engine", &ended, None).sign {
+        Some(Sign::PortTaken) => MeasureError::PortTaken,
+        _ => MeasureError::Ended(tail(ended.last_lines)),
+    }
+}
+
+/// Waits until the card is free again, for whoever is measured next.
+pub(super) async fn ended(events: &mut Receiver<ChildEvent>) {
+    while let Some(event) = events.recv().await {
+        if matches!(event, ChildEvent::Ended(_)) {
+            return;
+        }
+    }
+}
+
+fn tail(lines: Vec<String>) -> String {
+    let skipped = lines.len().saturating_sub(LAST_LINES);
+    lines[skipped..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_lines_of_many_are_told() {
+        let lines: Vec<String> = (0..9).map(|number| number.to_string()).collect();
+        assert_eq!(tail(lines), "4\n5\n6\n7\n8");
+        assert_eq!(tail(vec!["a".to_owned()]), "a");
+    }
+}
