@@ -34,6 +34,15 @@ impl Dialogue {
         }
     }
 
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Kills it, and does not ask how it ended.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+    }
+
     /// Reads on to the line that begins with this word, and returns the rest of it.
     pub(crate) fn hear(&mut self, word: &str) -> String {
         loop {
