@@ -2,8 +2,8 @@
 //!
 //! The ledger lies beside the pages, so it is found the way they are; a process takes a slot when guard arms itself, and none
 //! before. One that gets no slot, or has nobody to share with, counts in a ledger of its own and keeps to its budget alone,
-//! which is said. Nothing is tidied up at the end, because ends are sudden: who is gone is found out by those who remain, when a
-//! claim fails, before anybody is told how much is left, and before a sum becomes the peak, at most every few milliseconds.
+//! which is said. Nothing is tidied up at the end, because ends are sudden: who is gone is found out by those who remain, always when a
+//! claim fails, and, but not within ten milliseconds again, when somebody asks how much is left or a sum is to become the peak.
 
 use alloc::boxed::Box;
 use core::fmt::Write;
@@ -23,7 +23,7 @@ use crate::clock;
 use crate::say::say;
 use crate::text::Text;
 
-/// Between two looks for the dead that a larger sum makes worth while, in nanoseconds.
+/// Between two looks for the dead where nothing has failed, in nanoseconds: a look is some microseconds a neighbour.
 const LOOKS: u64 = 10_000_000;
 /// Tries of a claim that others' claims cross: each is over in well under a microsecond.
 const TRIES: u32 = 64;
@@ -140,17 +140,20 @@ impl Seat {
         }
     }
 
-    fn raise_peak(&self, place: usize) {
+    /// The same, but not again at once.
+    fn sweep_at_times(&self) {
         static LOOKED: AtomicU64 = AtomicU64::new(0);
-        self.tree.raise_peak(place, || {
-            if self.tree.is_shared(self.me) {
-                let now = clock::now();
-                if now.saturating_sub(LOOKED.load(Relaxed)) > LOOKS {
-                    LOOKED.store(now, Relaxed);
-                    self.sweep();
-                }
+        if self.tree.is_shared(self.me) {
+            let now = clock::now();
+            if now.saturating_sub(LOOKED.load(Relaxed)) > LOOKS {
+                LOOKED.store(now, Relaxed);
+                self.sweep();
             }
-        });
+        }
+    }
+
+    fn raise_peak(&self, place: usize) {
+        self.tree.raise_peak(place, || self.sweep_at_times());
     }
 }
 
@@ -209,7 +212,7 @@ pub(crate) fn headroom(index: CardIndex) -> u64 {
     seat().map_or(UNLIMITED, |seat| {
         let place = seat.place(index);
         if seat.tree.budget(place) != UNLIMITED {
-            seat.sweep();
+            seat.sweep_at_times();
         }
         seat.tree.headroom(place)
     })
