@@ -147,13 +147,13 @@ impl Tree {
         if self.claimed(place) <= budget {
             return Claim::Granted;
         }
-        claimed.fetch_sub(size, Relaxed);
+        lower(claimed, size);
         Claim::Crossed
     }
 
     /// The driver did not give what was claimed.
     pub fn take_back(&self, slot: usize, place: usize, size: u64) {
-        self.share(slot, place).claimed.fetch_sub(size, Relaxed);
+        lower(&self.share(slot, place).claimed, size);
     }
 
     /// The driver gave what was claimed.
@@ -170,10 +170,8 @@ impl Tree {
     /// Gives back `size` bytes of what is held, never below none.
     pub fn give(&self, slot: usize, place: usize, size: u64) {
         let share = self.share(slot, place);
-        let less = |held: u64| Some(held.saturating_sub(size));
-        let (Ok(before) | Err(before)) = share.held.fetch_update(Relaxed, Relaxed, less);
-        // Who finds room by this finds less held, too.
-        share.claimed.fetch_sub(before.min(size), Release);
+        let given = lower(&share.held, size);
+        lower(&share.claimed, given);
     }
 
     /// What all processes have claimed of a card.
@@ -232,6 +230,14 @@ impl Tree {
     fn share(&self, slot: usize, place: usize) -> &Share {
         self.slots[slot % SLOTS].share(place)
     }
+}
+
+/// Takes off as much as there is, and says how much that was: a slot may have been emptied by somebody who took us for dead. Who
+/// sees what this leaves sees all that was done before, so that room is never found before less is held.
+fn lower(counter: &AtomicU64, size: u64) -> u64 {
+    let less = |bytes: u64| Some(bytes.saturating_sub(size));
+    let (Ok(before) | Err(before)) = counter.fetch_update(Release, Relaxed, less);
+    before.min(size)
 }
 
 /// An empty one, without limits.

@@ -191,6 +191,20 @@ fn nobody_is_judged_by_a_number_of_another_name_space() {
 }
 
 #[test]
+fn who_was_taken_for_dead_gives_back_no_more_than_there_is() {
+    let tree = Tree::default();
+    tree.say_budget(CARD, 100);
+    let slot = tree.enter(Owner::new(1, 1), 1, none).unwrap();
+    assert_eq!(tree.claim(slot, CARD, 60), Claim::Granted);
+    tree.charge(slot, CARD, 30);
+    assert!(tree.sweep(Owner::new(2, 1), |_, _| true));
+    tree.take_back(slot, CARD, 60);
+    tree.give(slot, CARD, 30);
+    assert_eq!((tree.claimed(CARD), tree.held(CARD)), (0, 0));
+    assert_eq!(tree.claim(slot, CARD, 100), Claim::Granted);
+}
+
+#[test]
 fn an_owner_is_its_number_and_its_start() {
     let owner = Owner::new(4_194_303, 12_345_678_901);
     assert_eq!(owner.process(), 4_194_303);
