@@ -1,5 +1,6 @@
 /* Calls one function of the driver so many times: `calls OPERATION TIMES DOOR`, where DOOR is dlsym or procedure (as the CUDA
- * runtime finds it). What one call costs is the difference between two runs of different length; see calls.py. */
+ * runtime finds it). What one call costs is the difference between two runs of different length; see calls.py. `stand by` is ready
+ * to be somebody's neighbour until its input ends. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
@@ -94,6 +95,11 @@ int main(int count, char **words) {
     REPEAT("alloc and free, 64 MiB", uint64_t p; must(allocate(&p, 64 << 20), "cuMemAlloc"); must(release(p), "cuMemFree"))
     REPEAT("alloc among 4096", uint64_t p; must(allocate(&p, 4096), "cuMemAlloc"); must(release(p), "cuMemFree"))
     REPEAT("create and release, 2 MiB", uint64_t h; must(create(&h, 2 << 20, &physical, 0), "cuMemCreate"); must(destroy(h), "cuMemRelease"))
+    if (!strcmp(operation, "stand by")) {
+        puts("there");
+        fflush(stdout);
+        getchar();
+    }
     REPEAT("look a name up", if (!dlsym(library, "cuLaunchKernel")) return 4)
     return 0;
 }

@@ -1,12 +1,14 @@
 """How many instructions guard adds to a call of the driver: counted by valgrind, so that no clock and no load of the machine matters.
 
-usage: calls.py --guard LIBRARY [--cuda FOLDER] [--words OPTIONS] [--door dlsym|procedure] [--json]
+usage: calls.py --guard LIBRARY [--cuda FOLDER] [--words OPTIONS] [--door dlsym|procedure] [--neighbours N] [--json]
 Each figure is the difference of two runs of different length, bare and under guard, divided by the calls between them. The driver
 is stub.c, which does nothing, so that a count is guard's own and exact; FOLDER may have another one as libcuda.so.1
-(libplimsoll_fake_cuda.so of `cargo build --release -p fake-cuda`, whose hash tables make a count vary by some tens).
+(libplimsoll_fake_cuda.so of `cargo build --release -p fake-cuda`, whose hash tables make a count vary by some tens). With --neighbours
+so many other processes share the budget.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -40,12 +42,28 @@ def per_call(program, operation, door, environment):
     return (instructions(program, operation, LONG, door, environment) - short) / (LONG - SHORT)
 
 
+@contextlib.contextmanager
+def neighbours(count, program, door, environment):
+    """Processes of the same tree that hold something and do nothing; the environment of one more."""
+    with tempfile.TemporaryDirectory() as pages:
+        environment = {**environment, "PLIMSOLL_GUARD_PAGES": pages}
+        command = [program, "stand by", "0", door]
+        streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        standing = [subprocess.Popen(command, env=environment, **streams) for _ in range(count)]
+        for process in standing:
+            process.stdout.readline()
+        yield environment
+        for process in standing:
+            process.communicate()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--guard", required=True)
     parser.add_argument("--cuda")
     parser.add_argument("--words", help="only under these, instead of the usual two sets")
     parser.add_argument("--door", default="procedure", choices=["dlsym", "procedure"])
+    parser.add_argument("--neighbours", type=int, default=0)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     words = WORDS if options.words is None else {options.words: options.words}
@@ -62,7 +80,8 @@ def main():
             row = rows[operation] = {"bare": per_call(program, operation, options.door, bare)}
             for name, line in words.items():
                 guarded = {**bare, "LD_PRELOAD": os.path.abspath(options.guard), "PLIMSOLL_GUARD": line}
-                row[name] = per_call(program, operation, options.door, guarded) - row["bare"]
+                with neighbours(options.neighbours, program, options.door, guarded) as guarded:
+                    row[name] = per_call(program, operation, options.door, guarded) - row["bare"]
     if options.json:
         print(json.dumps(rows, indent=1))
         return

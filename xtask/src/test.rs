@@ -84,6 +84,8 @@ const STEPS: &[Step] = &[
             "test",
             "--package",
             "plimsoll-pool",
+            "--package",
+            "plimsoll-wire",
             "--test",
             "loom",
         ],

@@ -1,17 +1,20 @@
 //! What the program holds of each card.
 //!
-//! Totals are the atomics of the budget page, taken by compare-and-swap before the driver is asked, so that no two threads pass a
-//! budget together; [`blocks`] remembers what to give back for which address. Cards are numbered as the program numbers them.
+//! A request is claimed of the tree's budget before the driver is asked ([`tree`]), so that no two threads or processes pass it
+//! together; totals are atomics of the budget page, and [`blocks`] remembers what to give back for which address. Cards are
+//! numbered as the program numbers them.
 
 pub(crate) mod blocks;
 mod cards;
-pub(crate) mod neighbours;
+mod file;
+mod living;
 pub(crate) mod oom;
 mod page;
 pub(crate) mod physical;
 pub(crate) mod pinned;
 pub(crate) mod pools;
 pub(crate) mod request;
+pub(crate) mod tree;
 
 use plimsoll_wire::page::{CARDS, Card, Page};
 

@@ -12,7 +12,7 @@ use plimsoll_wire::options::{Contexts, Uuid};
 use plimsoll_wire::page::{CARDS, Refusal, UNLIMITED};
 
 use crate::account::blocks::BLOCKS;
-use crate::account::{CardIndex, card, oom, pinned, uuid};
+use crate::account::{CardIndex, card, oom, pinned, tree, uuid};
 use crate::arm;
 use crate::hooks::arrays::ARRAYS;
 use crate::lock::Lock;
@@ -61,7 +61,7 @@ pub(crate) fn refused(index: CardIndex) -> bool {
 /// What is to be compared with, if the context about to be opened on this card has to be measured.
 pub(crate) fn opening(index: CardIndex) -> Option<Before> {
     let first = !OPEN.hold().iter().any(|context| context.card == index);
-    let limited = card(index).budget.load(Relaxed) != UNLIMITED;
+    let limited = tree::budget(index) != UNLIMITED;
     (first && limited).then(|| Before::look(index)).flatten()
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn opened(handle: usize, index: CardIndex, primary: bool, before: Opt
     }
     if let Some(bytes) = before.and_then(Before::difference) {
         card(index).context.store(bytes, Relaxed);
-        card(index).charge(bytes);
+        tree::charge(index, bytes);
     }
 }
 
@@ -100,8 +100,7 @@ pub(crate) fn closed(handle: usize) {
         blocks.drain(|block| block.context == handle, |block| block.gone(0));
     }
     if last {
-        let card = card(gone.card);
-        card.give(card.context.swap(0, Relaxed));
+        tree::give(gone.card, card(gone.card).context.swap(0, Relaxed));
     }
 }
 

@@ -12,6 +12,7 @@ use core::time::Duration;
 use plimsoll_wire::page::{Refusal, UNLIMITED};
 
 mod asked;
+mod kin;
 mod naps;
 pub(crate) mod pieces;
 mod plea;
@@ -20,7 +21,7 @@ pub(crate) mod reservations;
 mod reuse;
 
 use crate::account::request::{self, Outcome};
-use crate::account::{CardIndex, card};
+use crate::account::{CardIndex, card, tree};
 use crate::arm;
 use crate::driver::{CuResult, DevicePointer, Handle};
 use crate::spill::{self, budget, quiet, vmm};
@@ -161,7 +162,7 @@ impl Request<'_> {
     /// No neighbour can make room for what is larger than the whole.
     fn is_hopeless(&self) -> bool {
         let total = card(self.card).total.load(core::sync::atomic::Ordering::Relaxed);
-        let budget = card(self.card).budget.load(core::sync::atomic::Ordering::Relaxed);
+        let budget = tree::budget(self.card);
         let over_budget = budget != UNLIMITED && self.size > budget && !plea::is_heard();
         over_budget || (total > 0 && self.size > total)
     }

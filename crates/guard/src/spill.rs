@@ -88,7 +88,7 @@ pub(crate) fn memory(index: CardIndex, size: u64) -> Result<Handle, CuResult> {
         let handle = verdicts::crossing(index, place, false)
             .and_then(|_| vmm::create(size, &Properties::at(Location::of(place)?)).ok());
         if let Some(handle) = handle {
-            card(index).confirm();
+            card(index).raise_peaks();
             verdicts::say(index, place);
             trace::emit(
                 Kind::Spill,
@@ -151,7 +151,7 @@ fn as_a_whole(index: CardIndex, size: u64, place: Place) -> Result<Range, Short>
     };
     match base {
         Ok(base) => {
-            card(index).confirm();
+            card(index).raise_peaks();
             Ok(whole_range(index, base, size, place))
         }
         Err(_) => {

@@ -16,7 +16,8 @@ pub const FAKE_NVML_CARDS: &str = "PLIMSOLL_FAKE_NVML_CARDS";
 pub const FAKE_ENGINE: &str = "PLIMSOLL_FAKE_ENGINE";
 /// Guard: what it is asked to do, as [`crate::options::Options`] reads it. Without it guard does nothing at all.
 pub const GUARD: &str = "PLIMSOLL_GUARD";
-/// Guard: the folder in which each process writes its budget page, as `PID.page`; none is shared without it.
+/// Guard: the folder in which each process writes its page, as `PID.page`, and where the ledger of all of them is; without it a
+/// process is seen by nobody and keeps to its budget alone.
 pub const GUARD_PAGES: &str = "PLIMSOLL_GUARD_PAGES";
 /// Guard: the trace's path; each process appends `.PID` to it.
 pub const GUARD_TRACE: &str = "PLIMSOLL_GUARD_TRACE";

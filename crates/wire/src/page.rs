@@ -1,10 +1,9 @@
-//! The budget page: one small shared file per guarded process, through which guard says what it holds and is told what it may.
+//! The budget page: one small shared file per guarded process, through which guard says what it holds and what it was refused.
 //!
-//! Guard maps it and works on it with atomics alone; the daemon reads it with `pread` as a [`Snapshot`] and changes a budget
-//! with an aligned eight-byte `pwrite` at [`Page::budget_offset`], which takes effect on the next allocation. Whoever wants memory
-//! that is idle here asks with an aligned four-byte one at [`Page::ask_offset`]. Nothing waits on a
-//! lock of another process, so that a process that is killed at any instruction harms nobody. Figures of one snapshot may be
-//! a few allocations apart from each other; each is true by itself.
+//! Guard maps it and works on it with atomics alone; the daemon reads it with `pread` as a [`Snapshot`]. Whoever wants memory that
+//! is idle here asks with an aligned four-byte `pwrite` at [`Page::ask_offset`]. What the process may take is not its own: it stands
+//! in the ledger of its [tree](crate::tree). Nothing waits on a lock of another process, so that a process that is killed at any
+//! instruction harms nobody. Figures of one snapshot may be a few allocations apart from each other; each is true by itself.
 
 use core::mem::{offset_of, size_of};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -16,13 +15,13 @@ pub use snapshot::{CardSnapshot, OomSnapshot, PageError, Snapshot};
 /// The first eight bytes of a page, as a little-endian number.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"PLIMPAGE");
 /// Grows with every change of the layout; a reader refuses what it does not know.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Cards that a page has room for; a process that sees more is not guarded on the others.
 pub const CARDS: usize = 16;
 /// Refusals that a page remembers; older ones are overwritten.
 pub const OOMS: usize = 32;
 /// Bytes of a page; it fits one page of memory.
-const BYTES: u32 = 4064;
+const BYTES: u32 = 3936;
 /// "No limit", for budgets.
 pub const UNLIMITED: u64 = u64::MAX;
 
@@ -41,7 +40,7 @@ pub enum State {
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// It would have passed the process's budget.
+    /// It would have passed the budget.
     Budget = 1,
     /// The driver had not got it.
     Driver = 2,
@@ -102,8 +101,6 @@ pub struct Page {
 pub struct Card {
     pub uuid: [AtomicU64; 2],
     pub total: AtomicU64,
-    /// What may be allocated; [`UNLIMITED`] for no limit. The daemon may change it at any time.
-    pub budget: AtomicU64,
     /// What the program's live allocations take of the card, context included.
     pub allocated: AtomicU64,
     /// The part of `allocated` that guard's pools hold, in use or idle.
@@ -112,7 +109,7 @@ pub struct Card {
     pub idle: AtomicU64,
     /// What lies in host memory because it did not fit; not part of `allocated`.
     pub spilled: AtomicU64,
-    /// The most that `allocated` has been; what was taken and then refused by the driver is no part of it.
+    /// The most that `allocated` has been.
     pub peak: AtomicU64,
     /// The part of `allocated` that the process's context takes, as far as it could be measured.
     pub context: AtomicU64,
@@ -139,7 +136,9 @@ pub struct Oom {
     /// `CLOCK_MONOTONIC`, in nanoseconds.
     pub time: AtomicU64,
     pub asked: AtomicU64,
+    /// What the process's tree held of the card.
     pub allocated: AtomicU64,
+    /// What it might.
     pub budget: AtomicU64,
     /// Free on the card by the driver's word.
     pub free: AtomicU64,
@@ -176,14 +175,13 @@ impl Page {
         }
     }
 
-    /// Where in the page the budget of this card stands; `None` if a page has no such card.
-    pub const fn budget_offset(card: usize) -> Option<usize> {
-        Self::offset(card, offset_of!(Card, budget))
-    }
-
     /// Where in the page this card is asked for what is idle on it, with four bytes; `None` if a page has no such card.
     pub const fn ask_offset(card: usize) -> Option<usize> {
-        Self::offset(card, offset_of!(Card, ask))
+        if card < CARDS {
+            Some(offset_of!(Self, cards) + card * size_of::<Card>() + offset_of!(Card, ask))
+        } else {
+            None
+        }
     }
 
     /// The program has pinned `size` bytes of host memory.
@@ -197,14 +195,6 @@ impl Page {
         self.pinned.fetch_sub(size, Relaxed);
     }
 
-    const fn offset(card: usize, field: usize) -> Option<usize> {
-        if card < CARDS {
-            Some(offset_of!(Self, cards) + card * size_of::<Card>() + field)
-        } else {
-            None
-        }
-    }
-
     /// Where in the page the daemon writes the number of the plea that it has answered.
     pub const PLEA_ANSWERED_OFFSET: usize = offset_of!(Self, plea_answered);
 }
@@ -214,7 +204,6 @@ impl Card {
         Self {
             uuid: [const { AtomicU64::new(0) }; 2],
             total: AtomicU64::new(0),
-            budget: AtomicU64::new(UNLIMITED),
             allocated: AtomicU64::new(0),
             reserved: AtomicU64::new(0),
             idle: AtomicU64::new(0),
@@ -230,20 +219,15 @@ impl Card {
         }
     }
 
-    /// Takes `size` bytes of the budget; false, and nothing taken, if they would pass it. Never lets two threads pass it
-    /// together. Once the driver has given them, [`Card::confirm`] raises the peak; else [`Card::give`] gives them back.
-    pub fn take(&self, size: u64) -> bool {
-        let budget = self.budget.load(Relaxed);
-        let taken = self.allocated.fetch_update(Relaxed, Relaxed, |allocated| {
-            allocated.checked_add(size).filter(|sum| *sum <= budget)
-        });
-        taken.is_ok()
+    /// The process holds `size` bytes more.
+    pub fn add(&self, size: u64) {
+        let before = self.allocated.fetch_add(size, Relaxed);
+        self.peak.fetch_max(before.saturating_add(size), Relaxed);
     }
 
-    /// What was taken came to be: the peaks are at least what is held now.
-    pub fn confirm(&self) {
+    /// The peaks of what pools hold and of what is spilled are at least what they are now.
+    pub fn raise_peaks(&self) {
         for (peak, held) in [
-            (&self.peak, &self.allocated),
             (&self.reserved_peak, &self.reserved),
             (&self.spilled_peak, &self.spilled),
         ] {
@@ -251,14 +235,8 @@ impl Card {
         }
     }
 
-    /// Takes `size` bytes whether the budget has them or not: they are a fact already, as a context is.
-    pub fn charge(&self, size: u64) {
-        let before = self.allocated.fetch_add(size, Relaxed);
-        self.peak.fetch_max(before.saturating_add(size), Relaxed);
-    }
-
-    /// Gives `size` bytes back, never below none.
-    pub fn give(&self, size: u64) {
+    /// It holds `size` bytes less, never below none.
+    pub fn remove(&self, size: u64) {
         let _ = self
             .allocated
             .fetch_update(Relaxed, Relaxed, |allocated| Some(allocated.saturating_sub(size)));
@@ -268,14 +246,6 @@ impl Card {
     #[inline]
     pub fn is_asked(&self) -> bool {
         self.ask.load(Relaxed) != self.answered.load(Relaxed)
-    }
-
-    /// What the budget still has; [`UNLIMITED`] without one.
-    pub fn headroom(&self) -> u64 {
-        match self.budget.load(Relaxed) {
-            UNLIMITED => UNLIMITED,
-            budget => budget.saturating_sub(self.allocated.load(Relaxed)),
-        }
     }
 }
 
@@ -296,11 +266,11 @@ impl Oom {
 }
 
 const _: () = {
-    assert!(size_of::<Card>() == 120 && size_of::<Oom>() == 64);
+    assert!(size_of::<Card>() == 112 && size_of::<Oom>() == 64);
     assert!(offset_of!(Page, cards) == 64);
-    assert!(offset_of!(Card, ask) == 112 && offset_of!(Card, answered) == 116);
-    assert!(offset_of!(Page, oom_count) == 64 + 120 * CARDS);
-    assert!(size_of::<Page>() == 4064);
+    assert!(offset_of!(Card, ask) == 104 && offset_of!(Card, answered) == 108);
+    assert!(offset_of!(Page, oom_count) == 64 + 112 * CARDS);
+    assert!(size_of::<Page>() == 3936);
 };
 
 #[cfg(test)]
@@ -310,23 +280,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_never_pass_the_budget_together() {
+    fn a_peak_is_the_most_that_was_held_and_nothing_falls_below_none() {
         let page = Page::new(1);
         let card = &page.cards[0];
-        card.budget.store(1000, Relaxed);
-        let taken: u64 = std::thread::scope(|scope| {
-            let threads: std::vec::Vec<_> = (0..4)
-                .map(|_| scope.spawn(|| (0..1000).filter(|_| card.take(7)).count() as u64))
-                .collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
-        });
-        assert_eq!(taken, 1000 / 7);
-        assert_eq!(card.allocated.load(Relaxed), taken * 7);
-        assert_eq!(card.peak.load(Relaxed), 0, "the driver may still refuse it");
-        card.confirm();
-        assert_eq!(card.peak.load(Relaxed), taken * 7);
-        card.give(u64::MAX);
-        assert_eq!(card.headroom(), 1000);
+        card.add(700);
+        card.remove(300);
+        card.add(100);
+        assert_eq!(
+            (card.allocated.load(Relaxed), card.peak.load(Relaxed)),
+            (500, 700)
+        );
+        card.remove(u64::MAX);
+        assert_eq!(card.allocated.load(Relaxed), 0);
+        card.spilled.store(9, Relaxed);
+        card.raise_peaks();
+        assert_eq!(card.spilled_peak.load(Relaxed), 9);
     }
 
     #[test]

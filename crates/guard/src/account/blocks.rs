@@ -8,7 +8,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
-use super::{CardIndex, card, context, pools};
+use super::{CardIndex, card, context, pools, tree};
 use crate::lock::Lock;
 use crate::trace::{self, Event};
 
@@ -48,7 +48,7 @@ impl Block {
     /// Its bytes are the card's again, in the order of a stream if it is one.
     pub(crate) fn gone(self, stream: usize) {
         match self.kind {
-            Kind::Linear => card(self.card).give(self.size),
+            Kind::Linear => tree::give(self.card, self.size),
             Kind::Managed => {}
             Kind::Pooled => pools::refresh(self.card),
         }

@@ -3,13 +3,13 @@
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use plimsoll_wire::options::Options;
-use plimsoll_wire::page::{CARDS, Card, UNLIMITED};
+use plimsoll_wire::page::{CARDS, Card};
 
-use super::{CardIndex, page};
+use super::{CardIndex, page, tree};
 use crate::driver::{self, Device, SUCCESS};
 use crate::say::say;
 
-/// Makes the page and writes the cards on it; false, and said, if the driver does not tell them.
+/// Makes the page, writes the cards on it and joins the tree; false, and said, if that cannot be.
 pub(crate) fn open(options: &Options) -> bool {
     let mut count = 0;
     // SAFETY: the driver is up, and `count` is ours.
@@ -25,13 +25,13 @@ pub(crate) fn open(options: &Options) -> bool {
     page::create(|page| {
         page.count.store(count.min(room), Release);
         for (device, card) in (0..).zip(&page.cards).take(usize::try_from(count).unwrap_or(0)) {
-            describe(device, card, options);
+            describe(device, card);
         }
     });
-    true
+    tree::join(options)
 }
 
-fn describe(device: Device, card: &Card, options: &Options) {
+fn describe(device: Device, card: &Card) {
     let (mut uuid, mut total) = ([0_u8; 16], 0_usize);
     // SAFETY: the device exists, and the places are ours. The newer function tells a MIG instance's own UUID.
     unsafe {
@@ -45,8 +45,6 @@ fn describe(device: Device, card: &Card, options: &Options) {
         place.store(u64::from_le_bytes(*half), Relaxed);
     }
     card.total.store(u64::try_from(total).unwrap_or(0), Relaxed);
-    card.budget
-        .store(options.budget_of(&uuid).unwrap_or(UNLIMITED), Relaxed);
 }
 
 /// The UUID of a card.

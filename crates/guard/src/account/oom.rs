@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use plimsoll_wire::page::{OOMS, Refusal};
 
-use super::{CardIndex, card, page};
+use super::{CardIndex, card, page, tree};
 use crate::clock;
 
 /// Enters a refusal of so many bytes; `free` is the driver's word on the card.
@@ -16,8 +16,8 @@ pub(crate) fn record(index: CardIndex, refusal: Refusal, asked: u64, free: u64) 
     oom.sequence.store(0, Release);
     oom.time.store(clock::now(), Relaxed);
     oom.asked.store(asked, Relaxed);
-    oom.allocated.store(card.allocated.load(Relaxed), Relaxed);
-    oom.budget.store(card.budget.load(Relaxed), Relaxed);
+    oom.allocated.store(tree::held(index), Relaxed);
+    oom.budget.store(tree::budget(index), Relaxed);
     oom.free.store(free, Relaxed);
     oom.card.store(u32::from(index.number()), Relaxed);
     oom.refusal.store(code(refusal), Relaxed);

@@ -13,6 +13,7 @@ use core::sync::atomic::Ordering::{Acquire, Release};
 use plimsoll_wire::env;
 use plimsoll_wire::page::Page;
 
+use super::file::{self, errno};
 use crate::arm;
 use crate::say::say;
 use crate::text::Text;
@@ -85,16 +86,9 @@ fn map(file: c_int, page: &Page) -> Result<*mut Page, &'static str> {
     if usize::try_from(written) != Ok(Page::SIZE) {
         return Err("write");
     }
-    let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-    // SAFETY: a new mapping of our own file.
-    let mapped = unsafe { libc::mmap(null_mut(), Page::SIZE, access, flags, file, 0) };
-    if mapped == libc::MAP_FAILED {
+    let mapped = file::map(file, Page::SIZE);
+    if mapped.is_null() {
         return Err("map");
     }
     Ok(mapped.cast())
-}
-
-fn errno() -> c_int {
-    // SAFETY: the address of this thread's errno.
-    unsafe { *libc::__errno_location() }
 }

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 
-use super::{CardIndex, card};
+use super::{CardIndex, tree};
 use crate::driver::{DevicePointer, Handle};
 use crate::lock::Lock;
 use crate::spill::budget;
@@ -214,7 +214,7 @@ fn settle(id: u64) {
         }
     };
     match gone.place {
-        Place::Card => card(gone.card).give(gone.size),
+        Place::Card => tree::give(gone.card, gone.size),
         Place::Host => {
             SPILLED.fetch_sub(1, Relaxed);
             budget::give(gone.card, gone.size);

@@ -6,7 +6,7 @@
 
 use alloc::vec::Vec;
 
-use super::{CardIndex, card};
+use super::{CardIndex, tree};
 use crate::driver::{self, CuResult, MemoryPool, SUCCESS};
 use crate::lock::Lock;
 
@@ -48,7 +48,7 @@ pub(crate) fn forget(handle: MemoryPool) {
     let mut pools = POOLS.hold();
     if let Some(place) = pools.iter().position(|pool| pool.handle == handle.addr()) {
         let pool = pools.swap_remove(place);
-        card(pool.card).give(pool.charged);
+        tree::give(pool.card, pool.charged);
     }
 }
 
@@ -77,8 +77,8 @@ pub(crate) fn refresh(index: CardIndex) {
     for (handle, reserved) in known.into_iter().take(count).filter(|known| known.1 != u64::MAX) {
         if let Some(pool) = pools.iter_mut().find(|pool| pool.handle == handle) {
             let before = core::mem::replace(&mut pool.charged, reserved);
-            card(index).charge(reserved.saturating_sub(before));
-            card(index).give(before.saturating_sub(reserved));
+            tree::charge(index, reserved.saturating_sub(before));
+            tree::give(index, before.saturating_sub(reserved));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use plimsoll_wire::page::Refusal;
 
-use super::{CardIndex, card, pools};
+use super::{CardIndex, pools, tree};
 use crate::driver::{CuResult, OUT_OF_MEMORY, SUCCESS};
 use crate::ladder::{self, Climb, Instead};
 use crate::spill::budget;
@@ -74,20 +74,20 @@ pub(crate) fn whole(
     size: u64,
     ask: &mut dyn FnMut() -> CuResult,
 ) -> Result<Outcome, Refusal> {
-    if !card(index).take(size) {
+    if !tree::take(index, size) {
         // Pools give memory back unseen.
         pools::refresh(index);
-        if !card(index).take(size) {
+        if !tree::take(index, size) {
             return Err(Refusal::Budget);
         }
     }
     match ask() {
         SUCCESS => {
-            card(index).confirm();
+            tree::confirm(index, size);
             Ok(Outcome::Given)
         }
         code => {
-            card(index).give(size);
+            tree::take_back(index, size);
             if code == OUT_OF_MEMORY {
                 Err(Refusal::Driver)
             } else {

@@ -12,7 +12,7 @@ use plimsoll_pool::{Address, Device, Event, OutOfMemory, Stream};
 
 use super::fence::Fence;
 use crate::account::request::{self, Outcome};
-use crate::account::{self, CardIndex};
+use crate::account::{self, CardIndex, tree};
 use crate::driver::{self, CuResult, DevicePointer, SUCCESS};
 use crate::graphs;
 use crate::ladder::Instead;
@@ -109,7 +109,7 @@ impl Backing {
     /// What the card and the budget have left.
     fn free_now(&self) -> u64 {
         let free = self.within(vmm::memory).map_or(0, |(free, _)| free);
-        account::card(self.card).headroom().min(free)
+        tree::headroom(self.card).min(free)
     }
 
     /// Has the driver give `size` bytes by `give`, within the budget.
@@ -127,14 +127,14 @@ impl Backing {
         let card = account::card(self.card);
         card.reserved.fetch_add(size, Ordering::Relaxed);
         card.idle.fetch_add(size, Ordering::Relaxed);
-        card.confirm();
+        card.raise_peaks();
         self.tell(Kind::Map, size);
         Ok(())
     }
 
     fn given_back(&self, size: u64) {
         let card = account::card(self.card);
-        card.give(size);
+        tree::give(self.card, size);
         card.reserved.fetch_sub(size, Ordering::Relaxed);
         card.idle.fetch_sub(size, Ordering::Relaxed);
         self.tell(Kind::Unmap, size);

@@ -7,12 +7,13 @@
 use core::ffi::{c_int, c_uint};
 use core::ptr::null_mut;
 
+use plimsoll_wire::page::UNLIMITED;
+
 use crate::account::blocks::{Block, Blocks, Kind};
 use crate::account::request::{self, Outcome};
-use crate::account::{CardIndex, card, current};
+use crate::account::{CardIndex, current, tree};
 use crate::driver::{self, Array, CuResult, SUCCESS};
 use crate::hooks::hooks;
-use crate::hooks::info::Limit;
 use crate::hooks::memory::bytes;
 use crate::ladder::Instead;
 
@@ -128,8 +129,9 @@ unsafe fn create(
     else {
         return ask();
     };
-    let exactly = || Limit::of(card(index)).and_then(|_| required(index, solid, levels));
-    let size = exactly().unwrap_or_else(|| solid.elements(levels));
+    let limited = tree::budget(index) != UNLIMITED;
+    let exactly = limited.then(|| required(index, solid, levels)).flatten();
+    let size = exactly.unwrap_or_else(|| solid.elements(levels));
     let outcome = request::ask(index, size, Instead::Nothing, ask);
     if outcome == Outcome::Given {
         // SAFETY: the driver succeeded, so it has written the handle.

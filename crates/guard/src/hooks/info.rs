@@ -1,14 +1,12 @@
-//! What the program may know of its cards: no more than its budget.
+//! What the program may know of its cards: no more than its tree's budget, and of what is free no more than the tree has left.
 //!
 //! A program that sizes itself by free memory (llama.cpp's fit, PyTorch's fraction, vLLM's utilisation) then fits by itself.
 
 use core::ffi::{c_int, c_uint};
 
-use plimsoll_wire::page::{Card, UNLIMITED};
+use plimsoll_wire::page::UNLIMITED;
 
-use core::sync::atomic::Ordering::Relaxed;
-
-use crate::account::{CardIndex, card, current, pools};
+use crate::account::{CardIndex, current, pools, tree};
 use crate::arm;
 use crate::driver::{Device, SUCCESS};
 use crate::hooks::hooks;
@@ -93,14 +91,6 @@ impl Limit {
         Self { budget, headroom }
     }
 
-    pub(crate) fn of(card: &Card) -> Option<Self> {
-        let budget = card.budget.load(Relaxed);
-        (budget != UNLIMITED).then(|| Self {
-            budget,
-            headroom: card.headroom(),
-        })
-    }
-
     pub(crate) fn free(self, real: u64) -> u64 {
         real.min(self.headroom)
     }
@@ -113,7 +103,11 @@ impl Limit {
 /// The limit of a card, its pools counted as they are now.
 pub(crate) fn limit(index: Option<CardIndex>) -> Option<Limit> {
     let index = index?;
-    let limit = Limit::of(card(index))?;
+    let budget = tree::budget(index);
+    if budget == UNLIMITED {
+        return None;
+    }
     pools::refresh(index);
-    Some(Limit::of(card(index)).unwrap_or(limit))
+    let headroom = tree::headroom(index);
+    Some(Limit { budget, headroom })
 }

@@ -7,7 +7,7 @@ use core::ffi::c_uint;
 
 use crate::account::blocks::{BLOCKS, Block, Kind};
 use crate::account::request::{self, Outcome};
-use crate::account::{CardIndex, card, current, managed_stays};
+use crate::account::{CardIndex, current, managed_stays, tree};
 use crate::driver::{CuResult, DevicePointer, SUCCESS};
 use crate::ggml;
 use crate::hooks::hooks;
@@ -52,8 +52,8 @@ hooks! {
         }
         if outcome == Outcome::Given {
             let size = bytes(*pitch).saturating_mul(bytes(height));
-            card(index).charge(size.saturating_sub(expected));
-            card(index).give(expected.saturating_sub(size));
+            tree::charge(index, size.saturating_sub(expected));
+            tree::give(index, expected.saturating_sub(size));
             given(index, *pointer, size, Kind::Linear);
         }
         outcome.code()

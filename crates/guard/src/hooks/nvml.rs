@@ -3,7 +3,7 @@
 //! While PyTorch (2.1 to 2.10) words an out-of-memory error it asks NVML for the card's processes, and asserts that the answer is
 //! success; on Jetson, under MIG in containers and in sandboxes it is not, and the user sees INTERNAL ASSERT FAILED instead of
 //! `torch.cuda.OutOfMemoryError`. The three functions of that question succeed here when the real ones fail, and list what
-//! guard knows itself: this process, and its guarded neighbours on the card. A healthy NVML answers unchanged.
+//! guard knows itself: this process, and its neighbours of the same tree on the card. A healthy NVML answers unchanged.
 
 use core::ffi::{CStr, c_char, c_uint, c_void};
 
@@ -11,8 +11,9 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use plimsoll_wire::options::Uuid;
 use plimsoll_wire::page::CARDS;
+use plimsoll_wire::tree::SLOTS;
 
-use crate::account::{CardIndex, card, current, neighbours, uuid};
+use crate::account::{CardIndex, card, current, tree, uuid};
 use crate::arm;
 use crate::driver::{self, CuResult, SUCCESS};
 use crate::hooks::hooks;
@@ -152,12 +153,12 @@ fn card_of(device: NvmlDevice) -> Option<CardIndex> {
     CardIndex::all().find(|index| uuid(card(*index)) == wanted)
 }
 
-/// Lists this process and its guarded neighbours.
+/// Lists this process and its neighbours.
 ///
 /// # Safety
 /// `count` can be read and written; `processes` is null or has room for `*count` entries.
 unsafe fn list(index: Option<CardIndex>, count: *mut c_uint, processes: *mut Process) -> CuResult {
-    let mut listed = [Process::NONE; neighbours::MOST + 1];
+    let mut listed = [Process::NONE; SLOTS];
     let mut length = 0;
     let mut add = |process: Process| {
         if let Some(place) = listed.get_mut(length) {
@@ -170,7 +171,7 @@ unsafe fn list(index: Option<CardIndex>, count: *mut c_uint, processes: *mut Pro
             pid: c_uint::try_from(arm::process()).unwrap_or(0),
             used: card(index).allocated.load(Relaxed),
         });
-        neighbours::each(index, |pid, used| add(Process { pid, used }));
+        tree::others(index).for_each(|(pid, used)| add(Process { pid, used }));
     }
     // SAFETY: as the caller promises.
     let room = unsafe { count.replace(c_uint::try_from(length).unwrap_or(0)) };

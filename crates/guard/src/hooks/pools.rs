@@ -8,7 +8,7 @@ use core::ptr::null_mut;
 
 use crate::account::blocks::{BLOCKS, Block, Kind};
 use crate::account::request::{self, Outcome};
-use crate::account::{CardIndex, card, current, pools};
+use crate::account::{CardIndex, current, pools, tree};
 use crate::driver::{self, CuResult, DevicePointer, MemoryPool, SUCCESS, Stream};
 use crate::hooks::hooks;
 use crate::hooks::memory::{bytes, release};
@@ -125,7 +125,7 @@ unsafe fn allocate(
     let outcome = request::ask(index, growth, Instead::Range(pointer, bytes(size)), ask);
     if outcome == Outcome::Given {
         // The pool's own figure says what it really took.
-        card(index).give(growth);
+        tree::give(index, growth);
         pools::refresh(index);
         // SAFETY: the driver succeeded, so it has written the address.
         let pointer = unsafe { *pointer };

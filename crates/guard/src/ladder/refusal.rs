@@ -10,7 +10,8 @@ use core::sync::atomic::Ordering::Relaxed;
 use plimsoll_wire::page::{Refusal, UNLIMITED};
 
 use super::Request;
-use crate::account::{card, oom};
+use super::kin::Kin;
+use crate::account::{card, oom, tree};
 use crate::say::say;
 use crate::spill::vmm;
 use crate::text::Size;
@@ -71,9 +72,9 @@ const fn code(refusal: Refusal) -> u32 {
 fn on_stderr(request: &Request<'_>, free: u64, times: u32) {
     let card = card(request.card);
     let (number, asked) = (request.card.number(), Size(request.size));
-    let (allocated, free) = (Size(card.allocated.load(Relaxed)), Size(free));
+    let (allocated, free) = (Size(tree::held(request.card)), Size(free));
     let spilled = Size(card.spilled.load(Relaxed));
-    let budget = card.budget.load(Relaxed);
+    let (budget, kin) = (tree::budget(request.card), Kin::on(request.card));
     let why = match request.refusal {
         Refusal::Budget => "the budget does not have it",
         Refusal::Driver => "the driver does not have it",
@@ -82,13 +83,13 @@ fn on_stderr(request: &Request<'_>, free: u64, times: u32) {
     };
     if budget == UNLIMITED {
         say!(
-            "card {number}: {asked} refused, {why}: {allocated} allocated, {spilled} spilled, {free} free (refusal {times})"
+            "card {number}: {asked} refused, {why}: {allocated} allocated, {spilled} spilled, {free} free (refusal {times}){kin}"
         );
     } else {
         let budget = Size(budget);
         say!(
             "card {number}: {asked} refused, {why}: {allocated} of a budget of {budget} allocated, {spilled} spilled, \
-             {free} free (refusal {times})"
+             {free} free (refusal {times}){kin}"
         );
     }
 }

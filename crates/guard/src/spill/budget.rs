@@ -12,7 +12,7 @@ use plimsoll_wire::page::UNLIMITED;
 
 use super::order::{LARGE, Room};
 use super::{host, vmm};
-use crate::account::{CardIndex, card, uuid};
+use crate::account::{CardIndex, card, tree, uuid};
 use crate::arm;
 use crate::ladder::Instead;
 
@@ -39,7 +39,7 @@ pub(crate) fn take(index: CardIndex, bytes: u64) -> bool {
 pub(crate) fn charge(index: CardIndex, bytes: u64) {
     SPILLED.fetch_add(bytes, Relaxed);
     card(index).spilled.fetch_add(bytes, Relaxed);
-    card(index).confirm();
+    card(index).raise_peaks();
 }
 
 /// Gives back what [`take`] took or [`charge`] counted.
@@ -84,8 +84,8 @@ fn by_budget(index: CardIndex) -> Room {
     let spilled = card.spilled.load(Relaxed);
     let asked = card.allocated.load(Relaxed).saturating_add(spilled);
     Room {
-        budget: card.budget.load(Relaxed),
-        headroom: card.headroom(),
+        budget: tree::budget(index),
+        headroom: tree::headroom(index),
         total: UNLIMITED,
         free: UNLIMITED,
         spillable: options.spill.unwrap_or(0).saturating_sub(SPILLED.load(Relaxed)),

@@ -9,7 +9,7 @@ use super::cascade::Place;
 use super::ranges::Range;
 use super::vmm::{self, Location};
 use super::{budget, quiet};
-use crate::account::{CardIndex, card};
+use crate::account::{CardIndex, card, tree};
 use crate::driver::{CuResult, INVALID_VALUE, OUT_OF_MEMORY};
 use crate::ladder::pieces::{Pieces, up};
 use crate::trace;
@@ -58,7 +58,7 @@ impl Draft {
     /// Puts as many pieces on the card as budget and driver allow.
     fn fill_head(&mut self, mut pieces: Pieces) -> Result<(), CuResult> {
         while let Some(piece) = pieces.next() {
-            if !card(self.card).take(piece) {
+            if !tree::take(self.card, piece) {
                 pieces.refused(piece);
                 continue;
             }
@@ -68,10 +68,10 @@ impl Draft {
                     self.head += piece;
                     self.pieces.push(piece);
                     pieces.given(piece);
-                    card(self.card).confirm();
+                    tree::confirm(self.card, piece);
                 }
                 Err(code) => {
-                    card(self.card).give(piece);
+                    tree::take_back(self.card, piece);
                     if code != OUT_OF_MEMORY {
                         return Err(code);
                     }
@@ -96,7 +96,7 @@ impl Draft {
         match attached {
             Ok(()) => {
                 self.pieces.push(rest);
-                card(self.card).confirm();
+                card(self.card).raise_peaks();
             }
             Err(_) => budget::give(self.card, rest),
         }
@@ -119,7 +119,7 @@ pub(super) fn unmake(index: CardIndex, base: u64, size: u64, head: u64, pieces: 
         at += piece;
     }
     let _ = vmm::free_addresses(base, size);
-    card(index).give(head);
+    tree::give(index, head);
     budget::give(index, (at - base) - head);
 }
 

@@ -12,7 +12,7 @@ use super::cascade::{Crossing, Place};
 use super::make;
 use super::touch::Kernel;
 use super::vmm::{self, Location};
-use crate::account::{CardIndex, card};
+use crate::account::{CardIndex, tree};
 use crate::driver::{CuResult, DevicePointer, SUCCESS, Stream};
 
 mod real {
@@ -107,10 +107,10 @@ impl Trial {
         };
         let location = Location::of(place)?;
         trial.tail = vmm::attach(trial.base + granule, granule, location, device).is_ok();
-        if trial.tail && card(index).take(granule) {
+        if trial.tail && tree::take(index, granule) {
             trial.head = vmm::attach(trial.base, granule, Location::card(device), device).is_ok();
             if !trial.head {
-                card(index).give(granule);
+                tree::take_back(index, granule);
             }
         }
         trial.tail.then_some(trial)
@@ -139,7 +139,7 @@ impl Drop for Trial {
         }
         if self.head {
             let _ = vmm::detach(self.base, self.granule);
-            card(self.card).give(self.granule);
+            tree::take_back(self.card, self.granule);
         }
         let _ = vmm::free_addresses(self.base, 2 * self.granule);
     }

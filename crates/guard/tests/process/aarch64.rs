@@ -2,11 +2,12 @@
 //!
 //! `cargo xtask cross` installs the compiler and the emulator that these tests need.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
 use crate::artefact;
+use crate::dialogue::Dialogue;
 
 const COMPILER: &str = "aarch64-linux-gnu-gcc";
 /// Debian's libraries for the cross compiler.
@@ -36,8 +37,8 @@ fn parts() -> &'static Parts {
     })
 }
 
-/// What a program says under guard.
-fn run(program: &PathBuf, options: &str, words: &[&str]) -> Vec<String> {
+/// A program under guard, with its pages in a folder if one is named.
+fn command(program: &Path, options: &str, pages: Option<&Path>, words: &[&str]) -> Command {
     let parts = parts();
     let mut command = Command::new("qemu-aarch64");
     let environment = [
@@ -47,10 +48,21 @@ fn run(program: &PathBuf, options: &str, words: &[&str]) -> Vec<String> {
         ("PLIMSOLL_FAKE_CUDA", "cards=1 total=1G".to_owned()),
     ];
     command.args(["-L", LIBRARIES]).env_clear();
-    for (key, value) in environment {
+    let pages = pages.map(|pages| ("PLIMSOLL_GUARD_PAGES", pages.display().to_string()));
+    for (key, value) in environment.into_iter().chain(pages) {
         command.arg("-E").arg(format!("{key}={value}"));
     }
-    let output = command.arg(program).args(words).output();
+    command.arg(program).args(words);
+    command
+}
+
+/// What a program says under guard.
+fn run(program: &Path, options: &str, words: &[&str]) -> Vec<String> {
+    lines(&mut command(program, options, None, words))
+}
+
+fn lines(command: &mut Command) -> Vec<String> {
+    let output = command.output();
     let output = output.expect("qemu-aarch64 is installed; `cargo xtask cross` does that");
     String::from_utf8_lossy(&output.stdout)
         .lines()
@@ -117,4 +129,19 @@ fn threads_share_a_budget_and_a_forked_child_is_left_alone_on_aarch64() {
     ];
     let lines = run(&parts().client, "budget=100000", &words);
     assert_eq!(lines.last().unwrap(), "race 0 1000", "{lines:?}");
+}
+
+#[test]
+fn two_processes_share_a_budget_and_the_dead_hold_nothing_on_aarch64() {
+    let folder = tempfile::tempdir().unwrap();
+    let words = ["dlsym", "init", "retain:0", "alloc:600", "wait"];
+    let client = |words: &[&str]| command(&parts().client, "budget=1000", Some(folder.path()), words);
+    let mut first = Dialogue::start(&mut client(&words), folder.path());
+    assert_eq!(first.hear("alloc"), "0");
+    let second = ["dlsym", "init", "retain:0", "alloc:600", "alloc:400", "info"];
+    let said = lines(&mut client(&second));
+    assert_eq!(said[2..], ["alloc 2", "alloc 0", "info 0 0 1000"], "{said:?}");
+    first.kill();
+    let said = lines(&mut client(&second));
+    assert_eq!(said[2..], ["alloc 0", "alloc 0", "info 0 0 1000"], "{said:?}");
 }

@@ -3,11 +3,11 @@
 use std::io::Write;
 use std::process::Stdio;
 
-use plimsoll_wire::page::{Page, Refusal, State};
+use plimsoll_wire::page::{Refusal, State};
 use plimsoll_wire::trace::Kind;
 
 use crate::artefact;
-use crate::client::{Client, Run, pages};
+use crate::client::{Client, Run, pages, set_budget};
 
 const MIB: u64 = 1 << 20;
 const START: [&str; 2] = ["init", "retain:0"];
@@ -40,7 +40,7 @@ fn linear_memory_of_every_kind_is_counted_and_given_back() {
     assert_eq!(card.allocated, 1024 * 4 + 50);
     assert_eq!(card.peak, 1000 + 1024 * 4 + 50);
     assert_eq!(card.allocations, 3);
-    assert_eq!(card.budget, None);
+    assert_eq!(run.tree().budget, None);
     assert_eq!(run.page().state, State::Armed);
 }
 
@@ -254,18 +254,7 @@ fn a_budget_that_the_daemon_changes_is_obeyed_at_once() {
         .spawn()
         .unwrap();
     let mut input = child.stdin.take().unwrap();
-    let set = |budget: u64| {
-        let mut paths = std::fs::read_dir(&folder)
-            .unwrap()
-            .flatten()
-            .map(|entry| entry.path());
-        let path = paths
-            .find(|path| path.extension().is_some_and(|kind| kind == "page"))
-            .unwrap();
-        let file = std::fs::File::options().write(true).open(path).unwrap();
-        let at = u64::try_from(Page::budget_offset(0).unwrap()).unwrap();
-        std::os::unix::fs::FileExt::write_all_at(&file, &budget.to_le_bytes(), at).unwrap();
-    };
+    let set = |budget| set_budget(&folder, budget);
     let wait = || {
         while pages(&folder)
             .first()
@@ -319,12 +308,8 @@ fn each_card_has_its_own_budget() {
         ]
     );
     let page = run.page();
-    let cards: Vec<_> = page
-        .cards()
-        .iter()
-        .map(|card| (card.allocated, card.budget))
-        .collect();
-    assert_eq!(cards, [(900, Some(1000)), (400, Some(500))]);
+    let cards: Vec<_> = page.cards().iter().map(|card| card.allocated).collect();
+    assert_eq!(cards, [900, 400]);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::sync::{Mutex, OnceLock};
 
 use plimsoll_wire::page::Snapshot;
 use plimsoll_wire::trace::{Header, Record};
+use plimsoll_wire::tree::{FILE, TreeCardSnapshot, TreeSnapshot, budget_word, key};
 use tempfile::TempDir;
 
 use crate::artefact;
@@ -137,6 +138,11 @@ impl Run {
         self.pages().into_iter().next().expect("a page was left")
     }
 
+    /// What its ledger says of the first card.
+    pub(crate) fn tree(&self) -> TreeCardSnapshot {
+        tree(self.folder.path())
+    }
+
     pub(crate) fn page_count(&self) -> usize {
         self.pages().len()
     }
@@ -178,6 +184,33 @@ pub(crate) fn pages(folder: &Path) -> Vec<Snapshot> {
         .into_iter()
         .map(|path| Snapshot::read(&std::fs::read(path).unwrap()).unwrap())
         .collect()
+}
+
+/// What the ledger of a folder says of the first card, on which a process of it has been.
+pub(crate) fn tree(folder: &Path) -> TreeCardSnapshot {
+    ledger(folder)
+        .card(first_card(folder))
+        .expect("a process has seen it")
+}
+
+/// Sets the budget of the first card for all processes of a folder.
+pub(crate) fn set_budget(folder: &Path, budget: u64) {
+    let at = ledger(folder).budget_offset(first_card(folder)).unwrap();
+    let file = std::fs::File::options()
+        .write(true)
+        .open(folder.join(FILE))
+        .unwrap();
+    let word = budget_word(budget).to_ne_bytes();
+    std::os::unix::fs::FileExt::write_all_at(&file, &word, u64::try_from(at).unwrap()).unwrap();
+}
+
+fn ledger(folder: &Path) -> TreeSnapshot {
+    TreeSnapshot::read(&std::fs::read(folder.join(FILE)).unwrap()).unwrap()
+}
+
+fn first_card(folder: &Path) -> u64 {
+    let page = pages(folder).into_iter().next().expect("a page was left");
+    key(page.cards()[0].uuid, 0)
 }
 
 fn files(folder: &Path, wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {

@@ -34,6 +34,26 @@ impl Dialogue {
         }
     }
 
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Kills it, and leaves it the zombie that it then is.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        let mut end = std::mem::MaybeUninit::uninit();
+        // SAFETY: a child of ours that nobody has waited for, and a place of ours.
+        let ended = unsafe {
+            libc::waitid(
+                libc::P_PID,
+                self.child.id(),
+                end.as_mut_ptr(),
+                libc::WEXITED | libc::WNOWAIT,
+            )
+        };
+        assert_eq!(ended, 0);
+    }
+
     /// Reads on to the line that begins with this word, and returns the rest of it.
     pub(crate) fn hear(&mut self, word: &str) -> String {
         loop {

@@ -15,3 +15,4 @@ mod nvml;
 mod pinned;
 mod preload;
 mod spill;
+mod tree;

@@ -59,7 +59,7 @@ pub(crate) struct Arguments {
     /// A card that the program may see, by number, UUID or name, with a budget of its own after `=`; repeatable
     #[arg(long = "card", value_name = "CARD[=SIZE]")]
     cards: Vec<Wanted>,
-    /// What the program may take of each card that has no budget of its own
+    /// What the program and all that it starts may take together of each card that has no budget of its own
     #[arg(long, value_name = "SIZE")]
     budget: Option<Bytes>,
     /// Leave other cards than those of --card visible, and refuse a context on them

@@ -1,13 +1,15 @@
 //! What the pages of a program and all that it started have said, from the first look to the last.
 //!
-//! Peaks are the page's own and exact. Processes of one program have theirs at times of their own, so their sum is at least what
-//! they ever took together.
+//! Peaks are the page's own and exact. Processes of one program have theirs at times of their own, so what they took together at a
+//! time is the ledger's word. Where they share none, and of what pools held and what was spilled, the sum of peaks is told, which
+//! is at least that.
 
 use std::collections::BTreeMap;
 
 use plimsoll_core::bytes::Bytes;
 use plimsoll_wire::options::Uuid;
 use plimsoll_wire::page::{CardSnapshot, OomSnapshot, Refusal, Snapshot, State};
+use plimsoll_wire::tree::{TreeCardSnapshot, TreeSnapshot, key};
 
 /// Refusals that are kept of one process.
 const MOST_REFUSALS: usize = 4096;
@@ -26,6 +28,7 @@ struct Process {
 #[derive(Clone, Debug, Default)]
 pub struct Record {
     processes: BTreeMap<u32, Process>,
+    tree: Option<TreeSnapshot>,
 }
 
 /// One card, over all processes.
@@ -35,6 +38,7 @@ pub struct CardRecord {
     pub total: Bytes,
     /// `None` without a limit.
     pub budget: Option<Bytes>,
+    /// The most that was held at a time.
     pub peak: Bytes,
     /// The most that guard's pools held, and the most that was spilled.
     pub reserved: Bytes,
@@ -47,6 +51,7 @@ pub struct CardRecord {
     /// Refusals ever; `refused` may know fewer of them.
     pub refusals: u64,
     pub refused: Vec<Refused>,
+    tree: Option<TreeCardSnapshot>,
 }
 
 /// One refusal on it.
@@ -61,8 +66,9 @@ pub struct Refused {
 }
 
 impl Record {
-    /// Takes what the pages say now.
-    pub fn see(&mut self, pages: &[Snapshot]) {
+    /// Takes what the pages say now, and the ledger beside them.
+    pub fn see(&mut self, pages: &[Snapshot], tree: Option<TreeSnapshot>) {
+        self.tree = tree.or(self.tree.take());
         for page in pages {
             let process = self.processes.entry(page.pid).or_insert_with(|| Process {
                 state: page.state,
@@ -111,12 +117,15 @@ impl Record {
                 }
                 let record = cards.entry(card.uuid).or_insert_with(|| CardRecord::new(card));
                 record.add(card);
+                let tree = self.tree.as_ref().zip(u8::try_from(index).ok());
+                let tree = tree.and_then(|(tree, number)| tree.card(key(card.uuid, number)));
+                record.tree = record.tree.or(tree);
                 let here = |oom: &&OomSnapshot| usize::try_from(oom.card).is_ok_and(|at| at == index);
                 let refused = process.refusals.values().filter(here);
                 record.refused.extend(refused.map(|oom| Refused::new(*pid, oom)));
             }
         }
-        cards.into_values().collect()
+        cards.into_values().map(CardRecord::together).collect()
     }
 }
 
@@ -166,11 +175,20 @@ impl CardRecord {
             processes: 0,
             refusals: 0,
             refused: Vec::new(),
+            tree: None,
         }
     }
 
+    /// Of what processes share, what their ledger says.
+    fn together(mut self) -> Self {
+        if let Some(tree) = self.tree {
+            self.budget = tree.budget.map(Bytes::new);
+            self.peak = Bytes::new(tree.peak);
+        }
+        self
+    }
+
     fn add(&mut self, card: &CardSnapshot) {
-        self.budget = self.budget.max(card.budget.map(Bytes::new));
         self.peak += Bytes::new(card.peak);
         self.reserved += Bytes::new(card.reserved_peak);
         self.spilled += Bytes::new(card.spilled_peak);

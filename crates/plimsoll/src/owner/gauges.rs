@@ -4,9 +4,11 @@ use plimsoll_core::admit::{DepthView, Snapshot};
 use plimsoll_core::bytes::Bytes;
 use plimsoll_core::place::{Card, CardId};
 use plimsoll_wire::page::CardSnapshot;
+use plimsoll_wire::tree::{TreeCardSnapshot, key};
 
 use super::Owner;
 use super::talk::label;
+use crate::guard::read_tree;
 use crate::route::{Exposition, Kind};
 
 /// One model on one card.
@@ -81,8 +83,20 @@ struct Held {
     idle: Bytes,
     spilled: Bytes,
     peak: Bytes,
-    budget: Option<Bytes>,
+    /// What its processes share.
+    tree: Option<TreeCardSnapshot>,
     refusals: u64,
+}
+
+impl Held {
+    /// At a time, where that is known.
+    fn peak(&self) -> Bytes {
+        self.tree.map_or(self.peak, |tree| Bytes::new(tree.peak))
+    }
+
+    fn budget(&self) -> Option<Bytes> {
+        self.tree?.budget.map(Bytes::new)
+    }
 }
 
 impl From<&CardSnapshot> for Held {
@@ -93,7 +107,7 @@ impl From<&CardSnapshot> for Held {
             idle: Bytes::new(card.idle),
             spilled: Bytes::new(card.spilled),
             peak: Bytes::new(card.peak),
-            budget: card.budget.map(Bytes::new),
+            tree: None,
             refusals: card.ooms,
         }
     }
@@ -106,7 +120,7 @@ impl std::ops::AddAssign for Held {
         self.idle += other.idle;
         self.spilled += other.spilled;
         self.peak += other.peak;
-        self.budget = self.budget.max(other.budget);
+        self.tree = self.tree.or(other.tree);
         self.refusals += other.refusals;
     }
 }
@@ -137,12 +151,12 @@ const GAUGES: [Gauge; 6] = [
     (
         "plimsoll_guard_peak_bytes",
         "The most that a guarded engine has held of a card",
-        |held| Some(held.peak),
+        |held| Some(held.peak()),
     ),
     (
         "plimsoll_guard_budget_bytes",
         "What a guarded engine may hold of a card",
-        |held| held.budget,
+        |held| held.budget(),
     ),
 ];
 
@@ -180,7 +194,11 @@ impl Owner {
         let cards: Vec<&Card> = self.terms.cards().collect();
         let runs: Vec<_> = self.state.borrow().runs.values().cloned().collect();
         let rows = runs.iter().flat_map(|run| {
-            let held: Vec<(CardId, Held)> = self.sums(run, |card| Held::from(card));
+            let tree = run.guarded().and_then(|guarded| read_tree(guarded.pages()));
+            let held: Vec<(CardId, Held)> = self.sums(run, |card, number| Held {
+                tree: tree.as_ref().and_then(|tree| tree.card(key(card.uuid, number))),
+                ..Held::from(card)
+            });
             held.into_iter().map(|(card, held)| Row {
                 model: run.entry.name.clone(),
                 card: label(&cards, &card),

@@ -10,7 +10,7 @@
 //! need nobody knew has its measure for its claim, as ever.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -24,6 +24,7 @@ use plimsoll_core::flags::{GuardMode, GuardWish, GuardedCard};
 use plimsoll_core::place::{Card, CardId, CardKind, Demand, Share};
 use plimsoll_wire::options::Uuid;
 use plimsoll_wire::page::{CardSnapshot, OomSnapshot, Snapshot};
+use plimsoll_wire::tree::key;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::Owner;
@@ -197,20 +198,21 @@ impl Guarded {
         pages
     }
 
-    /// Of what is held on each card the sum over its processes.
+    /// Of what is held on each card the sum over its processes; `of` is told the number that the card has there.
     fn sums<T: Default + std::ops::AddAssign>(
         &self,
         card_of: impl Fn(&CardSnapshot) -> Option<CardId>,
-        of: impl Fn(&CardSnapshot) -> T,
+        of: impl Fn(&CardSnapshot, u8) -> T,
     ) -> Vec<(CardId, T)> {
         let mut sums: Vec<(CardId, T)> = Vec::new();
-        for card in self.live().iter().flat_map(Snapshot::cards) {
+        let pages = self.live();
+        for (card, number) in pages.iter().flat_map(|page| page.cards().iter().zip(0..)) {
             let Some(id) = card_of(card).filter(|_| card.allocations > 0 || card.allocated > 0) else {
                 continue;
             };
             match sums.iter_mut().find(|(other, _)| *other == id) {
-                Some((_, sum)) => *sum += of(card),
-                None => sums.push((id, of(card))),
+                Some((_, sum)) => *sum += of(card, number),
+                None => sums.push((id, of(card, number))),
             }
         }
         sums
@@ -257,13 +259,13 @@ impl Owner {
 
     /// What the pages say that the run holds of each card.
     pub(super) fn held_by_pages(&self, run: &Run) -> Vec<(CardId, Bytes)> {
-        self.sums(run, |card| Bytes::new(card.allocated))
+        self.sums(run, |card, _| Bytes::new(card.allocated))
     }
 
     pub(super) fn sums<T: Default + std::ops::AddAssign>(
         &self,
         run: &Run,
-        of: impl Fn(&CardSnapshot) -> T,
+        of: impl Fn(&CardSnapshot, u8) -> T,
     ) -> Vec<(CardId, T)> {
         let card_of = |card: &CardSnapshot| self.card_of(run, card);
         run.guarded()
@@ -361,19 +363,14 @@ impl Owner {
         }
     }
 
-    /// Each process may take what its siblings leave of the claim.
+    /// The claim is the budget of all its processes together.
     fn set_budgets(&self, run: &Run, guarded: &Guarded, card: &CardId, claim: Bytes) {
         let pages = guarded.live();
-        let on_card: Vec<(u32, usize, Bytes)> = pages
-            .iter()
-            .flat_map(|page| page.cards().iter().enumerate().map(move |card| (page.pid, card)))
-            .filter(|(_, (_, snapshot))| self.card_of(run, snapshot).as_ref() == Some(card))
-            .map(|(pid, (index, snapshot))| (pid, index, Bytes::new(snapshot.allocated)))
-            .collect();
-        let all: Bytes = on_card.iter().map(|(_, _, held)| *held).sum();
-        for (pid, index, held) in on_card {
-            let budget = claim.saturating_sub(all.saturating_sub(held));
-            let _ = set_budget(&guarded.pages, pid, index, Some(budget));
+        let seen = pages.iter().flat_map(|page| page.cards().iter().zip(0..));
+        let on_card = seen.filter(|(seen, _)| self.card_of(run, seen).as_ref() == Some(card));
+        let keys: BTreeSet<u64> = on_card.map(|(seen, number)| key(seen.uuid, number)).collect();
+        for key in keys {
+            let _ = set_budget(&guarded.pages, key, claim);
         }
     }
 

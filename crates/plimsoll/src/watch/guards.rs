@@ -92,7 +92,7 @@ fn refusal(oom: &OomSnapshot) -> String {
         format!(" of a budget of {}", Bytes::new(budget))
     });
     format!(
-        "{asked} more on card {} were refused by {by}: it held {allocated}{of}, and {free} were free",
+        "{asked} more on card {} were refused by {by}: its run held {allocated}{of}, and {free} were free",
         oom.card
     )
 }

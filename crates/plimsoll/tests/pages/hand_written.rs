@@ -1,4 +1,4 @@
-//! A guard library of the tests' own: it writes the page that a test gives it, and does nothing else.
+//! A guard library of the tests' own: it writes the page that a test gives it and the ledger, and does nothing else.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::mem::offset_of;
@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use plimsoll_wire::page::{Card, MAGIC, Oom, Page, Refusal, State, UNLIMITED, VERSION};
+use plimsoll_wire::page::{Card, MAGIC, Oom, Page, Refusal, State, VERSION};
+use plimsoll_wire::tree::{TreeSnapshot, budget_word, key};
 use tempfile::TempDir;
 
-/// Writes the file that `PLIMSOLL_TEST_PAGE` names as the process's page, with its process id put in.
+/// Writes the file that `PLIMSOLL_TEST_PAGE` names as the process's page, with its process id put in, and a second one, if there is
+/// one, as the ledger of all.
 const LIBRARY: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>
@@ -29,6 +31,16 @@ __attribute__((constructor)) static void write_page(void) {
     snprintf(path, sizeof path, "%s/%d.page", folder, pid);
     int out = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     if (out < 0 || write(out, bytes, (unsigned long)size) != size) abort();
+    close(out);
+    snprintf(path, sizeof path, "%s.tree", from);
+    in = open(path, O_RDONLY);
+    if (in < 0) return;
+    size = read(in, bytes, sizeof bytes);
+    close(in);
+    snprintf(path, sizeof path, "%s/tree.1", folder);
+    out = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+    if (out < 0) return;
+    if (write(out, bytes, (unsigned long)size) != size) abort();
     close(out);
 }
 "#;
@@ -51,20 +63,42 @@ pub(crate) fn library() -> &'static Path {
     path
 }
 
-/// A page written by hand.
-pub(crate) struct HandWritten(Vec<u8>);
+/// A page written by hand, and the ledger beside it.
+pub(crate) struct HandWritten {
+    page: Vec<u8>,
+    ledger: Option<Vec<u8>>,
+    uuid: [u8; 16],
+}
 
 impl HandWritten {
     /// Of an armed process with one card of 80 GiB.
     pub(crate) fn new(uuid: [u8; 16]) -> Self {
-        let mut page = Self(vec![0; Page::SIZE]);
+        let mut page = Self {
+            page: vec![0; Page::SIZE],
+            ledger: None,
+            uuid,
+        };
         page.long(offset_of!(Page, magic), MAGIC);
         page.word(offset_of!(Page, version), VERSION);
         page.word(offset_of!(Page, state), State::Armed as u32);
         page.word(offset_of!(Page, count), 1);
-        page.0[offset_of!(Page, cards)..][..16].copy_from_slice(&uuid);
+        page.page[offset_of!(Page, cards)..][..16].copy_from_slice(&uuid);
         page.card(offset_of!(Card, total), 80 << 30)
-            .card(offset_of!(Card, budget), UNLIMITED)
+    }
+
+    /// Has a ledger with this budget of the card and this peak.
+    pub(crate) fn tree(mut self, budget: u64, peak: u64) -> Self {
+        let key = key(self.uuid, 0);
+        let mut ledger: Vec<u8> = [key, budget_word(budget), peak]
+            .into_iter()
+            .flat_map(u64::to_ne_bytes)
+            .collect();
+        ledger.resize(TreeSnapshot::SIZE, 0);
+        let card = TreeSnapshot::read(&ledger).and_then(|tree| tree.card(key));
+        let card = card.expect("the first place has it");
+        assert_eq!((card.budget, card.peak), (Some(budget), peak));
+        self.ledger = Some(ledger);
+        self
     }
 
     /// Sets a number of the card.
@@ -89,7 +123,7 @@ impl HandWritten {
     /// Adds a refusal of `asked` bytes, just now.
     pub(crate) fn refusal(mut self, why: Refusal, asked: u64) -> Self {
         let count = offset_of!(Page, oom_count);
-        let number = u64::from_ne_bytes(self.0[count..count + 8].try_into().expect("eight bytes"));
+        let number = u64::from_ne_bytes(self.page[count..count + 8].try_into().expect("eight bytes"));
         let at = offset_of!(Page, ooms) + usize::try_from(number).expect("few") * size_of::<Oom>();
         self.long(count, number + 1);
         self.long(at + offset_of!(Oom, asked), asked);
@@ -103,14 +137,18 @@ impl HandWritten {
     }
 
     pub(crate) fn write(&self, path: &Path) {
-        std::fs::write(path, &self.0).expect("the folder can be written");
+        std::fs::write(path, &self.page).expect("the folder can be written");
+        if let Some(ledger) = &self.ledger {
+            let beside = format!("{}.tree", path.display());
+            std::fs::write(beside, ledger).expect("the folder can be written");
+        }
     }
 
     fn long(&mut self, at: usize, number: u64) {
-        self.0[at..at + 8].copy_from_slice(&number.to_ne_bytes());
+        self.page[at..at + 8].copy_from_slice(&number.to_ne_bytes());
     }
 
     fn word(&mut self, at: usize, number: u32) {
-        self.0[at..at + 4].copy_from_slice(&number.to_ne_bytes());
+        self.page[at..at + 4].copy_from_slice(&number.to_ne_bytes());
     }
 }

@@ -218,9 +218,27 @@ fn children_and_children_of_children_are_counted_together() {
     let script = "\"$0\" 300 fork; \"$0\" 200";
     let output = on_two_cards(&[], &["sh", "-c", script, take()]);
     let line = said(&output).1.lines().last().unwrap_or_default();
-    assert!(line.contains("peak 800 MiB"), "{line}");
+    assert!(line.contains("peak 300 MiB"), "one after the other: {line}");
     assert!(line.contains("in 3 processes"), "{line}");
 }
+
+#[test]
+fn a_budget_is_for_all_that_the_command_starts_and_their_peak_is_what_they_held_at_a_time() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let there = folder.path().to_str().expect("text");
+    let script = "\"$0\" 600 touch=$1/a until=$1/b & \"$0\" until=$1/a 600 300 touch=$1/b; wait $!";
+    let output = on_two_cards(&["--budget", "1GiB"], &["sh", "-c", script, take(), there]);
+    let (stdout, stderr) = said(&output);
+    let mut lines: Vec<&str> = stdout.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["300 0", "600 0", "600 2"], "{stderr}");
+    assert_eq!(output.status.code(), Some(0), "who was not refused ended well");
+    assert!(stderr.contains(" of this run holds 600 MiB\n"), "{stderr}");
+    let end = "plimsoll run: Large: peak 900 MiB of a budget of 1024 MiB, reserved 0 B, spilled 0 B, in 2 processes, \
+               1 refused (1 by the budget; the largest asked for 600 MiB)\n";
+    assert!(stderr.ends_with(end), "{stderr}");
+}
+
 /// The one file beside `path` whose name goes on with a process id.
 fn trace_of(path: &Path) -> PathBuf {
     let folder = path
@@ -269,7 +287,7 @@ fn a_watched_program_is_guarded_and_what_it_was_refused_is_in_the_record() {
     let (text, _) = said(&shown);
     assert!(text.contains("OOM guard:"), "{text}");
     assert!(
-        text.contains("9000 MiB more on card 0 were refused by the driver: it held 600 MiB"),
+        text.contains("9000 MiB more on card 0 were refused by the driver: its run held 600 MiB"),
         "{text}"
     );
     assert!(

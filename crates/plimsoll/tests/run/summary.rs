@@ -18,8 +18,8 @@ fn one_line_a_card_says_peak_reserve_spill_and_refusals_and_the_report_says_the_
     let folder = tempfile::tempdir().unwrap();
     let (page, report) = (folder.path().join("page"), folder.path().join("report.json"));
     HandWritten::new(uuid())
-        .card(offset_of!(Card, budget), 8 << 30)
-        .card(offset_of!(Card, peak), 3247 << 20)
+        .tree(8 << 30, 3247 << 20)
+        .card(offset_of!(Card, peak), 3000 << 20)
         .card(offset_of!(Card, reserved_peak), 1 << 30)
         .card(offset_of!(Card, spilled_peak), 256 << 20)
         .card(offset_of!(Card, allocations), 17)
@@ -77,6 +77,26 @@ fn processes_of_a_program_are_added_up_and_the_report_is_there_when_a_signal_end
     assert_eq!(report["exit"], json!({"signal": 9}));
     assert_eq!(report["cards"][0]["processes"], 3);
     assert_eq!(report["cards"][0]["budget"], Value::Null);
+}
+
+#[test]
+fn what_processes_that_share_a_ledger_took_together_at_a_time_is_the_peak() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page");
+    HandWritten::new(uuid())
+        .tree(2 << 30, 1500 << 20)
+        .card(offset_of!(Card, peak), 1 << 30)
+        .write(&page);
+    let output = run(&[], &["sh", "-c", "sleep 0; sleep 0"])
+        .env("PLIMSOLL_TEST_PAGE", &page)
+        .output()
+        .unwrap();
+    assert_eq!(
+        said(&output).1,
+        format!(
+            "plimsoll run: {UUID}: peak 1500 MiB of a budget of 2048 MiB, reserved 0 B, spilled 0 B, in 3 processes, no refusal\n"
+        )
+    );
 }
 
 #[test]

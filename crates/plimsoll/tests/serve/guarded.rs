@@ -6,7 +6,8 @@ use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use plimsoll_wire::page::{Card, Page, Refusal, Snapshot};
+use plimsoll_wire::page::{Card, Refusal, Snapshot};
+use plimsoll_wire::tree::{FILE, TreeSnapshot, key};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -277,13 +278,29 @@ fn a_death_after_a_refusal_is_told_with_budget_need_and_who_holds_the_rest() {
     assert_eq!(refused["because"][0]["code"], "neighbour");
 }
 
+/// The one page of a folder.
+fn page_in(folder: &Path) -> Snapshot {
+    let entries = std::fs::read_dir(folder).expect("it runs").flatten();
+    let mut paths = entries.map(|entry| entry.path());
+    let page = paths.find(|path| path.extension().is_some_and(|kind| kind == "page"));
+    let bytes = std::fs::read(page.expect("one page")).expect("it is readable");
+    Snapshot::read(&bytes).expect("it is a page")
+}
+
+/// What the processes of a folder may take of their card together.
+fn budget_in(folder: &Path) -> Option<u64> {
+    let ledger = std::fs::read(folder.join(FILE)).expect("it is readable");
+    let tree = TreeSnapshot::read(&ledger).expect("it is a ledger");
+    tree.card(key(uuid(), 0)).expect("it has the card").budget
+}
+
 #[test]
 fn a_plea_makes_an_idle_neighbour_leave_and_raises_the_budget() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("page");
     HandWritten::new(uuid())
         .card(offset_of!(Card, allocated), 3000 * MIB)
-        .card(offset_of!(Card, budget), 3072 * MIB)
+        .tree(3072 * MIB, 3000 * MIB)
         .plea(2000 * MIB)
         .write(&page);
     let setup = Setup::with_cards(&[])
@@ -295,13 +312,8 @@ fn a_plea_makes_an_idle_neighbour_leave_and_raises_the_budget() {
     assert_eq!(chat(daemon.address, "small").status, 200);
     let folder = environment(&daemon, "alpha")["PLIMSOLL_GUARD_PAGES"].clone();
     let folder = PathBuf::from(folder.as_str().expect("a path"));
-    let read = || {
-        let entry = std::fs::read_dir(&folder).expect("it runs").flatten().next();
-        let bytes = std::fs::read(entry.expect("one page").path()).expect("it is readable");
-        Snapshot::read(&bytes[..Page::SIZE]).expect("it is a page")
-    };
-    until("the plea is answered", || read().plea.is_none());
-    assert_eq!(read().cards()[0].budget, Some(5000 * MIB));
+    until("the plea is answered", || page_in(&folder).plea.is_none());
+    assert_eq!(budget_in(&folder), Some(5000 * MIB));
     assert_eq!(
         daemon.running(),
         ["alpha", "small"],
@@ -317,7 +329,7 @@ fn a_plea_that_nobody_can_meet_is_answered_and_costs_nobody_a_thing() {
     let page = folder.path().join("page");
     HandWritten::new(uuid())
         .card(offset_of!(Card, allocated), 3000 * MIB)
-        .card(offset_of!(Card, budget), 3072 * MIB)
+        .tree(3072 * MIB, 3000 * MIB)
         .plea(9000 * MIB)
         .write(&page);
     let setup = Setup::with_cards(&[]).model("idle", "3GiB", "", "");
@@ -327,10 +339,7 @@ fn a_plea_that_nobody_can_meet_is_answered_and_costs_nobody_a_thing() {
     let folder = environment(&daemon, "alpha")["PLIMSOLL_GUARD_PAGES"].clone();
     let folder = PathBuf::from(folder.as_str().expect("a path"));
     until("the plea is answered", || {
-        let entry = std::fs::read_dir(&folder).expect("it runs").flatten().next();
-        let bytes = std::fs::read(entry.expect("one page").path()).expect("it is readable");
-        let page = Snapshot::read(&bytes).expect("it is a page");
-        page.plea.is_none() && page.cards()[0].budget == Some(3072 * MIB)
+        page_in(&folder).plea.is_none() && budget_in(&folder) == Some(3072 * MIB)
     });
     assert_eq!(daemon.running(), ["alpha", "idle"]);
 }

@@ -29,8 +29,6 @@ pub struct Snapshot {
 pub struct CardSnapshot {
     pub uuid: [u8; 16],
     pub total: u64,
-    /// `None` without a limit.
-    pub budget: Option<u64>,
     pub allocated: u64,
     pub reserved: u64,
     pub idle: u64,
@@ -52,6 +50,7 @@ pub struct OomSnapshot {
     pub sequence: u64,
     pub time: u64,
     pub asked: u64,
+    /// What the process's tree held of the card, and what it might: `None` without a limit.
     pub allocated: u64,
     pub budget: Option<u64>,
     pub free: u64,
@@ -143,7 +142,6 @@ fn card(page: &[u8], at: usize) -> CardSnapshot {
     CardSnapshot {
         uuid,
         total: number(offset_of!(Card, total)),
-        budget: limit(number(offset_of!(Card, budget))),
         allocated: number(offset_of!(Card, allocated)),
         reserved: number(offset_of!(Card, reserved)),
         idle: number(offset_of!(Card, idle)),
@@ -162,21 +160,18 @@ fn card(page: &[u8], at: usize) -> CardSnapshot {
 fn oom(page: &[u8], at: usize) -> Option<OomSnapshot> {
     let number = |offset: usize| long(page, at + offset);
     let sequence = number(offset_of!(Oom, sequence));
+    let budget = number(offset_of!(Oom, budget));
     let refusal = Refusal::of(word(page, at + offset_of!(Oom, refusal)))?;
     (sequence != 0).then(|| OomSnapshot {
         sequence,
         time: number(offset_of!(Oom, time)),
         asked: number(offset_of!(Oom, asked)),
         allocated: number(offset_of!(Oom, allocated)),
-        budget: limit(number(offset_of!(Oom, budget))),
+        budget: (budget != UNLIMITED).then_some(budget),
         free: number(offset_of!(Oom, free)),
         card: word(page, at + offset_of!(Oom, card)),
         refusal,
     })
-}
-
-fn limit(budget: u64) -> Option<u64> {
-    (budget != UNLIMITED).then_some(budget)
 }
 
 /// The eight bytes at an offset that the layout keeps inside the page, in this machine's order, as atomics wrote them.
@@ -212,17 +207,17 @@ mod tests {
 
     #[test]
     fn a_snapshot_says_what_the_page_says() {
-        let budget = Page::budget_offset(0).unwrap();
+        let peak = offset_of!(Page, cards) + offset_of!(Card, peak);
         let page = bytes(&[
             (offset_of!(Page, count), 1),
-            (budget, 5000),
+            (peak, 5000),
             (offset_of!(Page, plea), 3),
             (offset_of!(Page, plea_bytes), 77),
         ]);
         let snapshot = Snapshot::read(&page).unwrap();
         assert_eq!(snapshot.state, State::Idle);
         assert_eq!(snapshot.cards().len(), 1);
-        assert_eq!(snapshot.cards()[0].budget, Some(5000));
+        assert_eq!(snapshot.cards()[0].peak, 5000);
         assert_eq!(snapshot.plea, Some((3, 0, 77)));
         assert_eq!(snapshot.ooms().count(), 0);
     }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use plimsoll_wire::page::{Page, Refusal, Snapshot};
 
 use super::run::{MIB, Run};
+use crate::client::set_budget;
 
 /// A process starts and asks well within this.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -101,11 +102,7 @@ fn a_daemon_that_raises_the_budget_is_heard() {
         scope.spawn(|| {
             daemon(&folder, |page, (number, card, bytes)| {
                 assert_eq!((number, card, bytes), (1, 0, 600 * MIB));
-                write(
-                    page,
-                    1024 * MIB,
-                    Page::budget_offset(0).expect("a page has a first card"),
-                );
+                set_budget(&folder, 1024 * MIB);
                 write(page, number, Page::PLEA_ANSWERED_OFFSET);
             });
         });

@@ -21,7 +21,7 @@ use tokio::signal::unix::{self, SignalKind};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::{Error, OWN_FAILURE};
-use crate::guard::{Record, answer_plea, read_pages};
+use crate::guard::{Record, answer_plea, read_pages, read_tree};
 use crate::launch::Environment;
 
 /// Time between two looks at the pages.
@@ -69,7 +69,7 @@ impl End {
     }
 }
 
-/// Starts the program and tells its number; returns its end, and what the pages of all its processes said.
+/// Starts the program and tells its number; returns its end, and what the pages and the ledger of all its processes said.
 pub(in crate::command) async fn follow(
     program: &Path,
     (name, arguments): (&OsStr, &[OsString]),
@@ -112,7 +112,7 @@ fn look(folder: &Path, record: &mut Record) {
             let _ = answer_plea(folder, page.pid, plea);
         }
     }
-    record.see(&pages);
+    record.see(&pages, read_tree(folder));
 }
 
 /// The child is not reaped yet while this runs, so the number is its own.

@@ -1,5 +1,7 @@
-/* usage: take [card=N] MIB... [free] [fork] [die]: takes memory of a card through libcuda.so.1 and says each result. */
+/* usage: take [card=N] MIB... [free] [touch=FILE] [until=FILE] [fork] [die]: takes memory of a card through libcuda.so.1 and says
+   each result; makes a file, or waits until there is one. */
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,6 +56,10 @@ int main(int count, char **words) {
         } else if (!strcmp(words[i], "die")) {
             fflush(stdout);
             raise(SIGKILL);
+        } else if (!strncmp(words[i], "touch=", 6)) {
+            close(open(words[i] + 6, O_CREAT | O_WRONLY, 0600));
+        } else if (!strncmp(words[i], "until=", 6)) {
+            while (access(words[i] + 6, F_OK)) usleep(1000);
         } else {
             int result = allocate(&taken[number], (size_t)atol(words[i]) << 20);
             printf("%s %d\n", words[i], result);

@@ -1,0 +1,104 @@
+//! Every order in which processes can meet in a ledger, tried by loom:
+//! `RUSTFLAGS="--cfg loom" cargo test -p plimsoll-wire --test loom`.
+#![cfg(loom)]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use loom::sync::Arc;
+use loom::thread;
+use plimsoll_wire::tree::{Claim, Owner, Tree};
+
+const CARD: usize = 0;
+
+fn process(number: u32) -> Owner {
+    Owner::new(number, 7)
+}
+
+/// A ledger of two processes with a budget, and their slots.
+fn two(budget: u64) -> (Arc<Tree>, [usize; 2]) {
+    let tree = Arc::new(Tree::default());
+    tree.say_budget(CARD, budget);
+    let slots = [1, 2].map(|number| tree.enter(process(number), 1, |_, _| false).unwrap());
+    (tree, slots)
+}
+
+/// Both claim at once; what each was told.
+fn both(tree: &Arc<Tree>, slots: [usize; 2], sizes: [u64; 2]) -> [Claim; 2] {
+    let other = Arc::clone(tree);
+    let thread = thread::spawn(move || other.claim(slots[1], CARD, sizes[1]));
+    let first = tree.claim(slots[0], CARD, sizes[0]);
+    [first, thread.join().unwrap()]
+}
+
+#[test]
+fn what_fits_together_is_granted_together() {
+    loom::model(|| {
+        let (tree, slots) = two(6);
+        assert_eq!(both(&tree, slots, [3, 3]), [Claim::Granted; 2]);
+        assert_eq!((tree.claimed(CARD), tree.headroom(CARD)), (6, 0));
+    });
+}
+
+#[test]
+fn two_never_pass_the_budget_and_nobody_finds_it_full_but_by_somebody_who_was_granted() {
+    loom::model(|| {
+        let (tree, slots) = two(5);
+        let told = both(&tree, slots, [3, 4]);
+        let granted = told.iter().filter(|claim| **claim == Claim::Granted).count();
+        assert!(granted < 2, "{told:?}");
+        assert!(granted == 1 || told == [Claim::Crossed; 2], "{told:?}");
+        let claimed = tree.claimed(CARD);
+        assert!([0, 3, 4].contains(&claimed), "{claimed}");
+        // Whoever is alone is served.
+        let again = tree.claim(slots[0], CARD, 1);
+        assert_eq!(again, Claim::Granted, "{told:?}");
+    });
+}
+
+#[test]
+fn a_claim_that_can_never_be_granted_stands_in_nobodys_way() {
+    loom::model(|| {
+        let (tree, slots) = two(5);
+        assert_eq!(both(&tree, slots, [6, 5]), [Claim::Full, Claim::Granted]);
+    });
+}
+
+#[test]
+fn what_one_gives_back_another_may_claim_and_the_peak_is_what_was_held_at_a_time() {
+    loom::model(|| {
+        let (tree, slots) = two(5);
+        tree.charge(slots[0], CARD, 4);
+        tree.raise_peak(CARD, || ());
+        let other = Arc::clone(&tree);
+        let thread = thread::spawn(move || {
+            let claim = other.claim(slots[1], CARD, 3);
+            if claim == Claim::Granted {
+                other.confirm(slots[1], CARD, 3);
+                other.raise_peak(CARD, || ());
+            }
+            claim
+        });
+        tree.give(slots[0], CARD, 4);
+        let granted = thread.join().unwrap() == Claim::Granted;
+        assert_eq!(tree.claimed(CARD), if granted { 3 } else { 0 });
+        assert_eq!(tree.peak(CARD), 4);
+    });
+}
+
+#[test]
+fn who_comes_into_a_dead_ones_slot_loses_nothing_to_those_who_sweep_it() {
+    loom::model(|| {
+        let tree = Arc::new(Tree::default());
+        let dead = tree.enter(process(1), 1, |_, _| false).unwrap();
+        tree.charge(dead, CARD, 5);
+        let is_gone = |owner: Owner, _| owner == process(1);
+        let other = Arc::clone(&tree);
+        let thread = thread::spawn(move || {
+            other.sweep(process(3), is_gone);
+        });
+        let slot = tree.enter(process(2), 1, is_gone).unwrap();
+        tree.charge(slot, CARD, 2);
+        thread.join().unwrap();
+        tree.sweep(process(2), is_gone);
+        assert_eq!((tree.claimed(CARD), tree.held(CARD)), (2, 2));
+    });
+}
