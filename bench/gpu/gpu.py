@@ -31,13 +31,13 @@ def guarded(words, library, pages=None, trace=None):
 
 def page(pages, pid):
     """The first card of a process's budget page (crates/wire/src/page.rs), in bytes; None where there is no page."""
-    names = ["total", "budget", "allocated", "reserved", "idle", "spilled", "peak", "context", "allocations", "ooms"]
+    names = ["total", "allocated", "reserved", "idle", "spilled", "peak", "context", "allocations", "ooms"]
     try:
         with open(f"{pages}/{pid}.page", "rb") as file:
             content = file.read()
     except FileNotFoundError:
         return None
-    return dict(zip(names, struct.unpack_from("<10Q", content, 64 + 16)))
+    return dict(zip(names, struct.unpack_from("<9Q", content, 64 + 16)))
 
 
 def used(pid):

@@ -178,10 +178,15 @@ impl Device for Backing {
         }
     }
 
-    /// A region is told that there is nothing to spare, so that it maps what it needs and no more. A map is made once for
-    /// thousands of kernels, as ggml's own pool with virtual memory makes it; what is mapped ahead would be the program's for good.
+    /// A region goes by the budget alone: it maps a few MiB ahead, which a driver that has not got them refuses without harm, and
+    /// each question to the driver would cost as much as the map that is saved. Where a refusal climbs the ladder, nothing is
+    /// asked for but the need.
     fn available(&self) -> u64 {
-        if self.has_regions() { 0 } else { self.free_now() }
+        if self.has_regions() {
+            if self.insist { 0 } else { tree::headroom(self.card) }
+        } else {
+            self.free_now()
+        }
     }
 
     fn allocate(&mut self, size: u64) -> Result<Address, OutOfMemory> {
