@@ -205,7 +205,7 @@ fn bare(loaded: Loaded, scenario: &str) -> Run {
 }
 
 #[test]
-fn growth_takes_what_is_live_to_the_granule_however_ggml_is_loaded() {
+fn growth_stays_close_to_what_is_live_however_ggml_is_loaded() {
     let before = bare(Loaded::Opened, "grow").clean();
     assert!(
         before.number("reserved") > 16 * before.number("live"),
@@ -214,14 +214,14 @@ fn growth_takes_what_is_live_to_the_granule_however_ggml_is_loaded() {
     for loaded in FOUND {
         let run = ours(loaded, "grow").quiet();
         let live = run.number("live");
-        assert!(run.number("reserved") <= live + 2, "{loaded:?} {run:?}");
+        assert!(run.number("reserved") <= live + live / 16 + 2, "{loaded:?} {run:?}");
         assert_eq!(run.number("left"), 0, "{loaded:?}");
         assert!(run.calls("cuMemCreate") > 10);
     }
 }
 
 #[test]
-fn a_real_prompt_takes_no_more_than_what_was_live_of_it() {
+fn a_real_prompt_takes_two_hundredths_more_than_what_was_live_of_it_in_few_calls() {
     let recording = artefact::root().join("data/traces/b8799-q8_0-distinct.csv");
     let replayed = |words| {
         let mut program = command(Loaded::Opened, "replay");
@@ -231,7 +231,13 @@ fn a_real_prompt_takes_no_more_than_what_was_live_of_it() {
     let before = replayed(None);
     assert_eq!(before.number("live"), 240);
     assert!(before.number("reserved") > 16 * 240, "{before:?}");
-    assert_eq!(replayed(Some("pool=ours")).number("reserved"), 240);
+    let served = replayed(Some("pool=ours"));
+    assert!((240..=244).contains(&served.number("reserved")), "{served:?}");
+    // To the granule it would be 120.
+    assert!(served.calls("cuMemCreate") < 50, "{served:?}");
+    // Where there is no room for more than what is live, no more is taken: 241 MiB.
+    let tight = replayed(Some("pool=ours budget=252706816"));
+    assert_eq!(tight.number("reserved"), 240, "{tight:?}");
 }
 
 #[test]
