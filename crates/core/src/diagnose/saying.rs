@@ -13,6 +13,7 @@ use std::sync::LazyLock;
 
 use super::sign::Sign;
 
+mod frameworks;
 mod printed;
 mod search;
 mod system;
@@ -46,6 +47,10 @@ pub(super) enum Saying {
     TensorRefused,
     Unworded,
     BudgetRefused,
+    OthersSeen,
+    CardTwice,
+    CardBusy,
+    CacheFull,
     ArenaFull,
     AllocationLimit,
     SharedMemoryFull,
@@ -122,6 +127,7 @@ pub(super) enum Saying {
     MissingLibrary,
     UnknownFlag,
     RequestTooLong,
+    WaitedLong,
     ModelFile,
     Assertion,
     Exception,
@@ -233,13 +239,13 @@ const fn sign(phrase: &'static str, saying: Saying, sign: Sign) -> Row {
 }
 
 /// What programs print comes first.
-static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| [printed::ROWS, system::ROWS, told::ROWS].concat());
+static ROWS: LazyLock<Vec<Row>> =
+    LazyLock::new(|| [printed::ROWS, frameworks::ROWS, system::ROWS, told::ROWS].concat());
 
 /// Finds what programs print and what people tell.
 static ALL: LazyLock<Search> = LazyLock::new(|| Search::new(&ROWS));
 /// Finds what programs print alone.
-static PRINTED: LazyLock<Search> =
-    LazyLock::new(|| Search::new(&ROWS[..printed::ROWS.len() + system::ROWS.len()]));
+static PRINTED: LazyLock<Search> = LazyLock::new(|| Search::new(&ROWS[..ROWS.len() - told::ROWS.len()]));
 
 /// How many rows there are.
 pub(super) fn rows() -> usize {

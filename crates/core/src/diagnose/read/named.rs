@@ -82,6 +82,7 @@ const ON_HOST: &[&str] = &[
     "llama-server",
     "llama-cli",
     "llama.cpp",
+    "llama_model_load",
     "ollama",
     "gguf",
     "kobold",

@@ -234,7 +234,9 @@ fn shared_memory_full(evidence: &Evidence) -> Option<Finding> {
 }
 
 fn allocation_limit(evidence: &Evidence) -> Option<Finding> {
-    let told = evidence.quote(Saying::AllocationLimit)?;
+    let told = evidence
+        .quote(Saying::AllocationLimit)
+        .filter(|quote| !quote.text.contains("pinned memory"))?;
     let text = "one allocation is larger than the driver allows, however much is free";
     Some(Finding::new(Cause::Other, Decisive, text, vec![told]).by(SubCause::AllocationLimit))
 }
@@ -252,7 +254,7 @@ fn other_complaint(evidence: &Evidence) -> Option<Finding> {
 }
 
 fn not_about_memory(evidence: &Evidence) -> Option<Finding> {
-    const WORDS: [(Saying, SubCause, &str); 6] = [
+    const WORDS: [(Saying, SubCause, &str); 7] = [
         (Saying::PortTaken, SubCause::PortTaken, "its port is taken"),
         (
             Saying::NotStarted,
@@ -278,6 +280,11 @@ fn not_about_memory(evidence: &Evidence) -> Option<Finding> {
             Saying::RequestTooLong,
             SubCause::RequestTooLong,
             "a request was longer than its context",
+        ),
+        (
+            Saying::WaitedLong,
+            SubCause::NotStarted,
+            "the load took longer than somebody was ready to wait",
         ),
     ];
     if evidence.ran_out() || evidence.says(Saying::UnsizedRefused) {

@@ -314,7 +314,7 @@ fn told_of_depth(evidence: &Evidence) -> Option<Finding> {
     let named = evidence
         .refusal()
         .is_some_and(|refusal| cause_of(refusal.purpose).is_some());
-    let kept = evidence.says(Saying::NotReleased) && evidence.says(Saying::EachRound);
+    let kept = evidence.says_any(&[Saying::NotReleased, Saying::Leaks]) && evidence.says(Saying::EachRound);
     let weight = if evidence.says_any(&[Saying::Leaks, Saying::Grows]) && !kept {
         Strong
     } else {

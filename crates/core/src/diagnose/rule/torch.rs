@@ -77,7 +77,13 @@ fn idle_in_pieces(evidence: &Evidence) -> Option<Finding> {
         return None;
     }
     let of_card = |share: u64| torch.total.is_none_or(|total| idle * share >= total);
+    let loads = torch
+        .frame
+        .as_ref()
+        .is_some_and(|frame| frame.purpose == Purpose::Weights);
     let weight = match () {
+        // A load gives nothing back, and asks for more after this.
+        () if loads && !of_card(10) => Weak,
         () if of_card(10) => Decisive,
         () if !of_card(50) => Weak,
         // Where live tensors fill the card, a smaller model would do as well.

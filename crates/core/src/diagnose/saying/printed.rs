@@ -17,7 +17,13 @@ pub(super) const ROWS: &[Row] = &[
         ends_word: false,
     },
     says("pinned host memory of size", PinnedRefused),
-    says("failed to allocate pinned memory", PinnedRefused),
+    Row {
+        phrase: "failed to allocate pinned memory",
+        saying: PinnedRefused,
+        tells: Tells::Mutes,
+        starts_word: false,
+        ends_word: false,
+    },
     says("erroroutofhostmemory", PinnedRefused),
     // Host memory.
     sign("failed to allocate cpu buffer", HostRefused, Sign::HostMemory),
@@ -82,7 +88,7 @@ pub(super) const ROWS: &[Row] = &[
     says("insufficient vram for model", BudgetRefused),
     says("enough gpu ram to fit the", BudgetRefused),
     says("in the context's memory pool", ArenaFull),
-    says("scratch memory pool", ArenaFull),
+    says("space in the scratch memory", ArenaFull),
     says("space in the buffer", ArenaFull),
     says("exceeds device memory allocation limit", AllocationLimit),
     says("out of shared memory", SharedMemoryFull),
@@ -232,6 +238,7 @@ pub(super) const ROWS: &[Row] = &[
     says("ibv_reg_mr", PinCall),
     says("rlimit_memlock", PinCall),
     says("failed to mlock", LockRefused),
+    says("failed to virtuallock", LockRefused),
     // How far it had come.
     says("loaded meta data with", NewAttempt),
     says("whisper_init_from_file", NewAttempt),

@@ -451,6 +451,7 @@ pub(super) const ROWS: &[Row] = &[
     says("host ram", HostMemory),
     says("system ram", HostMemory),
     says("too little ram", HostMemory),
+    says("low ram", HostMemory),
     says("swapfile", HostMemory),
     says("commit limit", HostMemory),
     says("pagefile", HostMemory),
