@@ -128,6 +128,7 @@ pub(super) enum Saying {
     UnknownFlag,
     RequestTooLong,
     WaitedLong,
+    CpuInstead,
     ModelFile,
     Assertion,
     Exception,

@@ -20,6 +20,8 @@ const PATTERNS: &[(Saying, &[Words])] = &[
     (Saying::NotReleased, &[MEMORY, KEEPS, LATER]),
     (Saying::NotReleased, &[MEMORY, FORMER, STAYS]),
     (Saying::GrowsEachRound, &[MEMORY, MORE, ROUNDS]),
+    (Saying::CpuInstead, &[CPU_ALONE]),
+    (Saying::PreviousChild, &[SWITCH, MODEL_WORD, OUT]),
     (Saying::Neighbour, &[CLOSED, PROGRAMS, CURES]),
     (Saying::StrayContext, &[VISIBLE, PICKED]),
     (Saying::GrowsWithDepth, &[FIRST, ASKING, OUT]),

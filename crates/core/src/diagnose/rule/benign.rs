@@ -78,6 +78,11 @@ pub(super) const RULES: &[Rule] = &[
         test: other_complaint,
     },
     Rule {
+        name: "not_on_the_card",
+        source: "llama.cpp, ollama: layers offloaded; the report's own words",
+        test: not_on_the_card,
+    },
+    Rule {
         name: "not_about_memory",
         source: "server.cpp, common/arg.cpp, glibc's loader",
         test: not_about_memory,
@@ -251,6 +256,14 @@ fn other_complaint(evidence: &Evidence) -> Option<Finding> {
     let speaks = !silent && !about_memory.iter().any(|words| told.text.contains(words));
     let text = "the program stopped at a complaint of its own, and nothing was refused";
     speaks.then(|| Finding::new(Cause::NotOom, Weak, text, vec![told]))
+}
+
+/// What runs on the processor alone was refused no memory of a card.
+fn not_on_the_card(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence.quote(Saying::CpuInstead)?;
+    let text = "the program works without the card, and nothing was refused";
+    let refused = evidence.ran_out() || evidence.says_any(&[Saying::HostRefused, Saying::UnifiedSwitch]);
+    (!refused).then(|| Finding::new(Cause::NotOom, Fair, text, vec![told]))
 }
 
 fn not_about_memory(evidence: &Evidence) -> Option<Finding> {

@@ -99,7 +99,13 @@ fn memory_fault(evidence: &Evidence) -> Option<Finding> {
         .quote(Saying::IllegalAccess)
         .or_else(|| xid.map(|(_, quote)| quote.clone()))?;
     let text = "a kernel read or wrote an address that is not its own: a fault of the program, or of its view of the cards";
-    Some(Finding::new(Cause::DriverOrHw, Fair, text, vec![quote]).by(SubCause::MemoryFault))
+    // A choice of cards beside it explains it better.
+    let weight = if evidence.says(Saying::DeviceChoice) {
+        Fair
+    } else {
+        Strong
+    };
+    Some(Finding::new(Cause::DriverOrHw, weight, text, vec![quote]).by(SubCause::MemoryFault))
 }
 
 fn wrong_build(evidence: &Evidence) -> Option<Finding> {

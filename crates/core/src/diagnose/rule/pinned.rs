@@ -100,8 +100,10 @@ fn pin_call_failed(evidence: &Evidence) -> Option<Finding> {
     if evidence.says(Saying::LockRefused) {
         return None;
     }
+    let faulty = evidence.says_any(&[Saying::IllegalAccess, Saying::DriverFault, Saying::ProgramFault]);
     let failed = evidence.ran_out()
-        || evidence.says_any(&[Saying::HostRefused, Saying::CardFault])
+        || evidence.says(Saying::HostRefused)
+        || (evidence.says(Saying::CardFault) && !faulty)
         || [" failed", "Error", "error"]
             .iter()
             .any(|word| told.text.contains(word));

@@ -206,10 +206,13 @@ fn cache_counts_as_used(evidence: &Evidence) -> Option<Finding> {
 }
 
 fn larger_than_machine(evidence: &Evidence) -> Option<Finding> {
-    let (asked, total) = (asked(evidence)?, evidence.host.total?);
-    if !evidence.is_unified() || asked <= total {
+    if !evidence.is_unified() {
         return None;
     }
+    let (asked, Some(total)) = (asked(evidence), evidence.host.total) else {
+        return model_larger_than_machine(evidence);
+    };
+    let asked = asked.filter(|asked| *asked > total)?;
     let text = format!("{asked} were asked of a machine with {total}");
     let quotes = evidence
         .refusal()
@@ -217,6 +220,15 @@ fn larger_than_machine(evidence: &Evidence) -> Option<Finding> {
         .into_iter()
         .collect();
     Some(Finding::new(Cause::ModelTooLarge, Decisive, text, quotes))
+}
+
+/// By names alone: the model that is named is larger than the board that is named.
+fn model_larger_than_machine(evidence: &Evidence) -> Option<Finding> {
+    let (weights, total) = (evidence.weights()?, evidence.told_host?);
+    let died = evidence.ran_out() || evidence.says_any(&[Saying::Killed, Saying::KernelKill]);
+    let text = format!("weights of {weights} on a machine with {total}");
+    let quotes = evidence.quotes(&[Saying::Killed, Saying::KernelKill, Saying::OutOfMemory]);
+    (died && weights > total).then(|| Finding::new(Cause::ModelTooLarge, Fair, text, quotes).told())
 }
 
 fn managed_memory_moves(evidence: &Evidence) -> Option<Finding> {

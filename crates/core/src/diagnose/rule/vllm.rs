@@ -147,15 +147,24 @@ fn host_too_small(evidence: &Evidence) -> Option<Finding> {
 
 fn previous_child(evidence: &Evidence) -> Option<Finding> {
     let quote = evidence.quote(Saying::PreviousChild)?;
+    let text = "the engine before had not given its memory back when the next was started";
+    if !quote.text.contains("didn't recover") {
+        if evidence.says(Saying::NotReleased) {
+            return None;
+        }
+        let finding = Finding::new(Cause::Other, Strong, text, vec![quote]);
+        return Some(finding.by(SubCause::PreviousChild).told());
+    }
     // ollama's own line is a warning, and it goes on to load.
     let refused_later = evidence
         .said
         .get(&Saying::OutOfMemory)
         .is_some_and(|seen| seen.last.line > quote.line);
-    if quote.text.contains("didn't recover") && !refused_later {
-        let text = "the scheduler could not see memory come back in time, and nothing was refused";
-        return Some(Finding::new(Cause::NotOom, Fair, text, vec![quote]).by(SubCause::Optional));
-    }
-    let text = "the engine before had not given its memory back when the next was started";
-    Some(Finding::new(Cause::Other, Strong, text, vec![quote]).by(SubCause::PreviousChild))
+    Some(match refused_later {
+        true => Finding::new(Cause::Other, Strong, text, vec![quote]).by(SubCause::PreviousChild),
+        false => {
+            let text = "the scheduler could not see memory come back in time, and nothing was refused";
+            Finding::new(Cause::NotOom, Fair, text, vec![quote]).by(SubCause::Optional)
+        }
+    })
 }

@@ -168,6 +168,20 @@ pub(super) const BEFORE_MODEL: Words = Words(
 );
 pub(super) const AMOUNT: Words = Words("~mib|~ gb|~ mb|~gb |~mb |~gib|~% |most|much|full|some ");
 
+/// The card is not used at all, or not by this program.
+pub(super) const CPU_ALONE: Words = Words(
+    "only cpu|only on cpu|only runs on cpu|only runs on the cpu|cpu only|cpu instead|no gpu usage|\
+    not using gpu|not using the gpu|not use gpu|not use the gpu|not use my gpu|~n't use gpu|~n't use the gpu|\
+    ~n't use my gpu|~n't use any vram|not use any vram|gpu is not used|gpu not used|back to cpu|\
+    back to the cpu|fallback to cpu|gpu is not detected|gpu not detected|not detect gpu|not detect my gpu|\
+    not detecting gpu|no gpu found",
+);
+/// One model makes way for another.
+pub(super) const SWITCH: Words =
+    Words("switch|swapping|swaps|swap to|change the model|changing model|next model");
+
+pub(super) const MODEL_WORD: Words = Words("model");
+
 // What goes well, and what then does not.
 pub(super) const BEGINS: Words =
     Words("chatting|text|fits|takes |load|start|boot|init|works|runs|ran |worked|idle|short ");
