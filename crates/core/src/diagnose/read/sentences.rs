@@ -19,6 +19,8 @@ const PATTERNS: &[(Saying, &[Words])] = &[
     (Saying::NotReleased, &[MEMORY, STAY, HELD, LATER]),
     (Saying::NotReleased, &[MEMORY, KEEPS, LATER]),
     (Saying::NotReleased, &[MEMORY, FORMER, STAYS]),
+    (Saying::NotReleased, &[MODEL_WORD, NOT, UNLOAD]),
+    (Saying::FailsAgain, &[OUT, RELOAD]),
     (Saying::GrowsEachRound, &[MEMORY, MORE, ROUNDS]),
     (Saying::CpuInstead, &[CPU_ALONE]),
     (Saying::PreviousChild, &[SWITCH, MODEL_WORD, OUT]),

@@ -64,6 +64,11 @@ pub(super) const RULES: &[Rule] = &[
         test: told_of_depth,
     },
     Rule {
+        name: "told_of_pool",
+        source: "the report's own words",
+        test: told_of_pool,
+    },
+    Rule {
         name: "told_of_model",
         source: "the report's own words",
         test: told_of_model,
@@ -278,7 +283,12 @@ fn first_that_is_loaded(evidence: &Evidence) -> Option<Finding> {
 fn counted_too_large(evidence: &Evidence) -> Option<Finding> {
     let told = evidence.quote(Saying::BudgetRefused)?;
     let text = "the engine counted the model, and it does not fit";
-    Some(Finding::new(Cause::ModelTooLarge, Strong, text, vec![told]))
+    // Some count the cache with it.
+    let weight = match evidence.says_any(&[Saying::LongContext, Saying::CacheWord]) {
+        true => Fair,
+        false => Strong,
+    };
+    Some(Finding::new(Cause::ModelTooLarge, weight, text, vec![told]))
 }
 
 fn tensor_refused(evidence: &Evidence) -> Option<Finding> {
@@ -329,6 +339,15 @@ fn told_of_depth(evidence: &Evidence) -> Option<Finding> {
     let trains = evidence.says(Saying::Trains);
     let speaks = fails && !named && !trains && evidence.torch.is_none() && !evidence.is_unified();
     speaks.then(|| Finding::new(cause, weight, text, vec![depth]).told())
+}
+
+/// The pool is named by what it keeps, and no refusal says more.
+fn told_of_pool(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence.quote(Saying::InPool)?;
+    let keeps = evidence.says_any(&[Saying::NotReleased, Saying::Grows, Saying::Leaks]);
+    let speaks = keeps && evidence.refusals.is_empty() && evidence.torch.is_none();
+    let text = "what is told to grow or to stay is the pool of the run time";
+    speaks.then(|| Finding::new(Cause::PoolGrowth, Fair, text, vec![told]).told())
 }
 
 fn told_of_model(evidence: &Evidence) -> Option<Finding> {

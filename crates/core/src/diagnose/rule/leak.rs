@@ -62,6 +62,7 @@ fn said_to_leak(evidence: &Evidence) -> Option<Finding> {
         (false, true, false) if kept && evidence.says(Saying::FailsAgain) => Strong,
         (false, true, false) if kept || evidence.says(Saying::FailsAgain) => Fair,
         (false, true, false) => return None,
+        (false, false, _) if evidence.says(Saying::FailsAgain) => Weak,
         (false, false, _) => return None,
     };
     let quotes = evidence.quotes(&[

@@ -86,6 +86,8 @@ pub(super) const ROWS: &[Row] = &[
     says("# gpu blocks: 0,", VllmNoBlocks),
     says("# cuda blocks: 0,", VllmNoBlocks),
     says("insufficient vram for model", BudgetRefused),
+    says("insufficient vram in split", BudgetRefused),
+    says("insufficient space on device", BudgetRefused),
     says("enough gpu ram to fit the", BudgetRefused),
     says("in the context's memory pool", ArenaFull),
     says("space in the scratch memory", ArenaFull),

@@ -45,6 +45,8 @@ pub(super) const ROWS: &[Row] = &[
     says("surprise down", DriverFault),
     says("error_device_lost", DriverFault),
     says("errordevicelost", DriverFault),
+    says("devicelosterror", DriverFault),
+    says("device lost on", DriverFault),
     says("gpu hang", DriverFault),
     says("gpu hung", DriverFault),
     says("nvidia-smi has failed", DriverFault),

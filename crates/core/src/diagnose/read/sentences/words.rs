@@ -181,6 +181,9 @@ pub(super) const SWITCH: Words =
     Words("switch|swapping|swaps|swap to|change the model|changing model|next model");
 
 pub(super) const MODEL_WORD: Words = Words("model");
+pub(super) const UNLOAD: Words = Words("unload");
+pub(super) const RELOAD: Words =
+    Words("reload|load again|loading again|loaded again|load it again|restart the");
 
 // What goes well, and what then does not.
 pub(super) const BEGINS: Words =
