@@ -171,7 +171,8 @@ fn is_stray(sentence: &str) -> bool {
     let marked =
         two || numbers.contains(&0) || STRAY.are_in(sentence) || sentence.contains("cuda_visible_devices");
     let lands = ON_FIRST.are_in(sentence) && PRESENCE.are_in(sentence);
-    let unmeant = MISPLACED.are_in(sentence) || (marked && MEANT.are_in(sentence));
+    let unheeded = !numbers.is_empty() && REGARDLESS.are_in(sentence) && CHOSEN.are_in(sentence);
+    let unmeant = MISPLACED.are_in(sentence) || unheeded || (marked && MEANT.are_in(sentence));
     (lands || unmeant && PRESENCE.are_in(sentence) && !OUT.are_in(sentence)) && !GIVE_BACK.are_in(sentence)
 }
 

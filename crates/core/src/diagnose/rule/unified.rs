@@ -238,7 +238,7 @@ fn managed_memory_moves(evidence: &Evidence) -> Option<Finding> {
         return None;
     }
     if !managed {
-        return slow_on_windows(evidence);
+        return slow_on_windows(evidence).or_else(|| faults_alone(evidence));
     }
     let weight = match (faults, slow) {
         (true, true) => Decisive,
@@ -261,6 +261,15 @@ fn managed_memory_moves(evidence: &Evidence) -> Option<Finding> {
     } else {
         finding.told()
     })
+}
+
+/// Only managed memory is served page by page; a fault of a kernel is another thing.
+fn faults_alone(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence.quote(Saying::PageFaults)?;
+    let broken = evidence.says_any(&[Saying::IllegalAccess, Saying::DriverFault, Saying::CardFault]);
+    let text = "page faults of the card are told of, which only managed memory has";
+    (!broken && !evidence.ran_out())
+        .then(|| Finding::new(Cause::UnifiedMemoryThrash, Fair, text, vec![told]).told())
 }
 
 /// The driver of Windows moves memory of the card to the host rather than refuse it.

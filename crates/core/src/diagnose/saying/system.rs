@@ -30,6 +30,8 @@ pub(super) const ROWS: &[Row] = &[
     says("illegal memory access", IllegalAccess),
     says("memory access fault by gpu", IllegalAccess),
     says("mmu fault", IllegalAccess),
+    says("hub] page fault", IllegalAccess),
+    says("hub0] no-retry page fault", IllegalAccess),
     says("misaligned address", IllegalAccess),
     says("illegal instruction was encountered", IllegalAccess),
     says("cudaerrorillegaladdress", IllegalAccess),

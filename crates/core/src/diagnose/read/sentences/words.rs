@@ -108,6 +108,13 @@ pub(super) const PRESENCE: Words = Words(
     occup|runs on|run on|running on|load|tensor|appear|goes to|went to|lands|landed|creates|created|places|\
     placed",
 );
+/// A choice was made, and made no difference.
+pub(super) const REGARDLESS: Words =
+    Words("regardless|no matter|whichever|whatever|always|every time|only ever");
+pub(super) const CHOSEN: Words = Words(
+    "which cuda|which gpu|which device|which card|gpu i |device i |card i |i set|i have set|i select|i choose|\
+    i chose|specif|setting of|the setting",
+);
 pub(super) const VISIBLE: Words = Words(
     "cuda_visible_devices|hip_visible_devices|rocr_visible_devices|gpu_device_ordinal|cuda_device_order",
 );
