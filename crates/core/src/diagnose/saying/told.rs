@@ -6,6 +6,11 @@ use super::Saying::*;
 use super::{Row, says, word};
 
 pub(super) const ROWS: &[Row] = &[
+    // Complaints of any program: in a long log they are in every other line.
+    says("error: ", Exception),
+    says("failed to ", Exception),
+    says("could not ", Exception),
+    says("not supported", Exception),
     says("low memory", OutOfMemory),
     says("low on memory", OutOfMemory),
     says("not enough memory", OutOfMemory),
@@ -426,7 +431,6 @@ pub(super) const ROWS: &[Row] = &[
     says("large image", Activations),
     says("high resolution", Activations),
     says("attention scores", Activations),
-    says("image size", Activations),
     says("video length", Activations),
     says("number of frames", Activations),
     says("sequence length", Activations),
