@@ -129,6 +129,8 @@ pub(super) enum Saying {
     RequestTooLong,
     WaitedLong,
     CpuInstead,
+    BuiltForOther,
+    Wonders,
     ModelFile,
     Assertion,
     Exception,

@@ -18,6 +18,11 @@ pub(super) const RULES: &[Rule] = &[
         test: by_design,
     },
     Rule {
+        name: "taken_by_habit",
+        source: "vLLM, JAX, TensorFlow: they take most of a card when they start",
+        test: taken_by_habit,
+    },
+    Rule {
         name: "recovered",
         source: "llama-context.cpp: retries without pipeline parallelism",
         test: recovered,
@@ -114,6 +119,29 @@ fn by_design(evidence: &Evidence) -> Option<Finding> {
     let text = "it is told to be meant so";
     let refused = evidence.ran_out() || evidence.says(Saying::Neighbour);
     (!refused).then(|| Finding::new(Cause::NotOom, weight, text, vec![told]).told())
+}
+
+/// Much is in use, nothing failed and nothing grows: a framework takes its share at the start.
+fn taken_by_habit(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence.quote(Saying::Wonders)?;
+    const TROUBLE: [Saying; 13] = [
+        Saying::Leaks,
+        Saying::NotReleased,
+        Saying::Grows,
+        Saying::EachRound,
+        Saying::GrowsWithDepth,
+        Saying::StrayContext,
+        Saying::VisibleDevices,
+        Saying::Neighbour,
+        Saying::TakenBefore,
+        Saying::NobodyShown,
+        Saying::Slow,
+        Saying::Died,
+        Saying::ManagedMemory,
+    ];
+    let troubled = evidence.ran_out() || evidence.says_any(&TROUBLE) || evidence.is_unified();
+    let text = "what is told is how much is in use, not that anything failed";
+    (!troubled).then(|| Finding::new(Cause::NotOom, Fair, text, vec![told]).told())
 }
 
 fn recovered(evidence: &Evidence) -> Option<Finding> {

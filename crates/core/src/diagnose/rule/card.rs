@@ -164,6 +164,7 @@ fn address_reservation(evidence: &Evidence) -> Option<Finding> {
     let weight = match refusal {
         Some(refusal) if refusal.purpose == Purpose::Address => Decisive,
         Some(_) => Strong,
+        None if evidence.says_any(&[Saying::KernelMemory, Saying::OutOfMemory]) => Strong,
         None => Fair,
     };
     let text =

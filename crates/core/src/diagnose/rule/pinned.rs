@@ -39,7 +39,12 @@ fn went_on(evidence: &Evidence) -> bool {
 
 /// `initialization error` and `unknown error` are of a driver that is not there, and say nothing about a limit.
 fn is_limit(told: &Quote) -> bool {
-    let reasons = ["initialization error", "unknown error", "display driver"];
+    let reasons = [
+        "initialization error",
+        "unknown error",
+        "display driver",
+        "CUDA-capable device",
+    ];
     !reasons.iter().any(|reason| told.text.contains(reason))
 }
 

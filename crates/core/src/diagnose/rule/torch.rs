@@ -283,11 +283,17 @@ fn frame_alone(evidence: &Evidence) -> Option<Finding> {
 fn request_alone(evidence: &Evidence) -> Option<Finding> {
     let torch = evidence.torch.as_ref()?;
     let alone = torch.total.is_none() && torch.frame.is_none();
+    // No card has so much: nothing but a product of the computation asks for it.
+    let weight = if torch.asked >= Bytes::gib(200) {
+        Strong
+    } else {
+        Weak
+    };
     let text = format!("{} were asked in one request", torch.asked);
     (alone && torch.asked >= Bytes::gib(1)).then(|| {
         Finding::new(
             Cause::ComputeBufferTooLarge,
-            Weak,
+            weight,
             text,
             vec![torch.quote.clone()],
         )

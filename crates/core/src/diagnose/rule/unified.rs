@@ -129,7 +129,12 @@ fn refused_with_room(evidence: &Evidence) -> Option<Finding> {
         || evidence.says_any(&[Saying::OutOfMemory, Saying::Declines]);
     if !evidence.is_unified()
         || !refused
-        || evidence.says_any(&[Saying::NvMap, Saying::NvmlQueryAssert, Saying::CublasCreate])
+        || evidence.says_any(&[
+            Saying::NvMap,
+            Saying::NvmlQueryAssert,
+            Saying::CublasCreate,
+            Saying::VaReservation,
+        ])
     {
         return None;
     }
@@ -162,7 +167,10 @@ fn refused_with_room(evidence: &Evidence) -> Option<Finding> {
 }
 
 fn kernel_no_memory(evidence: &Evidence) -> Option<Finding> {
-    let told = evidence.quote(Saying::KernelMemory)?;
+    // Addresses that cannot be had are told by the kernel in the same word.
+    let told = evidence
+        .quote(Saying::KernelMemory)
+        .filter(|_| !evidence.says(Saying::VaReservation))?;
     let weight = if evidence.is_unified() { Decisive } else { Strong };
     let text = "the kernel's side of the driver got no pages for memory of the card";
     Some(Finding::new(Cause::UnifiedMemoryRefused, weight, text, vec![told]).by(why(evidence)))
@@ -241,6 +249,8 @@ fn managed_memory_moves(evidence: &Evidence) -> Option<Finding> {
         return slow_on_windows(evidence).or_else(|| faults_alone(evidence));
     }
     let weight = match (faults, slow) {
+        // What fails for want of memory is not served by faults.
+        (false, true) if evidence.ran_out() => Weak,
         (true, true) => Decisive,
         (true, false) | (false, true) if evidence.refusals.is_empty() => Strong,
         (false, false) if evidence.was_refused() || evidence.is_unified() => return None,

@@ -161,6 +161,7 @@ pub(super) const ROWS: &[Row] = &[
     says("backend buffer base cannot be null", GraphRefused),
     says("failed to allocate memory", OutOfMemory),
     says("on startup is less than desired", VllmStartup),
+    says("gib) on startup", VllmStartup),
     says("can be stored in kv cache", VllmContext),
     says("larger than the available kv cache memory", VllmContext),
     says("gpu-memory-utilization", VllmFlags),

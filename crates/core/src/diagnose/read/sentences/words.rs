@@ -81,7 +81,7 @@ pub(super) const STRAY: Words = Words(
     secondary|excluded|first card|wrong gpu|wrong device|wrong card|other gpu|other card|another gpu|\
     another card|another device|first gpu|default gpu|default device|all gpus|all of the gpus|\
     all available gpus|every gpu|each gpu|both gpus|multiple gpus|all cards|gpu other than|\
-    device other than|non-default|first visible|rank 0|rank0|gpu zero|unused gpu|primary gpu",
+    device other than|non-default|first visible|current device|rank 0|rank0|gpu zero|unused gpu|primary gpu",
 );
 /// Cards that are named by what is wrong with them.
 pub(super) const MISPLACED: Words = Words(
@@ -92,7 +92,8 @@ pub(super) const MISPLACED: Words = Words(
 pub(super) const ON_FIRST: Words = Words(
     "on gpu 0|on gpu0|on gpu-0|in gpu 0|in gpu0|of gpu 0|of gpu0|on cuda:0|in cuda:0|to cuda:0|on device 0|\
     on card 0|on the first gpu|on the first card|on the first visible|on another gpu|of another gpu|\
-    on the other gpu|on every gpu|on each gpu|occupies gpu 0|occupy gpu 0",
+    on the other gpu|on every gpu|on each gpu|occupies gpu 0|\
+    occupy gpu 0|on 1st gpu|on the 1st gpu",
 );
 pub(super) const MEANT: Words = Words(
     "only use|want to|much more|more than|only one|than other|than the other|compared with|compared to|\
@@ -105,7 +106,7 @@ pub(super) const MEANT: Words = Words(
 pub(super) const WANTED: Words = Words("want|only|chose|specif|select|set |put |meant|intend|assign");
 pub(super) const PRESENCE: Words = Words(
     "~mb |~mib |~gb |~gib |initiali|context|memory|vram|mib|mb |gb |process|alloc|uses |use |used |using |\
-    occup|runs on|run on|running on|load|tensor|appear|goes to|went to|lands|landed|creates|created|places|\
+    occup|runs on|run on|running on|load|tensor|appear|goes to|went to|lands|landed|stuck|creates|created|places|\
     placed",
 );
 /// A choice was made, and made no difference.
@@ -187,6 +188,25 @@ pub(super) const CPU_ALONE: Words = Words(
 pub(super) const SWITCH: Words =
     Words("switch|swapping|swaps|swap to|change the model|changing model|next model");
 
+/// A library of one card on another.
+pub(super) const BUILT: Words = Words("compil|built |build |rebuil|mismatch");
+pub(super) const ARCHITECTURE: Words = Words(
+    "architecture|arch |arch_list|torch_cuda_arch_list|cuda_arch|cuda_arch_bin|compute capabilit|sm_|another type|different gpu",
+);
+/// Somebody is astonished at how much is in use.
+pub(super) const WONDERS: Words = Words(
+    "is this normal|is it normal|is that normal|is this usual|is this ususal|is it usual|is this expected|is it expected|\
+    usage expected|usage normal|why does|why is|why the|why do|so much|too much|quite high|seems high|as much|that much|large memory|\
+    regardless of the total|whatever the model|requires",
+);
+pub(super) const FOOTPRINT: Words = Words(
+    "footprint|consum|takes up|taken up|usage|memory usage|gpu ram|gpu memory|vram|reserved|requires|ram as possible",
+);
+pub(super) const AMOUNTS: Words = Words("~gb |~g |~gib |~mb |~mib |~% |large|high|most|all ");
+/// The allocator's memory lies between what lives.
+pub(super) const ALLOCATOR: Words = Words("allocator|empty_cache|segment|reserved");
+pub(super) const GAPS: Words =
+    Words("gaps|holes|interleav|scattered|in pieces|non-contiguous|not contiguous");
 pub(super) const MODEL_WORD: Words = Words("model");
 pub(super) const UNLOAD: Words = Words("unload");
 pub(super) const RELOAD: Words =
@@ -249,7 +269,8 @@ pub(super) const PIECES: Words = Words(
 pub(super) const NEEDED: Words = Words("without |needs|need |requires|unless");
 pub(super) const CURES: Words = Words(
     "no oom|did it|did the trick|made it go|fix|work|help|solv|resolv|avoid|no longer|went away|goes away|\
-    gone|succe|prevent|ok |okay|fine|loads|fits|recover",
+    gone|succe|prevent|ok |okay|fine|loads|fits|recover|\
+    happily",
 );
 pub(super) const CURED: Words = Words(
     "did it|did the trick|fix|solv|resolv|helped|helps|worked for me|goes away|went away|gone|workaround|\
