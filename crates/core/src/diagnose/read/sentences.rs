@@ -24,7 +24,6 @@ const PATTERNS: &[(Saying, &[Words])] = &[
     (Saying::GrowsEachRound, &[MEMORY, MORE, ROUNDS]),
     (Saying::CpuInstead, &[CPU_ALONE]),
     (Saying::BuiltForOther, &[BUILT, ARCHITECTURE]),
-    (Saying::Wonders, &[WONDERS, FOOTPRINT, AMOUNTS]),
     (Saying::Fragmented, &[ALLOCATOR, GAPS]),
     (Saying::PreviousChild, &[SWITCH, MODEL_WORD, OUT]),
     (Saying::Neighbour, &[CLOSED, PROGRAMS, CURES]),
@@ -85,6 +84,9 @@ pub(super) fn read(evidence: &mut Evidence, source: Source, text: &str) {
             }
             if [ONCE, AGAIN, ENDS].iter().all(|words| words.are_in(&both)) && ENDS.are_in(&folded) {
                 evidence.note(Saying::FailsAgain, &quote);
+            }
+            if WONDERS.are_in(&folded) && FOOTPRINT.are_in(&both) && AMOUNTS.are_in(&both) {
+                evidence.note(Saying::Wonders, &quote);
             }
             // What is meant and what is, each in its own.
             let numbers = numbered_cards(&both);

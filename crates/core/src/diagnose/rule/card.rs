@@ -39,6 +39,11 @@ pub(super) const RULES: &[Rule] = &[
         test: refused_at_stage,
     },
     Rule {
+        name: "stops_at_stage",
+        source: "order of llama.cpp's log: what comes after the last buffer that was made is what failed",
+        test: stops_at_stage,
+    },
+    Rule {
         name: "large_micro_batch",
         source: "llama-context.cpp: the buffers of the computation grow with -ub, 512 without it",
         test: large_micro_batch,
@@ -219,6 +224,21 @@ fn refused_at_stage(evidence: &Evidence) -> Option<Finding> {
     };
     let text = format!("{} {what}", asked(refusal));
     open.then(|| Finding::new(cause, Fair, text, vec![refusal.quote.clone()]))
+}
+
+/// The log is cut before the line that says what failed: the next buffer that it would have named.
+fn stops_at_stage(evidence: &Evidence) -> Option<Finding> {
+    let last = evidence.buffers.iter().rfind(|buffer| buffer.on_card)?;
+    let quiet = evidence.refusals.is_empty() && evidence.torch.is_none() && evidence.stage < Stage::Serving;
+    let failed = evidence.says_any(&[Saying::OutOfMemory, Saying::Died, Saying::Exception]);
+    let (cause, what) = match last.purpose {
+        Purpose::Cache => (Cause::ComputeBufferTooLarge, "the KV cache was placed"),
+        Purpose::Compute => (Cause::PoolGrowth, "all buffers were placed"),
+        _ => return None,
+    };
+    let text = format!("the log ends where {what}, and what comes next is told to have failed");
+    let quotes = evidence.quotes(&[Saying::CacheSize, Saying::ComputeSize]);
+    (quiet && failed).then(|| Finding::new(cause, Weak, text, quotes))
 }
 
 /// The card refused, and nobody says what for.

@@ -250,7 +250,7 @@ fn managed_memory_moves(evidence: &Evidence) -> Option<Finding> {
     }
     let weight = match (faults, slow) {
         // What fails for want of memory is not served by faults.
-        (false, true) if evidence.ran_out() => Weak,
+        (false, true) if evidence.ran_out() && evidence.says(Saying::UnifiedSwitch) => Weak,
         (true, true) => Decisive,
         (true, false) | (false, true) if evidence.refusals.is_empty() => Strong,
         (false, false) if evidence.was_refused() || evidence.is_unified() => return None,

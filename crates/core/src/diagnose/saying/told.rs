@@ -8,6 +8,7 @@ use super::{Row, says, word};
 pub(super) const ROWS: &[Row] = &[
     // Complaints of any program: in a long log they are in every other line.
     says("error: ", Exception),
+    says("buffer error", Exception),
     says("failed to ", Exception),
     says("could not ", Exception),
     says("not supported", Exception),

@@ -28,7 +28,7 @@ fn is_in(word: &str, sentence: &str) -> bool {
 pub(super) const SMALL_WORDS: Words = Words(
     "the |a |an |is |are |was |i |i'm |we |my |it |it's |to |and |of |on |in |for |when |with |but |after |\
     that |this |if |not |by |from |while |then |even |there |be |has |have |does |only |still |at |each |\
-    all ",
+    all |why |how ",
 );
 /// Notes without small words are prose all the same.
 pub(super) const HELPED: Words =
