@@ -108,8 +108,9 @@ fn used_by_nobody(evidence: &Evidence) -> Option<Finding> {
 fn nobody_shown(evidence: &Evidence) -> Option<Finding> {
     let told = evidence.quotes(&[Saying::NobodyShown, Saying::TakenBefore]);
     let silent = evidence.is_unified() || evidence.startup.is_some() || told.is_empty();
-    let speaks =
-        !silent && (evidence.ran_out() || evidence.says_any(&[Saying::NotReleased, Saying::Neighbour]));
+    let speaks = !silent
+        && (evidence.ran_out()
+            || evidence.says_any(&[Saying::NotReleased, Saying::Neighbour, Saying::FailsAgain]));
     let text = "the card is told to be in use before the start, or by a process that no list shows";
     speaks.then(|| Finding::new(Cause::ForeignProcess, Strong, text, told).told())
 }

@@ -329,8 +329,12 @@ fn said_to_be_fragmented(evidence: &Evidence) -> Option<Finding> {
     if advice.iter().any(|words| lower.contains(words)) || proven_not || evidence.is_unified() {
         return None;
     }
-    let known =
-        evidence.torch.is_some() || evidence.says(Saying::TorchRefused) || told.text.contains("reserved");
+    let seen = evidence.said.get(&Saying::Fragmented)?;
+    let known = evidence.torch.is_some()
+        || evidence.says(Saying::TorchRefused)
+        || [&seen.first, &seen.last]
+            .iter()
+            .any(|quote| quote.text.contains("reserved"));
     let weight = if known { Fair } else { Weak };
     let text = "it is said to be fragmented";
     Some(Finding::new(Cause::FragmentationCachingAllocator, weight, text, vec![told]).told())

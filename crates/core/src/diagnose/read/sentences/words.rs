@@ -147,7 +147,8 @@ pub(super) const ALIVE: Words = Words(
 pub(super) const PROGRAMS: Words = Words(
     "comfy|plex|ollama|vllm|whisper|stable diffusion|automatic1111|sd-webui|llama-server|llama-swap|\
     llama cpp|lm studio|frigate|blender|steam|obs |chrome|firefox|xorg|gnome|kde |wayland|desktop|game|\
-    jupyter|tabby|sglang|tensorflow|xtts|browser|jellyfin|immich|ffmpeg",
+    jupyter|tabby|sglang|tensorflow|xtts|browser|jellyfin|immich|ffmpeg|\
+    pycharm|spyder|vscode|matlab|another notebook",
 );
 pub(super) const TOGETHER: Words = Words(
     "same|shar|both|alongside|together|while|next to|beside|concurrent|at the same time|already|parallel",
