@@ -13,6 +13,7 @@ use std::sync::LazyLock;
 
 use super::sign::Sign;
 
+mod blamed;
 mod frameworks;
 mod printed;
 mod search;
@@ -242,13 +243,22 @@ const fn sign(phrase: &'static str, saying: Saying, sign: Sign) -> Row {
 }
 
 /// What programs print comes first.
-static ROWS: LazyLock<Vec<Row>> =
-    LazyLock::new(|| [printed::ROWS, frameworks::ROWS, system::ROWS, told::ROWS].concat());
+static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
+    [
+        printed::ROWS,
+        frameworks::ROWS,
+        system::ROWS,
+        told::ROWS,
+        blamed::ROWS,
+    ]
+    .concat()
+});
 
 /// Finds what programs print and what people tell.
 static ALL: LazyLock<Search> = LazyLock::new(|| Search::new(&ROWS));
 /// Finds what programs print alone.
-static PRINTED: LazyLock<Search> = LazyLock::new(|| Search::new(&ROWS[..ROWS.len() - told::ROWS.len()]));
+static PRINTED: LazyLock<Search> =
+    LazyLock::new(|| Search::new(&ROWS[..ROWS.len() - told::ROWS.len() - blamed::ROWS.len()]));
 
 /// How many rows there are.
 pub(super) fn rows() -> usize {
