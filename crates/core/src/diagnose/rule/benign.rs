@@ -98,7 +98,9 @@ pub(super) const RULES: &[Rule] = &[
 fn went_on(evidence: &Evidence) -> Option<Finding> {
     let told = evidence.quotes(&[Saying::GoesOn, Saying::Harmless]);
     let warned = evidence.says_any(&[Saying::NvMap, Saying::OutOfMemory]);
-    if told.is_empty() || !warned || !evidence.refusals.is_empty() || evidence.torch.is_some() {
+    // TensorFlow's allocator calls its first refusal no failure, and then names the tensor.
+    let failed = evidence.says(Saying::TensorRefused) && !evidence.says(Saying::GoesOn);
+    if failed || told.is_empty() || !warned || !evidence.refusals.is_empty() || evidence.torch.is_some() {
         return None;
     }
     let text = "it went on after the message";
@@ -147,9 +149,11 @@ fn taken_by_habit(evidence: &Evidence) -> Option<Finding> {
 fn recovered(evidence: &Evidence) -> Option<Finding> {
     let told = evidence.quote(Saying::Recovered)?;
     let text = "the engine tried again with less, and nothing was refused afterwards";
-    evidence
-        .refusals
-        .is_empty()
+    let later = evidence
+        .torch
+        .as_ref()
+        .is_some_and(|torch| torch.quote.line > told.line);
+    (evidence.refusals.is_empty() && !later)
         .then(|| Finding::new(Cause::NotOom, Decisive, text, vec![told]).by(SubCause::Recovered))
 }
 

@@ -57,15 +57,15 @@ pub(super) const ROWS: &[Row] = &[
     says("kvcachemanager", FrameCaches),
     says("shard process was signaled to shutdown with signal 9", KernelKill),
     // ollama.
-    says("insufficient vram to load any model layers", BudgetRefused),
-    says("too little memory to allocate any layers", BudgetRefused),
+    // Said of each card that is looked at, and the model may go elsewhere.
+    says("insufficient vram to load any model layers", ModelTooBig),
+    says("too little memory to allocate any layers", ModelTooBig),
     says("memory layout cannot be allocated", BudgetRefused),
     says("timed out waiting for llama runner", WaitedLong),
     says("client connection closed before server finished", WaitedLong),
     // TensorFlow, JAX.
     says("indicates that this is not a failure", Harmless),
     says("of free system memory", Harmless),
-    says("ran out of memory trying to allocate", TensorRefused),
     says("blas gemm launch failed", Unworded),
     says("dst tensor is not initialized", Unworded),
     says("retrying with tiled vae", Recovered),

@@ -214,7 +214,6 @@ pub(super) const ROWS: &[Row] = &[
     says("glibcxx", MissingLibrary),
     says("symbol lookup error", MissingLibrary),
     says("loadlibrary failed", MissingLibrary),
-    says("could not load dynamic library", MissingLibrary),
     says("no module named", MissingLibrary),
     says("importerror:", MissingLibrary),
     says("ggml_assert(", Assertion),
