@@ -26,6 +26,7 @@ const PATTERNS: &[(Saying, &[Words])] = &[
     (Saying::BuiltForOther, &[BUILT, ARCHITECTURE]),
     (Saying::Fragmented, &[ALLOCATOR, GAPS]),
     (Saying::PreviousChild, &[SWITCH, MODEL_WORD, OUT]),
+    (Saying::PreviousChild, &[SWITCH, MODEL_WORD, FORMER, ENDS]),
     (Saying::Neighbour, &[CLOSED, PROGRAMS, CURES]),
     (Saying::StrayContext, &[VISIBLE, PICKED]),
     (Saying::GrowsWithDepth, &[FIRST, ASKING, OUT]),

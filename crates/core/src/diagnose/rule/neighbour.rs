@@ -107,7 +107,10 @@ fn used_by_nobody(evidence: &Evidence) -> Option<Finding> {
 
 fn nobody_shown(evidence: &Evidence) -> Option<Finding> {
     let told = evidence.quotes(&[Saying::NobodyShown, Saying::TakenBefore]);
-    let silent = evidence.is_unified() || evidence.startup.is_some() || told.is_empty();
+    let silent = evidence.is_unified()
+        || evidence.startup.is_some()
+        || evidence.says(Saying::PreviousChild)
+        || told.is_empty();
     let speaks = !silent
         && (evidence.ran_out()
             || evidence.says_any(&[Saying::NotReleased, Saying::Neighbour, Saying::FailsAgain]));

@@ -149,7 +149,7 @@ fn previous_child(evidence: &Evidence) -> Option<Finding> {
     let quote = evidence.quote(Saying::PreviousChild)?;
     let text = "the engine before had not given its memory back when the next was started";
     if !quote.text.contains("didn't recover") {
-        if evidence.says(Saying::NotReleased) {
+        if evidence.says(Saying::NotReleased) && !evidence.was_refused() {
             return None;
         }
         let finding = Finding::new(Cause::Other, Strong, text, vec![quote]);
