@@ -192,6 +192,8 @@ fn refused_at_run_time(evidence: &Evidence) -> Option<Finding> {
             let weight = match refusal.stage {
                 Stage::Serving => Strong,
                 _ if sees => Strong,
+                // Shared memory is refused for reasons of its own.
+                _ if placed && evidence.is_unified() => Weak,
                 _ if placed => Fair,
                 _ => return None,
             };
