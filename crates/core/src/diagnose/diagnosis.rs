@@ -18,8 +18,9 @@ use crate::explain::{Hint, Reason};
 pub const SCHEMA: &str = "plimsoll.diagnosis/1";
 /// The weight of `none of these`, in nats.
 const NONE: f64 = 1.5;
-/// A cause below this is not named.
-const TELLING: f64 = 0.4;
+/// A cause below this is not named, and below [`LIKELY`] it is called a guess.
+const TELLING: f64 = 0.28;
+const LIKELY: f64 = 0.4;
 /// Nothing is certain.
 const MOST_SURE: f64 = 0.99;
 /// What people say is a reading of theirs, and no proof.
@@ -60,7 +61,7 @@ impl Diagnosis {
             .hints
             .iter()
             .map(|hint| Reason::new("hint", format!("hint: {hint}")));
-        let named = self.confidence >= TELLING && self.cause != Cause::NotOom;
+        let named = self.confidence >= LIKELY && self.cause != Cause::NotOom;
         named.then(|| summary(&verdict).because_all(hints))
     }
 }
@@ -194,16 +195,14 @@ fn summary(verdict: &Candidate) -> Reason {
 }
 
 fn headline(verdict: &Candidate) -> String {
-    match verdict.confidence {
-        sure if sure >= 0.8 => format!("{}: {} ({})", verdict.cause, words(verdict), percent(sure)),
-        sure if sure > 0.0 => format!(
-            "{}, most likely: {} ({})",
-            verdict.cause,
-            words(verdict),
-            percent(sure)
-        ),
-        _ => Cause::Other.words().to_owned(),
-    }
+    let how = match verdict.confidence {
+        sure if sure >= 0.8 => "",
+        likely if likely >= LIKELY => ", most likely",
+        guess if guess > 0.0 => ", perhaps",
+        _ => return Cause::Other.words().to_owned(),
+    };
+    let (cause, words) = (verdict.cause, words(verdict));
+    format!("{cause}{how}: {words} ({})", percent(verdict.confidence))
 }
 
 fn words(candidate: &Candidate) -> &'static str {

@@ -16,6 +16,7 @@ mod guard;
 mod leak;
 mod neighbour;
 mod pinned;
+mod told;
 mod torch;
 mod unified;
 mod vllm;
@@ -89,8 +90,9 @@ pub(super) struct Rule {
 
 /// Every rule, by area.
 pub(super) fn all() -> impl Iterator<Item = &'static Rule> {
-    let areas: [&[Rule]; 11] = [
+    let areas: [&[Rule]; 12] = [
         card::RULES,
+        told::RULES,
         cure::RULES,
         torch::RULES,
         vllm::RULES,

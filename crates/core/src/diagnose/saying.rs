@@ -13,6 +13,8 @@ use std::sync::LazyLock;
 
 use super::sign::Sign;
 
+mod blamed;
+mod frameworks;
 mod printed;
 mod search;
 mod system;
@@ -46,6 +48,10 @@ pub(super) enum Saying {
     TensorRefused,
     Unworded,
     BudgetRefused,
+    OthersSeen,
+    CardTwice,
+    CardBusy,
+    CacheFull,
     ArenaFull,
     AllocationLimit,
     SharedMemoryFull,
@@ -122,6 +128,10 @@ pub(super) enum Saying {
     MissingLibrary,
     UnknownFlag,
     RequestTooLong,
+    WaitedLong,
+    CpuInstead,
+    BuiltForOther,
+    Wonders,
     ModelFile,
     Assertion,
     Exception,
@@ -233,13 +243,22 @@ const fn sign(phrase: &'static str, saying: Saying, sign: Sign) -> Row {
 }
 
 /// What programs print comes first.
-static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| [printed::ROWS, system::ROWS, told::ROWS].concat());
+static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
+    [
+        printed::ROWS,
+        frameworks::ROWS,
+        system::ROWS,
+        told::ROWS,
+        blamed::ROWS,
+    ]
+    .concat()
+});
 
 /// Finds what programs print and what people tell.
 static ALL: LazyLock<Search> = LazyLock::new(|| Search::new(&ROWS));
 /// Finds what programs print alone.
 static PRINTED: LazyLock<Search> =
-    LazyLock::new(|| Search::new(&ROWS[..printed::ROWS.len() + system::ROWS.len()]));
+    LazyLock::new(|| Search::new(&ROWS[..ROWS.len() - told::ROWS.len() - blamed::ROWS.len()]));
 
 /// How many rows there are.
 pub(super) fn rows() -> usize {

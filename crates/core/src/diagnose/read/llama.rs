@@ -15,6 +15,8 @@ const MOST_BUFFERS: usize = 512;
 
 pub(super) fn read(evidence: &mut Evidence, row: &Row, text: &str, quote: &Quote) {
     match row.saying {
+        // Vulkan's refusal of pinned memory is a warning, as CUDA's is.
+        Saying::VulkanRefused if text.contains("pinned memory") => {}
         Saying::CardRefused | Saying::VulkanRefused => {
             open(evidence, Place::Card, size_asked(text), text, quote, false);
         }
@@ -68,6 +70,10 @@ fn size_asked(text: &str) -> Option<Bytes> {
         .or_else(|| {
             text.contains(" from device: ")
                 .then(|| after(text, "failed to allocate "))?
+        })
+        .or_else(|| {
+            text.contains("ytes of memory on device")
+                .then(|| after(text, "allocate "))?
         })
         .or_else(|| after(text, "allocation of size "))
 }

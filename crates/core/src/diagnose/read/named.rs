@@ -82,6 +82,7 @@ const ON_HOST: &[&str] = &[
     "llama-server",
     "llama-cli",
     "llama.cpp",
+    "llama_model_load",
     "ollama",
     "gguf",
     "kobold",
@@ -214,7 +215,12 @@ fn bits(lower: &str) -> Option<f64> {
 
 /// What a size in prose is of, by the nearest noun: `a large model (147G)`, `16GB RAM and 48GB VRAM`, `the GPU has around 98GB`.
 fn told_sizes(evidence: &mut Evidence, lower: &str) {
-    const NOUNS: [(&str, Noun); 9] = [
+    const NOUNS: [(&str, Noun); 14] = [
+        ("orin", Noun::Host),
+        ("xavier", Noun::Host),
+        ("jetson", Noun::Host),
+        ("spark", Noun::Host),
+        ("gb10", Noun::Host),
         ("vram", Noun::Card),
         ("gpu", Noun::Card),
         ("card", Noun::Card),

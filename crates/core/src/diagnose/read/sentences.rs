@@ -19,7 +19,14 @@ const PATTERNS: &[(Saying, &[Words])] = &[
     (Saying::NotReleased, &[MEMORY, STAY, HELD, LATER]),
     (Saying::NotReleased, &[MEMORY, KEEPS, LATER]),
     (Saying::NotReleased, &[MEMORY, FORMER, STAYS]),
+    (Saying::NotReleased, &[MODEL_WORD, NOT, UNLOAD]),
+    (Saying::FailsAgain, &[OUT, RELOAD]),
     (Saying::GrowsEachRound, &[MEMORY, MORE, ROUNDS]),
+    (Saying::CpuInstead, &[CPU_ALONE]),
+    (Saying::BuiltForOther, &[BUILT, ARCHITECTURE]),
+    (Saying::Fragmented, &[ALLOCATOR, GAPS]),
+    (Saying::PreviousChild, &[SWITCH, MODEL_WORD, OUT]),
+    (Saying::PreviousChild, &[SWITCH, MODEL_WORD, FORMER, ENDS]),
     (Saying::Neighbour, &[CLOSED, PROGRAMS, CURES]),
     (Saying::StrayContext, &[VISIBLE, PICKED]),
     (Saying::GrowsWithDepth, &[FIRST, ASKING, OUT]),
@@ -47,6 +54,13 @@ const PATTERNS: &[(Saying, &[Words])] = &[
     (Saying::CuredByPieces, &[PIECES, CURES]),
 ];
 
+/// What two sentences say, one behind the other: words of these groups in either of them, and of those in the second.
+const PAIRS: &[(Saying, &[Words], &[Words])] = &[
+    (Saying::GrowsWithDepth, &[BEGINS, WELL, TURN, AT_WORK], &[ENDS]),
+    (Saying::FailsAgain, &[ONCE, AGAIN], &[ENDS]),
+    (Saying::Wonders, &[FOOTPRINT, AMOUNTS], &[WONDERS]),
+];
+
 /// Reads the prose of a report.
 pub(super) fn read(evidence: &mut Evidence, source: Source, text: &str) {
     let mut before = String::new();
@@ -67,33 +81,26 @@ pub(super) fn read(evidence: &mut Evidence, source: Source, text: &str) {
             for saying in said(&folded) {
                 evidence.note(saying, &quote);
             }
-            // What goes well and what then does not are often told in two sentences.
-            let both = format!("{before}{folded}");
-            if [BEGINS, WELL, TURN, AT_WORK]
-                .iter()
-                .all(|words| words.are_in(&both))
-                && ENDS.are_in(&folded)
-            {
-                evidence.note(Saying::GrowsWithDepth, &quote);
-            }
-            if [ONCE, AGAIN, ENDS].iter().all(|words| words.are_in(&both)) && ENDS.are_in(&folded) {
-                evidence.note(Saying::FailsAgain, &quote);
-            }
-            // What is meant and what is, each in its own.
-            let numbers = numbered_cards(&both);
-            let two =
-                numbers.iter().any(|number| *number != numbers[0]) && numbered_cards(&folded).len() == 1;
-            if two
-                && WANTED.are_in(&before)
-                && PRESENCE.are_in(&folded)
-                && !OUT.are_in(&both)
-                && !GIVE_BACK.are_in(&both)
-            {
-                evidence.note(Saying::StrayContext, &quote);
+            for saying in said_together(&before, &folded) {
+                evidence.note(saying, &quote);
             }
             before = folded;
         }
     }
+}
+
+/// What a sentence says together with the one before.
+fn said_together(before: &str, sentence: &str) -> impl Iterator<Item = Saying> {
+    let both = format!("{before}{sentence}");
+    let stray = is_stray_in_two(before, sentence, &both).then_some(Saying::StrayContext);
+    let all = |groups: &[Words], text: &str| groups.iter().all(|words| words.are_in(text));
+    let said: Vec<Saying> = PAIRS
+        .iter()
+        .filter(|(_, either, second)| all(either, &both) && all(second, sentence))
+        .map(|(saying, ..)| *saying)
+        .chain(stray)
+        .collect();
+    said.into_iter()
 }
 
 /// All that a folded sentence says by itself.
@@ -167,8 +174,17 @@ fn is_stray(sentence: &str) -> bool {
     let marked =
         two || numbers.contains(&0) || STRAY.are_in(sentence) || sentence.contains("cuda_visible_devices");
     let lands = ON_FIRST.are_in(sentence) && PRESENCE.are_in(sentence);
-    let unmeant = MISPLACED.are_in(sentence) || (marked && MEANT.are_in(sentence));
+    let unheeded = !numbers.is_empty() && REGARDLESS.are_in(sentence) && CHOSEN.are_in(sentence);
+    let unmeant = MISPLACED.are_in(sentence) || unheeded || (marked && MEANT.are_in(sentence));
     (lands || unmeant && PRESENCE.are_in(sentence) && !OUT.are_in(sentence)) && !GIVE_BACK.are_in(sentence)
+}
+
+/// What is meant and what is, each in its own sentence.
+fn is_stray_in_two(before: &str, sentence: &str, both: &str) -> bool {
+    let numbers = numbered_cards(both);
+    let two = numbers.iter().any(|number| *number != numbers[0]) && numbered_cards(sentence).len() == 1;
+    let elsewhere = WANTED.are_in(before) && PRESENCE.are_in(sentence);
+    two && elsewhere && !OUT.are_in(both) && !GIVE_BACK.are_in(both)
 }
 
 /// The numbers of `gpu 0`, `cuda:1`, `device #2`.

@@ -189,7 +189,8 @@ fn startup(text: &str, quote: &Quote) -> Option<Startup> {
     let (free, total) = pair.split_once('/')?;
     let total = all(total).next()?.0;
     let free = all(&format!("{} GiB", free.trim())).next()?.0;
-    let wanted = all(behind).next()?.0;
+    // Some reports break the line here; nine tenths are the default.
+    let wanted = all(behind).next().map_or(total.scaled(9, 10), |(size, _)| size);
     Some(Startup {
         free,
         total,

@@ -18,6 +18,11 @@ pub(super) const RULES: &[Rule] = &[
         test: by_design,
     },
     Rule {
+        name: "taken_by_habit",
+        source: "vLLM, JAX, TensorFlow: they take most of a card when they start",
+        test: taken_by_habit,
+    },
+    Rule {
         name: "recovered",
         source: "llama-context.cpp: retries without pipeline parallelism",
         test: recovered,
@@ -78,6 +83,11 @@ pub(super) const RULES: &[Rule] = &[
         test: other_complaint,
     },
     Rule {
+        name: "not_on_the_card",
+        source: "llama.cpp, ollama: layers offloaded; the report's own words",
+        test: not_on_the_card,
+    },
+    Rule {
         name: "not_about_memory",
         source: "server.cpp, common/arg.cpp, glibc's loader",
         test: not_about_memory,
@@ -88,7 +98,9 @@ pub(super) const RULES: &[Rule] = &[
 fn went_on(evidence: &Evidence) -> Option<Finding> {
     let told = evidence.quotes(&[Saying::GoesOn, Saying::Harmless]);
     let warned = evidence.says_any(&[Saying::NvMap, Saying::OutOfMemory]);
-    if told.is_empty() || !warned || !evidence.refusals.is_empty() || evidence.torch.is_some() {
+    // TensorFlow's allocator calls its first refusal no failure, and then names the tensor.
+    let failed = evidence.says(Saying::TensorRefused) && !evidence.says(Saying::GoesOn);
+    if failed || told.is_empty() || !warned || !evidence.refusals.is_empty() || evidence.torch.is_some() {
         return None;
     }
     let text = "it went on after the message";
@@ -111,12 +123,37 @@ fn by_design(evidence: &Evidence) -> Option<Finding> {
     (!refused).then(|| Finding::new(Cause::NotOom, weight, text, vec![told]).told())
 }
 
+/// Much is in use, nothing failed and nothing grows: a framework takes its share at the start.
+fn taken_by_habit(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence.quote(Saying::Wonders)?;
+    const TROUBLE: [Saying; 13] = [
+        Saying::Leaks,
+        Saying::NotReleased,
+        Saying::Grows,
+        Saying::EachRound,
+        Saying::GrowsWithDepth,
+        Saying::StrayContext,
+        Saying::VisibleDevices,
+        Saying::Neighbour,
+        Saying::TakenBefore,
+        Saying::NobodyShown,
+        Saying::Slow,
+        Saying::Died,
+        Saying::ManagedMemory,
+    ];
+    let troubled = evidence.ran_out() || evidence.says_any(&TROUBLE) || evidence.is_unified();
+    let text = "what is told is how much is in use, not that anything failed";
+    (!troubled).then(|| Finding::new(Cause::NotOom, Fair, text, vec![told]).told())
+}
+
 fn recovered(evidence: &Evidence) -> Option<Finding> {
     let told = evidence.quote(Saying::Recovered)?;
     let text = "the engine tried again with less, and nothing was refused afterwards";
-    evidence
-        .refusals
-        .is_empty()
+    let later = evidence
+        .torch
+        .as_ref()
+        .is_some_and(|torch| torch.quote.line > told.line);
+    (evidence.refusals.is_empty() && !later)
         .then(|| Finding::new(Cause::NotOom, Decisive, text, vec![told]).by(SubCause::Recovered))
 }
 
@@ -234,7 +271,9 @@ fn shared_memory_full(evidence: &Evidence) -> Option<Finding> {
 }
 
 fn allocation_limit(evidence: &Evidence) -> Option<Finding> {
-    let told = evidence.quote(Saying::AllocationLimit)?;
+    let told = evidence
+        .quote(Saying::AllocationLimit)
+        .filter(|quote| !quote.text.contains("pinned memory"))?;
     let text = "one allocation is larger than the driver allows, however much is free";
     Some(Finding::new(Cause::Other, Decisive, text, vec![told]).by(SubCause::AllocationLimit))
 }
@@ -251,8 +290,16 @@ fn other_complaint(evidence: &Evidence) -> Option<Finding> {
     speaks.then(|| Finding::new(Cause::NotOom, Weak, text, vec![told]))
 }
 
+/// What runs on the processor alone was refused no memory of a card.
+fn not_on_the_card(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence.quote(Saying::CpuInstead)?;
+    let text = "the program works without the card, and nothing was refused";
+    let refused = evidence.ran_out() || evidence.says_any(&[Saying::HostRefused, Saying::UnifiedSwitch]);
+    (!refused).then(|| Finding::new(Cause::NotOom, Fair, text, vec![told]))
+}
+
 fn not_about_memory(evidence: &Evidence) -> Option<Finding> {
-    const WORDS: [(Saying, SubCause, &str); 6] = [
+    const WORDS: [(Saying, SubCause, &str); 7] = [
         (Saying::PortTaken, SubCause::PortTaken, "its port is taken"),
         (
             Saying::NotStarted,
@@ -278,6 +325,11 @@ fn not_about_memory(evidence: &Evidence) -> Option<Finding> {
             Saying::RequestTooLong,
             SubCause::RequestTooLong,
             "a request was longer than its context",
+        ),
+        (
+            Saying::WaitedLong,
+            SubCause::NotStarted,
+            "the load took longer than somebody was ready to wait",
         ),
     ];
     if evidence.ran_out() || evidence.says(Saying::UnsizedRefused) {

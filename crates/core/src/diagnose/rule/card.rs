@@ -39,6 +39,11 @@ pub(super) const RULES: &[Rule] = &[
         test: refused_at_stage,
     },
     Rule {
+        name: "stops_at_stage",
+        source: "order of llama.cpp's log: what comes after the last buffer that was made is what failed",
+        test: stops_at_stage,
+    },
+    Rule {
         name: "large_micro_batch",
         source: "llama-context.cpp: the buffers of the computation grow with -ub, 512 without it",
         test: large_micro_batch,
@@ -57,26 +62,6 @@ pub(super) const RULES: &[Rule] = &[
         name: "tensor_refused",
         source: "TensorFlow: bfc_allocator; XLA: RESOURCE_EXHAUSTED; ONNX Runtime: BFCArena; CuPy",
         test: tensor_refused,
-    },
-    Rule {
-        name: "told_of_depth",
-        source: "ggml-cuda's pool grows with the depth of a request; a quantised cache is converted there before b9400",
-        test: told_of_depth,
-    },
-    Rule {
-        name: "told_of_model",
-        source: "the report's own words",
-        test: told_of_model,
-    },
-    Rule {
-        name: "told_of_cache",
-        source: "the report's own words",
-        test: told_of_cache,
-    },
-    Rule {
-        name: "told_of_computation",
-        source: "the report's own words",
-        test: told_of_computation,
     },
 ];
 
@@ -184,6 +169,7 @@ fn address_reservation(evidence: &Evidence) -> Option<Finding> {
     let weight = match refusal {
         Some(refusal) if refusal.purpose == Purpose::Address => Decisive,
         Some(_) => Strong,
+        None if evidence.says_any(&[Saying::KernelMemory, Saying::OutOfMemory]) => Strong,
         None => Fair,
     };
     let text =
@@ -206,6 +192,8 @@ fn refused_at_run_time(evidence: &Evidence) -> Option<Finding> {
             let weight = match refusal.stage {
                 Stage::Serving => Strong,
                 _ if sees => Strong,
+                // Shared memory is refused for reasons of its own.
+                _ if placed && evidence.is_unified() => Weak,
                 _ if placed => Fair,
                 _ => return None,
             };
@@ -238,6 +226,21 @@ fn refused_at_stage(evidence: &Evidence) -> Option<Finding> {
     };
     let text = format!("{} {what}", asked(refusal));
     open.then(|| Finding::new(cause, Fair, text, vec![refusal.quote.clone()]))
+}
+
+/// The log is cut before the line that says what failed: the next buffer that it would have named.
+fn stops_at_stage(evidence: &Evidence) -> Option<Finding> {
+    let last = evidence.buffers.iter().rfind(|buffer| buffer.on_card)?;
+    let quiet = evidence.refusals.is_empty() && evidence.torch.is_none() && evidence.stage < Stage::Serving;
+    let failed = evidence.says_any(&[Saying::OutOfMemory, Saying::Died, Saying::Exception]);
+    let (cause, what) = match last.purpose {
+        Purpose::Cache => (Cause::ComputeBufferTooLarge, "the KV cache was placed"),
+        Purpose::Compute => (Cause::PoolGrowth, "all buffers were placed"),
+        _ => return None,
+    };
+    let text = format!("the log ends where {what}, and what comes next is told to have failed");
+    let quotes = evidence.quotes(&[Saying::CacheSize, Saying::ComputeSize]);
+    (quiet && failed).then(|| Finding::new(cause, Weak, text, quotes))
 }
 
 /// The card refused, and nobody says what for.
@@ -278,7 +281,12 @@ fn first_that_is_loaded(evidence: &Evidence) -> Option<Finding> {
 fn counted_too_large(evidence: &Evidence) -> Option<Finding> {
     let told = evidence.quote(Saying::BudgetRefused)?;
     let text = "the engine counted the model, and it does not fit";
-    Some(Finding::new(Cause::ModelTooLarge, Strong, text, vec![told]))
+    // Some count the cache with it.
+    let weight = match evidence.says_any(&[Saying::LongContext, Saying::CacheWord]) {
+        true => Fair,
+        false => Strong,
+    };
+    Some(Finding::new(Cause::ModelTooLarge, weight, text, vec![told]))
 }
 
 fn tensor_refused(evidence: &Evidence) -> Option<Finding> {
@@ -287,80 +295,4 @@ fn tensor_refused(evidence: &Evidence) -> Option<Finding> {
         .filter(|_| evidence.torch.is_none())?;
     let text = "a tensor was refused by name or size while the program computed";
     Some(Finding::new(Cause::ComputeBufferTooLarge, Fair, text, vec![told]))
-}
-
-/// The report says in words what is too large: a word, not a proof.
-fn told(evidence: &Evidence, cause: Cause, words: &[Saying], text: &str) -> Option<Finding> {
-    let quotes = evidence.quotes(words);
-    let weight = if quotes.len() > 1 && evidence.ran_out() {
-        Fair
-    } else {
-        Weak
-    };
-    let fails = evidence.ran_out() || quotes.len() > 1;
-    let speaks = fails && !quotes.is_empty() && evidence.buffers.is_empty();
-    speaks.then(|| Finding::new(cause, weight, text, quotes).told())
-}
-
-/// What grows with the context, and not with the number of requests, is the pool.
-fn told_of_depth(evidence: &Evidence) -> Option<Finding> {
-    let depth = evidence.quote(Saying::GrowsWithDepth)?;
-    let fails = evidence.says_any(&[
-        Saying::Leaks,
-        Saying::Grows,
-        Saying::OutOfMemory,
-        Saying::RuntimeRefused,
-    ]);
-    let named = evidence
-        .refusal()
-        .is_some_and(|refusal| cause_of(refusal.purpose).is_some());
-    let kept = evidence.says(Saying::NotReleased) && evidence.says(Saying::EachRound);
-    let weight = if evidence.says_any(&[Saying::Leaks, Saying::Grows]) && !kept {
-        Strong
-    } else {
-        Fair
-    };
-    // A framework of Python has no pool that grows by itself; what it keeps for each token is its cache.
-    let cause = match evidence.says(Saying::PastKeys) {
-        true => Cause::KvCacheTooLarge,
-        false => Cause::PoolGrowth,
-    };
-    let text = "it is told to come with the depth of the request, after the load";
-    let trains = evidence.says(Saying::Trains);
-    let speaks = fails && !named && !trains && evidence.torch.is_none() && !evidence.is_unified();
-    speaks.then(|| Finding::new(cause, weight, text, vec![depth]).told())
-}
-
-fn told_of_model(evidence: &Evidence) -> Option<Finding> {
-    let words = [Saying::ModelTooBig, Saying::ModelToCard];
-    told(
-        evidence,
-        Cause::ModelTooLarge,
-        &words,
-        "the size of the model is named",
-    )
-}
-
-fn told_of_cache(evidence: &Evidence) -> Option<Finding> {
-    let words = [Saying::LongContext, Saying::CacheWord, Saying::PastKeys];
-    told(
-        evidence,
-        Cause::KvCacheTooLarge,
-        &words,
-        "the context and its cache are named",
-    )
-}
-
-fn told_of_computation(evidence: &Evidence) -> Option<Finding> {
-    // Who takes less at once in vain has the reason elsewhere.
-    let words: &[Saying] = match evidence.says(Saying::LessDidNotHelp) {
-        true => &[Saying::Activations],
-        false => &[Saying::Activations, Saying::BigBatch, Saying::Trains],
-    };
-    told(
-        evidence,
-        Cause::ComputeBufferTooLarge,
-        words,
-        "the computation is named",
-    )
 }

@@ -127,7 +127,7 @@ fn weights_fill_card(evidence: &Evidence) -> Option<Finding> {
         .iter()
         .filter(|buffer| buffer.on_card && buffer.purpose == Purpose::Weights);
     let largest = weights.map(|buffer| buffer.size).max()?;
-    let card = evidence.card()?;
+    let card = evidence.card().or(evidence.named_cards)?;
     let text = format!("{largest} of a card of {card} were taken by weights");
     (largest.scaled(10, 9) >= card && evidence.stage < Stage::Serving).then(|| {
         Finding::new(

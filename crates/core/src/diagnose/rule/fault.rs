@@ -38,6 +38,11 @@ pub(super) const RULES: &[Rule] = &[
         test: memory_fault,
     },
     Rule {
+        name: "built_for_other",
+        source: "the report's own words",
+        test: built_for_other,
+    },
+    Rule {
         name: "wrong_build",
         source: "CUDA: no kernel image; cuBLAS that cannot start on this card",
         test: wrong_build,
@@ -99,7 +104,21 @@ fn memory_fault(evidence: &Evidence) -> Option<Finding> {
         .quote(Saying::IllegalAccess)
         .or_else(|| xid.map(|(_, quote)| quote.clone()))?;
     let text = "a kernel read or wrote an address that is not its own: a fault of the program, or of its view of the cards";
-    Some(Finding::new(Cause::DriverOrHw, Fair, text, vec![quote]).by(SubCause::MemoryFault))
+    // A choice of cards beside it explains it better.
+    let weight = if evidence.says(Saying::DeviceChoice) {
+        Fair
+    } else {
+        Strong
+    };
+    Some(Finding::new(Cause::DriverOrHw, weight, text, vec![quote]).by(SubCause::MemoryFault))
+}
+
+fn built_for_other(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence.quote(Saying::BuiltForOther)?;
+    let text = "a library is told to be built for another card than this";
+    let sized = evidence.torch.is_some() || evidence.refusals.iter().any(|refusal| refusal.asked.is_some());
+    let finding = Finding::new(Cause::NotOom, Strong, text, vec![told]).by(SubCause::WrongBuild);
+    (!sized).then(|| finding.told())
 }
 
 fn wrong_build(evidence: &Evidence) -> Option<Finding> {

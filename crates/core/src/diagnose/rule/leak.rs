@@ -62,6 +62,7 @@ fn said_to_leak(evidence: &Evidence) -> Option<Finding> {
         (false, true, false) if kept && evidence.says(Saying::FailsAgain) => Strong,
         (false, true, false) if kept || evidence.says(Saying::FailsAgain) => Fair,
         (false, true, false) => return None,
+        (false, false, _) if evidence.says(Saying::FailsAgain) => Weak,
         (false, false, _) => return None,
     };
     let quotes = evidence.quotes(&[
@@ -85,7 +86,7 @@ fn said_to_leak(evidence: &Evidence) -> Option<Finding> {
 /// What grows with the depth of a request comes back with it, unless it is told not to.
 fn grows_with_depth(evidence: &Evidence) -> bool {
     evidence.says(Saying::GrowsWithDepth)
-        && !(evidence.says(Saying::NotReleased) && evidence.says(Saying::EachRound))
+        && !(evidence.says_any(&[Saying::NotReleased, Saying::Leaks]) && evidence.says(Saying::EachRound))
 }
 
 fn kernel_slab(evidence: &Evidence) -> Option<Finding> {

@@ -54,6 +54,16 @@ pub(super) const RULES: &[Rule] = &[
         test: small_victim,
     },
     Rule {
+        name: "others_seen",
+        source: "vLLM: memory profiling; SGLang: init_torch_distributed; CUDA: cudaErrorDevicesUnavailable",
+        test: others_seen,
+    },
+    Rule {
+        name: "card_twice",
+        source: "NCCL: init.cc compares the ranks' bus ids",
+        test: card_twice,
+    },
+    Rule {
         name: "visible_devices",
         source: "CUDA reads CUDA_VISIBLE_DEVICES once, at its start",
         test: visible_devices,
@@ -97,9 +107,13 @@ fn used_by_nobody(evidence: &Evidence) -> Option<Finding> {
 
 fn nobody_shown(evidence: &Evidence) -> Option<Finding> {
     let told = evidence.quotes(&[Saying::NobodyShown, Saying::TakenBefore]);
-    let silent = evidence.is_unified() || evidence.startup.is_some() || told.is_empty();
-    let speaks =
-        !silent && (evidence.ran_out() || evidence.says_any(&[Saying::NotReleased, Saying::Neighbour]));
+    let silent = evidence.is_unified()
+        || evidence.startup.is_some()
+        || evidence.says(Saying::PreviousChild)
+        || told.is_empty();
+    let speaks = !silent
+        && (evidence.ran_out()
+            || evidence.says_any(&[Saying::NotReleased, Saying::Neighbour, Saying::FailsAgain]));
     let text = "the card is told to be in use before the start, or by a process that no list shows";
     speaks.then(|| Finding::new(Cause::ForeignProcess, Strong, text, told).told())
 }
@@ -230,6 +244,26 @@ fn small_victim(evidence: &Evidence) -> Option<Finding> {
     let starved = evidence.says_any(&[Saying::NvMap, Saying::OutOfMemory]) && !evidence.says(Saying::GoesOn);
     let text = "a camera, which needs tens of MiB, got none";
     starved.then(|| Finding::new(Cause::ForeignProcess, Strong, text, vec![told]))
+}
+
+/// An engine that looks at its card before and after says that somebody else moved.
+fn others_seen(evidence: &Evidence) -> Option<Finding> {
+    let (weight, quote) = match (
+        evidence.quote(Saying::OthersSeen),
+        evidence.quote(Saying::CardBusy),
+    ) {
+        (Some(quote), _) => (Strong, quote),
+        (None, Some(quote)) => (Fair, quote),
+        (None, None) => return None,
+    };
+    let text = "the engine found the card in another's hands";
+    Some(Finding::new(Cause::ForeignProcess, weight, text, vec![quote]))
+}
+
+fn card_twice(evidence: &Evidence) -> Option<Finding> {
+    let quote = evidence.quote(Saying::CardTwice)?;
+    let text = "two ranks are on one card, and each should have its own";
+    Some(Finding::new(Cause::WrongDeviceContext, Strong, text, vec![quote]))
 }
 
 fn visible_devices(evidence: &Evidence) -> Option<Finding> {

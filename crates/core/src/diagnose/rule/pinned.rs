@@ -39,7 +39,12 @@ fn went_on(evidence: &Evidence) -> bool {
 
 /// `initialization error` and `unknown error` are of a driver that is not there, and say nothing about a limit.
 fn is_limit(told: &Quote) -> bool {
-    let reasons = ["initialization error", "unknown error", "display driver"];
+    let reasons = [
+        "initialization error",
+        "unknown error",
+        "display driver",
+        "CUDA-capable device",
+    ];
     !reasons.iter().any(|reason| told.text.contains(reason))
 }
 
@@ -100,8 +105,10 @@ fn pin_call_failed(evidence: &Evidence) -> Option<Finding> {
     if evidence.says(Saying::LockRefused) {
         return None;
     }
+    let faulty = evidence.says_any(&[Saying::IllegalAccess, Saying::DriverFault, Saying::ProgramFault]);
     let failed = evidence.ran_out()
-        || evidence.says_any(&[Saying::HostRefused, Saying::CardFault])
+        || evidence.says(Saying::HostRefused)
+        || (evidence.says(Saying::CardFault) && !faulty)
         || [" failed", "Error", "error"]
             .iter()
             .any(|word| told.text.contains(word));

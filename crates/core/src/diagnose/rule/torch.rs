@@ -77,11 +77,24 @@ fn idle_in_pieces(evidence: &Evidence) -> Option<Finding> {
         return None;
     }
     let of_card = |share: u64| torch.total.is_none_or(|total| idle * share >= total);
+    let loads = torch
+        .frame
+        .as_ref()
+        .is_some_and(|frame| frame.purpose == Purpose::Weights);
     let weight = match () {
+        // A load gives nothing back, and asks for more after this.
+        () if loads && !of_card(10) => Weak,
         () if of_card(10) => Decisive,
         () if !of_card(50) => Weak,
         // Where live tensors fill the card, a smaller model would do as well.
         () if is_full_of_life(torch) => Fair,
+        // Where little is asked, much more will be asked next.
+        () if torch
+            .total
+            .is_some_and(|total| torch.asked.scaled(64, 1) <= total) =>
+        {
+            Fair
+        }
         () if idle.scaled(2, 1) >= torch.asked && of_card(25) => Strong,
         () if idle.scaled(2, 1) >= torch.asked => Fair,
         () => Weak,
@@ -98,6 +111,13 @@ fn idle_in_pieces(evidence: &Evidence) -> Option<Finding> {
             vec![torch.quote.clone()],
         )
     })
+}
+
+fn is_loading(torch: &Torch) -> bool {
+    torch
+        .frame
+        .as_ref()
+        .is_some_and(|frame| frame.purpose == Purpose::Weights)
 }
 
 /// What is told as free is of the moment after the refusal, and a driver keeps some of it: less than a twentieth of the card is none.
@@ -194,7 +214,8 @@ fn live_tensors(evidence: &Evidence) -> Option<Finding> {
     let (total, allocated) = (torch.total?, torch.allocated?);
     let free = torch.free.unwrap_or(Bytes::ZERO);
     let in_pieces = torch.idle.is_some_and(|idle| {
-        idle >= ROUNDING && idle * 50 >= total && free < torch.asked && idle + free >= torch.asked
+        let idles = idle >= ROUNDING && idle * 50 >= total && !(is_loading(torch) && idle * 10 < total);
+        idles && free < torch.asked && idle + free >= torch.asked
     });
     let foreign = others(torch).is_some_and(|others| others.scaled(5, 1) >= total && others >= Bytes::gib(1));
     if torch.asked.is_zero() || (in_pieces && !is_full_of_life(torch)) || !is_short(torch) || foreign {
@@ -239,11 +260,14 @@ fn what_lives(evidence: &Evidence, torch: &Torch, total: Bytes, allocated: Bytes
     }
 }
 
-/// Sizes are not told, but what the program was doing.
+/// What else the card holds is not told, but what the program was doing.
 fn frame_alone(evidence: &Evidence) -> Option<Finding> {
-    let frame = evidence.frame.as_ref()?;
+    let torch = evidence.torch.as_ref();
+    let frame = torch
+        .and_then(|torch| torch.frame.as_ref())
+        .or(evidence.frame.as_ref())?;
     let named = |refusal: &Refusal| refusal.asked.is_some() || refusal.purpose != Purpose::Unknown;
-    let sized = evidence.torch.is_some() || evidence.refusals.iter().any(named);
+    let sized = torch.is_some_and(|torch| torch.total.is_some()) || evidence.refusals.iter().any(named);
     if sized || !evidence.says_any(&[Saying::OutOfMemory, Saying::TorchRefused]) || evidence.is_unified() {
         return None;
     }
@@ -259,11 +283,17 @@ fn frame_alone(evidence: &Evidence) -> Option<Finding> {
 fn request_alone(evidence: &Evidence) -> Option<Finding> {
     let torch = evidence.torch.as_ref()?;
     let alone = torch.total.is_none() && torch.frame.is_none();
+    // No card has so much: nothing but a product of the computation asks for it.
+    let weight = if torch.asked >= Bytes::gib(200) {
+        Strong
+    } else {
+        Weak
+    };
     let text = format!("{} were asked in one request", torch.asked);
     (alone && torch.asked >= Bytes::gib(1)).then(|| {
         Finding::new(
             Cause::ComputeBufferTooLarge,
-            Weak,
+            weight,
             text,
             vec![torch.quote.clone()],
         )
@@ -299,8 +329,12 @@ fn said_to_be_fragmented(evidence: &Evidence) -> Option<Finding> {
     if advice.iter().any(|words| lower.contains(words)) || proven_not || evidence.is_unified() {
         return None;
     }
-    let known =
-        evidence.torch.is_some() || evidence.says(Saying::TorchRefused) || told.text.contains("reserved");
+    let seen = evidence.said.get(&Saying::Fragmented)?;
+    let known = evidence.torch.is_some()
+        || evidence.says(Saying::TorchRefused)
+        || [&seen.first, &seen.last]
+            .iter()
+            .any(|quote| quote.text.contains("reserved"));
     let weight = if known { Fair } else { Weak };
     let text = "it is said to be fragmented";
     Some(Finding::new(Cause::FragmentationCachingAllocator, weight, text, vec![told]).told())

@@ -129,7 +129,12 @@ fn refused_with_room(evidence: &Evidence) -> Option<Finding> {
         || evidence.says_any(&[Saying::OutOfMemory, Saying::Declines]);
     if !evidence.is_unified()
         || !refused
-        || evidence.says_any(&[Saying::NvMap, Saying::NvmlQueryAssert, Saying::CublasCreate])
+        || evidence.says_any(&[
+            Saying::NvMap,
+            Saying::NvmlQueryAssert,
+            Saying::CublasCreate,
+            Saying::VaReservation,
+        ])
     {
         return None;
     }
@@ -162,7 +167,10 @@ fn refused_with_room(evidence: &Evidence) -> Option<Finding> {
 }
 
 fn kernel_no_memory(evidence: &Evidence) -> Option<Finding> {
-    let told = evidence.quote(Saying::KernelMemory)?;
+    // Addresses that cannot be had are told by the kernel in the same word.
+    let told = evidence
+        .quote(Saying::KernelMemory)
+        .filter(|_| !evidence.says(Saying::VaReservation))?;
     let weight = if evidence.is_unified() { Decisive } else { Strong };
     let text = "the kernel's side of the driver got no pages for memory of the card";
     Some(Finding::new(Cause::UnifiedMemoryRefused, weight, text, vec![told]).by(why(evidence)))
@@ -206,10 +214,13 @@ fn cache_counts_as_used(evidence: &Evidence) -> Option<Finding> {
 }
 
 fn larger_than_machine(evidence: &Evidence) -> Option<Finding> {
-    let (asked, total) = (asked(evidence)?, evidence.host.total?);
-    if !evidence.is_unified() || asked <= total {
+    if !evidence.is_unified() {
         return None;
     }
+    let (asked, Some(total)) = (asked(evidence), evidence.host.total) else {
+        return model_larger_than_machine(evidence);
+    };
+    let asked = asked.filter(|asked| *asked > total)?;
     let text = format!("{asked} were asked of a machine with {total}");
     let quotes = evidence
         .refusal()
@@ -219,6 +230,15 @@ fn larger_than_machine(evidence: &Evidence) -> Option<Finding> {
     Some(Finding::new(Cause::ModelTooLarge, Decisive, text, quotes))
 }
 
+/// By names alone: the model that is named is larger than the board that is named.
+fn model_larger_than_machine(evidence: &Evidence) -> Option<Finding> {
+    let (weights, total) = (evidence.weights()?, evidence.told_host?);
+    let died = evidence.ran_out() || evidence.says_any(&[Saying::Killed, Saying::KernelKill]);
+    let text = format!("weights of {weights} on a machine with {total}");
+    let quotes = evidence.quotes(&[Saying::Killed, Saying::KernelKill, Saying::OutOfMemory]);
+    (died && weights > total).then(|| Finding::new(Cause::ModelTooLarge, Fair, text, quotes).told())
+}
+
 fn managed_memory_moves(evidence: &Evidence) -> Option<Finding> {
     let managed = evidence.says_any(&[Saying::ManagedMemory, Saying::UnifiedSwitch]);
     let (faults, slow) = (evidence.says(Saying::PageFaults), evidence.says(Saying::Slow));
@@ -226,9 +246,11 @@ fn managed_memory_moves(evidence: &Evidence) -> Option<Finding> {
         return None;
     }
     if !managed {
-        return slow_on_windows(evidence);
+        return slow_on_windows(evidence).or_else(|| faults_alone(evidence));
     }
     let weight = match (faults, slow) {
+        // What fails for want of memory is not served by faults.
+        (false, true) if evidence.ran_out() && evidence.says(Saying::UnifiedSwitch) => Weak,
         (true, true) => Decisive,
         (true, false) | (false, true) if evidence.refusals.is_empty() => Strong,
         (false, false) if evidence.was_refused() || evidence.is_unified() => return None,
@@ -249,6 +271,15 @@ fn managed_memory_moves(evidence: &Evidence) -> Option<Finding> {
     } else {
         finding.told()
     })
+}
+
+/// Only managed memory is served page by page; a fault of a kernel is another thing.
+fn faults_alone(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence.quote(Saying::PageFaults)?;
+    let broken = evidence.says_any(&[Saying::IllegalAccess, Saying::DriverFault, Saying::CardFault]);
+    let text = "page faults of the card are told of, which only managed memory has";
+    (!broken && !evidence.ran_out())
+        .then(|| Finding::new(Cause::UnifiedMemoryThrash, Fair, text, vec![told]).told())
 }
 
 /// The driver of Windows moves memory of the card to the host rather than refuse it.

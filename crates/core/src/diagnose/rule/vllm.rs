@@ -19,6 +19,11 @@ pub(super) const RULES: &[Rule] = &[
         test: context_beyond_cache,
     },
     Rule {
+        name: "cache_full",
+        source: "SGLang: mem_cache/common.py: alloc_for_extend; vLLM's scheduler",
+        test: cache_full,
+    },
+    Rule {
         name: "no_room_for_blocks",
         source: "vllm: determine_num_available_blocks; weights of 2 bytes a parameter",
         test: no_room_for_blocks,
@@ -66,6 +71,14 @@ fn context_beyond_cache(evidence: &Evidence) -> Option<Finding> {
     let quote = evidence.quote(Saying::VllmContext)?;
     let text = "the context needs more tokens of KV cache than the share of the card holds";
     Some(Finding::new(Cause::KvCacheTooLarge, Decisive, text, vec![quote]))
+}
+
+/// The pool for the cache was made, and requests have filled it: the card itself refused nothing.
+fn cache_full(evidence: &Evidence) -> Option<Finding> {
+    let quote = evidence.quote(Saying::CacheFull)?;
+    let text = "the pool for the KV cache holds fewer tokens than are served at once";
+    let alone = evidence.torch.is_none() && evidence.refusals.is_empty();
+    alone.then(|| Finding::new(Cause::KvCacheTooLarge, Strong, text, vec![quote]))
 }
 
 /// Weights, as printed or of two bytes a parameter, against the share of the cards that it may take.
@@ -135,5 +148,23 @@ fn host_too_small(evidence: &Evidence) -> Option<Finding> {
 fn previous_child(evidence: &Evidence) -> Option<Finding> {
     let quote = evidence.quote(Saying::PreviousChild)?;
     let text = "the engine before had not given its memory back when the next was started";
-    Some(Finding::new(Cause::Other, Strong, text, vec![quote]).by(SubCause::PreviousChild))
+    if !quote.text.contains("didn't recover") {
+        if evidence.says(Saying::NotReleased) && !evidence.was_refused() {
+            return None;
+        }
+        let finding = Finding::new(Cause::Other, Strong, text, vec![quote]);
+        return Some(finding.by(SubCause::PreviousChild).told());
+    }
+    // ollama's own line is a warning, and it goes on to load.
+    let refused_later = evidence
+        .said
+        .get(&Saying::OutOfMemory)
+        .is_some_and(|seen| seen.last.line > quote.line);
+    Some(match refused_later {
+        true => Finding::new(Cause::Other, Strong, text, vec![quote]).by(SubCause::PreviousChild),
+        false => {
+            let text = "the scheduler could not see memory come back in time, and nothing was refused";
+            Finding::new(Cause::NotOom, Fair, text, vec![quote]).by(SubCause::Optional)
+        }
+    })
 }

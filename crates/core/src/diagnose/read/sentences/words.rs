@@ -28,7 +28,7 @@ fn is_in(word: &str, sentence: &str) -> bool {
 pub(super) const SMALL_WORDS: Words = Words(
     "the |a |an |is |are |was |i |i'm |we |my |it |it's |to |and |of |on |in |for |when |with |but |after |\
     that |this |if |not |by |from |while |then |even |there |be |has |have |does |only |still |at |each |\
-    all ",
+    all |why |how ",
 );
 /// Notes without small words are prose all the same.
 pub(super) const HELPED: Words =
@@ -81,7 +81,7 @@ pub(super) const STRAY: Words = Words(
     secondary|excluded|first card|wrong gpu|wrong device|wrong card|other gpu|other card|another gpu|\
     another card|another device|first gpu|default gpu|default device|all gpus|all of the gpus|\
     all available gpus|every gpu|each gpu|both gpus|multiple gpus|all cards|gpu other than|\
-    device other than|non-default|first visible|rank 0|rank0|gpu zero|unused gpu|primary gpu",
+    device other than|non-default|first visible|current device|rank 0|rank0|gpu zero|unused gpu|primary gpu",
 );
 /// Cards that are named by what is wrong with them.
 pub(super) const MISPLACED: Words = Words(
@@ -92,7 +92,8 @@ pub(super) const MISPLACED: Words = Words(
 pub(super) const ON_FIRST: Words = Words(
     "on gpu 0|on gpu0|on gpu-0|in gpu 0|in gpu0|of gpu 0|of gpu0|on cuda:0|in cuda:0|to cuda:0|on device 0|\
     on card 0|on the first gpu|on the first card|on the first visible|on another gpu|of another gpu|\
-    on the other gpu|on every gpu|on each gpu|occupies gpu 0|occupy gpu 0",
+    on the other gpu|on every gpu|on each gpu|occupies gpu 0|\
+    occupy gpu 0|on 1st gpu|on the 1st gpu",
 );
 pub(super) const MEANT: Words = Words(
     "only use|want to|much more|more than|only one|than other|than the other|compared with|compared to|\
@@ -105,8 +106,15 @@ pub(super) const MEANT: Words = Words(
 pub(super) const WANTED: Words = Words("want|only|chose|specif|select|set |put |meant|intend|assign");
 pub(super) const PRESENCE: Words = Words(
     "~mb |~mib |~gb |~gib |initiali|context|memory|vram|mib|mb |gb |process|alloc|uses |use |used |using |\
-    occup|runs on|run on|running on|load|tensor|appear|goes to|went to|lands|landed|creates|created|places|\
+    occup|runs on|run on|running on|load|tensor|appear|goes to|went to|lands|landed|stuck|creates|created|places|\
     placed",
+);
+/// A choice was made, and made no difference.
+pub(super) const REGARDLESS: Words =
+    Words("regardless|no matter|whichever|whatever|always|every time|only ever");
+pub(super) const CHOSEN: Words = Words(
+    "which cuda|which gpu|which device|which card|gpu i |device i |card i |i set|i have set|i select|i choose|\
+    i chose|specif|setting of|the setting",
 );
 pub(super) const VISIBLE: Words = Words(
     "cuda_visible_devices|hip_visible_devices|rocr_visible_devices|gpu_device_ordinal|cuda_device_order",
@@ -139,7 +147,8 @@ pub(super) const ALIVE: Words = Words(
 pub(super) const PROGRAMS: Words = Words(
     "comfy|plex|ollama|vllm|whisper|stable diffusion|automatic1111|sd-webui|llama-server|llama-swap|\
     llama cpp|lm studio|frigate|blender|steam|obs |chrome|firefox|xorg|gnome|kde |wayland|desktop|game|\
-    jupyter|tabby|sglang|tensorflow|xtts|browser|jellyfin|immich|ffmpeg",
+    jupyter|tabby|sglang|tensorflow|xtts|browser|jellyfin|immich|ffmpeg|\
+    pycharm|spyder|vscode|matlab|another notebook",
 );
 pub(super) const TOGETHER: Words = Words(
     "same|shar|both|alongside|together|while|next to|beside|concurrent|at the same time|already|parallel",
@@ -167,6 +176,42 @@ pub(super) const BEFORE_MODEL: Words = Words(
     without a model|no model is loaded",
 );
 pub(super) const AMOUNT: Words = Words("~mib|~ gb|~ mb|~gb |~mb |~gib|~% |most|much|full|some ");
+
+/// The card is not used at all, or not by this program.
+pub(super) const CPU_ALONE: Words = Words(
+    "only cpu|only on cpu|only runs on cpu|only runs on the cpu|cpu only|cpu instead|no gpu usage|\
+    not using gpu|not using the gpu|not use gpu|not use the gpu|not use my gpu|~n't use gpu|~n't use the gpu|\
+    ~n't use my gpu|~n't use any vram|not use any vram|gpu is not used|gpu not used|back to cpu|\
+    back to the cpu|fallback to cpu|gpu is not detected|gpu not detected|not detect gpu|not detect my gpu|\
+    not detecting gpu|no gpu found",
+);
+/// One model makes way for another.
+pub(super) const SWITCH: Words =
+    Words("switch|swapping|swaps|swap to|change the model|changing model|next model");
+
+/// A library of one card on another.
+pub(super) const BUILT: Words = Words("compil|built |build |rebuil|mismatch");
+pub(super) const ARCHITECTURE: Words = Words(
+    "architecture|arch |arch_list|torch_cuda_arch_list|cuda_arch|cuda_arch_bin|compute capabilit|sm_|another type|different gpu",
+);
+/// Somebody is astonished at how much is in use.
+pub(super) const WONDERS: Words = Words(
+    "is this normal|is it normal|is that normal|is this usual|is this ususal|is it usual|is this expected|is it expected|\
+    usage expected|usage normal|why does|why is|why the|why do|so much|too much|quite high|seems high|as much|that much|large memory|\
+    regardless of the total|whatever the model|requires",
+);
+pub(super) const FOOTPRINT: Words = Words(
+    "footprint|consum|takes up|taken up|usage|memory usage|gpu ram|gpu memory|vram|reserved|requires|ram as possible",
+);
+pub(super) const AMOUNTS: Words = Words("~gb |~g |~gib |~mb |~mib |~% |large|high|most|all ");
+/// The allocator's memory lies between what lives.
+pub(super) const ALLOCATOR: Words = Words("allocator|empty_cache|segment|reserved");
+pub(super) const GAPS: Words =
+    Words("gaps|holes|interleav|scattered|in pieces|non-contiguous|not contiguous");
+pub(super) const MODEL_WORD: Words = Words("model");
+pub(super) const UNLOAD: Words = Words("unload");
+pub(super) const RELOAD: Words =
+    Words("reload|load again|loading again|loaded again|load it again|restart the");
 
 // What goes well, and what then does not.
 pub(super) const BEGINS: Words =
@@ -225,7 +270,8 @@ pub(super) const PIECES: Words = Words(
 pub(super) const NEEDED: Words = Words("without |needs|need |requires|unless");
 pub(super) const CURES: Words = Words(
     "no oom|did it|did the trick|made it go|fix|work|help|solv|resolv|avoid|no longer|went away|goes away|\
-    gone|succe|prevent|ok |okay|fine|loads|fits|recover",
+    gone|succe|prevent|ok |okay|fine|loads|fits|recover|\
+    happily",
 );
 pub(super) const CURED: Words = Words(
     "did it|did the trick|fix|solv|resolv|helped|helps|worked for me|goes away|went away|gone|workaround|\
