@@ -26,25 +26,9 @@ OPERATIONS = [
 WORDS = {"counted": "", "held": "budget=68719476736 pool=ours reuse spill=1073741824 need=17179869184"}
 
 
-def instructions(program, operation, times, door, environment):
-    done = subprocess.run(
-        ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", program, operation, str(times), door],
-        env=environment, capture_output=True, text=True,
-    )
-    counted = re.search(r"Collected : (\d+)", done.stderr)
-    if done.returncode or not counted:
-        raise SystemExit(f"{operation}: status {done.returncode}\n{done.stderr[-2000:]}")
-    return int(counted.group(1))
-
-
-def per_call(program, operation, door, environment):
-    short = instructions(program, operation, SHORT, door, environment)
-    return (instructions(program, operation, LONG, door, environment) - short) / (LONG - SHORT)
-
-
 @contextlib.contextmanager
 def neighbours(count, program, door, environment):
-    """Processes of the same tree that hold something and do nothing; the environment of one more."""
+    """Processes of a new tree that hold something and do nothing; the environment of one more."""
     with tempfile.TemporaryDirectory() as pages:
         environment = {**environment, "PLIMSOLL_GUARD_PAGES": pages}
         command = [program, "stand by", "0", door]
@@ -55,6 +39,23 @@ def neighbours(count, program, door, environment):
         yield environment
         for process in standing:
             process.communicate()
+
+
+def instructions(program, operation, times, door, environment, beside):
+    with neighbours(beside, program, door, environment) as environment:
+        done = subprocess.run(
+            ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", program, operation, str(times), door],
+            env=environment, capture_output=True, text=True,
+        )
+    counted = re.search(r"Collected : (\d+)", done.stderr)
+    if done.returncode or not counted:
+        raise SystemExit(f"{operation}: status {done.returncode}\n{done.stderr[-2000:]}")
+    return int(counted.group(1))
+
+
+def per_call(program, operation, door, environment, beside=0):
+    short = instructions(program, operation, SHORT, door, environment, beside)
+    return (instructions(program, operation, LONG, door, environment, beside) - short) / (LONG - SHORT)
 
 
 def main():
@@ -80,8 +81,7 @@ def main():
             row = rows[operation] = {"bare": per_call(program, operation, options.door, bare)}
             for name, line in words.items():
                 guarded = {**bare, "LD_PRELOAD": os.path.abspath(options.guard), "PLIMSOLL_GUARD": line}
-                with neighbours(options.neighbours, program, options.door, guarded) as guarded:
-                    row[name] = per_call(program, operation, options.door, guarded) - row["bare"]
+                row[name] = per_call(program, operation, options.door, guarded, options.neighbours) - row["bare"]
     if options.json:
         print(json.dumps(rows, indent=1))
         return

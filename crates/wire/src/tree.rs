@@ -26,8 +26,12 @@ pub use snapshot::{TreeCardSnapshot, TreeSnapshot};
 
 /// The ledger's name in the folder of the pages; it changes with the layout.
 pub const FILE: &str = "tree.1";
-/// Processes of one tree that can be on cards at a time.
-pub const SLOTS: usize = if cfg!(loom) { 2 } else { 256 };
+/// Processes of one tree that can be on cards at a time; few under loom and miri, which are slow and look for something else.
+pub const SLOTS: usize = match (cfg!(loom), cfg!(miri)) {
+    (true, _) => 2,
+    (_, true) => 8,
+    _ => 256,
+};
 /// Cards of a slot; loom counts atomics.
 const PLACES: usize = if cfg!(loom) { 1 } else { CARDS };
 

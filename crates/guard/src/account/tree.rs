@@ -1,8 +1,8 @@
 //! The budget, which is the tree's: this process's slot in the ledger that it shares with all that the same command started.
 //!
 //! The ledger lies beside the pages, so it is found the way they are; a process takes a slot when guard arms itself, and none
-//! before. One that gets no slot, or has nobody to share with, counts in a ledger of its own and keeps to its budget alone,
-//! which is said. Nothing is tidied up at the end, because ends are sudden: who is gone is found out by those who remain, always when a
+//! before. One that gets no slot says so, and like one without a folder counts in a ledger of its own and keeps to its budget
+//! alone. Nothing is tidied up at the end, because ends are sudden: who is gone is found out by those who remain, always when a
 //! claim fails, and, but not within ten milliseconds again, when somebody asks how much is left or a sum is to become the peak.
 
 use alloc::boxed::Box;
@@ -120,27 +120,13 @@ impl Seat {
                 Claim::Granted => return true,
                 Claim::Full if self.sweep() => {}
                 Claim::Full => return false,
-                Claim::Crossed => self.pause(tries),
+                Claim::Crossed => pause(tries),
             }
         }
         false
     }
 
-    /// Lets those pass whose claims crossed ours; no two of them wait the same time.
-    #[cold]
-    fn pause(&self, tries: u32) {
-        const SPINS: usize = 20;
-        const SOON: u32 = 8;
-        if tries > SOON {
-            // SAFETY: it takes nothing and cannot fail.
-            unsafe { libc::sched_yield() };
-        }
-        for _ in 0..(self.slot + 1) * SPINS {
-            core::hint::spin_loop();
-        }
-    }
-
-    /// The same, but not again at once.
+    /// Empties the slots of the dead, but not again at once.
     fn sweep_at_times(&self) {
         static LOOKED: AtomicU64 = AtomicU64::new(0);
         if self.tree.is_shared(self.me) {
@@ -155,6 +141,17 @@ impl Seat {
     fn raise_peak(&self, place: usize) {
         self.tree.raise_peak(place, || self.sweep_at_times());
     }
+}
+
+/// Lets those pass whose claims crossed ours. The clock's last digits see to it that no two wait equally long for ever.
+#[cold]
+fn pause(tries: u32) {
+    const LONGEST: u32 = 10;
+    for _ in 0..clock::now() % (16 << tries.min(LONGEST)) {
+        core::hint::spin_loop();
+    }
+    // SAFETY: it takes nothing and cannot fail.
+    unsafe { libc::sched_yield() };
 }
 
 /// None until guard arms itself, which is before anything is counted.

@@ -1,4 +1,5 @@
-//! The real guard library, and a driver for it with as many bytes as a test allows.
+//! The real guard library, a driver for it with as many bytes as a test allows, and a program that takes some of them.
+#![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -36,4 +37,18 @@ pub(crate) fn driver(library: &Path) -> TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     std::os::unix::fs::symlink(library, folder.path().join("libcuda.so.1")).expect("a link");
     folder
+}
+
+/// The program that takes memory, compiled once.
+pub(crate) fn take() -> &'static str {
+    static BUILT: OnceLock<(TempDir, String)> = OnceLock::new();
+    let (_, path) = BUILT.get_or_init(|| {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/run/programs/take.c");
+        let path = folder.path().join("take").to_str().expect("text").to_owned();
+        let built = Command::new("cc").args(["-o", &path, source, "-ldl"]).status();
+        assert!(built.is_ok_and(|status| status.success()), "cc");
+        (folder, path)
+    });
+    path
 }

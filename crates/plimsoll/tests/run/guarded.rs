@@ -4,30 +4,14 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-use crate::real::{driver, guard};
+use crate::real::{driver, guard, take};
 use crate::rig::{built, run, said};
 
 const FIRST: &str = "GPU-00000001-0000-0000-0000-000000000000";
 const SECOND: &str = "GPU-00000002-0000-0000-0000-000000000000";
-
-/// The program that takes memory, compiled once.
-fn take() -> &'static str {
-    static BUILT: OnceLock<(TempDir, String)> = OnceLock::new();
-    let (_, path) = BUILT.get_or_init(|| {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/run/programs/take.c");
-        let path = folder.path().join("take").to_str().expect("text").to_owned();
-        let built = Command::new("cc").args(["-o", &path, source, "-ldl"]).status();
-        assert!(built.is_ok_and(|status| status.success()), "cc");
-        (folder, path)
-    });
-    path
-}
 
 /// A run on two cards of 8 GiB, the first of which has a name of its own.
 fn on_two_cards(options: &[&str], command: &[&str]) -> Output {

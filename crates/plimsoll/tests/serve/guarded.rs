@@ -2,7 +2,9 @@
 //!
 //! The first half writes pages by hand; the second runs the real library over a libcuda with as many bytes as a test allows.
 
+use std::fs::Permissions;
 use std::mem::offset_of;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -14,7 +16,7 @@ use tempfile::TempDir;
 use crate::daemon::{Daemon, Setup, built, until};
 use crate::hand_written::{HandWritten, library};
 use crate::http::{Answer, chat, get, post};
-use crate::real::{driver, guard};
+use crate::real::{driver, guard, take};
 
 const CARD: &str = "GPU-00000001-0000-0000-0000-000000000000";
 const MIB: u64 = 1 << 20;
@@ -429,6 +431,53 @@ fn an_engine_that_is_held_to_less_than_it_needs_fails_with_the_numbers_and_its_n
         "{held:?}"
     );
     assert_eq!(chat(daemon.address, "beta").status, 200);
+}
+
+/// An engine of 512 MiB that first starts a helper, which takes so many MiB, as workers of a larger server do.
+fn with_helper(setup: Setup, name: &str, helper: u64, folder: &Path) -> Setup {
+    let program = folder.join(name);
+    let there = format!("{}/{name}-$$", folder.display());
+    let script = format!(
+        "#!/bin/sh\n{} {helper} touch={there} until={there}-never &\nwhile [ ! -e {there} ]; do sleep 0.01; done\nexec {} \"$@\"\n",
+        take(),
+        crate::daemon::fake_engine().display()
+    );
+    std::fs::write(&program, script).expect("the folder is ours");
+    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("the file is ours");
+    setup.config(&format!(
+        "[models.{name}]\ncmd = \"{} --port ${{PORT}} --alias {name}\"\nmemory = \"2GiB\"\nguard = {{ budget = \"1GiB\" }}\n\
+         env = {{ PLIMSOLL_FAKE_ENGINE = \"cuda=1 vram={}\" }}\n",
+        program.display(),
+        512 * MIB
+    ))
+}
+
+#[test]
+fn a_budget_holds_for_an_engine_and_all_that_it_starts() {
+    let (driver, folder) = (
+        driver(&built("libplimsoll_fake_cuda.so", "fake-cuda")),
+        tempfile::tempdir().unwrap(),
+    );
+    let setup = with_helper(Setup::with_cards(&[]), "small", 300, folder.path());
+    let daemon = on_fake_cuda(with_helper(setup, "large", 700, folder.path()), &driver);
+    assert_eq!(chat(daemon.address, "small").status, 200);
+    until("both processes are measured", || {
+        let measured = model(&daemon.status(), "small")["measured"][0]["bytes"].as_u64();
+        measured.is_some_and(|bytes| (812 * MIB..1024 * MIB).contains(&bytes))
+    });
+    let answer = chat(daemon.address, "large");
+    assert_eq!(answer.status, 503);
+    let facts = refusal(&answer)["facts"].clone();
+    assert_eq!(
+        (&facts["verdict"], &facts["budget"]),
+        (&json!("budget"), &json!(1024 * MIB)),
+        "{facts}"
+    );
+    let allocated = facts["allocated"].as_u64().expect("a number");
+    assert!(
+        (700 * MIB..1024 * MIB).contains(&allocated),
+        "its helper's are counted: {facts}"
+    );
 }
 
 #[test]
