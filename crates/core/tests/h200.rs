@@ -11,7 +11,7 @@ use plimsoll_core::bytes::Bytes;
 use plimsoll_core::flags::{Options, Program};
 use plimsoll_core::model::{Model, synth};
 use plimsoll_core::place::Card;
-use plimsoll_core::plan::{Engine, EngineKind, Plan, PlanRequest, plan};
+use plimsoll_core::plan::{Engine, EngineKind, MeasuredContext, Plan, PlanRequest, plan};
 use serde::Deserialize;
 
 const CARD: &str = "name=H200,total=143771MiB,free=143139MiB,cc=9.0";
@@ -79,6 +79,10 @@ fn model(name: &str) -> Model {
 }
 
 fn planned(model: &Model, build: u32, args: &str, card: &str) -> Plan {
+    planned_with(model, build, args, card, &[])
+}
+
+fn planned_with(model: &Model, build: u32, args: &str, card: &str, contexts: &[MeasuredContext]) -> Plan {
     let argv: Vec<String> = args.split_whitespace().map(str::to_owned).collect();
     let card: Card = card.parse().unwrap();
     plan(&PlanRequest {
@@ -95,7 +99,7 @@ fn planned(model: &Model, build: u32, args: &str, card: &str) -> Plan {
         },
         program: Program::LlamaServer,
         cards: &[card],
-        contexts: &[],
+        contexts,
     })
     .unwrap()
 }
@@ -177,4 +181,36 @@ fn the_largest_context_is_the_one_that_was_the_last_to_survive_on_the_card() {
         assert_eq!(at(row.best).largest_context, Some(row.best));
         assert!(at(row.best).fits && !at(row.best + row.step).fits);
     }
+}
+
+/// What `plimsoll calibrate` measured on the card, against the published row, which is of other processes: nvidia-smi counts whole
+/// pages of 2 MiB, and three of them make the difference.
+#[test]
+fn what_calibrate_measures_is_what_is_published() {
+    #[derive(Deserialize)]
+    struct Guarded {
+        calibrate: Calibrate,
+    }
+    #[derive(Deserialize)]
+    struct Calibrate {
+        measured: Measured,
+    }
+    #[derive(Deserialize)]
+    struct Measured {
+        contexts: Vec<MeasuredContext>,
+    }
+    let text = include_str!("../../../data/measured/h200-guard-b10605.json");
+    let measured = serde_json::from_str::<Guarded>(text).unwrap().calibrate.measured;
+    let m8 = model("m8");
+    let peak = |more: &str, contexts: &[MeasuredContext]| {
+        let card = format!("{CARD}{more}");
+        planned_with(&m8, 10605, "-ngl 99 -c 8192", &card, contexts).cards[0].peak
+    };
+    assert_eq!(measured.contexts[0].opened, Some(Bytes::mib(518)));
+    assert_eq!(
+        peak(",budget=4GiB", &measured.contexts),
+        peak(",budget=4GiB", &[])
+    );
+    let off = peak("", &[]).get().abs_diff(peak("", &measured.contexts).get());
+    assert!(off <= Bytes::mib(6).get(), "{off}");
 }

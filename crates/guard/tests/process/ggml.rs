@@ -214,7 +214,10 @@ fn growth_stays_close_to_what_is_live_however_ggml_is_loaded() {
     for loaded in FOUND {
         let run = ours(loaded, "grow").quiet();
         let live = run.number("live");
-        assert!(run.number("reserved") <= live + live / 16 + 2, "{loaded:?} {run:?}");
+        assert!(
+            run.number("reserved") <= live + live / 16 + 2,
+            "{loaded:?} {run:?}"
+        );
         assert_eq!(run.number("left"), 0, "{loaded:?}");
         assert!(run.calls("cuMemCreate") > 10);
     }
