@@ -12,10 +12,10 @@ use core::ptr::{null, null_mut};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
+use plimsoll_pool::demand::Rules;
+
 use crate::abi::{Buffer, BufferTable, BufferType, Device, Function, Handle, SUCCESS, Tensor};
 use crate::attention::Attention;
-use crate::cards::Capability;
-use crate::generation::Generation;
 use crate::kinds::Op;
 use crate::phantom::{self, CardState, Phantom};
 use crate::probe::Version;
@@ -26,14 +26,11 @@ const ALIGNMENT: usize = 128;
 const ROW_PADDING: u64 = 512;
 
 /// What a tensor takes in a card's buffer.
-pub(crate) fn size(tensor: View<'_>, capability: Capability, generation: Generation) -> u64 {
+pub(crate) fn size(tensor: View<'_>, rules: Rules) -> u64 {
     let attention = Some(tensor)
         .filter(|tensor| tensor.op() == Op::FlashAttnExt)
         .and_then(Attention::of);
-    let size = attention.map_or_else(
-        || tensor.bytes(),
-        |attention| attention.size(capability, generation),
-    );
+    let size = attention.map_or_else(|| tensor.bytes(), |attention| attention.size(rules));
     let layout = tensor.layout();
     match tensor.ne(0) % ROW_PADDING {
         over @ 1.. if layout.quantised => size.saturating_add(row_size(layout, ROW_PADDING - over)),
@@ -110,7 +107,7 @@ unsafe extern "C" fn card_size(memory: Handle, tensor: *const Tensor) -> usize {
     // SAFETY: the engine passes a live tensor.
     let tensor = unsafe { View::of(tensor) };
     let bytes = match (card_of_type(memory), tensor) {
-        (Some((phantom, state)), Some(tensor)) => size(tensor, state.card.capability, phantom.generation),
+        (Some((_, state)), Some(tensor)) => size(tensor, state.rules),
         (_, tensor) => tensor.map_or(0, View::bytes),
     };
     usize::try_from(bytes).unwrap_or(usize::MAX)
@@ -368,10 +365,10 @@ unsafe extern "C" fn host_free(buffer: *mut Buffer) {
 mod tests {
     use super::*;
     use crate::kinds::Type;
-    use crate::made::{tensor, view};
+    use crate::made::{H200, tensor, view};
 
     fn size_of(kind: Type, ne: [i64; 4]) -> u64 {
-        size(view(&tensor(kind, ne)), 900, Generation::Reserving)
+        size(view(&tensor(kind, ne)), H200)
     }
 
     #[test]
@@ -393,11 +390,11 @@ mod tests {
         let mut absurd = tensor(Type::F32, [1, 1, 1, 1]);
         absurd.ne = [i64::MAX; 4];
         absurd.nb = [usize::MAX; 4];
-        assert_eq!(size(view(&absurd), 900, Generation::Reserving), u64::MAX);
+        assert_eq!(size(view(&absurd), H200), u64::MAX);
         absurd.ne = [-1; 4];
-        assert_eq!(size(view(&absurd), 900, Generation::Reserving), 0);
+        assert_eq!(size(view(&absurd), H200), 0);
         absurd.kind = c_int::MAX;
         absurd.ne = [7; 4];
-        size(view(&absurd), 900, Generation::Reserving);
+        size(view(&absurd), H200);
     }
 }

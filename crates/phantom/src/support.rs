@@ -5,19 +5,23 @@
 //! Source: `ggml-cuda.cu:ggml_backend_cuda_device_supports_op, ggml_backend_cuda_device_offload_op, get_op_batch_size`,
 //! `lightning-indexer.cu:ggml_cuda_lightning_indexer_supported @ b8799, b10605, ggml 0.26.0`. Builds with CUB, as all since CUDA 11.7.
 
+use plimsoll_pool::demand::Rules;
+
 use crate::attention::Attention;
-use crate::cards::Capability;
 use crate::generation::Generation;
 use crate::kinds::{Glu, Op, Type, Unary};
 use crate::tensor::View;
 
 /// Whether a card of this capability takes the operation.
-pub(crate) fn supports(op: View<'_>, capability: Capability, generation: Generation) -> bool {
+pub(crate) fn supports(op: View<'_>, rules: Rules) -> bool {
     match op.op() {
-        Op::FlashAttnExt => {
-            Attention::of(op).is_some_and(|attention| attention.kernel(capability, generation).is_some())
+        Op::FlashAttnExt => Attention::of(op).is_some_and(|attention| attention.kernel(rules).is_some()),
+        kind => Asked {
+            op,
+            generation: rules.engine,
         }
-        kind => Rules { op, generation }.supports(kind).unwrap_or(false),
+        .supports(kind)
+        .unwrap_or(false),
     }
 }
 
@@ -31,12 +35,12 @@ pub(crate) fn batch(op: View<'_>) -> u64 {
     }
 }
 
-struct Rules<'a> {
+struct Asked<'a> {
     op: View<'a>,
     generation: Generation,
 }
 
-impl<'a> Rules<'a> {
+impl<'a> Asked<'a> {
     fn first(&self) -> Option<View<'a>> {
         self.op.source(0)
     }
@@ -46,7 +50,7 @@ impl<'a> Rules<'a> {
     }
 
     fn is_old(&self) -> bool {
-        self.generation == Generation::Copying
+        self.generation.copies()
     }
 
     fn is_third(&self) -> bool {
@@ -109,7 +113,7 @@ impl<'a> Rules<'a> {
                     && self.convolution_types()?
             }
             Op::Conv2dDw => match self.generation {
-                Generation::Copying => true,
+                Generation::Ik | Generation::Copying => true,
                 Generation::Reserving => self.first()?.kind() == Type::F32,
                 Generation::Third => self.convolution_types()?,
             },
