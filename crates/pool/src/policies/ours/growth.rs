@@ -13,7 +13,10 @@ const LARGE: u64 = 64 << 20;
 /// card has beside it. Whole granules, as `need` is.
 pub(super) fn chunk(need: u64, reserved: u64, headroom: u64, granule: u64) -> u64 {
     let most = (reserved / 32).clamp(SMALL, LARGE);
-    let ahead = (reserved / 16).saturating_add(granule).min(most).min(headroom / 4);
+    let ahead = (reserved / 16)
+        .saturating_add(granule)
+        .min(most)
+        .min(headroom / 4);
     need.max(ahead - ahead % granule)
 }
 
