@@ -1,26 +1,18 @@
-//! Which flash attention kernel a card runs, and what room it wants behind its result.
+//! Which flash attention a card has a kernel for, and what room it wants behind its result.
 //!
-//! DECISION: one table for the builds that are known, in the order in which ggml decides; NVIDIA cards only. The card's binary is
-//! taken to have code for its own generation, and only for the pairs of cache types that a default build has. Builds before PR
-//! 23907 (about b9400) ask nothing behind the result: there the f16 copies of a quantised cache come out of the run-time pool.
+//! DECISION: what there is no kernel for is decided here, by the operands; which of the kernels runs is `plimsoll_pool::demand`'s to say.
+//! Builds before PR 23907 (about b9400) ask nothing behind the result: there the f16 copies of a quantised cache come out of the
+//! run-time pool.
 //! Source: `fattn.cu:ggml_cuda_get_best_fattn_kernel, ggml_cuda_flash_attn_ext_get_alloc_size`,
 //! `fattn-common.cuh:ggml_cuda_flash_attn_ext_get_f16_extra_data @ b8799, b10605, ggml 0.26.0`.
 
-use crate::cards::{ADA, Capability, TURING, VOLTA};
+use plimsoll_pool::demand::Rules;
+use plimsoll_pool::demand::attention::{Call, Element, Kernel, STRIDE};
+
 use crate::generation::Generation;
 use crate::kinds::Type;
 use crate::tensor::View;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kernel {
-    Vector,
-    Tile,
-    /// Matrix units.
-    Matrix,
-}
-
-/// Cells of the cache that kernels take at a time: `FATTN_KQ_STRIDE`.
-const STRIDE: u64 = 256;
 /// Alignment of the copies behind the result.
 const ALIGNMENT: u64 = 128;
 
@@ -45,12 +37,6 @@ impl<'a> Attention<'a> {
         })
     }
 
-    /// Heads of Q that share one of K and V; none where they do not come out even, of which ggml dies.
-    pub(crate) fn sharing(&self) -> Option<u64> {
-        let (q, k) = (self.q.ne(2), self.k.ne(2));
-        (k > 0 && q.is_multiple_of(k)).then(|| q / k)
-    }
-
     pub(crate) fn max_bias(&self) -> f32 {
         self.result.float_parameter(1)
     }
@@ -67,20 +53,40 @@ impl<'a> Attention<'a> {
     }
 
     /// The kernel, or none where the card has none for it.
-    pub(crate) fn kernel(&self, capability: Capability, generation: Generation) -> Option<Kernel> {
-        let sharing = self.sharing()?;
-        let shares = sharing >= 2 && self.shares_well();
-        if !self.has_head(sharing, shares, generation) || !self.has_types(generation) {
+    pub(crate) fn kernel(&self, rules: Rules) -> Option<Kernel> {
+        let call = self.call()?;
+        if !self.has_head(&call, rules.engine) || !self.has_types(rules.engine) {
             return None;
         }
         if self.mask.is_some_and(|mask| mask.ne(2) != 1) {
             return None;
         }
-        Some(self.best(capability, generation, sharing, shares))
+        Some(call.kernel(rules))
     }
 
-    fn has_head(&self, sharing: u64, shares: bool, generation: Generation) -> bool {
-        let newer = generation > Generation::Copying;
+    /// The call in plain numbers; none where heads do not share evenly, of which ggml dies.
+    pub(crate) fn call(&self) -> Option<Call> {
+        let (heads, kv_heads) = (self.q.ne(2), self.k.ne(2));
+        let even = kv_heads > 0 && heads.is_multiple_of(kv_heads);
+        even.then(|| Call {
+            key: self.k.ne(0),
+            value: self.v.ne(0),
+            heads,
+            kv_heads,
+            tokens: self.q.ne(1),
+            sequences: self.q.ne(3),
+            cells: self.k.ne(1),
+            k: element(self.k),
+            v: element(self.v),
+            v_is_k: self.v_is_k(),
+            masked: self.mask.is_some(),
+            together: self.shares_well(),
+            biased: self.max_bias() != 0.0,
+        })
+    }
+
+    fn has_head(&self, call: &Call, generation: Generation) -> bool {
+        let (newer, shares, sharing) = (!generation.copies(), call.shares(), call.sharing());
         match (self.k.ne(0), self.v.ne(0)) {
             (40 | 64 | 72 | 80 | 96 | 112 | 128 | 256, v) => v == self.k.ne(0),
             (192, 128) => newer && shares && sharing.is_multiple_of(8),
@@ -95,80 +101,9 @@ impl<'a> Attention<'a> {
         let always = |kind| matches!(kind, Type::F32 | Type::F16 | Type::Bf16 | Type::Q4_0 | Type::Q8_0);
         let any = |kind| always(kind) || matches!(kind, Type::Q4_1 | Type::Q5_0 | Type::Q5_1);
         match generation {
-            Generation::Copying | Generation::Reserving => k == v && always(k),
+            Generation::Ik | Generation::Copying | Generation::Reserving => k == v && always(k),
             Generation::Third => any(k) && any(v),
         }
-    }
-
-    fn best(&self, capability: Capability, generation: Generation, sharing: u64, shares: bool) -> Kernel {
-        let (width, tokens) = (self.q.ne(0), self.q.ne(1));
-        let vector = width <= 256
-            && width.is_multiple_of(64)
-            && (width != 192 || generation == Generation::Copying)
-            && self.k.ne(1).is_multiple_of(STRIDE);
-        let quantised = self.k.is_quantised() || self.v.is_quantised();
-        let matrix = !matches!(width, 40 | 72);
-        if capability >= TURING && matrix {
-            let few = vector && self.few_for_matrices(capability, generation, sharing, quantised);
-            let alone = vector && !shares && tokens == 1;
-            return if few || alone {
-                Kernel::Vector
-            } else {
-                Kernel::Matrix
-            };
-        }
-        if capability == VOLTA && matrix {
-            let together = tokens.saturating_mul(self.together(sharing, generation));
-            return match together {
-                0..=2 if vector => Kernel::Vector,
-                0..=16 => Kernel::Tile,
-                _ => Kernel::Matrix,
-            };
-        }
-        let few = if quantised {
-            tokens <= 2
-        } else {
-            tokens == 1 && !shares
-        };
-        if vector && few {
-            Kernel::Vector
-        } else {
-            Kernel::Tile
-        }
-    }
-
-    /// Whether a card with matrix units takes the vector kernel.
-    fn few_for_matrices(
-        &self,
-        capability: Capability,
-        generation: Generation,
-        sharing: u64,
-        quantised: bool,
-    ) -> bool {
-        let tokens = self.q.ne(1);
-        if quantised {
-            return tokens <= if capability >= ADA { 2 } else { 1 };
-        }
-        let wide = generation == Generation::Third && self.q.ne(0) >= 256;
-        let matrices_win = sharing > 4 && (wide || self.k.ne(1) >= 8192);
-        capability >= ADA && tokens == 1 && self.q.ne(3) == 1 && !matrices_win
-    }
-
-    /// How many heads that share fit into one tile.
-    fn together(&self, sharing: u64, generation: Generation) -> u64 {
-        let most = match self.q.ne(0) {
-            320 => 32,
-            576 | 192 => 16,
-            _ => 8,
-        };
-        if generation == Generation::Third && self.max_bias() != 0.0 {
-            return 1;
-        }
-        let mut together = 1;
-        while together < most && sharing.is_multiple_of(2 * together) {
-            together *= 2;
-        }
-        together
     }
 
     /// Whether V is the front of K, so that one copy does for both.
@@ -181,30 +116,28 @@ impl<'a> Attention<'a> {
     }
 
     /// Bytes that the result takes with the copies behind it.
-    pub(crate) fn size(&self, capability: Capability, generation: Generation) -> u64 {
+    pub(crate) fn size(&self, rules: Rules) -> u64 {
         let bytes = self.result.bytes();
-        if generation == Generation::Copying {
-            return bytes;
-        }
-        let Some(kernel) = self.kernel(capability, generation) else {
+        let kernel = if rules.engine.copies() {
+            None
+        } else {
+            self.kernel(rules)
+        };
+        let (Some(kernel), Some(call)) = (kernel, self.call()) else {
             return bytes;
         };
-        let (copy_k, copy_v) = match kernel {
-            Kernel::Tile | Kernel::Matrix => (true, true),
-            Kernel::Vector if !self.has_vector(generation) => (true, true),
-            Kernel::Vector => (self.k.kind() == Type::F32, self.v.kind() == Type::F32),
+        let copied = if self.has_vector(rules.engine) {
+            call.copied(kernel)
+        } else {
+            call.copied(Kernel::Matrix)
         };
         let start = u64::try_from(self.result.raw().data.addr()).unwrap_or(0);
         let mut end = start.saturating_add(bytes);
-        let mut copy = |operand: View<'_>| {
-            end = end.checked_next_multiple_of(ALIGNMENT).unwrap_or(end);
-            end = end.saturating_add(operand.elements().saturating_mul(2));
-        };
-        if copy_k && self.k.kind() != Type::F16 {
-            copy(self.k);
-        }
-        if copy_v && self.v.kind() != Type::F16 && !self.v_is_k() {
-            copy(self.v);
+        for (operand, copied) in [self.k, self.v].into_iter().zip(copied) {
+            if copied {
+                end = end.checked_next_multiple_of(ALIGNMENT).unwrap_or(end);
+                end = end.saturating_add(operand.elements().saturating_mul(2));
+            }
         }
         end - start
     }
@@ -218,21 +151,42 @@ impl<'a> Attention<'a> {
     }
 }
 
+fn element(operand: View<'_>) -> Element {
+    match operand.kind() {
+        Type::F16 => Element::F16,
+        Type::F32 => Element::F32,
+        _ if operand.is_quantised() => Element::Quantised,
+        _ => Element::Other,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made::{Operands, view};
+    use plimsoll_pool::demand::Capability;
+
+    use crate::made::{H200, Operands, view};
+
+    fn rules(capability: Capability, engine: Generation) -> Rules {
+        Rules {
+            capability,
+            engine,
+            ..H200
+        }
+    }
 
     fn kernel(operands: &Operands, capability: Capability, generation: Generation) -> Option<Kernel> {
         let result = operands.attention();
         Attention::of(view(&result))
             .unwrap()
-            .kernel(capability, generation)
+            .kernel(rules(capability, generation))
     }
 
     fn size(operands: &Operands, capability: Capability, generation: Generation) -> u64 {
         let result = operands.attention();
-        Attention::of(view(&result)).unwrap().size(capability, generation)
+        Attention::of(view(&result))
+            .unwrap()
+            .size(rules(capability, generation))
     }
 
     const LLAMA: ([i64; 2], [i64; 2]) = ([128, 128], [32, 8]);

@@ -8,15 +8,10 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use plimsoll_pool::demand::Capability;
+
 /// As many as ggml's CUDA backend knows: `ggml-cuda.h:GGML_CUDA_MAX_DEVICES`.
 const MOST: usize = 16;
-
-/// A compute capability as ggml writes it: 890 for 8.9. The source of every constant is `common.cuh @ b10605`.
-pub(crate) type Capability = u32;
-
-pub(crate) const VOLTA: Capability = 700;
-pub(crate) const TURING: Capability = 750;
-pub(crate) const ADA: Capability = 890;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Card {

@@ -1,18 +1,19 @@
-//! What an operation asks of the run-time pool.
+//! What a node of the engine's graph asks of the run-time pool.
 //!
 //! DECISION: the requests are made from the tensors themselves, in the order in which the scopes of ggml's functions make and leave
-//! them: `Some(bytes)` takes a block, `None` gives the last one back. One kernel is chosen as ggml chooses it, by the card and the
-//! operands (`product`, `attention`, `order`). What ggml runs as one kernel asks once (`fusion`). Where a size is known to CUB or to
+//! them: `Some(bytes)` takes a block, `None` gives the last one back. Which of ggml's functions a node goes to is decided here, by
+//! its operands (`product`, `attention`, `order`); what quantised products and attention then ask for is `plimsoll_pool::demand`'s
+//! to say, which plans and made traces ask too. What ggml runs as one kernel asks once (`fusion`). Where a size is known to CUB or to
 //! the occupancy of a compiled kernel only, it is an estimate, and counted as one ([`Requests::estimated`]).
 //!
 //! The third generation is taken to ask as b10605 does; it differs in sorting, top-k, convolutions and sparse attention.
 
 use alloc::vec::Vec;
 
+use plimsoll_pool::demand::Rules;
+
 use crate::abi::SOURCES;
 use crate::attention::Attention;
-use crate::cards::{Capability, Card};
-use crate::generation::Generation;
 use crate::kinds::Op;
 use crate::tensor::View;
 
@@ -22,29 +23,6 @@ mod order;
 mod product;
 #[cfg(test)]
 mod tests;
-
-/// What decides which kernels run.
-#[derive(Clone, Copy)]
-pub(crate) struct Rules {
-    pub(crate) capability: Capability,
-    /// Multiprocessors.
-    pub(crate) processors: u64,
-    pub(crate) generation: Generation,
-}
-
-impl Rules {
-    pub(crate) const fn new(card: &Card, generation: Generation) -> Self {
-        Self {
-            capability: card.capability,
-            processors: card.processors,
-            generation,
-        }
-    }
-
-    const fn is_old(&self) -> bool {
-        matches!(self.generation, Generation::Copying)
-    }
-}
 
 /// No tensor has more values; with fewer, no sum below passes the end of `u64`.
 const MOST_VALUES: u64 = 1 << 40;

@@ -24,19 +24,16 @@ use core::fmt::Write;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use plimsoll_pool::{Block, GgmlLegacy, GgmlLegacyOptions, GgmlVmm, Policy, Simulated, Stream};
+use plimsoll_pool::demand::Rules;
+use plimsoll_pool::replay::{GRANULE, Scopes, driver_takes};
+use plimsoll_pool::{GgmlLegacy, GgmlLegacyOptions, GgmlVmm, Policy};
 
 use crate::abi::Graph;
-use crate::demand::{self, Requests, Rules, fusion};
-use crate::generation::Generation;
+use crate::demand::{self, Requests, fusion};
 use crate::kinds::Op;
 use crate::phantom::{CardState, Phantom};
 use crate::tensor::View;
 
-const GRANULE: u64 = 2 << 20;
-/// A driver packs requests below this into pieces of a granule.
-const LARGE: u64 = 1 << 20;
-const STREAM: Stream = Stream(0);
 /// More nodes than any graph has.
 const MOST_NODES: usize = 1 << 20;
 
@@ -47,8 +44,8 @@ pub(crate) struct Depth {
     card: &'static CardState,
     rules: Rules,
     number: u64,
-    legacy: Run<GgmlLegacy>,
-    vmm: Run<GgmlVmm>,
+    legacy: Scopes<GgmlLegacy>,
+    vmm: Scopes<GgmlVmm>,
     requests: Requests,
     seen: Seen,
 }
@@ -66,56 +63,19 @@ struct Seen {
     tokens: u64,
 }
 
-/// A policy on its card.
-struct Run<P> {
-    policy: P,
-    device: Simulated,
-    lent: Vec<Block>,
-    /// The most bytes lent at once.
-    live: u64,
-}
-
-impl<P: Policy> Run<P> {
-    fn new(policy: P, granule: u64) -> Self {
-        Self {
-            policy,
-            device: Simulated::new(1 << 46, granule),
-            lent: Vec::new(),
-            live: 0,
-        }
-    }
-
-    fn step(&mut self, step: Option<u64>) {
-        match step {
-            Some(bytes) => {
-                // refused is what no card has: 64 TiB
-                if let Ok(block) = self.policy.allocate(&mut self.device, bytes, STREAM) {
-                    self.lent.push(block);
-                    self.live = self.live.max(self.policy.live());
-                }
-            }
-            None => {
-                if let Some(block) = self.lent.pop() {
-                    self.policy.deallocate(&mut self.device, block, STREAM);
-                }
-            }
-        }
-    }
-}
-
 impl Depth {
     pub(crate) fn new(phantom: &'static Phantom, card: &'static CardState) -> Self {
         let options = GgmlLegacyOptions {
-            flush: phantom.generation > Generation::Copying,
+            flush: !card.rules.engine.copies(),
             ..GgmlLegacyOptions::default()
         };
         Self {
             phantom,
             card,
-            rules: Rules::new(&card.card, phantom.generation),
+            rules: card.rules,
             number: STREAMS.fetch_add(1, Relaxed),
-            legacy: Run::new(GgmlLegacy::new(options), 256),
-            vmm: Run::new(GgmlVmm::default(), GRANULE),
+            legacy: Scopes::new(GgmlLegacy::new(options), 256),
+            vmm: Scopes::new(GgmlVmm::default(), GRANULE),
             requests: Requests::default(),
             seen: Seen::default(),
         }
@@ -135,9 +95,9 @@ impl Depth {
         }
         let now = Seen {
             cells: cells.max(self.seen.cells),
-            live: self.legacy.live,
-            legacy: self.legacy.policy.reserved(),
-            vmm: self.vmm.policy.reserved(),
+            live: self.legacy.live(),
+            legacy: self.legacy.policy().reserved(),
+            vmm: self.vmm.policy().reserved(),
             graphs: self.seen.graphs + 1,
             estimated: self.seen.estimated + self.requests.estimated,
             cublas: self.seen.cublas + self.requests.cublas,
@@ -169,7 +129,7 @@ impl Depth {
             self.card.card.device_name(),
             self.number,
         );
-        let driver = driver(self.legacy.policy.idle());
+        let driver = driver_takes(self.legacy.policy().idle());
         let _ = write!(
             line,
             "\"legacy\":{legacy},\"legacy_driver\":{driver},\"vmm\":{vmm},\"graphs\":{graphs},\"estimated\":{estimated},\"cublas\":{cublas}}}"
@@ -212,11 +172,4 @@ fn nodes(graph: &Graph) -> Vec<View<'_>> {
         unsafe { View::of(*graph.nodes.wrapping_add(index)) }
     };
     (0..count).filter_map(node).collect()
-}
-
-/// What a driver takes from the card for what a pool asked of it.
-fn driver(sizes: impl Iterator<Item = u64>) -> u64 {
-    let (large, small): (Vec<u64>, Vec<u64>) = sizes.partition(|size| *size >= LARGE);
-    let large: u64 = large.into_iter().map(|size| size.next_multiple_of(GRANULE)).sum();
-    large + small.into_iter().sum::<u64>().next_multiple_of(GRANULE)
 }

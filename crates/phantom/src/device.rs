@@ -10,7 +10,6 @@ use core::sync::atomic::Ordering::Relaxed;
 use crate::abi::{
     DEVICE_SLOTS, Device, Event, Function, GPU, Handle, INTEGRATED_GPU, Properties, Registry, Tensor,
 };
-use crate::generation::Generation;
 use crate::phantom::{self, CardState, Phantom};
 use crate::probe::Version;
 use crate::tensor::View;
@@ -118,8 +117,7 @@ unsafe extern "C" fn free_and_total(device: *mut Device, free: *mut usize, total
 
 /// A card that has the host's memory is told apart since b10605.
 fn is_integrated(state: &CardState) -> bool {
-    let newer = phantom::get().is_some_and(|phantom| phantom.generation > Generation::Copying);
-    state.card.integrated && newer
+    state.card.integrated && !state.rules.engine.copies()
 }
 
 unsafe extern "C" fn kind(device: *mut Device) -> c_int {
@@ -176,7 +174,7 @@ unsafe extern "C" fn supports_op(device: *mut Device, op: *const Tensor) -> bool
     let (Some(state), Some(op), Some(phantom)) = (state, op, phantom::get()) else {
         return false;
     };
-    on_this_card(op, state, phantom) && support::supports(op, state.card.capability, phantom.generation)
+    on_this_card(op, state, phantom) && support::supports(op, state.rules)
 }
 
 /// Whether no source of it lies on another card.

@@ -2,9 +2,18 @@
 
 use core::ptr::{from_ref, null_mut};
 
+use plimsoll_pool::demand::{Engine, Rules};
+
 use crate::abi::Tensor;
 use crate::kinds::{Glu, Layout, Op, Type, known};
 use crate::tensor::View;
+
+/// The card of the recordings, under a build that reserves the copies.
+pub(crate) const H200: Rules = Rules {
+    capability: 900,
+    processors: 132,
+    engine: Engine::Reserving,
+};
 
 /// A contiguous tensor.
 pub(crate) fn tensor(kind: Type, ne: [i64; 4]) -> Tensor {

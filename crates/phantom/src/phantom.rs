@@ -13,11 +13,13 @@ use core::sync::atomic::AtomicU64;
 
 use plimsoll_wire::env;
 
+use plimsoll_pool::demand::Rules;
+
 use crate::abi::{BufferType, Device, Registry};
 use crate::cards::{self, Card};
 use crate::device;
 use crate::engine::{self, Engine, Missing};
-use crate::generation::Generation;
+use crate::generation::{self, Generation};
 use crate::lock::Lock;
 use crate::memory;
 use crate::probe::{self, Version};
@@ -26,7 +28,6 @@ use crate::say::say;
 
 pub(crate) struct Phantom {
     pub(crate) engine: &'static Engine,
-    pub(crate) generation: Generation,
     pub(crate) report: Report,
     pub(crate) registry: Registry,
     pub(crate) host_memory: BufferType,
@@ -43,6 +44,7 @@ unsafe impl Send for Phantom {}
 pub(crate) struct CardState {
     pub(crate) index: usize,
     pub(crate) card: Card,
+    pub(crate) rules: Rules,
     /// Bytes of the buffers on it.
     pub(crate) used: AtomicU64,
     pub(crate) memory: BufferType,
@@ -101,7 +103,7 @@ fn make() -> Result<&'static Phantom, String> {
             engine.version
         )
     })?;
-    let (generation, evidence) = Generation::of(version, build, engine);
+    let (generation, evidence) = generation::of(version, build, engine);
     let report = Report::open(
         variable(env::PHANTOM_REPORT).as_deref(),
         variable(env::PHANTOM_TRACE).as_deref(),
@@ -123,6 +125,11 @@ fn link(
     let cards = cards.into_iter().enumerate().map(|(index, card)| {
         CardState {
             index,
+            rules: Rules {
+                capability: card.capability,
+                processors: card.processors,
+                engine: generation,
+            },
             card,
             used: AtomicU64::new(0),
             memory: BufferType::EMPTY,
@@ -134,7 +141,6 @@ fn link(
     });
     let phantom = Box::leak(Box::new(Phantom {
         engine,
-        generation,
         report,
         registry: device::registry(version),
         host_memory: BufferType::EMPTY,

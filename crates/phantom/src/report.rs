@@ -21,7 +21,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::cards::Card;
 use crate::engine::Engine;
-use crate::generation::Generation;
+use crate::generation::{self, Generation};
 use crate::probe::Version;
 use crate::say::say;
 
@@ -101,7 +101,7 @@ impl Report {
             "{{\"event\":\"load\",\"abi\":{},\"ggml\":{},\"build\":{build},\"generation\":\"{}\",\"evidence\":\"{evidence}\",\"cards\":[{}]}}",
             version.number(),
             Quoted(&engine.version),
-            generation.name(),
+            generation::name(generation),
             cards.join(","),
         ));
     }

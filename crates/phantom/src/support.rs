@@ -5,19 +5,29 @@
 //! Source: `ggml-cuda.cu:ggml_backend_cuda_device_supports_op, ggml_backend_cuda_device_offload_op, get_op_batch_size`,
 //! `lightning-indexer.cu:ggml_cuda_lightning_indexer_supported @ b8799, b10605, ggml 0.26.0`. Builds with CUB, as all since CUDA 11.7.
 
+use plimsoll_pool::demand::Rules;
+
 use crate::attention::Attention;
-use crate::cards::Capability;
 use crate::generation::Generation;
 use crate::kinds::{Glu, Op, Type, Unary};
 use crate::tensor::View;
+use always::is_always_taken;
+
+mod always;
+mod moves;
+#[cfg(test)]
+mod tests;
 
 /// Whether a card of this capability takes the operation.
-pub(crate) fn supports(op: View<'_>, capability: Capability, generation: Generation) -> bool {
+pub(crate) fn supports(op: View<'_>, rules: Rules) -> bool {
     match op.op() {
-        Op::FlashAttnExt => {
-            Attention::of(op).is_some_and(|attention| attention.kernel(capability, generation).is_some())
+        Op::FlashAttnExt => Attention::of(op).is_some_and(|attention| attention.kernel(rules).is_some()),
+        kind => Asked {
+            op,
+            generation: rules.engine,
         }
-        kind => Rules { op, generation }.supports(kind).unwrap_or(false),
+        .supports(kind)
+        .unwrap_or(false),
     }
 }
 
@@ -31,12 +41,12 @@ pub(crate) fn batch(op: View<'_>) -> u64 {
     }
 }
 
-struct Rules<'a> {
+struct Asked<'a> {
     op: View<'a>,
     generation: Generation,
 }
 
-impl<'a> Rules<'a> {
+impl<'a> Asked<'a> {
     fn first(&self) -> Option<View<'a>> {
         self.op.source(0)
     }
@@ -46,7 +56,7 @@ impl<'a> Rules<'a> {
     }
 
     fn is_old(&self) -> bool {
-        self.generation == Generation::Copying
+        self.generation.copies()
     }
 
     fn is_third(&self) -> bool {
@@ -109,7 +119,7 @@ impl<'a> Rules<'a> {
                     && self.convolution_types()?
             }
             Op::Conv2dDw => match self.generation {
-                Generation::Copying => true,
+                Generation::Ik | Generation::Copying => true,
                 Generation::Reserving => self.first()?.kind() == Type::F32,
                 Generation::Third => self.convolution_types()?,
             },
@@ -168,88 +178,6 @@ impl<'a> Rules<'a> {
             Type::Other | Type::F64 | Type::I8 | Type::I16 | Type::I32 | Type::I64 | Type::Q8_1 => false,
             _ => true,
         })
-    }
-
-    fn get_rows(&self) -> Option<bool> {
-        let first = self.first()?;
-        Some(match first.kind() {
-            Type::F16 | Type::F32 | Type::Bf16 | Type::I32 => true,
-            Type::Q4_0 | Type::Q4_1 | Type::Q5_0 | Type::Q5_1 | Type::Q8_0 => true,
-            Type::Iq4Nl | Type::Mxfp4 => !self.is_old() && first.ne(0).is_multiple_of(256),
-            Type::Q1_0 | Type::Q2_0 | Type::Q2K | Type::Q3K | Type::Q4K | Type::Q5K | Type::Q6K => {
-                !self.is_old()
-            }
-            Type::Iq2Xxs | Type::Iq2Xs | Type::Iq2S | Type::Iq3Xxs | Type::Iq3S => !self.is_old(),
-            Type::Iq1S | Type::Iq1M | Type::Iq4Xs => !self.is_old(),
-            _ => false,
-        })
-    }
-
-    fn set_rows(&self) -> Option<bool> {
-        let (source, indices) = (self.first()?.kind(), self.second()?.kind());
-        let kind = self.op.kind();
-        let storable = matches!(
-            kind,
-            Type::F32
-                | Type::F16
-                | Type::Bf16
-                | Type::Q4_0
-                | Type::Q4_1
-                | Type::Q5_0
-                | Type::Q5_1
-                | Type::Q8_0
-                | Type::Iq4Nl
-        );
-        let halves = !self.is_old() && kind == Type::F16 && source == Type::F16;
-        let stored = storable && source == Type::F32 || halves;
-        Some(stored && matches!(indices, Type::I64 | Type::I32))
-    }
-
-    fn copy(&self) -> Option<bool> {
-        let (first, second) = (self.first()?, self.second()?);
-        let (from, to) = (first.kind(), second.kind());
-        let float = |kind| matches!(kind, Type::F32 | Type::F16 | Type::Bf16);
-        let packed = |kind| {
-            matches!(
-                kind,
-                Type::Q8_0 | Type::Q4_0 | Type::Q4_1 | Type::Q5_0 | Type::Q5_1
-            )
-        };
-        Some(match (from, to) {
-            (from, to) if float(from) && float(to) => true,
-            (Type::F32, to) if packed(to) || to == Type::Iq4Nl || to == Type::I32 => true,
-            (from, Type::F32) if packed(from) || from == Type::I32 => true,
-            (Type::I32, Type::I32) => true,
-            _ => from == to && from != Type::Other && first.is_contiguous() && second.is_contiguous(),
-        })
-    }
-
-    fn repeat(&self) -> Option<bool> {
-        let kind = self.first()?.kind();
-        Some(if self.is_old() {
-            !matches!(kind, Type::I32 | Type::I16)
-        } else {
-            matches!(kind, Type::F32 | Type::F16)
-        })
-    }
-
-    fn concatenate(&self) -> Option<bool> {
-        let (first, second) = (self.first()?, self.second()?);
-        if self.is_old() {
-            return Some(!matches!(first.kind(), Type::I32 | Type::I16));
-        }
-        if first.kind() != second.kind() || first.kind() != self.op.kind() {
-            return Some(false);
-        }
-        let layout = first.layout();
-        if !layout.quantised {
-            return Some(layout.block == 1 && matches!(layout.size, 1 | 2 | 4 | 8));
-        }
-        let until = if self.op.parameter(0) == 3 { 4 } else { 3 };
-        let fits = |source: View<'_>| {
-            source.is_contiguous_from(0, until) && source.ne(0).is_multiple_of(layout.block)
-        };
-        Some(fits(first) && fits(second))
     }
 
     fn column(&self) -> Option<bool> {
@@ -339,61 +267,3 @@ impl<'a> Rules<'a> {
         Some(q.ne(0) == 128 && matches!(q.ne(1), 64 | 32) && aligned(q) && aligned(k) && known)
     }
 }
-
-/// Operations that are taken whatever their operands are.
-fn is_always_taken(op: Op) -> bool {
-    use Op::{
-        Add1, AddId, Arange, Argmax, Argsort, Clamp, Cont, ConvTranspose2d, Cos, CountEqual,
-        CrossEntropyLoss, CrossEntropyLossBack, Cumsum, Diag, DiagMaskInf, Fill, GatedDeltaNet,
-        GatedLinearAttn, LeakyRelu, Log, None, OptStepAdamw, OptStepSgd, Pad, PadReflect1d, Permute, Pool2d,
-        Reshape, RwkvWkv6, RwkvWkv7, Scale, Sin, SoftMax, SolveTri, Sqr, Sqrt, TimestepEmbedding, TopK,
-        Transpose, Tri, Upscale, View,
-    };
-    matches!(
-        op,
-        None | Reshape
-            | View
-            | Permute
-            | Transpose
-            | AddId
-            | Add1
-            | Scale
-            | Sqr
-            | Sqrt
-            | Sin
-            | Cos
-            | Clamp
-            | Log
-            | Cont
-            | DiagMaskInf
-            | SoftMax
-            | ConvTranspose2d
-            | Pool2d
-            | TopK
-            | Argsort
-            | Pad
-            | Upscale
-            | PadReflect1d
-            | Arange
-            | TimestepEmbedding
-            | LeakyRelu
-            | RwkvWkv6
-            | GatedLinearAttn
-            | RwkvWkv7
-            | GatedDeltaNet
-            | CrossEntropyLoss
-            | CrossEntropyLossBack
-            | OptStepAdamw
-            | OptStepSgd
-            | Fill
-            | Cumsum
-            | Tri
-            | Diag
-            | SolveTri
-            | Argmax
-            | CountEqual
-    )
-}
-
-#[cfg(test)]
-mod tests;

@@ -1,22 +1,20 @@
 //! Traces from formulas: what an engine asks of its run-time pool while a prompt grows, with no card and no model.
 //!
 //! DECISION: one device, one stream, one group of blocks for each operation, allocated in order and freed in reverse, as
-//! the engine's scopes do it. An operation's sizes follow from the shapes of its matrices, the micro-batch and the cells
-//! in use; which kernel runs, and so which sizes, follows from the [`Card`]. The engines differ in one thing that
-//! matters: whether a quantised cache is copied to f16 in the pool ([`Engine`]). Checked against two traces recorded
-//! on an H200, step by step, and against figures published by others (`tests/generate.rs`).
-//! Each formula names its source in the file that has it.
+//! the engine's scopes do it. Which operations there are follows from the shapes of a model's matrices, the micro-batch and
+//! the cells in use; what each asks for is in [`demand`](crate::demand). Checked against two traces recorded on an H200, step
+//! by step, and against figures published by others (`tests/traces/generate.rs`).
 
 use core::fmt;
 
+pub use crate::demand::Engine;
+use crate::demand::{Rules, product};
 use crate::device::Stream;
 use crate::trace::{Builder, Fault, Trace};
 
 mod attention;
 mod card;
 mod latent;
-pub mod launch;
-mod matrix;
 mod shape;
 
 pub use attention::cell_bytes;
@@ -29,17 +27,6 @@ const CELLS: u64 = 256;
 const MOST_STEPS: usize = 1 << 24;
 /// No engine takes a larger context, and the formulas stay far from the end of `u64`.
 const LONGEST: u64 = 1 << 26;
-
-/// The engine, as far as its pool is concerned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Engine {
-    /// ik_llama.cpp: copies a quantised cache in the pool; turns the latent cache back into keys and values.
-    Ik,
-    /// llama.cpp before PR 23907 (about b9400): copies a quantised cache in the pool.
-    Copying,
-    /// llama.cpp since then (b10605): the copies are in the compute buffer.
-    Reserving,
-}
 
 /// The type of the KV cache. All quantised ones are copied to f16 alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,7 +134,11 @@ pub fn generate(shape: &Shape, run: &Run, card: &Card) -> Result<Trace, Generate
     let mut engine = Operations {
         shape,
         run,
-        card,
+        rules: Rules {
+            capability: card.capability,
+            processors: card.processors,
+            engine: run.engine,
+        },
         groups: Groups::default(),
     };
     if run.warm_up {
@@ -175,7 +166,7 @@ fn cells(tokens: u64) -> u64 {
 struct Operations<'a> {
     shape: &'a Shape,
     run: &'a Run,
-    card: &'a Card,
+    rules: Rules,
     groups: Groups,
 }
 
@@ -240,7 +231,7 @@ impl Operations<'_> {
     }
 
     fn matrix(&mut self, columns: u64, rows: u64, tokens: u64) -> Result<(), GenerateError> {
-        let group = matrix::dense(self.card, self.run.engine, columns, rows, tokens);
+        let group = product::dense(self.rules, columns, rows, tokens);
         self.groups.group(&group)
     }
 
@@ -254,8 +245,12 @@ impl Operations<'_> {
         let Some(experts) = &self.shape.experts else {
             return self.matrix(columns, rows, tokens);
         };
-        let engine = self.run.engine;
-        let group = matrix::experts(self.card, engine, experts, columns, rows, tokens, shared);
+        let experts = product::Experts {
+            count: experts.count,
+            used: experts.used,
+            shared,
+        };
+        let group = product::of_experts(self.rules, experts, columns, rows, tokens);
         self.groups.group(&group)
     }
 }

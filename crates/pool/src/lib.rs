@@ -12,6 +12,7 @@
 extern crate alloc;
 
 mod adaptors;
+pub mod demand;
 mod device;
 pub mod generate;
 mod policies;

@@ -16,9 +16,11 @@ use crate::trace::{Step, Trace};
 
 mod kind;
 mod samples;
+mod scopes;
 
 pub use kind::{PolicyKind, UnknownPolicy};
 use samples::Samples;
+pub use scopes::{Scopes, driver_takes};
 
 /// What pieces of a region are multiples of, on all cards so far.
 pub const GRANULE: u64 = 2 << 20;

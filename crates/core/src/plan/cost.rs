@@ -326,8 +326,7 @@ fn pools(
 ) -> Vec<((usize, usize), pool::Pool)> {
     let depth = Depth {
         flash_attention: part.flash.on,
-        copies_cache: !request.engine.reserves_cache_copy(),
-        older: request.engine.is_older(),
+        engine: request.engine.of_pool(),
         key: part.cache.key,
         value: part.cache.value,
         cells,

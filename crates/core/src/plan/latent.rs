@@ -5,6 +5,8 @@
 //! 2 and 3 keep them once and turn them back into keys and values for prompts, for all heads together or for as many as `-amb` allows. A file lacks
 //! a matrix that a mode needs, depending on who converted it: the engine then computes it when it loads, beside the others.
 
+use plimsoll_pool::demand::latent as demand;
+
 use super::layout::{Layout, Place};
 use super::request::{EngineKind, PlanRequest};
 use super::reserve::CELLS;
@@ -16,8 +18,6 @@ use crate::model::{Mla, Model, Tensor, TensorType, types};
 const USUAL_MODE: u32 = 3;
 const USUAL_PASS: u64 = 256;
 const SMALLEST_PASS: u64 = 128;
-/// A prompt of fewer tokens is attended to as an answer is (`build_deepseek2: pp_opt`).
-const LEAST_PROMPT: u64 = 128;
 /// More heads than any model has.
 const MOST_HEADS: u64 = 1 << 10;
 
@@ -102,20 +102,12 @@ impl Latent {
 
     /// Are keys and values of all that is cached restored for a prompt?
     pub(super) fn restores(&self, flash: bool, tokens: u64) -> bool {
-        self.mode > 1 && flash && tokens >= LEAST_PROMPT
+        self.mode > 1 && flash && tokens >= demand::LEAST_PROMPT
     }
 
-    /// Heads whose keys and values are restored at once (`build_deepseek2.cpp: n_max_head`, in whole MiB as there).
+    /// Heads whose keys and values are restored at once.
     pub(super) fn heads_a_pass(&self, heads: u32, cells: u64) -> u64 {
-        let heads = u64::from(heads).clamp(1, MOST_HEADS);
-        let whole = (Bytes::new(4) * self.restored() * heads * cells).get() >> 20;
-        match self.pass {
-            Some(pass) if whole > pass => {
-                let fits = |passes: &u64| heads.is_multiple_of(*passes) && whole / passes <= pass;
-                (2..heads).find(fits).map_or(1, |passes| heads / passes)
-            }
-            _ => heads,
-        }
+        demand::heads_a_pass(self.pass, self.restored(), u64::from(heads), cells)
     }
 
     /// Heads that are attended to at once where no kernel does all of it (`build_deepseek2.cpp: n_per_step`).

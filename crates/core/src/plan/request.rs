@@ -106,6 +106,16 @@ impl Engine {
         !clears || wish.host_cache == Some(Bytes::ZERO)
     }
 
+    /// What decides what it asks of its run-time pool.
+    pub(super) fn of_pool(self) -> plimsoll_pool::demand::Engine {
+        use plimsoll_pool::demand::Engine;
+        match self.kind {
+            EngineKind::IkLlamaCpp => Engine::Ik,
+            EngineKind::LlamaCpp if self.is_older() => Engine::Copying,
+            EngineKind::LlamaCpp => Engine::Reserving,
+        }
+    }
+
     /// A build of llama.cpp before the f16 copies went into the compute buffer.
     pub(super) fn is_older(self) -> bool {
         self.kind == EngineKind::LlamaCpp && !self.is_recent()

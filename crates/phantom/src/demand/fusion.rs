@@ -4,7 +4,8 @@
 //! the only fusion that changes what is asked for.
 //! Source: `ggml-cuda.cu:ggml_cuda_should_fuse_mul_mat, ggml_cuda_should_fuse_mul_mat_vec_q @ b8799, b10605`.
 
-use crate::cards::Capability;
+use plimsoll_pool::demand::Capability;
+
 use crate::kinds::{Glu, Op};
 use crate::tensor::View;
 

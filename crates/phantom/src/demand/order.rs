@@ -4,11 +4,12 @@
 //! for each block.
 //! Source: `argsort.cu, top-k.cu, cumsum.cu, sum.cu, mean.cu, softmax.cu, solve_tri.cu, ssm-scan.cu @ b8799, b10605`.
 
-use crate::cards::{Capability, TURING};
+use plimsoll_pool::demand::{Capability, Rules, TURING};
+
 use crate::kinds::Op;
 use crate::tensor::View;
 
-use super::{Requests, Rules};
+use super::Requests;
 
 /// Rows of so many values are sorted in shared memory: `argsort_f32_i32_cuda_bitonic`.
 const SHORT: u64 = 1024;
@@ -20,7 +21,7 @@ const CUB: u64 = 64 << 10;
 pub(super) fn sorted(rules: Rules, op: View<'_>, requests: &mut Requests) -> Option<()> {
     let source = op.source(0)?;
     let (columns, rows) = (source.ne(0), source.rows());
-    let at_once = if rules.is_old() && op.op() == Op::Argsort {
+    let at_once = if rules.engine.copies() && op.op() == Op::Argsort {
         rows
     } else {
         rows.min((CHUNK / source.nb(1).max(1)).max(1))
@@ -105,7 +106,7 @@ pub(super) fn scanned(rules: Rules, op: View<'_>, requests: &mut Requests) -> Op
     let (state, inputs, decay, b) = (op.source(0)?, op.source(1)?, op.source(3)?, op.source(4)?);
     let (tokens, sequences) = (inputs.ne(2), inputs.ne(3));
     let single = op.parameter(0) <= 1;
-    if rules.is_old() || rules.capability < TURING || decay.ne(0) != 1 || !single || tokens <= FEW {
+    if rules.engine.copies() || rules.capability < TURING || decay.ne(0) != 1 || !single || tokens <= FEW {
         return Some(());
     }
     let (size, width, heads) = (state.ne(0), state.ne(1), state.ne(2));

@@ -1,28 +1,20 @@
-//! Products of matrices: quantised activations and partial tiles; what cuBLAS does is in `cublas`.
+//! Products of matrices: which of ggml's functions does one. What quantised ones ask for is `plimsoll_pool::demand`'s to say; what
+//! cuBLAS asks for is in `cublas`.
 //!
-//! Source: `ggml-cuda.cu:ggml_cuda_mul_mat, ggml_cuda_mul_mat_id @ b8799, b10605`; `mmq.cu:ggml_cuda_mul_mat_q`,
-//! `mmq.cuh:launch_mul_mat_q, mul_mat_q_case @ b8799`, `mmq-config-*.cuh @ b10605`; `mmvq.cu:ggml_cuda_mul_mat_vec_q,
-//! ggml_cuda_should_use_mmvq, get_mmvq_mmid_max_batch`; `mmf.cu:ggml_cuda_should_use_mmf`, `mmvf.cu:ggml_cuda_should_use_mmvf`.
+//! Source: `ggml-cuda.cu:ggml_cuda_mul_mat, ggml_cuda_mul_mat_id @ b8799, b10605`; `mmvq.cu:ggml_cuda_should_use_mmvq,
+//! get_mmvq_mmid_max_batch`; `mmf.cu:ggml_cuda_should_use_mmf`, `mmvf.cu:ggml_cuda_should_use_mmvf`.
 
-use crate::cards::{ADA, Capability, TURING, VOLTA};
+use plimsoll_pool::demand::product::{Activations, FEW, Tiled, lists, vectors};
+use plimsoll_pool::demand::{ADA, AMPERE, BLACKWELL, Capability, Rules, TURING, VOLTA};
+
 use crate::kinds::Type;
 use crate::memory;
 use crate::tensor::View;
 
-use super::{Requests, Rules};
+use super::Requests;
 
 mod cublas;
 
-/// Up to so many columns go through the kernel for vectors: `mmvq.cuh:MMVQ_MAX_BATCH_SIZE`.
-const FEW: u64 = 8;
-/// `common.cuh:MATRIX_ROW_PADDING`.
-const ROW_PADDING: u64 = 512;
-/// `block_q8_1_mmq` has 128 values, `block_fp4_mmq` 256, `block_q8_1` 32.
-const TILE_BLOCK: (u64, u64) = (144, 128);
-const FP4_BLOCK: (u64, u64) = (144, 256);
-const VECTOR_BLOCK: (u64, u64) = (36, 32);
-const AMPERE: Capability = 800;
-const BLACKWELL: Capability = 1200;
 /// `GGML_BACKEND_BUFFER_USAGE_COMPUTE`.
 const COMPUTE: i32 = 2;
 
@@ -79,9 +71,11 @@ impl Product<'_> {
             return cublas::convert(self, requests);
         }
         if width <= self.few() {
-            requests.group(&[self.quantised(VECTOR_BLOCK, self.columns.rows())]);
+            requests.group(&[vectors(self.columns.ne(0), self.columns.rows())]);
         } else if self.has_tiles(width) {
-            self.tiled(requests);
+            let channels = self.columns.ne(2).saturating_mul(self.columns.ne(3));
+            let tiled = self.tiled(self.columns.rows(), self.result.ne(1), channels);
+            requests.group(&tiled.group());
         } else {
             cublas::convert(self, requests);
         }
@@ -90,7 +84,7 @@ impl Product<'_> {
     /// `ggml_cuda_op_fwht`, for the sizes that it has.
     fn is_hadamard(&self) -> bool {
         const HINT: i32 = 1;
-        !self.rules.is_old()
+        !self.rules.engine.copies()
             && self.result.parameter(1) == HINT
             && self.columns.is_contiguous()
             && self.result.is_contiguous()
@@ -101,7 +95,7 @@ impl Product<'_> {
     fn is_padded_view(&self) -> bool {
         // SAFETY: a buffer that a live tensor names is live.
         let usage = unsafe { self.matrix.raw().buffer.as_ref() }.map(|buffer| buffer.usage);
-        let size = memory::size(self.matrix, self.rules.capability, self.rules.generation);
+        let size = memory::size(self.matrix, self.rules);
         usage == Some(COMPUTE) && self.matrix.viewed().is_some() && size != self.matrix.bytes()
     }
 
@@ -161,7 +155,7 @@ impl Product<'_> {
     /// A single row against many columns, done the other way round; since b10605.
     fn is_transposed_vector(&self) -> bool {
         let (matrix, columns) = (self.matrix, self.columns);
-        !self.rules.is_old()
+        !self.rules.engine.copies()
             && matrix.ne(1) == 1
             && columns.ne(1) > FEW
             && self.result.ne(2) == 1
@@ -177,7 +171,7 @@ impl Product<'_> {
     fn few(&self) -> u64 {
         let kind = self.matrix.kind();
         match self.rules.capability {
-            _ if self.rules.is_old() => FEW,
+            _ if self.rules.engine.copies() => FEW,
             ADA => match kind {
                 Type::Q2K => 4,
                 Type::Q3K => 6,
@@ -210,7 +204,7 @@ impl Product<'_> {
         match kind {
             Type::Iq1S | Type::Iq1M | Type::Iq4Nl | Type::Q4_0 | Type::Q4_1 | Type::Q5_0 | Type::Q5_1 => 6,
             Type::Iq2Xs | Type::Iq2Xxs | Type::Iq4Xs | Type::Q4K | Type::Q5K => 5,
-            Type::Nvfp4 if self.rules.is_old() => FEW,
+            Type::Nvfp4 if self.rules.engine.copies() => FEW,
             Type::Iq2S | Type::Iq3S | Type::Iq3Xxs | Type::Mxfp4 | Type::Nvfp4 | Type::Q2K | Type::Q3K => 4,
             Type::Q6K | Type::Q8_0 => 4,
             _ => FEW,
@@ -222,7 +216,7 @@ impl Product<'_> {
         const DP4A: Capability = 610;
         const MOST_ON_VOLTA: u64 = 64;
         let known = match self.matrix.kind() {
-            Type::Q1_0 | Type::Q2_0 => !self.rules.is_old(),
+            Type::Q1_0 | Type::Q2_0 => !self.rules.engine.copies(),
             Type::Iq1M | Type::Q8K | Type::Q8_1 | Type::Other => false,
             _ => self.matrix.is_quantised(),
         };
@@ -230,134 +224,44 @@ impl Product<'_> {
         known && (capability >= TURING || capability >= DP4A && (capability < VOLTA || width < MOST_ON_VOLTA))
     }
 
-    /// Bytes of so many columns in blocks of 8 or 4 bits.
-    fn quantised(&self, (size, values): (u64, u64), columns: u64) -> u64 {
-        let width = self
-            .columns
-            .ne(0)
-            .checked_next_multiple_of(ROW_PADDING)
-            .unwrap_or(0);
-        columns.saturating_mul(width).saturating_mul(size) / values
-    }
-
-    fn has_native_fp4(&self) -> bool {
-        let kind = self.matrix.kind();
-        self.rules.capability >= BLACKWELL
-            && !self.rules.is_old()
-            && matches!(kind, Type::Mxfp4 | Type::Nvfp4)
-    }
-
-    fn tiled(&self, requests: &mut Requests) {
-        let (columns, channels) = (
-            self.columns.rows(),
-            self.columns.ne(2).saturating_mul(self.columns.ne(3)),
-        );
-        let sizes = [
-            self.activations(columns),
-            self.scales(columns),
-            self.partial(self.result.ne(1), channels),
-        ];
-        requests.group(&sizes);
-    }
-
-    fn activations(&self, columns: u64) -> u64 {
-        let block = if self.has_native_fp4() {
-            FP4_BLOCK
-        } else {
-            TILE_BLOCK
-        };
-        self.quantised(block, columns)
-            .saturating_add(self.widest_tile() * TILE_BLOCK.0)
-    }
-
-    fn scales(&self, columns: u64) -> u64 {
-        let scaled = self.has_native_fp4() && self.matrix.kind() == Type::Nvfp4;
-        if scaled { columns.saturating_mul(4) } else { 0 }
-    }
-
-    /// Columns of the widest tile, which the activations are padded for.
-    fn widest_tile(&self) -> u64 {
-        if self.rules.is_old() {
-            return self.widest_on_card();
-        }
-        let width = self.columns.ne(1);
-        let fitting = |columns: &&u64| **columns <= width;
-        self.tiles().iter().rev().find(fitting).copied().unwrap_or(0)
-    }
-
-    const fn widest_on_card(&self) -> u64 {
-        if self.rules.capability >= TURING { 128 } else { 64 }
-    }
-
-    /// The widths that tiles can have.
-    fn tiles(&self) -> &'static [u64] {
-        const ALL: &[u64] = &[8, 16, 24, 32, 40, 48, 64, 80, 96, 112, 128];
-        const ALL_NARROW: &[u64] = &[8, 16, 24, 32, 40, 48, 64];
-        const POWERS: &[u64] = &[8, 16, 32, 64, 128];
-        const POWERS_NARROW: &[u64] = &[8, 16, 32, 64];
-        let uneven = !self.rules.is_old() && !self.matrix.ne(1).is_multiple_of(128);
-        // since b10605 Volta has the tiles of Ampere
-        let wide = self.rules.capability >= if self.rules.is_old() { TURING } else { VOLTA };
-        match (uneven, wide) {
-            (false, true) => ALL,
-            (false, false) => ALL_NARROW,
-            (true, true) => POWERS,
-            (true, false) => POWERS_NARROW,
+    /// What activations are turned into for tiles of this matrix.
+    fn activations(&self) -> Activations {
+        let native = self.rules.capability >= BLACKWELL && !self.rules.engine.copies();
+        match self.matrix.kind() {
+            Type::Mxfp4 if native => Activations::Four,
+            Type::Nvfp4 if native => Activations::FourScaled,
+            _ => Activations::Eight,
         }
     }
 
-    /// What the multiprocessors leave of tiles that they did not finish.
-    fn partial(&self, width: u64, channels: u64) -> u64 {
-        if self.rules.capability < VOLTA {
-            return 0;
+    fn tiled(&self, columns: u64, tokens: u64, channels: u64) -> Tiled {
+        Tiled {
+            rules: self.rules,
+            kind: self.activations(),
+            width: self.columns.ne(0),
+            rows: self.matrix.ne(1),
+            run: self.columns.ne(1),
+            columns,
+            tokens,
+            channels,
         }
-        const ROWS: u64 = 128;
-        let tiles = self.tiles();
-        // the narrowest that needs no more tiles than the widest
-        let columns = tiles
-            .iter()
-            .copied()
-            .min_by_key(|columns| width.div_ceil(*columns))
-            .unwrap_or(8);
-        let count = self
-            .matrix
-            .ne(1)
-            .div_ceil(ROWS)
-            .saturating_mul(width.div_ceil(columns))
-            .saturating_mul(channels);
-        let processors = self.rules.processors;
-        let waves = count.div_ceil(processors).max(1);
-        // since b10605 whole tiles are good enough where nearly all multiprocessors have work in the last wave
-        let whole =
-            !self.rules.is_old() && count.saturating_mul(100) / processors.saturating_mul(waves) >= 90;
-        if whole || count.is_multiple_of(processors) {
-            return 0;
-        }
-        4 * processors * columns * ROWS
     }
 
     /// Each token goes to some of the matrices.
     fn of_experts(&self, requests: &mut Requests) {
         let (tokens, used) = (self.columns.ne(2), self.experts.map_or(0, |list| list.ne(0)));
         let spread = tokens.saturating_mul(used).min(super::MOST_VALUES);
-        let counts = [4 * spread, 4 * spread, 4 * (self.matrix.ne(2) + 1)];
         let quantised = self.matrix.is_quantised();
         if quantised && self.result.ne(2) <= FEW && self.result.ne(2) <= self.few_of_experts() {
-            requests.group(&[self.quantised(VECTOR_BLOCK, self.columns.rows())]);
+            requests.group(&[vectors(self.columns.ne(0), self.columns.rows())]);
         } else if quantised && self.has_tiles(tokens) {
-            let [first, second, bounds] = counts;
-            let partial = self.partial(tokens, self.matrix.ne(2).saturating_mul(self.columns.ne(3)));
-            requests.group(&[
-                first,
-                second,
-                bounds,
-                self.activations(spread),
-                self.scales(spread),
-                partial,
-            ]);
+            let experts = self.matrix.ne(2);
+            let channels = experts.saturating_mul(self.columns.ne(3));
+            let tiled = self.tiled(spread, tokens, channels);
+            requests.group(&tiled.group_of_experts(experts));
         } else if !quantised && self.is_for_float_tiles(tokens) {
             if self.result.ne(2) > 16 {
-                requests.group(&counts);
+                requests.group(&lists(spread, self.matrix.ne(2)));
             }
         } else {
             self.sorted(requests, spread);

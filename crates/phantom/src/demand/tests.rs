@@ -1,17 +1,14 @@
 //! Against what an H200 was seen to ask for (`data/traces`), and against sums worked out from the source.
 
+use plimsoll_pool::demand::Engine;
+
 use super::*;
 use crate::kinds::{Glu, Type};
-use crate::made::{Operands, gated, operation, orphan, tensor, view};
+use crate::made::{H200 as H200_NEW, Operands, gated, operation, orphan, tensor, view};
 
 const H200: Rules = Rules {
-    capability: 900,
-    processors: 132,
-    generation: Generation::Copying,
-};
-const H200_NEW: Rules = Rules {
-    generation: Generation::Reserving,
-    ..H200
+    engine: Engine::Copying,
+    ..H200_NEW
 };
 
 /// The blocks that an operation takes, if they are given back in reverse.

@@ -1,10 +1,10 @@
 use super::*;
-use crate::made::{Operands, operation, orphan, tensor, view};
+use crate::made::{H200, Operands, operation, orphan, tensor, view};
 
 const ALL: [Generation; 3] = [Generation::Copying, Generation::Reserving, Generation::Third];
 
 fn taken(op: &crate::abi::Tensor) -> [bool; 3] {
-    ALL.map(|generation| supports(view(op), 900, generation))
+    ALL.map(|engine| supports(view(op), Rules { engine, ..H200 }))
 }
 
 #[test]

@@ -108,7 +108,7 @@ impl Question {
         match (self.pool, self.run.engine) {
             (Pool::Plimsoll, _) => PolicyKind::Plimsoll,
             (Pool::Vmm, _) => PolicyKind::GgmlVmm,
-            (Pool::Legacy, Engine::Reserving) => PolicyKind::GgmlLegacyFlush,
+            (Pool::Legacy, Engine::Reserving | Engine::Third) => PolicyKind::GgmlLegacyFlush,
             (Pool::Legacy, Engine::Ik | Engine::Copying) => PolicyKind::GgmlLegacy,
         }
     }
@@ -133,7 +133,7 @@ impl Question {
     /// The copies of a quantised cache, where the engine has them in its compute buffer.
     fn copies(&self) -> Bytes {
         match self.run.engine {
-            Engine::Reserving => {
+            Engine::Reserving | Engine::Third => {
                 Bytes::new(cell_bytes(&self.shape, Engine::Copying, self.run.cache)) * self.run.context
             }
             Engine::Ik | Engine::Copying => Bytes::ZERO,

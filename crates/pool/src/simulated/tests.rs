@@ -1,4 +1,5 @@
 use super::*;
+use crate::device::{Device, OutOfMemory};
 
 const A: Stream = Stream(1);
 const B: Stream = Stream(2);

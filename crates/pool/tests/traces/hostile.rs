@@ -74,7 +74,11 @@ fn many_live_blocks_freed_in_any_order_are_no_trouble() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 4 } else { 256 },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn damaged_logs_do_no_harm(

@@ -101,7 +101,8 @@ fn a_legacy_pool_holds_twenty_times_what_decoding_to_128k_needs() {
 
 /// One prompt of 131072 tokens, layers only, on a card with 82 multiprocessors whose attention kernel always streams:
 /// blocks, peak live (MiB), and peak reserved (MiB) of legacy, legacy with doubling, VMM, PyTorch and RMM. Published
-/// figures are rounded to one MiB, halves to the even one.
+/// figures are rounded to one MiB, halves to the even one. Those of Gemma 4 were published with two blocks a multiprocessor of the kernel for
+/// heads of 512, which holds one (`fattn-mma-f16.cuh:ggml_cuda_fattn_mma_get_config_ampere @ b8799`): 10 MiB of partial results less.
 #[test]
 fn a_prompt_of_128k_takes_what_it_was_computed_to_take() {
     const POLICIES: [PolicyKind; 5] = [
@@ -138,24 +139,25 @@ fn a_prompt_of_128k_takes_what_it_was_computed_to_take() {
             Shape::GEMMA4_31B,
             quantised,
             261_120,
-            1044.7,
-            [18_661, 3015, 1046, 131_418, 2108],
+            1034.3,
+            [18_762, 3015, 1036, 131_476, 2108],
         ),
         (Shape::LLAMA3_8B, Cache::F16, 122_880, 13.0, [16, 25, 14, 20, 30]),
-        (Shape::GEMMA4_31B, Cache::F16, 230_400, 20.7, [54, 37, 22, 42, 75]),
+        (Shape::GEMMA4_31B, Cache::F16, 230_400, 17.0, [32, 37, 18, 20, 37]),
     ] {
         let trace = published(&shape, Run::prompt(Engine::Copying, cache, 131_072));
         assert_eq!(trace.blocks(), blocks);
         assert!(
             (mib(trace.peak_live()) - live).abs() <= 0.05,
-            "{} {live}",
-            shape.name
+            "{} {live}: {}",
+            shape.name,
+            mib(trace.peak_live())
         );
-        for (kind, reserved) in POLICIES.into_iter().zip(reserved) {
+        let found = POLICIES.map(|kind| {
             let outcome = replay(&trace, kind, UNLIMITED, &mut Unwatched);
-            let found = mib(outcome.peak_reserved).round_ties_even();
-            assert_eq!(found, f64::from(reserved), "{} {kind}", shape.name);
-        }
+            mib(outcome.peak_reserved).round_ties_even()
+        });
+        assert_eq!(found, reserved.map(f64::from), "{}", shape.name);
     }
 }
 
@@ -200,7 +202,7 @@ fn restored_heads_strand_what_they_were_computed_to_strand() {
 
 fn published(shape: &Shape, run: Run) -> Trace {
     let card = Card {
-        ada: true,
+        capability: plimsoll_pool::demand::ADA,
         ..Card::RTX3090
     };
     let run = Run {

@@ -4,16 +4,17 @@
 //! openai-moe.cpp, deepseek2.cpp @ b10605`), which differ by the tensors they have. What a layer does is read off
 //! its tensors, so that a model of an unknown name with known parts is estimated well.
 
+mod layer;
+mod parts;
+
 use super::form::{Form, WantedRows};
-use super::graph::{F32, Graph, I32, I64, Id, Kind};
+use super::graph::{F32, Graph, I32, I64, Id};
 use super::inputs::{Inputs, inputs};
-use super::sketch::{Block, Sketch};
-use crate::model::{Model, Tensor};
+use super::sketch::Sketch;
 use crate::plan::flash::Flash;
 use crate::plan::kv::CacheKind;
 use crate::plan::layout::Place;
 use crate::plan::reserve::Reserve;
-use crate::plan::weights::row_padding;
 
 /// How the roles of a matrix and of what is added to its product end.
 pub(super) const WEIGHT: &str = ".weight";
@@ -42,18 +43,6 @@ pub(super) struct Habits {
     pub(super) fuses_experts: bool,
     /// What each expert has of a batch on average, not the batch, makes copying experts to a card worth it (ik_llama.cpp).
     pub(super) shares_batch: bool,
-}
-
-/// What a layer does with its tokens before its feed-forward.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mixer {
-    Attention,
-    DeltaNet,
-    Mamba,
-    Mamba2,
-    ShortConvolution,
-    /// Nothing: the feed-forward is all there is.
-    FeedForward,
 }
 
 pub(super) struct Decoder<'a> {
@@ -164,112 +153,6 @@ impl<'a> Decoder<'a> {
         embedded
     }
 
-    fn layer(&mut self, block: &Block<'_>, input: Id, is_last: bool) -> Id {
-        if norms_after_sums(block, self.sketch.model.hyper.cached) {
-            return self.encoder_layer(block, input, is_last);
-        }
-        if self.form.side_by_side {
-            return self.layer_side_by_side(block, input, is_last);
-        }
-        let mixer = mixer(self.sketch.model, block);
-        let mut current = match self.attends_beside() {
-            true => self.mix_beside_attention(block, input),
-            false => {
-                let normed = self.norm(block, "attn_norm", input);
-                if self.form.norm_first {
-                    self.graph.expand(normed);
-                }
-                self.mix(block, mixer, normed)
-            }
-        };
-        let mut residual = input;
-        if is_last && self.form.wanted == WantedRows::WithinLastLayer {
-            current = self.wanted_rows(current);
-            residual = self.wanted_rows(residual);
-        }
-        let has_own_norm = block.has("ffn_norm.weight") || block.has("ffn_norm");
-        if has_own_norm {
-            current = self.norm(block, "post_attention_norm", current);
-        }
-        let mut residual = self.sum(0, current, residual);
-        if is_last && self.form.wanted == WantedRows::AfterFirstSum {
-            residual = self.wanted_rows(residual);
-        }
-        if mixer == Mixer::FeedForward || !has_feed_forward(block) {
-            return residual;
-        }
-        let norm = if has_own_norm {
-            "ffn_norm"
-        } else {
-            "post_attention_norm"
-        };
-        let normed = self.norm(block, norm, residual);
-        let current = self.feed_forward(block, normed);
-        let current = self.norm(block, "post_ffw_norm", current);
-        self.sum(1, current, residual)
-    }
-
-    /// `models/command-r.cpp @ b10605`.
-    fn layer_side_by_side(&mut self, block: &Block<'_>, input: Id, is_last: bool) -> Id {
-        let normed = self.norm(block, "attn_norm", input);
-        let attended = self.attention(block, normed);
-        let mut parts = [attended, input, normed];
-        if is_last {
-            parts = parts.map(|part| self.wanted_rows(part));
-        }
-        let [attended, residual, normed] = parts;
-        let active = self.feed_forward(block, normed);
-        let sum = self.graph.in_place(&[active, residual]);
-        self.graph.in_place(&[sum, attended])
-    }
-
-    /// A layer that lacks a tensor passes its tokens on.
-    fn mix(&mut self, block: &Block<'_>, mixer: Mixer, input: Id) -> Id {
-        let mixed = match mixer {
-            Mixer::Attention => Some(self.attention(block, input)),
-            Mixer::FeedForward => Some(self.feed_forward(block, input)),
-            Mixer::DeltaNet => self.delta_net(block, input),
-            Mixer::Mamba => self.mamba(block, input),
-            Mixer::Mamba2 => self.mamba2(block, input),
-            Mixer::ShortConvolution => self.short_convolution(block, input),
-        };
-        mixed.unwrap_or(input)
-    }
-
-    pub(super) fn has_delta_nets(sketch: &Sketch<'_>) -> bool {
-        let mut blocks = sketch.blocks.iter();
-        blocks.any(|block| mixer(sketch.model, block) == Mixer::DeltaNet)
-    }
-
-    fn attends_beside(&self) -> bool {
-        let recurrent = self.sketch.model.hyper.recurrent.as_ref();
-        recurrent.is_some_and(|recurrent| recurrent.attends)
-    }
-
-    /// Attention and Mamba 2 side by side, each norming the same input by the same weight (Falcon-H1).
-    fn mix_beside_attention(&mut self, block: &Block<'_>, input: Id) -> Id {
-        let Some(weights) = self.norm_weights(block, "attn_norm") else {
-            return input;
-        };
-        let normed = self.norm_by(block, weights, input);
-        let attended = self.attention(block, normed);
-        let normed = self.norm_by(block, weights, input);
-        let carried = self.mix(block, Mixer::Mamba2, normed);
-        self.graph.in_place(&[attended, carried])
-    }
-
-    /// The first or the second sum around a part of a layer.
-    fn sum(&mut self, which: usize, current: Id, residual: Id) -> Id {
-        let current = match self.sketch.model.hyper.scales_residual {
-            true => self.graph.in_place(&[current]),
-            false => current,
-        };
-        match self.form.residual_first[which] {
-            true => self.graph.in_place(&[residual, current]),
-            false => self.graph.in_place(&[current, residual]),
-        }
-    }
-
     pub(super) fn wanted_rows(&mut self, of: Id) -> Id {
         let width = self.graph.shape(of)[0];
         self.graph
@@ -319,122 +202,4 @@ impl<'a> Decoder<'a> {
             self.pool(pooling, normed);
         }
     }
-
-    /// `build_norm`; nothing where the layer has no such weight.
-    pub(super) fn norm(&mut self, block: &Block<'_>, role: &str, of: Id) -> Id {
-        match self.norm_weights(block, role) {
-            Some(weights) => self.norm_by(block, weights, of),
-            None => of,
-        }
-    }
-
-    /// A norm's weight and bias. Falcon-H1 has one without the usual ending.
-    fn norm_weights(&mut self, block: &Block<'_>, role: &str) -> Option<(Id, Option<Id>)> {
-        let weight = self.part(block, role, WEIGHT);
-        let weight = weight.or_else(|| self.weight(block, role))?;
-        Some((weight, self.part(block, role, BIAS)))
-    }
-
-    pub(super) fn norm_by(&mut self, block: &Block<'_>, (weight, bias): (Id, Option<Id>), of: Id) -> Id {
-        let subtracts_mean = bias.is_some() || self.form.subtracts_mean;
-        if self.habits.is_lean && !subtracts_mean {
-            let shape = self.graph.shape(of);
-            let normed = self.graph.own(F32, shape, &[of, weight]);
-            self.pin(normed, block);
-            return normed;
-        }
-        let normed = self.bare_norm(of, subtracts_mean);
-        self.pin(normed, block);
-        let scaled = self.graph.in_place(&[normed, weight]);
-        match bias {
-            Some(bias) => self.graph.in_place(&[scaled, bias]),
-            None => scaled,
-        }
-    }
-
-    /// Norms that subtract the mean as well, as those with a bias do, cannot be done in place.
-    pub(super) fn bare_norm(&mut self, of: Id, subtracts_mean: bool) -> Id {
-        match subtracts_mean {
-            true => {
-                let shape = self.graph.shape(of);
-                self.graph.own(F32, shape, &[of])
-            }
-            false => self.graph.in_place(&[of]),
-        }
-    }
-
-    /// `llama-context.cpp: graph_get_cb @ b10605`: with all layers on cards a norm belongs to its layer, not to the one
-    /// before, so that one tensor less crosses from card to card.
-    fn pin(&mut self, normed: Id, block: &Block<'_>) {
-        const FEW_TOKENS: u64 = 32;
-        if self.habits.pins_norms && (self.sketch.all_on_cards() || self.tokens < FEW_TOKENS) {
-            self.graph.pin(normed, block.place);
-        }
-    }
-
-    /// `build_lora_mm` and its bias, where the layer has such a weight.
-    pub(super) fn linear(&mut self, block: &Block<'_>, role: &str, input: Id) -> Option<Id> {
-        let weight = self.part(block, role, WEIGHT)?;
-        let product = self.graph.multiply(weight, input);
-        Some(match self.part(block, role, BIAS) {
-            Some(bias) => self.graph.in_place(&[product, bias]),
-            None => product,
-        })
-    }
-
-    pub(super) fn weight(&mut self, block: &Block<'_>, role: &str) -> Option<Id> {
-        block.get(role).map(|(tensor, place)| self.stored(tensor, place))
-    }
-
-    /// The same by the two halves of its role.
-    pub(super) fn part(&mut self, block: &Block<'_>, role: &str, ending: &str) -> Option<Id> {
-        block
-            .part(role, ending)
-            .map(|(tensor, place)| self.stored(tensor, place))
-    }
-
-    /// Frequencies of the rotary embedding, of which every device with a layer has its own.
-    pub(super) fn rope_factors(&mut self, place: Place) -> Option<Id> {
-        let names = ["rope_freqs.weight", "rope_factors_long.weight"];
-        let (tensor, _) = names.iter().find_map(|name| self.sketch.other(name))?;
-        Some(self.stored(tensor, place))
-    }
-
-    pub(super) fn stored(&mut self, tensor: &Tensor, place: Place) -> Id {
-        let padding = row_padding(tensor.kind, tensor.shape[0]).get();
-        self.graph
-            .stored(Kind::Weight(place), tensor.bytes.get(), padding, tensor.shape)
-    }
-}
-
-/// Reads off a layer's tensors what it does with its tokens first.
-fn mixer(model: &Model, block: &Block<'_>) -> Mixer {
-    let attends = || block.has("attn_q.weight") || block.has("attn_qkv.weight");
-    if model.hyper.recurrent.is_none() {
-        Mixer::Attention
-    } else if block.has("ssm_ba.weight") || block.has("ssm_beta.weight") {
-        Mixer::DeltaNet
-    } else if block.has("ssm_x.weight") {
-        Mixer::Mamba
-    } else if block.has("ssm_in.weight") {
-        Mixer::Mamba2
-    } else if block.has("shortconv.conv.weight") {
-        Mixer::ShortConvolution
-    } else if !attends() && has_feed_forward(block) {
-        Mixer::FeedForward
-    } else {
-        Mixer::Attention
-    }
-}
-
-/// BERT and its kin norm after their sums. Grok has norms of the same names before them.
-fn norms_after_sums(block: &Block<'_>, cached: bool) -> bool {
-    !cached && block.has("layer_output_norm.weight")
-}
-
-/// Is there anything after the mixer?
-fn has_feed_forward(block: &Block<'_>) -> bool {
-    ["ffn_up.weight", "ffn_gate_inp.weight", "ffn_down.weight"]
-        .iter()
-        .any(|role| block.has(role))
 }

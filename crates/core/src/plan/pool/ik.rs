@@ -4,14 +4,17 @@
 //! Read off its sources @ 8337e4cd and held to `data/measured/h200-ik.json`. The pool keeps the most that any depth needed, and with `-amb`
 //! a shallow one may need more than a deep one, because more heads are restored at once.
 
+use plimsoll_pool::demand::attention::partial_results;
+use plimsoll_pool::demand::latent::{copied as latent_copy, restored as restored_in_a_pass};
+use plimsoll_pool::demand::{Engine, Group};
+
+use super::sum;
 use crate::bytes::Bytes;
 use crate::model::{Tensor, TensorType};
 use crate::plan::latent::Latent;
 
 /// Columns of queries that a block of the attention kernel works on (`fattn-new-mma.cu: ggml_cuda_flash_attn_ext_mma_f16_switch_ncols1`).
 const COLUMNS: u64 = 64;
-/// Partial results of a column, for each value and four beside them: `launch_fattn_new_mma` asks for as many pairs of floats as it needs bytes.
-const PARTIAL: u64 = 4 * 8;
 /// From so many cells on there are twice as many blocks.
 const MANY_CELLS: u64 = 4096;
 /// Blocks that a processor holds at once: registers decide, 185 of 128 threads for whole heads and 255 of 256 threads for latent vectors
@@ -46,27 +49,65 @@ pub(super) fn attention(
     (constant.max(most.saturating_sub(growth * cells)), growth)
 }
 
-/// For each pass the matrix in f16, the latent vectors made contiguous, in f16 as well where the cache is quantised, and the product in f16
-/// (`ggml-cuda.cu: ggml_cuda_op_mul_mat_cublas`).
+/// What a prompt of so many tokens brings about, operation by operation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Restored {
+    latent: Latent,
+    heads: u32,
+    key: TensorType,
+    tokens: u64,
+    processors: u64,
+}
+
+impl Restored {
+    pub(super) fn of(latent: Latent, heads: u32, key: TensorType, (tokens, processors): (u64, u64)) -> Self {
+        Self {
+            latent,
+            heads,
+            key,
+            tokens,
+            processors,
+        }
+    }
+
+    /// What one pass restores, and the results of attention to it; or the copy of the cache and the results of attention to that.
+    pub(super) fn groups(&self, cells: u64) -> [Group<5>; 2] {
+        let latent = &self.latent;
+        let results = |length, blocks| partials(length, blocks * waves(cells, self.processors)).get();
+        if latent.restores(true, self.tokens) {
+            let length = latent
+                .heads_a_pass(self.heads, cells)
+                .saturating_mul(latent.restored());
+            let [vectors, matrix, narrow, product] =
+                restored_in_a_pass(latent.rank(), length, self.key.quantised(), cells);
+            let restored = [vectors, matrix, narrow, product, 0];
+            return [restored, [results(latent.value(), BLOCKS_OF_HEADS), 0, 0, 0, 0]];
+        }
+        let copy = (copied(latent, self.key) * cells).get();
+        [[copy, results(latent.rank(), BLOCKS_OF_VECTORS), 0, 0, 0], [0; 5]]
+    }
+}
+
+/// What each pass restores: whatever the depth, and for each cell.
 fn restored(latent: &Latent, heads: u32, key: TensorType, cells: u64) -> (Bytes, Bytes) {
-    let one_pass = latent.heads_a_pass(heads, cells);
-    let narrow = if key.quantised() { 2 } else { 0 };
-    let product = Bytes::new(2) * one_pass * latent.restored();
-    (
-        product * latent.rank(),
-        product + Bytes::new(4 + narrow) * latent.rank(),
-    )
+    let length = latent
+        .heads_a_pass(heads, cells)
+        .saturating_mul(latent.restored());
+    let with = |cells| sum(restored_in_a_pass(latent.rank(), length, key.quantised(), cells));
+    (with(0), with(1).saturating_sub(with(0)))
 }
 
 /// The cache in f16 where it is of another type.
 fn copied(latent: &Latent, key: TensorType) -> Bytes {
-    let width = if key.name == "f16" { 0 } else { 2 };
-    Bytes::new(width) * (latent.rank() + latent.rope())
+    match key.name {
+        "f16" => Bytes::ZERO,
+        _ => Bytes::new(latent_copy(latent.rank() + latent.rope(), 1)),
+    }
 }
 
 /// Results of so many blocks for values of this length.
 fn partials(length: u64, blocks: u64) -> Bytes {
-    Bytes::new(PARTIAL) * (length + 4) * COLUMNS * blocks
+    Bytes::new(partial_results(Engine::Ik, blocks, COLUMNS, length))
 }
 
 /// Processors that the kernel counts on: a power of two, twice over a deep cache.

@@ -3,14 +3,14 @@
 //! Source: `ggml-cuda.cu:ggml_cuda_op_mul_mat, ggml_cuda_op_mul_mat_cublas, ggml_cuda_mul_mat_batched_cublas_impl @ b8799`,
 //! `ggml_cuda_mul_mat_cublas, ggml_cuda_mul_mat_cublas_impl @ b10605`.
 
-use crate::cards::{Capability, VOLTA};
-use crate::generation::Generation;
+use plimsoll_pool::demand::{AMPERE, Capability, VOLTA};
+
 use crate::kinds::Type;
 use crate::memory;
 use crate::tensor::View;
 
 use super::super::Requests;
-use super::{AMPERE, Product};
+use super::Product;
 
 const PASCAL: Capability = 600;
 /// A pointer in the lists that batched cuBLAS takes.
@@ -24,7 +24,7 @@ pub(super) fn convert(product: &Product<'_>, requests: &mut Requests) {
 
 impl Product<'_> {
     fn cublas(&self, requests: &mut Requests) {
-        if self.rules.generation > Generation::Copying {
+        if !self.rules.engine.copies() {
             return self.cublas_for_all(requests);
         }
         let batches = self.columns.ne(2).saturating_mul(self.columns.ne(3));
@@ -142,7 +142,7 @@ impl Product<'_> {
             if matrix.is_contiguous() {
                 0
             } else {
-                memory::size(matrix, self.rules.capability, self.rules.generation)
+                memory::size(matrix, self.rules)
             },
             if columns.is_contiguous() {
                 0

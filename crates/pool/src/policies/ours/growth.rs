@@ -53,6 +53,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         #[test]
         fn growth_covers_the_need_and_stays_within_a_quarter(need: u64, reserved: u64, headroom: u64, shift in 0..22_u32) {
             let granule = 1 << shift;

@@ -1,10 +1,8 @@
 //! How ggml's CUDA backend divides an attention over the multiprocessors of a card, which decides what it asks for to put the
 //! parts together again (`ggml-cuda/fattn-common.cuh:launch_fattn @ b10605`).
-//!
-//! Whoever knows the operations of a real graph asks the same questions as the traces that are made from a model's shape.
 
 /// Blocks that share the tiles of a stream: whole tiles each, if that idles no more than 5 % of the `most`.
-pub fn stream_blocks(most: u64, tiles: u64) -> u64 {
+pub(super) fn stream_blocks(most: u64, tiles: u64) -> u64 {
     let whole = most / tiles.max(1) * tiles;
     if whole > 0 && 100 * (most - whole) / most <= 5 {
         whole
@@ -14,7 +12,7 @@ pub fn stream_blocks(most: u64, tiles: u64) -> u64 {
 }
 
 /// Into how many parts the cache is cut, so that the last wave of blocks is nearly full.
-pub fn cache_parts(tiles: u64, most: u64, least: u64, at_once: u64) -> u64 {
+pub(super) fn cache_parts(tiles: u64, most: u64, least: u64, at_once: u64) -> u64 {
     let mut best = (least.min(most), 0, 0);
     for parts in least.min(most)..=most {
         let blocks = tiles.saturating_mul(parts);

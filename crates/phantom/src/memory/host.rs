@@ -1,0 +1,77 @@
+//! The host's pinned buffers: the CPU's, over memory of our own and under our name.
+
+use alloc::collections::BTreeMap;
+use core::ffi::c_char;
+use core::ptr::null_mut;
+
+use crate::abi::{Buffer, Function, Handle};
+use crate::lock::Lock;
+use crate::phantom;
+
+use super::ALIGNMENT;
+use super::range::Range;
+
+pub(super) extern "C" fn host_name(_: Handle) -> *const c_char {
+    c"CUDA_Host".as_ptr()
+}
+
+pub(super) extern "C" fn is_host(_: Handle) -> bool {
+    true
+}
+
+/// The CPU's.
+pub(super) extern "C" fn host_alignment(_: Handle) -> usize {
+    let Some(phantom) = phantom::get() else {
+        return ALIGNMENT;
+    };
+    let functions = &phantom.engine.functions;
+    // SAFETY: the engine's own functions, on its own buffer type.
+    unsafe { (functions.ggml_backend_buft_get_alignment)((functions.ggml_backend_cpu_buffer_type)()) }
+}
+
+/// As CUDA does it: a buffer of the CPU's over our own memory, under our name.
+pub(super) extern "C" fn host_allocate(memory: Handle, size: usize) -> *mut Buffer {
+    let Some(phantom) = phantom::get() else {
+        return null_mut();
+    };
+    let Some(range) = Range::map(size, libc::PROT_READ | libc::PROT_WRITE, None) else {
+        return null_mut();
+    };
+    phantom
+        .report
+        .allocated(range.number, range.place(), range.bytes());
+    // SAFETY: the memory is mapped and lives until the buffer is freed.
+    let buffer = unsafe { (phantom.engine.functions.ggml_backend_cpu_buffer_from_ptr)(range.start, size) };
+    // SAFETY: null, or a new buffer that nobody else has yet.
+    let Some(made) = (unsafe { buffer.as_mut() }) else {
+        return null_mut();
+    };
+    keep_for_free(made.context.addr(), range);
+    made.buffer_type = memory;
+    if let Some(slot) = made.table.0.first_mut() {
+        *slot = host_free as Function;
+    }
+    buffer
+}
+
+/// The memory of the host's buffers, by its start: their context is the CPU's, which is the start.
+static HOST: Lock<BTreeMap<usize, Range>> = Lock::new(BTreeMap::new());
+
+fn keep_for_free(start: usize, range: Range) {
+    HOST.hold().insert(start, range);
+}
+
+unsafe extern "C" fn host_free(buffer: *mut Buffer) {
+    // SAFETY: the engine passes a buffer that `host_allocate` made.
+    let Some(Buffer { context, usage, .. }) = (unsafe { buffer.as_ref() }) else {
+        return;
+    };
+    let Some(range) = HOST.hold().remove(&context.addr()) else {
+        return;
+    };
+    if let Some(phantom) = phantom::get() {
+        phantom
+            .report
+            .freed(range.number, range.place(), range.bytes(), *usage);
+    }
+}

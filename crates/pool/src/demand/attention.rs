@@ -1,0 +1,273 @@
+//! Flash attention: which kernel runs, copies of a quantised cache, where the mask ends, partial results.
+//!
+//! One table for the builds that are known, in the order in which ggml decides; NVIDIA cards only. The card's binary is taken to
+//! have code for its own generation, and only for the pairs of cache types that a default build has.
+//! Source: `fattn.cu:ggml_cuda_get_best_fattn_kernel @ b8799, b10605, ggml 0.26.0`, `fattn-common.cuh:launch_fattn @ b8799, b10605`;
+//! `fattn.cu:ggml_cuda_flash_attn_ext @ ik_llama.cpp 8337e4cd`.
+
+use super::tile::Tile;
+pub use super::tile::partial_results;
+use super::{ADA, Engine, Group, Rules, TURING, VOLTA, times};
+
+/// Cells of the cache that kernels take at a time: `FATTN_KQ_STRIDE`.
+pub const STRIDE: u64 = 256;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernel {
+    Vector,
+    Tile,
+    /// Matrix units.
+    Matrix,
+}
+
+/// What values of the cache are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Element {
+    F16,
+    F32,
+    /// BF16.
+    Other,
+    Quantised,
+}
+
+/// One call of flash attention that ggml has a kernel for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Values of a head of Q and K, and of V.
+    pub key: u64,
+    pub value: u64,
+    pub heads: u64,
+    pub kv_heads: u64,
+    pub tokens: u64,
+    /// Sequences that are attended to side by side.
+    pub sequences: u64,
+    /// Cells of the cache of one sequence.
+    pub cells: u64,
+    pub k: Element,
+    pub v: Element,
+    /// V is the front of K, so that one copy does for both.
+    pub v_is_k: bool,
+    pub masked: bool,
+    /// Heads that share one of K and V may be computed together: mask, cells and operands are as that needs it.
+    pub together: bool,
+    /// ALiBi.
+    pub biased: bool,
+}
+
+impl Call {
+    /// Heads of Q that share one of K and V.
+    pub fn sharing(&self) -> u64 {
+        (self.heads / self.kv_heads.max(1)).max(1)
+    }
+
+    /// Whether heads that share are computed together.
+    pub fn shares(&self) -> bool {
+        self.sharing() >= 2 && self.together
+    }
+
+    pub fn kernel(&self, rules: Rules) -> Kernel {
+        let Rules {
+            capability, engine, ..
+        } = rules;
+        let vector = self.key <= 256
+            && self.key.is_multiple_of(64)
+            && (self.key != 192 || engine.copies())
+            && self.cells.is_multiple_of(STRIDE);
+        let matrix = !matches!(self.key, 40 | 72);
+        if engine == Engine::Ik && capability >= TURING {
+            let alone = self.tokens == 1 && !(self.masked && self.sharing().is_multiple_of(2));
+            return if alone && self.key <= 256 && self.key.is_multiple_of(64) && !self.is_quantised() {
+                Kernel::Vector
+            } else {
+                Kernel::Matrix
+            };
+        }
+        if capability >= TURING && matrix {
+            let few = vector && self.is_few_for_matrices(rules);
+            let alone = vector && !self.shares() && self.tokens == 1;
+            return if few || alone {
+                Kernel::Vector
+            } else {
+                Kernel::Matrix
+            };
+        }
+        if capability == VOLTA && matrix {
+            let columns = self.tokens.saturating_mul(self.in_a_tile(engine));
+            return match columns {
+                0..=2 if vector => Kernel::Vector,
+                0..=16 => Kernel::Tile,
+                _ => Kernel::Matrix,
+            };
+        }
+        let few = if self.is_quantised() {
+            self.tokens <= 2
+        } else {
+            self.tokens == 1 && !self.shares()
+        };
+        if vector && few {
+            Kernel::Vector
+        } else {
+            Kernel::Tile
+        }
+    }
+
+    fn is_quantised(&self) -> bool {
+        [self.k, self.v].contains(&Element::Quantised)
+    }
+
+    /// Whether a card with matrix units takes the vector kernel.
+    fn is_few_for_matrices(&self, rules: Rules) -> bool {
+        let newest = rules.capability >= ADA;
+        if self.is_quantised() {
+            return self.tokens <= if newest { 2 } else { 1 };
+        }
+        let wide = rules.engine == Engine::Third && self.key >= 256;
+        let matrices_win = self.sharing() > 4 && (wide || self.cells >= 8192);
+        newest && self.tokens == 1 && self.sequences == 1 && !matrices_win
+    }
+
+    /// How many heads that share fit into one tile.
+    fn in_a_tile(&self, engine: Engine) -> u64 {
+        let most = match self.key {
+            320 => 32,
+            576 | 192 => 16,
+            _ => 8,
+        };
+        if engine == Engine::Third && self.biased {
+            return 1;
+        }
+        let mut together = 1;
+        while together < most && self.sharing().is_multiple_of(2 * together) {
+            together *= 2;
+        }
+        together
+    }
+
+    /// Whether K and V are copied to f16 for this kernel, wherever the copies lie.
+    pub fn copied(&self, kernel: Kernel) -> [bool; 2] {
+        let needed = |element| match kernel {
+            Kernel::Vector => element == Element::F32,
+            Kernel::Tile | Kernel::Matrix => element != Element::F16,
+        };
+        [needed(self.k), needed(self.v) && !self.v_is_k]
+    }
+
+    /// The f16 copies of K and V.
+    pub fn copies(&self, kernel: Kernel) -> Group<2> {
+        let [k, v] = self.copied(kernel);
+        let copy = |needed, width| match needed {
+            true => times([2, width, self.kv_heads, self.cells, self.sequences]),
+            false => 0,
+        };
+        [copy(k, self.key), copy(v, self.value)]
+    }
+
+    /// Copy of K, copy of V, where the mask ends, partial results, their sums.
+    pub fn group(&self, rules: Rules) -> Group<5> {
+        let kernel = self.kernel(rules);
+        let [k, v] = match rules.engine.copies() {
+            true => self.copies(kernel),
+            false => [0, 0],
+        };
+        let tile = Tile::of(rules, self, kernel);
+        let [results, sums] = match kernel {
+            Kernel::Matrix => [0, tile.cut(rules, self)],
+            Kernel::Vector | Kernel::Tile => tile.parts(rules, self),
+        };
+        [k, v, tile.mask(rules.engine, self), results, sums]
+    }
+
+    /// The most partial results of the kernel for matrix units that these tokens or the rest of a prompt bring about, whatever the cells.
+    pub fn cut_at_most(&self, rules: Rules) -> u64 {
+        Tile::of(rules, self, Kernel::Matrix).cut_at_most(rules, self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demand::H200;
+
+    /// The recorded model.
+    fn call(k: Element, tokens: u64, cells: u64) -> Call {
+        Call {
+            key: 128,
+            value: 128,
+            heads: 32,
+            kv_heads: 8,
+            tokens,
+            sequences: 1,
+            cells,
+            k,
+            v: k,
+            v_is_k: false,
+            masked: true,
+            together: true,
+            biased: false,
+        }
+    }
+
+    #[test]
+    fn the_sizes_of_an_h200_are_those_it_was_seen_to_ask_for() {
+        use Element::{F16, Quantised};
+        let group = |k, tokens, cells| call(k, tokens, cells).group(H200);
+        assert_eq!(group(Quantised, 2, 256), [0, 0, 0, 65_536, 1024]);
+        assert_eq!(group(Quantised, 1, 2304), [0, 0, 0, 131_072, 2048]);
+        assert_eq!(group(F16, 1, 2304), [0, 0, 0, 196_608, 3072]);
+        assert_eq!(group(F16, 2, 256), [0, 0, 0, 0, 67_584]);
+        assert_eq!(group(Quantised, 512, 512), [1 << 20, 1 << 20, 0, 0, 0]);
+        assert_eq!(group(F16, 512, 512), [0; 5]);
+    }
+
+    #[test]
+    fn a_last_micro_batch_of_a_prompt_leaves_tiles_cut() {
+        // b8799 on an H200, 55 016 and 55 272 tokens of q8_0: 224 and 226 MiB
+        let call = call(Element::Quantised, 512, 55_296);
+        assert_eq!(call.cut_at_most(H200), 8_921_088);
+        for tokens in 33..=512 {
+            let tail = Call { tokens, ..call };
+            assert!(tail.group(H200)[4] <= 8_921_088, "{tokens}");
+        }
+    }
+
+    #[test]
+    fn ik_asks_for_the_results_of_every_block() {
+        let ik = Rules {
+            engine: Engine::Ik,
+            ..H200
+        };
+        // 256 tiles fill a wave of 264 blocks; 1024 are blocks of their own; beyond 2048 tokens it streams
+        let block = 64 * (4 + 128) * 4 * 8;
+        for (tokens, blocks) in [(512, 256), (2048, 1024), (4096, 264), (64, 264)] {
+            let call = call(Element::F16, tokens, 4096);
+            assert_eq!(call.group(ik)[4], blocks * block, "{tokens}");
+        }
+        assert_eq!(call(Element::F16, 4096, 4096).cut_at_most(ik), 1024 * block);
+        assert_eq!(call(Element::F16, 64, 4096).cut_at_most(ik), 264 * block);
+    }
+
+    #[test]
+    fn absurd_calls_ask_for_absurd_sizes_and_no_panic() {
+        for value in [0, 1, u64::MAX] {
+            let call = Call {
+                key: value,
+                value,
+                heads: value,
+                kv_heads: value,
+                tokens: value,
+                sequences: value,
+                cells: value,
+                ..call(Element::Quantised, 1, 1)
+            };
+            for capability in [0, VOLTA, TURING, 900] {
+                let rules = Rules {
+                    capability,
+                    processors: value >> 8,
+                    ..H200
+                };
+                call.group(rules);
+                call.cut_at_most(rules);
+            }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! The piece of an attention's result that one block of a kernel computes, and what blocks leave to put together.
+//!
+//! How many blocks of a kernel one multiprocessor holds at once is asked of the driver, which knows the compiled kernel. Taken here
+//! is what the kernels aim at for matrix units, and for the vector kernel what an H200 was seen to do (the recorded traces).
+//! Source: `fattn-common.cuh:launch_fattn @ b8799, b10605`, `fattn.cu:ggml_cuda_flash_attn_ext_mma_f16*`,
+//! `fattn-mma-f16.cuh:ggml_cuda_fattn_mma_get_config_ampere, _turing`, `fattn-vec.cuh`, `fattn-tile.cuh`;
+//! `fattn-mma-f16.cuh:launch_fattn_mma, fattn-new-mma.cu:launch_fattn_new_mma @ ik_llama.cpp 8337e4cd`.
+
+use super::attention::{Call, Element, Kernel, STRIDE};
+use super::launch::{cache_parts, stream_blocks};
+use super::{ADA, Engine, Group, Rules, TURING, times};
+
+/// The mask is looked through for what can be skipped from so many tokens on.
+const MANY: u64 = 1024;
+/// ik_llama.cpp streams from more tokens on, whatever the tiles.
+const MANY_IN_IK: u64 = 2048;
+/// No cache is cut into more parts.
+const MOST_PARTS: u64 = 1 << 16;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tile {
+    /// Tokens, and heads that share K and V.
+    tokens: u64,
+    heads: u64,
+    /// Cells that are handled in one go.
+    cells: u64,
+    /// Blocks that one multiprocessor holds at once.
+    at_once: u64,
+}
+
+impl Tile {
+    pub(super) fn of(rules: Rules, call: &Call, kernel: Kernel) -> Self {
+        match kernel {
+            Kernel::Vector => Self {
+                tokens: call.tokens.clamp(1, 2),
+                heads: 1,
+                cells: 128,
+                at_once: if call.k == Element::Quantised { 2 } else { 3 },
+            },
+            Kernel::Tile => Self {
+                tokens: call.tokens.clamp(2, 32).next_power_of_two(),
+                heads: 1,
+                cells: 64,
+                at_once: 2,
+            },
+            Kernel::Matrix => Self::of_matrix(rules, call),
+        }
+    }
+
+    fn of_matrix(rules: Rules, call: &Call) -> Self {
+        let heads = heads(rules, call);
+        let mut columns = [8, 16, 32].into_iter().filter(|columns| *columns >= heads);
+        let widest = if rules.capability == TURING { 32 } else { 64 };
+        let columns = columns
+            .find(|columns| call.tokens <= columns / heads)
+            .unwrap_or(widest)
+            .max(heads);
+        let (cells, at_once) = match (call.key, columns) {
+            (..=128, 8) => (128, 2),
+            (..=128, _) => (64, 2),
+            (192 | 256, _) if rules.capability == TURING => (64, 2),
+            (192 | 256, 8) => (64, 4),
+            (_, 8 | 16) => (32, 4),
+            (192 | 256, _) | (_, 32) => (32, 2),
+            _ => (32, 1),
+        };
+        Self {
+            tokens: columns / heads,
+            heads,
+            cells,
+            at_once,
+        }
+    }
+
+    /// Tiles along the tokens, and in all.
+    fn count(&self, call: &Call) -> (u64, u64) {
+        let along = call.tokens.div_ceil(self.tokens);
+        let groups = call.sharing().div_ceil(self.heads);
+        let all = times([along, groups, call.kv_heads, call.sequences]);
+        (along, all.max(1))
+    }
+
+    /// Where the mask of each piece ends; in ik_llama.cpp also where it begins.
+    pub(super) fn mask(&self, engine: Engine, call: &Call) -> u64 {
+        let many = call.tokens >= MANY || call.sequences > 1;
+        if !call.masked || !call.cells.is_multiple_of(STRIDE) || !many {
+            return 0;
+        }
+        let (along, _) = self.count(call);
+        let entry = if engine == Engine::Ik { 8 } else { 4 };
+        times([entry, along, call.sequences])
+    }
+
+    /// Partial results where multiprocessors work on fractions of tiles.
+    pub(super) fn cut(&self, rules: Rules, call: &Call) -> u64 {
+        if rules.engine == Engine::Ik {
+            return self.results(rules.engine, call, self.blocks_in_ik(rules, call));
+        }
+        let (_, tiles) = self.count(call);
+        let most = self.most(rules);
+        let blocks = if rules.capability >= ADA || !self.is_good(rules, tiles) {
+            let pieces = call.cells.div_ceil(self.cells).saturating_mul(tiles);
+            stream_blocks(most.min(pieces), tiles)
+        } else {
+            tiles
+        };
+        if blocks == 0 || tiles.is_multiple_of(blocks) {
+            return 0;
+        }
+        self.results(rules.engine, call, blocks)
+    }
+
+    /// Whether tiles fill nearly all waves of blocks.
+    fn is_good(&self, rules: Rules, tiles: u64) -> bool {
+        let most = self.most(rules);
+        tiles.saturating_mul(100) / times([most, tiles.div_ceil(most)]).max(1) >= 75
+    }
+
+    /// It asks for results of every block, and for as many blocks as there are tiles where it does not stream.
+    fn blocks_in_ik(&self, rules: Rules, call: &Call) -> u64 {
+        let (_, tiles) = self.count(call);
+        let newer_kernel = call.key != call.value || call.key > 256;
+        let streams = match newer_kernel {
+            true => rules.capability >= ADA,
+            false => call.tokens > MANY_IN_IK,
+        };
+        if streams || !self.is_good(rules, tiles) {
+            self.most(rules)
+        } else {
+            tiles
+        }
+    }
+
+    /// The most that [`cut`](Self::cut) is of no more tokens than these, and of any number of cells.
+    pub(super) fn cut_at_most(&self, rules: Rules, call: &Call) -> u64 {
+        let blocks = if rules.engine == Engine::Ik {
+            let most = Call {
+                tokens: call.tokens.min(MANY_IN_IK),
+                ..*call
+            };
+            self.blocks_in_ik(rules, &most).max(self.most(rules))
+        } else {
+            self.most(rules)
+        };
+        self.results(rules.engine, call, blocks)
+    }
+
+    fn results(&self, engine: Engine, call: &Call, blocks: u64) -> u64 {
+        partial_results(engine, blocks, self.tokens * self.heads, call.value)
+    }
+
+    /// Blocks on the whole card at once.
+    fn most(&self, rules: Rules) -> u64 {
+        (self.at_once * rules.processors).max(1)
+    }
+
+    /// Where the cache is cut into parts whose results are combined: the results, and the sums of each row.
+    pub(super) fn parts(&self, rules: Rules, call: &Call) -> Group<2> {
+        let (_, tiles) = self.count(call);
+        let most = call.cells.div_ceil(self.cells).min(MOST_PARTS);
+        let parts = cache_parts(tiles, most, self.at_once, self.most(rules));
+        if parts <= 1 {
+            return [0, 0];
+        }
+        let rows = times([call.heads, call.tokens, call.sequences]);
+        [times([4, parts, rows, call.value]), times([8, parts, rows])]
+    }
+}
+
+/// Results of so many blocks for values of this length, and sums beside them; ik_llama.cpp asks for as many pairs of floats as it
+/// needs bytes.
+pub fn partial_results(engine: Engine, blocks: u64, columns: u64, value: u64) -> u64 {
+    let column = match engine {
+        Engine::Ik => value.saturating_add(4).saturating_mul(4),
+        Engine::Copying | Engine::Reserving | Engine::Third => 2 + value / 2,
+    };
+    times([8, blocks, columns, column])
+}
+
+/// How many heads that share one of K and V are in a tile of the kernel for matrix units.
+fn heads(rules: Rules, call: &Call) -> u64 {
+    let sharing = call.sharing();
+    match call.key {
+        192 if sharing.is_multiple_of(16) => 16,
+        192 => 8,
+        320 => 32,
+        576 if sharing == 20 => heads_of_twenty(rules, call),
+        576 if sharing.is_multiple_of(16) => 16,
+        576 => 4,
+        _ if !call.together => 1,
+        _ => match sharing {
+            0 | 1 => 1,
+            2 => 2,
+            3 | 4 => 4,
+            _ => 8,
+        },
+    }
+}
+
+/// GLM 4.7 Flash.
+fn heads_of_twenty(rules: Rules, call: &Call) -> u64 {
+    match rules.capability {
+        1210.. if call.tokens <= 8 => 16,
+        1200..1210 if call.tokens <= 4 && call.cells >= 65_536 => 16,
+        ADA..1200 if call.tokens <= 4 => 16,
+        TURING..ADA if call.tokens <= 4 && call.cells <= 16_384 => 16,
+        TURING..ADA if call.tokens <= 4 => 32,
+        _ => 4,
+    }
+}

@@ -1,0 +1,116 @@
+//! A policy on a card without end, asked as the scopes of an engine's operations ask.
+
+use alloc::vec::Vec;
+
+use super::GRANULE;
+use crate::device::Stream;
+use crate::policy::{Block, Policy};
+use crate::simulated::Simulated;
+
+const STREAM: Stream = Stream(0);
+/// What no card has.
+const ENDLESS: u64 = 1 << 46;
+/// A driver packs requests below this into pieces of a granule.
+const LARGE: u64 = 1 << 20;
+
+#[derive(Debug)]
+pub struct Scopes<P> {
+    policy: P,
+    device: Simulated,
+    lent: Vec<Block>,
+    live: u64,
+}
+
+impl<P: Policy> Scopes<P> {
+    /// The device maps pieces of so many bytes.
+    pub fn new(policy: P, granule: u64) -> Self {
+        Self {
+            policy,
+            device: Simulated::new(ENDLESS, granule),
+            lent: Vec::new(),
+            live: 0,
+        }
+    }
+
+    /// Takes a block, or gives the last one back.
+    pub fn step(&mut self, step: Option<u64>) {
+        match step {
+            Some(bytes) => {
+                // refused is what no card has
+                if let Ok(block) = self.policy.allocate(&mut self.device, bytes, STREAM) {
+                    self.lent.push(block);
+                    self.live = self.live.max(self.policy.live());
+                }
+            }
+            None => {
+                if let Some(block) = self.lent.pop() {
+                    self.policy.deallocate(&mut self.device, block, STREAM);
+                }
+            }
+        }
+    }
+
+    /// Takes blocks in order and gives them back in reverse. Sizes of 0 stand for what is not needed.
+    pub fn group(&mut self, sizes: &[u64]) {
+        let before = self.lent.len();
+        for &bytes in sizes.iter().filter(|&&bytes| bytes > 0) {
+            self.step(Some(bytes));
+        }
+        while self.lent.len() > before {
+            self.step(None);
+        }
+    }
+
+    pub fn policy(&self) -> &P {
+        &self.policy
+    }
+
+    /// What was asked of the driver, in order.
+    pub fn driver_sizes(&self) -> &[u64] {
+        self.device.driver_sizes()
+    }
+
+    /// The most bytes lent at once.
+    pub fn live(&self) -> u64 {
+        self.live
+    }
+}
+
+/// What a driver takes of a card for whole allocations of these sizes: large ones in granules of their own, small ones packed together
+/// (`data/measured/h200-growth-b8799.json`).
+pub fn driver_takes(sizes: impl IntoIterator<Item = u64>) -> u64 {
+    let (large, small): (Vec<u64>, Vec<u64>) = sizes.into_iter().partition(|size| *size >= LARGE);
+    let granules = |size: u64| size.checked_next_multiple_of(GRANULE).unwrap_or(u64::MAX);
+    let sum = |sizes: Vec<u64>| sizes.into_iter().fold(0, u64::saturating_add);
+    sum(large.into_iter().map(granules).collect()).saturating_add(granules(sum(small)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policies::GgmlLegacy;
+
+    #[test]
+    fn a_group_is_alive_together_and_leaves_nothing_lent() {
+        let mut scopes = Scopes::new(GgmlLegacy::default(), 256);
+        scopes.group(&[1024, 0, 2048]);
+        scopes.group(&[512]);
+        assert_eq!((scopes.live(), scopes.policy().live()), (3072, 0));
+        assert_eq!(scopes.driver_sizes().len(), 2);
+    }
+
+    #[test]
+    fn a_group_that_is_refused_ends() {
+        let mut scopes = Scopes::new(GgmlLegacy::default(), 256);
+        scopes.group(&[u64::MAX, 1024]);
+        assert_eq!(scopes.live(), 1024);
+    }
+
+    #[test]
+    fn small_blocks_share_a_granule_and_large_ones_have_their_own() {
+        assert_eq!(driver_takes([9728, 68_864]), GRANULE);
+        assert_eq!(driver_takes([1 << 20, 512]), 2 * GRANULE);
+        assert_eq!(driver_takes([]), 0);
+        assert_eq!(driver_takes([u64::MAX, 1]), u64::MAX);
+    }
+}

@@ -1,0 +1,165 @@
+//! The calls to the driver: what each does, costs, and may break.
+
+use super::memory::Kind;
+use super::{Simulated, Violation};
+use crate::device::{Address, Device, Event, OutOfMemory, Stream};
+
+impl Simulated {
+    /// What makes giving `start..end` back wrong, whatever kind of memory it is.
+    fn judge_return(&mut self, call: &'static str, start: u64, end: u64) {
+        if self.streams.any_capture() {
+            self.violate(Violation::DuringCapture { call });
+        }
+        if let Some(stream) = self.streams.in_flight(start, end) {
+            let address = Address(start);
+            self.violate(Violation::InFlight { address, stream });
+        }
+    }
+
+    /// Whether a call may name this stream.
+    fn judge_stream(&mut self, call: &'static str, stream: Stream) {
+        if self.streams.capturing(stream) {
+            self.violate(Violation::DuringCapture { call });
+        }
+    }
+
+    /// When the work before an event ends, if it is one.
+    fn end_of(&mut self, event: Event) -> Option<u64> {
+        let end = self.streams.end_of(event);
+        if end.is_none() {
+            self.violate(Violation::NoEvent { event });
+        }
+        end
+    }
+
+    /// Refuses what a fault refuses.
+    fn grant(&mut self, size: u64, kind: Kind) -> Result<(), OutOfMemory> {
+        let free = self.memory.free(kind);
+        if self.faults.refuse(size) {
+            return Err(OutOfMemory { asked: size, free });
+        }
+        Ok(())
+    }
+
+    fn allocate_of(&mut self, size: u64, kind: Kind) -> Result<Address, OutOfMemory> {
+        self.calls.allocate += 1;
+        self.advance(self.latency.allocate);
+        self.grant(size, kind)?;
+        let address = self.memory.allocate(size, kind)?;
+        self.driver_sizes.push(size);
+        Ok(address)
+    }
+
+    fn map_of(&mut self, at: Address, size: u64, kind: Kind) -> Result<(), OutOfMemory> {
+        self.calls.map += 1;
+        self.advance(self.latency.map);
+        self.grant(size, kind)?;
+        if !self.memory.can_map(at, size) {
+            self.violate(Violation::Misplaced { address: at, size });
+        }
+        self.memory.map(at, size, kind)?;
+        self.driver_sizes.push(size);
+        Ok(())
+    }
+}
+
+impl Device for Simulated {
+    fn granule(&self) -> u64 {
+        self.memory.granule()
+    }
+
+    fn available(&self) -> u64 {
+        self.memory.free(Kind::Card)
+    }
+
+    fn allocate(&mut self, size: u64) -> Result<Address, OutOfMemory> {
+        self.allocate_of(size, Kind::Card)
+    }
+
+    fn allocate_host(&mut self, size: u64) -> Result<Address, OutOfMemory> {
+        self.allocate_of(size, Kind::Host)
+    }
+
+    fn free(&mut self, address: Address) {
+        self.calls.free += 1;
+        self.advance(self.latency.free);
+        match self.memory.free_allocation(address) {
+            Some(size) => self.judge_return("free", address.0, address.0 + size),
+            None => self.violate(Violation::NotHeld { address }),
+        }
+    }
+
+    fn reserve(&mut self, size: u64) -> Option<Address> {
+        self.calls.reserve += 1;
+        self.advance(self.latency.reserve);
+        self.memory.reserve(size)
+    }
+
+    fn map(&mut self, at: Address, size: u64) -> Result<(), OutOfMemory> {
+        self.map_of(at, size, Kind::Card)
+    }
+
+    fn map_host(&mut self, at: Address, size: u64) -> Result<(), OutOfMemory> {
+        self.map_of(at, size, Kind::Host)
+    }
+
+    fn unmap(&mut self, at: Address, size: u64) {
+        self.calls.unmap += 1;
+        self.advance(self.latency.unmap);
+        if self.memory.unmap(at, size) {
+            self.judge_return("unmap", at.0, at.0 + size);
+        } else {
+            self.violate(Violation::NotHeld { address: at });
+        }
+    }
+
+    fn release(&mut self, at: Address, size: u64) {
+        self.calls.release += 1;
+        self.advance(self.latency.reserve);
+        if self.memory.any_backed(at.0, at.offset(size).0) {
+            self.violate(Violation::StillBacked { address: at });
+        }
+        if !self.memory.release(at, size) {
+            self.violate(Violation::NotHeld { address: at });
+        }
+    }
+
+    fn record(&mut self, stream: Stream) -> Event {
+        self.calls.record += 1;
+        self.advance(self.latency.record);
+        self.judge_stream("record", stream);
+        self.streams.record(stream)
+    }
+
+    fn done(&mut self, event: Event) -> bool {
+        self.calls.query += 1;
+        self.advance(self.latency.query);
+        self.end_of(event).is_some_and(|end| end <= self.now())
+    }
+
+    fn wait(&mut self, event: Event) {
+        self.calls.wait += 1;
+        if self.streams.any_capture() {
+            self.violate(Violation::DuringCapture { call: "wait" });
+        }
+        let until = self.end_of(event).unwrap_or_default();
+        self.advance(until.saturating_sub(self.now()));
+    }
+
+    fn order(&mut self, stream: Stream, event: Event) {
+        self.calls.order += 1;
+        self.judge_stream("order", stream);
+        let until = self.end_of(event).unwrap_or_default();
+        self.streams.delay(stream, until);
+    }
+
+    fn forget(&mut self, event: Event) {
+        if !self.streams.forget(event) {
+            self.violate(Violation::NoEvent { event });
+        }
+    }
+
+    fn capturing(&self, stream: Stream) -> bool {
+        self.streams.capturing(stream)
+    }
+}
