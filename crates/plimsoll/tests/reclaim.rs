@@ -175,5 +175,5 @@ fn the_unit_takes_one_step_by_its_name_and_there_is_no_other_step() {
     let mut step = Command::cargo_bin("plimsoll").unwrap();
     let output = step.args(["reclaim-step", "everything"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("compact, drop-page-cache"));
+    assert!(text(&output.stderr).contains("compact, claim-huge-pages, drop-page-cache"));
 }
