@@ -43,7 +43,7 @@ fn example(libraries: &Path, library: &str) -> String {
 }
 
 const EXPECTED: &str = "\
-peak live 400 MiB, peak reserved 412 MiB, 66 maps
+peak live 400 MiB, peak reserved 408 MiB, 66 maps
 600 MiB within a budget of 512: the card, or the budget, has not got that much; plimsoll_pool_stats says what is held
 with a graph alive 100 MiB stay, without it 0
 ";
