@@ -49,6 +49,8 @@ pub(super) enum Stage {
     #[default]
     Unknown,
     Weights,
+    /// The context is being made; its cache comes first.
+    Context,
     Cache,
     Graph,
     Serving,
@@ -296,6 +298,11 @@ impl Evidence {
     /// True where cards share the host's memory.
     pub(super) fn is_unified(&self) -> bool {
         self.release.is_some() || self.says_any(&[Saying::NvMap, Saying::UnifiedBoard, Saying::Tegrastats])
+    }
+
+    /// All memory of the machine: as the kernel tells it, else as people do.
+    pub(super) fn machine(&self) -> Option<Bytes> {
+        self.host.total.or(self.told_host)
     }
 
     /// Some allocation was refused, or is said to have been.

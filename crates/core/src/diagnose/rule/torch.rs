@@ -268,7 +268,10 @@ fn frame_alone(evidence: &Evidence) -> Option<Finding> {
         .or(evidence.frame.as_ref())?;
     let named = |refusal: &Refusal| refusal.asked.is_some() || refusal.purpose != Purpose::Unknown;
     let sized = torch.is_some_and(|torch| torch.total.is_some()) || evidence.refusals.iter().any(named);
-    if sized || !evidence.says_any(&[Saying::OutOfMemory, Saying::TorchRefused]) || evidence.is_unified() {
+    // A call that pins is no load, wherever it stands.
+    let pins = torch.is_none() && evidence.says(Saying::PinCall);
+    let ran_out = evidence.says_any(&[Saying::OutOfMemory, Saying::TorchRefused]);
+    if sized || pins || !ran_out || evidence.is_unified() {
         return None;
     }
     let (cause, text) = match frame.purpose {

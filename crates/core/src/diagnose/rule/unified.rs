@@ -148,6 +148,14 @@ fn refused_with_room(evidence: &Evidence) -> Option<Finding> {
             (Strong, format!("{asked} were refused with {available} available"))
         }
         (Some(_), Some(_)) => return None,
+        // Whoever holds the rest holds the same memory.
+        (Some(asked), None)
+            if evidence
+                .machine()
+                .is_some_and(|total| asked.scaled(4, 3) <= total) =>
+        {
+            (Strong, format!("{asked} were refused on a machine that has more"))
+        }
         _ if !evidence.was_refused() => (
             Weak,
             "the machine, whose card shares the host's memory, is told to run out".to_owned(),

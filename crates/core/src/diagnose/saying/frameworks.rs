@@ -111,6 +111,10 @@ pub(super) const ROWS: &[Row] = &[
     says("in capture_model", FrameComputes),
     says("in backward", FrameComputes),
     says("in forward", FrameComputes),
+    // CTranslate2's Whisper.
+    says("self.model.encode(", FrameComputes),
+    says("self.model.generate(", FrameComputes),
+    says("ctranslate2.models", FrameLoads),
     says("in _conv_forward", FrameComputes),
     says("in scaled_dot_product", FrameComputes),
     says("in softmax", FrameComputes),
