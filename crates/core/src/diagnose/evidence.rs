@@ -290,9 +290,19 @@ impl Evidence {
     /// More than a quarter of a card that was gone before the engine took its first byte, and would have been enough.
     pub(super) fn taken_before(&self) -> Option<Bytes> {
         let (card, free) = (self.cards.iter().copied().max()?, self.card_free?);
-        let taken = card.saturating_sub(free);
+        let taken = card.saturating_sub(free).saturating_sub(self.placed_earlier());
         let enough = self.refusal()?.asked.is_some_and(|asked| asked <= taken);
         (!self.is_unified() && taken.scaled(4, 1) >= card && enough).then_some(taken)
+    }
+
+    /// What loads before the one that failed have put on the cards; one that failed itself has given it back.
+    fn placed_earlier(&self) -> Bytes {
+        let failed = |attempt| self.refusals.iter().any(|refusal| refusal.attempt == attempt);
+        let buffers = self.buffers.iter();
+        buffers
+            .filter(|buffer| buffer.on_card && !failed(buffer.attempt))
+            .map(|buffer| buffer.size)
+            .sum()
     }
 
     /// True where cards share the host's memory.

@@ -151,7 +151,8 @@ fn in_a_row(line: &str) -> Vec<Bytes> {
         .map(|word| lower.matches(word).count())
         .max()
         .unwrap_or_default();
-    match times {
+    let after = lower.matches(" after ").count() >= 2;
+    match times.max(if after { 3 } else { 0 }) {
         3.. => all(line).map(|(size, _)| size).take(MOST).collect(),
         _ => Vec::new(),
     }

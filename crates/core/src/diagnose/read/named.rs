@@ -68,7 +68,10 @@ const BOARDS: &[(&str, u64)] = &[
     ("dgx spark", 128),
     ("dgx-spark", 128),
     ("agx thor", 128),
+    ("agx-thor", 128),
     ("jetson-thor", 128),
+    ("jetson thor", 128),
+    ("nvidia thor", 128),
 ];
 /// Names whose memory is not told by them.
 const AMBIGUOUS: &[&str] = &["4060 ti", "5060 ti", "laptop", "mobile", "max-q", " mig"];
@@ -139,6 +142,11 @@ pub(super) fn read(evidence: &mut Evidence, text: &str) {
     told_sizes(evidence, &lower);
     let board = BOARDS.iter().find(|(name, _)| lower.contains(name));
     evidence.told_host = evidence.told_host.or(board.map(|(_, gib)| Bytes::gib(*gib)));
+}
+
+/// The card that a line of a program names, by its name alone.
+pub(super) fn card(line: &str) -> Option<Bytes> {
+    cards(&line.to_ascii_lowercase())
 }
 
 /// Starts of `name` in `text` where it is a word, or behind `rtx`, with the number of cards that stands before.

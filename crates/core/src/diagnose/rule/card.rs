@@ -126,7 +126,7 @@ fn straw(evidence: &Evidence) -> Option<(Bytes, Cause, Bytes)> {
         .into_iter()
         .max_by_key(|purpose| evidence.placed(*purpose))?;
     let placed = evidence.placed(largest);
-    let is_straw = asked.scaled(20, 1) <= card && placed.scaled(10, 7) >= card;
+    let is_straw = asked.scaled(40, 1) <= card && placed.scaled(10, 7) >= card;
     is_straw.then_some((placed, cause_of(largest)?, card))
 }
 

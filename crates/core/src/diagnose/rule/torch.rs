@@ -211,7 +211,10 @@ fn not_the_card(evidence: &Evidence) -> Option<Finding> {
 /// Live tensors and the request are more than the card: no allocator could help.
 fn live_tensors(evidence: &Evidence) -> Option<Finding> {
     let torch = evidence.torch.as_ref()?;
-    let (total, allocated) = (torch.total?, torch.allocated?);
+    let total = torch.total?;
+    let allocated = torch
+        .allocated
+        .or_else(|| Some(torch.ours?.saturating_sub(CONTEXT)))?;
     let free = torch.free.unwrap_or(Bytes::ZERO);
     let in_pieces = torch.idle.is_some_and(|idle| {
         let idles = idle >= ROUNDING && idle * 50 >= total && !(is_loading(torch) && idle * 10 < total);

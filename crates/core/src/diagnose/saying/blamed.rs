@@ -98,6 +98,7 @@ pub(super) const ROWS: &[Row] = &[
     says("drop_caches", PageCache),
     says("drop caches", PageCache),
     says("page cache", PageCache),
+    says("page-cache", PageCache),
     says("fadvise", PageCache),
     says("file cache", PageCache),
     says("reclaimable", PageCache),

@@ -317,6 +317,8 @@ pub(super) const ROWS: &[Row] = &[
     says("total capac", CardSize),
     says("using device ", CardFree),
     says("mib free)", CardFree),
+    says("of free device memory", CardFree),
+    says("mb memory:  ->", CardFree),
     says("--ctx-size", ContextTokens),
     says("n_ctx ", ContextTokens),
     says("num_ctx", ContextTokens),

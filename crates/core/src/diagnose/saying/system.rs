@@ -198,6 +198,7 @@ pub(super) const ROWS: &[Row] = &[
     says("dgx-spark", UnifiedBoard),
     says("agx thor", UnifiedBoard),
     says("on thor", UnifiedBoard),
+    says("nvidia thor", UnifiedBoard),
     says("jetson thor", UnifiedBoard),
     says("ggml_cuda_enable_unified_memory", UnifiedSwitch),
     // Not memory.
