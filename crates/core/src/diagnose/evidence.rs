@@ -292,7 +292,7 @@ impl Evidence {
         let (card, free) = (self.cards.iter().copied().max()?, self.card_free?);
         let taken = card.saturating_sub(free).saturating_sub(self.placed_earlier());
         let enough = self.refusal()?.asked.is_some_and(|asked| asked <= taken);
-        (!self.is_unified() && taken.scaled(4, 1) >= card && enough).then_some(taken)
+        (!self.is_unified() && self.guard.is_none() && taken.scaled(4, 1) >= card && enough).then_some(taken)
     }
 
     /// What loads before the one that failed have put on the cards; one that failed itself has given it back.

@@ -69,9 +69,9 @@ fn card_at_start(evidence: &mut Evidence, text: &str) {
             evidence.card_free = evidence.card_free.max(Some(size));
             // The plan of a fit stands before what is free, and is no total.
             let before = before.filter(|_| behind.starts_with("free"));
-            let total = before
-                .or_else(|| named::card(text))
-                .filter(|total| *total >= size);
+            // A total that was printed outweighs a name: it may be a part of the card.
+            let named = || named::card(text).filter(|_| evidence.cards.is_empty());
+            let total = before.or_else(named).filter(|total| *total >= size);
             evidence
                 .cards
                 .extend(total.filter(|_| evidence.cards.len() < MOST));

@@ -37,8 +37,7 @@ fn readings_rise(evidence: &Evidence) -> Option<Finding> {
     let rises = readings.windows(2).all(|pair| pair[0] < pair[1]);
     let much = last >= first.scaled(3, 2) && last >= Bytes::mib(64);
     // Little by little, but again and again.
-    let often =
-        readings.len() >= 4 && last >= first.scaled(8, 7) && last.saturating_sub(first) >= Bytes::mib(256);
+    let often = readings.len() >= 4 && last.saturating_sub(first) >= Bytes::mib(256);
     if readings.len() < 3 || !rises || !(much || often) {
         return None;
     }

@@ -55,6 +55,7 @@ pub(super) const ROWS: &[Row] = &[
     says("in determine_num_available_blocks", FrameComputes),
     says("in determine_available_memory", FrameComputes),
     says("kvcachemanager", FrameCaches),
+    says("allocate enough blocks in kv cache", CacheFull),
     says("shard process was signaled to shutdown with signal 9", KernelKill),
     // ollama.
     // Said of each card that is looked at, and the model may go elsewhere.

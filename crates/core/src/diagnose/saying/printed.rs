@@ -229,6 +229,10 @@ pub(super) const ROWS: &[Row] = &[
     says("cublas_status_invalid_value", CublasFailed),
     says("cublas_status_internal_error", CublasFailed),
     says("cublas_status_not_supported", CublasFailed),
+    // cublasGetStatusString's words for the same.
+    says("an internal operation failed", CublasFailed),
+    says("the gpu program failed to execute", CublasFailed),
+    says("device architectural feature is required", CublasFailed),
     says("cublas_status_not_initialized", CublasInit),
     says("cudnn_status_not_initialized", CublasInit),
     says("failed to create cublas handle", CublasInit),
