@@ -134,6 +134,10 @@ fn what_programs_print_is_read_by_its_format() {
             "CUDA error: an internal operation failed\n  current device: 0, in function ggml_cuda_op_mul_mat_cublas",
             NotOom,
         ),
+        (
+            "ggml_cuda_host_malloc: failed to allocate 512.00 MiB of pinned memory: no CUDA-capable device is detected",
+            NotOom,
+        ),
         // Calls that pin, wherever they stand.
         (
             "  File \"a.py\", line 9, in __init__\n    torch.zeros(shape, pin_memory=True)\nRuntimeError: CUDA error: out of memory",

@@ -33,6 +33,7 @@ pub(super) const ROWS: &[Row] = &[
     says("additional context", StrayContext),
     says("extra context", StrayContext),
     says("contexts on", StrayContext),
+    says("context on the current device", StrayContext),
     says("always uses gpu", StrayContext),
     says("always use gpu", StrayContext),
     says("intended device", StrayContext),

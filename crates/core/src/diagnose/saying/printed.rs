@@ -232,6 +232,7 @@ pub(super) const ROWS: &[Row] = &[
     // cublasGetStatusString's words for the same.
     says("an internal operation failed", CublasFailed),
     says("the gpu program failed to execute", CublasFailed),
+    says("unsupported value or parameter was passed", CublasFailed),
     says("device architectural feature is required", CublasFailed),
     says("cublas_status_not_initialized", CublasInit),
     says("cudnn_status_not_initialized", CublasInit),
