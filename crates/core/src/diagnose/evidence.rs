@@ -49,6 +49,8 @@ pub(super) enum Stage {
     #[default]
     Unknown,
     Weights,
+    /// The context is being made; its cache comes first.
+    Context,
     Cache,
     Graph,
     Serving,
@@ -288,14 +290,29 @@ impl Evidence {
     /// More than a quarter of a card that was gone before the engine took its first byte, and would have been enough.
     pub(super) fn taken_before(&self) -> Option<Bytes> {
         let (card, free) = (self.cards.iter().copied().max()?, self.card_free?);
-        let taken = card.saturating_sub(free);
+        let taken = card.saturating_sub(free).saturating_sub(self.placed_earlier());
         let enough = self.refusal()?.asked.is_some_and(|asked| asked <= taken);
-        (!self.is_unified() && taken.scaled(4, 1) >= card && enough).then_some(taken)
+        (!self.is_unified() && self.guard.is_none() && taken.scaled(4, 1) >= card && enough).then_some(taken)
+    }
+
+    /// What loads before the one that failed have put on the cards; one that failed itself has given it back.
+    fn placed_earlier(&self) -> Bytes {
+        let failed = |attempt| self.refusals.iter().any(|refusal| refusal.attempt == attempt);
+        let buffers = self.buffers.iter();
+        buffers
+            .filter(|buffer| buffer.on_card && !failed(buffer.attempt))
+            .map(|buffer| buffer.size)
+            .sum()
     }
 
     /// True where cards share the host's memory.
     pub(super) fn is_unified(&self) -> bool {
         self.release.is_some() || self.says_any(&[Saying::NvMap, Saying::UnifiedBoard, Saying::Tegrastats])
+    }
+
+    /// All memory of the machine: as the kernel tells it, else as people do.
+    pub(super) fn machine(&self) -> Option<Bytes> {
+        self.host.total.or(self.told_host)
     }
 
     /// Some allocation was refused, or is said to have been.

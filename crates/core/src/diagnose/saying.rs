@@ -76,6 +76,7 @@ pub(super) enum Saying {
     // How far it had come.
     NewAttempt,
     LoadsWeights,
+    MakesContext,
     MakesCache,
     ReservesGraph,
     FrameLoads,

@@ -122,6 +122,41 @@ fn what_programs_print_is_read_by_its_format() {
         ),
         ("launcher: subprocess exits with return code = -9", NotOom),
         ("CUDA Setup failed despite GPU being available.", NotOom),
+        (
+            "RuntimeError: FlashAttention only supports Ampere GPUs or newer.",
+            NotOom,
+        ),
+        (
+            "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!",
+            NotOom,
+        ),
+        (
+            "CUDA error: an internal operation failed\n  current device: 0, in function ggml_cuda_op_mul_mat_cublas",
+            NotOom,
+        ),
+        (
+            "ggml_cuda_host_malloc: failed to allocate 512.00 MiB of pinned memory: no CUDA-capable device is detected",
+            NotOom,
+        ),
+        // Calls that pin, wherever they stand.
+        (
+            "  File \"a.py\", line 9, in __init__\n    torch.zeros(shape, pin_memory=True)\nRuntimeError: CUDA error: out of memory",
+            HostPinnedLimit,
+        ),
+        (
+            "    return self.model.encode(features)\nRuntimeError: CUDA failed with error out of memory",
+            ComputeBufferTooLarge,
+        ),
+        (
+            "RuntimeError: Not enough memory, use lower resolution (max approx. 1536x1536). Need: 9.2GB free, Have:3.1GB free",
+            ComputeBufferTooLarge,
+        ),
+        // Rounds that are counted.
+        (
+            "after request 1: 9120 MiB\nafter request 10: 9518 MiB\nafter request 50: 11240 MiB\nafter request 100: 13402 MiB",
+            Leak,
+        ),
+        ("turn 1: 8.1 GB\nturn 2: 9.7 GB\nturn 3: 13.3 GB", Leak),
     ];
     let wrong: Vec<_> = formats
         .iter()
@@ -129,6 +164,79 @@ fn what_programs_print_is_read_by_its_format() {
         .filter(|(_, expected, (found, _))| *expected != found)
         .collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+const LOADED: &str = "load_tensors: offloaded 41/41 layers to GPU\nload_tensors:        CUDA0 model buffer size =  6148.00 MiB\n";
+const CONTEXT: &str = "llama_context: constructing llama_context\nllama_context: n_ctx         = 131072\n";
+const CACHE: &str = "llama_kv_cache:      CUDA0 KV buffer size =  2560.00 MiB\n\
+    llama_kv_cache: size = 2560.00 MiB ( 16384 cells,  40 layers,  1/1 seqs), K (f16): 1280.00 MiB, V (f16): 1280.00 MiB\n";
+const REFUSED: &str = "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 2454.00 MiB on device 0: cudaMalloc failed: out of memory\n";
+const TENSORS: &str = "alloc_tensor_range: failed to allocate CUDA0 buffer of size 2573205504\n";
+const AT_RUN_TIME: &str =
+    "CUDA error: out of memory\n  current device: 0, in function f at ggml-cuda.cu:2600\n";
+
+#[test]
+fn what_was_asked_for_is_known_by_how_far_the_log_had_come() {
+    for (parts, expected) in [
+        (vec![LOADED, REFUSED, TENSORS], ModelTooLarge),
+        // The same lines, once the context is being made.
+        (vec![LOADED, CONTEXT, REFUSED, TENSORS], KvCacheTooLarge),
+        (vec![LOADED, CONTEXT, REFUSED], KvCacheTooLarge),
+        (vec![LOADED, CONTEXT, CACHE, REFUSED], ComputeBufferTooLarge),
+        // A second model, of a draft or of another request.
+        (
+            vec![LOADED, CONTEXT, CACHE, LOADED, REFUSED, TENSORS],
+            ModelTooLarge,
+        ),
+        (
+            vec![
+                "llama_model_load_internal: offloading 60 repeating layers to GPU\nCUDA error 2 at ggml-cuda.cu:2300: out of memory",
+            ],
+            ModelTooLarge,
+        ),
+        (
+            vec!["msg=\"llama runner started in 3.02 seconds\"\n", AT_RUN_TIME],
+            PoolGrowth,
+        ),
+        (
+            vec![
+                AT_RUN_TIME,
+                "  cudaGraphInstantiate(&instance, graph, NULL, NULL, 0)",
+            ],
+            PoolGrowth,
+        ),
+        (
+            vec!["Processing Prompt [BLAS] (3584 / 7340 tokens)", AT_RUN_TIME],
+            PoolGrowth,
+        ),
+    ] {
+        let text = parts.concat();
+        assert_eq!(cause(&text).0, expected, "{text}");
+    }
+}
+
+#[test]
+fn what_was_free_at_the_start_is_set_against_the_card_and_against_what_is_ours() {
+    let device = |free: u32| format!("using device CUDA0 (NVIDIA GeForce RTX 3090) - {free} MiB free\n");
+    let (full, empty) = (device(2011), device(23_900));
+    for (parts, expected) in [
+        (vec![full.as_str(), REFUSED, TENSORS], ForeignProcess),
+        (vec![&empty, REFUSED, TENSORS], ModelTooLarge),
+        // A model that was loaded before, and lives on.
+        (
+            vec![
+                "load_tensors:        CUDA0 model buffer size = 20148.00 MiB\nllama_model_loader: loaded meta data with 33 keys\n",
+                &full,
+                REFUSED,
+                TENSORS,
+            ],
+            ModelTooLarge,
+        ),
+        (vec!["NVIDIA GB10\n", REFUSED, TENSORS], UnifiedMemoryRefused),
+    ] {
+        let text = parts.concat();
+        assert_eq!(cause(&text).0, expected, "{text}");
+    }
 }
 
 /// Asked, total, free, live and reserved, in MiB, before PyTorch's newer sentence.

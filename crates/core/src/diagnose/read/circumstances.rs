@@ -5,7 +5,7 @@
 use crate::bytes::Bytes;
 use crate::diagnose::evidence::{Evidence, Holder, Quote, Source};
 use crate::diagnose::line::{clean, shortened};
-use crate::diagnose::sizes::all;
+use crate::diagnose::sizes::{all, behind, count};
 
 use super::{named, sentences};
 
@@ -40,8 +40,11 @@ fn readings(evidence: &mut Evidence, text: &str) {
         (line.len() < 48 && line.len() != rest.len() && behind.len() < 16).then_some(size)
     };
     let readings: Vec<Bytes> = text.lines().filter_map(read).take(MOST).collect();
+    let counted = by_rounds(text);
     if readings.len() >= 3 {
         evidence.series = readings;
+    } else if counted.len() >= 3 {
+        evidence.series = counted;
     }
     let rows = text.lines().filter(|line| line.len() < 400).map(in_a_row);
     if let Some(row) = rows.filter(|row| row.len() >= 3).max_by_key(Vec::len)
@@ -49,6 +52,48 @@ fn readings(evidence: &mut Evidence, text: &str) {
     {
         evidence.series = row;
     }
+}
+
+/// What is counted where one quantity is read again and again.
+const ROUNDS: [&str; 18] = [
+    "run ",
+    "iteration ",
+    "epoch ",
+    "round ",
+    "loop ",
+    "cycle ",
+    "step ",
+    "request ",
+    "call ",
+    "prompt ",
+    "file ",
+    "image ",
+    "batch ",
+    "query ",
+    "generation ",
+    "reload ",
+    "message ",
+    "turn ",
+];
+
+/// Short lines that count rounds upwards, each with one size: `after request 10: 9518 MiB`.
+fn by_rounds(text: &str) -> Vec<Bytes> {
+    let read = |line: &str| {
+        let lower = line.to_ascii_lowercase();
+        let word = ROUNDS.iter().find(|word| lower.contains(**word))?;
+        let rest = behind(&lower, word)?.trim_start_matches('#');
+        let (number, digits) = (count(rest)?, rest.bytes().take_while(u8::is_ascii_digit).count());
+        let mut sizes = all(&rest[digits..]);
+        let size = sizes.next()?.0;
+        (line.len() < 80 && digits > 0 && sizes.next().is_none()).then_some((number, size))
+    };
+    let rounds: Vec<(u64, Bytes)> = text.lines().filter_map(read).take(MOST).collect();
+    let upwards = rounds.windows(2).all(|pair| pair[0].0 < pair[1].0);
+    rounds
+        .into_iter()
+        .filter(|_| upwards)
+        .map(|(_, size)| size)
+        .collect()
 }
 
 /// Rows of a process and what it holds of a card: `3794364 5144MiB`.
@@ -101,23 +146,13 @@ fn in_a_row(line: &str) -> Vec<Bytes> {
         };
         return steps.split("->").filter_map(number).take(MOST).collect();
     }
-    let counted = [
-        "run ",
-        "iteration ",
-        "epoch ",
-        "round ",
-        "loop ",
-        "cycle ",
-        "step ",
-        "request ",
-        "call ",
-    ];
-    let times = counted
+    let times = ROUNDS
         .iter()
         .map(|word| lower.matches(word).count())
         .max()
         .unwrap_or_default();
-    match times {
+    let after = lower.matches(" after ").count() >= 2;
+    match times.max(if after { 3 } else { 0 }) {
         3.. => all(line).map(|(size, _)| size).take(MOST).collect(),
         _ => Vec::new(),
     }

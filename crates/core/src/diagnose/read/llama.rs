@@ -23,7 +23,7 @@ pub(super) fn read(evidence: &mut Evidence, row: &Row, text: &str, quote: &Quote
         // TensorFlow gives the size, and the driver's word behind it.
         Saying::RuntimeRefused if text.contains(" from device: ") => {}
         Saying::RuntimeRefused => open(evidence, Place::Card, None, text, quote, true),
-        Saying::WeightsRefused => purpose(evidence, Purpose::Weights, text, quote),
+        Saying::WeightsRefused => purpose(evidence, of_tensors(evidence.stage, text), text, quote),
         Saying::CacheRefused => purpose(evidence, Purpose::Cache, text, quote),
         Saying::ComputeRefused | Saying::GraphRefused => purpose(evidence, Purpose::Compute, text, quote),
         Saying::OutputRefused => purpose(evidence, Purpose::Output, text, quote),
@@ -48,15 +48,33 @@ pub(super) fn read(evidence: &mut Evidence, row: &Row, text: &str, quote: &Quote
             evidence.attempt += 1;
             evidence.stage = Stage::Unknown;
         }
+        // Whoever loads after its context was made loads another model.
+        Saying::LoadsWeights if matches!(evidence.stage, Stage::Context | Stage::Cache) => {
+            evidence.stage = Stage::Weights;
+        }
         Saying::LoadsWeights => reach(evidence, Stage::Weights),
+        Saying::MakesContext => reach(evidence, Stage::Context),
         Saying::MakesCache => reach(evidence, Stage::Cache),
         Saying::ReservesGraph => reach(evidence, Stage::Graph),
         Saying::Serves | Saying::Works => reach(evidence, Stage::Serving),
         Saying::WeightsSize => buffer(evidence, Purpose::Weights, text),
-        Saying::CacheSize => buffer(evidence, Purpose::Cache, text),
+        Saying::CacheSize => {
+            reach(evidence, Stage::Cache);
+            buffer(evidence, Purpose::Cache, text);
+        }
         Saying::ComputeSize => buffer(evidence, Purpose::Compute, text),
         Saying::Breakdown => breakdown(evidence, text),
         _ => {}
+    }
+}
+
+/// `alloc_tensor_range` places weights, and the cache once the context is being made.
+fn of_tensors(stage: Stage, text: &str) -> Purpose {
+    let of_cache = matches!(stage, Stage::Context | Stage::Cache) && text.contains("alloc_tensor_range");
+    if of_cache {
+        Purpose::Cache
+    } else {
+        Purpose::Weights
     }
 }
 

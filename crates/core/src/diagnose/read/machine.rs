@@ -1,5 +1,6 @@
 //! The card, the kernel and the host's memory, as single lines of any log tell them.
 
+use super::named;
 use crate::bytes::Bytes;
 use crate::diagnose::evidence::{Evidence, Holder, Quote, Usage};
 use crate::diagnose::saying::Saying;
@@ -56,15 +57,24 @@ fn card(evidence: &mut Evidence, text: &str) {
     }
 }
 
-/// `using device CUDA0 (…) - 6210 MiB free`, `CUDA0 : NVIDIA GeForce RTX 3090 (24123 MiB, 23755 MiB free)`; the emptiest of several.
+/// `using device CUDA0 (NVIDIA GeForce RTX 3090) - 6210 MiB free`, `CUDA0 : NVIDIA GeForce RTX 3090 (24123 MiB, 23755 MiB free)`; the emptiest of several.
 fn card_at_start(evidence: &mut Evidence, text: &str) {
     let mut before = None;
     for (size, behind) in all(text) {
-        if behind.trim_start().starts_with("free") && !text.contains("CPU") {
+        let behind = behind.trim_start();
+        let free = ["free", "of free", "memory:  ->"]
+            .iter()
+            .any(|words| behind.starts_with(words));
+        if free && !text.contains("CPU") {
             evidence.card_free = evidence.card_free.max(Some(size));
+            // The plan of a fit stands before what is free, and is no total.
+            let before = before.filter(|_| behind.starts_with("free"));
+            // A total that was printed outweighs a name: it may be a part of the card.
+            let named = || named::card(text).filter(|_| evidence.cards.is_empty());
+            let total = before.or_else(named).filter(|total| *total >= size);
             evidence
                 .cards
-                .extend(before.filter(|_| evidence.cards.len() < MOST));
+                .extend(total.filter(|_| evidence.cards.len() < MOST));
             return;
         }
         before = Some(size);

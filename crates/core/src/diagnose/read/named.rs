@@ -62,6 +62,17 @@ const CARDS: &[(&str, u64)] = &[
     ("t4", 16),
     ("l4", 24),
 ];
+/// Boards that come with one amount of memory, in GiB. Source: NVIDIA's data sheets.
+const BOARDS: &[(&str, u64)] = &[
+    ("gb10", 128),
+    ("dgx spark", 128),
+    ("dgx-spark", 128),
+    ("agx thor", 128),
+    ("agx-thor", 128),
+    ("jetson-thor", 128),
+    ("jetson thor", 128),
+    ("nvidia thor", 128),
+];
 /// Names whose memory is not told by them.
 const AMBIGUOUS: &[&str] = &["4060 ti", "5060 ti", "laptop", "mobile", "max-q", " mig"];
 /// Part of a model that is on the host by choice.
@@ -129,6 +140,13 @@ pub(super) fn read(evidence: &mut Evidence, text: &str) {
     evidence.on_host |= ON_HOST.iter().any(|words| lower.contains(words));
     evidence.named_cards = cards(&lower).or(evidence.named_cards);
     told_sizes(evidence, &lower);
+    let board = BOARDS.iter().find(|(name, _)| lower.contains(name));
+    evidence.told_host = evidence.told_host.or(board.map(|(_, gib)| Bytes::gib(*gib)));
+}
+
+/// The card that a line of a program names, by its name alone.
+pub(super) fn card(line: &str) -> Option<Bytes> {
+    cards(&line.to_ascii_lowercase())
 }
 
 /// Starts of `name` in `text` where it is a word, or behind `rtx`, with the number of cards that stands before.

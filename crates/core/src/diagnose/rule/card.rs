@@ -126,7 +126,7 @@ fn straw(evidence: &Evidence) -> Option<(Bytes, Cause, Bytes)> {
         .into_iter()
         .max_by_key(|purpose| evidence.placed(*purpose))?;
     let placed = evidence.placed(largest);
-    let is_straw = asked.scaled(20, 1) <= card && placed.scaled(10, 7) >= card;
+    let is_straw = asked.scaled(40, 1) <= card && placed.scaled(10, 7) >= card;
     is_straw.then_some((placed, cause_of(largest)?, card))
 }
 
@@ -216,9 +216,12 @@ fn refused_at_run_time(evidence: &Evidence) -> Option<Finding> {
 /// No line says what for, but the log says how far it had come.
 fn refused_at_stage(evidence: &Evidence) -> Option<Finding> {
     let refusal = on_card(evidence)?;
-    let open = refusal.purpose == Purpose::Unknown && refusal.place == Place::Card && !refusal.at_run_time;
+    // Old builds placed the weights by calls of the run time.
+    let named = refusal.at_run_time && (refusal.stage != Stage::Weights || !evidence.buffers.is_empty());
+    let open = refusal.purpose == Purpose::Unknown && refusal.place == Place::Card && !named;
     let (cause, what) = match refusal.stage {
         Stage::Weights => (Cause::ModelTooLarge, "while the weights were loaded"),
+        Stage::Context => (Cause::KvCacheTooLarge, "while the context was made"),
         Stage::Cache => (Cause::ComputeBufferTooLarge, "after the KV cache was placed"),
         Stage::Graph => (Cause::ComputeBufferTooLarge, "while the graph was reserved"),
         Stage::Serving => (Cause::PoolGrowth, "while it served"),

@@ -167,7 +167,11 @@ fn large_context(evidence: &Evidence) -> Option<Finding> {
         .context_tokens
         .filter(|tokens| *tokens >= 65_536 && died)?;
     let at_work = evidence.refusal().is_some_and(|refusal| refusal.at_run_time);
-    let weight = if at_work || evidence.torch.is_some() {
+    // The cache stood when more was refused.
+    let stood = evidence
+        .refusal()
+        .is_some_and(|refusal| refusal.stage > Stage::Context);
+    let weight = if at_work || stood || evidence.torch.is_some() {
         Weak
     } else {
         Fair

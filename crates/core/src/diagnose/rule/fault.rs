@@ -91,8 +91,15 @@ fn library_failed(evidence: &Evidence) -> Option<Finding> {
     Some(Finding::new(Cause::NotOom, Fair, text, vec![told]).by(SubCause::WrongBuild))
 }
 
+/// Who says that the driver is amiss. Pinned memory is asked for and gone without, also where the card is not to be seen.
+pub(super) fn of_driver(evidence: &Evidence) -> Vec<Quote> {
+    let mut quotes = evidence.quotes(&[Saying::NvmlInitAssert, Saying::DriverMismatch]);
+    quotes.retain(|quote| !quote.text.contains("pinned memory") || quote.text.contains("display driver"));
+    quotes
+}
+
 fn driver_mismatch(evidence: &Evidence) -> Option<Finding> {
-    let quotes = evidence.quotes(&[Saying::NvmlInitAssert, Saying::DriverMismatch]);
+    let quotes = of_driver(evidence);
     let text = "the driver and its libraries do not fit each other, or are not reachable from here";
     (!quotes.is_empty()).then(|| Finding::new(Cause::DriverOrHw, Strong, text, quotes))
 }

@@ -35,12 +35,16 @@ fn readings_rise(evidence: &Evidence) -> Option<Finding> {
     let readings = &evidence.series;
     let (first, last) = (*readings.first()?, *readings.last()?);
     let rises = readings.windows(2).all(|pair| pair[0] < pair[1]);
-    if readings.len() < 3 || !rises || last < first.scaled(3, 2) || last < Bytes::mib(64) {
+    let much = last >= first.scaled(3, 2) && last >= Bytes::mib(64);
+    // Little by little, but again and again.
+    let often = readings.len() >= 4 && last.saturating_sub(first) >= Bytes::mib(256);
+    if readings.len() < 3 || !rises || !(much || often) {
         return None;
     }
+    let weight = if much { Strong } else { Fair };
     let text = format!("{} readings rise from {first} to {last}", readings.len());
     let quotes = evidence.quotes(&[Saying::Grows, Saying::EachRound, Saying::Leaks]);
-    Some(Finding::new(Cause::Leak, Strong, text, quotes))
+    Some(Finding::new(Cause::Leak, weight, text, quotes))
 }
 
 fn said_to_leak(evidence: &Evidence) -> Option<Finding> {

@@ -284,7 +284,7 @@ fn stray_context(evidence: &Evidence) -> Option<Finding> {
     // A board that shares its memory has one card.
     let told = evidence
         .quote(Saying::StrayContext)
-        .filter(|_| !evidence.is_unified())?;
+        .filter(|_| !evidence.is_unified() && !evidence.says(Saying::ProgramFault))?;
     let weight = match (evidence.says(Saying::DeviceChoice), evidence.refusals.is_empty()) {
         (_, false) => Weak,
         _ if evidence.startup.is_some() => Weak,

@@ -4,6 +4,7 @@
 //! driver's word for a limit of the host is `out of memory` too.
 
 use super::Weight::{Decisive, Fair, Strong, Weak};
+use super::fault::of_driver;
 use super::{Finding, Rule};
 use crate::diagnose::cause::{Cause, SubCause};
 use crate::diagnose::evidence::{Evidence, Quote};
@@ -64,8 +65,13 @@ fn pinned_warning(evidence: &Evidence) -> Option<Finding> {
             .take(1),
     );
     let text = "pinned memory is optional, and the run went on without it";
-    let weight = if is_limit(&told) { Weak } else { Decisive };
-    went_on(evidence).then(|| Finding::new(Cause::NotOom, weight, text, quotes).by(SubCause::Optional))
+    let amiss = !of_driver(evidence).is_empty();
+    let (weight, speaks) = match is_limit(&told) {
+        true => (Weak, went_on(evidence)),
+        false if amiss => (Decisive, went_on(evidence)),
+        false => (Decisive, !evidence.was_refused()),
+    };
+    speaks.then(|| Finding::new(Cause::NotOom, weight, text, quotes).by(SubCause::Optional))
 }
 
 /// The lines of what comes next are the proof that it went on.

@@ -211,7 +211,10 @@ fn not_the_card(evidence: &Evidence) -> Option<Finding> {
 /// Live tensors and the request are more than the card: no allocator could help.
 fn live_tensors(evidence: &Evidence) -> Option<Finding> {
     let torch = evidence.torch.as_ref()?;
-    let (total, allocated) = (torch.total?, torch.allocated?);
+    let total = torch.total?;
+    let allocated = torch
+        .allocated
+        .or_else(|| Some(torch.ours?.saturating_sub(CONTEXT)))?;
     let free = torch.free.unwrap_or(Bytes::ZERO);
     let in_pieces = torch.idle.is_some_and(|idle| {
         let idles = idle >= ROUNDING && idle * 50 >= total && !(is_loading(torch) && idle * 10 < total);
@@ -268,7 +271,10 @@ fn frame_alone(evidence: &Evidence) -> Option<Finding> {
         .or(evidence.frame.as_ref())?;
     let named = |refusal: &Refusal| refusal.asked.is_some() || refusal.purpose != Purpose::Unknown;
     let sized = torch.is_some_and(|torch| torch.total.is_some()) || evidence.refusals.iter().any(named);
-    if sized || !evidence.says_any(&[Saying::OutOfMemory, Saying::TorchRefused]) || evidence.is_unified() {
+    // A call that pins is no load, wherever it stands.
+    let pins = torch.is_none() && evidence.says(Saying::PinCall);
+    let ran_out = evidence.says_any(&[Saying::OutOfMemory, Saying::TorchRefused]);
+    if sized || pins || !ran_out || evidence.is_unified() {
         return None;
     }
     let (cause, text) = match frame.purpose {

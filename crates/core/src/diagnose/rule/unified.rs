@@ -147,6 +147,15 @@ fn refused_with_room(evidence: &Evidence) -> Option<Finding> {
         (Some(asked), Some(available)) if asked <= available => {
             (Strong, format!("{asked} were refused with {available} available"))
         }
+        (Some(_), Some(_)) if evidence.host.available.is_some() => return None,
+        // Whoever holds the rest holds the same memory; what a program sees free there may leave out cached files.
+        (Some(asked), _)
+            if evidence
+                .machine()
+                .is_some_and(|total| asked.scaled(4, 3) <= total) =>
+        {
+            (Strong, format!("{asked} were refused on a machine that has more"))
+        }
         (Some(_), Some(_)) => return None,
         _ if !evidence.was_refused() => (
             Weak,
@@ -233,6 +242,10 @@ fn larger_than_machine(evidence: &Evidence) -> Option<Finding> {
 /// By names alone: the model that is named is larger than the board that is named.
 fn model_larger_than_machine(evidence: &Evidence) -> Option<Finding> {
     let (weights, total) = (evidence.weights()?, evidence.told_host?);
+    // What was asked for is a better word than a name.
+    if asked(evidence).is_some_and(|asked| asked <= total) {
+        return None;
+    }
     let died = evidence.ran_out() || evidence.says_any(&[Saying::Killed, Saying::KernelKill]);
     let text = format!("weights of {weights} on a machine with {total}");
     let quotes = evidence.quotes(&[Saying::Killed, Saying::KernelKill, Saying::OutOfMemory]);

@@ -55,6 +55,7 @@ pub(super) const ROWS: &[Row] = &[
     says("in determine_num_available_blocks", FrameComputes),
     says("in determine_available_memory", FrameComputes),
     says("kvcachemanager", FrameCaches),
+    says("allocate enough blocks in kv cache", CacheFull),
     says("shard process was signaled to shutdown with signal 9", KernelKill),
     // ollama.
     // Said of each card that is looked at, and the model may go elsewhere.
@@ -111,9 +112,16 @@ pub(super) const ROWS: &[Row] = &[
     says("in capture_model", FrameComputes),
     says("in backward", FrameComputes),
     says("in forward", FrameComputes),
+    // CTranslate2's Whisper.
+    says("self.model.encode(", FrameComputes),
+    says("self.model.generate(", FrameComputes),
+    says("ctranslate2.models", FrameLoads),
     says("in _conv_forward", FrameComputes),
     says("in scaled_dot_product", FrameComputes),
     says("in softmax", FrameComputes),
+    says("in apply_top_k_top_p", FrameComputes),
+    says("logits.sort(", FrameComputes),
+    says("in compute_logits", FrameComputes),
     says("in decode_first_stage", FrameComputes),
     says("in decode_tiled", FrameComputes),
     says("vae.decode(", FrameComputes),
