@@ -1,7 +1,8 @@
 //! What frameworks and the servers built on them print: PyTorch, vLLM, SGLang, TGI, TensorFlow, JAX, ONNX Runtime, TensorRT, NCCL.
 //!
-//! Sources: `CUDACachingAllocator.cpp`, `CUDAException.cpp @ torch 0.4 to 2.11`; `gpu_model_runner.py`, `gpu_worker.py @ vLLM 0.29`;
-//! `model_runner.py`, `schedule_batch.py @ SGLang`; `bfc_allocator.cc @ TensorFlow`; `bfc_arena.cc @ ONNX Runtime`; `init.cc @ NCCL`.
+//! As they stand in logs. Where to look for them: `CUDACachingAllocator.cpp`, `CUDAException.cpp @ torch 0.4 to 2.11`;
+//! `gpu_model_runner.py`, `gpu_worker.py @ vLLM 0.29`; `model_runner.py`, `schedule_batch.py @ SGLang`; `bfc_allocator.cc @ TensorFlow`;
+//! `bfc_arena.cc @ ONNX Runtime`; `init.cc @ NCCL`. Some ten were compared with these, not every row.
 
 use super::Saying::*;
 use super::{Row, says, sign};
