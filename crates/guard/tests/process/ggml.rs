@@ -366,8 +366,11 @@ fn the_page_says_what_the_pools_hold() {
     let mut program = command(Loaded::Opened, "leave");
     program.env("PLIMSOLL_GUARD_PAGES", pages.path());
     run(program, Some("pool=ours"), "total=8G").quiet();
-    let file = std::fs::read_dir(pages.path()).unwrap().next().unwrap().unwrap();
-    let snapshot = Snapshot::read(&std::fs::read(file.path()).unwrap()).unwrap();
+    let files = std::fs::read_dir(pages.path()).unwrap();
+    let mut files = files.map(|file| file.unwrap().path());
+    // The ledger lies beside it.
+    let page = files.find(|path| path.extension().is_some_and(|kind| kind == "page"));
+    let snapshot = Snapshot::read(&std::fs::read(page.unwrap()).unwrap()).unwrap();
     let card = &snapshot.cards()[0];
     // Two blocks of 8 MiB are idle, and 3 MiB in use, in granules of 2 MiB.
     assert_eq!(snapshot.pools, 1);
