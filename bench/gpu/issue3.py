@@ -63,7 +63,8 @@ def table(name, result):
                          f"{whole['runs'][0]} pairs")
     for way, row in result.items():
         if isinstance(row, dict) and "ceiling" in row:
-            lines.append(f"  {way}: {row['served']:.0f} served, {row['bare']:.0f} bare: {row.get('ratio', 0):.4f}; where nothing grows {row['ceiling']:.4f} of bare")
+            lines.append(f"  {way}: {row['served']:.0f} served, {row['bare']:.0f} bare: {row.get('ratio', 0):.4f}; "
+                         f"where nothing grows {row['ceiling']:.4f} of bare")
     for row in result.get("rows", []):
         if "tokens_per_second" in row:
             lines.append(f"  {row['below_percent']} % below, {row['variant']}: {row['tokens_per_second']:.1f} tokens/s, "
