@@ -31,7 +31,7 @@ pub(super) fn claim_and_give_back(root: &Path) -> Result<(), TakeStepError> {
         command: "sh".to_owned(),
         error,
     })?;
-    let result = write(root, HUGE_PAGES, &(before + claimed).to_string());
+    let result = write(root, HUGE_PAGES, &before.saturating_add(claimed).to_string());
     given_back(waiting).map_err(|error| TakeStepError::GiveBack {
         claimed,
         before,
