@@ -173,20 +173,20 @@ pub(crate) fn take_back(index: CardIndex, size: u64) {
 }
 
 pub(crate) fn confirm(index: CardIndex, size: u64) {
-    card(index).add(size);
-    if let Some(seat) = seat() {
-        let place = seat.place(index);
-        seat.tree.confirm(seat.slot, place, size);
-        seat.raise_peak(place);
-    }
+    hold(index, size, Tree::confirm);
 }
 
 /// Takes `size` bytes whether the budget has them or not: they are a fact already, as a context is.
 pub(crate) fn charge(index: CardIndex, size: u64) {
+    hold(index, size, Tree::charge);
+}
+
+/// Counts `size` bytes more on the page, and in the ledger as `count` does.
+fn hold(index: CardIndex, size: u64, count: impl FnOnce(&Tree, usize, usize, u64)) {
     card(index).add(size);
     if let Some(seat) = seat() {
         let place = seat.place(index);
-        seat.tree.charge(seat.slot, place, size);
+        count(seat.tree, seat.slot, place, size);
         seat.raise_peak(place);
     }
 }

@@ -182,10 +182,10 @@ impl Device for Backing {
     /// each question to the driver would cost as much as the map that is saved. Where a refusal climbs the ladder, nothing is
     /// asked for but the need.
     fn available(&self) -> u64 {
-        if self.has_regions() {
-            if self.insist { 0 } else { tree::headroom(self.card) }
-        } else {
-            self.free_now()
+        match (self.has_regions(), self.insist) {
+            (true, true) => 0,
+            (true, false) => tree::headroom(self.card),
+            (false, _) => self.free_now(),
         }
     }
 
