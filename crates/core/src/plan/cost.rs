@@ -3,22 +3,26 @@
 //! What does not depend on the context (layout, weights, driver context) is worked out once; searching for the
 //! largest context and weighing advice re-plan the rest, and never interpolate.
 
+mod part;
+mod pools;
+mod sum;
+
+use self::part::{Part, draft_wish};
+use self::pools::{cells, pools};
+use self::sum::Sum;
 use super::calibration;
-use super::compute::{self, Compute, Sketch};
+use super::compute;
 use super::error::PlanError;
-use super::flash::{self, Flash};
-use super::kv::{self, Cache, CacheKind};
+use super::flash::Flash;
+use super::kv;
 use super::latent::Latent;
-use super::layout::Layout;
 use super::outcome::{Growth, HostTerms, Term, Terms};
-use super::pool::{self, Depth};
-use super::request::{Engine, PlanRequest};
+use super::request::PlanRequest;
 use super::reserve::{Reserve, speculates};
-use super::weights::{self, Weights};
+use super::weights;
 use crate::bytes::Bytes;
 use crate::explain::Source;
-use crate::flags::{FlashAttention, Wish};
-use crate::model::{Model, Tensor};
+use crate::model::Model;
 
 /// More layers than any model has: the engine's own limit is 512 (`LLAMA_MAX_LAYERS`).
 const MOST_LAYERS: u32 = 1024;
@@ -26,79 +30,6 @@ const MOST_LAYERS: u32 = 1024;
 const WEIGHTS: Source = Source::Formula("llama-model.cpp:load_tensors @ b10605");
 const CACHE: Source = Source::Formula("llama-kv-cache.cpp:llama_kv_cache @ b10605");
 const OUTPUT: Source = Source::Formula("llama-context.cpp:output_reserve @ b10605");
-
-/// One context of the engine: the model's, the draft model's, or that of the model's own prediction layers.
-struct Part<'a> {
-    model: &'a Model,
-    layers: std::ops::Range<u32>,
-    layout: Layout,
-    weights: Option<Weights>,
-    sketch: Sketch<'a>,
-    /// Distinct matrices of each device.
-    matrices: Vec<Vec<&'a Tensor>>,
-    flash: Flash,
-    cache: CacheKind,
-}
-
-impl<'a> Part<'a> {
-    fn new(
-        request: &PlanRequest<'_>,
-        model: &'a Model,
-        layers: std::ops::Range<u32>,
-        loads_prediction_layers: Option<bool>,
-        rollback: u64,
-    ) -> Result<Self, PlanError> {
-        let layout = Layout::new(request, model)?;
-        let mut flash = flash::resolve(request, model, &layout)?;
-        let latent = Latent::of(request, model);
-        let weights = loads_prediction_layers.map(|all| {
-            let mut weights = weights::weights(model, &layout, all);
-            if let Some(latent) = latent {
-                latent.add_computed(model, &layout, &mut weights);
-            }
-            weights
-        });
-        let cache = CacheKind {
-            key: request.wish.cache_key,
-            value: request.wish.cache_value,
-            transposed: !flash.on && request.wish.flash_attention != FlashAttention::Auto,
-            offload: request.wish.cache_offload,
-            rollback,
-            latent,
-        };
-        let sketch = Sketch::new(model, layers.clone(), &layout, flash);
-        if flash.may_move(request, &sketch) && !compute::attends_at_home(request, &sketch, cache, flash) {
-            flash = Flash::MOVED;
-        }
-        Ok(Self {
-            model,
-            sketch,
-            matrices: pool::matrices(model, &layout),
-            layers,
-            weights,
-            cache,
-            flash,
-            layout,
-        })
-    }
-}
-
-/// What the flags for a draft model ask of it, in the words for a model of its own.
-fn draft_wish(wish: &Wish) -> Wish {
-    Wish {
-        gpu_layers: wish.draft_gpu_layers,
-        cache_key: wish.draft_cache_key,
-        cache_value: wish.draft_cache_value,
-        overrides: wish.draft_overrides.clone(),
-        experts_on_host: wish.draft_experts_on_host,
-        devices: if wish.draft_devices.is_empty() {
-            wish.devices.clone()
-        } else {
-            wish.draft_devices.clone()
-        },
-        ..wish.clone()
-    }
-}
 
 /// Works out the cost of a request at any context.
 pub(super) struct Coster<'a> {
@@ -317,86 +248,6 @@ impl<'a> Coster<'a> {
     }
 }
 
-/// The pools of a part's devices at a depth of `cells`, by device and card.
-fn pools(
-    request: &PlanRequest<'_>,
-    part: &Part<'_>,
-    reserve: &Reserve,
-    cells: u64,
-) -> Vec<((usize, usize), pool::Pool)> {
-    let depth = Depth {
-        flash_attention: part.flash.on,
-        engine: request.engine.of_pool(),
-        key: part.cache.key,
-        value: part.cache.value,
-        cells,
-        latent: part.cache.latent,
-        fused: request.engine.fuses_experts(request.wish),
-        cublas: Bytes::ZERO,
-    };
-    let regrown = regrown(request, part, reserve, cells);
-    let devices = part.layout.devices.iter().enumerate();
-    devices
-        .map(|(device, &card)| {
-            let weights = part.matrices[device].as_slice();
-            let on_card = &request.cards[card];
-            let depth = Depth {
-                cublas: calibration::cublas(request, on_card),
-                ..depth
-            };
-            let mut pool = pool::pool(
-                part.model,
-                &part.layout,
-                (device, weights),
-                on_card,
-                reserve,
-                depth,
-            );
-            pool.peak.bytes = pool.peak.bytes.map(|bytes| bytes + regrown[device]);
-            ((device, card), pool)
-        })
-        .collect()
-}
-
-/// What each device's compute buffer takes at run time beyond what is reserved for the deepest cache, where a shallower one of those that a run
-/// comes by needs more (ik_llama.cpp 8337e4cd: `llama_init_from_model` reserves once, `ggml_gallocr_reserve_n` takes more and keeps it).
-fn regrown(request: &PlanRequest<'_>, part: &Part<'_>, reserve: &Reserve, cells: u64) -> Vec<Bytes> {
-    let mut most = vec![Bytes::ZERO; part.layout.devices.len()];
-    let Some(latent) = part.cache.latent else {
-        return most;
-    };
-    if !latent.restores(part.flash.on, reserve.tokens) {
-        return most;
-    }
-    let compute =
-        |reserve: &Reserve| compute::compute(request, &part.sketch, reserve, part.cache, part.flash).devices;
-    let borders = latent.borders(part.model.hyper.heads.at(0), cells.saturating_add(1));
-    for border in borders {
-        let shallower = Reserve {
-            context: border,
-            per_sequence: border,
-            ..*reserve
-        };
-        for (most, needed) in most.iter_mut().zip(compute(&shallower)) {
-            *most = needed.max(*most);
-        }
-    }
-    let reserved = compute(reserve);
-    let beyond = most.iter().zip(reserved);
-    beyond
-        .map(|(needed, reserved)| needed.saturating_sub(reserved))
-        .collect()
-}
-
-/// Cells that the pool reaches at full depth. A copy of the cache holds every sequence that is worked on at once; without flash
-/// attention a micro-batch is shared among them, so that one sequence counts (`llama-graph.cpp: build_attn_mha @ b10605`).
-fn cells(part: &Part<'_>, reserve: &Reserve, request: &PlanRequest<'_>) -> u64 {
-    match part.flash.on && !request.engine.reserves_cache_copy() {
-        true => reserve.context,
-        false => reserve.per_sequence,
-    }
-}
-
 fn check(model: &Model) -> Result<(), PlanError> {
     if model.hyper.layers > MOST_LAYERS {
         return Err(PlanError::Header {
@@ -418,75 +269,4 @@ fn output(model: &Model, reserve: &Reserve, request: &PlanRequest<'_>) -> Bytes 
         };
     let rows = if embeds { reserve.tokens } else { reserve.sequences };
     Bytes::new(4) * width * rows
-}
-
-/// What adds up while the parts are walked through.
-struct Sum {
-    cards: Vec<CardSum>,
-    host_weights: Bytes,
-    host_kv: Bytes,
-    host_compute: Bytes,
-    host_output: Bytes,
-    growth: Growth,
-    sure: bool,
-}
-
-#[derive(Clone, Default)]
-struct CardSum {
-    weights: Bytes,
-    kv: Bytes,
-    compute: Bytes,
-    pool: Option<Term>,
-}
-
-impl CardSum {
-    /// Contexts of one process have a pool each.
-    fn add_pool(&mut self, more: Term) {
-        let before = self.pool.take().map_or(Bytes::ZERO, |pool| pool.known());
-        self.pool = Some(Term {
-            bytes: more.bytes.map(|bytes| bytes + before),
-            source: more.source,
-        });
-    }
-}
-
-impl Sum {
-    fn new(cards: usize) -> Self {
-        Self {
-            cards: vec![CardSum::default(); cards],
-            host_weights: Bytes::ZERO,
-            host_kv: Bytes::ZERO,
-            host_compute: Bytes::ZERO,
-            host_output: Bytes::ZERO,
-            growth: Growth {
-                bytes_per_token: Bytes::ZERO,
-                pool: Bytes::ZERO,
-            },
-            sure: true,
-        }
-    }
-
-    fn add_part(&mut self, part: &Part<'_>, cache: &Cache, compute: &Compute, engine: Engine) {
-        for (device, &card) in part.layout.devices.iter().enumerate() {
-            let sum = &mut self.cards[card];
-            sum.kv += cache.devices[device];
-            sum.compute += compute.devices[device];
-            if let Some(weights) = &part.weights {
-                sum.weights += weights.devices[device];
-            }
-        }
-        self.host_weights += part.weights.as_ref().map_or(Bytes::ZERO, |weights| weights.host);
-        self.host_kv += cache.host;
-        self.host_compute += compute.host;
-        self.sure &= compute::is_mirrored(part.model, engine, part.cache, part.flash);
-    }
-
-    fn host_terms(&self) -> HostTerms {
-        HostTerms {
-            weights: Term::new(self.host_weights, WEIGHTS),
-            kv: Term::new(self.host_kv, CACHE),
-            compute: Term::new(self.host_compute, compute::source(self.sure)),
-            output: Term::new(self.host_output, OUTPUT),
-        }
-    }
 }
