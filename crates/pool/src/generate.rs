@@ -231,7 +231,7 @@ impl Operations<'_> {
     }
 
     fn matrix(&mut self, columns: u64, rows: u64, tokens: u64) -> Result<(), GenerateError> {
-        let group = product::dense(self.rules, columns, rows, tokens);
+        let group = product::dense(self.rules, tiled(columns, rows), tokens);
         self.groups.group(&group)
     }
 
@@ -250,8 +250,17 @@ impl Operations<'_> {
             used: experts.used,
             shared,
         };
-        let group = product::of_experts(self.rules, experts, columns, rows, tokens);
+        let group = product::of_experts(self.rules, experts, tiled(columns, rows), tokens);
         self.groups.group(&group)
+    }
+}
+
+/// A quantised matrix as most are: of a type that has tiles.
+fn tiled(width: u64, rows: u64) -> product::Matrix {
+    product::Matrix {
+        width,
+        rows,
+        kind: product::Kind::Tiles,
     }
 }
 

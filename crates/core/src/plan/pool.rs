@@ -92,8 +92,10 @@ pub(super) fn pool(
         .unwrap_or_default();
     // before the rotation of a quantised cache had a kernel of its own it was a product in F32
     let rotates = depth.engine.copies() && depth.key.quantised();
-    let plain = weights.iter().any(|tensor| !tensor.kind.quantised());
-    let cublas = if plain || rotates || !depth.flash_attention || depth.latent.is_some() {
+    let multiplies = weights
+        .iter()
+        .any(|tensor| product::is_for_cublas(tensor, reserve, rules));
+    let cublas = if multiplies || rotates || !depth.flash_attention || depth.latent.is_some() {
         depth.cublas
     } else {
         Bytes::ZERO

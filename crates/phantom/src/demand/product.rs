@@ -4,8 +4,8 @@
 //! Source: `ggml-cuda.cu:ggml_cuda_mul_mat, ggml_cuda_mul_mat_id @ b8799, b10605`; `mmvq.cu:ggml_cuda_should_use_mmvq,
 //! get_mmvq_mmid_max_batch`; `mmf.cu:ggml_cuda_should_use_mmf`, `mmvf.cu:ggml_cuda_should_use_mmvf`.
 
-use plimsoll_pool::demand::product::{Activations, FEW, Tiled, lists, vectors};
-use plimsoll_pool::demand::{ADA, AMPERE, BLACKWELL, Capability, Rules, TURING, VOLTA};
+use plimsoll_pool::demand::product::{Activations, FEW, Tiled, has_tiles, lists, vectors};
+use plimsoll_pool::demand::{ADA, AMPERE, BLACKWELL, Rules, TURING, VOLTA};
 
 use crate::kinds::Type;
 use crate::memory;
@@ -213,15 +213,12 @@ impl Product<'_> {
 
     /// Whether there is a kernel for tiles: `ggml_cuda_should_use_mmq`.
     fn has_tiles(&self, width: u64) -> bool {
-        const DP4A: Capability = 610;
-        const MOST_ON_VOLTA: u64 = 64;
         let known = match self.matrix.kind() {
             Type::Q1_0 | Type::Q2_0 => !self.rules.engine.copies(),
             Type::Iq1M | Type::Q8K | Type::Q8_1 | Type::Other => false,
             _ => self.matrix.is_quantised(),
         };
-        let capability = self.rules.capability;
-        known && (capability >= TURING || capability >= DP4A && (capability < VOLTA || width < MOST_ON_VOLTA))
+        known && has_tiles(self.rules, width)
     }
 
     /// What activations are turned into for tiles of this matrix.

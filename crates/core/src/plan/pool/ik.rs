@@ -127,6 +127,26 @@ pub(super) fn halves(tensor: &Tensor, columns: u64) -> Bytes {
     Bytes::new(4 * halves) * tensor.shape[1] * columns
 }
 
+/// Whether there is a kernel for tiles of a type (`mmq.cu: ggml_cuda_should_use_mmq`): for few of those whose rows are interleaved.
+pub(super) fn has_tiles(name: &str) -> bool {
+    const INTERLEAVED: [&str; 7] = [
+        "iq1_s_r4",
+        "iq2_k_r4",
+        "iq3_k_r4",
+        "iq4_k_r4",
+        "iq4_ks_r4",
+        "iq5_k_r4",
+        "iq5_ks_r4",
+    ];
+    const NONE: [&str; 4] = ["iq1_m", "iq1_bn", "iq2_bn", "nvfp4"];
+    let interleaved = ["_r4", "_r8", "_r16"].iter().any(|end| name.ends_with(end));
+    if interleaved {
+        INTERLEAVED.contains(&name)
+    } else {
+        !NONE.contains(&name)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,12 +1,10 @@
 //! Products of matrices: what the model's own ask for.
-//!
-//! A product in floats is cuBLAS's, which gets F16 and BF16 in their own type and gives F16 back
-//! (`ggml-cuda.cu: ggml_cuda_mul_mat_cublas_impl @ b10605, ggml_cuda_op_mul_mat_cublas @ b8799`).
 
-use plimsoll_pool::demand::{Rules, product};
+use plimsoll_pool::demand::product::{self, Kind, Matrix};
+use plimsoll_pool::demand::{Engine, Rules};
 
 use super::ik;
-use crate::model::{Model, Tensor};
+use crate::model::{Model, Tensor, TensorType};
 use crate::plan::reserve::Reserve;
 
 /// Blocks of one product: halves of ik_llama.cpp's fused experts, and the most that one asks for.
@@ -19,18 +17,13 @@ pub(super) fn group(
     reserve: &Reserve,
     (rules, fused): (Rules, bool),
 ) -> Group {
-    let [width, rows, matrices, ..] = tensor.shape;
-    let tokens = match tensor.name.as_str() {
-        "output.weight" => reserve.outputs,
-        _ => reserve.tokens,
-    };
+    let matrices = tensor.shape[2];
+    let tokens = tokens(tensor, reserve);
     let experts = model.hyper.experts.as_ref().filter(|_| matrices > 1);
     let used = experts.map_or(1, |experts| u64::from(experts.used));
     let columns = tokens.saturating_mul(used);
-    if !tensor.kind.quantised() {
-        return in_floats(tensor, columns);
-    }
-    let halves = if fused {
+    let matrix = matrix(tensor, rules.engine);
+    let halves = if fused && tensor.kind.quantised() {
         ik::halves(tensor, columns).get()
     } else {
         0
@@ -44,12 +37,34 @@ pub(super) fn group(
                 used,
                 shared: !is_last(tensor),
             };
-            let asked = product::of_experts(rules, experts, width, rows, tokens);
+            let asked = product::of_experts(rules, experts, matrix, tokens);
             group[1..].copy_from_slice(&asked);
         }
-        None => group[1..4].copy_from_slice(&product::dense(rules, width, rows, tokens)),
+        None => group[1..4].copy_from_slice(&product::dense(rules, matrix, tokens)),
     }
     group
+}
+
+/// Whether cuBLAS multiplies the matrix with a whole micro-batch.
+pub(super) fn is_for_cublas(tensor: &Tensor, reserve: &Reserve, rules: Rules) -> bool {
+    matrix(tensor, rules.engine).goes_by_cublas(rules, tokens(tensor, reserve))
+}
+
+fn matrix(tensor: &Tensor, engine: Engine) -> Matrix {
+    let [width, rows, ..] = tensor.shape;
+    Matrix {
+        width,
+        rows,
+        kind: kind(tensor.kind, engine),
+    }
+}
+
+/// Columns that the matrix is multiplied with at most.
+fn tokens(tensor: &Tensor, reserve: &Reserve) -> u64 {
+    match tensor.name.as_str() {
+        "output.weight" => reserve.outputs,
+        _ => reserve.tokens,
+    }
 }
 
 /// Whether each of a token's experts has activations of its own, as behind its first matrix.
@@ -57,13 +72,19 @@ fn is_last(tensor: &Tensor) -> bool {
     tensor.name.contains("ffn_down")
 }
 
-fn in_floats(tensor: &Tensor, columns: u64) -> Group {
-    let [width, rows, ..] = tensor.shape;
-    let copy = |length: u64| length.saturating_mul(columns).saturating_mul(2);
-    match tensor.kind.name {
-        "f16" => [copy(width), copy(rows), 0, 0, 0, 0, 0],
-        "bf16" => [copy(width), 0, 0, 0, 0, 0, 0],
-        // F32 is multiplied as it is
-        _ => [0; 7],
+/// What the engine multiplies a matrix of this type by (`mmq.cu: ggml_cuda_should_use_mmq @ b8799, b10605`).
+fn kind(of: TensorType, engine: Engine) -> Kind {
+    let tiles = match engine {
+        Engine::Ik => ik::has_tiles(of.name),
+        Engine::Copying | Engine::Reserving | Engine::Third => {
+            !["iq1_m", "tq1_0", "tq2_0"].contains(&of.name)
+        }
+    };
+    match of.name {
+        "f16" => Kind::F16,
+        "bf16" => Kind::Bf16,
+        _ if !of.quantised() => Kind::F32,
+        _ if tiles => Kind::Tiles,
+        _ => Kind::Blocks,
     }
 }

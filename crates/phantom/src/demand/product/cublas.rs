@@ -3,7 +3,8 @@
 //! Source: `ggml-cuda.cu:ggml_cuda_op_mul_mat, ggml_cuda_op_mul_mat_cublas, ggml_cuda_mul_mat_batched_cublas_impl @ b8799`,
 //! `ggml_cuda_mul_mat_cublas, ggml_cuda_mul_mat_cublas_impl @ b10605`.
 
-use plimsoll_pool::demand::{AMPERE, Capability, VOLTA};
+use plimsoll_pool::demand::product::has_fast_halves;
+use plimsoll_pool::demand::{AMPERE, VOLTA};
 
 use crate::kinds::Type;
 use crate::memory;
@@ -12,7 +13,6 @@ use crate::tensor::View;
 use super::super::Requests;
 use super::Product;
 
-const PASCAL: Capability = 600;
 /// A pointer in the lists that batched cuBLAS takes.
 const POINTER: u64 = 8;
 
@@ -47,14 +47,10 @@ impl Product<'_> {
         self.result.parameter(0) != DEFAULT
     }
 
-    fn has_fast_halves(&self) -> bool {
-        self.rules.capability >= PASCAL && self.rules.capability != 610
-    }
-
     /// b10605: everything is converted to one type.
     fn cublas_for_all(&self, requests: &mut Requests) {
         let own = self.matrix.kind();
-        let half = if self.has_fast_halves() {
+        let half = if has_fast_halves(self.rules.capability) {
             Type::F16
         } else {
             Type::F32
@@ -158,7 +154,7 @@ impl Product<'_> {
         let halves = (matrix.kind() == Type::F16 || matrix.is_quantised() && matrix.kind() != Type::Nvfp4)
             && matrix.is_contiguous()
             && !self.is_precise()
-            && self.has_fast_halves();
+            && has_fast_halves(self.rules.capability);
         let or = |kind, bytes: u64| if matrix.kind() == kind { 0 } else { bytes };
         let sizes = if matrix.kind() == Type::Bf16 && matrix.is_contiguous() {
             [2 * inputs, 2 * result, 0]
