@@ -31,6 +31,8 @@ pub(super) struct Reserve {
     pub(super) tokens: u64,
     /// Rows of output of that graph.
     pub(super) outputs: u64,
+    /// Rows of output that a run asks for at most; engines that do not limit them reserve for more.
+    pub(super) outputs_asked: u64,
     /// Sliding-window caches are kept at full size.
     pub(super) full_sliding: bool,
     /// How the results of each sequence become one embedding; `None` where no embeddings are asked for.
@@ -61,8 +63,7 @@ impl Reserve {
         } else {
             0
         };
-        let rows = (server && request.engine.limits_outputs() && !all_rows)
-            .then(|| sequences.saturating_mul(1 + draft).max(1));
+        let asked = (server && !all_rows).then(|| sequences.saturating_mul(1 + draft).max(1));
         Self::settle(
             request.model,
             Sizes {
@@ -71,7 +72,8 @@ impl Reserve {
                 unified,
                 batch,
                 micro_batch: u64::from(wish.micro_batch),
-                rows,
+                rows: asked.filter(|_| request.engine.limits_outputs()),
+                asked,
                 full_sliding: wish.full_sliding_cache || ik || request.program == Program::Library,
                 pooling: wish
                     .pooling
@@ -97,6 +99,7 @@ impl Reserve {
                 batch: u64::from(wish.batch),
                 micro_batch: u64::from(wish.micro_batch),
                 rows: request.engine.limits_outputs().then_some(main.sequences),
+                asked: Some(main.sequences),
                 full_sliding: main.full_sliding,
                 pooling: None,
             },
@@ -127,6 +130,7 @@ impl Reserve {
             (each.saturating_mul(sizes.sequences), each)
         };
         let tokens = context.min(micro_batch);
+        let rows = |limit: Option<u64>| tokens.min(limit.unwrap_or(batch).min(batch));
         Self {
             context,
             per_sequence,
@@ -134,7 +138,8 @@ impl Reserve {
             streams: if sizes.unified { 1 } else { sizes.sequences },
             micro_batch,
             tokens: tokens.next_multiple_of(sizes.sequences),
-            outputs: tokens.min(sizes.rows.unwrap_or(batch).min(batch)),
+            outputs: rows(sizes.rows),
+            outputs_asked: rows(sizes.asked),
             full_sliding: sizes.full_sliding,
             pooling: sizes.pooling,
         }
@@ -147,6 +152,7 @@ impl Reserve {
         Self {
             tokens,
             outputs: tokens,
+            outputs_asked: tokens,
             ..*self
         }
     }
@@ -174,6 +180,8 @@ struct Sizes {
     unified: bool,
     batch: u64,
     micro_batch: u64,
+    /// Rows of output that the program asks for at most, where that is known.
+    asked: Option<u64>,
     /// `n_outputs_max` where the program sets one.
     rows: Option<u64>,
     full_sliding: bool,

@@ -62,7 +62,7 @@ fn matrix(tensor: &Tensor, engine: Engine) -> Matrix {
 /// Columns that the matrix is multiplied with at most.
 fn tokens(tensor: &Tensor, reserve: &Reserve) -> u64 {
     match tensor.name.as_str() {
-        "output.weight" => reserve.outputs,
+        "output.weight" => reserve.outputs_asked,
         _ => reserve.tokens,
     }
 }
