@@ -121,6 +121,13 @@ fn who_succeeds_needs_no_explanation_and_who_is_killed_has_the_shells_status() {
     assert!(said(&well).0.ends_with("the program ended with success\n"));
     let killed = doctor(&["--", "sh", "-c", "kill -KILL $$"]).output().unwrap();
     assert_eq!(killed.status.code(), Some(128 + 9));
+    let unexplained = doctor(&["--", "sh", "-c", "exit 3"]).output().unwrap();
+    assert_eq!(unexplained.status.code(), Some(3));
+    let stdout = said(&unexplained).0;
+    assert!(
+        stdout.starts_with("the program ended with status 3\nnone of the known causes"),
+        "{stdout}"
+    );
     let missing = doctor(&["--", "/no/such/program"]).output().unwrap();
     assert_eq!(missing.status.code(), Some(127));
 }

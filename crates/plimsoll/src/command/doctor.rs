@@ -98,7 +98,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     }
     let mut diagnosis = diagnose(&findings.reader.finish());
     planned::add(&mut diagnosis, &arguments.command);
-    print(&diagnosis, &findings.seen, arguments)?;
+    let failed = findings.status.is_some_and(|status| status != ExitCode::SUCCESS);
+    print(&diagnosis, &findings.seen, failed, arguments)?;
     let named = diagnosis.confidence > 0.0 || arguments.log.is_none();
     let verdict = if named {
         ExitCode::SUCCESS
@@ -108,7 +109,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     Ok(findings.status.unwrap_or(verdict))
 }
 
-fn print(diagnosis: &Diagnosis, seen: &[Reason], arguments: &Arguments) -> Result<(), Error> {
+fn print(diagnosis: &Diagnosis, seen: &[Reason], failed: bool, arguments: &Arguments) -> Result<(), Error> {
     let mut stdout = anstream::stdout().lock();
     if arguments.json {
         let mut json = serde_json::to_value(diagnosis)?;
@@ -121,8 +122,8 @@ fn print(diagnosis: &Diagnosis, seen: &[Reason], arguments: &Arguments) -> Resul
     for part in seen {
         writeln!(stdout, "{part}")?;
     }
-    // A machine in which nothing is the matter needs no verdict.
-    if diagnosis.confidence > 0.0 || seen.is_empty() {
+    // A machine in which nothing is the matter, or a program that succeeded, needs no verdict.
+    if diagnosis.confidence > 0.0 || seen.is_empty() || failed {
         writeln!(stdout, "{}", diagnosis.reason)?;
         for hint in &diagnosis.hints {
             writeln!(stdout, "hint: {hint}")?;
