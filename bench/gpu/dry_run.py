@@ -147,6 +147,14 @@ def check_admission(admission):
     assert free["out_of_memory"] > 0, free
 
 
+def check_beside(parts):
+    fits, large = parts["beside default"], parts["beside large"]
+    assert [order["outcome"] for order in fits["orders"]] == ["both got on"] * 2, fits
+    assert [order["outcome"] for order in large["orders"]] == ["the program failed", "the server failed"], large
+    assert parts["soak"]["requests"] > 100 and parts["soak"]["failed"] == 0, parts["soak"]
+    assert len(parts["sweep"]["depths"]) == 5 and parts["sweep"]["planned"]["peak"] > 0, parts["sweep"]
+
+
 def full(target, folder):
     """Every part on the doubles, with guard and the daemon as they are."""
     environment = surroundings(folder, target)
@@ -198,6 +206,30 @@ def lanes(target, folder):
     assert second["causes"]["complete"], second["causes"]
 
 
+ENGINE = """#!/bin/sh
+# fake-engine with what model m8 takes, of the driver.
+export PLIMSOLL_FAKE_ENGINE="cuda=1 vram=2359296000 vram_per_token=2048 slots=4 events=8 delay_ms=5"
+exec {program} "$@"
+"""
+
+
+def beside(target, folder):
+    """A second program beside a served model, on a card that all processes share, with a PyTorch that only takes memory."""
+    usage = f"{folder}/usage"
+    environment = surroundings(folder, target)
+    environment.update(PLIMSOLL_FAKE_CUDA=f"total=141G context=500M shared={usage} uuids={CARD['uuid']}", PYTHONPATH=f"{HERE}/doubles",
+                       PLIMSOLL_FAKE_NVML_CARDS=json.dumps([{**CARD, "total": 141 << 30, "free": 141 << 30, "usage": usage}]))
+    server = f"{folder}/server"
+    os.makedirs(server)
+    with open(f"{server}/llama-server", "w") as file:
+        file.write(ENGINE.format(program=f"{target}/debug/fake-engine"))
+    os.chmod(f"{server}/llama-server", 0o755)
+    smaller = {"soak_for": "5s", "hold": 3, "beside_for": "20s"}
+    run(environment, "--server", server, "--out", f"{folder}/beside-out", "--work", f"{folder}/beside-work", "--plimsoll", f"{target}/debug/plimsoll",
+        "--libraries", f"{target}/guard", "--seconds", "180", "--smaller", json.dumps(smaller), script="beside.py")
+    check_beside(results(f"{folder}/beside-out")["beside"]["parts"])
+
+
 def real(target, folder, engine):
     """The whole matrix, with a CPU build in the card's place: all of it must be exact, because both sides are the same engine."""
     build, bin = engine.split("=")
@@ -223,6 +255,7 @@ def main():
         elif options.target:
             full(os.path.abspath(options.target), folder)
             lanes(os.path.abspath(options.target), tempfile.mkdtemp(dir=folder))
+            beside(os.path.abspath(options.target), tempfile.mkdtemp(dir=folder))
         else:
             fast(os.path.abspath(options.plimsoll), folder)
     print("the dry run is as it should be")

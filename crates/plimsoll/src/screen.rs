@@ -18,7 +18,7 @@ mod svg;
 mod sweep;
 
 pub(crate) use advice::advice;
-pub(crate) use beside::{beside, beside_json};
+pub(crate) use beside::BesideReport;
 pub(crate) use check::check;
 pub(crate) use course::course;
 pub(crate) use fit::fit;

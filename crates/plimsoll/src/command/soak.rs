@@ -10,17 +10,20 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use serde_json::Value;
 use tokio::runtime;
 use tokio::task::LocalSet;
 
 use crate::load::{
-    Beside, Failure, Figures, Limit, Round, Server, Settings, SoakError, State, StateError, Target, soak,
+    Beside, BesideError, Failure, Figures, Limit, Round, Server, Settings, SoakError, State, StateError,
+    Target, soak, stopped,
 };
 use crate::probe::{Sampler, StartSamplerError};
-use crate::screen::{SoakReport, beside as beside_text, beside_json, lasted};
+use crate::screen::{BesideReport, SoakReport, lasted};
 
-/// A second program as people start one: a context, cuBLAS and some gigabytes.
-const PYTORCH: &str = "python3 -c 'import torch; a = torch.randn(16384, 16384, device=\"cuda\"); [a.mul_(1).matmul(a) for _ in range(20)]; torch.cuda.synchronize()'";
+/// A second program as people start one: a context, cuBLAS and 1 GiB, held for ten seconds of work.
+const PYTORCH: &str = "python3 -c 'import time, torch; x = torch.ones(65536, 4096, device=\"cuda\"); print(\"holds 1 GiB\", flush=True); \
+    end = time.time() + 10; all((x.T @ x).sum().item() > 0 for _ in iter(lambda: time.time() < end, False))'";
 /// How long a second program may take, if no time is given.
 const BESIDE_WITHIN: Duration = Duration::from_secs(120);
 /// What is held if nothing is said.
@@ -71,7 +74,7 @@ pub(crate) struct Arguments {
     api_key: Option<String>,
     /// Instead of a long load, start this program beside the server, in both orders, and tell who fails and why; without
     /// a value, PyTorch with a matrix of 1 GiB
-    #[arg(long, value_name = "CMD", num_args = 0..=1, default_missing_value = PYTORCH, conflicts_with_all = ["resume", "html"])]
+    #[arg(long, value_name = "CMD", num_args = 0..=1, default_missing_value = PYTORCH, conflicts_with = "resume")]
     beside: Option<String>,
     /// Save here what was seen, and go on from it if it is there
     #[arg(long, value_name = "STATE")]
@@ -94,38 +97,51 @@ pub(crate) enum Error {
     State(#[from] StateError),
     #[error(transparent)]
     Soak(#[from] SoakError),
+    #[error(transparent)]
+    Beside(#[from] BesideError),
     #[error("there is no process {pid} that may be looked at")]
     Process { pid: u32 },
     #[error("cannot write `{}`: {error}", path.display())]
     Write { path: PathBuf, error: io::Error },
+    #[error("stopped by hand")]
+    Stopped,
     #[error("cannot start: {0}")]
     Start(#[from] io::Error),
 }
 
+/// What is to be told, in each of its forms.
+struct Told {
+    is_bad: bool,
+    text: String,
+    json: Value,
+    html: String,
+}
+
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-    if let Some(command) = &arguments.beside {
-        return LocalSet::new().block_on(&runtime, met(arguments, command));
-    }
-    let state = LocalSet::new().block_on(&runtime, held(arguments))?;
-    let report = SoakReport::new(&state, f64::from(arguments.least));
+    let told = LocalSet::new().block_on(&runtime, async {
+        match &arguments.beside {
+            Some(command) => met(arguments, command).await,
+            None => held(arguments).await,
+        }
+    })?;
     if let Some(path) = &arguments.html {
-        write_to(path, &report.html())?;
+        write_to(path, &told.html)?;
     }
     let is_on_stdout = arguments.json.as_deref() == Some(Path::new("-"));
     if let Some(path) = arguments.json.as_ref().filter(|_| !is_on_stdout) {
-        write_to(path, &format!("{:#}\n", report.json()))?;
+        write_to(path, &format!("{:#}\n", told.json))?;
     }
     let mut stdout = anstream::stdout().lock();
     match is_on_stdout {
-        true => writeln!(stdout, "{:#}", report.json())?,
-        false => write!(stdout, "{}", report.text())?,
+        true => writeln!(stdout, "{:#}", told.json)?,
+        false => write!(stdout, "{}", told.text)?,
     }
-    Ok(ExitCode::from(u8::from(report.finds_a_leak())))
+    Ok(ExitCode::from(u8::from(told.is_bad)))
 }
 
 /// Starts a second program beside the server, in both orders.
-async fn met(arguments: &Arguments, command: &str) -> Result<ExitCode, Error> {
+async fn met(arguments: &Arguments, command: &str) -> Result<Told, Error> {
     let (server, mut figures) = meet(arguments).await?;
     let settings = settings(arguments);
     let beside = Beside {
@@ -135,24 +151,29 @@ async fn met(arguments: &Arguments, command: &str) -> Result<ExitCode, Error> {
         patience: settings.patience,
         limit: arguments.time.unwrap_or(BESIDE_WITHIN),
     };
-    let encounters = beside.try_both(&server, &mut figures).await?;
-    let json = beside_json(command, &encounters);
-    let failed = encounters
-        .iter()
-        .any(|encounter| encounter.server_failed() || encounter.program.is_some());
-    let mut stdout = anstream::stdout().lock();
-    match &arguments.json {
-        Some(path) if path == Path::new("-") => writeln!(stdout, "{json:#}")?,
-        path => {
-            path.as_ref()
-                .map_or(Ok(()), |path| write_to(path, &format!("{json:#}\n")))?;
-            write!(stdout, "{}", beside_text(command, &encounters))?;
-        }
-    }
-    Ok(ExitCode::from(u8::from(failed)))
+    let progress = |what: &str| {
+        // Nobody reading is no failure.
+        let _ = writeln!(io::stderr(), "soak: {what}");
+    };
+    let encounters = tokio::select! {
+        encounters = beside.try_both(&server, &mut figures, &progress) => encounters?,
+        () = stopped() => return Err(Error::Stopped),
+    };
+    let report = BesideReport {
+        target: server.target.to_string(),
+        model: &server.model,
+        command,
+        encounters: &encounters,
+    };
+    Ok(Told {
+        is_bad: report.finds_a_failure(),
+        text: report.text(),
+        json: report.json(),
+        html: report.html(),
+    })
 }
 
-async fn held(arguments: &Arguments) -> Result<State, Error> {
+async fn held(arguments: &Arguments) -> Result<Told, Error> {
     let named = arguments.target.to_string();
     let (server, figures) = meet(arguments).await?;
     let state = match &arguments.resume {
@@ -161,11 +182,17 @@ async fn held(arguments: &Arguments) -> Result<State, Error> {
     };
     let mut progress = Progress::default();
     let state = soak(&server, &settings(arguments), figures, state, &mut |state| {
-        progress.tell(state)
+        progress.tell(state);
     })
     .await?;
     progress.end();
-    Ok(state)
+    let report = SoakReport::new(&state, f64::from(arguments.least));
+    Ok(Told {
+        is_bad: report.finds_a_leak() || state.broke_off,
+        text: report.text(),
+        json: report.json(),
+        html: report.html(),
+    })
 }
 
 /// Asks the server who it is, and looks for it among the processes.

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::refused::{cut, told};
+
 /// An event longer than this is no event.
 const MOST_EVENT: usize = 4 << 20;
 
@@ -30,7 +32,12 @@ pub(crate) enum Failure {
     #[error("no connection: {0}")]
     Connect(String),
     #[error("status {status}: {text}")]
-    Status { status: u16, text: String },
+    Status {
+        status: u16,
+        /// What the server calls it.
+        code: Option<String>,
+        text: String,
+    },
     #[error("the stream broke off")]
     Broken,
     #[error("the stream carried an error: {0}")]
@@ -46,7 +53,10 @@ impl Failure {
     pub(crate) fn kind(&self) -> String {
         match self {
             Self::Connect(_) => "no connection".to_owned(),
-            Self::Status { status, .. } => format!("status {status}"),
+            Self::Status { status, code, .. } => match code {
+                Some(code) => format!("status {status} ({code})"),
+                None => format!("status {status}"),
+            },
             Self::Event(_) => "error in the stream".to_owned(),
             other => other.to_string(),
         }
@@ -90,7 +100,10 @@ impl Coming {
     fn take(&mut self, line: &[u8], after: Duration) -> Result<(), Failure> {
         let Some(data) = line.trim_ascii_end().strip_prefix(b"data:") else {
             return match line.strip_prefix(b"error:") {
-                Some(text) => Err(event_error(text)),
+                Some(text) => Err(Failure::Event(match serde_json::from_slice(text) {
+                    Ok(error) => told(&error),
+                    Err(_) => cut(String::from_utf8_lossy(text.trim_ascii()).into_owned()),
+                })),
                 None => Ok(()),
             };
         };
@@ -102,7 +115,7 @@ impl Coming {
         let event: Value =
             serde_json::from_slice(data).map_err(|_| Failure::Malformed("an event that is no JSON"))?;
         if !event["error"].is_null() {
-            return Err(event_error(event["error"].to_string().as_bytes()));
+            return Err(Failure::Event(told(&event["error"])));
         }
         self.note(&event, after);
         Ok(())
@@ -139,11 +152,6 @@ impl Coming {
         answer.prompt_speed = timings["prompt_per_second"].as_f64().or(answer.prompt_speed);
         answer.answer_speed = timings["predicted_per_second"].as_f64().or(answer.answer_speed);
     }
-}
-
-fn event_error(text: &[u8]) -> Failure {
-    let text = String::from_utf8_lossy(text.trim_ascii()).into_owned();
-    Failure::Event(text[..text.floor_char_boundary(400)].to_owned())
 }
 
 #[cfg(test)]

@@ -1,31 +1,42 @@
 //! A second program beside the server, in both orders: who fails, and why.
 //!
-//! First the server is under load and the program comes; then the program is there and the server is asked. Behind plimsoll the model is
-//! unloaded between the two, so that it really comes second; any other server keeps its model, and that is said.
+//! DECISION: first the server is under load and the program comes; then the program has its memory and the server is asked. Behind plimsoll
+//! the model is unloaded between the two, so that it really comes second; any other server keeps its model, and that is said. The
+//! program is there once it says a word, or once what the cards hold has grown and rests: a fixed wait would let a slow import of
+//! PyTorch come last. What fails before the other is there is told as its own fault. After the program's end the server is asked once
+//! more, so that a moment's want is told from an end.
 
-use std::process::{ExitStatus, Stdio};
+use std::io;
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use plimsoll_core::admit::{End, Stage};
-use plimsoll_core::diagnose::{Death, Exit, judge};
+use plimsoll_core::bytes::Bytes;
+use plimsoll_core::diagnose::Diagnosis;
 use serde_json::json;
-use std::os::unix::process::ExitStatusExt;
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
-use tokio::time::{sleep, timeout};
+use tokio::time::{sleep, sleep_until};
 
+use super::answer::Failure;
 use super::figures::Figures;
+use super::last_words::LastWords;
+use super::program::{Ending, Program};
 use super::rounds::{Round, Tally};
 use super::server::Server;
+use super::soak::begin;
 
-/// Lines of the program's that are kept, its last ones.
-const MOST_LINES: usize = 200;
-const LONGEST_LINE: usize = 2000;
-/// Between the program's start and the server's first request, where the program comes first.
+/// Where no card is seen and the program says nothing.
 const LEAD: Duration = Duration::from_secs(3);
-/// An unloaded model's memory is back by then.
+/// Cards are looked at so often while the program comes up, and rest for so long when it has.
+const LOOK: Duration = Duration::from_millis(250);
+const REST: Duration = Duration::from_secs(2);
+/// Where it speaks, but takes nothing.
+const SPOKEN: Duration = Duration::from_secs(10);
+/// A program that neither speaks nor takes anything by then is not waited for.
+const UP_WITHIN: Duration = Duration::from_secs(60);
+/// An unloaded model's memory, and the program's, is back by then.
 const UNLOADED: Duration = Duration::from_secs(2);
 const SOON: Duration = Duration::from_secs(30);
+/// A server that refuses at once is not asked in a frenzy.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// Who was there first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,12 +49,24 @@ pub(crate) enum Order {
 #[derive(Clone, Debug)]
 pub(crate) struct Encounter {
     pub(crate) order: Order,
-    pub(crate) tally: Tally,
-    /// The server's process is gone, or another one.
-    pub(crate) server_died: bool,
-    /// Why the program failed; `None` if it did not.
-    pub(crate) program: Option<String>,
+    pub(crate) server: Served,
+    pub(crate) program: Ending,
     pub(crate) notes: Vec<String>,
+}
+
+/// How the server fared beside the program.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Served {
+    /// Without the times of single answers.
+    pub(crate) tally: Tally,
+    /// The longest wait for a first token, in milliseconds: who waits for the program's memory is not refused, but late.
+    pub(crate) slowest: f64,
+    /// So many times its process was gone.
+    pub(crate) ended: u64,
+    /// By the last lines of its log (`plimsoll.diagnosis/1`), where it ended and these could be read.
+    pub(crate) diagnosis: Option<Diagnosis>,
+    /// Whether it answers once the program is gone; asked only where it failed.
+    pub(crate) recovered: Option<bool>,
 }
 
 /// What is tried.
@@ -57,16 +80,29 @@ pub(crate) struct Beside {
     pub(crate) limit: Duration,
 }
 
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BesideError {
+    #[error("{target} does not answer by itself, with nothing beside it: {failure}")]
+    Alone { target: String, failure: Failure },
+    #[error("cannot start the second program: {0}")]
+    Start(#[from] io::Error),
+}
+
 impl Beside {
-    /// Both orders, one after the other.
+    /// Both orders, one after the other. `told` hears what is going on.
     pub(crate) async fn try_both(
         &self,
         server: &Server,
         figures: &mut Figures,
-    ) -> std::io::Result<Vec<Encounter>> {
-        let first = self.try_in(Order::ServerFirst, server, figures).await?;
-        let second = self.try_in(Order::ProgramFirst, server, figures).await?;
-        Ok(vec![first, second])
+        told: &dyn Fn(&str),
+    ) -> Result<Vec<Encounter>, BesideError> {
+        let mut encounters = Vec::new();
+        for order in [Order::ServerFirst, Order::ProgramFirst] {
+            told(order.words());
+            encounters.push(self.try_in(order, server, figures).await?);
+            sleep(UNLOADED).await;
+        }
+        Ok(encounters)
     }
 
     async fn try_in(
@@ -74,151 +110,149 @@ impl Beside {
         order: Order,
         server: &Server,
         figures: &mut Figures,
-    ) -> std::io::Result<Encounter> {
+    ) -> Result<Encounter, BesideError> {
+        // It loads its model, and can serve as long as nobody is beside it.
+        begin(server, self.patience)
+            .await
+            .map_err(|failure| BesideError::Alone {
+                target: server.target.to_string(),
+                failure,
+            })?;
         let mut notes = Vec::new();
-        let mut tally = Tally::default();
-        match order {
-            // The model is loaded and has answered before the program comes.
-            Order::ServerFirst => tally = self.hold(server, 0).await,
-            Order::ProgramFirst => notes.extend(self.step_back(server).await),
+        if order == Order::ProgramFirst {
+            notes.extend(step_back(server).await);
         }
         figures.follow(server).await;
-        let before = figures.process();
+        let before = figures.taken().await;
         let mut program = Program::start(&self.command)?;
         if order == Order::ProgramFirst {
-            let _ = timeout(LEAD, program.child.wait()).await;
+            notes.extend(come_up(&mut program, figures, before).await?);
         }
-        let start = Instant::now();
-        let mut number = 1;
-        let failure = loop {
-            tally.add(self.hold(server, number).await);
-            number += 1;
-            if let Some(status) = program.child.try_wait()? {
-                break program.judged(status).await;
-            }
-            if start.elapsed() >= self.limit {
-                notes.push(format!(
-                    "the program was still there after {} s and was stopped",
-                    self.limit.as_secs()
-                ));
-                program.stop().await;
-                break None;
-            }
-        };
-        let server_died = before.is_some_and(|process| !process.lives());
+        let (mut served, program) = self.held(program, server, figures, &mut notes).await?;
+        if served.failed() {
+            sleep(UNLOADED).await;
+            served.recovered = Some(begin(server, self.patience).await.is_ok());
+        }
         Ok(Encounter {
             order,
-            tally,
-            // Behind plimsoll the engine of the second order is a new one anyway.
-            server_died: server_died && !(order == Order::ProgramFirst && server.is_plimsoll),
-            program: failure,
+            server: served,
+            program,
             notes,
         })
     }
 
-    async fn hold(&self, server: &Server, number: u64) -> Tally {
+    /// Load until the program has ended, or has had its time.
+    async fn held(
+        &self,
+        mut program: Program,
+        server: &Server,
+        figures: &mut Figures,
+        notes: &mut Vec<String>,
+    ) -> Result<(Served, Ending), BesideError> {
+        let mut served = Served::default();
+        let end = tokio::time::Instant::now() + self.limit;
+        let mut log = figures.process().and_then(LastWords::of);
+        let mut number = 0;
+        loop {
+            let mut round = pin!(self.round(server, number));
+            let tally = tokio::select! {
+                tally = &mut round => tally,
+                () = sleep_until(end) => {
+                    notes.push(format!("the program had not ended after {} s", self.limit.as_secs()));
+                    let ending = program.stopped().await;
+                    served.add(round.await);
+                    return Ok((served, ending));
+                }
+            };
+            served.add(tally);
+            if figures.process().is_some_and(|process| !process.lives()) {
+                served.ended += 1;
+                served.diagnosis = served.diagnosis.or(log.take().and_then(LastWords::judged));
+            }
+            if figures.follow(server).await {
+                log = figures.process().and_then(LastWords::of);
+            }
+            if let Some(status) = program.ended()? {
+                return Ok((served, program.judged(status).await));
+            }
+            number += 1;
+        }
+    }
+
+    async fn round(&self, server: &Server, number: u64) -> Tally {
         let clients = (0..self.clients).map(|_| server.client(self.patience)).collect();
         let (_, tally) = self.round.hold(clients, &server.model, number, u64::MAX).await;
         if tally.answered == 0 {
-            // A server that refuses at once is not asked in a frenzy.
-            sleep(Duration::from_millis(200)).await;
+            sleep(PAUSE).await;
         }
         tally
     }
+}
 
-    /// Takes the model off the cards, where the server can.
-    async fn step_back(&self, server: &Server) -> Option<String> {
-        if !server.is_plimsoll {
-            return Some("the server keeps its model, so that only its requests come second; behind plimsoll the model does".to_owned());
+/// Takes the model off the cards, where the server can.
+async fn step_back(server: &Server) -> Option<String> {
+    if !server.is_plimsoll {
+        return Some("the server keeps its model, so that only its requests come second; behind plimsoll the model does".to_owned());
+    }
+    let unloaded = server
+        .post("/models/unload", &json!({ "model": server.model }), SOON)
+        .await;
+    sleep(UNLOADED).await;
+    unloaded
+        .err()
+        .map(|failure| format!("the model could not be unloaded before: {failure}"))
+}
+
+/// Waits until the program has what it wants of the cards; what there is to say of that.
+async fn come_up(
+    program: &mut Program,
+    figures: &Figures,
+    before: Option<Bytes>,
+) -> io::Result<Option<String>> {
+    let start = Instant::now();
+    let (mut last, mut since) = (before, start);
+    while start.elapsed() < UP_WITHIN {
+        if program.ends_within(LOOK).await {
+            return Ok(Some(
+                "the program ended before the server was asked for anything".to_owned(),
+            ));
         }
-        let unloaded = server
-            .post("/models/unload", &json!({ "model": server.model }), SOON)
-            .await;
-        sleep(UNLOADED).await;
-        unloaded
-            .err()
-            .map(|failure| format!("the model could not be unloaded before: {failure}"))
-    }
-}
-
-/// The second program, in a process group of its own; its last words are kept.
-struct Program {
-    child: Child,
-    words: tokio::task::JoinHandle<Vec<String>>,
-}
-
-impl Program {
-    fn start(command: &str) -> std::io::Result<Self> {
-        let mut child = Command::new("sh")
-            .args(["-c", command])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true)
-            .spawn()?;
-        let stderr = child.stderr.take();
-        let words = tokio::task::spawn_local(async move {
-            let mut kept = Vec::new();
-            let Some(stderr) = stderr else { return kept };
-            let mut lines = BufReader::new(stderr).split(b'\n');
-            while let Ok(Some(line)) = lines.next_segment().await {
-                let line = String::from_utf8_lossy(&line).into_owned();
-                kept.push(line[..line.floor_char_boundary(LONGEST_LINE)].to_owned());
-                if kept.len() > MOST_LINES {
-                    kept.remove(0);
-                }
-            }
-            kept
-        });
-        Ok(Self { child, words })
-    }
-
-    /// Why it failed, by its status and its last words.
-    async fn judged(self, status: ExitStatus) -> Option<String> {
-        // What it started may still hold the pipe.
-        let words = timeout(Duration::from_secs(1), self.words).await;
-        let last_lines = words.ok().and_then(Result::ok).unwrap_or_default();
-        let exit = match (status.code(), status.signal()) {
-            (Some(code), _) => Exit::Code(code),
-            (None, Some(signal)) => Exit::Signal(signal),
-            (None, None) => Exit::Unknown,
+        let taken = figures.taken().await;
+        if taken != last {
+            (last, since) = (taken, Instant::now());
+        }
+        // A warning at the start is no sign of memory, where memory can be seen.
+        let is_there = match taken {
+            Some(_) => taken > before && (program.has_spoken() || since.elapsed() >= REST),
+            None => program.has_spoken() || start.elapsed() >= LEAD,
         };
-        let verdict = judge(&Death {
-            model: "the program",
-            exit,
-            asked: false,
-            stuck: false,
-            stage: Stage::Serving,
-            kernel_oom_kill: false,
-            last_lines: &last_lines,
-            refused: None,
-        });
-        match verdict.end {
-            End::Expected => None,
-            End::Crashed { reason } | End::OutOfMemory { reason, .. } | End::Unstartable { reason } => {
-                Some(reason.to_string())
-            }
+        if is_there || (program.has_spoken() && start.elapsed() >= SPOKEN) {
+            return Ok(None);
         }
     }
+    let seconds = UP_WITHIN.as_secs();
+    Ok(Some(format!(
+        "the program took no memory of a card within {seconds} s; the server was asked then"
+    )))
+}
 
-    /// Ends it and all that it started.
-    async fn stop(&mut self) {
-        let group = self
-            .child
-            .id()
-            .and_then(|pid| rustix::process::Pid::from_raw(i32::try_from(pid).ok()?));
-        if let Some(group) = group {
-            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-        }
-        let _ = self.child.wait().await;
+impl Served {
+    fn add(&mut self, mut tally: Tally) {
+        self.slowest = self.slowest.max(tally.slowest().unwrap_or_default());
+        tally.speeds.clear();
+        tally.first_tokens.clear();
+        self.tally.add(tally);
+    }
+
+    /// It did not answer all that it was asked, or was gone.
+    pub(crate) fn failed(&self) -> bool {
+        self.ended > 0 || self.tally.failures() > 0
     }
 }
 
 impl Encounter {
-    /// It did not answer all that it was asked, or is gone.
-    pub(crate) fn server_failed(&self) -> bool {
-        self.server_died || self.tally.failures() > 0
+    pub(crate) fn failed(&self) -> bool {
+        self.server.failed() || self.program.failed
     }
 }
 

@@ -13,12 +13,12 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::answer::{Answer, Coming, Failure};
+use super::refused::{code, cut, told};
 use super::target::Target;
 
 /// What is read of an answer that is no stream.
 const MOST_BODY: usize = 16 << 20;
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
-const LONGEST_TEXT: usize = 300;
 
 /// A client with a connection of its own.
 #[derive(Debug)]
@@ -158,13 +158,17 @@ impl Client {
 async fn refusal(response: Response<Incoming>) -> Failure {
     let status = response.status().as_u16();
     let body = collected(response).await.unwrap_or_default();
-    let message = serde_json::from_slice::<Value>(&body)
-        .ok()
-        .and_then(|body| body["error"]["message"].as_str().map(str::to_owned));
-    let text = message.unwrap_or_else(|| String::from_utf8_lossy(&body).into_owned());
-    Failure::Status {
-        status,
-        text: text[..text.floor_char_boundary(LONGEST_TEXT)].to_owned(),
+    match serde_json::from_slice::<Value>(&body) {
+        Ok(body) if !body["error"].is_null() => Failure::Status {
+            status,
+            code: code(&body["error"]),
+            text: told(&body["error"]),
+        },
+        _ => Failure::Status {
+            status,
+            code: None,
+            text: cut(String::from_utf8_lossy(&body).into_owned()),
+        },
     }
 }
 

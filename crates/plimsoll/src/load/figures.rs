@@ -64,6 +64,16 @@ impl Figures {
         look
     }
 
+    /// What everybody has of all cards together; `None` where no card is seen.
+    pub(crate) async fn taken(&self) -> Option<Bytes> {
+        if self.cards.is_empty() {
+            return None;
+        }
+        let reading = self.sampler.read().await;
+        let taken = |card: &Card| Some(card.total.saturating_sub(reading.free_on(&card.id)?));
+        Some(self.cards.iter().filter_map(taken).sum())
+    }
+
     /// What the server's processes have of each card; where the driver does not show them, all that is taken of it.
     fn on_cards(&self, reading: &Reading) -> Vec<(String, Bytes)> {
         let tree = self.process.map_or_else(Vec::new, |(process, _)| process.tree());

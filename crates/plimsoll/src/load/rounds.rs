@@ -120,6 +120,11 @@ impl Tally {
         }
     }
 
+    /// The longest wait for a first token, in milliseconds.
+    pub(crate) fn slowest(&self) -> Option<f64> {
+        self.first_tokens.iter().copied().max_by(f64::total_cmp)
+    }
+
     pub(crate) fn failures(&self) -> u64 {
         self.failed.values().map(|(count, _)| count).sum()
     }

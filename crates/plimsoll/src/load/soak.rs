@@ -1,9 +1,11 @@
 //! Holds load on a server, round after round, and looks at it in between.
 
 use std::path::PathBuf;
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use tokio::signal;
+use tokio::signal::unix::{self, SignalKind};
 use tokio::time::sleep;
 
 use super::answer::Failure;
@@ -71,7 +73,14 @@ pub(crate) async fn soak(
     mut state: State,
     progress: &mut dyn FnMut(&State),
 ) -> Result<State, SoakError> {
-    begin(server, settings).await?;
+    state.broke_off = false;
+    begin(server, settings.patience)
+        .await
+        .map_err(|failure| SoakError::First {
+            target: server.target.to_string(),
+            model: server.model.clone(),
+            failure,
+        })?;
     figures.follow(server).await;
     state.begin_series_of_another(&figures);
     let mut clients: Vec<Client> = (0..settings.clients)
@@ -79,13 +88,15 @@ pub(crate) async fn soak(
         .collect();
     let (start, before) = (Instant::now(), Duration::from_millis(state.held_ms));
     let (mut saved, mut empty) = (Instant::now(), 0);
+    // One for all rounds, so that none between two of them is missed.
+    let mut stop = pin!(stopped());
     while !settings.limit.is_reached(&state, before + start.elapsed()) {
         let round = settings
             .round
             .hold(clients, &server.model, state.rounds, settings.limit.left(&state));
         let (back, tally) = tokio::select! {
             done = round => done,
-            _ = signal::ctrl_c() => {
+            () = &mut stop => {
                 state.note("stopped by hand".to_owned());
                 break;
             }
@@ -104,6 +115,7 @@ pub(crate) async fn soak(
         progress(&state);
         if empty >= MOST_EMPTY_ROUNDS {
             state.note("the server does not answer any more".to_owned());
+            state.broke_off = true;
             break;
         }
         if empty > 0 {
@@ -120,23 +132,31 @@ pub(crate) async fn soak(
     Ok(state)
 }
 
+/// Ctrl-C, or SIGTERM.
+pub(crate) async fn stopped() {
+    let terminated = async {
+        match unix::signal(SignalKind::terminate()) {
+            Ok(mut terminated) => terminated.recv().await,
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        _ = signal::ctrl_c() => {}
+        _ = terminated => {}
+    }
+}
+
 /// One request before all others: it loads the model, and says at once what is wrong.
-async fn begin(server: &Server, settings: &Settings) -> Result<(), SoakError> {
+pub(super) async fn begin(server: &Server, patience: Duration) -> Result<(), Failure> {
     let prompt = Prompt {
         depth: 4,
         answer: 1,
         number: 0,
         nonce: 0,
     };
-    let asked = server
-        .client(settings.patience)
-        .ask(prompt.request(&server.model).body)
-        .await;
-    asked.map(|_| ()).map_err(|failure| SoakError::First {
-        target: server.target.to_string(),
-        model: server.model.clone(),
-        failure,
-    })
+    let mut client = server.client(patience);
+    let answer = client.ask(prompt.request(&server.model).body).await;
+    answer.map(|_| ())
 }
 
 impl State {

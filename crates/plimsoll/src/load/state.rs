@@ -51,6 +51,9 @@ pub(crate) struct State {
     pub(crate) looks: u64,
     /// Which process the figures are of.
     pub(crate) process: Option<String>,
+    /// The server did not answer any more.
+    #[serde(default)]
+    pub(crate) broke_off: bool,
     /// After how many requests something happened.
     pub(crate) notes: Vec<(u64, String)>,
 }

@@ -1,50 +1,102 @@
-//! Who failed beside whom, and why.
+//! Who failed beside whom, and why: as text, as JSON, as a page.
 
 use std::fmt::{self, Write};
 
 use serde_json::{Value, json};
 
-use crate::load::Encounter;
+use super::page::Page;
+use crate::load::{Encounter, Ending, Served};
 
-pub(crate) fn beside(command: &str, encounters: &[Encounter]) -> String {
-    let mut out = String::new();
-    // writing to a string cannot fail
-    let _ = write(command, encounters, &mut out);
-    out
+/// Of what the program printed last, shown where no cause is named.
+const LAST_LINES: usize = 5;
+
+/// A second program that was beside a server, in both orders.
+#[derive(Debug)]
+pub(crate) struct BesideReport<'a> {
+    pub(crate) target: String,
+    pub(crate) model: &'a str,
+    pub(crate) command: &'a str,
+    pub(crate) encounters: &'a [Encounter],
 }
 
-fn write(command: &str, encounters: &[Encounter], out: &mut String) -> fmt::Result {
-    writeln!(out, "beside `{command}`")?;
-    for encounter in encounters {
-        let tally = &encounter.tally;
-        writeln!(out, "{}: {}", encounter.order.words(), who_failed(encounter))?;
-        writeln!(
-            out,
-            "  server: {} answered, {} failed",
-            tally.answered,
-            tally.failures()
-        )?;
-        for (kind, (count, texts)) in &tally.failed {
-            writeln!(
-                out,
-                "    {count} × {kind}: {}",
-                texts.first().map_or("", String::as_str)
-            )?;
-        }
-        if encounter.server_died {
-            writeln!(out, "    its process ended")?;
-        }
-        let program = encounter.program.as_deref().unwrap_or("did its work");
-        writeln!(out, "  program: {}", program.replace('\n', "\n    "))?;
-        for note in &encounter.notes {
-            writeln!(out, "  note: {note}")?;
-        }
+impl BesideReport<'_> {
+    pub(crate) fn finds_a_failure(&self) -> bool {
+        self.encounters.iter().any(Encounter::failed)
     }
-    Ok(())
+
+    pub(crate) fn text(&self) -> String {
+        let mut out = String::new();
+        // writing to a string cannot fail
+        let _ = self.write(&mut out);
+        out
+    }
+
+    fn write(&self, out: &mut String) -> fmt::Result {
+        writeln!(out, "{} at {} beside `{}`", self.model, self.target, self.command)?;
+        for encounter in self.encounters {
+            writeln!(out, "{}: {}", encounter.order.words(), who_failed(encounter))?;
+            write_served(&encounter.server, out)?;
+            write_ending(&encounter.program, out)?;
+            for note in &encounter.notes {
+                writeln!(out, "  note: {note}")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `plimsoll.beside/1`.
+    pub(crate) fn json(&self) -> Value {
+        let orders = self.encounters.iter().map(|encounter| {
+            json!({
+                "order": encounter.order.words(),
+                "outcome": who_failed(encounter),
+                "server": served(&encounter.server),
+                "program": ending(&encounter.program),
+                "notes": encounter.notes,
+            })
+        });
+        json!({
+            "schema": "plimsoll.beside/1",
+            "target": self.target,
+            "model": self.model,
+            "command": self.command,
+            "failed": self.finds_a_failure(),
+            "orders": orders.collect::<Vec<_>>(),
+        })
+    }
+
+    pub(crate) fn html(&self) -> String {
+        let mut page = Page::new(&format!("{} beside a second program", self.model));
+        let text = match self.finds_a_failure() {
+            true => "Not both got on",
+            false => "Both got on, whoever came first",
+        };
+        page.verdict(text, self.finds_a_failure());
+        page.text(&format!("Server: {}", self.target));
+        page.lines(self.command);
+        for encounter in self.encounters {
+            page.heading(&format!("{}: {}", encounter.order.words(), who_failed(encounter)));
+            let (mut server, mut program) = (String::new(), String::new());
+            // writing to a string cannot fail
+            let _ = write_served(&encounter.server, &mut server);
+            let _ = write_ending(&encounter.program, &mut program);
+            page.lines(&(server + &program));
+            for note in &encounter.notes {
+                page.text(note);
+            }
+            if !encounter.program.last_lines.is_empty() {
+                page.folded(
+                    "what the program printed last",
+                    &encounter.program.last_lines.join("\n"),
+                );
+            }
+        }
+        page.finish()
+    }
 }
 
 fn who_failed(encounter: &Encounter) -> &'static str {
-    match (encounter.server_failed(), encounter.program.is_some()) {
+    match (encounter.server.failed(), encounter.program.failed) {
         (false, false) => "both got on",
         (true, false) => "the server failed",
         (false, true) => "the program failed",
@@ -52,26 +104,91 @@ fn who_failed(encounter: &Encounter) -> &'static str {
     }
 }
 
-/// `plimsoll.beside/1`.
-pub(crate) fn beside_json(command: &str, encounters: &[Encounter]) -> Value {
-    let each = encounters.iter().map(|encounter| {
-        let failures = encounter
-            .tally
-            .failed
-            .iter()
-            .map(|(kind, (count, texts))| json!({ "kind": kind, "count": count, "texts": texts }));
-        json!({
-            "order": encounter.order.words(),
-            "outcome": who_failed(encounter),
-            "server": {
-                "failed": encounter.server_failed(),
-                "answered": encounter.tally.answered,
-                "failures": failures.collect::<Vec<_>>(),
-                "process_ended": encounter.server_died,
-            },
-            "program": { "failed": encounter.program.is_some(), "why": encounter.program },
-            "notes": encounter.notes,
-        })
-    });
-    json!({ "schema": "plimsoll.beside/1", "command": command, "orders": each.collect::<Vec<_>>() })
+fn write_served(server: &Served, out: &mut String) -> fmt::Result {
+    let tally = &server.tally;
+    let (answered, failed) = (tally.answered, tally.failures());
+    let slowest = server.slowest;
+    writeln!(
+        out,
+        "  server: {answered} answered, {failed} failed; the longest wait for a first token {slowest:.0} ms"
+    )?;
+    for (kind, (count, texts)) in &tally.failed {
+        let text = texts.first().map_or("", String::as_str).replace('\n', "\n      ");
+        writeln!(out, "    {count} × {kind}: {text}")?;
+    }
+    if server.ended > 0 {
+        writeln!(out, "    its process ended {} times", server.ended)?;
+    }
+    if let Some(diagnosis) = &server.diagnosis {
+        write_diagnosis(&serde_json::to_value(diagnosis).unwrap_or_default(), out)?;
+    }
+    match server.recovered {
+        Some(true) => writeln!(out, "    it answered again once the program was gone"),
+        Some(false) => writeln!(out, "    it did not answer once the program was gone"),
+        None => Ok(()),
+    }
+}
+
+fn write_ending(program: &Ending, out: &mut String) -> fmt::Result {
+    let seconds = program.lasted.as_secs_f64();
+    writeln!(out, "  program: {} after {seconds:.1} s", program.status)?;
+    let named = program.diagnosis.as_ref().filter(|verdict| is_named(verdict));
+    if let Some(verdict) = named {
+        return write_diagnosis(verdict, out);
+    }
+    let last = program.last_lines.len().saturating_sub(LAST_LINES);
+    for line in program.last_lines[last..].iter().filter(|_| program.failed) {
+        writeln!(out, "    {line}")?;
+    }
+    Ok(())
+}
+
+fn is_named(verdict: &Value) -> bool {
+    verdict["confidence"]
+        .as_f64()
+        .is_some_and(|confidence| confidence > 0.0)
+}
+
+/// The cause, the lines that prove it, and what helps.
+fn write_diagnosis(verdict: &Value, out: &mut String) -> fmt::Result {
+    if !is_named(verdict) {
+        return Ok(());
+    }
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let confidence = verdict["confidence"].as_f64().unwrap_or_default();
+    writeln!(out, "    {}, confidence {confidence:.2}", text(&verdict["cause"]))?;
+    for quote in verdict["evidence"].as_array().into_iter().flatten() {
+        writeln!(out, "      {}", text(&quote["text"]).trim())?;
+    }
+    for hint in verdict["hints"].as_array().into_iter().flatten() {
+        writeln!(out, "    hint: {}", text(&hint["text"]))?;
+    }
+    Ok(())
+}
+
+fn served(server: &Served) -> Value {
+    let failures = server
+        .tally
+        .failed
+        .iter()
+        .map(|(kind, (count, texts))| json!({ "kind": kind, "count": count, "texts": texts }));
+    json!({
+        "failed": server.failed(),
+        "answered": server.tally.answered,
+        "failures": failures.collect::<Vec<_>>(),
+        "slowest_first_token_ms": server.slowest,
+        "processes_ended": server.ended,
+        "diagnosis": server.diagnosis,
+        "recovered": server.recovered,
+    })
+}
+
+fn ending(program: &Ending) -> Value {
+    json!({
+        "failed": program.failed,
+        "status": program.status,
+        "seconds": program.lasted.as_secs_f64(),
+        "diagnosis": program.diagnosis,
+        "last_lines": program.last_lines,
+    })
 }
