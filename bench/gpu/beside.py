@@ -105,10 +105,10 @@ def end(path):
         return file.read()[-1200:]
 
 
-def asked(session, words, seconds):
+def asked(session, words, seconds, **more):
     """A command of plimsoll's that prints JSON; what it said besides where it prints none."""
     try:
-        done = subprocess.run([session.plimsoll, *words], capture_output=True, text=True, timeout=seconds, env=session.environment())
+        done = subprocess.run([session.plimsoll, *words], capture_output=True, text=True, timeout=seconds, env={**session.environment(), **more})
     except subprocess.TimeoutExpired:
         return {"failed": f"not done after {seconds:.0f} s"}
     if not done.stdout.lstrip().startswith("{"):
@@ -129,20 +129,22 @@ def sick(session, folder):
 
 def beside(session, daemon, until, what, folder):
     commands = {"default": lambda: [], "large": lambda: [large(session)], "large, NVML silent": lambda: [sick(session, folder)]}
-    words = ["soak", daemon.url, "--model", "m8", "--for", session.setting("beside_for", "25s"), "--depths", "64,512", "--round", "8", "--json", "-",
+    words = ["soak", daemon.url, "--model", "m8", "--for", session.setting("beside_for", "45s"), "--depths", "64,512", "--round", "8", "--json", "-",
              "--html", f"{session.out}/beside-{re.sub('[^a-z]+', '-', what.lower())}.html", "--beside", *commands[what]()]
-    return asked(session, words, max(10, min(100, until.left())))
+    # Guard would answer in the silent NVML's place.
+    bare = {"PLIMSOLL_GUARD_LIBRARY": ""} if "silent" in what else {}
+    return asked(session, words, max(10, min(100, until.left())), **bare)
 
 
 def soak(session, daemon, until):
-    words = ["soak", daemon.url, "--model", "m8", "--for", session.setting("soak_for", "60s"), "--json", "-", "--html", f"{session.out}/soak.html",
+    words = ["soak", daemon.url, "--model", "m8", "--for", f"{session.setting('soak_for', min(60, int(until.left())))}s", "--json", "-", "--html", f"{session.out}/soak.html",
              "--resume", f"{session.work}/soak{session.lane}.state"]
-    return asked(session, words, max(10, until.left() + 30))
+    return asked(session, words, max(10, until.left() + 15))
 
 
 def sweep(session, daemon, until):
     words = ["sweep", daemon.url, "--model", "m8", "--depths", session.setting("depths", "1k,2k,4k,8k,16k"), "--json", "--svg", f"{session.out}/sweep.svg"]
-    return asked(session, words, max(10, until.left() + 30))
+    return asked(session, words, max(10, until.left() + 15))
 
 
 def measure(session, build, until, options):
@@ -198,10 +200,11 @@ def soaked(found):
     for figure in found["figures"]:
         lines.append(f"    {figure['name']}: {figure['growth']}, {figure['slope']:.0f} B per request ({figure['slope_low']:.0f} to {figure['slope_high']:.0f}), "
                      f"{figure['last'] // MIB} MiB at the end, once {len(figure['steps'])}")
-    for card in found.get("cards", []):
-        sensor = {name: card.get(name) or {} for name in ("celsius", "megahertz")}
+    for card in found["cards"]:
+        sensor = {name: card[name] or {} for name in ("celsius", "megahertz", "milliwatts")}
         lines.append(f"    {card['card']}: {sensor['celsius'].get('low')} to {sensor['celsius'].get('high')} °C, "
-                     f"{sensor['megahertz'].get('low')} to {sensor['megahertz'].get('high')} MHz, slowed by {card.get('slowed') or 'nothing'}")
+                     f"{sensor['megahertz'].get('low')} to {sensor['megahertz'].get('high')} MHz, up to {sensor['milliwatts'].get('high', 0) / 1000:.0f} W, "
+                     f"slowed by {card['slowed'] or 'nothing'} of {card['looks']} looks")
     return lines
 
 

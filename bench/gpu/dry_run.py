@@ -224,7 +224,7 @@ def beside(target, folder):
     with open(f"{server}/llama-server", "w") as file:
         file.write(ENGINE.format(program=f"{target}/debug/fake-engine"))
     os.chmod(f"{server}/llama-server", 0o755)
-    smaller = {"soak_for": "5s", "hold": 3, "beside_for": "20s"}
+    smaller = {"soak_for": 5, "hold": 3}
     run(environment, "--server", server, "--out", f"{folder}/beside-out", "--work", f"{folder}/beside-work", "--plimsoll", f"{target}/debug/plimsoll",
         "--libraries", f"{target}/guard", "--seconds", "180", "--smaller", json.dumps(smaller), script="beside.py")
     check_beside(results(f"{folder}/beside-out")["beside"]["parts"])

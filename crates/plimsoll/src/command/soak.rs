@@ -16,7 +16,7 @@ use tokio::task::LocalSet;
 
 use crate::load::{
     Beside, BesideError, Failure, Figures, Limit, Round, Server, Settings, SoakError, State, StateError,
-    Target, soak, stopped,
+    Target, Yardstick, soak, stopped,
 };
 use crate::probe::{Sampler, StartSamplerError};
 use crate::screen::{BesideReport, SoakReport, lasted};
@@ -144,7 +144,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 async fn met(arguments: &Arguments, command: &str) -> Result<Told, Error> {
     let (server, mut figures) = meet(arguments).await?;
     let settings = settings(arguments);
-    let beside = Beside {
+    let mut beside = Beside {
         command: command.to_owned(),
         round: settings.round,
         clients: settings.clients,
@@ -236,6 +236,7 @@ fn settings(arguments: &Arguments) -> Settings {
             answer: arguments.answer,
             requests: arguments.round,
             fresh: arguments.fresh,
+            yardstick: Yardstick::default(),
         },
         clients: usize::from(arguments.clients),
         patience: arguments.patience,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::refused::{cut, told};
+use super::refused::{Refused, cut, told};
 
 /// An event longer than this is no event.
 const MOST_EVENT: usize = 4 << 20;
@@ -31,13 +31,8 @@ pub(crate) struct Answer {
 pub(crate) enum Failure {
     #[error("no connection: {0}")]
     Connect(String),
-    #[error("status {status}: {text}")]
-    Status {
-        status: u16,
-        /// What the server calls it.
-        code: Option<String>,
-        text: String,
-    },
+    #[error("status {status}: {refused}")]
+    Status { status: u16, refused: Box<Refused> },
     #[error("the stream broke off")]
     Broken,
     #[error("the stream carried an error: {0}")]
@@ -53,7 +48,7 @@ impl Failure {
     pub(crate) fn kind(&self) -> String {
         match self {
             Self::Connect(_) => "no connection".to_owned(),
-            Self::Status { status, code, .. } => match code {
+            Self::Status { status, refused } => match &refused.code {
                 Some(code) => format!("status {status} ({code})"),
                 None => format!("status {status}"),
             },

@@ -21,7 +21,6 @@ use super::last_words::LastWords;
 use super::program::{Ending, Program};
 use super::rounds::{Round, Tally};
 use super::server::Server;
-use super::soak::begin;
 
 /// Where no card is seen and the program says nothing.
 const LEAD: Duration = Duration::from_secs(3);
@@ -32,7 +31,7 @@ const REST: Duration = Duration::from_secs(2);
 const SPOKEN: Duration = Duration::from_secs(10);
 /// A program that neither speaks nor takes anything by then is not waited for.
 const UP_WITHIN: Duration = Duration::from_secs(60);
-/// An unloaded model's memory, and the program's, is back by then.
+/// An unloaded model's memory is back by then.
 const UNLOADED: Duration = Duration::from_secs(2);
 const SOON: Duration = Duration::from_secs(30);
 /// A server that refuses at once is not asked in a frenzy.
@@ -91,18 +90,45 @@ pub(crate) enum BesideError {
 impl Beside {
     /// Both orders, one after the other. `told` hears what is going on.
     pub(crate) async fn try_both(
-        &self,
+        &mut self,
         server: &Server,
         figures: &mut Figures,
         told: &dyn Fn(&str),
     ) -> Result<Vec<Encounter>, BesideError> {
-        let mut encounters = Vec::new();
+        let mut encounters: Vec<Encounter> = Vec::new();
         for order in [Order::ServerFirst, Order::ProgramFirst] {
             told(order.words());
+            // It loads its model, and can serve as long as nobody is beside it.
+            match (self.answers(server).await, encounters.last_mut()) {
+                (Ok(()), _) => {}
+                (Err(failure), Some(before)) => {
+                    let note = format!(
+                        "the other order was not tried: the server does not answer any more: {failure}"
+                    );
+                    before.notes.push(note);
+                    return Ok(encounters);
+                }
+                (Err(failure), None) => {
+                    let target = server.target.to_string();
+                    return Err(BesideError::Alone { target, failure });
+                }
+            }
+            self.round.yardstick = server.yardstick(self.patience).await;
             encounters.push(self.try_in(order, server, figures).await?);
-            sleep(UNLOADED).await;
         }
         Ok(encounters)
+    }
+
+    /// Asks until there is an answer: what was on the cards before may leave only now.
+    async fn answers(&self, server: &Server) -> Result<(), Failure> {
+        let start = Instant::now();
+        loop {
+            match server.begin(self.patience).await {
+                Err(failure) if start.elapsed() >= SOON => return Err(failure),
+                Err(_) => sleep(PAUSE * 5).await,
+                Ok(()) => return Ok(()),
+            }
+        }
     }
 
     async fn try_in(
@@ -111,13 +137,6 @@ impl Beside {
         server: &Server,
         figures: &mut Figures,
     ) -> Result<Encounter, BesideError> {
-        // It loads its model, and can serve as long as nobody is beside it.
-        begin(server, self.patience)
-            .await
-            .map_err(|failure| BesideError::Alone {
-                target: server.target.to_string(),
-                failure,
-            })?;
         let mut notes = Vec::new();
         if order == Order::ProgramFirst {
             notes.extend(step_back(server).await);
@@ -130,8 +149,7 @@ impl Beside {
         }
         let (mut served, program) = self.held(program, server, figures, &mut notes).await?;
         if served.failed() {
-            sleep(UNLOADED).await;
-            served.recovered = Some(begin(server, self.patience).await.is_ok());
+            served.recovered = Some(self.answers(server).await.is_ok());
         }
         Ok(Encounter {
             order,

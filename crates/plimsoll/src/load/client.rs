@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::answer::{Answer, Coming, Failure};
-use super::refused::{code, cut, told};
+use super::refused::Refused;
 use super::target::Target;
 
 /// What is read of an answer that is no stream.
@@ -158,18 +158,8 @@ impl Client {
 async fn refusal(response: Response<Incoming>) -> Failure {
     let status = response.status().as_u16();
     let body = collected(response).await.unwrap_or_default();
-    match serde_json::from_slice::<Value>(&body) {
-        Ok(body) if !body["error"].is_null() => Failure::Status {
-            status,
-            code: code(&body["error"]),
-            text: told(&body["error"]),
-        },
-        _ => Failure::Status {
-            status,
-            code: None,
-            text: cut(String::from_utf8_lossy(&body).into_owned()),
-        },
-    }
+    let refused = Box::new(Refused::read(&body));
+    Failure::Status { status, refused }
 }
 
 async fn collected(response: Response<Incoming>) -> Result<Bytes, Failure> {

@@ -1,4 +1,4 @@
-//! What is looked at between rounds: the server's own memory, what it has of each card, and how the cards feel.
+//! What is looked at between rounds: the server's own memory, and what it has of each card; and during them, how the cards feel.
 
 use plimsoll_core::bytes::Bytes;
 use plimsoll_core::place::{Card, CardKind};
@@ -22,7 +22,6 @@ pub(crate) struct Figures {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Look {
     pub(crate) held: Vec<(String, Bytes)>,
-    pub(crate) sensors: Vec<Sensors>,
 }
 
 impl Figures {
@@ -59,9 +58,22 @@ impl Figures {
         look.held.extend(held.map(|held| (PROCESS.to_owned(), held)));
         if !self.cards.is_empty() && server.target.is_here() {
             look.held.extend(self.on_cards(&self.sampler.read().await));
-            look.sensors = self.sampler.sensors().await;
         }
         look
+    }
+
+    /// How the cards feel, each by its name.
+    pub(crate) async fn feel(&self, server: &Server) -> Vec<(String, Sensors)> {
+        if self.cards.is_empty() || !server.target.is_here() {
+            return Vec::new();
+        }
+        let sensors = self.sampler.sensors().await.into_iter();
+        sensors
+            .filter_map(|sensors| {
+                let number = self.cards.iter().position(|card| card.id == sensors.card)?;
+                Some((named(number, &self.cards[number]), sensors))
+            })
+            .collect()
     }
 
     /// What everybody has of all cards together; `None` where no card is seen.
@@ -86,17 +98,21 @@ impl Figures {
             let sum: Bytes = parts.map(|(_, used)| *used).sum();
             match own.is_empty() {
                 true => Some((
-                    format!("{}, all programs", card.name),
+                    "all programs",
                     card.total.saturating_sub(reading.free_on(&card.id)?),
                 )),
-                false => (!sum.is_zero()).then(|| (format!("{}, the server", card.name), sum)),
+                false => (!sum.is_zero()).then_some(("the server", sum)),
             }
         };
-        let figures = self.cards.iter().zip(0..);
+        let figures = self.cards.iter().enumerate();
         figures
-            .filter_map(|(card, number)| {
-                held(card).map(|(name, held)| (format!("card {number} {name}"), held))
+            .filter_map(|(number, card)| {
+                held(card).map(|(whose, held)| (format!("{}, {whose}", named(number, card)), held))
             })
             .collect()
     }
+}
+
+fn named(number: usize, card: &Card) -> String {
+    format!("card {number} {}", card.name)
 }

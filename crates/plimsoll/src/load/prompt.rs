@@ -1,4 +1,7 @@
 //! Prompts of our own, of a depth that is asked for, the same in every round.
+//!
+//! DECISION: what a word takes is asked of the server itself, by its count of two prompts: a vocabulary may spell the words in
+//! letters (7 tokens each with some synthetic ones), and a depth that is off by so much is refused, or measures something else.
 
 use bytes::Bytes;
 use serde_json::json;
@@ -10,10 +13,13 @@ const WORDS: [&str; 32] = [
     "night", "storm", "calm", "depth", "mark", "weight", "captain",
 ];
 
+/// As [`WORDS`] has.
+const WORD_COUNT: u32 = 32;
+
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Prompt {
-    /// Tokens of the prompt, about.
+    /// Tokens of the prompt, about: what the server puts around it included.
     pub(crate) depth: u64,
     /// Tokens of the answer, at most.
     pub(crate) answer: u64,
@@ -29,29 +35,65 @@ pub(crate) struct Request {
     pub(crate) body: Bytes,
 }
 
-impl Prompt {
-    pub(crate) fn request(&self, model: &str) -> Request {
-        let body = json!({
-            "model": model,
-            "messages": [{ "role": "user", "content": self.text() }],
-            "stream": true,
-            "stream_options": { "include_usage": true },
-            "max_tokens": self.answer,
-            "temperature": 0,
-        });
-        Request {
-            body: Bytes::from(body.to_string()),
+/// What the words are in a server's tokens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Yardstick {
+    per_word: f64,
+    /// What the server puts around the words.
+    around: f64,
+}
+
+impl Default for Yardstick {
+    /// Of a server that does not count.
+    fn default() -> Self {
+        Self {
+            per_word: 1.0,
+            around: 0.0,
         }
     }
+}
 
-    fn text(&self) -> String {
+impl Yardstick {
+    /// By the tokens of all words once and of all words twice; `None` if these make no sense.
+    pub(crate) fn of(once: u64, twice: u64) -> Option<Self> {
+        let per_word = number(twice.checked_sub(once)?)? / f64::from(WORD_COUNT);
+        let around = number(once)? - per_word * f64::from(WORD_COUNT);
+        (per_word > 0.0).then(|| Self {
+            per_word,
+            around: around.max(0.0),
+        })
+    }
+
+    fn words(self, depth: u64) -> u64 {
+        let depth = number(depth).unwrap_or(f64::from(u32::MAX));
+        format!("{:.0}", ((depth - self.around) / self.per_word).clamp(1.0, 1e9))
+            .parse()
+            .unwrap_or(1)
+    }
+}
+
+fn number(count: u64) -> Option<f64> {
+    u32::try_from(count).ok().map(f64::from)
+}
+
+/// The body of a request for an answer to all words, so many times.
+pub(crate) fn probe(model: &str, times: usize) -> Request {
+    request(model, &format!("{} ", WORDS.join(" ")).repeat(times), 1)
+}
+
+impl Prompt {
+    pub(crate) fn request(&self, model: &str, yardstick: Yardstick) -> Request {
+        request(model, &self.text(yardstick.words(self.depth)), self.answer)
+    }
+
+    fn text(&self, words: u64) -> String {
         let mut text = match self.nonce {
             0 => String::new(),
             nonce => format!("{nonce} "),
         };
         // A linear congruence: any fixed order of words would do.
         let mut state = self.number.wrapping_mul(7919).wrapping_add(self.depth);
-        for _ in 0..self.depth {
+        for _ in 0..words {
             state = state
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
@@ -60,6 +102,20 @@ impl Prompt {
             text.push(' ');
         }
         text
+    }
+}
+
+fn request(model: &str, text: &str, answer: u64) -> Request {
+    let body = json!({
+        "model": model,
+        "messages": [{ "role": "user", "content": text }],
+        "stream": true,
+        "stream_options": { "include_usage": true },
+        "max_tokens": answer,
+        "temperature": 0,
+    });
+    Request {
+        body: Bytes::from(body.to_string()),
     }
 }
 
@@ -76,10 +132,21 @@ mod tests {
 
     #[test]
     fn the_same_number_asks_the_same_and_another_one_something_else() {
-        assert_eq!(PROMPT.text(), PROMPT.text());
-        assert_ne!(PROMPT.text(), Prompt { number: 2, ..PROMPT }.text());
-        assert_eq!(PROMPT.text().split_whitespace().count(), 100);
+        assert_eq!(PROMPT.text(100), PROMPT.text(100));
+        assert_ne!(PROMPT.text(100), Prompt { number: 2, ..PROMPT }.text(100));
+        assert_eq!(PROMPT.text(100).split_whitespace().count(), 100);
         let fresh = Prompt { nonce: 77, ..PROMPT };
-        assert_eq!(fresh.text(), format!("77 {}", PROMPT.text()));
+        assert_eq!(fresh.text(100), format!("77 {}", PROMPT.text(100)));
+    }
+
+    #[test]
+    fn a_depth_is_in_the_tokens_of_the_server() {
+        assert_eq!(Yardstick::default().words(100), 100);
+        // 7 tokens a word, and 10 around all of them.
+        let letters = Yardstick::of(10 + 7 * 32, 10 + 14 * 32).unwrap();
+        assert_eq!((letters.words(10 + 700), letters.words(1)), (100, 1));
+        assert_eq!(Yardstick::of(40, 40), None);
+        assert_eq!(Yardstick::of(40, 30), None);
+        assert_eq!(WORDS.len(), WORD_COUNT as usize);
     }
 }

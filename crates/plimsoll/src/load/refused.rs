@@ -1,5 +1,7 @@
 //! What a server says of a request that it refuses: OpenAI's error object, with the tree of reasons that plimsoll puts into it.
 
+use std::fmt;
+
 use serde_json::Value;
 
 const LONGEST_TEXT: usize = 1200;
@@ -7,8 +9,38 @@ const LONGEST_CODE: usize = 60;
 /// Of the tree, this deep.
 const MOST_DEPTH: usize = 8;
 
-/// The stable name of the error, where it has one in words.
-pub(super) fn code(error: &Value) -> Option<String> {
+/// A refusal.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Refused {
+    /// What the server calls it, if it has a word for it.
+    pub(super) code: Option<String>,
+    text: String,
+}
+
+impl Refused {
+    /// From the body of the answer, whatever that is.
+    pub(super) fn read(body: &[u8]) -> Self {
+        match serde_json::from_slice::<Value>(body) {
+            Ok(body) if !body["error"].is_null() => Self {
+                code: code(&body["error"]),
+                text: told(&body["error"]),
+            },
+            _ => Self {
+                code: None,
+                text: cut(String::from_utf8_lossy(body).into_owned()),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// llama-server has a number where OpenAI has a word.
+fn code(error: &Value) -> Option<String> {
     let code = error["code"].as_str().or_else(|| error["type"].as_str())?;
     (code.len() <= LONGEST_CODE).then(|| code.to_owned())
 }

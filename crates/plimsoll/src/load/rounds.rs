@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use super::answer::{Answer, Failure};
 use super::client::Client;
-use super::prompt::{Prompt, Request};
+use super::prompt::{Prompt, Request, Yardstick};
 
 /// Different texts of one kind of failure that are kept.
 const MOST_TEXTS: usize = 3;
@@ -21,6 +21,7 @@ pub(crate) struct Round {
     pub(crate) requests: u64,
     /// Each prompt begins with a number of its own, so that no cache of prompts fits.
     pub(crate) fresh: bool,
+    pub(crate) yardstick: Yardstick,
 }
 
 /// What came of requests.
@@ -53,7 +54,7 @@ impl Round {
                     number: place,
                     nonce,
                 };
-                prompt.request(model)
+                prompt.request(model, self.yardstick)
             })
             .collect()
     }

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::answer::Failure;
 use super::client::Client;
+use super::prompt::{Prompt, Yardstick, probe};
 use super::target::Target;
 use crate::probe::process::Process;
 
@@ -65,6 +66,33 @@ impl Server {
 
     pub(crate) fn client(&self, patience: Duration) -> Client {
         Client::new(&self.target, self.key.as_deref(), patience)
+    }
+
+    /// One request before all others: it loads the model, and says at once what is wrong.
+    pub(crate) async fn begin(&self, patience: Duration) -> Result<(), Failure> {
+        let prompt = Prompt {
+            depth: 4,
+            answer: 1,
+            number: 0,
+            nonce: 0,
+        };
+        let request = prompt.request(&self.model, Yardstick::default());
+        let answer = self.client(patience).ask(request.body).await;
+        answer.map(|_| ())
+    }
+
+    /// What words are in its tokens. One that does not count, or has too small a context to be asked, is taken to have one for each.
+    pub(crate) async fn yardstick(&self, patience: Duration) -> Yardstick {
+        let mut client = self.client(patience);
+        let mut counts = [None; 2];
+        for (count, times) in counts.iter_mut().zip(1..) {
+            let answer = client.ask(probe(&self.model, times).body).await;
+            *count = answer.ok().and_then(|answer| answer.prompt_tokens);
+        }
+        let [once, twice] = counts;
+        once.zip(twice)
+            .and_then(|(once, twice)| Yardstick::of(once, twice))
+            .unwrap_or_default()
     }
 
     /// Its process: the one named, or whoever listens; behind plimsoll the engine of the model.

@@ -6,18 +6,19 @@ use std::time::{Duration, Instant};
 
 use tokio::signal;
 use tokio::signal::unix::{self, SignalKind};
-use tokio::time::sleep;
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::answer::Failure;
 use super::client::Client;
 use super::figures::Figures;
-use super::prompt::Prompt;
 use super::rounds::Round;
 use super::server::Server;
 use super::state::{State, StateError};
 
 /// What servers give back after an answer is back by then.
 const CALM: Duration = Duration::from_millis(20);
+/// So often the cards' temperature and clocks are read.
+const FEEL_EVERY: Duration = Duration::from_secs(1);
 const SAVE_EVERY: Duration = Duration::from_secs(10);
 /// Rounds without one answer, after which nobody is there any more; and the pause before another try.
 const MOST_EMPTY_ROUNDS: u32 = 5;
@@ -74,13 +75,18 @@ pub(crate) async fn soak(
     progress: &mut dyn FnMut(&State),
 ) -> Result<State, SoakError> {
     state.broke_off = false;
-    begin(server, settings.patience)
+    server
+        .begin(settings.patience)
         .await
         .map_err(|failure| SoakError::First {
             target: server.target.to_string(),
             model: server.model.clone(),
             failure,
         })?;
+    let round = Round {
+        yardstick: server.yardstick(settings.patience).await,
+        ..settings.round.clone()
+    };
     figures.follow(server).await;
     state.begin_series_of_another(&figures);
     let mut clients: Vec<Client> = (0..settings.clients)
@@ -88,18 +94,24 @@ pub(crate) async fn soak(
         .collect();
     let (start, before) = (Instant::now(), Duration::from_millis(state.held_ms));
     let (mut saved, mut empty) = (Instant::now(), 0);
+    let mut feel = interval(FEEL_EVERY);
+    feel.set_missed_tick_behavior(MissedTickBehavior::Skip);
     // One for all rounds, so that none between two of them is missed.
     let mut stop = pin!(stopped());
     while !settings.limit.is_reached(&state, before + start.elapsed()) {
-        let round = settings
-            .round
-            .hold(clients, &server.model, state.rounds, settings.limit.left(&state));
-        let (back, tally) = tokio::select! {
-            done = round => done,
-            () = &mut stop => {
-                state.note("stopped by hand".to_owned());
-                break;
+        let left = settings.limit.left(&state);
+        let mut work = pin!(round.hold(clients, &server.model, state.rounds, left));
+        let done = loop {
+            tokio::select! {
+                done = &mut work => break Some(done),
+                // While they are at work: an idle card is neither warm nor slow.
+                _ = feel.tick() => state.feel(figures.feel(server).await),
+                () = &mut stop => break None,
             }
+        };
+        let Some((back, tally)) = done else {
+            state.note("stopped by hand".to_owned());
+            break;
         };
         clients = back;
         empty = if tally.answered == 0 { empty + 1 } else { 0 };
@@ -144,19 +156,6 @@ pub(crate) async fn stopped() {
         _ = signal::ctrl_c() => {}
         _ = terminated => {}
     }
-}
-
-/// One request before all others: it loads the model, and says at once what is wrong.
-pub(super) async fn begin(server: &Server, patience: Duration) -> Result<(), Failure> {
-    let prompt = Prompt {
-        depth: 4,
-        answer: 1,
-        number: 0,
-        nonce: 0,
-    };
-    let mut client = server.client(patience);
-    let answer = client.ask(prompt.request(&server.model).body).await;
-    answer.map(|_| ())
 }
 
 impl State {

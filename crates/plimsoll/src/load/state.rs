@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::figures::Look;
 use super::rounds::{Tally, median};
+use crate::probe::Sensors;
 
 const SCHEMA: &str = "plimsoll.soak-state/1";
 const MOST_NOTES: usize = 100;
@@ -43,12 +44,9 @@ pub(crate) struct State {
     /// Thousandths of tokens per second of one client, and microseconds to the first token, over requests.
     pub(crate) speed: Course,
     pub(crate) first_token: Course,
-    /// By card: °C and MHz, over requests.
-    pub(crate) celsius: BTreeMap<String, Course>,
-    pub(crate) megahertz: BTreeMap<String, Course>,
-    /// In how many looks a card was slowed down, by what.
-    pub(crate) slowed: BTreeMap<String, u64>,
     pub(crate) looks: u64,
+    /// By its name.
+    pub(crate) cards: BTreeMap<String, Felt>,
     /// Which process the figures are of.
     pub(crate) process: Option<String>,
     /// The server did not answer any more.
@@ -56,6 +54,21 @@ pub(crate) struct State {
     pub(crate) broke_off: bool,
     /// After how many requests something happened.
     pub(crate) notes: Vec<(u64, String)>,
+}
+
+/// How a card felt under load.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Felt {
+    /// So many times it was looked at.
+    pub(crate) looks: u64,
+    /// Over requests.
+    pub(crate) celsius: Course,
+    pub(crate) megahertz: Course,
+    pub(crate) milliwatts: Course,
+    /// What the driver calls its highest clock.
+    pub(crate) most_megahertz: Option<u32>,
+    /// In how many looks it was slowed down, by what.
+    pub(crate) slowed: BTreeMap<String, u64>,
 }
 
 /// A figure with its verdict.
@@ -196,19 +209,26 @@ impl State {
             figure.course.push(at, held.get());
         }
         self.figures.truncate(MOST_FIGURES);
-        for sensors in look.sensors {
-            let card = sensors.card.to_string();
-            if let Some(celsius) = sensors.celsius {
-                self.celsius
-                    .entry(card.clone())
-                    .or_default()
-                    .push(at, celsius.into());
-            }
-            if let Some(megahertz) = sensors.megahertz {
-                self.megahertz.entry(card).or_default().push(at, megahertz.into());
+    }
+
+    /// Takes how the cards felt meanwhile.
+    pub(crate) fn feel(&mut self, felt: Vec<(String, Sensors)>) {
+        let at = self.requests;
+        for (name, sensors) in felt {
+            let card = self.cards.entry(name).or_default();
+            card.looks += 1;
+            card.most_megahertz = sensors.most_megahertz.or(card.most_megahertz);
+            for (course, value) in [
+                (&mut card.celsius, sensors.celsius),
+                (&mut card.megahertz, sensors.megahertz),
+                (&mut card.milliwatts, sensors.milliwatts),
+            ] {
+                if let Some(value) = value {
+                    course.push(at, value.into());
+                }
             }
             for reason in sensors.slowed_by {
-                *self.slowed.entry(reason).or_default() += 1;
+                *card.slowed.entry(reason).or_default() += 1;
             }
         }
     }
@@ -282,7 +302,6 @@ mod tests {
     fn look(bytes: u64) -> Look {
         Look {
             held: vec![("host".to_owned(), Bytes::new(bytes))],
-            ..Look::default()
         }
     }
 

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use super::answer::{Answer, Failure};
 use super::figures::Figures;
-use super::prompt::Prompt;
+use super::prompt::{Prompt, Yardstick};
 use super::server::Server;
 
 /// What a server gives back after an answer is back by then.
@@ -55,7 +55,8 @@ pub(crate) async fn sweep(
     told: &mut dyn FnMut(&Depth),
 ) -> Result<Sweep, Failure> {
     let mut client = server.client(patience);
-    client.ask(request(server, 1, 1, 0)).await?;
+    server.begin(patience).await?;
+    let yardstick = server.yardstick(patience).await;
     figures.follow(server).await;
     sleep(CALM).await;
     let mut sweep = Sweep {
@@ -66,7 +67,7 @@ pub(crate) async fn sweep(
     depths.sort_unstable();
     depths.dedup();
     for (asked, nonce) in depths.into_iter().zip(1..) {
-        let answered = client.ask(request(server, asked, answer, nonce)).await;
+        let answered = client.ask(request(server, yardstick, asked, answer, nonce)).await;
         sleep(CALM).await;
         let depth = Depth {
             asked,
@@ -96,14 +97,14 @@ pub(crate) async fn sweep(
     Ok(sweep)
 }
 
-fn request(server: &Server, depth: u64, answer: u64, nonce: u64) -> Body {
+fn request(server: &Server, yardstick: Yardstick, depth: u64, answer: u64, nonce: u64) -> Body {
     let prompt = Prompt {
         depth,
         answer,
         number: depth,
         nonce,
     };
-    prompt.request(&server.model).body
+    prompt.request(&server.model, yardstick).body
 }
 
 impl Speeds {

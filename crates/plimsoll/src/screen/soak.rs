@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::chart::{Chart, Line};
 use super::page::Page;
-use crate::load::{Judged, State, thousands};
+use crate::load::{Felt, Judged, State, thousands};
 
 /// A soak that is over.
 #[derive(Debug)]
@@ -96,23 +96,7 @@ impl<'a> SoakReport<'a> {
                 thousands(speed)
             )
         }));
-        for (card, course) in &state.celsius {
-            remarks.extend(
-                course
-                    .highest()
-                    .map(|highest| format!("{card}: up to {highest} °C")),
-            );
-        }
-        for (card, course) in &state.megahertz {
-            let range = course.lowest().zip(course.highest());
-            remarks.extend(range.map(|(low, high)| format!("{card}: clock from {low} to {high} MHz")));
-        }
-        for (reason, looks) in &state.slowed {
-            remarks.push(format!(
-                "slowed down by {reason} in {looks} of {} looks",
-                state.looks
-            ));
-        }
+        remarks.extend(state.cards.iter().map(|(name, card)| felt(name, card)));
         for (kind, (count, texts)) in &state.failures {
             remarks.push(format!(
                 "{count} × {kind}: {}",
@@ -150,7 +134,7 @@ impl<'a> SoakReport<'a> {
             "failures": failures,
             "figures": self.judged,
             "slower_percent": state.slower_percent(),
-            "slowed": state.slowed,
+            "cards": state.cards.iter().map(|(name, card)| felt_json(name, card)).collect::<Vec<_>>(),
             "looks": state.looks,
             "notes": notes.collect::<Vec<_>>(),
         })
@@ -195,22 +179,11 @@ impl<'a> SoakReport<'a> {
             Vec::new(),
             &time,
         ));
-        let by_card = |courses: &'a std::collections::BTreeMap<String, Course>| {
-            courses
-                .iter()
-                .map(|(card, course)| (card.clone(), course))
-                .collect::<Vec<_>>()
-        };
-        page.picture(
-            &self.chart("temperature", &by_card(&state.celsius), Vec::new(), &|value| {
-                format!("{value} °C")
-            }),
-        );
-        page.picture(
-            &self.chart("clock", &by_card(&state.megahertz), Vec::new(), &|value| {
-                format!("{value} MHz")
-            }),
-        );
+        for (title, of, unit) in SENSORS {
+            let courses = state.cards.iter().map(|(name, card)| (name.clone(), of(card)));
+            let lines: Vec<_> = courses.collect();
+            page.picture(&self.chart(title, &lines, Vec::new(), &unit));
+        }
         page.finish()
     }
 
@@ -238,6 +211,59 @@ impl<'a> SoakReport<'a> {
         }
         .svg()
     }
+}
+
+/// What is drawn of cards: its title, where it is found, and how it is written.
+type Sensor = (&'static str, fn(&Felt) -> &Course, fn(u64) -> String);
+const SENSORS: [Sensor; 3] = [
+    ("temperature", |card| &card.celsius, |value| format!("{value} °C")),
+    ("clock", |card| &card.megahertz, |value| format!("{value} MHz")),
+    ("power", |card| &card.milliwatts, watts),
+];
+
+fn watts(milliwatts: u64) -> String {
+    format!("{:.0} W", thousands(milliwatts))
+}
+
+/// How a card felt, in a sentence.
+fn felt(name: &str, card: &Felt) -> String {
+    let range = |course: &Course| course.lowest().zip(course.highest());
+    let mut parts = Vec::new();
+    parts.extend(range(&card.celsius).map(|(low, high)| format!("{low} to {high} °C")));
+    let most = card
+        .most_megahertz
+        .map_or_else(String::new, |most| format!(" (at most {most})"));
+    parts.extend(range(&card.megahertz).map(|(low, high)| format!("{low} to {high} MHz{most}")));
+    parts.extend(
+        card.milliwatts
+            .highest()
+            .map(|high| format!("up to {}", watts(high))),
+    );
+    let slowed = card
+        .slowed
+        .iter()
+        .map(|(reason, looks)| format!("SLOWED DOWN by {reason} in {looks} of {} looks", card.looks));
+    parts.extend(slowed);
+    if card.slowed.is_empty() {
+        parts.push("not slowed down".to_owned());
+    }
+    format!("{name} under load: {}", parts.join(", "))
+}
+
+fn felt_json(name: &str, card: &Felt) -> Value {
+    let range = |course: &Course| {
+        let last = course.buckets().last().map(|bucket| bucket.last);
+        last.map(|last| json!({ "low": course.lowest(), "high": course.highest(), "last": last }))
+    };
+    json!({
+        "card": name,
+        "looks": card.looks,
+        "celsius": range(&card.celsius),
+        "megahertz": range(&card.megahertz),
+        "most_megahertz": card.most_megahertz,
+        "milliwatts": range(&card.milliwatts),
+        "slowed": card.slowed,
+    })
 }
 
 /// One figure's verdict in a sentence.
