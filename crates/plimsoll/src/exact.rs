@@ -10,87 +10,37 @@
 //! takes a fifth of the time. Where both say the same, which they did for every model and build that was tried, all further
 //! questions are asked without the vocabulary; else with it. Questions that are known together run side by side.
 //!
-//! `arguments` says what the engine is given, `files` makes the copies, `run` runs it, `cache` keeps answers, `stamp` tells
+//! `question` is what is asked, `arguments` what the engine is given, `files` makes the copies, `run` runs it, `cache` keeps answers, `stamp` tells
 //! whether an engine is still the same, `price` puts the questions of a search.
 
 mod arguments;
 mod cache;
+mod error;
 mod files;
 mod price;
+mod question;
 mod run;
 mod stamp;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::ffi::OsString;
 use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use plimsoll_core::flags::{FlagError, Options, Program};
-use plimsoll_core::place::{Card, CardKind};
+use plimsoll_core::flags::{Options, Program};
+use plimsoll_core::place::Card;
+use plimsoll_core::plan::Engine;
 use plimsoll_core::plan::exact::{Refusal, Transcript};
-use plimsoll_core::plan::{Engine, PlanError};
-use plimsoll_wire::env as names;
 
-use crate::guard::{Unreachable, unreachable};
-use crate::launch::engine::{self, EngineError, EngineProgram};
-use crate::library::{self, FindLibraryError};
-use crate::probe::headers::ReadModelError;
-use arguments::Given;
+use crate::guard::unreachable;
+use crate::launch::engine::{self, EngineProgram};
+use crate::library;
 use cache::{Answer, Cache};
+pub(crate) use error::ExactError;
 use files::{Files, Form};
 pub(crate) use price::Asked;
-use run::Job;
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ExactError {
-    #[error(transparent)]
-    Find(#[from] EngineError),
-    #[error(
-        "{} has no llama-fit-params beside it\nhint: name it with --exact=PATH, or leave --program out", .0.display()
-    )]
-    FindBeside(PathBuf),
-    #[error("the engine {} cannot be asked: {why}\nhint: name another with --exact=ENGINE", path.display())]
-    Reach { path: PathBuf, why: Unreachable },
-    #[error("{0} has no --exact: only llama-server and llama-fit-params tell what they take")]
-    Program(&'static str),
-    #[error(transparent)]
-    Library(#[from] FindLibraryError),
-    #[error(transparent)]
-    Read(#[from] ReadModelError),
-    #[error(transparent)]
-    Flag(#[from] FlagError),
-    #[error("cannot make a folder for copies of the model's header: {0}")]
-    Folder(io::Error),
-    #[error("cannot copy the header of {} to {}: {error}", from.display(), to.display())]
-    Copy {
-        from: PathBuf,
-        to: PathBuf,
-        error: io::Error,
-    },
-    #[error("cannot start {}: {error}", path.display())]
-    Start { path: PathBuf, error: io::Error },
-    #[error(
-        "{} told nothing more for {seconds} s; its last line: {last}\nhint: leave --exact out for the closed forms",
-        path.display()
-    )]
-    Wait {
-        path: PathBuf,
-        seconds: u64,
-        last: String,
-    },
-    #[error(
-        "{program} was asked {runs} times, and not everything is known yet\nhint: ask for less at once, or leave --exact out for \
-         the closed forms"
-    )]
-    Spent { program: String, runs: u32 },
-    #[error(transparent)]
-    Refused(#[from] Refusal),
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-}
+use question::Question;
 
 /// An engine that can be asked.
 #[derive(Debug)]
@@ -339,99 +289,7 @@ impl Oracle {
             ..limit
         }));
     }
-
-    fn question<'a>(
-        &self,
-        options: &'a Options,
-        cards: &[Card],
-        form: Form,
-    ) -> Result<Question<'a>, ExactError> {
-        let cards: Vec<&Card> = cards.iter().filter(|card| card.kind == CardKind::Cuda).collect();
-        let given = Given {
-            kind: self.kind,
-            cards: cards.len(),
-            options,
-        };
-        let specs = card_specs(&cards);
-        let mut files = self.files.borrow_mut();
-        let arguments = given.arguments(Path::new("s.sock"), |path| files.stamp(path, form))?;
-        Ok(Question {
-            key: self.key(&specs, &arguments),
-            given,
-            specs,
-            form,
-        })
-    }
-
-    /// What an answer depends on, as text.
-    fn key(&self, specs: &str, arguments: &[String]) -> String {
-        let mut key = format!("cards {specs}\nphantom ");
-        key.push_str(&stamp::of_file(&self.phantom));
-        key.push_str("\nengine ");
-        key.push_str(&stamp::of_engine(&self.program.path));
-        for argument in arguments {
-            key.push('\n');
-            key.push_str(argument);
-        }
-        key
-    }
-
-    fn job(&self, question: &Question<'_>) -> Result<Job, ExactError> {
-        let mut files = self.files.borrow_mut();
-        let folder = files.folder()?.to_owned();
-        let number = self.sockets.replace(self.sockets.get() + 1);
-        let socket = folder.join(format!("{number}.sock"));
-        let given = &question.given;
-        Ok(Job {
-            arguments: given.arguments(&socket, |path| files.copy(path, question.form))?,
-            environment: self.environment(&folder, &question.specs),
-            until: given.until(),
-        })
-    }
-
-    fn environment(&self, folder: &Path, specs: &str) -> Vec<(OsString, OsString)> {
-        let foreign = |name: &OsString| {
-            let name = name.to_string_lossy();
-            ["LLAMA_", "PLIMSOLL_", "LD_PRELOAD"]
-                .iter()
-                .any(|start| name.starts_with(start))
-        };
-        let mut environment: Vec<(OsString, OsString)> =
-            std::env::vars_os().filter(|(name, _)| !foreign(name)).collect();
-        let mut set = |name: &str, value: OsString| environment.push((name.into(), value));
-        set(names::CUDA_VISIBLE_DEVICES, OsString::new());
-        set(names::GGML_BACKEND_PATH, self.phantom.clone().into());
-        set("LD_PRELOAD", self.phantom.clone().into());
-        set(names::PHANTOM_CARDS, specs.into());
-        // What an engine keeps for itself goes with the folder.
-        set("LLAMA_CACHE", folder.into());
-        if let Some(build) = self.engine.get().and_then(|engine| engine.build) {
-            set(names::PHANTOM_BUILD, build.to_string().into());
-        }
-        environment
-    }
 }
-
-/// What is asked: flags, on cards, with one form of the headers.
-#[derive(Debug)]
-struct Question<'a> {
-    key: String,
-    given: Given<'a>,
-    specs: String,
-    form: Form,
-}
-
-fn card_specs(cards: &[&Card]) -> String {
-    let spec = |card: &&Card| {
-        let (major, minor) = card.compute_capability.unwrap_or(USUAL);
-        let (total, free) = (card.total.get(), card.free.get());
-        format!("total={total},free={free},cc={major}.{minor}")
-    };
-    cards.iter().map(spec).collect::<Vec<_>>().join(";")
-}
-
-/// Compute capability of a card that was described without one: every kernel from here on reserves the same.
-const USUAL: (u32, u32) = (8, 9);
 
 /// `llama-fit-params`, named or beside the server.
 fn fit_params(named: Option<&Path>) -> Result<EngineProgram, ExactError> {
