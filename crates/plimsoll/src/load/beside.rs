@@ -33,7 +33,7 @@ const SPOKEN: Duration = Duration::from_secs(10);
 const UP_WITHIN: Duration = Duration::from_secs(60);
 /// An unloaded model's memory is back by then.
 const UNLOADED: Duration = Duration::from_secs(2);
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(20);
 /// A server that refuses at once is not asked in a frenzy.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -81,8 +81,8 @@ pub(crate) struct Beside {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BesideError {
-    #[error("{target} does not answer by itself, with nothing beside it: {failure}")]
-    Alone { target: String, failure: Failure },
+    #[error("{target} fails by itself, before anything is beside it: {failure}")]
+    Alone { target: String, failure: String },
     #[error("cannot start the second program: {0}")]
     Start(#[from] io::Error),
 }
@@ -95,28 +95,33 @@ impl Beside {
         figures: &mut Figures,
         told: &dyn Fn(&str),
     ) -> Result<Vec<Encounter>, BesideError> {
-        let mut encounters: Vec<Encounter> = Vec::new();
-        for order in [Order::ServerFirst, Order::ProgramFirst] {
-            told(order.words());
-            // It loads its model, and can serve as long as nobody is beside it.
-            match (self.answers(server).await, encounters.last_mut()) {
-                (Ok(()), _) => {}
-                (Err(failure), Some(before)) => {
-                    let note = format!(
-                        "the other order was not tried: the server does not answer any more: {failure}"
-                    );
-                    before.notes.push(note);
-                    return Ok(encounters);
-                }
-                (Err(failure), None) => {
-                    let target = server.target.to_string();
-                    return Err(BesideError::Alone { target, failure });
-                }
-            }
-            self.round.yardstick = server.yardstick(self.patience).await;
-            encounters.push(self.try_in(order, server, figures).await?);
+        self.alone(server).await?;
+        told(Order::ServerFirst.words());
+        let mut first = self.try_in(Order::ServerFirst, server, figures).await?;
+        if first.server.recovered == Some(false) {
+            let note = "the other order was not tried: the server does not answer any more";
+            first.notes.push(note.to_owned());
+            return Ok(vec![first]);
         }
-        Ok(encounters)
+        told(Order::ProgramFirst.words());
+        let second = self.try_in(Order::ProgramFirst, server, figures).await?;
+        Ok(vec![first, second])
+    }
+
+    /// The server loads its model and holds a round with nothing beside it. What fails here is its own fault.
+    async fn alone(&mut self, server: &Server) -> Result<(), BesideError> {
+        let fails = |failure: String| BesideError::Alone {
+            target: server.target.to_string(),
+            failure,
+        };
+        let begun = server.begin(self.patience).await;
+        begun.map_err(|failure| fails(failure.to_string()))?;
+        self.round.yardstick = server.yardstick(self.patience).await;
+        let tally = self.round(server, 0).await;
+        match tally.failed.into_values().next() {
+            Some((_, texts)) => Err(fails(texts.into_iter().next().unwrap_or_default())),
+            None => Ok(()),
+        }
     }
 
     /// Asks until there is an answer: what was on the cards before may leave only now.
@@ -170,7 +175,7 @@ impl Beside {
         let mut served = Served::default();
         let end = tokio::time::Instant::now() + self.limit;
         let mut log = figures.process().and_then(LastWords::of);
-        let mut number = 0;
+        let mut number = 1;
         loop {
             let mut round = pin!(self.round(server, number));
             let tally = tokio::select! {

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 #[path = "../serve/built.rs"]
 mod built;
 
+pub(crate) use built::built;
+
 /// Dropping it kills it.
 pub(crate) struct Engine {
     child: Child,
@@ -16,10 +18,17 @@ pub(crate) struct Engine {
 impl Engine {
     /// Starts one with this script, and waits until it listens. A port that is taken meanwhile is given up for another.
     pub(crate) fn start(script: &str) -> Self {
+        Self::start_with(script, |_| {})
+    }
+
+    /// The same with more of its surroundings.
+    pub(crate) fn start_with(script: &str, surroundings: impl Fn(&mut Command)) -> Self {
         for _ in 0..20 {
             let port = free_port();
+            let mut command = command(script, port);
+            surroundings(&mut command);
             let mut engine = Self {
-                child: spawn(script, port),
+                child: command.spawn().expect("the fake engine starts"),
                 port,
             };
             if engine.listens() {
@@ -31,6 +40,10 @@ impl Engine {
 
     pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     fn lives(&mut self) -> bool {
@@ -51,20 +64,20 @@ impl Engine {
     }
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback has a port");
     listener.local_addr().expect("it is bound").port()
 }
 
-fn spawn(script: &str, port: u16) -> Child {
-    Command::new(built::built("fake-engine", "fake-engine"))
+fn command(script: &str, port: u16) -> Command {
+    let mut command = Command::new(built("fake-engine", "fake-engine"));
+    command
         .args(["--alias", "tiny", "--port", &port.to_string()])
         .env("PLIMSOLL_FAKE_ENGINE", script)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("the fake engine starts")
+        .stderr(Stdio::null());
+    command
 }
 
 impl Drop for Engine {

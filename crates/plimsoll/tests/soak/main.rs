@@ -3,7 +3,10 @@
 //! Few and short here. The whole promise, ten runs of each with 20 000 requests where nothing leaks:
 //! `PLIMSOLL_SOAK_RUNS=10 PLIMSOLL_SOAK_FLAT=20000 cargo test --release -p plimsoll --test soak -- --nocapture`
 
+mod beside;
+mod card;
 mod engine;
+mod sensors;
 
 use std::process::{Command, Output, Stdio};
 
@@ -11,9 +14,15 @@ use engine::Engine;
 use serde_json::Value;
 
 fn soak(url: &str, arguments: &[&str]) -> (Output, Value) {
+    soak_in(&[], url, arguments)
+}
+
+/// The same with these variables.
+fn soak_in(variables: &[(&str, String)], url: &str, arguments: &[&str]) -> (Output, Value) {
     let output = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
         .args(["soak", url, "--json", "-"])
         .args(arguments)
+        .envs(variables.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .output()
         .expect("plimsoll starts");
@@ -176,40 +185,5 @@ fn a_sweep_shows_growth_per_token_and_speed_at_each_depth() {
     assert!(
         String::from_utf8_lossy(&output.stdout).contains("8192 failed: "),
         "{output:?}"
-    );
-}
-
-#[test]
-fn beside_a_second_program_it_is_told_who_failed_and_why_in_both_orders() {
-    let engine = Engine::start("events=1 delay_ms=5");
-    let beside = |command: &str| {
-        let arguments = [
-            "--beside",
-            command,
-            "--clients",
-            "2",
-            "--round",
-            "10",
-            "--depths",
-            "8",
-            "--for",
-            "60s",
-        ];
-        soak(&engine.url(), &arguments)
-    };
-    let (output, json) =
-        beside("echo 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB' >&2; exit 1");
-    assert_eq!(output.status.code(), Some(1));
-    for order in json["orders"].as_array().unwrap() {
-        assert_eq!(order["outcome"], "the program failed", "{json:#}");
-        let why = order["program"]["diagnosis"]["evidence"].to_string();
-        assert!(why.contains("2.00 GiB"), "{json:#}");
-        assert!(order["server"]["answered"].as_u64().unwrap() >= 10);
-    }
-    assert_eq!(json["orders"].as_array().unwrap().len(), 2);
-    let (output, json) = beside("exit 0");
-    assert_eq!(
-        (output.status.code(), &json["orders"][1]["outcome"]),
-        (Some(0), &Value::from("both got on"))
     );
 }
