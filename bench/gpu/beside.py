@@ -209,11 +209,11 @@ def soaked(found):
 
 
 def swept(found):
-    lines = [f"    {'tokens':>8} {'prompt t/s':>11} {'answer t/s':>11}  memory, MiB"]
+    lines = [f"    {'tokens':>8} {'prompt t/s':>11} {'answer t/s':>11} {'planned':>8}  memory, MiB"]
     for depth in found["depths"]:
         held = ", ".join(f"{figure['figure']} {figure['bytes'] // MIB}" for figure in depth["held"])
         speed = [f"{value:.0f}" if (value := depth[name]) is not None else "-" for name in ("prompt_per_second", "answer_per_second")]
-        lines.append(f"    {depth['tokens']:>8} {speed[0]:>11} {speed[1]:>11}  {depth['failure'] or held}")
+        lines.append(f"    {depth['tokens']:>8} {speed[0]:>11} {speed[1]:>11} {(depth['planned'] or 0) // MIB:>8}  {depth['failure'] or held}")
     growth = ", ".join(f"{row['figure']} {row['bytes_per_token']:.0f}" for row in found["growth"] if row["bytes_per_token"] is not None)
     return [*lines, f"    bytes per token: {growth}", f"    planned: {json.dumps(found['planned'])}"]
 

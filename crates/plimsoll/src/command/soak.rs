@@ -28,7 +28,9 @@ const PYTORCH: &str = "python3 -c 'import time, torch; x = torch.ones(65536, 409
 const BESIDE_WITHIN: Duration = Duration::from_secs(120);
 /// What is held if nothing is said.
 const REQUESTS: u64 = 2000;
-const PROGRESS_EVERY: Duration = Duration::from_secs(2);
+const EVERY_ON_TERMINAL: Duration = Duration::from_secs(1);
+/// A log of eight hours is to be read afterwards.
+const EVERY_IN_LOG: Duration = Duration::from_secs(30);
 const MOST_DEPTH: u64 = 1 << 20;
 
 #[derive(Debug, Args)]
@@ -63,6 +65,9 @@ pub(crate) struct Arguments {
     /// How long one answer may take
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = time)]
     patience: Duration,
+    /// How long the server may answer nothing at all before the soak is over
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
+    give_up: Duration,
     /// Growth below this is not worth a word
     #[arg(long, value_name = "BYTES", default_value_t = 64)]
     least: u32,
@@ -180,8 +185,9 @@ async fn held(arguments: &Arguments) -> Result<Told, Error> {
         Some(path) => State::resume(path, named, server.model.clone())?,
         None => State::new(named, server.model.clone()),
     };
-    let mut progress = Progress::default();
-    let state = soak(&server, &settings(arguments), figures, state, &mut |state| {
+    let settings = settings(arguments);
+    let mut progress = Progress::new(settings.limit);
+    let state = soak(&server, &settings, figures, state, &mut |state| {
         progress.tell(state);
     })
     .await?;
@@ -240,25 +246,37 @@ fn settings(arguments: &Arguments) -> Settings {
         },
         clients: usize::from(arguments.clients),
         patience: arguments.patience,
+        give_up: arguments.give_up,
         state: arguments.resume.clone(),
     }
 }
 
 /// One line on stderr from time to time; on a terminal always the same one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Progress {
+    limit: Limit,
     told: Option<Instant>,
     on_terminal: bool,
 }
 
 impl Progress {
+    fn new(limit: Limit) -> Self {
+        Self {
+            limit,
+            told: None,
+            on_terminal: io::stderr().is_terminal(),
+        }
+    }
+
     fn tell(&mut self, state: &State) {
-        if self.told.is_some_and(|told| told.elapsed() < PROGRESS_EVERY) {
+        let every = match self.on_terminal {
+            true => EVERY_ON_TERMINAL,
+            false => EVERY_IN_LOG,
+        };
+        if self.told.is_some_and(|told| told.elapsed() < every) {
             return;
         }
         self.told = Some(Instant::now());
-        let mut stderr = io::stderr().lock();
-        self.on_terminal = stderr.is_terminal();
         let (lead, end) = if self.on_terminal {
             ("\r", "\x1b[K")
         } else {
@@ -269,11 +287,17 @@ impl Progress {
             Some(format!(", {} {}", figure.name, last.held))
         });
         let held: String = held.collect();
-        let (time, requests, failed) = (lasted(state.held_ms), state.requests, state.failed());
+        let of = |limit: Option<String>| limit.map_or_else(String::new, |limit| format!(" of {limit}"));
+        let time = of(self
+            .limit
+            .time
+            .map(|time| lasted(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))));
+        let most = of(self.limit.requests.map(|most| most.to_string()));
+        let (lasted, requests, failed) = (lasted(state.held_ms), state.requests, state.failed());
         // Nobody reading is no failure.
         let _ = write!(
-            stderr,
-            "{lead}soak: {time}, {requests} requests, {failed} failed{held}{end}"
+            io::stderr(),
+            "{lead}soak: {lasted}{time}, {requests}{most} requests, {failed} failed{held}{end}"
         );
     }
 

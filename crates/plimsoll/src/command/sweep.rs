@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use clap::Args;
 use plimsoll_core::bytes::Bytes;
-use plimsoll_core::flags::Program;
-use plimsoll_core::plan::{Engine, EngineKind};
+use plimsoll_core::plan::{CardPlan, Engine, EngineKind};
 use tokio::runtime;
 use tokio::task::LocalSet;
 
+use super::plan::check::again;
 use super::soak::time;
-use crate::load::{Failure, Figures, Server, Sweep, Target, sweep};
-use crate::probe::{self, Sampler, StartSamplerError};
+use crate::load::{Depth, Failure, Figures, Server, Sweep, Target, sweep, warm_up};
+use crate::probe::{Sampler, StartSamplerError};
 use crate::screen::{Planned, SweepReport, sweep_head, sweep_row};
 
 const MOST_DEPTH: u64 = 4 << 20;
@@ -67,11 +67,11 @@ pub(crate) enum Error {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-    let (server, sweep) = LocalSet::new().block_on(&runtime, swept(arguments))?;
+    let (server, sweep, planned) = LocalSet::new().block_on(&runtime, swept(arguments))?;
     let report = SweepReport {
         target: server.target.to_string(),
         model: &server.model,
-        planned: planned(&sweep.command),
+        planned,
         sweep: &sweep,
     };
     if let Some(path) = &arguments.svg {
@@ -89,7 +89,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     Ok(ExitCode::from(u8::from(failed)))
 }
 
-async fn swept(arguments: &Arguments) -> Result<(Server, Sweep), Error> {
+async fn swept(arguments: &Arguments) -> Result<(Server, Sweep, Option<Planned>), Error> {
     let failed = |failure| Error::Ask {
         target: arguments.target.to_string(),
         failure,
@@ -103,49 +103,46 @@ async fn swept(arguments: &Arguments) -> Result<(Server, Sweep), Error> {
     );
     let server = server.await.map_err(failed)?;
     let mut figures = Figures::new(sampler).await;
-    let mut is_first = true;
-    let mut told = |depth: &crate::load::Depth| {
-        if arguments.json {
-            return;
-        }
-        let mut stdout = anstream::stdout().lock();
-        let head = if std::mem::take(&mut is_first) {
-            sweep_head()
-        } else {
-            String::new()
-        };
+    let warm = warm_up(&server, arguments.patience, &mut figures);
+    let warm = warm.await.map_err(failed)?;
+    let planned = warm.pid.and_then(|pid| planned(pid, warm.build));
+    let mut stdout = anstream::stdout();
+    let mut tell = |text: &str| {
         // What cannot be printed now fails with the summary.
-        let _ = write!(stdout, "{head}{}", sweep_row(depth));
+        let _ = match arguments.json {
+            true => io::stderr().write_all(text.as_bytes()),
+            false => stdout.write_all(text.as_bytes()),
+        };
     };
+    tell(&sweep_head());
+    let mut told = |depth: &Depth| tell(&sweep_row(depth, planned));
     let sweep = sweep(
         &server,
+        &warm,
         &arguments.depths,
-        arguments.answer,
-        arguments.patience,
-        &mut figures,
+        (arguments.answer, arguments.patience),
+        &figures,
         &mut told,
-    )
-    .await;
-    let sweep = sweep.map_err(failed)?;
-    Ok((server, sweep))
+    );
+    let sweep = sweep.await;
+    Ok((server, sweep, planned))
 }
 
 /// What the flags of a llama-server say, where its process shows them.
-fn planned(command: &[String]) -> Option<Planned> {
-    let (_, flags) = command.split_first()?;
-    let machine = probe::look();
-    let cards = match machine.cards.is_empty() {
-        true => vec![machine.host?],
-        false => machine.cards,
-    };
+fn planned(pid: u32, build: Option<u32>) -> Option<Planned> {
     let engine = Engine {
         kind: EngineKind::LlamaCpp,
-        build: None,
+        build,
     };
-    let plan = super::plan::made(flags, engine, Program::LlamaServer, &cards).ok()?;
+    let plan = again(pid, engine).ok()?;
+    let sum = |of: fn(&CardPlan) -> Bytes| plan.cards.iter().map(of).sum();
     Some(Planned {
+        loaded: sum(|card| card.loaded),
+        peak: sum(|card| card.peak),
+        context: plan.context,
+        cache_per_token: plan.growth.bytes_per_token,
         pool_per_token: plan.growth.pool,
-        peak: plan.cards.iter().map(|card| card.peak).sum::<Bytes>(),
+        build,
     })
 }
 

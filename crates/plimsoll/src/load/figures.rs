@@ -10,6 +10,14 @@ use crate::probe::{Reading, Sampler, Sensors};
 /// The name of the figure of host memory.
 pub(crate) const PROCESS: &str = "host memory of the server";
 
+/// Of a card, what is the server's own.
+const OWN: &str = "the server";
+
+/// Is this figure what the server itself has of a card?
+pub(crate) fn is_own(name: &str) -> bool {
+    name.starts_with("card ") && name.ends_with(OWN)
+}
+
 /// Looks at one server.
 #[derive(Debug)]
 pub(crate) struct Figures {
@@ -101,7 +109,7 @@ impl Figures {
                     "all programs",
                     card.total.saturating_sub(reading.free_on(&card.id)?),
                 )),
-                false => (!sum.is_zero()).then_some(("the server", sum)),
+                false => (!sum.is_zero()).then_some((OWN, sum)),
             }
         };
         let figures = self.cards.iter().enumerate();

@@ -81,6 +81,18 @@ impl Server {
         answer.map(|_| ())
     }
 
+    /// The number of its build of llama.cpp, where it tells.
+    pub(crate) async fn build(&self) -> Option<u32> {
+        let path = match self.is_plimsoll {
+            true => format!("/upstream/{}/props", self.model),
+            false => "/props".to_owned(),
+        };
+        let props = self.get(&path).await.ok()?;
+        let (_, after) = props["build_info"].as_str()?.split_once('b')?;
+        let digits = after.split(|c: char| !c.is_ascii_digit()).next()?;
+        digits.parse().ok().filter(|build| *build > 0)
+    }
+
     /// What words are in its tokens. One that does not count, or has too small a context to be asked, is taken to have one for each.
     pub(crate) async fn yardstick(&self, patience: Duration) -> Yardstick {
         let mut client = self.client(patience);

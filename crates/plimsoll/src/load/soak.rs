@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::signal;
 use tokio::signal::unix::{self, SignalKind};
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
 use super::answer::Failure;
 use super::client::Client;
@@ -20,8 +20,7 @@ const CALM: Duration = Duration::from_millis(20);
 /// So often the cards' temperature and clocks are read.
 const FEEL_EVERY: Duration = Duration::from_secs(1);
 const SAVE_EVERY: Duration = Duration::from_secs(10);
-/// Rounds without one answer, after which nobody is there any more; and the pause before another try.
-const MOST_EMPTY_ROUNDS: u32 = 5;
+/// After a round without one answer.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// When it is enough. What a resumed state has done already counts.
@@ -38,6 +37,8 @@ pub(crate) struct Settings {
     pub(crate) clients: usize,
     /// How long one answer may take.
     pub(crate) patience: Duration,
+    /// How long the server may answer nothing before it is over.
+    pub(crate) give_up: Duration,
     pub(crate) state: Option<PathBuf>,
 }
 
@@ -66,7 +67,7 @@ impl Limit {
     }
 }
 
-/// Holds load until the limit, Ctrl-C, or the server's end. `progress` hears of every round.
+/// Holds load until the limit, Ctrl-C, or the server's end. `progress` hears of every round, and of every second of a long one.
 pub(crate) async fn soak(
     server: &Server,
     settings: &Settings,
@@ -75,73 +76,124 @@ pub(crate) async fn soak(
     progress: &mut dyn FnMut(&State),
 ) -> Result<State, SoakError> {
     state.broke_off = false;
-    server
-        .begin(settings.patience)
-        .await
-        .map_err(|failure| SoakError::First {
-            target: server.target.to_string(),
-            model: server.model.clone(),
-            failure,
-        })?;
+    let begun = server.begin(settings.patience).await;
+    begun.map_err(|failure| SoakError::First {
+        target: server.target.to_string(),
+        model: server.model.clone(),
+        failure,
+    })?;
     let round = Round {
         yardstick: server.yardstick(settings.patience).await,
         ..settings.round.clone()
     };
     figures.follow(server).await;
     state.begin_series_of_another(&figures);
-    let mut clients: Vec<Client> = (0..settings.clients)
-        .map(|_| server.client(settings.patience))
-        .collect();
-    let (start, before) = (Instant::now(), Duration::from_millis(state.held_ms));
-    let (mut saved, mut empty) = (Instant::now(), 0);
-    let mut feel = interval(FEEL_EVERY);
-    feel.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    // One for all rounds, so that none between two of them is missed.
-    let mut stop = pin!(stopped());
-    while !settings.limit.is_reached(&state, before + start.elapsed()) {
-        let left = settings.limit.left(&state);
-        let mut work = pin!(round.hold(clients, &server.model, state.rounds, left));
-        let done = loop {
-            tokio::select! {
-                done = &mut work => break Some(done),
-                // While they are at work: an idle card is neither warm nor slow.
-                _ = feel.tick() => state.feel(figures.feel(server).await),
-                () = &mut stop => break None,
-            }
-        };
-        let Some((back, tally)) = done else {
-            state.note("stopped by hand".to_owned());
-            break;
-        };
-        clients = back;
-        empty = if tally.answered == 0 { empty + 1 } else { 0 };
-        state.add(tally);
-        sleep(CALM).await;
-        if figures.follow(server).await {
-            state.note("the server is another process now; what is judged begins here".to_owned());
-            state.begin_series();
-            state.process = named(&figures);
-        }
-        state.see(figures.look(server).await);
-        state.held_ms = u64::try_from((before + start.elapsed()).as_millis()).unwrap_or(u64::MAX);
-        progress(&state);
-        if empty >= MOST_EMPTY_ROUNDS {
-            state.note("the server does not answer any more".to_owned());
-            state.broke_off = true;
-            break;
-        }
-        if empty > 0 {
-            sleep(PAUSE).await;
-        }
-        if let Some(path) = settings.state.as_ref().filter(|_| saved.elapsed() >= SAVE_EVERY) {
-            state.save(path)?;
-            saved = Instant::now();
-        }
-    }
+    let mut soaking = Soaking {
+        server,
+        figures,
+        before: Duration::from_millis(state.held_ms),
+        state,
+        start: Instant::now(),
+        progress,
+    };
+    soaking.hold(settings, &round).await?;
     if let Some(path) = &settings.state {
-        state.save(path)?;
+        soaking.state.save(path)?;
     }
-    Ok(state)
+    Ok(soaking.state)
+}
+
+/// A soak in its course.
+struct Soaking<'a> {
+    server: &'a Server,
+    figures: Figures,
+    state: State,
+    start: Instant,
+    /// Held already, by a state that was resumed.
+    before: Duration,
+    progress: &'a mut dyn FnMut(&State),
+}
+
+impl Soaking<'_> {
+    async fn hold(&mut self, settings: &Settings, round: &Round) -> Result<(), StateError> {
+        let clients = (0..settings.clients).map(|_| self.server.client(settings.patience));
+        let mut clients: Vec<Client> = clients.collect();
+        let (mut saved, mut answered) = (None::<Instant>, Instant::now());
+        // One of each for all rounds, so that nothing between two of them is missed.
+        let (mut stop, mut feel) = (pin!(stopped()), interval(FEEL_EVERY));
+        feel.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        while !settings
+            .limit
+            .is_reached(&self.state, self.before + self.start.elapsed())
+        {
+            let left = settings.limit.left(&self.state);
+            let work = round.hold(clients, &self.server.model, self.state.rounds, left);
+            let Some((back, tally)) = self.watch(work, &mut feel, &mut stop).await else {
+                self.state.note("stopped by hand".to_owned());
+                break;
+            };
+            clients = back;
+            let is_empty = tally.answered == 0;
+            if !is_empty {
+                answered = Instant::now();
+            }
+            self.state.add(tally);
+            self.look().await;
+            if answered.elapsed() >= settings.give_up {
+                self.state.note("the server does not answer any more".to_owned());
+                self.state.broke_off = true;
+                break;
+            }
+            if is_empty {
+                sleep(PAUSE).await;
+            }
+            let is_due = saved.is_none_or(|saved| saved.elapsed() >= SAVE_EVERY);
+            if let Some(path) = settings.state.as_ref().filter(|_| is_due) {
+                self.state.save(path)?;
+                saved = Some(Instant::now());
+            }
+        }
+        Ok(())
+    }
+
+    /// One round, and how the cards feel meanwhile: an idle card is neither warm nor slow. `None` if it is stopped.
+    async fn watch<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+        feel: &mut Interval,
+        stop: &mut (impl Future<Output = ()> + Unpin),
+    ) -> Option<T> {
+        let mut work = pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return Some(done),
+                _ = feel.tick() => {
+                    self.state.feel(self.figures.feel(self.server).await);
+                    self.tell();
+                }
+                () = &mut *stop => return None,
+            }
+        }
+    }
+
+    /// What the server holds with nothing in flight.
+    async fn look(&mut self) {
+        sleep(CALM).await;
+        if self.figures.follow(self.server).await {
+            let note = "the server is another process now; what is judged begins here";
+            self.state.note(note.to_owned());
+            self.state.begin_series();
+            self.state.process = named(&self.figures);
+        }
+        self.state.see(self.figures.look(self.server).await);
+        self.tell();
+    }
+
+    fn tell(&mut self) {
+        let held = self.before + self.start.elapsed();
+        self.state.held_ms = u64::try_from(held.as_millis()).unwrap_or(u64::MAX);
+        (self.progress)(&self.state);
+    }
 }
 
 /// Ctrl-C, or SIGTERM.
@@ -165,6 +217,8 @@ impl State {
         if self.rounds > 0 && self.process != now {
             self.note("resumed with another process; what is judged begins here".to_owned());
             self.begin_series();
+        } else if self.rounds > 0 {
+            self.note("resumed".to_owned());
         }
         self.process = now;
     }

@@ -142,7 +142,9 @@ impl State {
 
     /// Saves so that at any moment there is a whole state: beside it first, then in its place.
     pub(crate) fn save(&self, path: &Path) -> Result<(), StateError> {
-        let beside = path.with_extension("part");
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(".part");
+        let beside = PathBuf::from(beside);
         let write = || {
             let mut file = fs::File::create(&beside)?;
             file.write_all(&serde_json::to_vec(self)?)?;

@@ -41,33 +41,61 @@ pub(crate) struct Sweep {
     pub(crate) depths: Vec<Depth>,
     /// What plimsoll says of its engine's growth, where it serves it.
     pub(crate) learned: Option<u64>,
-    /// The command line of the server's process, where it can be seen.
-    pub(crate) command: Vec<String>,
+}
+
+/// A server that has its model and has answered once.
+#[derive(Clone, Debug)]
+pub(crate) struct Warm {
+    yardstick: Yardstick,
+    before: Vec<(String, Bytes)>,
+    /// Its process, where it can be seen.
+    pub(crate) pid: Option<u32>,
+    /// Of llama.cpp, where it tells.
+    pub(crate) build: Option<u32>,
+}
+
+/// Loads the model, and looks at the server before the first depth.
+pub(crate) async fn warm_up(
+    server: &Server,
+    patience: Duration,
+    figures: &mut Figures,
+) -> Result<Warm, Failure> {
+    server.begin(patience).await?;
+    let yardstick = server.yardstick(patience).await;
+    let build = server.build().await;
+    figures.follow(server).await;
+    sleep(CALM).await;
+    Ok(Warm {
+        yardstick,
+        before: figures.look(server).await.held,
+        pid: figures.process().map(|process| process.pid),
+        build,
+    })
 }
 
 /// Asks one prompt of each depth, the shallowest first; ends with the first that fails. `told` hears of each.
 pub(crate) async fn sweep(
     server: &Server,
+    warm: &Warm,
     depths: &[u64],
-    answer: u64,
-    patience: Duration,
-    figures: &mut Figures,
+    (answer, patience): (u64, Duration),
+    figures: &Figures,
     told: &mut dyn FnMut(&Depth),
-) -> Result<Sweep, Failure> {
+) -> Sweep {
     let mut client = server.client(patience);
-    server.begin(patience).await?;
-    let yardstick = server.yardstick(patience).await;
-    figures.follow(server).await;
-    sleep(CALM).await;
     let mut sweep = Sweep {
-        before: figures.look(server).await.held,
+        before: warm.before.clone(),
         ..Sweep::default()
     };
     let mut depths = depths.to_vec();
     depths.sort_unstable();
     depths.dedup();
-    for (asked, nonce) in depths.into_iter().zip(1..) {
-        let answered = client.ask(request(server, yardstick, asked, answer, nonce)).await;
+    // Another sweep's prompts may still be cached.
+    let nonces = (u64::from(std::process::id()) << 16)..;
+    for (asked, nonce) in depths.into_iter().zip(nonces) {
+        let answered = client
+            .ask(request(server, warm.yardstick, asked, answer, nonce))
+            .await;
         sleep(CALM).await;
         let depth = Depth {
             asked,
@@ -91,10 +119,7 @@ pub(crate) async fn sweep(
         None
     };
     sweep.learned = running.and_then(|running| running["memory"]["growth"]["bytes_per_token"].as_u64());
-    sweep.command = figures
-        .process()
-        .map_or_else(Vec::new, |process| process.command_line());
-    Ok(sweep)
+    sweep
 }
 
 fn request(server: &Server, yardstick: Yardstick, depth: u64, answer: u64, nonce: u64) -> Body {

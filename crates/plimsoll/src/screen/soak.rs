@@ -181,7 +181,12 @@ impl<'a> SoakReport<'a> {
         ));
         for (title, of, unit) in SENSORS {
             let courses = state.cards.iter().map(|(name, card)| (name.clone(), of(card)));
-            let lines: Vec<_> = courses.collect();
+            let lines: Vec<_> = courses
+                .filter(|(_, course)| !course.buckets().is_empty())
+                .collect();
+            if lines.is_empty() {
+                continue;
+            }
             page.picture(&self.chart(title, &lines, Vec::new(), &unit));
         }
         page.finish()

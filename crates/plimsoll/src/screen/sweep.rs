@@ -7,14 +7,30 @@ use plimsoll_core::trend::Course;
 use serde_json::{Value, json};
 
 use super::chart::{Chart, Line, stacked};
-use crate::load::{Depth, Sweep, slope};
+use crate::load::{Depth, Sweep, is_own, slope};
 
-/// What the plan of the server's own flags says.
+/// What the plan of the server's own flags says, over all its cards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Planned {
+    pub(crate) loaded: Bytes,
+    pub(crate) peak: Bytes,
+    /// In tokens.
+    pub(crate) context: u64,
+    /// Bytes of cache that are reserved per token of context when it loads.
+    pub(crate) cache_per_token: Bytes,
     /// Bytes of run-time pool per token of depth.
     pub(crate) pool_per_token: Bytes,
-    pub(crate) peak: Bytes,
+    /// Of llama.cpp, if it told.
+    pub(crate) build: Option<u32>,
+}
+
+impl Planned {
+    /// After a prompt of so many tokens: the peak, but for what deeper ones would add.
+    fn at(&self, tokens: u64) -> Bytes {
+        let deeper = self.context.saturating_sub(tokens);
+        let added = self.pool_per_token.get().saturating_mul(deeper);
+        self.peak.saturating_sub(Bytes::new(added)).max(self.loaded)
+    }
 }
 
 /// A sweep that is over.
@@ -29,12 +45,12 @@ pub(crate) struct SweepReport<'a> {
 /// The head of the table, and one row of it as it comes.
 pub(crate) fn sweep_head() -> String {
     format!(
-        "{:>9} {:>12} {:>12} {:>12}  memory\n",
-        "tokens", "prompt t/s", "answer t/s", "first token"
+        "{:>9} {:>12} {:>12} {:>12} {:>10}  memory\n",
+        "tokens", "prompt t/s", "answer t/s", "first token", "planned"
     )
 }
 
-pub(crate) fn sweep_row(depth: &Depth) -> String {
+pub(crate) fn sweep_row(depth: &Depth, planned: Option<Planned>) -> String {
     let speed = |speed: Option<f64>| speed.map_or_else(|| "-".to_owned(), |speed| format!("{speed:.1}"));
     let held: Vec<String> = depth
         .held
@@ -43,11 +59,12 @@ pub(crate) fn sweep_row(depth: &Depth) -> String {
         .collect();
     match &depth.outcome {
         Ok(speeds) => format!(
-            "{:>9} {:>12} {:>12} {:>9.1} ms  {}\n",
+            "{:>9} {:>12} {:>12} {:>9.1} ms {:>10}  {}\n",
             depth.tokens,
             speed(speeds.prompt),
             speed(speeds.answer),
             speeds.first_token.as_secs_f64() * 1000.0,
+            planned.map_or_else(|| "-".to_owned(), |planned| planned.at(depth.tokens).to_string()),
             held.join(", ")
         ),
         Err(failure) => format!("{:>9} failed: {failure}\n", depth.asked),
@@ -76,17 +93,48 @@ impl SweepReport<'_> {
             writeln!(out, "plimsoll learned {learned} B per token from its engine")?;
         }
         match self.planned {
-            Some(planned) => writeln!(
-                out,
-                "plan of its flags: run-time pool {} B per token of depth, {} in all at full context",
-                planned.pool_per_token.get(),
-                planned.peak
-            ),
+            Some(planned) => self.write_planned(&planned, out),
             None => writeln!(
                 out,
                 "no plan to compare with: the server's flags name no model that can be read here"
             ),
         }
+    }
+
+    fn write_planned(&self, planned: &Planned, out: &mut String) -> fmt::Result {
+        let build = planned.build.map_or_else(
+            || "the newest build that is known".to_owned(),
+            |build| format!("b{build}"),
+        );
+        writeln!(
+            out,
+            "plan of its flags for {build}: {} loaded, {} at its context of {} tokens; {} B of cache per token of context, {} B of run-time pool per \
+             token of depth",
+            planned.loaded,
+            planned.peak,
+            planned.context,
+            planned.cache_per_token.get(),
+            planned.pool_per_token.get(),
+        )?;
+        let Some((tokens, held)) = self.deepest_on_cards() else {
+            return Ok(());
+        };
+        let off = i128::from(held.get()) - i128::from(planned.at(tokens).get());
+        writeln!(
+            out,
+            "at {tokens} tokens the server has {held} of the cards, {} MiB {} than planned",
+            off.unsigned_abs() >> 20,
+            if off < 0 { "less" } else { "more" }
+        )
+    }
+
+    /// What the server itself has of all cards after its deepest prompt, where the driver tells.
+    fn deepest_on_cards(&self) -> Option<(u64, Bytes)> {
+        let mut answered = self.sweep.depths.iter().filter(|depth| depth.outcome.is_ok());
+        let deepest = answered.next_back()?;
+        let own = deepest.held.iter().filter(|(name, _)| is_own(name));
+        let sum: Bytes = own.map(|(_, held)| *held).sum();
+        (!sum.is_zero()).then_some((deepest.tokens, sum))
     }
 
     /// `plimsoll.sweep/1`.
@@ -100,6 +148,7 @@ impl SweepReport<'_> {
                 "prompt_per_second": speeds.and_then(|speeds| speeds.prompt),
                 "answer_per_second": speeds.and_then(|speeds| speeds.answer),
                 "first_token_ms": speeds.map(|speeds| speeds.first_token.as_secs_f64() * 1000.0),
+                "planned": self.planned.map(|planned| planned.at(depth.tokens)),
                 "held": held(&depth.held),
             })
         });
@@ -116,7 +165,14 @@ impl SweepReport<'_> {
             "depths": depths.collect::<Vec<_>>(),
             "growth": growth.collect::<Vec<_>>(),
             "learned_bytes_per_token": self.sweep.learned,
-            "planned": self.planned.map(|planned| json!({ "pool_bytes_per_token": planned.pool_per_token, "peak": planned.peak })),
+            "planned": self.planned.map(|planned| json!({
+                "build": planned.build,
+                "loaded": planned.loaded,
+                "peak": planned.peak,
+                "context": planned.context,
+                "cache_bytes_per_token": planned.cache_per_token,
+                "pool_bytes_per_token": planned.pool_per_token,
+            })),
         })
     }
 
@@ -132,6 +188,14 @@ impl SweepReport<'_> {
                 (name.to_owned(), course)
             })
             .collect();
+        let planned = self.planned.map(|planned| {
+            let mut course = Course::default();
+            let depths = self.sweep.depths.iter().map(|depth| depth.tokens);
+            std::iter::once(0)
+                .chain(depths)
+                .for_each(|tokens| course.push(tokens, planned.at(tokens).get()));
+            ("planned".to_owned(), course)
+        });
         let speed = |of: &dyn Fn(&Depth) -> Option<f64>| {
             let mut course = Course::default();
             for depth in &self.sweep.depths {
@@ -171,6 +235,7 @@ impl SweepReport<'_> {
         };
         let memory: Vec<Line<'_>> = memory
             .iter()
+            .chain(&planned)
             .map(|(name, course)| Line {
                 name: name.clone(),
                 course,

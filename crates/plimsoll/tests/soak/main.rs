@@ -9,6 +9,7 @@ mod engine;
 mod sensors;
 
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use engine::Engine;
 use serde_json::Value;
@@ -124,13 +125,57 @@ fn what_was_saved_is_gone_on_with_and_the_page_needs_nothing_else() {
 }
 
 #[test]
+fn what_is_killed_goes_on_where_it_was_saved() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("soak.state");
+    let engine = Engine::start("events=1 delay_ms=5");
+    let mut killed = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(["soak", &engine.url(), "--for", "1h", "--depths", "8", "--resume"])
+        .arg(&state)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let limit = Instant::now() + Duration::from_secs(60);
+    while !state.exists() && Instant::now() < limit {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let saved: Value = serde_json::from_slice(&std::fs::read(&state).unwrap()).unwrap();
+    let (saved, more) = (saved["requests"].as_u64().unwrap(), 40);
+    let (requests, path) = ((saved + more).to_string(), state.display().to_string());
+    let arguments = ["--requests", &requests, "--depths", "8", "--resume", &path];
+    let (_, json) = soak(&engine.url(), &arguments);
+    assert_eq!(
+        (&json["requests"], &json["looks"], &json["notes"][0]["text"]),
+        (
+            &(saved + more).into(),
+            &((saved + more) / 20).into(),
+            &"resumed".into()
+        )
+    );
+}
+
+#[test]
 fn failures_are_counted_by_kind_and_a_server_that_dies_ends_the_load() {
     let engine = Engine::start("fail=oom_at_depth:400 events=1");
     // Four bytes are a token there, so only the deep one kills it.
-    let (_, json) = soak(
+    let (output, json) = soak(
         &engine.url(),
-        &["--requests", "400", "--depths", "16,16,16,2000", "--clients", "1"],
+        &[
+            "--requests",
+            "4000",
+            "--depths",
+            "16,16,16,2000",
+            "--clients",
+            "1",
+            "--give-up",
+            "3s",
+        ],
     );
+    assert_eq!(output.status.code(), Some(1));
     assert!(json["failed"].as_u64().unwrap() > 0, "{json:#}");
     let notes = json["notes"].to_string();
     assert!(notes.contains("does not answer any more"), "{notes}");

@@ -17,6 +17,8 @@ use plimsoll_core::bytes::Bytes;
 use plimsoll_core::place::CardId;
 use serde_json::Value;
 
+pub(in crate::command) use process::again;
+
 use super::{Arguments, Error};
 use crate::check::{CARD_MARGIN, Check, Checked, HOST_MARGIN, Row, Said, margin};
 use crate::load::{Client, Failure, Target};

@@ -7,7 +7,7 @@ use plimsoll_core::bytes::Bytes;
 use plimsoll_core::flags::table::Effect;
 use plimsoll_core::flags::{Options, Origin, Parallel, Program, Value as SettingValue, Wish};
 use plimsoll_core::place::{Card, CardKind};
-use plimsoll_core::plan::{CardPlan, Plan};
+use plimsoll_core::plan::{CardPlan, Engine, Plan};
 use serde_json::Value;
 
 use super::super::exact::Asking;
@@ -39,6 +39,15 @@ pub(super) fn checked(arguments: &Arguments, pid: u32) -> Result<Checked, Error>
         cards: rows(arguments, &plan, &cards, &reading, &family),
         said: planned(&plan, &wish),
     })
+}
+
+/// Plans by formula what a process was started with, on the cards that it sees, as if it were not there yet.
+pub(in crate::command) fn again(pid: u32, engine: Engine) -> Result<Plan, Error> {
+    let started = Started::read(pid)?;
+    let options = started.reachable(&started.options()?);
+    let program = started.program().unwrap_or(Program::LlamaServer);
+    let cards = started.cards(&probe::read(), &probe::family(pid));
+    wished(&options.wish(program)?, engine, program, &cards)
 }
 
 fn rows(arguments: &Arguments, plan: &Plan, cards: &[Card], reading: &Reading, family: &[u32]) -> Vec<Row> {
