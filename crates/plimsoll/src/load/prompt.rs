@@ -91,15 +91,20 @@ impl Prompt {
             0 => String::new(),
             nonce => format!("{nonce} "),
         };
-        // A linear congruence: any fixed order of words would do.
-        let mut state = self.number.wrapping_mul(7919).wrapping_add(self.depth);
+        // Any fixed order of words does, in which all come round equally often: so the depth is right to a few tokens.
+        let state = self
+            .number
+            .wrapping_mul(7919)
+            .wrapping_add(self.depth)
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let place = |bits: u64| usize::try_from(bits % 32).unwrap_or_default();
+        let (first, step) = (place(state >> 59), place(state >> 54) | 1);
+        let mut word = first;
         for _ in 0..words {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            let place = usize::try_from(state >> 59).unwrap_or_default();
-            text.push_str(WORDS[place % WORDS.len()]);
+            text.push_str(WORDS[word % WORDS.len()]);
             text.push(' ');
+            word = (word + step) % WORDS.len();
         }
         text
     }
@@ -135,6 +140,14 @@ mod tests {
         assert_eq!(PROMPT.text(100), PROMPT.text(100));
         assert_ne!(PROMPT.text(100), Prompt { number: 2, ..PROMPT }.text(100));
         assert_eq!(PROMPT.text(100).split_whitespace().count(), 100);
+        let text = PROMPT.text(96);
+        for word in WORDS {
+            assert_eq!(
+                text.split_whitespace().filter(|other| *other == word).count(),
+                3,
+                "{word}"
+            );
+        }
         let fresh = Prompt { nonce: 77, ..PROMPT };
         assert_eq!(fresh.text(100), format!("77 {}", PROMPT.text(100)));
     }

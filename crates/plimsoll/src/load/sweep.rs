@@ -160,10 +160,9 @@ impl Sweep {
                     .map(|(_, held)| *held)
             };
             let before = held(&self.before).map(|held| (0, held));
-            let after = self
-                .depths
-                .iter()
-                .filter_map(|depth| Some((depth.tokens, held(&depth.held)?)));
+            // What failed is not known to have come to its depth.
+            let answered = self.depths.iter().filter(|depth| depth.outcome.is_ok());
+            let after = answered.filter_map(|depth| Some((depth.tokens, held(&depth.held)?)));
             before.into_iter().chain(after).collect()
         };
         self.before
