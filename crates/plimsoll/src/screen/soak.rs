@@ -125,6 +125,7 @@ impl<'a> SoakReport<'a> {
             "target": state.target,
             "model": state.model,
             "leak": self.finds_a_leak(),
+            "server_gone": state.broke_off,
             "requests": state.requests,
             "rounds": state.rounds,
             "seconds": thousands(state.held_ms),
@@ -143,11 +144,12 @@ impl<'a> SoakReport<'a> {
     pub(crate) fn html(&self) -> String {
         let state = self.state;
         let mut page = Page::new(&format!("{} under load", state.model));
-        let text = match self.finds_a_leak() {
-            true => "It leaks",
-            false => "No leak was found",
+        let text = match (self.finds_a_leak(), state.broke_off) {
+            (true, _) => "It leaks",
+            (false, true) => "The server does not answer any more",
+            (false, false) => "No leak was found",
         };
-        page.verdict(text, self.finds_a_leak());
+        page.verdict(text, self.finds_a_leak() || state.broke_off);
         page.lines(&self.text());
         let marks: Vec<(u64, String)> = state.notes.clone();
         let bytes = |value: u64| Bytes::new(value).to_string();

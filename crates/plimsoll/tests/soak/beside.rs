@@ -99,6 +99,32 @@ fn whoever_comes_second_to_a_card_that_is_too_small_is_the_one_that_fails() {
 }
 
 #[test]
+fn a_model_that_has_no_room_left_to_grow_fails_in_flight_and_says_so() {
+    let card = Card::new();
+    // It loads beside the program's 4 GiB, and cannot grow by the GiB that a prompt of 512 tokens takes.
+    let daemon = Daemon::of(&card, "3328MiB", "vram=3221225472 vram_per_token=2097152");
+    let program = torch(4096, 600);
+    let arguments = [
+        "--clients",
+        "2",
+        "--round",
+        "4",
+        "--depths",
+        "512",
+        "--for",
+        "8s",
+        "--beside",
+        &program,
+    ];
+    let (_, json) = soak_in(&card.variables(), &daemon.url, &arguments);
+    let [server_first, program_first] = orders(&json);
+    assert_eq!(server_first["outcome"], "the program failed", "{json:#}");
+    assert_eq!(program_first["outcome"], "the server failed", "{json:#}");
+    let failures = program_first["server"]["failures"].to_string();
+    assert!(failures.contains("ran out of card memory"), "{json:#}");
+}
+
+#[test]
 fn a_server_that_ends_is_told_from_the_program_and_by_the_end_of_its_log() {
     let card = Card::new();
     let log = card.path("engine.log");

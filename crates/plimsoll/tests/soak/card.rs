@@ -82,20 +82,25 @@ fn real_python() -> PathBuf {
         .expect("python3 is on PATH")
 }
 
-/// A `plimsoll serve` of one model that takes 4 GiB of the card. Dropping it kills it.
+/// A `plimsoll serve` of one model. Dropping it kills it.
 pub(crate) struct Daemon {
     child: Child,
     pub(crate) url: String,
 }
 
 impl Daemon {
+    /// The model takes 4 GiB of the card.
     pub(crate) fn start(card: &Card) -> Self {
+        Self::of(card, "4352MiB", &format!("vram={}", 4 * GIB))
+    }
+
+    /// The model is said to need so much, and its engine takes memory as the script says.
+    pub(crate) fn of(card: &Card, memory: &str, script: &str) -> Self {
         let engine = built("fake-engine", "fake-engine");
         let config = card.path("plimsoll.toml");
-        let script = format!("cuda=1 vram={} events=2 delay_ms=2", 4 * GIB);
         let text = format!(
-            "[serve]\nwait = \"2s\"\n[models.tiny]\ncmd = \"{} --port ${{PORT}} --alias tiny\"\nmemory = \"4352MiB\"\n\
-             env = {{ PLIMSOLL_FAKE_ENGINE = \"{script}\" }}\n",
+            "[serve]\nwait = \"2s\"\n[models.tiny]\ncmd = \"{} --port ${{PORT}} --alias tiny\"\nmemory = \"{memory}\"\n\
+             env = {{ PLIMSOLL_FAKE_ENGINE = \"cuda=1 events=2 delay_ms=2 {script}\" }}\n",
             engine.display()
         );
         fs::write(&config, text).expect("the folder is ours");

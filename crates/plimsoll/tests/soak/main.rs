@@ -175,7 +175,10 @@ fn failures_are_counted_by_kind_and_a_server_that_dies_ends_the_load() {
             "3s",
         ],
     );
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        (output.status.code(), &json["server_gone"]),
+        (Some(1), &true.into())
+    );
     assert!(json["failed"].as_u64().unwrap() > 0, "{json:#}");
     let notes = json["notes"].to_string();
     assert!(notes.contains("does not answer any more"), "{notes}");
