@@ -7,6 +7,7 @@ mod beside;
 mod card;
 mod engine;
 mod sensors;
+mod sweep;
 
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -197,41 +198,4 @@ fn a_server_that_is_not_there_is_told_at_once() {
     );
     let (output, _) = soak("https://127.0.0.1:1", &[]);
     assert_eq!(output.status.code(), Some(2));
-}
-
-#[test]
-fn a_sweep_shows_growth_per_token_and_speed_at_each_depth() {
-    let folder = tempfile::tempdir().unwrap();
-    let picture = folder.path().join("a.svg");
-    let engine = Engine::start("events=4");
-    let output = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
-        .args(["sweep", &engine.url(), "--depths", "4k,1k,2k", "--json", "--svg"])
-        .arg(&picture)
-        .output()
-        .unwrap();
-    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let depths: Vec<u64> = json["depths"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|depth| depth["asked"].as_u64().unwrap())
-        .collect();
-    assert_eq!((output.status.code(), depths), (Some(0), vec![1024, 2048, 4096]));
-    assert!(json["growth"][0]["bytes_per_token"].is_number(), "{json:#}");
-    assert!(json["depths"][0]["answer_per_second"].as_f64().unwrap() > 0.0);
-    assert!(
-        std::fs::read_to_string(picture)
-            .unwrap()
-            .contains("tokens of depth")
-    );
-    let dying = Engine::start("fail=oom_at_depth:2500");
-    let output = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
-        .args(["sweep", &dying.url(), "--depths", "1k,8k"])
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        String::from_utf8_lossy(&output.stdout).contains("8192 failed: "),
-        "{output:?}"
-    );
 }
