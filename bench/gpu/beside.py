@@ -18,6 +18,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import urllib.request
@@ -130,20 +131,20 @@ def sick(session, folder):
 def beside(session, daemon, until, what, folder):
     commands = {"default": lambda: [], "large": lambda: [large(session)], "large, NVML silent": lambda: [sick(session, folder)]}
     words = ["soak", daemon.url, "--model", "m8", "--for", session.setting("beside_for", "45s"), "--depths", "64,512", "--round", "8", "--json", "-",
-             "--html", f"{session.out}/beside-{re.sub('[^a-z]+', '-', what.lower())}.html", "--beside", *commands[what]()]
+             "--html", f"{session.pages}/beside-{re.sub('[^a-z]+', '-', what.lower())}.html", "--beside", *commands[what]()]
     # Guard would answer in the silent NVML's place.
     bare = {"PLIMSOLL_GUARD_LIBRARY": ""} if "silent" in what else {}
     return asked(session, words, max(10, min(100, until.left())), **bare)
 
 
 def soak(session, daemon, until):
-    words = ["soak", daemon.url, "--model", "m8", "--for", f"{session.setting('soak_for', min(60, int(until.left())))}s", "--json", "-", "--html", f"{session.out}/soak.html",
+    words = ["soak", daemon.url, "--model", "m8", "--for", f"{session.setting('soak_for', min(60, int(until.left())))}s", "--json", "-", "--html", f"{session.pages}/soak.html",
              "--resume", f"{session.work}/soak{session.lane}.state"]
     return asked(session, words, max(10, until.left() + 15))
 
 
 def sweep(session, daemon, until):
-    words = ["sweep", daemon.url, "--model", "m8", "--depths", session.setting("depths", "1k,2k,4k,8k,16k"), "--json", "--svg", f"{session.out}/sweep.svg"]
+    words = ["sweep", daemon.url, "--model", "m8", "--depths", session.setting("depths", "1k,2k,4k,8k,16k"), "--json", "--svg", f"{session.pages}/sweep.svg"]
     return asked(session, words, max(10, until.left() + 15))
 
 
@@ -153,6 +154,8 @@ def measure(session, build, until, options):
     parts = {f"beside {what}": lambda folder, what=what: beside(session, daemon, until, what, folder) for what in ("default", "large", "large, NVML silent")}
     parts["sweep"] = lambda folder: sweep(session, daemon, until)
     parts["soak"] = lambda folder: soak(session, daemon, until)
+    session.pages = f"{session.work}/pages"
+    os.makedirs(session.pages, exist_ok=True)
     ballast = Ballast(options.free)
     try:
         result["free_mib"], result["taken_mib"] = ballast.free_mib, taken()
@@ -178,6 +181,9 @@ def measure(session, build, until, options):
         ballast.stop()
     result["complete"] = all({"schema", "skipped"} & result["parts"].get(name, {}).keys() for name in parts)
     session.keep("beside", result)
+    # One file, because a lent machine gives few back.
+    with tarfile.open(f"{session.out}/pages.tar.gz", "w:gz") as pages:
+        pages.add(session.pages, "pages")
     return result
 
 
@@ -187,7 +193,7 @@ def encounter(order):
     failed = sum(row["count"] for row in server["failures"])
     lines = [f"    {order['order']}: {order['outcome']}; server {server['answered']} answered, {failed} failed, slowest {server['slowest_first_token_ms']:.0f} ms; "
              f"program {program['status']} after {program['seconds']:.1f} s"]
-    lines += [f"      server: {row['count']} x {row['kind']}: {' '.join(row['texts'][0].split())}"[:330] for row in server["failures"]]
+    lines += [f"      server: {row['count']} x {row['kind']}: {' '.join(' '.join(row['texts'][:1]).split())}"[:330] for row in server["failures"]]
     for who, part in (("server", server), ("program", program)):
         if (diagnosis := part["diagnosis"]) and part["failed"]:
             proof = next(iter(diagnosis["evidence"]), {}).get("text", "")

@@ -28,7 +28,7 @@ pub(crate) use client::Client;
 pub(crate) use figures::{Figures, is_own};
 pub(crate) use program::Ending;
 pub(crate) use prompt::Yardstick;
-pub(crate) use rounds::Round;
+pub(crate) use rounds::{Round, failed_so};
 pub(crate) use server::Server;
 pub(crate) use soak::{Limit, Settings, SoakError, soak, stopped};
 pub(crate) use state::{Felt, Judged, State, StateError, thousands};

@@ -44,6 +44,15 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// What the kind does not say; empty if that is all.
+    pub(crate) fn detail(&self) -> String {
+        match self {
+            Self::Connect(text) | Self::Event(text) => text.clone(),
+            Self::Status { refused, .. } => refused.to_string(),
+            Self::Broken | Self::Late | Self::Malformed(_) => String::new(),
+        }
+    }
+
     /// Without what differs from one to the next.
     pub(crate) fn kind(&self) -> String {
         match self {

@@ -19,7 +19,7 @@ use super::answer::Failure;
 use super::figures::Figures;
 use super::last_words::LastWords;
 use super::program::{Ending, Program};
-use super::rounds::{Round, Tally};
+use super::rounds::{Round, Tally, failed_so};
 use super::server::Server;
 
 /// Where no card is seen and the program says nothing.
@@ -118,8 +118,8 @@ impl Beside {
         begun.map_err(|failure| fails(failure.to_string()))?;
         self.round.yardstick = server.yardstick(self.patience).await;
         let tally = self.round(server, 0).await;
-        match tally.failed.into_values().next() {
-            Some((_, texts)) => Err(fails(texts.into_iter().next().unwrap_or_default())),
+        match tally.failed.first_key_value() {
+            Some((kind, (count, texts))) => Err(fails(failed_so(kind, *count, texts))),
             None => Ok(()),
         }
     }

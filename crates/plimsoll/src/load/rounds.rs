@@ -102,8 +102,8 @@ impl Tally {
             Err(failure) => {
                 let (count, texts) = self.failed.entry(failure.kind()).or_default();
                 *count += 1;
-                let text = failure.to_string();
-                if texts.len() < MOST_TEXTS && !texts.contains(&text) {
+                let text = failure.detail();
+                if !text.is_empty() && texts.len() < MOST_TEXTS && !texts.contains(&text) {
                     texts.push(text);
                 }
             }
@@ -161,6 +161,14 @@ impl Answer {
             .filter(|_| time > 0.0)
             .map(|tokens| tokens / time);
         self.answer_speed.or(ours)
+    }
+}
+
+/// Failures of one kind in a sentence, by an example.
+pub(crate) fn failed_so(kind: &str, count: u64, texts: &[String]) -> String {
+    match texts.first() {
+        Some(text) => format!("{count} × {kind}: {text}"),
+        None => format!("{count} × {kind}"),
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use serde_json::{Value, json};
 
 use super::page::Page;
-use crate::load::{Encounter, Ending, Served};
+use crate::load::{Encounter, Ending, Served, failed_so};
 
 /// Of what the program printed last, shown where no cause is named.
 const LAST_LINES: usize = 5;
@@ -113,8 +113,8 @@ fn write_served(server: &Served, out: &mut String) -> fmt::Result {
         "  server: {answered} answered, {failed} failed; the longest wait for a first token {slowest:.0} ms"
     )?;
     for (kind, (count, texts)) in &tally.failed {
-        let text = texts.first().map_or("", String::as_str).replace('\n', "\n      ");
-        writeln!(out, "    {count} × {kind}: {text}")?;
+        let text = failed_so(kind, *count, texts).replace('\n', "\n      ");
+        writeln!(out, "    {text}")?;
     }
     if server.ended > 0 {
         writeln!(out, "    its process ended {} times", server.ended)?;

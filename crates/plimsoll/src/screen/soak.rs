@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::chart::{Chart, Line};
 use super::page::Page;
-use crate::load::{Felt, Judged, State, thousands};
+use crate::load::{Felt, Judged, State, failed_so, thousands};
 
 /// A soak that is over.
 #[derive(Debug)]
@@ -98,10 +98,7 @@ impl<'a> SoakReport<'a> {
         }));
         remarks.extend(state.cards.iter().map(|(name, card)| felt(name, card)));
         for (kind, (count, texts)) in &state.failures {
-            remarks.push(format!(
-                "{count} × {kind}: {}",
-                texts.first().map_or("", String::as_str)
-            ));
+            remarks.push(failed_so(kind, *count, texts).replace('\n', "\n    "));
         }
         let notes = state.notes.iter();
         remarks.extend(notes.map(|(at, text)| format!("after {at} requests: {text}")));
