@@ -67,6 +67,7 @@ impl Scheduler {
         self.deadlines.insert((request.deadline, id));
         self.arm(request.deadline);
         self.seek(request.model);
+        self.stir_for_turns();
     }
 
     /// The request is answered, or its client is gone.
