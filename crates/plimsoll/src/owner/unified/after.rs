@@ -84,9 +84,13 @@ impl Load {
         if wish.mmap {
             self.check_that_nothing_stays(&wish)?;
         }
-        let files = not_among(files::of(&wish), &files::identities(&self.others));
+        let files = files::of(&wish);
         if files.is_empty() {
-            return Err("it has no file that no other engine reads".to_owned());
+            return Err("its files are not here".to_owned());
+        }
+        let files = not_among(files, &files::identities(&self.others));
+        if files.is_empty() {
+            return Err("other engines read its files".to_owned());
         }
         let cached = files.iter().filter_map(|path| FileCache::look(path).ok());
         let cached = cached.map(|file| file.at_most()).sum();

@@ -22,6 +22,7 @@ use tokio::task::spawn_blocking;
 use super::files;
 use crate::owner::Owner;
 use crate::owner::run::Run;
+use crate::owner::talk::in_a_line;
 use crate::reclaim::{Hands, Outcome, ReclaimError, Taken, Whom, Wish, reclaim};
 use crate::sysroot::Sysroot;
 
@@ -175,8 +176,12 @@ impl Owner {
 
 /// What was done, in a line.
 fn done(need: Bytes, outcome: &Outcome) -> String {
-    let (before, after) = (outcome.before.allowance.now, outcome.after.allowance.now);
-    let mut text = format!("{need} are needed and {before} were allowed");
+    let why = &outcome.before.allowance.reason;
+    let why = match outcome.is_enough() {
+        true => why.text.clone(),
+        false => in_a_line(why),
+    };
+    let mut text = format!("{need} were needed ({why})");
     for taken in &outcome.taken {
         let step = taken.planned.step.name();
         text += &match &taken.result {
@@ -190,7 +195,7 @@ fn done(need: Bytes, outcome: &Outcome) -> String {
     if outcome.taken.is_empty() && outcome.last.withheld.is_empty() {
         text += "; nothing that may be done makes that enough";
     } else {
-        text += &format!("; {after} are allowed now");
+        text += &format!("; {} were allowed after it", outcome.after.allowance.now);
     }
     text
 }
