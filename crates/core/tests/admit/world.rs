@@ -156,6 +156,7 @@ impl World {
             pinned: need.pinned,
             concurrency: need.concurrency,
             ttl: need.ttl.map(Duration::from_millis),
+            preload: model % 2 == 1,
             ..ModelSpec::new(format!("m{model}"))
         }
     }

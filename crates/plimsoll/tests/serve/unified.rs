@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
@@ -355,6 +356,51 @@ fn what_a_load_needs_is_made_free_before_it_and_nobody_goes_for_page_cache() {
         return;
     }
     panic!("memory never stood still");
+}
+
+#[test]
+fn what_needs_root_is_left_to_the_helper_and_done_by_no_daemon() {
+    let Some(short) = Short::new() else { return };
+    let helper = short.disk.path("sudo");
+    let record = short.disk.path("asked");
+    std::fs::write(
+        &helper,
+        format!("#!/bin/sh\nprintf '%s\\n' \"$*\" >> {}\n", record.display()),
+    )
+    .expect("it is ours");
+    let runnable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&helper, runnable).expect("it is ours");
+    let path = std::env::var("PATH").expect("there is one");
+    let path = format!("{}:{path}", short.disk.0.path().display());
+    // The file is no model's, so that only what drops everybody's page cache would help.
+    let serve = |who: &str| {
+        let need = short.need().to_string();
+        let daemon = unified(&[])
+            .model("alpha", &need, "", "")
+            .argument("--reclaim-before-load")
+            .argument(who)
+            .variable("PATH", &path)
+            .start();
+        assert_eq!(
+            chat(daemon.address, "alpha").status,
+            200,
+            "it is tried all the same"
+        );
+        assert!(
+            cached(&short.shelf) > Some(Short::SHELF / 2),
+            "the daemon itself did it"
+        );
+        daemon.talk()
+    };
+    let said = |who: &str, words: &str| (0..TRIES).any(|_| serve(who).contains(words));
+    assert!(said("user", "drop-page-cache would free") && !record.exists());
+    assert!(said("sudo", "drop-page-cache: "));
+    let asked = std::fs::read_to_string(&record).expect("it was asked");
+    let first = asked.lines().next().expect("a line");
+    assert!(
+        first.starts_with("-n /") && first.ends_with("drop-page-cache"),
+        "{asked}"
+    );
 }
 
 #[test]
