@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use plimsoll_core::admit::{End, Event, Stage, Stopping};
 use plimsoll_core::bytes::Bytes;
-use plimsoll_core::explain::{Advice, Hint};
+use plimsoll_core::explain::{Advice, Fact, Hint, Reason};
 use plimsoll_core::flags::{Entry, ReclaimBeforeLoad};
-use plimsoll_core::machine::{Gate, Goal, Snapshot, allowance};
+use plimsoll_core::machine::{Allowance, Gate, Goal, Snapshot, Verdict, allowance};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::spawn_blocking;
@@ -176,12 +176,7 @@ impl Owner {
 
 /// What was done, in a line.
 fn done(need: Bytes, outcome: &Outcome) -> String {
-    let why = &outcome.before.allowance.reason;
-    let why = match outcome.is_enough() {
-        true => why.text.clone(),
-        false => in_a_line(why),
-    };
-    let mut text = format!("{need} were needed ({why})");
+    let mut text = format!("{need} were needed ({})", outcome.before.allowance.reason.text);
     for taken in &outcome.taken {
         let step = taken.planned.step.name();
         text += &match &taken.result {
@@ -192,12 +187,22 @@ fn done(need: Bytes, outcome: &Outcome) -> String {
     for step in &outcome.last.withheld {
         text += &format!("; {} would free {} and needs root", step.step.name(), step.frees);
     }
-    if outcome.taken.is_empty() && outcome.last.withheld.is_empty() {
-        text += "; nothing that may be done makes that enough";
-    } else {
+    if !outcome.taken.is_empty() {
         text += &format!("; {} were allowed after it", outcome.after.allowance.now);
     }
+    if let Verdict::Beyond { .. } = outcome.last.verdict {
+        text += "; no step that may be taken makes that enough";
+        let limit = last_limit(need, &outcome.after.allowance);
+        text.extend(limit.map(|limit| format!(": {}", in_a_line(limit))));
+    }
     text
+}
+
+/// What no step moves, where that is less than the need.
+fn last_limit(need: Bytes, allowance: &Allowance) -> Option<&Reason> {
+    let bytes = Fact::from(allowance.attainable);
+    let mut limits = allowance.reason.because.iter();
+    limits.find(|limit| allowance.attainable < need && limit.facts.get("bytes") == Some(&bytes))
 }
 
 fn gained(taken: &Taken) -> String {
@@ -227,4 +232,61 @@ fn event(need: Bytes, outcome: &Outcome) -> Value {
         "after": measured(&outcome.after),
         "enough": outcome.is_enough(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::reclaim::judge;
+
+    const NEED: Bytes = Bytes::gib(13);
+
+    /// What would be said on a captured machine, whose user is not root.
+    fn judged(tree: &str) -> Outcome {
+        let tree = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../data/sysroot")
+            .join(tree);
+        let wish = Wish {
+            goal: Goal {
+                need: NEED,
+                order: None,
+            },
+            gate: None,
+            files: Vec::new(),
+            hands: Hands::None,
+            whom: Whom::Nobody,
+            patience: Duration::ZERO,
+            force: false,
+            dry_run: false,
+        };
+        judge(&Sysroot::captured(&tree).unwrap(), &wish).unwrap()
+    }
+
+    #[test]
+    fn what_needs_root_is_named_with_what_it_would_bring() {
+        let outcome = judged("gb10");
+        let said = done(NEED, &outcome);
+        assert!(said.starts_with("13312 MiB were needed ("), "{said}");
+        assert!(
+            said.contains("; drop-page-cache would free 104672 MiB and needs root"),
+            "{said}"
+        );
+        let event = event(NEED, &outcome);
+        assert_eq!(event["needs_root"], json!(["drop-page-cache"]));
+        assert_eq!((&event["steps"], &event["enough"]), (&json!([]), &json!(false)));
+    }
+
+    #[test]
+    fn where_a_release_caps_allocations_the_upgrade_is_named_and_no_step() {
+        let said = done(NEED, &judged("orin-nano-r36.4.7"));
+        assert!(said.contains("the remedy is an upgrade to R36.5.0"), "{said}");
+        assert!(
+            said.contains(
+                "free memory decides); no step that may be taken makes that enough: NvMap of R36.4.7"
+            ),
+            "{said}"
+        );
+    }
 }
