@@ -7,7 +7,7 @@
 //! Nobody is stopped for a newcomer before the newcomer is known to load (surveyed) and to fit once they are
 //! gone (placed). A run that is chosen drains: it finishes what it has and takes nothing new. Waiting is
 //! bounded: after `patience` the oldest queued model gets its victims chosen even if traffic keeps them busy,
-//! and what it needs is held for it.
+//! and what it needs is held for it. Where cards take the host's memory, the largest has its turn first until then.
 //!
 //! Where an engine's memory grows with depth, a request is let through only if the run's claim covers the depth that it may
 //! reach; else the claim is raised, or the request waits, or is refused if that depth can never be had. What a run holds beyond
@@ -85,6 +85,7 @@ mod slack;
 mod snapshot;
 mod spec;
 mod timers;
+mod turns;
 mod waiting;
 
 pub use crate::place::CardLimit;

@@ -4,6 +4,7 @@
 //! The flags are data ([`table`]). What was typed is [`Options`]; what it means for memory is [`Wish`]; what a
 //! whole file says is a [`Roster`], whichever of the three formats it is written in.
 
+mod before_load;
 mod command;
 mod depth;
 mod duration;
@@ -19,6 +20,7 @@ mod roster;
 pub mod table;
 mod wish;
 
+pub use before_load::ReclaimBeforeLoad;
 pub use depth::TooLarge;
 pub use failure::{ConfigError, FlagError, FlagProblem, Problem};
 pub use guard::{GuardMode, GuardWish, GuardedCard};

@@ -22,4 +22,4 @@ pub use curve::{Curve, Slots};
 pub use demand::{Declared, Demand, Named, Placement, RunId, Share, Unknown};
 pub(crate) use evict::{Candidate, smallest};
 pub use ledger::{Account, AuditError, Claim, ClaimError, Ledger, allowance};
-pub use placement::{Ask, Holds, Never, Standing, Tenant, Verdict, place};
+pub use placement::{Ask, Holds, Never, Standing, Tenant, Verdict, need, place};

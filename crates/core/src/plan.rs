@@ -26,6 +26,7 @@ mod pool;
 mod reasons;
 mod request;
 mod reserve;
+mod stays;
 mod weights;
 
 use cost::{Cost, Coster};
@@ -39,6 +40,7 @@ pub use error::PlanError;
 pub use named::{NamedCards, named};
 pub use outcome::{CardPlan, EngineInfo, Growth, HostPlan, HostTerms, Plan, Term, Terms};
 pub use request::{Engine, EngineKind, PlanRequest};
+pub use stays::computed_on_host;
 
 /// Plans a model on the cards of a request.
 pub fn plan(request: &PlanRequest<'_>) -> Result<Plan, PlanError> {

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use plimsoll_core::bytes::Bytes;
-use plimsoll_core::flags::{self, GuardMode, GuardWish, Launch, Program, Roster};
+use plimsoll_core::flags::{self, GuardMode, GuardWish, Launch, Program, ReclaimBeforeLoad, Roster};
 
 fn parse(text: &str) -> Result<Roster, String> {
     flags::parse("plimsoll.toml", text, &|_| None).map_err(|error| error.to_string())
@@ -25,6 +25,7 @@ listen = "127.0.0.1:8080"
 api-keys = ["secret"]
 api-key-files = ["/etc/keys"]
 patience = "10s"
+reclaim-before-load = "sudo"
 wait = "10m"
 
 [engine]
@@ -67,6 +68,7 @@ fn every_key_is_read() {
         (serve.patience, serve.wait),
         (Some(Duration::from_secs(10)), Some(Duration::from_secs(600)))
     );
+    assert_eq!(serve.reclaim_before_load, Some(ReclaimBeforeLoad::Sudo));
     assert_eq!(serve.engine, Some(vec!["/opt/llama/llama-server".to_owned()]));
     let [zephyr, comfy, hub] = &roster.models[..] else {
         panic!("three models")

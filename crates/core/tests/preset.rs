@@ -360,6 +360,7 @@ fn our_own_settings_stand_in_comments() {
     let text = "\
 ;plimsoll: listen = 127.0.0.1:9000
 ;plimsoll: wait = 10m
+;plimsoll: reclaim-before-load = user
 # plimsoll: ttl = 5m
 [a]
 model = m
@@ -375,6 +376,10 @@ model = n
     let roster = roster(text);
     assert_eq!(roster.serve.listen, Some("127.0.0.1:9000".parse().unwrap()));
     assert_eq!(roster.serve.wait, Some(Duration::from_secs(600)));
+    assert_eq!(
+        roster.serve.reclaim_before_load,
+        Some(flags::ReclaimBeforeLoad::User)
+    );
     let [a, b] = &roster.models[..] else {
         panic!("two models")
     };
@@ -407,6 +412,10 @@ fn a_bad_setting_of_our_own_is_refused() {
         (
             "[a]\nmodel = m\n;plimsoll: listen = 127.0.0.1:1\n",
             "models.ini:3: this setting of ours is the server's, not a model's; put it before the first section or into [*]",
+        ),
+        (
+            ";plimsoll: reclaim-before-load = yes\n[a]\nmodel = m\n",
+            "models.ini:1: `yes` is no value for `reclaim-before-load`; write off, user, sudo or systemd",
         ),
         (
             "[a]\nmodel = m\n;plimsoll: memory 6GiB\n",

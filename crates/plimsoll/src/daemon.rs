@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use plimsoll_core::admit;
 use plimsoll_core::bytes::Bytes;
-use plimsoll_core::flags::GuardWish;
+use plimsoll_core::flags::{GuardWish, ReclaimBeforeLoad};
 use plimsoll_core::place::Card;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -48,6 +48,8 @@ pub(crate) struct Setup {
     pub(crate) guard: GuardWish,
     /// How long neighbours may take to give back what they hold idle.
     pub(crate) ask: Option<Duration>,
+    /// What is done before a load where cards take the host's memory.
+    pub(crate) reclaim_before_load: Option<ReclaimBeforeLoad>,
     /// Pages that may use the server beside those of this machine; `*` for all.
     pub(crate) origins: Vec<String>,
 }
@@ -204,12 +206,21 @@ fn origins(named: Vec<String>) -> Origins {
 
 fn terms(setup: &Setup, config: &Config, machine: Machine) -> Result<Terms, DaemonError> {
     let serve = &config.roster.serve;
+    let unified = machine.unified;
     let cards = cards::choose(&setup.cards, setup.reserve, machine);
     if cards.is_empty() {
         return Err(DaemonError::NoCard);
     }
+    let reclaim_before_load = setup
+        .reclaim_before_load
+        .or(serve.reclaim_before_load)
+        .unwrap_or_default();
+    if reclaim_before_load != ReclaimBeforeLoad::Off && !unified {
+        tracing::info!("reclaim-before-load has no effect: no card here takes the host's memory");
+    }
     let mut settings = admit::Settings::new(cards);
     settings.patience = serve.patience.unwrap_or(settings.patience);
+    settings.largest_first = unified;
     let chosen = setup
         .engine
         .as_ref()
@@ -228,6 +239,8 @@ fn terms(setup: &Setup, config: &Config, machine: Machine) -> Result<Terms, Daem
         wait: serve.wait.unwrap_or(WAIT),
         guard: setup.guard,
         ask: setup.ask.unwrap_or(ASK),
+        unified,
+        reclaim_before_load,
         log_file: log_file.transpose()?,
     })
 }

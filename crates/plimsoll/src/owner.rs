@@ -16,16 +16,18 @@ mod roll;
 mod run;
 mod survey;
 mod talk;
+mod unified;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plimsoll_core::admit::{self, Effect, Event, ModelId, Moment, RequestId, RunId, Scheduler};
 use plimsoll_core::bytes::Bytes;
-use plimsoll_core::flags::{Entry, GuardWish};
+use plimsoll_core::flags::{Entry, GuardWish, ReclaimBeforeLoad};
 use plimsoll_core::place::{Card, Ledger};
 use serde_json::Value;
 use tokio::sync::{Notify, oneshot, watch};
@@ -63,6 +65,10 @@ pub(crate) struct Terms {
     pub(crate) guard: GuardWish,
     /// How long neighbours may take to give back what they hold idle; none are asked where that is no time.
     pub(crate) ask: Duration,
+    /// The cards take the host's memory.
+    pub(crate) unified: bool,
+    /// What is done before a load where they do.
+    pub(crate) reclaim_before_load: ReclaimBeforeLoad,
     /// Where engines' lines go beside the ring.
     pub(crate) log_file: Option<LogFile>,
 }
@@ -104,6 +110,8 @@ pub(crate) struct Owner {
     state: RefCell<Books>,
     notes: Notes,
     guard: Guard,
+    /// Whoever makes room before a load does it alone.
+    reclaiming: Arc<tokio::sync::Mutex<()>>,
     talk: Talk,
     next_request: Cell<u64>,
     wake: watch::Sender<Moment>,
@@ -144,6 +152,7 @@ impl Owner {
             state: RefCell::new(books),
             notes: Notes::default(),
             guard,
+            reclaiming: Arc::default(),
             talk: Talk::default(),
             next_request: Cell::new(0),
             wake: watch::Sender::new(Moment::NEVER),

@@ -22,6 +22,7 @@ use plimsoll_core::machine::{
 
 use crate::sysroot::Sysroot;
 
+pub(crate) use cache::advise;
 pub use cache::{FileCache, OpenModelError, files_of};
 pub use card::{CardOutcome, CardWish, reclaim_on};
 pub use levers::{Hands, TakeStepError, UNIT, take_as_root, unit};
@@ -37,10 +38,20 @@ pub struct Wish {
     pub files: Vec<PathBuf>,
     /// Who takes the steps that only root may take.
     pub hands: Hands,
-    /// How long neighbours may take to answer.
+    /// Which neighbours are asked, and how long they may take to answer.
+    pub whom: Whom,
     pub patience: Duration,
     pub force: bool,
     pub dry_run: bool,
+}
+
+/// Which of the programs under guard may be asked for what they hold idle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whom {
+    Everybody,
+    /// All but those whose pages lie in one of these folders.
+    Except(Vec<PathBuf>),
+    Nobody,
 }
 
 /// The machine at one moment, as far as the goal is concerned.
@@ -147,6 +158,20 @@ impl Wish {
     }
 }
 
+impl Whom {
+    fn there(&self) -> Vec<Neighbour> {
+        match self {
+            Self::Everybody => neighbours(&[]),
+            Self::Except(folders) => {
+                let mut found = neighbours(&[]);
+                found.retain(|neighbour| !folders.iter().any(|folder| neighbour.is_in(folder)));
+                found
+            }
+            Self::Nobody => Vec::new(),
+        }
+    }
+}
+
 impl Measure {
     fn take(tree: &Sysroot, wish: &Wish) -> Result<Self, ReclaimError> {
         let snapshot = Snapshot::gather(tree);
@@ -164,10 +189,9 @@ impl Measure {
             .map(|path| FileCache::look(path))
             .collect::<Result<Vec<_>, _>>()?;
         let cached = files.iter().map(FileCache::at_most).sum();
-        let neighbours = if tree.is_live() {
-            neighbours(&[])
-        } else {
-            Vec::new()
+        let neighbours = match tree.is_live() {
+            true => wish.whom.there(),
+            false => Vec::new(),
         };
         let idle = neighbours.iter().map(|neighbour| neighbour.held.idle).sum();
         let ground = Ground::of(&snapshot, &allowance, wish.goal.order, cached, idle);

@@ -33,6 +33,9 @@ impl Scheduler {
         let left = std::mem::replace(&mut model.seeking, seeking);
         let leaves = matches!(left, Seeking::Room(_));
         self.moved = true;
+        if matches!(left, Seeking::Survey { .. }) {
+            self.stir_for_turns();
+        }
         if enters || leaves {
             self.stirred = true;
             self.fruitless.clear();
@@ -61,19 +64,30 @@ impl Scheduler {
 
     /// The model is known to load: it waits for room, and for the memory of the runs in `after`.
     pub(super) fn await_room(&mut self, id: ModelId, demand: Arc<dyn Demand>, after: Vec<RunId>) {
-        if self.model(id).is_some_and(Model::wanted) && self.closing.is_none() {
-            self.set_seeking(
-                id,
-                Seeking::Room(Room {
-                    demand,
-                    answers: Answers::default(),
-                    victims: Vec::new(),
-                    needs: Bytes::ZERO,
-                    after,
-                    asking: Asking::Before,
-                }),
-            );
-        }
+        let answers = Answers::default();
+        let Some(model) = self
+            .model(id)
+            .filter(|model| model.wanted() && self.closing.is_none())
+        else {
+            return;
+        };
+        let size = match self.settings.largest_first {
+            true => self.size(model, &*demand, &answers),
+            false => Bytes::ZERO,
+        };
+        self.set_seeking(
+            id,
+            Seeking::Room(Room {
+                demand,
+                answers,
+                victims: Vec::new(),
+                needs: Bytes::ZERO,
+                size,
+                since: self.now,
+                after,
+                asking: Asking::Before,
+            }),
+        );
     }
 
     pub(super) fn start(&mut self, id: ModelId, placement: Placement) {

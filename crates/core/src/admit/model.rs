@@ -55,6 +55,10 @@ pub(super) struct Room {
     pub(super) victims: Vec<RunId>,
     /// What it takes at the place for which they go.
     pub(super) needs: Bytes,
+    /// What it would take with nobody else there, where turns go by that.
+    pub(super) size: Bytes,
+    /// Since when it has waited for room.
+    pub(super) since: Moment,
     /// Runs whose memory must be back before it starts, whether it would fit or not.
     pub(super) after: Vec<RunId>,
     pub(super) asking: Asking,

@@ -90,6 +90,7 @@ impl Scheduler {
             model.load_wanted.get_or_insert(now);
             model.record.forgive();
             self.seek(id);
+            self.stir_for_turns();
         }
     }
 

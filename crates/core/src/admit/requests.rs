@@ -67,6 +67,13 @@ impl Scheduler {
         self.deadlines.insert((request.deadline, id));
         self.arm(request.deadline);
         self.seek(request.model);
+        // A preload for which somebody waits is none any more.
+        if self
+            .model(request.model)
+            .is_some_and(|model| model.queue.len() == 1)
+        {
+            self.stir_for_turns();
+        }
     }
 
     /// The request is answered, or its client is gone.

@@ -55,6 +55,9 @@ pub struct Settings {
     pub queue: usize,
     /// Whether there may be neighbours that can be asked for what they hold idle, before anybody goes for a newcomer.
     pub asks: bool,
+    /// Of several that wait to be loaded the largest goes first, and preloads go one after another: for cards that take the host's
+    /// memory.
+    pub largest_first: bool,
 }
 
 impl Settings {
@@ -65,6 +68,7 @@ impl Settings {
             drain: Duration::from_secs(30),
             queue: 1024,
             asks: false,
+            largest_first: false,
         }
     }
 }

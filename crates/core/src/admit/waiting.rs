@@ -1,6 +1,6 @@
 //! Who goes for whom.
 //!
-//! Waiting models are looked at oldest first. One that cannot start yet and has waited longer than the patience
+//! Waiting models are looked at oldest first, or in the order of [`super::turns`]. One that cannot start yet and has waited longer than the patience
 //! holds what it needs against the younger ones; until then they may pass it where they do not take from it.
 //! Every look starts from nothing: who goes for whom is decided anew, except that runs which already leave stay
 //! the cheapest victims, so decisions do not flutter.
@@ -11,6 +11,7 @@ use super::effect::Effect;
 use super::model::{Asking, Drain, Model, Phase, Run, Seeking};
 use super::moment::{ModelId, Moment};
 use super::scheduler::Scheduler;
+use super::turns::{Turn, What};
 use crate::place::{Ask, Declared, Holds, Placement, RunId, Standing, Tenant, Verdict, place};
 
 /// Fruitless sets of idle runs that are remembered.
@@ -31,24 +32,23 @@ impl Scheduler {
     }
 
     fn look_around(&mut self) {
-        let mut queue: Vec<(bool, Moment, ModelId)> = Vec::new();
+        let mut queue: Vec<Turn> = Vec::new();
         for id in self.model_ids() {
             let Some(model) = self.model(id) else { continue };
-            match model.seeking {
-                Seeking::Room(_) if model.wanted() => {
-                    queue.push((!model.pressing(), self.waits_since(model), id))
-                }
+            match &model.seeking {
+                Seeking::Room(room) if model.wanted() => queue.push(self.turn(id, model, Some(room))),
                 Seeking::Room(_) => self.set_seeking(id, Seeking::Nothing),
-                _ if model.deep.is_some() => queue.push((false, self.waits_since(model), id)),
+                _ if model.deep.is_some() => queue.push(self.turn(id, model, None)),
                 _ => {}
             }
         }
-        queue.sort_unstable();
+        queue.sort_unstable_by_key(Turn::key);
         let mut holds = Holds::default();
-        for (_, since, id) in queue {
-            match self.model(id).is_some_and(|model| model.deep.is_some()) {
-                true => self.find_depth(id, since, &mut holds),
-                false => self.find_room(id, since, &mut holds),
+        for turn in queue {
+            match turn.what {
+                _ if self.holds_back(&turn) => {}
+                What::Depth => self.find_depth(turn.model, turn.since, &mut holds),
+                What::Load | What::Preload => self.find_room(turn.model, turn.since, &mut holds),
             }
         }
         self.call_off_drains();
@@ -65,7 +65,7 @@ impl Scheduler {
     }
 
     /// Since when the oldest who wants the model has waited.
-    fn waits_since(&self, model: &Model) -> Moment {
+    pub(super) fn waits_since(&self, model: &Model) -> Moment {
         let front = model.queue.front().and_then(|id| self.requests.get(id));
         let front = front.map_or(Moment::NEVER, |request| request.arrived);
         front.min(model.load_wanted.unwrap_or(Moment::NEVER))

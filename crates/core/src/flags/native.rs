@@ -57,6 +57,7 @@ fn serve_settings(lines: &Lines<'_>, document: &Document) -> Result<ServeSetting
         patience: serve.patience.map(Into::into),
         wait: serve.wait.map(Into::into),
         engine: engine.transpose()?,
+        reclaim_before_load: serve.reclaim_before_load,
     })
 }
 

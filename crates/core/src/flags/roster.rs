@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::before_load::ReclaimBeforeLoad;
 use super::depth::TooLarge;
 use super::failure::{ConfigError, Problem, quoted};
 use super::guard::GuardWish;
@@ -42,6 +43,8 @@ pub struct ServeSettings {
     pub wait: Option<Duration>,
     /// The program for models that give only flags, with leading arguments if it takes any.
     pub engine: Option<Vec<String>>,
+    /// What is done before a load where cards take the host's memory.
+    pub reclaim_before_load: Option<ReclaimBeforeLoad>,
 }
 
 /// Keys are counted, not shown: what is debugged ends up in logs.
@@ -54,6 +57,7 @@ impl fmt::Debug for ServeSettings {
             .field("patience", &self.patience)
             .field("wait", &self.wait)
             .field("engine", &self.engine)
+            .field("reclaim_before_load", &self.reclaim_before_load)
             .finish()
     }
 }

@@ -132,6 +132,23 @@ pub fn place(ask: &Ask, ledger: &Ledger, holds: &Holds, tenants: &[Tenant]) -> V
     }
 }
 
+/// What the model would take of the first cards that would do, with nobody else there; nothing where none would.
+pub fn need(ask: &Ask, ledger: &Ledger) -> Bytes {
+    let survey = Survey {
+        ask,
+        ledger,
+        holds: &Holds::default(),
+        tenants: &[],
+    };
+    let sets = sets::candidates(ledger, ask.allowed, ask.named);
+    let mut placements = sets
+        .iter()
+        .filter_map(|set| survey.placement(set, Account::limit).ok());
+    placements
+        .next()
+        .map_or(Bytes::ZERO, |placement| placement.total())
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Ease {
     Now,

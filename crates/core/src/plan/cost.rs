@@ -7,7 +7,8 @@ mod part;
 mod pools;
 mod sum;
 
-use self::part::{Part, draft_wish};
+use self::part::Part;
+pub(super) use self::part::draft_wish;
 use self::pools::{cells, pools};
 use self::sum::Sum;
 use super::calibration;

@@ -54,20 +54,30 @@ impl Desk {
 
     /// The same, where neighbours can be asked for what they hold idle.
     pub(crate) fn with_neighbours(cards: &[u64], needs: &[u64]) -> Self {
-        Self::set_up(cards, needs, |_, _| {}, true)
+        Self::set_up(cards, needs, |_, _| {}, |settings| settings.asks = true)
+    }
+
+    /// The same, where the largest goes first.
+    pub(crate) fn largest_first(cards: &[u64], needs: &[u64], tune: impl Fn(u32, &mut ModelSpec)) -> Self {
+        Self::set_up(cards, needs, tune, |settings| settings.largest_first = true)
     }
 
     pub(crate) fn tuned(cards: &[u64], needs: &[u64], tune: impl Fn(u32, &mut ModelSpec)) -> Self {
-        Self::set_up(cards, needs, tune, false)
+        Self::set_up(cards, needs, tune, |_| {})
     }
 
-    fn set_up(cards: &[u64], needs: &[u64], tune: impl Fn(u32, &mut ModelSpec), asks: bool) -> Self {
+    fn set_up(
+        cards: &[u64],
+        needs: &[u64],
+        tune: impl Fn(u32, &mut ModelSpec),
+        set: impl Fn(&mut Settings),
+    ) -> Self {
         let cards = cards.iter().enumerate().map(|(i, n)| card(i, gib(*n))).collect();
-        let settings = Settings {
+        let mut settings = Settings {
             patience: Duration::from_secs(PATIENCE),
-            asks,
             ..Settings::new(cards)
         };
+        set(&mut settings);
         let mut desk = Self {
             scheduler: Scheduler::new(settings),
             now: Moment::START,

@@ -11,4 +11,5 @@ mod pleas;
 mod requests;
 mod room;
 mod script;
+mod turns;
 mod world;

@@ -110,11 +110,12 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(totals: &[u64], needs: Vec<Need>, fates: Vec<Fate>) -> Self {
+    pub(crate) fn new(totals: &[u64], needs: Vec<Need>, fates: Vec<Fate>, largest_first: bool) -> Self {
         let cards = totals.iter().enumerate().map(|(i, n)| card(i, gib(*n))).collect();
         let settings = Settings {
             patience: Duration::from_secs(PATIENCE),
             asks: true,
+            largest_first,
             ..Settings::new(cards)
         };
         let mut world = Self {
@@ -155,6 +156,7 @@ impl World {
             pinned: need.pinned,
             concurrency: need.concurrency,
             ttl: need.ttl.map(Duration::from_millis),
+            preload: model % 2 == 1,
             ..ModelSpec::new(format!("m{model}"))
         }
     }

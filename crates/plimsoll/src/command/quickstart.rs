@@ -116,6 +116,7 @@ fn setup(folder: &Folder, engine: EngineProgram, budget: &Card, listen: SocketAd
         engine: Some(engine.path),
         log_file: None,
         ask: None,
+        reclaim_before_load: None,
         guard: plimsoll_core::flags::GuardWish::default(),
         origins: Vec::new(),
     }

@@ -14,7 +14,7 @@ use plimsoll_core::machine::{self, Goal, Verdict};
 
 use super::run::cards::CardError;
 use crate::config::{Config, ReadConfigError};
-use crate::reclaim::{Hands, Outcome, ReclaimError, Wish, files_of, reclaim, unit};
+use crate::reclaim::{Hands, Outcome, ReclaimError, Whom, Wish, files_of, reclaim, unit};
 use crate::sysroot::{OpenSysrootError, Sysroot};
 
 mod card;
@@ -149,6 +149,7 @@ impl Arguments {
             }),
             files,
             hands: self.hands(),
+            whom: Whom::Everybody,
             patience: self.patience(),
             force: self.force,
             dry_run: self.dry_run || self.sysroot.is_some(),

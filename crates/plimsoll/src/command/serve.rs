@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use plimsoll_core::bytes::Bytes;
-use plimsoll_core::flags::{GuardMode, GuardWish};
+use plimsoll_core::flags::{GuardMode, GuardWish, ReclaimBeforeLoad};
 use plimsoll_core::place::{Card, Ledger};
 use tokio::runtime::{self, LocalOptions};
 
@@ -63,6 +63,11 @@ pub(crate) struct Arguments {
     /// or one is refused for want of room; 0 asks nobody [default: 500]
     #[arg(long, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u64).range(..=3_600_000))]
     ask: Option<u64>,
+    /// On a machine whose GPU takes the host's memory: make free what a model needs before it is loaded, where that is not free
+    /// already. user takes only steps that need no root; sudo and systemd take the others too, as plimsoll reclaim --with
+    /// does [default: off]
+    #[arg(long, value_name = "WHO")]
+    reclaim_before_load: Option<Helper>,
     /// A web page's origin that may use this server, or * for all; those of this machine always may. Its
     /// host is also a name by which this server may be asked
     #[arg(long = "allow-origin", value_name = "ORIGIN")]
@@ -76,6 +81,25 @@ enum Guard {
     Off,
     Observe,
     Budget,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Helper {
+    Off,
+    User,
+    Sudo,
+    Systemd,
+}
+
+impl From<Helper> for ReclaimBeforeLoad {
+    fn from(helper: Helper) -> Self {
+        match helper {
+            Helper::Off => Self::Off,
+            Helper::User => Self::User,
+            Helper::Sudo => Self::Sudo,
+            Helper::Systemd => Self::Systemd,
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -108,6 +132,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
         log_file,
         guard,
         ask,
+        reclaim_before_load,
         rungs,
         origins,
     } = arguments;
@@ -128,6 +153,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
             ..rungs.wish()
         },
         ask: ask.map(Duration::from_millis),
+        reclaim_before_load: reclaim_before_load.map(Into::into),
         origins,
     };
     if check {

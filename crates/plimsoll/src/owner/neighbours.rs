@@ -55,7 +55,7 @@ impl Owner {
     }
 
     /// Where the pages of engines without a request lie.
-    fn resting(&self) -> Vec<PathBuf> {
+    pub(super) fn resting(&self) -> Vec<PathBuf> {
         let state = self.state.borrow();
         let resting = state.scheduler.idle_runs().into_iter();
         let guarded = resting.filter_map(|run| state.runs.get(&run)?.guarded());

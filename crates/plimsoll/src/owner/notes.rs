@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use plimsoll_core::admit::{End, ModelId, State};
-use plimsoll_core::explain::Reason;
+use plimsoll_core::explain::{Hint, Reason};
 
 use super::run::Run;
 use crate::launch::Log;
@@ -21,6 +21,8 @@ pub(super) struct Note {
     pub(super) run: Option<Rc<Run>>,
     /// The failure that the operator was told of last.
     pub(super) told: Option<Reason>,
+    /// What is to be said beside a failure of the load that is under way, or was last.
+    pub(super) hints: Vec<Hint>,
     log: Option<Log>,
     loads: u64,
     crashes: u64,
@@ -45,6 +47,7 @@ impl Notes {
     pub(super) fn started(&self, model: ModelId, run: &Rc<Run>) {
         self.with(model, |note| {
             note.loads += 1;
+            note.hints.clear();
             note.run = Some(Rc::clone(run));
         });
     }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use http::StatusCode;
-use plimsoll_core::admit::{Depth, Event, ModelId, Refusal, RequestId, RunId};
+use plimsoll_core::admit::{Depth, Event, ModelId, Refusal, RefusalKind, RequestId, RunId};
 use plimsoll_core::explain::Reason;
 use tokio::sync::oneshot;
 
@@ -34,15 +34,17 @@ pub(super) enum Answer {
 struct Ticket {
     owner: Rc<Owner>,
     request: RequestId,
+    model: ModelId,
     answer: oneshot::Receiver<Answer>,
     over: bool,
 }
 
 impl Ticket {
-    fn take(owner: &Rc<Owner>, request: RequestId) -> Self {
+    fn take(owner: &Rc<Owner>, request: RequestId, model: ModelId) -> Self {
         Self {
             owner: Rc::clone(owner),
             request,
+            model,
             answer: enlist(owner, request),
             over: false,
         }
@@ -57,7 +59,10 @@ impl Ticket {
         let (owner, request) = (Rc::clone(&self.owner), self.request);
         let run = match answer {
             Ok(Answer::Go(run)) => run,
-            Ok(Answer::Refused(refusal)) => return Err(Problem::from(*refusal)),
+            Ok(Answer::Refused(mut refusal)) => {
+                owner.hint(self.model, &mut refusal);
+                return Err(Problem::from(*refusal));
+            }
             Ok(Answer::Sound { .. }) | Err(_) => return Err(shutting_down()),
         };
         match run.upstream() {
@@ -70,7 +75,7 @@ impl Ticket {
                 over: false,
             }),
             // It died between the scheduler's word and now.
-            None => Box::pin(bounce(owner, request, prompt)).await,
+            None => Box::pin(bounce(owner, request, self.model, prompt)).await,
         }
     }
 
@@ -113,8 +118,13 @@ fn enlist(owner: &Owner, request: RequestId) -> oneshot::Receiver<Answer> {
 }
 
 /// Hands a request back to the scheduler, which gives it one more try.
-async fn bounce(owner: Rc<Owner>, request: RequestId, prompt: Prompt<'_>) -> Result<RunPass, Problem> {
-    let ticket = Ticket::take(&owner, request);
+async fn bounce(
+    owner: Rc<Owner>,
+    request: RequestId,
+    model: ModelId,
+    prompt: Prompt<'_>,
+) -> Result<RunPass, Problem> {
+    let ticket = Ticket::take(&owner, request, model);
     owner.submit(Event::Bounced { request });
     ticket.wait(prompt).await
 }
@@ -148,7 +158,7 @@ impl Owner {
         prompt: Prompt<'_>,
     ) -> Result<RunPass, Problem> {
         let request = RequestId(self.next_request.replace(self.next_request.get() + 1));
-        let ticket = Ticket::take(&self, request);
+        let ticket = Ticket::take(&self, request, model);
         let deadline = self.now() + self.terms.wait;
         self.submit(Event::Arrived {
             request,
@@ -156,6 +166,14 @@ impl Owner {
             deadline,
         });
         ticket.wait(prompt).await
+    }
+
+    /// Says beside a load that failed what was done before it.
+    fn hint(&self, model: ModelId, refusal: &mut Refusal) {
+        if refusal.kind == RefusalKind::LoadFailed {
+            let hints = self.notes.with(model, |note| note.hints.clone());
+            refusal.hints.extend(hints);
+        }
     }
 
     fn watches(&self, run: RunId) -> bool {
@@ -193,7 +211,7 @@ impl Pass for RunPass {
     async fn bounced(mut self, prompt: Prompt<'_>) -> Result<Self, Problem> {
         let _ = self.fate().await;
         self.over = true;
-        bounce(Rc::clone(&self.owner), self.request, prompt).await
+        bounce(Rc::clone(&self.owner), self.request, self.run.model, prompt).await
     }
 
     fn broke(self) -> Pin<Box<dyn Future<Output = Problem>>> {

@@ -6,7 +6,9 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::ControlFlow;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plimsoll_core::admit::{End, Event, ModelId, RunId, State, Stopping};
@@ -17,9 +19,9 @@ use plimsoll_core::place::Placement;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 
-use super::Owner;
 use super::guard::Guarded;
-use crate::launch::{Child, ChildEvent, Log, post_mortem};
+use super::{Owner, unified};
+use crate::launch::{Child, ChildEvent, Log, LogLine, post_mortem};
 use crate::route::Upstream;
 
 mod start;
@@ -31,6 +33,13 @@ pub(super) use start::{engine_command, unstartable};
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 /// Ports tried for one start.
 const PORTS: u32 = 3;
+/// The end of a run of which there is nothing to say.
+const EXPECTED: Verdict = Verdict {
+    sign: None,
+    end: End::Expected,
+    hints: Vec::new(),
+    diagnosis: None,
+};
 
 #[derive(Debug)]
 pub(super) struct Run {
@@ -53,6 +62,8 @@ pub(super) struct Run {
     fate: OnceCell<Reason>,
     over: Notify,
     started: Instant,
+    /// Lines of the log that were there before it.
+    older_lines: u64,
 }
 
 impl Run {
@@ -68,6 +79,7 @@ impl Run {
             id,
             model,
             entry,
+            older_lines: log.pushed(),
             log,
             upstream: RefCell::default(),
             about: OnceCell::new(),
@@ -125,6 +137,12 @@ impl Run {
         &self.placement
     }
 
+    /// What it has said, as far as the log still has it.
+    pub(super) fn lines(&self) -> Vec<Arc<LogLine>> {
+        let own = self.log.pushed().saturating_sub(self.older_lines);
+        self.log.tail(usize::try_from(own).unwrap_or(usize::MAX))
+    }
+
     pub(super) fn guarded(&self) -> Option<Rc<Guarded>> {
         self.guarded.borrow().clone()
     }
@@ -148,7 +166,10 @@ pub(super) async fn live(owner: Rc<Owner>, run: Rc<Run>) {
         owner: &owner,
         run: &run,
     };
-    let mut verdict = starter.attempt(&mut orders).await;
+    let mut verdict = match unified::make_way(&owner, &run, &mut orders).await {
+        ControlFlow::Continue(()) => starter.attempt(&mut orders).await,
+        ControlFlow::Break(()) => EXPECTED,
+    };
     for _ in 1..PORTS {
         if verdict.sign == Some(Sign::PortTaken) {
             verdict = starter.attempt(&mut orders).await;
@@ -160,6 +181,7 @@ pub(super) async fn live(owner: Rc<Owner>, run: Rc<Run>) {
     run.guarded.take();
     owner.state.borrow_mut().runs.remove(&run.id);
     owner.notes.ended(run.model, &verdict.end);
+    owner.hint_at_reclaim(&run, &verdict.end);
     owner.tell_end(&run, &verdict.end);
     owner.submit(Event::Ended {
         run: run.id,
@@ -200,7 +222,7 @@ impl Starter<'_> {
                     Some(ChildEvent::Progress(payload)) => self.progressed(&payload),
                     // It wakes by itself; its memory is its own until it leaves.
                     Some(ChildEvent::Sleeping(_)) => {}
-                    None => return Verdict { sign: None, end: End::Expected, hints: Vec::new(), diagnosis: None },
+                    None => return EXPECTED,
                 },
                 Some(how) = orders.recv() => match how {
                     Stopping::Graceful => child.stop(self.stop_within()),
@@ -221,11 +243,13 @@ impl Starter<'_> {
         }
         self.run.upstream.replace(Some(Rc::new(upstream)));
         let _ = self.run.about.set(about.clone());
+        self.owner.notes.with(self.run.model, |note| note.hints.clear());
         self.owner.tell_ready(self.run);
         self.owner.tell_depth(self.run);
         self.owner.submit(Event::Ready { run: self.run.id });
         self.owner
             .tell(self.run.model, State::Ready, &json!({ "info": about }));
+        unified::let_go(self.owner, self.run);
     }
 
     fn stop_within(&self) -> Duration {

@@ -4,7 +4,7 @@
 //! files are and can be read, what their headers and the flags add up to. What the user declared wins over
 //! what is planned; what can neither be declared nor planned is unknown and gets a card to itself.
 
-mod named;
+pub(super) mod named;
 mod planned;
 
 use std::rc::Rc;

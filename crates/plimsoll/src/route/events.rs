@@ -45,6 +45,16 @@ impl Events {
         self.tell(model, "neighbours_gave", &json!({ "bytes": bytes }));
     }
 
+    /// Tells what was done before a load so that the machine allows what the model needs.
+    pub(crate) fn reclaimed(&self, model: &str, what: &Value) {
+        self.tell(model, "reclaimed", what);
+    }
+
+    /// Tells that the page cache of the model's files was given back; so much was there before.
+    pub(crate) fn page_cache_dropped(&self, model: &str, cached: Size) {
+        self.tell(model, "page_cache_dropped", &json!({ "cached": cached }));
+    }
+
     /// Shows the scheduler as it is now; `snapshot` is asked only if somebody watches.
     pub(crate) fn show(&self, snapshot: impl FnOnce() -> Snapshot) {
         if self.snapshots.is_heard() {

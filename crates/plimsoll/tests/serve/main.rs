@@ -16,4 +16,5 @@ mod operator;
 mod real;
 mod storm;
 mod surface;
+mod unified;
 mod waiting;

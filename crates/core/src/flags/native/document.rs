@@ -11,6 +11,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::bytes::Bytes;
+use crate::flags::before_load::ReclaimBeforeLoad;
 use crate::flags::depth::TooLarge;
 use crate::flags::duration;
 use crate::flags::guard::{GuardMode, GuardWish};
@@ -45,6 +46,9 @@ pub(super) struct Serve {
     pub(super) patience: Option<Length>,
     /// How long a request may wait in the queue, e.g. `10m`.
     pub(super) wait: Option<Length>,
+    /// On a machine whose GPU takes the host's memory: make free what a model needs before it is loaded, where what it needs is not
+    /// free already. Default: `off`.
+    pub(super) reclaim_before_load: Option<ReclaimBeforeLoad>,
 }
 
 /// The program for models that give flags.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::grammar::Line;
 use super::{ConfigError, Entry, Launch, Origin, Problem};
+use crate::flags::before_load::ReclaimBeforeLoad;
 use crate::flags::depth::TooLarge;
 use crate::flags::duration;
 use crate::flags::failure::quoted;
@@ -15,7 +16,14 @@ use crate::flags::options::truth;
 use crate::flags::roster::ServeSettings;
 use crate::flags::table::distance_within;
 
-const OF_SERVER: [&str; 5] = ["listen", "patience", "wait", "engine", "api-key-file"];
+const OF_SERVER: [&str; 6] = [
+    "listen",
+    "patience",
+    "wait",
+    "engine",
+    "api-key-file",
+    "reclaim-before-load",
+];
 const OF_MODEL: [&str; 13] = [
     "memory",
     "cards",
@@ -53,6 +61,11 @@ pub(super) fn of_server<'a>(
             "wait" => serve.wait = Some(length(file, line)?),
             "engine" => serve.engine = Some(words(file, line)?),
             "api-key-file" => serve.api_key_files.push(value()),
+            "reclaim-before-load" => {
+                let choice = ReclaimBeforeLoad::read(&line.value);
+                let choice = choice.ok_or_else(|| bad(file, line, ReclaimBeforeLoad::EXPECTED))?;
+                serve.reclaim_before_load = Some(choice);
+            }
             _ => rest.push(line),
         }
     }

@@ -69,7 +69,7 @@ impl<'a> Part<'a> {
 }
 
 /// What the flags for a draft model ask of it, in the words for a model of its own.
-pub(super) fn draft_wish(wish: &Wish) -> Wish {
+pub(in crate::plan) fn draft_wish(wish: &Wish) -> Wish {
     Wish {
         gpu_layers: wish.draft_gpu_layers,
         cache_key: wish.draft_cache_key,

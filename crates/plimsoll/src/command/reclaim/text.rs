@@ -267,7 +267,7 @@ mod tests {
     use plimsoll_core::machine::Goal;
 
     use super::*;
-    use crate::reclaim::{PATIENCE, judge};
+    use crate::reclaim::{PATIENCE, Whom, judge};
     use crate::sysroot::Sysroot;
 
     #[test]
@@ -281,6 +281,7 @@ mod tests {
             gate: None,
             files: Vec::new(),
             hands: Hands::None,
+            whom: Whom::Everybody,
             patience: PATIENCE,
             force: false,
             dry_run: false,

@@ -114,11 +114,8 @@ impl Starter<'_> {
         }
     }
 
-    /// The CUDA cards that the run was given.
     fn cards(&self) -> Vec<&Card> {
-        let given = |card: &&Card| self.run.placement().cards().any(|id| *id == card.id);
-        let cards = self.owner.terms.cards().filter(given);
-        cards.filter(|card| card.kind == CardKind::Cuda).collect()
+        self.owner.cards_of(self.run)
     }
 
     /// The cards that a user counts, by the names that `visible` gives them.
@@ -130,6 +127,15 @@ impl Starter<'_> {
             .filter(|card| card.kind == CardKind::Cuda);
         cuda.map(|card| card.uuid.clone().unwrap_or_else(|| card.id.to_string()))
             .collect()
+    }
+}
+
+impl Owner {
+    /// The CUDA cards that a run was given.
+    pub(in crate::owner) fn cards_of(&self, run: &Run) -> Vec<&Card> {
+        let given = |card: &&Card| run.placement().cards().any(|id| *id == card.id);
+        let cards = self.terms.cards().filter(given);
+        cards.filter(|card| card.kind == CardKind::Cuda).collect()
     }
 }
 

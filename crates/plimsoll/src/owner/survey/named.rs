@@ -37,7 +37,7 @@ pub(super) enum NameError {
 }
 
 /// Returns the flags as the engine will have them: those of its command line over those of its environment.
-pub(super) fn flags(entry: &Entry, options: &Options) -> Result<Options, FlagError> {
+pub(in crate::owner) fn flags(entry: &Entry, options: &Options) -> Result<Options, FlagError> {
     let own = entry.environment(0);
     let environment = child_environment(std::env::vars_os(), &own, &Visible::AsInherited, None, None);
     let text = |(name, value): (&std::ffi::OsStr, &std::ffi::OsStr)| {
@@ -76,7 +76,7 @@ pub(super) fn named(entry: &Entry, flags: &Options, wish: &Wish, cards: &[Card])
 }
 
 /// The flags as they read for a child that sees only `own` of `cards`.
-pub(super) fn seen_by(flags: &Options, cards: &[Card], own: &[Card]) -> Result<Wish, FlagError> {
+pub(in crate::owner) fn seen_by(flags: &Options, cards: &[Card], own: &[Card]) -> Result<Wish, FlagError> {
     let ids = |cards: &[&Card]| -> Vec<String> { cards.iter().map(|card| card.id.to_string()).collect() };
     let (all, own) = (ids(&cuda(cards)), ids(&cuda(own)));
     let mut line = flags.to_argv();
