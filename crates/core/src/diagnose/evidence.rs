@@ -3,6 +3,8 @@
 //! DECISION: evidence is typed and bounded. Rules see numbers and what was said, never the raw log, so a log of a gigabyte leaves as much
 //! behind as one of a kilobyte. A fact that is not there is `None`; nothing is assumed.
 
+mod sums;
+
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -11,6 +13,8 @@ use super::refused::Refused;
 use super::saying::Saying;
 use crate::bytes::Bytes;
 use crate::machine::{BuddyInfo, Release};
+
+pub(super) use sums::is_arena;
 
 /// Where a line comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -75,6 +79,9 @@ pub(super) enum Place {
     Host,
 }
 
+/// Nobody asks a card for so much at once: what reads like it is an address or an overflow.
+pub(super) const NO_SIZE: Bytes = Bytes::gib(16 << 10);
+
 /// An allocation that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
@@ -110,6 +117,8 @@ pub(super) struct Frame {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Torch {
     pub(super) asked: Bytes,
+    /// The card that refused, among those that were visible.
+    pub(super) device: Option<u64>,
     /// The last frame before it, or the first behind it.
     pub(super) frame: Option<Frame>,
     pub(super) total: Option<Bytes>,
@@ -120,8 +129,9 @@ pub(super) struct Torch {
     pub(super) idle: Option<Bytes>,
     /// What this process holds in all, where it is told.
     pub(super) ours: Option<Bytes>,
-    /// What other processes hold, where they are told.
+    /// What other processes hold, where they are told, and how many they are.
     pub(super) others: Option<Bytes>,
+    pub(super) named: u32,
     pub(super) quote: Quote,
 }
 
@@ -154,6 +164,10 @@ pub(super) struct Host {
     pub(super) cached: Option<Bytes>,
     pub(super) cma_free: Option<Bytes>,
     pub(super) slab_unreclaimable: Option<Bytes>,
+    /// The lowest that was free in any reading, with what was available then.
+    pub(super) lowest: Option<(Bytes, Bytes)>,
+    /// The most that was free in any reading.
+    pub(super) highest_free: Option<Bytes>,
 }
 
 /// A card as nvidia-smi's table shows it, beside its processes.
@@ -161,6 +175,37 @@ pub(super) struct Host {
 pub(super) struct Usage {
     pub(super) used: Bytes,
     pub(super) total: Bytes,
+    pub(super) quote: Quote,
+}
+
+/// What a sentence may be about, next to what it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Idea {
+    Others,
+    Holds,
+    Grows,
+    Rounds,
+    Pieces,
+    Reserved,
+    Breaks,
+    Machine,
+    Slows,
+    Spills,
+    Builds,
+    Fails,
+    Asks,
+    Uses,
+    Weights,
+    Tokens,
+    Computes,
+}
+
+/// A card, or several, that somebody chose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Choice {
+    pub(super) cards: Vec<u64>,
+    /// The others are hidden, and those that are left are numbered anew.
+    pub(super) hides: bool,
     pub(super) quote: Quote,
 }
 
@@ -189,6 +234,9 @@ pub struct Evidence {
     /// The fullest card of nvidia-smi's table.
     pub(super) usage: Option<Usage>,
     pub(super) holders: Vec<Holder>,
+    pub(super) choices: Vec<Choice>,
+    /// What a short report is about, by the first sentence of each idea.
+    pub(super) ideas: BTreeMap<Idea, Quote>,
     pub(super) release: Option<Release>,
     pub(super) host: Host,
     pub(super) blocks: BuddyInfo,
@@ -221,118 +269,4 @@ pub struct Evidence {
     pub(super) stage: Stage,
     /// The last that guard refused, or saw refused.
     pub(super) guard: Option<Refused>,
-}
-
-impl Evidence {
-    pub(super) fn says(&self, saying: Saying) -> bool {
-        self.said.contains_key(&saying)
-    }
-
-    pub(super) fn says_any(&self, sayings: &[Saying]) -> bool {
-        sayings.iter().any(|saying| self.says(*saying))
-    }
-
-    pub(super) fn quote(&self, saying: Saying) -> Option<Quote> {
-        self.said.get(&saying).map(|seen| seen.first.clone())
-    }
-
-    /// The first line of each of `sayings` that was said.
-    pub(super) fn quotes(&self, sayings: &[Saying]) -> Vec<Quote> {
-        sayings.iter().filter_map(|saying| self.quote(*saying)).collect()
-    }
-
-    /// The refusals of the last load that had any.
-    pub(super) fn last_refusals(&self) -> impl DoubleEndedIterator<Item = &Refusal> {
-        let attempt = self.refusals.iter().map(|refusal| refusal.attempt).max();
-        self.refusals
-            .iter()
-            .filter(move |refusal| Some(refusal.attempt) == attempt)
-    }
-
-    /// The refusal that ended it.
-    pub(super) fn refusal(&self) -> Option<&Refusal> {
-        self.last_refusals().next_back()
-    }
-
-    /// What the load that failed had put on the cards for `purpose`.
-    pub(super) fn placed(&self, purpose: Purpose) -> Bytes {
-        let attempt = self.refusal().map_or(self.attempt, |refusal| refusal.attempt);
-        let buffers = self.buffers.iter().filter(|buffer| buffer.attempt == attempt);
-        buffers
-            .filter(|buffer| buffer.on_card && buffer.purpose == purpose)
-            .map(|buffer| buffer.size)
-            .sum()
-    }
-
-    /// The largest card that was named.
-    pub(super) fn card(&self) -> Option<Bytes> {
-        let torch = self.torch.as_ref().and_then(|torch| torch.total);
-        let startup = self.startup.as_ref().map(|startup| startup.total);
-        torch.or(startup).or_else(|| self.cards.iter().copied().max())
-    }
-
-    /// All weights of the model: by what an engine printed, or by names, of 16 bits where none is named.
-    pub(super) fn weights(&self) -> Option<Bytes> {
-        const MIB_OF_A_THOUSAND_MILLION_BITS: f64 = 1e9 / 8.0 / 1_048_576.0;
-        let named = self.parameters.and_then(|parameters| {
-            let mib = parameters * self.bits.unwrap_or(16.0) * MIB_OF_A_THOUSAND_MILLION_BITS;
-            format!("{mib:.0}MiB").parse().ok()
-        });
-        self.model.or(self.told_model).or(named)
-    }
-
-    /// The weights and all cards, where the weights are more and none are meant to be elsewhere.
-    pub(super) fn weights_beyond_cards(&self) -> Option<(Bytes, Bytes)> {
-        let (weights, cards) = (self.weights()?, self.card().max(self.named_cards)?);
-        (!self.on_host && weights > cards).then_some((weights, cards))
-    }
-
-    /// More than a quarter of a card that was gone before the engine took its first byte, and would have been enough.
-    pub(super) fn taken_before(&self) -> Option<Bytes> {
-        let (card, free) = (self.cards.iter().copied().max()?, self.card_free?);
-        let taken = card.saturating_sub(free).saturating_sub(self.placed_earlier());
-        let enough = self.refusal()?.asked.is_some_and(|asked| asked <= taken);
-        (!self.is_unified() && self.guard.is_none() && taken.scaled(4, 1) >= card && enough).then_some(taken)
-    }
-
-    /// What loads before the one that failed have put on the cards; one that failed itself has given it back.
-    fn placed_earlier(&self) -> Bytes {
-        let failed = |attempt| self.refusals.iter().any(|refusal| refusal.attempt == attempt);
-        let buffers = self.buffers.iter();
-        buffers
-            .filter(|buffer| buffer.on_card && !failed(buffer.attempt))
-            .map(|buffer| buffer.size)
-            .sum()
-    }
-
-    /// True where cards share the host's memory.
-    pub(super) fn is_unified(&self) -> bool {
-        self.release.is_some() || self.says_any(&[Saying::NvMap, Saying::UnifiedBoard, Saying::Tegrastats])
-    }
-
-    /// All memory of the machine: as the kernel tells it, else as people do.
-    pub(super) fn machine(&self) -> Option<Bytes> {
-        self.host.total.or(self.told_host)
-    }
-
-    /// Some allocation was refused, or is said to have been.
-    pub(super) fn ran_out(&self) -> bool {
-        self.was_refused() || self.says(Saying::OutOfMemory)
-    }
-
-    /// Some allocation was refused, in a form that only programs use; `out of memory` is what people say too.
-    pub(super) fn was_refused(&self) -> bool {
-        const WORDS: [Saying; 9] = [
-            Saying::Unworded,
-            Saying::TensorRefused,
-            Saying::BudgetRefused,
-            Saying::VllmNoBlocks,
-            Saying::TorchWouldExceed,
-            Saying::NvMap,
-            Saying::NvmlQueryAssert,
-            Saying::KernelMemory,
-            Saying::VulkanRefused,
-        ];
-        !self.refusals.is_empty() || self.torch.is_some() || self.guard.is_some() || self.says_any(&WORDS)
-    }
 }

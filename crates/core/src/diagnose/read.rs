@@ -4,13 +4,19 @@
 //! longer than [`PIECE`] is read in pieces. What people say in many words is kept by its first lines and a count, so that a
 //! log which repeats itself costs the search and nothing else.
 
+mod choice;
 mod circumstances;
+mod figures;
 mod llama;
 mod machine;
 mod named;
+mod nouns;
+mod options;
 mod sentences;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod told_tests;
 mod torch;
 
 use memchr::{memchr, memchr_iter, memrchr};
@@ -208,6 +214,7 @@ impl Reader {
             llama::read(&mut self.evidence, row, text, quote);
             torch::read(&mut self.evidence, row.saying, text, quote);
             machine::read(&mut self.evidence, row.saying, text, quote);
+            options::read(&mut self.evidence, row.saying, text);
         }
     }
 }

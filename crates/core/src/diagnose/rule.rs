@@ -13,10 +13,15 @@ mod card;
 mod cure;
 mod fault;
 mod guard;
+mod host;
 mod leak;
+mod managed;
 mod neighbour;
+mod pieces;
 mod pinned;
+mod placement;
 mod told;
+mod topic;
 mod torch;
 mod unified;
 mod vllm;
@@ -32,6 +37,8 @@ pub(super) enum Weight {
     Fair,
     /// Worth a word.
     Weak,
+    /// Alone it names a guess; beside another of its kind it names nothing.
+    Hint,
 }
 
 impl Weight {
@@ -41,6 +48,7 @@ impl Weight {
             Self::Strong => 4.5,
             Self::Fair => 2.6,
             Self::Weak => 1.2,
+            Self::Hint => 0.7,
         }
     }
 }
@@ -90,19 +98,24 @@ pub(super) struct Rule {
 
 /// Every rule, by area.
 pub(super) fn all() -> impl Iterator<Item = &'static Rule> {
-    let areas: [&[Rule]; 12] = [
+    let areas: [&[Rule]; 17] = [
         card::RULES,
         told::RULES,
         cure::RULES,
         torch::RULES,
+        pieces::RULES,
         vllm::RULES,
         unified::RULES,
+        managed::RULES,
         pinned::RULES,
         neighbour::RULES,
+        placement::RULES,
         fault::RULES,
         guard::RULES,
         leak::RULES,
+        host::RULES,
         benign::RULES,
+        topic::RULES,
     ];
     areas.into_iter().flatten()
 }

@@ -11,16 +11,20 @@
 
 use std::sync::LazyLock;
 
-use super::sign::Sign;
-
 mod blamed;
 mod frameworks;
 mod printed;
+mod row;
 mod search;
+mod stages;
+mod status;
 mod system;
 mod told;
 
+use row::{end_of_word, says, sign, word};
 use search::Search;
+
+pub(super) use row::{Row, Tells};
 
 /// What a phrase says. The groups follow the way of an allocation: refused, where, at which stage; then machine, then people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -114,12 +118,15 @@ pub(super) enum Saying {
     ProgramFault,
     KernelMemory,
     KernelKill,
+    NodeKilled,
+    WslRefused,
     Killed,
     Meminfo,
     Buddyinfo,
     Tegrastats,
     FreeCommand,
     SmiProcess,
+    Nameless,
     Release,
     UnifiedBoard,
     UnifiedSwitch,
@@ -147,10 +154,12 @@ pub(super) enum Saying {
     VisibleDevices,
     NotHeeded,
     StrayContext,
+    CardsSetApart,
     DeviceChoice,
     ManagedMemory,
     PageFaults,
     Slow,
+    TakesLong,
     PageCache,
     CacheRuledOut,
     Compaction,
@@ -190,64 +199,13 @@ pub(super) enum Saying {
     CuredByPieces,
 }
 
-/// What a row of the table tells the scheduler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tells {
-    Nothing,
-    /// Whatever else the line says, it is no cause of death.
-    Mutes,
-    Sign(Sign),
-}
-
-/// One phrase, in lower case.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Row {
-    pub(super) phrase: &'static str,
-    pub(super) saying: Saying,
-    pub(super) tells: Tells,
-    /// The phrase counts only where a word starts with it: `oom` is in `room`.
-    pub(super) starts_word: bool,
-    /// The phrase counts only where a word ends with it: ` oom` is in ` OOMKilled=false`.
-    pub(super) ends_word: bool,
-}
-
-const fn says(phrase: &'static str, saying: Saying) -> Row {
-    Row {
-        phrase,
-        saying,
-        tells: Tells::Nothing,
-        starts_word: false,
-        ends_word: false,
-    }
-}
-
-const fn word(phrase: &'static str, saying: Saying) -> Row {
-    Row {
-        starts_word: true,
-        ..says(phrase, saying)
-    }
-}
-
-const fn end_of_word(phrase: &'static str, saying: Saying) -> Row {
-    Row {
-        ends_word: true,
-        ..says(phrase, saying)
-    }
-}
-
-const fn sign(phrase: &'static str, saying: Saying, sign: Sign) -> Row {
-    Row {
-        phrase,
-        tells: Tells::Sign(sign),
-        ..says(phrase, saying)
-    }
-}
-
 /// What programs print comes first.
 static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
     [
         printed::ROWS,
+        stages::ROWS,
         frameworks::ROWS,
+        status::ROWS,
         system::ROWS,
         told::ROWS,
         blamed::ROWS,

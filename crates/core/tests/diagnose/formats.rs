@@ -292,20 +292,3 @@ fn the_numbers_of_a_refusal_decide_whatever_its_words_are() {
         "far more is free than was asked: the host is short"
     );
 }
-
-#[test]
-fn a_guess_is_called_a_guess() {
-    let mut reader = Reader::new();
-    reader.feed(
-        Source::Log,
-        b"CUDA error: out of memory\nwe run out of memory with a long context and a large batch size",
-    );
-    let diagnosis = diagnose(&reader.finish());
-    assert!(diagnosis.confidence < 0.8, "{}", diagnosis.reason);
-    let headline = diagnosis.reason.to_string();
-    assert!(
-        headline.contains(", most likely: ") || headline.contains(", perhaps: "),
-        "{headline}"
-    );
-    assert_eq!(diagnosis.brief().is_some(), diagnosis.confidence >= 0.4);
-}

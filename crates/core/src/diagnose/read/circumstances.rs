@@ -5,9 +5,10 @@
 use crate::bytes::Bytes;
 use crate::diagnose::evidence::{Evidence, Holder, Quote, Source};
 use crate::diagnose::line::{clean, shortened};
+use crate::diagnose::saying::Saying;
 use crate::diagnose::sizes::{all, behind, count};
 
-use super::{named, sentences};
+use super::{choice, figures, named, sentences};
 
 /// Names of cards, in lower case, behind which a size is the card's memory.
 const CARDS: [&str; 17] = [
@@ -21,7 +22,9 @@ const MOST: usize = 64;
 pub(super) fn read(evidence: &mut Evidence, source: Source, report: &[u8]) {
     let lines: Vec<_> = report.split(|byte| *byte == b'\n').map(clean).collect();
     let text = lines.join("\n");
-    readings(evidence, &text);
+    readings(evidence, source, &text);
+    choice::read(evidence, source, &text);
+    figures::read(evidence, source, &text);
     sentences::read(evidence, source, &text);
     processes(evidence, source, &text);
     if source == Source::Context || report.len() <= 1 << 14 {
@@ -31,7 +34,7 @@ pub(super) fn read(evidence: &mut Evidence, source: Source, report: &[u8]) {
 }
 
 /// Lines that are a number and a size: `2. 751MB`.
-fn readings(evidence: &mut Evidence, text: &str) {
+fn readings(evidence: &mut Evidence, source: Source, text: &str) {
     let read = |line: &str| {
         let line = line.trim();
         let rest = line.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -45,6 +48,9 @@ fn readings(evidence: &mut Evidence, text: &str) {
         evidence.series = readings;
     } else if counted.len() >= 3 {
         evidence.series = counted;
+    }
+    if let Some(quote) = rate(source, text) {
+        evidence.note(Saying::GrowsEachRound, &quote);
     }
     let rows = text.lines().filter(|line| line.len() < 400).map(in_a_row);
     if let Some(row) = rows.filter(|row| row.len() >= 3).max_by_key(Vec::len)
@@ -96,10 +102,30 @@ fn by_rounds(text: &str) -> Vec<Bytes> {
         .collect()
 }
 
+/// A MiB or more for each round: `+7.96 MiB/req`, `grows by 2 MiB per image`.
+fn rate(source: Source, text: &str) -> Option<Quote> {
+    const WORDS: [&str; 6] = ["+", "grow", "leak", "increas", "climb", "rise"];
+    let of_a_round = |behind: &str| {
+        let behind = behind.trim_start_matches([' ', '*', '`']);
+        let rest = behind.strip_prefix('/').or_else(|| behind.strip_prefix("per "));
+        rest.is_some_and(|rest| {
+            let round = |word: &str| rest.starts_with(word.trim_end()) || rest.starts_with("req");
+            ROUNDS.iter().any(|word| round(word))
+        })
+    };
+    (1..).zip(text.lines()).find_map(|(line, row)| {
+        let lower = row.to_ascii_lowercase();
+        let grows = row.len() < 400 && WORDS.iter().any(|word| lower.contains(word));
+        let rate = || all(&lower).any(|(size, behind)| size >= Bytes::mib(1) && of_a_round(behind));
+        let text = shortened(row.trim()).to_owned();
+        (grows && rate()).then_some(Quote { source, line, text })
+    })
+}
+
 /// Rows of a process and what it holds of a card: `3794364 5144MiB`.
 fn processes(evidence: &mut Evidence, source: Source, text: &str) {
     for (line, row) in (1..).zip(text.lines()) {
-        let mut words = row.split_whitespace();
+        let mut words = row.trim_start_matches(['#', '|', ' ']).split_whitespace();
         let Some(pid) = words
             .next()
             .filter(|word| word.len() >= 3)
@@ -108,7 +134,18 @@ fn processes(evidence: &mut Evidence, source: Source, text: &str) {
             continue;
         };
         let rest = words.collect::<Vec<_>>().join(" ");
-        if let (Some((used, "")), true) = (
+        let row_of_rocm = || rocm_row(&rest).filter(|_| evidence.holders.len() < MOST);
+        if let Some((name, used)) = row_of_rocm() {
+            let text = shortened(row).to_owned();
+            let (name, quote) = (name.to_owned(), Quote { source, line, text });
+            evidence.holders.push(Holder {
+                card: None,
+                pid: Some(pid),
+                name,
+                used,
+                quote,
+            });
+        } else if let (Some((used, "")), true) = (
             all(&rest).next(),
             evidence.holders.len() < MOST && rest.ends_with("iB"),
         ) {
@@ -126,6 +163,15 @@ fn processes(evidence: &mut Evidence, source: Source, text: &str) {
             });
         }
     }
+}
+
+/// `VLLM::EngineCor 1 114151137280 0 0` behind the number of a process: name, cards, bytes of VRAM. Source: `rocm-smi --showpids`.
+fn rocm_row(rest: &str) -> Option<(&str, Bytes)> {
+    let mut words = rest.split(' ');
+    let (name, cards, used) = (words.next()?, words.next()?, words.next()?);
+    let named = name.starts_with(|c: char| c.is_ascii_alphabetic());
+    let used = Bytes::new(used.parse().ok()?);
+    (named && cards.parse::<u8>().is_ok() && used >= Bytes::mib(64)).then_some((name, used))
 }
 
 /// `8012 -> 8034 -> 8056 MiB`; `run 1: 8.1 GB, run 2: 12.3 GB, run 3: 16.9 GB`.

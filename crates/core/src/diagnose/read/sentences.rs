@@ -7,8 +7,13 @@ use crate::diagnose::evidence::{Evidence, Quote, Source};
 use crate::diagnose::line::shortened;
 use crate::diagnose::saying::Saying;
 
+use super::named;
+
+mod cures;
+mod topics;
 mod words;
 
+use cures::*;
 use words::*;
 
 /// A longer sentence is a dump.
@@ -23,16 +28,21 @@ const PATTERNS: &[(Saying, &[Words])] = &[
     (Saying::FailsAgain, &[OUT, RELOAD]),
     (Saying::GrowsEachRound, &[MEMORY, MORE, ROUNDS]),
     (Saying::CpuInstead, &[CPU_ALONE]),
+    (Saying::TakesLong, &[TAKES_TIME, LONG_TIME]),
     (Saying::BuiltForOther, &[BUILT, ARCHITECTURE]),
     (Saying::Fragmented, &[ALLOCATOR, GAPS]),
     (Saying::PreviousChild, &[SWITCH, MODEL_WORD, OUT]),
     (Saying::PreviousChild, &[SWITCH, MODEL_WORD, FORMER, ENDS]),
     (Saying::Neighbour, &[CLOSED, PROGRAMS, CURES]),
     (Saying::StrayContext, &[VISIBLE, PICKED]),
+    (Saying::StrayContext, &[VISIBLE, UNHEEDED]),
+    (Saying::Pinned, &[OF_HOST, REGISTERS]),
+    (Saying::Desktop, &[PICTURE, SHOWN, CARD]),
     (Saying::GrowsWithDepth, &[FIRST, ASKING, OUT]),
     (Saying::Neighbour, &[END_IT, OTHER, PROCESS, CURED]),
     (Saying::Fragmented, &[HOLDS, LIVES, ONLY]),
     (Saying::Activations, &[FED, OUT]),
+    (Saying::Works, &[WHILE, WORKING]),
     (Saying::TakenBefore, &[HALF_GONE, CARD]),
     (Saying::TakenBefore, &[RAN, ENDED, CARD, NOT, GIVE_BACK]),
     (Saying::TakenBefore, &[RAN, ENDED, CARD, KEEPS]),
@@ -46,6 +56,7 @@ const PATTERNS: &[(Saying, &[Words])] = &[
     (Saying::TakenBefore, &[CARD, IN_USE, BEFORE, AMOUNT]),
     (Saying::Neighbour, &[OTHER, PROCESS, ALIVE]),
     (Saying::Neighbour, &[PROGRAMS, ALIVE, CARD]),
+    (Saying::Neighbour, &[PROCESS, ALIVE, ENDED]),
     (Saying::TakenBefore, &[ENDS, BEFORE_MODEL]),
     (Saying::NobodyShown, &[TABLE, NOBODY]),
     (Saying::CuredByContext, &[LESS, CONTEXT, CURES]),
@@ -58,12 +69,13 @@ const PATTERNS: &[(Saying, &[Words])] = &[
 const PAIRS: &[(Saying, &[Words], &[Words])] = &[
     (Saying::GrowsWithDepth, &[BEGINS, WELL, TURN, AT_WORK], &[ENDS]),
     (Saying::FailsAgain, &[ONCE, AGAIN], &[ENDS]),
-    (Saying::Wonders, &[FOOTPRINT, AMOUNTS], &[WONDERS]),
+    (Saying::Wonders, &[FOOTPRINT, AMOUNTS, WONDERS], &[]),
 ];
 
 /// Reads the prose of a report.
 pub(super) fn read(evidence: &mut Evidence, source: Source, text: &str) {
     let mut before = String::new();
+    let mut apart = Apart::default();
     for (line, paragraph) in (1..).zip(text.lines()) {
         for sentence in paragraph
             .split_inclusive(['!', '?'])
@@ -84,8 +96,35 @@ pub(super) fn read(evidence: &mut Evidence, source: Source, text: &str) {
             for saying in said_together(&before, &folded) {
                 evidence.note(saying, &quote);
             }
+            apart.see(&folded, &quote);
+            topics::see(evidence, &folded, &quote);
             before = folded;
         }
+    }
+    let chosen = evidence
+        .choices
+        .iter()
+        .any(|choice| choice.cards.iter().any(|card| *card > 0));
+    if let Some(quote) = apart.first.filter(|_| apart.others || chosen) {
+        evidence.note(Saying::CardsSetApart, &quote);
+    }
+}
+
+/// Which cards a report speaks of: its first, as one that has or does something, and others.
+#[derive(Default)]
+struct Apart {
+    first: Option<Quote>,
+    others: bool,
+}
+
+impl Apart {
+    fn see(&mut self, sentence: &str, quote: &Quote) {
+        let numbers = numbered_cards(sentence);
+        let first = numbers.contains(&0) || FIRST_CARD.are_in(sentence);
+        if first && PRESENCE.are_in(sentence) && self.first.is_none() {
+            self.first = Some(quote.clone());
+        }
+        self.others |= numbers.iter().any(|number| *number > 0) || OTHER_CARDS.are_in(sentence);
     }
 }
 
@@ -174,8 +213,10 @@ fn is_stray(sentence: &str) -> bool {
     let marked =
         two || numbers.contains(&0) || STRAY.are_in(sentence) || sentence.contains("cuda_visible_devices");
     let lands = ON_FIRST.are_in(sentence) && PRESENCE.are_in(sentence);
+    let swapped = named::several(sentence) && IN_PLACE_OF.are_in(sentence);
     let unheeded = !numbers.is_empty() && REGARDLESS.are_in(sentence) && CHOSEN.are_in(sentence);
     let unmeant = MISPLACED.are_in(sentence) || unheeded || (marked && MEANT.are_in(sentence));
+    let unmeant = unmeant || swapped;
     (lands || unmeant && PRESENCE.are_in(sentence) && !OUT.are_in(sentence)) && !GIVE_BACK.are_in(sentence)
 }
 
@@ -187,14 +228,29 @@ fn is_stray_in_two(before: &str, sentence: &str, both: &str) -> bool {
     two && elsewhere && !OUT.are_in(both) && !GIVE_BACK.are_in(both)
 }
 
-/// The numbers of `gpu 0`, `cuda:1`, `device #2`.
+/// The numbers of `gpu 0`, `cuda:1`, `device #2`, `number 0`, `0号`.
 fn numbered_cards(sentence: &str) -> Vec<u8> {
-    let mut numbers = Vec::new();
-    for name in ["gpu", "cuda", "device", "card"] {
+    let digit_before = |at: usize| {
+        sentence.as_bytes()[..at]
+            .last()
+            .filter(|byte| byte.is_ascii_digit())
+    };
+    let mut numbers: Vec<u8> = sentence
+        .match_indices('号')
+        .filter_map(|(at, _)| Some(digit_before(at)? - b'0'))
+        .collect();
+    for name in ["gpu", "cuda", "device", "card", "the number"] {
         for (at, _) in sentence.match_indices(name) {
-            let rest = sentence[at + name.len()..].trim_start_matches([' ', ':', '#', '-', '_', '=']);
+            let marks = [' ', ':', '#', '-', '_', '='];
+            let mut rest = sentence[at + name.len()..].trim_start_matches(marks);
+            for word in ["with ", "id ", "index ", "ordinal ", "number ", "no "] {
+                rest = rest.strip_prefix(word).unwrap_or(rest).trim_start_matches(marks);
+            }
             let mut bytes = rest.bytes();
-            if let (Some(digit @ b'0'..=b'9'), Some(b' ' | b'-' | b'\'')) = (bytes.next(), bytes.next()) {
+            if let (Some(digit @ b'0'..=b'9'), Some(false)) = (
+                bytes.next(),
+                bytes.next().map(|byte| byte.is_ascii_alphanumeric()),
+            ) {
                 numbers.push(digit - b'0');
             }
         }

@@ -5,11 +5,9 @@
 
 use std::time::Instant;
 
-use super::{circumstances, llama, machine, named, sentences, torch};
-use crate::bytes::Bytes;
+use super::{choice, circumstances, figures, llama, machine, named, options, sentences, torch};
 use crate::diagnose::evidence::{Evidence, Quote, Source};
 use crate::diagnose::line::{LONGEST_QUOTE, around, shortened};
-use crate::diagnose::saying::Saying;
 use crate::diagnose::{read_last_lines, saying, sizes};
 
 /// A reader, and lines that it reads when they are whole.
@@ -95,9 +93,38 @@ const TRIALS: &[Trial] = &[
             "Node 0, zone   Normal    12     8      6      4      3      2",
             "|    0   N/A  N/A      1234      C   python3            12345MiB |   12799MiB / 16280MiB |",
             "NVRM: Xid (PCI:0000:07:00): 31, pid=1, name=x RAM 2513/7620MB (lfb 1x4MB) Mem: 7.3Gi 544Mi 6.1Gi 18Mi 702Mi 6.6Gi",
-            "--ctx-size 131072 -ub 8192 model size = 38.00 GiB --gpu-memory-utilization 0.9 tensor_parallel_size=2 R36.4.7",
+            "# Linux for Tegra R36.4.7, kernel free=66GB",
         ],
         read: |evidence, text, at| machine::read(evidence, saying::row(at).saying, text, &quote(text, at)),
+    },
+    Trial {
+        name: "options",
+        seeds: &[
+            "--ctx-size 131072 -ub 8192 model size = 38.00 GiB --gpu-memory-utilization 0.9 tensor_parallel_size=2",
+            "msg=\"inference compute\" total=\"24.0 GiB\" available=\"22.4 GiB\"",
+        ],
+        read: |evidence, text, at| options::read(evidence, saying::row(at).saying, text),
+    },
+    Trial {
+        name: "choices",
+        seeds: &[
+            "os.environ['CUDA_VISIBLE_DEVICES'] = \"0, 2,63\"; torch.cuda.set_device(3) --gpu-id 1",
+            "HIP_VISIBLE_DEVICES is set to 1,\u{e9} -mg 0 .to('cuda:7')",
+        ],
+        read: |evidence, text, _| choice::read(evidence, Source::Log, text),
+    },
+    Trial {
+        name: "figures",
+        seeds: &[
+            "Reserved but unallocated: 402.27 MiB, tried 1.0GB; 15.9 GiB reserved but only 9.2 GiB allocated",
+            "GPU has 19.53 GiB total, 329.87 MiB free (\u{e9} 24 GiB capacity)",
+        ],
+        read: |evidence, text, at| {
+            if at.is_multiple_of(2) {
+                evidence.torch = None;
+            }
+            figures::read(evidence, Source::Log, text);
+        },
     },
     Trial {
         name: "circumstances",
@@ -106,6 +133,7 @@ const TRIALS: &[Trial] = &[
             "8012 -> 8034 \u{2192} 8056 MiB",
             "run 1: 8.1 GB, run 2: 12.3 GB, run 3: 16.9 GB",
             "2x RTX 4090 24 GB, T4 x2",
+            "# 396079 VLLM::EngineCor 1 114151137280 0\n| it leaks +7.96 MiB/req |",
         ],
         read: |evidence, text, _| circumstances::read(evidence, Source::Context, text.as_bytes()),
     },
@@ -121,6 +149,7 @@ const TRIALS: &[Trial] = &[
         name: "sentences",
         seeds: &[
             "The memory isn\u{2019}t released after each run, and another process still holds the GPU. It loads fine, but crashes on the first long prompt!",
+            "\u{8bbe}\u{7f6e}\u{4e86}5\u{53f7}gpu\u{ff0c}\u{5374}\u{4f7f}\u{7528}0\u{53f7}\u{663e}\u{5b58}. gpu # 1 with id 0, the number 0",
             "All ranks also use cuda:0 instead of gpu 3; lowering the context to 32k fixed it, 1024x1024 does not fit",
         ],
         read: |evidence, text, _| sentences::read(evidence, Source::Log, text),
@@ -236,47 +265,9 @@ fn is_bounded(evidence: &Evidence) -> bool {
         evidence.holders.len(),
         evidence.xids.len(),
         evidence.series.len(),
+        evidence.choices.len(),
+        evidence.ideas.len(),
         evidence.blocks.zones.len(),
     ];
     lists.into_iter().all(|length| length <= 1024) && evidence.said.len() <= saying::rows()
-}
-
-fn told(text: &str) -> Evidence {
-    let mut evidence = Evidence::default();
-    circumstances::read(&mut evidence, Source::Context, text.as_bytes());
-    evidence
-}
-
-#[test]
-fn a_size_in_prose_belongs_to_the_nearest_noun() {
-    let evidence = told("A model of 35.5 GB, with 16GB RAM beside a 24 GB card");
-    assert_eq!(evidence.told_model, Some(Bytes::kib(37_224_448)));
-    assert_eq!(evidence.told_host, Some(Bytes::gib(16)));
-    assert_eq!(evidence.cards, [Bytes::gib(24)]);
-    let named = told("Llama-3-70B in fp16 on 2x RTX 4090");
-    assert_eq!(named.named_cards, Some(Bytes::gib(48)));
-    assert!(named.weights() > Some(Bytes::gib(128)) && named.weights_beyond_cards().is_some());
-    assert!(
-        told("an 8B model at fp8 on an A100")
-            .weights_beyond_cards()
-            .is_none()
-    );
-}
-
-#[test]
-fn what_did_not_help_is_told_from_what_did() {
-    let cured = told("It ran out of memory, and a smaller batch size solved it.");
-    assert!(cured.says(Saying::CuredByBatch) && !cured.says(Saying::LessDidNotHelp));
-    let in_vain = told("I lowered the batch size, but that didn't solve it.");
-    assert!(in_vain.says(Saying::LessDidNotHelp) && !in_vain.says(Saying::CuredByBatch));
-}
-
-#[test]
-fn readings_in_a_row_are_of_memory_only_with_a_unit() {
-    assert_eq!(told("8012 -> 8034 -> 8056 MiB").series.len(), 3);
-    assert!(
-        told("contexts of 8192 -> 16384 -> 32768 were tried")
-            .series
-            .is_empty()
-    );
 }

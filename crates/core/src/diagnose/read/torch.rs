@@ -6,7 +6,7 @@
 use crate::bytes::Bytes;
 use crate::diagnose::evidence::{Evidence, Frame, Purpose, Quote, Required, Startup, Torch};
 use crate::diagnose::saying::Saying;
-use crate::diagnose::sizes::{after, all, behind};
+use crate::diagnose::sizes::{after, all, behind, count_after};
 
 /// Lines between a frame of a traceback and the refusal at its end.
 const TRACEBACK: u64 = 120;
@@ -52,6 +52,7 @@ fn refused(evidence: &mut Evidence, text: &str, quote: &Quote) {
     let frame = evidence.frame.take().filter(|frame| is_near(&frame.quote, quote));
     evidence.torch = Some(Torch {
         frame,
+        device: count_after(text, "(gpu ").or_else(|| count_after(text, " gpu ")),
         ..nothing_but(asked, quote)
     });
     parts(evidence, text);
@@ -60,6 +61,7 @@ fn refused(evidence: &mut Evidence, text: &str, quote: &Quote) {
 fn nothing_but(asked: Bytes, quote: &Quote) -> Torch {
     Torch {
         asked,
+        device: None,
         frame: None,
         total: None,
         free: None,
@@ -67,6 +69,7 @@ fn nothing_but(asked: Bytes, quote: &Quote) -> Torch {
         idle: None,
         ours: None,
         others: None,
+        named: 0,
         quote: quote.clone(),
     }
 }
@@ -103,7 +106,7 @@ fn is_near(one: &Quote, other: &Quote) -> bool {
 /// The sizes of the sentence, which some reports break over lines.
 fn parts(evidence: &mut Evidence, text: &str) {
     let Some(torch) = &mut evidence.torch else { return };
-    let (mut reserved, mut cached, mut others) = (None, None, None);
+    let (mut reserved, mut cached, mut others, mut named) = (None, None, None, 0_u32);
     for (size, behind) in all(text) {
         let behind = behind.trim_start();
         let starts = |words: &[&str]| words.iter().any(|word| behind.starts_with(word));
@@ -127,12 +130,16 @@ fn parts(evidence: &mut Evidence, text: &str) {
             let before = &text[..text.len() - behind.len()];
             match before.rfind("rocess").map(|at| &before[at..]) {
                 Some(process) if process.starts_with("rocess has") => torch.ours = Some(size),
-                _ => others = Some(others.unwrap_or(Bytes::ZERO) + size),
+                _ => {
+                    others = Some(others.unwrap_or(Bytes::ZERO) + size);
+                    named = named.saturating_add(1);
+                }
             }
         }
     }
     torch.total = torch.total.or_else(|| total_behind(text));
     torch.others = others.or(torch.others);
+    torch.named = named.max(torch.named);
     // Until 1.3 it was what is idle, in 1.4 all that is reserved: what adds up to no more than the card is told apart from it.
     if let (Some(cached), Some(total), Some(free), Some(allocated)) =
         (cached, torch.total, torch.free, torch.allocated)

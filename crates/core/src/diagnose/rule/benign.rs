@@ -1,9 +1,10 @@
 //! What is no failure of a card's memory: warnings of runs that go on, host memory, and ends that are not about memory at all.
 
 use super::Weight::{Decisive, Fair, Strong, Weak};
+use super::fault::of_driver;
 use super::{Finding, Rule};
 use crate::diagnose::cause::{Cause, SubCause};
-use crate::diagnose::evidence::{Evidence, Place, Purpose};
+use crate::diagnose::evidence::{Evidence, NO_SIZE, Purpose, Quote};
 use crate::diagnose::saying::Saying;
 
 pub(super) const RULES: &[Rule] = &[
@@ -28,54 +29,19 @@ pub(super) const RULES: &[Rule] = &[
         test: recovered,
     },
     Rule {
-        name: "host_killed",
-        source: "mm/oom_kill.c",
-        test: host_killed,
-    },
-    Rule {
-        name: "killed_without_a_word",
-        source: "a shell's `Killed`: SIGKILL, which the kernel sends for want of host memory",
-        test: killed_without_a_word,
-    },
-    Rule {
-        name: "override_of_buffers",
-        source: "llama-model.cpp: a buffer type that cannot hold its tensors allocates nothing",
-        test: override_of_buffers,
-    },
-    Rule {
-        name: "host_refused",
-        source: "ggml-backend.cpp: CPU buffers; std::bad_alloc",
-        test: host_refused,
-    },
-    Rule {
-        name: "told_of_host",
-        source: "the report's own words: page file, commit limit, too little RAM",
-        test: told_of_host,
-    },
-    Rule {
-        name: "host_smaller_than_card",
-        source: "arithmetic: Windows backs memory of a card by the host's commit limit",
-        test: host_smaller_than_card,
-    },
-    Rule {
         name: "program_fault",
         source: "CUDA: a kernel of the program found its input wrong",
         test: program_fault,
     },
     Rule {
+        name: "no_size_at_all",
+        source: "arithmetic: no machine has 16 TiB of one card's memory; what reads like an address or an overflow is one",
+        test: no_size_at_all,
+    },
+    Rule {
         name: "arena_full",
         source: "ggml.c: ggml_new_object; an arena whose size is fixed when it is made",
         test: arena_full,
-    },
-    Rule {
-        name: "shared_memory_full",
-        source: "PyTorch's DataLoader: /dev/shm",
-        test: shared_memory_full,
-    },
-    Rule {
-        name: "allocation_limit",
-        source: "ggml-vulkan.cpp: maxMemoryAllocationSize, maxBufferSize",
-        test: allocation_limit,
     },
     Rule {
         name: "other_complaint",
@@ -126,7 +92,7 @@ fn by_design(evidence: &Evidence) -> Option<Finding> {
 /// Much is in use, nothing failed and nothing grows: a framework takes its share at the start.
 fn taken_by_habit(evidence: &Evidence) -> Option<Finding> {
     let told = evidence.quote(Saying::Wonders)?;
-    const TROUBLE: [Saying; 13] = [
+    const TROUBLE: [Saying; 14] = [
         Saying::Leaks,
         Saying::NotReleased,
         Saying::Grows,
@@ -138,6 +104,7 @@ fn taken_by_habit(evidence: &Evidence) -> Option<Finding> {
         Saying::TakenBefore,
         Saying::NobodyShown,
         Saying::Slow,
+        Saying::TakesLong,
         Saying::Died,
         Saying::ManagedMemory,
     ];
@@ -157,104 +124,26 @@ fn recovered(evidence: &Evidence) -> Option<Finding> {
         .then(|| Finding::new(Cause::NotOom, Decisive, text, vec![told]).by(SubCause::Recovered))
 }
 
-fn host_killed(evidence: &Evidence) -> Option<Finding> {
-    let told = evidence.quote(Saying::KernelKill)?;
-    if evidence.says(Saying::KernelMemory) || !evidence.refusals.is_empty() {
-        return None;
-    }
-    let text = "the kernel killed a process for want of host memory";
-    // What grows until it is killed is told by how it grows.
-    let grows = evidence.says(Saying::GrowsEachRound)
-        || evidence.says_any(&[Saying::Leaks, Saying::Grows]) && evidence.says(Saying::EachRound);
-    let (cause, weight) = match evidence.is_unified() {
-        false if grows => (Cause::NotOom, Weak),
-        true => (Cause::UnifiedMemoryRefused, Fair),
-        false => (Cause::NotOom, Strong),
-    };
-    Some(Finding::new(cause, weight, text, vec![told]).by(SubCause::HostKilled))
-}
-
-fn killed_without_a_word(evidence: &Evidence) -> Option<Finding> {
-    let told = evidence.quote(Saying::Killed)?;
-    if evidence.says(Saying::KernelKill) || evidence.ran_out() {
-        return None;
-    }
-    // What grows until it is killed is told by how it grows.
-    let weight = if evidence.says(Saying::Grows) { Weak } else { Fair };
-    let text = "it was killed without a word";
-    Some(match evidence.is_unified() {
-        true => Finding::new(Cause::ModelTooLarge, weight, text, vec![told]),
-        false => Finding::new(Cause::NotOom, weight, text, vec![told]).by(SubCause::HostKilled),
-    })
-}
-
-/// No device refused anything, no size is told: the buffer could not be made at all.
-fn override_of_buffers(evidence: &Evidence) -> Option<Finding> {
-    let told = evidence.quote(Saying::UnsizedRefused)?;
-    let weight = match (evidence.refusals.is_empty(), evidence.says(Saying::Override)) {
-        (false, _) => return None,
-        (true, true) => Decisive,
-        (true, false) => Fair,
-    };
-    let quotes = [Some(told), evidence.quote(Saying::Override)];
-    let text =
-        "a buffer could not be made, though no device refused memory: look at the overrides of tensors (-ot)";
-    let quotes = quotes.into_iter().flatten().collect();
-    Some(Finding::new(Cause::Other, weight, text, quotes).by(SubCause::Override))
-}
-
-fn host_refused(evidence: &Evidence) -> Option<Finding> {
-    let refusal = evidence.refusal()?;
-    let named = matches!(refusal.purpose, Purpose::Cache | Purpose::Compute | Purpose::Pool);
-    let pins = evidence.says_any(&[Saying::PinCall, Saying::Pinned]);
-    if refusal.place != Place::Host || named || pins {
-        return None;
-    }
-    let text = "a buffer of the host was refused; the card is not concerned";
-    Some(Finding::new(Cause::Other, Strong, text, vec![refusal.quote.clone()]).by(SubCause::HostMemory))
-}
-
-/// Windows backs memory of a card with its page file: too small a file reads as a card without memory.
-fn told_of_host(evidence: &Evidence) -> Option<Finding> {
-    let told = evidence.quote(Saying::HostMemory)?;
-    let named = evidence
-        .refusal()
-        .is_some_and(|refusal| refusal.purpose != Purpose::Unknown && refusal.asked.is_some());
-    let silent = !evidence.ran_out()
-        || evidence.says_any(&[Saying::KernelKill, Saying::PinnedRefused, Saying::ManagedMemory]);
-    if named || silent || evidence.is_unified() {
-        return None;
-    }
-    // A refusal in words that name no size nor device may be the host's own.
-    let unsized_only = evidence
-        .refusal()
-        .is_some_and(|refusal| refusal.asked.is_none() && !refusal.at_run_time);
-    let weight = if unsized_only { Strong } else { Fair };
-    let text = "what is told to be short is memory of the host";
-    Some(
-        Finding::new(Cause::Other, weight, text, vec![told])
-            .by(SubCause::HostMemory)
-            .told(),
-    )
-}
-
-fn host_smaller_than_card(evidence: &Evidence) -> Option<Finding> {
-    let (host, card) = (evidence.told_host?, evidence.card()?);
-    let text = format!("{host} of host memory are told beside a card of {card}, on Windows");
-    let speaks =
-        host < card && evidence.says(Saying::Windows) && evidence.ran_out() && evidence.torch.is_none();
-    speaks.then(|| {
-        let quotes = evidence.quotes(&[Saying::OutOfMemory]);
-        Finding::new(Cause::Other, Strong, text, quotes)
-            .by(SubCause::HostMemory)
-            .told()
-    })
-}
-
 fn program_fault(evidence: &Evidence) -> Option<Finding> {
     let told = evidence.quote(Saying::ProgramFault)?;
-    let text = "a kernel of the program stopped at an assertion of its own: an index or a value is wrong";
-    (!evidence.ran_out()).then(|| Finding::new(Cause::NotOom, Strong, text, vec![told]))
+    let text =
+        "the program stopped at what it had itself asked for: an index, a value or a card that is not there";
+    // What cannot be pinned in one piece is called an argument that is not valid.
+    let pins = evidence.says_any(&[Saying::PinCall, Saying::Pinned]);
+    (!evidence.ran_out() && !pins).then(|| Finding::new(Cause::NotOom, Strong, text, vec![told]))
+}
+
+/// A size that is none: an argument that was torn or has run over, as where a library of another card or version is called.
+fn no_size_at_all(evidence: &Evidence) -> Option<Finding> {
+    let torch = evidence.torch.as_ref().map(|torch| (torch.asked, &torch.quote));
+    let refused = || {
+        evidence
+            .refusal()
+            .and_then(|refusal| Some((refusal.asked?, &refusal.quote)))
+    };
+    let (asked, quote) = torch.or_else(refused)?;
+    let text = format!("{asked} are no size that anybody means: an address or an overflow was taken for one");
+    (asked >= NO_SIZE).then(|| Finding::new(Cause::NotOom, Decisive, text, vec![quote.clone()]))
 }
 
 fn arena_full(evidence: &Evidence) -> Option<Finding> {
@@ -264,38 +153,49 @@ fn arena_full(evidence: &Evidence) -> Option<Finding> {
     alone.then(|| Finding::new(Cause::NotOom, Strong, text, vec![told]))
 }
 
-fn shared_memory_full(evidence: &Evidence) -> Option<Finding> {
-    let told = evidence.quote(Saying::SharedMemoryFull)?;
-    let text = "the host's shared memory (/dev/shm) is full; the card is not concerned";
-    Some(Finding::new(Cause::Other, Strong, text, vec![told]).by(SubCause::HostMemory))
-}
-
-fn allocation_limit(evidence: &Evidence) -> Option<Finding> {
-    let told = evidence
-        .quote(Saying::AllocationLimit)
-        .filter(|quote| !quote.text.contains("pinned memory"))?;
-    let text = "one allocation is larger than the driver allows, however much is free";
-    Some(Finding::new(Cause::Other, Decisive, text, vec![told]).by(SubCause::AllocationLimit))
-}
-
 /// An assertion or an exception that says nothing of memory, where nobody else does.
 fn other_complaint(evidence: &Evidence) -> Option<Finding> {
     let about_memory = ["buffer", "CUDA error", "alloc", "memory"];
     let told = [Saying::Assertion, Saying::Exception]
         .into_iter()
         .find_map(|saying| evidence.quote(saying))?;
-    let silent = evidence.ran_out() || evidence.startup.is_some() || evidence.says(Saying::VllmContext);
+    let silent = evidence.ran_out()
+        || evidence.startup.is_some()
+        || evidence.says(Saying::VllmContext)
+        || is_of_a_card(evidence);
     let speaks = !silent && !about_memory.iter().any(|words| told.text.contains(words));
     let text = "the program stopped at a complaint of its own, and nothing was refused";
     speaks.then(|| Finding::new(Cause::NotOom, Weak, text, vec![told]))
 }
 
+/// Weights, cache and compute buffers were placed, and none of them on a card.
+fn all_on_host(evidence: &Evidence) -> Option<Quote> {
+    let purposes = [Purpose::Weights, Purpose::Cache, Purpose::Compute];
+    let placed = |purpose| evidence.buffers.iter().any(|buffer| buffer.purpose == purpose);
+    let all = purposes.into_iter().all(placed) && evidence.buffers.iter().all(|buffer| !buffer.on_card);
+    evidence.quote(Saying::ComputeSize).filter(|_| all)
+}
+
+/// The card or its driver is what does not work.
+fn is_of_a_card(evidence: &Evidence) -> bool {
+    let faults = [
+        Saying::DriverFault,
+        Saying::DriverGone,
+        Saying::IllegalAccess,
+        Saying::OffBus,
+    ];
+    evidence.says_any(&faults) || !of_driver(evidence).is_empty() || !evidence.xids.is_empty()
+}
+
 /// What runs on the processor alone was refused no memory of a card.
 fn not_on_the_card(evidence: &Evidence) -> Option<Finding> {
-    let told = evidence.quote(Saying::CpuInstead)?;
+    let told = evidence
+        .quote(Saying::CpuInstead)
+        .or_else(|| all_on_host(evidence))?;
     let text = "the program works without the card, and nothing was refused";
     let refused = evidence.ran_out() || evidence.says_any(&[Saying::HostRefused, Saying::UnifiedSwitch]);
-    (!refused).then(|| Finding::new(Cause::NotOom, Fair, text, vec![told]))
+    let weight = if is_of_a_card(evidence) { Weak } else { Fair };
+    (!refused).then(|| Finding::new(Cause::NotOom, weight, text, vec![told]))
 }
 
 fn not_about_memory(evidence: &Evidence) -> Option<Finding> {

@@ -44,16 +44,6 @@ pub(super) const RULES: &[Rule] = &[
         test: stops_at_stage,
     },
     Rule {
-        name: "large_micro_batch",
-        source: "llama-context.cpp: the buffers of the computation grow with -ub, 512 without it",
-        test: large_micro_batch,
-    },
-    Rule {
-        name: "first_that_is_loaded",
-        source: "order of every engine: weights come first, and are the most",
-        test: first_that_is_loaded,
-    },
-    Rule {
         name: "counted_too_large",
         source: "ExLlama, transformers, bitsandbytes: they count before they load",
         test: counted_too_large,
@@ -79,7 +69,7 @@ fn cause_of(purpose: Purpose) -> Option<Cause> {
     })
 }
 
-fn asked(refusal: &Refusal) -> String {
+pub(super) fn asked(refusal: &Refusal) -> String {
     match refusal.asked {
         Some(asked) => format!("{asked} were refused"),
         None => "memory was refused".to_owned(),
@@ -244,41 +234,6 @@ fn stops_at_stage(evidence: &Evidence) -> Option<Finding> {
     let text = format!("the log ends where {what}, and what comes next is told to have failed");
     let quotes = evidence.quotes(&[Saying::CacheSize, Saying::ComputeSize]);
     (quiet && failed).then(|| Finding::new(cause, Weak, text, quotes))
-}
-
-/// The card refused, and nobody says what for.
-fn unnamed(evidence: &Evidence) -> Option<&Refusal> {
-    let refusal = on_card(evidence)?;
-    let unnamed = refusal.purpose == Purpose::Unknown && refusal.place == Place::Card && !refusal.at_run_time;
-    (unnamed && refusal.stage == Stage::Unknown && !evidence.is_unified()).then_some(refusal)
-}
-
-fn large_micro_batch(evidence: &Evidence) -> Option<Finding> {
-    let refusal = unnamed(evidence)?;
-    let tokens = evidence.micro_batch.filter(|tokens| *tokens >= 2048)?;
-    let text = format!("{} with micro-batches of {tokens} tokens", asked(refusal));
-    Some(Finding::new(
-        Cause::ComputeBufferTooLarge,
-        Fair,
-        text,
-        vec![refusal.quote.clone()],
-    ))
-}
-
-fn first_that_is_loaded(evidence: &Evidence) -> Option<Finding> {
-    // A framework that takes the card as one arena asks for nearly all of it, whatever the model.
-    let arena = |refusal: &Refusal| matches!((refusal.asked, evidence.card()), (Some(asked), Some(card)) if asked.scaled(5, 4) >= card && asked <= card);
-    let refusal = unnamed(evidence).filter(|refusal| evidence.buffers.is_empty() && !arena(refusal))?;
-    let text = format!(
-        "{} before any other line says how far it had come",
-        asked(refusal)
-    );
-    Some(Finding::new(
-        Cause::ModelTooLarge,
-        Weak,
-        text,
-        vec![refusal.quote.clone()],
-    ))
 }
 
 fn counted_too_large(evidence: &Evidence) -> Option<Finding> {

@@ -1,9 +1,10 @@
 //! What is told to have helped, and what the names say in numbers: the last resort where no program says what the memory was for.
 
-use super::Weight::{Fair, Strong, Weak};
+use super::Weight::{Fair, Weak};
+use super::card::asked;
 use super::{Finding, Rule};
 use crate::diagnose::cause::Cause;
-use crate::diagnose::evidence::{Evidence, Purpose, Stage};
+use crate::diagnose::evidence::{Evidence, Place, Purpose, Refusal, Stage, is_arena};
 use crate::diagnose::saying::Saying;
 
 pub(super) const RULES: &[Rule] = &[
@@ -44,11 +45,6 @@ pub(super) const RULES: &[Rule] = &[
         },
     },
     Rule {
-        name: "larger_pieces_helped",
-        source: "the report's own words",
-        test: larger_pieces_helped,
-    },
-    Rule {
         name: "weights_beyond_cards",
         source: "arithmetic: size of the model's file, or parameters times bits, against the cards",
         test: weights_beyond_cards,
@@ -67,6 +63,16 @@ pub(super) const RULES: &[Rule] = &[
         name: "large_context",
         source: "arithmetic: the KV cache grows with the tokens of the context, 4096 to 32768 are usual",
         test: large_context,
+    },
+    Rule {
+        name: "large_micro_batch",
+        source: "llama-context.cpp: the buffers of the computation grow with -ub, 512 without it",
+        test: large_micro_batch,
+    },
+    Rule {
+        name: "first_that_is_loaded",
+        source: "order of every engine: weights come first, and are the most",
+        test: first_that_is_loaded,
     },
 ];
 
@@ -92,22 +98,11 @@ fn cured(evidence: &Evidence, saying: Saying, cause: Cause, what: &str) -> Optio
     )
 }
 
-/// Segments that can grow, or caches emptied, cure nothing but pieces.
-fn larger_pieces_helped(evidence: &Evidence) -> Option<Finding> {
-    let told = evidence.quote(Saying::CuredByPieces)?;
-    let proven_not = evidence.torch.as_ref().is_some_and(|torch| {
-        matches!((torch.total, torch.allocated), (Some(total), Some(live)) if live + torch.asked > total)
-    });
-    let text = "an allocator that can join its pieces is told to have helped";
-    let weight = if evidence.ran_out() { Strong } else { Fair };
-    (!proven_not && !evidence.is_unified())
-        .then(|| Finding::new(Cause::FragmentationCachingAllocator, weight, text, vec![told]).told())
-}
-
 fn weights_beyond_cards(evidence: &Evidence) -> Option<Finding> {
     let (weights, cards) = evidence
         .weights_beyond_cards()
-        .filter(|_| is_unnamed(evidence) && evidence.ran_out() && evidence.stage != Stage::Serving)?;
+        .filter(|_| is_unnamed(evidence) && evidence.ran_out() && evidence.stage != Stage::Serving)
+        .filter(|_| !evidence.says(Saying::GrowsWithDepth))?;
     let text = format!("weights of {weights} on {cards}");
     let quote = evidence.refusal().map(|refusal| refusal.quote.clone());
     let quote = quote.or_else(|| evidence.quote(Saying::OutOfMemory));
@@ -182,5 +177,39 @@ fn large_context(evidence: &Evidence) -> Option<Finding> {
         weight,
         text,
         evidence.quotes(&[Saying::ContextTokens]),
+    ))
+}
+
+/// The card refused, and nobody says what for.
+fn unstaged(evidence: &Evidence) -> Option<&Refusal> {
+    let refusal = evidence.refusal()?;
+    let unnamed = refusal.purpose == Purpose::Unknown && refusal.place == Place::Card && !refusal.at_run_time;
+    (unnamed && refusal.stage == Stage::Unknown && !evidence.is_unified()).then_some(refusal)
+}
+
+fn large_micro_batch(evidence: &Evidence) -> Option<Finding> {
+    let refusal = unstaged(evidence)?;
+    let tokens = evidence.micro_batch.filter(|tokens| *tokens >= 2048)?;
+    let text = format!("{} with micro-batches of {tokens} tokens", asked(refusal));
+    Some(Finding::new(
+        Cause::ComputeBufferTooLarge,
+        Fair,
+        text,
+        vec![refusal.quote.clone()],
+    ))
+}
+
+fn first_that_is_loaded(evidence: &Evidence) -> Option<Finding> {
+    let arena = |refusal: &Refusal| matches!((refusal.asked, evidence.card()), (Some(asked), Some(card)) if is_arena(asked, card));
+    let refusal = unstaged(evidence).filter(|refusal| evidence.buffers.is_empty() && !arena(refusal))?;
+    let text = format!(
+        "{} before any other line says how far it had come",
+        asked(refusal)
+    );
+    Some(Finding::new(
+        Cause::ModelTooLarge,
+        Weak,
+        text,
+        vec![refusal.quote.clone()],
     ))
 }

@@ -1,9 +1,9 @@
 //! Faults of cards, drivers and builds: none of them is cured by memory.
 
-use super::Weight::{Decisive, Fair, Strong};
+use super::Weight::{Decisive, Fair, Hint, Strong};
 use super::{Finding, Rule};
 use crate::diagnose::cause::{Cause, SubCause};
-use crate::diagnose::evidence::{Evidence, Quote};
+use crate::diagnose::evidence::{Evidence, Idea, Quote};
 use crate::diagnose::saying::Saying;
 
 pub(super) const RULES: &[Rule] = &[
@@ -41,6 +41,11 @@ pub(super) const RULES: &[Rule] = &[
         name: "built_for_other",
         source: "the report's own words",
         test: built_for_other,
+    },
+    Rule {
+        name: "unknown_status",
+        source: "CUDA, HIP: an error that is named, and is not out of memory",
+        test: unknown_status,
     },
     Rule {
         name: "wrong_build",
@@ -154,4 +159,14 @@ fn handle_refused(evidence: &Evidence, quote: Quote) -> Option<Finding> {
     let text = "a library could not make its handle, though nothing is said to be full";
     let full = evidence.ran_out() || evidence.says(Saying::Neighbour);
     (!full).then(|| Finding::new(Cause::NotOom, Fair, text, vec![quote]).by(SubCause::WrongBuild))
+}
+
+/// The run time names an error, and it is none of memory.
+fn unknown_status(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence.quote(Saying::CardFault)?;
+    let text = "the run time gave up with an error that is not about memory";
+    let pins = evidence.says_any(&[Saying::PinCall, Saying::Pinned, Saying::PinnedRefused]);
+    let broken = evidence.is_about(&[Idea::Breaks, Idea::Machine]);
+    (!evidence.ran_out() && !pins && !broken)
+        .then(|| Finding::new(Cause::NotOom, Hint, text, vec![told]).told())
 }

@@ -54,9 +54,14 @@ fn said_to_leak(evidence: &Evidence) -> Option<Finding> {
     let both = evidence.says(Saying::GrowsEachRound);
     let grows = both || evidence.says(Saying::Grows);
     let rounds = both || evidence.says(Saying::EachRound);
+    if !(leaks || grows || kept || evidence.says(Saying::FailsAgain)) {
+        return None;
+    }
     let weight = match (leaks, grows || kept, rounds) {
         _ if explained || evidence.says_any(&[Saying::Meant, Saying::CuredByPieces]) => Weak,
         (true, _, _) | (_, true, _) if evidence.says(Saying::StrayContext) => Fair,
+        // What lies in pieces is not lost.
+        (false, ..) if evidence.says(Saying::Fragmented) => Weak,
         // A process that is not gone keeps what it had.
         _ if evidence.says_any(&[Saying::NobodyShown, Saying::TakenBefore]) => Weak,
         _ if evidence.holders.len() > 1 => Fair,

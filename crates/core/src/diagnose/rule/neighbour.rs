@@ -1,10 +1,10 @@
-//! Somebody else's memory, and our own on the wrong card.
+//! Somebody else's memory.
 
-use super::Weight::{Decisive, Fair, Strong, Weak};
+use super::Weight::{Fair, Strong, Weak};
 use super::{Finding, Rule};
 use crate::bytes::Bytes;
 use crate::diagnose::cause::Cause;
-use crate::diagnose::evidence::{Evidence, Holder, Purpose, Quote, Stage};
+use crate::diagnose::evidence::{Evidence, Purpose, Quote, Stage};
 use crate::diagnose::saying::Saying;
 
 pub(super) const RULES: &[Rule] = &[
@@ -17,6 +17,16 @@ pub(super) const RULES: &[Rule] = &[
         name: "used_by_nobody",
         source: "nvidia-smi: a card in use, and a table of processes that does not say by whom",
         test: used_by_nobody,
+    },
+    Rule {
+        name: "nameless_holder",
+        source: "nvidia-smi: `Unknown Error`, `[Not Found]`: NVML finds no program behind the number any more",
+        test: nameless_holder,
+    },
+    Rule {
+        name: "large_holder",
+        source: "rocm-smi --showpids, nvidia-smi: a process with a quarter of the card that is named, and no other complaint",
+        test: large_holder,
     },
     Rule {
         name: "nobody_shown",
@@ -39,11 +49,6 @@ pub(super) const RULES: &[Rule] = &[
         test: taken_before,
     },
     Rule {
-        name: "context_on_each_card",
-        source: "nvidia-smi: one process with a bare context on a further card",
-        test: context_on_each_card,
-    },
-    Rule {
         name: "told_of_neighbour",
         source: "the report's own words",
         test: told_of_neighbour,
@@ -57,26 +62,6 @@ pub(super) const RULES: &[Rule] = &[
         name: "others_seen",
         source: "vLLM: memory profiling; SGLang: init_torch_distributed; CUDA: cudaErrorDevicesUnavailable",
         test: others_seen,
-    },
-    Rule {
-        name: "card_twice",
-        source: "NCCL: init.cc compares the ranks' bus ids",
-        test: card_twice,
-    },
-    Rule {
-        name: "visible_devices",
-        source: "CUDA reads CUDA_VISIBLE_DEVICES once, at its start",
-        test: visible_devices,
-    },
-    Rule {
-        name: "stray_context",
-        source: "a thread without cudaSetDevice works on card 0",
-        test: stray_context,
-    },
-    Rule {
-        name: "other_main_card",
-        source: "llama.cpp: --main-gpu stays 0 where tensors are sent elsewhere",
-        test: other_main_card,
     },
 ];
 
@@ -105,17 +90,40 @@ fn used_by_nobody(evidence: &Evidence) -> Option<Finding> {
     nobody.then(|| Finding::new(Cause::ForeignProcess, Fair, text, vec![usage.quote.clone()]))
 }
 
+fn nameless_holder(evidence: &Evidence) -> Option<Finding> {
+    let told = evidence.quote(Saying::Nameless)?;
+    let text = "a process that is no more still holds memory of the card";
+    Some(Finding::new(Cause::ForeignProcess, Strong, text, vec![told]))
+}
+
+/// A table of processes is shown for those who hold the memory.
+fn large_holder(evidence: &Evidence) -> Option<Finding> {
+    let card = evidence.card().or(evidence.named_cards)?;
+    let largest = evidence.holders.iter().max_by_key(|holder| holder.used)?;
+    let quiet = !evidence.ran_out() && evidence.torch.is_none() && evidence.series.len() < 3;
+    let said = [
+        Saying::Leaks,
+        Saying::Grows,
+        Saying::NotReleased,
+        Saying::StrayContext,
+        Saying::CardsSetApart,
+    ];
+    let text = format!("{} holds {} of a card of {card}", largest.name, largest.used);
+    let speaks = quiet && !evidence.says_any(&said) && largest.used.scaled(4, 1) >= card;
+    speaks.then(|| Finding::new(Cause::ForeignProcess, Weak, text, vec![largest.quote.clone()]))
+}
+
 fn nobody_shown(evidence: &Evidence) -> Option<Finding> {
     let told = evidence.quotes(&[Saying::NobodyShown, Saying::TakenBefore]);
     let silent = evidence.is_unified()
         || evidence.startup.is_some()
         || evidence.says(Saying::PreviousChild)
         || told.is_empty();
-    let speaks = !silent
-        && (evidence.ran_out()
-            || evidence.says_any(&[Saying::NotReleased, Saying::Neighbour, Saying::FailsAgain]));
+    let failed = evidence.ran_out()
+        || evidence.says_any(&[Saying::NotReleased, Saying::Neighbour, Saying::FailsAgain]);
+    let weight = if failed { Strong } else { Fair };
     let text = "the card is told to be in use before the start, or by a process that no list shows";
-    speaks.then(|| Finding::new(Cause::ForeignProcess, Strong, text, told).told())
+    (!silent).then(|| Finding::new(Cause::ForeignProcess, weight, text, told).told())
 }
 
 fn unworded(evidence: &Evidence) -> Option<Finding> {
@@ -171,47 +179,6 @@ fn taken_before(evidence: &Evidence) -> Option<Finding> {
     Some(Finding::new(Cause::ForeignProcess, Strong, text, quotes))
 }
 
-/// One process is on several cards, on one of them with little; or several of one name are on a card that is one's own.
-fn context_on_each_card(evidence: &Evidence) -> Option<Finding> {
-    let stray = evidence
-        .holders
-        .iter()
-        .find(|stray| is_stray(stray, &evidence.holders))?;
-    let text = format!(
-        "{} holds {}, hardly more than a context, on a further card",
-        stray.name, stray.used
-    );
-    let weight = if evidence.refusals.is_empty() {
-        Strong
-    } else {
-        Fair
-    };
-    Some(Finding::new(
-        Cause::WrongDeviceContext,
-        weight,
-        text,
-        vec![stray.quote.clone()],
-    ))
-}
-
-fn is_stray(stray: &Holder, all: &[Holder]) -> bool {
-    const CONTEXT: Bytes = Bytes::mib(1024);
-    let is_context = stray.used <= CONTEXT && stray.pid.is_some();
-    let twin = |other: &&Holder| {
-        let elsewhere = other.pid == stray.pid && other.card != stray.card;
-        elsewhere && (is_context || other.used >= stray.used * 2)
-    };
-    let same =
-        |other: &&Holder| other.name == stray.name && other.card == stray.card && other.pid != stray.pid;
-    let siblings = all
-        .iter()
-        .filter(same)
-        .filter(|other| other.used <= CONTEXT)
-        .count();
-    let owner = all.iter().filter(same).any(|other| other.used >= stray.used * 3);
-    all.iter().any(|other| twin(&other)) || (is_context && siblings >= 1 && owner)
-}
-
 fn told_of_neighbour(evidence: &Evidence) -> Option<Finding> {
     let told = evidence
         .quote(Saying::Neighbour)
@@ -230,6 +197,7 @@ fn told_of_neighbour(evidence: &Evidence) -> Option<Finding> {
         (_, true) => return None,
         // The pool is where it shows, the neighbour is why.
         (true, _) if is_pool => Strong,
+        (true, _) if evidence.says(Saying::StrayContext) => Weak,
         (true, _) if evidence.says_any(&[Saying::Leaks, Saying::Grows]) => Weak,
         (true, _) => Fair,
         (false, _) => Weak,
@@ -258,50 +226,4 @@ fn others_seen(evidence: &Evidence) -> Option<Finding> {
     };
     let text = "the engine found the card in another's hands";
     Some(Finding::new(Cause::ForeignProcess, weight, text, vec![quote]))
-}
-
-fn card_twice(evidence: &Evidence) -> Option<Finding> {
-    let quote = evidence.quote(Saying::CardTwice)?;
-    let text = "two ranks are on one card, and each should have its own";
-    Some(Finding::new(Cause::WrongDeviceContext, Strong, text, vec![quote]))
-}
-
-fn visible_devices(evidence: &Evidence) -> Option<Finding> {
-    let told = evidence.said.get(&Saying::VisibleDevices)?;
-    let unheeded = evidence.said.get(&Saying::NotHeeded);
-    let near = unheeded.is_some_and(|seen| seen.first.line.abs_diff(told.first.line) <= 8);
-    let weight = match near {
-        true => Decisive,
-        false if told.count >= 2 && !evidence.ran_out() => Weak,
-        false => return None,
-    };
-    let quotes = evidence.quotes(&[Saying::VisibleDevices, Saying::NotHeeded]);
-    let text = "the choice of cards was made, and did not take effect";
-    Some(Finding::new(Cause::WrongDeviceContext, weight, text, quotes).told())
-}
-
-fn stray_context(evidence: &Evidence) -> Option<Finding> {
-    // A board that shares its memory has one card.
-    let told = evidence
-        .quote(Saying::StrayContext)
-        .filter(|_| !evidence.is_unified() && !evidence.says(Saying::ProgramFault))?;
-    let weight = match (evidence.says(Saying::DeviceChoice), evidence.refusals.is_empty()) {
-        (_, false) => Weak,
-        _ if evidence.startup.is_some() => Weak,
-        (true, true) => Decisive,
-        (false, true) => Strong,
-    };
-    let text = "memory or a context is on a card that was not meant";
-    Some(Finding::new(Cause::WrongDeviceContext, weight, text, vec![told]).told())
-}
-
-fn other_main_card(evidence: &Evidence) -> Option<Finding> {
-    let told = evidence.quote(Saying::DeviceChoice)?;
-    let (weight, quote) = match (evidence.quote(Saying::IllegalAccess), evidence.refusal()) {
-        (Some(access), _) => (Decisive, access),
-        (None, Some(refusal)) => (Fair, refusal.quote.clone()),
-        (None, None) => return None,
-    };
-    let text = "the main card is named, beside a failure on a card";
-    Some(Finding::new(Cause::WrongDeviceContext, weight, text, vec![told, quote]).told())
 }

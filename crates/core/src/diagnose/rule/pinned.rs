@@ -111,13 +111,13 @@ fn pin_call_failed(evidence: &Evidence) -> Option<Finding> {
     if evidence.says(Saying::LockRefused) {
         return None;
     }
-    let faulty = evidence.says_any(&[Saying::IllegalAccess, Saying::DriverFault, Saying::ProgramFault]);
+    let faulty = evidence.says_any(&[Saying::IllegalAccess, Saying::DriverFault]);
     let failed = evidence.ran_out()
         || evidence.says(Saying::HostRefused)
         || (evidence.says(Saying::CardFault) && !faulty)
-        || [" failed", "Error", "error"]
+        || ["fail", "error"]
             .iter()
-            .any(|word| told.text.contains(word));
+            .any(|word| told.text.to_ascii_lowercase().contains(word));
     let named = evidence.says(Saying::PinCall) && evidence.says(Saying::Pinned);
     let weight = match (named, evidence.says(Saying::StrayContext)) {
         (_, true) => return None,

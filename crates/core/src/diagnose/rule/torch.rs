@@ -6,17 +6,12 @@ use super::Weight::{Decisive, Fair, Strong, Weak};
 use super::{Finding, Rule, Weight};
 use crate::bytes::Bytes;
 use crate::diagnose::cause::{Cause, SubCause};
-use crate::diagnose::evidence::{Evidence, Purpose, Refusal, Torch};
+use crate::diagnose::evidence::{Evidence, NO_SIZE, Purpose, Refusal, Torch};
 use crate::diagnose::saying::Saying;
 
-const SENTENCE: &str = "CUDACachingAllocator.cpp: malloc, reportProcessMemoryInfo";
+pub(super) const SENTENCE: &str = "CUDACachingAllocator.cpp: malloc, reportProcessMemoryInfo";
 
 pub(super) const RULES: &[Rule] = &[
-    Rule {
-        name: "idle_in_pieces",
-        source: SENTENCE,
-        test: idle_in_pieces,
-    },
     Rule {
         name: "held_by_others",
         source: SENTENCE,
@@ -43,16 +38,6 @@ pub(super) const RULES: &[Rule] = &[
         test: request_alone,
     },
     Rule {
-        name: "blocks_between",
-        source: "torch.cuda.memory_snapshot, memory_summary",
-        test: blocks_between,
-    },
-    Rule {
-        name: "said_to_be_fragmented",
-        source: "the report's own words",
-        test: said_to_be_fragmented,
-    },
-    Rule {
         name: "nvml_query_assertion",
         source: "CUDACachingAllocator.cpp: reportProcessMemoryInfo is the path of out of memory",
         test: nvml_query,
@@ -63,55 +48,7 @@ pub(super) const RULES: &[Rule] = &[
 const CONTEXT: Bytes = Bytes::mib(700);
 
 /// Below this the idle memory is what the allocator rounds by: sizes are printed to a hundredth of a GiB, segments are of 20 MiB.
-const ROUNDING: Bytes = Bytes::mib(64);
-
-/// R + F would do, F does not, and the live tensors would leave room: the idle memory is in pieces.
-fn idle_in_pieces(evidence: &Evidence) -> Option<Finding> {
-    let torch = evidence.torch.as_ref()?;
-    let (free, idle) = (torch.free?, torch.idle?);
-    let room = torch
-        .total
-        .is_none_or(|total| torch.allocated.unwrap_or(Bytes::ZERO) + torch.asked <= total);
-    let fits = free < torch.asked && torch.asked <= free + idle && room;
-    if idle.scaled(4, 1) < torch.asked || idle < ROUNDING {
-        return None;
-    }
-    let of_card = |share: u64| torch.total.is_none_or(|total| idle * share >= total);
-    let loads = torch
-        .frame
-        .as_ref()
-        .is_some_and(|frame| frame.purpose == Purpose::Weights);
-    let weight = match () {
-        // A load gives nothing back, and asks for more after this.
-        () if loads && !of_card(10) => Weak,
-        () if of_card(10) => Decisive,
-        () if !of_card(50) => Weak,
-        // Where live tensors fill the card, a smaller model would do as well.
-        () if is_full_of_life(torch) => Fair,
-        // Where little is asked, much more will be asked next.
-        () if torch
-            .total
-            .is_some_and(|total| torch.asked.scaled(64, 1) <= total) =>
-        {
-            Fair
-        }
-        () if idle.scaled(2, 1) >= torch.asked && of_card(25) => Strong,
-        () if idle.scaled(2, 1) >= torch.asked => Fair,
-        () => Weak,
-    };
-    let text = format!(
-        "{} were asked, {free} are free and {idle} idle in the allocator: together enough, in no piece",
-        torch.asked
-    );
-    fits.then(|| {
-        Finding::new(
-            Cause::FragmentationCachingAllocator,
-            weight,
-            text,
-            vec![torch.quote.clone()],
-        )
-    })
-}
+pub(super) const ROUNDING: Bytes = Bytes::mib(64);
 
 fn is_loading(torch: &Torch) -> bool {
     torch
@@ -127,7 +64,7 @@ fn is_short(torch: &Torch) -> bool {
 }
 
 /// Live tensors fill nearly all of the card: the pieces are a remainder, not the reason.
-fn is_full_of_life(torch: &Torch) -> bool {
+pub(super) fn is_full_of_life(torch: &Torch) -> bool {
     let (Some(total), Some(live)) = (torch.total, torch.allocated) else {
         return false;
     };
@@ -145,6 +82,8 @@ fn held_by_others(evidence: &Evidence) -> Option<Finding> {
     let many = (much || alone) && others >= Bytes::gib(1);
     let enough = is_short(torch) && torch.asked <= free + others;
     let weight = match (much, torch.others.is_some()) {
+        // Whoever is there by mistake finds others there.
+        _ if evidence.choice_missed().is_some() || evidence.says(Saying::StrayContext) => Fair,
         (true, true) => Decisive,
         (true, false) => Strong,
         (false, _) => Fair,
@@ -159,6 +98,8 @@ fn held_by_others(evidence: &Evidence) -> Option<Finding> {
 /// What others hold. Without a word about this process, the process that is named may be this one under another number.
 fn others(torch: &Torch) -> Option<Bytes> {
     let told = torch.others.map(|others| match (torch.ours, torch.allocated) {
+        // In a container PyTorch does not know its own number: a single process that holds as much is this one.
+        (None, Some(live)) if others >= live && torch.named == 1 => Bytes::ZERO,
         (None, Some(live)) if others >= live => {
             others.saturating_sub(live + torch.idle.unwrap_or(Bytes::ZERO) + CONTEXT)
         }
@@ -220,12 +161,19 @@ fn live_tensors(evidence: &Evidence) -> Option<Finding> {
         let idles = idle >= ROUNDING && idle * 50 >= total && !(is_loading(torch) && idle * 10 < total);
         idles && free < torch.asked && idle + free >= torch.asked
     });
+    // Where little is asked, much more would have been asked next, whatever lies idle.
+    let little = torch.asked.scaled(64, 1) <= total && torch.idle.is_some_and(|idle| idle * 10 < total);
     let foreign = others(torch).is_some_and(|others| others.scaled(5, 1) >= total && others >= Bytes::gib(1));
-    if torch.asked.is_zero() || (in_pieces && !is_full_of_life(torch)) || !is_short(torch) || foreign {
+    if torch.asked.is_zero()
+        || torch.asked >= NO_SIZE
+        || (in_pieces && !is_full_of_life(torch) && !little)
+        || !is_short(torch)
+        || foreign
+    {
         return None;
     }
     let (cause, weight) = what_lives(evidence, torch, total, allocated);
-    let weight = if in_pieces { Weak } else { weight };
+    let weight = if in_pieces && !little { Weak } else { weight };
     let text = format!(
         "{allocated} live in tensors of a card of {total}, and {} more were asked",
         torch.asked
@@ -270,7 +218,8 @@ fn frame_alone(evidence: &Evidence) -> Option<Finding> {
         .and_then(|torch| torch.frame.as_ref())
         .or(evidence.frame.as_ref())?;
     let named = |refusal: &Refusal| refusal.asked.is_some() || refusal.purpose != Purpose::Unknown;
-    let sized = torch.is_some_and(|torch| torch.total.is_some()) || evidence.refusals.iter().any(named);
+    let weighed = |torch: &Torch| torch.total.is_some() && torch.allocated.or(torch.ours).is_some();
+    let sized = torch.is_some_and(weighed) || evidence.refusals.iter().any(named);
     // A call that pins is no load, wherever it stands.
     let pins = torch.is_none() && evidence.says(Saying::PinCall);
     let ran_out = evidence.says_any(&[Saying::OutOfMemory, Saying::TorchRefused]);
@@ -289,11 +238,11 @@ fn frame_alone(evidence: &Evidence) -> Option<Finding> {
 fn request_alone(evidence: &Evidence) -> Option<Finding> {
     let torch = evidence.torch.as_ref()?;
     let alone = torch.total.is_none() && torch.frame.is_none();
-    // No card has so much: nothing but a product of the computation asks for it.
-    let weight = if torch.asked >= Bytes::gib(200) {
-        Strong
-    } else {
-        Weak
+    // No card has so much: nothing but a product of the computation asks for it, or nobody.
+    let weight = match torch.asked {
+        asked if asked >= NO_SIZE => return None,
+        asked if asked >= Bytes::gib(200) => Strong,
+        _ => Weak,
     };
     let text = format!("{} were asked in one request", torch.asked);
     (alone && torch.asked >= Bytes::gib(1)).then(|| {
@@ -306,49 +255,13 @@ fn request_alone(evidence: &Evidence) -> Option<Finding> {
     })
 }
 
-/// A snapshot of the allocator with dead blocks among live ones.
-fn blocks_between(evidence: &Evidence) -> Option<Finding> {
-    let told = evidence.quote(Saying::TorchSnapshot)?;
-    let text = "the allocator's snapshot shows idle blocks between live ones, which cannot be given back";
-    Some(Finding::new(
-        Cause::FragmentationCachingAllocator,
-        Strong,
-        text,
-        vec![told],
-    ))
-}
-
-/// PyTorch's advice about fragmentation is in every one of its sentences and proves nothing.
-fn said_to_be_fragmented(evidence: &Evidence) -> Option<Finding> {
-    let told = evidence.quote(Saying::Fragmented)?;
-    let lower = told.text.to_ascii_lowercase();
-    let advice = [
-        "to avoid fragmentation",
-        "tried to allocate",
-        "max_split_size_mb",
-        "expandable_segments",
-        "see documentation for memory management",
-    ];
-    let proven_not = evidence.torch.as_ref().is_some_and(|torch| {
-        matches!((torch.total, torch.allocated), (Some(total), Some(live)) if live + torch.asked > total)
-    });
-    if advice.iter().any(|words| lower.contains(words)) || proven_not || evidence.is_unified() {
-        return None;
-    }
-    let seen = evidence.said.get(&Saying::Fragmented)?;
-    let known = evidence.torch.is_some()
-        || evidence.says(Saying::TorchRefused)
-        || [&seen.first, &seen.last]
-            .iter()
-            .any(|quote| quote.text.contains("reserved"));
-    let weight = if known { Fair } else { Weak };
-    let text = "it is said to be fragmented";
-    Some(Finding::new(Cause::FragmentationCachingAllocator, weight, text, vec![told]).told())
-}
-
 /// The query fails on Tegra and in sandboxes; it is only made to word a refusal.
 fn nvml_query(evidence: &Evidence) -> Option<Finding> {
     let told = evidence.quote(Saying::NvmlQueryAssert)?;
+    // The frame alone is of the assertion about the driver as well.
+    if evidence.says(Saying::NvmlInitAssert) && !told.text.contains("== r") {
+        return None;
+    }
     let mut quotes = vec![told];
     quotes.extend(evidence.quote(Saying::NvMap));
     let text = "PyTorch asks NVML for the processes of a card only to word a refusal; the query failed, so the refusal was not worded";

@@ -42,11 +42,6 @@ pub(super) const RULES: &[Rule] = &[
         source: "arithmetic: asked against MemTotal",
         test: larger_than_machine,
     },
-    Rule {
-        name: "managed_memory_moves",
-        source: "UVM serves faults instead of failing",
-        test: managed_memory_moves,
-    },
 ];
 
 /// Order of blocks of 64 KiB, which NvMap likes to take.
@@ -206,8 +201,14 @@ fn cache_must_go(evidence: &Evidence) -> Option<Finding> {
 
 /// Twice as much could be had as is free, and somebody who looks at what is free refuses.
 fn cache_counts_as_used(evidence: &Evidence) -> Option<Finding> {
-    let (free, available) = (evidence.host.free?, evidence.host.available?);
-    let refused = evidence.ran_out() || evidence.says_any(&[Saying::Declines, Saying::ModelTooBig]);
+    let latest = evidence.host.free.zip(evidence.host.available);
+    let (free, available) = evidence.host.lowest.or(latest)?;
+    // What is free falls and comes back while what could be had stays: it went into cached files.
+    let fell = evidence
+        .host
+        .highest_free
+        .is_some_and(|highest| highest >= free * 2);
+    let refused = fell || evidence.ran_out() || evidence.says_any(&[Saying::Declines, Saying::ModelTooBig]);
     // NvMap's line has reasons of its own.
     let elsewhere = evidence.says_any(&[Saying::NvMap, Saying::CacheRuledOut]);
     if !evidence.is_unified() || !refused || elsewhere || free.scaled(3, 2) > available {
@@ -217,6 +218,7 @@ fn cache_counts_as_used(evidence: &Evidence) -> Option<Finding> {
     let quotes = evidence.quotes(&[Saying::Meminfo, Saying::Declines]);
     let weight = match evidence.was_refused() || evidence.says_any(&[Saying::Declines, Saying::ModelTooBig]) {
         true => Strong,
+        false if fell => Fair,
         false => Weak,
     };
     Some(Finding::new(Cause::UnifiedMemoryRefused, weight, text, quotes).by(SubCause::PageCache))
@@ -250,57 +252,4 @@ fn model_larger_than_machine(evidence: &Evidence) -> Option<Finding> {
     let text = format!("weights of {weights} on a machine with {total}");
     let quotes = evidence.quotes(&[Saying::Killed, Saying::KernelKill, Saying::OutOfMemory]);
     (died && weights > total).then(|| Finding::new(Cause::ModelTooLarge, Fair, text, quotes).told())
-}
-
-fn managed_memory_moves(evidence: &Evidence) -> Option<Finding> {
-    let managed = evidence.says_any(&[Saying::ManagedMemory, Saying::UnifiedSwitch]);
-    let (faults, slow) = (evidence.says(Saying::PageFaults), evidence.says(Saying::Slow));
-    if evidence.says(Saying::NvMap) {
-        return None;
-    }
-    if !managed {
-        return slow_on_windows(evidence).or_else(|| faults_alone(evidence));
-    }
-    let weight = match (faults, slow) {
-        // What fails for want of memory is not served by faults.
-        (false, true) if evidence.ran_out() && evidence.says(Saying::UnifiedSwitch) => Weak,
-        (true, true) => Decisive,
-        (true, false) | (false, true) if evidence.refusals.is_empty() => Strong,
-        (false, false) if evidence.was_refused() || evidence.is_unified() => return None,
-        (false, false) if evidence.ran_out() => Weak,
-        (false, false) => Fair,
-        _ => Weak,
-    };
-    let quotes = evidence.quotes(&[
-        Saying::ManagedMemory,
-        Saying::UnifiedSwitch,
-        Saying::PageFaults,
-        Saying::Slow,
-    ]);
-    let text = "managed memory is in use, and what is told is slowness, not failure";
-    let finding = Finding::new(Cause::UnifiedMemoryThrash, weight, text, quotes);
-    Some(if evidence.says(Saying::UnifiedSwitch) {
-        finding
-    } else {
-        finding.told()
-    })
-}
-
-/// Only managed memory is served page by page; a fault of a kernel is another thing.
-fn faults_alone(evidence: &Evidence) -> Option<Finding> {
-    let told = evidence.quote(Saying::PageFaults)?;
-    let broken = evidence.says_any(&[Saying::IllegalAccess, Saying::DriverFault, Saying::CardFault]);
-    let text = "page faults of the card are told of, which only managed memory has";
-    (!broken && !evidence.ran_out())
-        .then(|| Finding::new(Cause::UnifiedMemoryThrash, Fair, text, vec![told]).told())
-}
-
-/// The driver of Windows moves memory of the card to the host rather than refuse it.
-fn slow_on_windows(evidence: &Evidence) -> Option<Finding> {
-    let slow = evidence
-        .quote(Saying::Slow)
-        .filter(|_| evidence.says_any(&[Saying::Windows, Saying::Wsl]))?;
-    let text = "it is slow on Windows, where the driver moves memory to the host rather than refuse it";
-    let speaks = !evidence.ran_out() && !evidence.is_unified();
-    speaks.then(|| Finding::new(Cause::UnifiedMemoryThrash, Fair, text, vec![slow]).told())
 }
