@@ -61,6 +61,21 @@ named! {
     }
 }
 
+impl Cause {
+    /// What the sizes of a refusal decide: how much was asked for, free, and held by whom.
+    pub(super) const fn is_of_sizes(self) -> bool {
+        matches!(
+            self,
+            Self::ModelTooLarge
+                | Self::KvCacheTooLarge
+                | Self::ComputeBufferTooLarge
+                | Self::PoolGrowth
+                | Self::ForeignProcess
+                | Self::FragmentationCachingAllocator
+        )
+    }
+}
+
 named! {
     /// What exactly, where a cause has several mechanisms with a remedy each.
     SubCause {

@@ -2,7 +2,7 @@
 //!
 //! DECISION: rules speak, this only adds. Weights of one cause are added as odds are; `none of these` has a fixed weight of its own, so that little
 //! evidence gives little confidence. Below [`TELLING`] the cause is `other` and the likeliest stands under `also`: a guess is
-//! not dressed as a verdict.
+//! not dressed as a verdict. Where rules see little, what the words are like decides ([`Likeness`]).
 
 use std::collections::BTreeMap;
 
@@ -11,6 +11,7 @@ use serde::{Serialize, Serializer};
 
 use super::cause::{Cause, SubCause};
 use super::evidence::{Evidence, Quote};
+use super::likeness::Likeness;
 use super::remedy;
 use super::rule::{self, Finding, Weight};
 use crate::explain::{Hint, Reason};
@@ -25,6 +26,13 @@ const LIKELY: f64 = 0.4;
 const MOST_SURE: f64 = 0.99;
 /// What people say is a reading of theirs, and no proof.
 const MOST_TOLD: f64 = 0.79;
+/// What rules give less than this is left to the words, if a cause has as much of these as [`ALIKE`].
+const RULED: f64 = 0.5;
+const ALIKE: f64 = 0.2;
+/// A cause that the words give less than this is not beyond doubt, unless rules give it more than [`PROVEN`] or it rests on the sizes of a refusal:
+/// of these words say nothing.
+const DOUBTED: f64 = 0.35;
+const PROVEN: f64 = 0.97;
 const MOST_ALSO: usize = 3;
 const MOST_QUOTES: usize = 8;
 
@@ -66,46 +74,96 @@ impl Diagnosis {
     }
 }
 
-/// Weighs the evidence.
+/// Weighs the evidence, and what the report's words are like.
 pub fn diagnose(evidence: &Evidence) -> Diagnosis {
+    judged(evidence, Likeness::of(&evidence.report).as_ref())
+}
+
+/// Weighs the evidence by rules alone.
+pub(super) fn by_rules(evidence: &Evidence) -> Diagnosis {
+    judged(evidence, None)
+}
+
+fn judged(evidence: &Evidence, likeness: Option<&Likeness<'_>>) -> Diagnosis {
     let found: Vec<(&str, &str, Finding)> = rule::all()
         .filter_map(|rule| Some((rule.name, rule.source, (rule.test)(evidence)?)))
         .collect();
-    let candidates = weigh(found.iter().map(|(_, _, finding)| finding));
+    let mut candidates = weigh(found.iter().map(|(_, _, finding)| finding));
+    // a refusal on guard's page is beyond doubt
+    let likeness = likeness.filter(|_| evidence.guard.is_none());
+    let by_words = likeness.filter(|likeness| heard(&mut candidates, likeness, evidence));
     let named = candidates
         .first()
         .copied()
-        .filter(|first| first.confidence >= TELLING);
+        .filter(|first| first.cause != Cause::Other || by_words.is_none())
+        .filter(|first| first.confidence >= TELLING || by_words.is_some());
     let verdict = named.unwrap_or(Candidate {
         cause: Cause::Other,
         sub_cause: None,
         confidence: 0.0,
     });
-    let also = candidates.iter().skip(usize::from(named.is_some())).copied();
-    let speaking = |finding: &Finding| named.is_some() && finding.cause == verdict.cause;
-    let mut quotes: Vec<Quote> = Vec::new();
-    for quote in found
+    let by_words = by_words.filter(|_| named.is_some());
+    let also = candidates
         .iter()
-        .filter(|(_, _, f)| speaking(f))
-        .flat_map(|(_, _, f)| &f.quotes)
-    {
-        if quotes.len() < MOST_QUOTES && !quotes.contains(quote) {
-            quotes.push(quote.clone());
-        }
-    }
+        .filter(|other| other.cause != verdict.cause)
+        .copied();
     let also: Vec<Candidate> = also
         .filter(|other| other.confidence >= 0.01)
         .take(MOST_ALSO)
         .collect();
+    let speaking = found
+        .iter()
+        .filter(|(_, _, finding)| named.is_some() && finding.cause == verdict.cause);
+    let by_rule = speaking.flat_map(|(_, _, finding)| finding.quotes.clone());
+    let by_word = by_words.map(|likeness| likeness.quotes(verdict.cause));
+    let mut quotes: Vec<Quote> = Vec::new();
+    for quote in by_rule.chain(by_word.into_iter().flatten()) {
+        if quotes.len() < MOST_QUOTES && !quotes.contains(&quote) {
+            quotes.push(quote);
+        }
+    }
     Diagnosis {
         cause: verdict.cause,
         sub_cause: verdict.sub_cause,
         confidence: verdict.confidence,
         evidence: quotes,
         hints: remedy::hints(verdict.cause, verdict.sub_cause, evidence),
-        reason: reason(&verdict, &also, &found),
+        reason: reason(&verdict, &also, &found, by_words),
         also,
     }
+}
+
+/// Puts what the words say beside what rules say. True where the words decide.
+fn heard(candidates: &mut Vec<Candidate>, likeness: &Likeness<'_>, evidence: &Evidence) -> bool {
+    let (cause, share) = likeness.most();
+    let sized = |of: &Candidate| of.cause.is_of_sizes() && evidence.is_sized();
+    if let Some(first) = candidates.first_mut()
+        && (first.confidence >= RULED || sized(first) && first.confidence >= TELLING)
+    {
+        let proven = first.confidence >= PROVEN || sized(first);
+        if !proven && likeness.share(first.cause) < DOUBTED {
+            first.confidence = first.confidence.min(MOST_TOLD);
+        }
+        return false;
+    }
+    if share < ALIKE {
+        return false;
+    }
+    let ruled = candidates.iter().position(|candidate| candidate.cause == cause);
+    let ruled = ruled.map(|at| candidates.remove(at));
+    let confidence = ruled.map_or(share, |ruled| ruled.confidence.max(share));
+    for other in candidates.iter_mut() {
+        other.confidence = other.confidence.min(1.0 - share);
+    }
+    candidates.insert(
+        0,
+        Candidate {
+            cause,
+            sub_cause: ruled.and_then(|ruled| ruled.sub_cause),
+            confidence: confidence.min(MOST_TOLD),
+        },
+    );
+    true
 }
 
 /// Adds the weights of each cause and shares out the whole, the likeliest first.
@@ -157,7 +215,12 @@ impl Tally {
     }
 }
 
-fn reason(verdict: &Candidate, also: &[Candidate], found: &[(&str, &str, Finding)]) -> Reason {
+fn reason(
+    verdict: &Candidate,
+    also: &[Candidate],
+    found: &[(&str, &str, Finding)],
+    likeness: Option<&Likeness<'_>>,
+) -> Reason {
     let speaking = found
         .iter()
         .filter(|(_, _, finding)| finding.cause == verdict.cause);
@@ -181,7 +244,20 @@ fn reason(verdict: &Candidate, also: &[Candidate], found: &[(&str, &str, Finding
         );
         Reason::new("also", text).fact("cause", other.cause.code())
     });
-    summary(verdict).because_all(reasons).because_all(others)
+    let alike = likeness.map(|likeness| like(likeness, verdict.cause));
+    summary(verdict)
+        .because_all(reasons)
+        .because_all(alike)
+        .because_all(others)
+}
+
+fn like(likeness: &Likeness<'_>, cause: Cause) -> Reason {
+    let words = likeness.speaking(cause).join(", ");
+    let quotes = likeness.quotes(cause);
+    let text = format!("no rule is sure; its words are most like those of reports of this: {words}");
+    Reason::new("likeness", text)
+        .fact("share", percent(likeness.share(cause)))
+        .because_all(quotes.into_iter().map(|quote| Reason::new("line", quote.text)))
 }
 
 fn summary(verdict: &Candidate) -> Reason {

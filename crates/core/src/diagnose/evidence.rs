@@ -233,6 +233,8 @@ pub struct Evidence {
     pub(super) card_free: Option<Bytes>,
     /// The fullest card of nvidia-smi's table.
     pub(super) usage: Option<Usage>,
+    /// Short reports as they were read, and what was told of them.
+    pub(super) report: Vec<(Source, String)>,
     pub(super) holders: Vec<Holder>,
     pub(super) choices: Vec<Choice>,
     /// What a short report is about, by the first sentence of each idea.

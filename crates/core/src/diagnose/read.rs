@@ -143,6 +143,7 @@ impl Reader {
             let report = std::mem::take(&mut self.report);
             if report.len() <= SHORT {
                 circumstances::read(&mut self.evidence, source, &report);
+                self.evidence.keep(source, &report);
             }
             self.lines = 0;
             self.passed = 0;
@@ -247,6 +248,15 @@ fn newlines(bytes: &[u8]) -> u64 {
 }
 
 impl Evidence {
+    /// Keeps a short report, as long as there are not many.
+    fn keep(&mut self, source: Source, report: &[u8]) {
+        let kept: usize = self.report.iter().map(|(_, text)| text.len()).sum();
+        if kept + report.len() <= 2 * SHORT {
+            let text = String::from_utf8_lossy(report).into_owned();
+            self.report.push((source, text));
+        }
+    }
+
     fn note(&mut self, saying: Saying, quote: &Quote) {
         match self.said.get_mut(&saying) {
             Some(seen) => {

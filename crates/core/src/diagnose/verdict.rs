@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::diagnosis::{Diagnosis, diagnose};
+use super::diagnosis::{Diagnosis, by_rules};
 use super::evidence::Source;
 use super::last_lines::{Finding, read_last_lines};
 use super::line::shortened;
@@ -130,7 +130,7 @@ fn diagnosed(death: &Death<'_>) -> Diagnosis {
     if let Some(refused) = death.refused {
         reader.guard(refused);
     }
-    diagnose(&reader.finish())
+    by_rules(&reader.finish())
 }
 
 fn of_finding(death: &Death<'_>, finding: &Finding) -> Verdict {

@@ -130,6 +130,11 @@ impl Evidence {
         self.was_refused() || self.says(Saying::OutOfMemory)
     }
 
+    /// A program told how much was refused.
+    pub(in crate::diagnose) fn is_sized(&self) -> bool {
+        self.torch.is_some() || self.refusals.iter().any(|refusal| refusal.asked.is_some())
+    }
+
     /// Some allocation was refused, in a form that only programs use; `out of memory` is what people say too.
     pub(in crate::diagnose) fn was_refused(&self) -> bool {
         const WORDS: [Saying; 9] = [

@@ -128,9 +128,8 @@ fn memory_fault(evidence: &Evidence) -> Option<Finding> {
 fn built_for_other(evidence: &Evidence) -> Option<Finding> {
     let told = evidence.quote(Saying::BuiltForOther)?;
     let text = "a library is told to be built for another card than this";
-    let sized = evidence.torch.is_some() || evidence.refusals.iter().any(|refusal| refusal.asked.is_some());
     let finding = Finding::new(Cause::NotOom, Strong, text, vec![told]).by(SubCause::WrongBuild);
-    (!sized).then(|| finding.told())
+    (!evidence.is_sized()).then(|| finding.told())
 }
 
 fn wrong_build(evidence: &Evidence) -> Option<Finding> {

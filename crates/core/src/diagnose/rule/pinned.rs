@@ -38,13 +38,16 @@ fn went_on(evidence: &Evidence) -> bool {
     !fatal && evidence.says_any(&[Saying::GoesOn, Saying::Harmless, Saying::Serves, Saying::Works])
 }
 
-/// `initialization error` and `unknown error` are of a driver that is not there, and say nothing about a limit.
+/// Errors of a driver that is not there, or not the one that is needed, say nothing about a limit (`cudaGetErrorString`).
 fn is_limit(told: &Quote) -> bool {
     let reasons = [
         "initialization error",
         "unknown error",
         "display driver",
         "CUDA-capable device",
+        "forward compatibility",
+        "driver version is insufficient",
+        "system not yet initialized",
     ];
     !reasons.iter().any(|reason| told.text.contains(reason))
 }

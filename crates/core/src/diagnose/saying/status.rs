@@ -221,7 +221,6 @@ pub(super) const ROWS: &[Row] = &[
     says("unsupported compute capability", WrongBuild),
     says("requires compute capability", WrongBuild),
     says("no cubin", WrongBuild),
-    says("libcudart.so", WrongBuild),
     says("libcublas.so", WrongBuild),
     says("errorfeaturenotpresent", WrongBuild),
     says("errorextensionnotpresent", WrongBuild),

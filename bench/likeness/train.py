@@ -1,0 +1,96 @@
+"""The table of words that `plimsoll doctor` compares a report with: crates/core/src/diagnose/likeness/words.tsv.
+
+usage: train.py --out words.tsv [--sources reports.tsv] FOLDER...
+       train.py --check FOLDER... --without FOLDER      how often the table made of the others names the cause of this one's reports
+Each FOLDER holds reports as JSON, one a file, with `log`, `context`, `platform`, `cause` and `url`. The reports are public threads; their texts are not
+kept here; `reports.tsv` has causes and addresses, of those whose address was noted (447 of 1132). A multinomial logistic regression over words: 1 + ln of how often a word stands there, times its
+inverse document frequency, the whole of length 1. Words of fewer than three reports are left out. Needs scikit-learn.
+"""
+
+import argparse
+import glob
+import json
+import sys
+
+import numpy
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+
+# Runs of two or more letters, none of them behind a digit: neither addresses nor sizes. likeness.rs has the same.
+WORD = r"(?<![0-9a-z])[a-z]{2,}"
+# Words of grammar are of no kind of report.
+GRAMMAR = ("the of to and in is it that this for on with as at by be are was were an or from but so if then than there here they them their its we he "
+           "she my your our has have had do does did been being which what when where who how also just only some any other such very too can will would "
+           "should could may might must about into over under again more most same own you i").split()
+FEWEST_REPORTS = 3
+STRENGTH = 10
+CAUSES = {"model_too_large", "kv_cache_too_large", "compute_buffer_too_large", "pool_growth", "foreign_process", "wrong_device_context", "unified_memory_refused",
+          "host_pinned_limit", "fragmentation_caching_allocator", "nvml_assert_masks_oom", "unified_memory_thrash", "driver_or_hw", "leak", "not_oom", "other"}
+# The table has whole numbers: so many to 1.
+WEIGHTS, FREQUENCIES = 10, 100
+
+
+def words_of(value):
+    return value if isinstance(value, str) else json.dumps(value) if value else ""
+
+
+def reports(folders, known=()):
+    """Each report once: its text, cause and address."""
+    seen = set(known)
+    for path in sorted(path for folder in folders for path in glob.glob(f"{folder}/*.json")):
+        with open(path) as file:
+            report = json.load(file)
+        if not isinstance(report.get("log"), str) or report.get("cause") not in CAUSES or report["log"][:200] in seen:
+            continue
+        seen.add(report["log"][:200])
+        text = "\n".join(words_of(report.get(field)) for field in ("log", "context", "platform")).lower()
+        yield text, report["cause"], report.get("url") or "", report["log"][:200]
+
+
+def fitted(rows):
+    vectors = TfidfVectorizer(min_df=FEWEST_REPORTS, sublinear_tf=True, token_pattern=WORD, stop_words=GRAMMAR)
+    model = LogisticRegression(C=STRENGTH, max_iter=3000, class_weight="balanced")
+    model.fit(vectors.fit_transform([text for text, *_ in rows]), [cause for _, cause, *_ in rows])
+    model.coef_ = numpy.round(model.coef_ * WEIGHTS) / WEIGHTS
+    return vectors, model
+
+
+def written(vectors, model, out):
+    def row(name, frequency, weights):
+        print(name, round(frequency * FREQUENCIES), *(round(weight * WEIGHTS) for weight in weights), sep="\t", file=out)
+    print("word", "frequency", *model.classes_, sep="\t", file=out)
+    row("", 0, model.intercept_)
+    for index, word in enumerate(vectors.get_feature_names_out()):
+        row(word, vectors.idf_[index], model.coef_[:, index])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="+")
+    parser.add_argument("--out")
+    parser.add_argument("--sources")
+    parser.add_argument("--without", "--check", dest="without")
+    options = parser.parse_args()
+    if options.without:
+        held = list(reports([options.without]))
+        others = [folder for folder in options.folders if folder.rstrip("/") != options.without.rstrip("/")]
+        vectors, model = fitted(list(reports(others, {row[3] for row in held})))
+        named = model.predict(vectors.transform([text for text, *_ in held]))
+        right = sum(cause == row[1] for cause, row in zip(named, held))
+        return print(f"{right} of {len(held)}")
+    if not options.out:
+        sys.exit("--out FILE or --without FOLDER is needed")
+    rows = list(reports(options.folders))
+    with open(options.out, "w") as out:
+        written(*fitted(rows), out)
+    if options.sources:
+        with open(options.sources, "w") as out:
+            print("cause", "address", sep="\t", file=out)
+            for _, cause, address, _ in sorted(rows, key=lambda row: (row[1], row[2])):
+                if address.startswith("http"):
+                    print(cause, address, sep="\t", file=out)
+    print(f"{len(rows)} reports", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
