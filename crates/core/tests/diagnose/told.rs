@@ -177,3 +177,23 @@ fn a_guess_is_called_a_guess() {
     );
     assert_eq!(diagnosis.brief().is_some(), diagnosis.confidence >= 0.4);
 }
+
+/// What no rule sees: the words decide, and the verdict says so.
+#[test]
+fn what_a_report_is_like_is_told_as_such_and_never_sure() {
+    let told = judged(
+        "The notebook kernel restarts when the second cell begins, the newest image does the same, the previous image was fine, and \
+         nvidia-smi lists nothing unusual beside an empty table.",
+        "",
+    );
+    let reason = format!("{:#}", told.reason);
+    assert!(
+        reason.contains("its words are most like those of reports of this: "),
+        "{reason}"
+    );
+    assert!(told.confidence < 0.8, "{reason}");
+    assert!(
+        !told.evidence.is_empty(),
+        "the lines in which the words stand are shown"
+    );
+}
