@@ -214,3 +214,26 @@ fn what_calibrate_measures_is_what_is_published() {
     let off = peak("", &[]).get().abs_diff(peak("", &measured.contexts).get());
     assert!(off <= Bytes::mib(6).get(), "{off}");
 }
+
+/// A server that `plimsoll sweep` sent prompts of up to 16k tokens to: as planned for its build, and no deeper cache adds to it.
+#[test]
+fn a_sweep_holds_what_was_planned() {
+    #[derive(Deserialize)]
+    struct Beside {
+        sweep: Sweep,
+    }
+    #[derive(Deserialize)]
+    struct Sweep {
+        /// Tokens, tokens a second of the prompt and of the answer, MiB.
+        rows: Vec<[u64; 4]>,
+    }
+    let text = include_str!("../../../data/measured/h200-beside-b8799.json");
+    let rows = serde_json::from_str::<Beside>(text).unwrap().sweep.rows;
+    let flags = "-ngl 99 -c 32768 -np 4 --kv-unified -ub 512 -fa on";
+    let plan = planned(&model("m8"), 8799, flags, CARD);
+    assert_eq!(rows.len(), 5);
+    for [tokens, _, _, held] in rows {
+        let off = off(plan.cards[0].peak, held);
+        assert!(off.abs() <= 2, "{tokens} tokens: {off} MiB");
+    }
+}

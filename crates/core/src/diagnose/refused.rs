@@ -64,11 +64,12 @@ impl Refused {
             reason = reason.fact("budget", budget);
         }
         let holders = self.neighbours.iter().map(|(name, bytes)| {
-            let text = format!("{name} holds {bytes} of {}", self.card);
+            let text = format!("{bytes} of {} are held by {name}", self.card);
             Reason::new("neighbour", text).fact("holds", *bytes)
         });
         reason = reason.because_all(holders);
-        if let Some(growth) = self.growth {
+        // of a load that has nothing yet it explains nothing
+        if let Some(growth) = self.growth.filter(|_| !self.allocated.is_zero()) {
             let text = format!("it was seen to take {growth} more for each token of depth");
             reason = reason.because(Reason::new("growth", text).fact("bytes_per_token", growth));
         }

@@ -38,7 +38,7 @@ fn quote(refused: &Refused) -> Vec<Quote> {
     }]
 }
 
-/// What the neighbours hold would have been enough.
+/// What the neighbours hold would have been enough; beyond doubt where it is more than all that the program held and asked for.
 fn neighbours(evidence: &Evidence) -> Option<Finding> {
     let refused = evidence.guard.as_ref()?;
     let held: Bytes = refused.neighbours.iter().map(|(_, held)| *held).sum();
@@ -47,8 +47,13 @@ fn neighbours(evidence: &Evidence) -> Option<Finding> {
         "others hold {held} of {}, and {} were asked with {} free",
         refused.card, refused.asked, refused.free
     );
+    let weight = if held >= refused.allocated + refused.asked {
+        Decisive
+    } else {
+        Strong
+    };
     (enough && held >= refused.allocated.scaled(1, 4) && !held.is_zero())
-        .then(|| Finding::new(Cause::ForeignProcess, Strong, text, quote(refused)))
+        .then(|| Finding::new(Cause::ForeignProcess, weight, text, quote(refused)))
 }
 
 fn context(evidence: &Evidence) -> Option<Finding> {

@@ -70,7 +70,7 @@ fn a_refusal_of_guard_gives_the_words_their_numbers_and_a_wordless_end_its_cause
             .iter()
             .find(|cause| cause.code == "guard_refused")
             .unwrap();
-        assert_eq!(told.because[0].text, "beta holds 3072 MiB of H200");
+        assert_eq!(told.because[0].text, "3072 MiB of H200 are held by beta");
     }
     let told = refused(Refusal::Budget, 0).reason();
     assert_eq!(
@@ -177,4 +177,37 @@ fn an_engine_that_never_ran_is_unstartable() {
 #[test]
 fn leaving_with_success_or_on_request_is_expected() {
     assert_eq!(verdict(Exit::Code(0), false, &["CUDA error"]).end, End::Expected);
+}
+
+/// What an H200 said with 8 GiB free, 6 GiB of them PyTorch's: the model would have fitted but for the others.
+#[test]
+fn who_holds_more_than_a_load_wants_is_its_cause_and_growth_is_not_spoken_of() {
+    let lines = [
+        "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 1006.58 MiB on device 0: cudaMalloc failed: out of memory",
+        "alloc_tensor_range: failed to allocate CUDA0 buffer of size 1055473664",
+        "llama_model_load: error loading model: unable to allocate CUDA0 buffer",
+    ]
+    .map(str::to_owned);
+    let refused = Refused {
+        asked: Bytes::mib(1007),
+        allocated: Bytes::ZERO,
+        budget: None,
+        free: Bytes::mib(914),
+        neighbours: vec![("other programs".to_owned(), Bytes::mib(142_339))],
+        growth: Some(Bytes::kib(23)),
+        ..refused(Refusal::Driver, 0)
+    };
+    let End::OutOfMemory { reason, .. } = refused_verdict(&lines, &refused) else {
+        panic!("not seen as out of memory");
+    };
+    let told = reason.to_string();
+    assert!(
+        told.contains("foreign_process: somebody else holds the memory"),
+        "{told}"
+    );
+    assert!(
+        told.contains("142339 MiB of H200 are held by other programs"),
+        "{told}"
+    );
+    assert!(!told.contains("each token of depth"), "{told}");
 }
