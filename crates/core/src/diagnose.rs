@@ -11,6 +11,7 @@ mod evidence;
 mod last_lines;
 mod likeness;
 mod line;
+mod opinions;
 mod read;
 mod refused;
 mod remedy;

@@ -85,7 +85,13 @@ fn the_status_says_whether_a_cause_is_named() {
 #[test]
 fn what_is_told_of_the_circumstances_counts_and_is_marked_as_told() {
     let log = log("unified_memory_refused.reload-beside-anonymous-pages.log");
-    let output = doctor(&["--json", "--context", "Jetson Orin Nano, L4T R36.4.7", &log])
+    let told = [
+        "--context",
+        "-ngl 99",
+        "--context",
+        "Jetson Orin Nano, L4T R36.4.7",
+    ];
+    let output = doctor(&[&["--json"], &told[..], &[&*log]].concat())
         .output()
         .unwrap();
     let verdict = json(&output);

@@ -12,6 +12,7 @@ use serde::{Serialize, Serializer};
 use super::cause::{Cause, SubCause};
 use super::evidence::{Evidence, Quote};
 use super::likeness::Likeness;
+use super::opinions::heard;
 use super::remedy;
 use super::rule::{self, Finding, Weight};
 use crate::explain::{Hint, Reason};
@@ -20,19 +21,12 @@ pub const SCHEMA: &str = "plimsoll.diagnosis/1";
 /// The weight of `none of these`, in nats.
 const NONE: f64 = 1.5;
 /// A cause below this is not named, and below [`LIKELY`] it is called a guess.
-const TELLING: f64 = 0.28;
+pub(super) const TELLING: f64 = 0.28;
 const LIKELY: f64 = 0.4;
 /// Nothing is certain.
 const MOST_SURE: f64 = 0.99;
 /// What people say is a reading of theirs, and no proof.
-const MOST_TOLD: f64 = 0.79;
-/// What rules give less than this is left to the words, if a cause has as much of these as [`ALIKE`].
-const RULED: f64 = 0.5;
-const ALIKE: f64 = 0.2;
-/// A cause that the words give less than this is not beyond doubt, unless rules give it more than [`PROVEN`] or it rests on the sizes of a refusal:
-/// of these words say nothing.
-const DOUBTED: f64 = 0.35;
-const PROVEN: f64 = 0.97;
+pub(super) const MOST_TOLD: f64 = 0.79;
 const MOST_ALSO: usize = 3;
 const MOST_QUOTES: usize = 8;
 
@@ -116,54 +110,26 @@ fn judged(evidence: &Evidence, likeness: Option<&Likeness<'_>>) -> Diagnosis {
         .filter(|(_, _, finding)| named.is_some() && finding.cause == verdict.cause);
     let by_rule = speaking.flat_map(|(_, _, finding)| finding.quotes.clone());
     let by_word = by_words.map(|likeness| likeness.quotes(verdict.cause));
-    let mut quotes: Vec<Quote> = Vec::new();
-    for quote in by_rule.chain(by_word.into_iter().flatten()) {
-        if quotes.len() < MOST_QUOTES && !quotes.contains(&quote) {
-            quotes.push(quote);
-        }
-    }
     Diagnosis {
         cause: verdict.cause,
         sub_cause: verdict.sub_cause,
         confidence: verdict.confidence,
-        evidence: quotes,
+        evidence: some(by_rule.chain(by_word.into_iter().flatten())),
         hints: remedy::hints(verdict.cause, verdict.sub_cause, evidence),
         reason: reason(&verdict, &also, &found, by_words),
         also,
     }
 }
 
-/// Puts what the words say beside what rules say. True where the words decide.
-fn heard(candidates: &mut Vec<Candidate>, likeness: &Likeness<'_>, evidence: &Evidence) -> bool {
-    let (cause, share) = likeness.most();
-    let sized = |of: &Candidate| of.cause.is_of_sizes() && evidence.is_sized();
-    if let Some(first) = candidates.first_mut()
-        && (first.confidence >= RULED || sized(first) && first.confidence >= TELLING)
-    {
-        let proven = first.confidence >= PROVEN || sized(first);
-        if !proven && likeness.share(first.cause) < DOUBTED {
-            first.confidence = first.confidence.min(MOST_TOLD);
+/// The first of them, each once.
+fn some(quotes: impl Iterator<Item = Quote>) -> Vec<Quote> {
+    let mut first: Vec<Quote> = Vec::new();
+    for quote in quotes {
+        if first.len() < MOST_QUOTES && !first.contains(&quote) {
+            first.push(quote);
         }
-        return false;
     }
-    if share < ALIKE {
-        return false;
-    }
-    let ruled = candidates.iter().position(|candidate| candidate.cause == cause);
-    let ruled = ruled.map(|at| candidates.remove(at));
-    let confidence = ruled.map_or(share, |ruled| ruled.confidence.max(share));
-    for other in candidates.iter_mut() {
-        other.confidence = other.confidence.min(1.0 - share);
-    }
-    candidates.insert(
-        0,
-        Candidate {
-            cause,
-            sub_cause: ruled.and_then(|ruled| ruled.sub_cause),
-            confidence: confidence.min(MOST_TOLD),
-        },
-    );
-    true
+    first
 }
 
 /// Adds the weights of each cause and shares out the whole, the likeliest first.

@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with_all = ["command", "sysroot"])]
     pid: Option<u32>,
     /// What else is known: command line, card, memory, what helped; repeatable
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     context: Vec<String>,
     /// Read /proc, /sys and /etc of a captured tree instead of this machine's
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
