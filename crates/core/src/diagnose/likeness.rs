@@ -21,6 +21,39 @@ const WEIGHTS: f64 = 10.0;
 const FREQUENCIES: f64 = 100.0;
 /// With fewer known words a text is like anything.
 const FEWEST_WORDS: usize = 10;
+/// A text without any of these is of something else, whatever its words are like.
+const SUBJECT: [&str; 30] = [
+    "alloc",
+    "allocate",
+    "allocated",
+    "allocating",
+    "allocation",
+    "allocator",
+    "cuda",
+    "cudamalloc",
+    "gib",
+    "gpu",
+    "gpus",
+    "hip",
+    "jetson",
+    "malloc",
+    "memory",
+    "mib",
+    "nvidia",
+    "nvml",
+    "oom",
+    "pinned",
+    "ram",
+    "rocm",
+    "swap",
+    "tegra",
+    "vram",
+    "vulkan",
+    "cublas",
+    "cudnn",
+    "torch",
+    "llama",
+];
 const MOST_LINES: usize = 2;
 const MOST_WORDS: usize = 6;
 
@@ -37,12 +70,14 @@ impl<'a> Likeness<'a> {
     /// `None` where there is too little to compare.
     pub(super) fn of(report: &'a [(Source, String)]) -> Option<Self> {
         let mut counts: BTreeMap<&'static str, f64> = BTreeMap::new();
+        let mut is_ours = false;
         for word in report.iter().flat_map(|(_, text)| words(text)) {
+            is_ours |= SUBJECT.contains(&&*word);
             if let Some((known, _)) = KNOWN.words.get_key_value(&*word) {
                 *counts.entry(known).or_default() += 1.0;
             }
         }
-        if counts.len() < FEWEST_WORDS {
+        if counts.len() < FEWEST_WORDS || !is_ours {
             return None;
         }
         for (word, count) in &mut counts {
@@ -234,6 +269,14 @@ mod tests {
         );
         let whole: f64 = Cause::ALL.iter().map(|cause| likeness.share(*cause)).sum();
         assert!((whole - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_text_of_something_else_is_like_nothing() {
+        let bread = "Mix the flour with water and let the dough rest for an hour; then shape two loaves, heat the oven, and bake them until the crust \
+                     is brown. While they cool, clean the table and start the machine. It does not matter how long you wait, but it is best on the same day.";
+        assert!(Likeness::of(&report(bread)).is_none());
+        assert!(Likeness::of(&report(&format!("{bread} And see that its GPU has memory."))).is_some());
     }
 
     #[test]
