@@ -10,7 +10,7 @@ use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
 use super::cause::{Cause, SubCause};
-use super::evidence::{Evidence, Quote};
+use super::evidence::{Evidence, Quote, Stage};
 use super::likeness::Likeness;
 use super::opinions::heard;
 use super::remedy;
@@ -83,8 +83,9 @@ fn judged(evidence: &Evidence, likeness: Option<&Likeness<'_>>) -> Diagnosis {
         .filter_map(|rule| Some((rule.name, rule.source, (rule.test)(evidence)?)))
         .collect();
     let mut candidates = weigh(found.iter().map(|(_, _, finding)| finding));
-    // a refusal on guard's page is beyond doubt
-    let likeness = likeness.filter(|_| evidence.guard.is_none());
+    // a refusal on guard's page is beyond doubt, and a log of a server at work of which no rule speaks is like any other
+    let is_at_work = candidates.is_empty() && evidence.stage == Stage::Serving;
+    let likeness = likeness.filter(|_| evidence.guard.is_none() && !is_at_work);
     let by_words = likeness.filter(|likeness| heard(&mut candidates, likeness, evidence));
     let named = candidates
         .first()

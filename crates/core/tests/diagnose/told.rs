@@ -197,3 +197,14 @@ fn what_a_report_is_like_is_told_as_such_and_never_sure() {
         "the lines in which the words stand are shown"
     );
 }
+
+#[test]
+fn a_server_at_work_is_like_no_failure() {
+    let told = judged(
+        "load_tensors: offloaded 33/33 layers to GPU\nload_tensors:        CUDA0 model buffer size =  4155.99 MiB\nllama_kv_cache: size = 1024.00 \
+         MiB\nmain: server is listening on http://127.0.0.1:8080 - starting the main loop\nsrv  update_slots: all slots are idle\nslot \
+         launch_slot_: id  3 | task 0 | processing task\nprompt eval time =     812.33 ms /  4096 tokens\n",
+        "",
+    );
+    assert_eq!((told.cause, told.confidence), (Other, 0.0), "{}", told.reason);
+}
