@@ -426,8 +426,9 @@ fn an_engine_that_is_held_to_less_than_it_needs_fails_with_the_numbers_and_its_n
     let neighbours = refused["because"].as_array().expect("neighbours").iter();
     let held: Vec<&Value> = neighbours.map(|one| &one["text"]).collect();
     assert!(
-        held.iter()
-            .any(|text| text.as_str().is_some_and(|text| text.starts_with("beta holds"))),
+        held.iter().any(|text| text
+            .as_str()
+            .is_some_and(|text| text.ends_with("are held by beta"))),
         "{held:?}"
     );
     assert_eq!(chat(daemon.address, "beta").status, 200);
