@@ -26,7 +26,7 @@ watermarks 1024 0; "$fragment" fill "$file" --within 240; watermarks "$kept" "$b
 # What large blocks are left all the same go to a program that holds them in huge pages, and are nobody's to bring back.
 echo always > $thp/enabled; echo never > $thp/defrag
 left=$(($(whole) >> 20))
-for try in 1 2 3 4 5; do
+for try in 1 2 3 4 5 6 7 8 9 10 11 12; do
     [ $left -ge 16 ] || break
     "$fragment" hold $left 600 > "$file.held" & holders+=($!); held=$((held + left))
     until grep holding "$file.held"; do sleep 0.1; done
