@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer};
 
 use super::cause::{Cause, SubCause};
 use super::evidence::{Evidence, Quote, Stage};
-use super::likeness::Likeness;
+use super::likeness::{Alike, Likeness};
 use super::opinions::heard;
 use super::remedy;
 use super::rule::{self, Finding, Weight};
@@ -70,22 +70,23 @@ impl Diagnosis {
 
 /// Weighs the evidence, and what the report's words are like.
 pub fn diagnose(evidence: &Evidence) -> Diagnosis {
-    judged(evidence, Likeness::of(&evidence.report).as_ref())
+    judged(evidence, true)
 }
 
 /// Weighs the evidence by rules alone.
 pub(super) fn by_rules(evidence: &Evidence) -> Diagnosis {
-    judged(evidence, None)
+    judged(evidence, false)
 }
 
-fn judged(evidence: &Evidence, likeness: Option<&Likeness<'_>>) -> Diagnosis {
+fn judged(evidence: &Evidence, hears_words: bool) -> Diagnosis {
     let found: Vec<(&str, &str, Finding)> = rule::all()
         .filter_map(|rule| Some((rule.name, rule.source, (rule.test)(evidence)?)))
         .collect();
     let mut candidates = weigh(found.iter().map(|(_, _, finding)| finding));
     // a refusal on guard's page is beyond doubt, and a log of a server at work of which no rule speaks is like any other
     let is_at_work = candidates.is_empty() && evidence.stage == Stage::Serving;
-    let likeness = likeness.filter(|_| evidence.guard.is_none() && !is_at_work);
+    let hears_words = hears_words && evidence.guard.is_none() && !is_at_work;
+    let likeness = hears_words.then(|| Likeness::of(&evidence.report)).flatten();
     let by_words = likeness.filter(|likeness| heard(&mut candidates, likeness, evidence));
     let named = candidates
         .first()
@@ -110,14 +111,15 @@ fn judged(evidence: &Evidence, likeness: Option<&Likeness<'_>>) -> Diagnosis {
         .iter()
         .filter(|(_, _, finding)| named.is_some() && finding.cause == verdict.cause);
     let by_rule = speaking.flat_map(|(_, _, finding)| finding.quotes.clone());
-    let by_word = by_words.map(|likeness| likeness.quotes(verdict.cause));
+    let alike = by_words.map(|likeness| Alike::of(&likeness, verdict.cause));
+    let by_word = alike.iter().flat_map(|alike| alike.quotes.clone());
     Diagnosis {
         cause: verdict.cause,
         sub_cause: verdict.sub_cause,
         confidence: verdict.confidence,
-        evidence: some(by_rule.chain(by_word.into_iter().flatten())),
+        evidence: some(by_rule.chain(by_word)),
         hints: remedy::hints(verdict.cause, verdict.sub_cause, evidence),
-        reason: reason(&verdict, &also, &found, by_words),
+        reason: reason(&verdict, &also, &found, alike.as_ref()),
         also,
     }
 }
@@ -186,7 +188,7 @@ fn reason(
     verdict: &Candidate,
     also: &[Candidate],
     found: &[(&str, &str, Finding)],
-    likeness: Option<&Likeness<'_>>,
+    alike: Option<&Alike>,
 ) -> Reason {
     let speaking = found
         .iter()
@@ -211,20 +213,10 @@ fn reason(
         );
         Reason::new("also", text).fact("cause", other.cause.code())
     });
-    let alike = likeness.map(|likeness| like(likeness, verdict.cause));
     summary(verdict)
         .because_all(reasons)
-        .because_all(alike)
+        .because_all(alike.map(Alike::reason))
         .because_all(others)
-}
-
-fn like(likeness: &Likeness<'_>, cause: Cause) -> Reason {
-    let words = likeness.speaking(cause).join(", ");
-    let quotes = likeness.quotes(cause);
-    let text = format!("no rule is sure; its words are most like those of reports of this: {words}");
-    Reason::new("likeness", text)
-        .fact("share", percent(likeness.share(cause)))
-        .because_all(quotes.into_iter().map(|quote| Reason::new("line", quote.text)))
 }
 
 fn summary(verdict: &Candidate) -> Reason {
@@ -255,7 +247,7 @@ fn words(candidate: &Candidate) -> &'static str {
     }
 }
 
-fn percent(confidence: f64) -> String {
+pub(super) fn percent(confidence: f64) -> String {
     format!("{:.0} %", confidence * 100.0)
 }
 

@@ -12,8 +12,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
 
 use super::cause::Cause;
+use super::diagnosis::percent;
 use super::evidence::{Quote, Source};
 use super::line::shortened;
+use crate::explain::Reason;
 
 const TABLE: &str = include_str!("likeness/words.tsv");
 /// The table's whole numbers are so many to 1: `train.py: WEIGHTS, FREQUENCIES`.
@@ -105,7 +107,7 @@ impl<'a> Likeness<'a> {
     }
 
     /// The words that speak most for a cause.
-    pub(super) fn speaking(&self, cause: Cause) -> Vec<&'static str> {
+    fn speaking(&self, cause: Cause) -> Vec<&'static str> {
         let mut words: Vec<(f64, &'static str)> = self
             .counts
             .keys()
@@ -117,7 +119,7 @@ impl<'a> Likeness<'a> {
     }
 
     /// The lines in which they stand.
-    pub(super) fn quotes(&self, cause: Cause) -> Vec<Quote> {
+    fn quotes(&self, cause: Cause) -> Vec<Quote> {
         let mut lines: Vec<(f64, Quote)> = Vec::new();
         for (source, text) in self.report {
             for (number, line) in (1..).zip(text.lines()) {
@@ -147,6 +149,32 @@ impl<'a> Likeness<'a> {
             * row
                 .and_then(|row| row.weights.get(KNOWN.place(cause)?).copied())
                 .unwrap_or_default()
+    }
+}
+
+/// What the words say for the cause that they decided for.
+pub(super) struct Alike {
+    words: Vec<&'static str>,
+    pub(super) quotes: Vec<Quote>,
+    share: f64,
+}
+
+impl Alike {
+    pub(super) fn of(likeness: &Likeness<'_>, cause: Cause) -> Self {
+        Self {
+            words: likeness.speaking(cause),
+            quotes: likeness.quotes(cause),
+            share: likeness.share(cause),
+        }
+    }
+
+    pub(super) fn reason(&self) -> Reason {
+        let words = self.words.join(", ");
+        let text = format!("no rule is sure; its words are most like those of reports of this: {words}");
+        let quotes = self.quotes.iter();
+        Reason::new("likeness", text)
+            .fact("share", percent(self.share))
+            .because_all(quotes.map(|quote| Reason::new("line", quote.text.clone())))
     }
 }
 
