@@ -6,13 +6,14 @@ by itself and all together do not. With admission every request is answered or r
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import tempfile
 import threading
 import urllib.error
 import urllib.request
+
+from gpu import ended
 
 MIB = 1 << 20
 CLIENTS, ROUNDS = 8, 3
@@ -57,12 +58,7 @@ class Daemon:
         self.process.stdout.readline()
 
     def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        ended(self.process, 30)
 
     def words_for(self, wanted):
         """A text of about so many tokens by the engine's own count."""

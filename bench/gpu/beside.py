@@ -9,12 +9,10 @@ where NVML does not answer, as on a Jetson, so that PyTorch's own assertion hide
 part failed; what the machine lacks is said and skipped.
 """
 
-import argparse
 import json
 import os
 import re
 import shlex
-import signal
 import socket
 import subprocess
 import sys
@@ -23,9 +21,9 @@ import tempfile
 import time
 import urllib.request
 
-from gpu import Until, taken
+from gpu import Until, ended, taken
 from provoke import Lacking, sick_nvml
-from session import Build, Session
+from session import Build, Session, alone
 
 MIB = 1 << 20
 FLAGS = "-ngl 99 -c 32768 -np 4 --kv-unified -ub 512 -fa on -fit off --cache-ram 0"
@@ -93,12 +91,7 @@ class Daemon:
                 time.sleep(0.5)
 
     def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        ended(self.process, 20)
 
 
 def end(path):
@@ -254,19 +247,9 @@ def lacking(options):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--server")
+    parser = alone(__doc__, "/tmp/plimsoll-gpu-beside", 190)
     parser.add_argument("--build", type=int, default=10605, help="the number of that build of llama.cpp")
-    parser.add_argument("--out")
-    parser.add_argument("--work", default="/tmp/plimsoll-gpu-beside")
-    parser.add_argument("--have", action="append", default=[])
-    parser.add_argument("--seconds", type=float, default=190)
     parser.add_argument("--free", type=int, default=8192)
-    parser.add_argument("--lane", type=int, help="the one card that is this command's, where another measures on the other")
-    parser.add_argument("--plimsoll")
-    parser.add_argument("--libraries")
-    parser.add_argument("--smaller", default="{}", help="for a rehearsal: JSON of settings that make the parts shorter")
-    parser.add_argument("--table")
     options = parser.parse_args()
     if options.table:
         with open(f"{options.table}/results.json") as file:
@@ -277,7 +260,7 @@ def main():
     if lacks := lacking(options):
         print(lacks)
         return 1
-    session = Session(options.out, options.work, options.have, options.plimsoll, options.libraries, json.loads(options.smaller), options.lane)
+    session = Session.asked(options)
     try:
         result = measure(session, Build(options.build, os.path.abspath(options.server)), Until(options.seconds), options)
     except (OSError, Lacking) as error:

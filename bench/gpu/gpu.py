@@ -73,6 +73,17 @@ class Memory:
         return sum(now[card] - self.before[card] for card in self.cards)
 
 
+def ended(process, seconds):
+    """Ends a process, by force after so many seconds; its exit status, negative for a signal."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
+
+
 class Engine:
     """A llama-server that answers on a port of its own; `before` stands before it on the command line."""
 
@@ -120,13 +131,7 @@ class Engine:
 
     def stop(self):
         """Ends it and returns its exit status, negative for a signal."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        try:
-            return self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            return self.process.wait()
+        return ended(self.process, 20)
 
     def said(self, *words):
         """The lines of its log that hold one of these words."""

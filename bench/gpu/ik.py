@@ -7,7 +7,6 @@ is, fewer layers and fewer experts, so that the weights hide less. What an ik bu
 buffers take by its own log, and is judged twice: by the whole process, and by the growth alone.
 """
 
-import argparse
 import json
 import os
 import re
@@ -15,7 +14,7 @@ import sys
 import tempfile
 
 from gpu import Engine, Memory, Until, tokens
-from session import Build, Session
+from session import Build, Session, alone
 
 MIB = 1 << 20
 VOCABULARY = 163840
@@ -113,17 +112,7 @@ def table(result):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--server")
-    parser.add_argument("--out")
-    parser.add_argument("--work", default="/tmp/plimsoll-gpu-ik")
-    parser.add_argument("--have", action="append", default=[])
-    parser.add_argument("--seconds", type=float, default=300)
-    parser.add_argument("--lane", type=int, help="the one card that is this command's, where another measures on the other")
-    parser.add_argument("--plimsoll")
-    parser.add_argument("--libraries")
-    parser.add_argument("--smaller", default="{}", help="for a rehearsal: JSON of settings that make the rows shorter")
-    parser.add_argument("--table")
+    parser = alone(__doc__, "/tmp/plimsoll-gpu-ik", 300)
     options = parser.parse_args()
     if options.table:
         with open(f"{options.table}/results.json") as file:
@@ -131,7 +120,7 @@ def main():
         return 0
     if not options.server or not options.out:
         parser.error("--server and --out are needed")
-    session = Session(options.out, options.work, options.have, options.plimsoll, options.libraries, json.loads(options.smaller), options.lane)
+    session = Session.asked(options)
     build = Build("ik_llama.cpp", os.path.abspath(options.server))
     result = measure(session, build, Until(options.seconds), lambda so_far: session.keep("ik", so_far))
     session.keep("ik", result)

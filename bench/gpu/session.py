@@ -6,6 +6,7 @@ same machine goes on from there; `--have` names the results of an earlier machin
 with a card of its own (a lane): models and engines are shared, results and logs are not.
 """
 
+import argparse
 import hashlib
 import json
 import os
@@ -84,6 +85,19 @@ def first_present(*paths):
     return next((path for path in paths if os.path.exists(path)), paths[0])
 
 
+def alone(description, work, seconds):
+    """The options of a script that measures one thing by itself, beside `run.py`."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("--server", "--out", "--plimsoll", "--libraries", "--table"):
+        parser.add_argument(name)
+    parser.add_argument("--work", default=work)
+    parser.add_argument("--have", action="append", default=[])
+    parser.add_argument("--seconds", type=float, default=seconds)
+    parser.add_argument("--lane", type=int, help="the one card that is this command's, where another measures on the other")
+    parser.add_argument("--smaller", default="{}", help="for a rehearsal: JSON of settings that make the parts shorter")
+    return parser
+
+
 class Session:
     def __init__(self, out, work, have=(), plimsoll=None, libraries=None, smaller=None, lane=None):
         """`lane` is the one card that is this command's own; a configuration that needs several has them all, whoever owns them."""
@@ -107,6 +121,11 @@ class Session:
             if os.path.exists(path):
                 with open(path) as file:
                     self.results.update(json.load(file))
+
+    @classmethod
+    def asked(cls, options):
+        """As the options of `alone` have it."""
+        return cls(options.out, options.work, options.have, options.plimsoll, options.libraries, json.loads(options.smaller), options.lane)
 
     def setting(self, name, usual):
         """A size of a measurement; a rehearsal makes it smaller."""
