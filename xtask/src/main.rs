@@ -9,6 +9,7 @@ mod cross;
 mod engine;
 mod gpu;
 mod guard;
+mod house;
 mod qemu;
 mod test;
 mod tidy;
@@ -23,6 +24,7 @@ usage: cargo xtask <chore>
   gpu bundle
           pack programs, engines and scripts into one archive for a GPU machine without network, where bench/gpu/run.py measures
   guard   build libplimsoll_guard.so and libplimsoll_phantom.so, where `plimsoll` finds them
+  house   a measured table of the tree: size, import cycles, functions, comments, names; see house --help
   qemu-reclaim
           `plimsoll reclaim` in a kernel with a contiguous pool, emulated: some minutes, and packages by name
   test    everything CI checks: format, lints, tidy, unit, process and real-engine tests
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         ["engine", build] => engine::run(build),
         ["gpu", "bundle", words @ ..] => gpu::run(&root(), words),
         ["guard"] => guard::run(&root()),
+        ["house", words @ ..] => house::run(&root(), words),
         ["qemu-reclaim"] => qemu::run(&root()),
         ["test", filter @ ..] => test::run(&root(), filter),
         ["tidy"] => tidy::run(&root()),
