@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use plimsoll_core::flags::{Options, Program};
-use plimsoll_core::model::gguf::Header;
-use plimsoll_core::model::{Dialect, Model, split};
-use plimsoll_core::place::Card;
-use plimsoll_core::plan::{self, Engine, PlanRequest};
+use plimsoll_base::Card;
+use plimsoll_flags::{Options, Program};
+use plimsoll_model::gguf::Header;
+use plimsoll_model::{Dialect, Model, split};
+use plimsoll_planner::{Engine, PlanRequest};
 
 use crate::numbers::{Shuffle, microseconds, percentile};
 use crate::options::Plan;
@@ -192,7 +192,7 @@ fn inside(subject: &Subject, runs: usize) -> Result<Vec<Duration>, PlansError> {
     };
     let once = |_| {
         let start = Instant::now();
-        let plan = plan::plan(&request).map_err(|error| wrong(error.to_string()))?;
+        let plan = plimsoll_planner::plan(&request).map_err(|error| wrong(error.to_string()))?;
         std::hint::black_box(plan);
         Ok(start.elapsed())
     };

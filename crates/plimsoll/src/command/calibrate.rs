@@ -14,18 +14,19 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use plimsoll_core::place::Card;
-use plimsoll_core::plan::MeasuredContext;
+use plimsoll_base::Card;
+use plimsoll_launch::engine;
+use plimsoll_launch::engine::{EngineError, EngineProgram, IdentityError};
+use plimsoll_planner::MeasuredContext;
+use plimsoll_probe::contexts::ContextsError;
+use plimsoll_probe::guard::{Unreachable, unreachable};
+use plimsoll_probe::library::FindLibraryError;
+use plimsoll_probe::{Machine, Sampler, StartSamplerError, contexts, library};
 use serde::Serialize;
 use tokio::runtime;
 use tokio::task::LocalSet;
 
-use crate::contexts::{self, ContextsError};
-use crate::guard::{Unreachable, unreachable};
-use crate::launch::engine::{self, EngineError, EngineProgram, IdentityError};
-use crate::library::{self, FindLibraryError};
-use crate::probe::{Machine, Sampler, StartSamplerError};
-use measure::{MeasureError, Rig, RigError};
+use self::measure::{MeasureError, Rig, RigError};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {

@@ -16,11 +16,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use plimsoll_core::diagnose::{Diagnosis, Reader, Source, diagnose};
-use plimsoll_core::explain::Reason;
+use plimsoll_base::Reason;
+use plimsoll_doctor::{Diagnosis, Reader, Source, diagnose};
+use plimsoll_probe::sysroot::{OpenSysrootError, Sysroot};
 use serde_json::Value;
-
-use crate::sysroot::{OpenSysrootError, Sysroot};
 
 /// Nothing known was found.
 const NOTHING_KNOWN: u8 = 3;

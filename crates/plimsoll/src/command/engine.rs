@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use serde::Serialize;
-
-use crate::launch::engine::{
-    self, EngineError, EngineProgram, Home, HomeError, InstallError, Origin, RELEASE, Step,
+use plimsoll_launch::engine;
+use plimsoll_launch::engine::{
+    EngineError, EngineProgram, Home, HomeError, InstallError, Origin, RELEASE, Step,
 };
+use serde::Serialize;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {

@@ -13,16 +13,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use plimsoll_core::bytes::Bytes;
-use plimsoll_core::flags::{FlagError, Options, Program, Wish};
-use plimsoll_core::model::{Dialect, Model};
-use plimsoll_core::place::{Card, CardId};
-use plimsoll_core::plan::{self, Engine, EngineKind, MeasuredContext, Plan, PlanError, PlanRequest};
+use plimsoll_base::{Bytes, Card, CardId};
+use plimsoll_exact::ExactError;
+use plimsoll_flags::{FlagError, Options, Program, Wish};
+use plimsoll_model::{Dialect, Model};
+use plimsoll_planner::{Engine, EngineKind, MeasuredContext, Plan, PlanError, PlanRequest};
+use plimsoll_probe::contexts;
+use plimsoll_probe::headers::{ReadModelError, read_model};
 
-use crate::exact::ExactError;
-use crate::probe::headers::{ReadModelError, read_model};
-use crate::{contexts, probe, screen};
-use exact::Asking;
+use self::exact::Asking;
+use crate::screen;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -159,7 +159,12 @@ fn page(arguments: &Arguments, options: &Options, plan: &Plan, cards: &[Card]) -
     let models = Models::read(&wish, arguments.engine())?;
     let request = models.request(&wish, arguments.engine(), arguments.program, cards);
     let besides: Vec<u64> = plan.largest_context.into_iter().collect();
-    let points = plan::fit::course(&request, &plan::fit::Formulas(request), POINTS, &besides);
+    let points = plimsoll_planner::fit::course(
+        &request,
+        &plimsoll_planner::fit::Formulas(request),
+        POINTS,
+        &besides,
+    );
     Ok(screen::html(plan, &points))
 }
 
@@ -204,7 +209,9 @@ pub(super) fn made(
 /// The same for flags that have been read.
 pub(super) fn wished(wish: &Wish, engine: Engine, program: Program, cards: &[Card]) -> Result<Plan, Error> {
     let models = Models::read(wish, engine)?;
-    Ok(plan::plan(&models.request(wish, engine, program, cards))?)
+    Ok(plimsoll_planner::plan(
+        &models.request(wish, engine, program, cards),
+    )?)
 }
 
 /// The models that a wish names, by their headers, and what contexts were measured to take.
@@ -255,7 +262,7 @@ fn cards(described: &[Card]) -> Result<Vec<Card>, Error> {
     if !described.is_empty() {
         return Ok(told_apart(described));
     }
-    let machine = probe::look();
+    let machine = plimsoll_probe::look();
     if !machine.cards.is_empty() {
         return Ok(machine.cards);
     }

@@ -8,14 +8,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use plimsoll_core::bytes::Bytes;
-use plimsoll_core::flags::{FlagError, Launch, Program};
-use plimsoll_core::machine::{self, Goal, Verdict};
+use plimsoll_base::Bytes;
+use plimsoll_config::Launch;
+use plimsoll_flags::{FlagError, Program};
+use plimsoll_host::{Goal, Verdict};
+use plimsoll_probe::sysroot::{OpenSysrootError, Sysroot};
+use plimsoll_reclaim::{Hands, Outcome, ReclaimError, Whom, Wish, files_of, reclaim, unit};
+use plimsoll_serve::{Config, ReadConfigError};
 
 use super::run::cards::CardError;
-use crate::config::{Config, ReadConfigError};
-use crate::reclaim::{Hands, Outcome, ReclaimError, Whom, Wish, files_of, reclaim, unit};
-use crate::sysroot::{OpenSysrootError, Sysroot};
 
 mod card;
 mod json;
@@ -144,8 +145,8 @@ impl Arguments {
                 order: self.contiguous,
             },
             gate: self.gate.map(|gate| match gate {
-                Gate::Free => machine::Gate::Free,
-                Gate::Available => machine::Gate::Available,
+                Gate::Free => plimsoll_host::Gate::Free,
+                Gate::Available => plimsoll_host::Gate::Available,
             }),
             files,
             hands: self.hands(),

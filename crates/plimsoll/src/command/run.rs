@@ -14,31 +14,29 @@ mod need;
 mod summary;
 
 use std::ffi::OsString;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
+use std::{fs, io};
 
 use clap::Args;
-use plimsoll_core::bytes::Bytes;
-use plimsoll_core::flags::{GuardWish, GuardedCard};
-use plimsoll_core::place::Card;
+use plimsoll_base::{Bytes, Card};
+use plimsoll_config::{GuardWish, GuardedCard};
+use plimsoll_launch::{Environment, LaunchError, find_program};
+use plimsoll_probe::folder::OwnedFolder;
+use plimsoll_probe::guard::{PAGES, Preload, preload, unreachable};
+use plimsoll_probe::library::FindLibraryError;
+use plimsoll_probe::{Machine, Sampler, StartSamplerError, library};
 use plimsoll_wire::env as names;
 use plimsoll_wire::options::{Contexts, Options, Uuid};
 use tokio::runtime;
 use tokio::time::timeout;
 
+use self::cards::{CardError, Chosen, Wanted};
+use self::child::End;
+use self::need::Need;
+use self::summary::Summary;
 use super::rungs::Rungs;
-use crate::folder::OwnedFolder;
-use crate::guard::{PAGES, Preload, preload, unreachable};
-use crate::launch::{Environment, LaunchError, find_program};
-use crate::library::{self, FindLibraryError};
-use crate::probe::{Machine, Sampler, StartSamplerError};
-use cards::{CardError, Chosen, Wanted};
-use child::End;
-use need::Need;
-use summary::Summary;
 
 /// As with `env` and `timeout`.
 const OWN_FAILURE: u8 = 125;

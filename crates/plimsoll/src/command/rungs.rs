@@ -1,8 +1,8 @@
 //! The options of guard that `run` and `serve` share: the rungs of the ladder, and what becomes of pools.
 
 use clap::{Args, ValueEnum};
-use plimsoll_core::bytes::Bytes;
-use plimsoll_core::flags::GuardWish;
+use plimsoll_base::Bytes;
+use plimsoll_config::GuardWish;
 use plimsoll_wire::options::Pool;
 
 #[derive(Clone, Debug, Default, Args)]

@@ -8,15 +8,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use plimsoll_core::bytes::Bytes;
-use plimsoll_core::flags::{GuardMode, GuardWish, ReclaimBeforeLoad};
-use plimsoll_core::place::{Card, Ledger};
+use plimsoll_base::{Bytes, Card};
+use plimsoll_config::{GuardMode, GuardWish, ReclaimBeforeLoad};
+use plimsoll_scheduler::place::Ledger;
+use plimsoll_serve::Listen;
+use plimsoll_serve::widest;
+use plimsoll_serve::{Check, Daemon, DaemonError, Setup};
 use tokio::runtime::{self, LocalOptions};
 
 use super::rungs::Rungs;
-use crate::daemon::{Check, Daemon, DaemonError, Setup};
-use crate::owner::widest;
-use crate::route::Listen;
 
 const MORE: &str = "\
 Paths in the configuration that are relative start at the folder that plimsoll runs in, as with llama-server.

@@ -10,15 +10,15 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use plimsoll_lab::load::{
+    Beside, BesideError, Failure, Figures, Limit, Round, Server, Settings, SoakError, State, StateError,
+    Target, Yardstick, soak, stopped,
+};
+use plimsoll_probe::{Sampler, StartSamplerError};
 use serde_json::Value;
 use tokio::runtime;
 use tokio::task::LocalSet;
 
-use crate::load::{
-    Beside, BesideError, Failure, Figures, Limit, Round, Server, Settings, SoakError, State, StateError,
-    Target, Yardstick, soak, stopped,
-};
-use crate::probe::{Sampler, StartSamplerError};
 use crate::screen::{BesideReport, SoakReport, lasted};
 
 /// A second program as people start one: a context, cuBLAS and 1 GiB, held for ten seconds of work.
@@ -224,7 +224,7 @@ async fn meet(arguments: &Arguments) -> Result<(Server, Figures), Error> {
 }
 
 fn server_is_gone(pid: Option<u32>) -> bool {
-    pid.is_some_and(|pid| crate::probe::process::Process::find(pid).is_none())
+    pid.is_some_and(|pid| plimsoll_probe::process::Process::find(pid).is_none())
 }
 
 fn settings(arguments: &Arguments) -> Settings {

@@ -9,15 +9,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use plimsoll_core::bytes::Bytes;
-use plimsoll_core::plan::{CardPlan, Engine, EngineKind};
+use plimsoll_base::Bytes;
+use plimsoll_lab::load::{Depth, Failure, Figures, Server, Sweep, Target, sweep, warm_up};
+use plimsoll_planner::{CardPlan, Engine, EngineKind};
+use plimsoll_probe::{Sampler, StartSamplerError};
 use tokio::runtime;
 use tokio::task::LocalSet;
 
 use super::plan::check::again;
 use super::soak::time;
-use crate::load::{Depth, Failure, Figures, Server, Sweep, Target, sweep, warm_up};
-use crate::probe::{Sampler, StartSamplerError};
 use crate::screen::{Planned, SweepReport, sweep_head, sweep_row};
 
 const MOST_DEPTH: u64 = 4 << 20;

@@ -11,10 +11,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use plimsoll_core::bytes::Bytes;
-use plimsoll_core::model::gguf::{Draft, DraftTensor};
-use plimsoll_core::model::split::SplitName;
-use plimsoll_core::model::synth::{self, Contents, ExpertSizes, Recipe};
+use plimsoll_base::Bytes;
+use plimsoll_model::gguf::{Draft, DraftTensor};
+use plimsoll_model::split::SplitName;
+use plimsoll_specimens::{Contents, ExpertSizes, Recipe};
 
 /// The widest set that a name of five digits and a reader's patience allow.
 const MOST_SHARDS: i64 = 999;
@@ -57,7 +57,9 @@ fn shapes_help() -> String {
 }
 
 fn listed() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
-    synth::SHAPES.iter().chain(synth::SPECIMENS)
+    plimsoll_specimens::SHAPES
+        .iter()
+        .chain(plimsoll_specimens::SPECIMENS)
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -79,7 +81,7 @@ pub(crate) enum Error {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    if let Some(draft) = synth::specimen(&arguments.shape) {
+    if let Some(draft) = plimsoll_specimens::specimen(&arguments.shape) {
         return write_specimen(arguments, &draft);
     }
     let recipe = recipe(arguments)?;
@@ -117,7 +119,7 @@ fn write_specimen(arguments: &Arguments, draft: &Draft) -> Result<ExitCode, Erro
 
 fn recipe(arguments: &Arguments) -> Result<Recipe, Error> {
     let name = || arguments.shape.clone();
-    let recipe = synth::shape(&arguments.shape).ok_or_else(|| Error::Shape { name: name() })?;
+    let recipe = plimsoll_specimens::shape(&arguments.shape).ok_or_else(|| Error::Shape { name: name() })?;
     Ok(Recipe {
         experts: experts(&recipe, arguments.experts),
         layers: arguments.layers.unwrap_or(recipe.layers),
@@ -209,8 +211,8 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     use clap::Parser;
-    use plimsoll_core::model::gguf::Header;
-    use plimsoll_core::model::{Dialect, Model, split};
+    use plimsoll_model::gguf::Header;
+    use plimsoll_model::{Dialect, Model, split};
 
     use super::*;
 

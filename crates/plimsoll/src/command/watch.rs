@@ -12,8 +12,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use plimsoll_core::diagnose::Exit;
-use plimsoll_core::record::Source;
+use plimsoll_doctor::Exit;
+use plimsoll_lab::watch::{Eyes, RecordError, Recording, Subject, about};
+use plimsoll_launch::Environment;
+use plimsoll_probe::folder::OwnedFolder;
+use plimsoll_probe::guard::{PAGES, Preload, preload};
+use plimsoll_probe::library::GUARD;
+use plimsoll_probe::process::{Process, command_line};
+use plimsoll_probe::{Sampler, StartSamplerError};
+use plimsoll_telemetry::record::Source;
 use plimsoll_wire::options::Options;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
@@ -22,13 +29,6 @@ use tokio::{runtime, time};
 use super::run::child::{self, End};
 use super::run::{self, program};
 use super::soak::time as read_time;
-use crate::folder::OwnedFolder;
-use crate::guard::{PAGES, Preload, preload};
-use crate::launch::Environment;
-use crate::library::GUARD;
-use crate::probe::process::{Process, command_line};
-use crate::probe::{Sampler, StartSamplerError};
-use crate::watch::{Eyes, RecordError, Recording, Subject, about};
 
 /// How often it is seen whether a process is still there.
 const PULSE: Duration = Duration::from_millis(250);

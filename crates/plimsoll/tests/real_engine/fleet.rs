@@ -8,7 +8,8 @@ use tempfile::TempDir;
 
 use crate::child::{plimsoll, program};
 use crate::daemon::{Daemon, Setup};
-use crate::http::{self, Answer};
+use crate::http;
+use crate::http::Answer;
 
 /// The build of the engine that the tests install, as `plimsoll engine list` tells it.
 const ENGINE: &str = "llama.cpp@11549";

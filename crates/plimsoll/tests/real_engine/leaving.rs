@@ -5,7 +5,8 @@ use std::io::Read;
 use serde_json::json;
 
 use crate::daemon::until;
-use crate::fleet::{self, Fleet, Member};
+use crate::fleet;
+use crate::fleet::{Fleet, Member};
 use crate::http;
 
 /// Deep enough that a whole answer takes far longer than the test waits.

@@ -3,8 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::daemon::until;
-use crate::fleet::{self, Fleet, Member, three};
-use crate::http::{self, Answer};
+use crate::fleet;
+use crate::fleet::{Fleet, Member, three};
+use crate::http;
+use crate::http::Answer;
 
 fn roomy(members: &[Member]) -> Fleet {
     Fleet::start(members, "", |needs| needs.iter().sum())

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::daemon::{Daemon, Setup, alive, until};
-use crate::http::{self, Answer, chat, chat_body, chat_stream};
+use crate::http;
+use crate::http::{Answer, chat, chat_body, chat_stream};
 
 /// A daemon with a good model that is up, and `bad` with its fault. `good` is pinned because running out of memory
 /// is answered by stopping whoever is idle, which is not the hurt that is looked for here.

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::daemon::{Daemon, Setup, alive, until};
-use crate::http::{self, Answer, chat, chat_body, get, post};
+use crate::http;
+use crate::http::{Answer, chat, chat_body, get, post};
 
 fn signal(pid: u32, name: &str) {
     let status = Command::new("kill")

@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::daemon::{Daemon, Setup, built, fake_engine, until};
-use crate::http::{self, chat, chat_body, post};
+use crate::http;
+use crate::http::{chat, chat_body, post};
 
 const MIB: u64 = 1 << 20;
 const TRIES: usize = 40;
@@ -33,7 +34,7 @@ fn unified(described: &[&str]) -> Setup {
             &built("libnvidia_ml.so", "fake-nvml").to_string_lossy(),
         )
         .variable("PLIMSOLL_FAKE_NVML_CARDS", &card.to_string())
-        .variable("RUST_LOG", "info,plimsoll::owner=debug")
+        .variable("RUST_LOG", "info,plimsoll_serve::owner=debug")
         .config(&format!(
             "[engine]\ncommand = [\"{}\"]\n",
             fake_engine().display()

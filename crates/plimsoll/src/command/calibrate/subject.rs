@@ -5,15 +5,14 @@
 
 use std::path::Path;
 
-use plimsoll_core::bytes::Bytes;
-use plimsoll_core::flags::{FlagError, Options, Program};
-use plimsoll_core::model::synth::{self, Kinds, Recipe};
-use plimsoll_core::model::{Dialect, types};
-use plimsoll_core::place::Card;
-use plimsoll_core::plan::{self, Engine, EngineKind, MeasuredContext, PlanError, PlanRequest};
+use plimsoll_base::{Bytes, Card};
+use plimsoll_flags::{FlagError, Options, Program};
+use plimsoll_model::{Dialect, types};
+use plimsoll_planner::{Engine, EngineKind, MeasuredContext, PlanError, PlanRequest};
+use plimsoll_probe::headers::{ReadModelError, read_model};
+use plimsoll_specimens::{Kinds, Recipe};
 
 use crate::command::synth as writer;
-use crate::probe::headers::{ReadModelError, read_model};
 
 /// Enough for the prompt, however its tokens are counted.
 const CONTEXT: &str = "4096";
@@ -35,7 +34,7 @@ pub(crate) enum SubjectError {
 
 /// Writes the model.
 pub(super) fn write(path: &Path) -> Result<(), SubjectError> {
-    let tiny = synth::shape("tiny").ok_or(SubjectError::Shape)?;
+    let tiny = plimsoll_specimens::shape("tiny").ok_or(SubjectError::Shape)?;
     let recipe = Recipe {
         layers: LAYERS,
         embedding: 512,
@@ -79,7 +78,7 @@ pub(super) fn pool(model: &Path, engine: Engine, card: &Card) -> Result<Bytes, S
         version: String::new(),
         measured: String::new(),
     };
-    let plan = plan::plan(&PlanRequest {
+    let plan = plimsoll_planner::plan(&PlanRequest {
         model: &read_model(model, dialect)?,
         draft: None,
         projector: None,
@@ -89,7 +88,7 @@ pub(super) fn pool(model: &Path, engine: Engine, card: &Card) -> Result<Bytes, S
         cards: std::slice::from_ref(card),
         contexts: &[without],
     })?;
-    let pool = |planned: &plan::CardPlan| planned.terms.pool.known();
+    let pool = |planned: &plimsoll_planner::CardPlan| planned.terms.pool.known();
     Ok(plan.cards.iter().map(pool).sum())
 }
 

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use plimsoll_core::bytes::Bytes;
+use plimsoll_base::Bytes;
 
 use super::Error;
 use super::run::RunArguments;

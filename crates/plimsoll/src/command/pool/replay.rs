@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use plimsoll_core::bytes::Bytes;
+use plimsoll_base::Bytes;
 use plimsoll_pool::replay::PolicyKind;
 use plimsoll_pool::trace::{Asked, Trace};
 

@@ -6,12 +6,11 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use plimsoll_core::bytes::Bytes;
-use plimsoll_core::flags::Program;
-use plimsoll_core::model::gguf::Draft;
-use plimsoll_core::model::synth::{self, Recipe};
-use plimsoll_core::place::{Card, CardId, CardKind, Counting};
-use plimsoll_core::plan::{Engine, Plan};
+use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting};
+use plimsoll_flags::Program;
+use plimsoll_model::gguf::Draft;
+use plimsoll_planner::{Engine, Plan};
+use plimsoll_specimens::Recipe;
 
 use crate::command::{plan, synth as writer};
 
@@ -129,7 +128,7 @@ impl Member {
 
 /// Two of different size, so that they can be told apart in every list.
 fn recipes() -> impl Iterator<Item = Recipe> {
-    let tiny = synth::shape("tiny").into_iter();
+    let tiny = plimsoll_specimens::shape("tiny").into_iter();
     tiny.flat_map(|recipe| {
         let deeper = Recipe {
             name: "beta",
@@ -194,7 +193,6 @@ fn unwritten(path: &Path) -> impl FnOnce(io::Error) -> FolderError {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_core::flags;
 
     use super::*;
 
@@ -223,7 +221,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let folder = Folder::make(&place.path().join("with \"quotes\"")).unwrap();
         let text = fs::read_to_string(&folder.config).unwrap();
-        let roster = flags::parse("plimsoll.toml", &text, &|_| None).unwrap();
+        let roster = plimsoll_config::parse("plimsoll.toml", &text, &|_| None).unwrap();
         let names: Vec<&str> = roster.models.iter().map(|entry| &*entry.name).collect();
         assert_eq!(names, ["alpha", "beta", "alpha-crowd"]);
         assert!(roster.warnings.is_empty(), "{:?}", roster.warnings);

@@ -5,15 +5,16 @@
 //! were started with ignored (`nohup`) stays ignored, for the program too.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::future::poll_fn;
-use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, ExitCode, ExitStatus};
 use std::task::Poll;
 use std::time::Duration;
+use std::{fs, io};
 
+use plimsoll_launch::Environment;
+use plimsoll_probe::guard::{Record, answer_plea, read_pages, read_tree};
 use rustix::process::{Pid, Signal, getpgrp, kill_process};
 use rustix::termios::tcgetpgrp;
 use tokio::process;
@@ -21,8 +22,6 @@ use tokio::signal::unix::{self, SignalKind};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::{Error, OWN_FAILURE};
-use crate::guard::{Record, answer_plea, read_pages, read_tree};
-use crate::launch::Environment;
 
 /// Time between two looks at the pages.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -59,7 +58,7 @@ impl End {
         match self {
             Self::Code(code) => ExitCode::from(code),
             Self::Signal(signal) => {
-                let _cannot = Command::new(crate::launch::PLIMSOLL)
+                let _cannot = Command::new(plimsoll_launch::PLIMSOLL)
                     .arg0("plimsoll")
                     .args(["die-by", &signal.to_string()])
                     .exec();

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use plimsoll_core::record::{ReadRecordError, Redaction, summarise};
+use plimsoll_telemetry::record::{ReadRecordError, Redaction, summarise};
 
-use crate::screen::{self, RecordReport};
+use crate::screen;
+use crate::screen::RecordReport;
 
 /// A record is no longer; a day at two samples a second is 20 MB.
 const MOST_BYTES: u64 = 1 << 30;

@@ -1,0 +1,137 @@
+//! What helps against a cause, the mildest first.
+//!
+//! Remedies are facts of the mechanism, not of the report: a table by cause and sub-cause. The numbers of a model belong to `plan`,
+//! whose hints the caller puts before these where the command line and the header are known.
+
+use plimsoll_base::{Advice, Hint};
+
+use super::cause::{Cause, SubCause};
+use super::evidence::Evidence;
+use super::saying::Saying;
+
+pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, evidence: &Evidence) -> Vec<Hint> {
+    let mut advice = match sub_cause {
+        Some(sub_cause) => of_sub_cause(sub_cause),
+        None => &[],
+    };
+    if advice.is_empty() {
+        advice = of_cause(cause);
+    }
+    let mut hints: Vec<Hint> = advice.iter().map(|text| told(text)).collect();
+    match cause {
+        Cause::KvCacheTooLarge => hints.insert(0, Hint::new(Advice::QuantiseCache("q8_0"))),
+        Cause::ForeignProcess => {
+            if let Some(holder) = evidence.holders.iter().max_by_key(|holder| holder.used) {
+                hints.insert(
+                    0,
+                    told(&format!(
+                        "{} holds {}: end it or move it",
+                        holder.name, holder.used
+                    )),
+                );
+            }
+        }
+        Cause::PoolGrowth if evidence.says(Saying::SeesImage) => {
+            hints.insert(
+                0,
+                told("leave room for the image encoder, or keep it on the host (--no-mmproj-offload)"),
+            );
+        }
+        _ => {}
+    }
+    hints
+}
+
+fn told(text: &str) -> Hint {
+    Hint::new(Advice::Other(text.to_owned()))
+}
+
+fn of_cause(cause: Cause) -> &'static [&'static str] {
+    match cause {
+        Cause::ModelTooLarge => &[
+            "put fewer layers on the card (-ngl), keep experts on the host (--n-cpu-moe), or take a smaller quantisation",
+            "plimsoll plan -- FLAGS says what fits",
+        ],
+        Cause::KvCacheTooLarge => &["use a shorter context (-c), fewer slots (-np), or a quantised cache"],
+        Cause::ComputeBufferTooLarge => &[
+            "use a smaller micro-batch (-ub), switch flash attention on (-fa on), or serve fewer requests at once",
+        ],
+        Cause::PoolGrowth => &[
+            "leave room above the load: a shorter context, fewer layers, or an f16 cache in builds that convert a quantised one",
+            "plimsoll run --pool ours -- CMD serves a legacy pool in its stead; plimsoll plan -- FLAGS says what it grows to",
+        ],
+        Cause::ForeignProcess => {
+            &["see who holds the card with plimsoll doctor, end what is not needed, or choose another card"]
+        }
+        Cause::WrongDeviceContext => &[
+            "set CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER=PCI_BUS_ID before the process starts, and name the main card (-mg)",
+            "plimsoll run --card CARD -- CMD shows a program its own card only",
+        ],
+        Cause::UnifiedMemoryRefused => &[
+            "plimsoll doctor on the machine tells which: release, page cache, true shortage, small blocks or a container's limit",
+        ],
+        Cause::HostPinnedLimit => &[
+            "raise the limit of locked memory (ulimit -l, memlock of the container), pin less at once, or go without pinning (GGML_CUDA_NO_PINNED=1)",
+        ],
+        Cause::FragmentationCachingAllocator => &["set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"],
+        Cause::NvmlAssertMasksOom => &[
+            "take it as out of memory: the size is in the traceback's last allocation, and what else holds the card decides",
+            "a newer PyTorch words the refusal even where NVML cannot list processes",
+        ],
+        Cause::UnifiedMemoryThrash => {
+            &["unset GGML_CUDA_ENABLE_UNIFIED_MEMORY, and put only as many layers on the card as fit"]
+        }
+        Cause::DriverOrHw => &[
+            "read the kernel's log (dmesg | grep -e NVRM -e Xid), check power, cooling and seating, and the driver's version",
+        ],
+        Cause::Leak => &[
+            "restart the program before it is full, and update it; plimsoll run --trace FILE shows what is never freed",
+        ],
+        Cause::NotOom => &["look for the cause in the lines above; more memory will not help"],
+        Cause::Other => &["plimsoll doctor -- CMD runs it under guard and sees what is refused"],
+    }
+}
+
+fn of_sub_cause(sub_cause: SubCause) -> &'static [&'static str] {
+    match sub_cause {
+        SubCause::PolicyCap => &[
+            "upgrade L4T to a release without the cap (R35.6.4, R36.5 or later); dropping caches does not help",
+        ],
+        SubCause::PageCache => &[
+            "plimsoll reclaim --need SIZE --file MODEL drops the model files' own pages first, which needs no root, and measures before and after",
+        ],
+        SubCause::TrueShortage => {
+            &["end other programs, add swap for what is not the card's, or take a smaller model"]
+        }
+        SubCause::Fragmentation => &["write 1 to /proc/sys/vm/compact_memory, after dropping caches"],
+        SubCause::AddressReservation => {
+            &["build ggml with GGML_CUDA_NO_VMM, or let guard shrink the reservation (plimsoll run)"]
+        }
+        SubCause::AllocationLimit => &[
+            "use a smaller micro-batch or context, or let ggml split its buffers (GGML_VK_FORCE_MAX_ALLOCATION_SIZE)",
+        ],
+        SubCause::ContainerLimit => &["raise the container's memory limit: it counts memory of the card too"],
+        SubCause::Override => &["drop the overrides of tensors (-ot) one by one"],
+        SubCause::PipelineCopies => {
+            &["build with GGML_SCHED_MAX_COPIES=1, or serve one request at once (--parallel 1)"]
+        }
+        SubCause::KernelSlab => &["reboot, and look at slabtop: reclaim cannot free it"],
+        SubCause::KeepAlive => &["set keep_alive to 0 to give memory back at once"],
+        SubCause::HostKilled | SubCause::HostMemory => {
+            &["add host memory or swap, or keep mmap on (no --no-mmap)"]
+        }
+        SubCause::Baseline => &["ask for a slightly smaller share (--gpu-memory-utilization)"],
+        SubCause::PreviousChild => {
+            &["wait until the card's memory is back before the next start; plimsoll serve does"]
+        }
+        SubCause::WrongBuild => &["use a build for this card's architecture and this driver's CUDA"],
+        SubCause::Optional | SubCause::Recovered => &["nothing needs doing"],
+        SubCause::PortTaken => &["end who listens there, or take another port"],
+        SubCause::CommandLine => &["compare the options with those of the build (--help)"],
+        SubCause::MissingLibrary => &["install the library, or add its folder to LD_LIBRARY_PATH"],
+        SubCause::ModelFile => &["check that the file exists, is complete, and that the build knows it"],
+        SubCause::RequestTooLong => &["raise the context (-c), if the plan says that it fits, or send less"],
+        SubCause::NotStarted => &["check that the program exists, is executable and fits this machine"],
+        SubCause::DriverSpill | SubCause::MemoryFault => &[],
+    }
+}

@@ -1,0 +1,147 @@
+//! `/proc/buddyinfo`: free blocks of each size.
+//!
+//! A kernel has as many columns as it has orders: 11 with 4 KiB pages as a rule, 13 in Jetson's 5.15, others with 64 KiB
+//! pages. The counts contain free pages of the contiguous pool. tegrastats' `lfb` counts order 10 alone, so it says `1x4MB`
+//! of a healthy idle board whose free memory lies in orders 11 and 12; all orders are needed for a judgement.
+
+use plimsoll_base::Bytes;
+
+use super::fields::{self, MOST_ORDERS, MOST_ZONES};
+
+/// The free blocks of all zones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BuddyInfo {
+    pub zones: Vec<ZoneBlocks>,
+}
+
+/// How many blocks of 2^order pages are free in a zone; the index is the order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZoneBlocks {
+    pub node: u32,
+    pub zone: String,
+    pub counts: Vec<u64>,
+}
+
+impl BuddyInfo {
+    /// Reads it; lines that are no zone's are skipped.
+    pub fn read(text: &str) -> Self {
+        Self {
+            zones: fields::lines(text).filter_map(zone).take(MOST_ZONES).collect(),
+        }
+    }
+
+    /// How many orders the kernel has.
+    pub fn orders(&self) -> usize {
+        self.zones.iter().map(|zone| zone.counts.len()).max().unwrap_or(0)
+    }
+
+    /// Free blocks of exactly this order.
+    pub fn blocks(&self, order: usize) -> u64 {
+        self.zones
+            .iter()
+            .filter_map(|zone| zone.counts.get(order))
+            .fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
+    /// How many requests of this order can be met: larger blocks are split.
+    pub fn blocks_from(&self, order: usize) -> u64 {
+        (order..self.orders()).fold(0, |sum: u64, larger| {
+            sum.saturating_add(shifted(self.blocks(larger), larger - order))
+        })
+    }
+
+    /// Free memory in blocks of this order or larger.
+    pub fn free_from(&self, order: usize, page: Bytes) -> Bytes {
+        block(order, page) * self.blocks_from(order)
+    }
+
+    /// All free memory.
+    pub fn free(&self, page: Bytes) -> Bytes {
+        self.free_from(0, page)
+    }
+
+    /// The largest order of which a block is free.
+    pub fn largest(&self) -> Option<usize> {
+        (0..self.orders()).rev().find(|order| self.blocks(*order) > 0)
+    }
+
+    /// Thousandths of free memory that a request of this order cannot use; `None` where nothing is free.
+    ///
+    /// The kernel's own index (`mm/vmstat.c: unusable_free_index`), over all zones together.
+    pub fn unusable(&self, order: usize) -> Option<u64> {
+        let free = self.blocks_from(0);
+        let usable = self.free_from(order, Bytes::new(1)).get();
+        (free > 0).then(|| 1000 - Bytes::new(usable).scaled(1000, free).get().min(1000))
+    }
+}
+
+/// The size of a block of this order; saturates.
+pub(super) fn block(order: usize, page: Bytes) -> Bytes {
+    Bytes::new(shifted(page.get(), order))
+}
+
+fn shifted(number: u64, by: usize) -> u64 {
+    let factor = u32::try_from(by).ok().and_then(|by| 1_u64.checked_shl(by));
+    factor.map_or(u64::MAX, |factor| number.saturating_mul(factor))
+}
+
+fn zone(line: &str) -> Option<ZoneBlocks> {
+    let (node, zone, rest) = fields::node_and_zone(line)?;
+    let words = rest.split_ascii_whitespace().take(MOST_ORDERS);
+    let counts: Option<Vec<u64>> = words.map(|word| word.parse().ok()).collect();
+    let counts = counts.filter(|counts| !counts.is_empty())?;
+    Some(ZoneBlocks {
+        node,
+        zone: zone.to_owned(),
+        counts,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: Bytes = Bytes::kib(4);
+    const MAINLINE: &str = "\
+Node 0, zone      DMA      0      0      0      0      0      0      0      0      1      1      3 \n\
+Node 0, zone   Normal    100     50      0      0      0      0      0      0      0      2      1 \n";
+    /// Orders 11 and 12 hold nearly everything, as on a Jetson that has just started.
+    const TEGRA: &str = "Node 0, zone   Normal    12     8      6      4      3      2      1      1      1      0      1     20     94 \n";
+
+    #[test]
+    fn blocks_of_all_zones_are_added_by_order() {
+        let blocks = BuddyInfo::read(MAINLINE);
+        assert_eq!((blocks.orders(), blocks.blocks(9), blocks.blocks(10)), (11, 3, 4));
+        assert_eq!(blocks.blocks_from(9), 3 + 2 * 4);
+        assert_eq!(blocks.free_from(9, PAGE), Bytes::mib(22));
+        assert_eq!(blocks.free(PAGE), Bytes::mib(23) + Bytes::kib(800));
+        assert_eq!(blocks.largest(), Some(10));
+    }
+
+    #[test]
+    fn a_kernel_with_thirteen_orders_is_read_whole_and_one_block_of_order_ten_proves_nothing() {
+        let blocks = BuddyInfo::read(TEGRA);
+        assert_eq!((blocks.orders(), blocks.blocks(10)), (13, 1));
+        assert_eq!(blocks.free_from(10, PAGE), Bytes::mib(4 + 20 * 8 + 94 * 16));
+        assert!(blocks.unusable(10).unwrap() < 5);
+    }
+
+    #[test]
+    fn the_unusable_index_is_the_kernels() {
+        let blocks = BuddyInfo::read("Node 0, zone Normal 2 1 1\n");
+        assert_eq!(
+            [0, 1, 2, 3].map(|order| blocks.unusable(order)),
+            [Some(0), Some(250), Some(500), Some(1000)]
+        );
+        assert_eq!(BuddyInfo::read("Node 0, zone Normal 0 0\n").unusable(0), None);
+    }
+
+    #[test]
+    fn lines_that_are_no_zones_are_skipped_and_huge_counts_saturate() {
+        let text = "Node x, zone DMA 1\nNode 0, zone DMA\nNode 0, zone DMA 1 two\n\nNode 1, zone Normal 18446744073709551615 18446744073709551615\n";
+        let blocks = BuddyInfo::read(text);
+        assert_eq!(blocks.zones.len(), 1);
+        assert_eq!(blocks.free(PAGE), Bytes::MAX);
+        assert!(blocks.unusable(1).is_some());
+    }
+}

@@ -1,0 +1,263 @@
+//! What to do so that a request of a known size is met: the mildest thing that does, or nothing, with the arithmetic.
+//!
+//! Decision: a closed list of recipes, from the mildest on. Each is carried through on paper first; the first that reaches the
+//! goal is the course, and where none does nothing is done, because a step that cannot help only costs. Predictions of free
+//! memory are exact to what moves meanwhile; predictions of large blocks are upper bounds, because nobody can see which page is
+//! pinned. So the acting side takes the first step, measures again and asks again, with what was tried.
+
+mod ground;
+mod paper;
+
+use plimsoll_base::{Bytes, Reason};
+
+use self::paper::Paper;
+pub use ground::{Ground, Pieces};
+
+/// Something that can be done, from the mildest on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Step {
+    /// `posix_fadvise(POSIX_FADV_DONTNEED)` on the model's files: drops their page cache and nobody else's.
+    AdviseFiles,
+    /// Asks the programs that run under guard to give back what their pools hold idle; who needs it takes it again.
+    AskNeighbours,
+    /// `compact_memory`: moves movable pages together. Costs processor time.
+    Compact,
+    /// `nr_hugepages`: takes free memory as huge pages, for which the kernel moves pages out of the way one block after another, and gives them
+    /// back. For a moment hardly anything is free, so it comes after `Compact`, which on some kernels returns at once and moves nearly nothing.
+    ClaimHugePages,
+    /// `drop_caches = 1`: drops clean page cache of everybody, who will read it again.
+    DropPageCache,
+    /// `sync`, then `drop_caches = 1`.
+    WriteAndDropPageCache,
+    /// `drop_caches = 3`: directory entries and inodes too, which slows every program's next look at a file.
+    DropSlab,
+}
+
+/// What is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Goal {
+    pub need: Bytes,
+    /// In blocks of 2^order pages or larger.
+    pub order: Option<usize>,
+}
+
+/// What whoever acts may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Powers {
+    /// Steps that only root may take.
+    pub root: bool,
+    /// Steps that cost everybody, and steps that are not predicted to be enough.
+    pub force: bool,
+}
+
+/// A step of the course and what it is predicted to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    pub step: Step,
+    /// Free memory that it adds.
+    pub frees: Bytes,
+    /// Memory in blocks of the wanted order that it adds at most.
+    pub joins: Bytes,
+    /// The arithmetic.
+    pub reason: Reason,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The goal is met as things are.
+    Enough,
+    /// The course is predicted to reach it, as far as it is not withheld.
+    Reachable,
+    /// Nothing that may be done reaches it.
+    Beyond {
+        /// By how much the strongest recipe falls short.
+        short: Bytes,
+    },
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Course {
+    pub verdict: Verdict,
+    /// To be taken, in this order.
+    pub steps: Vec<Planned>,
+    /// Part of the course, and not within the powers given.
+    pub withheld: Vec<Planned>,
+}
+
+/// From the mildest on; what costs only the caller's own files comes first, what costs everybody comes last. Neighbours are
+/// asked before anything that costs more, where they hold something.
+const RECIPES: &[&[Step]] = &[
+    &[Step::AdviseFiles],
+    &[Step::AskNeighbours],
+    &[Step::AdviseFiles, Step::AskNeighbours],
+    &[Step::Compact],
+    &[Step::AdviseFiles, Step::Compact],
+    &[Step::AdviseFiles, Step::AskNeighbours, Step::Compact],
+    &[Step::AskNeighbours, Step::Compact],
+    // On paper it does what compacting does, so it is only come to where that was tried and brought less.
+    &[Step::ClaimHugePages],
+    &[Step::AskNeighbours, Step::DropPageCache],
+    &[Step::DropPageCache],
+    &[Step::AskNeighbours, Step::DropPageCache, Step::Compact],
+    &[Step::DropPageCache, Step::Compact],
+    &[Step::AskNeighbours, Step::WriteAndDropPageCache],
+    &[Step::WriteAndDropPageCache],
+    &[Step::AskNeighbours, Step::WriteAndDropPageCache, Step::Compact],
+    &[Step::WriteAndDropPageCache, Step::Compact],
+    &[Step::AskNeighbours, Step::WriteAndDropPageCache, Step::DropSlab],
+    &[Step::WriteAndDropPageCache, Step::DropSlab],
+    &[
+        Step::AskNeighbours,
+        Step::WriteAndDropPageCache,
+        Step::DropSlab,
+        Step::Compact,
+    ],
+    &[Step::WriteAndDropPageCache, Step::DropSlab, Step::Compact],
+];
+
+impl Step {
+    pub const ALL: [Self; 7] = [
+        Self::AdviseFiles,
+        Self::AskNeighbours,
+        Self::Compact,
+        Self::ClaimHugePages,
+        Self::DropPageCache,
+        Self::WriteAndDropPageCache,
+        Self::DropSlab,
+    ];
+
+    /// As it is written on command lines and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AdviseFiles => "advise-files",
+            Self::AskNeighbours => "ask-neighbours",
+            Self::Compact => "compact",
+            Self::ClaimHugePages => "claim-huge-pages",
+            Self::DropPageCache => "drop-page-cache",
+            Self::WriteAndDropPageCache => "write-and-drop-page-cache",
+            Self::DropSlab => "drop-slab",
+        }
+    }
+
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|step| step.name() == name)
+    }
+
+    pub fn needs_root(self) -> bool {
+        !matches!(self, Self::AdviseFiles | Self::AskNeighbours)
+    }
+
+    pub fn needs_force(self) -> bool {
+        self == Self::DropSlab
+    }
+}
+
+/// Says what to do for `goal` as things are; `tried` are the steps that are not worth taking again.
+pub fn course(ground: &Ground, goal: Goal, powers: Powers, tried: &Tried) -> Course {
+    let start = Paper::of(ground, goal);
+    if start.short().is_zero() {
+        return Course::nothing(Verdict::Enough);
+    }
+    let allowed = |recipe: &&&[Step]| {
+        let may = |step: &Step| powers.force || !step.needs_force();
+        recipe.iter().all(|step| may(step) && !tried.has(*step))
+    };
+    let recipes: Vec<Vec<Planned>> = RECIPES
+        .iter()
+        .filter(allowed)
+        .map(|recipe| start.carried_through(recipe))
+        .collect();
+    let usable = || {
+        recipes
+            .iter()
+            .filter(|recipe| recipe.iter().all(Planned::gains) && !recipe.is_empty())
+    };
+    let reached = usable().find(|recipe| start.after(recipe).short().is_zero());
+    if let Some(recipe) = reached {
+        return Course::within(powers, &start, recipe, Verdict::Reachable, tried);
+    }
+    // Of two that leave the same gap the milder one.
+    let strongest = usable().min_by_key(|recipe| start.after(recipe).short());
+    let short = strongest.map_or_else(|| start.short(), |recipe| start.after(recipe).short());
+    let verdict = Verdict::Beyond { short };
+    match strongest.filter(|_| powers.force) {
+        Some(recipe) => Course::within(powers, &start, recipe, verdict, tried),
+        None => Course::nothing(verdict),
+    }
+}
+
+/// Steps that were taken, as far as taking them again would bring nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tried(Vec<Step>);
+
+impl Tried {
+    /// Remembers that `step` was taken. What drops more has done what drops less would do; what frees memory makes it worth
+    /// while to compact once more.
+    pub fn add(&mut self, step: Step) {
+        let done: &[Step] = match step {
+            Step::AdviseFiles => &[Step::AdviseFiles],
+            Step::AskNeighbours => &[Step::AskNeighbours],
+            Step::Compact => &[Step::Compact],
+            Step::ClaimHugePages => &[Step::Compact, Step::ClaimHugePages],
+            Step::DropPageCache => &[Step::AdviseFiles, Step::DropPageCache],
+            Step::WriteAndDropPageCache => &[
+                Step::AdviseFiles,
+                Step::DropPageCache,
+                Step::WriteAndDropPageCache,
+            ],
+            Step::DropSlab => &[Step::DropSlab],
+        };
+        let moves = |step: Step| matches!(step, Step::Compact | Step::ClaimHugePages);
+        if !moves(step) {
+            self.0.retain(|tried| !moves(*tried));
+        }
+        self.0.extend(
+            done.iter()
+                .filter(|step| !self.0.contains(step))
+                .copied()
+                .collect::<Vec<_>>(),
+        );
+    }
+
+    pub fn has(&self, step: Step) -> bool {
+        self.0.contains(&step)
+    }
+}
+
+impl Planned {
+    fn gains(&self) -> bool {
+        !(self.frees.is_zero() && self.joins.is_zero())
+    }
+}
+
+impl Course {
+    fn nothing(verdict: Verdict) -> Self {
+        Self {
+            verdict,
+            steps: Vec::new(),
+            withheld: Vec::new(),
+        }
+    }
+
+    /// The steps of `recipe` that may be taken, and those that may not. Who may take none can still give back the page cache of
+    /// their own files, which brings the goal nearer.
+    fn within(powers: Powers, start: &Paper, recipe: &[Planned], verdict: Verdict, tried: &Tried) -> Self {
+        let (withheld, mut steps): (Vec<Planned>, Vec<Planned>) = recipe
+            .iter()
+            .cloned()
+            .partition(|planned| planned.step.needs_root() && !powers.root);
+        if steps.is_empty() && !tried.has(Step::AdviseFiles) {
+            steps = start.carried_through(&[Step::AdviseFiles]);
+            steps.retain(Planned::gains);
+        }
+        Self {
+            verdict,
+            steps,
+            withheld,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

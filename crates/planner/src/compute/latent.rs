@@ -1,0 +1,294 @@
+//! Latent attention as ik_llama.cpp builds it: restored keys and values in passes of heads, or the absorbed form in steps.
+//!
+//! Mirrors `graphs/build_deepseek2.cpp: build_deepseek2_layer_attention` (8337e4cd), as far as sizes go.
+
+use super::decoder::{Decoder, WEIGHT};
+use super::graph::{F16, F32, Id, Kind};
+use super::sketch::Block;
+use crate::kv;
+use crate::latent::{Cached, Latent};
+use crate::layout::Place;
+
+/// Passes at each end that are built: those between them hold what their neighbours hold, but for a result that grows evenly.
+const BUILT: u64 = 4;
+
+/// Of the batch: queries with their halves, `[length, heads, tokens]`, and what goes into the cache.
+struct Batch {
+    heads: u64,
+    plain: Id,
+    rotary: Id,
+    vector: Id,
+    rotary_key: Id,
+}
+
+/// The latent cache of a layer.
+#[derive(Clone, Copy)]
+struct Cache {
+    cells: u64,
+    tensor: Id,
+}
+
+impl Decoder<'_> {
+    /// `None` where the layer's attention is not latent.
+    pub(super) fn latent_attention(&mut self, block: &Block<'_>, input: Id, latent: &Latent) -> Option<Id> {
+        let batch = self.latent_batch(block, input, latent)?;
+        let attended = match latent.cached(self.flash.on) {
+            Cached::Heads => self.whole_heads(block, latent, &batch),
+            _ => {
+                let cache = self.keep(block, latent, &batch);
+                match latent.restores(self.flash.on, self.tokens) {
+                    true => self.restored(block, latent, &batch, cache),
+                    false => self.absorbed(block, latent, &batch, cache),
+                }
+            }
+        };
+        self.graph.expand(attended);
+        Some(self.linear(block, "attn_output", attended).unwrap_or(attended))
+    }
+
+    fn latent_batch(&mut self, block: &Block<'_>, input: Id, latent: &Latent) -> Option<Batch> {
+        let heads = u64::from(self.sketch.model.hyper.heads.at(block.layer)).max(1);
+        let tokens = self.tokens;
+        let low = self.linear(block, "attn_q_a", input);
+        let compressed = self.linear(block, "attn_kv_a_mqa", input)?;
+        let query = match low {
+            Some(low) => {
+                self.graph.expand(low);
+                self.graph.expand(compressed);
+                let low = self.norm(block, "attn_q_a_norm", low);
+                self.linear(block, "attn_q_b", low)?
+            }
+            None => self.linear(block, "attn_q", input)?,
+        };
+        let plain = self.graph.view(query, [latent.plain(), heads, tokens, 1]);
+        let rotary = self.graph.view(query, [latent.rope(), heads, tokens, 1]);
+        let rotary_key = self.graph.view(compressed, [latent.rope(), 1, tokens, 1]);
+        let vector = self.graph.view(compressed, [latent.rank(), tokens, 1, 1]);
+        let rotary = self.rotate(block, rotary);
+        self.graph.expand(rotary);
+        let rotary_key = self.rotate(block, rotary_key);
+        self.graph.expand(rotary_key);
+        let vector = self.norm(block, "attn_kv_a_norm", vector);
+        Some(Batch {
+            heads,
+            plain,
+            rotary,
+            vector,
+            rotary_key,
+        })
+    }
+
+    /// Writes the batch into the cache.
+    fn keep(&mut self, block: &Block<'_>, latent: &Latent, batch: &Batch) -> Cache {
+        let cells = kv::cells(&self.sketch.model.hyper, block.layer, self.reserve);
+        let rows = cells.saturating_mul(self.reserve.streams);
+        let place = self.cache_place(block);
+        let row = latent.rank() + latent.rope();
+        let tensor = self.cache_tensor(self.cache.key, row, rows, place);
+        let both = [batch.rotary_key, batch.vector];
+        let joined = self.graph.own(F32, [row, self.tokens, 1, 1], &both);
+        let store = self.graph.store(joined, self.inputs.full.key_rows, tensor);
+        self.graph.expand(store);
+        Cache { cells, tensor }
+    }
+
+    fn cache_place(&self, block: &Block<'_>) -> Place {
+        match self.cache.offload {
+            true => block.place,
+            false => Place::Host,
+        }
+    }
+
+    /// Keys and values of everything cached, for the heads of one pass after the other.
+    fn restored(&mut self, block: &Block<'_>, latent: &Latent, batch: &Batch, cache: Cache) -> Id {
+        let (rope, value, cells, tokens) = (latent.rope(), latent.value(), cache.cells, self.tokens);
+        let heads = u32::try_from(batch.heads).unwrap_or(u32::MAX);
+        let one_pass = latent.heads_a_pass(heads, cells);
+        let vectors = self
+            .graph
+            .cache_view(cache.tensor, [latent.rank(), cells, 1, 1], 0);
+        let rotary = self.graph.cache_view(cache.tensor, [rope, cells, 1, 1], 0);
+        let rotary = match self.cache.key.name {
+            "f16" => rotary,
+            _ => self.graph.own(F16, [rope, cells, 1, 1], &[rotary]),
+        };
+        let rotary = self.graph.own(F16, [rope, cells, one_pass, 1], &[rotary]);
+        let length = latent.plain() + rope;
+        let query = self.graph.own(
+            F32,
+            [length, batch.heads, tokens, 1],
+            &[batch.rotary, batch.plain],
+        );
+        self.graph.expand(query);
+        let mut joined = None;
+        for pass in ends(batch.heads / one_pass) {
+            let matrix = self.restoring(block, latent, one_pass);
+            let both = self.graph.multiply(matrix, vectors);
+            let values = self.graph.view(both, [value, cells, one_pass, 1]);
+            let keys = self.graph.view(both, [latent.plain(), cells, one_pass, 1]);
+            let values = self.graph.own(F16, [value, cells, one_pass, 1], &[values]);
+            let keys = self.graph.own(F16, [latent.plain(), cells, one_pass, 1], &[keys]);
+            self.graph.expand(keys);
+            self.graph.expand(values);
+            let keys = self.graph.own(F16, [length, cells, one_pass, 1], &[rotary, keys]);
+            self.graph.expand(keys);
+            let query = self.graph.view(query, [length, tokens, one_pass, 1]);
+            let sources = [query, keys, values, self.inputs.full.mask];
+            let attended = self.graph.attention([value, one_pass, tokens, 1], 0, &sources);
+            let attended = self
+                .graph
+                .view(attended, [value.saturating_mul(one_pass), tokens, 1, 1]);
+            let all = match joined {
+                None => attended,
+                Some(before) => {
+                    let shape = [value.saturating_mul(one_pass).saturating_mul(pass), tokens, 1, 1];
+                    self.graph.own(F32, shape, &[before, attended])
+                }
+            };
+            self.graph.expand(all);
+            joined = Some(all);
+        }
+        joined.unwrap_or(query)
+    }
+
+    /// The part of `attn_kv_b` for the heads of a pass, from the file or computed at load.
+    fn restoring(&mut self, block: &Block<'_>, latent: &Latent, heads: u64) -> Id {
+        let shape = [latent.rank(), latent.restored().saturating_mul(heads), 1, 1];
+        self.latent_matrix(block, ["attn_kv_b", "attn_k_b"], shape)
+    }
+
+    /// A matrix beside the first of these that the file has.
+    fn latent_matrix(&mut self, block: &Block<'_>, beside: [&str; 2], shape: [u64; 4]) -> Id {
+        let found = beside.iter().find_map(|role| block.part(role, WEIGHT));
+        let place = found.map_or(block.place, |(_, place)| place);
+        let elements = shape.iter().fold(1, |all: u64, &n| all.saturating_mul(n));
+        self.graph.stored(Kind::Weight(place), elements, 0, shape)
+    }
+
+    /// The key matrix absorbed into the query, values decompressed afterwards.
+    fn absorbed(&mut self, block: &Block<'_>, latent: &Latent, batch: &Batch, cache: Cache) -> Id {
+        let (rank, tokens, heads) = (latent.rank(), self.tokens, batch.heads);
+        let row = rank + latent.rope();
+        let absorb = self.latent_matrix(block, ["attn_k_b", "attn_kv_b"], [latent.plain(), rank, heads, 1]);
+        let plain = self.graph.view(batch.plain, [latent.plain(), tokens, heads, 1]);
+        let absorbed = self.graph.multiply(absorb, plain);
+        let query = self
+            .graph
+            .own(F32, [row, tokens, heads, 1], &[batch.rotary, absorbed]);
+        let kernel = self.flash.on && (latent.mode == 1 || latent.mode == 3);
+        let attended = if kernel {
+            let keys = self.graph.cache_view(cache.tensor, [row, cache.cells, 1, 1], 0);
+            let values = self.graph.cache_view(cache.tensor, [rank, cache.cells, 1, 1], 0);
+            let sources = [query, keys, values, self.inputs.full.mask];
+            let attended = self.graph.attention([rank, heads, tokens, 1], 0, &sources);
+            self.graph.view(attended, [rank, tokens, heads, 1])
+        } else {
+            self.stepwise(latent, query, cache, heads)
+        };
+        let decompress =
+            self.latent_matrix(block, ["attn_v_b", "attn_kv_b"], [rank, latent.value(), heads, 1]);
+        let values = self.graph.multiply(decompress, attended);
+        let shape = [latent.value().saturating_mul(heads), tokens, 1, 1];
+        self.graph.own(F32, shape, &[values])
+    }
+
+    /// Scores, their softmax and their product with the transposed vectors, for as many heads at once as `-amb` allows.
+    fn stepwise(&mut self, latent: &Latent, query: Id, cache: Cache, heads: u64) -> Id {
+        let (rank, tokens, cells) = (latent.rank(), self.tokens, cache.cells);
+        let counted = u32::try_from(heads).unwrap_or(u32::MAX);
+        let step = latent.heads_a_step(counted, tokens, cells).max(1);
+        let keys = self
+            .graph
+            .cache_view(cache.tensor, [rank + latent.rope(), cells, 1, 1], 0);
+        let mut values = self.graph.cache_view(cache.tensor, [cells, rank, 1, 1], 0);
+        if latent.mode > 1 {
+            values = self.graph.own(F16, [cells, rank, 1, 1], &[values]);
+        }
+        let mut joined = None;
+        for turn in ends(heads.div_ceil(step)) {
+            let done = (turn * step).min(heads);
+            let now = done - (turn - 1) * step;
+            let query = self.graph.view(query, [rank + latent.rope(), tokens, now, 1]);
+            let mut scores = self.graph.own(F32, [cells, tokens, now, 1], &[keys, query]);
+            if latent.mode == 1 && now == heads {
+                scores = self.graph.own(F32, [cells, tokens, now, 1], &[scores]);
+            }
+            let odds = self.graph.in_place(&[scores, self.inputs.full.mask]);
+            let product = self.graph.own(F32, [rank, tokens, now, 1], &[values, odds]);
+            let all = match joined {
+                None => product,
+                Some(before) => self.graph.own(F32, [rank, tokens, done, 1], &[before, product]),
+            };
+            self.graph.expand(all);
+            joined = Some(all);
+        }
+        joined.unwrap_or(query)
+    }
+
+    /// `-mla 0`: whole heads are cached, as if the attention were not latent.
+    fn whole_heads(&mut self, block: &Block<'_>, latent: &Latent, batch: &Batch) -> Id {
+        let (tokens, heads, value) = (self.tokens, batch.heads, latent.value());
+        let length = latent.plain() + latent.rope();
+        let cells = kv::cells(&self.sketch.model.hyper, block.layer, self.reserve);
+        let rows = cells.saturating_mul(self.reserve.streams);
+        let place = self.cache_place(block);
+        let matrix = self.restoring(block, latent, heads);
+        let both = self.graph.multiply(matrix, batch.vector);
+        let plain = self.graph.view(both, [latent.plain(), heads, tokens, 1]);
+        let values = self.graph.view(both, [value, heads, tokens, 1]);
+        let values = self
+            .graph
+            .own(F32, [value.saturating_mul(heads), tokens, 1, 1], &[values]);
+        let query = self
+            .graph
+            .own(F32, [length, heads, tokens, 1], &[batch.plain, batch.rotary]);
+        let keys = self
+            .graph
+            .own(F32, [length, heads, tokens, 1], &[plain, batch.rotary_key]);
+        let key_cache = self.cache_tensor(self.cache.key, length.saturating_mul(heads), rows, place);
+        let value_cache = self.cache_tensor(self.cache.value, value.saturating_mul(heads), rows, place);
+        for (new, rows, cache) in [
+            (keys, self.inputs.full.key_rows, key_cache),
+            (values, self.inputs.full.value_rows, value_cache),
+        ] {
+            let store = self.graph.store(new, rows, cache);
+            self.graph.expand(store);
+        }
+        let keys = self.graph.cache_view(key_cache, [length, cells, heads, 1], 0);
+        let values = self.graph.cache_view(value_cache, [value, cells, heads, 1], 0);
+        let query = self.graph.view(query, [length, tokens, heads, 1]);
+        let mask = self.inputs.full.mask;
+        if self.flash.on {
+            let attended = self
+                .graph
+                .attention([value, heads, tokens, 1], 0, &[query, keys, values, mask]);
+            return self
+                .graph
+                .view(attended, [value.saturating_mul(heads), tokens, 1, 1]);
+        }
+        let scores = self.graph.own(F32, [cells, tokens, heads, 1], &[keys, query]);
+        let odds = self.graph.in_place(&[scores, mask]);
+        let product = self.graph.own(F32, [value, tokens, heads, 1], &[values, odds]);
+        let shape = [value.saturating_mul(heads), tokens, 1, 1];
+        self.graph.own(F32, shape, &[product])
+    }
+}
+
+/// The first and the last of so many, from 1.
+fn ends(count: u64) -> impl Iterator<Item = u64> {
+    let last = count.saturating_sub(BUILT).max(BUILT) + 1;
+    (1..=count.min(BUILT)).chain(last..=count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_of_a_few_passes_are_built_and_both_ends_of_many() {
+        let built = |count| ends(count).collect::<Vec<u64>>();
+        assert_eq!(built(1), [1]);
+        assert_eq!(built(8), [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(built(128), [1, 2, 3, 4, 125, 126, 127, 128]);
+    }
+}

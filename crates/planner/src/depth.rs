@@ -1,0 +1,52 @@
+//! What a plan takes at each depth: the same sum, with the run-time pool as deep as the run has been.
+//!
+//! Only the pool depends on depth; weights, cache and compute buffer are reserved at load for the whole context. So a curve is
+//! the plan's peak less the pool at full depth plus the pool at each step, by the same formulas, never interpolated.
+
+use plimsoll_base::{Bytes, CardId, Curve, Slots};
+
+use super::cost::{Coster, peak};
+use super::error::PlanError;
+use super::request::PlanRequest;
+use super::reserve::{CELLS, Reserve};
+
+/// Steps of a curve; more would be finer than the pool's own granules on most models.
+const STEPS: u64 = 64;
+
+/// Returns what the model takes on each card at each depth. `answer` is the limit of an answer that the engine sets itself.
+pub fn curve(request: &PlanRequest<'_>, answer: Option<u64>) -> Result<Curve, PlanError> {
+    let coster = Coster::new(request)?;
+    let cost = coster.at(u64::from(request.wish.context))?;
+    let slots = slots(request, &cost.reserve, answer);
+    let deepest = coster.pools(&cost.reserve, slots.full);
+    let base = cost.cards.iter().zip(deepest);
+    let base: Vec<Bytes> = base
+        .map(|(terms, pool)| peak(terms).saturating_sub(pool))
+        .collect();
+    let step = slots.full.div_ceil(STEPS).next_multiple_of(CELLS);
+    let at = |depth: u64| {
+        let pools = coster.pools(&cost.reserve, depth);
+        let bytes = base.iter().zip(pools).map(|(base, pool)| *base + pool);
+        (depth, bytes.collect())
+    };
+    let depths = (0..STEPS).map(|n| n * step).filter(|depth| *depth < slots.full);
+    let steps = depths.chain([slots.full]).map(at).collect();
+    let cards: Vec<CardId> = request.cards.iter().map(|card| card.id.clone()).collect();
+    let curve = Curve::new(slots, cards, steps);
+    Ok(curve.expect("there is a step, and each knows every card"))
+}
+
+fn slots(request: &PlanRequest<'_>, reserve: &Reserve, answer: Option<u64>) -> Slots {
+    let unified = reserve.streams == 1;
+    let scatters = unified && reserve.sequences > 1;
+    Slots {
+        count: reserve.sequences,
+        each: reserve.per_sequence,
+        full: reserve.context,
+        unified,
+        keeps: request.engine.keeps_idle_slots(request.wish),
+        // `llama-kv-cache.cpp: find_slot @ b10605` goes back to the first cell only when more than two batches would fit there.
+        scatter: if scatters { 3 * reserve.micro_batch } else { 0 },
+        answer,
+    }
+}

@@ -1,0 +1,102 @@
+//! The largest that fits, in each direction: context, micro-batch, slots, layers, cache type, division over cards.
+//!
+//! DECISION: every answer is re-planned, never interpolated, through [`Price`]; so is the next step above it, which is
+//! shown not to fit, and so is what the answer becomes if something else is asked otherwise. An answer is a [`Change`],
+//! and thereby the flags to paste.
+
+mod answer;
+mod change;
+mod course;
+mod outline;
+mod price;
+mod scale;
+mod search;
+mod split;
+
+use self::answer::Question;
+use super::cost::{Cost, Coster, peak};
+use super::request::PlanRequest;
+use super::reserve::CELLS;
+
+pub(super) use self::outline::Outline;
+pub(super) use self::search::{Search, smallest};
+use super::reserve::Reserve;
+pub use answer::{Answer, CardLine, Dimension, Fit, Next, Trade};
+pub use change::{Change, edited};
+pub use course::{Point, course};
+pub use price::{Formulas, Price, Priced, slack_of};
+
+/// Answers each of `dimensions`, and says what would help where the request as it is does not fit.
+pub fn fit<P: Price>(
+    request: &PlanRequest<'_>,
+    price: &P,
+    dimensions: &[Dimension],
+) -> Result<Fit, P::Error> {
+    let asked = price.price(&[], request.cards)?;
+    let question = Question::new(request, price, asked);
+    let answers = dimensions.iter().map(|&dimension| question.answer(dimension));
+    let answers = answers.collect();
+    Ok(question.finish(answers))
+}
+
+pub(super) fn fits(request: &PlanRequest<'_>, cost: &Cost) -> bool {
+    request
+        .cards
+        .iter()
+        .zip(&cost.cards)
+        .all(|(card, terms)| peak(terms) <= card.free)
+}
+
+/// What [`confirmed_context`] asks first: the context guessed at and the step above it.
+pub fn likely_contexts(request: &PlanRequest<'_>, guess: u64) -> Vec<Vec<Change>> {
+    let asked = Reserve::of_model(request, u64::from(request.wish.context)).context;
+    let most = most_steps(request, asked);
+    let first = (guess / CELLS).clamp(1, most);
+    (first..=most.min(first + 1)).map(context).collect()
+}
+
+fn context(steps: u64) -> Vec<Change> {
+    vec![Change::Context(u32::try_from(steps * CELLS).unwrap_or(u32::MAX))]
+}
+
+/// The largest context that fits by whoever prices it, found from a guess; one step of 256 tokens more does not fit, or is more
+/// than asked for and trained for. `Err` holds the largest that was seen to fit where not everything was answered.
+pub fn confirmed_context<P: Price>(
+    request: &PlanRequest<'_>,
+    price: &P,
+    guess: Option<u64>,
+) -> Result<Option<u64>, Option<u64>> {
+    let asked = Reserve::of_model(request, u64::from(request.wish.context)).context;
+    let most = most_steps(request, asked);
+    let slack = |changes: &[Change]| Some(price.price(changes, request.cards).ok()?.slack(request.cards));
+    let foresee =
+        |steps: &[u64]| price.foresee(&steps.iter().map(|&steps| context(steps)).collect::<Vec<_>>());
+    let mut search = Search::new(1..=most, |steps| slack(&context(steps)))
+        .guess(guess.map(|tokens| (tokens / CELLS).clamp(1, most)))
+        .foreseen(Some(Box::new(foresee)));
+    if let Some(slack) = slack(&[]).filter(|_| asked.is_multiple_of(CELLS)) {
+        search.know(asked / CELLS, slack);
+    }
+    let found = search.largest().map(|found| found.at * CELLS);
+    if price.is_spent() {
+        return Err(search.seen().map(|steps| steps * CELLS));
+    }
+    Ok(found)
+}
+
+fn most_steps(request: &PlanRequest<'_>, asked: u64) -> u64 {
+    let trained = u64::from(request.model.hyper.context_train);
+    trained.max(asked).div_ceil(CELLS).max(1)
+}
+
+/// The largest context that fits on these cards, at most the larger of what was asked for and what the model was
+/// trained for. `None` if not even the smallest fits.
+pub(super) fn largest_context(request: &PlanRequest<'_>, coster: &Coster<'_>, asked: &Cost) -> Option<u64> {
+    let most = most_steps(request, asked.reserve.context);
+    let slack = |cost: Cost| Priced::from(cost).slack(request.cards);
+    let mut search = Search::new(1..=most, |steps| coster.at(steps * CELLS).ok().map(slack));
+    if asked.reserve.context.is_multiple_of(CELLS) {
+        search.know(asked.reserve.context / CELLS, slack(asked.clone()));
+    }
+    Some(search.largest()?.at * CELLS)
+}

@@ -1,0 +1,391 @@
+//! Which device holds what.
+//!
+//! Mirrors `llama-model.cpp: load_tensors`, `llama-model-loader.cpp: create_tensor` and `common/arg.cpp` (`-ot`,
+//! `--cpu-moe`, `--n-cpu-moe`) `@ b10605`. Without `-ts` the engine splits by the memory that is free when it
+//! loads, so the layout depends on who else is on the cards.
+//!
+//! Patterns of `-ot` are ECMAScript regular expressions searched in the tensor's name. The dialect here is the
+//! regular part of it, matched in linear time; back-references and look-around are refused by name.
+
+use plimsoll_base::{Card, CardKind};
+use plimsoll_flags::{GpuLayers, SplitMode, Wish};
+use plimsoll_model::{Model, Tensor};
+use regex_lite::{Regex, RegexBuilder};
+
+use super::error::PlanError;
+use super::named::cuda_number;
+use super::request::{EngineKind, PlanRequest};
+
+/// Where a tensor or an operation is: in host memory, or on the n-th device of the layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Place {
+    Device(u16),
+    Host,
+}
+
+impl Place {
+    /// By its position in the layout.
+    pub(super) fn device(number: usize) -> Self {
+        Self::Device(u16::try_from(number).unwrap_or(u16::MAX))
+    }
+}
+
+/// A compiled pattern of `-ot` may take this much memory.
+const PATTERN_LIMIT: usize = 1 << 18;
+
+pub(super) struct Layout {
+    /// The devices the model is spread over, as positions among the request's cards.
+    pub(super) devices: Vec<usize>,
+    layers: Vec<Place>,
+    pub(super) output: Place,
+    /// Copies of each graph input: `GGML_SCHED_MAX_COPIES` where prompts are processed in a pipeline.
+    pub(super) copies: u64,
+    overrides: Vec<(Regex, Place)>,
+    experts_on_host: u32,
+    /// `token_embd_norm` is the last norm (LFM2), not the norm of the embedding.
+    ends_with_token_norm: bool,
+}
+
+/// `GGML_SCHED_MAX_COPIES @ b10605`.
+const PIPELINE_COPIES: u64 = 4;
+
+impl Layout {
+    pub(super) fn new(request: &PlanRequest<'_>, model: &Model) -> Result<Self, PlanError> {
+        Ok(Self {
+            ends_with_token_norm: matches!(model.architecture.as_str(), "lfm2" | "lfm2moe"),
+            ..Self::of_layers(request, model.hyper.layers)?
+        })
+    }
+
+    /// `layers` is `n_layer_all`, prediction layers included.
+    fn of_layers(request: &PlanRequest<'_>, layers: u32) -> Result<Self, PlanError> {
+        let wish = request.wish;
+        let devices = devices(request)?;
+        let all = layers.saturating_add(1);
+        let wanted = match wish.gpu_layers {
+            GpuLayers::Auto | GpuLayers::All => all,
+            GpuLayers::Count(n) => n,
+        };
+        let splits = splits(wish, request.cards, &devices);
+        let start = all.saturating_sub(wanted);
+        let active = if devices.is_empty() { 0 } else { wanted.min(all) };
+        let place = |layer: u32| match layer.checked_sub(start) {
+            Some(position) if position < active => Place::device(device_at(&splits, position, active)),
+            _ => Place::Host,
+        };
+        let overrides = overrides(wish, request.cards, &devices)?;
+        let pipeline =
+            devices.len() > 1 && wanted > layers && wish.split_mode == SplitMode::Layer && wish.cache_offload;
+        let mut layout = Self {
+            layers: (0..layers).map(place).collect(),
+            output: place(layers),
+            copies: 1,
+            devices,
+            overrides,
+            experts_on_host: wish.experts_on_host,
+            ends_with_token_norm: false,
+        };
+        if pipeline && !layout.is_scattered() {
+            layout.copies = PIPELINE_COPIES;
+        }
+        Ok(layout)
+    }
+
+    /// The device of a layer; layers beyond the model are with the output.
+    pub(super) fn layer(&self, layer: u32) -> Place {
+        usize::try_from(layer)
+            .ok()
+            .and_then(|i| self.layers.get(i))
+            .copied()
+            .unwrap_or(self.output)
+    }
+
+    /// Whether weights of a layer may lie elsewhere than the layer.
+    pub(super) fn is_scattered(&self) -> bool {
+        !self.overrides.is_empty() || self.experts_on_host > 0
+    }
+
+    /// Where a tensor's data goes.
+    pub(super) fn tensor(&self, tensor: &Tensor) -> Place {
+        if let Some((_, place)) = self
+            .overrides
+            .iter()
+            .find(|(pattern, _)| pattern.is_match(&tensor.name))
+        {
+            return *place;
+        }
+        match tensor.layer() {
+            Some(layer) if layer < self.experts_on_host && tensor.is_expert() => Place::Host,
+            Some(layer) => self.layer(layer),
+            None if is_input(&tensor.name) => Place::Host,
+            // created with the number of the first layer, see `llama-arch.cpp: LLM_TENSOR_INFOS`
+            None if self.ends_with_token_norm => self.output,
+            None if is_of_the_first_layer(&tensor.name) => self.layer(0),
+            None => self.output,
+        }
+    }
+}
+
+fn is_of_the_first_layer(name: &str) -> bool {
+    [
+        "token_embd_norm.",
+        "per_layer_model_proj.",
+        "per_layer_proj_norm.",
+    ]
+    .iter()
+    .any(|start| name.starts_with(start))
+}
+
+/// Tensors of the input layer, which stays in host memory (`llama-arch.cpp: LLM_TENSOR_LAYER_INPUT @ b10605`).
+pub(super) fn is_input(name: &str) -> bool {
+    [
+        "token_embd.",
+        "position_embd.",
+        "token_types.",
+        "per_layer_token_embd.",
+    ]
+    .iter()
+    .any(|prefix| name.starts_with(prefix))
+}
+
+fn devices(request: &PlanRequest<'_>) -> Result<Vec<usize>, PlanError> {
+    let wish = request.wish;
+    let cuda: Vec<usize> = (0..request.cards.len())
+        .filter(|&i| request.cards[i].kind == CardKind::Cuda)
+        .collect();
+    let named = if wish.devices.is_empty() {
+        cuda.clone()
+    } else if wish.devices == ["none"] {
+        Vec::new()
+    } else {
+        let find = |name: &String| {
+            cuda_number(name)
+                .and_then(|n| cuda.get(n))
+                .copied()
+                .ok_or_else(|| PlanError::UnknownDevice {
+                    name: name.clone(),
+                    cards: cuda.len(),
+                })
+        };
+        wish.devices.iter().map(find).collect::<Result<_, _>>()?
+    };
+    if wish.split_mode == SplitMode::Row && request.engine.kind == EngineKind::LlamaCpp && named.len() > 1 {
+        return Err(PlanError::RowSplit);
+    }
+    if wish.split_mode != SplitMode::None || named.is_empty() {
+        return Ok(named);
+    }
+    let main = wish.main_gpu.unwrap_or(0);
+    let card = usize::try_from(main).ok().and_then(|main| named.get(main));
+    card.map(|&card| vec![card]).ok_or(PlanError::UnknownMainGpu {
+        main,
+        cards: named.len(),
+    })
+}
+
+/// Cumulative shares in [0, 1], in the engine's own `float`.
+fn splits(wish: &Wish, cards: &[Card], devices: &[usize]) -> Vec<f32> {
+    let given = |i: usize| {
+        wish.tensor_split
+            .get(i)
+            .copied()
+            .filter(|share| share.is_finite() && *share >= 0.0)
+            .unwrap_or(0.0)
+    };
+    let by_hand = (0..devices.len()).any(|i| given(i) > 0.0);
+    let share = |i: usize| {
+        if by_hand {
+            given(i)
+        } else {
+            free_share(&cards[devices[i]])
+        }
+    };
+    let mut sum = 0.0_f32;
+    let mut cumulative: Vec<f32> = (0..devices.len())
+        .map(|i| {
+            sum += share(i);
+            sum
+        })
+        .collect();
+    for share in &mut cumulative {
+        *share = if sum > 0.0 { *share / sum } else { 1.0 };
+    }
+    cumulative
+}
+
+/// Free memory as a weight; whole MiB are exact in `f32` up to 16 TiB.
+fn free_share(card: &Card) -> f32 {
+    let mib = u32::try_from(card.free.get() >> 20).unwrap_or(u32::MAX);
+    f32::from(u16::try_from(mib >> 16).unwrap_or(u16::MAX)) * 65536.0
+        + f32::from(u16::try_from(mib & 0xffff).unwrap_or(u16::MAX))
+}
+
+/// `std::upper_bound(splits, position / active)`, in the engine's own `float`.
+fn device_at(splits: &[f32], position: u32, active: u32) -> usize {
+    let float = |n: u32| f32::from(u16::try_from(n).unwrap_or(u16::MAX));
+    let at = float(position) / float(active.max(1));
+    let found = splits.iter().position(|&split| split > at);
+    found.unwrap_or(splits.len().saturating_sub(1))
+}
+
+fn overrides(wish: &Wish, cards: &[Card], devices: &[usize]) -> Result<Vec<(Regex, Place)>, PlanError> {
+    let compile = |pattern: &str| {
+        RegexBuilder::new(pattern)
+            .size_limit(PATTERN_LIMIT)
+            .build()
+            .map_err(|error| PlanError::OverridePattern {
+                pattern: pattern.to_owned(),
+                why: error.to_string(),
+            })
+    };
+    wish.overrides
+        .iter()
+        .map(|over| Ok((compile(&over.pattern)?, buffer(&over.buffer, cards, devices)?)))
+        .collect()
+}
+
+fn buffer(name: &str, cards: &[Card], devices: &[usize]) -> Result<Place, PlanError> {
+    if matches!(name, "CPU" | "CUDA_Host" | "CPU_REPACK") {
+        return Ok(Place::Host);
+    }
+    let cuda = |card: &Card| card.kind == CardKind::Cuda;
+    cuda_number(name)
+        .and_then(|n| (0..cards.len()).filter(|&i| cuda(&cards[i])).nth(n))
+        .and_then(|card| devices.iter().position(|&d| d == card))
+        .map(Place::device)
+        .ok_or_else(|| PlanError::OverrideBuffer {
+            buffer: name.to_owned(),
+            cards: cards.len(),
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_flags::{BufferOverride, Program};
+    use plimsoll_model::gguf::Header;
+    use plimsoll_model::{Dialect, Model};
+
+    use super::*;
+    use crate::Engine;
+
+    fn model() -> Model {
+        let draft = plimsoll_specimens::shape("q30").unwrap().files(1).remove(0);
+        let bytes = draft.header();
+        let length = u64::try_from(bytes.len()).unwrap() + draft.data_length().get();
+        Model::from_headers(&[Header::read(&bytes, length, Dialect::Ggml).unwrap()]).unwrap()
+    }
+
+    fn layout(wish: &Wish, cards: &[&str]) -> Result<Layout, PlanError> {
+        let model = model();
+        let cards: Vec<Card> = cards.iter().map(|spec| spec.parse().unwrap()).collect();
+        let request = PlanRequest {
+            model: &model,
+            draft: None,
+            projector: None,
+            wish,
+            engine: Engine::LLAMA_CPP,
+            program: Program::LlamaServer,
+            cards: &cards,
+            contexts: &[],
+        };
+        Layout::of_layers(&request, 48)
+    }
+
+    fn count(layout: &Layout, place: Place) -> usize {
+        (0..48).filter(|&layer| layout.layer(layer) == place).count()
+    }
+
+    const TWO: [&str; 2] = ["name=a,total=30GiB", "name=b,total=10GiB"];
+
+    #[test]
+    fn layers_are_split_by_free_memory_or_by_hand() {
+        let wish = Wish::of(Program::LlamaServer);
+        let by_memory = layout(&wish, &TWO).unwrap();
+        assert_eq!(count(&by_memory, Place::Device(0)), 37);
+        assert_eq!((by_memory.output, by_memory.copies), (Place::Device(1), 4));
+        let by_hand = Wish {
+            tensor_split: vec![1.0, 1.0],
+            ..wish
+        };
+        assert_eq!(count(&layout(&by_hand, &TWO).unwrap(), Place::Device(0)), 25);
+    }
+
+    #[test]
+    fn fewer_layers_leave_the_first_on_the_host_and_stop_the_pipeline() {
+        let wish = Wish {
+            gpu_layers: GpuLayers::Count(10),
+            ..Wish::of(Program::LlamaServer)
+        };
+        let layout = layout(&wish, &TWO).unwrap();
+        assert_eq!(count(&layout, Place::Host), 39);
+        assert_eq!(
+            (layout.layer(38), layout.layer(39)),
+            (Place::Host, Place::Device(0))
+        );
+        assert_eq!((layout.output, layout.copies), (Place::Device(1), 1));
+    }
+
+    #[test]
+    fn one_device_is_chosen_by_number_or_by_name() {
+        let wish = Wish {
+            split_mode: SplitMode::None,
+            main_gpu: Some(1),
+            ..Wish::of(Program::LlamaServer)
+        };
+        assert_eq!(layout(&wish, &TWO).unwrap().devices, [1]);
+        let named = Wish {
+            devices: vec!["CUDA1".to_owned()],
+            ..Wish::of(Program::LlamaServer)
+        };
+        assert_eq!(layout(&named, &TWO).unwrap().devices, [1]);
+        let none = Wish {
+            devices: vec!["none".to_owned()],
+            ..Wish::of(Program::LlamaServer)
+        };
+        assert_eq!(count(&layout(&none, &TWO).unwrap(), Place::Host), 48);
+        let missing = Wish {
+            main_gpu: Some(2),
+            ..wish
+        };
+        assert!(layout(&missing, &TWO).is_err());
+    }
+
+    #[test]
+    fn the_first_pattern_that_matches_a_name_wins() {
+        let send = |pattern: &str, buffer: &str| BufferOverride {
+            pattern: pattern.to_owned(),
+            buffer: buffer.to_owned(),
+        };
+        let wish = Wish {
+            overrides: vec![
+                send(r"blk\.(0|1)\.ffn_.*_exps", "CUDA1"),
+                send(r"\.ffn_(up|down|gate|gate_up)_(ch|)exps", "CPU"),
+            ],
+            ..Wish::of(Program::LlamaServer)
+        };
+        let layout = layout(&wish, &TWO).unwrap();
+        let model = model();
+        let place =
+            |name: &str| layout.tensor(model.tensors.iter().find(|tensor| tensor.name == name).unwrap());
+        assert_eq!(place("blk.1.ffn_up_exps.weight"), Place::Device(1));
+        assert_eq!(place("blk.2.ffn_up_exps.weight"), Place::Host);
+        assert_eq!(place("blk.2.attn_q.weight"), Place::Device(0));
+        assert_eq!(place("token_embd.weight"), Place::Host);
+    }
+
+    #[test]
+    fn a_pattern_or_buffer_that_cannot_be_is_named() {
+        let refused = |pattern: &str, buffer: &str| {
+            let wish = Wish {
+                overrides: vec![BufferOverride {
+                    pattern: pattern.to_owned(),
+                    buffer: buffer.to_owned(),
+                }],
+                ..Wish::of(Program::LlamaServer)
+            };
+            layout(&wish, &TWO).err().unwrap().to_string()
+        };
+        assert!(refused("(?!x)ffn", "CPU").contains("`(?!x)ffn` cannot be read"));
+        assert!(refused("ffn", "CUDA7").contains("CUDA7"));
+    }
+}

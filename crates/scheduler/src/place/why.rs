@@ -1,0 +1,181 @@
+//! Why a model fits nowhere: what was asked, what each card has, who holds it, what would help.
+
+use plimsoll_base::{Advice, Bytes, Card, CardId, Hint, Placement, Reason};
+
+use super::ledger::{Account, Ledger};
+use super::placement::{Ask, Never, Standing, Tenant};
+
+/// Sets of cards that the tree spells out; the rest is counted.
+const SPELT_OUT: usize = 8;
+
+pub(super) fn no_such_card(card: &CardId) -> Reason {
+    Reason::new(
+        "no_such_card",
+        format!("it asks for {card}, which this machine does not have"),
+    )
+    .fact("card", card.as_str())
+}
+
+pub(super) fn never(
+    ask: &Ask,
+    ledger: &Ledger,
+    tenants: &[Tenant],
+    crowded_out: bool,
+    asked: &[(&Vec<usize>, Result<Placement, Reason>)],
+) -> Never {
+    let name = ask.name;
+    let text = match (asked.is_empty(), crowded_out) {
+        (true, _) if !ask.named.cards.is_empty() => {
+            format!("{name} may not use all the cards that its flags name")
+        }
+        (true, _) => format!("{name} may use no card of this machine"),
+        (_, true) => format!("{name} does not fit beside what others hold"),
+        (_, false) => format!("{name} does not fit on the cards it may use, even with nobody else on them"),
+    };
+    let code = if crowded_out { "no_room" } else { "never_fits" };
+    let mut reason = Reason::new(code, text).fact("model", name);
+    if !ask.learned.is_zero() {
+        let learned = format!(
+            "{} was added on each card because memory ran out before",
+            ask.learned
+        );
+        reason = reason.because(Reason::new("learned", learned).fact("learned", ask.learned));
+    }
+    reason = reason.because_all(
+        asked
+            .iter()
+            .take(SPELT_OUT)
+            .map(|(set, placement)| match placement {
+                Ok(placement) => too_little(ledger, tenants, placement),
+                Err(reason) => reason.clone().fact("cards", names(ledger, set)),
+            }),
+    );
+    if asked.len() > SPELT_OUT {
+        let more = format!("{} more sets of cards do not do either", asked.len() - SPELT_OUT);
+        reason = reason.because(Reason::new("more_sets", more));
+    }
+    Never {
+        crowded_out,
+        reason,
+        hints: hints(ask, ledger, tenants, crowded_out),
+    }
+}
+
+fn names(ledger: &Ledger, set: &[usize]) -> String {
+    let names: Vec<&str> = set
+        .iter()
+        .map(|index| ledger.accounts()[*index].card().name.as_str())
+        .collect();
+    names.join(", ")
+}
+
+fn too_little(ledger: &Ledger, tenants: &[Tenant], placement: &Placement) -> Reason {
+    let on_cards = placement.shares.iter().filter_map(|share| {
+        let account = ledger.account(&share.card)?;
+        Some(on_card(account, tenants, share.bytes, placement.alone))
+    });
+    let mut on_cards: Vec<Reason> = on_cards.collect();
+    if on_cards.len() == 1 {
+        return on_cards.remove(0);
+    }
+    let total = placement.total();
+    Reason::new(
+        "on_cards",
+        format!("on {} cards it takes {total}", on_cards.len()),
+    )
+    .fact("need", total)
+    .because_all(on_cards)
+}
+
+fn on_card(account: &Account, tenants: &[Tenant], need: Bytes, alone: bool) -> Reason {
+    let stays = |run| {
+        tenants
+            .iter()
+            .any(|t| t.run == run && t.standing == Standing::Stays)
+    };
+    let pinned = || account.claims().iter().filter(|claim| stays(claim.run));
+    let held: Bytes = pinned().map(|claim| claim.bytes).sum();
+    let capacity = account.capacity();
+    let (name, total) = (&account.card().name, account.card().total);
+    let text = match alone {
+        true if capacity.is_zero() => format!("{name} has nothing to give: it reads as {total} in all"),
+        true => format!("{name} would be taken whole, because what the model needs is not known"),
+        false => format!(
+            "{name} has {} for it and it takes {need}",
+            capacity.saturating_sub(held)
+        ),
+    };
+    let mut reason = Reason::new("on_card", text)
+        .fact("card", account.card().id.as_str())
+        .fact("need", need)
+        .fact("total", total)
+        .fact("available", capacity.saturating_sub(held));
+    if let Some(budget) = account.budget() {
+        let text = format!("the budget is {budget} of {total}");
+        reason = reason.because(Reason::new("budget", text).fact("budget", budget));
+    }
+    for (code, bytes, text) in [
+        (
+            "foreign",
+            account.foreign(),
+            "is held by processes that are not ours",
+        ),
+        ("reserve", account.reserve(), "is kept in reserve"),
+    ] {
+        if !bytes.is_zero() {
+            reason = reason.because(Reason::new(code, format!("{bytes} {text}")).fact(code, bytes));
+        }
+    }
+    reason.because_all(pinned().map(|claim| {
+        let text = format!("{} is held by {}, which is pinned", claim.bytes, claim.holder);
+        Reason::new("pinned", text)
+            .fact("model", &*claim.holder)
+            .fact("claim", claim.bytes)
+    }))
+}
+
+fn hints(ask: &Ask, ledger: &Ledger, tenants: &[Tenant], crowded_out: bool) -> Vec<Hint> {
+    let usable = || {
+        let accounts = ledger.accounts().iter();
+        accounts.filter(|account| {
+            let id = &account.card().id;
+            (ask.allowed.is_empty() || ask.allowed.contains(id)) && ask.named.allows(id)
+        })
+    };
+    let stays = |run| {
+        let mut tenants = tenants.iter();
+        tenants.any(|tenant| tenant.run == run && tenant.standing == Standing::Stays)
+    };
+    let at_best = |account: &Account| {
+        let staying = account.claims().iter().filter(|claim| stays(claim.run));
+        let held: Bytes = staying.map(|claim| claim.bytes).sum();
+        Card {
+            free: account.capacity().saturating_sub(held),
+            ..account.card().clone()
+        }
+    };
+    let cards: Vec<Card> = usable().map(at_best).collect();
+    let mut hints = ask.demand.hints(&cards);
+    if crowded_out {
+        let crowded = usable().filter(|account| {
+            let pinned = |run| {
+                tenants
+                    .iter()
+                    .any(|t| t.run == run && t.standing == Standing::Stays)
+            };
+            !account.foreign().is_zero() || account.claims().iter().any(|claim| pinned(claim.run))
+        });
+        hints.extend(crowded.map(|account| {
+            Hint::new(Advice::FreeCard {
+                card: account.card().name.clone(),
+            })
+        }));
+    }
+    if ask.demand.alone() {
+        hints.push(Hint::new(Advice::DeclareMemory));
+    }
+    if !ask.allowed.is_empty() && ledger.accounts().len() > ask.allowed.len() {
+        hints.push(Hint::new(Advice::AnotherCard));
+    }
+    hints
+}

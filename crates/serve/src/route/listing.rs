@@ -1,0 +1,179 @@
+//! A model as the listings show it, in the shapes that llama-server's router and llama-swap made common.
+
+use std::time::Duration;
+
+use plimsoll_scheduler::State;
+use serde_json::{Value, json};
+
+/// What the owner tells about one model.
+#[derive(Clone, Debug)]
+pub(crate) struct Listing {
+    pub(crate) name: String,
+    pub(crate) aliases: Vec<String>,
+    pub(crate) tags: Vec<String>,
+    pub(crate) description: String,
+    /// Answers when asked for, but is not shown.
+    pub(crate) unlisted: bool,
+    pub(crate) state: State,
+    /// The engine's command line; empty before the first start where it depends on the placement.
+    pub(crate) arguments: Vec<String>,
+    /// The section of the preset that it came from, as INI.
+    pub(crate) preset: Option<String>,
+    /// How the last run ended, where it failed: the exit code, or 128 and the signal.
+    pub(crate) exit_code: Option<i32>,
+    /// What the engine says about the model, once it runs.
+    pub(crate) meta: Option<Value>,
+    pub(crate) modalities: Modalities,
+    /// What it was seen to take and to grow by, once it was.
+    pub(crate) memory: Option<Value>,
+    pub(crate) ttl: Option<Duration>,
+    /// Where the engine listens.
+    pub(crate) address: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Modalities {
+    pub(crate) input: Vec<String>,
+    pub(crate) output: Vec<String>,
+}
+
+impl Default for Modalities {
+    fn default() -> Self {
+        let text = || vec!["text".to_owned()];
+        Self {
+            input: text(),
+            output: text(),
+        }
+    }
+}
+
+impl Listing {
+    pub(crate) fn is_running(&self) -> bool {
+        !matches!(self.state, State::Unloaded | State::Failed)
+    }
+
+    /// As in llama-server's `/v1/models` (`server-models.cpp:get_router_models @ b10605`).
+    pub(crate) fn as_model(&self, created: u64) -> Value {
+        let mut status = json!({ "value": status(self.state), "args": self.arguments });
+        if let Some(preset) = &self.preset {
+            status["preset"] = json!(preset);
+        }
+        if self.state == State::Failed {
+            status["failed"] = json!(true);
+            status["exit_code"] = json!(self.exit_code);
+        }
+        let mut model = json!({
+            "id": self.name,
+            "aliases": self.aliases,
+            "tags": self.tags,
+            "object": "model",
+            "owned_by": "llamacpp",
+            "created": created,
+            "status": status,
+            "architecture": {
+                "input_modalities": self.modalities.input,
+                "output_modalities": self.modalities.output,
+            },
+            "source": "preset",
+            "can_remove": false,
+        });
+        if !self.description.is_empty() {
+            model["description"] = json!(self.description);
+        }
+        if let Some(meta) = &self.meta {
+            model["meta"] = meta.clone();
+        }
+        if let Some(memory) = &self.memory {
+            model["memory"] = memory.clone();
+        }
+        model
+    }
+
+    /// As in llama-swap's `/running`.
+    pub(crate) fn as_running(&self) -> Value {
+        let state = match self.state {
+            State::Unloaded | State::Failed => "stopped",
+            State::Queued | State::Loading => "starting",
+            State::Ready => "ready",
+            State::Draining | State::Stopping => "stopping",
+        };
+        let mut running = json!({
+            "model": self.name,
+            "name": self.name,
+            "description": self.description,
+            "state": state,
+            "cmd": self.arguments.join(" "),
+            "proxy": self.address.as_ref().map(|address| format!("http://{address}")),
+            "ttl": self.ttl.map_or(0, |ttl| ttl.as_secs()),
+        });
+        if let Some(memory) = &self.memory {
+            running["memory"] = memory.clone();
+        }
+        running
+    }
+}
+
+/// The words of llama-server's router. It knows no waiting and no stopping: what waits is about to load, and
+/// what stops is still there.
+pub(crate) fn status(state: State) -> &'static str {
+    match state {
+        State::Unloaded | State::Failed => "unloaded",
+        State::Queued | State::Loading => "loading",
+        State::Ready | State::Draining | State::Stopping => "loaded",
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn listing(name: &str, state: State) -> Listing {
+        Listing {
+            name: name.to_owned(),
+            aliases: vec!["alias".to_owned()],
+            tags: Vec::new(),
+            description: String::new(),
+            unlisted: false,
+            state,
+            arguments: vec!["llama-server".to_owned(), "-c".to_owned(), "4096".to_owned()],
+            preset: None,
+            exit_code: None,
+            meta: None,
+            modalities: Modalities::default(),
+            memory: None,
+            ttl: Some(Duration::from_secs(300)),
+            address: Some("127.0.0.1:4000".to_owned()),
+        }
+    }
+
+    #[test]
+    fn a_model_has_the_shape_of_llama_servers_router() {
+        assert_eq!(
+            listing("a", State::Ready).as_model(7),
+            json!({
+                "id": "a", "aliases": ["alias"], "tags": [], "object": "model", "owned_by": "llamacpp",
+                "created": 7, "status": {"value": "loaded", "args": ["llama-server", "-c", "4096"]},
+                "architecture": {"input_modalities": ["text"], "output_modalities": ["text"]},
+                "source": "preset", "can_remove": false,
+            })
+        );
+        let mut failed = listing("a", State::Failed);
+        failed.exit_code = Some(137);
+        let status = &failed.as_model(7)["status"];
+        assert_eq!(
+            (&status["value"], &status["failed"], &status["exit_code"]),
+            (&json!("unloaded"), &json!(true), &json!(137))
+        );
+    }
+
+    #[test]
+    fn a_running_model_has_the_shape_of_llama_swaps() {
+        assert_eq!(
+            listing("a", State::Loading).as_running(),
+            json!({
+                "model": "a", "name": "a", "description": "", "state": "starting",
+                "cmd": "llama-server -c 4096", "proxy": "http://127.0.0.1:4000", "ttl": 300,
+            })
+        );
+    }
+}
