@@ -1,8 +1,8 @@
-//! Calls of guard's own into the driver, made so that the program cannot tell.
+//! Thread state around guard's own calls into the driver: capture mode, context, and waits.
 //!
-//! Two things of the calling thread decide what a call does, its capture mode and its context. A call that may allocate would
-//! spoil another thread's capture in the global mode, so the mode is RELAXED while guard works; the context is the one in which
-//! the memory was asked for. Both are put back.
+//! Two properties of the calling thread decide the effect of a call, its capture mode and its context. A call that may allocate would
+//! invalidate another thread's capture in the global mode, so the mode is RELAXED while guard works; the context is the one in
+//! which the memory was asked for. Both are restored, so that the program cannot tell.
 
 use core::ffi::c_uint;
 use core::ptr::{null_mut, without_provenance_mut};
@@ -10,14 +10,17 @@ use core::sync::atomic::Ordering::SeqCst;
 use core::sync::atomic::{AtomicU32, fence};
 
 use crate::driver::{self, CuResult, Device, SUCCESS};
+use crate::state::CardIndex;
+use crate::state::captures::capturing;
 
+/// CU_STREAM_CAPTURE_MODE_RELAXED.
 const RELAXED: c_uint = 2;
 
-/// The thread's capture mode is RELAXED until this is dropped.
+/// Keeps the thread's capture mode RELAXED until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Relaxed(c_uint);
+pub(crate) struct RelaxedCapture(c_uint);
 
-impl Relaxed {
+impl RelaxedCapture {
     pub(crate) fn begin() -> Self {
         let mut mode = RELAXED;
         // SAFETY: the place is ours; the old mode comes back in it. A driver without it leaves RELAXED, which is harmless.
@@ -26,16 +29,11 @@ impl Relaxed {
     }
 }
 
-impl Drop for Relaxed {
+impl Drop for RelaxedCapture {
     fn drop(&mut self) {
         // SAFETY: the place is ours.
         unsafe { driver::cuThreadExchangeStreamCaptureMode(&raw mut self.0) };
     }
-}
-
-/// Whether any stream of the process is being captured: then nothing may be waited for, and nothing given back.
-pub(crate) fn capturing() -> bool {
-    crate::graphs::capturing()
 }
 
 /// The calling thread's context, as a number; 0 for none.
@@ -46,7 +44,7 @@ pub(crate) fn context() -> usize {
     if code == SUCCESS { context.addr() } else { 0 }
 }
 
-/// The card of the calling thread's context.
+/// The card of the calling thread's context, by the driver's number.
 pub(crate) fn device() -> Option<Device> {
     let mut device = 0;
     // SAFETY: the place is ours.
@@ -54,7 +52,25 @@ pub(crate) fn device() -> Option<Device> {
     (code == SUCCESS).then_some(device)
 }
 
-/// Runs `act` in a context, or in the thread's own where that context is gone.
+/// The card of the calling thread's context. None without a context; the driver then has its own answer.
+pub(crate) fn current_card() -> Option<CardIndex> {
+    device().and_then(CardIndex::of)
+}
+
+/// Free and total bytes of a card by the driver, if the calling thread's context is on it.
+pub(crate) fn memory_of(device: Device) -> Option<(u64, u64)> {
+    (self::device() == Some(device)).then(memory).flatten()
+}
+
+/// Free and total bytes of the card of the calling thread's context, by the driver.
+pub(crate) fn memory() -> Option<(u64, u64)> {
+    let (mut free, mut total) = (0, 0);
+    // SAFETY: the places are ours.
+    let code = unsafe { driver::cuMemGetInfo_v2(&raw mut free, &raw mut total) };
+    (code == SUCCESS).then_some((free, total))
+}
+
+/// Runs `act` in a context; in the thread's own if that context has been destroyed.
 pub(crate) fn in_context<T>(context: usize, act: impl FnOnce() -> T) -> T {
     // SAFETY: a context that the driver once gave; it refuses one that is gone.
     let pushed =
@@ -71,11 +87,11 @@ pub(crate) fn in_context<T>(context: usize, act: impl FnOnce() -> T) -> T {
 /// Threads that wait for a card on guard's account.
 static WAITING: AtomicU32 = AtomicU32::new(0);
 
-/// Waits until a context's card has done all that it was given. None, and nothing was waited for, if a capture is under way: it
-/// would be spoilt.
+/// Waits until a context has finished all submitted work. None, without waiting, while a capture is under way: a wait would
+/// invalidate it.
 pub(crate) fn synchronise(context: usize) -> Option<CuResult> {
     WAITING.fetch_add(1, SeqCst);
-    // Either this sees a capture that is about to begin, or the capture sees this and lets it end.
+    // Dekker's pattern with `graphs::begin`: either this sees the capture that is about to begin, or `let_waits_end` sees WAITING.
     fence(SeqCst);
     // SAFETY: takes nothing.
     let code = (!capturing()).then(|| in_context(context, || unsafe { driver::cuCtxSynchronize() }));
@@ -83,10 +99,11 @@ pub(crate) fn synchronise(context: usize) -> Option<CuResult> {
     code
 }
 
-/// For whoever has announced a capture: returns when guard waits for no card any more.
+/// Returns when guard waits for no card any more; to be called after a capture was announced.
 pub(crate) fn let_waits_end() {
     fence(SeqCst);
     while WAITING.load(SeqCst) > 0 {
+        // Yielding, not sleeping: the wait ends with the card's work, which takes milliseconds at most when a capture begins.
         // SAFETY: takes nothing.
         unsafe { libc::sched_yield() };
     }

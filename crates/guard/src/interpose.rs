@@ -1,14 +1,25 @@
-//! All hooks, found by exact name, or by the address of what they stand for.
+//! The three ways by which a program finds a function of the driver, and the table of hooks that answers all of them.
 //!
-//! A name is hashed once and looked up in a table that the compiler has built: no allocation, no lock, no thread-local, nothing
+//! ELF import: guard's exports come first in the order of symbols. `dlsym`: [`symbol`]. `cuGetProcAddress`, which every CUDA runtime
+//! uses: [`procedure`]. In the last two the real look-up runs first, and only its result is replaced, so that guard never offers a
+//! function which this driver does not have or which belongs to another library. `dlvsym`, `cuGetExportTable` and `dlopen` are
+//! left alone; RTLD_DEEPBIND, dlmopen, static and setuid programs are out of reach.
+//!
+//! DECISION: a name is hashed once and looked up in a table that the compiler has built: no allocation, no lock, no thread local, nothing
 //! that could panic, because `dlsym` runs through here for every name of every program of the tree.
 
 use core::ffi::{CStr, c_char, c_void};
 
 use crate::hooks::{self, Hook};
 
-const PARTS: [&[Hook]; 17] = [
+mod procedure;
+// A unit test keeps the `dlsym` that it came with.
+#[cfg(not(test))]
+mod symbol;
+
+const PARTS: [&[Hook]; 18] = [
     hooks::init::TABLE,
+    procedure::TABLE,
     hooks::memory::TABLE,
     hooks::vmm::TABLE,
     hooks::pools::TABLE,
@@ -27,7 +38,7 @@ const PARTS: [&[Hook]; 17] = [
     hooks::pinned::TABLE,
 ];
 
-/// More than twice as many as there are hooks, so that a search ends soon.
+/// A power of two, more than twice the number of hooks, so that a search ends after few probes.
 const PLACES: usize = 512;
 
 static NAMES: [Option<&Hook>; PLACES] = places();
@@ -76,11 +87,12 @@ const fn place_of(hash: u32) -> usize {
     hash as usize % PLACES
 }
 
-/// The hook for what a library exports under this name.
+/// The hook for a symbol of this name.
 ///
 /// # Safety
 /// `name` is a C string.
-pub(crate) unsafe fn named(name: *const c_char) -> Option<&'static Hook> {
+unsafe fn named(name: *const c_char) -> Option<&'static Hook> {
+    // Nearly all names fail here, after three bytes: the driver's are "cuUpper…", NVML's "nvml…", and "cuda…" is the runtime's.
     // SAFETY: each byte is read only after the ones before it were not the closing zero.
     let ours = unsafe {
         match (*name.cast::<[u8; 1]>())[0] {
@@ -104,17 +116,17 @@ pub(crate) unsafe fn named(name: *const c_char) -> Option<&'static Hook> {
     None
 }
 
-/// The hooks that `cuGetProcAddress` knows by this name: the general one, or the one of the very ABI.
-pub(crate) fn variants(name: &[u8]) -> impl Iterator<Item = &'static Hook> {
+/// The hooks that `cuGetProcAddress` knows by this name, with or without the suffix of an ABI.
+fn variants(name: &[u8]) -> impl Iterator<Item = &'static Hook> {
     all().filter(move |hook| hook.name.as_bytes() == name || hook.symbol.as_bytes() == name)
 }
 
-pub(crate) fn all() -> impl Iterator<Item = &'static Hook> {
+fn all() -> impl Iterator<Item = &'static Hook> {
     PARTS.iter().copied().flatten()
 }
 
 /// The hook whose real function is at this address.
-pub(crate) fn standing_for(name: &[u8], address: *const c_void) -> Option<&'static Hook> {
+fn standing_for(name: &[u8], address: *const c_void) -> Option<&'static Hook> {
     variants(name).find(|hook| hook.slot.function().cast_const() == address)
 }
 

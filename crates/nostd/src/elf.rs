@@ -1,6 +1,7 @@
-//! An object that the loader has mapped: its name, and the functions it exports.
+//! Dynamic symbols of an ELF object that the loader has mapped into this process.
 //!
-//! Only what glibc's loader itself relies on is read: the dynamic section and the GNU (or System V) hash table.
+//! DECISION: the symbols are read from memory, by the dynamic section and the GNU (or System V) hash table, which glibc's loader
+//! itself relies on. `dlsym` is not called: guard stands in front of it, and it takes the loader's lock.
 
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr::null;
@@ -20,8 +21,9 @@ const SONAME: i64 = 14;
 const GNU_HASH: i64 = 0x6fff_fef5;
 const FUNCTION: u8 = 2;
 
+/// A mapped object, as long as the callback of `dl_iterate_phdr` runs.
 #[derive(Debug)]
-pub(crate) struct Object<'a> {
+pub struct ElfImage<'a> {
     base: usize,
     headers: &'a [libc::Elf64_Phdr],
     strings: *const c_char,
@@ -31,12 +33,12 @@ pub(crate) struct Object<'a> {
     hash: *const u32,
 }
 
-impl<'a> Object<'a> {
-    /// What `dl_iterate_phdr` shows; None if it has no symbols.
+impl<'a> ElfImage<'a> {
+    /// Reads the dynamic section of an object; None if it has no symbols.
     ///
     /// # Safety
     /// `info` comes from `dl_iterate_phdr`, and this is used no longer than its callback runs.
-    pub(crate) unsafe fn of(info: &'a libc::dl_phdr_info) -> Option<Self> {
+    pub unsafe fn of(info: &'a libc::dl_phdr_info) -> Option<Self> {
         let base = usize::try_from(info.dlpi_addr).ok()?;
         // SAFETY: the loader keeps the headers of a loaded object mapped.
         let headers = unsafe { slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
@@ -77,13 +79,14 @@ impl<'a> Object<'a> {
         }
     }
 
-    pub(crate) fn name(&self) -> Option<&CStr> {
+    /// Its DT_SONAME; None for an executable and for libraries that were linked without one.
+    pub fn name(&self) -> Option<&CStr> {
         // SAFETY: the soname is an offset into the string table, whose strings end in zero.
         (self.soname != 0).then(|| unsafe { CStr::from_ptr(self.strings.wrapping_add(self.soname)) })
     }
 
-    /// Whether the address lies in one of its segments.
-    pub(crate) fn holds(&self, address: *const c_void) -> bool {
+    /// True if the address lies in one of its segments.
+    pub fn holds(&self, address: *const c_void) -> bool {
         let offset = address.addr().wrapping_sub(self.base);
         self.headers
             .iter()
@@ -95,7 +98,7 @@ impl<'a> Object<'a> {
     }
 
     /// The exported function of this name, of whatever version; null if there is none.
-    pub(crate) fn function(&self, name: &CStr) -> *const c_void {
+    pub fn function(&self, name: &CStr) -> *const c_void {
         let symbol = self.symbol(name).filter(|symbol| symbol.st_info & 15 == FUNCTION);
         symbol.map_or(null(), |symbol| {
             at(self
@@ -104,8 +107,8 @@ impl<'a> Object<'a> {
         })
     }
 
-    /// What it exports under this name: a function or data.
-    pub(crate) fn symbol(&self, name: &CStr) -> Option<&libc::Elf64_Sym> {
+    /// The symbol that it defines under this name, a function or data.
+    pub fn symbol(&self, name: &CStr) -> Option<&libc::Elf64_Sym> {
         if !self.gnu_hash.is_null() {
             self.by_gnu_hash(name)
         } else if !self.hash.is_null() {
@@ -117,6 +120,7 @@ impl<'a> Object<'a> {
 
     fn by_gnu_hash(&self, name: &CStr) -> Option<&libc::Elf64_Sym> {
         let hash = gnu_hash(name);
+        // Layout of DT_GNU_HASH: header, Bloom filter of 64-bit words, buckets, chains (glibc elf/dl-lookup.c:do_lookup_x @ 2.36).
         // SAFETY: the table starts with four words: buckets, first hashed symbol, words of the filter, its shift.
         let [buckets, first, filter, _] = unsafe { *self.gnu_hash.cast::<[u32; 4]>() };
         let table = self.gnu_hash.wrapping_add(4 + usize::try_from(filter).ok()? * 2);
@@ -127,6 +131,7 @@ impl<'a> Object<'a> {
         while index >= first {
             // SAFETY: the chain has a word for each symbol from the first; the last one of a bucket is odd.
             let word = unsafe { *chain.wrapping_add(usize::try_from(index - first).ok()?) };
+            // The lowest bit marks the end of a chain and is no part of the hash.
             if word | 1 == hash | 1
                 && let Some(symbol) = self.symbol_named(index, name)
             {
@@ -153,6 +158,7 @@ impl<'a> Object<'a> {
         let text = self.strings.wrapping_add(usize::try_from(symbol.st_name).ok()?);
         // SAFETY: names are strings of the string table.
         let same = unsafe { CStr::from_ptr(text) } == name;
+        // SHN_UNDEF: a reference to another object's symbol, not a definition.
         (same && symbol.st_shndx != 0).then_some(symbol)
     }
 }
@@ -174,7 +180,7 @@ mod tests {
 
     unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> i32 {
         // SAFETY: the loader passes an object, and we passed a pointer.
-        let (object, found) = unsafe { (Object::of(&*info), &mut *found.cast::<*const c_void>()) };
+        let (object, found) = unsafe { (ElfImage::of(&*info), &mut *found.cast::<*const c_void>()) };
         if let Some(object) = object.filter(|object| object.name() == Some(c"libc.so.6")) {
             assert!(object.function(c"there is no such function").is_null());
             let getpid = object.function(c"getpid");

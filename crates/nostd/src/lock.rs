@@ -1,9 +1,10 @@
-//! A lock of four bytes on a futex.
+//! A mutual exclusion lock of four bytes, on a futex.
 //!
-//! It allocates nothing, registers nothing, and is never held across a call into the driver or the loader. A fork while another
-//! thread holds it leaves it locked in the child, which is why a forked child passes everything through (see [`crate::arm`]).
+//! It allocates nothing and registers nothing with libc, so that it works in any process and before `main`. A fork while another
+//! thread holds the lock leaves it locked in the child for ever; guard therefore passes every call through in a forked child.
 
 use core::cell::UnsafeCell;
+use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 use core::ptr::null;
 use core::sync::atomic::AtomicU32;
@@ -11,50 +12,76 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
-/// Held, and somebody sleeps on it.
+/// Held, and at least one thread sleeps on it.
 const AWAITED: u32 = 2;
-/// Looks at the lock before a thread goes to sleep; what it guards takes well under a microsecond.
-const LOOKS: u32 = 100;
+/// Attempts before a thread goes to sleep. Most critical sections are map look-ups of well under a microsecond, and a futex call
+/// costs more than that.
+const SPINS: u32 = 100;
 
+/// A value and the lock that protects it.
 #[derive(Debug)]
-pub(crate) struct Lock<T> {
+pub struct Lock<T> {
     state: AtomicU32,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached through a Held only, of which there is one at a time.
+// SAFETY: the value is reached through a LockGuard only, of which there is one at a time.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
-/// The right to the value; gives the lock back when dropped.
+/// Exclusive access to the value of a [`Lock`]; releases the lock when dropped.
+///
+/// A guard may be shared between threads only where the value may:
+///
+/// ```
+/// fn shared_between_threads<T: Sync>() {}
+/// shared_between_threads::<plimsoll_nostd::lock::LockGuard<'static, u32>>();
+/// ```
+///
+/// ```compile_fail,E0277
+/// fn shared_between_threads<T: Sync>() {}
+/// shared_between_threads::<plimsoll_nostd::lock::LockGuard<'static, std::cell::Cell<u32>>>();
+/// ```
 #[derive(Debug)]
-pub(crate) struct Held<'a, T> {
+pub struct LockGuard<'a, T> {
     lock: &'a Lock<T>,
+    // `&Lock<T>` alone would be Sync for every `T: Send`, and a shared guard hands out `&T`.
+    value: PhantomData<&'a mut T>,
 }
 
 impl<T> Lock<T> {
-    pub(crate) const fn new(value: T) -> Self {
+    /// An unlocked lock.
+    pub const fn new(value: T) -> Self {
         Self {
             state: AtomicU32::new(FREE),
             value: UnsafeCell::new(value),
         }
     }
 
-    pub(crate) fn hold(&self) -> Held<'_, T> {
+    /// Waits for the lock and takes it.
+    pub fn hold(&self) -> LockGuard<'_, T> {
         if self.state.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
             self.wait();
         }
-        Held { lock: self }
+        self.guard()
     }
 
-    /// The value, if nobody holds it now.
-    pub(crate) fn try_hold(&self) -> Option<Held<'_, T>> {
-        let got = self.state.compare_exchange(FREE, HELD, Acquire, Relaxed);
-        got.is_ok().then_some(Held { lock: self })
+    /// Takes the lock if it is free at this moment.
+    pub fn try_hold(&self) -> Option<LockGuard<'_, T>> {
+        let taken = self.state.compare_exchange(FREE, HELD, Acquire, Relaxed);
+        // Lazily: a guard that is built and dropped would release a lock that another thread holds.
+        taken.is_ok().then(|| self.guard())
+    }
+
+    fn guard(&self) -> LockGuard<'_, T> {
+        LockGuard {
+            lock: self,
+            value: PhantomData,
+        }
     }
 
     #[cold]
     fn wait(&self) {
-        for _ in 0..LOOKS {
+        for _ in 0..SPINS {
             if self
                 .state
                 .compare_exchange_weak(FREE, HELD, Acquire, Relaxed)
@@ -64,6 +91,8 @@ impl<T> Lock<T> {
             }
             core::hint::spin_loop();
         }
+        // A thread that has slept cannot know whether others still do, so it takes the lock as AWAITED: one wake-up too many at
+        // the release costs a system call, one too few would leave a sleeper for ever.
         while self.state.swap(AWAITED, Acquire) != FREE {
             // SAFETY: the futex is our own live word; a wake-up without cause is allowed for.
             unsafe {
@@ -79,7 +108,7 @@ impl<T> Lock<T> {
     }
 }
 
-impl<T> Drop for Held<'_, T> {
+impl<T> Drop for LockGuard<'_, T> {
     fn drop(&mut self) {
         if self.lock.state.swap(FREE, Release) == AWAITED {
             // SAFETY: as above; one sleeper is woken.
@@ -95,7 +124,7 @@ impl<T> Drop for Held<'_, T> {
     }
 }
 
-impl<T> Deref for Held<'_, T> {
+impl<T> Deref for LockGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -104,7 +133,7 @@ impl<T> Deref for Held<'_, T> {
     }
 }
 
-impl<T> DerefMut for Held<'_, T> {
+impl<T> DerefMut for LockGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: we hold the lock.
         unsafe { &mut *self.lock.value.get() }
@@ -124,5 +153,15 @@ mod tests {
             }
         });
         assert_eq!(*sum.hold(), 160_000);
+    }
+
+    #[test]
+    fn a_failed_attempt_leaves_the_lock_with_its_holder() {
+        let lock = Lock::new(());
+        let held = lock.hold();
+        assert!(lock.try_hold().is_none());
+        assert!(lock.try_hold().is_none(), "the first attempt released it");
+        drop(held);
+        assert!(lock.try_hold().is_some());
     }
 }

@@ -1,16 +1,17 @@
-//! What the host has to give.
+//! Available memory of the host, as a bound on spilling.
 //!
-//! Spilled memory is pinned: it cannot be swapped out, and where the kernel has not got it, it kills somebody. So a spill stays
-//! within what the kernel says is available, less a part that is left to everybody else.
+//! Spilled memory is pinned: it cannot be swapped out, and where the kernel runs short of memory it kills a process. So a spill stays
+//! within MemAvailable, less a part that is left to all other processes.
 
-use crate::ladder::say_some;
+use crate::say::say_some;
 use crate::text::Size;
 
-/// Left to the host: this part of what it has available.
+/// Divisor: a 16th of the available memory is left to the host.
 const LEFT: u64 = 16;
+/// Longer than the beginning of /proc/meminfo up to MemAvailable, its third line.
 const ROOM: usize = 4096;
 
-/// Whether the host can give `bytes`. Where nobody can tell, it can.
+/// True if the host has `bytes` available, or if /proc/meminfo cannot be read.
 pub(super) fn has(bytes: u64) -> bool {
     let Some(available) = available() else {
         return true;

@@ -1,4 +1,4 @@
-//! What the first context on a card takes, by NVML.
+//! Size of the first context on a card, measured with NVML.
 
 use core::ffi::{c_uint, c_void};
 use core::fmt::Write;
@@ -6,26 +6,25 @@ use core::ptr::null_mut;
 
 use plimsoll_wire::options::Uuid;
 
-use crate::account::{CardIndex, card, uuid};
-use crate::arm;
-use crate::driver::{self, SUCCESS, loader};
-use crate::hooks::nvml::Process;
+use crate::driver::{self, NvmlProcess, SUCCESS, loader};
+use crate::process;
+use crate::state::{CardIndex, card, uuid};
 use crate::text::Text;
 
-/// More than any context takes: what exceeds it was somebody else's.
+/// More than any context takes: a larger difference includes another process's allocation.
 const LARGEST: u64 = 1 << 30;
-/// Programs on one card that are looked through for ourselves.
+/// Processes on one card among which our own is looked for.
 const MANY: usize = 128;
 
-/// The card as it was before.
+/// Used memory of a card before a context is opened.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Before {
+pub(crate) struct MemoryBefore {
     device: *mut c_void,
     used: u64,
 }
 
-impl Before {
-    /// None if NVML does not tell.
+impl MemoryBefore {
+    /// Reads NVML; None if it fails.
     pub(crate) fn look(index: CardIndex) -> Option<Self> {
         if loader::load(c"libnvidia-ml.so.1").is_null() {
             return None;
@@ -48,7 +47,7 @@ impl Before {
         })
     }
 
-    /// What the context has taken since: all that the process has, for it has nothing else yet.
+    /// Bytes that the context has taken: all of the process's, which has nothing else on the card yet.
     pub(crate) fn difference(self) -> Option<u64> {
         let taken = || Some(used(self.device)?.saturating_sub(self.used));
         own(self.device).or_else(taken).filter(|bytes| *bytes <= LARGEST)
@@ -59,13 +58,13 @@ fn used(device: *mut c_void) -> Option<u64> {
     // `nvmlMemory_t`: total, free, used.
     let mut memory = [0_u64; 3];
     // SAFETY: room for the structure.
-    let result = unsafe { driver::nvmlDeviceGetMemoryInfo(device, memory.as_mut_ptr().cast()) };
+    let result = unsafe { driver::nvmlDeviceGetMemoryInfo(device, &raw mut memory) };
     (result == SUCCESS).then_some(memory[2])
 }
 
-/// The entry of this process; there is none if NVML counts processes of another namespace.
+/// The entry of this process. Inside a container NVML lists numbers of the host's namespace, and there is none.
 fn own(device: *mut c_void) -> Option<u64> {
-    let mut processes = [Process::NONE; MANY];
+    let mut processes = [NvmlProcess::NONE; MANY];
     let mut count = c_uint::try_from(MANY).ok()?;
     // SAFETY: room for so many entries.
     let result = unsafe {
@@ -73,8 +72,9 @@ fn own(device: *mut c_void) -> Option<u64> {
     };
     let listed = processes.iter().take(usize::try_from(count).ok()?);
     let own = listed
-        .filter(|process| Ok(process.pid) == u32::try_from(arm::process()))
+        .filter(|process| Ok(process.pid) == u32::try_from(process::id()))
         .map(|process| process.used)
+        // NVML_VALUE_NOT_AVAILABLE.
         .find(|used| *used != u64::MAX);
     own.filter(|_| result == SUCCESS)
 }

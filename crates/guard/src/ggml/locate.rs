@@ -1,58 +1,59 @@
-//! Finds ggml's legacy pool in every way it may be loaded.
+//! Search for the class of ggml's legacy pool in all loaded objects.
 //!
-//! DECISION: by name, in the objects' dynamic tables first and in the symbol tables of their files where those have nothing.
-//! What is found must prove itself: the vtable's slots in memory must be the addresses of the methods, so that a wrong or
-//! newer file, or a table that says something else than the memory, finds nothing. A vtable may lie in another object than
-//! the methods (copy relocations), so all the methods are gathered before any vtable is judged.
+//! DECISION: the class is found by its symbols, in the objects' dynamic tables first and in the symbol tables of their files where
+//! those have none. The vtable's slots in memory must then be the addresses of the methods, so that a wrong or newer file, or a table
+//! that contradicts the memory, finds nothing. A vtable may lie in another object than the methods (copy relocations), so all
+//! methods are gathered before any vtable is judged.
 
 use alloc::vec::Vec;
 use core::ffi::CStr;
 
-use super::file;
-use super::loaded::{self, Object, wide};
-use super::symbols::{self, Bytes, NAMES, Part, Symbol};
+use super::mapped_objects::{self, MappedObject, wide};
+use super::symbol_file;
+use super::symbols::{self, ByteSource, ClassPart, ClassSymbol, NAMES};
 
 /// A vtable of the class, in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Vtable {
-    /// Of its symbol; objects point two words further.
+    /// Address of its symbol; objects point two words further.
     pub(super) address: usize,
     pub(super) slots: usize,
 }
 
 /// The methods of the class, by address.
-pub(super) type Methods = Vec<(Part, usize)>;
+pub(super) type Methods = Vec<(ClassPart, usize)>;
 
+/// The parts of the class that were found.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct FoundClass {
     pub(super) vtables: Vec<Vtable>,
     pub(super) methods: Methods,
 }
 
-/// Objects that are known to have nothing, by their place and the path they came from.
+/// Objects without the class, by their load address and a hash of their path.
 #[derive(Debug, Default)]
-pub(super) struct Barren(Vec<(usize, u64)>);
+pub(super) struct SearchedObjects(Vec<(usize, u64)>);
 
-impl Barren {
+impl SearchedObjects {
     pub(super) const fn new() -> Self {
         Self(Vec::new())
     }
 }
 
-/// The most slots that a vtable of the class is believed to have.
+/// Upper bound for the slots of a vtable of the class.
 const SLOTS: usize = 32;
 
-/// Looks through the loaded objects. To be called under the loader's lock.
-pub(super) fn search(barren: &mut Barren) -> Found {
-    let mut found = Found::default();
-    loaded::walk(|object| {
+/// Searches all loaded objects. Needs the loader's lock.
+pub(super) fn search(searched: &mut SearchedObjects) -> FoundClass {
+    let mut found = FoundClass::default();
+    mapped_objects::walk(|object| {
         let place = (object.bias, hash(object.path));
-        if barren.0.contains(&place) {
+        if searched.0.contains(&place) {
             return;
         }
         let symbols = symbols_of(&object);
         if symbols.is_empty() {
-            barren.0.push(place);
+            searched.0.push(place);
         }
         for symbol in symbols {
             found.add(object.bias, symbol);
@@ -61,29 +62,29 @@ pub(super) fn search(barren: &mut Barren) -> Found {
     found
 }
 
-fn symbols_of(object: &Object<'_>) -> Vec<Symbol> {
+fn symbols_of(object: &MappedObject<'_>) -> Vec<ClassSymbol> {
     let exported = NAMES.into_iter().filter_map(|(name, part)| {
         let symbol = object.symbol(name)?;
-        Some(Symbol {
+        Some(ClassSymbol {
             part,
             value: symbol.st_value,
             size: symbol.st_size,
         })
     });
-    let mut symbols: Vec<Symbol> = exported.collect();
+    let mut symbols: Vec<ClassSymbol> = exported.collect();
     if symbols.is_empty()
-        && let Some(disk) = Disk::of(object)
+        && let Some(file) = ObjectFile::of(object)
     {
-        file::search(&disk, |symbol| symbols.push(symbol));
+        symbol_file::search(&file, |symbol| symbols.push(symbol));
     }
     symbols
 }
 
-impl Found {
-    fn add(&mut self, bias: usize, symbol: Symbol) {
+impl FoundClass {
+    fn add(&mut self, bias: usize, symbol: ClassSymbol) {
         let address = bias.wrapping_add(wide(symbol.value));
         match symbol.part {
-            Part::Vtable => {
+            ClassPart::Vtable => {
                 let slots = (wide(symbol.size) / size_of::<usize>()).min(SLOTS);
                 self.vtables.push(Vtable { address, slots });
             }
@@ -92,13 +93,13 @@ impl Found {
     }
 }
 
-/// The file that an object was loaded from.
+/// The file from which an object was loaded.
 #[derive(Debug)]
-struct Disk(i32);
+struct ObjectFile(i32);
 
-impl Disk {
+impl ObjectFile {
     /// `None` if it cannot be read or is another file by now: its program headers are not those in memory.
-    fn of(object: &Object<'_>) -> Option<Self> {
+    fn of(object: &MappedObject<'_>) -> Option<Self> {
         let path = if object.path.is_empty() {
             c"/proc/self/exe"
         } else {
@@ -115,14 +116,14 @@ impl Disk {
     }
 }
 
-impl Drop for Disk {
+impl Drop for ObjectFile {
     fn drop(&mut self) {
         // SAFETY: opened by `of`, closed here only.
         unsafe { libc::close(self.0) };
     }
 }
 
-impl Bytes for Disk {
+impl ByteSource for ObjectFile {
     fn read(&self, mut at: u64, mut into: &mut [u8]) -> bool {
         while !into.is_empty() {
             let Ok(offset) = i64::try_from(at) else {
@@ -133,7 +134,7 @@ impl Bytes for Disk {
             let Some(count) = usize::try_from(count).ok().filter(|count| *count > 0) else {
                 return false;
             };
-            at = at.saturating_add(loaded::long(count));
+            at = at.saturating_add(mapped_objects::long(count));
             into = into.get_mut(count..).unwrap_or_default();
         }
         true

@@ -1,11 +1,10 @@
-//! The objects that are loaded in this process, walked under the loader's lock.
+//! Objects that are loaded in this process, walked under the loader's lock.
 //!
-//! DECISION: `dl_iterate_phdr` and nothing else of the loader is called, not even `dlsym`: that
-//! takes the loader's big lock, which a thread inside a constructor holds while it may be waiting for the CUDA runtime, which may
-//! in turn be calling us. The lock of `dl_iterate_phdr` is never held while foreign code runs. The walk also finds what
-//! `RTLD_LOCAL` hides. While its callback runs no object can be unmapped, so
-//! that what was found can still be written to before it returns: the walk that looks is made inside the callback of an
-//! outer one that only holds the lock.
+//! DECISION: of the loader only `dl_iterate_phdr` is called, not even `dlsym`. That takes the loader's big lock, which a thread inside a
+//! constructor holds while it may be waiting for the CUDA runtime, which may in turn be calling guard. The lock of
+//! `dl_iterate_phdr` is never held while foreign code runs. The walk also finds objects that `RTLD_LOCAL` hides. While its callback
+//! runs no object can be unmapped; so the search runs inside the callback of an outer walk, and what it found can still be
+//! written to before that returns.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::with_exposed_provenance_mut;
@@ -13,31 +12,31 @@ use core::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Release};
 
 use libc::{Elf64_Phdr, PF_R, PF_W, PROT_READ, PROT_WRITE, dl_phdr_info};
 
-use crate::driver::elf;
+use plimsoll_nostd::elf::ElfImage;
 
 const PT_LOAD: u32 = 1;
 const PT_GNU_RELRO: u32 = 0x6474_e552;
 
 /// A loaded object, for as long as the loader's lock is held.
-pub(super) struct Object<'a> {
+pub(super) struct MappedObject<'a> {
     pub(super) bias: usize,
     /// The path it was loaded from; empty for the executable itself.
     pub(super) path: &'a CStr,
     headers: &'a [Elf64_Phdr],
-    symbols: Option<elf::Object<'a>>,
+    symbols: Option<ElfImage<'a>>,
 }
 
-/// Counts of the objects that were ever loaded and unloaded.
+/// Numbers of objects that were ever loaded and unloaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Changes {
+pub(super) struct LoadCounts {
     pub(super) loaded: u64,
     pub(super) unloaded: u64,
 }
 
-/// Runs `act` while no object can come or go. It may walk.
-pub(super) fn locked<A: FnMut(Changes)>(mut act: A) {
+/// Runs `act` while no object can be loaded or unloaded. `act` may walk.
+pub(super) fn locked<A: FnMut(LoadCounts)>(mut act: A) {
     iterate(&mut |info| {
-        act(Changes {
+        act(LoadCounts {
             loaded: info.dlpi_adds,
             unloaded: info.dlpi_subs,
         });
@@ -45,10 +44,10 @@ pub(super) fn locked<A: FnMut(Changes)>(mut act: A) {
     });
 }
 
-/// Shows every loaded object.
-pub(super) fn walk(mut show: impl FnMut(Object<'_>)) {
+/// Passes every loaded object to `show`.
+pub(super) fn walk(mut show: impl FnMut(MappedObject<'_>)) {
     iterate(&mut |info| {
-        show(Object::of(info));
+        show(MappedObject::of(info));
         true
     });
 }
@@ -65,7 +64,7 @@ fn iterate(show: &mut dyn FnMut(&dl_phdr_info) -> bool) {
     unsafe { libc::dl_iterate_phdr(Some(step), data) };
 }
 
-impl<'a> Object<'a> {
+impl<'a> MappedObject<'a> {
     fn of(info: &'a dl_phdr_info) -> Self {
         let path = if info.dlpi_name.is_null() {
             c""
@@ -84,11 +83,11 @@ impl<'a> Object<'a> {
             path,
             headers,
             // SAFETY: `info` is the loader's, whose lock is held for as long as an Object lives.
-            symbols: unsafe { elf::Object::of(info) },
+            symbols: unsafe { ElfImage::of(info) },
         }
     }
 
-    /// What its dynamic symbol table says of a name that it defines.
+    /// The entry of its dynamic symbol table for a name that it defines.
     pub(super) fn symbol(&self, name: &CStr) -> Option<&libc::Elf64_Sym> {
         self.symbols.as_ref()?.symbol(name)
     }
@@ -100,8 +99,8 @@ impl<'a> Object<'a> {
         unsafe { core::slice::from_raw_parts(self.headers.as_ptr().cast(), size) }
     }
 
-    /// How the page of this address is protected: as its segment says, but for what the loader seals after relocation,
-    /// which is whole pages only. `None` if the address is in no segment.
+    /// Protection of the page of this address: that of its segment, or read-only where the loader seals it after relocation (RELRO),
+    /// which covers whole pages only. `None` if the address is in no segment.
     fn protection(&self, place: usize, page_size: usize) -> Option<c_int> {
         let segment = self.segment(place)?;
         let page = place / page_size * page_size;
@@ -140,7 +139,7 @@ pub(super) fn word(place: usize) -> Option<usize> {
     Some(unsafe { AtomicUsize::from_ptr(with_exposed_provenance_mut(place)) }.load(Acquire))
 }
 
-/// Writes a word of a loaded object, whatever protects it. False if it cannot be written to. Needs the loader's lock.
+/// Writes a word of a loaded object, also to a sealed page. False if that fails. Needs the loader's lock.
 pub(super) fn write(place: usize, word: usize) -> bool {
     let Some(protection) = protection(place) else {
         return false;
@@ -154,7 +153,7 @@ pub(super) fn write(place: usize, word: usize) -> bool {
     // SAFETY: mapped, writable now, and aligned; others may read it meanwhile, which is why it is atomic.
     unsafe { AtomicUsize::from_ptr(with_exposed_provenance_mut(place)) }.store(word, Release);
     if sealed {
-        // SAFETY: as above. A page that stays writable harms nobody.
+        // SAFETY: as above. A page that stays writable does no harm.
         unsafe { libc::mprotect(page, page_size(), protection) };
     }
     true
@@ -164,7 +163,7 @@ fn protection(place: usize) -> Option<c_int> {
     let aligned = place.is_multiple_of(size_of::<usize>());
     let mut found = None;
     iterate(&mut |info| {
-        found = Object::of(info).protection(place, page_size());
+        found = MappedObject::of(info).protection(place, page_size());
         found.is_none()
     });
     found.filter(|_| aligned)

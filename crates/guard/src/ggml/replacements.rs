@@ -1,7 +1,7 @@
-//! What stands in the slots.
+//! Replacements of the methods of ggml's legacy pool.
 //!
 //! The prototypes are those of the class by the C++ ABI: a method is a function whose first argument is the object. Nothing may
-//! unwind out of here, and nothing does: guard aborts where it cannot go on.
+//! unwind out of here, and nothing does: guard is built with panic = abort.
 
 use core::ffi::c_void;
 use core::mem::transmute;
@@ -10,27 +10,25 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use plimsoll_wire::options::Pool;
 
-use super::pools::{self, Closed};
-use super::symbols::Part;
+use super::pools::{self, PoolEnd};
+use super::symbols::ClassPart;
 use super::takeover::{self, Takeover};
-use super::{loaded, managed};
-use crate::account;
-use crate::arm;
-use crate::ladder;
+use super::{managed, mapped_objects};
 use crate::say::say;
+use crate::{arm, driver_guard, ladder, settings, state};
 
 type Alloc = unsafe extern "C" fn(*mut c_void, usize, *mut usize) -> *mut c_void;
 type Free = unsafe extern "C" fn(*mut c_void, *mut c_void, usize);
 type Destroy = unsafe extern "C" fn(*mut c_void);
 
-/// The function for the slot of a method; 0 for what is no method.
-pub(super) fn of(part: Part) -> usize {
+/// The replacement of a method; 0 for a part that is no method.
+pub(super) fn of(part: ClassPart) -> usize {
     match part {
-        Part::Vtable => 0,
-        Part::Alloc => (alloc as Alloc as *const c_void).expose_provenance(),
-        Part::Free => (free as Free as *const c_void).expose_provenance(),
-        Part::Delete => (delete as Destroy as *const c_void).expose_provenance(),
-        Part::Destroy => (destroy as Destroy as *const c_void).expose_provenance(),
+        ClassPart::Vtable => 0,
+        ClassPart::Alloc => (alloc as Alloc as *const c_void).expose_provenance(),
+        ClassPart::Free => (free as Free as *const c_void).expose_provenance(),
+        ClassPart::Delete => (delete as Destroy as *const c_void).expose_provenance(),
+        ClassPart::Destroy => (destroy as Destroy as *const c_void).expose_provenance(),
     }
 }
 
@@ -41,14 +39,14 @@ unsafe extern "C" fn alloc(this: *mut c_void, size: usize, actual: *mut usize) -
     };
     let theirs = || {
         // SAFETY: what stood in this slot, of this prototype.
-        let original = unsafe { transmute::<*const c_void, Option<Alloc>>(address(taken, Part::Alloc)) };
+        let original = unsafe { transmute::<*const c_void, Option<Alloc>>(address(taken, ClassPart::Alloc)) };
         // SAFETY: the caller's own arguments.
         original.map_or(null_mut(), |original| unsafe { original(this, size, actual) })
     };
     if !arm::armed() || !taken.serves() {
         return theirs();
     }
-    if arm::options().pool == Pool::Managed {
+    if settings::options().pool == Pool::Managed {
         return managed::around(theirs);
     }
     if taken.fresh() && !sane(this, size, actual) {
@@ -74,13 +72,18 @@ unsafe extern "C" fn free(this: *mut c_void, block: *mut c_void, size: usize) {
     let Some(taken) = (unsafe { takeover::of(this.expose_provenance()) }) else {
         return;
     };
-    if !arm::forked() && pools::free(this.expose_provenance(), loaded::long(block.expose_provenance())) {
+    if !arm::forked()
+        && pools::free(
+            this.expose_provenance(),
+            mapped_objects::long(block.expose_provenance()),
+        )
+    {
         taken.prove();
         ladder::answer();
         return;
     }
     // SAFETY: what stood in this slot, of this prototype.
-    let original = unsafe { transmute::<*const c_void, Option<Free>>(address(taken, Part::Free)) };
+    let original = unsafe { transmute::<*const c_void, Option<Free>>(address(taken, ClassPart::Free)) };
     if let Some(original) = original {
         // SAFETY: the caller's own arguments, about a block that is not ours.
         unsafe { original(this, block, size) };
@@ -89,21 +92,21 @@ unsafe extern "C" fn free(this: *mut c_void, block: *mut c_void, size: usize) {
 
 unsafe extern "C" fn delete(this: *mut c_void) {
     // SAFETY: as the caller's.
-    unsafe { end(this, Part::Delete) };
+    unsafe { end(this, ClassPart::Delete) };
 }
 
 unsafe extern "C" fn destroy(this: *mut c_void) {
     // SAFETY: as the caller's.
-    unsafe { end(this, Part::Destroy) };
+    unsafe { end(this, ClassPart::Destroy) };
 }
 
-unsafe fn end(this: *mut c_void, part: Part) {
+unsafe fn end(this: *mut c_void, part: ClassPart) {
     // SAFETY: as in `alloc`; destructors run while the object still has its class.
     let Some(taken) = (unsafe { takeover::of(this.expose_provenance()) }) else {
         return;
     };
-    if !arm::forked() && pools::close(this.expose_provenance()) == Closed::Owing {
-        // Blocks of ours lie in its table, which its own destructor would give to cudaFree and count wrong.
+    if !arm::forked() && pools::close(this.expose_provenance()) == PoolEnd::Owing {
+        // ggml's destructor would pass our blocks, which lie in its table, to cudaFree and then assert on its own count.
         say!(
             "a pool of ggml's was destroyed with blocks in it that were ours; its own destructor was left out"
         );
@@ -117,19 +120,19 @@ unsafe fn end(this: *mut c_void, part: Part) {
     }
 }
 
-fn address(taken: &Takeover, part: Part) -> *const c_void {
+fn address(taken: &Takeover, part: ClassPart) -> *const c_void {
     core::ptr::with_exposed_provenance(taken.original(part))
 }
 
-/// Whether this can be a call of `alloc`.
+/// True if the arguments can be those of a call of `alloc`.
 #[cold]
 fn sane(this: *mut c_void, size: usize, actual: *mut usize) -> bool {
-    let total = account::current().map(|index| account::card(index).total.load(Relaxed));
-    let fits = total.is_some_and(|total| loaded::long(size) <= total);
+    let total = driver_guard::current_card().map(|index| state::card(index).total.load(Relaxed));
+    let fits = total.is_some_and(|total| mapped_objects::long(size) <= total);
     fits && !this.is_null() && !actual.is_null() && actual.is_aligned() && writable(actual)
 }
 
-/// Has the kernel write there, which it refuses where a program would crash.
+/// Tests a pointer by having the kernel write to it: a bad one gives EFAULT in place of SIGSEGV.
 fn writable(place: *mut usize) -> bool {
     // SAFETY: the kernel checks the address; what is written is about to be overwritten.
     let written = unsafe {

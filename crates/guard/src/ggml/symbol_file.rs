@@ -1,34 +1,39 @@
-//! The symbol tables of an ELF file on disk, for objects whose own dynamic table does not have the pool: an executable that
-//! was linked statically without `-rdynamic`, or a library with hidden classes, as long as nobody stripped them.
+//! Symbol tables of an ELF file on disk, for objects whose dynamic table does not have the pool.
 //!
-//! DECISION: the file is hostile. It is read in pieces with `pread` (a mapping would die of a truncated file), every
-//! offset is checked, and the work is bounded by the bytes of its string tables. The tables are read for the one substring
-//! that all the names share first: almost every file is done after that.
+//! Such objects are executables that were linked statically without `-rdynamic`, and libraries with hidden classes, unless they are
+//! stripped.
+//!
+//! DECISION: the file is hostile input. It is read in pieces with `pread` (a mapping raises SIGBUS if the file is truncated), every
+//! offset is checked, and the work is bounded by the bytes of its string tables. The tables are searched for the substring that
+//! all names share first: almost every file is done after that.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::symbols::{Bytes, ENTRY, Entry, LONGEST, NAMES, Part, SHARED, Symbol, array, half, long, word};
+use super::symbols::{
+    ByteSource, ClassPart, ClassSymbol, ENTRY, LONGEST, NAMES, SHARED, SymbolEntry, array, half, long, word,
+};
 
 const SYMTAB: u32 = 2;
 const DYNSYM: u32 = 11;
-/// Sections, and bytes of one symbol or string table, that are looked at. libtorch's largest library keeps within them.
+/// Bounds on sections, and on bytes of one symbol or string table. libtorch's largest library stays within them.
 const SECTIONS: u16 = 4096;
 const TABLE: u64 = 1 << 30;
 const PIECE: usize = 1 << 16;
-/// Places of a string table where one of the names may stand.
+/// Bound on the occurrences of the names in a string table.
 const SPELLINGS: usize = 32;
 
 #[derive(Clone, Copy, Debug)]
-struct Section {
+struct ElfSection {
     kind: u32,
     link: u32,
     offset: u64,
     size: u64,
 }
 
-/// Tells `found` of every sought symbol that the file defines.
-pub(super) fn search(file: &impl Bytes, mut found: impl FnMut(Symbol)) {
+/// Passes every sought symbol that the file defines to `found`.
+pub(super) fn search(file: &impl ByteSource, mut found: impl FnMut(ClassSymbol)) {
+    // The full table first; the dynamic one repeats a part of it.
     for kind in [SYMTAB, DYNSYM] {
         let mut any = false;
         let _ = search_tables(file, kind, &mut |symbol| {
@@ -41,8 +46,8 @@ pub(super) fn search(file: &impl Bytes, mut found: impl FnMut(Symbol)) {
     }
 }
 
-fn search_tables(file: &impl Bytes, kind: u32, found: &mut dyn FnMut(Symbol)) -> Option<()> {
-    let sections = Sections::of(file)?;
+fn search_tables(file: &impl ByteSource, kind: u32, found: &mut dyn FnMut(ClassSymbol)) -> Option<()> {
+    let sections = SectionTable::of(file)?;
     let tables = (0..sections.count).filter_map(|index| sections.get(file, u32::from(index)));
     for table in tables.filter(|section| section.kind == kind) {
         let strings = sections.get(file, table.link)?;
@@ -55,13 +60,13 @@ fn search_tables(file: &impl Bytes, kind: u32, found: &mut dyn FnMut(Symbol)) ->
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Sections {
+struct SectionTable {
     offset: u64,
     count: u16,
 }
 
-impl Sections {
-    fn of(file: &impl Bytes) -> Option<Self> {
+impl SectionTable {
+    fn of(file: &impl ByteSource) -> Option<Self> {
         // 64 bits, little-endian: all that CUDA runs on.
         (array::<6>(file, 0)? == *b"\x7fELF\x02\x01").then_some(())?;
         (half(file, 58)? == 64).then_some(())?;
@@ -71,9 +76,9 @@ impl Sections {
         })
     }
 
-    fn get(&self, file: &impl Bytes, index: u32) -> Option<Section> {
+    fn get(&self, file: &impl ByteSource, index: u32) -> Option<ElfSection> {
         let at = self.offset.checked_add(u64::from(index) * 64)?;
-        (index < u32::from(self.count)).then_some(Section {
+        (index < u32::from(self.count)).then_some(ElfSection {
             kind: word(file, at.checked_add(4)?)?,
             link: word(file, at.checked_add(40)?)?,
             offset: long(file, at.checked_add(24)?)?,
@@ -82,8 +87,8 @@ impl Sections {
     }
 }
 
-/// Where in the string table the sought names stand. A name may be the tail of a longer one.
-fn names(file: &impl Bytes, strings: &Section) -> Option<Vec<(u32, Part)>> {
+/// Offsets of the sought names in the string table. A name may be the tail of a longer one: linkers merge tails.
+fn names(file: &impl ByteSource, strings: &ElfSection) -> Option<Vec<(u32, ClassPart)>> {
     let mut names = Vec::new();
     pieces(file, strings, LONGEST, |at, piece| {
         for found in occurrences(piece, SHARED) {
@@ -109,19 +114,19 @@ fn names(file: &impl Bytes, strings: &Section) -> Option<Vec<(u32, Part)>> {
 }
 
 fn entries(
-    file: &impl Bytes,
-    table: &Section,
-    names: &[(u32, Part)],
-    found: &mut dyn FnMut(Symbol),
+    file: &impl ByteSource,
+    table: &ElfSection,
+    names: &[(u32, ClassPart)],
+    found: &mut dyn FnMut(ClassSymbol),
 ) -> Option<()> {
-    let whole = Section {
+    let whole = ElfSection {
         size: table.size / ENTRY * ENTRY,
         ..*table
     };
     pieces(file, &whole, 0, |_, piece| {
         for bytes in piece.chunks_exact(24) {
             let Ok(bytes) = bytes.try_into() else { continue };
-            let entry = Entry::of(bytes);
+            let entry = SymbolEntry::of(bytes);
             let parts = names.iter().filter(|(name, _)| *name == entry.name);
             for symbol in parts.filter_map(|(_, part)| entry.defines(*part)) {
                 found(symbol);
@@ -130,11 +135,10 @@ fn entries(
     })
 }
 
-/// Shows a section piece by piece, each with the last `overlap` bytes of the one before it, and where in the section it
-/// starts.
+/// Passes a section to `show` piece by piece, each with the last `overlap` bytes of the one before it and its offset.
 fn pieces(
-    file: &impl Bytes,
-    section: &Section,
+    file: &impl ByteSource,
+    section: &ElfSection,
     overlap: usize,
     mut show: impl FnMut(u64, &[u8]),
 ) -> Option<()> {
@@ -173,7 +177,7 @@ mod tests {
 
     struct Memory(Vec<u8>);
 
-    impl Bytes for Memory {
+    impl ByteSource for Memory {
         fn read(&self, at: u64, into: &mut [u8]) -> bool {
             let at = usize::try_from(at).unwrap_or(usize::MAX);
             let bytes = at.checked_add(into.len()).and_then(|end| self.0.get(at..end));
@@ -212,7 +216,7 @@ mod tests {
         file
     }
 
-    fn found(file: Vec<u8>) -> Vec<(Part, u64)> {
+    fn found(file: Vec<u8>) -> Vec<(ClassPart, u64)> {
         let mut found = Vec::new();
         search(&Memory(file), |symbol| found.push((symbol.part, symbol.value)));
         found
@@ -226,7 +230,7 @@ mod tests {
         let symbols = [(1, 0x10), (6, 0x20), (32, 0x30), (31, 0x40), (65, 0x50)];
         assert_eq!(
             found(elf(STRINGS, &symbols)),
-            [(Part::Vtable, 0x20), (Part::Free, 0x30)]
+            [(ClassPart::Vtable, 0x20), (ClassPart::Free, 0x30)]
         );
     }
 
@@ -236,7 +240,11 @@ mod tests {
             let mut strings = vec![b'.'; PIECE / 24 * 24 - shift];
             let at = u32::try_from(strings.len()).unwrap();
             strings.extend(b"_ZTV18ggml_cuda_pool_leg\0");
-            assert_eq!(found(elf(&strings, &[(at, 7)])), [(Part::Vtable, 7)], "{shift}");
+            assert_eq!(
+                found(elf(&strings, &[(at, 7)])),
+                [(ClassPart::Vtable, 7)],
+                "{shift}"
+            );
         }
     }
 

@@ -1,22 +1,22 @@
-//! How often idle memory is looked at.
+//! Interval between trims of idle memory.
 //!
-//! DECISION: by the calls of the program itself, because there is no thread of ours: after so many frees, while nothing is live,
-//! the clock is asked, and once a second the policy is. The policy lets go what rested for some of those looks, so that what one
-//! prompt needs and the next needs again is not unmapped and mapped between them. A program that calls nothing keeps what it
-//! has until somebody asks for it.
+//! DECISION: the program's own calls drive the trims, because guard has no thread. After a number of frees, while nothing is live, the
+//! clock is read, and once a second the policy trims. It releases what rested for several trims, so that memory that every prompt
+//! needs is not unmapped and mapped between two prompts. A program that calls nothing keeps its memory until the page asks for it.
 
-/// Frees between two looks at the clock: one evaluation of a model makes a few hundred.
+/// Frees between two readings of the clock: one evaluation of a model makes a few hundred.
 const FREES: u32 = 512;
 const SECONDS: i64 = 1;
 
+/// Frees since the last reading of the clock, and the second of the last trim.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(super) struct TrimInterval {
     frees: u32,
     last: i64,
 }
 
-impl Pace {
-    /// Counts a free that left `live` bytes; true if it is time to look.
+impl TrimInterval {
+    /// Counts a free that left `live` bytes; true if a trim is due.
     pub(super) fn due(&mut self, live: u64) -> bool {
         self.frees = self.frees.saturating_add(1);
         live == 0 && self.frees >= FREES && self.late()

@@ -1,34 +1,35 @@
-//! `dlsym`, the second door.
+//! `dlsym`, in assembly: a look at the name, then a jump to the next `dlsym`.
 //!
-//! For every name but ours it must not exist: glibc tells from the return address who asks, and RTLD_NEXT, RTLD_DEFAULT and
-//! namespaces depend on that. So this is a jump to the next `dlsym`, not a call of it, with a look at the name before. RTLD_NEXT is
-//! always left alone: whoever writes it is another interposer.
+//! DECISION: for every other name this function must be invisible. glibc identifies the calling object by the return address, and
+//! RTLD_NEXT, RTLD_DEFAULT and namespaces depend on that; so the next `dlsym` is jumped to and not called. RTLD_NEXT is always
+//! left alone: only another interposer uses it.
 
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr::null_mut;
 
 use crate::driver::loader::{self, NEXT_DLSYM};
-use crate::{arm, table};
+use crate::interpose::named;
+use crate::settings;
 
-/// Comes back in two registers.
+/// Result of the look-up, which is returned in two registers.
 #[repr(C)]
-pub(super) struct Answer {
+pub(super) struct SymbolAnswer {
     /// 0: not ours, ask the next `dlsym`.
     ours: usize,
     address: *mut c_void,
 }
 
-const NOT_OURS: Answer = Answer {
+const NOT_OURS: SymbolAnswer = SymbolAnswer {
     ours: 0,
     address: null_mut(),
 };
 
-const fn found(address: *mut c_void) -> Answer {
-    Answer { ours: 1, address }
+const fn found(address: *mut c_void) -> SymbolAnswer {
+    SymbolAnswer { ours: 1, address }
 }
 
-unsafe extern "C" fn look_up(handle: *mut c_void, name: *const c_char) -> Answer {
+unsafe extern "C" fn look_up(handle: *mut c_void, name: *const c_char) -> SymbolAnswer {
     if !loader::ready() {
         return found(null_mut());
     }
@@ -36,12 +37,12 @@ unsafe extern "C" fn look_up(handle: *mut c_void, name: *const c_char) -> Answer
         return NOT_OURS;
     }
     // SAFETY: the name is not null, and a C string by the contract of dlsym.
-    let (hook, name) = match unsafe { (table::named(name), name) } {
+    let (hook, name) = match unsafe { (named(name), name) } {
         // SAFETY: as above.
         (Some(hook), name) => (hook, unsafe { CStr::from_ptr(name) }),
         (None, _) => return NOT_OURS,
     };
-    if !arm::wanted() {
+    if !settings::wanted() {
         return NOT_OURS;
     }
     let real = hook.slot.function();
@@ -53,7 +54,7 @@ unsafe extern "C" fn look_up(handle: *mut c_void, name: *const c_char) -> Answer
         let substituted = !theirs.is_null() && theirs == real;
         return found(if substituted { hook.address() } else { theirs });
     }
-    // The search met our own export. It means something only where there is a driver behind it.
+    // The search met our own export, which stands for something only if there is a driver behind it.
     found(if real.is_null() {
         loader::symbol(libc::RTLD_NEXT, name)
     } else {
@@ -66,6 +67,7 @@ unsafe extern "C" fn look_up(handle: *mut c_void, name: *const c_char) -> Answer
 #[unsafe(naked)]
 unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     naked_asm!(
+        // Two arguments and 8 bytes keep the stack aligned to 16 for the call.
         "push rdi",
         "push rsi",
         "sub rsp, 8",

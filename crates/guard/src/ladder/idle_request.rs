@@ -1,20 +1,21 @@
-//! Somebody outside asks for what is idle here.
+//! Requests from outside for idle memory, made on the page.
 //!
 //! DECISION: a number on the page beside each card's budget asks, and the same number in the word next to it answers, so that a
 //! safe point costs one comparison for each card. Safe points are calls of the program's own: an allocation, a free, the end of a
-//! wait. There is no thread of ours, so a program that calls nothing answers nothing, and whoever asks stops waiting. What is
-//! given back is what rung 1 of the ladder gives back, with or without the option for that rung: idle blocks, once the card is
-//! done with them, and none that a live graph has seen. While a stream captures nothing is, and the question stays
-//! open. One thread answers; others pass by.
+//! wait. Guard has no thread, so a program that calls nothing answers nothing, and the asking process stops waiting. The memory
+//! that is given back is that of rung 1, with or without the option for that rung: idle blocks whose work is done, and none that
+//! a live graph has seen. While a stream captures nothing is given back, and the request stays open. One thread answers; others
+//! go on.
 
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::reuse;
-use crate::account::{CardIndex, card, page};
-use crate::spill::quiet;
+use crate::driver_guard::RelaxedCapture;
+use crate::state::captures::capturing;
+use crate::state::{CardIndex, card, page};
 
-/// Answers whoever asks. For a safe point of the program, with no lock held.
+/// Answers open requests. For a safe point of the program.
 #[inline]
 pub(crate) fn answer() {
     if asked().next().is_some() {
@@ -22,7 +23,7 @@ pub(crate) fn answer() {
     }
 }
 
-/// The cards that somebody asks about.
+/// The cards with an open request.
 fn asked() -> impl Iterator<Item = CardIndex> {
     CardIndex::all().filter(|index| card(*index).is_asked())
 }
@@ -30,12 +31,12 @@ fn asked() -> impl Iterator<Item = CardIndex> {
 #[cold]
 fn give_back() {
     static AT_WORK: AtomicBool = AtomicBool::new(false);
-    if quiet::capturing() || AT_WORK.swap(true, Acquire) {
+    if capturing() || AT_WORK.swap(true, Acquire) {
         return;
     }
-    let _relaxed = quiet::Relaxed::begin();
+    let _relaxed = RelaxedCapture::begin();
     for index in asked() {
-        // What is asked for from here on is another question.
+        // Read before the memory is given back: a number that is written from here on is a new request.
         let number = card(index).ask.load(Acquire);
         let size = reuse::give_back(index);
         page().given_back.fetch_add(size, Relaxed);

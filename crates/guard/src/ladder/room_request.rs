@@ -1,8 +1,8 @@
-//! Asking the daemon to make room.
+//! Requests to the daemon to make room on a card.
 //!
-//! A plea is a number on the page that grows by one, with what is needed beside it; the daemon writes the number back once it
-//! has tried, whatever came of it. Two threads that plead at once ask for the later one's bytes and are both answered by it. A
-//! daemon that did not answer once is not waited for again, until it answers.
+//! A request is a number on the page that grows by one, with the needed bytes beside it; the daemon writes the number back once it
+//! has tried, with or without success. Two threads that ask at once ask for the later one's bytes and are both answered by it.
+//! A daemon that did not answer once is waited for only briefly, until it answers again.
 
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -10,33 +10,35 @@ use core::time::Duration;
 
 use plimsoll_wire::env;
 
-use crate::account::{CardIndex, page};
-use crate::arm;
+use crate::process;
 use crate::say::say;
+use crate::state::{CardIndex, page};
 use crate::text::Size;
 
-/// How long a daemon may take where the program is not to wait longer anyway.
+/// Time for a daemon's answer where `wait` is shorter.
 const ANSWER: Duration = Duration::from_secs(2);
-/// How long one may take that was silent before.
+/// Time for a daemon that did not answer before.
 const SILENT: Duration = Duration::from_millis(20);
 
 static WAS_SILENT: AtomicBool = AtomicBool::new(false);
 
-/// One plea.
+/// An open request.
 #[derive(Debug)]
-pub(super) struct Plea {
+pub(super) struct RoomRequest {
     number: u64,
 }
 
-/// Whether anybody can see the page.
+/// True if the page is a file that a daemon can read.
 pub(super) fn is_heard() -> bool {
-    arm::variable(env::GUARD_PAGES).is_some()
+    process::variable(env::GUARD_PAGES).is_some()
 }
 
-pub(super) fn make(card: CardIndex, bytes: u64) -> Plea {
+/// Asks for so many bytes on a card.
+pub(super) fn make(card: CardIndex, bytes: u64) -> RoomRequest {
     let page = page();
     page.plea_bytes.store(bytes, Relaxed);
     page.plea_card.store(card.number().into(), Relaxed);
+    // Release: a daemon that sees the number sees the bytes and the card.
     let number = page.plea.fetch_add(1, Release) + 1;
     if number == 1 {
         say!(
@@ -45,15 +47,15 @@ pub(super) fn make(card: CardIndex, bytes: u64) -> Plea {
             Size(bytes)
         );
     }
-    Plea { number }
+    RoomRequest { number }
 }
 
-impl Plea {
+impl RoomRequest {
     pub(super) fn is_answered(&self) -> bool {
         page().plea_answered.load(Acquire) >= self.number
     }
 
-    /// How long to wait in all.
+    /// Time to wait in all.
     pub(super) fn patience(&self, wait: Duration) -> Duration {
         let answer = match (is_heard(), WAS_SILENT.load(Relaxed)) {
             (false, _) => Duration::ZERO,
@@ -64,17 +66,17 @@ impl Plea {
     }
 }
 
-impl Drop for Plea {
+impl Drop for RoomRequest {
     fn drop(&mut self) {
         WAS_SILENT.store(!self.is_answered(), Relaxed);
     }
 }
 
 /// Sleeps; a signal may end it sooner.
-pub(super) fn sleep(nap: Duration) {
+pub(super) fn sleep(pause: Duration) {
     let time = libc::timespec {
-        tv_sec: libc::time_t::try_from(nap.as_secs()).unwrap_or(0),
-        tv_nsec: libc::c_long::from(i32::try_from(nap.subsec_nanos()).unwrap_or(0)),
+        tv_sec: libc::time_t::try_from(pause.as_secs()).unwrap_or(0),
+        tv_nsec: libc::c_long::from(i32::try_from(pause.subsec_nanos()).unwrap_or(0)),
     };
     // SAFETY: the time is ours; the rest of an interrupted sleep is not wanted.
     unsafe { libc::nanosleep(&raw const time, core::ptr::null_mut()) };

@@ -1,36 +1,38 @@
-//! How long to wait before the next try: naps that grow from one millisecond to a hundred, inside a limit.
+//! Exponential backoff between attempts: from one millisecond to a hundred, within a limit.
 //!
-//! A neighbour that ends gives its memory back within milliseconds, one that is evicted takes a second; the first is not kept
-//! waiting and the second is not asked about a thousand times.
+//! A neighbour that exits gives its memory back within milliseconds, and an eviction takes a second. The short first waits serve the
+//! one, and the long later ones keep the other from costing a thousand attempts.
 
 use core::time::Duration;
 
 const FIRST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(100);
 
+/// The remaining waits.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Naps {
+pub(crate) struct Backoff {
     left: Duration,
-    nap: Duration,
+    next: Duration,
 }
 
-impl Naps {
+impl Backoff {
     pub(crate) const fn within(limit: Duration) -> Self {
         Self {
             left: limit,
-            nap: FIRST,
+            next: FIRST,
         }
     }
 }
 
-impl Iterator for Naps {
+impl Iterator for Backoff {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
-        let nap = self.nap.min(self.left);
-        self.left -= nap;
-        self.nap = (self.nap * 2).min(LONGEST);
-        (!nap.is_zero()).then_some(nap)
+        // The last wait is cut, so that all together are exactly the limit.
+        let wait = self.next.min(self.left);
+        self.left -= wait;
+        self.next = (self.next * 2).min(LONGEST);
+        (!wait.is_zero()).then_some(wait)
     }
 }
 
@@ -40,7 +42,7 @@ mod tests {
 
     #[test]
     fn naps_grow_and_add_up_to_the_limit() {
-        let naps: Vec<_> = Naps::within(Duration::from_secs(2)).collect();
+        let naps: Vec<_> = Backoff::within(Duration::from_secs(2)).collect();
         assert_eq!(naps[..4], [1, 2, 4, 8].map(Duration::from_millis));
         assert_eq!(naps.iter().sum::<Duration>(), Duration::from_secs(2));
         assert!(naps.iter().all(|nap| *nap <= LONGEST));
@@ -49,6 +51,6 @@ mod tests {
 
     #[test]
     fn no_time_is_no_nap() {
-        assert_eq!(Naps::within(Duration::ZERO).next(), None);
+        assert_eq!(Backoff::within(Duration::ZERO).next(), None);
     }
 }

@@ -1,13 +1,13 @@
-//! Where a copy has to be cut so that no piece crosses the border between a spilled range's device and host parts.
+//! Splitting of a copy at the border between the device part and the host part of a spilled range.
 //!
-//! A copy of any dimension is a box of bytes, rows and slices; a side of it (source, destination) turns a place in the box
-//! into an address. Cutting divides the box along its slowest dimension first, until each piece lies wholly on one side
-//! of the border: a line gives at most two pieces, a plane at most four, a solid at most six. A copy between two
-//! spilled ranges is cut at the one border, and each piece at the other.
+//! A copy of any dimension is a box of bytes, rows and slices; a side of it (source, destination) turns a position in the box
+//! into an address. The box is divided along its slowest dimension first, until each piece lies wholly on one side of the
+//! border: a line gives at most two pieces, a plane at most four, a solid at most six. A copy between two spilled ranges
+//! is split at the one border, and each piece at the other.
 
 /// A piece of a copy, counted from the copy's first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Block {
+pub(crate) struct CopyBox {
     pub(crate) x: u64,
     pub(crate) y: u64,
     pub(crate) z: u64,
@@ -19,9 +19,9 @@ pub(crate) struct Block {
     pub(crate) depth: u64,
 }
 
-/// One side of a copy, and the address at which its memory changes.
+/// One side of a copy, and the address at which its memory changes; 0 for none.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Side {
+pub(crate) struct CopySide {
     pub(crate) start: u64,
     /// Bytes from a row to the next.
     pub(crate) pitch: u64,
@@ -30,7 +30,7 @@ pub(crate) struct Side {
     pub(crate) border: u64,
 }
 
-impl Block {
+impl CopyBox {
     pub(crate) const fn line(width: u64) -> Self {
         Self::solid(width, 1, 1)
     }
@@ -84,7 +84,7 @@ impl Block {
     }
 }
 
-impl Side {
+impl CopySide {
     /// A side without rows.
     pub(crate) const fn line(start: u64, border: u64) -> Self {
         Self {
@@ -103,23 +103,25 @@ impl Side {
             .wrapping_add(z.wrapping_mul(self.slice))
     }
 
-    fn first(&self, block: &Block) -> u64 {
+    fn first(&self, block: &CopyBox) -> u64 {
         self.address(block.x, block.y, block.z)
     }
 
     /// The address after the last byte of the block's first `height` rows in each of its first `depth` slices.
-    fn end(&self, block: &Block, height: u64, depth: u64) -> u64 {
+    fn end(&self, block: &CopyBox, height: u64, depth: u64) -> u64 {
         self.address(block.x + block.width, block.y + height - 1, block.z + depth - 1)
     }
 
     /// Two smaller blocks, if the border is inside this one.
-    fn divide(&self, block: Block) -> Option<(Block, Block)> {
+    fn divide(&self, block: CopyBox) -> Option<(CopyBox, CopyBox)> {
         if block.is_empty() || self.border <= self.first(&block) {
             return None;
         }
         if self.end(&block, block.height, block.depth) <= self.border {
             return None;
         }
+        // Rows (or slices) that lie wholly before the border, of `count` that are `stride` apart and of which the first ends at
+        // `end`; at least one and not all, so that both halves are smaller than the block.
         let whole = |end: u64, stride: u64, count: u64| {
             let behind = self.border.saturating_sub(end).checked_div(stride).unwrap_or(0);
             let before = if self.border < end { 0 } else { behind + 1 };
@@ -136,19 +138,19 @@ impl Side {
 }
 
 /// Calls `each` for the pieces of `block` in order, none of which crosses a border of `sides`; stops at the first failure.
-pub(crate) fn cut<E>(
-    block: Block,
-    sides: &[Side],
-    each: &mut impl FnMut(Block) -> Result<(), E>,
+pub(crate) fn split<E>(
+    block: CopyBox,
+    sides: &[CopySide],
+    each: &mut impl FnMut(CopyBox) -> Result<(), E>,
 ) -> Result<(), E> {
     let Some((side, rest)) = sides.split_first() else {
         return each(block);
     };
     match side.divide(block) {
-        None => cut(block, rest, each),
+        None => split(block, rest, each),
         Some((head, tail)) => {
-            cut(head, sides, each)?;
-            cut(tail, sides, each)
+            split(head, sides, each)?;
+            split(tail, sides, each)
         }
     }
 }
@@ -157,9 +159,9 @@ pub(crate) fn cut<E>(
 mod tests {
     use super::*;
 
-    fn pieces(block: Block, sides: &[Side]) -> Vec<Block> {
+    fn pieces(block: CopyBox, sides: &[CopySide]) -> Vec<CopyBox> {
         let mut pieces = Vec::new();
-        cut::<()>(block, sides, &mut |piece| {
+        split::<()>(block, sides, &mut |piece| {
             pieces.push(piece);
             Ok(())
         })
@@ -168,9 +170,9 @@ mod tests {
     }
 
     /// Every byte of `block` is in one piece and no piece has bytes on both sides of a border.
-    fn check(block: Block, sides: &[Side]) -> usize {
+    fn check(block: CopyBox, sides: &[CopySide]) -> usize {
         let pieces = pieces(block, sides);
-        let bytes = |block: &Block| block.width * block.height * block.depth;
+        let bytes = |block: &CopyBox| block.width * block.height * block.depth;
         assert_eq!(pieces.iter().map(bytes).sum::<u64>(), bytes(&block));
         let mut seen = std::collections::BTreeSet::new();
         for piece in &pieces {
@@ -192,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_line_is_cut_only_where_it_crosses() {
-        let line = |start, border| check(Block::line(10), &[Side::line(start, border)]);
+        let line = |start, border| check(CopyBox::line(10), &[CopySide::line(start, border)]);
         assert_eq!(line(100, 105), 2);
         assert_eq!(line(100, 100), 1);
         assert_eq!(line(100, 110), 1);
@@ -202,8 +204,8 @@ mod tests {
 
     #[test]
     fn a_line_between_two_ranges_is_cut_at_both_borders() {
-        let sides = [Side::line(100, 103), Side::line(500, 507)];
-        let widths: Vec<_> = pieces(Block::line(10), &sides)
+        let sides = [CopySide::line(100, 103), CopySide::line(500, 507)];
+        let widths: Vec<_> = pieces(CopyBox::line(10), &sides)
             .iter()
             .map(|piece| (piece.x, piece.width))
             .collect();
@@ -213,37 +215,37 @@ mod tests {
     #[test]
     fn every_border_of_a_plane_and_of_a_solid_is_found() {
         for border in 0..200 {
-            let plane = Side {
+            let plane = CopySide {
                 start: 10,
                 pitch: 9,
                 slice: 0,
                 border,
             };
-            assert!(check(Block::solid(5, 6, 1), &[plane]) <= 4);
-            let solid = Side { slice: 40, ..plane };
-            assert!(check(Block::solid(5, 4, 3), &[solid]) <= 6);
-            let dense = Side {
+            assert!(check(CopyBox::solid(5, 6, 1), &[plane]) <= 4);
+            let solid = CopySide { slice: 40, ..plane };
+            assert!(check(CopyBox::solid(5, 4, 3), &[solid]) <= 6);
+            let dense = CopySide {
                 start: 90,
                 pitch: 5,
                 slice: 20,
                 border: 137,
             };
-            check(Block::solid(5, 4, 3), &[solid, dense]);
+            check(CopyBox::solid(5, 4, 3), &[solid, dense]);
         }
     }
 
     #[test]
     fn rows_without_a_pitch_and_empty_copies_end() {
-        let side = Side::line(10, 12);
-        assert_eq!(pieces(Block::solid(5, 3, 1), &[side]).len(), 6);
-        assert_eq!(pieces(Block::solid(0, 1, 1), &[side]).len(), 1);
-        assert_eq!(pieces(Block::solid(5, 0, 1), &[side]).len(), 1);
+        let side = CopySide::line(10, 12);
+        assert_eq!(pieces(CopyBox::solid(5, 3, 1), &[side]).len(), 6);
+        assert_eq!(pieces(CopyBox::solid(0, 1, 1), &[side]).len(), 1);
+        assert_eq!(pieces(CopyBox::solid(5, 0, 1), &[side]).len(), 1);
     }
 
     #[test]
     fn the_first_failure_ends_it() {
         let mut calls = 0;
-        let result = cut(Block::line(10), &[Side::line(0, 5)], &mut |_| {
+        let result = split(CopyBox::line(10), &[CopySide::line(0, 5)], &mut |_| {
             calls += 1;
             Err(7)
         });

@@ -1,10 +1,10 @@
-//! How a range is made of as few physical pieces as the driver will give.
+//! Sizes of the physical pieces of which a range is built: as few as the driver will give.
 //!
-//! The first piece asked for is all of it. A refusal halves the piece, and what was refused once is not asked for
-//! again, so that a range costs at most the logarithm of its size in refusals. Pieces are whole granules; below `floor`
-//! the driver is taken to have nothing left.
+//! The first piece asked for is the whole. A refusal halves the piece, and a refused size is not asked for again, so that a
+//! range costs at most the logarithm of its size in refusals. Pieces are whole granules; below `floor` the driver is taken to
+//! have nothing left.
 
-/// What is still to be had, and in which pieces.
+/// The remaining bytes of a range, and the size of the next piece.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pieces {
     left: u64,
@@ -26,7 +26,7 @@ impl Pieces {
         }
     }
 
-    /// The next piece to ask for; none when all is there or nothing more is to be had.
+    /// The next piece to ask for; none when the range is complete or the driver has nothing left.
     pub(crate) fn next(&self) -> Option<u64> {
         let piece = self.piece.min(self.left);
         // The last piece may be smaller than the floor: there is no more to ask for.
@@ -42,7 +42,7 @@ impl Pieces {
         self.piece = if half < self.floor { 0 } else { half };
     }
 
-    /// What was not to be had.
+    /// Bytes that could not be had.
     #[cfg(test)]
     pub(crate) fn left(&self) -> u64 {
         self.left

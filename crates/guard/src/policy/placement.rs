@@ -1,62 +1,35 @@
-//! Where the part that does not fit may lie, best place first, and what is known of each card's places.
+//! Placement of spilled bytes: the kinds of host memory in order of preference, and what probes have found out about each.
 //!
-//! Host memory of the card's own NUMA node is nearest; host memory of any node needs a younger driver but no node; both can
-//! be the tail of a range whose head is on the card. Managed memory and pinned memory cannot, and take the whole of a request:
-//! managed memory only where the driver need not stop the host for it (concurrentManagedAccess), because without that it
-//! cannot be larger than the card either. What a driver says of itself is not believed (its attributes came later than the
-//! features): a place counts once a probe has passed, and the probe's verdict is kept per card.
+//! DECISION: host memory of the card's own NUMA node is nearest. Host memory of any node needs a newer driver but no node. Both can be
+//! the tail of a range whose head is on the card. Managed memory and pinned memory cannot, and take the whole of a request: managed
+//! memory only with concurrentManagedAccess, because without that it cannot be larger than the card either. A driver's attributes
+//! are not believed (they came later than the features): a place counts once a probe has passed, and its result is kept per card.
 
-/// Where spilled bytes lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// Host memory of this NUMA node, mapped behind the device part.
-    Node(i32),
-    /// Host memory of any node, mapped likewise.
-    Host,
-    /// Managed memory that prefers the host.
-    Managed,
-    /// Page-locked host memory.
-    Pinned,
-}
+use crate::state::ranges::SpillPlace;
 
-impl Place {
-    /// Whether device memory can stand before it in one range.
-    pub(crate) const fn follows_device_memory(self) -> bool {
-        matches!(self, Self::Node(_) | Self::Host)
-    }
-
-    const fn bit(self) -> u8 {
-        match self {
-            Self::Node(_) => 1,
-            Self::Host => 2,
-            Self::Managed => 4,
-            Self::Pinned => 8,
-        }
-    }
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Node(_) => "host memory of the card's NUMA node",
-            Self::Host => "host memory",
-            Self::Managed => "managed memory that prefers the host",
-            Self::Pinned => "pinned host memory",
-        }
+const fn bit(place: SpillPlace) -> u8 {
+    match place {
+        SpillPlace::Node(_) => 1,
+        SpillPlace::Host => 2,
+        SpillPlace::Managed => 4,
+        SpillPlace::Pinned => 8,
     }
 }
 
-/// Whether a copy may cross the border between device and host part.
+/// Behaviour of copies at the border between device part and host part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Crossing {
     /// There was no room for a device granule to try it with.
     Untried,
+    /// The driver copies across the border.
     Whole,
-    /// The driver refuses: copies are cut there.
-    Cut,
+    /// The driver refuses: copies are split there.
+    Split,
 }
 
-/// What the driver says of a card, as far as it decides where to begin.
+/// Attributes of a card that decide which places are tried.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct CardFeatures {
     /// Virtual memory management.
     pub(crate) vmm: bool,
     /// The card's NUMA node; negative for none.
@@ -64,53 +37,54 @@ pub(crate) struct Facts {
     pub(crate) concurrent_managed: bool,
 }
 
-/// What was learnt of a card.
+/// Probe results of a card.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Verdicts {
+pub(crate) struct ProbeResults {
     refused: u8,
-    proven: Option<(Place, Crossing)>,
+    proven: Option<(SpillPlace, Crossing)>,
     said: bool,
 }
 
-impl Verdicts {
+impl ProbeResults {
     pub(crate) const NONE: Self = Self {
         refused: 0,
         proven: None,
         said: false,
     };
 
-    /// The places still worth a try, best first.
-    pub(crate) fn places(self, facts: Facts) -> impl Iterator<Item = Place> {
+    /// The places that have not been refused, best first.
+    pub(crate) fn places(self, facts: CardFeatures) -> impl Iterator<Item = SpillPlace> {
         let all = [
-            (facts.vmm && facts.node >= 0, Place::Node(facts.node)),
-            (facts.vmm, Place::Host),
-            (facts.concurrent_managed, Place::Managed),
-            (true, Place::Pinned),
+            // HOST_NUMA_ID is -1 where the card has no node of its own.
+            (facts.vmm && facts.node >= 0, SpillPlace::Node(facts.node)),
+            (facts.vmm, SpillPlace::Host),
+            (facts.concurrent_managed, SpillPlace::Managed),
+            (true, SpillPlace::Pinned),
         ];
         all.into_iter()
-            .filter(move |(has, place)| *has && self.refused & place.bit() == 0)
+            .filter(move |(has, place)| *has && self.refused & bit(*place) == 0)
             .map(|(_, place)| place)
     }
 
-    /// The verdict on `place`, if it was probed.
-    pub(crate) fn proven(self, place: Place) -> Option<Crossing> {
+    /// The result for `place`, if it was probed.
+    pub(crate) fn proven(self, place: SpillPlace) -> Option<Crossing> {
         let (proven, crossing) = self.proven?;
         (proven == place).then_some(crossing)
     }
 
-    pub(crate) fn prove(&mut self, place: Place, crossing: Crossing) {
+    pub(crate) fn prove(&mut self, place: SpillPlace, crossing: Crossing) {
         self.proven = Some((place, crossing));
     }
 
-    /// The driver will not have it on this card, ever.
-    pub(crate) fn refuse(&mut self, place: Place) {
-        self.refused |= place.bit();
+    /// Excludes a place on this card for good.
+    pub(crate) fn refuse(&mut self, place: SpillPlace) {
+        self.refused |= bit(place);
         if self.proven.is_some_and(|(proven, _)| proven == place) {
             self.proven = None;
         }
     }
 
-    /// Whether this is the first time that the choice is to be said.
+    /// True at the first call: the choice is reported once.
     pub(crate) fn say_once(&mut self) -> bool {
         !core::mem::replace(&mut self.said, true)
     }
@@ -120,20 +94,25 @@ impl Verdicts {
 mod tests {
     use super::*;
 
-    const EVERYTHING: Facts = Facts {
+    const EVERYTHING: CardFeatures = CardFeatures {
         vmm: true,
         node: 1,
         concurrent_managed: true,
     };
 
-    fn places(verdicts: Verdicts, facts: Facts) -> Vec<Place> {
+    fn places(verdicts: ProbeResults, facts: CardFeatures) -> Vec<SpillPlace> {
         verdicts.places(facts).collect()
     }
 
     #[test]
     fn the_nearest_memory_comes_first_and_each_refusal_leads_to_the_next() {
-        let mut verdicts = Verdicts::NONE;
-        let order = [Place::Node(1), Place::Host, Place::Managed, Place::Pinned];
+        let mut verdicts = ProbeResults::NONE;
+        let order = [
+            SpillPlace::Node(1),
+            SpillPlace::Host,
+            SpillPlace::Managed,
+            SpillPlace::Pinned,
+        ];
         for (refusals, place) in order.into_iter().enumerate() {
             assert_eq!(places(verdicts, EVERYTHING), order[refusals..]);
             verdicts.refuse(place);
@@ -143,25 +122,31 @@ mod tests {
 
     #[test]
     fn a_card_is_asked_only_for_what_it_can_have() {
-        let facts = |vmm, node, concurrent_managed| Facts {
+        let facts = |vmm, node, concurrent_managed| CardFeatures {
             vmm,
             node,
             concurrent_managed,
         };
-        let first = |facts| places(Verdicts::NONE, facts);
-        assert_eq!(first(facts(true, -1, false)), [Place::Host, Place::Pinned]);
-        assert_eq!(first(facts(false, 0, true)), [Place::Managed, Place::Pinned]);
-        assert_eq!(first(facts(false, 0, false)), [Place::Pinned]);
+        let first = |facts| places(ProbeResults::NONE, facts);
+        assert_eq!(
+            first(facts(true, -1, false)),
+            [SpillPlace::Host, SpillPlace::Pinned]
+        );
+        assert_eq!(
+            first(facts(false, 0, true)),
+            [SpillPlace::Managed, SpillPlace::Pinned]
+        );
+        assert_eq!(first(facts(false, 0, false)), [SpillPlace::Pinned]);
     }
 
     #[test]
     fn a_verdict_is_kept_until_the_place_is_refused() {
-        let mut verdicts = Verdicts::NONE;
-        verdicts.prove(Place::Host, Crossing::Cut);
-        assert_eq!(verdicts.proven(Place::Host), Some(Crossing::Cut));
-        assert_eq!(verdicts.proven(Place::Node(0)), None);
-        verdicts.refuse(Place::Host);
-        assert_eq!(verdicts.proven(Place::Host), None);
+        let mut verdicts = ProbeResults::NONE;
+        verdicts.prove(SpillPlace::Host, Crossing::Split);
+        assert_eq!(verdicts.proven(SpillPlace::Host), Some(Crossing::Split));
+        assert_eq!(verdicts.proven(SpillPlace::Node(0)), None);
+        verdicts.refuse(SpillPlace::Host);
+        assert_eq!(verdicts.proven(SpillPlace::Host), None);
         assert!(verdicts.say_once() && !verdicts.say_once());
     }
 }

@@ -1,23 +1,24 @@
-//! Whether the borders of spilled ranges matter to copies, and where they are.
+//! Borders of spilled ranges, for the hooks of copies.
 //!
-//! They matter once a probe has found a driver that does not copy across one; until then, and for ever on the others, a copy
-//! costs one more load and branch.
+//! They matter once a probe has met a driver that does not copy across one. Until then, and for ever on other drivers, a copy costs
+//! one more load and branch.
 
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 
-use super::ranges;
+use crate::state::ranges;
 
-/// No border: an address that no copy crosses.
+/// No border: address 0, which no copy crosses.
 pub(crate) const NONE: u64 = 0;
 
 static MATTER: AtomicBool = AtomicBool::new(false);
 
+/// True if copies have to be split.
 pub(crate) fn matter() -> bool {
     MATTER.load(Relaxed) && !ranges::none()
 }
 
-/// A driver refuses to cross them.
+/// Remembers that a driver refuses copies across a border.
 pub(crate) fn must_not_be_crossed() {
     MATTER.store(true, Relaxed);
 }

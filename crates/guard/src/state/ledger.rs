@@ -1,9 +1,11 @@
-//! The budget, which is the tree's: this process's slot in the ledger that it shares with all that the same command started.
+//! Claims on the budget: this process's slot in the ledger that all processes of one command share.
 //!
-//! The ledger lies beside the pages, so it is found the way they are; a process takes a slot when guard arms itself, and none
-//! before. One that gets no slot says so, and like one without a folder counts in a ledger of its own and keeps to its budget
-//! alone. Nothing is tidied up at the end, because ends are sudden: who is gone is found out by those who remain, always when a
-//! claim fails, and, but not within ten milliseconds again, when somebody asks how much is left or a sum is to become the peak.
+//! The ledger lies beside the pages. A process takes a slot when guard arms itself, and none before. A process that gets no slot
+//! reports that, counts in a private ledger and keeps to its budget alone; so does one without a folder.
+//!
+//! DECISION: nothing is cleaned up at the end of a process, because ends are sudden. The remaining processes find out which others
+//! have ended: whenever a claim fails, and at most every ten milliseconds when the headroom is asked for or a new peak is
+//! to be recorded.
 
 use alloc::boxed::Box;
 use core::fmt::Write;
@@ -16,34 +18,34 @@ use plimsoll_wire::options::Options;
 use plimsoll_wire::page::{CARDS, UNLIMITED};
 use plimsoll_wire::tree::{Claim, FILE, Owner, SLOTS, Tree, key};
 
-use super::file::{self, errno};
-use super::{CardIndex, card, living, uuid};
-use crate::arm;
+use super::shared_file::{self, errno};
+use super::{CardIndex, card, liveness, uuid};
 use crate::clock;
+use crate::process;
 use crate::say::say;
 use crate::text::Text;
 
-/// Between two looks for the dead where nothing has failed, in nanoseconds: a look is some microseconds a neighbour.
-const LOOKS: u64 = 10_000_000;
-/// Tries of a claim that others' claims cross: each is over in well under a microsecond.
+/// Nanoseconds between two sweeps where no claim has failed: a sweep costs some microseconds for each process.
+const SWEEPS: u64 = 10_000_000;
+/// Attempts of a claim that collides with others: each is over in well under a microsecond.
 const TRIES: u32 = 64;
 
-/// Our part of a ledger.
+/// This process's part of a ledger.
 #[derive(Debug)]
 struct Seat {
     tree: &'static Tree,
     me: Owner,
     space: u64,
     slot: usize,
-    /// Where the ledger has each card of ours.
+    /// The ledger's place of each of our cards: processes may number cards differently.
     places: [usize; CARDS],
 }
 
 static SEAT: AtomicPtr<Seat> = AtomicPtr::new(null_mut());
 
-/// Takes a slot; false, and said, if there is no memory for any ledger. The page has its cards.
-pub(super) fn join(options: &Options) -> bool {
-    let folder = arm::variable(env::GUARD_PAGES).and_then(|folder| folder.to_str().ok());
+/// Takes a slot; false, after a line on stderr, if there is no memory for a ledger. The page must have its cards.
+pub(crate) fn join(options: &Options) -> bool {
+    let folder = process::variable(env::GUARD_PAGES).and_then(|folder| folder.to_str().ok());
     let seat = folder.and_then(shared).or_else(alone);
     let Some(seat) = seat else {
         say!("no memory for a ledger; this process runs unguarded");
@@ -58,12 +60,12 @@ pub(super) fn join(options: &Options) -> bool {
     true
 }
 
-/// A slot in the ledger of this folder; why there is none is said.
+/// Takes a slot in the ledger of this folder, or reports why there is none.
 fn shared(folder: &str) -> Option<Seat> {
     let mut path = Text::new();
-    // What is too long is cut, and cannot be opened.
+    // A path that is too long is cut, and cannot be opened.
     let _ = write!(path, "{folder}/{FILE}");
-    let Some(tree) = path.as_c().and_then(file::ledger) else {
+    let Some(tree) = path.as_c().and_then(shared_file::ledger) else {
         say!(
             "cannot share a ledger in {folder} (error {}); this process keeps to its budget alone",
             errno()
@@ -79,9 +81,9 @@ fn shared(folder: &str) -> Option<Seat> {
     seat
 }
 
-/// A slot in a ledger of our own.
+/// Takes a slot in a private ledger.
 fn alone() -> Option<Seat> {
-    Seat::take(file::private()?)
+    Seat::take(shared_file::private()?)
 }
 
 impl Seat {
@@ -90,9 +92,9 @@ impl Seat {
         for (place, index) in places.iter_mut().zip(CardIndex::all()) {
             *place = tree.place(key(uuid(card(index)), index.number()))?;
         }
-        let (me, space) = (living::me(), living::space());
+        let (me, space) = (liveness::me(), liveness::space());
         let slot = tree.enter(me, space, |other, theirs| {
-            theirs == space && living::is_gone(other)
+            theirs == space && liveness::is_gone(other)
         })?;
         Some(Self {
             tree,
@@ -104,13 +106,13 @@ impl Seat {
     }
 
     fn place(&self, index: CardIndex) -> usize {
-        self.places[usize::from(index.number()) % CARDS]
+        self.places[index.place()]
     }
 
-    /// Empties the slots of the dead; whether there were any.
+    /// Empties the slots of processes that have ended; true if there were any.
     fn sweep(&self) -> bool {
-        // Numbers of another name space are not ours to judge.
-        let is_gone = |other, space| space == self.space && living::is_gone(other);
+        // Process numbers of another namespace mean nothing here, so its processes are never declared dead.
+        let is_gone = |other, space| space == self.space && liveness::is_gone(other);
         self.tree.is_shared(self.me) && self.tree.sweep(self.me, is_gone)
     }
 
@@ -126,13 +128,13 @@ impl Seat {
         false
     }
 
-    /// Empties the slots of the dead, but not again at once.
+    /// Empties the slots of processes that have ended, but not again within [`SWEEPS`].
     fn sweep_at_times(&self) {
-        static LOOKED: AtomicU64 = AtomicU64::new(0);
+        static SWEPT: AtomicU64 = AtomicU64::new(0);
         if self.tree.is_shared(self.me) {
             let now = clock::now();
-            if now.saturating_sub(LOOKED.load(Relaxed)) > LOOKS {
-                LOOKED.store(now, Relaxed);
+            if now.saturating_sub(SWEPT.load(Relaxed)) > SWEEPS {
+                SWEPT.store(now, Relaxed);
                 self.sweep();
             }
         }
@@ -143,9 +145,10 @@ impl Seat {
     }
 }
 
-/// Lets those pass whose claims crossed ours. The clock's last digits see to it that no two wait equally long for ever.
+/// Waits briefly after a collision. The clock's last digits are the jitter: two processes must not collide in step for ever.
 #[cold]
 fn pause(tries: u32) {
+    // The wait doubles up to 16 << 10 spins, some microseconds.
     const LONGEST: u32 = 10;
     for _ in 0..clock::now() % (16 << tries.min(LONGEST)) {
         core::hint::spin_loop();
@@ -160,28 +163,30 @@ fn seat() -> Option<&'static Seat> {
     unsafe { SEAT.load(Acquire).as_ref() }
 }
 
-/// Takes `size` bytes of the budget; false, and nothing taken, if they would pass it. Once the driver has given them [`confirm`]
-/// counts them as held; else [`take_back`] gives them back. Never lets two pass the budget together.
+/// Claims `size` bytes of the budget; false, and nothing claimed, if they would pass it. [`confirm`] then counts them as held, or
+/// [`take_back`] returns them if the driver refuses. No two claims pass the budget together.
 pub(crate) fn take(index: CardIndex, size: u64) -> bool {
     seat().is_none_or(|seat| seat.claim(seat.place(index), size))
 }
 
+/// Returns a claim that the driver did not grant.
 pub(crate) fn take_back(index: CardIndex, size: u64) {
     if let Some(seat) = seat() {
         seat.tree.take_back(seat.slot, seat.place(index), size);
     }
 }
 
+/// Counts a claim as held.
 pub(crate) fn confirm(index: CardIndex, size: u64) {
     hold(index, size, Tree::confirm);
 }
 
-/// Takes `size` bytes whether the budget has them or not: they are a fact already, as a context is.
+/// Counts `size` bytes as held whether the budget has them or not: they exist already, as a context does.
 pub(crate) fn charge(index: CardIndex, size: u64) {
     hold(index, size, Tree::charge);
 }
 
-/// Counts `size` bytes more on the page, and in the ledger as `count` does.
+/// Adds `size` bytes to the page, and to the ledger by `count`.
 fn hold(index: CardIndex, size: u64, count: impl FnOnce(&Tree, usize, usize, u64)) {
     card(index).add(size);
     if let Some(seat) = seat() {
@@ -191,7 +196,7 @@ fn hold(index: CardIndex, size: u64, count: impl FnOnce(&Tree, usize, usize, u64
     }
 }
 
-/// Gives back `size` bytes of what is held, never below none.
+/// Gives back `size` held bytes; saturates at zero.
 pub(crate) fn give(index: CardIndex, size: u64) {
     card(index).remove(size);
     if let Some(seat) = seat() {
@@ -199,12 +204,12 @@ pub(crate) fn give(index: CardIndex, size: u64) {
     }
 }
 
-/// What the tree may take of a card; [`UNLIMITED`] for no limit. The daemon may change it at any time.
+/// The tree's budget on a card; [`UNLIMITED`] without one. The daemon may change it at any time.
 pub(crate) fn budget(index: CardIndex) -> u64 {
     seat().map_or(UNLIMITED, |seat| seat.tree.budget(seat.place(index)))
 }
 
-/// What the budget still has; [`UNLIMITED`] without one.
+/// Unclaimed bytes of the budget; [`UNLIMITED`] without one.
 pub(crate) fn headroom(index: CardIndex) -> u64 {
     seat().map_or(UNLIMITED, |seat| {
         let place = seat.place(index);
@@ -215,12 +220,12 @@ pub(crate) fn headroom(index: CardIndex) -> u64 {
     })
 }
 
-/// What the tree holds of a card.
+/// Bytes of a card that the tree holds.
 pub(crate) fn held(index: CardIndex) -> u64 {
     seat().map_or(0, |seat| seat.tree.held(seat.place(index)))
 }
 
-/// What each other process of the tree holds of a card, with its number.
+/// Process number and held bytes of each other process of the tree.
 pub(crate) fn others(index: CardIndex) -> impl Iterator<Item = (u32, u64)> {
     seat().into_iter().flat_map(move |seat| {
         seat.sweep();

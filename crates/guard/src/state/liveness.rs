@@ -1,26 +1,26 @@
-//! Which processes live, by what `/proc` says of them.
+//! Liveness of other processes, by `/proc`.
 //!
-//! A number is used again, so a process is its number and its start; a process that has ended and whose parent has not asked
-//! about it yet holds nothing any more. Who cannot be judged lives. A process is read as a thread of itself, because emulators
-//! (qemu-user) answer for `/proc/self` themselves and know no start.
+//! The kernel reuses process numbers, so a process is identified by its number and its start time. A zombie holds no memory any more
+//! and counts as gone. A process that cannot be judged counts as alive. A process is read as a thread of itself
+//! (`/proc/PID/task/PID/stat`), because emulators (qemu-user) answer for `/proc/self` themselves and give no start time.
 
 use core::ffi::CStr;
 use core::fmt::Write;
 
 use plimsoll_wire::tree::Owner;
 
-use super::file;
-use crate::arm;
+use super::shared_file;
+use crate::process;
 use crate::text::Text;
 
-/// What stands behind a process's name in its `stat`: fields 3, 20 and 22 of proc(5).
+/// Positions behind the process's name in its `stat`: fields 3, 20 and 22 of proc(5).
 const STATE: usize = 0;
 const THREADS: usize = 17;
 const START: usize = 19;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Life {
-    /// In ticks since the machine began.
+    /// In clock ticks since boot.
     start: u64,
     /// All its threads have ended.
     ended: bool,
@@ -28,47 +28,49 @@ struct Life {
 
 /// This process.
 pub(super) fn me() -> Owner {
-    let process = u32::try_from(arm::process()).unwrap_or(0);
+    let process = process::number();
     Owner::new(process, life(process).map_or(0, |life| life.start))
 }
 
-/// Names what numbers and times of processes mean here, by the kernel's numbers of their name spaces; never 0.
+/// Identifies the PID and time namespaces in which numbers and start times of this process count; never 0.
 pub(super) fn space() -> u64 {
     let numbers = number(c"/proc/self/ns/pid").unwrap_or(1);
     let times = number(c"/proc/self/ns/time").unwrap_or(0);
+    // Rotated, so that two equal inode numbers do not cancel each other.
     (numbers ^ times.rotate_left(32)).max(1)
 }
 
-/// Whether a process of this name space is no more.
+/// True if a process of this namespace has ended.
 pub(super) fn is_gone(owner: Owner) -> bool {
     let Ok(process) = i32::try_from(owner.process()) else {
         return true;
     };
-    // SAFETY: signal 0 asks whether there is such a process.
-    let is_there = unsafe { libc::kill(process, 0) } == 0 || file::errno() != libc::ESRCH;
+    // EPERM also means that the process exists: it belongs to another user.
+    // SAFETY: signal 0 sends nothing.
+    let exists = unsafe { libc::kill(process, 0) } == 0 || shared_file::errno() != libc::ESRCH;
     let judged = life(owner.process());
-    !is_there || judged.is_some_and(|life| life.ended || !owner.can_be(life.start))
+    !exists || judged.is_some_and(|life| life.ended || !owner.can_be(life.start))
 }
 
 fn life(process: u32) -> Option<Life> {
     let (mut path, mut bytes) = (Text::new(), [0; 1024]);
     write!(path, "/proc/{process}/task/{process}/stat").ok()?;
-    let read = file::read(path.as_c()?, &mut bytes)?;
+    let read = shared_file::read(path.as_c()?, &mut bytes)?;
     parse(bytes.get(..read)?)
 }
 
 fn parse(stat: &[u8]) -> Option<Life> {
-    // A name may contain anything.
+    // The last one: a process may put `)` into its own name.
     let end = stat.iter().rposition(|byte| *byte == b')')?;
     let rest = core::str::from_utf8(stat.get(end + 1..)?).ok()?;
     let field = |index| rest.split_ascii_whitespace().nth(index);
-    // The first thread may have ended before the others.
+    // The main thread of a running process may have ended and be a zombie while the others go on.
     let ended = matches!(field(STATE)?, "Z" | "X") && field(THREADS)?.parse::<u32>().ok()? <= 1;
     let start = field(START)?.parse().ok()?;
     Some(Life { start, ended })
 }
 
-/// The number in the name of a name space, as `pid:[4026531836]`.
+/// The inode number in the name of a namespace, as in `pid:[4026531836]`.
 fn number(path: &CStr) -> Option<u64> {
     let mut bytes = [0_u8; 64];
     // SAFETY: a C string, and room for so many bytes.
@@ -111,7 +113,10 @@ mod tests {
         assert!(!is_gone(me()));
         assert!(!is_gone(Owner::new(process, 0)));
         assert!(is_gone(Owner::new(process, start - 1)));
-        assert!(is_gone(Owner::new(4_194_303, 1)), "there can hardly be one");
+        assert!(
+            is_gone(Owner::new(4_194_303, 1)),
+            "no process has the largest number"
+        );
         assert!(number(c"/proc/self/ns/pid").is_some());
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let owner = Owner::new(child.id(), 0);

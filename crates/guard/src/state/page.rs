@@ -1,7 +1,7 @@
-//! The budget page of this process: a file that the daemon reads, or memory of our own where nobody asked for one.
+//! The page of this process: a file in which the daemon reads its figures, or private memory where no folder was named.
 //!
-//! The file is written whole under another name and then renamed, so that a reader never meets half a page. It is the daemon's
-//! to remove: a process can be killed at any moment, and its last words are worth keeping.
+//! The file is written whole under another name and then renamed, so that a reader never meets half a page. The daemon removes it,
+//! not the process: a process can be killed at any moment, and its last figures are worth keeping.
 
 use alloc::boxed::Box;
 use core::ffi::{CStr, c_int};
@@ -13,8 +13,8 @@ use core::sync::atomic::Ordering::{Acquire, Release};
 use plimsoll_wire::env;
 use plimsoll_wire::page::Page;
 
-use super::file::{self, errno};
-use crate::arm;
+use super::shared_file::{self, errno};
+use crate::process;
 use crate::say::say;
 use crate::text::Text;
 
@@ -23,16 +23,16 @@ static PAGE: AtomicPtr<Page> = AtomicPtr::new(null_mut());
 /// The page; one without cards until guard arms itself.
 pub(crate) fn page() -> &'static Page {
     static EMPTY: Page = Page::new(0);
-    // SAFETY: null, or a page that nobody unmaps.
+    // SAFETY: null, or a page that is never unmapped.
     unsafe { PAGE.load(Acquire).as_ref() }.unwrap_or(&EMPTY)
 }
 
-/// Makes the page, filled in by `fill` before anybody can see it.
-pub(super) fn create(fill: impl FnOnce(&Page)) {
-    let process = u32::try_from(arm::process()).unwrap_or(0);
+/// Makes the page; `fill` completes it before another process can see it.
+pub(crate) fn create(fill: impl FnOnce(&Page)) {
+    let process = process::number();
     let new = Box::new(Page::new(process));
     fill(&new);
-    let Some(folder) = arm::variable(env::GUARD_PAGES).and_then(|folder| folder.to_str().ok()) else {
+    let Some(folder) = process::variable(env::GUARD_PAGES).and_then(|folder| folder.to_str().ok()) else {
         PAGE.store(Box::into_raw(new), Release);
         return;
     };
@@ -40,7 +40,7 @@ pub(super) fn create(fill: impl FnOnce(&Page)) {
         Ok(shared) => PAGE.store(shared, Release),
         Err(act) => {
             say!(
-                "cannot {act} a page in {folder} (error {}); nobody sees what this process holds",
+                "cannot {act} a page in {folder} (error {}); the figures of this process are not published",
                 errno()
             );
             PAGE.store(Box::into_raw(new), Release);
@@ -55,7 +55,7 @@ fn share(page: &Page, folder: &str, process: u32) -> Result<*mut Page, &'static 
         return Err("name");
     };
     let file = open(draft).or_else(|| {
-        // A draft of an earlier process with our number, which was killed while it wrote.
+        // Left by an earlier process with our number, which was killed while it wrote.
         // SAFETY: a C string.
         unsafe { libc::unlink(draft.as_ptr()) };
         open(draft)
@@ -86,7 +86,7 @@ fn map(file: c_int, page: &Page) -> Result<*mut Page, &'static str> {
     if usize::try_from(written) != Ok(Page::SIZE) {
         return Err("write");
     }
-    let mapped = file::map(file, Page::SIZE);
+    let mapped = shared_file::map(file, Page::SIZE);
     if mapped.is_null() {
         return Err("map");
     }

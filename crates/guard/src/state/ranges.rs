@@ -1,37 +1,65 @@
-//! The ranges that guard made, found by any address inside them.
+//! Ranges that guard allocated in place of the driver, found by any address inside them.
 //!
-//! A sorted list under one lock: a program has few of them (they are what did not fit), and the question "is this address one
-//! of ours" is answered without the lock while there are none.
+//! DECISION: a sorted list under one lock. A program has few of them (they are what did not fit), and while there are none the
+//! question "is this address one of ours" is answered without the lock.
 
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Acquire, Release};
 
-use super::cascade::Place;
-use crate::lock::Lock;
+use plimsoll_nostd::lock::Lock;
 
-/// One allocation of the program's that guard made from pieces.
+/// Memory that holds spilled bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SpillPlace {
+    /// Host memory of this NUMA node, mapped behind the device part.
+    Node(i32),
+    /// Host memory of any node, mapped likewise.
+    Host,
+    /// Managed memory with the host as its preferred location.
+    Managed,
+    /// Page-locked host memory.
+    Pinned,
+}
+
+impl SpillPlace {
+    /// True if device memory can stand before it in one range.
+    pub(crate) const fn follows_device_memory(self) -> bool {
+        matches!(self, Self::Node(_) | Self::Host)
+    }
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Node(_) => "host memory of the card's NUMA node",
+            Self::Host => "host memory",
+            Self::Managed => "managed memory that prefers the host",
+            Self::Pinned => "pinned host memory",
+        }
+    }
+}
+
+/// One allocation of the program's, made by guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Range {
+pub(crate) struct SpillRange {
     pub(crate) base: u64,
-    /// What the program asked for.
+    /// Bytes that the program asked for.
     pub(crate) asked: u64,
-    /// What there is: `asked` in whole granules.
+    /// Bytes that there are: `asked` in whole granules.
     pub(crate) size: u64,
-    /// The part on the card, at the front.
+    /// Bytes on the card, at the front.
     pub(crate) head: u64,
     pub(crate) device: i32,
     /// The context in which it was asked for, as a number.
     pub(crate) context: usize,
-    /// What the rest is; none if all is on the card.
-    pub(crate) place: Option<Place>,
+    /// Memory of the rest; none if all is on the card.
+    pub(crate) place: Option<SpillPlace>,
     /// The sizes of the mappings, from the front on; none where the range is not mapped by us.
     pub(crate) pieces: Vec<u64>,
     /// The id of the block in the trace.
     pub(crate) id: u64,
 }
 
-impl Range {
+impl SpillRange {
     /// Bytes in host memory.
     pub(crate) const fn spilled(&self) -> u64 {
         self.size - self.head
@@ -48,23 +76,23 @@ impl Range {
     }
 }
 
-static RANGES: Lock<Vec<Range>> = Lock::new(Vec::new());
+static RANGES: Lock<Vec<SpillRange>> = Lock::new(Vec::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether there are none at all.
+/// True if there are none at all.
 pub(crate) fn none() -> bool {
     COUNT.load(Acquire) == 0
 }
 
-pub(crate) fn add(range: Range) {
+pub(crate) fn add(range: SpillRange) {
     let mut ranges = RANGES.hold();
     let at = ranges.partition_point(|other| other.base < range.base);
     ranges.insert(at, range);
     COUNT.store(ranges.len(), Release);
 }
 
-/// Takes out the range that begins at `base`: whoever gets it frees it.
-pub(crate) fn take(base: u64) -> Option<Range> {
+/// Takes out the range that begins at `base`; the caller frees it.
+pub(crate) fn take(base: u64) -> Option<SpillRange> {
     if none() {
         return None;
     }
@@ -75,8 +103,8 @@ pub(crate) fn take(base: u64) -> Option<Range> {
     Some(range)
 }
 
-/// What `look` sees in the range that holds `address`.
-pub(crate) fn find<T>(address: u64, look: impl FnOnce(&Range) -> T) -> Option<T> {
+/// Applies `look` to the range that holds `address`.
+pub(crate) fn find<T>(address: u64, look: impl FnOnce(&SpillRange) -> T) -> Option<T> {
     if none() {
         return None;
     }
@@ -86,13 +114,13 @@ pub(crate) fn find<T>(address: u64, look: impl FnOnce(&Range) -> T) -> Option<T>
     range.holds(address).then(|| look(range))
 }
 
-/// Whether `address` is in one of the ranges.
+/// True if `address` is in one of the ranges.
 pub(crate) fn has(address: u64) -> bool {
     find(address, |_| ()).is_some()
 }
 
-/// What `pick` makes of each range.
-pub(crate) fn collect<T>(pick: impl FnMut(&Range) -> Option<T>) -> Vec<T> {
+/// Applies `pick` to each range.
+pub(crate) fn collect<T>(pick: impl FnMut(&SpillRange) -> Option<T>) -> Vec<T> {
     RANGES.hold().iter().filter_map(pick).collect()
 }
 
@@ -100,15 +128,15 @@ pub(crate) fn collect<T>(pick: impl FnMut(&Range) -> Option<T>) -> Vec<T> {
 mod tests {
     use super::*;
 
-    fn range(base: u64, head: u64, tail: u64) -> Range {
-        Range {
+    fn range(base: u64, head: u64, tail: u64) -> SpillRange {
+        SpillRange {
             base,
             asked: head + tail,
             size: head + tail,
             head,
             device: 0,
             context: 0,
-            place: Some(Place::Host),
+            place: Some(SpillPlace::Host),
             pieces: Vec::new(),
             id: 0,
         }

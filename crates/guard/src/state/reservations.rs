@@ -1,16 +1,16 @@
-//! Address space that was asked for in one size and given in a smaller one.
+//! Address reservations that were granted smaller than the program asked.
 //!
 //! llama.cpp's VMM pool reserves 32 GiB of addresses whatever it needs. On Tegra the driver refuses that while tens of GiB are
-//! free (llama.cpp #29142). A smaller reservation at the same place in the program serves it as well until it outgrows
-//! it; then a mapping beyond what was given is out of memory, which is the truth.
+//! free (llama.cpp #29142). A smaller reservation serves the program as well until it outgrows it; then a mapping beyond the granted
+//! addresses is out of memory, which is the truth.
 
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Acquire, Release};
 
-use crate::lock::Lock;
+use plimsoll_nostd::lock::Lock;
 
-/// Nothing smaller is worth having, and nothing of this size or less is shrunk.
+/// The smallest size that is tried. A 2 GiB pool of temporary buffers serves every model that fits such a board.
 const SMALLEST: u64 = 2 << 30;
 
 /// Sizes to try after `asked` was refused: halves, down to 2 GiB.
@@ -35,8 +35,9 @@ pub(crate) fn remember(base: u64, asked: u64, given: u64) {
     COUNT.store(shrunk.len(), Release);
 }
 
-/// What the driver has to be told when the program frees `size` bytes of addresses from `base` on. Forgets them.
+/// The size to pass to the driver when the program frees `size` bytes of addresses at `base`. Forgets the reservation.
 pub(crate) fn freed(base: u64, size: u64) -> u64 {
+    // Without the lock: nearly every process has none.
     if COUNT.load(Acquire) == 0 {
         return size;
     }
@@ -50,7 +51,7 @@ pub(crate) fn freed(base: u64, size: u64) -> u64 {
     given
 }
 
-/// Whether a mapping lies in what was asked for and beyond what was given.
+/// True if a mapping lies in a reservation that was asked for and beyond the part that was granted.
 pub(crate) fn beyond(at: u64, size: u64) -> bool {
     let out = |reservation: &Reservation| {
         let Some(offset) = at.checked_sub(reservation.base) else {

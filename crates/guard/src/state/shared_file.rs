@@ -1,4 +1,4 @@
-//! Files that processes share: opened, given their room, and mapped.
+//! Files that processes share: opening, allocating and mapping them.
 
 use core::ffi::{CStr, c_int};
 use core::ptr::null_mut;
@@ -7,7 +7,7 @@ use plimsoll_wire::tree::Tree;
 
 const OWNER_ONLY: libc::mode_t = 0o600;
 
-/// The ledger at this path, which is made if there is none.
+/// Opens the ledger at this path, and makes it if there is none.
 pub(super) fn ledger(path: &CStr) -> Option<&'static Tree> {
     let flags = libc::O_RDWR | libc::O_CREAT | libc::O_CLOEXEC | libc::O_NOFOLLOW;
     // SAFETY: a C string; O_CREAT takes the mode.
@@ -21,16 +21,17 @@ pub(super) fn ledger(path: &CStr) -> Option<&'static Tree> {
     tree
 }
 
-/// A ledger that nobody else sees.
+/// A ledger in private memory.
 pub(super) fn private() -> Option<&'static Tree> {
     tree(-1)
 }
 
-/// Sees to it that the file is long enough and that its bytes are there: a mapping of bytes that the disk has not got kills.
+/// Allocates the bytes of the ledger; false if the disk does not have them. Touching a mapped byte without a block is SIGBUS.
 fn has_room(file: c_int) -> bool {
     let Ok(length) = libc::off_t::try_from(Tree::SIZE) else {
         return false;
     };
+    // fallocate by itself: posix_fallocate falls back to writing zeroes, over what another process may have written just now.
     // SAFETY: our own descriptor. Bytes that are there already stay as they are.
     unsafe {
         libc::fallocate(file, 0, 0, length) == 0
@@ -40,11 +41,11 @@ fn has_room(file: c_int) -> bool {
 
 fn tree(file: c_int) -> Option<&'static Tree> {
     let mapped = map(file, Tree::SIZE);
-    // SAFETY: so many bytes, aligned as memory is, which nobody unmaps; zeroes are an empty ledger and every number is a valid one.
+    // SAFETY: so many bytes, aligned as memory is, never unmapped; zeroes are an empty ledger and every number is a valid one.
     (!mapped.is_null()).then(|| unsafe { &*mapped.cast::<Tree>() })
 }
 
-/// Maps a file, or with -1 new memory; null if that cannot be.
+/// Maps a file, or with -1 anonymous memory; null on failure.
 pub(super) fn map(file: c_int, size: usize) -> *mut libc::c_void {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let flags = if file < 0 {
@@ -61,7 +62,7 @@ pub(super) fn map(file: c_int, size: usize) -> *mut libc::c_void {
     }
 }
 
-/// Reads the beginning of a file, and how long it is.
+/// Reads the beginning of a file; the number of bytes read.
 pub(super) fn read(path: &CStr, bytes: &mut [u8]) -> Option<usize> {
     // SAFETY: a C string, room for the bytes, and a descriptor that is closed once.
     unsafe {
