@@ -12,10 +12,8 @@ mod routed;
 
 use plimsoll_model::TensorType;
 use plimsoll_model::gguf::{Datum, Draft, DraftTensor, ValueType};
+use plimsoll_model::tiny::Vocabulary;
 use plimsoll_model::types::{F32, Q4_K, Q6_K, Q8_0};
-
-use super::vocabulary::{self, Vocabulary};
-use super::{Contents, keys};
 
 /// Name and description of every specimen.
 pub const SPECIMENS: &[(&str, &str)] = &[
@@ -203,12 +201,12 @@ impl Sheet {
     }
 
     fn vocabulary(&mut self, size: u32) {
-        let mut vocabulary: Vocabulary = vocabulary::sized(Contents::Noise, size);
+        let mut vocabulary = Vocabulary::bytes().filled(size);
         // llama.cpp insists on this one in some families (`llama-vocab.cpp: load @ b10605`).
         if let Some(last) = vocabulary.tokens.last_mut() {
             "<|endoftext|>".clone_into(&mut last.text);
         }
-        keys::put_vocabulary(&mut self.draft, &vocabulary);
+        vocabulary.put(&mut self.draft);
     }
 
     /// A row that is no whole number of blocks falls back to Q8_0, as in llama.cpp's quantiser.

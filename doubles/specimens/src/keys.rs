@@ -3,12 +3,7 @@
 use plimsoll_model::gguf::{Datum, Draft, ValueType};
 
 use super::tensors::latent;
-use super::vocabulary::{self, Vocabulary};
 use super::{Family, Recipe};
-
-/// Jinja; role and content of every message, a line each.
-const CHAT_TEMPLATE: &str = "{% for m in messages %}{{ m['role'] + ': ' + m['content'] + '\\n' }}{% endfor %}\
-    {% if add_generation_prompt %}{{ 'assistant:' }}{% endif %}";
 
 impl Family {
     const fn architecture(self) -> &'static str {
@@ -35,7 +30,7 @@ pub(super) fn entries(recipe: &Recipe) -> Vec<(String, Datum)> {
         Family::DeepSeek2 => deepseek2(&mut put),
         Family::Llama | Family::Qwen3 | Family::Qwen3Moe => {}
     }
-    put_vocabulary(&mut draft, &vocabulary::of(recipe));
+    recipe.tokens().filled(recipe.vocabulary).put(&mut draft);
     draft.entries
 }
 
@@ -59,7 +54,7 @@ fn shared(recipe: &Recipe, put: &mut impl FnMut(&str, Datum)) {
     put("attention.layer_norm_rms_epsilon", 1e-5_f32.into());
     put("rope.dimension_count", rope_dimension(recipe).into());
     put("rope.freq_base", 500_000_f32.into());
-    put("vocab_size", vocabulary::size(recipe).into());
+    put("vocab_size", recipe.vocabulary_size().into());
     if recipe.experts.count > 0 {
         put("expert_count", recipe.experts.count.into());
         put("expert_used_count", recipe.experts.used.into());
@@ -105,28 +100,4 @@ fn deepseek2(put: &mut impl FnMut(&str, Datum)) {
     put("attention.kv_lora_rank", latent::KEY_VALUE_RANK.into());
     put("attention.key_length_mla", (latent::HEAD + latent::ROPE).into());
     put("attention.value_length_mla", latent::HEAD.into());
-}
-
-pub(super) fn put_vocabulary(draft: &mut Draft, vocabulary: &Vocabulary) {
-    let texts = vocabulary
-        .tokens
-        .iter()
-        .map(|token| token.text.clone().into_bytes());
-    let scores = vocabulary.tokens.iter().map(|token| token.score.to_bits().into());
-    let kinds = vocabulary.tokens.iter().map(|token| token.kind.into());
-    draft.put("tokenizer.ggml.model", "llama");
-    draft.put("tokenizer.ggml.tokens", Datum::Texts(texts.collect()));
-    draft.put(
-        "tokenizer.ggml.scores",
-        Datum::Numbers(ValueType::F32, scores.collect()),
-    );
-    draft.put(
-        "tokenizer.ggml.token_type",
-        Datum::Numbers(ValueType::I32, kinds.collect()),
-    );
-    draft.put("tokenizer.ggml.unknown_token_id", 0_u32);
-    draft.put("tokenizer.ggml.bos_token_id", 1_u32);
-    draft.put("tokenizer.ggml.eos_token_id", vocabulary::END);
-    draft.put("tokenizer.ggml.add_bos_token", true);
-    draft.put("tokenizer.chat_template", CHAT_TEMPLATE);
 }

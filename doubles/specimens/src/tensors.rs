@@ -19,7 +19,7 @@ pub(super) fn list(recipe: &Recipe) -> Vec<DraftTensor> {
         tensors: Vec::new(),
         prefix: String::new(),
     };
-    let (embedding, vocabulary) = (recipe.embedding, super::vocabulary::size(recipe));
+    let (embedding, vocabulary) = (recipe.embedding, recipe.vocabulary_size());
     list.add(
         "token_embd.weight",
         recipe.kinds.embedding,

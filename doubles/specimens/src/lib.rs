@@ -7,17 +7,19 @@
 //! takes bytes and has them where it wants.
 #![forbid(unsafe_code)]
 
+mod file;
 mod keys;
 mod shapes;
 mod tensors;
-mod vocabulary;
 mod weights;
 mod zoo;
 
 use plimsoll_base::Bytes;
 use plimsoll_model::TensorType;
 use plimsoll_model::gguf::{Draft, DraftTensor};
+use plimsoll_model::tiny::Vocabulary;
 
+pub use file::{Changes, WriteError, Written, write};
 pub use shapes::{SHAPES, shape};
 pub use weights::Weights;
 pub use zoo::{SPECIMENS, specimen};
@@ -101,6 +103,19 @@ impl Recipe {
             keys::put_split(file, number, count, total);
         }
         files
+    }
+
+    /// The tokens that the contents need.
+    fn tokens(&self) -> Vocabulary {
+        match self.contents {
+            Contents::Noise => Vocabulary::bytes(),
+            Contents::Words => Vocabulary::words(),
+        }
+    }
+
+    /// Tokens of the model: as many as it asks for, but no fewer than its contents need.
+    fn vocabulary_size(&self) -> u32 {
+        self.vocabulary.max(self.tokens().len())
     }
 
     /// The data of one of its tensors, piece by piece; the same on every call.
@@ -233,6 +248,22 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn the_tiny_shape_is_the_tiny_model_of_the_product() {
+        let recipe = shape("tiny").unwrap();
+        let draft = &recipe.files(1)[0];
+        let tiny = plimsoll_model::tiny::TinyModel::default();
+        assert_eq!(*draft, tiny.header());
+        let data: Vec<u8> = draft
+            .tensors
+            .iter()
+            .flat_map(|tensor| recipe.weights(tensor))
+            .flatten()
+            .collect();
+        let file = tiny.file();
+        assert_eq!(file[draft.header().len()..][..data.len()], data);
     }
 
     #[test]
