@@ -3,23 +3,12 @@
 //! Order and repetition are kept, because llama-server lets the last `-c` win but adds up every `-ot`. What the
 //! settings mean together is [`Wish`](super::Wish); what they look like on a command line is `to_argv`.
 
+mod meaning;
 mod read;
 
 use super::origin::Origin;
 use super::table::Flag;
-
-pub use read::truth;
-
-/// What a flag was given.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
-    /// Nothing: the flag alone.
-    Bare,
-    /// One of an on-off pair: `--mmap` or `--no-mmap`.
-    Switch(bool),
-    Text(String),
-    Pair(String, String),
-}
+use super::value::Value;
 
 /// One flag with its value.
 #[derive(Clone, Debug)]

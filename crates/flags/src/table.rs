@@ -1,15 +1,21 @@
-//! llama-server's flags as data: one row for a flag, with every spelling, its variable, what follows it, and
-//! which part of a plan it touches.
+//! Table of llama-server's flags: one row for a flag, with every spelling, its variable, and its setter.
 //!
 //! The rows mirror `common/arg.cpp: common_params_parser_init @ b10605` for the server, in its order, plus what
-//! older builds and ik_llama.cpp knew. Parsing, writing, the preset INI and the meaning for memory all read
-//! this one table; a flag is known everywhere or nowhere.
+//! older builds and ik_llama.cpp knew. Parsing, writing, the preset INI and the memory plan all read this one
+//! table, so a flag is known everywhere or nowhere.
+//!
+//! To add a flag, write a row in `table/rows.rs`. If memory depends on it, give the row a setter, and add the
+//! field that it sets with its default to [`Wish`]. A test sets every row with a setter and expects a change.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use super::options::Value;
+use super::failure::FlagError;
+use super::given::Given;
+use super::value::Value;
+use super::wish::Wish;
 
+mod builder;
 mod rows;
 
 pub use rows::FLAGS;
@@ -21,12 +27,14 @@ pub enum Takes {
     /// Nothing, but there is a negative spelling too.
     Switch,
     Value,
+    /// A value that older builds did without: `-fa`, `-fa on`.
+    OptionalValue,
     /// A value that llama.cpp reads with `std::stoi`.
     Number,
     TwoValues,
 }
 
-/// Which part of a plan a flag touches. One variant for one field of [`Wish`](super::Wish).
+/// The class of a flag, for code that treats some flags apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
     None,
@@ -34,72 +42,24 @@ pub enum Effect {
     /// A model that is fetched first: a repository or an address.
     Remote,
     Projector,
-    ProjectorAuto,
-    ProjectorOffload,
-    ProjectorDevice,
     Adapters,
     ScaledAdapters,
     ControlVectors,
-    Context,
-    Batch,
-    MicroBatch,
-    Parallel,
-    UnifiedCache,
-    CacheKey,
-    CacheValue,
-    CacheOffload,
-    FullSlidingCache,
-    FlashAttention,
-    NoFlashAttention,
-    Layers,
-    SplitMode,
-    TensorSplit,
-    MainGpu,
     Devices,
-    Overrides,
-    AllExperts,
-    Experts,
-    OpOffload,
-    Embeddings,
-    Rerank,
-    Pooling,
-    Mmap,
-    LoadMode,
-    NoMmap,
-    HostCache,
-    Checkpoints,
-    BackendSampling,
-    Images,
     Fit,
-    FitContext,
     Draft,
     DraftRemote,
-    DraftContext,
-    DraftTokens,
-    DraftLayers,
-    DraftDevices,
-    DraftCacheKey,
-    DraftCacheValue,
-    DraftOverrides,
-    DraftAllExperts,
-    DraftExperts,
     Speculation,
     /// A flag that stands for several, e.g. `--gpt-oss-20b-default`.
     Bundle,
-    /// ik_llama.cpp: how latent attention is computed.
-    LatentAttention,
-    /// ik_llama.cpp: the bound of the attention buffer.
-    AttentionBuffer,
-    /// ik_llama.cpp: gate and up of the experts in one operation, or not.
-    FusedExperts,
-    NoFusedExperts,
-    /// ik_llama.cpp: weights of the host in another order, and no longer mapped.
-    Repack,
-    /// Belongs to whoever routes, not to the model: address, keys, where models are.
+    /// Belongs to the router, not to the model: address, keys, where models are.
     Router,
 }
 
-/// Who knows a flag.
+/// Writes a flag's value into the parameters that it sets.
+pub type Setter = fn(&mut Wish, &Given<'_>) -> Result<(), FlagError>;
+
+/// Engines that accept a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     /// llama-server b10605.
@@ -121,6 +81,8 @@ pub struct Flag {
     pub env: Option<&'static str>,
     pub takes: Takes,
     pub effect: Effect,
+    /// `None` for a flag on which no memory depends.
+    pub setter: Option<Setter>,
     pub known: Known,
 }
 
@@ -175,11 +137,6 @@ pub fn by_argument(argument: &str) -> Option<Found> {
 /// (`common/preset.cpp: get_map_key_opt`).
 pub fn by_key(key: &str) -> Option<Found> {
     KEYS.get(key).copied()
-}
-
-/// Looks the row of an effect up; the newest, where there are several.
-pub fn by_effect(effect: Effect) -> Option<&'static Flag> {
-    FLAGS.iter().find(|flag| flag.effect == effect)
 }
 
 fn spellings(flag: &'static Flag) -> impl Iterator<Item = Found> {

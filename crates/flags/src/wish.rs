@@ -4,8 +4,6 @@
 //! differ (`swa_full`).
 
 mod bundle;
-mod given;
-mod read;
 
 use plimsoll_base::Bytes;
 use plimsoll_model::{Pooling, TensorType, types};

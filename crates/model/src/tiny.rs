@@ -157,7 +157,7 @@ mod tests {
         let model = Model::from_headers(&[header]).unwrap();
         assert!(model.hyper.known);
         assert_eq!((model.hyper.layers, model.tensors.len()), (3, 30));
-        assert_eq!(model.hyper.vocabulary, u64::from(Vocabulary::words().len()));
+        assert_eq!(model.hyper.vocabulary, Vocabulary::words().len());
         assert_eq!(file, tiny.file());
     }
 }

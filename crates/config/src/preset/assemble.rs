@@ -77,7 +77,7 @@ fn setting(
         Takes::Nothing if truth(&line.value) == Some(false) => return Ok(None),
         Takes::Nothing => Value::Bare,
         Takes::Switch => Value::Switch(switched(found, &line.value)),
-        Takes::Value | Takes::Number => Value::Text(line.value.clone()),
+        Takes::Value | Takes::OptionalValue | Takes::Number => Value::Text(line.value.clone()),
         Takes::TwoValues => {
             let problem = Problem::PassTwoValues {
                 key: line.key.clone(),

@@ -6,11 +6,12 @@
 
 use std::collections::HashMap;
 
-use super::{Options, Setting, Value};
+use super::{Options, Setting};
 use crate::failure::{FlagError, FlagProblem, quoted};
 use crate::origin::Origin;
 use crate::table;
-use crate::table::{Effect, FLAGS, Flag, Found, Takes};
+use crate::table::{FLAGS, Flag, Found, Takes};
+use crate::value::{Value, truth};
 
 impl Options {
     /// Reads a command line without its program; the first argument is argument 1.
@@ -84,8 +85,8 @@ impl<F: Fn(usize) -> Origin> Arguments<'_, F> {
         let value = match flag.takes {
             Takes::Nothing => Value::Bare,
             Takes::Switch => Value::Switch(!negative),
-            Takes::Value if flag.effect == Effect::FlashAttention && self.at_a_flag() => Value::Bare,
-            Takes::Value | Takes::Number => Value::Text(self.take(spelling, at)?),
+            Takes::OptionalValue if self.at_a_flag() => Value::Bare,
+            Takes::Value | Takes::OptionalValue | Takes::Number => Value::Text(self.take(spelling, at)?),
             Takes::TwoValues => Value::Pair(self.take(spelling, at)?, self.take(spelling, at)?),
         };
         Ok(Setting {
@@ -145,19 +146,10 @@ fn variable(
             };
             return Some(Err(FlagError { origin, problem }));
         }
-        (Takes::Value | Takes::Number, _) => Value::Text(text.to_owned()),
+        (Takes::Value | Takes::OptionalValue | Takes::Number, _) => Value::Text(text.to_owned()),
         (Takes::TwoValues, _) => return Some(Ok(None)),
     };
     Some(Ok(Some(Setting { flag, value, origin })))
-}
-
-/// `common_arg_utils::is_truthy` and `is_falsey`; `None` for any other text.
-pub fn truth(text: &str) -> Option<bool> {
-    match text {
-        "on" | "enabled" | "true" | "1" => Some(true),
-        "off" | "disabled" | "false" | "0" => Some(false),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
@@ -181,7 +173,7 @@ mod tests {
                 let mut argv = vec![spelling.get(&spellings).to_string()];
                 match flag.takes {
                     Takes::Nothing | Takes::Switch => {}
-                    Takes::Value | Takes::Number => argv.push(first),
+                    Takes::Value | Takes::OptionalValue | Takes::Number => argv.push(first),
                     Takes::TwoValues => argv.extend([first, second]),
                 }
                 argv

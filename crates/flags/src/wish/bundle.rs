@@ -95,7 +95,7 @@ static BUNDLES: [Bundle; 11] = [
 ];
 
 impl Wish {
-    pub(super) fn take_bundle(&mut self, name: &str) {
+    pub(crate) fn take_bundle(&mut self, name: &str) {
         let Some(bundle) = BUNDLES.iter().find(|bundle| bundle.name == name) else {
             return;
         };
