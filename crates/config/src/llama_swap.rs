@@ -227,12 +227,13 @@ impl Reader<'_> {
             Duration::from_secs(number.unwrap_or(default))
         };
         for (key, line) in self.texts(global, "apiKeys")? {
-            if key.is_empty() || key.contains(' ') {
-                return Err(self.fault(
-                    line,
-                    "an API key is empty or has a blank",
-                    "write a key without blanks",
-                ));
+            // A macro or variable without a value leaves a blank key behind.
+            if key.trim().is_empty() {
+                let problem = Problem::BlankKey { key: "apiKeys" };
+                return Err(ConfigError::new(Origin::file(self.file, line), problem));
+            }
+            if key.contains(char::is_whitespace) {
+                return Err(self.fault(line, "an API key has a blank", "write a key without blanks"));
             }
             self.roster.serve.api_keys.push(key);
         }

@@ -12,6 +12,7 @@ use plimsoll_flags::{Options, Origin, Warning, quoted};
 
 use self::document::{Document, Model, Words};
 use super::command;
+use super::engine_flags::{engine_flags, judge};
 use super::failure::{ConfigError, Problem};
 use super::roster::{Entry, Launch, PORT, Roster, ServeSettings};
 
@@ -48,11 +49,19 @@ pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<Roster, ConfigError> 
 
 fn serve_settings(lines: &Lines<'_>, document: &Document) -> Result<ServeSettings, ConfigError> {
     let serve = &document.serve;
+    let mut api_keys = Vec::with_capacity(serve.api_keys.len());
+    for key in &serve.api_keys {
+        if key.get_ref().trim().is_empty() {
+            let problem = Problem::BlankKey { key: "api-keys" };
+            return Err(ConfigError::new(lines.origin(key.span().start), problem));
+        }
+        api_keys.push(key.get_ref().clone());
+    }
     let command = document.engine.command.as_ref();
     let engine = command.map(|command| words(command.get_ref(), || lines.origin(command.span().start)));
     Ok(ServeSettings {
         listen: serve.listen,
-        api_keys: serve.api_keys.clone(),
+        api_keys,
         api_key_files: serve.api_key_files.clone(),
         patience: serve.patience.map(Into::into),
         wait: serve.wait.map(Into::into),
@@ -95,7 +104,7 @@ fn launch(
     model: &Model,
     warnings: &mut Vec<Warning>,
 ) -> Result<Launch, ConfigError> {
-    let fail = |problem| Err(ConfigError::new(entry.origin.clone(), problem));
+    let fail = |problem| Err(ConfigError::new(entry.origin.0.clone(), problem));
     let Some(cmd) = &model.cmd else {
         return flags(lines, entry, model, warnings);
     };
@@ -121,7 +130,7 @@ fn launch(
         ));
     }
     Ok(Launch::Command {
-        options: super::roster::engine_flags(&argv, &at, warnings),
+        options: engine_flags(&argv, &at, warnings),
         argv,
         proxy: model
             .proxy
@@ -140,7 +149,7 @@ fn flags(
     warnings: &mut Vec<Warning>,
 ) -> Result<Launch, ConfigError> {
     let mut argv = Vec::new();
-    let mut at = entry.origin.clone();
+    let mut at = entry.origin.0.clone();
     if let Some(path) = &model.model {
         argv.extend(["--model".to_owned(), path.clone()]);
     }
@@ -157,7 +166,7 @@ fn flags(
     {
         let model = quoted(&entry.name);
         return Err(ConfigError::new(
-            entry.origin.clone(),
+            entry.origin.0.clone(),
             Problem::FindCommand { model },
         ));
     }
@@ -171,7 +180,7 @@ fn flags(
     }
     options.retain(|setting| setting.flag.effect != Effect::Router);
     warnings.extend(options.remarks());
-    super::roster::judge(&options, warnings);
+    judge(&options, warnings);
     let program = model
         .program
         .as_ref()

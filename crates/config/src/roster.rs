@@ -4,21 +4,17 @@
 //! this point knows which one it was. What a format asks for and we do otherwise is a [`Warning`], never silence.
 //! Two entries are equal if they ask for the same, wherever they stand: a reload restarts only what changed.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::ops::Deref;
 use std::time::Duration;
 
 use plimsoll_base::Bytes;
-use plimsoll_flags::table::Effect;
-use plimsoll_flags::{Options, Origin, Program, Warning, quoted};
+use plimsoll_flags::{Options, Origin, Warning};
 
 use super::before_load::ReclaimBeforeLoad;
 use super::depth::TooLarge;
-use super::failure::{ConfigError, Problem};
 use super::guard::GuardWish;
-use super::{llama_swap, native, preset};
 
 /// What a configuration file says, whatever its format.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -62,7 +58,7 @@ impl fmt::Debug for ServeSettings {
 }
 
 /// A model that can be asked for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     pub name: String,
     pub aliases: Vec<String>,
@@ -94,7 +90,7 @@ pub struct Entry {
     pub too_large: TooLarge,
     /// Its requests are admitted by the depth that they may reach.
     pub depth_admission: bool,
-    pub origin: Origin,
+    pub origin: Placement,
 }
 
 impl Entry {
@@ -122,7 +118,7 @@ impl Entry {
             guard: GuardWish::default(),
             too_large: TooLarge::default(),
             depth_admission: true,
-            origin,
+            origin: Placement(origin),
         }
     }
 
@@ -131,6 +127,25 @@ impl Entry {
         let set = self.env.iter();
         set.map(|(name, value)| (name.clone(), with_port(value, port)))
             .collect()
+    }
+}
+
+/// The place of an entry. Any two are equal, so that entries compare by what they ask for.
+#[derive(Clone, Debug)]
+pub struct Placement(pub Origin);
+
+impl PartialEq for Placement {
+    fn eq(&self, _: &Self) -> bool {
+        // A line added at the top of a file moves every entry below it, and none of them has to restart.
+        true
+    }
+}
+
+impl Deref for Placement {
+    type Target = Origin;
+
+    fn deref(&self) -> &Origin {
+        &self.0
     }
 }
 
@@ -232,148 +247,4 @@ impl Launch {
 
 fn with_port(text: &str, port: u16) -> String {
     text.replace(PORT, &port.to_string())
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        let Self {
-            name,
-            aliases,
-            tags,
-            launch,
-            env,
-            memory,
-            cards,
-            ttl,
-            pinned,
-            preload,
-            unlisted,
-            concurrency,
-            load_timeout,
-            stop_timeout,
-            upstream_name,
-            guard,
-            too_large,
-            depth_admission,
-            origin: _,
-        } = self;
-        *name == other.name
-            && *aliases == other.aliases
-            && *tags == other.tags
-            && *launch == other.launch
-            && *env == other.env
-            && *memory == other.memory
-            && *cards == other.cards
-            && *ttl == other.ttl
-            && *pinned == other.pinned
-            && *preload == other.preload
-            && *unlisted == other.unlisted
-            && *concurrency == other.concurrency
-            && *load_timeout == other.load_timeout
-            && *stop_timeout == other.stop_timeout
-            && *upstream_name == other.upstream_name
-            && *guard == other.guard
-            && *too_large == other.too_large
-            && *depth_admission == other.depth_admission
-    }
-}
-
-/// The longest file that is read: a thousand models with long commands are a fraction of it.
-const LONGEST: usize = 1 << 20;
-
-/// Reads a configuration file of any of the three formats, told apart by the extension of its name.
-///
-/// `env` looks a variable of the environment up, for `${env.NAME}` in llama-swap's YAML.
-pub fn parse(
-    file_name: &str,
-    text: &str,
-    env: &dyn Fn(&str) -> Option<String>,
-) -> Result<Roster, ConfigError> {
-    let file: Arc<str> = file_name.into();
-    let refused = |problem| Err(ConfigError::new(Origin::file(&file, 0), problem));
-    if let Some((why, remedy)) = unreadable(text) {
-        return refused(Problem::ReadText { why, remedy });
-    }
-    let extension = file_name.rsplit_once('.').map_or("", |(_, extension)| extension);
-    let roster = match extension.to_ascii_lowercase().as_str() {
-        "ini" => preset::parse(&file, text)?,
-        "yaml" | "yml" => llama_swap::parse(&file, text, env)?,
-        "toml" => native::parse(&file, text)?,
-
-        _ => return refused(Problem::TellFormat),
-    };
-    names_differ(&roster.models)?;
-    roster.models.iter().try_for_each(listens_here)?;
-    Ok(roster)
-}
-
-/// No text of a file may hold what no command line can; and no file be larger than any real one.
-fn unreadable(text: &str) -> Option<(&'static str, &'static str)> {
-    if text.len() > LONGEST {
-        return Some(("it is longer than 1 MiB", "split it"));
-    }
-    if text.starts_with('\u{feff}') {
-        let why = "it starts with a byte order mark, which llama-server refuses";
-        return Some((why, "save it as UTF-8 without one"));
-    }
-    text.contains('\0')
-        .then_some(("it holds a zero byte", "save it as UTF-8"))
-}
-
-/// A name leads to one model: no two models share a name or an alias.
-fn names_differ(models: &[Entry]) -> Result<(), ConfigError> {
-    let mut taken: HashMap<&str, &Entry> = HashMap::new();
-    for entry in models {
-        for name in std::iter::once(&entry.name).chain(&entry.aliases) {
-            if let Some(other) = taken.insert(name, entry) {
-                let problem = Problem::NameModel {
-                    name: quoted(name),
-                    other: quoted(&other.name),
-                    first: other.origin.clone(),
-                };
-                return Err(ConfigError::new(entry.origin.clone(), problem));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Engines are our children, so they listen on this machine.
-fn listens_here(entry: &Entry) -> Result<(), ConfigError> {
-    let problem = Problem::ReadLine {
-        why: "`proxy` is no port of this machine's loopback",
-        remedy: "write `http://127.0.0.1:PORT`, without a path",
-    };
-    match entry.launch.listens_on(1) {
-        Some(_) => Ok(()),
-        None => Err(ConfigError::new(entry.origin.clone(), problem)),
-    }
-}
-
-/// The flags of a command, if its program is a llama-server by name: what its memory is planned from. A program
-/// that only looks like one is not refused for flags we do not know.
-pub(super) fn engine_flags(argv: &[String], at: &Origin, warnings: &mut Vec<Warning>) -> Option<Options> {
-    let program = argv.iter().position(|argument| is_llama_server(argument))?;
-    let (mut options, unknown) = Options::known_in(&argv[program + 1..], |_| at.clone());
-    for error in unknown {
-        let text = format!("{}: its memory is planned without it", error.problem);
-        warnings.push(Warning::new(error.origin, text));
-    }
-    options.retain(|setting| setting.flag.effect != Effect::Router);
-    judge(&options, warnings);
-    Some(options)
-}
-
-/// `llama-server`, `/opt/b10605/llama-server`, `ik-llama-server`; also behind a wrapper such as `taskset -c 0-7`.
-fn is_llama_server(argument: &str) -> bool {
-    let name = argument.rsplit('/').next().unwrap_or(argument);
-    name == "llama-server" || name.ends_with("-llama-server") || name.ends_with("_llama-server")
-}
-
-/// Values that the engine would refuse are told, not judged: another build may take them.
-pub(super) fn judge(options: &Options, warnings: &mut Vec<Warning>) {
-    if let Err(error) = options.wish(Program::LlamaServer) {
-        let text = format!("llama-server may refuse this: {}", error.problem);
-        warnings.push(Warning::new(error.origin, text));
-    }
 }

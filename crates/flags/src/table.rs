@@ -46,8 +46,12 @@ pub enum Effect {
     ScaledAdapters,
     ControlVectors,
     Devices,
+    MainGpu,
+    Overrides,
     Fit,
     Draft,
+    DraftDevices,
+    DraftOverrides,
     DraftRemote,
     Speculation,
     /// A flag that stands for several, e.g. `--gpt-oss-20b-default`.

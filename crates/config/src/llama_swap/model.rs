@@ -8,8 +8,9 @@ use super::macros::{Macros, left_over};
 use super::tree::{Node, Pair, Tree};
 use super::{Defaults, Reader};
 use crate::command;
+use crate::engine_flags::engine_flags;
 use crate::failure::{ConfigError, Problem};
-use crate::roster::{Entry, Launch, PORT, engine_flags};
+use crate::roster::{Entry, Launch, PORT};
 
 const READ: [&str; 13] = [
     "macros",

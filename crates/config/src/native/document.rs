@@ -39,7 +39,8 @@ pub(super) struct Serve {
     #[schemars(with = "Option<String>")]
     pub(super) listen: Option<SocketAddr>,
     /// Keys that clients may use; none for no check.
-    pub(super) api_keys: Vec<String>,
+    #[schemars(with = "Vec<String>")]
+    pub(super) api_keys: Vec<Spanned<String>>,
     /// Files with one key per line.
     pub(super) api_key_files: Vec<String>,
     /// How long a warm model may keep a queued one waiting before it drains, e.g. `10s`.

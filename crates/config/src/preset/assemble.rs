@@ -9,7 +9,7 @@ use plimsoll_flags::{Options, Origin, Setting, Value, Warning, quoted, table, tr
 
 use super::grammar::{Line, Section};
 use super::{ConfigError, Effect, Entry, Launch, Problem};
-use crate::roster::judge;
+use crate::engine_flags::judge;
 
 /// The settings of a section, ordered as llama.cpp orders them: by the first spelling of the flag.
 ///
@@ -67,6 +67,10 @@ fn setting(
             line.key
         );
         warnings.push(Warning::new(origin.clone(), text));
+    }
+    // The router's keys have no effect in a section, but a blank one shows that a template went wrong.
+    if found.flag.name() == "--api-key" && line.value.trim().is_empty() {
+        return Err(ConfigError::new(origin, Problem::BlankKey { key: "api-key" }));
     }
     if let Some(warning) = dropped(&origin, found, line) {
         warnings.push(warning);

@@ -48,7 +48,6 @@ pub(super) fn of_server<'a>(
 ) -> Result<Vec<&'a Line>, ConfigError> {
     let mut rest = Vec::new();
     for line in lines {
-        let value = || line.value.clone();
         match line.key.as_str() {
             "listen" => {
                 let listen = line
@@ -60,7 +59,10 @@ pub(super) fn of_server<'a>(
             "patience" => serve.patience = Some(length(file, line)?),
             "wait" => serve.wait = Some(length(file, line)?),
             "engine" => serve.engine = Some(words(file, line)?),
-            "api-key-file" => serve.api_key_files.push(value()),
+            "api-key-file" if line.value.is_empty() => {
+                return Err(bad(file, line, "the path of a file with one key per line"));
+            }
+            "api-key-file" => serve.api_key_files.push(line.value.clone()),
             "reclaim-before-load" => {
                 let choice = ReclaimBeforeLoad::read(&line.value);
                 let choice = choice.ok_or_else(|| bad(file, line, ReclaimBeforeLoad::EXPECTED))?;

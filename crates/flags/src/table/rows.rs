@@ -173,6 +173,7 @@ pub static FLAGS: &[Flag] = &[
     bare(&["--list-devices"]),
     value(&["-ot", "--override-tensor"])
         .env("LLAMA_ARG_OVERRIDE_TENSOR")
+        .does(Effect::Overrides)
         .sets(|wish, given| add(&mut wish.overrides, given.overrides())),
     bare(&["-cmoe", "--cpu-moe"])
         .env("LLAMA_ARG_CPU_MOE")
@@ -191,6 +192,7 @@ pub static FLAGS: &[Flag] = &[
         .sets(|wish, given| put(&mut wish.tensor_split, given.proportions())),
     number(&["-mg", "--main-gpu"])
         .env("LLAMA_ARG_MAIN_GPU")
+        .does(Effect::MainGpu)
         .sets(|wish, given| put(&mut wish.main_gpu, given.natural().map(Some))),
     value(&["-fit", "--fit"])
         .env("LLAMA_ARG_FIT")
@@ -349,6 +351,7 @@ pub static FLAGS: &[Flag] = &[
         .env("LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_V")
         .sets(|wish, given| put(&mut wish.draft_cache_value, given.cache_type())),
     value(&["--spec-draft-override-tensor", "-otd", "--override-tensor-draft"])
+        .does(Effect::DraftOverrides)
         .sets(|wish, given| add(&mut wish.draft_overrides, given.overrides())),
     bare(&["--spec-draft-cpu-moe", "-cmoed", "--cpu-moe-draft"])
         .env("LLAMA_ARG_SPEC_DRAFT_CPU_MOE")
@@ -373,6 +376,7 @@ pub static FLAGS: &[Flag] = &[
     )
     .env("LLAMA_ARG_SPEC_DRAFT_BACKEND_SAMPLING"),
     value(&["--spec-draft-device", "-devd", "--device-draft"])
+        .does(Effect::DraftDevices)
         .sets(|wish, given| put(&mut wish.draft_devices, given.names())),
     value(&[
         "--spec-draft-ngl",
