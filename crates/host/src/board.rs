@@ -80,15 +80,6 @@ impl Chip {
     }
 }
 
-/// A name as `/proc/device-tree/model` has it, without its NUL; `None` where it is not printable.
-pub fn name(bytes: &[u8]) -> Option<String> {
-    let bytes = bytes.get(..bytes.len().min(LONGEST))?;
-    let name = bytes.split(|byte| *byte == 0).next()?;
-    let name = std::str::from_utf8(name).ok()?.trim();
-    let printable = !name.is_empty() && !name.chars().any(char::is_control);
-    printable.then(|| name.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,16 +98,5 @@ mod tests {
         );
         assert_eq!(Chip::of_information("Model: NVIDIA H200\n"), None);
         assert_eq!(Chip::Tegra264.driver(), Driver::NvidiaUnified);
-    }
-
-    #[test]
-    fn a_name_is_printable_or_nothing() {
-        assert_eq!(
-            name(b"NVIDIA Jetson Orin Nano Engineering Reference Developer Kit Super\0").as_deref(),
-            Some("NVIDIA Jetson Orin Nano Engineering Reference Developer Kit Super")
-        );
-        for bytes in [&b""[..], b"\0", b"\xff\xfe", b"a\x1b[2Jb"] {
-            assert_eq!(name(bytes), None, "{bytes:?}");
-        }
     }
 }

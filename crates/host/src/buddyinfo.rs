@@ -59,20 +59,6 @@ impl BuddyInfo {
     pub fn free(&self, page: Bytes) -> Bytes {
         self.free_from(0, page)
     }
-
-    /// The largest order of which a block is free.
-    pub fn largest(&self) -> Option<usize> {
-        (0..self.orders()).rev().find(|order| self.blocks(*order) > 0)
-    }
-
-    /// Thousandths of free memory that a request of this order cannot use; `None` where nothing is free.
-    ///
-    /// The kernel's own index (`mm/vmstat.c: unusable_free_index`), over all zones together.
-    pub fn unusable(&self, order: usize) -> Option<u64> {
-        let free = self.blocks_from(0);
-        let usable = self.free_from(order, Bytes::new(1)).get();
-        (free > 0).then(|| 1000 - Bytes::new(usable).scaled(1000, free).get().min(1000))
-    }
 }
 
 /// The size of a block of this order; saturates.
@@ -115,7 +101,6 @@ Node 0, zone   Normal    100     50      0      0      0      0      0      0   
         assert_eq!(blocks.blocks_from(9), 3 + 2 * 4);
         assert_eq!(blocks.free_from(9, PAGE), Bytes::mib(22));
         assert_eq!(blocks.free(PAGE), Bytes::mib(23) + Bytes::kib(800));
-        assert_eq!(blocks.largest(), Some(10));
     }
 
     #[test]
@@ -123,17 +108,6 @@ Node 0, zone   Normal    100     50      0      0      0      0      0      0   
         let blocks = BuddyInfo::read(TEGRA);
         assert_eq!((blocks.orders(), blocks.blocks(10)), (13, 1));
         assert_eq!(blocks.free_from(10, PAGE), Bytes::mib(4 + 20 * 8 + 94 * 16));
-        assert!(blocks.unusable(10).unwrap() < 5);
-    }
-
-    #[test]
-    fn the_unusable_index_is_the_kernels() {
-        let blocks = BuddyInfo::read("Node 0, zone Normal 2 1 1\n");
-        assert_eq!(
-            [0, 1, 2, 3].map(|order| blocks.unusable(order)),
-            [Some(0), Some(250), Some(500), Some(1000)]
-        );
-        assert_eq!(BuddyInfo::read("Node 0, zone Normal 0 0\n").unusable(0), None);
     }
 
     #[test]
@@ -142,6 +116,5 @@ Node 0, zone   Normal    100     50      0      0      0      0      0      0   
         let blocks = BuddyInfo::read(text);
         assert_eq!(blocks.zones.len(), 1);
         assert_eq!(blocks.free(PAGE), Bytes::MAX);
-        assert!(blocks.unusable(1).is_some());
     }
 }

@@ -73,23 +73,6 @@ impl Release {
         let same_line = FAULTS.iter().find(|fault| fault.since.major == self.major);
         same_line.map_or(self.major > 38, |fault| self >= fault.since)
     }
-
-    /// The JetPack that brought it, where that is known.
-    pub fn jetpack(self) -> Option<&'static str> {
-        Some(match (self.major, self.minor, self.patch) {
-            (32, ..) => "4",
-            (35, 6, _) => "5.1.5",
-            (34 | 35, ..) => "5",
-            (36, 4, 3) => "6.2",
-            (36, 4, 4 | 7) => "6.2.1",
-            (36, 5, _) => "6.2.2",
-            (36, ..) => "6",
-            (38, 2, _) => "7.0",
-            (38, 4, _) => "7.1",
-            (39, 2, _) => "7.2",
-            _ => return None,
-        })
-    }
 }
 
 impl NvmapFault {

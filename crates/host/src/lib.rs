@@ -6,34 +6,27 @@
 #![forbid(unsafe_code)]
 
 mod allowance;
-pub mod board;
+mod board;
 mod buddyinfo;
 pub mod cgroup;
-mod extfrag;
 mod fields;
 mod l4t;
 mod meminfo;
 pub mod nvmap;
 mod pagetypeinfo;
-mod pressure;
 mod snapshot;
 mod steps;
 mod tegrastats;
-mod vmstat;
 mod zoneinfo;
 
 pub use allowance::{Allowance, Gate, allowance};
 pub use board::{Chip, Driver};
 pub use buddyinfo::{BuddyInfo, ZoneBlocks};
 pub use cgroup::CgroupLimit;
-pub use extfrag::{Fragmentation, FragmentationIndex, ZoneIndex};
 pub use l4t::{NvmapFault, Release};
 pub use meminfo::MemInfo;
-pub use nvmap::{NvmapClient, NvmapClients};
-pub use pagetypeinfo::{BlocksOfType, FreeOfType, MigrateType, PageTypeInfo};
-pub use pressure::{Pressure, Stall};
+pub use pagetypeinfo::{FreeOfType, MigrateType, PageTypeInfo};
 pub use snapshot::{Snapshot, Tree, Unseen, limits};
 pub use steps::{Course, Goal, Ground, Pieces, Planned, Powers, Step, Tried, Verdict, course};
-pub use tegrastats::{Iram, LargestFree, Rail, Swap, TegraStats, Temperature};
-pub use vmstat::VmStat;
+pub use tegrastats::TegraStats;
 pub use zoneinfo::{Zone, ZoneInfo};

@@ -14,15 +14,10 @@ pub struct MemInfo {
     pub total: Option<Bytes>,
     pub free: Option<Bytes>,
     pub available: Option<Bytes>,
-    pub buffers: Option<Bytes>,
-    /// Page cache with `shmem`, without `buffers`.
+    /// Page cache with `shmem`.
     pub cached: Option<Bytes>,
     pub active_file: Option<Bytes>,
     pub inactive_file: Option<Bytes>,
-    pub unevictable: Option<Bytes>,
-    pub mlocked: Option<Bytes>,
-    pub swap_total: Option<Bytes>,
-    pub swap_free: Option<Bytes>,
     pub dirty: Option<Bytes>,
     pub writeback: Option<Bytes>,
     pub anonymous: Option<Bytes>,
@@ -31,16 +26,9 @@ pub struct MemInfo {
     pub shmem: Option<Bytes>,
     pub slab_reclaimable: Option<Bytes>,
     pub slab_unreclaimable: Option<Bytes>,
-    pub kernel_stack: Option<Bytes>,
-    pub page_tables: Option<Bytes>,
-    pub cma_total: Option<Bytes>,
     pub cma_free: Option<Bytes>,
-    /// Pages, not bytes.
-    pub huge_pages_total: Option<u64>,
-    pub huge_pages_free: Option<u64>,
     pub huge_page_size: Option<Bytes>,
     pub nvmap_used: Option<Bytes>,
-    pub nvmap_free: Option<Bytes>,
 }
 
 impl MemInfo {
@@ -56,14 +44,8 @@ impl MemInfo {
 
     /// The first of two lines with one key stands.
     fn set(&mut self, key: &str, value: &str) {
-        match key {
-            "HugePages_Total" => self.huge_pages_total = self.huge_pages_total.or(value.parse().ok()),
-            "HugePages_Free" => self.huge_pages_free = self.huge_pages_free.or(value.parse().ok()),
-            _ => {
-                if let Some(slot) = self.slot(key) {
-                    *slot = slot.or_else(|| kilobytes(value));
-                }
-            }
+        if let Some(slot) = self.slot(key) {
+            *slot = slot.or_else(|| kilobytes(value));
         }
     }
 
@@ -72,14 +54,9 @@ impl MemInfo {
             "MemTotal" => &mut self.total,
             "MemFree" => &mut self.free,
             "MemAvailable" => &mut self.available,
-            "Buffers" => &mut self.buffers,
             "Cached" => &mut self.cached,
             "Active(file)" => &mut self.active_file,
             "Inactive(file)" => &mut self.inactive_file,
-            "Unevictable" => &mut self.unevictable,
-            "Mlocked" => &mut self.mlocked,
-            "SwapTotal" => &mut self.swap_total,
-            "SwapFree" => &mut self.swap_free,
             "Dirty" => &mut self.dirty,
             "Writeback" => &mut self.writeback,
             "AnonPages" => &mut self.anonymous,
@@ -87,13 +64,9 @@ impl MemInfo {
             "Shmem" => &mut self.shmem,
             "SReclaimable" => &mut self.slab_reclaimable,
             "SUnreclaim" => &mut self.slab_unreclaimable,
-            "KernelStack" => &mut self.kernel_stack,
-            "PageTables" => &mut self.page_tables,
-            "CmaTotal" => &mut self.cma_total,
             "CmaFree" => &mut self.cma_free,
             "Hugepagesize" => &mut self.huge_page_size,
             "NvMapMemUsed" => &mut self.nvmap_used,
-            "NvMapMemFree" => &mut self.nvmap_free,
             _ => return None,
         })
     }
@@ -160,12 +133,9 @@ mod tests {
     fn every_field_is_read_and_kib_are_meant() {
         let memory = MemInfo::read(ORIN);
         assert_eq!(memory.total, Some(Bytes::kib(7_802_664)));
-        assert_eq!(
-            (memory.huge_pages_total, memory.huge_pages_free),
-            (Some(4), Some(1))
-        );
+        assert_eq!(memory.huge_page_size, Some(Bytes::mib(2)));
         assert_eq!(memory.nvmap_used, Some(Bytes::mib(128)));
-        assert_eq!(memory.swap_total, None);
+        assert_eq!(memory.shmem, None);
     }
 
     #[test]

@@ -22,10 +22,7 @@ pub enum MigrateType {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageTypeInfo {
-    /// The order of a page block: what compaction works towards.
-    pub block_order: Option<usize>,
     pub free: Vec<FreeOfType>,
-    pub blocks: Vec<BlocksOfType>,
 }
 
 /// Free blocks of one zone and type by order. The kernel stops counting at 100 000 and writes `>100000`, so these are lower
@@ -36,15 +33,6 @@ pub struct FreeOfType {
     pub zone: String,
     pub kind: MigrateType,
     pub counts: Vec<u64>,
-}
-
-/// How many page blocks of a zone are of a type.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BlocksOfType {
-    pub node: u32,
-    pub zone: String,
-    pub kind: MigrateType,
-    pub count: u64,
 }
 
 impl MigrateType {
@@ -73,52 +61,27 @@ impl MigrateType {
 impl PageTypeInfo {
     pub fn read(text: &str) -> Self {
         let mut types = Self::default();
-        let mut columns: Vec<Option<MigrateType>> = Vec::new();
         for line in fields::lines(text) {
-            if let Some(order) = line.strip_prefix("Page block order:") {
-                types.block_order = order.trim().parse().ok().filter(|order| *order < MOST_ORDERS);
-            } else if let Some(names) = line.strip_prefix("Number of blocks type") {
-                columns = names
-                    .split_ascii_whitespace()
-                    .take(MOST_ORDERS)
-                    .map(MigrateType::named)
-                    .collect();
-            } else if let Some((node, zone, rest)) = fields::node_and_zone(line) {
-                types.read_row(node, zone, rest, &columns);
+            let Some((node, zone, rest)) = fields::node_and_zone(line) else {
+                continue;
+            };
+            // Rows without a type are the table of page blocks at the end of the file, which nothing is planned from.
+            let Some(rest) = rest.trim_start_matches([',', ' ']).strip_prefix("type") else {
+                continue;
+            };
+            let mut words = rest.split_ascii_whitespace();
+            if let Some(kind) = words.next().and_then(MigrateType::named)
+                && types.free.len() < MOST_ZONES
+            {
+                types.free.push(FreeOfType {
+                    node,
+                    zone: zone.to_owned(),
+                    kind,
+                    counts: words.take(MOST_ORDERS).map_while(count).collect(),
+                });
             }
         }
         types
-    }
-
-    fn read_row(&mut self, node: u32, zone: &str, rest: &str, columns: &[Option<MigrateType>]) {
-        if self.free.len().max(self.blocks.len()) >= MOST_ZONES {
-            return;
-        }
-        let zone = zone.to_owned();
-        if let Some(rest) = rest.trim_start_matches([',', ' ']).strip_prefix("type") {
-            let mut words = rest.split_ascii_whitespace();
-            if let Some(kind) = words.next().and_then(MigrateType::named) {
-                let counts = words.take(MOST_ORDERS).map_while(count).collect();
-                self.free.push(FreeOfType {
-                    node,
-                    zone,
-                    kind,
-                    counts,
-                });
-            }
-            return;
-        }
-        let counts = rest.split_ascii_whitespace().map_while(count);
-        for (kind, count) in columns.iter().zip(counts) {
-            if let Some(kind) = *kind {
-                self.blocks.push(BlocksOfType {
-                    node,
-                    zone: zone.clone(),
-                    kind,
-                    count,
-                });
-            }
-        }
     }
 
     /// Free memory of a type in blocks of this order or larger.
@@ -127,24 +90,6 @@ impl PageTypeInfo {
         rows.flat_map(|row| row.counts.iter().enumerate().skip(order))
             .map(|(order, count)| block(order, page) * *count)
             .sum()
-    }
-
-    /// Page blocks of a type, over all zones.
-    pub fn blocks_of(&self, kind: MigrateType) -> u64 {
-        let rows = self.blocks.iter().filter(|row| row.kind == kind);
-        rows.fold(0, |sum, row| sum.saturating_add(row.count))
-    }
-
-    /// Thousandths of all page blocks that compaction cannot empty.
-    pub fn unmovable(&self) -> Option<u64> {
-        let all = self
-            .blocks
-            .iter()
-            .fold(0_u64, |sum, row| sum.saturating_add(row.count));
-        let movable = self
-            .blocks_of(MigrateType::Movable)
-            .saturating_add(self.blocks_of(MigrateType::Cma));
-        (all > 0).then(|| Bytes::new(all.saturating_sub(movable)).scaled(1000, all).get())
     }
 }
 
@@ -172,10 +117,9 @@ Node 0, zone   Normal           90          300           10            0       
 ";
 
     #[test]
-    fn free_blocks_and_page_blocks_are_read_by_type() {
+    fn free_blocks_are_read_by_type() {
         let types = PageTypeInfo::read(TEXT);
         let page = Bytes::kib(4);
-        assert_eq!(types.block_order, Some(9));
         assert_eq!(
             types.free_from(MigrateType::Movable, 9, page),
             Bytes::mib(6 * 2 + 2 * 4)
@@ -183,10 +127,6 @@ Node 0, zone   Normal           90          300           10            0       
         assert_eq!(types.free_from(MigrateType::Cma, 0, page), Bytes::mib(200));
         assert_eq!(types.free.len(), 3);
         assert_eq!(types.free[1].counts[0], 100_000);
-        assert_eq!(
-            (types.blocks_of(MigrateType::Cma), types.unmovable()),
-            (100, Some(200))
-        );
     }
 
     #[test]

@@ -5,10 +5,7 @@
 
 use plimsoll_base::Bytes;
 
-use super::{
-    BuddyInfo, CgroupLimit, Chip, Driver, FragmentationIndex, MemInfo, NvmapClients, PageTypeInfo, Pressure,
-    Release, VmStat, ZoneInfo, board, cgroup, nvmap,
-};
+use super::{BuddyInfo, CgroupLimit, Chip, Driver, MemInfo, PageTypeInfo, Release, ZoneInfo, cgroup, nvmap};
 
 /// Files by their paths from the root of the tree, without a leading slash.
 pub trait Tree {
@@ -36,16 +33,10 @@ pub struct Snapshot {
     pub blocks: Option<BuddyInfo>,
     pub zones: Option<ZoneInfo>,
     pub types: Option<PageTypeInfo>,
-    pub counters: Option<VmStat>,
-    pub pressure: Option<Pressure>,
     /// Of the groups above the process that looked.
     pub limits: Vec<CgroupLimit>,
-    pub fragmentation: Option<FragmentationIndex>,
-    pub kernel: Option<String>,
-    pub board: Option<String>,
     pub chip: Option<Chip>,
     pub release: Option<Release>,
-    pub nvmap_clients: Option<NvmapClients>,
     /// NvMap's own answer to how much may be asked for.
     pub nvmap_allocatable: Option<Bytes>,
     /// Files that are there and could not be read.
@@ -80,23 +71,7 @@ impl Snapshot {
             types: reader
                 .text("proc/pagetypeinfo")
                 .map(|text| PageTypeInfo::read(&text)),
-            counters: reader.text("proc/vmstat").map(|text| VmStat::read(&text)),
-            pressure: reader
-                .text("proc/pressure/memory")
-                .map(|text| Pressure::read(&text)),
             limits: limits(tree),
-            fragmentation: reader
-                .text("sys/kernel/debug/extfrag/extfrag_index")
-                .map(|text| FragmentationIndex::read(&text)),
-            kernel: reader
-                .bytes("proc/sys/kernel/osrelease")
-                .and_then(|bytes| board::name(&bytes)),
-            board: reader
-                .bytes("proc/device-tree/model")
-                .and_then(|bytes| board::name(&bytes)),
-            nvmap_clients: reader
-                .text("sys/kernel/debug/nvmap/iovmm/clients")
-                .map(|text| NvmapClients::read(&text)),
             nvmap_allocatable: reader
                 .text("sys/kernel/debug/nvmap/iovmm/free_size")
                 .and_then(|text| nvmap::most_allocatable(&text)),

@@ -1,17 +1,17 @@
 //! What to do so that a request of a known size is met: the mildest thing that does, or nothing, with the arithmetic.
 //!
-//! Decision: a closed list of recipes, from the mildest on. Each is carried through on paper first; the first that reaches the
+//! Decision: a closed list of recipes, from the mildest on. Each is carried through on simulated first; the first that reaches the
 //! goal is the course, and where none does nothing is done, because a step that cannot help only costs. Predictions of free
 //! memory are exact to what moves meanwhile; predictions of large blocks are upper bounds, because nobody can see which page is
 //! pinned. So the acting side takes the first step, measures again and asks again, with what was tried.
 
-mod ground;
-mod paper;
+mod baseline;
+mod simulation;
 
 use plimsoll_base::{Bytes, Reason};
 
-use self::paper::Paper;
-pub use ground::{Ground, Pieces};
+use self::simulation::Simulation;
+pub use baseline::{Ground, Pieces};
 
 /// Something that can be done, from the mildest on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -95,7 +95,7 @@ const RECIPES: &[&[Step]] = &[
     &[Step::AdviseFiles, Step::Compact],
     &[Step::AdviseFiles, Step::AskNeighbours, Step::Compact],
     &[Step::AskNeighbours, Step::Compact],
-    // On paper it does what compacting does, so it is only come to where that was tried and brought less.
+    // On simulated it does what compacting does, so it is only come to where that was tried and brought less.
     &[Step::ClaimHugePages],
     &[Step::AskNeighbours, Step::DropPageCache],
     &[Step::DropPageCache],
@@ -155,7 +155,7 @@ impl Step {
 
 /// Says what to do for `goal` as things are; `tried` are the steps that are not worth taking again.
 pub fn course(ground: &Ground, goal: Goal, powers: Powers, tried: &Tried) -> Course {
-    let start = Paper::of(ground, goal);
+    let start = Simulation::of(ground, goal);
     if start.short().is_zero() {
         return Course::nothing(Verdict::Enough);
     }
@@ -242,7 +242,13 @@ impl Course {
 
     /// The steps of `recipe` that may be taken, and those that may not. Who may take none can still give back the page cache of
     /// their own files, which brings the goal nearer.
-    fn within(powers: Powers, start: &Paper, recipe: &[Planned], verdict: Verdict, tried: &Tried) -> Self {
+    fn within(
+        powers: Powers,
+        start: &Simulation,
+        recipe: &[Planned],
+        verdict: Verdict,
+        tried: &Tried,
+    ) -> Self {
         let (withheld, mut steps): (Vec<Planned>, Vec<Planned>) = recipe
             .iter()
             .cloned()

@@ -17,10 +17,7 @@ pub struct Zone {
     pub node: u32,
     pub name: String,
     pub free: u64,
-    pub min: u64,
     pub low: u64,
-    pub high: u64,
-    pub managed: u64,
     /// Free pages of the contiguous pool, which are part of `free`.
     pub free_cma: u64,
     /// The largest reserve of its `protection`.
@@ -55,12 +52,7 @@ impl ZoneInfo {
 
     /// What a driver's request can have without any reclaim: no page of the contiguous pool, and down to the low watermark.
     pub fn usable(&self, page: Bytes) -> Bytes {
-        let usable = |zone: &Zone| {
-            zone.free
-                .saturating_sub(zone.free_cma)
-                .saturating_sub(zone.kept())
-        };
-        self.sum(usable, page)
+        self.sum(Zone::usable, page)
     }
 
     fn sum(&self, pages: impl Fn(&Zone) -> u64, page: Bytes) -> Bytes {
@@ -93,10 +85,7 @@ impl Zone {
         };
         match key {
             "free" => self.free = value,
-            "min" => self.min = value,
             "low" => self.low = value,
-            "high" => self.high = value,
-            "managed" => self.managed = value,
             "nr_free_cma" => self.free_cma = value,
             _ => {}
         }
@@ -154,11 +143,6 @@ Node 0, zone  Movable
             Bytes::new((470_000 - 6845 - 22_178) + (60_000 - 30_000 - 19_900))
         );
         assert_eq!(zones.held_back(page), Bytes::new(6845 + 22_178 + 19_900));
-    }
-
-    #[test]
-    fn the_high_mark_of_a_processors_list_is_not_the_zones() {
-        assert_eq!(ZoneInfo::read(TEXT).zones[0].high, 8214);
     }
 
     #[test]

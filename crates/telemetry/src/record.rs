@@ -10,7 +10,6 @@
 //! A record is also what strangers send with a bug report: everything read is bounded, and nothing in it can panic.
 
 mod about;
-mod crc;
 mod encode;
 mod figure;
 mod frame;

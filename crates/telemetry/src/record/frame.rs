@@ -3,7 +3,7 @@
 //! A file is [`MAGIC`] and then frames: the length of kind and payload as a varint, kind, payload, and the CRC-32 of both,
 //! little-endian. A varint has seven bits a byte, the lowest first.
 
-use super::crc::crc32;
+use crc32fast::hash as crc32;
 
 /// The name of the format and its version.
 pub(super) const MAGIC: &[u8; 8] = b"plimrec\x01";

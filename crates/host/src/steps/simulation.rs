@@ -1,4 +1,4 @@
-//! Steps carried through on paper.
+//! Steps carried through on simulated.
 
 use plimsoll_base::{Bytes, Reason};
 
@@ -7,12 +7,12 @@ use super::{Goal, Ground, Planned, Step};
 
 /// The ground as it is predicted to be after some steps.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Paper {
+pub(super) struct Simulation {
     ground: Ground,
     goal: Goal,
 }
 
-impl Paper {
+impl Simulation {
     pub(super) fn of(ground: &Ground, goal: Goal) -> Self {
         Self {
             ground: *ground,
@@ -35,15 +35,15 @@ impl Paper {
     pub(super) fn after(&self, planned: &[Planned]) -> Self {
         planned
             .iter()
-            .fold(*self, |paper, planned| paper.step(planned.step).0)
+            .fold(*self, |simulated, planned| simulated.step(planned.step).0)
     }
 
     pub(super) fn carried_through(&self, recipe: &[Step]) -> Vec<Planned> {
-        let mut paper = *self;
+        let mut simulated = *self;
         let mut planned = Vec::with_capacity(recipe.len());
         for step in recipe {
-            let (after, gain) = paper.step(*step);
-            paper = after;
+            let (after, gain) = simulated.step(*step);
+            simulated = after;
             planned.push(gain);
         }
         planned
