@@ -86,6 +86,7 @@ impl Given<'_> {
 
     pub(crate) fn cache_type(&self) -> Result<TensorType, FlagError> {
         let name = self.text()?;
+        // Exact names: llama.cpp compares case-sensitively.
         let known = CACHE_TYPES.into_iter().find(|kind| kind.name == name);
         known.ok_or_else(|| self.error("f32, f16, bf16, q8_0, q4_0, q4_1, iq4_nl, q5_0 or q5_1"))
     }
@@ -139,6 +140,7 @@ impl Given<'_> {
     /// Separated by runs of `,` and `/`, as the regex there does; nothing may stand before the first.
     pub(crate) fn proportions(&self) -> Result<Vec<f32>, FlagError> {
         let text = self.text()?;
+        // The regex of llama.cpp ignores separators at the end, but not before the first field.
         let text = text.trim_end_matches([',', '/']);
         let error = || self.error("up to 15 proportions from 0 up, e.g. 3,1");
         let mut all = Vec::new();
@@ -160,6 +162,7 @@ impl Given<'_> {
 
     pub(crate) fn names(&self) -> Result<Vec<String>, FlagError> {
         let names: Vec<String> = self.text()?.split(',').map(str::to_owned).collect();
+        // An empty name selects no device and makes llama.cpp exit.
         if names.iter().any(String::is_empty) {
             return Err(self.error("names of devices, e.g. CUDA0,CUDA1, or none"));
         }
@@ -252,6 +255,7 @@ fn leading_float(text: &str) -> Option<f32> {
         .unwrap_or(text.len());
     // A number that `f32` can tell apart is not longer than this.
     let mut prefix = text.get(..end.min(64))?;
+    // Rust has no prefix parser for floats; at most 64 attempts.
     while !prefix.is_empty() {
         if let Ok(number) = prefix.parse() {
             return Some(number);
@@ -269,6 +273,7 @@ fn fields(row: &str) -> Vec<String> {
     while let Some(c) = rest.next() {
         let Some(field) = fields.last_mut() else { break };
         match c {
+            // Doubled quotes inside a quoted field stand for one, as in CSV.
             '"' if quoted && rest.peek() == Some(&'"') => {
                 rest.next();
                 field.push('"');

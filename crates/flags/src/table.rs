@@ -20,7 +20,7 @@ mod rows;
 
 pub use rows::FLAGS;
 
-/// What follows a flag on the command line.
+/// Arguments that follow a flag on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
     Nothing,
@@ -93,6 +93,7 @@ pub struct Flag {
 /// Rows are equal if they are the same row.
 impl PartialEq for Flag {
     fn eq(&self, other: &Self) -> bool {
+        // Function pointers cannot be compared reliably, and the spellings identify a row.
         self.names == other.names
     }
 }
@@ -125,12 +126,13 @@ pub struct Found {
     pub flag: &'static Flag,
     /// The spelling as the table has it.
     pub spelling: &'static str,
-    /// Whether it is one of the negative spellings.
+    /// The spelling is one of the negative ones.
     pub negative: bool,
 }
 
 /// Looks an argument up. As llama.cpp does, `_` counts as `-` in a long flag.
 pub fn by_argument(argument: &str) -> Option<Found> {
+    // `common_params_parse_ex @ b10605` replaces underscores in long flags only.
     if argument.starts_with("--") && argument.contains('_') {
         return ARGUMENTS.get(argument.replace('_', "-").as_str()).copied();
     }
@@ -158,6 +160,7 @@ fn spellings(flag: &'static Flag) -> impl Iterator<Item = Found> {
 }
 
 static ARGUMENTS: LazyLock<HashMap<&'static str, Found>> = LazyLock::new(|| {
+    // Preset keys are no flags: llama-server refuses them on a command line.
     let on_a_line = FLAGS.iter().filter(|flag| flag.known != Known::Preset);
     on_a_line
         .flat_map(spellings)
@@ -177,6 +180,7 @@ static KEYS: LazyLock<HashMap<String, Found>> = LazyLock::new(|| {
                 spelling,
                 negative: false,
             };
+            // Spellings are added after the variables and would win; no name is in both sets.
             keys.insert(variable, found);
         }
         keys.extend(spellings(flag).map(|found| (found.spelling.trim_start_matches('-').to_owned(), found)));
@@ -195,6 +199,8 @@ pub fn nearest(argument: &str) -> Option<&'static str> {
     all.filter(|found| long == found.spelling.starts_with("--"))
         .filter_map(|found| {
             let name = found.spelling.trim_start_matches('-');
+            // A third of the letters: enough for transpositions and missing letters, too little for other
+            // flags.
             distance_within(typed, name, name.len() / 3).map(|distance| (distance, found.spelling))
         })
         .min_by_key(|&(distance, _)| distance)
@@ -203,12 +209,14 @@ pub fn nearest(argument: &str) -> Option<&'static str> {
 
 /// Levenshtein distance, if it is not above `limit`. Long input cannot cost more than the known word allows.
 pub fn distance_within(typed: &str, known: &str, limit: usize) -> Option<usize> {
+    // Hostile input is long: this check bounds the work by the length of the known word.
     if typed.len().abs_diff(known.len()) > limit {
         return None;
     }
     let known: Vec<char> = known.chars().collect();
     let mut row: Vec<usize> = (0..=known.len()).collect();
     for (i, typed) in typed.chars().enumerate() {
+        // One row of the distance matrix at a time; `diagonal` is the value above and to the left.
         let mut diagonal = row[0];
         row[0] = i + 1;
         for (j, &wanted) in known.iter().enumerate() {

@@ -14,6 +14,7 @@ pub enum Value {
 /// `common_arg_utils::is_truthy` and `is_falsey`; `None` for any other text.
 pub fn truth(text: &str) -> Option<bool> {
     match text {
+        // Case-sensitive, as there: `ON` is neither.
         "on" | "enabled" | "true" | "1" => Some(true),
         "off" | "disabled" | "false" | "0" => Some(false),
         _ => None,

@@ -14,6 +14,7 @@ impl Options {
     pub fn wish(&self, program: Program) -> Result<Wish, FlagError> {
         let mut wish = Wish::of(program);
         for Setting { flag, value, origin } in self.settings() {
+            // Flags without a setter do not change memory; they are only passed on.
             let Some(setter) = flag.setter else { continue };
             let flag = flag.name();
             setter(&mut wish, &Given { flag, value, origin })?;
@@ -30,11 +31,13 @@ impl Options {
 fn remark(setting: &Setting) -> Option<Warning> {
     let Setting { flag, value, origin } = setting;
     let name = flag.name();
+    // Such a flag makes today's llama-server exit with an error.
     if let Known::Before(instead) = flag.known {
         return Some(Warning::new(origin.clone(), format!("{name} is gone from llama-server")).hint(instead));
     }
     let Value::Text(text) = value else { return None };
     let (number, rest) = (flag.takes == Takes::Number).then(|| leading_integer(text))??;
+    // `std::stoi` stops at the first character that is no digit, so `8k` is 8 and not 8192.
     (!rest.trim().is_empty()).then(|| {
         let what = format!("llama-server reads `{}` after {name} as {number}", quoted(text));
         Warning::new(origin.clone(), what).hint("write the number in full")

@@ -67,6 +67,7 @@ impl<F: Fn(usize) -> Origin> Arguments<'_, F> {
         }) = table::by_argument(argument)
         else {
             // What follows an unknown flag may be its value: do not complain of that as well.
+            // Values of unknown flags would be reported as unknown flags themselves.
             while self
                 .argv
                 .get(self.next)
@@ -85,6 +86,7 @@ impl<F: Fn(usize) -> Origin> Arguments<'_, F> {
         let value = match flag.takes {
             Takes::Nothing => Value::Bare,
             Takes::Switch => Value::Switch(!negative),
+            // Older builds had `-fa` without a value, and many scripts still use it.
             Takes::OptionalValue if self.at_a_flag() => Value::Bare,
             Takes::Value | Takes::OptionalValue | Takes::Number => Value::Text(self.take(spelling, at)?),
             Takes::TwoValues => Value::Pair(self.take(spelling, at)?, self.take(spelling, at)?),
@@ -98,6 +100,7 @@ impl<F: Fn(usize) -> Origin> Arguments<'_, F> {
 
     fn at_a_flag(&self) -> bool {
         let next = self.argv.get(self.next);
+        // `-fa -1` is a value: llama.cpp reads it as auto.
         next.is_none_or(|next| next.starts_with('-') && next != "-1")
     }
 
@@ -127,6 +130,7 @@ fn variable(
     flag: &'static Flag,
     variables: &HashMap<String, String>,
 ) -> Option<Result<Option<Setting>, FlagError>> {
+    // The negative variable is looked up first: it wins where both are set.
     let negative = flag.negative_env().filter(|name| variables.contains_key(name));
     let (name, text) = match (negative, flag.env) {
         (Some(name), _) => (name, "0"),
@@ -147,6 +151,7 @@ fn variable(
             return Some(Err(FlagError { origin, problem }));
         }
         (Takes::Value | Takes::OptionalValue | Takes::Number, _) => Value::Text(text.to_owned()),
+        // No variable carries two values in llama.cpp either.
         (Takes::TwoValues, _) => return Some(Ok(None)),
     };
     Some(Ok(Some(Setting { flag, value, origin })))

@@ -9,6 +9,7 @@ pub(super) const fn row(names: &'static [&'static str], takes: Takes) -> Flag {
         negations: &[],
         env: None,
         takes,
+        // Most flags concern sampling, logging or threads; a row states only what differs.
         effect: Effect::None,
         setter: None,
         known: Known::Today,
@@ -38,6 +39,7 @@ pub(super) const fn switch(names: &'static [&'static str], negations: &'static [
 }
 
 pub(super) const fn bundle(names: &'static [&'static str]) -> Flag {
+    // The spelling selects the bundle, so all bundles share one setter.
     let flag = bare(names).does(Effect::Bundle);
     flag.sets(|wish, given| {
         wish.take_bundle(given.flag);

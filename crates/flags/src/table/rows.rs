@@ -8,6 +8,7 @@ use crate::wish::FlashAttention;
 
 /// Every flag known.
 pub static FLAGS: &[Flag] = &[
+    // General options and threads: none of them changes the model's memory.
     bare(&["-h", "--help", "--usage"]),
     bare(&["--version"]),
     bare(&["-cl", "--cache-list"]),
@@ -26,6 +27,7 @@ pub static FLAGS: &[Flag] = &[
     number(&["--poll-batch"]),
     value(&["-lcs", "--lookup-cache-static"]),
     value(&["-lcd", "--lookup-cache-dynamic"]),
+    // Context, batches and cache: they size the KV cache and the compute buffer.
     number(&["-c", "--ctx-size"])
         .env("LLAMA_ARG_CTX_SIZE")
         .sets(|wish, given| put(&mut wish.context, given.natural())),
@@ -55,6 +57,7 @@ pub static FLAGS: &[Flag] = &[
     row(&["-fa", "--flash-attn"], Takes::OptionalValue)
         .env("LLAMA_ARG_FLASH_ATTN")
         .sets(|wish, given| put(&mut wish.flash_attention, given.flash_attention())),
+    // Sampling runs on the host, except with `--backend-sampling`, which adds nodes to the graph.
     switch(&["--perf"], &["--no-perf"]).env("LLAMA_ARG_PERF"),
     switch(&["-e", "--escape"], &["--no-escape"]),
     value(&["-r", "--reverse-prompt"]),
@@ -100,6 +103,7 @@ pub static FLAGS: &[Flag] = &[
     value(&["--pooling"])
         .env("LLAMA_ARG_POOLING")
         .sets(|wish, given| put(&mut wish.pooling, given.pooling().map(Some))),
+    // RoPE scaling changes values, not sizes.
     value(&["--rope-scaling"]).env("LLAMA_ARG_ROPE_SCALING_TYPE"),
     value(&["--rope-scale"]).env("LLAMA_ARG_ROPE_SCALE"),
     value(&["--rope-freq-base"]).env("LLAMA_ARG_ROPE_FREQ_BASE"),
@@ -125,6 +129,7 @@ pub static FLAGS: &[Flag] = &[
         .env("LLAMA_ARG_N_PARALLEL")
         .sets(|wish, given| put(&mut wish.parallel, given.parallel())),
     switch(&["-cb", "--cont-batching"], &["-nocb", "--no-cont-batching"]).env("LLAMA_ARG_CONT_BATCHING"),
+    // The projector is a second model beside the first.
     value(&["-mm", "--mmproj"])
         .env("LLAMA_ARG_MMPROJ")
         .does(Effect::Projector)
@@ -153,6 +158,7 @@ pub static FLAGS: &[Flag] = &[
         .sets(|wish, given| put(&mut wish.image_tokens, given.natural().map(Some))),
     number(&["--mtmd-batch-max-tokens"]).env("LLAMA_ARG_MTMD_BATCH_MAX_TOKENS"),
     value(&["--rpc"]).env("LLAMA_ARG_RPC"),
+    // Loading: without mmap, host weights are a copy of their own.
     bare(&["--mlock"])
         .env("LLAMA_ARG_MLOCK")
         .sets(|wish, _| put(&mut wish.mmap, Ok(false))),
@@ -166,6 +172,7 @@ pub static FLAGS: &[Flag] = &[
         .env("LLAMA_ARG_LOAD_MODE")
         .sets(|wish, given| put(&mut wish.mmap, given.load_mode_maps())),
     value(&["--numa"]).env("LLAMA_ARG_NUMA"),
+    // Placement of layers and tensors on cards.
     value(&["-dev", "--device"])
         .env("LLAMA_ARG_DEVICE")
         .does(Effect::Devices)
@@ -206,6 +213,7 @@ pub static FLAGS: &[Flag] = &[
     value(&["--override-kv"]),
     switch(&["--op-offload"], &["--no-op-offload"])
         .sets(|wish, given| put(&mut wish.op_offload, Ok(given.on()))),
+    // Adapters are loaded beside the weights they change.
     value(&["--lora"])
         .does(Effect::Adapters)
         .sets(|wish, given| add(&mut wish.adapters, given.fields())),
@@ -219,10 +227,12 @@ pub static FLAGS: &[Flag] = &[
         .does(Effect::ControlVectors)
         .sets(|wish, given| add(&mut wish.control_vectors, given.fields())),
     two_values(&["--control-vector-layer-range"]),
+    // Addresses, names and keys belong to the router; Plimsoll sets them for its children.
     value(&["-a", "--alias"])
         .env("LLAMA_ARG_ALIAS")
         .does(Effect::Router),
     value(&["--tags"]).env("LLAMA_ARG_TAGS"),
+    // Sources of the model.
     value(&["-m", "--model"])
         .env("LLAMA_ARG_MODEL")
         .does(Effect::Model)
@@ -294,6 +304,7 @@ pub static FLAGS: &[Flag] = &[
     switch(&["--slots"], &["--no-slots"]).env("LLAMA_ARG_ENDPOINT_SLOTS"),
     value(&["--slot-save-path"]),
     value(&["--media-path"]),
+    // Options of llama-server's own router, which Plimsoll replaces.
     value(&["--models-dir"])
         .env("LLAMA_ARG_MODELS_DIR")
         .does(Effect::Router),
@@ -306,6 +317,7 @@ pub static FLAGS: &[Flag] = &[
     switch(&["--models-autoload"], &["--no-models-autoload"])
         .env("LLAMA_ARG_MODELS_AUTOLOAD")
         .does(Effect::Router),
+    // Chat templates and reasoning: text only.
     switch(&["--jinja"], &["--no-jinja"]).env("LLAMA_ARG_JINJA"),
     value(&["--reasoning-format"]).env("LLAMA_ARG_THINK"),
     value(&["-rea", "--reasoning"]).env("LLAMA_ARG_REASONING"),
@@ -320,6 +332,7 @@ pub static FLAGS: &[Flag] = &[
     value(&["-sps", "--slot-prompt-similarity"]),
     bare(&["--lora-init-without-apply"]),
     number(&["--sleep-idle-seconds"]),
+    // Logging.
     bare(&["--log-disable"]),
     value(&["--log-file"]).env("LLAMA_ARG_LOG_FILE"),
     value(&["--log-prompts-dir"]),
@@ -329,6 +342,7 @@ pub static FLAGS: &[Flag] = &[
     number(&["-lv", "--verbosity", "--log-verbosity"]).env("LLAMA_ARG_LOG_VERBOSITY"),
     switch(&["--log-prefix"], &["--no-log-prefix"]).env("LLAMA_ARG_LOG_PREFIX"),
     switch(&["--log-timestamps"], &["--no-log-timestamps"]).env("LLAMA_ARG_LOG_TIMESTAMPS"),
+    // Speculative decoding: the draft model has a cache and a compute buffer of its own.
     value(&["--spec-draft-hf", "-hfd", "-hfrd", "--hf-repo-draft"])
         .env("LLAMA_ARG_SPEC_DRAFT_HF_REPO")
         .does(Effect::DraftRemote)
@@ -394,6 +408,7 @@ pub static FLAGS: &[Flag] = &[
         .env("LLAMA_ARG_SPEC_TYPE")
         .does(Effect::Speculation)
         .sets(|wish, given| add(&mut wish.speculation, given.speculation())),
+    // N-gram drafts reuse tokens of the prompt: no model, no memory on a card.
     number(&["--spec-ngram-mod-n-min"]),
     number(&["--spec-ngram-mod-n-max"]),
     number(&["--spec-ngram-mod-n-match"]),
@@ -406,6 +421,7 @@ pub static FLAGS: &[Flag] = &[
     number(&["--spec-ngram-map-k4v-size-n"]),
     number(&["--spec-ngram-map-k4v-size-m"]),
     number(&["--spec-ngram-map-k4v-min-hits"]),
+    // Removed spellings that b10605 still knows, to refuse them with advice.
     number(&["--draft", "--draft-n", "--draft-max"])
         .env("LLAMA_ARG_DRAFT_MAX")
         .sets(|wish, given| put(&mut wish.draft_tokens, given.natural()))
@@ -416,6 +432,7 @@ pub static FLAGS: &[Flag] = &[
     number(&["--spec-ngram-size-n"]).removed("use the --spec-ngram-*-size-n of the method"),
     number(&["--spec-ngram-size-m"]).removed("use the --spec-ngram-*-size-m of the method"),
     number(&["--spec-ngram-min-hits"]).removed("use the --spec-ngram-*-min-hits of the method"),
+    // Bundles; `wish/bundle.rs` has their models and sizes.
     bundle(&["--embd-gemma-default"]),
     bundle(&["--fim-qwen-1.5b-default"]),
     bundle(&["--fim-qwen-3b-default"]),
@@ -428,6 +445,7 @@ pub static FLAGS: &[Flag] = &[
     bundle(&["--vision-gemma-4b-default"]),
     bundle(&["--vision-gemma-12b-default"]),
     bare(&["--spec-default"]),
+    // Keys of the preset INI that are no flags.
     value(&["load-on-startup"])
         .env("__PRESET_LOAD_ON_STARTUP")
         .preset_only(),

@@ -103,6 +103,7 @@ impl Wish {
         if let Some(draft) = bundle.draft {
             self.draft_remote = Some(draft.to_owned());
         }
+        // llama.cpp assigns these without looking at earlier flags; flags after the bundle win again.
         self.context = bundle.context;
         if let Some((batch, micro_batch)) = bundle.batches {
             (self.batch, self.micro_batch) = (batch, micro_batch);
