@@ -22,7 +22,7 @@ impl From<FlagError> for ConfigError {
     }
 }
 
-/// What is wrong with a configuration.
+/// A fault of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     #[error("the format of the file is not known; name it .ini, .yaml, .yml or .toml")]

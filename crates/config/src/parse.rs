@@ -22,11 +22,13 @@ pub fn parse(
 ) -> Result<Roster, ConfigError> {
     let file: Arc<str> = file_name.into();
     let refused = |problem| Err(ConfigError::new(Origin::file(&file, 0), problem));
+    // Before any parser, so that all three formats report it alike.
     if let Some((why, remedy)) = unreadable(text) {
         return refused(Problem::ReadText { why, remedy });
     }
     let extension = file_name.rsplit_once('.').map_or("", |(_, extension)| extension);
     let roster = match extension.to_ascii_lowercase().as_str() {
+        // By extension only: INI, YAML and TOML overlap too much to tell by content.
         "ini" => preset::parse(&file, text)?,
         "yaml" | "yml" => llama_swap::parse(&file, text, env)?,
         "toml" => native::parse(&file, text)?,
@@ -54,6 +56,7 @@ fn unreadable(text: &str) -> Option<(&'static str, &'static str)> {
 fn names_differ(models: &[Entry]) -> Result<(), ConfigError> {
     let mut taken: HashMap<&str, &Entry> = HashMap::new();
     for entry in models {
+        // Aliases count as names: a request for one must lead to exactly one model.
         for name in std::iter::once(&entry.name).chain(&entry.aliases) {
             if let Some(other) = taken.insert(name, entry) {
                 let problem = Problem::NameModel {
@@ -75,6 +78,7 @@ fn listens_here(entry: &Entry) -> Result<(), ConfigError> {
         remedy: "write `http://127.0.0.1:PORT`, without a path",
     };
     match entry.launch.listens_on(1) {
+        // The port is a stand-in; only the host and the path are checked here.
         Some(_) => Ok(()),
         None => Err(ConfigError::new(entry.origin.0.clone(), problem)),
     }

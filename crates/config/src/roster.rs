@@ -1,8 +1,8 @@
-//! The roster: which models there are, how each is started, and what the file said that we cannot honour.
+//! The parsed configuration: models, their launch commands, server settings and warnings.
 //!
-//! Three formats end here: llama-server's `--models-preset` INI, llama-swap's YAML and our own TOML. Nothing after
-//! this point knows which one it was. What a format asks for and we do otherwise is a [`Warning`], never silence.
-//! Two entries are equal if they ask for the same, wherever they stand: a reload restarts only what changed.
+//! All three formats are read into it: llama-server's `--models-preset` INI, llama-swap's YAML and our own TOML. A
+//! setting that is not honoured is a [`Warning`], never silence. Entries compare without their place in the file, so
+//! that a reload restarts only models that changed.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use super::before_load::ReclaimBeforeLoad;
 use super::depth::TooLarge;
 use super::guard::GuardWish;
 
-/// What a configuration file says, whatever its format.
+/// The contents of a configuration file, whatever its format.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Roster {
     pub serve: ServeSettings,
@@ -25,28 +25,28 @@ pub struct Roster {
     pub warnings: Vec<Warning>,
 }
 
-/// Settings of the server itself; `None` is "not said", the caller's own default stands.
+/// Settings of the server itself; `None` where the file does not set one.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ServeSettings {
     pub listen: Option<SocketAddr>,
     pub api_keys: Vec<String>,
     /// Files with one key per line.
     pub api_key_files: Vec<String>,
-    /// How long a warm model may keep a queued one waiting before it drains.
+    /// Time that a warm model may keep a queued one waiting before it drains.
     pub patience: Option<Duration>,
-    /// How long a request may wait in the queue.
+    /// Longest wait of a request in the queue.
     pub wait: Option<Duration>,
     /// The program for models that give only flags, with leading arguments if it takes any.
     pub engine: Option<Vec<String>>,
-    /// What is done before a load where cards take the host's memory.
+    /// Reclaim before a load, where the GPU shares the host's memory.
     pub reclaim_before_load: Option<ReclaimBeforeLoad>,
 }
 
-/// Keys are counted, not shown: what is debugged ends up in logs.
 impl fmt::Debug for ServeSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ServeSettings")
             .field("listen", &self.listen)
+            // Never the keys themselves: this output ends up in logs and bug reports.
             .field("api_keys", &self.api_keys.len())
             .field("api_key_files", &self.api_key_files)
             .field("patience", &self.patience)
@@ -66,7 +66,7 @@ pub struct Entry {
     pub launch: Launch,
     /// Variables set for this child only, as written; [`Entry::environment`] knows the port.
     pub env: Vec<(String, String)>,
-    /// What it takes, said by the user; wins over what is planned.
+    /// Declared memory; overrides the plan.
     pub memory: Option<Bytes>,
     /// Names or UUIDs of the cards it may use; empty for any.
     pub cards: Vec<String>,
@@ -78,23 +78,23 @@ pub struct Entry {
     pub preload: bool,
     /// Served, but not shown in `/v1/models`.
     pub unlisted: bool,
-    /// How many requests at once.
+    /// Concurrent requests.
     pub concurrency: Option<u32>,
     pub load_timeout: Option<Duration>,
     pub stop_timeout: Option<Duration>,
-    /// The name the child wants in `model`, where it differs from ours.
+    /// The child's own name for the model, where it differs.
     pub upstream_name: Option<String>,
-    /// What guard does for it, as far as it says so itself.
+    /// Guard settings of this model's own.
     pub guard: GuardWish,
-    /// What becomes of it where its full context does not fit.
+    /// Handling where its full context does not fit.
     pub too_large: TooLarge,
-    /// Its requests are admitted by the depth that they may reach.
+    /// Requests are admitted by the depth that they may reach.
     pub depth_admission: bool,
     pub origin: Placement,
 }
 
 impl Entry {
-    /// An entry that says nothing but its name yet.
+    /// An entry with all settings at their defaults.
     pub fn new(name: String, origin: Origin) -> Self {
         Self {
             name,
@@ -117,6 +117,7 @@ impl Entry {
             upstream_name: None,
             guard: GuardWish::default(),
             too_large: TooLarge::default(),
+            // On by default: sending the request instead risks the engine of every other client.
             depth_admission: true,
             origin: Placement(origin),
         }
@@ -149,33 +150,33 @@ impl Deref for Placement {
     }
 }
 
-/// How a model is started.
+/// The launch command of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Launch {
     /// llama-server with these flags. Host, port and alias are ours to set.
     LlamaServer {
-        /// Where it differs from [`ServeSettings::engine`].
+        /// The program, if not [`ServeSettings::engine`].
         program: Option<Vec<String>>,
         options: Options,
     },
     /// Any program that speaks the OpenAI protocol on a port of its own.
     Command {
-        /// `${PORT}` still stands in it.
+        /// With `${PORT}` unexpanded.
         argv: Vec<String>,
         /// Its flags, if it is a llama-server.
         options: Option<Options>,
-        /// Where it listens: an `http://` address in which `${PORT}` still stands.
+        /// The listening address: `http://…`, with `${PORT}` unexpanded.
         proxy: String,
         /// The path that answers 200 once it is ready; `none` for no check.
         check: String,
-        /// What stops it, where a signal does not; `${PORT}` and `${PID}` still stand in it.
+        /// The command that stops it instead of a signal, with `${PORT}` and `${PID}` unexpanded.
         stop: Option<Vec<String>>,
     },
 }
 
-/// What stands for the port in a command of the user's own.
+/// Placeholder for the port in a user's command.
 pub const PORT: &str = "${PORT}";
-/// What stands for the process id in a command that stops one.
+/// Placeholder for the process id in a stop command.
 pub const PID: &str = "${PID}";
 
 impl Launch {
@@ -187,6 +188,7 @@ impl Launch {
                 let mut argv = program.as_deref().unwrap_or(engine).to_vec();
                 argv.extend(options.to_argv());
                 let port = port.to_string();
+                // Last on the line, so they win over anything in the options.
                 argv.extend(["--host", "127.0.0.1", "--port", &port, "--alias", name].map(str::to_owned));
                 argv
             }
@@ -223,6 +225,7 @@ impl Launch {
             .strip_prefix("http://")?
             .trim_end_matches('/')
             .split_once(':')?;
+        // Only the loopback: an engine elsewhere is no child, and its memory is not on our cards.
         matches!(host, "127.0.0.1" | "localhost")
             .then(|| port.parse().ok())
             .flatten()
@@ -231,6 +234,7 @@ impl Launch {
     /// Returns the path that answers 200 once the child is ready; `None` if it is not to be asked.
     pub fn check(&self) -> Option<&str> {
         match self {
+            // llama-server answers 503 there while it loads.
             Self::LlamaServer { .. } => Some("/health"),
             Self::Command { check, .. } => (check != "none").then_some(check),
         }
@@ -246,5 +250,6 @@ impl Launch {
 }
 
 fn with_port(text: &str, port: u16) -> String {
+    // Plain substitution: the text was split into arguments before, so a port cannot add any.
     text.replace(PORT, &port.to_string())
 }
