@@ -14,7 +14,7 @@ pub struct BuddyInfo {
     pub zones: Vec<ZoneBlocks>,
 }
 
-/// How many blocks of 2^order pages are free in a zone; the index is the order.
+/// Free blocks of 2^order pages in a zone; the index is the order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneBlocks {
     pub node: u32,
@@ -30,7 +30,7 @@ impl BuddyInfo {
         }
     }
 
-    /// How many orders the kernel has.
+    /// Number of orders of the kernel.
     pub fn orders(&self) -> usize {
         self.zones.iter().map(|zone| zone.counts.len()).max().unwrap_or(0)
     }
@@ -43,8 +43,9 @@ impl BuddyInfo {
             .fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// How many requests of this order can be met: larger blocks are split.
+    /// Number of requests of this order that can be served: larger blocks are split.
     pub fn blocks_from(&self, order: usize) -> u64 {
+        // A block of order n + k serves 2^k requests of order n.
         (order..self.orders()).fold(0, |sum: u64, larger| {
             sum.saturating_add(shifted(self.blocks(larger), larger - order))
         })
@@ -68,12 +69,14 @@ pub(super) fn block(order: usize, page: Bytes) -> Bytes {
 
 fn shifted(number: u64, by: usize) -> u64 {
     let factor = u32::try_from(by).ok().and_then(|by| 1_u64.checked_shl(by));
+    // checked_shl fails beyond 63 bits, where any size is larger than memory.
     factor.map_or(u64::MAX, |factor| number.saturating_mul(factor))
 }
 
 fn zone(line: &str) -> Option<ZoneBlocks> {
     let (node, zone, rest) = fields::node_and_zone(line)?;
     let words = rest.split_ascii_whitespace().take(MOST_ORDERS);
+    // One bad column drops the zone: shifted columns would count under wrong orders.
     let counts: Option<Vec<u64>> = words.map(|word| word.parse().ok()).collect();
     let counts = counts.filter(|counts| !counts.is_empty())?;
     Some(ZoneBlocks {

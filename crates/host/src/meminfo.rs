@@ -8,7 +8,7 @@ use plimsoll_base::Bytes;
 
 use super::fields;
 
-/// What was there; a field that was not, or was no number, is `None`.
+/// Fields of the file; `None` for one that is absent or no number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemInfo {
     pub total: Option<Bytes>,
@@ -45,6 +45,7 @@ impl MemInfo {
     /// The first of two lines with one key stands.
     fn set(&mut self, key: &str, value: &str) {
         if let Some(slot) = self.slot(key) {
+            // The first of two lines with one key counts; captured files may be concatenated.
             *slot = slot.or_else(|| kilobytes(value));
         }
     }
@@ -76,24 +77,26 @@ impl MemInfo {
         Some(self.active_file? + self.inactive_file?)
     }
 
-    /// What waits to be written, and can be dropped only after.
+    /// Pages that have to be written before they can be dropped.
     pub fn unwritten(&self) -> Bytes {
         self.dirty.unwrap_or_default() + self.writeback.unwrap_or_default()
     }
 
-    /// Page cache that `drop_caches` drops now: of files, in nobody's address space, and not waiting to be written.
+    /// Page cache that `drop_caches` drops now: of files, unmapped and clean.
     ///
     /// A lower bound: `Mapped` counts shared memory too.
     pub fn droppable(&self) -> Option<Bytes> {
+        // Mapped also counts shared memory, so the result is too small rather than too large.
         let held = self.mapped.unwrap_or_default() + self.unwritten();
         Some(self.file_cache()?.saturating_sub(held))
     }
 
-    /// Huge pages for which free memory has room, with a sixteenth of all memory, 512 MiB at least, left for everybody else.
+    /// Huge pages that fit into free memory with a sixteenth of all memory, 512 MiB at least, left over.
     pub fn claimable_huge_pages(&self) -> u64 {
         let (Some(total), Some(free), Some(size)) = (self.total, self.free, self.huge_page_size) else {
             return 0;
         };
+        // Below that, allocations of other processes start direct reclaim.
         let left = Bytes::new(total.get() / 16).max(Bytes::mib(512));
         free.saturating_sub(left)
             .get()
@@ -106,7 +109,7 @@ impl MemInfo {
         Some(self.free?.saturating_sub(self.cma_free.unwrap_or_default()))
     }
 
-    /// What the kernel could make free, without the contiguous pool's: the gate of newer NvMap
+    /// Available memory without the contiguous pool: the limit of newer NvMap
     /// (`nvmap_dev.c: system_heap_free_mem`).
     pub fn available_without_cma(&self) -> Option<Bytes> {
         Some(self.available?.saturating_sub(self.cma_free.unwrap_or_default()))

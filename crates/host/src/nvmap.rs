@@ -11,6 +11,7 @@ pub fn most_allocatable(text: &str) -> Option<Bytes> {
         .take(16)
         .find_map(|line| line.split_once("memory:"))?;
     let (bytes, rest) = leading_number(value.trim_start())?;
+    // Another unit would be another kernel; no figure is better than a wrong one.
     (rest.trim() == "bytes").then(|| Bytes::new(bytes))
 }
 

@@ -1,14 +1,14 @@
-//! `/proc/pagetypeinfo`, which only root may read: free blocks by what they may hold, and what every page block holds.
+//! `/proc/pagetypeinfo`, which only root may read: free blocks by migrate type.
 //!
-//! Compaction moves movable pages and no others. A page block that holds unmovable pages gives no large block however long
-//! one compacts, so what lies free in blocks of the movable kind is all that compaction can put together.
+//! Compaction moves movable pages only. A page block with unmovable pages never becomes a large free block, so compaction
+//! can join only free pages in movable blocks.
 
 use plimsoll_base::Bytes;
 
 use super::buddyinfo::block;
 use super::fields::{self, MOST_ORDERS, MOST_ZONES};
 
-/// What pages a block may hold.
+/// Migrate type of a page block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MigrateType {
     Unmovable,
@@ -36,7 +36,7 @@ pub struct FreeOfType {
 }
 
 impl MigrateType {
-    /// What compaction does not join for an ordinary request.
+    /// Types that compaction does not join for an ordinary request.
     pub const FIXED: [Self; 5] = [
         Self::Unmovable,
         Self::Reclaimable,
@@ -88,6 +88,7 @@ impl PageTypeInfo {
     pub fn free_from(&self, kind: MigrateType, order: usize, page: Bytes) -> Bytes {
         let rows = self.free.iter().filter(|row| row.kind == kind);
         rows.flat_map(|row| row.counts.iter().enumerate().skip(order))
+            // Saturating throughout: counts of a damaged file may be anything.
             .map(|(order, count)| block(order, page) * *count)
             .sum()
     }
@@ -95,6 +96,7 @@ impl PageTypeInfo {
 
 /// `12`, or `>100000` for more than were counted.
 fn count(word: &str) -> Option<u64> {
+    // The kernel stops at 100 000 to bound its time under the zone lock (`mm/vmstat.c`).
     word.strip_prefix('>').unwrap_or(word).parse().ok()
 }
 

@@ -1,4 +1,4 @@
-//! `/proc/zoneinfo`: how much of each zone's free memory the kernel keeps back.
+//! `/proc/zoneinfo`: free memory of each zone, and the part that watermarks and reserves withhold.
 //!
 //! A request is met from a zone without effort while more is free there than the low watermark and the zone's reserve against
 //! requests that could have been met elsewhere. Figures are pages.
@@ -44,13 +44,13 @@ impl ZoneInfo {
         Self { zones }
     }
 
-    /// What the zones hold back of what is free in them.
+    /// Free memory that watermarks and reserves withhold.
     pub fn held_back(&self, page: Bytes) -> Bytes {
         let held = |zone: &Zone| zone.free.saturating_sub(zone.free_cma).min(zone.kept());
         self.sum(held, page)
     }
 
-    /// What a driver's request can have without any reclaim: no page of the contiguous pool, and down to the low watermark.
+    /// Memory for a driver's request without any reclaim: down to the low watermark, without the contiguous pool.
     pub fn usable(&self, page: Bytes) -> Bytes {
         self.sum(Zone::usable, page)
     }
@@ -69,12 +69,14 @@ impl Zone {
     }
 
     fn kept(&self) -> u64 {
+        // `__zone_watermark_ok` compares free pages with the watermark plus lowmem_reserve.
         self.low.saturating_add(self.reserve)
     }
 
     fn read_line(&mut self, line: &str) {
         if let Some(list) = line.strip_prefix("protection:") {
             let reserves = list.trim().trim_matches(['(', ')']).split(',');
+            // The entry that applies depends on the request's zone; the largest never promises too much.
             self.reserve = reserves.filter_map(|n| n.trim().parse().ok()).max().unwrap_or(0);
             return;
         }
@@ -86,6 +88,7 @@ impl Zone {
         match key {
             "free" => self.free = value,
             "low" => self.low = value,
+            // Listed below the zone's counters, so lines are matched by key and not by position.
             "nr_free_cma" => self.free_cma = value,
             _ => {}
         }
