@@ -1,9 +1,9 @@
 //! Choice of reclaim steps: the mildest recipe that lets a request of a known size succeed, or none.
 //!
-//! Decision: a closed list of recipes, from the mildest on. Each is carried through on simulated first; the first that reaches the
-//! goal is the course, and where none does nothing is done, because a step that cannot help only costs. Predictions of free
-//! memory are exact to what moves meanwhile; predictions of large blocks are upper bounds, because nobody can see which page is
-//! pinned. So the acting side takes the first step, measures again and asks again, with what was tried.
+//! DECISION: a closed list of recipes, mildest first. Each is simulated; the first that reaches the goal is chosen, and if
+//! none does nothing is done, because a step that cannot help only costs. Predictions of free memory are exact but for
+//! concurrent changes. Predictions of large blocks are upper bounds, because pinned pages are not visible. The acting
+//! side therefore takes one step, measures again and asks again, with the steps that were tried.
 
 mod baseline;
 mod simulation;
@@ -95,7 +95,7 @@ const RECIPES: &[&[Step]] = &[
     &[Step::AdviseFiles, Step::Compact],
     &[Step::AdviseFiles, Step::AskNeighbours, Step::Compact],
     &[Step::AskNeighbours, Step::Compact],
-    // On simulated it does what compacting does, so it is only come to where that was tried and brought less.
+    // Its prediction equals that of compaction, so it is reached only after compaction was tried and gained less.
     &[Step::ClaimHugePages],
     &[Step::AskNeighbours, Step::DropPageCache],
     &[Step::DropPageCache],
