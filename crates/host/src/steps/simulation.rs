@@ -1,4 +1,4 @@
-//! Steps carried through on simulated.
+//! Simulation of reclaim steps: predicted memory after each.
 
 use plimsoll_base::{Bytes, Reason};
 

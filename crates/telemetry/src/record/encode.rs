@@ -4,11 +4,9 @@ use std::collections::HashMap;
 
 use super::about::About;
 use super::figure::{Figure, Pace};
-use super::frame::{self, Kind, put, put_text, wide, zigzag};
+use super::frame::{self, Kind, MOST_FIGURES, put, put_text, wide, zigzag};
 use super::read::{Source, When};
 
-/// Figures of one record. Beyond, new ones are left out.
-pub(super) const MOST_FIGURES: usize = 8192;
 /// Bytes that a sample may take on average: 24 hours at two samples a second are 172 800, and 20 MB are promised.
 const SAMPLE_BYTES: u64 = 110;
 /// Bytes that a record may exceed its allowance by: declarations and snapshots come at the beginning.

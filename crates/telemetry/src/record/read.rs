@@ -3,9 +3,8 @@
 use serde::Serialize;
 
 use super::about::About;
-use super::encode::MOST_FIGURES;
 use super::figure::{Figure, Group, Unit};
-use super::frame::{self, Input, Kind, MAGIC, unzigzag};
+use super::frame::{self, Input, Kind, MAGIC, MOST_FIGURES, unzigzag};
 
 /// The source of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

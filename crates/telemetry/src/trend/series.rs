@@ -54,7 +54,7 @@ impl Series {
     pub fn push(&mut self, point: Point) {
         let is_wanted = self.seen.is_multiple_of(self.stride.max(1));
         self.seen = self.seen.saturating_add(1);
-        // Samples of several threads may arrive out of order; the test needs increasing positions.
+        // The test needs increasing positions; a sample that is late would turn a block's slope around.
         let is_late = self.points.last().is_some_and(|last| last.at >= point.at);
         if !is_wanted || is_late {
             return;
