@@ -1,4 +1,4 @@
-//! Steps carried through on paper.
+//! Simulation of reclaim steps: predicted memory after each.
 
 use plimsoll_base::{Bytes, Reason};
 
@@ -7,12 +7,12 @@ use super::{Goal, Ground, Planned, Step};
 
 /// The ground as it is predicted to be after some steps.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Paper {
+pub(super) struct Simulation {
     ground: Ground,
     goal: Goal,
 }
 
-impl Paper {
+impl Simulation {
     pub(super) fn of(ground: &Ground, goal: Goal) -> Self {
         Self {
             ground: *ground,
@@ -27,23 +27,25 @@ impl Paper {
         let whole = match (self.goal.order, ground.pieces) {
             (None, _) => return memory,
             (Some(_), Some(pieces)) => pieces.whole,
+            // Blocks that cannot be seen count as absent, so that nothing is promised.
             (Some(_), None) => Bytes::ZERO,
         };
+        // Both the amount and the block sizes have to suffice.
         memory.max(self.goal.need.saturating_sub(whole))
     }
 
     pub(super) fn after(&self, planned: &[Planned]) -> Self {
         planned
             .iter()
-            .fold(*self, |paper, planned| paper.step(planned.step).0)
+            .fold(*self, |simulated, planned| simulated.step(planned.step).0)
     }
 
     pub(super) fn carried_through(&self, recipe: &[Step]) -> Vec<Planned> {
-        let mut paper = *self;
+        let mut simulated = *self;
         let mut planned = Vec::with_capacity(recipe.len());
         for step in recipe {
-            let (after, gain) = paper.step(*step);
-            paper = after;
+            let (after, gain) = simulated.step(*step);
+            simulated = after;
             planned.push(gain);
         }
         planned
@@ -76,9 +78,10 @@ impl Paper {
         };
         if step != Step::DropSlab {
             after.ground.droppable = ground.droppable.saturating_sub(dropped);
+            // Dropping all page cache drops that of the model's files as well.
             after.ground.files = after.ground.files.min(after.ground.droppable);
         }
-        // Who goes by MemAvailable has been counting on this cache all along.
+        // MemAvailable includes droppable page cache already, so dropping it adds nothing there.
         let frees = match ground.gate {
             Gate::Free => dropped.min(ground.attainable.saturating_sub(ground.now)),
             Gate::Available => Bytes::ZERO,
@@ -101,7 +104,7 @@ impl Paper {
         (after, planned)
     }
 
-    /// What comes back was a driver's, so that it is free by every gate, and a cap on what drivers hold has room for it again.
+    /// The released memory was a driver's, so it counts as free under either gate, and under a cap on driver memory.
     fn asked(&self) -> (Self, Planned) {
         let mut after = *self;
         let frees = std::mem::take(&mut after.ground.idle);
@@ -126,6 +129,8 @@ impl Paper {
         let mut after = *self;
         let (mut joins, mut text) = (Bytes::ZERO, "free blocks cannot be seen".to_owned());
         if let (Some(pieces), Some(_)) = (&mut after.ground.pieces, self.goal.order) {
+            // Compaction cannot build more blocks than its memory limit, and existing ones count against
+            // it.
             joins = pieces.loose.min(within.saturating_sub(pieces.whole));
             let which = if pieces.by_type {
                 "lie free in smaller blocks among movable pages"

@@ -1,4 +1,4 @@
-//! The numbers that a course rests on, taken from a snapshot.
+//! Figures of a snapshot that the choice of reclaim steps is based on.
 
 use plimsoll_base::Bytes;
 
@@ -9,19 +9,19 @@ use super::super::{Allowance, Gate, MigrateType, Snapshot, ZoneBlocks};
 pub struct Ground {
     pub gate: Gate,
     pub page: Bytes,
-    /// What may be asked for now, and what could be made of it.
+    /// Allocatable memory now, and after reclaim.
     pub now: Bytes,
     pub attainable: Bytes,
     /// Page cache of the files named.
     pub files: Bytes,
-    /// What pools of programs under guard hold idle of the host's memory.
+    /// Idle host memory in pools of guarded programs.
     pub idle: Bytes,
     /// Page cache that can be dropped as it is.
     pub droppable: Bytes,
     /// Page cache that can be dropped once it is written.
     pub unwritten: Bytes,
     pub slab: Bytes,
-    /// What huge pages could hold for a moment; zero where they are smaller than the blocks wanted, or the kernel has none.
+    /// Memory that huge pages could hold temporarily; zero where they are smaller than the blocks wanted, or not supported.
     pub claimable: Bytes,
     /// `None` where no order is asked for, or free blocks cannot be seen.
     pub pieces: Option<Pieces>,
@@ -35,7 +35,7 @@ pub struct Pieces {
     pub whole: Bytes,
     /// In smaller ones that compaction may join: those in movable page blocks, where the kernel says which these are.
     pub loose: Bytes,
-    /// Whether it does.
+    /// The kernel reports types.
     pub by_type: bool,
 }
 
@@ -51,6 +51,7 @@ impl Ground {
     ) -> Self {
         let memory = &snapshot.memory;
         let wanted = block(order.unwrap_or_default(), snapshot.page);
+        // Smaller huge pages would not clear blocks of the wanted order.
         let huge = memory.huge_page_size.filter(|size| *size >= wanted);
         Self {
             gate: allowance.gate,
@@ -58,6 +59,7 @@ impl Ground {
             now: allowance.now,
             attainable: allowance.attainable,
             files,
+            // On a discrete GPU, idle pools hold card memory, which host reclaim cannot use.
             idle: snapshot.chip.map_or(Bytes::ZERO, |_| idle),
             droppable: memory.droppable().unwrap_or_default(),
             unwritten: memory.unwritten(),
@@ -91,6 +93,7 @@ impl Pieces {
     /// and free blocks side by side join by themselves.
     pub(super) fn gain(&mut self, dropped: Bytes, page: Bytes) -> Bytes {
         let others = block(self.order, Bytes::new(1)).saturating_sub(Bytes::new(1));
+        // At best each freed page completes a block whose other pages are free already.
         let completed = self.loose.min(dropped.padded(page.get()) * others.get());
         self.loose = self.loose.saturating_sub(completed);
         self.whole += dropped + completed;

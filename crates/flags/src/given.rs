@@ -9,9 +9,10 @@
 use plimsoll_base::Bytes;
 use plimsoll_model::{Pooling, TensorType, types};
 
-use super::{BufferOverride, FlashAttention, GpuLayers, Parallel, SplitMode};
 use crate::failure::{FlagError, FlagProblem, quoted};
-use crate::options::{Setting, Value, truth};
+use crate::origin::Origin;
+use crate::value::{Value, truth};
+use crate::wish::{BufferOverride, FlashAttention, GpuLayers, Parallel, SplitMode};
 
 /// `kv_cache_types`.
 const CACHE_TYPES: [TensorType; 9] = [
@@ -29,31 +30,36 @@ const CACHE_TYPES: [TensorType; 9] = [
 /// `llama_max_devices`.
 const MOST_DEVICES: usize = 16;
 
-/// A setting, read one way or another.
-pub(super) struct Given<'a>(pub(super) &'a Setting);
+/// A flag's value, and the names for an error about it.
+#[derive(Debug)]
+pub struct Given<'a> {
+    pub(crate) flag: &'static str,
+    pub(crate) value: &'a Value,
+    pub(crate) origin: &'a Origin,
+}
 
 impl Given<'_> {
     fn error(&self, expected: &'static str) -> FlagError {
-        let value = match &self.0.value {
+        let value = match self.value {
             Value::Text(text) | Value::Pair(text, _) => quoted(text),
             Value::Bare | Value::Switch(_) => String::new(),
         };
         FlagError {
-            origin: self.0.origin.clone(),
+            origin: self.origin.clone(),
             problem: FlagProblem::ReadValue {
-                flag: self.0.flag.name(),
+                flag: self.flag,
                 value,
                 expected,
             },
         }
     }
 
-    pub(super) fn on(&self) -> bool {
-        self.0.value != Value::Switch(false)
+    pub(crate) fn on(&self) -> bool {
+        *self.value != Value::Switch(false)
     }
 
-    pub(super) fn text(&self) -> Result<String, FlagError> {
-        match &self.0.value {
+    pub(crate) fn text(&self) -> Result<String, FlagError> {
+        match self.value {
             Value::Text(text) => Ok(text.clone()),
             Value::Bare | Value::Switch(_) | Value::Pair(..) => Err(self.error("a value")),
         }
@@ -66,30 +72,31 @@ impl Given<'_> {
             .ok_or_else(|| self.error("a whole number"))
     }
 
-    pub(super) fn natural(&self) -> Result<u32, FlagError> {
+    pub(crate) fn natural(&self) -> Result<u32, FlagError> {
         let number = self.integer().ok().and_then(|number| u32::try_from(number).ok());
         number.ok_or_else(|| self.error("a whole number from 0 to 2147483647"))
     }
 
-    pub(super) fn parallel(&self) -> Result<Parallel, FlagError> {
+    pub(crate) fn parallel(&self) -> Result<Parallel, FlagError> {
         match self.integer()? {
             0 => Err(self.error("a number from 1 up, or -1 for automatic")),
             count => Ok(u32::try_from(count).map_or(Parallel::Auto, Parallel::Count)),
         }
     }
 
-    pub(super) fn cache_type(&self) -> Result<TensorType, FlagError> {
+    pub(crate) fn cache_type(&self) -> Result<TensorType, FlagError> {
         let name = self.text()?;
+        // Exact names: llama.cpp compares case-sensitively.
         let known = CACHE_TYPES.into_iter().find(|kind| kind.name == name);
         known.ok_or_else(|| self.error("f32, f16, bf16, q8_0, q4_0, q4_1, iq4_nl, q5_0 or q5_1"))
     }
 
-    pub(super) fn pooling(&self) -> Result<Pooling, FlagError> {
+    pub(crate) fn pooling(&self) -> Result<Pooling, FlagError> {
         Pooling::from_name(&self.text()?).ok_or_else(|| self.error("none, mean, cls, last or rank"))
     }
 
-    pub(super) fn flash_attention(&self) -> Result<FlashAttention, FlagError> {
-        if self.0.value == Value::Bare {
+    pub(crate) fn flash_attention(&self) -> Result<FlashAttention, FlagError> {
+        if *self.value == Value::Bare {
             return Ok(FlashAttention::On);
         }
         let text = self.text()?;
@@ -101,11 +108,11 @@ impl Given<'_> {
         }
     }
 
-    pub(super) fn truth(&self) -> Result<bool, FlagError> {
+    pub(crate) fn truth(&self) -> Result<bool, FlagError> {
         truth(&self.text()?).ok_or_else(|| self.error("on or off"))
     }
 
-    pub(super) fn layers(&self) -> Result<GpuLayers, FlagError> {
+    pub(crate) fn layers(&self) -> Result<GpuLayers, FlagError> {
         match self.text()?.as_str() {
             "auto" => return Ok(GpuLayers::Auto),
             "all" => return Ok(GpuLayers::All),
@@ -120,7 +127,7 @@ impl Given<'_> {
         })
     }
 
-    pub(super) fn split_mode(&self) -> Result<SplitMode, FlagError> {
+    pub(crate) fn split_mode(&self) -> Result<SplitMode, FlagError> {
         match self.text()?.as_str() {
             "none" => Ok(SplitMode::None),
             "layer" => Ok(SplitMode::Layer),
@@ -131,8 +138,9 @@ impl Given<'_> {
     }
 
     /// Separated by runs of `,` and `/`, as the regex there does; nothing may stand before the first.
-    pub(super) fn proportions(&self) -> Result<Vec<f32>, FlagError> {
+    pub(crate) fn proportions(&self) -> Result<Vec<f32>, FlagError> {
         let text = self.text()?;
+        // The regex of llama.cpp ignores separators at the end, but not before the first field.
         let text = text.trim_end_matches([',', '/']);
         let error = || self.error("up to 15 proportions from 0 up, e.g. 3,1");
         let mut all = Vec::new();
@@ -152,15 +160,16 @@ impl Given<'_> {
         }
     }
 
-    pub(super) fn names(&self) -> Result<Vec<String>, FlagError> {
+    pub(crate) fn names(&self) -> Result<Vec<String>, FlagError> {
         let names: Vec<String> = self.text()?.split(',').map(str::to_owned).collect();
+        // An empty name selects no device and makes llama.cpp exit.
         if names.iter().any(String::is_empty) {
             return Err(self.error("names of devices, e.g. CUDA0,CUDA1, or none"));
         }
         Ok(names)
     }
 
-    pub(super) fn overrides(&self) -> Result<Vec<BufferOverride>, FlagError> {
+    pub(crate) fn overrides(&self) -> Result<Vec<BufferOverride>, FlagError> {
         let text = self.text()?;
         let each = text.split(',').map(|item| {
             let (pattern, buffer) = item.split_once('=')?;
@@ -173,7 +182,7 @@ impl Given<'_> {
             .ok_or_else(|| self.error("PATTERN=BUFFER, e.g. \"exps=CPU\""))
     }
 
-    pub(super) fn scaled_files(&self) -> Result<Vec<String>, FlagError> {
+    pub(crate) fn scaled_files(&self) -> Result<Vec<String>, FlagError> {
         let each = fields(&self.text()?).into_iter().map(|item| {
             let (file, scale) = item.split_once(':')?;
             leading_float(scale).filter(|_| !scale.contains(':'))?;
@@ -183,7 +192,7 @@ impl Given<'_> {
             .ok_or_else(|| self.error("FILE:SCALE, e.g. style.gguf:0.5"))
     }
 
-    pub(super) fn load_mode_maps(&self) -> Result<bool, FlagError> {
+    pub(crate) fn load_mode_maps(&self) -> Result<bool, FlagError> {
         match self.text()?.as_str() {
             "auto" | "mmap" | "mmap+mlock" => Ok(true),
             "none" | "mlock" | "dio" => Ok(false),
@@ -191,11 +200,19 @@ impl Given<'_> {
         }
     }
 
-    pub(super) fn mebibytes_or_no_limit(&self) -> Result<Option<Bytes>, FlagError> {
+    pub(crate) fn fields(&self) -> Result<Vec<String>, FlagError> {
+        self.text().map(|text| fields(&text))
+    }
+
+    pub(crate) fn mebibytes(&self) -> Result<Bytes, FlagError> {
+        self.natural().map(|number| Bytes::mib(number.into()))
+    }
+
+    pub(crate) fn mebibytes_or_no_limit(&self) -> Result<Option<Bytes>, FlagError> {
         Ok(u64::try_from(self.integer()?).ok().map(Bytes::mib))
     }
 
-    pub(super) fn speculation(&self) -> Result<Vec<String>, FlagError> {
+    pub(crate) fn speculation(&self) -> Result<Vec<String>, FlagError> {
         const METHODS: [&str; 11] = [
             "none",
             "draft-simple",
@@ -218,7 +235,7 @@ impl Given<'_> {
 }
 
 /// `std::stoi`: leading blanks, a sign, digits; the rest is left over. `None` without digits or out of range.
-pub(super) fn leading_integer(text: &str) -> Option<(i32, &str)> {
+pub(crate) fn leading_integer(text: &str) -> Option<(i32, &str)> {
     let text = text.trim_start_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r']);
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let digits = unsigned.bytes().take_while(u8::is_ascii_digit).count();
@@ -238,6 +255,7 @@ fn leading_float(text: &str) -> Option<f32> {
         .unwrap_or(text.len());
     // A number that `f32` can tell apart is not longer than this.
     let mut prefix = text.get(..end.min(64))?;
+    // Rust has no prefix parser for floats; at most 64 attempts.
     while !prefix.is_empty() {
         if let Ok(number) = prefix.parse() {
             return Some(number);
@@ -248,13 +266,14 @@ fn leading_float(text: &str) -> Option<f32> {
 }
 
 /// `parse_csv_row`: fields between commas; a field in double quotes may hold commas, and `""` for one quote.
-pub(super) fn fields(row: &str) -> Vec<String> {
+fn fields(row: &str) -> Vec<String> {
     let mut fields = vec![String::new()];
     let mut quoted = false;
     let mut rest = row.chars().peekable();
     while let Some(c) = rest.next() {
         let Some(field) = fields.last_mut() else { break };
         match c {
+            // Doubled quotes inside a quoted field stand for one, as in CSV.
             '"' if quoted && rest.peek() == Some(&'"') => {
                 rest.next();
                 field.push('"');

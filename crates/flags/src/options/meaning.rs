@@ -1,29 +1,28 @@
-//! From what was typed to what it means: one arm for one effect.
-//!
-//! Later settings win over earlier ones, and lists add up, in the order of the command line.
+//! Model parameters from the settings of a command line: each row's setter, in the order given.
 
-use plimsoll_base::Bytes;
-use plimsoll_model::Pooling;
-
-use super::given::{Given, fields, leading_integer};
-use super::{FlashAttention, Wish};
-use crate::Warning;
+use super::{Options, Setting};
 use crate::failure::{FlagError, quoted};
-use crate::options::{Options, Setting, Value};
+use crate::given::{Given, leading_integer};
 use crate::program::Program;
-use crate::table::{Effect, Known, Takes};
+use crate::table::{Known, Takes};
+use crate::value::Value;
+use crate::warning::Warning;
+use crate::wish::Wish;
 
 impl Options {
-    /// What the settings ask of `program`, its defaults filled in.
+    /// The parameters that the settings give `program`, its defaults filled in.
     pub fn wish(&self, program: Program) -> Result<Wish, FlagError> {
         let mut wish = Wish::of(program);
-        for setting in self.settings() {
-            wish.take(setting)?;
+        for Setting { flag, value, origin } in self.settings() {
+            // Flags without a setter do not change memory; they are only passed on.
+            let Some(setter) = flag.setter else { continue };
+            let flag = flag.name();
+            setter(&mut wish, &Given { flag, value, origin })?;
         }
         Ok(wish)
     }
 
-    /// What the engine will read otherwise than it looks.
+    /// Flags whose value llama-server parses differently than written.
     pub fn remarks(&self) -> Vec<Warning> {
         self.settings().iter().filter_map(remark).collect()
     }
@@ -32,120 +31,26 @@ impl Options {
 fn remark(setting: &Setting) -> Option<Warning> {
     let Setting { flag, value, origin } = setting;
     let name = flag.name();
+    // Such a flag makes today's llama-server exit with an error.
     if let Known::Before(instead) = flag.known {
         return Some(Warning::new(origin.clone(), format!("{name} is gone from llama-server")).hint(instead));
     }
     let Value::Text(text) = value else { return None };
     let (number, rest) = (flag.takes == Takes::Number).then(|| leading_integer(text))??;
+    // `std::stoi` stops at the first character that is no digit, so `8k` is 8 and not 8192.
     (!rest.trim().is_empty()).then(|| {
         let what = format!("llama-server reads `{}` after {name} as {number}", quoted(text));
         Warning::new(origin.clone(), what).hint("write the number in full")
     })
 }
 
-impl Wish {
-    fn take(&mut self, setting: &Setting) -> Result<(), FlagError> {
-        let given = Given(setting);
-        match setting.flag.effect {
-            Effect::None | Effect::Router => {}
-            Effect::Model => self.model = Some(given.text()?),
-            Effect::Remote => self.remote = Some(given.text()?),
-            Effect::Projector => self.projector = Some(given.text()?),
-            Effect::ProjectorAuto => {
-                if !given.on() {
-                    self.projector = None;
-                }
-            }
-            Effect::ProjectorOffload => self.projector_offload = given.on(),
-            Effect::ProjectorDevice => self.projector_offload = given.text()? != "none",
-            Effect::Adapters => self.adapters.extend(fields(&given.text()?)),
-            Effect::ScaledAdapters => self.adapters.extend(given.scaled_files()?),
-            Effect::ControlVectors => self.control_vectors.extend(fields(&given.text()?)),
-            Effect::Embeddings => self.embeddings = true,
-            Effect::Rerank => (self.embeddings, self.pooling) = (true, Some(Pooling::Rank)),
-            Effect::Pooling => self.pooling = Some(given.pooling()?),
-            Effect::Mmap => self.mmap = given.on(),
-            Effect::NoMmap => self.mmap = false,
-            Effect::LoadMode => self.mmap = given.load_mode_maps()?,
-            Effect::Images => self.image_tokens = Some(given.natural()?),
-            Effect::Bundle => self.take_bundle(setting.flag.name()),
-            _ => return self.take_context(&given),
-        }
-        Ok(())
-    }
-
-    fn take_context(&mut self, given: &Given<'_>) -> Result<(), FlagError> {
-        match given.0.flag.effect {
-            Effect::Context => self.context = given.natural()?,
-            Effect::Batch => self.batch = given.natural()?,
-            Effect::MicroBatch => self.micro_batch = given.natural()?,
-            Effect::Parallel => self.parallel = given.parallel()?,
-            Effect::UnifiedCache => self.unified_cache = Some(given.on()),
-            Effect::CacheKey => self.cache_key = given.cache_type()?,
-            Effect::CacheValue => self.cache_value = given.cache_type()?,
-            Effect::CacheOffload => self.cache_offload = given.on(),
-            Effect::FullSlidingCache => self.full_sliding_cache = true,
-            Effect::FlashAttention => self.flash_attention = given.flash_attention()?,
-            Effect::NoFlashAttention => self.flash_attention = FlashAttention::Off,
-            Effect::BackendSampling => self.backend_sampling = true,
-            Effect::HostCache => self.host_cache = given.mebibytes_or_no_limit()?,
-            Effect::Checkpoints => self.checkpoints = given.natural()?,
-            Effect::LatentAttention => self.latent_attention = Some(given.natural()?),
-            Effect::AttentionBuffer => self.attention_buffer = Some(Bytes::mib(given.natural()?.into())),
-            Effect::FusedExperts => self.fused_experts = Some(true),
-            Effect::NoFusedExperts => self.fused_experts = Some(false),
-            Effect::Repack => (self.repack, self.mmap) = (true, false),
-            _ => return self.take_placement(given),
-        }
-        Ok(())
-    }
-
-    fn take_placement(&mut self, given: &Given<'_>) -> Result<(), FlagError> {
-        match given.0.flag.effect {
-            Effect::Layers => self.gpu_layers = given.layers()?,
-            Effect::SplitMode => self.split_mode = given.split_mode()?,
-            Effect::TensorSplit => self.tensor_split = given.proportions()?,
-            Effect::MainGpu => self.main_gpu = Some(given.natural()?),
-            Effect::Devices => self.devices = given.names()?,
-            Effect::Overrides => self.overrides.extend(given.overrides()?),
-            Effect::AllExperts => self.experts_on_host = u32::MAX,
-            Effect::Experts => self.experts_on_host = self.experts_on_host.max(given.natural()?),
-            Effect::OpOffload => self.op_offload = given.on(),
-            Effect::Fit => self.fit = given.truth()?,
-            Effect::FitContext => self.fit_context = given.natural()?,
-            _ => return self.take_draft(given),
-        }
-        Ok(())
-    }
-
-    fn take_draft(&mut self, given: &Given<'_>) -> Result<(), FlagError> {
-        match given.0.flag.effect {
-            Effect::Draft => self.draft_model = Some(given.text()?),
-            Effect::DraftRemote => self.draft_remote = Some(given.text()?),
-            Effect::DraftContext => self.draft_context = given.natural()?,
-            Effect::DraftTokens => self.draft_tokens = given.natural()?,
-            Effect::DraftLayers => self.draft_gpu_layers = given.layers()?,
-            Effect::DraftDevices => self.draft_devices = given.names()?,
-            Effect::DraftCacheKey => self.draft_cache_key = given.cache_type()?,
-            Effect::DraftCacheValue => self.draft_cache_value = given.cache_type()?,
-            Effect::DraftOverrides => self.draft_overrides.extend(given.overrides()?),
-            Effect::DraftAllExperts => self.draft_experts_on_host = u32::MAX,
-            Effect::DraftExperts => {
-                self.draft_experts_on_host = self.draft_experts_on_host.max(given.natural()?);
-            }
-            Effect::Speculation => self.speculation.extend(given.speculation()?),
-            _ => {}
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use plimsoll_model::types;
+    use plimsoll_model::{Pooling, types};
 
     use super::*;
-    use crate::{BufferOverride, GpuLayers, Parallel, SplitMode};
+    use crate::table::Effect;
+    use crate::{BufferOverride, FlashAttention, GpuLayers, Parallel, SplitMode};
 
     fn options(line: &str) -> Options {
         let argv: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
@@ -364,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_with_an_effect_changes_the_wish() {
+    fn every_row_with_a_setter_changes_the_wish() {
         let values = [
             "7",
             "off",
@@ -377,7 +282,7 @@ mod tests {
             "draft-mtp",
         ];
         for flag in crate::table::FLAGS {
-            if matches!(flag.effect, Effect::None | Effect::Router) {
+            if flag.setter.is_none() {
                 continue;
             }
             let projector = "-mm p.gguf";
