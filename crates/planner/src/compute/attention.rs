@@ -1,6 +1,6 @@
-//! The attention half of a layer: grouped-query and latent (MLA), with and without flash attention.
+//! Attention half of a layer: grouped-query and latent (MLA), with and without flash attention.
 //!
-//! Mirrors `llama-graph.cpp: build_attn @ b10605`: what the layer projects, what of it is kept, and what the kernel makes of both.
+//! Mirrors `llama-graph.cpp: build_attn @ b10605`: `projections` of the batch, `cache` of keys and values, and `kernel`.
 
 mod cache;
 mod kernel;
@@ -9,7 +9,7 @@ mod projections;
 use self::projections::Projections;
 use super::decoder::Decoder;
 use super::graph::TensorId;
-use super::sketch::{ModelBlock, shares_cache};
+use super::model_layers::{ModelBlock, shares_cache};
 
 impl Decoder<'_> {
     pub(super) fn attention(&mut self, block: &ModelBlock<'_>, input: TensorId) -> TensorId {
@@ -29,12 +29,12 @@ impl Decoder<'_> {
     }
 
     fn attend(&mut self, block: &ModelBlock<'_>, mut p: Projections) -> TensorId {
-        let slides = self.sketch.model.hyper.slides(block.layer);
-        let inputs = if slides {
-            self.inputs.sliding
-        } else {
-            self.inputs.full
+        let hyper = &self.layers.model.hyper;
+        let inputs = match hyper.slides(block.layer) {
+            true => self.inputs.sliding,
+            false => self.inputs.full,
         };
+        // Queries are rotated like the keys, so that their products stay the same.
         if let Some(rotation) = inputs.key_rotation {
             p.query = self.hadamard(p.query, rotation);
             p.key = self.hadamard(p.key, rotation);
@@ -42,7 +42,7 @@ impl Decoder<'_> {
         if let Some(rotation) = inputs.value_rotation {
             p.value = self.hadamard(p.value, rotation);
         }
-        let hyper = &self.sketch.model.hyper;
+        // The engine expands these in the order of its two `build_attn` functions, which decides when each is freed.
         let order = if shares_cache(hyper, block.layer) {
             [p.query; 3]
         } else if hyper.sliding.is_some() || !hyper.cached {
@@ -53,10 +53,9 @@ impl Decoder<'_> {
         for id in order {
             self.graph.expand(id);
         }
-        let views = if self.sketch.model.hyper.cached {
-            self.cache_views(block, &p, &inputs)
-        } else {
-            self.batch_views(&p)
+        let views = match hyper.cached {
+            true => self.cache_views(block, &p, &inputs),
+            false => self.batch_views(&p),
         };
         let mut attended = self.attention_core(block, &p, &views, inputs.mask);
         self.graph.expand(attended);

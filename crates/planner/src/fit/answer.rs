@@ -192,7 +192,7 @@ impl<'a, P: Price> FitQuestion<'a, P> {
     pub(super) fn finish(self, answers: Vec<Answer>) -> Fit {
         Fit {
             schema: "plimsoll.fit/1",
-            model: super::super::name(self.request),
+            model: super::super::model_name(self.request),
             engine: EngineInfo {
                 kind: self.request.engine.kind.name(),
                 build: self.request.engine.build,

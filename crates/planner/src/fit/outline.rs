@@ -61,7 +61,7 @@ fn held(request: &PlanRequest<'_>) -> Option<Vec<Bytes>> {
     let cache = kv::cache(model, 0..model.hyper.layers, &reserve, kind, &layout).ok()?;
     let mut held = vec![Bytes::ZERO; request.cards.len()];
     for (device, &card) in layout.devices.iter().enumerate() {
-        held[card] += weights.devices[device] + cache.devices[device];
+        held[card] += weights.cards[device] + cache.cards[device];
     }
     Some(held)
 }

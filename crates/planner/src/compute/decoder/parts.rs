@@ -1,15 +1,15 @@
-//! What layers are put together from: norms, products with weights, and the weights themselves.
+//! Parts of a layer: norms, products with weights, and the weights themselves.
 
 use plimsoll_model::Tensor;
 
 use crate::compute::decoder::{BIAS, Decoder, WEIGHT};
-use crate::compute::graph::{F32, OpKind, TensorId};
-use crate::compute::sketch::ModelBlock;
+use crate::compute::graph::{OpKind, TensorId};
+use crate::compute::model_layers::ModelBlock;
 use crate::layout::TensorDevice;
 use crate::weights::row_padding;
 
 impl Decoder<'_> {
-    /// `build_norm`; nothing where the layer has no such weight.
+    /// `build_norm`; the input itself where the layer has no such weight.
     pub(in crate::compute) fn norm(&mut self, block: &ModelBlock<'_>, role: &str, of: TensorId) -> TensorId {
         match self.norm_weights(block, role) {
             Some(weights) => self.norm_by(block, weights, of),
@@ -36,37 +36,31 @@ impl Decoder<'_> {
     ) -> TensorId {
         let subtracts_mean = bias.is_some() || self.variant.subtracts_mean;
         if self.quirks.is_lean && !subtracts_mean {
-            let shape = self.graph.shape(of);
-            let normed = self.graph.own(F32, shape, &[of, weight]);
+            let normed = self.graph.own_like(of, &[of, weight]);
             self.pin(normed, block);
             return normed;
         }
         let normed = self.bare_norm(of, subtracts_mean);
         self.pin(normed, block);
         let scaled = self.graph.in_place(&[normed, weight]);
-        match bias {
-            Some(bias) => self.graph.in_place(&[scaled, bias]),
-            None => scaled,
-        }
+        self.biased(scaled, bias)
     }
 
-    /// Norms that subtract the mean as well, as those with a bias do, cannot be done in place.
+    /// A norm without its weight.
     pub(in crate::compute) fn bare_norm(&mut self, of: TensorId, subtracts_mean: bool) -> TensorId {
         match subtracts_mean {
-            true => {
-                let shape = self.graph.shape(of);
-                self.graph.own(F32, shape, &[of])
-            }
+            // `ggml_norm` cannot be done in place, `ggml_rms_norm` can (`ggml_op_can_inplace`).
+            true => self.graph.own_like(of, &[of]),
             false => self.graph.in_place(&[of]),
         }
     }
 
-    /// `llama-context.cpp: graph_get_cb @ b10605`: with all layers on cards a norm belongs to its layer, not to the one
-    /// before, so that one tensor less crosses from card to card.
+    /// `llama-context.cpp: graph_get_cb @ b10605`: with all layers on cards a norm belongs to its own layer, so that one
+    /// tensor less crosses from card to card.
     fn pin(&mut self, normed: TensorId, block: &ModelBlock<'_>) {
         const FEW_TOKENS: u64 = 32;
-        if self.quirks.pins_norms && (self.sketch.all_on_cards() || self.tokens < FEW_TOKENS) {
-            self.graph.pin(normed, block.place);
+        if self.quirks.pins_norms && (self.layers.all_on_cards() || self.tokens < FEW_TOKENS) {
+            self.graph.node_mut(normed).pinned = Some(block.place);
         }
     }
 
@@ -79,38 +73,50 @@ impl Decoder<'_> {
     ) -> Option<TensorId> {
         let weight = self.part(block, role, WEIGHT)?;
         let product = self.graph.multiply(weight, input);
-        Some(match self.part(block, role, BIAS) {
-            Some(bias) => self.graph.in_place(&[product, bias]),
-            None => product,
-        })
+        let bias = self.part(block, role, BIAS);
+        Some(self.biased(product, bias))
+    }
+
+    pub(in crate::compute) fn biased(&mut self, of: TensorId, bias: Option<TensorId>) -> TensorId {
+        match bias {
+            Some(bias) => self.graph.in_place(&[of, bias]),
+            None => of,
+        }
     }
 
     pub(in crate::compute) fn weight(&mut self, block: &ModelBlock<'_>, role: &str) -> Option<TensorId> {
-        block.get(role).map(|(tensor, place)| self.stored(tensor, place))
+        let (tensor, place) = block.get(role)?;
+        Some(self.stored(tensor, place))
     }
 
-    /// The same by the two halves of its role.
+    /// A weight by the two halves of its role.
     pub(in crate::compute) fn part(
         &mut self,
         block: &ModelBlock<'_>,
         role: &str,
         ending: &str,
     ) -> Option<TensorId> {
-        block
-            .part(role, ending)
-            .map(|(tensor, place)| self.stored(tensor, place))
+        let (tensor, place) = block.part(role, ending)?;
+        Some(self.stored(tensor, place))
+    }
+
+    /// A tensor outside of the layers.
+    pub(in crate::compute) fn outer(&mut self, name: &str) -> Option<TensorId> {
+        let (tensor, place) = self.layers.other(name)?;
+        Some(self.stored(tensor, place))
     }
 
     /// Frequencies of the rotary embedding, of which every device with a layer has its own.
     pub(in crate::compute) fn rope_factors(&mut self, place: TensorDevice) -> Option<TensorId> {
+        // The reserved context is longer than any short factors apply to.
         let names = ["rope_freqs.weight", "rope_factors_long.weight"];
-        let (tensor, _) = names.iter().find_map(|name| self.sketch.other(name))?;
+        let (tensor, _) = names.iter().find_map(|name| self.layers.other(name))?;
         Some(self.stored(tensor, place))
     }
 
     pub(in crate::compute) fn stored(&mut self, tensor: &Tensor, place: TensorDevice) -> TensorId {
         let padding = row_padding(tensor.kind, tensor.shape[0]).get();
-        self.graph
-            .stored(OpKind::Weight(place), tensor.bytes.get(), padding, tensor.shape)
+        let kind = OpKind::Weight(place);
+        self.graph.stored(kind, tensor.bytes.get(), padding, tensor.shape)
     }
 }

@@ -1,25 +1,27 @@
-//! One context of the engine, with all of it that does not depend on how long the context is.
+//! One context of the engine, with everything about it that does not depend on the context length.
+
+use std::ops::Range;
 
 use plimsoll_flags::{FlashAttention, Wish};
 use plimsoll_model::{Model, Tensor};
 
-use super::super::compute::{self, ModelLayers};
-use super::super::error::PlanError;
-use super::super::flash::{self, Flash};
-use super::super::kv::CacheKind;
-use super::super::latent::LatentAttention;
-use super::super::layout::DeviceLayout;
-use super::super::pool;
-use super::super::request::PlanRequest;
-use super::super::weights::{self, Weights};
+use crate::compute::{self, ModelLayers};
+use crate::error::PlanError;
+use crate::flash::{self, Flash};
+use crate::kv::CacheKind;
+use crate::latent::LatentAttention;
+use crate::layout::{DeviceBytes, DeviceLayout};
+use crate::request::PlanRequest;
+use crate::{pool, weights};
 
-/// One context of the engine: the model's, the draft model's, or that of the model's own prediction layers.
+/// A context: the model's, the draft model's, or that of the model's own prediction layers.
 pub(super) struct EngineContext<'a> {
     pub(super) model: &'a Model,
-    pub(super) layers: std::ops::Range<u32>,
+    pub(super) layers: Range<u32>,
     pub(super) layout: DeviceLayout,
-    pub(super) weights: Option<Weights>,
-    pub(super) sketch: ModelLayers<'a>,
+    /// `None` where another context of the process loads them.
+    pub(super) weights: Option<DeviceBytes>,
+    pub(super) graph_layers: ModelLayers<'a>,
     /// Distinct matrices of each device.
     pub(super) matrices: Vec<Vec<&'a Tensor>>,
     pub(super) flash: Flash,
@@ -27,13 +29,15 @@ pub(super) struct EngineContext<'a> {
 }
 
 impl<'a> EngineContext<'a> {
+    /// `loads_prediction_layers` is `None` for a context that loads no weights.
     pub(super) fn new(
         request: &PlanRequest<'_>,
         model: &'a Model,
-        layers: std::ops::Range<u32>,
+        layers: Range<u32>,
         loads_prediction_layers: Option<bool>,
         rollback: u64,
     ) -> Result<Self, PlanError> {
+        let wish = request.wish;
         let layout = DeviceLayout::new(request, model)?;
         let mut flash = flash::resolve(request, model, &layout)?;
         let latent = LatentAttention::of(request, model);
@@ -45,20 +49,23 @@ impl<'a> EngineContext<'a> {
             weights
         });
         let cache = CacheKind {
-            key: request.wish.cache_key,
-            value: request.wish.cache_value,
-            transposed: !flash.on && request.wish.flash_attention != FlashAttention::Auto,
-            offload: request.wish.cache_offload,
+            key: wish.cache_key,
+            value: wish.cache_value,
+            // With -fa auto the cache is allocated before flash attention is decided on, so it is never transposed.
+            transposed: !flash.on && wish.flash_attention != FlashAttention::Auto,
+            offload: wish.cache_offload,
             rollback,
             latent,
         };
-        let sketch = ModelLayers::new(model, layers.clone(), &layout, flash);
-        if flash.may_move(request, &sketch) && !compute::attends_at_home(request, &sketch, cache, flash) {
+        let graph_layers = ModelLayers::new(model, layers.clone(), &layout, flash);
+        if flash.may_move(request, &graph_layers)
+            && !compute::attends_at_home(request, &graph_layers, cache, flash)
+        {
             flash = Flash::MOVED;
         }
         Ok(Self {
             model,
-            sketch,
+            graph_layers,
             matrices: pool::matrices(model, &layout),
             layers,
             weights,
@@ -69,7 +76,7 @@ impl<'a> EngineContext<'a> {
     }
 }
 
-/// What the flags for a draft model ask of it, in the words for a model of its own.
+/// The flags for a draft model, as flags for a model of its own.
 pub(crate) fn draft_wish(wish: &Wish) -> Wish {
     Wish {
         gpu_layers: wish.draft_gpu_layers,
@@ -77,10 +84,10 @@ pub(crate) fn draft_wish(wish: &Wish) -> Wish {
         cache_value: wish.draft_cache_value,
         overrides: wish.draft_overrides.clone(),
         experts_on_host: wish.draft_experts_on_host,
-        devices: if wish.draft_devices.is_empty() {
-            wish.devices.clone()
-        } else {
-            wish.draft_devices.clone()
+        // Without -devd a draft model goes to the devices of the model.
+        devices: match wish.draft_devices.as_slice() {
+            [] => wish.devices.clone(),
+            devices => devices.to_vec(),
         },
         ..wish.clone()
     }

@@ -1,7 +1,7 @@
-//! The layers worth building: a model of a hundred equal layers needs its first few and its last ones.
+//! Layers that a graph is built from: of many equal layers, the first few and the last ones.
 //!
-//! The allocator's state repeats from layer to layer, so its peak is reached within the first occurrences of
-//! every kind of layer and neighbour, on every device, and at the end. Where it does not repeat, all are built.
+//! The allocator's state repeats from layer to layer. Its peak is therefore reached within the first occurrences of every
+//! kind of layer and neighbour, on every device, and at the end. Where the state does not repeat, all layers are built.
 
 use std::cell::{OnceCell, RefCell};
 
@@ -37,32 +37,32 @@ impl<'a> ModelBlock<'a> {
     }
 }
 
-/// What the graph is built from.
+/// The tensors of a model, by layer, with their devices.
 #[derive(Debug)]
 pub(crate) struct ModelLayers<'a> {
     pub(super) model: &'a Model,
     pub(super) blocks: Vec<ModelBlock<'a>>,
-    /// Where each layer of the model is.
-    layers: Vec<TensorDevice>,
-    /// Tensors outside of layers.
+    /// The device of each layer.
+    layer_devices: Vec<TensorDevice>,
+    /// Tensors outside of the layers.
     others: Vec<(&'a Tensor, TensorDevice)>,
     pub(super) output: TensorDevice,
     pub(super) devices: usize,
     pub(super) copies: u64,
-    /// Whether every device runs the kernel of the gated delta net, once it was asked; no context changes it.
+    /// Every device runs the kernel of the gated delta net; unset until the first graph asks, and the same at any context.
     pub(super) fuses: OnceCell<bool>,
-    /// The memory of the last graph for the next.
+    /// The last graph, whose memory the next one reuses.
     spare: RefCell<OpGraph>,
 }
 
-/// Tensors of a graph for each of the model's that it is made of, at most in all that `plimsoll synth` knows.
+/// Tensors of a graph for each tensor of the model: the most in any model of `plimsoll synth`.
 const NODES: usize = 8;
-/// The most that room is made for at once: a header may count millions.
+/// Room that is made at most at once, because a hostile header may state millions of tensors.
 const ROOM: usize = 1 << 16;
 
-/// Layers that are looked back over for one of the same kind; the longest pattern in use repeats after 12.
+/// Earlier layers that are compared with a layer; the longest pattern in use repeats after 12.
 const PATTERN: usize = 32;
-/// How often a kind of layer between the same neighbours is built.
+/// Occurrences that are built of a kind of layer between the same neighbours.
 const REPETITIONS: usize = 2;
 /// Layers at the end of a device's share that are always built.
 const LAST: usize = 2;
@@ -74,8 +74,7 @@ impl<'a> ModelLayers<'a> {
         layout: &DeviceLayout,
         flash: Flash,
     ) -> Self {
-        let on_host = flash.on && flash.missing.is_some();
-        let all = layout.is_scattered() || on_host;
+        let all = layout.is_scattered() || flash.is_on_host();
         let mut blocks: Vec<ModelBlock<'a>> = layers
             .clone()
             .map(|layer| ModelBlock {
@@ -102,7 +101,7 @@ impl<'a> ModelLayers<'a> {
         Self {
             model,
             blocks: representative(model, blocks, all),
-            layers: (0..model.hyper.layers).map(|layer| layout.layer(layer)).collect(),
+            layer_devices: (0..model.hyper.layers).map(|layer| layout.layer(layer)).collect(),
             others,
             output: layout.output,
             devices: layout.devices.len(),
@@ -112,7 +111,7 @@ impl<'a> ModelLayers<'a> {
         }
     }
 
-    /// An empty graph, to be handed back when it is done with.
+    /// An empty graph, to be handed back after use.
     pub(super) fn graph(&self) -> OpGraph {
         let blocks = self.blocks.iter().map(|block| block.tensors.len());
         let tensors = self.others.len() + blocks.sum::<usize>();
@@ -132,19 +131,20 @@ impl<'a> ModelLayers<'a> {
 
     /// Layers on the host, beside a card that could compute them.
     pub(crate) fn reaches_host(&self) -> bool {
-        self.devices > 0 && self.layers.contains(&TensorDevice::Host)
+        self.devices > 0 && self.layer_devices.contains(&TensorDevice::Host)
     }
 
-    /// Where the cache is that `block` attends to: its own, or that of the last layer of its kind that has one
+    /// The device of the cache that `block` attends to: its own, or that of the last layer of its kind that has one
     /// (`llama-model.cpp: create_memory @ b10605`).
     pub(super) fn cache_place(&self, block: &ModelBlock<'_>) -> TensorDevice {
         let hyper = &self.model.hyper;
         if !shares_cache(hyper, block.layer) {
             return block.place;
         }
+        // The last two layers with a cache are a sliding one and a full one.
         let back = if hyper.slides(block.layer) { 2 } else { 1 };
         let layer = usize::try_from(hyper.layers_with_cache.saturating_sub(back)).ok();
-        let place = layer.and_then(|layer| self.layers.get(layer));
+        let place = layer.and_then(|layer| self.layer_devices.get(layer));
         place.copied().unwrap_or(block.place)
     }
 
@@ -156,16 +156,16 @@ impl<'a> ModelLayers<'a> {
     }
 }
 
-/// Does a layer attend to the cache of an earlier one?
+/// True where a layer attends to the cache of an earlier one.
 pub(super) fn shares_cache(hyper: &HyperParameters, layer: u32) -> bool {
     hyper.cached && layer >= hyper.layers_with_cache
 }
 
 fn representative<'a>(model: &Model, blocks: Vec<ModelBlock<'a>>, all: bool) -> Vec<ModelBlock<'a>> {
-    // A recurrent layer, or one whose weights are copied to the card, leaves other holes in the heap than it found, and the
-    // next one falls into them: no state of the allocator repeats, so all layers are built. What the host attends to comes back in
-    // copies that a pipeline keeps for each layer. So are those of a model whose layers
-    // share caches: its first ones do what their tensors do not tell.
+    // A recurrent layer, or one whose weights are copied to the card, leaves different holes in the heap than it found,
+    // and the next layer's tensors land in them, so the allocator's state never repeats. Attention on the host returns
+    // in copies that a pipeline keeps for each layer. Where layers share caches, the tensors of the first ones do not
+    // show which of them store.
     let shares = model.hyper.layers_with_cache < model.hyper.layers;
     if model.hyper.recurrent.is_some() || all || shares {
         return blocks;
@@ -179,6 +179,7 @@ fn representative<'a>(model: &Model, blocks: Vec<ModelBlock<'a>>, all: bool) -> 
         kinds.push(same.map_or(i, |j| kinds[j]));
     }
     let mut seen: Vec<([Option<usize>; 3], usize)> = Vec::new();
+    // A layer's peak depends on the holes that its neighbours leave, so neighbours are part of its kind.
     let mut keep = Vec::with_capacity(blocks.len());
     for i in 0..blocks.len() {
         let neighbours = [
@@ -196,6 +197,7 @@ fn representative<'a>(model: &Model, blocks: Vec<ModelBlock<'a>>, all: bool) -> 
                 1
             }
         };
+        // The end of a device's share is followed by copies to the next device, or by the output.
         let ends = (1..=LAST).any(|ahead| {
             blocks
                 .get(i + ahead)
@@ -210,7 +212,7 @@ fn representative<'a>(model: &Model, blocks: Vec<ModelBlock<'a>>, all: bool) -> 
         .collect()
 }
 
-/// Do two layers have the same operations of the same sizes on the same place?
+/// True where two layers have the same operations of the same sizes on the same device.
 fn alike(model: &Model, a: &ModelBlock<'_>, b: &ModelBlock<'_>) -> bool {
     let hyper = &model.hyper;
     a.place == b.place
@@ -226,6 +228,7 @@ fn alike(model: &Model, a: &ModelBlock<'_>, b: &ModelBlock<'_>) -> bool {
                 role_a == role_b
                     && place_a == place_b
                     && x.shape == y.shape
+                    // Only the bytes of a weight that is copied enter the buffer, so types matter there alone.
                     && (x.kind == y.kind || *place_a == a.place)
             })
 }
