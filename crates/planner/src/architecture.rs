@@ -4,10 +4,8 @@
 //! for itself. An architecture is listed as compared once its numbers agreed with the engine on every recorded row
 //! (`data/measured`, `data/exact`). Anything else is planned as an estimate, and the plan says so and offers `--exact`.
 
-use plimsoll_model::Model;
+use plimsoll_model::{Model, TensorType};
 
-use crate::flash::Flash;
-use crate::kv::CacheKind;
 use crate::request::{Engine, EngineKind};
 
 /// The point where the rows that need logits are picked out of the batch.
@@ -150,17 +148,22 @@ const RECURRENT_FROM: u32 = 10_605;
 const RARER_FROM: u32 = 10_605;
 
 /// True where the compute term is the engine's own number rather than an estimate.
-pub(super) fn is_compared(model: &Model, engine: Engine, cache: CacheKind, flash: Flash) -> bool {
-    let rolls_back = cache.rollback > 0;
+pub(super) fn is_compared(
+    model: &Model,
+    engine: Engine,
+    key: TensorType,
+    rolls_back: bool,
+    on_host: bool,
+) -> bool {
     let known = match row(&model.architecture).0 {
         // The context of an attending model's prediction layers keeps more than those layers need.
         ComparedGraph::Attending => model.hyper.nextn_layers == 0 || !rolls_back,
         ComparedGraph::Recurrent => !rolls_back && recurrent_is_compared(model, engine),
         ComparedGraph::Not => false,
     };
-    let quantised_latent = model.hyper.mla.is_some() && cache.key.quantised();
+    let quantised_latent = model.hyper.mla.is_some() && key.quantised();
     let recent = engine.build.is_none_or(|build| build >= RARER_FROM);
-    let compared = recent || !(flash.is_on_host() || quantised_latent);
+    let compared = recent || !(on_host || quantised_latent);
     engine.kind == EngineKind::LlamaCpp && known && compared
 }
 

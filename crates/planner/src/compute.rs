@@ -20,14 +20,12 @@ mod schedule;
 mod streams;
 
 use self::decoder::Decoder;
-use self::graph::TensorId;
+use self::graph::Id;
 pub(super) use self::model_layers::ModelLayers;
 use self::schedule::BackendSet;
 
 use plimsoll_base::{Bytes, Source};
 
-use super::flash::Flash;
-use super::kv::CacheKind;
 use super::layout::{DeviceBytes, TensorDevice};
 use super::quirks::EngineQuirks;
 use super::request::PlanRequest;
@@ -45,22 +43,16 @@ pub(super) fn source(compared: bool) -> Source {
 const ATTENTION_PROBE: u64 = 1;
 const DELTA_NET_PROBE: u64 = 16;
 
-pub(super) fn compute(
-    request: &PlanRequest<'_>,
-    layers: &ModelLayers<'_>,
-    reserve: &Reserve,
-    cache: CacheKind,
-    flash: Flash,
-) -> DeviceBytes {
+pub(super) fn compute(request: &PlanRequest<'_>, layers: &ModelLayers<'_>, reserve: &Reserve) -> DeviceBytes {
     let (quirks, backends) = (EngineQuirks::of(request), backends(request, layers));
     let fused = || {
         let small = reserve.probing(DELTA_NET_PROBE);
-        let probe = Decoder::new(layers, &small, cache, flash, quirks);
+        let probe = Decoder::new(layers, &small, quirks);
         runs_at_home(probe, backends, |decoder| &decoder.fused_nodes)
     };
     // No context changes the answer, so the search over contexts asks for it once.
     let fused = !Decoder::has_delta_nets(layers) || *layers.fuses.get_or_init(fused);
-    let mut decoder = Decoder::new(layers, reserve, cache, flash, quirks);
+    let mut decoder = Decoder::new(layers, reserve, quirks);
     decoder.fused = fused;
     decoder.build();
     let mut peaks = schedule::reserve(&mut decoder.graph, backends);
@@ -79,14 +71,9 @@ const fn backends(request: &PlanRequest<'_>, layers: &ModelLayers<'_>) -> Backen
 }
 
 /// True where every layer attends on its own device. With `-fa auto`, flash attention is off where one does not.
-pub(super) fn attends_at_home(
-    request: &PlanRequest<'_>,
-    layers: &ModelLayers<'_>,
-    cache: CacheKind,
-    flash: Flash,
-) -> bool {
+pub(super) fn attends_at_home(request: &PlanRequest<'_>, layers: &ModelLayers<'_>) -> bool {
     let reserve = Reserve::of_model(request, u64::from(request.wish.context)).probing(ATTENTION_PROBE);
-    let probe = Decoder::new(layers, &reserve, cache, flash, EngineQuirks::of(request));
+    let probe = Decoder::new(layers, &reserve, EngineQuirks::of(request));
     runs_at_home(probe, backends(request, layers), |decoder| {
         &decoder.attention_nodes
     })
@@ -97,11 +84,11 @@ pub(super) fn attends_at_home(
 fn runs_at_home(
     mut probe: Decoder<'_>,
     backends: BackendSet,
-    uses: for<'d> fn(&'d Decoder<'_>) -> &'d [(TensorId, TensorDevice)],
+    uses: for<'d> fn(&'d Decoder<'_>) -> &'d [(Id, TensorDevice)],
 ) -> bool {
     probe.build();
     let places = schedule::assign(&probe.graph, backends);
-    let stays = |(id, place): &(TensorId, TensorDevice)| places[id.index()] == *place;
+    let stays = |(id, place): &(Id, TensorDevice)| places[id.index()] == *place;
     let stay = uses(&probe).iter().all(stays);
     probe.layers.hand_back(probe.graph);
     stay

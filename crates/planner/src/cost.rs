@@ -105,11 +105,11 @@ impl<'a> PlanCalculator<'a> {
     }
 
     pub(super) fn flash(&self) -> Flash {
-        self.main.flash
+        self.main.graph.flash
     }
 
     pub(super) fn latent(&self) -> Option<LatentAttention> {
-        self.main.cache.latent
+        self.main.graph.cache.latent
     }
 
     /// True where `card` (a position in the request) holds a part of the model.
@@ -168,10 +168,10 @@ impl<'a> PlanCalculator<'a> {
         reserve: &Reserve,
         sum: &mut TermSums,
     ) -> Result<(), PlanError> {
-        let (request, kind, model) = (self.request, context.cache, context.model);
+        let (request, kind, model) = (self.request, context.graph.cache, context.model);
         let layers = || context.layers.clone();
         let cache = kv::cache(model, layers(), reserve, kind, &context.layout)?;
-        let compute = compute::compute(request, &context.graph_layers, reserve, kind, context.flash);
+        let compute = compute::compute(request, &context.graph, reserve);
         sum.add_context(context, &cache, &compute, request.engine);
         sum.growth.bytes_per_token += kv::bytes_per_token(&model.hyper, layers(), reserve, kind);
         for (card, pool) in pools(request, context, reserve, cells(context, reserve, request)) {

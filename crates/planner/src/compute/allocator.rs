@@ -4,7 +4,7 @@
 //! Memory comes from the best fitting free block and is freed at its last use; a result reuses the memory of a dying
 //! source with the same layout. The order of operations decides the peak, so it is not a sum with a closed form.
 
-use super::graph::{OpGraph, OpKind, TensorId};
+use super::graph::{Id, OpGraph, OpKind};
 use crate::layout::TensorDevice;
 use crate::weights::{CARD_ALIGNMENT, HOST_ALIGNMENT};
 
@@ -127,11 +127,11 @@ struct TensorState {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum AllocationStep {
     /// Run this operation on this place.
-    Run(TensorId, TensorDevice),
+    Run(Id, TensorDevice),
     /// Keep this tensor until here, because a copy of it is made.
-    Keep(TensorId),
+    Keep(Id),
     /// The copy of a tensor on another place.
-    Receive(TensorId, TensorDevice),
+    Receive(Id, TensorDevice),
 }
 
 pub(super) struct Allocator<'a> {
@@ -153,7 +153,7 @@ impl<'a> Allocator<'a> {
     }
 
     /// Peaks of the cards' heaps and of the host's.
-    pub(super) fn peaks(mut self, leaves: &[(TensorId, TensorDevice)], steps: &[AllocationStep]) -> Vec<u64> {
+    pub(super) fn peaks(mut self, leaves: &[(Id, TensorDevice)], steps: &[AllocationStep]) -> Vec<u64> {
         for &(leaf, place) in leaves {
             self.settle(leaf, place);
         }
@@ -187,7 +187,7 @@ impl<'a> Allocator<'a> {
         }
     }
 
-    fn run(&mut self, id: TensorId, place: TensorDevice) {
+    fn run(&mut self, id: Id, place: TensorDevice) {
         self.settle(id, place);
         let sources = self.graph.node(id).sources;
         for source in sources.into_iter().flatten() {
@@ -203,7 +203,7 @@ impl<'a> Allocator<'a> {
     }
 
     /// Bytes of a tensor in a heap; scratch is a card's alone.
-    fn bytes(&self, id: TensorId, heap: usize) -> u64 {
+    fn bytes(&self, id: Id, heap: usize) -> u64 {
         let node = self.graph.node(id);
         // The last heap is the host's.
         let scratch = if heap + 1 == self.heaps.len() {
@@ -215,7 +215,7 @@ impl<'a> Allocator<'a> {
     }
 
     /// `ggml_gallocr_allocate_node`.
-    fn settle(&mut self, id: TensorId, place: TensorDevice) {
+    fn settle(&mut self, id: Id, place: TensorDevice) {
         let node = self.graph.node(id);
         // Weights and caches have buffers of their own, and a view has the memory of its root.
         let external = matches!(node.kind, OpKind::Weight(_) | OpKind::Cache(_));
@@ -238,7 +238,7 @@ impl<'a> Allocator<'a> {
     }
 
     /// A source that dies here and whose memory fits: its only remaining reader is `id`.
-    fn reusable(&self, id: TensorId) -> Option<TensorId> {
+    fn reusable(&self, id: Id) -> Option<Id> {
         let node = self.graph.node(id);
         if !matches!(node.kind, OpKind::InPlace | OpKind::Rope) {
             return None;
@@ -252,7 +252,7 @@ impl<'a> Allocator<'a> {
         })
     }
 
-    fn take_over(&mut self, id: TensorId, parent: TensorId) -> (usize, u64) {
+    fn take_over(&mut self, id: Id, parent: Id) -> (usize, u64) {
         let state = &mut self.states[parent.index()];
         state.allocated = false;
         let (heap, offset) = (state.heap, state.offset);
@@ -266,7 +266,7 @@ impl<'a> Allocator<'a> {
     }
 
     /// One reader of `id` is done.
-    fn used(&mut self, id: TensorId) {
+    fn used(&mut self, id: Id) {
         let state = &mut self.states[id.index()];
         state.children = state.children.saturating_sub(1);
         if state.children > 0 || state.views > 0 {
@@ -284,7 +284,7 @@ impl<'a> Allocator<'a> {
         }
     }
 
-    fn release(&mut self, id: TensorId) {
+    fn release(&mut self, id: Id) {
         let state = self.states[id.index()];
         if !state.allocated || self.graph.node(id).output {
             return;

@@ -7,7 +7,7 @@
 mod layer;
 mod parts;
 
-use super::graph::{F32, I32, I64, OpGraph, TensorId};
+use super::graph::{F32, I32, I64, Id, OpGraph};
 use super::inputs::{Inputs, inputs};
 use super::model_layers::ModelLayers;
 use crate::architecture::{GraphVariant, WantedRows};
@@ -32,27 +32,22 @@ pub(super) struct Decoder<'a> {
     /// Every layer's device has the kernel of the gated delta net.
     pub(super) fused: bool,
     /// Uses of that kernel, with the devices of their layers.
-    pub(super) fused_nodes: Vec<(TensorId, TensorDevice)>,
+    pub(super) fused_nodes: Vec<(Id, TensorDevice)>,
     /// The same for flash attention.
-    pub(super) attention_nodes: Vec<(TensorId, TensorDevice)>,
+    pub(super) attention_nodes: Vec<(Id, TensorDevice)>,
     pub(super) tokens: u64,
     pub(super) inputs: Inputs,
     /// Masks, and their copies for flash attention.
-    pub(super) masks: Vec<(TensorId, TensorId)>,
+    pub(super) masks: Vec<(Id, Id)>,
 }
 
 impl<'a> Decoder<'a> {
-    pub(super) fn new(
-        layers: &'a ModelLayers<'a>,
-        reserve: &'a Reserve,
-        cache: CacheKind,
-        flash: Flash,
-        quirks: EngineQuirks,
-    ) -> Self {
+    pub(super) fn new(layers: &'a ModelLayers<'a>, reserve: &'a Reserve, quirks: EngineQuirks) -> Self {
+        let (cache, flash) = (layers.cache, layers.flash);
         let mut graph = layers.graph();
         let variant = GraphVariant::of(layers.model, quirks.picks_rows_early);
         let halved = flash.on && !quirks.casts_mask;
-        let inputs = inputs(&mut graph, layers, reserve, cache, halved, variant.positions);
+        let inputs = inputs(&mut graph, layers, reserve, halved, variant.positions);
         Self {
             graph,
             layers,
@@ -79,7 +74,7 @@ impl<'a> Decoder<'a> {
         self.finish(current);
     }
 
-    fn all_layers(&mut self, mut current: TensorId) -> TensorId {
+    fn all_layers(&mut self, mut current: Id) -> Id {
         let last = self.layers.blocks.len().saturating_sub(1);
         for (i, block) in self.layers.blocks.iter().enumerate() {
             current = self.layer(block, current, i == last);
@@ -93,7 +88,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// `build_inp_embd`: the host looks up the tokens; the input for ready-made embeddings is reserved as well.
-    fn embed(&mut self) -> TensorId {
+    fn embed(&mut self) -> Id {
         let width = u64::from(self.layers.model.hyper.embedding);
         let tokens = self.graph.input(I32, [self.tokens, 1, 1, 1]);
         let table = self.layers.other("token_embd.weight");
@@ -129,12 +124,12 @@ impl<'a> Decoder<'a> {
         embedded
     }
 
-    pub(super) fn wanted_rows(&mut self, of: TensorId) -> TensorId {
+    pub(super) fn wanted_rows(&mut self, of: Id) -> Id {
         let shape = [self.graph.shape(of)[0], self.reserve.outputs, 1, 1];
         self.graph.gather(shape, of, self.inputs.outputs)
     }
 
-    fn finish(&mut self, current: TensorId) {
+    fn finish(&mut self, current: Id) {
         let mut normed = match self.outer(self.variant.last_norm) {
             Some(weight) if self.quirks.is_lean => self.graph.own_like(current, &[current, weight]),
             Some(weight) => {

@@ -5,8 +5,8 @@
 //! it where every layer's device has that kernel; else the engine uses small operations over chunks of 64 tokens.
 
 use super::decoder::Decoder;
-use super::graph::TensorId;
-use super::model_layers::ModelBlock;
+use super::graph::Id;
+use super::model_layers::Layer;
 use super::recurrent::Carried;
 
 /// Tokens of a chunk without the kernel.
@@ -22,27 +22,27 @@ struct DeltaHeads {
 
 /// Inputs of the recurrence, `[length, heads, tokens, sequences]` each.
 struct Recurrence {
-    query: TensorId,
-    key: TensorId,
-    value: TensorId,
-    decay: TensorId,
-    beta: TensorId,
+    query: Id,
+    key: Id,
+    value: Id,
+    decay: Id,
+    beta: Id,
 }
 
 /// Inputs of the small operations, as `[.., chunk, chunks, heads]`.
 struct DeltaChunks {
-    query: TensorId,
-    key: TensorId,
-    value: TensorId,
-    key_beta: TensorId,
-    value_beta: TensorId,
-    decay: TensorId,
+    query: Id,
+    key: Id,
+    value: Id,
+    key_beta: Id,
+    value_beta: Id,
+    decay: Id,
     count: u64,
     heads: u64,
 }
 
 impl Decoder<'_> {
-    fn heads(&self, block: &ModelBlock<'_>) -> Option<DeltaHeads> {
+    fn heads(&self, block: &Layer<'_>) -> Option<DeltaHeads> {
         let sizes = self.scan_sizes(block)?;
         let values = block.get("ssm_a")?.0.shape[0].max(1);
         Some(DeltaHeads {
@@ -52,7 +52,7 @@ impl Decoder<'_> {
         })
     }
 
-    pub(super) fn delta_net(&mut self, block: &ModelBlock<'_>, input: TensorId) -> Option<TensorId> {
+    pub(super) fn delta_net(&mut self, block: &Layer<'_>, input: Id) -> Option<Id> {
         let heads = self.heads(block)?;
         let wide = [heads.length, heads.values, self.each(), self.sequences()];
         let mixed = self.linear(block, "attn_qkv", input)?;
@@ -90,10 +90,10 @@ impl Decoder<'_> {
     /// `build_conv_state`, the state of the recurrence, and the convolution, in the order in which they are built.
     fn convolved_and_state(
         &mut self,
-        block: &ModelBlock<'_>,
-        mixed: TensorId,
+        block: &Layer<'_>,
+        mixed: Id,
         heads: DeltaHeads,
-    ) -> Option<(TensorId, Carried)> {
+    ) -> Option<(Id, Carried)> {
         let sizes = self.scan_sizes(block)?;
         let (channels, taps) = (sizes.channels, sizes.taps);
         let shape = [channels, self.each(), self.sequences(), 1];
@@ -106,12 +106,7 @@ impl Decoder<'_> {
     }
 
     /// Write strength and forgetting of each token, from one matrix (early Qwen3-Next) or two.
-    fn beta_and_decay(
-        &mut self,
-        block: &ModelBlock<'_>,
-        input: TensorId,
-        heads: DeltaHeads,
-    ) -> Option<(TensorId, TensorId)> {
+    fn beta_and_decay(&mut self, block: &Layer<'_>, input: Id, heads: DeltaHeads) -> Option<(Id, Id)> {
         let (each, sequences) = (self.each(), self.sequences());
         let flat = [heads.values, each, sequences, 1];
         let (beta, alpha) = match self.linear(block, "ssm_ba", input) {
@@ -143,7 +138,7 @@ impl Decoder<'_> {
     }
 
     /// `ggml_l2_norm`, and keys repeated for every value head: always in Qwen3-Next, in later models without the kernel.
-    fn unit_rows(&mut self, part: TensorId, heads: DeltaHeads) -> TensorId {
+    fn unit_rows(&mut self, part: Id, heads: DeltaHeads) -> Id {
         let [length, _, each, sequences] = self.graph.shape(part);
         let unit = self.graph.own_like(part, &[part]);
         let always = self.variant.repeats_keys;
@@ -162,13 +157,7 @@ impl Decoder<'_> {
     }
 
     /// `build_delta_net_fused`: one result holds the outputs and the states after them.
-    fn fused_net(
-        &mut self,
-        block: &ModelBlock<'_>,
-        r: &Recurrence,
-        state: TensorId,
-        carried: &Carried,
-    ) -> TensorId {
+    fn fused_net(&mut self, block: &Layer<'_>, r: &Recurrence, state: Id, carried: &Carried) -> Id {
         let [length, heads, each, sequences] = self.graph.shape(r.value);
         let snapshots = self.snapshots();
         let states = snapshots.saturating_mul(length).saturating_mul(sequences);
@@ -191,7 +180,7 @@ impl Decoder<'_> {
     }
 
     /// `build_delta_net_chunking`.
-    fn chunked_net(&mut self, r: &Recurrence, state: TensorId, carried: &Carried) -> TensorId {
+    fn chunked_net(&mut self, r: &Recurrence, state: Id, carried: &Carried) -> Id {
         let [length, heads, each, sequences] = self.graph.shape(r.value);
         let chunks = self.chunks(r);
         let (output, state) = self.over_chunks(&chunks, state);
@@ -237,14 +226,14 @@ impl Decoder<'_> {
     }
 
     /// A transposed copy of `of`.
-    fn turned(&mut self, of: TensorId) -> TensorId {
+    fn turned(&mut self, of: Id) -> Id {
         let [a, b, c, d] = self.graph.shape(of);
         let turned = self.graph.view(of, [b, a, c, d]);
         self.graph.own([b, a, c, d], &[turned])
     }
 
     /// Effects of the tokens of a chunk on each other for all chunks at once, then the state chunk by chunk.
-    fn over_chunks(&mut self, c: &DeltaChunks, mut state: TensorId) -> (TensorId, TensorId) {
+    fn over_chunks(&mut self, c: &DeltaChunks, mut state: Id) -> (Id, Id) {
         let square = [CHUNK, CHUNK, c.count, c.heads];
         let decay = self.turned(c.decay);
         let sums = self.graph.own([CHUNK, 1, c.count, c.heads], &[decay]);
@@ -300,12 +289,7 @@ impl Decoder<'_> {
         (output, state)
     }
 
-    fn next_chunk(
-        &mut self,
-        parts: [TensorId; 6],
-        output: TensorId,
-        state: TensorId,
-    ) -> (TensorId, TensorId) {
+    fn next_chunk(&mut self, parts: [Id; 6], output: Id, state: Id) -> (Id, Id) {
         let [key_decay, value, key_query, query, key, growth] = parts.map(|part| {
             let [a, b, _, d] = self.graph.shape(part);
             self.graph.view(part, [a, b, 1, d])

@@ -6,12 +6,12 @@
 use plimsoll_model::Pooling;
 
 use super::decoder::Decoder;
-use super::graph::{F32, I32, TensorId};
-use super::model_layers::ModelBlock;
+use super::graph::{F32, I32, Id};
+use super::model_layers::Layer;
 
 impl Decoder<'_> {
     /// Adds the type of the tokens (always the first) and learned positions, and norms the sum, each where the file has it.
-    pub(super) fn encoder_input(&mut self, embedded: TensorId) -> TensorId {
+    pub(super) fn encoder_input(&mut self, embedded: Id) -> Id {
         let [width, tokens, ..] = self.graph.shape(embedded);
         let mut sum = embedded;
         if let Some((kinds, place)) = self.layers.other("token_types.weight") {
@@ -37,12 +37,7 @@ impl Decoder<'_> {
     }
 
     /// `llama_model_bert::graph`.
-    pub(super) fn encoder_layer(
-        &mut self,
-        block: &ModelBlock<'_>,
-        input: TensorId,
-        is_last: bool,
-    ) -> TensorId {
+    pub(super) fn encoder_layer(&mut self, block: &Layer<'_>, input: Id, is_last: bool) -> Id {
         let mut current = self.attention(block, input);
         let mut residual = input;
         if is_last {
@@ -62,7 +57,7 @@ impl Decoder<'_> {
     }
 
     /// `build_pooling`, and the dense layers after it.
-    pub(super) fn pool(&mut self, pooling: Pooling, embedded: TensorId) {
+    pub(super) fn pool(&mut self, pooling: Pooling, embedded: Id) {
         let mut pooled = match pooling {
             Pooling::Each => embedded,
             Pooling::Mean => self.mean(embedded),
@@ -87,7 +82,7 @@ impl Decoder<'_> {
     }
 
     /// Each sequence's mean over its tokens.
-    fn mean(&mut self, embedded: TensorId) -> TensorId {
+    fn mean(&mut self, embedded: Id) -> Id {
         let [width, rows, ..] = self.graph.shape(embedded);
         let sequences = self.sequences();
         let shares = self.graph.input(F32, [self.tokens, sequences, 1, 1]);
@@ -97,7 +92,7 @@ impl Decoder<'_> {
         self.graph.multiply(turned, shares)
     }
 
-    fn classify(&mut self, pooled: TensorId) -> TensorId {
+    fn classify(&mut self, pooled: Id) -> Id {
         let mut score = pooled;
         if let Some(hidden) = self.outer_linear("cls", score) {
             score = self.graph.in_place(&[hidden]);
@@ -115,7 +110,7 @@ impl Decoder<'_> {
     }
 
     /// A matrix outside of the layers, and its bias.
-    fn outer_linear(&mut self, name: &str, input: TensorId) -> Option<TensorId> {
+    fn outer_linear(&mut self, name: &str, input: Id) -> Option<Id> {
         let weight = self.outer(&format!("{name}.weight"))?;
         let product = self.graph.multiply(weight, input);
         let bias = self.outer(&format!("{name}.bias"));

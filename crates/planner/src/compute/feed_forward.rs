@@ -3,8 +3,8 @@
 //! Mirrors `llama-graph.cpp: build_ffn, build_moe_ffn @ b10605`.
 
 use super::decoder::{BIAS, Decoder, WEIGHT};
-use super::graph::{I32, TensorId};
-use super::model_layers::ModelBlock;
+use super::graph::{I32, Id};
+use super::model_layers::Layer;
 
 /// Roles of a dense network: up, gate, down.
 const DENSE: [&str; 3] = ["ffn_up", "ffn_gate", "ffn_down"];
@@ -15,7 +15,7 @@ const MOST_EXPERTS: u64 = 512;
 
 impl Decoder<'_> {
     /// Everything between the second norm and the residual sum.
-    pub(super) fn feed_forward(&mut self, block: &ModelBlock<'_>, input: TensorId) -> TensorId {
+    pub(super) fn feed_forward(&mut self, block: &Layer<'_>, input: Id) -> Id {
         if !block.has("ffn_gate_inp.weight") {
             return self.dense(block, input, DENSE);
         }
@@ -32,7 +32,7 @@ impl Decoder<'_> {
         self.graph.in_place(&[experts, shared])
     }
 
-    fn dense(&mut self, block: &ModelBlock<'_>, input: TensorId, roles: [&str; 3]) -> TensorId {
+    fn dense(&mut self, block: &Layer<'_>, input: Id, roles: [&str; 3]) -> Id {
         let [up, gate, down] = roles;
         let Some(up) = self.linear(block, up, input) else {
             return input;
@@ -52,7 +52,7 @@ impl Decoder<'_> {
         self.linear(block, down, active).unwrap_or(active)
     }
 
-    fn experts(&mut self, block: &ModelBlock<'_>, input: TensorId) -> TensorId {
+    fn experts(&mut self, block: &Layer<'_>, input: Id) -> Id {
         let [width, tokens, ..] = self.graph.shape(input);
         let Some(hyper) = &self.layers.model.hyper.experts else {
             return input;
@@ -72,12 +72,7 @@ impl Decoder<'_> {
     }
 
     /// The chosen experts and their weights.
-    fn route(
-        &mut self,
-        block: &ModelBlock<'_>,
-        input: TensorId,
-        [count, used, tokens]: [u64; 3],
-    ) -> (TensorId, TensorId) {
+    fn route(&mut self, block: &Layer<'_>, input: Id, [count, used, tokens]: [u64; 3]) -> (Id, Id) {
         let late_softmax = self.variant.late_softmax;
         let mut odds = self.linear(block, "ffn_gate_inp", input).unwrap_or(input);
         if !late_softmax {
@@ -110,7 +105,7 @@ impl Decoder<'_> {
         (chosen, weights)
     }
 
-    fn expert_activation(&mut self, block: &ModelBlock<'_>, input: TensorId, chosen: TensorId) -> TensorId {
+    fn expert_activation(&mut self, block: &Layer<'_>, input: Id, chosen: Id) -> Id {
         if let Some(both) = self.expert_linear(block, "ffn_gate_up_exps", input, chosen) {
             let [width, used, tokens, _] = self.graph.shape(both);
             let half = [width / 2, used, tokens, 1];
@@ -131,12 +126,7 @@ impl Decoder<'_> {
     }
 
     /// `llama-build-context.cpp: llm_build_moe_ffn` of ik_llama.cpp (8337e4cd): where gate and up are of one type.
-    fn fused_activation(
-        &mut self,
-        block: &ModelBlock<'_>,
-        input: TensorId,
-        chosen: TensorId,
-    ) -> Option<TensorId> {
+    fn fused_activation(&mut self, block: &Layer<'_>, input: Id, chosen: Id) -> Option<Id> {
         let (up, _) = block.get("ffn_up_exps.weight")?;
         let (gate, _) = block.get("ffn_gate_exps.weight")?;
         if !self.quirks.fuses_experts || up.kind != gate.kind {
@@ -150,13 +140,7 @@ impl Decoder<'_> {
         Some(self.share_batch(product, chosen))
     }
 
-    fn expert_linear(
-        &mut self,
-        block: &ModelBlock<'_>,
-        role: &str,
-        input: TensorId,
-        chosen: TensorId,
-    ) -> Option<TensorId> {
+    fn expert_linear(&mut self, block: &Layer<'_>, role: &str, input: Id, chosen: Id) -> Option<Id> {
         let weight = self.part(block, role, WEIGHT)?;
         let product = self.graph.multiply_experts(weight, input, chosen);
         let product = self.share_batch(product, chosen);
@@ -167,7 +151,7 @@ impl Decoder<'_> {
     }
 
     /// `ggml-cuda.cu: ggml_backend_cuda_offload_op` of ik_llama.cpp (8337e4cd).
-    fn share_batch(&mut self, product: TensorId, chosen: TensorId) -> TensorId {
+    fn share_batch(&mut self, product: Id, chosen: Id) -> Id {
         let experts = self.layers.model.hyper.experts.as_ref();
         let count = experts.map_or(1, |experts| u64::from(experts.count).max(1));
         if self.quirks.shares_batch {
@@ -179,10 +163,10 @@ impl Decoder<'_> {
     }
 
     /// One view of each expert's output; all of them come before the first sum.
-    fn sum_experts(&mut self, outputs: TensorId, used: u64) -> TensorId {
+    fn sum_experts(&mut self, outputs: Id, used: u64) -> Id {
         let [width, _, tokens, _] = self.graph.shape(outputs);
         let shape = [width, tokens, 1, 1];
-        let views: Vec<TensorId> = (0..used).map(|_| self.graph.view(outputs, shape)).collect();
+        let views: Vec<Id> = (0..used).map(|_| self.graph.view(outputs, shape)).collect();
         for &view in &views {
             self.graph.expand(view);
         }

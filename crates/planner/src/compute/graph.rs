@@ -10,9 +10,9 @@ use crate::layout::TensorDevice;
 /// A tensor of the graph, by its number from 1. Small, because a node holds seven of them and the graph of a large model
 /// is a megabyte, in which every first touch of a page costs a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TensorId(NonZeroU32);
+pub(super) struct Id(NonZeroU32);
 
-impl TensorId {
+impl Id {
     pub(super) fn index(self) -> usize {
         // No target has a `usize` below 32 bits, so the number never changes here.
         usize::try_from(self.0.get() - 1).unwrap_or(usize::MAX)
@@ -78,9 +78,9 @@ pub(super) struct OpNode {
     pub(super) bytes: u64,
     /// Bytes behind its data on a card: working memory of the operation, or padding of quantised rows.
     pub(super) scratch: u64,
-    pub(super) sources: [Option<TensorId>; SOURCES],
+    pub(super) sources: [Option<Id>; SOURCES],
     /// The tensor whose memory it shows.
-    pub(super) root: Option<TensorId>,
+    pub(super) root: Option<Id>,
     /// Never freed and never reused.
     pub(super) output: bool,
     /// No card has a kernel for it.
@@ -96,11 +96,11 @@ pub(super) struct OpGraph {
     nodes: Vec<OpNode>,
     visited: Vec<bool>,
     /// Operations in the order in which they run.
-    pub(super) order: Vec<TensorId>,
+    pub(super) order: Vec<Id>,
     /// Inputs, weights and cache tensors in the order in which they are met.
-    pub(super) leaves: Vec<TensorId>,
+    pub(super) leaves: Vec<Id>,
     /// Stack of [`Self::expand`], kept for its memory.
-    pending: Vec<(TensorId, usize)>,
+    pending: Vec<(Id, usize)>,
 }
 
 impl OpGraph {
@@ -114,11 +114,11 @@ impl OpGraph {
         self.leaves.clear();
     }
 
-    pub(super) fn node(&self, id: TensorId) -> &OpNode {
+    pub(super) fn node(&self, id: Id) -> &OpNode {
         &self.nodes[id.index()]
     }
 
-    pub(super) fn node_mut(&mut self, id: TensorId) -> &mut OpNode {
+    pub(super) fn node_mut(&mut self, id: Id) -> &mut OpNode {
         &mut self.nodes[id.index()]
     }
 
@@ -126,11 +126,11 @@ impl OpGraph {
         &self.nodes
     }
 
-    pub(super) fn shape(&self, id: TensorId) -> [u64; 4] {
+    pub(super) fn shape(&self, id: Id) -> [u64; 4] {
         self.node(id).layout.shape
     }
 
-    fn push(&mut self, kind: OpKind, element: u64, shape: [u64; 4], sources: &[TensorId]) -> TensorId {
+    fn push(&mut self, kind: OpKind, element: u64, shape: [u64; 4], sources: &[Id]) -> Id {
         let mut held = [None; SOURCES];
         for (slot, source) in held.iter_mut().zip(sources) {
             *slot = Some(*source);
@@ -149,11 +149,11 @@ impl OpGraph {
             batch: elements(&shape[1..]),
         });
         self.visited.push(false);
-        TensorId::last(self.nodes.len())
+        Id::last(self.nodes.len())
     }
 
     /// A weight or a tensor of the cache, of any element type.
-    pub(super) fn stored(&mut self, kind: OpKind, bytes: u64, padding: u64, shape: [u64; 4]) -> TensorId {
+    pub(super) fn stored(&mut self, kind: OpKind, bytes: u64, padding: u64, shape: [u64; 4]) -> Id {
         // Blocks of a quantised type have no size for one element; only views of the tensor would ask for it.
         let id = self.push(kind, 0, shape, &[]);
         let node = self.node_mut(id);
@@ -162,21 +162,21 @@ impl OpGraph {
     }
 
     /// An F32 tensor of the cache: one row for each state that is kept.
-    pub(super) fn states(&mut self, place: TensorDevice, row: u64, rows: u64) -> TensorId {
+    pub(super) fn states(&mut self, place: TensorDevice, row: u64, rows: u64) -> Id {
         self.push(OpKind::Cache(place), F32, [row, rows, 1, 1], &[])
     }
 
-    pub(super) fn input(&mut self, element: u64, shape: [u64; 4]) -> TensorId {
+    pub(super) fn input(&mut self, element: u64, shape: [u64; 4]) -> Id {
         self.push(OpKind::Input, element, shape, &[])
     }
 
     /// An operation whose result has the layout of its first source.
-    pub(super) fn in_place(&mut self, sources: &[TensorId]) -> TensorId {
+    pub(super) fn in_place(&mut self, sources: &[Id]) -> Id {
         let like = self.node(sources[0]).layout;
         self.push(OpKind::InPlace, like.element, like.shape, sources)
     }
 
-    pub(super) fn rope(&mut self, sources: &[TensorId]) -> TensorId {
+    pub(super) fn rope(&mut self, sources: &[Id]) -> Id {
         let like = self.node(sources[0]).layout;
         let id = self.push(OpKind::Rope, like.element, like.shape, sources);
         self.node_mut(id).batch = like.shape[2];
@@ -184,27 +184,27 @@ impl OpGraph {
     }
 
     /// An operation with an F32 result in memory of its own.
-    pub(super) fn own(&mut self, shape: [u64; 4], sources: &[TensorId]) -> TensorId {
+    pub(super) fn own(&mut self, shape: [u64; 4], sources: &[Id]) -> Id {
         self.own_of(F32, shape, sources)
     }
 
-    pub(super) fn own_of(&mut self, element: u64, shape: [u64; 4], sources: &[TensorId]) -> TensorId {
+    pub(super) fn own_of(&mut self, element: u64, shape: [u64; 4], sources: &[Id]) -> Id {
         self.push(OpKind::Own, element, shape, sources)
     }
 
     /// An F32 result of the shape of `of`, in memory of its own.
-    pub(super) fn own_like(&mut self, of: TensorId, sources: &[TensorId]) -> TensorId {
+    pub(super) fn own_like(&mut self, of: Id, sources: &[Id]) -> Id {
         self.own(self.shape(of), sources)
     }
 
-    pub(super) fn gather(&mut self, shape: [u64; 4], table: TensorId, rows: TensorId) -> TensorId {
+    pub(super) fn gather(&mut self, shape: [u64; 4], table: Id, rows: Id) -> Id {
         let id = self.push(OpKind::Gather, F32, shape, &[table, rows]);
         self.node_mut(id).batch = 0;
         id
     }
 
     /// `ggml_mul_mat`: F32 of the weight's rows by the activations' columns.
-    pub(super) fn multiply(&mut self, weight: TensorId, activations: TensorId) -> TensorId {
+    pub(super) fn multiply(&mut self, weight: Id, activations: Id) -> Id {
         let rows = self.shape(weight)[1];
         let [_, columns, second, third] = self.shape(activations);
         let id = self.own([rows, columns, second, third], &[weight, activations]);
@@ -213,12 +213,7 @@ impl OpGraph {
     }
 
     /// `ggml_mul_mat_id`: one product for each of the `used` experts of a token.
-    pub(super) fn multiply_experts(
-        &mut self,
-        weight: TensorId,
-        activations: TensorId,
-        chosen: TensorId,
-    ) -> TensorId {
+    pub(super) fn multiply_experts(&mut self, weight: Id, activations: Id, chosen: Id) -> Id {
         let rows = self.shape(weight)[1];
         let [used, tokens, ..] = self.shape(chosen);
         let id = self.own([rows, used, tokens, 1], &[weight, activations, chosen]);
@@ -226,14 +221,14 @@ impl OpGraph {
         id
     }
 
-    pub(super) fn attention(&mut self, shape: [u64; 4], scratch: u64, sources: &[TensorId]) -> TensorId {
+    pub(super) fn attention(&mut self, shape: [u64; 4], scratch: u64, sources: &[Id]) -> Id {
         let id = self.push(OpKind::Attention, F32, shape, sources);
         self.node_mut(id).scratch = scratch;
         id
     }
 
     /// The same memory in another shape, or a part of it.
-    pub(super) fn view(&mut self, of: TensorId, shape: [u64; 4]) -> TensorId {
+    pub(super) fn view(&mut self, of: Id, shape: [u64; 4]) -> Id {
         let &OpNode {
             layout, bytes, root, ..
         } = self.node(of);
@@ -248,7 +243,7 @@ impl OpGraph {
     }
 
     /// A part of each row. The bytes between two parts count, because a copy of it has them too (`ggml_nbytes`).
-    pub(super) fn slice(&mut self, of: TensorId, shape: [u64; 4]) -> TensorId {
+    pub(super) fn slice(&mut self, of: Id, shape: [u64; 4]) -> Id {
         let MemoryLayout { element, shape: all } = self.node(of).layout;
         let rows = elements(&all[1..]).max(1);
         let before = (rows - 1).saturating_mul(all[0]);
@@ -257,23 +252,23 @@ impl OpGraph {
     }
 
     /// A view whose bytes are not those of its shape times a plain element.
-    pub(super) fn cache_view(&mut self, of: TensorId, shape: [u64; 4], bytes: u64) -> TensorId {
+    pub(super) fn cache_view(&mut self, of: Id, shape: [u64; 4], bytes: u64) -> Id {
         let id = self.view(of, shape);
         self.node_mut(id).bytes = bytes;
         id
     }
 
-    pub(super) fn store(&mut self, values: TensorId, rows: TensorId, cache: TensorId) -> TensorId {
+    pub(super) fn store(&mut self, values: Id, rows: Id, cache: Id) -> Id {
         self.overwrite(&[values, rows, cache], cache)
     }
 
     /// `ggml_cpy`.
-    pub(super) fn copy_into(&mut self, of: TensorId, target: TensorId) -> TensorId {
+    pub(super) fn copy_into(&mut self, of: Id, target: Id) -> Id {
         self.overwrite(&[of, target], target)
     }
 
     /// An operation whose result is written into the memory of `target`.
-    pub(super) fn overwrite(&mut self, sources: &[TensorId], target: TensorId) -> TensorId {
+    pub(super) fn overwrite(&mut self, sources: &[Id], target: Id) -> Id {
         let &OpNode { layout, root, .. } = self.node(target);
         let id = self.push(OpKind::Store, layout.element, layout.shape, sources);
         self.node_mut(id).root = Some(root.unwrap_or(target));
@@ -281,7 +276,7 @@ impl OpGraph {
     }
 
     /// A tensor of the same size for a copy of `source`.
-    pub(super) fn duplicate(&mut self, source: TensorId) -> TensorId {
+    pub(super) fn duplicate(&mut self, source: Id) -> Id {
         let &OpNode {
             kind,
             layout,
@@ -298,7 +293,7 @@ impl OpGraph {
     }
 
     /// `ggml_build_forward_expand`: everything `id` needs, sources first, then `id`.
-    pub(super) fn expand(&mut self, id: TensorId) {
+    pub(super) fn expand(&mut self, id: Id) {
         // A stack of its own, because recursion over a hundred layers would be deep.
         let mut pending = std::mem::take(&mut self.pending);
         pending.push((id, 0));

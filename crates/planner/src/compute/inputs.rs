@@ -5,38 +5,37 @@
 
 use plimsoll_model::TensorType;
 
-use super::graph::{F16, F32, I32, I64, OpGraph, TensorId};
+use super::graph::{F16, F32, I32, I64, Id, OpGraph};
 use super::model_layers::ModelLayers;
 use crate::kv;
-use crate::kv::CacheKind;
 use crate::reserve::Reserve;
 
 /// Inputs of one kind of cache.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CacheInputs {
-    pub(super) key_rows: TensorId,
-    pub(super) value_rows: TensorId,
-    pub(super) mask: TensorId,
+    pub(super) key_rows: Id,
+    pub(super) value_rows: Id,
+    pub(super) mask: Id,
     /// Hadamard rotations of a quantised cache.
-    pub(super) key_rotation: Option<TensorId>,
-    pub(super) value_rotation: Option<TensorId>,
+    pub(super) key_rotation: Option<Id>,
+    pub(super) value_rotation: Option<Id>,
 }
 
 /// Rows of the kept states that the sequences of a batch continue from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StateInputs {
-    pub(super) of_batch: TensorId,
+    pub(super) of_batch: Id,
     /// Of sequences that are not in the batch; the reserved graph has none.
-    pub(super) beside: TensorId,
+    pub(super) beside: Id,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inputs {
-    pub(super) positions: TensorId,
+    pub(super) positions: Id,
     pub(super) full: CacheInputs,
     pub(super) sliding: CacheInputs,
     pub(super) states: StateInputs,
-    pub(super) outputs: TensorId,
+    pub(super) outputs: Id,
 }
 
 /// The mask is F16 where it is `halved`.
@@ -44,15 +43,14 @@ pub(super) fn inputs(
     graph: &mut OpGraph,
     layers: &ModelLayers<'_>,
     reserve: &Reserve,
-    cache: CacheKind,
     halved: bool,
     positions: u64,
 ) -> Inputs {
     let positions = graph.input(I32, [positions.saturating_mul(reserve.tokens), 1, 1, 1]);
-    let full = cache_inputs(graph, layers, reserve, cache, halved, false);
+    let full = cache_inputs(graph, layers, reserve, halved, false);
     // Without sliding layers one set of inputs serves all.
     let sliding = match layers.model.hyper.sliding {
-        Some(_) => cache_inputs(graph, layers, reserve, cache, halved, true),
+        Some(_) => cache_inputs(graph, layers, reserve, halved, true),
         None => full,
     };
     Inputs {
@@ -78,11 +76,10 @@ fn cache_inputs(
     graph: &mut OpGraph,
     layers: &ModelLayers<'_>,
     reserve: &Reserve,
-    cache: CacheKind,
     halved: bool,
     slides: bool,
 ) -> CacheInputs {
-    let hyper = &layers.model.hyper;
+    let (hyper, cache) = (&layers.model.hyper, layers.cache);
     let tokens = reserve.tokens;
     let element = if halved { F16 } else { F32 };
     // The layers of one kind share their inputs, so the first of them tells the sizes.
@@ -129,7 +126,7 @@ fn head_length(layers: &ModelLayers<'_>, layer: u32, row: u64) -> u64 {
 
 /// `llama-kv-cache.cpp: build_input_k_rot, build_input_v_rot @ b10605`: quantised caches are rotated, K by the
 /// largest power of two times 64 that divides a head, V by 64.
-fn rotation(graph: &mut OpGraph, kind: TensorType, head: u64, largest: bool) -> Option<TensorId> {
+fn rotation(graph: &mut OpGraph, kind: TensorType, head: u64, largest: bool) -> Option<Id> {
     const SMALLEST: u64 = 64;
     if !kind.quantised() || head == 0 || !head.is_multiple_of(SMALLEST) {
         return None;

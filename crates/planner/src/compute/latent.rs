@@ -3,8 +3,8 @@
 //! Mirrors the sizes of `graphs/build_deepseek2.cpp: build_deepseek2_layer_attention` (8337e4cd).
 
 use super::decoder::{Decoder, WEIGHT};
-use super::graph::{F16, OpKind, TensorId};
-use super::model_layers::ModelBlock;
+use super::graph::{F16, Id, OpKind};
+use super::model_layers::Layer;
 use crate::kv;
 use crate::latent::{LatentAttention, LatentCache};
 
@@ -15,27 +15,27 @@ const BUILT: u64 = 4;
 /// Queries of the batch by their halves, `[length, heads, tokens]`, and the vectors for the cache.
 struct LatentBatch {
     heads: u64,
-    plain: TensorId,
-    rotary: TensorId,
-    vector: TensorId,
-    rotary_key: TensorId,
+    plain: Id,
+    rotary: Id,
+    vector: Id,
+    rotary_key: Id,
 }
 
 /// The latent cache of a layer.
 #[derive(Clone, Copy)]
 struct LatentRows {
     cells: u64,
-    tensor: TensorId,
+    tensor: Id,
 }
 
 impl Decoder<'_> {
     /// `None` where the layer's attention is not latent.
     pub(super) fn latent_attention(
         &mut self,
-        block: &ModelBlock<'_>,
-        input: TensorId,
+        block: &Layer<'_>,
+        input: Id,
         latent: &LatentAttention,
-    ) -> Option<TensorId> {
+    ) -> Option<Id> {
         let batch = self.latent_batch(block, input, latent)?;
         let attended = match latent.cached(self.flash.on) {
             LatentCache::Heads => self.whole_heads(block, latent, &batch),
@@ -53,8 +53,8 @@ impl Decoder<'_> {
 
     fn latent_batch(
         &mut self,
-        block: &ModelBlock<'_>,
-        input: TensorId,
+        block: &Layer<'_>,
+        input: Id,
         latent: &LatentAttention,
     ) -> Option<LatentBatch> {
         let heads = u64::from(self.layers.model.hyper.heads.at(block.layer)).max(1);
@@ -90,7 +90,7 @@ impl Decoder<'_> {
     }
 
     /// Writes the batch into the cache.
-    fn keep(&mut self, block: &ModelBlock<'_>, latent: &LatentAttention, batch: &LatentBatch) -> LatentRows {
+    fn keep(&mut self, block: &Layer<'_>, latent: &LatentAttention, batch: &LatentBatch) -> LatentRows {
         let cells = kv::cells(&self.layers.model.hyper, block.layer, self.reserve);
         let rows = cells.saturating_mul(self.reserve.streams);
         let place = self.cache.device(block.place);
@@ -106,11 +106,11 @@ impl Decoder<'_> {
     /// Keys and values of all that is cached, pass by pass over the heads.
     fn restored(
         &mut self,
-        block: &ModelBlock<'_>,
+        block: &Layer<'_>,
         latent: &LatentAttention,
         batch: &LatentBatch,
         cache: LatentRows,
-    ) -> TensorId {
+    ) -> Id {
         let (rope, value, cells, tokens) = (latent.rope(), latent.value(), cache.cells, self.tokens);
         let heads = u32::try_from(batch.heads).unwrap_or(u32::MAX);
         let one_pass = latent.heads_a_pass(heads, cells);
@@ -166,13 +166,13 @@ impl Decoder<'_> {
     }
 
     /// The part of `attn_kv_b` for the heads of a pass, from the file or computed at load.
-    fn restoring(&mut self, block: &ModelBlock<'_>, latent: &LatentAttention, heads: u64) -> TensorId {
+    fn restoring(&mut self, block: &Layer<'_>, latent: &LatentAttention, heads: u64) -> Id {
         let shape = [latent.rank(), latent.restored().saturating_mul(heads), 1, 1];
         self.latent_matrix(block, ["attn_kv_b", "attn_k_b"], shape)
     }
 
     /// A matrix on the device of the first of these that the file has.
-    fn latent_matrix(&mut self, block: &ModelBlock<'_>, beside: [&str; 2], shape: [u64; 4]) -> TensorId {
+    fn latent_matrix(&mut self, block: &Layer<'_>, beside: [&str; 2], shape: [u64; 4]) -> Id {
         let found = beside.iter().find_map(|role| block.part(role, WEIGHT));
         let place = found.map_or(block.place, |(_, place)| place);
         // Its bytes do not matter: it is allocated with the weights.
@@ -183,11 +183,11 @@ impl Decoder<'_> {
     /// Attention to the vectors themselves: the key matrix is absorbed into the query, values are restored afterwards.
     fn absorbed(
         &mut self,
-        block: &ModelBlock<'_>,
+        block: &Layer<'_>,
         latent: &LatentAttention,
         batch: &LatentBatch,
         cache: LatentRows,
-    ) -> TensorId {
+    ) -> Id {
         let (rank, tokens, heads) = (latent.rank(), self.tokens, batch.heads);
         let row = rank + latent.rope();
         let absorb = self.latent_matrix(block, ["attn_k_b", "attn_kv_b"], [latent.plain(), rank, heads, 1]);
@@ -211,13 +211,7 @@ impl Decoder<'_> {
     }
 
     /// Scores, their softmax and their product with the transposed vectors, for as many heads at once as `-amb` allows.
-    fn stepwise(
-        &mut self,
-        latent: &LatentAttention,
-        query: TensorId,
-        cache: LatentRows,
-        heads: u64,
-    ) -> TensorId {
+    fn stepwise(&mut self, latent: &LatentAttention, query: Id, cache: LatentRows, heads: u64) -> Id {
         let (rank, tokens, cells) = (latent.rank(), self.tokens, cache.cells);
         let counted = u32::try_from(heads).unwrap_or(u32::MAX);
         let step = latent.heads_a_step(counted, tokens, cells).max(1);
@@ -252,12 +246,7 @@ impl Decoder<'_> {
     }
 
     /// `-mla 0`: whole heads are cached, as if the attention were not latent.
-    fn whole_heads(
-        &mut self,
-        block: &ModelBlock<'_>,
-        latent: &LatentAttention,
-        batch: &LatentBatch,
-    ) -> TensorId {
+    fn whole_heads(&mut self, block: &Layer<'_>, latent: &LatentAttention, batch: &LatentBatch) -> Id {
         let (tokens, heads, value) = (self.tokens, batch.heads, latent.value());
         let length = latent.plain() + latent.rope();
         let cells = kv::cells(&self.layers.model.hyper, block.layer, self.reserve);

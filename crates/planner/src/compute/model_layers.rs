@@ -4,22 +4,24 @@
 //! kind of layer and neighbour, on every device, and at the end. Where the state does not repeat, all layers are built.
 
 use std::cell::{OnceCell, RefCell};
+use std::ops::Range;
 
 use plimsoll_model::{HyperParameters, Model, Tensor};
 
 use super::graph::OpGraph;
 use crate::flash::Flash;
+use crate::kv::CacheKind;
 use crate::layout::{DeviceLayout, TensorDevice};
 
 /// A layer with its tensors, by role: `attn_q.weight`.
 #[derive(Debug)]
-pub(crate) struct ModelBlock<'a> {
+pub(crate) struct Layer<'a> {
     pub(super) layer: u32,
     pub(super) place: TensorDevice,
     tensors: Vec<(&'a str, &'a Tensor, TensorDevice)>,
 }
 
-impl<'a> ModelBlock<'a> {
+impl<'a> Layer<'a> {
     pub(super) fn get(&self, role: &str) -> Option<(&'a Tensor, TensorDevice)> {
         let found = self.tensors.iter().find(|(own, ..)| *own == role);
         found.map(|&(_, tensor, place)| (tensor, place))
@@ -41,7 +43,9 @@ impl<'a> ModelBlock<'a> {
 #[derive(Debug)]
 pub(crate) struct ModelLayers<'a> {
     pub(super) model: &'a Model,
-    pub(super) blocks: Vec<ModelBlock<'a>>,
+    pub(crate) cache: CacheKind,
+    pub(crate) flash: Flash,
+    pub(super) blocks: Vec<Layer<'a>>,
     /// The device of each layer.
     layer_devices: Vec<TensorDevice>,
     /// Tensors outside of the layers.
@@ -70,14 +74,15 @@ const LAST: usize = 2;
 impl<'a> ModelLayers<'a> {
     pub(crate) fn new(
         model: &'a Model,
-        layers: std::ops::Range<u32>,
+        layers: Range<u32>,
         layout: &DeviceLayout,
+        cache: CacheKind,
         flash: Flash,
     ) -> Self {
         let all = layout.is_scattered() || flash.is_on_host();
-        let mut blocks: Vec<ModelBlock<'a>> = layers
+        let mut blocks: Vec<Layer<'a>> = layers
             .clone()
-            .map(|layer| ModelBlock {
+            .map(|layer| Layer {
                 layer,
                 place: layout.layer(layer),
                 tensors: Vec::new(),
@@ -100,6 +105,8 @@ impl<'a> ModelLayers<'a> {
         }
         Self {
             model,
+            cache,
+            flash,
             blocks: representative(model, blocks, all),
             layer_devices: (0..model.hyper.layers).map(|layer| layout.layer(layer)).collect(),
             others,
@@ -136,7 +143,7 @@ impl<'a> ModelLayers<'a> {
 
     /// The device of the cache that `block` attends to: its own, or that of the last layer of its kind that has one
     /// (`llama-model.cpp: create_memory @ b10605`).
-    pub(super) fn cache_place(&self, block: &ModelBlock<'_>) -> TensorDevice {
+    pub(super) fn cache_place(&self, block: &Layer<'_>) -> TensorDevice {
         let hyper = &self.model.hyper;
         if !shares_cache(hyper, block.layer) {
             return block.place;
@@ -161,7 +168,7 @@ pub(super) fn shares_cache(hyper: &HyperParameters, layer: u32) -> bool {
     hyper.cached && layer >= hyper.layers_with_cache
 }
 
-fn representative<'a>(model: &Model, blocks: Vec<ModelBlock<'a>>, all: bool) -> Vec<ModelBlock<'a>> {
+fn representative<'a>(model: &Model, blocks: Vec<Layer<'a>>, all: bool) -> Vec<Layer<'a>> {
     // A recurrent layer, or one whose weights are copied to the card, leaves different holes in the heap than it found,
     // and the next layer's tensors land in them, so the allocator's state never repeats. Attention on the host returns
     // in copies that a pipeline keeps for each layer. Where layers share caches, the tensors of the first ones do not
@@ -213,7 +220,7 @@ fn representative<'a>(model: &Model, blocks: Vec<ModelBlock<'a>>, all: bool) -> 
 }
 
 /// True where two layers have the same operations of the same sizes on the same device.
-fn alike(model: &Model, a: &ModelBlock<'_>, b: &ModelBlock<'_>) -> bool {
+fn alike(model: &Model, a: &Layer<'_>, b: &Layer<'_>) -> bool {
     let hyper = &model.hyper;
     a.place == b.place
         && hyper.slides(a.layer) == hyper.slides(b.layer)

@@ -5,13 +5,13 @@
 //! cache, carried over the sequence's tokens, and written back, with one copy for each token that can be rolled back.
 
 use super::decoder::Decoder;
-use super::graph::TensorId;
-use super::model_layers::ModelBlock;
+use super::graph::Id;
+use super::model_layers::Layer;
 
 /// A layer's states, and the result of reading those that the batch continues from.
 pub(super) struct Carried {
-    pub(super) states: TensorId,
-    pub(super) current: TensorId,
+    pub(super) states: Id,
+    pub(super) current: Id,
 }
 
 /// The sizes of a scan over states, read off the layer's tensors.
@@ -44,12 +44,7 @@ impl Decoder<'_> {
     }
 
     /// `build_rs`: the states of `row` elements each, and the result of `read` over the batch's rows of them.
-    fn carry(
-        &mut self,
-        block: &ModelBlock<'_>,
-        row: u64,
-        read: impl FnOnce(&mut Self, TensorId, TensorId) -> TensorId,
-    ) -> Carried {
+    fn carry(&mut self, block: &Layer<'_>, row: u64, read: impl FnOnce(&mut Self, Id, Id) -> Id) -> Carried {
         let place = self.cache.device(block.place);
         let rows = self.sequences().saturating_mul(self.snapshots());
         let cache = self.graph.states(place, row, rows);
@@ -74,7 +69,7 @@ impl Decoder<'_> {
     }
 
     /// The states as they are.
-    pub(super) fn carry_plain(&mut self, block: &ModelBlock<'_>, row: u64) -> Carried {
+    pub(super) fn carry_plain(&mut self, block: &Layer<'_>, row: u64) -> Carried {
         let sequences = self.sequences();
         self.carry(block, row, |decoder, states, which| {
             decoder.graph.gather([row, sequences, 1, 1], states, which)
@@ -83,7 +78,7 @@ impl Decoder<'_> {
 
     /// Puts the kept last tokens, `[taps, channels]` for each sequence, before those of the batch, and keeps the new last
     /// ones.
-    pub(super) fn window(&mut self, kept: &Carried, channels: u64, taps: u64, batch: TensorId) -> TensorId {
+    pub(super) fn window(&mut self, kept: &Carried, channels: u64, taps: u64, batch: Id) -> Id {
         let (each, sequences) = (self.each(), self.sequences());
         let before = self.graph.view(kept.current, [taps, channels, sequences, 1]);
         let turned = self.graph.view(batch, [each, channels, sequences, 1]);
@@ -97,19 +92,14 @@ impl Decoder<'_> {
     }
 
     /// Writes `last` back, as rows of `shape`.
-    pub(super) fn write_back(&mut self, carried: &Carried, last: TensorId, shape: [u64; 4]) {
+    pub(super) fn write_back(&mut self, carried: &Carried, last: Id, shape: [u64; 4]) {
         let target = self.graph.view(carried.states, shape);
         let kept = self.graph.copy_into(last, target);
         self.graph.expand(kept);
     }
 
     /// `ggml_ssm_conv`, its bias and SiLU.
-    pub(super) fn convolve(
-        &mut self,
-        block: &ModelBlock<'_>,
-        window: TensorId,
-        channels: u64,
-    ) -> Option<TensorId> {
+    pub(super) fn convolve(&mut self, block: &Layer<'_>, window: Id, channels: u64) -> Option<Id> {
         let kernel = self.weight(block, "ssm_conv1d.weight")?;
         let shape = [channels, self.each(), self.sequences(), 1];
         let convolved = self.graph.own(shape, &[window, kernel]);
@@ -119,18 +109,13 @@ impl Decoder<'_> {
     }
 
     /// The last product of a layer, with the sequences of the batch joined again.
-    pub(super) fn project_out(
-        &mut self,
-        block: &ModelBlock<'_>,
-        role: &str,
-        of: TensorId,
-    ) -> Option<TensorId> {
+    pub(super) fn project_out(&mut self, block: &Layer<'_>, role: &str, of: Id) -> Option<Id> {
         let product = self.linear(block, role, of)?;
         let width = self.graph.shape(product)[0];
         Some(self.graph.view(product, [width, self.tokens, 1, 1]))
     }
 
-    pub(super) fn scan_sizes(&self, block: &ModelBlock<'_>) -> Option<ScanSizes> {
+    pub(super) fn scan_sizes(&self, block: &Layer<'_>) -> Option<ScanSizes> {
         let recurrent = self.layers.model.hyper.recurrent.as_ref()?;
         let inner = block.get("ssm_out.weight")?.0.shape[0].max(1);
         let [kernel, channels, ..] = block.get("ssm_conv1d.weight")?.0.shape;
@@ -147,7 +132,7 @@ impl Decoder<'_> {
     }
 
     /// `build_mamba2_layer`.
-    pub(super) fn mamba2(&mut self, block: &ModelBlock<'_>, input: TensorId) -> Option<TensorId> {
+    pub(super) fn mamba2(&mut self, block: &Layer<'_>, input: Id) -> Option<Id> {
         let scan = self.scan_sizes(block)?;
         let (each, sequences) = (self.each(), self.sequences());
         let heads = block.get("ssm_a")?.0.shape[1].max(1);
@@ -191,11 +176,11 @@ impl Decoder<'_> {
     /// `ggml_ssm_scan`, which reads the states where they are kept, and the write-back of the states after it.
     fn scan(
         &mut self,
-        block: &ModelBlock<'_>,
+        block: &Layer<'_>,
         scan: ScanSizes,
-        [x, step, into, out]: [TensorId; 4],
+        [x, step, into, out]: [Id; 4],
         snapshots: u64,
-    ) -> Option<TensorId> {
+    ) -> Option<Id> {
         let decay = self.weight(block, "ssm_a")?;
         let (sequences, row) = (self.sequences(), scan.state.saturating_mul(scan.inner));
         // One result holds the outputs and, after them, all states.
@@ -218,13 +203,7 @@ impl Decoder<'_> {
     }
 
     /// Adds the input of the scan to its output, and gates the sum.
-    fn skip_and_gate(
-        &mut self,
-        block: &ModelBlock<'_>,
-        y: TensorId,
-        around: TensorId,
-        gate: TensorId,
-    ) -> Option<TensorId> {
+    fn skip_and_gate(&mut self, block: &Layer<'_>, y: Id, around: Id, gate: Id) -> Option<Id> {
         let skip = self.weight(block, "ssm_d")?;
         let around = self.graph.in_place(&[around, skip]);
         let y = self.graph.in_place(&[y, around]);
@@ -234,7 +213,7 @@ impl Decoder<'_> {
     }
 
     /// `build_mamba_layer`: heads of one element, and steps from a matrix of their own.
-    pub(super) fn mamba(&mut self, block: &ModelBlock<'_>, input: TensorId) -> Option<TensorId> {
+    pub(super) fn mamba(&mut self, block: &Layer<'_>, input: Id) -> Option<Id> {
         let scan = self.scan_sizes(block)?;
         let (each, sequences) = (self.each(), self.sequences());
         let rank = block.get("ssm_dt.weight")?.0.shape[0];
@@ -267,7 +246,7 @@ impl Decoder<'_> {
     }
 
     /// `build_shortconv_block`.
-    pub(super) fn short_convolution(&mut self, block: &ModelBlock<'_>, input: TensorId) -> Option<TensorId> {
+    pub(super) fn short_convolution(&mut self, block: &Layer<'_>, input: Id) -> Option<Id> {
         let [kernel, channels, ..] = block.get("shortconv.conv.weight")?.0.shape;
         let taps = kernel.saturating_sub(1);
         let shape = [channels, self.each(), self.sequences(), 1];

@@ -5,7 +5,7 @@
 //! reads it, and in a pipeline every copy is held four times.
 
 use super::allocator::{AllocationStep, Allocator};
-use super::graph::{OpGraph, OpKind, OpNode, TensorId};
+use super::graph::{Id, OpGraph, OpKind, OpNode};
 use crate::layout::TensorDevice;
 
 /// `GGML_OP_OFFLOAD_MIN_BATCH`: with fewer rows, copying a weight to a card takes longer than using it on the host.
@@ -142,10 +142,10 @@ struct Splitter {
     backends: BackendSet,
     places: Vec<TensorDevice>,
     /// Copies made so far: the tensor, the device and the copy.
-    copies: Vec<(TensorId, TensorDevice, TensorId)>,
+    copies: Vec<(Id, TensorDevice, Id)>,
     steps: Vec<AllocationStep>,
     /// Inputs held several times in a pipeline; allocated before everything else.
-    leaves: Vec<(TensorId, TensorDevice)>,
+    leaves: Vec<(Id, TensorDevice)>,
 }
 
 impl Splitter {
@@ -176,7 +176,7 @@ impl Splitter {
     }
 
     /// True if `id` reads a weight that must be copied: a new split lets the memory of earlier copies be reused.
-    fn brings_weight(&self, graph: &OpGraph, id: TensorId, current: TensorDevice) -> bool {
+    fn brings_weight(&self, graph: &OpGraph, id: Id, current: TensorDevice) -> bool {
         let sources = graph.node(id).sources;
         sources
             .iter()
@@ -187,7 +187,7 @@ impl Splitter {
     fn move_sources(
         &mut self,
         graph: &mut OpGraph,
-        id: TensorId,
+        id: Id,
         current: TensorDevice,
         inputs: &mut Vec<AllocationStep>,
     ) {
@@ -210,10 +210,10 @@ impl Splitter {
     fn copy(
         &mut self,
         graph: &mut OpGraph,
-        source: TensorId,
+        source: Id,
         place: TensorDevice,
         inputs: &mut Vec<AllocationStep>,
-    ) -> TensorId {
+    ) -> Id {
         if let Some((.., copy)) = self
             .copies
             .iter()
@@ -232,7 +232,7 @@ impl Splitter {
     }
 
     /// In a pipeline an input is also held several times on the device that writes it.
-    fn hold(&mut self, graph: &mut OpGraph, input: TensorId, place: TensorDevice) {
+    fn hold(&mut self, graph: &mut OpGraph, input: Id, place: TensorDevice) {
         if self.copies.iter().any(|(of, at, _)| *of == input && *at == place) {
             return;
         }
@@ -241,7 +241,7 @@ impl Splitter {
     }
 
     /// Keeps the first copy and makes the others of a pipeline, which are allocated before everything else.
-    fn hold_all(&mut self, graph: &mut OpGraph, first: TensorId, source: TensorId, place: TensorDevice) {
+    fn hold_all(&mut self, graph: &mut OpGraph, first: Id, source: Id, place: TensorDevice) {
         let mut copy = first;
         for left in (0..self.backends.copies).rev() {
             // An output is never freed: the next batch may start while this one still reads its copy.
@@ -253,7 +253,7 @@ impl Splitter {
         }
     }
 
-    fn duplicate(&mut self, graph: &mut OpGraph, source: TensorId, place: TensorDevice) -> TensorId {
+    fn duplicate(&mut self, graph: &mut OpGraph, source: Id, place: TensorDevice) -> Id {
         let copy = graph.duplicate(source);
         self.places.push(place);
         copy

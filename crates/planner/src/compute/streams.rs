@@ -4,21 +4,21 @@
 //! same operations as in `models/gemma3n-iswa.cpp @ b8799`.
 
 use super::decoder::Decoder;
-use super::graph::{I32, TensorId};
-use super::model_layers::ModelBlock;
+use super::graph::{I32, Id};
+use super::model_layers::Layer;
 
 /// `n_layer_sparsity`: the first layers keep only their largest gates.
 const SPARSE_LAYERS: u32 = 10;
 
 /// Weights of the stream router, which is used twice a layer.
 struct Router {
-    norm: TensorId,
-    matrix: TensorId,
+    norm: Id,
+    matrix: Id,
 }
 
 impl Decoder<'_> {
     /// All layers, with their streams merged again and the wanted rows picked; nothing for a model without streams.
-    pub(super) fn streams(&mut self, embedded: TensorId) -> Option<TensorId> {
+    pub(super) fn streams(&mut self, embedded: Id) -> Option<Id> {
         let spread = self.outer("altup_proj.weight")?;
         let merge = self.outer("altup_unembd_proj.weight")?;
         let others = self.graph.shape(spread)[2];
@@ -51,7 +51,7 @@ impl Decoder<'_> {
     }
 
     /// Inputs of each layer for each token, `[each, tokens, layers]`.
-    fn per_layer_inputs(&mut self, embedded: TensorId) -> Option<TensorId> {
+    fn per_layer_inputs(&mut self, embedded: Id) -> Option<Id> {
         let tokens = self.tokens;
         // The engine makes a second input of the token ids for this table.
         let ids = self.graph.input(I32, [tokens, 1, 1, 1]);
@@ -77,12 +77,7 @@ impl Decoder<'_> {
         Some(self.graph.own(turned, &[view]))
     }
 
-    fn stream_layer(
-        &mut self,
-        block: &ModelBlock<'_>,
-        all: TensorId,
-        per_layer: TensorId,
-    ) -> Option<TensorId> {
+    fn stream_layer(&mut self, block: &Layer<'_>, all: Id, per_layer: Id) -> Option<Id> {
         let [width, tokens, ..] = self.graph.shape(all);
         let router = self.router(block)?;
         let predictions = self.predict_streams(block, &router, all)?;
@@ -103,7 +98,7 @@ impl Decoder<'_> {
         self.add_layer_input(block, corrected, per_layer)
     }
 
-    fn stream_feed_forward(&mut self, block: &ModelBlock<'_>, input: TensorId) -> Option<TensorId> {
+    fn stream_feed_forward(&mut self, block: &Layer<'_>, input: Id) -> Option<Id> {
         let normed = self.norm(block, "ffn_norm", input);
         let up = self.linear(block, "ffn_up", normed)?;
         let mut gate = self.linear(block, "ffn_gate", normed)?;
@@ -120,7 +115,7 @@ impl Decoder<'_> {
     }
 
     /// `gaussian_topk`.
-    fn largest(&mut self, of: TensorId) -> TensorId {
+    fn largest(&mut self, of: Id) -> Id {
         let one = [1, self.tokens, 1, 1];
         // Mean plus a multiple of the standard deviation is the least gate that passes.
         let mean = self.graph.own(one, &[of]);
@@ -135,7 +130,7 @@ impl Decoder<'_> {
         self.graph.in_place(&[above])
     }
 
-    fn router(&mut self, block: &ModelBlock<'_>) -> Option<Router> {
+    fn router(&mut self, block: &Layer<'_>) -> Option<Router> {
         Some(Router {
             norm: self.weight(block, "altup_router_norm.weight")?,
             matrix: self.weight(block, "altup_router.weight")?,
@@ -143,19 +138,14 @@ impl Decoder<'_> {
     }
 
     /// `altup_compute_router_modalities`.
-    fn route_streams(&mut self, block: &ModelBlock<'_>, router: &Router, active: TensorId) -> TensorId {
+    fn route_streams(&mut self, block: &Layer<'_>, router: &Router, active: Id) -> Id {
         let normed = self.norm_by(block, (router.norm, None), active);
         let normed = self.graph.in_place(&[normed]);
         let routed = self.graph.multiply(router.matrix, normed);
         self.graph.in_place(&[routed])
     }
 
-    fn predict_streams(
-        &mut self,
-        block: &ModelBlock<'_>,
-        router: &Router,
-        all: TensorId,
-    ) -> Option<TensorId> {
+    fn predict_streams(&mut self, block: &Layer<'_>, router: &Router, all: Id) -> Option<Id> {
         let [width, tokens, count, _] = self.graph.shape(all);
         let active = self.graph.view(all, [width, tokens, 1, 1]);
         let routed = self.route_streams(block, router, active);
@@ -173,11 +163,11 @@ impl Decoder<'_> {
 
     fn correct_streams(
         &mut self,
-        block: &ModelBlock<'_>,
+        block: &Layer<'_>,
         router: &Router,
-        predictions: TensorId,
-        active: TensorId,
-    ) -> Option<TensorId> {
+        predictions: Id,
+        active: Id,
+    ) -> Option<Id> {
         let shape = self.graph.shape(predictions);
         let [width, tokens, count, _] = shape;
         let routed = self.route_streams(block, router, active);
@@ -194,12 +184,7 @@ impl Decoder<'_> {
     }
 
     /// Gates the first stream with the layer's own input, and adds the result to the other streams.
-    fn add_layer_input(
-        &mut self,
-        block: &ModelBlock<'_>,
-        corrected: TensorId,
-        per_layer: TensorId,
-    ) -> Option<TensorId> {
+    fn add_layer_input(&mut self, block: &Layer<'_>, corrected: Id, per_layer: Id) -> Option<Id> {
         let shape = self.graph.shape(corrected);
         let [width, tokens, count, _] = shape;
         let each = self.graph.shape(per_layer)[0];
@@ -221,14 +206,14 @@ impl Decoder<'_> {
     }
 
     /// `calc_magnitude`.
-    fn magnitude(&mut self, of: TensorId) -> TensorId {
+    fn magnitude(&mut self, of: Id) -> Id {
         let [_, tokens, count, _] = self.graph.shape(of);
         let squared = self.graph.in_place(&[of]);
         let sum = self.graph.own([1, tokens, count, 1], &[squared]);
         self.graph.in_place(&[sum])
     }
 
-    fn rescaled(&mut self, of: TensorId, target: TensorId) -> TensorId {
+    fn rescaled(&mut self, of: Id, target: Id) -> Id {
         let own = self.magnitude(of);
         let scaled = self.graph.in_place(&[of, target]);
         self.graph.in_place(&[scaled, own])

@@ -21,11 +21,10 @@ pub(super) struct EngineContext<'a> {
     pub(super) layout: DeviceLayout,
     /// `None` where another context of the process loads them.
     pub(super) weights: Option<DeviceBytes>,
-    pub(super) graph_layers: ModelLayers<'a>,
+    /// The tensors by layer, with the cache and flash attention that the graph is built for.
+    pub(super) graph: ModelLayers<'a>,
     /// Distinct matrices of each device.
     pub(super) matrices: Vec<Vec<&'a Tensor>>,
-    pub(super) flash: Flash,
-    pub(super) cache: CacheKind,
 }
 
 impl<'a> EngineContext<'a> {
@@ -39,7 +38,7 @@ impl<'a> EngineContext<'a> {
     ) -> Result<Self, PlanError> {
         let wish = request.wish;
         let layout = DeviceLayout::new(request, model)?;
-        let mut flash = flash::resolve(request, model, &layout)?;
+        let flash = flash::resolve(request, model, &layout)?;
         let latent = LatentAttention::of(request, model);
         let weights = loads_prediction_layers.map(|all| {
             let mut weights = weights::weights(model, &layout, all);
@@ -57,20 +56,16 @@ impl<'a> EngineContext<'a> {
             rollback,
             latent,
         };
-        let graph_layers = ModelLayers::new(model, layers.clone(), &layout, flash);
-        if flash.may_move(request, &graph_layers)
-            && !compute::attends_at_home(request, &graph_layers, cache, flash)
-        {
-            flash = Flash::MOVED;
+        let mut graph = ModelLayers::new(model, layers.clone(), &layout, cache, flash);
+        if flash.may_move(request, &graph) && !compute::attends_at_home(request, &graph) {
+            graph.flash = Flash::MOVED;
         }
         Ok(Self {
             model,
-            graph_layers,
+            graph,
             matrices: pool::matrices(model, &layout),
             layers,
             weights,
-            cache,
-            flash,
             layout,
         })
     }

@@ -22,12 +22,12 @@ pub(super) fn pools(
     let pool = |(device, &card): (usize, &usize)| {
         let on_card = &request.cards[card];
         let inputs = PoolInputs {
-            flash_attention: context.flash.on,
+            flash_attention: context.graph.flash.on,
             engine: quirks.pool,
-            key: context.cache.key,
-            value: context.cache.value,
+            key: context.graph.cache.key,
+            value: context.graph.cache.value,
             cells,
-            latent: context.cache.latent,
+            latent: context.graph.cache.latent,
             fused: quirks.fuses_experts,
             cublas: calibration::cublas(request, on_card),
         };
@@ -51,14 +51,11 @@ fn regrown(
 ) -> Vec<Bytes> {
     let mut most = vec![Bytes::ZERO; context.layout.devices.len()];
     let restores =
-        |latent: &crate::latent::LatentAttention| latent.restores(context.flash.on, reserve.tokens);
-    let Some(latent) = context.cache.latent.filter(restores) else {
+        |latent: &crate::latent::LatentAttention| latent.restores(context.graph.flash.on, reserve.tokens);
+    let Some(latent) = context.graph.cache.latent.filter(restores) else {
         return most;
     };
-    let compute = |reserve: &Reserve| {
-        let layers = &context.graph_layers;
-        compute::compute(request, layers, reserve, context.cache, context.flash).cards
-    };
+    let compute = |reserve: &Reserve| compute::compute(request, &context.graph, reserve).cards;
     // Only borders can exceed the reserved size: between two of them the buffer grows with depth.
     let borders = latent.borders(context.model.hyper.heads.at(0), cells.saturating_add(1));
     for border in borders {
@@ -81,7 +78,7 @@ fn regrown(
 pub(super) fn cells(context: &EngineContext<'_>, reserve: &Reserve, request: &PlanRequest<'_>) -> u64 {
     // A copy of the cache holds all sequences that are worked on at once. Without flash attention they share a
     // micro-batch, so one sequence counts (`llama-graph.cpp: build_attn_mha @ b10605`).
-    match context.flash.on && !EngineQuirks::of(request).reserves_cache_copy {
+    match context.graph.flash.on && !EngineQuirks::of(request).reserves_cache_copy {
         true => reserve.context,
         false => reserve.per_sequence,
     }

@@ -74,7 +74,8 @@ impl TermSums {
         self.host_kv += cache.host;
         self.host_compute += compute.host;
         // One estimated graph makes the whole term an estimate.
-        self.sure &= architecture::is_compared(context.model, engine, context.cache, context.flash);
+        let (cache, on_host) = (context.graph.cache, context.graph.flash.is_on_host());
+        self.sure &= architecture::is_compared(context.model, engine, cache.key, cache.rollback > 0, on_host);
     }
 
     pub(super) fn compute_source(&self) -> Source {

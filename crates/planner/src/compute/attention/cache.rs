@@ -7,16 +7,16 @@ use plimsoll_model::TensorType;
 
 use super::projections::Projections;
 use crate::compute::decoder::Decoder;
-use crate::compute::graph::{F16, OpKind, TensorId};
+use crate::compute::graph::{F16, Id, OpKind};
 use crate::compute::inputs::CacheInputs;
-use crate::compute::model_layers::ModelBlock;
+use crate::compute::model_layers::Layer;
 use crate::kv;
 use crate::layout::TensorDevice;
 
 /// The cache of a layer as attention reads it.
 pub(super) struct CacheViews {
-    pub(super) key: TensorId,
-    pub(super) value: TensorId,
+    pub(super) key: Id,
+    pub(super) value: Id,
     /// Length of a head's value.
     pub(super) width: u64,
     /// Bytes of the f16 copies of K and V that the kernel keeps behind its result.
@@ -27,7 +27,7 @@ impl Decoder<'_> {
     /// Stores the batch in the cache and views all of it.
     pub(super) fn cache_views(
         &mut self,
-        block: &ModelBlock<'_>,
+        block: &Layer<'_>,
         p: &Projections,
         inputs: &CacheInputs,
     ) -> CacheViews {
@@ -98,7 +98,7 @@ impl Decoder<'_> {
         row: u64,
         rows: u64,
         place: TensorDevice,
-    ) -> TensorId {
+    ) -> Id {
         let bytes = (kind.row(row).unwrap_or_default() * rows).get();
         self.graph
             .stored(OpKind::Cache(place), bytes, 0, [row, rows, 1, 1])

@@ -8,19 +8,19 @@ use plimsoll_model::TensorType;
 use super::cache::CacheViews;
 use super::projections::Projections;
 use crate::compute::decoder::Decoder;
-use crate::compute::graph::{F16, F32, TensorId};
-use crate::compute::model_layers::ModelBlock;
+use crate::compute::graph::{F16, F32, Id};
+use crate::compute::model_layers::Layer;
 use crate::{flash, weights};
 
 impl Decoder<'_> {
     /// `build_attn_mha`.
     pub(super) fn attention_core(
         &mut self,
-        block: &ModelBlock<'_>,
+        block: &Layer<'_>,
         p: &Projections,
         views: &CacheViews,
-        mask: TensorId,
-    ) -> TensorId {
+        mask: Id,
+    ) -> Id {
         let streams = self.graph.shape(views.key)[3];
         let [length, heads, tokens, _] = self.graph.shape(p.query);
         // Every stream has an equal share of the batch.
@@ -49,11 +49,11 @@ impl Decoder<'_> {
     /// `[width, heads, tokens, streams]`, before latent vectors are turned back into values.
     fn flash_attention(
         &mut self,
-        block: &ModelBlock<'_>,
+        block: &Layer<'_>,
         views: &CacheViews,
-        [query, mask]: [TensorId; 2],
-        sinks: Option<TensorId>,
-    ) -> TensorId {
+        [query, mask]: [Id; 2],
+        sinks: Option<Id>,
+    ) -> Id {
         let [_, each, heads, streams] = self.graph.shape(query);
         let shape = [views.width, heads, each, streams];
         let key = self.as_f16(views.key, self.cache.key);
@@ -76,7 +76,7 @@ impl Decoder<'_> {
     }
 
     /// The copy is made at its first use and serves all layers (`llama-graph.cpp: build_attn_inp_kv_impl @ b8799`).
-    fn cast_mask(&mut self, mask: TensorId) -> TensorId {
+    fn cast_mask(&mut self, mask: Id) -> Id {
         if !self.quirks.casts_mask {
             return mask;
         }
@@ -89,7 +89,7 @@ impl Decoder<'_> {
     }
 
     /// Flash attention reads f16; an F32 cache is cast in a tensor of its own.
-    fn as_f16(&mut self, id: TensorId, kind: TensorType) -> TensorId {
+    fn as_f16(&mut self, id: Id, kind: TensorType) -> Id {
         // Encoders have cast their keys and values already, because these are no cache.
         if kind.name != "f32" || !self.layers.model.hyper.cached {
             return id;
@@ -101,9 +101,9 @@ impl Decoder<'_> {
         &mut self,
         p: &Projections,
         views: &CacheViews,
-        [query, mask]: [TensorId; 2],
-        sinks: Option<TensorId>,
-    ) -> TensorId {
+        [query, mask]: [Id; 2],
+        sinks: Option<Id>,
+    ) -> Id {
         let [_, each, heads, streams] = self.graph.shape(query);
         let cells = self.graph.shape(views.key)[1];
         // The whole KQ matrix: with many cells it is the largest tensor of the graph.
@@ -122,7 +122,7 @@ impl Decoder<'_> {
     }
 
     /// The values transposed, with a copy where the cache does not store them so.
-    fn turned_values(&mut self, views: &CacheViews) -> TensorId {
+    fn turned_values(&mut self, views: &CacheViews) -> Id {
         if self.cache.transposed || !self.layers.model.hyper.cached {
             return views.value;
         }
@@ -135,7 +135,7 @@ impl Decoder<'_> {
     }
 
     /// `[width, tokens, heads]` → `[width * heads, tokens]`, which needs a copy.
-    fn merge_heads(&mut self, values: TensorId) -> TensorId {
+    fn merge_heads(&mut self, values: Id) -> Id {
         let [width, each, heads, streams] = self.graph.shape(values);
         let turned = self.graph.view(values, [width, heads, each, streams]);
         let flat = [width.saturating_mul(heads), each.saturating_mul(streams), 1, 1];

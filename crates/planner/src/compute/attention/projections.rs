@@ -3,22 +3,22 @@
 //! Mirrors `llama-graph.cpp: build_qkv`, `models/deepseek2.cpp @ b10605`.
 
 use crate::compute::decoder::{Decoder, WEIGHT};
-use crate::compute::graph::TensorId;
-use crate::compute::model_layers::ModelBlock;
+use crate::compute::graph::Id;
+use crate::compute::model_layers::Layer;
 
 /// Queries, keys and values of the batch, `[head, heads, tokens]`.
 pub(super) struct Projections {
-    pub(super) query: TensorId,
-    pub(super) key: TensorId,
-    pub(super) value: TensorId,
+    pub(super) query: Id,
+    pub(super) key: Id,
+    pub(super) value: Id,
     /// `attn_v_b`, which turns latent vectors back into values.
-    pub(super) decompress: Option<TensorId>,
+    pub(super) decompress: Option<Id>,
     /// Gates of the result, which some models compute with the queries.
-    pub(super) gate: Option<TensorId>,
+    pub(super) gate: Option<Id>,
 }
 
 impl Decoder<'_> {
-    pub(super) fn projections(&mut self, block: &ModelBlock<'_>, input: TensorId) -> Option<Projections> {
+    pub(super) fn projections(&mut self, block: &Layer<'_>, input: Id) -> Option<Projections> {
         if self.layers.model.hyper.mla.is_some() && block.has("attn_kv_a_mqa.weight") {
             return self.latent(block, input);
         }
@@ -73,7 +73,7 @@ impl Decoder<'_> {
     }
 
     /// `models/qwen3next.cpp: build_layer_attn @ b10605`.
-    pub(super) fn gated(&mut self, attended: TensorId, gate: TensorId) -> TensorId {
+    pub(super) fn gated(&mut self, attended: Id, gate: Id) -> Id {
         let gate = self.graph.own_like(attended, &[gate]);
         let mut gate = self.graph.in_place(&[gate]);
         if self.variant.views_gates {
@@ -83,7 +83,7 @@ impl Decoder<'_> {
     }
 
     /// A norm over all heads together (OLMo 2) or over each head (Qwen 3), whichever has the length of the weight.
-    fn fitting_norm(&mut self, block: &ModelBlock<'_>, role: &str, of: TensorId) -> TensorId {
+    fn fitting_norm(&mut self, block: &Layer<'_>, role: &str, of: Id) -> Id {
         let width = self.graph.shape(of)[0];
         match block.part(role, WEIGHT) {
             Some((norm, _)) if norm.shape[0] == width => self.norm(block, role, of),
@@ -91,7 +91,7 @@ impl Decoder<'_> {
         }
     }
 
-    pub(in crate::compute) fn rotate(&mut self, block: &ModelBlock<'_>, of: TensorId) -> TensorId {
+    pub(in crate::compute) fn rotate(&mut self, block: &Layer<'_>, of: Id) -> Id {
         if self.layers.model.hyper.rope_dimension == 0 {
             return of;
         }
@@ -103,7 +103,7 @@ impl Decoder<'_> {
     }
 
     /// Latent attention with the key matrix absorbed into the query.
-    fn latent(&mut self, block: &ModelBlock<'_>, input: TensorId) -> Option<Projections> {
+    fn latent(&mut self, block: &Layer<'_>, input: Id) -> Option<Projections> {
         let hyper = &self.layers.model.hyper;
         let mla = hyper.mla.as_ref()?;
         let (rank, rope) = (u64::from(mla.kv_lora_rank), u64::from(mla.rope_dimension));

@@ -4,8 +4,8 @@ use plimsoll_model::Model;
 
 use crate::architecture::WantedRows;
 use crate::compute::decoder::Decoder;
-use crate::compute::graph::TensorId;
-use crate::compute::model_layers::{ModelBlock, ModelLayers};
+use crate::compute::graph::Id;
+use crate::compute::model_layers::{Layer, ModelLayers};
 
 /// The part of a layer before its feed-forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ enum Mixer {
 }
 
 impl Decoder<'_> {
-    pub(super) fn layer(&mut self, block: &ModelBlock<'_>, input: TensorId, is_last: bool) -> TensorId {
+    pub(super) fn layer(&mut self, block: &Layer<'_>, input: Id, is_last: bool) -> Id {
         if norms_after_sums(block, self.layers.model.hyper.cached) {
             return self.encoder_layer(block, input, is_last);
         }
@@ -67,7 +67,7 @@ impl Decoder<'_> {
     }
 
     /// `models/command-r.cpp @ b10605`.
-    fn layer_side_by_side(&mut self, block: &ModelBlock<'_>, input: TensorId, is_last: bool) -> TensorId {
+    fn layer_side_by_side(&mut self, block: &Layer<'_>, input: Id, is_last: bool) -> Id {
         let normed = self.norm(block, "attn_norm", input);
         let attended = self.attention(block, normed);
         let mut parts = [attended, input, normed];
@@ -80,7 +80,7 @@ impl Decoder<'_> {
         self.graph.in_place(&[sum, attended])
     }
 
-    fn mix(&mut self, block: &ModelBlock<'_>, mixer: Mixer, input: TensorId) -> TensorId {
+    fn mix(&mut self, block: &Layer<'_>, mixer: Mixer, input: Id) -> Id {
         let mixed = match mixer {
             Mixer::Attention => Some(self.attention(block, input)),
             Mixer::FeedForward => Some(self.feed_forward(block, input)),
@@ -104,7 +104,7 @@ impl Decoder<'_> {
     }
 
     /// Attention and Mamba 2 side by side, each norming the same input by the same weight (Falcon-H1).
-    fn mix_beside_attention(&mut self, block: &ModelBlock<'_>, input: TensorId) -> TensorId {
+    fn mix_beside_attention(&mut self, block: &Layer<'_>, input: Id) -> Id {
         let Some(weights) = self.norm_weights(block, "attn_norm") else {
             return input;
         };
@@ -116,7 +116,7 @@ impl Decoder<'_> {
     }
 
     /// The first or the second residual sum of a layer.
-    fn sum(&mut self, which: usize, current: TensorId, residual: TensorId) -> TensorId {
+    fn sum(&mut self, which: usize, current: Id, residual: Id) -> Id {
         let current = match self.layers.model.hyper.scales_residual {
             true => self.graph.in_place(&[current]),
             false => current,
@@ -130,7 +130,7 @@ impl Decoder<'_> {
 }
 
 /// Reads the mixer off a layer's tensors.
-fn mixer(model: &Model, block: &ModelBlock<'_>) -> Mixer {
+fn mixer(model: &Model, block: &Layer<'_>) -> Mixer {
     let attends = || block.has("attn_q.weight") || block.has("attn_qkv.weight");
     if model.hyper.recurrent.is_none() {
         Mixer::Attention
@@ -151,11 +151,11 @@ fn mixer(model: &Model, block: &ModelBlock<'_>) -> Mixer {
 }
 
 /// BERT and its relatives norm after their sums. Grok has norms of the same names before them.
-fn norms_after_sums(block: &ModelBlock<'_>, cached: bool) -> bool {
+fn norms_after_sums(block: &Layer<'_>, cached: bool) -> bool {
     !cached && block.has("layer_output_norm.weight")
 }
 
-fn has_feed_forward(block: &ModelBlock<'_>) -> bool {
+fn has_feed_forward(block: &Layer<'_>) -> bool {
     let roles = ["ffn_up.weight", "ffn_gate_inp.weight", "ffn_down.weight"];
     roles.iter().any(|role| block.has(role))
 }
