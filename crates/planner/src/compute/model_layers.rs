@@ -1,25 +1,27 @@
-//! The layers worth building: a model of a hundred equal layers needs its first few and its last ones.
+//! Layers that a graph is built from: of many equal layers, the first few and the last ones.
 //!
-//! The allocator's state repeats from layer to layer, so its peak is reached within the first occurrences of
-//! every kind of layer and neighbour, on every device, and at the end. Where it does not repeat, all are built.
+//! The allocator's state repeats from layer to layer. Its peak is therefore reached within the first occurrences of every
+//! kind of layer and neighbour, on every device, and at the end. Where the state does not repeat, all layers are built.
 
 use std::cell::{OnceCell, RefCell};
+use std::ops::Range;
 
 use plimsoll_model::{HyperParameters, Model, Tensor};
 
 use super::graph::OpGraph;
 use crate::flash::Flash;
+use crate::kv::CacheKind;
 use crate::layout::{DeviceLayout, TensorDevice};
 
 /// A layer with its tensors, by role: `attn_q.weight`.
 #[derive(Debug)]
-pub(crate) struct ModelBlock<'a> {
+pub(crate) struct Layer<'a> {
     pub(super) layer: u32,
     pub(super) place: TensorDevice,
     tensors: Vec<(&'a str, &'a Tensor, TensorDevice)>,
 }
 
-impl<'a> ModelBlock<'a> {
+impl<'a> Layer<'a> {
     pub(super) fn get(&self, role: &str) -> Option<(&'a Tensor, TensorDevice)> {
         let found = self.tensors.iter().find(|(own, ..)| *own == role);
         found.map(|&(_, tensor, place)| (tensor, place))
@@ -37,32 +39,34 @@ impl<'a> ModelBlock<'a> {
     }
 }
 
-/// What the graph is built from.
+/// The tensors of a model, by layer, with their devices.
 #[derive(Debug)]
 pub(crate) struct ModelLayers<'a> {
     pub(super) model: &'a Model,
-    pub(super) blocks: Vec<ModelBlock<'a>>,
-    /// Where each layer of the model is.
-    layers: Vec<TensorDevice>,
-    /// Tensors outside of layers.
+    pub(crate) cache: CacheKind,
+    pub(crate) flash: Flash,
+    pub(super) blocks: Vec<Layer<'a>>,
+    /// The device of each layer.
+    layer_devices: Vec<TensorDevice>,
+    /// Tensors outside of the layers.
     others: Vec<(&'a Tensor, TensorDevice)>,
     pub(super) output: TensorDevice,
     pub(super) devices: usize,
     pub(super) copies: u64,
-    /// Whether every device runs the kernel of the gated delta net, once it was asked; no context changes it.
+    /// Every device runs the kernel of the gated delta net; unset until the first graph asks, and the same at any context.
     pub(super) fuses: OnceCell<bool>,
-    /// The memory of the last graph for the next.
+    /// The last graph, whose memory the next one reuses.
     spare: RefCell<OpGraph>,
 }
 
-/// Tensors of a graph for each of the model's that it is made of, at most in all that `plimsoll synth` knows.
+/// Tensors of a graph for each tensor of the model: the most in any model of `plimsoll synth`.
 const NODES: usize = 8;
-/// The most that room is made for at once: a header may count millions.
+/// Room that is made at most at once, because a hostile header may state millions of tensors.
 const ROOM: usize = 1 << 16;
 
-/// Layers that are looked back over for one of the same kind; the longest pattern in use repeats after 12.
+/// Earlier layers that are compared with a layer; the longest pattern in use repeats after 12.
 const PATTERN: usize = 32;
-/// How often a kind of layer between the same neighbours is built.
+/// Occurrences that are built of a kind of layer between the same neighbours.
 const REPETITIONS: usize = 2;
 /// Layers at the end of a device's share that are always built.
 const LAST: usize = 2;
@@ -70,15 +74,15 @@ const LAST: usize = 2;
 impl<'a> ModelLayers<'a> {
     pub(crate) fn new(
         model: &'a Model,
-        layers: std::ops::Range<u32>,
+        layers: Range<u32>,
         layout: &DeviceLayout,
+        cache: CacheKind,
         flash: Flash,
     ) -> Self {
-        let on_host = flash.on && flash.missing.is_some();
-        let all = layout.is_scattered() || on_host;
-        let mut blocks: Vec<ModelBlock<'a>> = layers
+        let all = layout.is_scattered() || flash.is_on_host();
+        let mut blocks: Vec<Layer<'a>> = layers
             .clone()
-            .map(|layer| ModelBlock {
+            .map(|layer| Layer {
                 layer,
                 place: layout.layer(layer),
                 tensors: Vec::new(),
@@ -101,8 +105,10 @@ impl<'a> ModelLayers<'a> {
         }
         Self {
             model,
+            cache,
+            flash,
             blocks: representative(model, blocks, all),
-            layers: (0..model.hyper.layers).map(|layer| layout.layer(layer)).collect(),
+            layer_devices: (0..model.hyper.layers).map(|layer| layout.layer(layer)).collect(),
             others,
             output: layout.output,
             devices: layout.devices.len(),
@@ -112,7 +118,7 @@ impl<'a> ModelLayers<'a> {
         }
     }
 
-    /// An empty graph, to be handed back when it is done with.
+    /// An empty graph, to be handed back after use.
     pub(super) fn graph(&self) -> OpGraph {
         let blocks = self.blocks.iter().map(|block| block.tensors.len());
         let tensors = self.others.len() + blocks.sum::<usize>();
@@ -132,19 +138,20 @@ impl<'a> ModelLayers<'a> {
 
     /// Layers on the host, beside a card that could compute them.
     pub(crate) fn reaches_host(&self) -> bool {
-        self.devices > 0 && self.layers.contains(&TensorDevice::Host)
+        self.devices > 0 && self.layer_devices.contains(&TensorDevice::Host)
     }
 
-    /// Where the cache is that `block` attends to: its own, or that of the last layer of its kind that has one
+    /// The device of the cache that `block` attends to: its own, or that of the last layer of its kind that has one
     /// (`llama-model.cpp: create_memory @ b10605`).
-    pub(super) fn cache_place(&self, block: &ModelBlock<'_>) -> TensorDevice {
+    pub(super) fn cache_place(&self, block: &Layer<'_>) -> TensorDevice {
         let hyper = &self.model.hyper;
         if !shares_cache(hyper, block.layer) {
             return block.place;
         }
+        // The last two layers with a cache are a sliding one and a full one.
         let back = if hyper.slides(block.layer) { 2 } else { 1 };
         let layer = usize::try_from(hyper.layers_with_cache.saturating_sub(back)).ok();
-        let place = layer.and_then(|layer| self.layers.get(layer));
+        let place = layer.and_then(|layer| self.layer_devices.get(layer));
         place.copied().unwrap_or(block.place)
     }
 
@@ -156,16 +163,16 @@ impl<'a> ModelLayers<'a> {
     }
 }
 
-/// Does a layer attend to the cache of an earlier one?
+/// True where a layer attends to the cache of an earlier one.
 pub(super) fn shares_cache(hyper: &HyperParameters, layer: u32) -> bool {
     hyper.cached && layer >= hyper.layers_with_cache
 }
 
-fn representative<'a>(model: &Model, blocks: Vec<ModelBlock<'a>>, all: bool) -> Vec<ModelBlock<'a>> {
-    // A recurrent layer, or one whose weights are copied to the card, leaves other holes in the heap than it found, and the
-    // next one falls into them: no state of the allocator repeats, so all layers are built. What the host attends to comes back in
-    // copies that a pipeline keeps for each layer. So are those of a model whose layers
-    // share caches: its first ones do what their tensors do not tell.
+fn representative<'a>(model: &Model, blocks: Vec<Layer<'a>>, all: bool) -> Vec<Layer<'a>> {
+    // A recurrent layer, or one whose weights are copied to the card, leaves different holes in the heap than it found,
+    // and the next layer's tensors land in them, so the allocator's state never repeats. Attention on the host returns
+    // in copies that a pipeline keeps for each layer. Where layers share caches, the tensors of the first ones do not
+    // show which of them store.
     let shares = model.hyper.layers_with_cache < model.hyper.layers;
     if model.hyper.recurrent.is_some() || all || shares {
         return blocks;
@@ -179,6 +186,7 @@ fn representative<'a>(model: &Model, blocks: Vec<ModelBlock<'a>>, all: bool) -> 
         kinds.push(same.map_or(i, |j| kinds[j]));
     }
     let mut seen: Vec<([Option<usize>; 3], usize)> = Vec::new();
+    // A layer's peak depends on the holes that its neighbours leave, so neighbours are part of its kind.
     let mut keep = Vec::with_capacity(blocks.len());
     for i in 0..blocks.len() {
         let neighbours = [
@@ -196,6 +204,7 @@ fn representative<'a>(model: &Model, blocks: Vec<ModelBlock<'a>>, all: bool) -> 
                 1
             }
         };
+        // The end of a device's share is followed by copies to the next device, or by the output.
         let ends = (1..=LAST).any(|ahead| {
             blocks
                 .get(i + ahead)
@@ -210,8 +219,8 @@ fn representative<'a>(model: &Model, blocks: Vec<ModelBlock<'a>>, all: bool) -> 
         .collect()
 }
 
-/// Do two layers have the same operations of the same sizes on the same place?
-fn alike(model: &Model, a: &ModelBlock<'_>, b: &ModelBlock<'_>) -> bool {
+/// True where two layers have the same operations of the same sizes on the same device.
+fn alike(model: &Model, a: &Layer<'_>, b: &Layer<'_>) -> bool {
     let hyper = &model.hyper;
     a.place == b.place
         && hyper.slides(a.layer) == hyper.slides(b.layer)
@@ -226,6 +235,7 @@ fn alike(model: &Model, a: &ModelBlock<'_>, b: &ModelBlock<'_>) -> bool {
                 role_a == role_b
                     && place_a == place_b
                     && x.shape == y.shape
+                    // Only the bytes of a weight that is copied enter the buffer, so types matter there alone.
                     && (x.kind == y.kind || *place_a == a.place)
             })
 }

@@ -1,38 +1,41 @@
-//! Weights that stay where the file is read: on the host.
+//! Weights that the host computes with.
 //!
-//! An engine that maps its file reads these from the page cache while it computes. The tables of the input stay there too,
-//! whatever the flags say (`llama-arch.cpp: LLM_TENSOR_LAYER_INPUT @ b10605`), but only a row of them is read for each token, so
-//! they are not counted.
+//! An engine that maps its file reads these weights from the page cache while it computes. Tables of the input layer stay
+//! on the host too (`llama-arch.cpp: LLM_TENSOR_LAYER_INPUT @ b10605`), but a token reads only one row of them, so they
+//! are not counted.
 
 use plimsoll_base::Bytes;
-use plimsoll_model::Model;
+use plimsoll_model::{Model, Tensor};
 
 use super::cost::draft_wish;
 use super::error::PlanError;
 use super::layout::{DeviceLayout, TensorDevice, is_input};
 use super::request::PlanRequest;
 
-/// Bytes of weights of the model and its draft that are computed with on the host.
+/// Bytes of weights of the model and its draft that the host computes with.
 pub fn computed_on_host(request: &PlanRequest<'_>) -> Result<Bytes, PlanError> {
-    let own = of(request, request.model)?;
+    let own = host_weights(request, request.model)?;
     let Some(draft) = request.draft else {
         return Ok(own);
     };
+    // A draft model has flags of its own for layers and overrides.
     let wish = draft_wish(request.wish);
     let request = PlanRequest {
         wish: &wish,
         ..*request
     };
-    Ok(own + of(&request, draft)?)
+    Ok(own + host_weights(&request, draft)?)
 }
 
-fn of(request: &PlanRequest<'_>, model: &Model) -> Result<Bytes, PlanError> {
+fn host_weights(request: &PlanRequest<'_>, model: &Model) -> Result<Bytes, PlanError> {
     let layout = DeviceLayout::new(request, model)?;
-    let stays = model
+    let on_host = |tensor: &&Tensor| !is_input(&tensor.name) && layout.tensor(tensor) == TensorDevice::Host;
+    Ok(model
         .tensors
         .iter()
-        .filter(|tensor| !is_input(&tensor.name) && layout.tensor(tensor) == TensorDevice::Host);
-    Ok(stays.map(|tensor| tensor.bytes).sum())
+        .filter(on_host)
+        .map(|tensor| tensor.bytes)
+        .sum())
 }
 
 #[cfg(test)]
@@ -70,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_and_experts_that_stay_are_counted_and_tables_of_the_input_are_not() {
+    fn layers_and_experts_on_the_host_are_counted_and_input_tables_are_not() {
         assert_eq!(on_host(&["-ngl", "99"]), Bytes::ZERO);
         assert_eq!(on_host(&[]), Bytes::ZERO);
         let (one, half, none) = (
