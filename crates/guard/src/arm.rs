@@ -12,7 +12,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32};
 
-use plimsoll_wire::page::State;
+use plimsoll_wire::page::PageState;
 
 use crate::say::{remember_stderr, say};
 use crate::state::{ledger, page};
@@ -99,12 +99,12 @@ fn begin() {
     remember_stderr();
     trace::open();
     if raise() {
-        page().state.store(code(State::Armed), Release);
+        page().state.store(code(PageState::Armed), Release);
     }
 }
 
 #[allow(clippy::as_conversions, reason = "the code that the enum declares")]
-const fn code(state: State) -> u32 {
+const fn code(state: PageState) -> u32 {
     state as u32
 }
 

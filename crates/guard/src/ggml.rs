@@ -11,7 +11,7 @@
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use plimsoll_nostd::lock::Lock;
-use plimsoll_wire::options::Pool;
+use plimsoll_wire::options::PoolChoice;
 
 use crate::driver::{Device, DevicePointer};
 use crate::say::say;
@@ -53,17 +53,17 @@ static SEARCH: Lock<ClassSearch> = Lock::new(ClassSearch {
 
 /// True if guard is to serve the pool itself.
 pub(crate) fn wanted() -> bool {
-    settings::options().pool == Pool::Ours
+    settings::options().pool == PoolChoice::Ours
 }
 
 /// True if the allocation that this thread makes now is for ggml's own pool and is to be managed memory.
 pub(crate) fn managed() -> bool {
-    settings::options().pool == Pool::Managed && managed::inside()
+    settings::options().pool == PoolChoice::Managed && managed::inside()
 }
 
 /// Looks for the class, if that was asked for and objects were loaded or unloaded since the last time.
 pub(crate) fn look() {
-    if settings::options().pool != Pool::Leave {
+    if settings::options().pool != PoolChoice::Leave {
         mapped_objects::locked(|counts| search(counts, &mut SEARCH.hold()));
     }
 }

@@ -31,7 +31,7 @@ use crate::say::say_some;
 use crate::state::ranges::{self, SpillPlace, SpillRange};
 use crate::state::{CardIndex, card};
 use crate::text::Size;
-use crate::trace::{self, Kind, TraceEvent};
+use crate::trace::{self, TraceEvent, TraceKind};
 
 /// Serves a request with mapped memory of the card alone, in pieces of at least `floor` bytes.
 pub(crate) fn in_chunks(index: CardIndex, size: u64, floor: u64) -> Result<DevicePointer, CuResult> {
@@ -87,7 +87,7 @@ pub(crate) fn memory(index: CardIndex, size: u64) -> Result<Handle, CuResult> {
             card(index).raise_peaks();
             probe_results::say(index, place);
             trace::emit(
-                Kind::Spill,
+                TraceKind::Spill,
                 TraceEvent {
                     size,
                     ..TraceEvent::on(index)
@@ -191,10 +191,10 @@ fn hand_out(index: CardIndex, range: SpillRange) -> DevicePointer {
         size: range.asked,
         ..TraceEvent::on(index)
     };
-    trace::emit(Kind::Alloc, event);
+    trace::emit(TraceKind::Alloc, event);
     if spilled > 0 {
         trace::emit(
-            Kind::Spill,
+            TraceKind::Spill,
             TraceEvent {
                 size: spilled,
                 ..event

@@ -15,7 +15,7 @@ mod shared_file;
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use plimsoll_wire::page::{CARDS, Card, Page};
+use plimsoll_wire::page::{CARDS, Page, PageCard};
 
 pub(crate) use page::{create, page};
 
@@ -56,13 +56,13 @@ impl CardIndex {
 }
 
 /// The card's entry on the page.
-pub(crate) fn card(index: CardIndex) -> &'static Card {
+pub(crate) fn card(index: CardIndex) -> &'static PageCard {
     let page: &'static Page = page();
     &page.cards[index.place()]
 }
 
 /// The UUID of a card, as the driver told it when guard armed itself.
-pub(crate) fn uuid(card: &Card) -> [u8; 16] {
+pub(crate) fn uuid(card: &PageCard) -> [u8; 16] {
     let mut uuid = [0; 16];
     for (half, place) in uuid.chunks_exact_mut(8).zip(&card.uuid) {
         half.copy_from_slice(&place.load(Relaxed).to_le_bytes());

@@ -10,9 +10,9 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicI32, AtomicU16, AtomicU64};
 
 use plimsoll_wire::env;
-use plimsoll_wire::trace::{Header, Record};
+use plimsoll_wire::trace::{TraceHeader, TraceRecord};
 
-pub(crate) use plimsoll_wire::trace::Kind;
+pub(crate) use plimsoll_wire::trace::TraceKind;
 
 use crate::descriptor::FileIdentity;
 use crate::say::say;
@@ -58,7 +58,7 @@ pub(crate) fn open() {
     let named = write!(name, "{path}.{process}").is_ok();
     let file = name.as_c().filter(|_| named).map_or(CLOSED, create);
     let started = clock::now();
-    let header = Header::new(process, page().count.load(Relaxed), started, clock::unix());
+    let header = TraceHeader::new(process, page().count.load(Relaxed), started, clock::unix());
     if file < 0 || !put(file, &header.to_bytes()) {
         say!("cannot write the trace {path}.{process}; there will be none");
         return;
@@ -89,7 +89,7 @@ pub(crate) fn on() -> bool {
 }
 
 #[inline]
-pub(crate) fn emit(kind: Kind, event: TraceEvent) {
+pub(crate) fn emit(kind: TraceKind, event: TraceEvent) {
     let file = FILE.load(Acquire);
     if file != CLOSED {
         record(file, kind, event);
@@ -97,8 +97,8 @@ pub(crate) fn emit(kind: Kind, event: TraceEvent) {
 }
 
 #[cold]
-fn record(file: i32, kind: Kind, event: TraceEvent) {
-    let record = Record {
+fn record(file: i32, kind: TraceKind, event: TraceEvent) {
+    let record = TraceRecord {
         time: clock::now().saturating_sub(STARTED.load(Relaxed)),
         id: event.id,
         size: event.size,
@@ -117,7 +117,7 @@ fn record(file: i32, kind: Kind, event: TraceEvent) {
 }
 
 #[allow(clippy::as_conversions, reason = "the code that the enum declares")]
-const fn code(kind: Kind) -> u8 {
+const fn code(kind: TraceKind) -> u8 {
     kind as u8
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use hand_written::{HandWritten, library};
-use plimsoll_wire::page::{Card, Refusal};
+use plimsoll_wire::page::{PageCard as Card, Refusal};
 use serde_json::Value;
 
 /// On a machine without cards.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use assert_cmd::Command;
-use plimsoll_wire::trace::{Header, Record};
+use plimsoll_wire::trace::{TraceHeader as Header, TraceRecord as Record};
 use serde_json::Value;
 
 fn pool(arguments: &[&str]) -> Output {

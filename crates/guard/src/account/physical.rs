@@ -80,7 +80,7 @@ pub(crate) fn created(handle: Handle, index: CardIndex, size: u64, residence: Re
         size,
         ..TraceEvent::on(index)
     };
-    trace::emit(trace::Kind::Map, event);
+    trace::emit(trace::TraceKind::Map, event);
 }
 
 /// Counts one more reference to a handle: it was imported from this process, or retained from an address.
@@ -226,7 +226,7 @@ fn settle(id: u64) {
         size: gone.size,
         ..TraceEvent::on(gone.card)
     };
-    trace::emit(trace::Kind::Unmap, event);
+    trace::emit(trace::TraceKind::Unmap, event);
 }
 
 impl PhysicalTable {

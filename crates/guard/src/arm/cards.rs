@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
-use plimsoll_wire::page::{CARDS, Card};
+use plimsoll_wire::page::{CARDS, PageCard};
 
 use crate::driver::{self, Device, SUCCESS};
 use crate::say::say;
@@ -30,7 +30,7 @@ pub(super) fn enter() -> bool {
     true
 }
 
-fn describe(device: Device, card: &Card) {
+fn describe(device: Device, card: &PageCard) {
     let (mut uuid, mut total) = ([0_u8; 16], 0_usize);
     // The newer function tells a MIG instance's own UUID, the older one that of the whole card.
     // SAFETY: the device exists, and the places are ours.

@@ -19,7 +19,7 @@ use crate::ladder;
 use crate::spill::vmm::{self, Location};
 use crate::state::captures;
 use crate::state::{self, CardIndex, ledger};
-use crate::trace::{self, Kind};
+use crate::trace::{self, TraceKind};
 
 mod real {
     use super::DevicePointer;
@@ -130,7 +130,7 @@ impl Backing {
         card.reserved.fetch_add(size, Ordering::Relaxed);
         card.idle.fetch_add(size, Ordering::Relaxed);
         card.raise_peaks();
-        self.tell(Kind::Map, size);
+        self.tell(TraceKind::Map, size);
         Ok(())
     }
 
@@ -139,10 +139,10 @@ impl Backing {
         ledger::give(self.card, size);
         card.reserved.fetch_sub(size, Ordering::Relaxed);
         card.idle.fetch_sub(size, Ordering::Relaxed);
-        self.tell(Kind::Unmap, size);
+        self.tell(TraceKind::Unmap, size);
     }
 
-    fn tell(&self, kind: Kind, size: u64) {
+    fn tell(&self, kind: TraceKind, size: u64) {
         let event = trace::TraceEvent {
             size,
             pool: self.pool,

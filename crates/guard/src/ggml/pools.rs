@@ -28,7 +28,7 @@ use super::trim_interval::TrimInterval;
 use crate::driver::{Device, DevicePointer};
 use crate::ladder::reuse;
 use crate::state::{self, CardIndex, captures};
-use crate::trace::{self, Kind};
+use crate::trace::{self, TraceKind};
 
 /// Objects that can be served at once; further ones keep their own methods.
 const PLACES: usize = 64;
@@ -220,7 +220,7 @@ impl ServedPool {
             .or_else(|_| self.insist(size))
             .ok()?;
         state::card(self.backing.card()).idle.fetch_sub(size, Relaxed);
-        self.tell(Kind::Alloc, block);
+        self.tell(TraceKind::Alloc, block);
         Some(block)
     }
 
@@ -244,7 +244,7 @@ impl ServedPool {
         let size = before - self.policy.live();
         state::card(self.backing.card()).idle.fetch_add(size, Relaxed);
         if size > 0 {
-            self.tell(Kind::Free, Block { address, size });
+            self.tell(TraceKind::Free, Block { address, size });
         }
         if self.interval.due(self.policy.live()) {
             self.trim(Trim::Idle);
@@ -276,15 +276,15 @@ impl ServedPool {
     }
 
     /// Records an event. A trace names blocks by number, so a block's number is kept as long as it lives.
-    fn tell(&mut self, kind: Kind, block: Block) {
+    fn tell(&mut self, kind: TraceKind, block: Block) {
         if !trace::on() {
             return;
         }
         let id = match kind {
-            Kind::Alloc => trace::number(),
+            TraceKind::Alloc => trace::number(),
             _ => self.numbers.remove(&block.address).unwrap_or(0),
         };
-        if kind == Kind::Alloc {
+        if kind == TraceKind::Alloc {
             self.numbers.insert(block.address, id);
         }
         let event = trace::TraceEvent {

@@ -8,7 +8,7 @@ use core::mem::transmute;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use plimsoll_wire::options::Pool;
+use plimsoll_wire::options::PoolChoice;
 
 use super::pools::{self, PoolEnd};
 use super::symbols::ClassPart;
@@ -46,7 +46,7 @@ unsafe extern "C" fn alloc(this: *mut c_void, size: usize, actual: *mut usize) -
     if !arm::armed() || !taken.serves() {
         return theirs();
     }
-    if settings::options().pool == Pool::Managed {
+    if settings::options().pool == PoolChoice::Managed {
         return managed::around(theirs);
     }
     if taken.fresh() && !sane(this, size, actual) {

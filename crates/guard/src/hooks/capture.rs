@@ -8,7 +8,7 @@ use core::ptr::null_mut;
 
 use crate::driver::{CuResult, SUCCESS, Stream};
 use crate::hooks::hooks;
-use crate::trace::{self, Kind, TraceEvent};
+use crate::trace::{self, TraceEvent, TraceKind};
 use crate::{ggml, graphs, spill};
 
 /// `CUgraph`.
@@ -91,7 +91,7 @@ fn begin(stream: Stream, real: impl FnOnce() -> CuResult) -> CuResult {
     let graph = graphs::begin(stream.addr());
     let result = real();
     if result == SUCCESS {
-        tell(Kind::CaptureBegin, stream, graph.0);
+        tell(TraceKind::CaptureBegin, stream, graph.0);
     } else {
         graphs::end(stream.addr(), None);
     }
@@ -102,10 +102,10 @@ fn end(stream: Stream, made: Graph) {
     let source = (!made.is_null()).then(|| made.addr());
     let graph = graphs::end(stream.addr(), source);
     spill::sweep();
-    tell(Kind::CaptureEnd, stream, graph.map_or(0, |graph| graph.0));
+    tell(TraceKind::CaptureEnd, stream, graph.map_or(0, |graph| graph.0));
 }
 
-pub(crate) fn tell(kind: Kind, stream: Stream, id: u64) {
+pub(crate) fn tell(kind: TraceKind, stream: Stream, id: u64) {
     let event = TraceEvent {
         id,
         stream: stream.addr(),

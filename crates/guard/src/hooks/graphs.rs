@@ -10,7 +10,7 @@ use crate::driver::{CuResult, SUCCESS, Stream};
 use crate::graphs;
 use crate::hooks::hooks;
 use crate::state::captures;
-use crate::trace::{self, Kind};
+use crate::trace::{self, TraceKind};
 
 /// `CUgraphExec`.
 type Exec = *mut c_void;
@@ -107,7 +107,7 @@ hooks! {
     fn cuGraphLaunch / cuGraphLaunch_ptsz = "cuGraphLaunch" since 10000 (exec: Exec, stream: Stream) calls real {
         let result = real(exec, stream);
         if result == SUCCESS && trace::on() {
-            tell(Kind::GraphLaunch, stream, captures::number(exec.addr()));
+            tell(TraceKind::GraphLaunch, stream, captures::number(exec.addr()));
         }
         result
     }

@@ -13,7 +13,7 @@ use crate::policy::siblings::Siblings;
 use crate::say::{Recurrence, say};
 use crate::state::{card, ledger, refusals};
 use crate::text::Size;
-use crate::trace::{self, Kind, TraceEvent};
+use crate::trace::{self, TraceEvent, TraceKind};
 
 /// Records a refusal everywhere.
 pub(super) fn record(request: &RefusedRequest<'_>) {
@@ -24,7 +24,7 @@ pub(super) fn record(request: &RefusedRequest<'_>) {
         detail: u8::try_from(code(request.refusal)).unwrap_or(0),
         ..TraceEvent::on(request.card)
     };
-    trace::emit(Kind::Oom, event);
+    trace::emit(TraceKind::Oom, event);
     static TIMES: Recurrence = Recurrence::new();
     if let Some(times) = TIMES.again() {
         on_stderr(request, free, times);

@@ -20,7 +20,7 @@ use crate::driver_guard::{self, RelaxedCapture};
 use crate::state::CardIndex;
 use crate::state::captures::capturing;
 use crate::state::ranges::{self, SpillPlace, SpillRange};
-use crate::trace::{self, Kind, TraceEvent};
+use crate::trace::{self, TraceEvent, TraceKind};
 
 mod real {
     use super::*;
@@ -275,5 +275,5 @@ fn give_back(range: SpillRange) {
         size: range.asked,
         ..TraceEvent::on(card)
     };
-    trace::emit(Kind::Free, event);
+    trace::emit(TraceKind::Free, event);
 }

@@ -14,7 +14,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU64};
 
 use plimsoll_wire::env;
-use plimsoll_wire::options::Options;
+use plimsoll_wire::options::GuardOptions;
 use plimsoll_wire::page::{CARDS, UNLIMITED};
 use plimsoll_wire::tree::{Claim, FILE, Owner, SLOTS, Tree, key};
 
@@ -44,7 +44,7 @@ struct Seat {
 static SEAT: AtomicPtr<Seat> = AtomicPtr::new(null_mut());
 
 /// Takes a slot; false, after a line on stderr, if there is no memory for a ledger. The page must have its cards.
-pub(crate) fn join(options: &Options) -> bool {
+pub(crate) fn join(options: &GuardOptions) -> bool {
     let folder = process::variable(env::GUARD_PAGES).and_then(|folder| folder.to_str().ok());
     let seat = folder.and_then(shared).or_else(alone);
     let Some(seat) = seat else {

@@ -25,7 +25,7 @@ use plimsoll_core::bytes::Bytes;
 use plimsoll_core::flags::{GuardWish, GuardedCard};
 use plimsoll_core::place::Card;
 use plimsoll_wire::env as names;
-use plimsoll_wire::options::{Contexts, Options, Uuid};
+use plimsoll_wire::options::{Contexts, GuardOptions as Options, Uuid};
 use tokio::runtime;
 use tokio::time::timeout;
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use plimsoll_core::diagnose::Exit;
 use plimsoll_core::record::Source;
-use plimsoll_wire::options::Options;
+use plimsoll_wire::options::GuardOptions as Options;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::{runtime, time};

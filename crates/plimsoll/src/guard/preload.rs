@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use plimsoll_wire::env as names;
-use plimsoll_wire::options::Options;
+use plimsoll_wire::options::GuardOptions as Options;
 
 use crate::launch::Environment;
 

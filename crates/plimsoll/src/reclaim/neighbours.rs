@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_core::bytes::Bytes;
 use plimsoll_wire::options::Uuid;
-use plimsoll_wire::page::{CardSnapshot, Snapshot, State};
+use plimsoll_wire::page::{CardSnapshot, PageSnapshot as Snapshot, PageState as State};
 
 use crate::guard::{ask_for_idle, page_folders, read_page, read_pages};
 use crate::probe::process::name;

@@ -8,7 +8,7 @@
 use alloc::collections::BTreeMap;
 use core::fmt;
 
-use plimsoll_wire::trace::{Header, Kind, MAGIC, Record, VERSION};
+use plimsoll_wire::trace::{MAGIC, TraceHeader, TraceKind, TraceRecord, VERSION};
 
 use super::{Builder, Fault, Trace};
 use crate::device::Stream;
@@ -69,7 +69,7 @@ impl fmt::Display for RecordError {
             RecordFault::RecordSize { found } => write!(
                 f,
                 "records have {found} bytes where {} are wanted; the header is damaged",
-                Record::SIZE
+                TraceRecord::SIZE
             ),
             RecordFault::Kind { found } => write!(f, "no event has the number {found}; the trace is damaged"),
             RecordFault::Step(fault) => fault.fmt(f),
@@ -101,15 +101,15 @@ impl Trace {
                 pool: record.pool,
             };
             let at = |fault| RecordError { offset, fault };
-            let kind = Kind::of(record.kind).ok_or(at(RecordFault::Kind { found: record.kind }))?;
+            let kind = TraceKind::of(record.kind).ok_or(at(RecordFault::Kind { found: record.kind }))?;
             if of == asked {
-                heard |= kind == Kind::Alloc;
+                heard |= kind == TraceKind::Alloc;
                 step(kind, &record, &mut builder).map_err(|fault| at(RecordFault::Step(fault)))?;
             }
         }
         if !heard && records(file).next().is_some() {
             return Err(RecordError {
-                offset: Header::SIZE,
+                offset: TraceHeader::SIZE,
                 fault: RecordFault::NotAsked(asked),
             });
         }
@@ -120,7 +120,7 @@ impl Trace {
 fn header(file: &[u8]) -> Result<(), RecordFault> {
     let header = file
         .first_chunk()
-        .map(Header::from_bytes)
+        .map(TraceHeader::from_bytes)
         .ok_or(RecordFault::Header)?;
     if header.magic != MAGIC {
         return Err(RecordFault::Header);
@@ -131,22 +131,22 @@ fn header(file: &[u8]) -> Result<(), RecordFault> {
         });
     }
     match usize::try_from(header.record) {
-        Ok(Record::SIZE) => Ok(()),
+        Ok(TraceRecord::SIZE) => Ok(()),
         _ => Err(RecordFault::RecordSize { found: header.record }),
     }
 }
 
 /// The whole records of a file and where they begin.
-fn records(file: &[u8]) -> impl Iterator<Item = (usize, Record)> {
-    let (records, _torn) = file.get(Header::SIZE..).unwrap_or_default().as_chunks();
-    (Header::SIZE..)
-        .step_by(Record::SIZE)
-        .zip(records.iter().map(Record::from_bytes))
+fn records(file: &[u8]) -> impl Iterator<Item = (usize, TraceRecord)> {
+    let (records, _torn) = file.get(TraceHeader::SIZE..).unwrap_or_default().as_chunks();
+    (TraceHeader::SIZE..)
+        .step_by(TraceRecord::SIZE)
+        .zip(records.iter().map(TraceRecord::from_bytes))
 }
 
 fn busiest(file: &[u8]) -> Asked {
     let mut allocations: BTreeMap<Asked, u64> = BTreeMap::new();
-    for (_, record) in records(file).filter(|(_, record)| record.kind == Kind::Alloc as u8) {
+    for (_, record) in records(file).filter(|(_, record)| record.kind == TraceKind::Alloc as u8) {
         let of = Asked {
             card: record.card,
             pool: record.pool,
@@ -157,25 +157,25 @@ fn busiest(file: &[u8]) -> Asked {
     most.map_or(Asked { card: 0, pool: 0 }, |(asked, _)| asked)
 }
 
-fn step(kind: Kind, record: &Record, builder: &mut Builder) -> Result<(), Fault> {
+fn step(kind: TraceKind, record: &TraceRecord, builder: &mut Builder) -> Result<(), Fault> {
     let stream = Stream(u64::from(record.stream));
     match kind {
-        Kind::Alloc => builder.allocate(record.id, record.size, stream),
+        TraceKind::Alloc => builder.allocate(record.id, record.size, stream),
         // a pool gives back what it held for the block, which may be more than was asked for
-        Kind::Free => builder.free(record.id, None, stream),
-        Kind::Oom => {
+        TraceKind::Free => builder.free(record.id, None, stream),
+        TraceKind::Oom => {
             builder.refuse();
             Ok(())
         }
-        Kind::Map
-        | Kind::Unmap
-        | Kind::CaptureBegin
-        | Kind::CaptureEnd
-        | Kind::GraphLaunch
-        | Kind::Sync
-        | Kind::Spill
-        | Kind::Pin
-        | Kind::Unpin => Ok(()),
+        TraceKind::Map
+        | TraceKind::Unmap
+        | TraceKind::CaptureBegin
+        | TraceKind::CaptureEnd
+        | TraceKind::GraphLaunch
+        | TraceKind::Sync
+        | TraceKind::Spill
+        | TraceKind::Pin
+        | TraceKind::Unpin => Ok(()),
     }
 }
 
@@ -185,8 +185,8 @@ mod tests {
     use alloc::string::ToString;
     use alloc::vec::Vec;
 
-    fn record(kind: Kind, id: u64, size: u64, pool: u8) -> Record {
-        Record {
+    fn record(kind: TraceKind, id: u64, size: u64, pool: u8) -> TraceRecord {
+        TraceRecord {
             time: 0,
             id,
             size,
@@ -199,8 +199,8 @@ mod tests {
         }
     }
 
-    fn file(records: &[Record]) -> Vec<u8> {
-        let mut file = Header::new(1, 1, 0, 0).to_bytes().to_vec();
+    fn file(records: &[TraceRecord]) -> Vec<u8> {
+        let mut file = TraceHeader::new(1, 1, 0, 0).to_bytes().to_vec();
         for record in records {
             file.extend(record.to_bytes());
         }
@@ -209,12 +209,12 @@ mod tests {
 
     fn recorded() -> Vec<u8> {
         file(&[
-            record(Kind::Alloc, 1, 1 << 20, 0),
-            record(Kind::Alloc, 2, 512, 1),
-            record(Kind::CaptureBegin, 9, 0, 0),
-            record(Kind::Free, 2, 768, 1),
-            record(Kind::Alloc, 3, 1024, 1),
-            record(Kind::Oom, 0, 4096, 1),
+            record(TraceKind::Alloc, 1, 1 << 20, 0),
+            record(TraceKind::Alloc, 2, 512, 1),
+            record(TraceKind::CaptureBegin, 9, 0, 0),
+            record(TraceKind::Free, 2, 768, 1),
+            record(TraceKind::Alloc, 3, 1024, 1),
+            record(TraceKind::Oom, 0, 4096, 1),
         ])
     }
 
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn a_torn_last_record_is_cut_off_and_an_empty_trace_is_one() {
         let whole = recorded();
-        for torn in 1..Record::SIZE {
+        for torn in 1..TraceRecord::SIZE {
             let trace = Trace::from_record(&whole[..whole.len() - torn], None).unwrap();
             assert_eq!(trace.refused(), 0);
         }

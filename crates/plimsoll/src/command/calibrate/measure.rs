@@ -16,7 +16,7 @@ use http::Method;
 use plimsoll_core::bytes::Bytes;
 use plimsoll_core::place::Card;
 use plimsoll_core::plan::Engine;
-use plimsoll_wire::options::Options;
+use plimsoll_wire::options::GuardOptions as Options;
 use serde_json::json;
 use tokio::sync::mpsc::Receiver;
 
