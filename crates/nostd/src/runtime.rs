@@ -19,7 +19,7 @@ unsafe impl GlobalAlloc for Malloc {
             return unsafe { libc::malloc(layout.size()) }.cast();
         }
         let mut block = null_mut();
-        // posix_memalign and not aligned_alloc, which older C libraries refuse for sizes that the alignment does not divide.
+        // posix_memalign and not aligned_alloc: C11 demands of that a size which the alignment divides.
         // SAFETY: `block` is ours, and a Layout's alignment is a power of two; more than 16 is a multiple of a pointer's size.
         match unsafe { libc::posix_memalign(&raw mut block, layout.align(), layout.size()) } {
             0 => block.cast(),

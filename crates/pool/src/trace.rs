@@ -1,9 +1,9 @@
-//! What a program asked of its allocator, in order.
+//! Allocation traces: the requests of a program to its allocator, in order.
 //!
 //! DECISION: a trace holds steps, not addresses. Logs name blocks by pointers, which are used again after a free; a
-//! `Builder` gives every block a number of its own, so that a replay needs an array and no map, and finds out what
-//! cannot have happened (a block freed twice, two blocks at one address). Readers and the generator build traces with
-//! it; nothing that they are given can make one that is wrong. Blocks that are never freed are allowed: a log may end
+//! `Builder` gives every block a number of its own, so that a replay needs an array and no map, and rejects impossible
+//! steps (a block freed twice, two blocks at one address). Readers and the generator build traces with it, so no input
+//! makes an inconsistent trace. Blocks that are never freed are allowed: a log may end
 //! anywhere.
 
 use alloc::collections::BTreeMap;
@@ -31,7 +31,7 @@ pub enum Step {
     Free { block: u32, stream: Stream },
 }
 
-/// What a program asked of its allocator.
+/// The requests of a program to its allocator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
     steps: Vec<Step>,
@@ -45,17 +45,17 @@ impl Trace {
         &self.steps
     }
 
-    /// How many blocks there are; their numbers are smaller.
+    /// Number of blocks; their numbers are smaller.
     pub fn blocks(&self) -> u32 {
         self.blocks
     }
 
-    /// The most bytes that were live at once: no allocator can do with less.
+    /// The most bytes that were live at once, a lower bound for every allocator.
     pub fn peak_live(&self) -> u64 {
         self.peak_live
     }
 
-    /// Requests that the recorded allocator refused. They are no steps: nobody got anything.
+    /// Requests that the recorded allocator refused. They are no steps, since nothing was allocated.
     pub fn refused(&self) -> u64 {
         self.refused
     }
@@ -95,7 +95,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Makes a trace from steps that name blocks by whatever their source has for them.
+/// Builds a trace from steps that name blocks as their source does.
 #[derive(Debug, Default)]
 pub(crate) struct Builder {
     trace: Trace,
@@ -104,7 +104,7 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// A request for nothing is no step.
+    /// Adds an allocation; a request for 0 bytes is no step.
     pub(crate) fn allocate(&mut self, name: u64, size: u64, stream: Stream) -> Result<(), Fault> {
         if size == 0 {
             return Ok(());
@@ -116,6 +116,7 @@ impl Builder {
         if block >= MOST_BLOCKS {
             return Err(Fault::TooMany);
         }
+        // Checked before anything changes: a trace with a fault is not used, but it must not be inconsistent either.
         let bytes = self.bytes.checked_add(size).ok_or(Fault::TooLarge)?;
         if self.live.insert(name, (block, size)).is_some() {
             return Err(Fault::Live);

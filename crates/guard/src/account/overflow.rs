@@ -19,7 +19,7 @@ pub(crate) fn yields(index: CardIndex, size: u64, substitute: Substitute) -> boo
     let options = settings::options();
     let may = options.spill.is_some() && !matches!(substitute, Substitute::Nothing);
     let may = may && (options.keep > 0 || size >= LARGE);
-    // The driver is asked only where its answer matters: cuMemGetInfo takes longer than the rest of a hook.
+    // The driver is asked last, and only where its answer matters: every allocation passes here.
     if !may || !by_budget(index).holds_back_from(size) {
         return false;
     }

@@ -108,7 +108,7 @@ fn refresh_one(index: CardIndex, handle: usize) {
         let Some(generation) = POOLS.hold().find(handle).map(|pool| pool.generation) else {
             return;
         };
-        // Without the lock: the driver takes locks of its own, and another thread may hold those and wait for ours.
+        // No lock is held across a call into the driver, which takes locks of its own.
         let Some(mut reserved) = read(with_exposed_provenance_mut(handle), RESERVED) else {
             return;
         };

@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
-use plimsoll_pool::{Address, Block, Graph, Options, Ours, Policy, Stream, Trim};
+use plimsoll_pool::{Address, Block, Graph, Ours, OursOptions, Policy, Stream, Trim};
 
 use plimsoll_nostd::lock::Lock;
 
@@ -196,7 +196,7 @@ impl ServedPool {
         let backing = Backing::here(number)?;
         state::page().pools.fetch_add(1, Relaxed);
         let total = state::card(backing.card()).total.load(Relaxed);
-        let mut policy = Ours::new(Options {
+        let mut policy = Ours::new(OursOptions {
             regions: backing.has_regions(),
             // Twice the card, so that holes never use up the addresses.
             addresses: total.saturating_mul(2),

@@ -106,7 +106,7 @@ impl Array3DDescriptor {
     }
 }
 
-/// Bytes of one channel; four for an unknown format, the largest that drivers have had.
+/// Bytes of one channel; an unknown format counts as four.
 fn element_size(format: c_int) -> u64 {
     match format {
         0x01 | 0x08 => 1,

@@ -148,7 +148,7 @@ impl Seat {
 /// Waits briefly after a collision. The clock's last digits are the jitter: two processes must not collide in step for ever.
 #[cold]
 fn pause(tries: u32) {
-    // The wait doubles up to 16 << 10 spins, some microseconds.
+    // The range of the jitter doubles with every attempt, up to 16 << 10 spins.
     const LONGEST: u32 = 10;
     for _ in 0..clock::now() % (16 << tries.min(LONGEST)) {
         core::hint::spin_loop();

@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering::{Acquire, Release};
 
 use plimsoll_nostd::lock::Lock;
 
-/// The smallest size that is tried. A 2 GiB pool of temporary buffers serves every model that fits such a board.
+/// The smallest size that is tried; nothing smaller is worth having, and no reservation of this size or less is shrunk.
 const SMALLEST: u64 = 2 << 30;
 
 /// Sizes to try after `asked` was refused: halves, down to 2 GiB.

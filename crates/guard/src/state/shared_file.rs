@@ -31,7 +31,7 @@ fn has_room(file: c_int) -> bool {
     let Ok(length) = libc::off_t::try_from(Tree::SIZE) else {
         return false;
     };
-    // fallocate by itself: posix_fallocate falls back to writing zeroes, over what another process may have written just now.
+    // Not posix_fallocate: where the file system has no fallocate it writes to the file, which another process may be using.
     // SAFETY: our own descriptor. Bytes that are there already stay as they are.
     unsafe {
         libc::fallocate(file, 0, 0, length) == 0

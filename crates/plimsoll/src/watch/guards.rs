@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_core::bytes::Bytes;
 use plimsoll_core::record::{Figure, Group, Look, Pace, Unit};
-use plimsoll_wire::page::{OomSnapshot, Refusal, PageSnapshot as Snapshot};
+use plimsoll_wire::page::{OomSnapshot, PageSnapshot as Snapshot, Refusal};
 
 use crate::guard::{page_folders, read_pages};
 use crate::probe::process::name;

@@ -1,4 +1,4 @@
-//! A device that refuses on demand.
+//! Fault injection: a device that refuses chosen requests.
 
 use crate::device::{Address, Device, Event, OutOfMemory, Stream};
 use crate::simulated::Faults;

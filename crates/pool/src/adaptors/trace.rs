@@ -1,4 +1,4 @@
-//! What a policy is asked, and what it asks of the driver, as records of a trace.
+//! Trace of a policy: the requests to it, and its requests to the driver.
 //!
 //! DECISION: this crate has no clock, so the sink says what time it is. Blocks and pieces of memory are named by numbers
 //! that are never used twice, as [`plimsoll_wire::trace`] wants it.
@@ -11,7 +11,7 @@ use plimsoll_wire::trace::{TraceKind, TraceRecord};
 use crate::device::{Address, Device, Event, Graph, OutOfMemory, Stream};
 use crate::policy::{Block, Policy, Trim};
 
-/// Where records go.
+/// Destination of records.
 pub trait Sink {
     /// Nanoseconds since the trace began.
     fn now(&mut self) -> u64;
@@ -19,7 +19,7 @@ pub trait Sink {
     fn write(&mut self, record: &TraceRecord);
 }
 
-/// A policy whose every act is written down.
+/// A policy whose calls are recorded.
 #[derive(Clone, Debug)]
 pub struct Traced<P, S> {
     policy: P,

@@ -1,4 +1,4 @@
-//! Attention over the cache: the calls that a layer makes.
+//! Attention of one layer: its requests to the pool.
 //!
 //! Without flash attention: `ggml-cuda.cu:ggml_cuda_mul_mat_batched_cublas @ b8799`.
 

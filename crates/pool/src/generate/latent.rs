@@ -1,5 +1,6 @@
-//! Multi-head latent attention: ik_llama.cpp restores keys and values for prompts; llama.cpp keeps to the latent vectors and copies them if
-//! they are quantised.
+//! Multi-head latent attention of one layer.
+//!
+//! ik_llama.cpp restores keys and values for prompts; llama.cpp uses the latent vectors and copies them if they are quantised.
 
 use super::shape::Latent;
 use super::{Cache, Engine, GenerateError, Operations};

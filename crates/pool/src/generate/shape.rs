@@ -1,4 +1,4 @@
-//! The shapes of models, as far as the pool depends on them.
+//! Shapes of models, as far as the pool depends on them.
 //!
 //! The figures are the public models' own. Gemma-4-31B: the heads from a log in llama.cpp issue 22748; embedding and
 //! number of heads are assumed.

@@ -1,6 +1,6 @@
-//! RAPIDS RMM's pool (`pool_memory_resource`).
+//! Model of RAPIDS RMM's pool (`pool_memory_resource`).
 //!
-//! DECISION: a model of its decisions, not of its speed. Each stream has a list of idle blocks, joined with their
+//! DECISION: the model makes RMM's decisions and does not have its speed. Each stream has a list of idle blocks, joined with their
 //! neighbours inside one allocation of the driver; the smallest that is large enough is taken, split, and the rest stays
 //! idle. A stream that finds nothing takes what other streams have freed, behind an event. Then the pool doubles, or
 //! grows by half of what is left where a maximum is set, and tries half as much as long as the driver refuses. Nothing
@@ -18,28 +18,28 @@ const ALIGNMENT: u64 = 256;
 
 /// An idle block, or one that is handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Piece {
+struct RmmBlock {
     address: Address,
     size: u64,
-    /// It begins an allocation of the driver, so nothing is joined in front of it.
+    /// It begins an allocation of the driver and is never joined with the block before it.
     head: bool,
 }
 
 /// Idle blocks by address, and by size with the lowest address first. RMM searches a list; what it finds is the same.
 #[derive(Clone, Debug, Default)]
 struct Idle {
-    pieces: BTreeMap<Address, Piece>,
+    pieces: BTreeMap<Address, RmmBlock>,
     sizes: BTreeSet<(u64, Address)>,
 }
 
 impl Idle {
-    fn take(&mut self, size: u64) -> Option<Piece> {
+    fn take(&mut self, size: u64) -> Option<RmmBlock> {
         let (_, address) = *self.sizes.range((size, Address(0))..).next()?;
         self.remove(address)
     }
 
-    /// Puts a piece in its place and joins it with its neighbours.
-    fn insert(&mut self, piece: Piece) {
+    /// Inserts a block and joins it with its neighbours.
+    fn insert(&mut self, piece: RmmBlock) {
         let piece = match self.pieces.get(&piece.address.offset(piece.size)) {
             Some(next) if !next.head => self.joined(piece, next.address),
             _ => piece,
@@ -48,7 +48,7 @@ impl Idle {
         let piece = match before.map(|(_, before)| *before) {
             Some(before) if !piece.head && before.address.offset(before.size) == piece.address => {
                 self.remove(before.address);
-                Piece {
+                RmmBlock {
                     size: before.size + piece.size,
                     ..before
                 }
@@ -60,15 +60,15 @@ impl Idle {
     }
 
     /// A piece together with the one that begins at `next`.
-    fn joined(&mut self, piece: Piece, next: Address) -> Piece {
+    fn joined(&mut self, piece: RmmBlock, next: Address) -> RmmBlock {
         let more = self.remove(next).map_or(0, |next| next.size);
-        Piece {
+        RmmBlock {
             size: piece.size + more,
             ..piece
         }
     }
 
-    fn remove(&mut self, address: Address) -> Option<Piece> {
+    fn remove(&mut self, address: Address) -> Option<RmmBlock> {
         let piece = self.pieces.remove(&address)?;
         self.sizes.remove(&(piece.size, address));
         Some(piece)
@@ -80,7 +80,7 @@ impl Idle {
 pub struct RmmPool {
     maximum: Option<u64>,
     idle: BTreeMap<Stream, Idle>,
-    lent: BTreeMap<Address, (Piece, u64)>,
+    lent: BTreeMap<Address, (RmmBlock, u64)>,
     upstream: Vec<Address>,
     reserved: u64,
     live: u64,
@@ -95,7 +95,7 @@ impl RmmPool {
         }
     }
 
-    fn piece(&mut self, device: &mut dyn Device, size: u64, stream: Stream) -> Result<Piece, OutOfMemory> {
+    fn piece(&mut self, device: &mut dyn Device, size: u64, stream: Stream) -> Result<RmmBlock, OutOfMemory> {
         if let Some(piece) = self.idle.entry(stream).or_default().take(size) {
             return Ok(piece);
         }
@@ -106,7 +106,7 @@ impl RmmPool {
         }
     }
 
-    /// Makes what other streams have freed this stream's own, behind their work.
+    /// Takes over what other streams have freed, behind their work.
     fn take_over(&mut self, device: &mut dyn Device, stream: Stream) {
         if device.capturing(stream) {
             return;
@@ -129,7 +129,7 @@ impl RmmPool {
         }
     }
 
-    fn expand(&mut self, device: &mut dyn Device, size: u64) -> Result<Piece, OutOfMemory> {
+    fn expand(&mut self, device: &mut dyn Device, size: u64) -> Result<RmmBlock, OutOfMemory> {
         let mut refused = OutOfMemory {
             asked: size,
             free: device.available(),
@@ -140,7 +140,7 @@ impl RmmPool {
                 Ok(address) => {
                     self.upstream.push(address);
                     self.reserved += attempt;
-                    return Ok(Piece {
+                    return Ok(RmmBlock {
                         address,
                         size: attempt,
                         head: true,
@@ -148,6 +148,7 @@ impl RmmPool {
                 }
                 Err(error) => refused = error,
             }
+            // Halved down to the request itself, as try_to_expand does.
             if attempt == size {
                 break;
             }
@@ -181,13 +182,14 @@ impl Policy for RmmPool {
             })?;
         let piece = self.piece(device, size, stream)?;
         if piece.size > size {
-            self.idle.entry(stream).or_default().insert(Piece {
+            self.idle.entry(stream).or_default().insert(RmmBlock {
                 address: piece.address.offset(size),
                 size: piece.size - size,
                 head: false,
             });
         }
-        self.lent.insert(piece.address, (Piece { size, ..piece }, asked));
+        self.lent
+            .insert(piece.address, (RmmBlock { size, ..piece }, asked));
         self.live += asked;
         Ok(Block {
             address: piece.address,
@@ -202,7 +204,7 @@ impl Policy for RmmPool {
         }
     }
 
-    /// It has no way to do so.
+    /// Nothing: RMM's pool cannot trim.
     fn trim(&mut self, _: &mut dyn Device, _: Trim) -> u64 {
         0
     }

@@ -1,4 +1,4 @@
-//! The course of a replay in a bounded number of parts, each with its peaks.
+//! Samples of a replay: a bounded number of parts, each with its peaks.
 
 use alloc::vec::Vec;
 

@@ -1,9 +1,9 @@
-//! Traces as RAPIDS RMM's `logging_resource_adaptor` writes them.
+//! Reader and writer of RAPIDS RMM's log (`logging_resource_adaptor`).
 //!
-//! DECISION: `Thread,Time,Action,Pointer,Size,Stream`, one step a line, in the order of the file: the time is not looked
-//! at, because RMM's clock does not tell the steps of one microsecond apart. Pointers and streams are hexadecimal.
-//! Line ends may be CRLF. Memory is bounded by the input, a line by its six fields; the first line that is wrong ends
-//! the reading, with its number and what is wanted there.
+//! DECISION: `Thread,Time,Action,Pointer,Size,Stream`, one step a line, in the order of the file: the time is ignored,
+//! because RMM's clock does not separate the steps of one microsecond. Pointers and streams are hexadecimal.
+//! Line ends may be CRLF. Memory is bounded by the input, a line by its six fields; the first faulty line ends the
+//! reading, with its number and the expected form.
 //! Source: `cpp/include/rmm/mr/logging_resource_adaptor.hpp @ rmm 5d50a37`.
 
 use alloc::string::{String, ToString};
@@ -13,7 +13,7 @@ use super::{Builder, Fault, Step, Trace};
 use crate::device::Stream;
 
 const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream";
-/// Of what is wrong in a line, so much is shown.
+/// Characters of a faulty field that an error shows.
 const SHOWN: usize = 40;
 
 /// A line that cannot be read.
@@ -24,7 +24,7 @@ pub struct CsvError {
     pub fault: CsvFault,
 }
 
-/// What is wrong with it.
+/// Fault of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CsvFault {
     Header { found: String },
@@ -171,7 +171,7 @@ pub(super) fn written(trace: &Trace) -> String {
             Step::Free { block, stream } => ("free", block, stream),
         };
         let size = usize::try_from(block).ok().and_then(|at| sizes.get(at)).copied();
-        // writing to a string cannot fail
+        // Writing to a string cannot fail. Numbers from 1: a null pointer is no block.
         let _ = writeln!(
             text,
             "1,{time},{action},{:#x},{},{:#x}",

@@ -1,9 +1,9 @@
 //! Traces as guard writes them: a header and records of 32 bytes (`plimsoll_wire::trace`).
 //!
-//! DECISION: a file holds the requests of a whole process, to the driver and to every pool that was taken over, on every
-//! card. A replay is about one of them: the source that is asked for, else the one with the most allocations. What
-//! moves no block (maps, graphs, waits) is left out. A torn last record is cut off; anything else that is wrong ends the
-//! reading with its offset. Memory is bounded by the input.
+//! DECISION: a file holds the requests of a whole process, to the driver and to every served pool, on every
+//! card. A replay is about one of them: the chosen one, or else the one with the most allocations. Events that move no
+//! block (maps, graphs, waits) are left out. A torn last record is cut off; any other fault ends the reading with its
+//! offset. Memory is bounded by the input.
 
 use alloc::collections::BTreeMap;
 use core::fmt;
@@ -13,12 +13,12 @@ use plimsoll_wire::trace::{MAGIC, TraceHeader, TraceKind, TraceRecord, VERSION};
 use super::{Builder, Fault, Trace};
 use crate::device::Stream;
 
-/// Who was asked.
+/// Allocator to which requests went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Asked {
     /// In the process's own order.
     pub card: u8,
-    /// 0 is the driver, n the n-th pool that was taken over.
+    /// 0 is the driver, n the n-th pool that guard serves.
     pub pool: u8,
 }
 
@@ -34,12 +34,12 @@ impl fmt::Display for Asked {
 /// A trace that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordError {
-    /// Bytes before what is wrong.
+    /// Offset of the fault in the file.
     pub offset: usize,
     pub fault: RecordFault,
 }
 
-/// What is wrong there.
+/// Fault of a record or of the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordFault {
     Header,
@@ -53,7 +53,7 @@ pub enum RecordFault {
         found: u8,
     },
     Step(Fault),
-    /// Nobody asked this source for anything.
+    /// The trace has no request to this allocator.
     NotAsked(Asked),
 }
 
@@ -73,7 +73,9 @@ impl fmt::Display for RecordError {
             ),
             RecordFault::Kind { found } => write!(f, "no event has the number {found}; the trace is damaged"),
             RecordFault::Step(fault) => fault.fmt(f),
-            RecordFault::NotAsked(asked) => write!(f, "nobody asked {asked}; leave the choice out"),
+            RecordFault::NotAsked(asked) => {
+                write!(f, "the trace has no request to {asked}; leave the choice out")
+            }
         }
     }
 }
@@ -81,12 +83,12 @@ impl fmt::Display for RecordError {
 impl core::error::Error for RecordError {}
 
 impl Trace {
-    /// Whether a file begins as guard's traces do.
+    /// True if a file begins with the magic number of guard's traces.
     pub fn is_record(file: &[u8]) -> bool {
         file.starts_with(&MAGIC)
     }
 
-    /// Reads what `asked` was asked for, or whoever was asked most often.
+    /// Reads the requests to one allocator; without a choice those to the one with the most.
     pub fn from_record(file: &[u8], asked: Option<Asked>) -> Result<Self, RecordError> {
         header(file).map_err(|fault| RecordError { offset: 0, fault })?;
         let asked = match asked {
@@ -161,7 +163,7 @@ fn step(kind: TraceKind, record: &TraceRecord, builder: &mut Builder) -> Result<
     let stream = Stream(u64::from(record.stream));
     match kind {
         TraceKind::Alloc => builder.allocate(record.id, record.size, stream),
-        // a pool gives back what it held for the block, which may be more than was asked for
+        // Without the size: a pool frees what it held for the block, which may be more than was asked for.
         TraceKind::Free => builder.free(record.id, None, stream),
         TraceKind::Oom => {
             builder.refuse();
@@ -259,10 +261,10 @@ mod tests {
         ] {
             assert!(error.starts_with(said), "{error}");
         }
-        let nobody = Trace::from_record(&recorded(), Some(Asked { card: 3, pool: 1 })).unwrap_err();
+        let error = Trace::from_record(&recorded(), Some(Asked { card: 3, pool: 1 })).unwrap_err();
         assert_eq!(
-            nobody.to_string(),
-            "offset 64: nobody asked pool 1 of card 3; leave the choice out"
+            error.to_string(),
+            "offset 64: the trace has no request to pool 1 of card 3; leave the choice out"
         );
     }
 }

@@ -11,16 +11,16 @@ mod mutants;
 mod program;
 
 use machine::{GRANULE, Machine, card};
-use plimsoll_pool::{Block, Direct, Options, Ours, Policy, Simulated, Stream, Trim};
+use plimsoll_pool::{Block, Direct, Ours, OursOptions, Policy, Simulated, Stream, Trim};
 use program::{Act, program, stack};
 use proptest::prelude::*;
 
 const MIB: u64 = 1 << 20;
 
 fn tier(regions: bool) -> Ours {
-    Ours::new(Options {
+    Ours::new(OursOptions {
         regions,
-        ..Options::default()
+        ..OursOptions::default()
     })
 }
 

@@ -8,58 +8,58 @@
 //! waits for the card, as `cudaFree` would, and happens at every quarter of growth only.
 //!
 //! While a graph is captured nothing is freed, and what the graph has seen stays until it is destroyed. A block is an
-//! allocation of the device's own, address and all: whoever frees it behind our back with `cudaFree` breaks nothing.
+//! allocation of the device with its own address, so that a program which passes it to `cudaFree` breaks nothing.
 
 use alloc::vec::Vec;
 
-use super::touched::WINDOWS;
+use super::recent_use::WINDOWS;
 use super::{finish, growth, rounded};
 use crate::device::{Address, Device, Event, Graph, OutOfMemory, Stream};
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Slots {
-    slots: Vec<Slot>,
-    /// Rounded bytes of the blocks that are live, and the most that they ever were.
+pub(super) struct SlotSet {
+    slots: Vec<DeviceSlot>,
+    /// Rounded bytes of live blocks, and their peak.
     live: u64,
     peak: u64,
     reserved: u64,
-    /// Counts what was given back, captures and trims: the order of events on the CPU.
+    /// Counts frees, captures and trims: the order of events on the CPU.
     clock: u64,
-    /// The clock at the last so many trims, newest first.
+    /// The clock at the last trims, newest first.
     windows: [u64; WINDOWS],
     /// The event behind which slots wait to be freed, and the clock when it was recorded.
     pending: Option<(Event, u64)>,
-    captures: Vec<Capture>,
+    captures: Vec<SlotCapture>,
 }
 
 #[derive(Clone, Debug)]
-struct Slot {
+struct DeviceSlot {
     address: Address,
     size: u64,
-    /// What was asked for, if it is live.
+    /// Requested bytes, if it is live.
     asked: Option<u64>,
-    /// The clock when it was last given back.
+    /// The clock at its last free.
     given: u64,
     /// Graphs that have seen it.
     pins: u32,
 }
 
-/// What a graph has seen.
+/// Slots that a graph has seen.
 #[derive(Clone, Debug)]
-struct Capture {
+struct SlotCapture {
     graph: Graph,
-    /// The clock when the capture began, while it lasts.
+    /// The clock at the begin of the capture, while it lasts.
     began: Option<u64>,
     seen: Vec<Address>,
 }
 
-impl Slot {
+impl DeviceSlot {
     fn may_go(&self) -> bool {
         self.asked.is_none() && self.pins == 0
     }
 }
 
-impl Slots {
+impl SlotSet {
     pub(super) fn allocate(
         &mut self,
         device: &mut dyn Device,
@@ -111,6 +111,7 @@ impl Slots {
         if let Some(index) = self.fitting(size, u64::MAX) {
             return Ok(index);
         }
+        // Outgrown slots cannot be freed during a capture.
         if capturing || device.capturing(stream) {
             return self.take(device, size, size);
         }
@@ -131,7 +132,7 @@ impl Slots {
             Err(_) => (device.allocate(size)?, size),
         };
         self.reserved += size;
-        self.slots.push(Slot {
+        self.slots.push(DeviceSlot {
             address,
             size,
             asked: None,
@@ -146,18 +147,18 @@ impl Slots {
         let mut gained = 0;
         self.slots
             .sort_unstable_by_key(|slot| core::cmp::Reverse(slot.size));
-        let goes = |slot: &Slot| {
+        let goes = |slot: &DeviceSlot| {
             let goes = slot.may_go() && gained < bytes;
             gained += if goes { slot.size } else { 0 };
             goes
         };
-        if !self.slots.iter().any(Slot::may_go) || !finish(device, stream) {
+        if !self.slots.iter().any(DeviceSlot::may_go) || !finish(device, stream) {
             return false;
         }
         self.free(device, goes) > 0
     }
 
-    fn free(&mut self, device: &mut dyn Device, mut goes: impl FnMut(&Slot) -> bool) -> u64 {
+    fn free(&mut self, device: &mut dyn Device, mut goes: impl FnMut(&DeviceSlot) -> bool) -> u64 {
         let before = self.reserved;
         let reserved = &mut self.reserved;
         self.slots.retain(|slot| {
@@ -192,7 +193,7 @@ impl Slots {
         self.reserved
     }
 
-    /// Frees what was left alone for some windows, once the card is done with it.
+    /// Frees slots that were unused for some windows, once the card is done with them.
     pub(super) fn trim_idle(&mut self, device: &mut dyn Device, stream: Stream) -> u64 {
         let oldest = self.windows[WINDOWS - 1];
         self.windows.rotate_right(1);
@@ -201,11 +202,12 @@ impl Slots {
         if let Some((event, recorded)) = self.pending
             && device.done(event)
         {
+            // Not what was freed behind the event: its work may still be in flight.
             freed = self.free(device, |slot| slot.may_go() && slot.given <= oldest.min(recorded));
             device.forget(event);
             self.pending = None;
         }
-        let rested = |slot: &Slot| slot.may_go() && slot.given <= oldest;
+        let rested = |slot: &DeviceSlot| slot.may_go() && slot.given <= oldest;
         if self.pending.is_none() && self.slots.iter().any(rested) {
             self.pending = Some((device.record(stream), self.clock));
         }
@@ -214,10 +216,10 @@ impl Slots {
 
     /// Frees what is idle, and waits for the card if there is something.
     pub(super) fn trim_all(&mut self, device: &mut dyn Device, stream: Stream) -> u64 {
-        if !self.slots.iter().any(Slot::may_go) || !finish(device, stream) {
+        if !self.slots.iter().any(DeviceSlot::may_go) || !finish(device, stream) {
             return 0;
         }
-        self.free(device, Slot::may_go)
+        self.free(device, DeviceSlot::may_go)
     }
 
     pub(super) fn capture_begin(&mut self, graph: Graph) {
@@ -225,7 +227,7 @@ impl Slots {
         let began = Some(self.clock);
         match self.captures.iter_mut().find(|capture| capture.graph == graph) {
             Some(capture) => capture.began = capture.began.or(began),
-            None => self.captures.push(Capture {
+            None => self.captures.push(SlotCapture {
                 graph,
                 began,
                 seen: Vec::new(),
@@ -233,7 +235,7 @@ impl Slots {
         }
     }
 
-    /// Pins what is live or was given back since the capture began.
+    /// Pins slots that are live or were freed since the capture began.
     pub(super) fn capture_end(&mut self, graph: Graph) {
         let Some(capture) = self.captures.iter_mut().find(|capture| capture.graph == graph) else {
             return;

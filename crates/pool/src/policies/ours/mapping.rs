@@ -1,8 +1,8 @@
-//! Which parts of a region are backed with memory.
+//! Mapped pieces of a region.
 //!
 //! DECISION: pieces in address order, each exactly one `map` of the device, because a piece can only be unmapped as it
-//! was mapped. The end of the region grows in chunks ([`super::growth`]); a gap that trimming left is filled with what
-//! is needed and no more. The usual question, whether a range is backed, is one comparison with the solid part from the
+//! was mapped. The end of the region grows in chunks ([`super::growth`]); a gap that trimming left is filled with the
+//! needed bytes only. The common question, whether a range is mapped, is one comparison with the solid part at the
 //! region's start.
 
 use alloc::vec::Vec;
@@ -11,22 +11,22 @@ use super::growth;
 use crate::device::{Address, Device, OutOfMemory};
 
 #[derive(Clone, Debug)]
-pub(super) struct Pieces {
+pub(super) struct RegionMapping {
     base: Address,
     limit: u64,
-    pieces: Vec<Piece>,
-    /// Everything below is backed.
+    pieces: Vec<MappedPiece>,
+    /// Everything below is mapped.
     solid: u64,
     reserved: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct MappedPiece {
     start: u64,
     end: u64,
 }
 
-impl Pieces {
+impl RegionMapping {
     pub(super) fn new(base: Address, limit: u64) -> Self {
         Self {
             base,
@@ -45,7 +45,7 @@ impl Pieces {
         self.reserved
     }
 
-    /// Backs `start..end`, which lies in the region.
+    /// Maps memory to `start..end`, which lies in the region.
     #[cold]
     pub(super) fn back(&mut self, device: &mut dyn Device, start: u64, end: u64) -> Result<(), OutOfMemory> {
         let granule = device.granule();
@@ -65,7 +65,7 @@ impl Pieces {
         Ok(())
     }
 
-    /// Maps at the end of the region, ahead of the need if the card has it.
+    /// Maps at the end of the region, ahead of need if there is room.
     fn grow(&mut self, device: &mut dyn Device, from: u64, end: u64) -> Result<u64, OutOfMemory> {
         let need = end - from;
         let headroom = device.available().saturating_sub(need);
@@ -74,7 +74,7 @@ impl Pieces {
         self.map(device, self.pieces.len(), from, end, ahead)
     }
 
-    /// Maps `from..end`, and `ahead` more if it can be had. Returns where the new piece ends.
+    /// Maps `from..end`, and `ahead` more if the device has it. Returns the end of the new piece.
     fn map(
         &mut self,
         device: &mut dyn Device,
@@ -89,10 +89,11 @@ impl Pieces {
             if ahead == 0 {
                 return Err(refused);
             }
+            // The hint was outdated: another process took the memory. The need alone may still fit.
             end -= ahead;
             device.map(at, end - from)?;
         }
-        self.pieces.insert(index, Piece { start: from, end });
+        self.pieces.insert(index, MappedPiece { start: from, end });
         self.reserved += end - from;
         self.settle();
         Ok(end)
