@@ -19,7 +19,7 @@ use plimsoll_wire::page::{CARDS, Page, PageCard};
 
 pub(crate) use page::{create, page};
 
-use crate::driver::Device;
+use crate::driver::DeviceOrdinal;
 
 /// Number of a card that has a place on the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl CardIndex {
     pub(crate) const FIRST: Self = Self(0);
 
     /// None for a card beyond those that a page has room for; it is not guarded.
-    pub(crate) fn of(device: Device) -> Option<Self> {
+    pub(crate) fn of(device: DeviceOrdinal) -> Option<Self> {
         let index = u8::try_from(device).ok()?;
         let count = page().count.load(Relaxed);
         (u32::from(index) < count && usize::from(index) < CARDS).then_some(Self(index))
@@ -50,8 +50,8 @@ impl CardIndex {
         usize::from(self.0) % CARDS
     }
 
-    pub(crate) fn device(self) -> Device {
-        Device::from(self.0)
+    pub(crate) fn device(self) -> DeviceOrdinal {
+        DeviceOrdinal::from(self.0)
     }
 }
 

@@ -1,8 +1,9 @@
 //! Trace of memory events: one file for each process, and nothing unless `PLIMSOLL_GUARD_TRACE` is set.
 //!
-//! DECISION: one record is one `write(2)` to a file opened for append. That costs a microsecond, and there is no buffer to lose when the
-//! process is killed and no lock for which a slow disk would make every thread wait. Two threads may write in another order than
-//! their times say; events of one block never do. The first record that cannot be written ends the trace.
+//! DECISION: one record is one `write(2)` to a file opened for append. That costs a microsecond, and there is
+//! no buffer to lose when the process is killed and no lock for which a slow disk would make every thread
+//! wait. Two threads may write in another order than their times say; events of one block never do. The first
+//! record that cannot be written ends the trace.
 
 use core::ffi::{CStr, c_int};
 use core::fmt::Write;
@@ -70,8 +71,9 @@ pub(crate) fn open() {
 
 /// Creates the file anew; [`CLOSED`] on failure.
 ///
-/// The name is predictable and may lie in a folder that others can write to. O_EXCL makes sure that the file is ours alone and no
-/// link. What an earlier process with this number left there is removed first, and never written into.
+/// The name is predictable and may lie in a folder that others can write to. O_EXCL makes sure that the file
+/// is ours alone and no link. What an earlier process with this number left there is removed first, and never
+/// written into.
 fn create(name: &CStr) -> c_int {
     const OWNER_ONLY: libc::mode_t = 0o600;
     let flags =
@@ -135,12 +137,12 @@ pub(crate) fn number() -> u64 {
 
 /// Dense numbers for handles, in the order of their first use.
 #[derive(Debug)]
-struct Numbers {
+struct DenseNumbers {
     known: AddressMap<u16>,
     last: AtomicU16,
 }
 
-impl Numbers {
+impl DenseNumbers {
     const fn new() -> Self {
         Self {
             known: AddressMap::new(),
@@ -160,7 +162,7 @@ impl Numbers {
 fn stream(handle: usize) -> u16 {
     /// CU_STREAM_LEGACY is the default stream's other name.
     const LEGACY: usize = 1;
-    static STREAMS: Numbers = Numbers::new();
+    static STREAMS: DenseNumbers = DenseNumbers::new();
     match handle {
         0 | LEGACY => 0,
         handle => STREAMS.of(u64::try_from(handle).unwrap_or(0)),
@@ -168,7 +170,7 @@ fn stream(handle: usize) -> u16 {
 }
 
 fn thread() -> u16 {
-    static THREADS: Numbers = Numbers::new();
+    static THREADS: DenseNumbers = DenseNumbers::new();
     THREADS
         .of(u64::try_from(process::thread()).unwrap_or(0))
         .saturating_sub(1)

@@ -1,6 +1,7 @@
 //! Global allocator and panic handler of the shipped libraries, over libc's `malloc` and `abort`.
 //!
-//! Memory comes from the program's own `malloc`, so that a program with an allocator of its own (jemalloc, tcmalloc) keeps one heap.
+//! Memory comes from the program's own `malloc`, so that a program with an allocator of its own (jemalloc,
+//! tcmalloc) keeps one heap.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::panic::PanicInfo;
@@ -20,7 +21,8 @@ unsafe impl GlobalAlloc for Malloc {
         }
         let mut block = null_mut();
         // posix_memalign and not aligned_alloc: C11 demands of that a size which the alignment divides.
-        // SAFETY: `block` is ours, and a Layout's alignment is a power of two; more than 16 is a multiple of a pointer's size.
+        // SAFETY: `block` is ours, and a Layout's alignment is a power of two; more than 16 is a multiple of
+        // a pointer's size.
         match unsafe { libc::posix_memalign(&raw mut block, layout.align(), layout.size()) } {
             0 => block.cast(),
             _ => null_mut(),

@@ -1,8 +1,8 @@
 //! Adaptors: each wraps a device or a policy and is one, so that they stack.
 //!
-//! DECISION: an adaptor of the card's memory wraps the device ([`Limited`], [`Failing`]); an adaptor of blocks wraps the
-//! policy ([`Tracked`]). [`Traced`] and [`Spilled`] concern both: they wrap the policy and lend it, call by call, a
-//! view of the device.
+//! DECISION: an adaptor of the card's memory wraps the device ([`Limited`], [`Failing`]); an adaptor of
+//! blocks wraps the policy ([`Tracked`]). [`Traced`] and [`Spilled`] concern both: they wrap the policy and
+//! lend it, call by call, a view of the device.
 
 use crate::device::{Address, Device, Event, OutOfMemory, Stream};
 

@@ -1,12 +1,12 @@
 //! Pool demand of the operations of ggml's CUDA backend: bytes of each request, in order.
 //!
-//! DECISION: one home for these formulas, as functions of plain numbers. The phantom backend (which sees real graphs), the
-//! generator ([`generate`](crate::generate), which knows a model's shape) and the planner (which reads a model's header) all
-//! call them, so that they cannot disagree. An operation's blocks are one [`Group`]: allocated in order, freed in reverse.
-//! Sums and products saturate, so that no operand overflows.
+//! DECISION: one home for these formulas, as functions of plain numbers. The phantom backend (which sees real
+//! graphs), the generator ([`generate`](crate::generate), which knows a model's shape) and the planner (which
+//! reads a model's header) all call them, so that they cannot disagree. An operation's blocks are one
+//! [`Group`]: allocated in order, freed in reverse. Sums and products saturate, so that no operand overflows.
 //!
-//! Which kernel runs, and so which blocks are needed, follows from the card and the engine's build ([`Rules`]). Each file names its
-//! sources as `file:function @ build`.
+//! Which kernel runs, and so which blocks are needed, follows from the card and the engine's build
+//! ([`Rules`]). Each file names its sources as `file:function @ build`.
 
 pub mod attention;
 pub mod latent;
@@ -14,7 +14,8 @@ mod launch;
 pub mod product;
 mod tile;
 
-/// A compute capability as ggml writes it: 890 for 8.9. The source of every constant is `common.cuh @ b10605`.
+/// A compute capability as ggml writes it: 890 for 8.9. The source of every constant is `common.cuh @
+/// b10605`.
 pub type Capability = u32;
 
 pub const VOLTA: Capability = 700;
@@ -32,7 +33,8 @@ pub enum Engine {
     Copying,
     /// llama.cpp since then (b10605): the copies are in the compute buffer.
     Reserving,
-    /// Interface version 3 of ggml's backends (ggml 0.26.0). It asks as b10605 does, but chooses some kernels otherwise.
+    /// Interface version 3 of ggml's backends (ggml 0.26.0). It asks as b10605 does, but chooses some kernels
+    /// otherwise.
     Third,
 }
 

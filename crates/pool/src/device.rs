@@ -1,9 +1,10 @@
 //! Interface between a policy and a card.
 //!
-//! DECISION: one trait whose methods are the driver's functions one to one, in plain numbers. Memory comes in two ways: whole
-//! allocations (`cuMemAlloc`), which every card has, and a region (`cuMemAddressReserve`, `cuMemCreate`, `cuMemMap`),
-//! an address range that is backed with memory piece by piece, which only cards with virtual memory management have.
-//! Events are the only notion of time: a policy gives nothing back that the card may still be using, and it has no clock.
+//! DECISION: one trait whose methods are the driver's functions one to one, in plain numbers. Memory comes in
+//! two ways: whole allocations (`cuMemAlloc`), which every card has, and a region (`cuMemAddressReserve`,
+//! `cuMemCreate`, `cuMemMap`), an address range that is backed with memory piece by piece, which only cards
+//! with virtual memory management have. Events are the only notion of time: a policy gives nothing back that
+//! the card may still be using, and it has no clock.
 //!
 //! Addresses are numbers, never pointers: a policy computes, it touches no memory.
 
@@ -29,8 +30,8 @@ pub struct Stream(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Event(pub u64);
 
-/// A captured graph and all that is instantiated from it. Addresses that were in use while it was captured are baked
-/// into it.
+/// A captured graph and all that is instantiated from it. Addresses that were in use while it was captured
+/// are baked into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Graph(pub u64);
 
@@ -75,11 +76,12 @@ pub trait Device {
         Err(OutOfMemory::none(size))
     }
 
-    /// Gives an allocation of either kind back: exactly an address that was returned, once, with no work on it in flight.
+    /// Gives an allocation of either kind back: exactly an address that was returned, once, with no work on
+    /// it in flight.
     fn free(&mut self, address: Address);
 
-    /// Reserves `size` bytes of addresses without memory. `None` where the card has no virtual memory management or too
-    /// few addresses: that is no lack of memory.
+    /// Reserves `size` bytes of addresses without memory. `None` where the card has no virtual memory
+    /// management or too few addresses: that is no lack of memory.
     fn reserve(&mut self, _size: u64) -> Option<Address> {
         None
     }
@@ -94,8 +96,8 @@ pub trait Device {
         Err(OutOfMemory::none(size))
     }
 
-    /// Takes the memory from a piece of a region: exactly the address and size of one `map` or `map_host`, with no
-    /// work on it in flight. The addresses stay set aside and may be backed again.
+    /// Takes the memory from a piece of a region: exactly the address and size of one `map` or `map_host`,
+    /// with no work on it in flight. The addresses stay set aside and may be backed again.
     fn unmap(&mut self, _at: Address, _size: u64) {}
 
     /// Gives the addresses of a region back, of which nothing is backed: exactly the address and size of one
@@ -117,7 +119,7 @@ pub trait Device {
     /// Releases an event.
     fn forget(&mut self, event: Event);
 
-    /// True if a stream's work is being captured into a graph. Then none of the five calls above may name it, and
-    /// nothing may be freed or unmapped; what is allocated or mapped meanwhile is not part of the graph.
+    /// True if a stream's work is being captured into a graph. Then none of the five calls above may name it,
+    /// and nothing may be freed or unmapped; what is allocated or mapped meanwhile is not part of the graph.
     fn capturing(&self, stream: Stream) -> bool;
 }

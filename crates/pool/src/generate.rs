@@ -1,9 +1,11 @@
-//! Trace generator: the requests of an engine to its run-time pool while a prompt grows, without card and model.
+//! Trace generator: the requests of an engine to its run-time pool while a prompt grows, without card and
+//! model.
 //!
-//! DECISION: one device, one stream, one group of blocks for each operation, allocated in order and freed in reverse, as
-//! the engine's scopes do it. Which operations there are follows from the shapes of a model's matrices, the micro-batch and
-//! the cells in use; what each asks for is in [`demand`](crate::demand). Checked against two traces recorded on an H200, step
-//! by step, and against figures published by others (`tests/traces/generate.rs`).
+//! DECISION: one device, one stream, one group of blocks for each operation, allocated in order and freed in
+//! reverse, as the engine's scopes do it. Which operations there are follows from the shapes of a model's
+//! matrices, the micro-batch and the cells in use; what each asks for is in [`demand`](crate::demand).
+//! Checked against two traces recorded on an H200, step by step, and against figures published by others
+//! (`tests/traces/generate.rs`).
 
 use core::fmt;
 
@@ -142,8 +144,10 @@ pub fn generate(shape: &Shape, run: &Run, card: &Card) -> Result<Trace, Generate
         groups: Groups::default(),
     };
     if run.warm_up {
+        // common_init_from_params runs BOS and EOS through the model before the first request.
         engine.forward(2, 1, CELLS)?;
     }
+    // A conversation: each part of the prompt is followed by an answer, and the cache keeps both.
     let part = if run.part == 0 { run.context } else { run.part };
     let mut done = 0;
     while done < run.context {
@@ -197,7 +201,8 @@ impl Operations<'_> {
         Ok(())
     }
 
-    /// `llama-graph.cpp @ b10605`: Q, K, V, attention and its output for all tokens, the rest for those that go on.
+    /// `llama-graph.cpp @ b10605`: Q, K, V, attention and its output for all tokens, the rest for those that
+    /// go on.
     fn layer(&mut self, layer: u64, tokens: u64, going_on: u64, cells: u64) -> Result<(), GenerateError> {
         let shape = self.shape;
         if let Some(latent) = &shape.latent {
@@ -205,6 +210,7 @@ impl Operations<'_> {
         }
         let head = shape.head(layer);
         let (queries, keys) = (shape.heads * head.size, head.count * head.size);
+        // Q, K and V are separate products, as in models without a fused matrix.
         for rows in [queries, keys, keys] {
             self.matrix(shape.embedding, rows, tokens)?;
         }
@@ -277,6 +283,7 @@ impl Groups {
     /// Adds one group; sizes of 0 are no requests.
     fn group(&mut self, sizes: &[u64]) -> Result<(), GenerateError> {
         const STREAM: Stream = Stream(0);
+        // Checked for each group: a run is bounded by its formulas, not by its input alone.
         if self.builder.steps() > MOST_STEPS {
             return Err(GenerateError::TooLong);
         }
@@ -287,6 +294,7 @@ impl Groups {
                 .map_err(GenerateError::Step)?;
             self.name += 1;
         }
+        // The scopes of ggml_cuda_pool_alloc end in reverse order.
         for name in (first..self.name).rev() {
             self.builder
                 .free(name, None, STREAM)

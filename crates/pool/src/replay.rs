@@ -1,10 +1,10 @@
 //! Replay of a trace over a policy on a simulated card.
 //!
-//! DECISION: a replay is one pass that stops where the original would have died. A caller that measures the time of the
-//! bookkeeping passes a [`Watch`] with its own clock, whose calls lie outside of the measured time. Whole
-//! allocations are counted as they were asked for (a card rounds large ones up to 2 MiB, small ones share such a piece),
-//! mapped pieces in granules of 2 MiB. Work is done at once: the order of a recorded program's streams is in the trace,
-//! its times are not.
+//! DECISION: a replay is one pass that stops where the original would have died. A caller that measures the
+//! time of the bookkeeping passes a [`Watch`] with its own clock, whose calls lie outside of the measured
+//! time. Whole allocations are counted as they were asked for (a card rounds large ones up to 2 MiB, small
+//! ones share such a piece), mapped pieces in granules of 2 MiB. Work is done at once: the order of a
+//! recorded program's streams is in the trace, its times are not.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -136,23 +136,26 @@ pub fn replay(trace: &Trace, kind: PolicyKind, budget: u64, watch: &mut impl Wat
     }
 }
 
-/// The smallest budget with which the policy replays the trace to its end, to a thousandth of what is live or a granule,
-/// found by halving; `None` where no budget helps. A policy may fail with more than it completes with: what is returned
-/// was seen to be enough.
+/// The smallest budget with which the policy replays the trace to its end, to a thousandth of what is live or
+/// a granule, found by halving; `None` where no budget helps. A policy may fail with more than it completes
+/// with: what is returned was seen to be enough.
 pub fn smallest_budget(trace: &Trace, kind: PolicyKind) -> Option<u64> {
     let unlimited = replay(trace, kind, UNLIMITED, &mut Unwatched);
     if !unlimited.completed() {
         return None;
     }
     let completes = |budget: u64| replay(trace, kind, budget, &mut Unwatched).completed();
+    // Finer steps would cost replays for digits that do not matter.
     let step = kind.granule().max(trace.peak_live() / 1024);
     let least = trace.peak_live().next_multiple_of(kind.granule());
     // A policy without overhead needs no search.
     if completes(least) {
         return Some(least);
     }
+    // Invariant of the search: `fails` was seen to fail, `enough` was seen to complete.
     let (mut fails, mut enough) = (least, unlimited.peak_reserved);
-    // Refusals on the way can change a policy's decisions, so the peak of an unlimited run need not be enough.
+    // Refusals on the way can change a policy's decisions, so the peak of an unlimited run need not be
+    // enough.
     if !completes(enough) {
         enough = UNLIMITED;
     }
@@ -207,6 +210,7 @@ impl ReplayPass<'_> {
     fn step(&mut self, step: Step, watch: &mut impl Watch) -> Result<(), Cause> {
         match step {
             Step::Allocate { block, size, stream } => {
+                // Only the policy is timed, neither the trace nor the sampling.
                 watch.begin();
                 let allocated = self.policy.allocate(self.device, size, stream);
                 watch.end();

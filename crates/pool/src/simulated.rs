@@ -1,16 +1,18 @@
 //! Simulated card: memory, streams with a completion clock, events, captures and graphs.
 //!
-//! DECISION: the simulation checks, and does not only supply. An act that corrupts memory or crashes on a real card at some
-//! later time (memory given back in flight, two streams in one range, a graph that is launched into freed memory, a call
-//! that invalidates a capture) is recorded as a [`Violation`] when it happens, and the simulation goes on. Addresses of
-//! allocations are never reused, so that a use after a free is noticed. Time is counted in microseconds: every driver
-//! call costs its [`Latency`], and work ends when its duration is over.
+//! DECISION: the simulation checks, and does not only supply. An act that corrupts memory or crashes on a
+//! real card at some later time (memory given back in flight, two streams in one range, a graph that is
+//! launched into freed memory, a call that invalidates a capture) is recorded as a [`Violation`] when it
+//! happens, and the simulation goes on. Addresses of allocations are never reused, so that a use after a free
+//! is noticed. Time is counted in microseconds: every driver call costs its [`Latency`], and work ends when
+//! its duration is over.
 
 use alloc::vec::Vec;
 
 use crate::device::{Address, Event, Graph, Stream};
 use crate::policy::Block;
 
+// The parts of the card; this file has its controls for tests.
 mod driver;
 mod faults;
 mod memory;
@@ -60,7 +62,8 @@ pub enum Violation {
     StillBacked { address: Address },
     /// SimulatedMemory was given back while work on `stream` used it.
     InFlight { address: Address, stream: Stream },
-    /// Work on `second` uses what work on `first` is still using: a block was handed to another stream too early.
+    /// Work on `second` uses what work on `first` is still using: a block was handed to another stream too
+    /// early.
     UseAfterReuse {
         address: Address,
         first: Stream,
@@ -89,8 +92,8 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// A device of `total` bytes that are given out in multiples of `granule`, a power of two, and with 256 TiB of
-    /// addresses.
+    /// A device of `total` bytes that are given out in multiples of `granule`, a power of two, and with 256
+    /// TiB of addresses.
     pub fn new(total: u64, granule: u64) -> Self {
         Self {
             memory: SimulatedMemory::new(total, granule),

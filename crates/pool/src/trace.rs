@@ -1,10 +1,10 @@
 //! Allocation traces: the requests of a program to its allocator, in order.
 //!
-//! DECISION: a trace holds steps, not addresses. Logs name blocks by pointers, which are used again after a free; a
-//! `Builder` gives every block a number of its own, so that a replay needs an array and no map, and rejects impossible
-//! steps (a block freed twice, two blocks at one address). Readers and the generator build traces with it, so no input
-//! makes an inconsistent trace. Blocks that are never freed are allowed: a log may end
-//! anywhere.
+//! DECISION: a trace holds steps, not addresses. Logs name blocks by pointers, which are used again after a
+//! free; a `Builder` gives every block a number of its own, so that a replay needs an array and no map, and
+//! rejects impossible steps (a block freed twice, two blocks at one address). Readers and the generator build
+//! traces with it, so no input makes an inconsistent trace. Blocks that are never freed are allowed: a log
+//! may end anywhere.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -60,7 +60,8 @@ impl Trace {
         self.refused
     }
 
-    /// The trace as RAPIDS RMM's log, with the step's number for the time and the block's number for the pointer.
+    /// The trace as RAPIDS RMM's log, with the step's number for the time and the block's number for the
+    /// pointer.
     pub fn to_csv(&self) -> String {
         csv::written(self)
     }
@@ -116,13 +117,15 @@ impl Builder {
         if block >= MOST_BLOCKS {
             return Err(Fault::TooMany);
         }
-        // Checked before anything changes: a trace with a fault is not used, but it must not be inconsistent either.
+        // Checked before anything changes: a trace with a fault is not used, but it must not be inconsistent
+        // either.
         let bytes = self.bytes.checked_add(size).ok_or(Fault::TooLarge)?;
         if self.live.insert(name, (block, size)).is_some() {
             return Err(Fault::Live);
         }
         self.bytes = bytes;
         self.trace.blocks = block + 1;
+        // Kept here, where every step passes, so that no reader of a trace needs a second pass.
         self.trace.peak_live = self.trace.peak_live.max(bytes);
         self.trace.steps.push(Step::Allocate { block, size, stream });
         Ok(())
@@ -133,6 +136,7 @@ impl Builder {
         if size == Some(0) {
             return Ok(());
         }
+        // Removed before the size is compared: the trace ends with the fault in any case.
         let (block, allocated) = self.live.remove(&name).ok_or(Fault::NotLive)?;
         if size.is_some_and(|size| size != allocated) {
             return Err(Fault::OtherSize { allocated });

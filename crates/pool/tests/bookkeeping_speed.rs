@@ -1,6 +1,6 @@
-//! The promise: 99 of 100 requests cost our policy at most 60 ns of bookkeeping, on stack-like traffic and on traffic
-//! that is nearly so.
-//! `cargo test --release -p plimsoll-pool --test bookkeeping_speed -- --nocapture` prints the times.
+//! The promise: 99 of 100 requests cost our policy at most 60 ns of bookkeeping, on stack-like traffic and on
+//! traffic that is nearly so. `cargo test --release -p plimsoll-pool --test bookkeeping_speed -- --nocapture`
+//! prints the times.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use std::time::Instant;

@@ -1,11 +1,14 @@
-//! Options of guard: one line of words in [`crate::env::GUARD`], written by `plimsoll run` and `plimsoll serve`.
+//! Options of guard: one line of words in [`crate::env::GUARD`], written by `plimsoll run` and `plimsoll
+//! serve`.
 //!
 //! Every word is an option that is off without it, so that with an empty line guard only counts:
 //!
-//! - `card=GPU-<uuid>[:[BUDGET][:NEED]]`: a card of the plan with its budget and its need in bytes; may be repeated.
+//! - `card=GPU-<uuid>[:[BUDGET][:NEED]]`: a card of the plan with its budget and its need in bytes; may be
+//!   repeated.
 //! - `budget=BYTES`, `need=BYTES`: for every card without figures of its own.
 //! - `contexts=report|refuse`: for contexts on a card that no `card=` names.
-//! - `reuse`, `chunk=BYTES`, `reclaim`, `wait=SECONDS`, `spill=BYTES`, `keep=BYTES`, `on-oom=managed`: rungs of the ladder.
+//! - `reuse`, `chunk=BYTES`, `reclaim`, `wait=SECONDS`, `spill=BYTES`, `keep=BYTES`, `on-oom=managed`: rungs
+//!   of the ladder.
 //! - `pool=ours|managed`: treatment of ggml's legacy pool.
 //! - `hide-vmm`: report cards without virtual memory management.
 
@@ -31,13 +34,14 @@ pub struct GuardOptions {
     pub wait: u32,
     /// Rung 4: the most bytes that may lie in host memory because they do not fit.
     pub spill: Option<u64>,
-    /// With `spill`: the total that the program will ask of each card without a need of its own, without its context. A large
-    /// request then leaves room for all later ones, so that the first requests overflow: weights, which a token reads once, and
-    /// not the KV cache and the compute buffer, which it reads many times.
+    /// With `spill`: the total that the program will ask of each card without a need of its own, without its
+    /// context. A large request then leaves room for all later ones, so that the first requests overflow:
+    /// weights, which a token reads once, and not the KV cache and the compute buffer, which it reads many
+    /// times.
     pub need: Option<u64>,
     /// With `spill`: bytes that larger requests leave to smaller ones.
     pub keep: u64,
-    pub pool: PoolChoice,
+    pub pool: GgmlPoolMode,
     /// Rung 5: answer a refused request with managed memory for the whole (llama.cpp PR 22158's opt-in).
     pub on_oom_managed: bool,
     /// Report cards without virtual memory management, so that ggml uses its legacy pool.
@@ -65,7 +69,7 @@ pub enum Contexts {
 
 /// Treatment of ggml's legacy pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PoolChoice {
+pub enum GgmlPoolMode {
     #[default]
     Leave,
     /// Guard serves it with its own policy.
@@ -103,7 +107,7 @@ impl GuardOptions {
         spill: None,
         need: None,
         keep: 0,
-        pool: PoolChoice::Leave,
+        pool: GgmlPoolMode::Leave,
         on_oom_managed: false,
         hide_vmm: false,
     };
@@ -113,6 +117,7 @@ impl GuardOptions {
         let mut options = Self::NONE;
         let words: SplitAsciiWhitespace<'_> = line.split_ascii_whitespace();
         for word in words {
+            // A word without `=` is a flag; its value is empty.
             let (key, value) = word.split_once('=').unwrap_or((word, ""));
             let number = || value.parse().map_err(|_| OptionsError::Number { word });
             match key {
@@ -121,6 +126,7 @@ impl GuardOptions {
                     .ok_or(OptionsError::TooManyCards { word })?,
                 "budget" => options.budget = Some(number()?),
                 "contexts" => options.contexts = contexts(word, value)?,
+                // `reuse=` with a value is a mistake that must be reported, not a flag.
                 "reuse" if word == key => options.reuse = true,
                 "chunk" => options.chunk = Some(number()?),
                 "reclaim" if word == key => options.reclaim = true,
@@ -151,6 +157,7 @@ impl GuardOptions {
     /// The budget of the card with this UUID.
     pub fn budget_of(&self, uuid: &[u8; 16]) -> Option<u64> {
         let own = self.cards().find(|rule| rule.uuid == *uuid);
+        // A card of the plan without a budget of its own gets the common one.
         own.and_then(|rule| rule.budget).or(self.budget)
     }
 
@@ -193,9 +200,9 @@ impl fmt::Display for GuardOptions {
         words.number("need", self.need)?;
         words.number("keep", (self.keep > 0).then_some(self.keep))?;
         match self.pool {
-            PoolChoice::Leave => {}
-            PoolChoice::Ours => words.say(format_args!("pool=ours"))?,
-            PoolChoice::Managed => words.say(format_args!("pool=managed"))?,
+            GgmlPoolMode::Leave => {}
+            GgmlPoolMode::Ours => words.say(format_args!("pool=ours"))?,
+            GgmlPoolMode::Managed => words.say(format_args!("pool=managed"))?,
         }
         words.flag("on-oom=managed", self.on_oom_managed)?;
         words.flag("hide-vmm", self.hide_vmm)
@@ -251,10 +258,12 @@ impl Uuid {
     pub fn read(text: &str) -> Option<Self> {
         let digits = text.strip_prefix("GPU-").or_else(|| text.strip_prefix("MIG-"))?;
         let mut bytes = [0; 16];
+        // Dashes anywhere: NVIDIA's tools group the digits, other tools drop the dashes.
         let mut nibbles = digits.bytes().filter(|digit| *digit != b'-');
         for byte in &mut bytes {
             *byte = nibble(nibbles.next()?)? << 4 | nibble(nibbles.next()?)?;
         }
+        // Sixteen bytes and no digit more.
         nibbles.next().is_none().then_some(Self(bytes))
     }
 }
@@ -296,10 +305,10 @@ fn contexts<'a>(word: &'a str, value: &str) -> Result<Contexts, OptionsError<'a>
     }
 }
 
-fn pool<'a>(word: &'a str, value: &str) -> Result<PoolChoice, OptionsError<'a>> {
+fn pool<'a>(word: &'a str, value: &str) -> Result<GgmlPoolMode, OptionsError<'a>> {
     match value {
-        "ours" => Ok(PoolChoice::Ours),
-        "managed" => Ok(PoolChoice::Managed),
+        "ours" => Ok(GgmlPoolMode::Ours),
+        "managed" => Ok(GgmlPoolMode::Managed),
         _ => Err(OptionsError::Choice {
             word,
             choices: "ours, managed",

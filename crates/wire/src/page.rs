@@ -1,11 +1,12 @@
 //! Page of a guarded process: a small shared file with its figures and its refusals.
 //!
-//! Guard maps the file and works on it with atomics alone; the daemon reads it with `pread` as a [`PageSnapshot`]. A request for idle
-//! memory is an aligned four-byte `pwrite` at [`Page::ask_offset`]. The budget is not on the page: it belongs to all processes of
-//! the [tree](crate::tree).
+//! Guard maps the file and works on it with atomics alone; the daemon reads it with `pread` as a
+//! [`PageSnapshot`]. A request for idle memory is an aligned four-byte `pwrite` at [`Page::ask_offset`]. The
+//! budget is not on the page: it belongs to all processes of the [tree](crate::tree).
 //!
-//! DECISION: no process waits for a lock of another one, so that a process that is killed at any instruction blocks no other. Figures of
-//! one snapshot may be a few allocations apart from each other; each is true by itself.
+//! DECISION: no process waits for a lock of another one, so that a process that is killed at any instruction
+//! blocks no other. Figures of one snapshot may be a few allocations apart from each other; each is true by
+//! itself.
 
 use core::mem::{offset_of, size_of};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -79,7 +80,8 @@ pub struct Page {
     pub count: AtomicU32,
     /// Pools of the program that guard serves.
     pub pools: AtomicU32,
-    /// Counts requests for room. The daemon makes room for a new number, and writes it to `plea_answered` once it has tried.
+    /// Counts requests for room. The daemon makes room for a new number, and writes it to `plea_answered`
+    /// once it has tried.
     pub plea: AtomicU64,
     pub plea_bytes: AtomicU64,
     pub plea_card: AtomicU32,
@@ -169,6 +171,7 @@ impl Page {
             reserved: AtomicU32::new(0),
             plea_answered: AtomicU64::new(0),
             cards: [const { PageCard::new() }; CARDS],
+            // The array of refusals follows its counter; both are read by offset.
             oom_count: AtomicU64::new(0),
             ooms: [const { Oom::new() }; OOMS],
             given_back: AtomicU64::new(0),
@@ -177,7 +180,8 @@ impl Page {
         }
     }
 
-    /// Offset of the four bytes by which idle memory of a card is requested; `None` if a page has no such card.
+    /// Offset of the four bytes by which idle memory of a card is requested; `None` if a page has no such
+    /// card.
     pub const fn ask_offset(card: usize) -> Option<usize> {
         if card < CARDS {
             Some(offset_of!(Self, cards) + card * size_of::<PageCard>() + offset_of!(PageCard, ask))
@@ -194,6 +198,7 @@ impl Page {
 
     /// Counts them as no longer pinned.
     pub fn unpin(&self, size: u64) {
+        // Exact: guard unpins only what it has counted, with the size of that time.
         self.pinned.fetch_sub(size, Relaxed);
     }
 
@@ -223,7 +228,8 @@ impl PageCard {
 
     /// Adds `size` bytes to what the process holds.
     pub fn add(&self, size: u64) {
-        // By the value that this addition made: a load behind it could miss a peak that another thread has already left.
+        // By the value that this addition made: a load behind it could miss a peak that another thread has
+        // already left.
         let before = self.allocated.fetch_add(size, Relaxed);
         self.peak.fetch_max(before.saturating_add(size), Relaxed);
     }
@@ -242,12 +248,14 @@ impl PageCard {
     pub fn remove(&self, size: u64) {
         let _ = self
             .allocated
+            // Saturating: another writer on the page must not make the figure wrap.
             .fetch_update(Relaxed, Relaxed, |allocated| Some(allocated.saturating_sub(size)));
     }
 
     /// True while a request for idle memory is open.
     #[inline]
     pub fn is_asked(&self) -> bool {
+        // Relaxed: a request that is seen one call later is answered one call later.
         self.ask.load(Relaxed) != self.answered.load(Relaxed)
     }
 }

@@ -1,4 +1,5 @@
-//! Atomics of the ledger, replaced by loom's in the model test: `RUSTFLAGS="--cfg loom" cargo test -p plimsoll-wire --test loom`.
+//! Atomics of the ledger, replaced by loom's in the model test: `RUSTFLAGS="--cfg loom" cargo test -p
+//! plimsoll-wire --test loom`.
 
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::{AtomicU64, Ordering, fence};

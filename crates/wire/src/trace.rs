@@ -1,8 +1,9 @@
 //! Trace format of guard: 32 bytes for each memory event of a program.
 //!
-//! A file is one [`TraceHeader`] and then [`TraceRecord`]s in the order of the events, little-endian, one file for each process. Blocks
-//! are named by an id that is never used twice, not by their address: a trace reveals nothing of the program's data, and two traces
-//! of the same run are equal. A torn last record (the process was killed) is recognised by its length.
+//! A file is one [`TraceHeader`] and then [`TraceRecord`]s in the order of the events, little-endian, one
+//! file for each process. Blocks are named by an id that is never used twice, not by their address: a trace
+//! reveals nothing of the program's data, and two traces of the same run are equal. A torn last record (the
+//! process was killed) is recognised by its length.
 
 use core::mem::{offset_of, size_of};
 
@@ -37,7 +38,8 @@ pub struct TraceRecord {
     pub time: u64,
     /// The block or graph that the event is about; 0 for none. Never an address.
     pub id: u64,
-    /// Bytes asked for (`Alloc`, `Oom`), moved (`Map`, `Unmap`, `Spill`) or given back (`Free`), pinned or no longer pinned.
+    /// Bytes asked for (`Alloc`, `Oom`), moved (`Map`, `Unmap`, `Spill`) or given back (`Free`), pinned or no
+    /// longer pinned.
     pub size: u64,
     /// One of [`TraceKind`].
     pub kind: u8,
@@ -152,6 +154,7 @@ impl TraceRecord {
         bytes[..8].copy_from_slice(&self.time.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.id.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.size.to_le_bytes());
+        // Little-endian by hand and not by transmutation: the file may be read on another machine.
         bytes[24..28].copy_from_slice(&[self.kind, self.card, self.pool, self.detail]);
         bytes[28..30].copy_from_slice(&self.stream.to_le_bytes());
         bytes[30..32].copy_from_slice(&self.thread.to_le_bytes());
@@ -175,6 +178,7 @@ impl TraceRecord {
 
 /// The `N` bytes of `bytes` from `offset`, which the layout of this file keeps inside.
 fn part<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
+    // Copied: a record in a byte buffer need not be aligned.
     let mut part = [0; N];
     part.copy_from_slice(&bytes[offset..offset + N]);
     part

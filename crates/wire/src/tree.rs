@@ -1,14 +1,17 @@
-//! Ledger of a process tree: a shared file by which a program and all processes that it starts keep to one budget.
+//! Ledger of a process tree: a shared file by which a program and all processes that it starts keep to one
+//! budget.
 //!
-//! DECISION: the ledger has one slot for each process and no common sum. A sum to which many processes add cannot be repaired after one
-//! of them was killed in the middle of an addition. A slot can: it belongs to one process, and any other that finds the process
-//! gone empties it. (A page, in contrast, is one process's report, and stays after its end.)
+//! DECISION: the ledger has one slot for each process and no common sum. A sum to which many processes add
+//! cannot be repaired after one of them was killed in the middle of an addition. A slot can: it belongs to
+//! one process, and any other that finds the process gone empties it. (A page, in contrast, is one process's
+//! report, and stays after its end.)
 //!
-//! DECISION: a claim first tests whether it would fit, then adds to its own slot, then sums all slots again. If other claims came in
-//! between and the sum is too large, it takes its bytes back and may try again. So no order of events passes the budget, claims
-//! that fit together are granted together, and of claims that do not, one is granted before another is told that the budget is
-//! full. No process waits for a lock of another one. This rests on a fence between the addition and the sum: of two claims, at least
-//! one sees the other (`tests/loom.rs` tries all orders).
+//! DECISION: a claim first tests whether it would fit, then adds to its own slot, then sums all slots again.
+//! If other claims came in between and the sum is too large, it takes its bytes back and may try again. So no
+//! order of events passes the budget, claims that fit together are granted together, and of claims that do
+//! not, one is granted before another is told that the budget is full. No process waits for a lock of another
+//! one. This rests on a fence between the addition and the sum: of two claims, at least one sees the other
+//! (`tests/loom.rs` tries all orders).
 //!
 //! A file of zeroes is an empty ledger, so the first process makes one by giving a new file its length.
 
@@ -23,12 +26,13 @@ mod owner;
 mod slots;
 mod snapshot;
 
-pub use owner::Owner;
+pub use owner::SlotOwner;
 pub use snapshot::{TreeCardSnapshot, TreeSnapshot};
 
 /// Name of the ledger in the folder of the pages; it changes with the layout.
 pub const FILE: &str = "tree.1";
-/// Processes of one tree that can use cards at a time; few under loom and miri, which try every order of a few events.
+/// Processes of one tree that can use cards at a time; few under loom and miri, which try every order of a
+/// few events.
 pub const SLOTS: usize = match (cfg!(loom), cfg!(miri)) {
     (true, _) => 2,
     (_, true) => 8,
@@ -40,7 +44,7 @@ const PLACES: usize = if cfg!(loom) { 1 } else { CARDS };
 /// The whole ledger.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Tree {
+pub struct TreeLedger {
     cards: [TreeCard; PLACES],
     /// Slots that were ever taken: no other needs to be looked at.
     used: AtomicU64,
@@ -63,7 +67,7 @@ struct TreeCard {
 #[repr(C, align(64))]
 #[derive(Debug)]
 struct ProcessSlot {
-    /// An [`Owner`], or 0.
+    /// An [`SlotOwner`], or 0.
     owner: AtomicU64,
     /// PID namespace of the owner's number; 0 until it is set.
     space: AtomicU64,
@@ -79,13 +83,14 @@ struct CardShare {
     held: AtomicU64,
 }
 
-/// The most bytes that one claim counts for: more than any card has, and so little that the sum of all claims of a process cannot
-/// overflow. A program may ask for any number of bytes, and without a budget the driver is the first to refuse.
+/// The most bytes that one claim counts for: more than any card has, and so little that the sum of all claims
+/// of a process cannot overflow. A program may ask for any number of bytes, and without a budget the driver
+/// is the first to refuse.
 const MOST: u64 = 1 << 48;
 
 /// Result of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Claim {
+pub enum ClaimResult {
     Granted,
     /// The budget is too small for it.
     Full,
@@ -97,6 +102,7 @@ pub enum Claim {
 pub fn key(uuid: [u8; 16], number: u8) -> u64 {
     let (halves, _) = uuid.as_chunks::<8>();
     let folded = halves.iter().fold(0, |key, half| key ^ u64::from_le_bytes(*half));
+    // A driver without UUIDs reports zeroes; 0 is the mark of a free place and must not become a key.
     if folded == 0 {
         u64::from(number) + 1
     } else {
@@ -117,7 +123,7 @@ const fn read_budget(word: u64) -> u64 {
     }
 }
 
-impl Tree {
+impl TreeLedger {
     pub const SIZE: usize = size_of::<Self>();
 
     /// The place of the card with this key, taken at the first call; `None` if there is no free place.
@@ -130,6 +136,8 @@ impl Tree {
 
     /// Sets the budget of a card, unless it is set already.
     pub fn say_budget(&self, place: usize, budget: u64) {
+        // The first process of a tree sets it; all others were started with the same option, or the daemon
+        // has changed it since.
         let word = &self.card(place).budget;
         let _ = word.compare_exchange(0, budget_word(budget), Relaxed, Relaxed);
     }
@@ -139,27 +147,31 @@ impl Tree {
         read_budget(self.card(place).budget.load(Relaxed))
     }
 
-    /// Claims `size` bytes of a card for the owner of a slot. A granted claim must be confirmed or taken back.
-    pub fn claim(&self, slot: usize, place: usize, size: u64) -> Claim {
+    /// Claims `size` bytes of a card for the owner of a slot. A granted claim must be confirmed or taken
+    /// back.
+    pub fn claim(&self, slot: usize, place: usize, size: u64) -> ClaimResult {
         let counted = size.min(MOST);
         let claimed = &self.share(slot, place).claimed;
+        // Read once: a budget that changes during the claim counts for the next one.
         let budget = self.budget(place);
         if budget == UNLIMITED {
             claimed.fetch_add(counted, Relaxed);
-            return Claim::Granted;
+            return ClaimResult::Granted;
         }
         // Before the addition: a claim that cannot be granted must not make others fail that could be.
         let sum = self.claimed(place).checked_add(size);
         if sum.is_none_or(|sum| sum > budget) {
-            return Claim::Full;
+            return ClaimResult::Full;
         }
         claimed.fetch_add(counted, Relaxed);
+        // Between the addition and the sum, on both sides: of two claims that cross, at least one sees the
+        // other (store buffering).
         fence(SeqCst);
         if self.claimed(place) <= budget {
-            return Claim::Granted;
+            return ClaimResult::Granted;
         }
         lower(claimed, counted);
-        Claim::Crossed
+        ClaimResult::Crossed
     }
 
     /// Takes back a claim that the driver refused.
@@ -181,6 +193,7 @@ impl Tree {
     /// Gives back `size` held bytes; saturates at zero.
     pub fn give(&self, slot: usize, place: usize, size: u64) {
         let share = self.share(slot, place);
+        // Only what was held: a slot that was emptied meanwhile has nothing to return.
         let given = lower(&share.held, size.min(MOST));
         lower(&share.claimed, given);
     }
@@ -208,10 +221,11 @@ impl Tree {
         self.card(place).peak.load(Relaxed)
     }
 
-    /// Raises the peak to what is held now; before that, `sweep` may empty the slots of processes that have ended.
+    /// Raises the peak to what is held now; before that, `sweep` may empty the slots of processes that have
+    /// ended.
     ///
-    /// A sum that is taken while bytes move from one process to another may count them twice. So the sum is taken until it comes out
-    /// the same twice, or the least of a few is used.
+    /// A sum that is taken while bytes move from one process to another may count them twice. So the sum is
+    /// taken until it comes out the same twice, or the least of a few is used.
     pub fn raise_peak(&self, place: usize, sweep: impl FnOnce()) {
         const SUMS: usize = 4;
         // Orders the caller's own addition before the sums.
@@ -228,15 +242,19 @@ impl Tree {
             }
             least = least.min(again);
         }
+        // Never lowered: the peak is the figure that remains when all processes have ended.
         self.card(place).peak.fetch_max(least, Relaxed);
     }
 
     fn sum(&self, place: usize, of: impl Fn(&CardShare) -> &AtomicU64) -> u64 {
+        // Acquire pairs with the Release in `lower`: see there.
         let shares = self.slots().iter().map(|slot| slot.share(place));
         shares.fold(0, |sum, share| sum.saturating_add(of(share).load(Acquire)))
     }
 
     fn card(&self, place: usize) -> &TreeCard {
+        // The remainder keeps a wrong number inside of the mapping; the crate may not panic in a foreign
+        // process.
         &self.cards[place % PLACES]
     }
 
@@ -245,8 +263,9 @@ impl Tree {
     }
 }
 
-/// Subtracts as much as there is, and returns how much that was: another process may have taken this one for dead and emptied its slot.
-/// Release: a process that sees the smaller claim also sees the smaller held figure, so that room is never found too early.
+/// Subtracts as much as there is, and returns how much that was: another process may have taken this one for
+/// dead and emptied its slot. Release: a process that sees the smaller claim also sees the smaller held
+/// figure, so that room is never found too early.
 fn lower(counter: &AtomicU64, size: u64) -> u64 {
     let less = |bytes: u64| Some(bytes.saturating_sub(size));
     let (Ok(before) | Err(before)) = counter.fetch_update(Release, Relaxed, less);
@@ -254,7 +273,7 @@ fn lower(counter: &AtomicU64, size: u64) -> u64 {
 }
 
 /// An empty ledger without budgets.
-impl Default for Tree {
+impl Default for TreeLedger {
     fn default() -> Self {
         Self {
             cards: array::from_fn(|_| TreeCard::default()),
@@ -271,7 +290,7 @@ impl Default for Tree {
 #[cfg(not(loom))]
 const _: () = {
     assert!(size_of::<TreeCard>() == 24 && size_of::<CardShare>() == 16);
-    assert!(core::mem::offset_of!(Tree, used) == 24 * CARDS);
-    assert!(size_of::<ProcessSlot>() == 320 && core::mem::offset_of!(Tree, slots) == 448);
-    assert!(size_of::<Tree>() == 448 + 320 * SLOTS);
+    assert!(core::mem::offset_of!(TreeLedger, used) == 24 * CARDS);
+    assert!(size_of::<ProcessSlot>() == 320 && core::mem::offset_of!(TreeLedger, slots) == 448);
+    assert!(size_of::<TreeLedger>() == 448 + 320 * SLOTS);
 };

@@ -4,7 +4,7 @@
 //! must not kill an engine that fits its card; who wants the claim enforced says `budget`. Everything that is not said is
 //! `None`, so that a model's own words win over the defaults of the server, word by word.
 
-use plimsoll_wire::options::{CardRule, Contexts, GuardOptions as Options, PoolChoice as Pool, Uuid};
+use plimsoll_wire::options::{CardRule, Contexts, GuardOptions as Options, GgmlPoolMode as Pool, Uuid};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

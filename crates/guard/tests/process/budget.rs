@@ -150,7 +150,8 @@ fn pools_are_counted_by_what_they_have_reserved() {
 
 #[test]
 fn any_number_of_pools_stays_within_the_budget() {
-    // Pool k is slot 1 + 2k, and its block the slot behind it. Of 40 blocks of 32 MiB the budget has room for 32.
+    // Pool k is slot 1 + 2k, and its block the slot behind it. Of 40 blocks of 32 MiB the budget has room for
+    // 32.
     let mut words = vec!["stream".to_owned()];
     for pool in 0..40 {
         words.push("pool:0".to_owned());

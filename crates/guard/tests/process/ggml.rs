@@ -431,7 +431,8 @@ fn the_trace_names_a_graph_by_its_capture() {
 fn a_library_that_is_closed_and_opened_again_is_found_again() {
     let run = ours(Loaded::Opened, "reopen").quiet();
     assert_eq!(run.said["gone"], "1");
-    // Each time the pool is ours from its first block on: a granule is mapped to see whether it can be, and one for the block.
+    // Each time the pool is ours from its first block on: a granule is mapped to see whether it can be, and
+    // one for the block.
     assert_eq!(run.calls("cuMemMap"), 4 * 2);
 }
 

@@ -1,8 +1,8 @@
 //! Hard budget, shared by any number of devices.
 //!
-//! DECISION: bytes are taken from the budget before the driver is asked and given back after it has taken them, by
-//! compare-and-swap: two threads can never pass the limit together, not even for a moment. Relaxed order is enough,
-//! because the numbers guard nothing but themselves.
+//! DECISION: bytes are taken from the budget before the driver is asked and given back after it has taken
+//! them, by compare-and-swap: two threads can never pass the limit together, not even for a moment. Relaxed
+//! order is enough, because the numbers guard nothing but themselves.
 
 use alloc::collections::BTreeMap;
 use core::ops::Deref;
@@ -31,6 +31,7 @@ impl Budget {
             let limit = self.limit.load(Relaxed);
             taken.checked_add(size).filter(|&sum| sum <= limit)
         };
+        // The limit is read inside of the update: `set_limit` between two attempts must count.
         let taken = self.taken.fetch_update(Relaxed, Relaxed, within);
         taken.map(drop).map_err(|taken| OutOfMemory {
             asked: size,
@@ -51,7 +52,8 @@ impl Budget {
         self.limit.load(Relaxed).saturating_sub(self.taken())
     }
 
-    /// Changes the limit. What is taken stays taken; if that is more, nothing more is granted until it is less.
+    /// Changes the limit. What is taken stays taken; if that is more, nothing more is granted until it is
+    /// less.
     pub fn set_limit(&self, limit: u64) {
         self.limit.store(limit, Relaxed);
     }
@@ -116,6 +118,7 @@ impl<D: Device, B: Deref<Target = Budget>> Device for Limited<D, B> {
 
     fn free(&mut self, address: Address) {
         self.device.free(address);
+        // By the bytes that were taken for it, not by the size that is freed: host memory has taken none.
         let size = self.sizes.remove(&address);
         self.budget.give(size.unwrap_or_default());
     }

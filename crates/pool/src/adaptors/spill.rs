@@ -1,9 +1,10 @@
 //! Overflow of a policy into host memory.
 //!
-//! DECISION: the policy is asked first as if there were no host, so that it gives back what it holds idle before
-//! anything is spilled. Only a request that is refused even so is made again, over a view of the device that fills the
-//! card and takes the rest from the host: a piece of a region gets a head on the card and a tail on the host, an
-//! allocation goes to the host whole. Nothing is spilled while a graph is captured, and no more than a limit.
+//! DECISION: the policy is asked first as if there were no host, so that it gives back what it holds idle
+//! before anything is spilled. Only a request that is refused even so is made again, over a view of the
+//! device that fills the card and takes the rest from the host: a piece of a region gets a head on the card
+//! and a tail on the host, an allocation goes to the host whole. Nothing is spilled while a graph is
+//! captured, and no more than a limit.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -53,6 +54,7 @@ impl<P: Policy> Spilled<P> {
 
 impl<P: Policy> Policy for Spilled<P> {
     fn allocate(&mut self, device: &mut dyn Device, size: u64, stream: Stream) -> Result<Block, OutOfMemory> {
+        // Closed first: the policy then releases its idle memory before a byte goes to the host.
         let first = self.policy.allocate(&mut self.host.closed(device), size, stream);
         match first {
             Err(_) if self.captures.is_empty() => {
@@ -144,6 +146,7 @@ impl Overflow<'_> {
             return self.tail(at, 0, size);
         }
         self.tail(at, head, size - head)
+            // A piece is mapped as a whole or not at all.
             .inspect_err(|_| self.device.unmap(at, head))
     }
 
@@ -178,6 +181,7 @@ impl Device for Overflow<'_> {
     fn free(&mut self, address: Address) {
         self.device.free(address);
         let spilled = self.host.allocations.remove(&address);
+        // 0 for memory of the card.
         self.host.spilled -= spilled.unwrap_or_default();
     }
 

@@ -1,7 +1,7 @@
 //! Trace of a policy: the requests to it, and its requests to the driver.
 //!
-//! DECISION: this crate has no clock, so the sink says what time it is. Blocks and pieces of memory are named by numbers
-//! that are never used twice, as [`plimsoll_wire::trace`] wants it.
+//! DECISION: this crate has no clock, so the sink says what time it is. Blocks and pieces of memory are named
+//! by numbers that are never used twice, as [`plimsoll_wire::trace`] wants it.
 
 use alloc::collections::BTreeMap;
 
@@ -75,6 +75,7 @@ impl<P: Policy, S: Sink> Policy for Traced<P, S> {
                 self.pen.blocks.insert(block.address, id);
                 self.pen.write(TraceKind::Alloc, id, size, stream);
             }
+            // Number 0: there is no block that the refusal could name.
             Err(_) => self.pen.write(TraceKind::Oom, 0, size, stream),
         }
         outcome
@@ -139,6 +140,7 @@ impl<S: Sink> Pen<S> {
             } else {
                 0
             },
+            // Streams beyond 16 bits share the last number.
             stream: u16::try_from(stream.0).unwrap_or(u16::MAX),
             thread: 0,
         };

@@ -1,9 +1,12 @@
-//! Pool demand of flash attention: choice of the kernel, copies of a quantised cache, mask bounds, partial results.
+//! Pool demand of flash attention: choice of the kernel, copies of a quantised cache, mask bounds, partial
+//! results.
 //!
-//! One table covers the known builds, in the order in which ggml decides; NVIDIA cards only. The engine's binary is assumed to
-//! have code for the card's own generation, and for the pairs of cache types of a default build.
-//! Source: `fattn.cu:ggml_cuda_get_best_fattn_kernel @ b8799, b10605, ggml 0.26.0`, `fattn-common.cuh:launch_fattn @ b8799, b10605`;
-//! `fattn.cu:ggml_cuda_flash_attn_ext @ ik_llama.cpp 8337e4cd`.
+//! One table covers the known builds, in the order in which ggml decides; NVIDIA cards only. The engine's
+//! binary is assumed to have code for the card's own generation, and for the pairs of cache types of a
+//! default build.
+//! Source: `fattn.cu:ggml_cuda_get_best_fattn_kernel @ b8799, b10605, ggml 0.26.0`,
+//! `fattn-common.cuh:launch_fattn @ b8799, b10605`; `fattn.cu:ggml_cuda_flash_attn_ext @ ik_llama.cpp
+//! 8337e4cd`.
 
 use super::tile::AttentionTile;
 pub use super::tile::partial_results;
@@ -48,7 +51,8 @@ pub struct Call {
     /// V is the front of K, so that one copy does for both.
     pub v_is_k: bool,
     pub masked: bool,
-    /// Heads that share one of K and V may be computed together: mask, cells and operands are as that needs it.
+    /// Heads that share one of K and V may be computed together: mask, cells and operands are as that needs
+    /// it.
     pub together: bool,
     /// ALiBi.
     pub biased: bool,
@@ -75,7 +79,8 @@ impl Call {
             && self.cells.is_multiple_of(STRIDE);
         // No matrix kernel is compiled for these head sizes.
         let matrix = !matches!(self.key, 40 | 72);
-        // ik_llama.cpp uses the vector kernel for single tokens only, and not where pairs of heads share K and V.
+        // ik_llama.cpp uses the vector kernel for single tokens only, and not where pairs of heads share K
+        // and V.
         if engine == Engine::Ik && capability >= TURING {
             let alone = self.tokens == 1 && !(self.masked && self.sharing().is_multiple_of(2));
             return if alone && self.key <= 256 && self.key.is_multiple_of(64) && !self.is_quantised() {
@@ -124,6 +129,7 @@ impl Call {
         if self.is_quantised() {
             return self.tokens <= if newest { 2 } else { 1 };
         }
+        // ggml 0.26.0 added the condition on wide heads.
         let wide = rules.engine == Engine::Third && self.key >= 256;
         let matrices_win = self.sharing() > 4 && (wide || self.cells >= 8192);
         newest && self.tokens == 1 && self.sequences == 1 && !matrices_win
@@ -148,6 +154,7 @@ impl Call {
 
     /// True if K and V are copied to f16 for this kernel, wherever the copies lie.
     pub fn copied(&self, kernel: Kernel) -> [bool; 2] {
+        // The vector kernel reads quantised values directly; the others read f16 only.
         let needed = |element| match kernel {
             Kernel::Vector => element == Element::F32,
             Kernel::Tile | Kernel::Matrix => element != Element::F16,
@@ -162,6 +169,7 @@ impl Call {
             true => times([2, width, self.kv_heads, self.cells, self.sequences]),
             false => 0,
         };
+        // Both copies live at the same time.
         [copy(k, self.key), copy(v, self.value)]
     }
 
@@ -172,7 +180,8 @@ impl Call {
             true => self.copies(kernel),
             false => [0, 0],
         };
-        // The order of the blocks is the order of allocation in launch_fattn: K_f16, V_f16, KV_max, dst_tmp, dst_tmp_meta.
+        // The order of the blocks is the order of allocation in launch_fattn: K_f16, V_f16, KV_max, dst_tmp,
+        // dst_tmp_meta.
         let tile = AttentionTile::of(rules, self, kernel);
         let [results, sums] = match kernel {
             Kernel::Matrix => [0, tile.cut(rules, self)],
@@ -181,7 +190,8 @@ impl Call {
         [k, v, tile.mask(rules.engine, self), results, sums]
     }
 
-    /// Upper bound of the matrix kernel's partial results for these tokens or the rest of a prompt, for any number of cells.
+    /// Upper bound of the matrix kernel's partial results for these tokens or the rest of a prompt, for any
+    /// number of cells.
     pub fn cut_at_most(&self, rules: Rules) -> u64 {
         AttentionTile::of(rules, self, Kernel::Matrix).cut_at_most(rules, self)
     }

@@ -1,10 +1,12 @@
 //! Pool demand of matrix multiplications.
 //!
-//! Quantised matrices are multiplied by MMQ (`tiled`), with activations in blocks of 8 or 4 bits; few columns by a vector kernel;
-//! float matrices, and types without a kernel on the card or in the engine, by cuBLAS (`cublas`).
+//! Quantised matrices are multiplied by MMQ (`tiled`), with activations in blocks of 8 or 4 bits; few columns
+//! by a vector kernel; float matrices, and types without a kernel on the card or in the engine, by cuBLAS
+//! (`cublas`).
 //!
-//! Source: `mmq.cu:ggml_cuda_mul_mat_q, ggml_cuda_should_use_mmq`, `mmvq.cu:ggml_cuda_mul_mat_vec_q @ b8799, b10605`;
-//! `mmq.cuh:launch_mul_mat_q, mmq_id_common.cuh`, `mmq.cu:ggml_cuda_should_use_mmq @ ik_llama.cpp 8337e4cd`.
+//! Source: `mmq.cu:ggml_cuda_mul_mat_q, ggml_cuda_should_use_mmq`, `mmvq.cu:ggml_cuda_mul_mat_vec_q @ b8799,
+//! b10605`; `mmq.cuh:launch_mul_mat_q, mmq_id_common.cuh`, `mmq.cu:ggml_cuda_should_use_mmq @ ik_llama.cpp
+//! 8337e4cd`.
 
 mod cublas;
 mod tiled;
@@ -72,7 +74,8 @@ pub fn has_tiles(rules: Rules, columns: u64) -> bool {
         TURING.. => true,
         // MMQ needs the DP4A instruction.
         ..DP4A => false,
-        // Where cuBLAS has FP16 matrix units and MMQ has not, MMQ is for small batches; ik_llama.cpp makes no difference.
+        // Where cuBLAS has FP16 matrix units and MMQ has not, MMQ is for small batches; ik_llama.cpp does not
+        // distinguish.
         VOLTA.. => rules.engine == Engine::Ik || columns < MANY_ON_VOLTA,
         _ => true,
     }
@@ -106,13 +109,15 @@ pub struct Experts {
     pub count: u64,
     /// For each token.
     pub used: u64,
-    /// A token's experts share its activations (gate and up); behind the first matrix each has its own (down).
+    /// A token's experts share its activations (gate and up); behind the first matrix each has its own
+    /// (down).
     pub shared: bool,
 }
 
 /// Requests of a product of `tokens` columns with the matrices of each token's experts.
 pub fn of_experts(rules: Rules, experts: Experts, matrix: Matrix, tokens: u64) -> Group<6> {
     let Matrix { width, rows, .. } = matrix;
+    // One column for each token and expert.
     let spread = tokens.saturating_mul(experts.used);
     if matrix.goes_by_vectors(tokens) {
         let columns = if experts.shared { tokens } else { spread };
@@ -137,6 +142,7 @@ pub fn of_experts(rules: Rules, experts: Experts, matrix: Matrix, tokens: u64) -
 
 /// Routing lists: source and destination of each column, and the first column of each expert.
 pub fn lists(spread: u64, experts: u64) -> Group<3> {
+    // 32-bit indices.
     let places = spread.saturating_mul(4);
     [places, places, experts.saturating_add(1).saturating_mul(4)]
 }
@@ -177,7 +183,8 @@ mod tests {
 
     #[test]
     fn whole_tiles_need_no_fixing_but_in_ik() {
-        // 32 x 4 tiles on 132 processors are one wave of 97 %; 112 x 4 leave a quarter idle; 33 x 4 are one wave
+        // 32 x 4 tiles on 132 processors are one wave of 97 %; 112 x 4 leave a quarter idle; 33 x 4 are one
+        // wave
         let partial = |engine, rows| dense(Rules { engine, ..H200 }, matrix(4096, rows), 512)[2];
         let all = 132 * 128 * 128 * 4;
         for (engine, wave, quarter, whole) in [
@@ -243,7 +250,8 @@ mod tests {
         let whole = matrix(4096, 14_336);
         let [copy, columns, result] = [2 * 4096 * 14_336, 2 * 4096 * 512, 2 * 14_336 * 512];
         let asked = |capability, engine, matrix, tokens| dense(of(capability, engine), matrix, tokens);
-        // V100: cuBLAS answers in floats; with fewer columns there are tiles, and ik_llama.cpp has them always
+        // V100: cuBLAS answers in floats; with fewer columns there are tiles, and ik_llama.cpp has them
+        // always
         let new = Engine::Reserving;
         assert_eq!(asked(700, new, whole, 512), [copy, columns, 0]);
         assert_ne!(asked(700, new, whole, 63)[0], copy);

@@ -1,8 +1,9 @@
 //! Tile sizes of the attention kernels, and the buffers in which blocks leave partial results.
 //!
-//! The engine asks the driver for the number of resident blocks (cudaOccupancyMaxActiveBlocksPerMultiprocessor), which depends on the
-//! compiled kernel. The figures here are the targets in the sources for matrix units, and those of an H200 for the vector kernel
-//! (recorded traces).
+//! The engine asks the driver for the number of resident blocks
+//! (cudaOccupancyMaxActiveBlocksPerMultiprocessor), which depends on the compiled kernel. The figures here
+//! are the targets in the sources for matrix units, and those of an H200 for the vector kernel (recorded
+//! traces).
 //! Source: `fattn-common.cuh:launch_fattn @ b8799, b10605`, `fattn.cu:ggml_cuda_flash_attn_ext_mma_f16*`,
 //! `fattn-mma-f16.cuh:ggml_cuda_fattn_mma_get_config_ampere, _turing`, `fattn-vec.cuh`, `fattn-tile.cuh`;
 //! `fattn-mma-f16.cuh:launch_fattn_mma, fattn-new-mma.cu:launch_fattn_new_mma @ ik_llama.cpp 8337e4cd`.
@@ -52,6 +53,7 @@ impl AttentionTile {
         let heads = heads(rules, call);
         let mut columns = [8, 16, 32].into_iter().filter(|columns| *columns >= heads);
         let widest = if rules.capability == TURING { 32 } else { 64 };
+        // The smallest tile that holds all tokens, otherwise the widest.
         let columns = columns
             .find(|columns| call.tokens <= columns / heads)
             .unwrap_or(widest)
@@ -84,6 +86,8 @@ impl AttentionTile {
 
     /// Mask bounds of each piece: its end, in ik_llama.cpp also its begin.
     pub(super) fn mask(&self, engine: Engine, call: &Call) -> u64 {
+        // The scan pays for long prompts, where much of the causal mask is empty, and for several sequences
+        // in one cache.
         let many = call.tokens >= MANY || call.sequences > 1;
         if !call.masked || !call.cells.is_multiple_of(STRIDE) || !many {
             return 0;
@@ -102,6 +106,7 @@ impl AttentionTile {
         let most = self.most(rules);
         // launch_fattn: use_stream_k = cc >= GGML_CUDA_CC_ADA_LOVELACE || tiles_efficiency_percent < 75.
         let blocks = if rules.capability >= ADA || !self.is_good(rules, tiles) {
+            // No more blocks than there are pieces of work.
             let pieces = call.cells.div_ceil(self.cells).saturating_mul(tiles);
             stream_blocks(most.min(pieces), tiles)
         } else {
@@ -120,9 +125,11 @@ impl AttentionTile {
         tiles.saturating_mul(100) / times([most, tiles.div_ceil(most)]).max(1) >= 75
     }
 
-    /// Blocks in ik_llama.cpp, which allocates results for every block, and as many blocks as tiles without stream-k.
+    /// Blocks in ik_llama.cpp, which allocates results for every block, and as many blocks as tiles without
+    /// stream-k.
     fn blocks_in_ik(&self, rules: Rules, call: &Call) -> u64 {
         let (_, tiles) = self.count(call);
+        // ik_llama.cpp has two kernels for matrix units, and chooses by the shape of a head.
         let newer_kernel = call.key != call.value || call.key > 256;
         let streams = match newer_kernel {
             true => rules.capability >= ADA,
@@ -163,6 +170,7 @@ impl AttentionTile {
         let (_, tiles) = self.count(call);
         let most = call.cells.div_ceil(self.cells).min(MOST_PARTS);
         let parts = cache_parts(tiles, most, self.at_once, self.most(rules));
+        // One part needs no combination.
         if parts <= 1 {
             return [0, 0];
         }
@@ -171,7 +179,8 @@ impl AttentionTile {
     }
 }
 
-/// Bytes of the results and sums of these blocks. ik_llama.cpp allocates as many pairs of floats as it needs bytes.
+/// Bytes of the results and sums of these blocks. ik_llama.cpp allocates as many pairs of floats as it needs
+/// bytes.
 pub fn partial_results(engine: Engine, blocks: u64, columns: u64, value: u64) -> u64 {
     let column = match engine {
         Engine::Ik => value.saturating_add(4).saturating_mul(4),
@@ -200,7 +209,8 @@ fn heads(rules: Rules, call: &Call) -> u64 {
     }
 }
 
-/// The same for 20 heads on one K and V (GLM 4.7 Flash): `fattn.cu:ggml_cuda_flash_attn_ext_mma_f16 @ b10605`.
+/// The same for 20 heads on one K and V (GLM 4.7 Flash): `fattn.cu:ggml_cuda_flash_attn_ext_mma_f16 @
+/// b10605`.
 fn heads_of_twenty(rules: Rules, call: &Call) -> u64 {
     match rules.capability {
         1210.. if call.tokens <= 8 => 16,

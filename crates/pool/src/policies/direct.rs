@@ -1,7 +1,8 @@
 //! Direct policy: every request is a request to the device.
 //!
-//! DECISION: it waits for the card before it frees, as `cudaFree` does, and keeps what a graph has seen until the graph
-//! is gone. Nothing is cached and nothing is lost but granules: the baseline for the other policies.
+//! DECISION: it waits for the card before it frees, as `cudaFree` does, and keeps what a graph has seen until
+//! the graph is gone. Nothing is cached and nothing is lost but granules: the baseline for the other
+//! policies.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -59,11 +60,14 @@ impl Direct {
 impl Policy for Direct {
     fn allocate(&mut self, device: &mut dyn Device, size: u64, _: Stream) -> Result<Block, OutOfMemory> {
         let address = device.allocate(size)?;
+        // As the driver counts it, so that figures of policies with and without regions can be compared.
         let reserved = size.max(1).next_multiple_of(device.granule());
         let held = DirectBlock {
             asked: size,
             reserved,
             idle: None,
+            // A block that is allocated during a capture becomes part of the graph, whatever happens to it
+            // before the end.
             graphs: self.capturing.clone(),
         };
         self.held.insert(address, held);
@@ -105,6 +109,7 @@ impl Policy for Direct {
     }
 
     fn close(&mut self, device: &mut dyn Device) {
+        // The caller has waited for the card.
         for &address in self.held.keys() {
             device.free(address);
         }

@@ -1,11 +1,11 @@
 //! Model of ggml's pool without virtual memory management (`ggml_cuda_pool_leg`).
 //!
-//! DECISION: an exact model, defects included, so that the pool's requests to the driver can be predicted to the byte and in
-//! order. 256 slots; the smallest idle block that is large enough; otherwise a new one of 1.05 times the
-//! size, rounded up to 256 bytes; a freed block for which no slot is left goes back to the driver at once. Nothing else
-//! is ever given back, except that newer builds free everything idle when the driver refuses (`flush`), even what a graph
-//! has seen. The search examines every slot, as the original does: its time is part of the model.
-//! ggml has one pool for each stream of a card; this is one of them.
+//! DECISION: an exact model, defects included, so that the pool's requests to the driver can be predicted to
+//! the byte and in order. 256 slots; the smallest idle block that is large enough; otherwise a new one of
+//! 1.05 times the size, rounded up to 256 bytes; a freed block for which no slot is left goes back to the
+//! driver at once. Nothing else is ever given back, except that newer builds free everything idle when the
+//! driver refuses (`flush`), even what a graph has seen. The search examines every slot, as the original
+//! does: its time is part of the model. ggml has one pool for each stream of a card; this is one of them.
 //! Source: `ggml-cuda.cu:ggml_cuda_pool_leg @ b8799`; `flush`: the same @ b10605 (PR 22155).
 
 use alloc::collections::BTreeMap;
@@ -58,7 +58,8 @@ struct Lent {
 pub struct GgmlLegacy {
     options: GgmlLegacyOptions,
     slots: [LegacyBlock; SLOTS],
-    /// The original hands the block's size to its caller and gets it back; here the last ones lent are found first.
+    /// The original hands the block's size to its caller and gets it back; here the last ones lent are found
+    /// first.
     lent: Vec<Lent>,
     /// Blocks that have been lent for longer.
     older: BTreeMap<Address, Lent>,
@@ -109,7 +110,8 @@ impl GgmlLegacy {
         let mut best: Option<&mut LegacyBlock> = None;
         let mut least = MISFIT;
         for slot in &mut self.slots {
-            // Unsigned as in the original; a smaller slot wraps to a huge excess and is rejected by the next line.
+            // Unsigned as in the original; a smaller slot wraps to a huge excess and is rejected by the next
+            // line.
             let over = slot.size.wrapping_sub(size);
             if slot.size >= size && slot.size > 0 && over < least {
                 least = over;
@@ -128,6 +130,7 @@ impl GgmlLegacy {
         size: u64,
         stream: Stream,
     ) -> Result<LegacyBlock, OutOfMemory> {
+        // look_ahead_size = (size_t) (1.05 * size), rounded up to 256.
         let larger = size.checked_mul(self.options.growth).map(|size| size / 100);
         let ahead = larger.and_then(|size| size.checked_next_multiple_of(ROUNDING));
         let ahead = ahead.ok_or(OutOfMemory {
@@ -136,6 +139,7 @@ impl GgmlLegacy {
         })?;
         let address = match device.allocate(ahead) {
             Err(_) if self.options.flush => {
+                // cudaFree synchronises the device.
                 settle(device, stream);
                 self.flush(device);
                 device.allocate(ahead)?
@@ -155,6 +159,8 @@ impl GgmlLegacy {
     }
 
     fn lend(&mut self, lent: Lent) {
+        // Programs that keep many blocks would make the search quadratic; the model must not be slower than
+        // its original.
         if self.lent.len() == RECENT {
             let older = self.lent.drain(..RECENT / 2);
             self.older.extend(older.map(|lent| (lent.held.address, lent)));
@@ -197,6 +203,7 @@ impl Policy for GgmlLegacy {
             return;
         };
         self.live -= lent.asked;
+        // The first empty slot, as in the original: the order of slots decides later searches.
         if let Some(empty) = self.slots.iter_mut().find(|slot| slot.size == 0) {
             *empty = lent.held;
             return;

@@ -1,9 +1,9 @@
 //! Model of ggml's pool with virtual memory management (`ggml_cuda_pool_vmm`).
 //!
-//! DECISION: an exact model. 32 GiB of addresses, mapped from the front as far as was ever needed and never unmapped; blocks
-//! lie one behind the other and must come back in reverse order. Where the original aborts its process (a block
-//! freed out of order, the addresses used up, memory refused) this one refuses all that follows and says why
-//! ([`Policy::broken`]).
+//! DECISION: an exact model. 32 GiB of addresses, mapped from the front as far as was ever needed and never
+//! unmapped; blocks lie one behind the other and must come back in reverse order. Where the original aborts
+//! its process (a block freed out of order, the addresses used up, memory refused) this one refuses all that
+//! follows and says why ([`Policy::broken`]).
 //! Source: `ggml-cuda.cu:ggml_cuda_pool_vmm @ b8799`, unchanged @ b10605.
 
 use alloc::vec::Vec;
@@ -50,6 +50,7 @@ impl GgmlVmm {
         if end <= self.reserved {
             return Ok(region);
         }
+        // reserve_size in the original: exactly the missing bytes in whole granules, never ahead.
         let more = (end - self.reserved).next_multiple_of(device.granule());
         if self.reserved + more > ADDRESSES {
             self.broken = Some(Broken::AddressesUsedUp);
@@ -71,6 +72,7 @@ impl Policy for GgmlVmm {
         if self.broken.is_some() {
             return Err(refused);
         }
+        // All blocks are rounded to 128 bytes, so that the next one is aligned too.
         let size = asked.checked_next_multiple_of(ALIGNMENT).ok_or(refused)?;
         let end = self
             .used

@@ -1,12 +1,13 @@
 //! Plimsoll's own policy: reserved memory stays close to live memory, and nothing is given back too early.
 //!
-//! DECISION: one lane for each stream, so that a block never changes streams and reuse needs no event. A lane is a
-//! growing address range where the card has virtual memory management ([`Region`], tier A) and a set of slots where it
-//! has not ([`Slots`], tier B). The lanes share the card: a request that is refused has every lane give back what is
-//! idle, and is made once more. Graphs are told to all lanes, because a captured program may use any of them.
+//! DECISION: one lane for each stream, so that a block never changes streams and reuse needs no event. A lane
+//! is a growing address range where the card has virtual memory management ([`Region`], tier A) and a set of
+//! slots where it has not ([`Slots`], tier B). The lanes share the card: a request that is refused has every
+//! lane give back what is idle, and is made once more. Graphs are told to all lanes, because a captured
+//! program may use any of them.
 //!
-//! A block that is freed on another stream than its own returns to its lane behind an event: the lane's stream waits
-//! for the other one on the card, not on the CPU.
+//! A block that is freed on another stream than its own returns to its lane behind an event: the lane's
+//! stream waits for the other one on the card, not on the CPU.
 
 use alloc::vec::Vec;
 
@@ -30,7 +31,8 @@ const ALIGNMENT: u64 = 256;
 /// Settings of the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OursOptions {
-    /// Use of virtual memory management where the device has it. Without it, every block is an allocation of the device.
+    /// Use of virtual memory management where the device has it. Without it, every block is an allocation of
+    /// the device.
     pub regions: bool,
     /// Addresses to reserve for each stream; fewer where the device has fewer.
     pub addresses: u64,
@@ -121,7 +123,8 @@ impl Ours {
         size: u64,
         refused: OutOfMemory,
     ) -> Result<Address, OutOfMemory> {
-        // Without a byte gained the device would refuse again, and a refusal of a real driver takes milliseconds.
+        // Without a byte gained the device would refuse again, and a refusal of a real driver takes
+        // milliseconds.
         if self.trim(device, Trim::All) == 0 {
             return Err(refused);
         }
@@ -147,6 +150,7 @@ impl Ours {
             parked,
             ..
         } = self;
+        // Parked blocks are not live for the program any more, and not yet free for their lane.
         parked.retain(|&(address, stream)| {
             let Some(lane) = lanes.iter_mut().find(|lane| lane.owns(address)) else {
                 return false;
@@ -154,9 +158,11 @@ impl Ours {
             if !captures.is_empty() || device.capturing(stream) || device.capturing(lane.stream) {
                 return true;
             }
-            // The block is free for the lane at once: its next work is ordered behind the other stream on the card.
+            // The block is free for the lane at once: its next work is ordered behind the other stream on the
+            // card.
             lane.deallocate(address);
             let event = device.record(stream);
+            // The wait is on the card: the CPU goes on at once.
             device.order(lane.stream, event);
             device.forget(event);
             false

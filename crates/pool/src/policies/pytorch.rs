@@ -1,13 +1,15 @@
 //! Model of PyTorch's caching allocator, in both of its modes.
 //!
-//! DECISION: the model makes its decisions and does not have its speed. Sizes are rounded up to 512 bytes; up to 1 MiB is small. The smallest idle block
-//! of the stream is taken, split if enough is left, and joined with its neighbours when it comes back. A request
-//! without a block gets a segment of its own (2 MiB, 20 MiB, or its size in steps of 2 MiB), or, with expandable segments, more
-//! pages of 2 or 20 MiB at the end of a range. When the driver refuses, every segment or page that is idle goes back
-//! and the driver is asked once more. The limit on splitting, garbage collection, `record_stream` and the private pools
-//! of graphs are left out: they are off by default, or traces do not have them.
-//! Source: `c10/cuda/CUDACachingAllocator.cpp: round_size, get_allocation_size, get_free_block, should_split, alloc_block,
-//! free_block, release_cached_blocks, try_allocate_expandable_block, map_block @ pytorch 001074d`.
+//! DECISION: the model makes its decisions and does not have its speed. Sizes are rounded up to 512 bytes; up
+//! to 1 MiB is small. The smallest idle block of the stream is taken, split if enough is left, and joined
+//! with its neighbours when it comes back. A request without a block gets a segment of its own (2 MiB, 20
+//! MiB, or its size in steps of 2 MiB), or, with expandable segments, more pages of 2 or 20 MiB at the end of
+//! a range. When the driver refuses, every segment or page that is idle goes back and the driver is asked
+//! once more. The limit on splitting, garbage collection, `record_stream` and the private pools of graphs are
+//! left out: they are off by default, or traces do not have them.
+//! Source: `c10/cuda/CUDACachingAllocator.cpp: round_size, get_allocation_size, get_free_block, should_split,
+//! alloc_block, free_block, release_cached_blocks, try_allocate_expandable_block, map_block @ pytorch
+//! 001074d`.
 
 use alloc::collections::BTreeSet;
 
@@ -65,6 +67,8 @@ impl Pytorch {
         if let Some(found) = self.chunks.best_fit(kind, stream, size) {
             return Ok(found);
         }
+        // alloc_block fails, release_cached_blocks, alloc_block again: the order of
+        // CUDACachingAllocator::malloc.
         self.grow(device, size, kind, stream).or_else(|_| {
             self.release(device);
             self.grow(device, size, kind, stream)
@@ -84,6 +88,7 @@ impl Pytorch {
         }
         let segment = match kind {
             ChunkKind::Small => SMALL_SEGMENT,
+            // get_allocation_size: medium sizes share segments of 20 MiB, large ones get their own.
             ChunkKind::Large if size < MEASURED => LARGE_SEGMENT,
             ChunkKind::Large => size.next_multiple_of(SMALL_SEGMENT),
         };
@@ -98,12 +103,15 @@ impl Pytorch {
     fn worth_splitting(&self, kind: ChunkKind, left: u64) -> bool {
         match (self.mode, kind) {
             (PytorchMode::Expandable, _) | (_, ChunkKind::Small) => left >= LEAST,
+            // should_split: large blocks are split only if more than 1 MiB is left, so that segments do not
+            // fragment.
             (PytorchMode::Native, ChunkKind::Large) => left > SMALL,
         }
     }
 
     /// Gives back every segment or page that is idle, once the card is done.
     fn release(&mut self, device: &mut dyn Device) -> u64 {
+        // cudaFree is not permitted during a capture.
         if self.streams.iter().any(|&stream| device.capturing(stream)) {
             return 0;
         }
@@ -167,6 +175,7 @@ impl Policy for Pytorch {
     fn deallocate(&mut self, _: &mut dyn Device, block: Block, _: Stream) {
         if let Some(asked) = self.chunks.lent(block.address) {
             self.chunks.set(block.address, ChunkState::Idle);
+            // Joined at once, as in free_block; freed blocks of other streams stay apart by their stream.
             self.chunks.join(block.address);
             self.live -= asked;
         }

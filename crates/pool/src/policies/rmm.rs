@@ -1,12 +1,13 @@
 //! Model of RAPIDS RMM's pool (`pool_memory_resource`).
 //!
-//! DECISION: the model makes RMM's decisions and does not have its speed. Each stream has a list of idle blocks, joined with their
-//! neighbours inside one allocation of the driver; the smallest that is large enough is taken, split, and the rest stays
-//! idle. A stream that finds nothing takes what other streams have freed, behind an event. Then the pool doubles, or
-//! grows by half of what is left where a maximum is set, and tries half as much as long as the driver refuses. Nothing
-//! goes back to the driver before the pool ends.
-//! Source: `cpp/src/mr/detail/pool_memory_resource_impl.cpp, cpp/include/rmm/mr/detail/coalescing_free_list.hpp,
-//! stream_ordered_memory_resource.hpp @ rmm 06ddb24`.
+//! DECISION: the model makes RMM's decisions and does not have its speed. Each stream has a list of idle
+//! blocks, joined with their neighbours inside one allocation of the driver; the smallest that is large
+//! enough is taken, split, and the rest stays idle. A stream that finds nothing takes what other streams have
+//! freed, behind an event. Then the pool doubles, or grows by half of what is left where a maximum is set,
+//! and tries half as much as long as the driver refuses. Nothing goes back to the driver before the pool
+//! ends.
+//! Source: `cpp/src/mr/detail/pool_memory_resource_impl.cpp,
+//! cpp/include/rmm/mr/detail/coalescing_free_list.hpp, stream_ordered_memory_resource.hpp @ rmm 06ddb24`.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -25,7 +26,8 @@ struct RmmBlock {
     head: bool,
 }
 
-/// Idle blocks by address, and by size with the lowest address first. RMM searches a list; what it finds is the same.
+/// Idle blocks by address, and by size with the lowest address first. RMM searches a list; what it finds is
+/// the same.
 #[derive(Clone, Debug, Default)]
 struct Idle {
     pieces: BTreeMap<Address, RmmBlock>,
@@ -99,6 +101,7 @@ impl RmmPool {
         if let Some(piece) = self.idle.entry(stream).or_default().take(size) {
             return Ok(piece);
         }
+        // After the stream's own list, as in RMM (get_block_from_other_stream).
         self.take_over(device, stream);
         match self.idle.entry(stream).or_default().take(size) {
             Some(piece) => Ok(piece),
@@ -120,6 +123,7 @@ impl RmmPool {
             .map(|(other, _)| *other)
             .collect();
         for other in others {
+            // The other stream may still use the blocks, so this stream waits for it on the card.
             let event = device.record(other);
             device.order(stream, event);
             device.forget(event);
@@ -162,6 +166,7 @@ impl RmmPool {
             return size.max(self.reserved);
         };
         let left = maximum.saturating_sub(self.reserved).next_multiple_of(ALIGNMENT);
+        // size_to_grow: half of what is left to the maximum, or nothing if the request does not fit at all.
         if size > left { 0 } else { size.max(left / 2) }
     }
 }
@@ -181,6 +186,7 @@ impl Policy for RmmPool {
                 free: device.available(),
             })?;
         let piece = self.piece(device, size, stream)?;
+        // allocate_from_block: the rest stays in the list of the stream that asked.
         if piece.size > size {
             self.idle.entry(stream).or_default().insert(RmmBlock {
                 address: piece.address.offset(size),

@@ -64,6 +64,7 @@ impl PolicyKind {
 
     /// A new policy of this kind.
     pub fn policy(self) -> Box<dyn Policy> {
+        // 105 and 200 percent: the released factor and the one of llama.cpp PR 22193.
         let legacy = |growth, flush| Box::new(GgmlLegacy::new(GgmlLegacyOptions { growth, flush }));
         let ours = |regions| {
             Box::new(Ours::new(OursOptions {

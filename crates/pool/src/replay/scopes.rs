@@ -76,12 +76,13 @@ impl<P: Policy> Scopes<P> {
     }
 }
 
-/// Bytes that a driver takes of a card for whole allocations of these sizes: large ones in granules of their own, small ones packed
-/// together (`data/measured/h200-growth-b8799.json`).
+/// Bytes that a driver takes of a card for whole allocations of these sizes: large ones in granules of their
+/// own, small ones packed together (`data/measured/h200-growth-b8799.json`).
 pub fn driver_takes(sizes: impl IntoIterator<Item = u64>) -> u64 {
     let (large, small): (Vec<u64>, Vec<u64>) = sizes.into_iter().partition(|size| *size >= LARGE);
     let granules = |size: u64| size.checked_next_multiple_of(GRANULE).unwrap_or(u64::MAX);
     let sum = |sizes: Vec<u64>| sizes.into_iter().fold(0, u64::saturating_add);
+    // Large allocations are rounded one by one, small ones together.
     sum(large.into_iter().map(granules).collect()).saturating_add(granules(sum(small)))
 }
 

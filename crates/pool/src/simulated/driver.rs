@@ -46,6 +46,7 @@ impl Simulated {
         self.advance(self.latency.allocate);
         self.grant(size, kind)?;
         let address = self.memory.allocate(size, kind)?;
+        // Granted requests only: they are compared with recordings of real drivers.
         self.driver_sizes.push(size);
         Ok(address)
     }
@@ -55,6 +56,8 @@ impl Simulated {
         self.advance(self.latency.map);
         self.grant(size, kind)?;
         if !self.memory.can_map(at, size) {
+            // Recorded, and mapped all the same: the policy under test goes on, and the test reports the
+            // first broken rule.
             self.violate(Violation::Misplaced { address: at, size });
         }
         self.memory.map(at, size, kind)?;

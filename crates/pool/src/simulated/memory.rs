@@ -123,6 +123,7 @@ impl SimulatedMemory {
         let size = size.ok_or(refused)?;
         self.take(size, kind).map_err(|_| refused)?;
         let address = self.next;
+        // Addresses are never reused, so that a use after a free meets no other allocation.
         self.next += size;
         self.allocations.insert(address, BackedPiece { size, kind });
         Ok(Address(address))
@@ -156,12 +157,14 @@ impl SimulatedMemory {
         let Some(end) = at.0.checked_add(size) else {
             return false;
         };
+        // The region that begins at or before the address is the only one that can hold it.
         let region = self.regions.range(..=at.0).next_back();
         size > 0
             && size.is_multiple_of(self.granule)
             && region.is_some_and(|(start, length)| {
                 (at.0 - start).is_multiple_of(self.granule) && end <= start + length
             })
+            // A driver refuses to map over a mapping.
             && !self.any_backed(at.0, end)
     }
 

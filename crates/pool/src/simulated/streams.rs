@@ -1,7 +1,7 @@
 //! Time on the simulated card: streams, events, captures and graphs.
 //!
-//! Work on a stream starts when the work before it has ended and ends when its duration is over. An event is the time at
-//! which the work before it ends.
+//! Work on a stream starts when the work before it has ended and ends when its duration is over. An event is
+//! the time at which the work before it ends.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -61,6 +61,7 @@ impl Streams {
     }
 
     pub(super) fn submit(&mut self, stream: Stream, microseconds: u64, ranges: &[AddressRange]) {
+        // In order: work starts when the stream is free, and never in the past.
         let until = self.start(stream).saturating_add(microseconds);
         self.busy.insert(stream, until);
         let now = self.now;
@@ -88,6 +89,7 @@ impl Streams {
         let event = Event(self.next_event);
         self.next_event += 1;
         let busy = self.busy.get(&stream).copied().unwrap_or_default();
+        // The end of the last work is fixed now; later work of the stream does not move the event.
         self.events.insert(event, busy);
         event
     }

@@ -1,9 +1,9 @@
 //! Traces as guard writes them: a header and records of 32 bytes (`plimsoll_wire::trace`).
 //!
 //! DECISION: a file holds the requests of a whole process, to the driver and to every served pool, on every
-//! card. A replay is about one of them: the chosen one, or else the one with the most allocations. Events that move no
-//! block (maps, graphs, waits) are left out. A torn last record is cut off; any other fault ends the reading with its
-//! offset. Memory is bounded by the input.
+//! card. A replay is about one of them: the chosen one, or else the one with the most allocations. Events
+//! that move no block (maps, graphs, waits) are left out. A torn last record is cut off; any other fault ends
+//! the reading with its offset. Memory is bounded by the input.
 
 use alloc::collections::BTreeMap;
 use core::fmt;
@@ -105,6 +105,7 @@ impl Trace {
             let at = |fault| RecordError { offset, fault };
             let kind = TraceKind::of(record.kind).ok_or(at(RecordFault::Kind { found: record.kind }))?;
             if of == asked {
+                // Frees alone do not count: a source without allocations has no trace to replay.
                 heard |= kind == TraceKind::Alloc;
                 step(kind, &record, &mut builder).map_err(|fault| at(RecordFault::Step(fault)))?;
             }
@@ -140,6 +141,7 @@ fn header(file: &[u8]) -> Result<(), RecordFault> {
 
 /// The whole records of a file and where they begin.
 fn records(file: &[u8]) -> impl Iterator<Item = (usize, TraceRecord)> {
+    // A process that was killed leaves a part of a record, which is no fault.
     let (records, _torn) = file.get(TraceHeader::SIZE..).unwrap_or_default().as_chunks();
     (TraceHeader::SIZE..)
         .step_by(TraceRecord::SIZE)

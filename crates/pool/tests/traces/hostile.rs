@@ -48,8 +48,8 @@ fn check(trace: &Trace, bytes: usize) {
     }
 }
 
-/// A program that gives back its oldest block first, with very many live: no policy may take a time that grows with the
-/// square of them.
+/// A program that gives back its oldest block first, with very many live: no policy may take a time that
+/// grows with the square of them.
 #[test]
 fn many_live_blocks_freed_in_any_order_are_no_trouble() {
     const BLOCKS: u64 = 40_000;

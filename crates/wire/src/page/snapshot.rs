@@ -75,6 +75,7 @@ impl PageSnapshot {
         if long(page, offset_of!(Page, magic)) != MAGIC {
             return Err(PageError::NotAPage);
         }
+        // Before any other field: their offsets hold for this version only.
         let version = word(page, offset_of!(Page, version));
         if version != VERSION {
             return Err(PageError::Version { found: version });
@@ -139,6 +140,7 @@ fn state(code: u32) -> Result<PageState, PageError> {
 fn card(page: &[u8], at: usize) -> CardSnapshot {
     let number = |offset: usize| long(page, at + offset);
     let mut uuid = [0; 16];
+    // Two words of guard, read as the sixteen bytes that they were made of.
     uuid.copy_from_slice(&page[at + offset_of!(PageCard, uuid)..at + offset_of!(PageCard, uuid) + 16]);
     CardSnapshot {
         uuid,
@@ -162,6 +164,7 @@ fn oom(page: &[u8], at: usize) -> Option<OomSnapshot> {
     let number = |offset: usize| long(page, at + offset);
     let sequence = number(offset_of!(Oom, sequence));
     let budget = number(offset_of!(Oom, budget));
+    // An entry that is being written has sequence 0 or an unknown code, and is left out.
     let refusal = Refusal::of(word(page, at + offset_of!(Oom, refusal)))?;
     (sequence != 0).then(|| OomSnapshot {
         sequence,
@@ -175,7 +178,8 @@ fn oom(page: &[u8], at: usize) -> Option<OomSnapshot> {
     })
 }
 
-/// The eight bytes at an offset that the layout keeps inside the page, in this machine's order, as atomics wrote them.
+/// The eight bytes at an offset that the layout keeps inside the page, in this machine's order, as atomics
+/// wrote them.
 fn long(page: &[u8], at: usize) -> u64 {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&page[at..at + 8]);

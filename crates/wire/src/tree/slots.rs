@@ -1,24 +1,32 @@
 //! Ownership of slots.
 //!
-//! A slot is free, or owned by a process, or being emptied by another process after its owner has ended. In the last case it bears the
-//! name of the emptying process with a mark, so that no process takes it before it is empty, and so that it is not lost if the
-//! emptying process is killed.
+//! A slot is free, or owned by a process, or being emptied by another process after its owner has ended. In
+//! the last case it bears the name of the emptying process with a mark, so that no process takes it before it
+//! is empty, and so that it is not lost if the emptying process is killed.
 
-use super::{CardShare, Owner, PLACES, ProcessSlot, SLOTS, Tree};
+use super::{CardShare, PLACES, ProcessSlot, SLOTS, SlotOwner, TreeLedger};
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 const FREE: u64 = 0;
 /// The owner empties the slot and is not in it.
 const EMPTYING: u64 = 1 << 63;
 
-impl Tree {
-    /// Takes a slot for this process: the one that it had before `exec`, or a new one. `None` if living processes have all.
-    pub fn enter(&self, me: Owner, space: u64, is_gone: impl Fn(Owner, u64) -> bool) -> Option<usize> {
+impl TreeLedger {
+    /// Takes a slot for this process: the one that it had before `exec`, or a new one. `None` if living
+    /// processes have all.
+    pub fn enter(
+        &self,
+        me: SlotOwner,
+        space: u64,
+        is_gone: impl Fn(SlotOwner, u64) -> bool,
+    ) -> Option<usize> {
         let mut mine = None;
         for (index, slot) in self.slots().iter().enumerate() {
             let word = slot.owner.load(Acquire);
             // The memory of the earlier program went with it, and a slot that it was emptying has no owner.
+            // The same number and start time: this process before `exec`, or a slot that it was emptying.
             if owner(word) == Some(me) {
+                // Emptied before it is free: a process that takes it starts from zero.
                 slot.empty();
                 if word == me.word() {
                     mine = Some(index);
@@ -33,23 +41,26 @@ impl Tree {
         Some(index)
     }
 
-    fn takes(&self, me: Owner, (slot, number): (&ProcessSlot, u64)) -> bool {
+    fn takes(&self, me: SlotOwner, (slot, number): (&ProcessSlot, u64)) -> bool {
         if slot.owner.load(Acquire) != FREE {
             return false;
         }
         // Before the slot is taken: a sum must cover it from its first byte on.
         self.used.fetch_max(number, Relaxed);
+        // Acquire: the zeroes of the process that emptied the slot are visible before our first claim.
         let taken = slot.owner.compare_exchange(FREE, me.word(), AcqRel, Relaxed);
         taken.is_ok()
     }
 
-    /// Empties the slots of processes that have ended by `is_gone`, which gets the namespace of their numbers; true if there were any.
-    pub fn sweep(&self, me: Owner, is_gone: impl Fn(Owner, u64) -> bool) -> bool {
+    /// Empties the slots of processes that have ended by `is_gone`, which gets the namespace of their
+    /// numbers; true if there were any.
+    pub fn sweep(&self, me: SlotOwner, is_gone: impl Fn(SlotOwner, u64) -> bool) -> bool {
         let mut swept = false;
         for slot in self.slots() {
             let word = slot.owner.load(Acquire);
             let other = owner(word).filter(|owner| *owner != me);
             if other.is_some_and(|other| is_gone(other, slot.space.load(Relaxed))) {
+                // By compare-and-swap: of several processes that find the owner gone, one empties the slot.
                 let mark = me.word() | EMPTYING;
                 if slot.owner.compare_exchange(word, mark, AcqRel, Relaxed).is_ok() {
                     slot.empty();
@@ -62,13 +73,13 @@ impl Tree {
     }
 
     /// True if another process has a slot.
-    pub fn is_shared(&self, me: Owner) -> bool {
+    pub fn is_shared(&self, me: SlotOwner) -> bool {
         let mut words = self.slots().iter().map(|slot| slot.owner.load(Acquire));
         words.any(|word| owner(word).is_some_and(|owner| owner != me))
     }
 
     /// Each process with the bytes of a card that it holds.
-    pub fn holders(&self, place: usize) -> impl Iterator<Item = (Owner, u64)> {
+    pub fn holders(&self, place: usize) -> impl Iterator<Item = (SlotOwner, u64)> {
         let slots = self.slots().iter();
         slots.filter_map(move |slot| {
             let owner = owner(slot.owner.load(Acquire))?;
@@ -78,6 +89,7 @@ impl Tree {
 
     /// The slots that were ever taken; the others need not be examined.
     pub(super) fn slots(&self) -> &[ProcessSlot] {
+        // The file may be damaged or hostile: the bound is checked, not trusted.
         let used = usize::try_from(self.used.load(Relaxed)).unwrap_or(SLOTS);
         &self.slots[..used.min(SLOTS)]
     }
@@ -98,6 +110,6 @@ impl ProcessSlot {
 }
 
 /// The process in a word of a slot; `None` for a free slot.
-fn owner(word: u64) -> Option<Owner> {
-    (word != FREE).then(|| Owner::of(word & !EMPTYING))
+fn owner(word: u64) -> Option<SlotOwner> {
+    (word != FREE).then(|| SlotOwner::of(word & !EMPTYING))
 }

@@ -33,6 +33,8 @@ impl TreeSnapshot {
         Some(Self {
             cards: core::array::from_fn(|place| {
                 let number = |at: usize| long(cards, place * CARD + at);
+                // The same conversion as in the mapped ledger: 0 is a budget that was never set, which is no
+                // budget of 0.
                 let budget = read_budget(number(offset_of!(TreeCard, budget)));
                 let card = TreeCardSnapshot {
                     budget: (budget != UNLIMITED).then_some(budget),
@@ -49,7 +51,8 @@ impl TreeSnapshot {
         found.map(|(_, card)| *card)
     }
 
-    /// Offset of the budget of this card, which is set by an aligned eight-byte write of [`budget_word`](super::budget_word).
+    /// Offset of the budget of this card, which is set by an aligned eight-byte write of
+    /// [`budget_word`](super::budget_word).
     pub fn budget_offset(&self, key: u64) -> Option<usize> {
         let place = self.cards.iter().position(|(other, _)| *other == key)?;
         Some(place * CARD + offset_of!(TreeCard, budget))

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use plimsoll_wire::options::{Contexts, PoolChoice as Pool};
+use plimsoll_wire::options::{Contexts, GgmlPoolMode as Pool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Spanned;

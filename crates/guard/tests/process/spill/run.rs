@@ -40,7 +40,8 @@ impl Run {
         Self::of("steps.c", fake, options)
     }
 
-    /// All that it takes is built when this returns, so that whoever waits for the program does not wait for a compiler.
+    /// All that it takes is built when this returns, so that whoever waits for the program does not wait for
+    /// a compiler.
     pub(super) fn of(program: &'static str, fake: &str, options: &str) -> Self {
         let run = Self {
             folder: TempDir::new().expect("the temporary folder is writable"),

@@ -1,7 +1,7 @@
 //! Pool demand of products by cuBLAS: copies of matrix and columns in a type that it multiplies.
 //!
-//! Source: `ggml-cuda.cu:ggml_cuda_op_mul_mat_cublas, ggml_cuda_mul_mat_id @ b8799`, `ggml_cuda_mul_mat_cublas_impl @ b10605`;
-//! `common.cuh:fast_fp16_available`.
+//! Source: `ggml-cuda.cu:ggml_cuda_op_mul_mat_cublas, ggml_cuda_mul_mat_id @ b8799`,
+//! `ggml_cuda_mul_mat_cublas_impl @ b10605`; `common.cuh:fast_fp16_available`.
 
 use super::super::{Capability, Group, Rules, VOLTA, times};
 use super::{Kind, Matrix};
@@ -35,10 +35,12 @@ pub(super) fn one(rules: Rules, matrix: Matrix, columns: u64) -> Group<3> {
     }
 }
 
-/// Requests for experts one after another: routing, all columns and all results side by side, and one expert's product.
-/// The number of tokens of an expert depends on the values; the worst case is assumed, all tokens to one expert.
+/// Requests for experts one after another: routing, all columns and all results side by side, and one
+/// expert's product. The number of tokens of an expert depends on the values; the worst case is assumed, all
+/// tokens to one expert.
 pub(super) fn one_by_one(rules: Rules, matrix: Matrix, spread: u64, tokens: u64) -> Group<6> {
     let halves = matches!(matrix.kind, Kind::F16 | Kind::Bf16);
+    // Float matrices other than f16 and bf16 take their columns as floats; the copy happens per expert.
     let size = if halves { 2 } else { 4 };
     let [copy, inputs, result] = one(rules, matrix, tokens);
     [

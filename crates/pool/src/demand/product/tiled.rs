@@ -68,7 +68,8 @@ impl Tiled {
         }
     }
 
-    /// Padding columns of the activations: the widest tile of the card, since b10605 the widest that is filled.
+    /// Padding columns of the activations: the widest tile of the card, since b10605 the widest that is
+    /// filled.
     fn padding(&self) -> u64 {
         if self.rules.engine.copies() {
             return if self.rules.capability >= TURING { 128 } else { 64 };
@@ -84,6 +85,8 @@ impl Tiled {
         const POWERS: &[u64] = &[8, 16, 32, 64, 128];
         const POWERS_NARROW: &[u64] = &[8, 16, 32, 64];
         let old = self.rules.engine.copies();
+        // Since b10605 rows that do not fill tiles need kernels with bounds checks, which exist for powers of
+        // two only.
         let uneven = !old && !self.rows.is_multiple_of(ROWS);
         // Since b10605 Volta has the tiles of Ampere.
         let wide = self.rules.capability >= if old { TURING } else { VOLTA };
@@ -119,7 +122,8 @@ impl Tiled {
             self.channels,
         ]);
         let waves = tiles.div_ceil(processors.max(1)).max(1);
-        // Since b10605 whole tiles are used where at least 90 % of the multiprocessors have work in the last wave.
+        // Since b10605 whole tiles are used where at least 90 % of the multiprocessors have work in the last
+        // wave.
         let nearly = tiles.saturating_mul(100) / times([processors.max(1), waves]) >= 90;
         let whole = match engine {
             // ik_llama.cpp tests the tiles for experts only, and allocates the buffer in all other cases.
@@ -130,6 +134,7 @@ impl Tiled {
         if whole {
             0
         } else {
+            // One float for each element of a tile, one tile for each multiprocessor.
             times([4, processors, columns, ROWS])
         }
     }

@@ -1,10 +1,10 @@
 //! Placement of blocks in a region: a stack that tolerates frees out of order.
 //!
-//! DECISION: entries in address order without gaps; a hole is an entry that is not live. Scratch memory is used like a
-//! stack, so that allocation and free are a push and a pop of a few nanoseconds. A block that is freed out of order
-//! becomes a hole, which is reused, lowest address first, and joins the free end as soon as all blocks above it are gone.
-//! Adjacent holes are merged during a scan. A scan costs about a nanosecond for each block above the lowest hole and is
-//! skipped where it is known to fail.
+//! DECISION: entries in address order without gaps; a hole is an entry that is not live. Scratch memory is
+//! used like a stack, so that allocation and free are a push and a pop of a few nanoseconds. A block that is
+//! freed out of order becomes a hole, which is reused, lowest address first, and joins the free end as soon
+//! as all blocks above it are gone. Adjacent holes are merged during a scan. A scan costs about a nanosecond
+//! for each block above the lowest hole and is skipped where it is known to fail.
 
 use alloc::vec::Vec;
 
@@ -55,8 +55,11 @@ impl BlockStack {
         self.top
     }
 
-    /// Places `size` bytes for a request of `asked` and returns their start. `None` if the addresses are used up.
+    /// Places `size` bytes for a request of `asked` and returns their start. `None` if the addresses are used
+    /// up.
     pub(super) fn take(&mut self, size: u64, asked: u64) -> Option<u64> {
+        // Holes first, lowest address first: what lies low keeps the top of the stack low, and with it the
+        // end of the memory that trimming cannot release.
         if self.holes > 0
             && size < self.too_large
             && let Some(start) = self.take_hole(size, asked)
@@ -96,6 +99,8 @@ impl BlockStack {
     }
 
     fn bury(&mut self, start: u64) -> Option<u64> {
+        // A binary search: entries are in address order, because blocks are only ever placed at the top or
+        // inside of a hole.
         let index = self.find(start)?;
         let asked = self.entries[index].asked.take()?;
         self.lowest = if self.holes == 0 {
@@ -139,6 +144,8 @@ impl BlockStack {
                 return Some(start);
             }
         }
+        // No run of holes fits. Until another hole appears, requests of this size or more skip the scan:
+        // without this every push would walk all blocks above the lowest hole.
         self.too_large = size;
         None
     }
@@ -148,6 +155,8 @@ impl BlockStack {
         self.holes -= last - run + 1;
         let remains = (rest < end).then_some(StackEntry::hole(rest));
         self.holes += usize::from(remains.is_some());
+        // Entries behind the run move by the difference. That is the only place where a block costs time in
+        // proportion to the blocks above it.
         self.entries.splice(run + 1..=last, remains);
     }
 

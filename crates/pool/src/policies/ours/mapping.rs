@@ -1,9 +1,9 @@
 //! Mapped pieces of a region.
 //!
-//! DECISION: pieces in address order, each exactly one `map` of the device, because a piece can only be unmapped as it
-//! was mapped. The end of the region grows in chunks ([`super::growth`]); a gap that trimming left is filled with the
-//! needed bytes only. The common question, whether a range is mapped, is one comparison with the solid part at the
-//! region's start.
+//! DECISION: pieces in address order, each exactly one `map` of the device, because a piece can only be
+//! unmapped as it was mapped. The end of the region grows in chunks ([`super::growth`]); a gap that trimming
+//! left is filled with the needed bytes only. The common question, whether a range is mapped, is one
+//! comparison with the solid part at the region's start.
 
 use alloc::vec::Vec;
 
@@ -48,6 +48,8 @@ impl RegionMapping {
     /// Maps memory to `start..end`, which lies in the region.
     #[cold]
     pub(super) fn back(&mut self, device: &mut dyn Device, start: u64, end: u64) -> Result<(), OutOfMemory> {
+        // The driver maps whole granules only, so both ends are moved outwards; the rest of the last granule
+        // serves the next block.
         let granule = device.granule();
         let end = end
             .checked_next_multiple_of(granule)
@@ -55,6 +57,8 @@ impl RegionMapping {
             .min(self.limit);
         let mut from = start - start % granule;
         while from < end {
+            // The first piece that ends behind `from`: it covers `from`, or it bounds the gap that begins
+            // there.
             let next = self.pieces.partition_point(|piece| piece.end <= from);
             from = match self.pieces.get(next) {
                 Some(piece) if piece.start <= from => piece.end,
@@ -68,6 +72,8 @@ impl RegionMapping {
     /// Maps at the end of the region, ahead of need if there is room.
     fn grow(&mut self, device: &mut dyn Device, from: u64, end: u64) -> Result<u64, OutOfMemory> {
         let need = end - from;
+        // Asked at every growth and never remembered: the budget and the other processes on the card change
+        // it at any time.
         let headroom = device.available().saturating_sub(need);
         let size = growth::chunk(need, self.reserved, headroom, device.granule());
         let ahead = size.min(self.limit - from) - need;
@@ -125,6 +131,8 @@ impl RegionMapping {
     }
 
     fn settle(&mut self) {
+        // Recomputed and not adjusted: trimming can open gaps anywhere, and there are a few dozen pieces at
+        // most.
         self.solid = self.pieces.iter().fold(
             0,
             |solid, piece| {

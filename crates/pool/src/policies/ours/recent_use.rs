@@ -1,12 +1,13 @@
 //! Recent use of a region, by intervals.
 //!
-//! DECISION: an interval, not a set. A free costs two comparisons; a piece counts as unused if it does not overlap the
-//! interval. That is exact for stack-like traffic, and for any other it keeps too much rather than too little.
+//! DECISION: an interval, not a set. A free costs two comparisons; a piece counts as unused if it does not
+//! overlap the interval. That is exact for stack-like traffic, and for any other it keeps too much rather
+//! than too little.
 
 use crate::device::Event;
 
-/// Calls of `trim` during which a piece must be unused before it is given back, so that memory which only every other
-/// phase of a program needs is not mapped and unmapped in turn.
+/// Calls of `trim` during which a piece must be unused before it is given back, so that memory which only
+/// every other phase of a program needs is not mapped and unmapped in turn.
 pub(super) const WINDOWS: usize = 4;
 
 /// The smallest interval that covers all used bytes.
@@ -18,6 +19,7 @@ pub(super) struct TouchedRange {
 
 impl Default for TouchedRange {
     fn default() -> Self {
+        // Empty: overlaps nothing, and the first `add` sets both ends.
         let (low, high) = (u64::MAX, 0);
         Self { low, high }
     }
@@ -51,6 +53,7 @@ impl UseWindows {
     }
 
     pub(super) fn close(&mut self) {
+        // The oldest window falls out and becomes the newest.
         self.past.rotate_right(1);
         self.past[0] = core::mem::take(&mut self.current);
     }
@@ -75,6 +78,8 @@ impl PendingTrim {
     /// One window later; `None` once the windows no longer reach back to the event.
     pub(super) fn older(self) -> Option<Self> {
         let age = self.age + 1;
+        // Beyond that, a use after the event could have left all windows, and the event would prove too
+        // little.
         (age < WINDOWS).then_some(Self { age, ..self })
     }
 }

@@ -1,9 +1,9 @@
 //! Tier A: a fixed range of addresses, mapped as it is used.
 //!
-//! DECISION: addresses are plentiful and memory is not. The region is reserved once, [`BlockStack`](super::blocks) places
-//! blocks in it, [`RegionMapping`] maps them. Memory is given back only when it is idle, no graph has seen it
-//! and the card is done with it: either the CPU has waited for an event, or an event that was recorded at an earlier
-//! trim is done and nothing of the piece was live since.
+//! DECISION: addresses are plentiful and memory is not. The region is reserved once,
+//! [`BlockStack`](super::blocks) places blocks in it, [`RegionMapping`] maps them. Memory is given back only
+//! when it is idle, no graph has seen it and the card is done with it: either the CPU has waited for an
+//! event, or an event that was recorded at an earlier trim is done and nothing of the piece was live since.
 
 use super::mapping::RegionMapping;
 use super::recent_use::PendingTrim;
@@ -28,6 +28,8 @@ impl Region {
     /// Reserves `addresses`, or half of them, and so on. `None` if the device has no regions.
     pub(super) fn reserve(device: &mut dyn Device, addresses: u64) -> Option<Self> {
         let granule = device.granule();
+        // A driver can refuse a large reservation while memory is free (Tegra, llama.cpp #29142), so smaller
+        // ones are tried.
         let halves = core::iter::successors(Some(addresses), |size| Some(size / 2));
         let (base, size) = halves
             .map(|size| size - size % granule)
@@ -50,6 +52,7 @@ impl Region {
             return Err(OutOfMemory { asked, free });
         };
         let end = start + size;
+        // The common case is one comparison: everything below `solid` is mapped.
         if end > self.pieces.solid()
             && let Err(refused) = self.pieces.back(device, start, end)
         {
@@ -63,6 +66,8 @@ impl Region {
     pub(super) fn deallocate(&mut self, address: Address) -> Option<u64> {
         let start = address.0.checked_sub(self.base.0)?;
         let asked = self.traffic.blocks.give(start)?;
+        // Work that was submitted before the free may still use the memory, so the piece counts as used from
+        // now on, too.
         self.traffic.touch(start, start + rounded(asked)?);
         Some(asked)
     }
@@ -96,6 +101,7 @@ impl Region {
                 device.forget(pending.event);
             }
         }
+        // One event at a time: it covers all work that was submitted so far, on everything that is idle now.
         if self.pending.is_none() && self.any(Trim::Idle) {
             self.pending = Some(PendingTrim::new(device.record(stream)));
         }

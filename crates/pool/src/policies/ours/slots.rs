@@ -1,14 +1,16 @@
 //! Tier B: whole allocations, replaced when they are outgrown.
 //!
-//! DECISION: a slot that has become too small is freed before the larger one is taken, so that growth leaves nothing
-//! behind; legacy pools keep every size that they ever had. A request takes, in this order, (1) the smallest idle slot
-//! that is at most a quarter too large; (2) a new slot of the exact size, while all slots together stay within 5/4 of
-//! the peak of what was live; (3) any idle slot that is large enough, rather than call the driver; (4) a new slot with
-//! room to grow, in place of the largest idle ones, all of which are too small, as many as the 5/4 asks for. Replacing
-//! waits for the card, as `cudaFree` would, and happens at every quarter of growth only.
+//! DECISION: a slot that has become too small is freed before the larger one is taken, so that growth leaves
+//! nothing behind; legacy pools keep every size that they ever had. A request takes, in this order, (1) the
+//! smallest idle slot that is at most a quarter too large; (2) a new slot of the exact size, while all slots
+//! together stay within 5/4 of the peak of what was live; (3) any idle slot that is large enough, rather than
+//! call the driver; (4) a new slot with room to grow, in place of the largest idle ones, all of which are too
+//! small, as many as the 5/4 asks for. Replacing waits for the card, as `cudaFree` would, and happens at
+//! every quarter of growth only.
 //!
-//! While a graph is captured nothing is freed, and what the graph has seen stays until it is destroyed. A block is an
-//! allocation of the device with its own address, so that a program which passes it to `cudaFree` breaks nothing.
+//! While a graph is captured nothing is freed, and what the graph has seen stays until it is destroyed. A
+//! block is an allocation of the device with its own address, so that a program which passes it to `cudaFree`
+//! breaks nothing.
 
 use alloc::vec::Vec;
 
@@ -67,6 +69,7 @@ impl SlotSet {
         asked: u64,
         capturing: bool,
     ) -> Result<Address, OutOfMemory> {
+        // Only sizes near the end of u64 have no rounded form.
         let Some(size) = rounded(asked) else {
             let free = device.available();
             return Err(OutOfMemory { asked, free });
@@ -101,6 +104,8 @@ impl SlotSet {
         size: u64,
         capturing: bool,
     ) -> Result<usize, OutOfMemory> {
+        // Rule 2: growth up to a quarter above the peak is allowed without replacing a slot, since a wait for
+        // the card costs more than the memory.
         let peak = self.peak.max(self.live.saturating_add(size));
         let room = peak.saturating_add(peak / 4).saturating_sub(self.reserved);
         if size <= room
@@ -108,6 +113,8 @@ impl SlotSet {
         {
             return Ok(index);
         }
+        // Rule 3: a slot that is far too large is still cheaper than the wait for the card which rule 4
+        // needs.
         if let Some(index) = self.fitting(size, u64::MAX) {
             return Ok(index);
         }
@@ -115,6 +122,7 @@ impl SlotSet {
         if capturing || device.capturing(stream) {
             return self.take(device, size, size);
         }
+        // Rule 4: room to grow, so that the next growth of a KV cache copy fits into the same slot.
         let headroom = device.available().saturating_sub(size);
         let grown = growth::slot(size, headroom);
         let outgrown = self.retire(device, stream, grown.saturating_sub(room));
@@ -128,6 +136,8 @@ impl SlotSet {
         let (size, wanted) = (whole(size), whole(wanted));
         let (address, size) = match device.allocate(wanted) {
             Ok(address) => (address, wanted),
+            // A refusal of the exact size is final here; the policy above gives back idle memory and asks
+            // again.
             Err(refused) if wanted == size => return Err(refused),
             Err(_) => (device.allocate(size)?, size),
         };
@@ -146,6 +156,8 @@ impl SlotSet {
     fn retire(&mut self, device: &mut dyn Device, stream: Stream, bytes: u64) -> bool {
         let mut gained = 0;
         self.slots
+            // The largest first: fewest frees for the bytes that are needed. Order has no other meaning in
+            // this list.
             .sort_unstable_by_key(|slot| core::cmp::Reverse(slot.size));
         let goes = |slot: &DeviceSlot| {
             let goes = slot.may_go() && gained < bytes;
@@ -176,6 +188,7 @@ impl SlotSet {
         let slot = self.slots.iter_mut().find(|slot| slot.address == address)?;
         let asked = slot.asked.take()?;
         self.clock += 1;
+        // Trims compare this with the clock of the event behind which the slot waits.
         slot.given = self.clock;
         self.live -= rounded(asked)?;
         Some(asked)
@@ -195,6 +208,7 @@ impl SlotSet {
 
     /// Frees slots that were unused for some windows, once the card is done with them.
     pub(super) fn trim_idle(&mut self, device: &mut dyn Device, stream: Stream) -> u64 {
+        // Freed before the oldest window: unused for all of them.
         let oldest = self.windows[WINDOWS - 1];
         self.windows.rotate_right(1);
         self.windows[0] = self.clock;
@@ -257,6 +271,7 @@ impl SlotSet {
         let Some(index) = self.captures.iter().position(|capture| capture.graph == graph) else {
             return;
         };
+        // By address: slots move in their list, addresses are never given twice while a slot lives.
         for address in self.captures.swap_remove(index).seen {
             for slot in self.slots.iter_mut().filter(|slot| slot.address == address) {
                 slot.pins -= 1;

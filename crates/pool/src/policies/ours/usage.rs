@@ -1,8 +1,8 @@
 //! Use of a region: live blocks, recent use, and memory that graphs have seen.
 //!
-//! DECISION: memory that a graph has seen is pinned as one prefix, up to the highest address that was live during its
-//! capture. For stack-like traffic that is exactly what the graph can touch, and it costs one number for each graph. A
-//! block counts as used when it is freed; until then it is live.
+//! DECISION: memory that a graph has seen is pinned as one prefix, up to the highest address that was live
+//! during its capture. For stack-like traffic that is exactly what the graph can touch, and it costs one
+//! number for each graph. A block counts as used when it is freed; until then it is live.
 
 use alloc::vec::Vec;
 
@@ -48,9 +48,10 @@ impl RegionUsage {
         self.windows.close();
     }
 
-    /// True if a piece may be given back, as far as the CPU knows: nothing in it is live, no graph has seen it and, for
-    /// idle memory, it was not used recently.
+    /// True if a piece may be given back, as far as the CPU knows: nothing in it is live, no graph has seen
+    /// it and, for idle memory, it was not used recently.
     pub(super) fn may_go(&self, trim: Trim, start: u64, end: u64) -> bool {
+        // A prefix is pinned: everything below the highest address that the graph has seen.
         let pinned = self.pins.iter().any(|pin| start < pin.high);
         let rested = match trim {
             Trim::Idle => !self.touched.overlaps(start, end) && !self.windows.overlap(start, end),
@@ -76,6 +77,8 @@ impl RegionUsage {
         let live = self.blocks.top();
         let open = |pin: &&mut GraphPin| pin.graph == graph && pin.capturing;
         for pin in self.pins.iter_mut().filter(open) {
+            // Blocks that are live at the end of the capture were allocated during it or before it; the graph
+            // may use both.
             pin.high = pin.high.max(live);
             pin.capturing = false;
         }
@@ -91,6 +94,7 @@ impl RegionUsage {
         let touched = core::mem::take(&mut self.touched);
         self.windows.add(touched);
         for pin in self.pins.iter_mut().filter(|pin| pin.capturing) {
+            // A block that was freed during the capture is baked into the graph as well.
             pin.high = pin.high.max(touched.high());
         }
     }

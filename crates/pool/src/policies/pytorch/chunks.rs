@@ -63,6 +63,7 @@ impl ChunkMap {
     pub(super) fn best_fit(&self, kind: ChunkKind, stream: Stream, size: u64) -> Option<Address> {
         let from = (kind, stream, size, Address(0));
         let (found, of, _, address) = *self.idle.range(from..).next()?;
+        // The range ends at the next kind or stream: a chunk of those must not be used.
         (found == kind && of == stream).then_some(address)
     }
 
@@ -115,6 +116,7 @@ impl ChunkMap {
         let Some(&chunk) = self.all.get(&at) else {
             return false;
         };
+        // Never across segments: they are separate allocations of the driver, which only happen to touch.
         let next_at = at.offset(chunk.size);
         let alike = |next: &&Chunk| next.segment == chunk.segment && next.state == chunk.state;
         let Some(&next) = self.all.get(&next_at).filter(alike) else {

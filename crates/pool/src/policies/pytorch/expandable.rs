@@ -51,12 +51,14 @@ impl SegmentRanges {
                 .ok_or(refused)?,
         };
         loop {
+            // An idle chunk in front of the hole counts: only the missing bytes are mapped.
             let have = if chunks.is_idle(at) { chunks.size(at) } else { 0 };
             if have >= size {
                 return Ok(at);
             }
             let hole = at.offset(have);
             let room = chunks.size(hole);
+            // Whole pages; the driver has no smaller unit in this mode.
             let more = (size - have).next_multiple_of(page(kind)).min(room);
             if more == 0 {
                 return Err(refused);
@@ -95,6 +97,7 @@ impl SegmentRanges {
         kind: ChunkKind,
         stream: Stream,
     ) -> Option<Address> {
+        // The original takes the total memory of the card; with a budget, that is the budget.
         let total = device.available().saturating_add(reserved);
         let size = (total.saturating_add(total / 8)).checked_next_multiple_of(LARGE_SEGMENT)?;
         let start = device.reserve(size)?;
