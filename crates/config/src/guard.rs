@@ -5,7 +5,7 @@
 //! a model's own settings override the server's defaults one by one.
 
 use plimsoll_base::Bytes;
-use plimsoll_wire::options::{CardRule, Contexts, Options, Pool, Uuid};
+use plimsoll_wire::options::{CardRule, Contexts, GuardOptions as Options, GgmlPoolMode as Pool, Uuid};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use plimsoll_base::Bytes;
-use plimsoll_wire::options::{Contexts, Pool};
+use plimsoll_wire::options::{Contexts, GgmlPoolMode as Pool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Spanned;

@@ -1,4 +1,5 @@
-//! What the tests preload, built by the tests themselves, so that `cargo test -p plimsoll-guard` needs nothing before it.
+//! What the tests preload, built by the tests themselves, so that `cargo test -p plimsoll-guard` needs
+//! nothing before it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -28,7 +28,7 @@ use plimsoll_probe::guard::{PAGES, Preload, preload, unreachable};
 use plimsoll_probe::library::FindLibraryError;
 use plimsoll_probe::{Machine, Sampler, StartSamplerError, library};
 use plimsoll_wire::env as names;
-use plimsoll_wire::options::{Contexts, Options, Uuid};
+use plimsoll_wire::options::{Contexts, GuardOptions as Options, Uuid};
 use tokio::runtime;
 use tokio::time::timeout;
 

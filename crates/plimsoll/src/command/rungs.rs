@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use plimsoll_base::Bytes;
 use plimsoll_config::GuardWish;
-use plimsoll_wire::options::Pool;
+use plimsoll_wire::options::GgmlPoolMode as Pool;
 
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "When a request for memory does not fit")]

@@ -21,7 +21,7 @@ use plimsoll_probe::library::GUARD;
 use plimsoll_probe::process::{Process, command_line};
 use plimsoll_probe::{Sampler, StartSamplerError};
 use plimsoll_telemetry::record::Source;
-use plimsoll_wire::options::Options;
+use plimsoll_wire::options::GuardOptions as Options;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::{runtime, time};

@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use plimsoll_wire::page::{Card, Page, Snapshot};
+use plimsoll_wire::page::{Page, PageCard as Card, PageSnapshot as Snapshot};
 use serde_json::json;
 use tempfile::TempDir;
 

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use plimsoll_base::Bytes;
-use plimsoll_wire::page::{Page, Snapshot};
+use plimsoll_wire::page::{Page, PageSnapshot as Snapshot};
 use plimsoll_wire::tree::{FILE, TreeSnapshot, budget_word};
 
 /// Guarded processes of one child that are looked at.

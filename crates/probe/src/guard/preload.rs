@@ -5,7 +5,7 @@ use std::path::Path;
 
 use plimsoll_launch::Environment;
 use plimsoll_wire::env as names;
-use plimsoll_wire::options::Options;
+use plimsoll_wire::options::GuardOptions as Options;
 
 const LD_PRELOAD: &str = "LD_PRELOAD";
 

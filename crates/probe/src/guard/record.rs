@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use plimsoll_base::Bytes;
 use plimsoll_wire::options::Uuid;
-use plimsoll_wire::page::{CardSnapshot, OomSnapshot, Refusal, Snapshot, State};
+use plimsoll_wire::page::{CardSnapshot, OomSnapshot, PageSnapshot as Snapshot, PageState as State, Refusal};
 use plimsoll_wire::tree::{TreeCardSnapshot, TreeSnapshot, key};
 
 /// Refusals that are kept of one process.

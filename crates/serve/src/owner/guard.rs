@@ -25,7 +25,7 @@ use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::guard::{PAGES, Preload, answer_plea, preload, read_pages, set_budget};
 use plimsoll_scheduler::{Event, ModelId, RunId};
 use plimsoll_wire::options::Uuid;
-use plimsoll_wire::page::{CardSnapshot, OomSnapshot, Snapshot};
+use plimsoll_wire::page::{CardSnapshot, OomSnapshot, PageSnapshot as Snapshot};
 use plimsoll_wire::tree::key;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -138,7 +138,7 @@ impl Guard {
     }
 
     /// A card that is only described has no UUID to name it by; then one budget holds for every card.
-    fn options(&self, wish: &GuardWish, run: &Run, cards: &[&Card]) -> plimsoll_wire::options::Options {
+    fn options(&self, wish: &GuardWish, run: &Run, cards: &[&Card]) -> plimsoll_wire::options::GuardOptions {
         let placement = run.placement();
         let budget = |card: &Card| wish.budget_for(Some(placement.on(&card.id)));
         let needs = match wish.is_to_be_planned() {

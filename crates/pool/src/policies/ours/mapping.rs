@@ -1,9 +1,9 @@
-//! Which parts of a region are backed with memory.
+//! Mapped pieces of a region.
 //!
-//! DECISION: pieces in address order, each exactly one `map` of the device, because a piece can only be unmapped as it
-//! was mapped. The end of the region grows in chunks ([`super::growth`]); a gap that trimming left is filled with what
-//! is needed and no more. The usual question, whether a range is backed, is one comparison with the solid part from the
-//! region's start.
+//! DECISION: pieces in address order, each exactly one `map` of the device, because a piece can only be
+//! unmapped as it was mapped. The end of the region grows in chunks ([`super::growth`]); a gap that trimming
+//! left is filled with the needed bytes only. The common question, whether a range is mapped, is one
+//! comparison with the solid part at the region's start.
 
 use alloc::vec::Vec;
 
@@ -11,22 +11,22 @@ use super::growth;
 use crate::device::{Address, Device, OutOfMemory};
 
 #[derive(Clone, Debug)]
-pub(super) struct Pieces {
+pub(super) struct RegionMapping {
     base: Address,
     limit: u64,
-    pieces: Vec<Piece>,
-    /// Everything below is backed.
+    pieces: Vec<MappedPiece>,
+    /// Everything below is mapped.
     solid: u64,
     reserved: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct MappedPiece {
     start: u64,
     end: u64,
 }
 
-impl Pieces {
+impl RegionMapping {
     pub(super) fn new(base: Address, limit: u64) -> Self {
         Self {
             base,
@@ -45,9 +45,11 @@ impl Pieces {
         self.reserved
     }
 
-    /// Backs `start..end`, which lies in the region.
+    /// Maps memory to `start..end`, which lies in the region.
     #[cold]
     pub(super) fn back(&mut self, device: &mut dyn Device, start: u64, end: u64) -> Result<(), OutOfMemory> {
+        // The driver maps whole granules only, so both ends are moved outwards; the rest of the last granule
+        // serves the next block.
         let granule = device.granule();
         let end = end
             .checked_next_multiple_of(granule)
@@ -55,6 +57,8 @@ impl Pieces {
             .min(self.limit);
         let mut from = start - start % granule;
         while from < end {
+            // The first piece that ends behind `from`: it covers `from`, or it bounds the gap that begins
+            // there.
             let next = self.pieces.partition_point(|piece| piece.end <= from);
             from = match self.pieces.get(next) {
                 Some(piece) if piece.start <= from => piece.end,
@@ -65,16 +69,18 @@ impl Pieces {
         Ok(())
     }
 
-    /// Maps at the end of the region, ahead of the need if the card has it.
+    /// Maps at the end of the region, ahead of need if there is room.
     fn grow(&mut self, device: &mut dyn Device, from: u64, end: u64) -> Result<u64, OutOfMemory> {
         let need = end - from;
+        // Asked at every growth and never remembered: the budget and the other processes on the card change
+        // it at any time.
         let headroom = device.available().saturating_sub(need);
         let size = growth::chunk(need, self.reserved, headroom, device.granule());
         let ahead = size.min(self.limit - from) - need;
         self.map(device, self.pieces.len(), from, end, ahead)
     }
 
-    /// Maps `from..end`, and `ahead` more if it can be had. Returns where the new piece ends.
+    /// Maps `from..end`, and `ahead` more if the device has it. Returns the end of the new piece.
     fn map(
         &mut self,
         device: &mut dyn Device,
@@ -89,10 +95,11 @@ impl Pieces {
             if ahead == 0 {
                 return Err(refused);
             }
+            // The hint was outdated: another process took the memory. The need alone may still fit.
             end -= ahead;
             device.map(at, end - from)?;
         }
-        self.pieces.insert(index, Piece { start: from, end });
+        self.pieces.insert(index, MappedPiece { start: from, end });
         self.reserved += end - from;
         self.settle();
         Ok(end)
@@ -124,6 +131,8 @@ impl Pieces {
     }
 
     fn settle(&mut self) {
+        // Recomputed and not adjusted: trimming can open gaps anywhere, and there are a few dozen pieces at
+        // most.
         self.solid = self.pieces.iter().fold(
             0,
             |solid, piece| {

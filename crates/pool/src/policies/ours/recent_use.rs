@@ -1,30 +1,31 @@
-//! What was used since when.
+//! Recent use of a region, by intervals.
 //!
-//! DECISION: an interval, not a set. Giving a block back costs two comparisons; whether a piece of memory was left
-//! alone is then a question of not overlapping the interval, which is exact for stack-like traffic and errs on the side
-//! of keeping for any other.
+//! DECISION: an interval, not a set. A free costs two comparisons; a piece counts as unused if it does not
+//! overlap the interval. That is exact for stack-like traffic, and for any other it keeps too much rather
+//! than too little.
 
 use crate::device::Event;
 
-/// For how many calls of `trim` a piece must have been left alone before it is given back: what one phase of a program
-/// needs and the next does not is not mapped and unmapped in turn.
+/// Calls of `trim` during which a piece must be unused before it is given back, so that memory which only
+/// every other phase of a program needs is not mapped and unmapped in turn.
 pub(super) const WINDOWS: usize = 4;
 
-/// The smallest interval that covers what was used.
+/// The smallest interval that covers all used bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Touched {
+pub(super) struct TouchedRange {
     low: u64,
     high: u64,
 }
 
-impl Default for Touched {
+impl Default for TouchedRange {
     fn default() -> Self {
+        // Empty: overlaps nothing, and the first `add` sets both ends.
         let (low, high) = (u64::MAX, 0);
         Self { low, high }
     }
 }
 
-impl Touched {
+impl TouchedRange {
     pub(super) fn add(&mut self, start: u64, end: u64) {
         self.low = self.low.min(start);
         self.high = self.high.max(end);
@@ -39,19 +40,20 @@ impl Touched {
     }
 }
 
-/// What was touched in the last so many calls of `trim`.
+/// Used intervals of the last [`WINDOWS`] calls of `trim`.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Windows {
-    current: Touched,
-    past: [Touched; WINDOWS],
+pub(super) struct UseWindows {
+    current: TouchedRange,
+    past: [TouchedRange; WINDOWS],
 }
 
-impl Windows {
-    pub(super) fn add(&mut self, touched: Touched) {
+impl UseWindows {
+    pub(super) fn add(&mut self, touched: TouchedRange) {
         self.current.add(touched.low, touched.high);
     }
 
     pub(super) fn close(&mut self) {
+        // The oldest window falls out and becomes the newest.
         self.past.rotate_right(1);
         self.past[0] = core::mem::take(&mut self.current);
     }
@@ -61,21 +63,23 @@ impl Windows {
     }
 }
 
-/// The event behind which memory waits to be given back, and its age in windows.
+/// The event behind which memory waits for its release, and its age in windows.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pending {
+pub(super) struct PendingTrim {
     pub(super) event: Event,
     age: usize,
 }
 
-impl Pending {
+impl PendingTrim {
     pub(super) fn new(event: Event) -> Self {
         Self { event, age: 0 }
     }
 
-    /// One window later; `None` where the windows no longer reach back to the event.
+    /// One window later; `None` once the windows no longer reach back to the event.
     pub(super) fn older(self) -> Option<Self> {
         let age = self.age + 1;
+        // Beyond that, a use after the event could have left all windows, and the event would prove too
+        // little.
         (age < WINDOWS).then_some(Self { age, ..self })
     }
 }
@@ -86,8 +90,8 @@ mod tests {
 
     #[test]
     fn a_range_is_left_alone_once_its_windows_have_passed() {
-        let mut windows = Windows::default();
-        let mut touched = Touched::default();
+        let mut windows = UseWindows::default();
+        let mut touched = TouchedRange::default();
         touched.add(10, 20);
         touched.add(15, 30);
         windows.add(touched);
@@ -102,9 +106,9 @@ mod tests {
 
     #[test]
     fn an_event_is_given_up_before_the_windows_forget_what_came_after_it() {
-        let mut pending = Some(Pending::new(Event(0)));
+        let mut pending = Some(PendingTrim::new(Event(0)));
         let lives = core::iter::from_fn(|| {
-            pending = pending.and_then(Pending::older);
+            pending = pending.and_then(PendingTrim::older);
             pending
         });
         assert_eq!(lives.count(), WINDOWS - 1);
