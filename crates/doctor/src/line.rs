@@ -1,12 +1,12 @@
-//! A line as people read it: without colours, control bytes and what is too long to matter.
+//! Text of a log line: without colours and control bytes, and cut to a window.
 //!
-//! DECISION: a log is bytes. What is not UTF-8 becomes U+FFFD, escape sequences and control bytes go, and of a very long line a window
+//! DECISION: a log is bytes. Bytes that are not UTF-8 become U+FFFD, escape sequences and control bytes go, and of a long line a window
 //! around the phrase is kept, so that a line of 100 MB costs no more than one of 4 KiB.
 
 use std::borrow::Cow;
 
-/// What is kept of a line before and behind the phrase for which it is looked at.
-const WINDOW: usize = 2048;
+/// Bytes that are kept before and after the phrase of a line.
+pub(super) const WINDOW: usize = 2048;
 /// The longest text that stands as evidence, in characters.
 pub(super) const LONGEST_QUOTE: usize = 400;
 
