@@ -23,7 +23,7 @@ const TABLE: &str = include_str!("classifier/words.tsv");
 const WEIGHTS: f64 = 10.0;
 const FREQUENCIES: f64 = 100.0;
 /// A text with fewer known words is too short to classify.
-const FEWEST_WORDS: usize = 10;
+const FEWEST_WORDS: usize = 8;
 /// A text without any of these words has another subject.
 const SUBJECT: [&str; 30] = [
     "alloc",

@@ -81,7 +81,9 @@ pub(super) fn by_rules(facts: &Facts) -> Diagnosis {
 type Found = (&'static Rule, RuleFinding);
 
 fn judged(facts: &Facts, reads_text: bool) -> Diagnosis {
-    let found: Vec<Found> = rules::all().filter_map(|rule| Some((rule, (rule.test)(facts)?))).collect();
+    let found: Vec<Found> = rules::all()
+        .filter_map(|rule| Some((rule, (rule.test)(facts)?)))
+        .collect();
     let mut candidates = weigh(found.iter().map(|(_, finding)| finding));
     let by_text = classified(facts, &candidates)
         .filter(|_| reads_text)
@@ -96,11 +98,17 @@ fn judged(facts: &Facts, reads_text: bool) -> Diagnosis {
         sub_cause: None,
         confidence: 0.0,
     });
-    let others = candidates.iter().filter(|other| other.cause != verdict.cause && other.confidence >= 0.01);
+    let others = candidates
+        .iter()
+        .filter(|other| other.cause != verdict.cause && other.confidence >= 0.01);
     let also: Vec<Candidate> = others.copied().take(MOST_ALSO).collect();
-    let speaking = found.iter().filter(|(_, finding)| named.is_some() && finding.cause == verdict.cause);
+    let speaking = found
+        .iter()
+        .filter(|(_, finding)| named.is_some() && finding.cause == verdict.cause);
     let by_rule = speaking.flat_map(|(_, finding)| finding.quotes.clone());
-    let by_text = by_text.filter(|_| named.is_some()).map(|text| ClassifierMatch::of(&text, verdict.cause));
+    let by_text = by_text
+        .filter(|_| named.is_some())
+        .map(|text| ClassifierMatch::of(&text, verdict.cause));
     let by_word = by_text.iter().flat_map(|text| text.quotes.clone());
     Diagnosis {
         cause: verdict.cause,
@@ -116,7 +124,7 @@ fn judged(facts: &Facts, reads_text: bool) -> Diagnosis {
 /// The classifier's opinion, where the log is a report: guard's page is beyond doubt, and the log of a server at work without a
 /// finding is like any other.
 fn classified<'a>(facts: &'a Facts, candidates: &[Candidate]) -> Option<TextClassifier<'a>> {
-    let at_work = candidates.is_empty() && facts.progress().stage == LoadStage::Serving;
+    let at_work = candidates.is_empty() && facts.progress().stage == LoadStage::Serving && !facts.ran_out();
     let is_report = facts.guard().is_none() && !at_work;
     is_report.then(|| TextClassifier::of(facts.report())).flatten()
 }
@@ -193,7 +201,12 @@ fn reason(
             .because_all(quotes.map(|quote| Reason::new("line", quote.text.clone())))
     });
     let others = also.iter().map(|other| {
-        let text = format!("it may also be {}: {} ({})", other.cause, words(other), percent(other.confidence));
+        let text = format!(
+            "it may also be {}: {} ({})",
+            other.cause,
+            words(other),
+            percent(other.confidence)
+        );
         Reason::new("also", text).fact("cause", other.cause.code())
     });
     summary(verdict)

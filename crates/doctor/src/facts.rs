@@ -134,7 +134,13 @@ impl Facts {
     /// True where no list exceeds its bound, whatever was read.
     #[cfg(test)]
     pub(crate) fn is_bounded(&self) -> bool {
-        let others = [self.card_sizes.len(), self.choices.len(), self.xids.len(), self.series.len(), self.blocks.zones.len()];
+        let others = [
+            self.card_sizes.len(),
+            self.choices.len(),
+            self.xids.len(),
+            self.series.len(),
+            self.blocks.zones.len(),
+        ];
         self.refusals.len() <= MOST_REFUSALS
             && self.buffers.len() <= MOST_BUFFERS
             && self.holders.len() <= MOST_HOLDERS
@@ -146,7 +152,10 @@ impl Facts {
         self.lines
             .entry(pattern)
             .and_modify(|seen| seen.last = quote.clone())
-            .or_insert_with(|| Sighting { first: quote.clone(), last: quote.clone() });
+            .or_insert_with(|| Sighting {
+                first: quote.clone(),
+                last: quote.clone(),
+            });
     }
 
     pub(crate) fn add_refusal(&mut self, refusal: RefusedRequest) {
@@ -175,7 +184,16 @@ impl Facts {
 
     pub(crate) fn add_buffer(&mut self, purpose: Purpose, on_card: bool, size: Bytes) {
         let attempt = self.progress.attempt;
-        push(&mut self.buffers, MOST_BUFFERS, PlacedBuffer { purpose, on_card, size, attempt });
+        push(
+            &mut self.buffers,
+            MOST_BUFFERS,
+            PlacedBuffer {
+                purpose,
+                on_card,
+                size,
+                attempt,
+            },
+        );
     }
 
     pub(crate) fn add_card_size(&mut self, size: Option<Bytes>) {
@@ -190,7 +208,11 @@ impl Facts {
     }
 
     pub(crate) fn add_usage(&mut self, usage: CardUsage) {
-        if self.usage.as_ref().is_none_or(|fullest| usage.used > fullest.used) {
+        if self
+            .usage
+            .as_ref()
+            .is_none_or(|fullest| usage.used > fullest.used)
+        {
             self.usage = Some(usage);
         }
     }
@@ -211,7 +233,9 @@ impl Facts {
     pub(crate) fn add_blocks(&mut self, read: BuddyInfo) {
         for zone in read.zones {
             let zones = &mut self.blocks.zones;
-            let same = zones.iter().position(|other| (other.node, &other.zone) == (zone.node, &zone.zone));
+            let same = zones
+                .iter()
+                .position(|other| (other.node, &other.zone) == (zone.node, &zone.zone));
             match same {
                 Some(at) => zones[at] = zone,
                 None => push(zones, MOST_OTHERS, zone),

@@ -41,13 +41,23 @@ pub fn read_last_lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<F
     }
     // A consequence of a refusal (`failed to load model`) weighs less than the refusal.
     let sign = said.iter().map(|(sign, _)| *sign).min()?;
-    let lines: Vec<&str> = said.iter().filter(|(other, _)| *other == sign).map(|(_, line)| *line).collect();
+    let lines: Vec<&str> = said
+        .iter()
+        .filter(|(other, _)| *other == sign)
+        .map(|(_, line)| *line)
+        .collect();
     Some(Finding {
         sign,
         asked: lines.iter().find_map(|line| asked(line)),
-        free: lines.iter().find_map(|line| after(line.split_once(" is free")?.0, "of which ")),
+        free: lines
+            .iter()
+            .find_map(|line| after(line.split_once(" is free")?.0, "of which ")),
         device: lines.iter().find_map(|line| device(line)),
-        evidence: lines.into_iter().take(MOST_EVIDENCE).map(|line| shortened(line).to_owned()).collect(),
+        evidence: lines
+            .into_iter()
+            .take(MOST_EVIDENCE)
+            .map(|line| shortened(line).to_owned())
+            .collect(),
     })
 }
 
@@ -60,7 +70,9 @@ fn sign_of(signs: impl Iterator<Item = LineSign>) -> Option<Sign> {
             LineSign::Fatal(sign) => fatal.push(sign),
         }
     }
-    fatal.into_iter().min_by_key(|sign| (*sign != Sign::HostMemory, *sign))
+    fatal
+        .into_iter()
+        .min_by_key(|sign| (*sign != Sign::HostMemory, *sign))
 }
 
 fn asked(line: &str) -> Option<Bytes> {

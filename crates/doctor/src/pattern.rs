@@ -66,6 +66,8 @@ patterns! {
     OutOfMemory,
     // The statement that failed.
     InPool,
+    /// The function of a pool, legacy or of virtual memory: every allocation after the load may fail there.
+    PoolFunction,
     VaReservation,
     CublasCreate,
     CublasInit,

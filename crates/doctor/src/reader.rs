@@ -95,7 +95,11 @@ impl Reader {
             pid: Some(pid),
             name: name.to_owned(),
             used,
-            quote: Quote { source: Source::Machine, line: 1, text },
+            quote: Quote {
+                source: Source::Machine,
+                line: 1,
+                text,
+            },
         });
     }
 
@@ -149,7 +153,14 @@ impl Reader {
     fn scan(&mut self, source: Source, block: &[u8]) {
         // Hits before `done` stand in a part that was read already; newlines are counted up to `counted`.
         let (mut done, mut counted) = (0, 0);
-        let mut repeats = vec![0_u32; if block.len() > PIECE { formats::rows().len() } else { 0 }];
+        let mut repeats = vec![
+            0_u32;
+            if block.len() > PIECE {
+                formats::rows().len()
+            } else {
+                0
+            }
+        ];
         for hit in formats::hits(block) {
             if hit.start < done {
                 continue;
@@ -202,7 +213,11 @@ impl Reader {
 
 /// End of the part of a line that was read: the window around the hit covers no more of a long line.
 fn part_end(start: usize, hit: usize, end: usize) -> usize {
-    if end - start <= WINDOW { end } else { (hit + WINDOW - OVERLAP).min(end) }
+    if end - start <= WINDOW {
+        end
+    } else {
+        (hit + WINDOW - OVERLAP).min(end)
+    }
 }
 
 fn newlines(bytes: &[u8]) -> u64 {

@@ -60,9 +60,9 @@ fn of_cause(cause: Cause) -> &'static [&'static str] {
             "leave free memory after the load: a shorter context, fewer layers, or an f16 cache in builds that convert a quantised one",
             "plimsoll run --pool ours -- CMD replaces a legacy pool; plimsoll plan -- FLAGS shows the size it grows to",
         ],
-        Cause::ForeignProcess => {
-            &["list the holders of the card with plimsoll doctor, stop those that are not needed, or use another card"]
-        }
+        Cause::ForeignProcess => &[
+            "list the holders of the card with plimsoll doctor, stop those that are not needed, or use another card",
+        ],
         Cause::WrongDeviceContext => &[
             "set CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER=PCI_BUS_ID before the process starts, and name the main card (-mg)",
             "plimsoll run --card CARD -- CMD hides the other cards from a program",
@@ -100,9 +100,7 @@ fn of_sub_cause(sub_cause: SubCause) -> &'static [&'static str] {
         SubCause::PageCache => &[
             "plimsoll reclaim --need SIZE --file MODEL first drops the cached pages of the model files, which needs no root, and measures before and after",
         ],
-        SubCause::TrueShortage => {
-            &["stop other programs, add swap for host memory, or use a smaller model"]
-        }
+        SubCause::TrueShortage => &["stop other programs, add swap for host memory, or use a smaller model"],
         SubCause::Fragmentation => &["write 1 to /proc/sys/vm/compact_memory, after dropping caches"],
         SubCause::AddressReservation => {
             &["build ggml with GGML_CUDA_NO_VMM, or let guard shrink the reservation (plimsoll run)"]
@@ -129,8 +127,12 @@ fn of_sub_cause(sub_cause: SubCause) -> &'static [&'static str] {
         SubCause::PortTaken => &["stop the program that listens there, or use another port"],
         SubCause::CommandLine => &["compare the options with those of the build (--help)"],
         SubCause::MissingLibrary => &["install the library, or add its folder to LD_LIBRARY_PATH"],
-        SubCause::ModelFile => &["check that the file exists and is complete, and that the build supports it"],
-        SubCause::RequestTooLong => &["raise the context (-c) if the plan shows that it fits, or send a shorter request"],
+        SubCause::ModelFile => {
+            &["check that the file exists and is complete, and that the build supports it"]
+        }
+        SubCause::RequestTooLong => {
+            &["raise the context (-c) if the plan shows that it fits, or send a shorter request"]
+        }
         SubCause::NotStarted => &["check that the program exists, is executable and fits this machine"],
         SubCause::DriverSpill | SubCause::MemoryFault => &[],
     }

@@ -127,6 +127,12 @@ fn scaled(number: &str, unit: &str) -> Option<Bytes> {
     format!("{whole}{point}{fraction}{unit}").parse().ok()
 }
 
+/// Bytes for arithmetic with shares, to the whole MiB.
+pub(super) fn in_float(bytes: Bytes) -> f64 {
+    let mib = u32::try_from(bytes.whole_mib()).unwrap_or(u32::MAX);
+    f64::from(mib) * 1_048_576.0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -25,13 +25,18 @@ impl Facts {
 
     /// The first line of each of `patterns`, where there is one.
     pub(crate) fn quotes(&self, patterns: &[Pattern]) -> Vec<Quote> {
-        patterns.iter().filter_map(|pattern| self.quote(*pattern)).collect()
+        patterns
+            .iter()
+            .filter_map(|pattern| self.quote(*pattern))
+            .collect()
     }
 
     /// The refusals of the last load that had any.
     pub(crate) fn last_refusals(&self) -> impl DoubleEndedIterator<Item = &RefusedRequest> {
         let attempt = self.refusals.iter().map(|refusal| refusal.attempt).max();
-        self.refusals.iter().filter(move |refusal| Some(refusal.attempt) == attempt)
+        self.refusals
+            .iter()
+            .filter(move |refusal| Some(refusal.attempt) == attempt)
     }
 
     /// The refusal that ended the last load.
@@ -41,7 +46,9 @@ impl Facts {
 
     /// Memory that the failed load had placed on the cards for `purpose`.
     pub(crate) fn placed(&self, purpose: Purpose) -> Bytes {
-        let attempt = self.refusal().map_or(self.progress.attempt, |refusal| refusal.attempt);
+        let attempt = self
+            .refusal()
+            .map_or(self.progress.attempt, |refusal| refusal.attempt);
         let buffers = self.buffers.iter().filter(|buffer| buffer.attempt == attempt);
         buffers
             .filter(|buffer| buffer.on_card && buffer.purpose == purpose)
@@ -53,7 +60,9 @@ impl Facts {
     pub(crate) fn card(&self) -> Option<Bytes> {
         let torch = self.torch.as_ref().and_then(|torch| torch.total);
         let startup = self.startup.as_ref().map(|startup| startup.total);
-        torch.or(startup).or_else(|| self.card_sizes.iter().copied().max())
+        torch
+            .or(startup)
+            .or_else(|| self.card_sizes.iter().copied().max())
     }
 
     /// True where a program printed the size of a card.
@@ -83,7 +92,10 @@ impl Facts {
         let taken = card.saturating_sub(free).saturating_sub(self.placed_earlier());
         // An arena asks for nearly the whole card, more than any neighbour holds.
         let arena = |asked| is_arena(asked, card) && free.scaled(4, 1) <= card;
-        let enough = self.refusal()?.asked.is_some_and(|asked| asked <= taken || arena(asked));
+        let enough = self
+            .refusal()?
+            .asked
+            .is_some_and(|asked| asked <= taken || arena(asked));
         (!self.is_unified() && self.guard.is_none() && taken.scaled(4, 1) >= card && enough).then_some(taken)
     }
 
@@ -109,8 +121,11 @@ impl Facts {
         let picks = || self.choices.iter().filter(|choice| !choice.hides);
         let hiding = self.choices.iter().rfind(|choice| choice.hides);
         // After a hiding choice of n cards the visible ones are numbered 0 to n - 1.
-        let beyond = hiding.filter(|choice| usize::try_from(card).is_ok_and(|card| card >= choice.cards.len()));
-        let picked = picks().next().filter(|_| picks().all(|choice| !choice.cards.contains(&card)));
+        let beyond =
+            hiding.filter(|choice| usize::try_from(card).is_ok_and(|card| card >= choice.cards.len()));
+        let picked = picks()
+            .next()
+            .filter(|_| picks().all(|choice| !choice.cards.contains(&card)));
         picked.or(beyond.filter(|_| picks().next().is_none()))
     }
 

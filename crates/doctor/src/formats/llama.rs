@@ -24,7 +24,7 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quot
         Pattern::CacheRefused => name_purpose(facts, Purpose::Cache, text, quote),
         Pattern::ComputeRefused | Pattern::GraphRefused => name_purpose(facts, Purpose::Compute, text, quote),
         Pattern::OutputRefused => name_purpose(facts, Purpose::Output, text, quote),
-        Pattern::InPool => statement(facts, Purpose::Pool, quote),
+        Pattern::InPool | Pattern::PoolFunction => statement(facts, Purpose::Pool, quote),
         Pattern::VaReservation => statement(facts, Purpose::Address, quote),
         Pattern::Recovered => facts.forget_refusals(),
         Pattern::WeightsSize => buffer(facts, Purpose::Weights, text),
@@ -68,7 +68,9 @@ fn device_refused(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quote
         // RAPIDS throws the C++ exception for host memory when a card refuses.
         Pattern::HostRefused if text.contains("out_of_memory: CUDA") => (MemoryPlace::Card, true),
         Pattern::HostRefused => (MemoryPlace::Host, false),
-        Pattern::BufferRefused if text.contains("cpu_buffer") || text.contains("CPU") => (MemoryPlace::Host, false),
+        Pattern::BufferRefused if text.contains("cpu_buffer") || text.contains("CPU") => {
+            (MemoryPlace::Host, false)
+        }
         _ => (MemoryPlace::Card, false),
     };
     let asked = size_asked(text).filter(|_| !at_run_time);
@@ -77,8 +79,13 @@ fn device_refused(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quote
 
 /// `alloc_tensor_range` places weights, and the cache once the context is being made (`ggml-alloc.c @ b10605`).
 fn of_tensors(stage: LoadStage, text: &str) -> Purpose {
-    let of_cache = matches!(stage, LoadStage::Context | LoadStage::Cache) && text.contains("alloc_tensor_range");
-    if of_cache { Purpose::Cache } else { Purpose::Weights }
+    let of_cache =
+        matches!(stage, LoadStage::Context | LoadStage::Cache) && text.contains("alloc_tensor_range");
+    if of_cache {
+        Purpose::Cache
+    } else {
+        Purpose::Weights
+    }
 }
 
 fn size_asked(text: &str) -> Option<Bytes> {
@@ -90,7 +97,14 @@ fn size_asked(text: &str) -> Option<Bytes> {
         .or_else(|| after(text, "allocation of size "))
 }
 
-fn open(facts: &mut Facts, place: MemoryPlace, asked: Option<Bytes>, text: &str, quote: &Quote, at_run_time: bool) {
+fn open(
+    facts: &mut Facts,
+    place: MemoryPlace,
+    asked: Option<Bytes>,
+    text: &str,
+    quote: &Quote,
+    at_run_time: bool,
+) {
     if is_retold(facts, quote) {
         return;
     }
@@ -105,7 +119,11 @@ fn open(facts: &mut Facts, place: MemoryPlace, asked: Option<Bytes>, text: &str,
     }
     let device = count_after(text, "on device ");
     let refusal = refused(facts, Purpose::Unknown, place, asked, quote);
-    facts.add_refusal(RefusedRequest { device, at_run_time, ..refusal });
+    facts.add_refusal(RefusedRequest {
+        device,
+        at_run_time,
+        ..refusal
+    });
 }
 
 fn refused(
@@ -148,7 +166,11 @@ fn name_purpose(facts: &mut Facts, purpose: Purpose, text: &str, quote: &Quote) 
         return;
     }
     let is_host = text.contains("CPU") || text.contains("_Host");
-    let place = if is_host { MemoryPlace::Host } else { MemoryPlace::Card };
+    let place = if is_host {
+        MemoryPlace::Host
+    } else {
+        MemoryPlace::Card
+    };
     facts.add_refusal(refused(facts, purpose, place, asked, quote));
 }
 
@@ -191,7 +213,9 @@ fn breakdown(facts: &mut Facts, text: &str) {
     };
     let attempt = facts.progress().attempt;
     let is_new = facts.buffers().iter().all(|buffer| buffer.attempt != attempt);
-    let Some((total, sizes)) = parts().filter(|_| is_new) else { return };
+    let Some((total, sizes)) = parts().filter(|_| is_new) else {
+        return;
+    };
     if let [weights, cache, compute] = sizes[..] {
         facts.add_card_size(Some(total));
         facts.add_buffer(Purpose::Weights, true, weights);

@@ -28,7 +28,9 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str) {
         }
         // `model size       = 38.00 GiB (4.82 BPW)`, `file size   = 4.58 GiB`: `llama-model-loader.cpp:print_info`.
         Pattern::ModelSize => {
-            let size = ["model size", "file size"].iter().find_map(|name| after(text, name));
+            let size = ["model size", "file size"]
+                .iter()
+                .find_map(|name| after(text, name));
             let size = size.filter(|size| *size >= Bytes::mib(256));
             facts.model_mut().file = facts.model().file.max(size);
         }

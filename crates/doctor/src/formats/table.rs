@@ -42,8 +42,13 @@ pub(crate) struct PatternRow {
     pub(crate) seen_in: &'static str,
 }
 
-static ROWS: LazyLock<Vec<PatternRow>> =
-    LazyLock::new(|| TABLES.iter().flat_map(|table| written(table)).filter_map(row).collect());
+static ROWS: LazyLock<Vec<PatternRow>> = LazyLock::new(|| {
+    TABLES
+        .iter()
+        .flat_map(|table| written(table))
+        .filter_map(row)
+        .collect()
+});
 
 /// Every row of every table.
 pub(crate) fn rows() -> &'static [PatternRow] {
@@ -51,7 +56,9 @@ pub(crate) fn rows() -> &'static [PatternRow] {
 }
 
 fn written(table: &'static str) -> impl Iterator<Item = &'static str> {
-    table.lines().filter(|line| !line.starts_with("# ") && !line.is_empty())
+    table
+        .lines()
+        .filter(|line| !line.starts_with("# ") && !line.is_empty())
 }
 
 /// A malformed row is left out here; the tests fail for it.
@@ -103,7 +110,8 @@ mod tests {
                 let file = row.seen_in.split([':', ' ']).next().unwrap_or_default();
                 let kind = file.rsplit_once('.').map_or("", |(_, kind)| kind);
                 let known = [
-                    "c", "cc", "cpp", "cu", "cuh", "cxx", "go", "h", "hpp", "py", "pyx", "rs", "so", "1", "release",
+                    "c", "cc", "cpp", "cu", "cuh", "cxx", "go", "h", "hpp", "py", "pyx", "rs", "so", "1",
+                    "release",
                 ];
                 known.contains(&kind) || file == "etc/nv_tegra_release"
             }
@@ -139,6 +147,10 @@ mod tests {
     #[test]
     fn the_launcher_s_own_word_is_in_the_table() {
         let phrase = plimsoll_wire::control::EXEC_FAILED;
-        assert!(rows().iter().any(|row| row.phrase == phrase && row.pattern == Pattern::NotStarted));
+        assert!(
+            rows()
+                .iter()
+                .any(|row| row.phrase == phrase && row.pattern == Pattern::NotStarted)
+        );
     }
 }

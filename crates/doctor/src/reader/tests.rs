@@ -158,7 +158,11 @@ fn line(facts: &mut Facts, text: &str, at: usize) {
 }
 
 fn report(facts: &mut Facts, text: &str, at: usize) {
-    let source = if at.is_multiple_of(2) { Source::Log } else { Source::Context };
+    let source = if at.is_multiple_of(2) {
+        Source::Log
+    } else {
+        Source::Context
+    };
     read_report(facts, source, text.as_bytes());
 }
 

@@ -8,14 +8,46 @@ use crate::facts::{Facts, NO_SIZE, Purpose, Quote};
 use crate::pattern::Pattern;
 
 pub(super) const RULES: &[Rule] = &[
-    rule("went_on", "TensorFlow: bfc_allocator.cc; TensorRT: the builder skips a tactic", went_on),
-    rule("recovered", "llama-context.cpp: retries without pipeline parallelism", recovered),
-    rule("program_fault", "CUDA: a kernel of the program checked its input", program_fault),
-    rule("no_size_at_all", "arithmetic: no card has 16 TiB; the size is an address or an overflow", no_size_at_all),
-    rule("arena_full", "ggml.c: ggml_new_object; the arena's size is fixed when it is made", arena_full),
-    rule("other_complaint", "ggml.h: GGML_ASSERT; Python's own exceptions", other_complaint),
-    rule("not_on_the_card", "llama.cpp, ollama: layers offloaded", not_on_the_card),
-    rule("not_about_memory", "server.cpp, common/arg.cpp, glibc's loader", not_about_memory),
+    rule(
+        "went_on",
+        "TensorFlow: bfc_allocator.cc; TensorRT: the builder skips a tactic",
+        went_on,
+    ),
+    rule(
+        "recovered",
+        "llama-context.cpp: retries without pipeline parallelism",
+        recovered,
+    ),
+    rule(
+        "program_fault",
+        "CUDA: a kernel of the program checked its input",
+        program_fault,
+    ),
+    rule(
+        "no_size_at_all",
+        "arithmetic: no card has 16 TiB; the size is an address or an overflow",
+        no_size_at_all,
+    ),
+    rule(
+        "arena_full",
+        "ggml.c: ggml_new_object; the arena's size is fixed when it is made",
+        arena_full,
+    ),
+    rule(
+        "other_complaint",
+        "ggml.h: GGML_ASSERT; Python's own exceptions",
+        other_complaint,
+    ),
+    rule(
+        "not_on_the_card",
+        "llama.cpp, ollama: layers offloaded",
+        not_on_the_card,
+    ),
+    rule(
+        "not_about_memory",
+        "server.cpp, common/arg.cpp, glibc's loader",
+        not_about_memory,
+    ),
 ];
 
 /// TensorFlow's allocator and TensorRT's builder print refusals that they survive.
@@ -33,7 +65,10 @@ fn went_on(facts: &Facts) -> Option<RuleFinding> {
 
 fn recovered(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::Recovered)?;
-    let later = facts.torch().as_ref().is_some_and(|torch| torch.quote.line > line.line);
+    let later = facts
+        .torch()
+        .as_ref()
+        .is_some_and(|torch| torch.quote.line > line.line);
     let text = "the engine tried again with less, and nothing was refused afterwards";
     (facts.refusals().is_empty() && !later)
         .then(|| RuleFinding::new(Cause::NotOom, Decisive, text, [line]).by(SubCause::Recovered))
@@ -50,7 +85,11 @@ fn program_fault(facts: &Facts) -> Option<RuleFinding> {
 /// A torn or overflowed argument, as where a library of another version is called.
 fn no_size_at_all(facts: &Facts) -> Option<RuleFinding> {
     let torch = facts.torch().as_ref().map(|torch| (torch.asked, &torch.quote));
-    let refused = || facts.refusal().and_then(|refusal| Some((refusal.asked?, &refusal.quote)));
+    let refused = || {
+        facts
+            .refusal()
+            .and_then(|refusal| Some((refusal.asked?, &refusal.quote)))
+    };
     let (asked, quote) = torch.or_else(refused)?;
     let text = format!("{asked} is no real size: an address or an overflow was requested");
     (asked >= NO_SIZE).then(|| RuleFinding::new(Cause::NotOom, Decisive, text, [quote.clone()]))
@@ -66,7 +105,9 @@ fn arena_full(facts: &Facts) -> Option<RuleFinding> {
 /// An assertion or exception that does not mention memory, in a log without a refusal.
 fn other_complaint(facts: &Facts) -> Option<RuleFinding> {
     let about_memory = ["buffer", "CUDA error", "alloc", "memory"];
-    let line = facts.quote(Pattern::Assertion).or_else(|| facts.quote(Pattern::Exception))?;
+    let line = facts
+        .quote(Pattern::Assertion)
+        .or_else(|| facts.quote(Pattern::Exception))?;
     let explained = facts.ran_out()
         || facts.startup().is_some()
         || facts.says(Pattern::VllmContext)
@@ -100,13 +141,41 @@ fn not_on_the_card(facts: &Facts) -> Option<RuleFinding> {
 
 fn not_about_memory(facts: &Facts) -> Option<RuleFinding> {
     const ENDS: [(Pattern, SubCause, &str); 7] = [
-        (Pattern::PortTaken, SubCause::PortTaken, "the port is already in use"),
-        (Pattern::NotStarted, SubCause::NotStarted, "the program could not be started"),
-        (Pattern::MissingLibrary, SubCause::MissingLibrary, "a shared library is missing"),
-        (Pattern::UnknownFlag, SubCause::CommandLine, "the program rejected its command line"),
-        (Pattern::ModelFile, SubCause::ModelFile, "the program could not read its model"),
-        (Pattern::RequestTooLong, SubCause::RequestTooLong, "a request was longer than the context"),
-        (Pattern::WaitedLong, SubCause::NotStarted, "the load took longer than the client waited"),
+        (
+            Pattern::PortTaken,
+            SubCause::PortTaken,
+            "the port is already in use",
+        ),
+        (
+            Pattern::NotStarted,
+            SubCause::NotStarted,
+            "the program could not be started",
+        ),
+        (
+            Pattern::MissingLibrary,
+            SubCause::MissingLibrary,
+            "a shared library is missing",
+        ),
+        (
+            Pattern::UnknownFlag,
+            SubCause::CommandLine,
+            "the program rejected its command line",
+        ),
+        (
+            Pattern::ModelFile,
+            SubCause::ModelFile,
+            "the program could not read its model",
+        ),
+        (
+            Pattern::RequestTooLong,
+            SubCause::RequestTooLong,
+            "a request was longer than the context",
+        ),
+        (
+            Pattern::WaitedLong,
+            SubCause::NotStarted,
+            "the load took longer than the client waited",
+        ),
     ];
     if facts.ran_out() || facts.says(Pattern::UnsizedRefused) {
         return None;

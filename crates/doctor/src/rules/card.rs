@@ -14,15 +14,51 @@ pub(super) const RULES: &[Rule] = &[
         "ggml-alloc.c, llama-model.cpp, llama-kv-cache.cpp, llama-context.cpp @ b10605",
         refused_buffer,
     ),
-    rule("last_straw", "arithmetic: a small request against one large buffer", last_straw),
-    rule("beyond_any_card", "ggml-alloc.c: a graph that is split over cards is copied", beyond_any_card),
-    rule("address_reservation", "ggml-cuda.cu: CUDA_POOL_VMM_MAX_SIZE = 32 GiB of addresses", address_reservation),
-    rule("refused_at_run_time", "ggml-cuda.cu: buffers are placed before the first request", refused_at_run_time),
-    rule("refused_at_stage", "order of llama.cpp's log: weights, cache, graph, serving", refused_at_stage),
-    rule("stops_at_stage", "order of llama.cpp's log: the next buffer is the one that failed", stops_at_stage),
-    rule("counted_too_large", "ExLlama, transformers: they count before they load", counted_too_large),
-    rule("no_layers_fit", "ollama: llm/memory.go, for each card", no_layers_fit),
-    rule("tensor_refused", "TensorFlow: bfc_allocator; XLA; ONNX Runtime: BFCArena; CuPy", tensor_refused),
+    rule(
+        "last_straw",
+        "arithmetic: a small request against one large buffer",
+        last_straw,
+    ),
+    rule(
+        "beyond_any_card",
+        "ggml-alloc.c: a graph that is split over cards is copied",
+        beyond_any_card,
+    ),
+    rule(
+        "address_reservation",
+        "ggml-cuda.cu: CUDA_POOL_VMM_MAX_SIZE = 32 GiB of addresses",
+        address_reservation,
+    ),
+    rule(
+        "refused_at_run_time",
+        "ggml-cuda.cu: buffers are placed before the first request",
+        refused_at_run_time,
+    ),
+    rule(
+        "refused_at_stage",
+        "order of llama.cpp's log: weights, cache, graph, serving",
+        refused_at_stage,
+    ),
+    rule(
+        "stops_at_stage",
+        "order of llama.cpp's log: the next buffer is the one that failed",
+        stops_at_stage,
+    ),
+    rule(
+        "counted_too_large",
+        "ExLlama, transformers: they count before they load",
+        counted_too_large,
+    ),
+    rule(
+        "no_layers_fit",
+        "ollama: llm/memory.go, for each card",
+        no_layers_fit,
+    ),
+    rule(
+        "tensor_refused",
+        "TensorFlow: bfc_allocator; XLA; ONNX Runtime: BFCArena; CuPy",
+        tensor_refused,
+    ),
 ];
 
 fn cause_of(purpose: Purpose) -> Option<Cause> {
@@ -55,8 +91,8 @@ fn refused_buffer(facts: &Facts) -> Option<RuleFinding> {
         Purpose::Weights if facts.taken_before().is_some() => Fair,
         Purpose::Weights => Strong,
         Purpose::Output => Fair,
-        // A full card fails in the same call: only a log that had placed buffers shows that the pool grew.
-        Purpose::Pool if refusal.stage == LoadStage::Unknown && facts.card().is_none() && !has_placed(facts) => Strong,
+        // A legacy pool calls cudaMalloc from its first operation on, so on a full card it fails without having grown.
+        Purpose::Pool if refusal.stage == LoadStage::Unknown && !has_grown(facts) => Weak,
         _ => Decisive,
     };
     let purpose = match refusal.purpose {
@@ -72,15 +108,18 @@ fn refused_buffer(facts: &Facts) -> Option<RuleFinding> {
     Some(RuleFinding::new(cause, weight, text, quotes).by(copies.then_some(SubCause::PipelineCopies)))
 }
 
-fn has_placed(facts: &Facts) -> bool {
-    !facts.buffers().is_empty() || facts.says_any(&AT_WORK[..3])
+/// Only the pool of virtual memory calls cuMemCreate, and only a program at work has used its pool before.
+fn has_grown(facts: &Facts) -> bool {
+    facts.says_any(&AT_WORK)
 }
 
 /// The largest term where the refused request is small beside it: its size, its cause, the card.
 fn straw(facts: &Facts) -> Option<(Bytes, Cause, Bytes)> {
     let (asked, card) = (facts.refusal()?.asked?, facts.card()?);
     let purposes = [Purpose::Weights, Purpose::Cache, Purpose::Compute];
-    let largest = purposes.into_iter().max_by_key(|purpose| facts.placed(*purpose))?;
+    let largest = purposes
+        .into_iter()
+        .max_by_key(|purpose| facts.placed(*purpose))?;
     let placed = facts.placed(largest);
     let is_straw = asked.scaled(40, 1) <= card && placed.scaled(10, 7) >= card;
     is_straw.then_some((placed, cause_of(largest)?, card))
@@ -89,7 +128,10 @@ fn straw(facts: &Facts) -> Option<(Bytes, Cause, Bytes)> {
 fn last_straw(facts: &Facts) -> Option<RuleFinding> {
     let (placed, cause, card) = straw(facts)?;
     let refusal = facts.refusal()?;
-    let text = format!("{placed} of a card of {card} were in use, so that even {}", requested(refusal));
+    let text = format!(
+        "{placed} of a card of {card} were in use, so that even {}",
+        requested(refusal)
+    );
     Some(RuleFinding::new(cause, Strong, text, [refusal.quote.clone()]))
 }
 
@@ -98,10 +140,16 @@ fn beyond_any_card(facts: &Facts) -> Option<RuleFinding> {
     let refusal = facts.refusal()?;
     let (asked, card) = (refusal.asked?, facts.card().unwrap_or(Bytes::gib(80)));
     let unnamed = matches!(refusal.purpose, Purpose::Unknown | Purpose::Compute);
-    let text = format!("{asked} in one request on a card of {card} at most: a graph with its copies, not weights");
+    let text =
+        format!("{asked} in one request on a card of {card} at most: a graph with its copies, not weights");
     (unnamed && asked >= card * 2).then(|| {
-        RuleFinding::new(Cause::ComputeBufferTooLarge, Strong, text, [refusal.quote.clone()])
-            .by(SubCause::PipelineCopies)
+        RuleFinding::new(
+            Cause::ComputeBufferTooLarge,
+            Strong,
+            text,
+            [refusal.quote.clone()],
+        )
+        .by(SubCause::PipelineCopies)
     })
 }
 
@@ -114,18 +162,27 @@ fn address_reservation(facts: &Facts) -> Option<RuleFinding> {
         None if facts.says_any(&[Pattern::KernelMemory, Pattern::OutOfMemory]) => Strong,
         None => Fair,
     };
-    let text = "32 GiB of addresses were refused (cuMemAddressReserve); the driver reports that as out of memory";
+    let text =
+        "32 GiB of addresses were refused (cuMemAddressReserve); the driver reports that as out of memory";
     Some(RuleFinding::new(Cause::Other, weight, text, [line]).by(SubCause::AddressReservation))
 }
 
-const AT_WORK: [Pattern; 4] = [Pattern::SeesImage, Pattern::Works, Pattern::Serves, Pattern::InPool];
+const AT_WORK: [Pattern; 4] = [
+    Pattern::SeesImage,
+    Pattern::Works,
+    Pattern::Serves,
+    Pattern::InPool,
+];
 
 /// An error of the run time without a buffer: after the load it is the pool or a library's workspace.
 fn refused_at_run_time(facts: &Facts) -> Option<RuleFinding> {
     let refusal = facts
         .refusal()
         .filter(|refusal| refusal.purpose == Purpose::Unknown && refusal.at_run_time)?;
-    let placed = facts.buffers().iter().any(|buffer| buffer.attempt == refusal.attempt);
+    let placed = facts
+        .buffers()
+        .iter()
+        .any(|buffer| buffer.attempt == refusal.attempt);
     let weight = match refusal.stage {
         LoadStage::Serving => Strong,
         _ if facts.says_any(&AT_WORK) => Strong,
@@ -137,7 +194,9 @@ fn refused_at_run_time(facts: &Facts) -> Option<RuleFinding> {
     if facts.torch().is_some() || facts.says(Pattern::CublasCreate) {
         return None;
     }
-    let quotes = [refusal.quote.clone()].into_iter().chain(facts.quotes(&AT_WORK).into_iter().take(1));
+    let quotes = [refusal.quote.clone()]
+        .into_iter()
+        .chain(facts.quotes(&AT_WORK).into_iter().take(1));
     let text = "memory ran out at run time, after the load";
     Some(RuleFinding::new(Cause::PoolGrowth, weight, text, quotes))
 }
@@ -146,7 +205,8 @@ fn refused_at_run_time(facts: &Facts) -> Option<RuleFinding> {
 fn refused_at_stage(facts: &Facts) -> Option<RuleFinding> {
     let refusal = facts.refusal()?;
     // Builds before buffer types placed the weights by calls of the run time.
-    let is_run_time = refusal.at_run_time && (refusal.stage != LoadStage::Weights || !facts.buffers().is_empty());
+    let is_run_time =
+        refusal.at_run_time && (refusal.stage != LoadStage::Weights || !facts.buffers().is_empty());
     let open = refusal.purpose == Purpose::Unknown && refusal.place == MemoryPlace::Card && !is_run_time;
     let (cause, when) = match refusal.stage {
         LoadStage::Weights => (Cause::ModelTooLarge, "while the weights were loaded"),
@@ -180,19 +240,27 @@ fn counted_too_large(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::BudgetRefused)?;
     let text = "the engine estimated the model, and it does not fit";
     // Some estimates include the cache, which a large context makes the larger part.
-    let weight = if facts.options().context_tokens.is_some() { Fair } else { Strong };
+    let weight = if facts.options().context_tokens.is_some() {
+        Fair
+    } else {
+        Strong
+    };
     Some(RuleFinding::new(Cause::ModelTooLarge, weight, text, [line]))
 }
 
 /// ollama prints it for each card that it looks at, and may find another.
 fn no_layers_fit(facts: &Facts) -> Option<RuleFinding> {
-    let line = facts.quote(Pattern::NoLayersFit).filter(|_| facts.buffers().is_empty())?;
+    let line = facts
+        .quote(Pattern::NoLayersFit)
+        .filter(|_| facts.buffers().is_empty())?;
     let text = "no layer of the model fits one of the cards";
     Some(RuleFinding::new(Cause::ModelTooLarge, Weak, text, [line]))
 }
 
 fn tensor_refused(facts: &Facts) -> Option<RuleFinding> {
-    let line = facts.quote(Pattern::TensorRefused).filter(|_| facts.torch().is_none())?;
+    let line = facts
+        .quote(Pattern::TensorRefused)
+        .filter(|_| facts.torch().is_none())?;
     let text = "a tensor was refused by name or size during the computation";
     Some(RuleFinding::new(Cause::ComputeBufferTooLarge, Fair, text, [line]))
 }

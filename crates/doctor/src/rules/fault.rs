@@ -7,13 +7,29 @@ use crate::facts::{Facts, Quote};
 use crate::pattern::Pattern;
 
 pub(super) const RULES: &[Rule] = &[
-    rule("xid_of_hardware", "NVIDIA: Xid errors of the bus, the memory or the firmware", xid_of_hardware),
+    rule(
+        "xid_of_hardware",
+        "NVIDIA: Xid errors of the bus, the memory or the firmware",
+        xid_of_hardware,
+    ),
     rule("driver_fault", "NVRM, CUDA run time", driver_fault),
     rule("library_failed", "cuBLAS: cublasStatus_t", library_failed),
     rule("driver_mismatch", "CUDA run time, NVML", driver_mismatch),
-    rule("memory_fault", "CUDA: illegal memory access; Xid 31 is its line in the kernel's log", memory_fault),
-    rule("unknown_status", "CUDA, HIP: an error other than out of memory", unknown_status),
-    rule("wrong_build", "CUDA: no kernel image; cuBLAS that cannot start on this card", wrong_build),
+    rule(
+        "memory_fault",
+        "CUDA: illegal memory access; Xid 31 is its line in the kernel's log",
+        memory_fault,
+    ),
+    rule(
+        "unknown_status",
+        "CUDA, HIP: an error other than out of memory",
+        unknown_status,
+    ),
+    rule(
+        "wrong_build",
+        "CUDA: no kernel image; cuBLAS that cannot start on this card",
+        wrong_build,
+    ),
 ];
 
 /// Bus, ECC, NVLink, GSP and reset; programs cause 13, 31, 43 and 45.
@@ -25,19 +41,30 @@ const HARDWARE: [u64; 25] = [
 fn xid_of_hardware(facts: &Facts) -> Option<RuleFinding> {
     let (code, quote) = facts.xids().iter().find(|(code, _)| HARDWARE.contains(code))?;
     let text = format!("the driver reported Xid {code}, an error of the hardware or its firmware");
-    Some(RuleFinding::new(Cause::DriverOrHw, Decisive, text, [quote.clone()]))
+    Some(RuleFinding::new(
+        Cause::DriverOrHw,
+        Decisive,
+        text,
+        [quote.clone()],
+    ))
 }
 
 fn driver_fault(facts: &Facts) -> Option<RuleFinding> {
     let off = facts.quote(Pattern::OffBus);
     let weight = if off.is_some() { Decisive } else { Strong };
     let quote = off.or_else(|| facts.quote(Pattern::DriverFault))?;
-    Some(RuleFinding::new(Cause::DriverOrHw, weight, "the card or its driver stopped answering", [quote]))
+    Some(RuleFinding::new(
+        Cause::DriverOrHw,
+        weight,
+        "the card or its driver stopped answering",
+        [quote],
+    ))
 }
 
 fn library_failed(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::CublasFailed).filter(|_| !facts.ran_out())?;
-    let text = "a library call failed, and no memory was refused: the library may not fit this card or driver";
+    let text =
+        "a library call failed, and no memory was refused: the library may not fit this card or driver";
     Some(RuleFinding::new(Cause::NotOom, Fair, text, [line]).by(SubCause::WrongBuild))
 }
 
@@ -59,7 +86,8 @@ fn memory_fault(facts: &Facts) -> Option<RuleFinding> {
     let xid = facts.xids().iter().find(|(code, _)| OF_PROGRAMS.contains(code));
     let access = facts.quote(Pattern::IllegalAccess);
     let quote = access.or_else(|| xid.map(|(_, quote)| quote.clone()))?;
-    let text = "a kernel accessed an address that is not its own: a fault of the program or of its choice of cards";
+    let text =
+        "a kernel accessed an address that is not its own: a fault of the program or of its choice of cards";
     Some(RuleFinding::new(Cause::DriverOrHw, Strong, text, [quote]).by(SubCause::MemoryFault))
 }
 

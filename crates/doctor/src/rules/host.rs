@@ -8,13 +8,41 @@ use crate::pattern::Pattern;
 
 pub(super) const RULES: &[Rule] = &[
     rule("host_killed", "mm/oom_kill.c", host_killed),
-    rule("node_killed", "Ray: memory_monitor counts the whole node, page cache included", node_killed),
-    rule("wsl_refused", "dxgkrnl of WSL2: dxgkio_make_resident returns -ENOMEM below the card's size", wsl_refused),
-    rule("killed_without_a_word", "a shell's `Killed`: SIGKILL, which the kernel sends for want of memory", killed_without_a_word),
-    rule("host_refused", "ggml-backend.cpp: CPU buffers; std::bad_alloc", host_refused),
-    rule("shared_memory_full", "PyTorch's DataLoader: /dev/shm", shared_memory_full),
-    rule("allocation_limit", "ggml-vulkan.cpp: maxMemoryAllocationSize, maxBufferSize", allocation_limit),
-    rule("override_of_buffers", "llama-model.cpp: a buffer type that cannot hold its tensors", override_of_buffers),
+    rule(
+        "node_killed",
+        "Ray: memory_monitor counts the whole node, page cache included",
+        node_killed,
+    ),
+    rule(
+        "wsl_refused",
+        "dxgkrnl of WSL2: dxgkio_make_resident returns -ENOMEM below the card's size",
+        wsl_refused,
+    ),
+    rule(
+        "killed_without_a_word",
+        "a shell's `Killed`: SIGKILL, which the kernel sends for want of memory",
+        killed_without_a_word,
+    ),
+    rule(
+        "host_refused",
+        "ggml-backend.cpp: CPU buffers; std::bad_alloc",
+        host_refused,
+    ),
+    rule(
+        "shared_memory_full",
+        "PyTorch's DataLoader: /dev/shm",
+        shared_memory_full,
+    ),
+    rule(
+        "allocation_limit",
+        "ggml-vulkan.cpp: maxMemoryAllocationSize, maxBufferSize",
+        allocation_limit,
+    ),
+    rule(
+        "override_of_buffers",
+        "llama-model.cpp: a buffer type that cannot hold its tensors",
+        override_of_buffers,
+    ),
 ];
 
 fn host_killed(facts: &Facts) -> Option<RuleFinding> {
@@ -59,11 +87,15 @@ fn killed_without_a_word(facts: &Facts) -> Option<RuleFinding> {
 /// The line shows another signal, or the command that sent it.
 fn is_by_hand(line: &Quote) -> bool {
     let text = line.text.to_ascii_lowercase();
-    ["sigterm", "signal 15", "pkill", "kill -"].iter().any(|words| text.contains(words))
+    ["sigterm", "signal 15", "pkill", "kill -"]
+        .iter()
+        .any(|words| text.contains(words))
 }
 
 fn host_refused(facts: &Facts) -> Option<RuleFinding> {
-    let refusal = facts.refusal().filter(|refusal| refusal.place == MemoryPlace::Host)?;
+    let refusal = facts
+        .refusal()
+        .filter(|refusal| refusal.place == MemoryPlace::Host)?;
     let named = matches!(refusal.purpose, Purpose::Cache | Purpose::Compute | Purpose::Pool);
     if named || facts.says(Pattern::PinCall) {
         return None;
@@ -80,17 +112,22 @@ fn shared_memory_full(facts: &Facts) -> Option<RuleFinding> {
 
 fn allocation_limit(facts: &Facts) -> Option<RuleFinding> {
     // Vulkan prints the same limit for pinned memory, which is optional.
-    let line = facts.quote(Pattern::AllocationLimit).filter(|line| !line.text.contains("pinned memory"))?;
+    let line = facts
+        .quote(Pattern::AllocationLimit)
+        .filter(|line| !line.text.contains("pinned memory"))?;
     let text = "one allocation is larger than the driver allows, however much is free";
     Some(RuleFinding::new(Cause::Other, Decisive, text, [line]).by(SubCause::AllocationLimit))
 }
 
 /// No device refused memory and no size is printed: the buffer could not be made at all.
 fn override_of_buffers(facts: &Facts) -> Option<RuleFinding> {
-    let line = facts.quote(Pattern::UnsizedRefused).filter(|_| facts.refusals().is_empty())?;
+    let line = facts
+        .quote(Pattern::UnsizedRefused)
+        .filter(|_| facts.refusals().is_empty())?;
     let overridden = facts.quote(Pattern::Override);
     let weight = if overridden.is_some() { Decisive } else { Fair };
-    let text = "a buffer could not be made, though no device refused memory: check the tensor overrides (-ot)";
+    let text =
+        "a buffer could not be made, though no device refused memory: check the tensor overrides (-ot)";
     let quotes = [Some(line), overridden].into_iter().flatten();
     Some(RuleFinding::new(Cause::Other, weight, text, quotes).by(SubCause::Override))
 }

@@ -9,10 +9,26 @@ use crate::facts::Facts;
 use crate::pattern::Pattern;
 
 pub(super) const RULES: &[Rule] = &[
-    rule("readings_rise", "arithmetic: readings that only rise", readings_rise),
-    rule("grows_each_round", "a growth per request or image, of a MiB or more", grows_each_round),
-    rule("kernel_slab", "/proc/meminfo: SUnreclaim above a fifth of MemTotal", kernel_slab),
-    rule("kept_alive", "ollama ps: a model stays loaded until it has been idle for minutes", kept_alive),
+    rule(
+        "readings_rise",
+        "arithmetic: readings that only rise",
+        readings_rise,
+    ),
+    rule(
+        "grows_each_round",
+        "a growth per request or image, of a MiB or more",
+        grows_each_round,
+    ),
+    rule(
+        "kernel_slab",
+        "/proc/meminfo: SUnreclaim above a fifth of MemTotal",
+        kernel_slab,
+    ),
+    rule(
+        "kept_alive",
+        "ollama ps: a model stays loaded until it has been idle for minutes",
+        kept_alive,
+    ),
 ];
 
 /// At least three readings, each above the one before, the last half as large again as the first.

@@ -9,15 +9,51 @@ use crate::facts::{Facts, LoadStage, Purpose, Quote};
 use crate::pattern::Pattern;
 
 pub(super) const RULES: &[Rule] = &[
-    rule("listed_processes", "nvidia-smi: table of processes", listed_processes),
-    rule("used_by_nobody", "nvidia-smi: a full card, and a table without its holders", used_by_nobody),
-    rule("nameless_holder", "nvidia-smi: `Unknown Error`, `[Not Found]` for an exited process", nameless_holder),
-    rule("large_holder", "rocm-smi --showpids, nvidia-smi: a process with a quarter of the card", large_holder),
-    rule("unworded", "PyTorch reports refusals of its allocator; a bare CUDA error is of a context or of pinned memory", unworded),
-    rule("no_room_for_context", "CUDA: a context needs some hundred MiB", no_room_for_context),
-    rule("taken_before", "llama.cpp: `using device … - N MiB free` at the start", taken_before),
-    rule("small_victim", "libargus: a camera's buffers are tens of MiB", small_victim),
-    rule("others_seen", "vLLM: memory profiling; SGLang: init_torch_distributed; CUDA: cudaErrorDevicesUnavailable", others_seen),
+    rule(
+        "listed_processes",
+        "nvidia-smi: table of processes",
+        listed_processes,
+    ),
+    rule(
+        "used_by_nobody",
+        "nvidia-smi: a full card, and a table without its holders",
+        used_by_nobody,
+    ),
+    rule(
+        "nameless_holder",
+        "nvidia-smi: `Unknown Error`, `[Not Found]` for an exited process",
+        nameless_holder,
+    ),
+    rule(
+        "large_holder",
+        "rocm-smi --showpids, nvidia-smi: a process with a quarter of the card",
+        large_holder,
+    ),
+    rule(
+        "unworded",
+        "PyTorch reports refusals of its allocator; a bare CUDA error is of a context or of pinned memory",
+        unworded,
+    ),
+    rule(
+        "no_room_for_context",
+        "CUDA: a context needs some hundred MiB",
+        no_room_for_context,
+    ),
+    rule(
+        "taken_before",
+        "llama.cpp: `using device … - N MiB free` at the start",
+        taken_before,
+    ),
+    rule(
+        "small_victim",
+        "libargus: a camera's buffers are tens of MiB",
+        small_victim,
+    ),
+    rule(
+        "others_seen",
+        "vLLM: memory profiling; SGLang: init_torch_distributed; CUDA: cudaErrorDevicesUnavailable",
+        others_seen,
+    ),
 ];
 
 fn held(facts: &Facts) -> Bytes {
@@ -42,7 +78,10 @@ fn used_by_nobody(facts: &Facts) -> Option<RuleFinding> {
     let held = held(facts);
     let alone = facts.torch().is_none() && facts.buffers().is_empty() && facts.xids().is_empty();
     let nobody = usage.used.scaled(2, 1) >= usage.total && held.scaled(2, 1) < usage.used && alone;
-    let text = format!("{} of {} are in use, and the listed processes hold {held}", usage.used, usage.total);
+    let text = format!(
+        "{} of {} are in use, and the listed processes hold {held}",
+        usage.used, usage.total
+    );
     nobody.then(|| RuleFinding::new(Cause::ForeignProcess, Fair, text, [usage.quote.clone()]))
 }
 
@@ -79,9 +118,8 @@ fn unworded(facts: &Facts) -> Option<RuleFinding> {
 /// A call of the run time without a buffer's name, in WSL, before anything is served.
 fn refused_in_wsl(facts: &Facts) -> Option<Quote> {
     let refusal = facts.refusal().filter(|_| facts.says(Pattern::Wsl))?;
-    let early = refusal.at_run_time
-        && refusal.purpose == Purpose::Unknown
-        && refusal.stage != LoadStage::Serving;
+    let early =
+        refusal.at_run_time && refusal.purpose == Purpose::Unknown && refusal.stage != LoadStage::Serving;
     early.then(|| refusal.quote.clone())
 }
 

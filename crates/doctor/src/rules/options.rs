@@ -10,17 +10,43 @@ use crate::facts::{Facts, LoadStage, MemoryPlace, Purpose, RefusedRequest, is_ar
 use crate::pattern::Pattern;
 
 pub(super) const RULES: &[Rule] = &[
-    rule("weights_beyond_cards", "arithmetic: file, or parameters times bits, against the cards", weights_beyond_cards),
-    rule("weights_fill_card", "arithmetic: placed weights against the card", weights_fill_card),
-    rule("beyond_weights", "arithmetic: one request against all weights", beyond_weights),
-    rule("large_context", "arithmetic: the KV cache grows with the context; 4096 to 32768 are usual", large_context),
-    rule("large_micro_batch", "llama-context.cpp: compute buffers grow with -ub, 512 by default", large_micro_batch),
-    rule("first_that_is_loaded", "order of every engine: weights come first and are the most", first_that_is_loaded),
+    rule(
+        "weights_beyond_cards",
+        "arithmetic: file, or parameters times bits, against the cards",
+        weights_beyond_cards,
+    ),
+    rule(
+        "weights_fill_card",
+        "arithmetic: placed weights against the card",
+        weights_fill_card,
+    ),
+    rule(
+        "beyond_weights",
+        "arithmetic: one request against all weights",
+        beyond_weights,
+    ),
+    rule(
+        "large_context",
+        "arithmetic: the KV cache grows with the context; 4096 to 32768 are usual",
+        large_context,
+    ),
+    rule(
+        "large_micro_batch",
+        "llama-context.cpp: compute buffers grow with -ub, 512 by default",
+        large_micro_batch,
+    ),
+    rule(
+        "first_that_is_loaded",
+        "order of every engine: weights come first and are the most",
+        first_that_is_loaded,
+    ),
 ];
 
 /// No program names the purpose of the memory.
 fn is_unnamed(facts: &Facts) -> bool {
-    let named = facts.refusal().is_some_and(|refusal| refusal.purpose != Purpose::Unknown);
+    let named = facts
+        .refusal()
+        .is_some_and(|refusal| refusal.purpose != Purpose::Unknown);
     !named && facts.frame().is_none() && facts.startup().is_none() && !facts.is_unified()
 }
 
@@ -39,7 +65,10 @@ fn weights_fill_card(facts: &Facts) -> Option<RuleFinding> {
     if sized || !is_unnamed(facts) || !facts.ran_out() || facts.progress().stage == LoadStage::Serving {
         return None;
     }
-    let weights = facts.buffers().iter().filter(|buffer| buffer.on_card && buffer.purpose == Purpose::Weights);
+    let weights = facts
+        .buffers()
+        .iter()
+        .filter(|buffer| buffer.on_card && buffer.purpose == Purpose::Weights);
     let largest = weights.map(|buffer| buffer.size).max()?;
     let card = facts.card().or(facts.model().named_cards)?;
     let text = format!("the weights take {largest} of a card of {card}");
@@ -57,22 +86,42 @@ fn beyond_weights(facts: &Facts) -> Option<RuleFinding> {
 }
 
 fn large_context(facts: &Facts) -> Option<RuleFinding> {
-    let faults = [Pattern::CardFault, Pattern::IllegalAccess, Pattern::DriverFault, Pattern::ProgramFault];
+    let faults = [
+        Pattern::CardFault,
+        Pattern::IllegalAccess,
+        Pattern::DriverFault,
+        Pattern::ProgramFault,
+    ];
     let died = facts.says(Pattern::Died) && !facts.says_any(&faults);
     let speaks = is_unnamed(facts) && (facts.ran_out() || died);
-    let tokens = facts.options().context_tokens.filter(|tokens| *tokens >= 65_536 && speaks)?;
+    let tokens = facts
+        .options()
+        .context_tokens
+        .filter(|tokens| *tokens >= 65_536 && speaks)?;
     let at_work = facts.refusal().is_some_and(|refusal| refusal.at_run_time);
     // The cache was already placed when more was refused.
-    let placed = facts.refusal().is_some_and(|refusal| refusal.stage > LoadStage::Context);
-    let weight = if at_work || placed || facts.torch().is_some() { Weak } else { Fair };
+    let placed = facts
+        .refusal()
+        .is_some_and(|refusal| refusal.stage > LoadStage::Context);
+    let weight = if at_work || placed || facts.torch().is_some() {
+        Weak
+    } else {
+        Fair
+    };
     let text = format!("the context has {tokens} tokens");
-    Some(RuleFinding::new(Cause::KvCacheTooLarge, weight, text, facts.quotes(&[Pattern::ContextTokens])))
+    Some(RuleFinding::new(
+        Cause::KvCacheTooLarge,
+        weight,
+        text,
+        facts.quotes(&[Pattern::ContextTokens]),
+    ))
 }
 
 /// A refusal of the card in a log that shows neither purpose nor stage.
 fn unstaged(facts: &Facts) -> Option<&RefusedRequest> {
     let refusal = facts.refusal()?;
-    let unnamed = refusal.purpose == Purpose::Unknown && refusal.place == MemoryPlace::Card && !refusal.at_run_time;
+    let unnamed =
+        refusal.purpose == Purpose::Unknown && refusal.place == MemoryPlace::Card && !refusal.at_run_time;
     (unnamed && refusal.stage == LoadStage::Unknown && !facts.is_unified()).then_some(refusal)
 }
 
@@ -80,7 +129,12 @@ fn large_micro_batch(facts: &Facts) -> Option<RuleFinding> {
     let refusal = unstaged(facts)?;
     let tokens = facts.options().micro_batch.filter(|tokens| *tokens >= 2048)?;
     let text = format!("{} with micro-batches of {tokens} tokens", requested(refusal));
-    Some(RuleFinding::new(Cause::ComputeBufferTooLarge, Fair, text, [refusal.quote.clone()]))
+    Some(RuleFinding::new(
+        Cause::ComputeBufferTooLarge,
+        Fair,
+        text,
+        [refusal.quote.clone()],
+    ))
 }
 
 fn first_that_is_loaded(facts: &Facts) -> Option<RuleFinding> {
@@ -89,6 +143,14 @@ fn first_that_is_loaded(facts: &Facts) -> Option<RuleFinding> {
     if matches!((refusal.asked, facts.card()), (Some(asked), Some(card)) if is_arena(asked, card)) {
         return None;
     }
-    let text = format!("{} before any line shows the stage of the load", requested(refusal));
-    Some(RuleFinding::new(Cause::ModelTooLarge, Weak, text, [refusal.quote.clone()]))
+    let text = format!(
+        "{} before any line shows the stage of the load",
+        requested(refusal)
+    );
+    Some(RuleFinding::new(
+        Cause::ModelTooLarge,
+        Weak,
+        text,
+        [refusal.quote.clone()],
+    ))
 }

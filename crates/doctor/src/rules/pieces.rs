@@ -11,7 +11,11 @@ use crate::pattern::Pattern;
 
 pub(super) const RULES: &[Rule] = &[
     rule("idle_in_pieces", SENTENCE, idle_in_pieces),
-    rule("blocks_between", "torch.cuda.memory_snapshot, memory_summary", blocks_between),
+    rule(
+        "blocks_between",
+        "torch.cuda.memory_snapshot, memory_summary",
+        blocks_between,
+    ),
 ];
 
 /// Idle and free memory would do, free memory alone does not, and the live tensors leave room.
@@ -25,8 +29,13 @@ fn idle_in_pieces(facts: &Facts) -> Option<RuleFinding> {
         return None;
     }
     let of_card = |share: u64| torch.total.is_none_or(|total| idle * share >= total);
-    let loads = torch.frame.as_ref().is_some_and(|frame| frame.purpose == Purpose::Weights);
-    let small = torch.total.is_some_and(|total| torch.asked.scaled(64, 1) <= total);
+    let loads = torch
+        .frame
+        .as_ref()
+        .is_some_and(|frame| frame.purpose == Purpose::Weights);
+    let small = torch
+        .total
+        .is_some_and(|total| torch.asked.scaled(64, 1) <= total);
     let weight = match () {
         // A load frees nothing, and requests more after this.
         () if loads && !of_card(10) => Weak,
@@ -44,12 +53,24 @@ fn idle_in_pieces(facts: &Facts) -> Option<RuleFinding> {
         "{} were requested; {free} are free and {idle} are idle in the allocator, together enough, but in no single block",
         torch.asked
     );
-    fits.then(|| RuleFinding::new(Cause::FragmentationCachingAllocator, weight, text, [torch.quote.clone()]))
+    fits.then(|| {
+        RuleFinding::new(
+            Cause::FragmentationCachingAllocator,
+            weight,
+            text,
+            [torch.quote.clone()],
+        )
+    })
 }
 
 /// A snapshot of the allocator with idle blocks among live ones.
 fn blocks_between(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::TorchSnapshot)?;
     let text = "the allocator's snapshot shows idle blocks between live ones, which it cannot free";
-    Some(RuleFinding::new(Cause::FragmentationCachingAllocator, Strong, text, [line]))
+    Some(RuleFinding::new(
+        Cause::FragmentationCachingAllocator,
+        Strong,
+        text,
+        [line],
+    ))
 }

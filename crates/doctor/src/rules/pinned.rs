@@ -11,10 +11,26 @@ use crate::facts::{Facts, Quote};
 use crate::pattern::Pattern;
 
 pub(super) const RULES: &[Rule] = &[
-    rule("pinned_refused", "ggml-cuda.cu: ggml_cuda_host_malloc", pinned_refused),
-    rule("pinned_warning", "ggml-cuda.cu: falls back to pageable memory", pinned_warning),
-    rule("lock_refused", "llama-mmap.cpp: without mlock the run goes on", lock_refused),
-    rule("pin_call_failed", "cudaHostAlloc, cudaHostRegister, mlock: limits of the host", pin_call_failed),
+    rule(
+        "pinned_refused",
+        "ggml-cuda.cu: ggml_cuda_host_malloc",
+        pinned_refused,
+    ),
+    rule(
+        "pinned_warning",
+        "ggml-cuda.cu: falls back to pageable memory",
+        pinned_warning,
+    ),
+    rule(
+        "lock_refused",
+        "llama-mmap.cpp: without mlock the run goes on",
+        lock_refused,
+    ),
+    rule(
+        "pin_call_failed",
+        "cudaHostAlloc, cudaHostRegister, mlock: limits of the host",
+        pin_call_failed,
+    ),
 ];
 
 fn went_on(facts: &Facts) -> bool {
@@ -38,12 +54,20 @@ fn is_limit(line: &Quote) -> bool {
 
 fn pinned_refused(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::PinnedRefused).filter(is_limit)?;
-    Some(RuleFinding::new(Cause::HostPinnedLimit, Strong, "pinned host memory was refused", [line]))
+    Some(RuleFinding::new(
+        Cause::HostPinnedLimit,
+        Strong,
+        "pinned host memory was refused",
+        [line],
+    ))
 }
 
 fn pinned_warning(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::PinnedRefused)?;
-    let next = facts.quotes(&[Pattern::Serves, Pattern::Works]).into_iter().take(1);
+    let next = facts
+        .quotes(&[Pattern::Serves, Pattern::Works])
+        .into_iter()
+        .take(1);
     let text = "pinned memory is optional, and the run went on without it";
     let amiss = !of_driver(facts).is_empty();
     let (weight, speaks) = match is_limit(&line) {
@@ -75,7 +99,12 @@ fn lock_refused(facts: &Facts) -> Option<RuleFinding> {
             let text = "locking the model in host memory is optional";
             RuleFinding::new(Cause::NotOom, Strong, text, [line, next.clone()]).by(SubCause::Optional)
         }
-        _ => RuleFinding::new(Cause::HostPinnedLimit, Fair, "the host's limit of locked memory was reached", [line]),
+        _ => RuleFinding::new(
+            Cause::HostPinnedLimit,
+            Fair,
+            "the host's limit of locked memory was reached",
+            [line],
+        ),
     })
 }
 

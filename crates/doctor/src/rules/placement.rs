@@ -9,17 +9,40 @@ use crate::facts::{CardHolder, Facts};
 use crate::pattern::Pattern;
 
 pub(super) const RULES: &[Rule] = &[
-    rule("context_on_each_card", "nvidia-smi: one process with a bare context on a further card", context_on_each_card),
-    rule("card_twice", "NCCL: init.cc compares the ranks' bus ids", card_twice),
-    rule("choice_missed", "the selected card against the card of the refusal", choice_missed),
+    rule(
+        "context_on_each_card",
+        "nvidia-smi: one process with a bare context on a further card",
+        context_on_each_card,
+    ),
+    rule(
+        "card_twice",
+        "NCCL: init.cc compares the ranks' bus ids",
+        card_twice,
+    ),
+    rule(
+        "choice_missed",
+        "the selected card against the card of the refusal",
+        choice_missed,
+    ),
 ];
 
 /// One process is on several cards, on one of them with little; or several of one name share one card.
 fn context_on_each_card(facts: &Facts) -> Option<RuleFinding> {
-    let stray = facts.holders().iter().find(|stray| is_stray(stray, facts.holders()))?;
-    let text = format!("{} holds {} on a further card, hardly more than a context", stray.name, stray.used);
+    let stray = facts
+        .holders()
+        .iter()
+        .find(|stray| is_stray(stray, facts.holders()))?;
+    let text = format!(
+        "{} holds {} on a further card, hardly more than a context",
+        stray.name, stray.used
+    );
     let weight = if facts.refusals().is_empty() { Strong } else { Fair };
-    Some(RuleFinding::new(Cause::WrongDeviceContext, weight, text, [stray.quote.clone()]))
+    Some(RuleFinding::new(
+        Cause::WrongDeviceContext,
+        weight,
+        text,
+        [stray.quote.clone()],
+    ))
 }
 
 fn is_stray(stray: &CardHolder, all: &[CardHolder]) -> bool {
@@ -30,10 +53,13 @@ fn is_stray(stray: &CardHolder, all: &[CardHolder]) -> bool {
         let elsewhere = other.pid == stray.pid && other.card != stray.card;
         elsewhere && (is_context || other.used >= stray.used * 2)
     };
-    let same = |other: &&CardHolder| {
-        other.name == stray.name && other.card == stray.card && other.pid != stray.pid
-    };
-    let siblings = all.iter().filter(same).filter(|other| other.used <= CONTEXT).count();
+    let same =
+        |other: &&CardHolder| other.name == stray.name && other.card == stray.card && other.pid != stray.pid;
+    let siblings = all
+        .iter()
+        .filter(same)
+        .filter(|other| other.used <= CONTEXT)
+        .count();
     let owner = all.iter().filter(same).any(|other| other.used >= stray.used * 3);
     all.iter().any(|other| twin(&other)) || (is_context && siblings >= 1 && owner)
 }
@@ -49,5 +75,10 @@ fn choice_missed(facts: &Facts) -> Option<RuleFinding> {
     let (choice, card) = (facts.choice_missed()?, facts.refusing_card()?);
     let chosen: Vec<String> = choice.cards.iter().map(u64::to_string).collect();
     let text = format!("card {} was selected, and card {card} refused", chosen.join(", "));
-    Some(RuleFinding::new(Cause::WrongDeviceContext, Strong, text, [choice.quote.clone()]))
+    Some(RuleFinding::new(
+        Cause::WrongDeviceContext,
+        Strong,
+        text,
+        [choice.quote.clone()],
+    ))
 }

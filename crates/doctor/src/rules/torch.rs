@@ -9,16 +9,33 @@ use super::{Rule, RuleFinding, rule};
 use crate::cause::{Cause, SubCause};
 use crate::facts::{Facts, NO_SIZE, Purpose, RefusedRequest, TorchRefusal};
 use crate::pattern::Pattern;
+use crate::sizes::in_float;
 
 pub(super) const SENTENCE: &str = "CUDACachingAllocator.cpp: malloc, reportProcessMemoryInfo";
 
 pub(super) const RULES: &[Rule] = &[
     rule("held_by_others", SENTENCE, held_by_others),
-    rule("not_the_card", "arithmetic: a request far below the free size", not_the_card),
+    rule(
+        "not_the_card",
+        "arithmetic: a request far below the free size",
+        not_the_card,
+    ),
     rule("live_tensors", SENTENCE, live_tensors),
-    rule("frame_alone", "the traceback frame that ended in the refusal", frame_alone),
-    rule("request_alone", "arithmetic: a request of a GiB or more is an intermediate result more often than a weight", request_alone),
-    rule("nvml_query_assertion", "CUDACachingAllocator.cpp: reportProcessMemoryInfo runs on out of memory only", nvml_query),
+    rule(
+        "frame_alone",
+        "the traceback frame that ended in the refusal",
+        frame_alone,
+    ),
+    rule(
+        "request_alone",
+        "arithmetic: a request of a GiB or more is an intermediate result more often than a weight",
+        request_alone,
+    ),
+    rule(
+        "nvml_query_assertion",
+        "CUDACachingAllocator.cpp: reportProcessMemoryInfo runs on out of memory only",
+        nvml_query,
+    ),
 ];
 
 /// A CUDA context and its libraries.
@@ -28,7 +45,10 @@ const CONTEXT: Bytes = Bytes::mib(700);
 pub(super) const ROUNDING: Bytes = Bytes::mib(64);
 
 fn is_loading(torch: &TorchRefusal) -> bool {
-    torch.frame.as_ref().is_some_and(|frame| frame.purpose == Purpose::Weights)
+    torch
+        .frame
+        .as_ref()
+        .is_some_and(|frame| frame.purpose == Purpose::Weights)
 }
 
 /// The free size is of the moment after the refusal, and the driver keeps some: less than a twentieth of the card is none.
@@ -62,7 +82,10 @@ fn held_by_others(facts: &Facts) -> Option<RuleFinding> {
         (true, false) => Strong,
         (false, _) => Fair,
     };
-    let text = format!("of {total}, other processes hold {others}; {free} are free and {} were requested", torch.asked);
+    let text = format!(
+        "of {total}, other processes hold {others}; {free} are free and {} were requested",
+        torch.asked
+    );
     (many && enough).then(|| RuleFinding::new(Cause::ForeignProcess, weight, text, [torch.quote.clone()]))
 }
 
@@ -88,7 +111,11 @@ fn ours(torch: &TorchRefusal) -> Option<Bytes> {
 fn unaccounted(torch: &TorchRefusal) -> Option<Bytes> {
     let ours = ours(torch)?;
     // A printed size of this process includes its context.
-    let context = if torch.ours.is_some() { Bytes::ZERO } else { CONTEXT };
+    let context = if torch.ours.is_some() {
+        Bytes::ZERO
+    } else {
+        CONTEXT
+    };
     let used = torch.total?.saturating_sub(torch.free?);
     Some(used.saturating_sub(ours + context))
 }
@@ -100,7 +127,10 @@ fn not_the_card(facts: &Facts) -> Option<RuleFinding> {
     if free < torch.asked.scaled(4, 1) || torch.asked.is_zero() {
         return None;
     }
-    let text = format!("{} were requested and {free} are free: the card is not short of memory", torch.asked);
+    let text = format!(
+        "{} were requested and {free} are free: the card is not short of memory",
+        torch.asked
+    );
     let quotes = [torch.quote.clone()];
     Some(match () {
         () if facts.says(Pattern::PinCall) => RuleFinding::new(Cause::HostPinnedLimit, Strong, text, quotes),
@@ -113,7 +143,9 @@ fn not_the_card(facts: &Facts) -> Option<RuleFinding> {
 fn live_tensors(facts: &Facts) -> Option<RuleFinding> {
     let torch = facts.torch().as_ref()?;
     let total = torch.total?;
-    let allocated = torch.allocated.or_else(|| Some(torch.ours?.saturating_sub(CONTEXT)))?;
+    let allocated = torch
+        .allocated
+        .or_else(|| Some(torch.ours?.saturating_sub(CONTEXT)))?;
     let free = torch.free.unwrap_or(Bytes::ZERO);
     let in_pieces = torch.idle.is_some_and(|idle| {
         let idles = idle >= ROUNDING && idle * 50 >= total && !(is_loading(torch) && idle * 10 < total);
@@ -132,8 +164,10 @@ fn live_tensors(facts: &Facts) -> Option<RuleFinding> {
     }
     let (cause, weight) = what_lives(facts, torch, total, allocated);
     let weight = if in_pieces && !little { Weak } else { weight };
-    let text =
-        format!("live tensors hold {allocated} of a card of {total}, and {} more were requested", torch.asked);
+    let text = format!(
+        "live tensors hold {allocated} of a card of {total}, and {} more were requested",
+        torch.asked
+    );
     let frame = torch.frame.as_ref().map(|frame| frame.quote.clone());
     // More than the card in tensors: the driver of Windows had already moved some to the host.
     let spilled = (allocated > total).then_some(SubCause::DriverSpill);
@@ -142,7 +176,12 @@ fn live_tensors(facts: &Facts) -> Option<RuleFinding> {
 }
 
 /// Kind of the tensors that fill the card: by the frame that asked, else by the size of the request.
-fn what_lives(facts: &Facts, torch: &TorchRefusal, total: Bytes, allocated: Bytes) -> (Cause, EvidenceWeight) {
+fn what_lives(
+    facts: &Facts,
+    torch: &TorchRefusal,
+    total: Bytes,
+    allocated: Bytes,
+) -> (Cause, EvidenceWeight) {
     let large = torch.asked.scaled(8, 1) >= total;
     let small = torch.asked.scaled(64, 1) <= total;
     let full = is_full_of_tensors(torch);
@@ -156,7 +195,15 @@ fn what_lives(facts: &Facts, torch: &TorchRefusal, total: Bytes, allocated: Byte
     }
     match () {
         () if torch.asked > total => (Cause::ComputeBufferTooLarge, Strong),
-        () if facts.options().context_tokens.is_some_and(|tokens| tokens >= 65_536) => (Cause::KvCacheTooLarge, Fair),
+        // vLLM keeps weights, activations and cache within its share, so tensors beyond it were loaded before the cache.
+        () if is_beyond_share(facts, total, allocated) => (Cause::ModelTooLarge, Fair),
+        () if facts
+            .options()
+            .context_tokens
+            .is_some_and(|tokens| tokens >= 65_536) =>
+        {
+            (Cause::KvCacheTooLarge, Fair)
+        }
         // A large weight after many others asks for as much as an intermediate result does.
         () if large && full => (Cause::ComputeBufferTooLarge, Fair),
         () if large => (Cause::ComputeBufferTooLarge, Strong),
@@ -167,10 +214,19 @@ fn what_lives(facts: &Facts, torch: &TorchRefusal, total: Bytes, allocated: Byte
     }
 }
 
+fn is_beyond_share(facts: &Facts, total: Bytes, allocated: Bytes) -> bool {
+    facts
+        .options()
+        .utilization
+        .is_some_and(|share| in_float(allocated) > share * in_float(total))
+}
+
 /// The sizes are missing, but the traceback shows what the program was doing.
 fn frame_alone(facts: &Facts) -> Option<RuleFinding> {
     let torch = facts.torch().as_ref();
-    let frame = torch.and_then(|torch| torch.frame.as_ref()).or(facts.frame().as_ref())?;
+    let frame = torch
+        .and_then(|torch| torch.frame.as_ref())
+        .or(facts.frame().as_ref())?;
     let named = |refusal: &RefusedRequest| refusal.asked.is_some() || refusal.purpose != Purpose::Unknown;
     let weighed = |torch: &TorchRefusal| torch.total.is_some() && torch.allocated.or(torch.ours).is_some();
     let sized = torch.is_some_and(weighed) || facts.refusals().iter().any(named);
@@ -212,5 +268,10 @@ fn nvml_query(facts: &Facts) -> Option<RuleFinding> {
     }
     let quotes = [Some(line), facts.quote(Pattern::NvMap)].into_iter().flatten();
     let text = "PyTorch asks NVML for the processes of a card only to report a refusal; the query failed and hid the refusal";
-    Some(RuleFinding::new(Cause::NvmlAssertMasksOom, Decisive, text, quotes))
+    Some(RuleFinding::new(
+        Cause::NvmlAssertMasksOom,
+        Decisive,
+        text,
+        quotes,
+    ))
 }

@@ -13,12 +13,36 @@ use crate::facts::Facts;
 use crate::pattern::Pattern;
 
 pub(super) const RULES: &[Rule] = &[
-    rule("nvmap_refused", "nvmap_alloc.c, nvmap_dev.c of L4T; libnvrm prints the ioctl", nvmap_refused),
-    rule("refused_with_room", "arithmetic: requested against MemAvailable", refused_with_room),
-    rule("kernel_no_memory", "NVRM: memdescAllocInternal returns NV_ERR_NO_MEMORY", kernel_no_memory),
-    rule("cache_counts_as_used", "/proc/meminfo: MemFree against MemAvailable", cache_counts_as_used),
-    rule("larger_than_machine", "arithmetic: requested against MemTotal", larger_than_machine),
-    rule("managed_memory", "ggml-cuda.cu: GGML_CUDA_ENABLE_UNIFIED_MEMORY; UVM serves faults instead of failing", managed_memory),
+    rule(
+        "nvmap_refused",
+        "nvmap_alloc.c, nvmap_dev.c of L4T; libnvrm prints the ioctl",
+        nvmap_refused,
+    ),
+    rule(
+        "refused_with_room",
+        "arithmetic: requested against MemAvailable",
+        refused_with_room,
+    ),
+    rule(
+        "kernel_no_memory",
+        "NVRM: memdescAllocInternal returns NV_ERR_NO_MEMORY",
+        kernel_no_memory,
+    ),
+    rule(
+        "cache_counts_as_used",
+        "/proc/meminfo: MemFree against MemAvailable",
+        cache_counts_as_used,
+    ),
+    rule(
+        "larger_than_machine",
+        "arithmetic: requested against MemTotal",
+        larger_than_machine,
+    ),
+    rule(
+        "managed_memory",
+        "ggml-cuda.cu: GGML_CUDA_ENABLE_UNIFIED_MEMORY; UVM serves faults instead of failing",
+        managed_memory,
+    ),
 ];
 
 /// Order of blocks of 64 KiB, which NvMap takes before single pages.
@@ -78,7 +102,9 @@ fn mechanism(facts: &Facts) -> Option<SubCause> {
 }
 
 fn is_capped(facts: &Facts) -> bool {
-    facts.release().is_some_and(|release| release.nvmap_fault().is_some())
+    facts
+        .release()
+        .is_some_and(|release| release.nvmap_fault().is_some())
 }
 
 /// Enough is free, but hardly any of it in blocks of 64 KiB or more: by all orders of buddyinfo, not by `lfb`.
@@ -103,20 +129,26 @@ fn refused_with_room(facts: &Facts) -> Option<RuleFinding> {
     }
     let available = facts.host().available.or(facts.card_free());
     let (weight, text) = match (requested(facts), available) {
-        _ if is_capped(facts) => {
-            (Decisive, "memory was refused on an L4T release that limits NvMap allocations".to_owned())
-        }
+        _ if is_capped(facts) => (
+            Decisive,
+            "memory was refused on an L4T release that limits NvMap allocations".to_owned(),
+        ),
         (Some(asked), Some(available)) if asked <= available => {
             (Strong, format!("{asked} were refused with {available} available"))
         }
         (Some(_), Some(_)) if facts.host().available.is_some() => return None,
         // A program's free size may leave out the page cache, so the machine's size is the better bound.
-        (Some(asked), _) if facts.machine().is_some_and(|total| asked.scaled(4, 3) <= total) => {
-            (Strong, format!("{asked} were refused on a machine with more memory than that"))
-        }
+        (Some(asked), _) if facts.machine().is_some_and(|total| asked.scaled(4, 3) <= total) => (
+            Strong,
+            format!("{asked} were refused on a machine with more memory than that"),
+        ),
         (Some(_), Some(_)) => return None,
         _ if !facts.was_refused() => return None,
-        _ => (Fair, "memory was refused on a machine whose GPU shares the host memory".to_owned()),
+        // Without a size there is no arithmetic: a refusal of addresses reads the same.
+        _ => (
+            Weak,
+            "memory was refused on a machine whose GPU shares the host memory".to_owned(),
+        ),
     };
     let others = facts.quotes(&[Pattern::OutOfMemory, Pattern::UnifiedBoard]);
     let quotes = refusal.into_iter().chain(others);
@@ -125,7 +157,9 @@ fn refused_with_room(facts: &Facts) -> Option<RuleFinding> {
 
 fn kernel_no_memory(facts: &Facts) -> Option<RuleFinding> {
     // The kernel reports refused addresses with the same word.
-    let line = facts.quote(Pattern::KernelMemory).filter(|_| !facts.says(Pattern::VaReservation))?;
+    let line = facts
+        .quote(Pattern::KernelMemory)
+        .filter(|_| !facts.says(Pattern::VaReservation))?;
     let weight = if facts.is_unified() { Decisive } else { Strong };
     let text = "the kernel driver got no pages for GPU memory";
     Some(RuleFinding::new(Cause::UnifiedMemoryRefused, weight, text, [line]).by(mechanism(facts)))

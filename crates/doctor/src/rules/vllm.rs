@@ -1,19 +1,34 @@
 //! Rules for the estimates that vLLM, SGLang and ollama print.
 
-use plimsoll_base::Bytes;
-
 use super::EvidenceWeight::{Decisive, Fair, Strong};
 use super::{Rule, RuleFinding, rule};
 use crate::cause::{Cause, SubCause};
 use crate::facts::Facts;
 use crate::pattern::Pattern;
+use crate::sizes::in_float;
 
 pub(super) const RULES: &[Rule] = &[
     rule("startup_share", "vllm/v1/worker: request_memory", startup_share),
-    rule("context_beyond_cache", "vllm: check_enough_kv_cache_memory", context_beyond_cache),
-    rule("cache_full", "SGLang: mem_cache/common.py: alloc_for_extend; vLLM's scheduler", cache_full),
-    rule("no_room_for_blocks", "vllm: determine_num_available_blocks; 2 bytes a parameter", no_room_for_blocks),
-    rule("required_beyond_available", "ollama: llm/memory.go", required_beyond_available),
+    rule(
+        "context_beyond_cache",
+        "vllm: check_enough_kv_cache_memory",
+        context_beyond_cache,
+    ),
+    rule(
+        "cache_full",
+        "SGLang: mem_cache/common.py: alloc_for_extend; vLLM's scheduler",
+        cache_full,
+    ),
+    rule(
+        "no_room_for_blocks",
+        "vllm: determine_num_available_blocks; 2 bytes a parameter",
+        no_room_for_blocks,
+    ),
+    rule(
+        "required_beyond_available",
+        "ollama: llm/memory.go",
+        required_beyond_available,
+    ),
     rule("host_too_small", "ollama: server/sched.go", host_too_small),
     rule("previous_child", "ollama: waitForVRAMRecovery", previous_child),
 ];
@@ -56,7 +71,10 @@ fn no_room_for_blocks(facts: &Facts) -> Option<RuleFinding> {
     let quote = facts.quote(Pattern::VllmNoBlocks)?;
     let text = "weights and the profiling run left nothing for the KV cache";
     let printed = facts.model().weights.map(in_float);
-    let guessed = facts.model().parameters.map(|thousand_millions| thousand_millions * 2e9);
+    let guessed = facts
+        .model()
+        .parameters
+        .map(|thousand_millions| thousand_millions * 2e9);
     let (Some(weights), Some(card)) = (printed.or(guessed), facts.card()) else {
         return Some(RuleFinding::new(Cause::ModelTooLarge, Fair, text, [quote]));
     };
@@ -66,16 +84,17 @@ fn no_room_for_blocks(facts: &Facts) -> Option<RuleFinding> {
         None => card * facts.options().parallel.unwrap_or(1).clamp(1, 64),
     };
     let share = in_float(cards) * facts.options().utilization.unwrap_or(0.9);
-    let cause = if weights > 0.85 * share { Cause::ModelTooLarge } else { Cause::ComputeBufferTooLarge };
+    let cause = if weights > 0.85 * share {
+        Cause::ModelTooLarge
+    } else {
+        Cause::ComputeBufferTooLarge
+    };
     let text = format!("{text}: weights of {:.1} GB on {cards}", weights / 1e9);
     let weight = if printed.is_some() { Strong } else { Fair };
-    let quotes = [Some(quote), facts.quote(Pattern::VllmWeights)].into_iter().flatten();
+    let quotes = [Some(quote), facts.quote(Pattern::VllmWeights)]
+        .into_iter()
+        .flatten();
     Some(RuleFinding::new(cause, weight, text, quotes))
-}
-
-fn in_float(bytes: Bytes) -> f64 {
-    let mib = u32::try_from(bytes.whole_mib()).unwrap_or(u32::MAX);
-    f64::from(mib) * 1_048_576.0
 }
 
 /// ollama places as many layers on the card as it estimates to fit; the estimate is in its line.
@@ -83,7 +102,11 @@ fn required_beyond_available(facts: &Facts) -> Option<RuleFinding> {
     let estimate = facts.estimate().as_ref().filter(|_| facts.ran_out())?;
     let (full, available) = (estimate.full, estimate.available);
     let cache_leads = estimate.cache > estimate.weights;
-    let cause = if cache_leads { Cause::KvCacheTooLarge } else { Cause::ModelTooLarge };
+    let cause = if cache_leads {
+        Cause::KvCacheTooLarge
+    } else {
+        Cause::ModelTooLarge
+    };
     let text = format!("the whole model needs {full}, and {available} are available");
     (full > available).then(|| RuleFinding::new(cause, Fair, text, [estimate.quote.clone()]))
 }
@@ -93,7 +116,9 @@ fn host_too_small(facts: &Facts) -> Option<RuleFinding> {
     // On a unified board ollama counts MemFree, which leaves out the page cache.
     if facts.is_unified() {
         let text = "the available memory is short on a machine whose GPU shares it";
-        return Some(RuleFinding::new(Cause::UnifiedMemoryRefused, Fair, text, [quote]).by(SubCause::PageCache));
+        return Some(
+            RuleFinding::new(Cause::UnifiedMemoryRefused, Fair, text, [quote]).by(SubCause::PageCache),
+        );
     }
     let text = "the model needs more host memory than the machine has";
     Some(RuleFinding::new(Cause::ModelTooLarge, Strong, text, [quote]))
@@ -102,7 +127,9 @@ fn host_too_small(facts: &Facts) -> Option<RuleFinding> {
 /// ollama's own line is a warning, and it goes on to load.
 fn previous_child(facts: &Facts) -> Option<RuleFinding> {
     let quote = facts.quote(Pattern::SlowRecovery)?;
-    let refused_later = facts.seen(Pattern::OutOfMemory).is_some_and(|seen| seen.last.line > quote.line);
+    let refused_later = facts
+        .seen(Pattern::OutOfMemory)
+        .is_some_and(|seen| seen.last.line > quote.line);
     Some(if refused_later {
         let text = "the previous engine had not released its memory when the next one started";
         RuleFinding::new(Cause::Other, Strong, text, [quote]).by(SubCause::PreviousChild)
