@@ -1,4 +1,5 @@
-//! Causes and sub-causes of a failed allocation. Their codes belong to `plimsoll.diagnosis/1` and do not change.
+//! Causes and sub-causes of a failed allocation. Their codes belong to `plimsoll.diagnosis/1` and do not
+//! change.
 
 use std::fmt;
 

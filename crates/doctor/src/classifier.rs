@@ -1,12 +1,14 @@
 //! Text classifier for reports: a logistic regression over words.
 //!
-//! DECISION: rules read formats and numbers, the classifier reads prose, and no list of phrases does. Where the rules see little, it
-//! decides, and the verdict says so. Where the rules are sure and the words speak against them, the verdict is less sure. A log above
-//! 64 KiB, and a death that `serve` judges, are left to the rules: a running engine's lines are no report of a failure.
+//! DECISION: rules read formats and numbers, the classifier reads prose, and no list of phrases does. Where
+//! the rules see little, it decides, and the verdict says so. Where the rules are sure and the words speak
+//! against them, the verdict is less sure. A log above 64 KiB, and a death that `serve` judges, are left to
+//! the rules: a running engine's lines are no report of a failure.
 //!
-//! The table `classifier/words.tsv` is made by `bench/text/train.py` of 1132 public reports whose cause their threads name. Each
-//! row is a word with its inverse document frequency and its weight for each cause. The reports' texts are not in the repository;
-//! `bench/text/reports.tsv` has the cause and the address of those whose address was noted. The same reports give the same table.
+//! The table `classifier/words.tsv` is made by `bench/text/train.py` of 1132 public reports whose cause their
+//! threads name. Each row is a word with its inverse document frequency and its weight for each cause. The
+//! reports' texts are not in the repository; `bench/text/reports.tsv` has the cause and the address of those
+//! whose address was noted. The same reports give the same table.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
@@ -238,7 +240,8 @@ fn shares(counts: &BTreeMap<&'static str, f64>) -> Vec<(Cause, f64)> {
         .collect()
 }
 
-/// Runs of two or more letters in lower case, none right after a digit, so neither addresses nor sizes. `train.py: WORD` is the same.
+/// Runs of two or more letters in lower case, none right after a digit, so neither addresses nor sizes.
+/// `train.py: WORD` is the same.
 fn words(text: &str) -> impl Iterator<Item = String> {
     let mut behind_digit = false;
     let runs = text.split_inclusive(|c: char| !c.is_ascii_alphabetic());

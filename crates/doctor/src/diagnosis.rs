@@ -1,8 +1,8 @@
 //! The verdict over the facts: one cause with its confidence, alternatives, evidence and remedies.
 //!
-//! DECISION: rules speak, this only adds. Weights of one cause are added as log odds; `none of these` has a fixed weight, so little
-//! evidence gives little confidence. Below [`TELLING`] the cause is `other`, and the likeliest stands under `also`. Where the rules see
-//! little, the text classifier decides (`ensemble.rs`).
+//! DECISION: rules speak, this only adds. Weights of one cause are added as log odds; `none of these` has a
+//! fixed weight, so little evidence gives little confidence. Below [`TELLING`] the cause is `other`, and the
+//! likeliest stands under `also`. Where the rules see little, the text classifier decides (`ensemble.rs`).
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,8 @@ pub(super) const TELLING: f64 = 0.28;
 const LIKELY: f64 = 0.4;
 /// Nothing is certain.
 const MOST_SURE: f64 = 0.99;
-/// Upper bound for verdicts without a printed refusal or a number of it: the words of a report are its author's view.
+/// Upper bound for verdicts without a printed refusal or a number of it: the words of a report are its
+/// author's view.
 pub(super) const MOST_INDIRECT: f64 = 0.79;
 const MOST_ALSO: usize = 3;
 const MOST_QUOTES: usize = 8;
@@ -52,7 +53,8 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// The verdict and its remedies without the lines, for a tree that has the lines; `None` where no cause is named.
+    /// The verdict and its remedies without the lines, for a tree that has the lines; `None` where no cause
+    /// is named.
     pub fn brief(&self) -> Option<Reason> {
         let verdict = Candidate {
             cause: self.cause,
@@ -121,8 +123,8 @@ fn judged(facts: &Facts, reads_text: bool) -> Diagnosis {
     }
 }
 
-/// The classifier's opinion, where the log is a report: guard's page is beyond doubt, and the log of a server at work without a
-/// finding is like any other.
+/// The classifier's opinion, where the log is a report: guard's page is beyond doubt, and the log of a server
+/// at work without a finding is like any other.
 fn classified<'a>(facts: &'a Facts, candidates: &[Candidate]) -> Option<TextClassifier<'a>> {
     let at_work = candidates.is_empty() && facts.progress().stage == LoadStage::Serving && !facts.ran_out();
     let is_report = facts.guard().is_none() && !at_work;

@@ -1,9 +1,9 @@
 //! Combination of the rules and the text classifier.
 //!
-//! DECISION: rules with a confidence of a half keep the verdict; rules that rest on the sizes of a refusal keep it from [`TELLING`]
-//! on, since words say nothing of sizes. Below that the classifier decides. The bounds were chosen on 195 reports that neither had
-//! seen (`bench/RESULTS.md`): where the rules gave less than a half and the words named another cause, the words were right 27 times
-//! of 36 and the rules 4 times.
+//! DECISION: rules with a confidence of a half keep the verdict; rules that rest on the sizes of a refusal
+//! keep it from [`TELLING`] on, since words say nothing of sizes. Below that the classifier decides. The
+//! bounds were chosen on 195 reports that neither had seen (`bench/RESULTS.md`): where the rules gave less
+//! than a half and the words named another cause, the words were right 27 times of 36 and the rules 4 times.
 
 use super::classifier::TextClassifier;
 use super::diagnosis::{Candidate, MOST_INDIRECT, TELLING};
@@ -12,8 +12,8 @@ use super::facts::Facts;
 /// Rules below this leave the verdict to the classifier, if a cause has a share of [`SHARE`] in it.
 const RULED: f64 = 0.5;
 const SHARE: f64 = 0.2;
-/// A cause of the rules with a smaller share than this is not called sure, unless the rules give it more than [`PROVEN`] or it rests
-/// on the sizes of a refusal.
+/// A cause of the rules with a smaller share than this is not called sure, unless the rules give it more than
+/// [`PROVEN`] or it rests on the sizes of a refusal.
 const DOUBTED: f64 = 0.35;
 const PROVEN: f64 = 0.97;
 

@@ -1,12 +1,14 @@
 //! Tables of printed phrases, and the readers of the lines that contain them.
 //!
-//! DECISION: one table for all engine output. The last lines of a dead child and a log of a gigabyte go through the same rows, so that
-//! `serve` and `plimsoll doctor` cannot disagree about a line. Phrases match without regard to case and anywhere in a line: prefixes
-//! of journald, docker and llama-swap need no stripping.
+//! DECISION: one table for all engine output. The last lines of a dead child and a log of a gigabyte go
+//! through the same rows, so that `serve` and `plimsoll doctor` cannot disagree about a line. Phrases match
+//! without regard to case and anywhere in a line: prefixes of journald, docker and llama-swap need no
+//! stripping.
 //!
-//! DECISION: a row names the place that shows it: a file of `data/logs` (`log NAME`), a test (`test NAME`), a report of the corpus
-//! (`corpus NNN`), or the program's source (`FILE:ITEM @ BUILD`). A row without one fails the tests. Source references are for printed
-//! formats only. They come from knowledge of the programs, and only some were compared with a checkout.
+//! DECISION: a row names the place that shows it: a file of `data/logs` (`log NAME`), a test (`test NAME`), a
+//! report of the corpus (`corpus NNN`), or the program's source (`FILE:ITEM @ BUILD`). A row without one
+//! fails the tests. Source references are for printed formats only. They come from knowledge of the programs,
+//! and only some were compared with a checkout.
 
 mod choice;
 mod cuda;
@@ -48,7 +50,8 @@ pub(crate) fn read_line(facts: &mut Facts, pattern: Pattern, text: &str, quote: 
 /// Reports above this size are not read for names: in a long log a model's or card's name is chance.
 const NAMED: usize = 1 << 14;
 
-/// Reads a short report for numbers that stand without a known phrase: series of readings, chosen cards, names with sizes.
+/// Reads a short report for numbers that stand without a known phrase: series of readings, chosen cards,
+/// names with sizes.
 pub(crate) fn read_report(facts: &mut Facts, source: Source, report: &[u8]) {
     let lines: Vec<_> = report.split(|byte| *byte == b'\n').map(clean).collect();
     let text = lines.join("\n");

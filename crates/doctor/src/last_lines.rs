@@ -1,7 +1,8 @@
 //! The sign of an engine's last lines: the refusal or error that ended it.
 //!
-//! Lines are hostile input: sizes are parsed with bounds, evidence is limited in number and length. Phrases and sizes are read with the
-//! tables of [`Reader`](super::Reader). The sizes are for people: they come from text that a client may have chosen.
+//! Lines are hostile input: sizes are parsed with bounds, evidence is limited in number and length. Phrases
+//! and sizes are read with the tables of [`Reader`](super::Reader). The sizes are for people: they come from
+//! text that a client may have chosen.
 
 use plimsoll_base::Bytes;
 
@@ -61,7 +62,8 @@ pub fn read_last_lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<F
     })
 }
 
-/// The sign of one line. The name of a host buffer outweighs the words for a refusal that host and card share.
+/// The sign of one line. The name of a host buffer outweighs the words for a refusal that host and card
+/// share.
 fn sign_of(signs: impl Iterator<Item = LineSign>) -> Option<Sign> {
     let mut fatal = Vec::new();
     for sign in signs {

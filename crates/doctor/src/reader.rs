@@ -1,8 +1,9 @@
 //! Reading of logs and descriptions into facts: streaming, in bounded memory.
 //!
-//! DECISION: the search for phrases runs over whole blocks of bytes; only a line with a hit is cut out, cleaned and read. A line longer
-//! than [`PIECE`] is read in pieces. After some lines of one kind, further ones are skipped where only their presence counts, so a
-//! log that repeats itself costs the search and nothing else.
+//! DECISION: the search for phrases runs over whole blocks of bytes; only a line with a hit is cut out,
+//! cleaned and read. A line longer than [`PIECE`] is read in pieces. After some lines of one kind, further
+//! ones are skipped where only their presence counts, so a log that repeats itself costs the search and
+//! nothing else.
 
 #[cfg(test)]
 mod tests;
@@ -60,7 +61,8 @@ impl Reader {
         }
     }
 
-    /// Reads the next bytes of `source`, which may end anywhere. Another source ends the line of the one before.
+    /// Reads the next bytes of `source`, which may end anywhere. Another source ends the line of the one
+    /// before.
     pub fn feed(&mut self, source: Source, bytes: &[u8]) {
         if self.source != Some(source) {
             self.end_source();

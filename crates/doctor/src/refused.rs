@@ -1,7 +1,7 @@
 //! A refusal on guard's page: the request, the limit or the driver's answer, and the other holders.
 //!
-//! Guard writes the page when the program gets its error, so its sizes are of that moment. The neighbours' sizes are of the last
-//! reading of the cards.
+//! Guard writes the page when the program gets its error, so its sizes are of that moment. The neighbours'
+//! sizes are of the last reading of the cards.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Remedies for each cause and sub-cause, the mildest first.
 //!
-//! Remedies follow from the mechanism, not from the report. The numbers of a model belong to `plan`, whose hints the caller puts first
-//! where the command line and the header are known.
+//! Remedies follow from the mechanism, not from the report. The numbers of a model belong to `plan`, whose
+//! hints the caller puts first where the command line and the header are known.
 
 use plimsoll_base::{Advice, Hint};
 

@@ -1,11 +1,21 @@
 //! Rules: arithmetic and known lines that speak for a cause.
 //!
-//! DECISION: a rule is a small named unit: the facts that it needs, the cause, the weight, and the source of its knowledge. Rules do
-//! not know each other. Their weights are added per cause, as log odds (in nats), against one fixed weight for `none of these`; the
-//! share of a cause in the whole is its confidence. One decisive rule stands at 0.99, two that disagree stand at a half each.
+//! DECISION: a rule is a small named unit: the facts that it needs, the cause, the weight, and the source of
+//! its knowledge. Rules do not know each other. Their weights are added per cause, as log odds (in nats),
+//! against one fixed weight for `none of these`; the share of a cause in the whole is its confidence. One
+//! decisive rule stands at 0.99, two that disagree stand at a half each.
 
 use super::cause::{Cause, SubCause};
 use super::facts::{Facts, Quote};
+
+/// The rules of an area: functions of this name, each with the source of its knowledge.
+macro_rules! rules {
+    ($($name:ident: $source:expr;)*) => {
+        pub(super) const RULES: &[super::Rule] = &[
+            $(super::Rule { name: stringify!($name), source: $source, test: $name },)*
+        ];
+    };
+}
 
 mod benign;
 mod card;
@@ -95,10 +105,6 @@ pub(super) struct Rule {
     pub(super) name: &'static str,
     pub(super) source: &'static str,
     pub(super) test: fn(&Facts) -> Option<RuleFinding>,
-}
-
-const fn rule(name: &'static str, source: &'static str, test: fn(&Facts) -> Option<RuleFinding>) -> Rule {
-    Rule { name, source, test }
 }
 
 /// Every rule, by area.

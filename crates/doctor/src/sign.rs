@@ -42,16 +42,18 @@ const ABORTS: [&str; 4] = ["CUDA error", "ROCm error", "MUSA error", "fatal erro
 
 /// True where `line` has the whole shape of an abort of ggml, or of llama-server's failed load.
 ///
-/// It starts a check of the engine and is never a verdict: the line is text that the engine prints, and a client may have
-/// chosen it. Some engines survive such a line, others hang with their memory.
+/// It starts a check of the engine and is never a verdict: the line is text that the engine prints, and a
+/// client may have chosen it. Some engines survive such a line, others hang with their memory.
 pub fn gives_up(line: &str, stage: Stage) -> bool {
     let line = without_timestamp(line.trim_end());
     is_abort(line) || (stage == Stage::Loading && is_failed_load(line))
 }
 
-/// `/src/ggml-cuda.cu:107: CUDA error`, `/src/ggml.c:1650: GGML_ASSERT(a->ne[0] == b->ne[0]) failed`: `ggml.c:ggml_abort`.
+/// `/src/ggml-cuda.cu:107: CUDA error`, `/src/ggml.c:1650: GGML_ASSERT(a->ne[0] == b->ne[0]) failed`:
+/// `ggml.c:ggml_abort`.
 ///
-/// The path must begin the line. llama-server quotes a request's text in the middle of a line of its own, never at its start.
+/// The path must begin the line. llama-server quotes a request's text in the middle of a line of its own,
+/// never at its start.
 fn is_abort(line: &str) -> bool {
     let Some((path, rest)) = SOURCES.iter().find_map(|extension| split_behind(line, extension)) else {
         return false;
@@ -83,7 +85,8 @@ fn is_failed_load(line: &str) -> bool {
     })
 }
 
-/// Drops llama-server's own prefix: `0.00.129.365 E ` (`common/log.cpp:common_log_entry::print`, with `--log-timestamps`).
+/// Drops llama-server's own prefix: `0.00.129.365 E ` (`common/log.cpp:common_log_entry::print`, with
+/// `--log-timestamps`).
 fn without_timestamp(line: &str) -> &str {
     let Some((stamp, rest)) = line.split_once(' ') else {
         return line;

@@ -1,7 +1,8 @@
 //! The verdict on a dead engine: its end for the scheduler, and the reason for people.
 //!
-//! DECISION: a shortfall comes only from guard's page. A log is text that a client may have chosen (engines quote requests), so the
-//! sizes of a log stand in the reason for people, and the scheduler never learns a demand from them.
+//! DECISION: a shortfall comes only from guard's page. A log is text that a client may have chosen (engines
+//! quote requests), so the sizes of a log stand in the reason for people, and the scheduler never learns a
+//! demand from them.
 
 use std::fmt;
 
@@ -73,7 +74,8 @@ pub struct Death<'a> {
     pub exit: Exit,
     /// The scheduler stopped the engine.
     pub asked: bool,
-    /// The engine had given up and hung, so the supervisor killed it: the cause is in its lines, not in the signal.
+    /// The engine had given up and hung, so the supervisor killed it: the cause is in its lines, not in the
+    /// signal.
     pub stuck: bool,
     pub stage: Stage,
     /// The kernel's out-of-memory killer ran meanwhile.

@@ -1,4 +1,5 @@
-//! Conclusions from several facts: the refusal that ended the load, the sizes of card and weights, memory taken before the start.
+//! Conclusions from several facts: the refusal that ended the load, the sizes of card and weights, memory
+//! taken before the start.
 
 use plimsoll_base::Bytes;
 
@@ -70,7 +71,8 @@ impl Facts {
         !self.card_sizes.is_empty()
     }
 
-    /// All weights of the model: as an engine printed them, or by the model's name with 16 bits unless it names another width.
+    /// All weights of the model: as an engine printed them, or by the model's name with 16 bits unless it
+    /// names another width.
     pub(crate) fn weights(&self) -> Option<Bytes> {
         const MIB_OF_A_THOUSAND_MILLION_BITS: f64 = 1e9 / 8.0 / 1_048_576.0;
         let named = self.model.parameters.and_then(|parameters| {
@@ -86,7 +88,8 @@ impl Facts {
         (!self.model.on_host && weights > cards).then_some((weights, cards))
     }
 
-    /// More than a quarter of a card that was in use before the engine's first allocation and covers the refused request.
+    /// More than a quarter of a card that was in use before the engine's first allocation and covers the
+    /// refused request.
     pub(crate) fn taken_before(&self) -> Option<Bytes> {
         let (card, free) = (self.card_sizes.iter().copied().max()?, self.card_free?);
         let taken = card.saturating_sub(free).saturating_sub(self.placed_earlier());

@@ -1,12 +1,13 @@
 //! Selected cards: a variable, an option, an argument or a call, as a report quotes them.
 //!
-//! A variable such as `CUDA_VISIBLE_DEVICES` names cards of the machine and renumbers them; every other choice counts among the
-//! visible cards.
+//! A variable such as `CUDA_VISIBLE_DEVICES` names cards of the machine and renumbers them; every other
+//! choice counts among the visible cards.
 
 use crate::facts::{CardChoice, Facts, Quote, Source};
 use crate::line::shortened;
 
-/// Variables that hide cards and renumber the rest: CUDA, HIP, ROCr, ggml-vulkan, Level Zero, NVIDIA's container toolkit.
+/// Variables that hide cards and renumber the rest: CUDA, HIP, ROCr, ggml-vulkan, Level Zero, NVIDIA's
+/// container toolkit.
 const HIDING: [&str; 8] = [
     "cuda_visible_devices",
     "hip_visible_devices",
@@ -17,7 +18,8 @@ const HIDING: [&str; 8] = [
     "ze_affinity_mask",
     "oneapi_device_selector",
 ];
-/// Options, arguments and calls that select a visible card: llama.cpp, PyTorch, CTranslate2, ONNX Runtime, Lightning.
+/// Options, arguments and calls that select a visible card: llama.cpp, PyTorch, CTranslate2, ONNX Runtime,
+/// Lightning.
 const PICKING: [&str; 22] = [
     "main-gpu",
     "main_gpu",

@@ -1,7 +1,9 @@
-//! Figures of a caching allocator without its sentence: `15.9 GiB reserved, 9.2 GiB allocated`, `Reserved but unallocated: 402 MiB`.
+//! Figures of a caching allocator without its sentence: `15.9 GiB reserved, 9.2 GiB allocated`,
+//! `Reserved but unallocated: 402 MiB`.
 //!
-//! DECISION: a figure belongs to the nearest of a dozen labels. Such figures only fill in for PyTorch's own sentence, and only where
-//! a reserved size is among them: no other kind of program tells reserved from allocated memory.
+//! DECISION: a figure belongs to the nearest of a dozen labels. Such figures only fill in for PyTorch's own
+//! sentence, and only where a reserved size is among them: no other kind of program tells reserved from
+//! allocated memory.
 
 use plimsoll_base::Bytes;
 
@@ -83,7 +85,8 @@ pub(super) fn read(facts: &mut Facts, source: Source, text: &str) {
     add(facts, figures);
 }
 
-/// The kind of the size that ends where `behind` begins: by the label after it within its clause, else by the one before.
+/// The kind of the size that ends where `behind` begins: by the label after it within its clause, else by the
+/// one before.
 fn kind_of(line: &str, behind: &str) -> Option<FigureKind> {
     let clause = behind
         .find([',', ';', '(', ')', '.', '|'])

@@ -1,7 +1,8 @@
 //! Lines of llama.cpp and of programs built on ggml: refused buffers, placed buffers, progress of the load.
 //!
-//! ggml reports a refusal in up to three lines: the device refuses (`allocating N MiB on device D`), the allocator names the buffer,
-//! and the caller names its purpose. The first line opens a refusal, the lines that follow it closely give it its purpose.
+//! ggml reports a refusal in up to three lines: the device refuses (`allocating N MiB on device D`), the
+//! allocator names the buffer, and the caller names its purpose. The first line opens a refusal, the lines
+//! that follow it closely give it its purpose.
 
 use plimsoll_base::Bytes;
 
@@ -77,7 +78,8 @@ fn device_refused(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quote
     open(facts, place, asked, text, quote, at_run_time);
 }
 
-/// `alloc_tensor_range` places weights, and the cache once the context is being made (`ggml-alloc.c @ b10605`).
+/// `alloc_tensor_range` places weights, and the cache once the context is being made
+/// (`ggml-alloc.c @ b10605`).
 fn of_tensors(stage: LoadStage, text: &str) -> Purpose {
     let of_cache =
         matches!(stage, LoadStage::Context | LoadStage::Cache) && text.contains("alloc_tensor_range");
@@ -197,8 +199,8 @@ fn buffer(facts: &mut Facts, purpose: Purpose, text: &str) {
     }
 }
 
-/// `|   - CUDA0 (RTX 4090)   | 24080 = 1234 + (22000 = 17000 +    4000 +    1000) + 846 |`: total, free, weights, context and
-/// compute in MiB (`llama-context.cpp:llama_memory_breakdown_print @ b10605`).
+/// `|   - CUDA0 (RTX 4090)   | 24080 = 1234 + (22000 = 17000 +    4000 +    1000) + 846 |`: total, free,
+/// weights, context and compute in MiB (`llama-context.cpp:llama_memory_breakdown_print @ b10605`).
 fn breakdown(facts: &mut Facts, text: &str) {
     let mib = |word: &str| {
         let digits = word.trim_matches(|c: char| !c.is_ascii_digit());

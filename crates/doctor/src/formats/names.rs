@@ -1,7 +1,7 @@
 //! Sizes by name: parameters and quantisation of a model, memory of a card or a board.
 //!
-//! DECISION: names are the weakest of all numbers and only fill in for printed ones. A name that is sold with several sizes (A100,
-//! V100, RTX 4060 Ti) has none here.
+//! DECISION: names are the weakest of all numbers and only fill in for printed ones. A name that is sold with
+//! several sizes (A100, V100, RTX 4060 Ti) has none here.
 
 use plimsoll_base::Bytes;
 
@@ -99,7 +99,8 @@ const ON_HOST: &[&str] = &[
     "gguf",
     "kobold",
 ];
-/// Bits of a weight by the name of its quantisation, scales and wider tensors included. Source: ggml's block sizes.
+/// Bits of a weight by the name of its quantisation, scales and wider tensors included. Source: ggml's block
+/// sizes.
 const BITS: &[(&str, f64)] = &[
     ("fp32", 32.0),
     ("float32", 32.0),
@@ -230,7 +231,8 @@ fn times_behind(text: &str) -> Option<u64> {
     (digit > 0).then_some(u64::from(digit))
 }
 
-/// `Qwen1.5-14B-Chat`: 14 thousand million parameters; the largest name counts. `8x7B` has 47, since experts share the rest.
+/// `Qwen1.5-14B-Chat`: 14 thousand million parameters; the largest name counts. `8x7B` has 47, since experts
+/// share the rest.
 fn parameters(lower: &str) -> Option<f64> {
     let words = lower.split(|c: char| !c.is_ascii_alphanumeric() && c != '.');
     let sizes = words.filter_map(|word| {

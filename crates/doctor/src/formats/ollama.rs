@@ -16,7 +16,8 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quot
     }
 }
 
-/// `memory.available="[9.5 GiB]" … memory.required.full="11.0 GiB" … memory.weights.total="5.2 GiB"`: `llm/memory.go:log`.
+/// `memory.available="[9.5 GiB]" … memory.required.full="11.0 GiB" … memory.weights.total="5.2 GiB"`:
+/// `llm/memory.go:log`.
 fn estimate(text: &str, quote: &Quote) -> Option<OllamaEstimate> {
     let cards = behind(text, "memory.available=")?;
     let cards = cards.split(']').next().unwrap_or(cards);

@@ -26,7 +26,8 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str) {
             ];
             facts.options_mut().context_tokens = facts.options().context_tokens.max(largest(text, &NAMES));
         }
-        // `model size       = 38.00 GiB (4.82 BPW)`, `file size   = 4.58 GiB`: `llama-model-loader.cpp:print_info`.
+        // `model size       = 38.00 GiB (4.82 BPW)`, `file size   = 4.58 GiB`:
+        // `llama-model-loader.cpp:print_info`.
         Pattern::ModelSize => {
             let size = ["model size", "file size"]
                 .iter()

@@ -1,7 +1,8 @@
 //! Search for all phrases of the tables at once.
 //!
-//! DECISION: one Aho-Corasick automaton over the raw bytes, as a DFA: one table look-up per byte, whatever the text, so a line that
-//! is full of phrases costs no more than any other. The automaton of some 700 phrases takes a few MiB and is built on first use.
+//! DECISION: one Aho-Corasick automaton over the raw bytes, as a DFA: one table look-up per byte, whatever
+//! the text, so a line that is full of phrases costs no more than any other. The automaton of some 700
+//! phrases takes a few MiB and is built on first use.
 
 use std::sync::LazyLock;
 
@@ -68,7 +69,7 @@ impl Iterator for Hits<'_> {
 fn is_whole(row: &PatternRow, block: &[u8], start: usize, end: usize) -> bool {
     let in_word = start > 0 && block[start - 1].is_ascii_alphanumeric();
     let goes_on = block.get(end).is_some_and(u8::is_ascii_alphanumeric);
-    !(row.starts_word && in_word) && !(row.ends_word && goes_on)
+    !(row.starts_word && in_word || row.ends_word && goes_on)
 }
 
 /// The rows whose phrase is in `line`, one per pattern, in the order of the patterns.

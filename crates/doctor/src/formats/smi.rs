@@ -34,8 +34,8 @@ fn card(facts: &mut Facts, text: &str) {
     facts.add_card_size(total);
 }
 
-/// `using device CUDA0 (NVIDIA GeForce RTX 3090) - 6210 MiB free`, `CUDA0 : NVIDIA GeForce RTX 3090 (24123 MiB, 23755 MiB free)`.
-/// Of several cards the emptiest counts.
+/// `using device CUDA0 (NVIDIA GeForce RTX 3090) - 6210 MiB free`,
+/// `CUDA0 : NVIDIA GeForce RTX 3090 (24123 MiB, 23755 MiB free)`. Of several cards the emptiest counts.
 fn free_at_start(facts: &mut Facts, text: &str) {
     let mut before = None;
     for (size, behind) in all(text) {

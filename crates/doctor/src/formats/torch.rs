@@ -1,7 +1,8 @@
 //! PyTorch's out-of-memory error in each of its wordings, ComfyUI's block of figures, and traceback frames.
 //!
-//! `CUDACachingAllocator.cpp` has changed its sentence often: `total capacty` until 2.2, `(GPU 0; T total capacity; A already
-//! allocated; …)` before 2.1, `cached` before 1.8. Sizes are therefore found by the words around them, never by their order.
+//! `CUDACachingAllocator.cpp` has changed its sentence often: `total capacty` until 2.2,
+//! `(GPU 0; T total capacity; A already allocated; …)` before 2.1, `cached` before 1.8. Sizes are therefore
+//! found by the words around them, never by their order.
 
 use plimsoll_base::Bytes;
 
@@ -130,8 +131,8 @@ fn parts(facts: &mut Facts, text: &str) {
     torch.idle = idle_of(torch, reserved, cached).or(torch.idle);
 }
 
-/// Idle memory of the older wordings. `cached` was the idle part until 1.3 and all reserved memory in 1.4: it is the idle part where
-/// the sum then fits the card.
+/// Idle memory of the older wordings. `cached` was the idle part until 1.3 and all reserved memory in 1.4: it
+/// is the idle part where the sum then fits the card.
 fn idle_of(torch: &TorchRefusal, reserved: Option<Bytes>, cached: Option<Bytes>) -> Option<Bytes> {
     let allocated = torch.allocated?;
     if let Some(reserved) = reserved {

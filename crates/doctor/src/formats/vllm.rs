@@ -21,8 +21,8 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quot
     }
 }
 
-/// `Free memory on device cuda:0 (19.77/22.05 GiB) on startup is less than desired GPU memory utilization (0.9, 19.84 GiB)`:
-/// `vllm/v1/worker/utils.py:request_memory`.
+/// `Free memory on device cuda:0 (19.77/22.05 GiB) on startup is less than desired GPU memory utilization
+/// (0.9, 19.84 GiB)`: `vllm/v1/worker/utils.py:request_memory`.
 fn startup(text: &str, quote: &Quote) -> Option<StartupCheck> {
     let (before, behind) = text.split_once("on startup")?;
     let pair = &before[before.rfind('(')? + 1..];

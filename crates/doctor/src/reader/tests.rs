@@ -1,7 +1,8 @@
 //! Damaged text for each reader of lines: none may panic, and the facts stay bounded.
 //!
-//! A reader is called with patterns that have nothing to do with the text, as no search would call it. A few thousand texts run
-//! here; `PLIMSOLL_FUZZ=1000000 cargo test --release -p plimsoll-doctor --lib reader::tests -- --nocapture` tries a million on each.
+//! A reader is called with patterns that have nothing to do with the text, as no search would call it. A few
+//! thousand texts run here; `PLIMSOLL_FUZZ=1000000 cargo test --release -p plimsoll-doctor --lib
+//! reader::tests -- --nocapture` tries a million on each.
 
 use std::time::Instant;
 
@@ -218,7 +219,8 @@ const WORDS: &[&str] = &[
     "\u{1b}[",
 ];
 
-/// One or two seeds, cut, overwritten, doubled and swapped at a few places; also what is not UTF-8 has become U+FFFD.
+/// One or two seeds, cut, overwritten, doubled and swapped at a few places; also what is not UTF-8 has become
+/// U+FFFD.
 fn damaged(seeds: &[&str], dice: &mut Dice) -> String {
     let mut bytes = seeds[dice.below(seeds.len())].as_bytes().to_vec();
     if dice.below(3) == 0 {

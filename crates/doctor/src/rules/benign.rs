@@ -1,54 +1,23 @@
-//! Rules for reports without a failure of card memory: warnings that the run survives, and ends for other reasons.
+//! Rules for reports without a failure of card memory: warnings that the run survives, and ends for other
+//! reasons.
 
 use super::EvidenceWeight::{Decisive, Fair, Strong, Weak};
+use super::RuleFinding;
 use super::fault::of_driver;
-use super::{Rule, RuleFinding, rule};
 use crate::cause::{Cause, SubCause};
 use crate::facts::{Facts, NO_SIZE, Purpose, Quote};
 use crate::pattern::Pattern;
 
-pub(super) const RULES: &[Rule] = &[
-    rule(
-        "went_on",
-        "TensorFlow: bfc_allocator.cc; TensorRT: the builder skips a tactic",
-        went_on,
-    ),
-    rule(
-        "recovered",
-        "llama-context.cpp: retries without pipeline parallelism",
-        recovered,
-    ),
-    rule(
-        "program_fault",
-        "CUDA: a kernel of the program checked its input",
-        program_fault,
-    ),
-    rule(
-        "no_size_at_all",
-        "arithmetic: no card has 16 TiB; the size is an address or an overflow",
-        no_size_at_all,
-    ),
-    rule(
-        "arena_full",
-        "ggml.c: ggml_new_object; the arena's size is fixed when it is made",
-        arena_full,
-    ),
-    rule(
-        "other_complaint",
-        "ggml.h: GGML_ASSERT; Python's own exceptions",
-        other_complaint,
-    ),
-    rule(
-        "not_on_the_card",
-        "llama.cpp, ollama: layers offloaded",
-        not_on_the_card,
-    ),
-    rule(
-        "not_about_memory",
-        "server.cpp, common/arg.cpp, glibc's loader",
-        not_about_memory,
-    ),
-];
+rules! {
+    went_on: "TensorFlow: bfc_allocator.cc; TensorRT: the builder skips a tactic";
+    recovered: "llama-context.cpp: retries without pipeline parallelism";
+    program_fault: "CUDA: a kernel of the program checked its input";
+    no_size_at_all: "arithmetic: no card has 16 TiB; the size is an address or an overflow";
+    arena_full: "ggml.c: ggml_new_object; the arena's size is fixed when it is made";
+    other_complaint: "ggml.h: GGML_ASSERT; Python's own exceptions";
+    not_on_the_card: "llama.cpp, ollama: layers offloaded";
+    not_about_memory: "server.cpp, common/arg.cpp, glibc's loader";
+}
 
 /// TensorFlow's allocator and TensorRT's builder print refusals that they survive.
 fn went_on(facts: &Facts) -> Option<RuleFinding> {

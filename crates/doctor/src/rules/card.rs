@@ -3,63 +3,23 @@
 use plimsoll_base::Bytes;
 
 use super::EvidenceWeight::{Decisive, Fair, Strong, Weak};
-use super::{Rule, RuleFinding, rule};
+use super::RuleFinding;
 use crate::cause::{Cause, SubCause};
 use crate::facts::{Facts, LoadStage, MemoryPlace, Purpose, RefusedRequest};
 use crate::pattern::Pattern;
 
-pub(super) const RULES: &[Rule] = &[
-    rule(
-        "refused_buffer",
-        "ggml-alloc.c, llama-model.cpp, llama-kv-cache.cpp, llama-context.cpp @ b10605",
-        refused_buffer,
-    ),
-    rule(
-        "last_straw",
-        "arithmetic: a small request against one large buffer",
-        last_straw,
-    ),
-    rule(
-        "beyond_any_card",
-        "ggml-alloc.c: a graph that is split over cards is copied",
-        beyond_any_card,
-    ),
-    rule(
-        "address_reservation",
-        "ggml-cuda.cu: CUDA_POOL_VMM_MAX_SIZE = 32 GiB of addresses",
-        address_reservation,
-    ),
-    rule(
-        "refused_at_run_time",
-        "ggml-cuda.cu: buffers are placed before the first request",
-        refused_at_run_time,
-    ),
-    rule(
-        "refused_at_stage",
-        "order of llama.cpp's log: weights, cache, graph, serving",
-        refused_at_stage,
-    ),
-    rule(
-        "stops_at_stage",
-        "order of llama.cpp's log: the next buffer is the one that failed",
-        stops_at_stage,
-    ),
-    rule(
-        "counted_too_large",
-        "ExLlama, transformers: they count before they load",
-        counted_too_large,
-    ),
-    rule(
-        "no_layers_fit",
-        "ollama: llm/memory.go, for each card",
-        no_layers_fit,
-    ),
-    rule(
-        "tensor_refused",
-        "TensorFlow: bfc_allocator; XLA; ONNX Runtime: BFCArena; CuPy",
-        tensor_refused,
-    ),
-];
+rules! {
+    refused_buffer: "ggml-alloc.c, llama-model.cpp, llama-kv-cache.cpp, llama-context.cpp @ b10605";
+    last_straw: "arithmetic: a small request against one large buffer";
+    beyond_any_card: "ggml-alloc.c: a graph that is split over cards is copied";
+    address_reservation: "ggml-cuda.cu: CUDA_POOL_VMM_MAX_SIZE = 32 GiB of addresses";
+    refused_at_run_time: "ggml-cuda.cu: buffers are placed before the first request";
+    refused_at_stage: "order of llama.cpp's log: weights, cache, graph, serving";
+    stops_at_stage: "order of llama.cpp's log: the next buffer is the one that failed";
+    counted_too_large: "ExLlama, transformers: they count before they load";
+    no_layers_fit: "ollama: llm/memory.go, for each card";
+    tensor_refused: "TensorFlow: bfc_allocator; XLA; ONNX Runtime: BFCArena; CuPy";
+}
 
 fn cause_of(purpose: Purpose) -> Option<Cause> {
     Some(match purpose {
@@ -91,7 +51,8 @@ fn refused_buffer(facts: &Facts) -> Option<RuleFinding> {
         Purpose::Weights if facts.taken_before().is_some() => Fair,
         Purpose::Weights => Strong,
         Purpose::Output => Fair,
-        // A legacy pool calls cudaMalloc from its first operation on, so on a full card it fails without having grown.
+        // A legacy pool calls cudaMalloc from its first operation on, so on a full card it fails without
+        // having grown.
         Purpose::Pool if refusal.stage == LoadStage::Unknown && !has_grown(facts) => Weak,
         _ => Decisive,
     };

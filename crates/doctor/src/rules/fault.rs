@@ -1,36 +1,20 @@
 //! Rules for faults of cards, drivers and builds, which more memory does not cure.
 
 use super::EvidenceWeight::{Decisive, Fair, Hint, Strong};
-use super::{Rule, RuleFinding, rule};
+use super::RuleFinding;
 use crate::cause::{Cause, SubCause};
 use crate::facts::{Facts, Quote};
 use crate::pattern::Pattern;
 
-pub(super) const RULES: &[Rule] = &[
-    rule(
-        "xid_of_hardware",
-        "NVIDIA: Xid errors of the bus, the memory or the firmware",
-        xid_of_hardware,
-    ),
-    rule("driver_fault", "NVRM, CUDA run time", driver_fault),
-    rule("library_failed", "cuBLAS: cublasStatus_t", library_failed),
-    rule("driver_mismatch", "CUDA run time, NVML", driver_mismatch),
-    rule(
-        "memory_fault",
-        "CUDA: illegal memory access; Xid 31 is its line in the kernel's log",
-        memory_fault,
-    ),
-    rule(
-        "unknown_status",
-        "CUDA, HIP: an error other than out of memory",
-        unknown_status,
-    ),
-    rule(
-        "wrong_build",
-        "CUDA: no kernel image; cuBLAS that cannot start on this card",
-        wrong_build,
-    ),
-];
+rules! {
+    xid_of_hardware: "NVIDIA: Xid errors of the bus, the memory or the firmware";
+    driver_fault: "NVRM, CUDA run time";
+    library_failed: "cuBLAS: cublasStatus_t";
+    driver_mismatch: "CUDA run time, NVML";
+    memory_fault: "CUDA: illegal memory access; Xid 31 is its line in the kernel's log";
+    unknown_status: "CUDA, HIP: an error other than out of memory";
+    wrong_build: "CUDA: no kernel image; cuBLAS that cannot start on this card";
+}
 
 /// Bus, ECC, NVLink, GSP and reset; programs cause 13, 31, 43 and 45.
 const HARDWARE: [u64; 25] = [
@@ -68,7 +52,8 @@ fn library_failed(facts: &Facts) -> Option<RuleFinding> {
     Some(RuleFinding::new(Cause::NotOom, Fair, text, [line]).by(SubCause::WrongBuild))
 }
 
-/// Lines about a wrong or missing driver. Without a visible card ggml also fails to pin memory, and goes on without it.
+/// Lines about a wrong or missing driver. Without a visible card ggml also fails to pin memory, and goes on
+/// without it.
 pub(super) fn of_driver(facts: &Facts) -> Vec<Quote> {
     let mut quotes = facts.quotes(&[Pattern::NvmlInitAssert, Pattern::DriverMismatch]);
     quotes.retain(|quote| !quote.text.contains("pinned memory") || quote.text.contains("display driver"));
@@ -92,7 +77,8 @@ fn memory_fault(facts: &Facts) -> Option<RuleFinding> {
 }
 
 fn wrong_build(facts: &Facts) -> Option<RuleFinding> {
-    // ggml's flash attention aborts with its file name where a build lacks the kernel; other lines only mention it.
+    // ggml's flash attention aborts with its file name where a build lacks the kernel; other lines only
+    // mention it.
     let build = facts.quote(Pattern::WrongBuild).filter(|quote| {
         let lower = quote.text.to_ascii_lowercase();
         !lower.contains("fattn") || lower.contains("fatal error")

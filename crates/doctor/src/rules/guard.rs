@@ -4,18 +4,18 @@ use plimsoll_base::Bytes;
 use plimsoll_wire::page::Refusal;
 
 use super::EvidenceWeight::{Decisive, Strong};
-use super::{Rule, RuleFinding, rule};
+use super::RuleFinding;
 use crate::cause::Cause;
 use crate::facts::{Facts, Quote, Source};
 use crate::refused::Refused;
 
 const PAGE: &str = "guard's page: sizes at the moment of the refusal";
 
-pub(super) const RULES: &[Rule] = &[
-    rule("guard_neighbours", PAGE, neighbours),
-    rule("guard_context", PAGE, context),
-    rule("guard_room", PAGE, room),
-];
+rules! {
+    guard_neighbours: PAGE;
+    guard_context: PAGE;
+    guard_room: PAGE;
+}
 
 fn quote(refused: &Refused) -> [Quote; 1] {
     let text = refused.reason().text;
@@ -27,7 +27,7 @@ fn quote(refused: &Refused) -> [Quote; 1] {
 }
 
 /// Without the neighbours the request would have fitted.
-fn neighbours(facts: &Facts) -> Option<RuleFinding> {
+fn guard_neighbours(facts: &Facts) -> Option<RuleFinding> {
     let refused = facts.guard().as_ref()?;
     let held: Bytes = refused.neighbours.iter().map(|(_, held)| *held).sum();
     let enough = refused.asked <= refused.free + held && refused.why == Refusal::Driver;
@@ -45,7 +45,7 @@ fn neighbours(facts: &Facts) -> Option<RuleFinding> {
         .then(|| RuleFinding::new(Cause::ForeignProcess, weight, text, quote(refused)))
 }
 
-fn context(facts: &Facts) -> Option<RuleFinding> {
+fn guard_context(facts: &Facts) -> Option<RuleFinding> {
     let refused = facts.guard().as_ref()?;
     let text = format!(
         "the program requested a context on {}, which is not its card",
@@ -56,7 +56,7 @@ fn context(facts: &Facts) -> Option<RuleFinding> {
 }
 
 /// On shared memory the driver refuses for other reasons than the free size.
-fn room(facts: &Facts) -> Option<RuleFinding> {
+fn guard_room(facts: &Facts) -> Option<RuleFinding> {
     let refused = facts.guard().as_ref()?;
     let plenty = refused.why == Refusal::Driver && refused.free >= refused.asked * 2 && facts.is_unified();
     let text = format!("{} were refused with {} free", refused.asked, refused.free);

@@ -1,49 +1,22 @@
-//! Rules for host memory and for limits besides the card's size: killed processes, shared memory, one allocation's limit.
+//! Rules for host memory and for limits besides the card's size: killed processes, shared memory, one
+//! allocation's limit.
 
 use super::EvidenceWeight::{Decisive, Fair, Strong};
-use super::{Rule, RuleFinding, rule};
+use super::RuleFinding;
 use crate::cause::{Cause, SubCause};
 use crate::facts::{Facts, MemoryPlace, Purpose, Quote};
 use crate::pattern::Pattern;
 
-pub(super) const RULES: &[Rule] = &[
-    rule("host_killed", "mm/oom_kill.c", host_killed),
-    rule(
-        "node_killed",
-        "Ray: memory_monitor counts the whole node, page cache included",
-        node_killed,
-    ),
-    rule(
-        "wsl_refused",
-        "dxgkrnl of WSL2: dxgkio_make_resident returns -ENOMEM below the card's size",
-        wsl_refused,
-    ),
-    rule(
-        "killed_without_a_word",
-        "a shell's `Killed`: SIGKILL, which the kernel sends for want of memory",
-        killed_without_a_word,
-    ),
-    rule(
-        "host_refused",
-        "ggml-backend.cpp: CPU buffers; std::bad_alloc",
-        host_refused,
-    ),
-    rule(
-        "shared_memory_full",
-        "PyTorch's DataLoader: /dev/shm",
-        shared_memory_full,
-    ),
-    rule(
-        "allocation_limit",
-        "ggml-vulkan.cpp: maxMemoryAllocationSize, maxBufferSize",
-        allocation_limit,
-    ),
-    rule(
-        "override_of_buffers",
-        "llama-model.cpp: a buffer type that cannot hold its tensors",
-        override_of_buffers,
-    ),
-];
+rules! {
+    host_killed: "mm/oom_kill.c";
+    node_killed: "Ray: memory_monitor counts the whole node, page cache included";
+    wsl_refused: "dxgkrnl of WSL2: dxgkio_make_resident returns -ENOMEM below the card's size";
+    killed_without_a_word: "a shell's `Killed`: SIGKILL, which the kernel sends for want of memory";
+    host_refused: "ggml-backend.cpp: CPU buffers; std::bad_alloc";
+    shared_memory_full: "PyTorch's DataLoader: /dev/shm";
+    allocation_limit: "ggml-vulkan.cpp: maxMemoryAllocationSize, maxBufferSize";
+    override_of_buffers: "llama-model.cpp: a buffer type that cannot hold its tensors";
+}
 
 fn host_killed(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::KernelKill)?;

@@ -3,33 +3,17 @@
 use plimsoll_base::Bytes;
 
 use super::EvidenceWeight::{Decisive, Fair, Strong};
-use super::{Rule, RuleFinding, rule};
+use super::RuleFinding;
 use crate::cause::{Cause, SubCause};
 use crate::facts::Facts;
 use crate::pattern::Pattern;
 
-pub(super) const RULES: &[Rule] = &[
-    rule(
-        "readings_rise",
-        "arithmetic: readings that only rise",
-        readings_rise,
-    ),
-    rule(
-        "grows_each_round",
-        "a growth per request or image, of a MiB or more",
-        grows_each_round,
-    ),
-    rule(
-        "kernel_slab",
-        "/proc/meminfo: SUnreclaim above a fifth of MemTotal",
-        kernel_slab,
-    ),
-    rule(
-        "kept_alive",
-        "ollama ps: a model stays loaded until it has been idle for minutes",
-        kept_alive,
-    ),
-];
+rules! {
+    readings_rise: "arithmetic: readings that only rise";
+    grows_each_round: "a growth per request or image, of a MiB or more";
+    kernel_slab: "/proc/meminfo: SUnreclaim above a fifth of MemTotal";
+    kept_alive: "ollama ps: a model stays loaded until it has been idle for minutes";
+}
 
 /// At least three readings, each above the one before, the last half as large again as the first.
 fn readings_rise(facts: &Facts) -> Option<RuleFinding> {

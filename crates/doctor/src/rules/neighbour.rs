@@ -3,58 +3,22 @@
 use plimsoll_base::Bytes;
 
 use super::EvidenceWeight::{Fair, Strong, Weak};
-use super::{Rule, RuleFinding, rule};
+use super::RuleFinding;
 use crate::cause::Cause;
 use crate::facts::{Facts, LoadStage, Purpose, Quote};
 use crate::pattern::Pattern;
 
-pub(super) const RULES: &[Rule] = &[
-    rule(
-        "listed_processes",
-        "nvidia-smi: table of processes",
-        listed_processes,
-    ),
-    rule(
-        "used_by_nobody",
-        "nvidia-smi: a full card, and a table without its holders",
-        used_by_nobody,
-    ),
-    rule(
-        "nameless_holder",
-        "nvidia-smi: `Unknown Error`, `[Not Found]` for an exited process",
-        nameless_holder,
-    ),
-    rule(
-        "large_holder",
-        "rocm-smi --showpids, nvidia-smi: a process with a quarter of the card",
-        large_holder,
-    ),
-    rule(
-        "unworded",
-        "PyTorch reports refusals of its allocator; a bare CUDA error is of a context or of pinned memory",
-        unworded,
-    ),
-    rule(
-        "no_room_for_context",
-        "CUDA: a context needs some hundred MiB",
-        no_room_for_context,
-    ),
-    rule(
-        "taken_before",
-        "llama.cpp: `using device … - N MiB free` at the start",
-        taken_before,
-    ),
-    rule(
-        "small_victim",
-        "libargus: a camera's buffers are tens of MiB",
-        small_victim,
-    ),
-    rule(
-        "others_seen",
-        "vLLM: memory profiling; SGLang: init_torch_distributed; CUDA: cudaErrorDevicesUnavailable",
-        others_seen,
-    ),
-];
+rules! {
+    listed_processes: "nvidia-smi: table of processes";
+    used_by_nobody: "nvidia-smi: a full card, and a table without its holders";
+    nameless_holder: "nvidia-smi: `Unknown Error`, `[Not Found]` for an exited process";
+    large_holder: "rocm-smi --showpids, nvidia-smi: a process with a quarter of the card";
+    unworded: "PyTorch reports refusals of its allocator; a bare CUDA error is of a context or of pinned memory";
+    no_room_for_context: "CUDA: a context needs some hundred MiB";
+    taken_before: "llama.cpp: `using device … - N MiB free` at the start";
+    small_victim: "libargus: a camera's buffers are tens of MiB";
+    others_seen: "vLLM: memory profiling; SGLang: init_torch_distributed; CUDA: cudaErrorDevicesUnavailable";
+}
 
 fn held(facts: &Facts) -> Bytes {
     facts.holders().iter().map(|holder| holder.used).sum()
@@ -72,7 +36,8 @@ fn listed_processes(facts: &Facts) -> Option<RuleFinding> {
         .then(|| RuleFinding::new(Cause::ForeignProcess, weight, text, [largest.quote.clone()]))
 }
 
-/// Half of a card is used, and the listed processes hold less than half of that: containers, other users, an exited process.
+/// Half of a card is used, and the listed processes hold less than half of that: containers, other users, an
+/// exited process.
 fn used_by_nobody(facts: &Facts) -> Option<RuleFinding> {
     let usage = facts.usage()?;
     let held = held(facts);
@@ -106,7 +71,8 @@ fn unworded(facts: &Facts) -> Option<RuleFinding> {
     if facts.torch().is_some() || facts.says(Pattern::PinCall) || facts.is_unified() {
         return None;
     }
-    // Windows and WSL allow little pinned memory; elsewhere a context is the usual request outside the allocator.
+    // Windows and WSL allow little pinned memory; elsewhere a context is the usual request outside the
+    // allocator.
     if facts.says_any(&[Pattern::Windows, Pattern::Wsl]) {
         let text = "memory was refused outside the allocator, on Windows or WSL, where little can be pinned";
         return Some(RuleFinding::new(Cause::HostPinnedLimit, Fair, text, [line]));

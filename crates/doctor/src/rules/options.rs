@@ -3,44 +3,20 @@
 //! They apply only where no program names the purpose of the refused memory.
 
 use super::EvidenceWeight::{Fair, Weak};
+use super::RuleFinding;
 use super::card::requested;
-use super::{Rule, RuleFinding, rule};
 use crate::cause::Cause;
 use crate::facts::{Facts, LoadStage, MemoryPlace, Purpose, RefusedRequest, is_arena};
 use crate::pattern::Pattern;
 
-pub(super) const RULES: &[Rule] = &[
-    rule(
-        "weights_beyond_cards",
-        "arithmetic: file, or parameters times bits, against the cards",
-        weights_beyond_cards,
-    ),
-    rule(
-        "weights_fill_card",
-        "arithmetic: placed weights against the card",
-        weights_fill_card,
-    ),
-    rule(
-        "beyond_weights",
-        "arithmetic: one request against all weights",
-        beyond_weights,
-    ),
-    rule(
-        "large_context",
-        "arithmetic: the KV cache grows with the context; 4096 to 32768 are usual",
-        large_context,
-    ),
-    rule(
-        "large_micro_batch",
-        "llama-context.cpp: compute buffers grow with -ub, 512 by default",
-        large_micro_batch,
-    ),
-    rule(
-        "first_that_is_loaded",
-        "order of every engine: weights come first and are the most",
-        first_that_is_loaded,
-    ),
-];
+rules! {
+    weights_beyond_cards: "arithmetic: file, or parameters times bits, against the cards";
+    weights_fill_card: "arithmetic: placed weights against the card";
+    beyond_weights: "arithmetic: one request against all weights";
+    large_context: "arithmetic: the KV cache grows with the context; 4096 to 32768 are usual";
+    large_micro_batch: "llama-context.cpp: compute buffers grow with -ub, 512 by default";
+    first_that_is_loaded: "order of every engine: weights come first and are the most";
+}
 
 /// No program names the purpose of the memory.
 fn is_unnamed(facts: &Facts) -> bool {

@@ -3,20 +3,16 @@
 use plimsoll_base::Bytes;
 
 use super::EvidenceWeight::{Decisive, Fair, Strong, Weak};
+use super::RuleFinding;
 use super::torch::{ROUNDING, SENTENCE, is_full_of_tensors};
-use super::{Rule, RuleFinding, rule};
 use crate::cause::Cause;
 use crate::facts::{Facts, Purpose};
 use crate::pattern::Pattern;
 
-pub(super) const RULES: &[Rule] = &[
-    rule("idle_in_pieces", SENTENCE, idle_in_pieces),
-    rule(
-        "blocks_between",
-        "torch.cuda.memory_snapshot, memory_summary",
-        blocks_between,
-    ),
-];
+rules! {
+    idle_in_pieces: SENTENCE;
+    blocks_between: "torch.cuda.memory_snapshot, memory_summary";
+}
 
 /// Idle and free memory would do, free memory alone does not, and the live tensors leave room.
 fn idle_in_pieces(facts: &Facts) -> Option<RuleFinding> {

@@ -1,44 +1,29 @@
 //! Rules for pinned host memory: its limits, and refusals that the program survives.
 //!
-//! ggml asks for pinned memory, warns if it gets none, and goes on with pageable memory. Where a program cannot do without, the driver
-//! reports a limit of the host as `out of memory` too.
+//! ggml asks for pinned memory, warns if it gets none, and goes on with pageable memory. Where a program
+//! cannot do without, the driver reports a limit of the host as `out of memory` too.
 
 use super::EvidenceWeight::{Decisive, Fair, Strong, Weak};
+use super::RuleFinding;
 use super::fault::of_driver;
-use super::{Rule, RuleFinding, rule};
 use crate::cause::{Cause, SubCause};
 use crate::facts::{Facts, Quote};
 use crate::pattern::Pattern;
 
-pub(super) const RULES: &[Rule] = &[
-    rule(
-        "pinned_refused",
-        "ggml-cuda.cu: ggml_cuda_host_malloc",
-        pinned_refused,
-    ),
-    rule(
-        "pinned_warning",
-        "ggml-cuda.cu: falls back to pageable memory",
-        pinned_warning,
-    ),
-    rule(
-        "lock_refused",
-        "llama-mmap.cpp: without mlock the run goes on",
-        lock_refused,
-    ),
-    rule(
-        "pin_call_failed",
-        "cudaHostAlloc, cudaHostRegister, mlock: limits of the host",
-        pin_call_failed,
-    ),
-];
+rules! {
+    pinned_refused: "ggml-cuda.cu: ggml_cuda_host_malloc";
+    pinned_warning: "ggml-cuda.cu: falls back to pageable memory";
+    lock_refused: "llama-mmap.cpp: without mlock the run goes on";
+    pin_call_failed: "cudaHostAlloc, cudaHostRegister, mlock: limits of the host";
+}
 
 fn went_on(facts: &Facts) -> bool {
     let fatal = !facts.refusals().is_empty() || facts.torch().is_some();
     !fatal && facts.says_any(&[Pattern::Serves, Pattern::Works])
 }
 
-/// False for errors of a missing or wrong driver, which are no limit (`cuda_runtime_api.h:cudaGetErrorString`).
+/// False for errors of a missing or wrong driver, which are no limit
+/// (`cuda_runtime_api.h:cudaGetErrorString`).
 fn is_limit(line: &Quote) -> bool {
     const REASONS: [&str; 7] = [
         "initialization error",

@@ -3,28 +3,16 @@
 use plimsoll_base::Bytes;
 
 use super::EvidenceWeight::{Fair, Strong};
-use super::{Rule, RuleFinding, rule};
+use super::RuleFinding;
 use crate::cause::Cause;
 use crate::facts::{CardHolder, Facts};
 use crate::pattern::Pattern;
 
-pub(super) const RULES: &[Rule] = &[
-    rule(
-        "context_on_each_card",
-        "nvidia-smi: one process with a bare context on a further card",
-        context_on_each_card,
-    ),
-    rule(
-        "card_twice",
-        "NCCL: init.cc compares the ranks' bus ids",
-        card_twice,
-    ),
-    rule(
-        "choice_missed",
-        "the selected card against the card of the refusal",
-        choice_missed,
-    ),
-];
+rules! {
+    context_on_each_card: "nvidia-smi: one process with a bare context on a further card";
+    card_twice: "NCCL: init.cc compares the ranks' bus ids";
+    choice_missed: "the selected card against the card of the refusal";
+}
 
 /// One process is on several cards, on one of them with little; or several of one name share one card.
 fn context_on_each_card(facts: &Facts) -> Option<RuleFinding> {

@@ -1,11 +1,13 @@
-//! Rules for PyTorch's refusal: requested X, total T, free F, live A, idle in the allocator R, held by other processes O.
+//! Rules for PyTorch's refusal: requested X, total T, free F, live A, idle in the allocator R, held by other
+//! processes O.
 //!
-//! The allocator frees its idle blocks and tries again before it reports, so what is still idle lies in pieces.
+//! The allocator frees its idle blocks and tries again before it reports, so what is still idle lies in
+//! pieces.
 
 use plimsoll_base::Bytes;
 
 use super::EvidenceWeight::{self, Decisive, Fair, Strong, Weak};
-use super::{Rule, RuleFinding, rule};
+use super::RuleFinding;
 use crate::cause::{Cause, SubCause};
 use crate::facts::{Facts, NO_SIZE, Purpose, RefusedRequest, TorchRefusal};
 use crate::pattern::Pattern;
@@ -13,30 +15,14 @@ use crate::sizes::in_float;
 
 pub(super) const SENTENCE: &str = "CUDACachingAllocator.cpp: malloc, reportProcessMemoryInfo";
 
-pub(super) const RULES: &[Rule] = &[
-    rule("held_by_others", SENTENCE, held_by_others),
-    rule(
-        "not_the_card",
-        "arithmetic: a request far below the free size",
-        not_the_card,
-    ),
-    rule("live_tensors", SENTENCE, live_tensors),
-    rule(
-        "frame_alone",
-        "the traceback frame that ended in the refusal",
-        frame_alone,
-    ),
-    rule(
-        "request_alone",
-        "arithmetic: a request of a GiB or more is an intermediate result more often than a weight",
-        request_alone,
-    ),
-    rule(
-        "nvml_query_assertion",
-        "CUDACachingAllocator.cpp: reportProcessMemoryInfo runs on out of memory only",
-        nvml_query,
-    ),
-];
+rules! {
+    held_by_others: SENTENCE;
+    not_the_card: "arithmetic: a request far below the free size";
+    live_tensors: SENTENCE;
+    frame_alone: "the traceback frame that ended in the refusal";
+    request_alone: "arithmetic: a request of a GiB or more is an intermediate result more often than a weight";
+    nvml_query_assertion: "CUDACachingAllocator.cpp: reportProcessMemoryInfo runs on out of memory only";
+}
 
 /// A CUDA context and its libraries.
 const CONTEXT: Bytes = Bytes::mib(700);
@@ -51,7 +37,8 @@ fn is_loading(torch: &TorchRefusal) -> bool {
         .is_some_and(|frame| frame.purpose == Purpose::Weights)
 }
 
-/// The free size is of the moment after the refusal, and the driver keeps some: less than a twentieth of the card is none.
+/// The free size is of the moment after the refusal, and the driver keeps some: less than a twentieth of the
+/// card is none.
 fn is_short(torch: &TorchRefusal) -> bool {
     let free = torch.free.unwrap_or(Bytes::ZERO);
     free < torch.asked || torch.total.is_some_and(|total| free.scaled(20, 1) < total)
@@ -89,7 +76,8 @@ fn held_by_others(facts: &Facts) -> Option<RuleFinding> {
     (many && enough).then(|| RuleFinding::new(Cause::ForeignProcess, weight, text, [torch.quote.clone()]))
 }
 
-/// Memory of other processes. Without a size of this process, a named process may be this one under another number.
+/// Memory of other processes. Without a size of this process, a named process may be this one under another
+/// number.
 fn others(torch: &TorchRefusal) -> Option<Bytes> {
     let printed = torch.others.map(|others| match (torch.ours, torch.allocated) {
         // In a container PyTorch does not know its own number: one process that holds as much is this one.
@@ -102,7 +90,8 @@ fn others(torch: &TorchRefusal) -> Option<Bytes> {
     printed.or_else(|| unaccounted(torch))
 }
 
-/// Memory of this process: printed, or by its allocator. `Allocation on device` comes from the driver's allocator, which idles nothing.
+/// Memory of this process: printed, or by its allocator. `Allocation on device` comes from the driver's
+/// allocator, which idles nothing.
 fn ours(torch: &TorchRefusal) -> Option<Bytes> {
     let idle = torch.idle.unwrap_or(Bytes::ZERO);
     torch.ours.or_else(|| Some(torch.allocated? + idle))
@@ -195,7 +184,8 @@ fn what_lives(
     }
     match () {
         () if torch.asked > total => (Cause::ComputeBufferTooLarge, Strong),
-        // vLLM keeps weights, activations and cache within its share, so tensors beyond it were loaded before the cache.
+        // vLLM keeps weights, activations and cache within its share, so tensors beyond it were loaded before
+        // the cache.
         () if is_beyond_share(facts, total, allocated) => (Cause::ModelTooLarge, Fair),
         () if facts
             .options()
@@ -260,7 +250,7 @@ fn request_alone(facts: &Facts) -> Option<RuleFinding> {
 }
 
 /// The query fails on Tegra and in sandboxes; PyTorch makes it only to word a refusal.
-fn nvml_query(facts: &Facts) -> Option<RuleFinding> {
+fn nvml_query_assertion(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::NvmlQueryAssert)?;
     // The frame alone also belongs to the assertion about a driver that does not fit.
     if facts.says(Pattern::NvmlInitAssert) && !line.text.contains("== r") {

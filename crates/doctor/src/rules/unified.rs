@@ -1,49 +1,25 @@
 //! Rules for cards that share the host's memory: Jetson, Thor, GB10, and managed memory on any card.
 //!
-//! DECISION: the number in NvMap's line is that of the ioctl (1075072515 = 0x40144e03 = NVMAP_IOC_ALLOC), never a size. CUDA memory
-//! there needs neither CMA nor contiguous pages, so `lfb` is no evidence. The release, MemFree, and MemAvailable less CmaFree decide;
-//! the requested size comes from the engine's line.
+//! DECISION: the number in NvMap's line is that of the ioctl (1075072515 = 0x40144e03 = NVMAP_IOC_ALLOC),
+//! never a size. CUDA memory there needs neither CMA nor contiguous pages, so `lfb` is no evidence. The
+//! release, MemFree, and MemAvailable less CmaFree decide; the requested size comes from the engine's line.
 
 use plimsoll_base::Bytes;
 
 use super::EvidenceWeight::{Decisive, Fair, Strong, Weak};
-use super::{Rule, RuleFinding, rule};
+use super::RuleFinding;
 use crate::cause::{Cause, SubCause};
 use crate::facts::Facts;
 use crate::pattern::Pattern;
 
-pub(super) const RULES: &[Rule] = &[
-    rule(
-        "nvmap_refused",
-        "nvmap_alloc.c, nvmap_dev.c of L4T; libnvrm prints the ioctl",
-        nvmap_refused,
-    ),
-    rule(
-        "refused_with_room",
-        "arithmetic: requested against MemAvailable",
-        refused_with_room,
-    ),
-    rule(
-        "kernel_no_memory",
-        "NVRM: memdescAllocInternal returns NV_ERR_NO_MEMORY",
-        kernel_no_memory,
-    ),
-    rule(
-        "cache_counts_as_used",
-        "/proc/meminfo: MemFree against MemAvailable",
-        cache_counts_as_used,
-    ),
-    rule(
-        "larger_than_machine",
-        "arithmetic: requested against MemTotal",
-        larger_than_machine,
-    ),
-    rule(
-        "managed_memory",
-        "ggml-cuda.cu: GGML_CUDA_ENABLE_UNIFIED_MEMORY; UVM serves faults instead of failing",
-        managed_memory,
-    ),
-];
+rules! {
+    nvmap_refused: "nvmap_alloc.c, nvmap_dev.c of L4T; libnvrm prints the ioctl";
+    refused_with_room: "arithmetic: requested against MemAvailable";
+    kernel_no_memory: "NVRM: memdescAllocInternal returns NV_ERR_NO_MEMORY";
+    cache_counts_as_used: "/proc/meminfo: MemFree against MemAvailable";
+    larger_than_machine: "arithmetic: requested against MemTotal";
+    managed_memory: "ggml-cuda.cu: GGML_CUDA_ENABLE_UNIFIED_MEMORY; UVM serves faults instead of failing";
+}
 
 /// Order of blocks of 64 KiB, which NvMap takes before single pages.
 const BIG: usize = 4;
@@ -107,7 +83,8 @@ fn is_capped(facts: &Facts) -> bool {
         .is_some_and(|release| release.nvmap_fault().is_some())
 }
 
-/// Enough is free, but hardly any of it in blocks of 64 KiB or more: by all orders of buddyinfo, not by `lfb`.
+/// Enough is free, but hardly any of it in blocks of 64 KiB or more: by all orders of buddyinfo, not by
+/// `lfb`.
 fn is_in_small_blocks(facts: &Facts, asked: Bytes) -> bool {
     const PAGE: Bytes = Bytes::kib(4);
     let free = facts.blocks().free(PAGE);
@@ -165,7 +142,8 @@ fn kernel_no_memory(facts: &Facts) -> Option<RuleFinding> {
     Some(RuleFinding::new(Cause::UnifiedMemoryRefused, weight, text, [line]).by(mechanism(facts)))
 }
 
-/// MemAvailable far above MemFree: a program that compares its need with MemFree counts the page cache as used.
+/// MemAvailable far above MemFree: a program that compares its need with MemFree counts the page cache as
+/// used.
 fn cache_counts_as_used(facts: &Facts) -> Option<RuleFinding> {
     let host = facts.host();
     let (free, available) = host.lowest.or(host.free.zip(host.available))?;

@@ -1,37 +1,21 @@
 //! Rules for the estimates that vLLM, SGLang and ollama print.
 
 use super::EvidenceWeight::{Decisive, Fair, Strong};
-use super::{Rule, RuleFinding, rule};
+use super::RuleFinding;
 use crate::cause::{Cause, SubCause};
 use crate::facts::Facts;
 use crate::pattern::Pattern;
 use crate::sizes::in_float;
 
-pub(super) const RULES: &[Rule] = &[
-    rule("startup_share", "vllm/v1/worker: request_memory", startup_share),
-    rule(
-        "context_beyond_cache",
-        "vllm: check_enough_kv_cache_memory",
-        context_beyond_cache,
-    ),
-    rule(
-        "cache_full",
-        "SGLang: mem_cache/common.py: alloc_for_extend; vLLM's scheduler",
-        cache_full,
-    ),
-    rule(
-        "no_room_for_blocks",
-        "vllm: determine_num_available_blocks; 2 bytes a parameter",
-        no_room_for_blocks,
-    ),
-    rule(
-        "required_beyond_available",
-        "ollama: llm/memory.go",
-        required_beyond_available,
-    ),
-    rule("host_too_small", "ollama: server/sched.go", host_too_small),
-    rule("previous_child", "ollama: waitForVRAMRecovery", previous_child),
-];
+rules! {
+    startup_share: "vllm/v1/worker: request_memory";
+    context_beyond_cache: "vllm: check_enough_kv_cache_memory";
+    cache_full: "SGLang: mem_cache/common.py: alloc_for_extend; vLLM's scheduler";
+    no_room_for_blocks: "vllm: determine_num_available_blocks; 2 bytes a parameter";
+    required_beyond_available: "ollama: llm/memory.go";
+    host_too_small: "ollama: server/sched.go";
+    previous_child: "ollama: waitForVRAMRecovery";
+}
 
 fn startup_share(facts: &Facts) -> Option<RuleFinding> {
     let startup = facts.startup().as_ref()?;

@@ -1,5 +1,5 @@
-//! One line, or a few, in the format of a program's source, and the cause that they speak for: what engines, frameworks, drivers and
-//! kernels print, beside the whole logs of `data/logs`. Sizes are ours.
+//! One line, or a few, in the format of a program's source, and the cause that they speak for: what engines,
+//! frameworks, drivers and kernels print, beside the whole logs of `data/logs`. Sizes are ours.
 
 use plimsoll_doctor::Cause::*;
 use plimsoll_doctor::{Cause, Reader, Source, diagnose};
