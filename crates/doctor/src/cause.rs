@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
+// One list for the variant, its code and its words, so that none can be forgotten.
 macro_rules! named {
     ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $text:literal: $words:literal,)* }) => {
         $(#[$about])*

@@ -82,12 +82,15 @@ impl<'a> TextClassifier<'a> {
                 *counts.entry(known).or_default() += 1.0;
             }
         }
+        // Distinct words count: a log that repeats one line has few.
         if counts.len() < FEWEST_WORDS || !is_ours {
             return None;
         }
+        // Sublinear term frequency, as in `train.py: TfidfVectorizer(sublinear_tf=True)`.
         for (word, count) in &mut counts {
             *count = (1.0 + count.ln()) * KNOWN.words[word].frequency;
         }
+        // Unit length makes a short report as loud as a long one (`norm='l2'`).
         let length = counts.values().map(|count| count * count).sum::<f64>().sqrt();
         counts.values_mut().for_each(|count| *count /= length);
         let shares = shares(&counts);
@@ -127,6 +130,7 @@ impl<'a> TextClassifier<'a> {
         for (source, text) in self.report {
             for (number, line) in (1..).zip(text.lines()) {
                 let mut known: Vec<String> = words(line).collect();
+                // A word counts once per line, or a line that repeats itself would win.
                 known.sort();
                 known.dedup();
                 let weight = known.iter().map(|word| self.weight(word, cause)).sum();
@@ -199,7 +203,9 @@ impl WordTable {
     fn read(table: &'static str) -> Self {
         let mut lines = table.lines();
         let named = |code: &str| Cause::ALL.iter().copied().find(|cause| cause.code() == code);
+        // The first row names the causes, the second, whose word is empty, has their biases.
         let head = lines.next().unwrap_or_default();
+        // A cause that this build does not know would shift the columns; a test compares their number.
         let causes = head.split('\t').skip(2).filter_map(named).collect();
         let mut words: HashMap<_, _> = lines.filter_map(row).collect();
         let bias = words.remove("").map(|row| row.weights).unwrap_or_default();

@@ -86,6 +86,7 @@ fn judged(facts: &Facts, reads_text: bool) -> Diagnosis {
     let found: Vec<Found> = rules::all()
         .filter_map(|rule| Some((rule, (rule.test)(facts)?)))
         .collect();
+    // Rules run on every call: there are some 80, and each is a few comparisons.
     let mut candidates = weigh(found.iter().map(|(_, finding)| finding));
     let by_text = classified(facts, &candidates)
         .filter(|_| reads_text)
@@ -95,11 +96,14 @@ fn judged(facts: &Facts, reads_text: bool) -> Diagnosis {
         .copied()
         .filter(|first| first.cause != Cause::Other || by_text.is_none())
         .filter(|first| first.confidence >= TELLING || by_text.is_some());
+    // `other` by a rule names a mechanism, such as a refused reservation of addresses. Without a named cause
+    // it only says that nothing is known, so its confidence is zero.
     let verdict = named.unwrap_or(Candidate {
         cause: Cause::Other,
         sub_cause: None,
         confidence: 0.0,
     });
+    // A hundredth is below what the output prints as a whole percent.
     let others = candidates
         .iter()
         .filter(|other| other.cause != verdict.cause && other.confidence >= 0.01);
@@ -147,6 +151,7 @@ fn weigh<'a>(found: impl Iterator<Item = &'a RuleFinding>) -> Vec<Candidate> {
     for finding in found {
         tallies.entry(finding.cause).or_default().add(finding);
     }
+    // Softmax over the sums, with `none of these` as one more class.
     let whole = NONE.exp() + tallies.values().map(|tally| tally.sum.exp()).sum::<f64>();
     let mut candidates: Vec<Candidate> = tallies
         .into_iter()
@@ -156,6 +161,7 @@ fn weigh<'a>(found: impl Iterator<Item = &'a RuleFinding>) -> Vec<Candidate> {
             confidence: (tally.sum.exp() / whole).min(tally.most()),
         })
         .collect();
+    // The map iterates in the order of the causes, so equal confidences keep a fixed order.
     candidates.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
     candidates
 }
@@ -196,6 +202,7 @@ fn reason(
 ) -> Reason {
     let speaking = found.iter().filter(|(_, finding)| finding.cause == verdict.cause);
     let reasons = speaking.map(|(rule, finding)| {
+        // The JSON has all quotes under `evidence`; the tree is for reading.
         let quotes = finding.quotes.iter().take(3);
         Reason::new("rule", finding.text.clone())
             .fact("rule", rule.name)
@@ -228,6 +235,7 @@ fn summary(verdict: &Candidate) -> Reason {
 }
 
 fn headline(verdict: &Candidate) -> String {
+    // The bounds are those of `brief`, so that a verdict in a death's reason never reads `perhaps`.
     let how = match verdict.confidence {
         sure if sure >= 0.8 => "",
         likely if likely >= LIKELY => ", most likely",

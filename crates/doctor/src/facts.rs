@@ -151,6 +151,7 @@ impl Facts {
     pub(crate) fn note(&mut self, pattern: Pattern, quote: &Quote) {
         self.lines
             .entry(pattern)
+            // Only the first and the last line are kept: rules compare their places.
             .and_modify(|seen| seen.last = quote.clone())
             .or_insert_with(|| Sighting {
                 first: quote.clone(),
@@ -233,6 +234,7 @@ impl Facts {
     pub(crate) fn add_blocks(&mut self, read: BuddyInfo) {
         for zone in read.zones {
             let zones = &mut self.blocks.zones;
+            // A watch prints the same zones again and again.
             let same = zones
                 .iter()
                 .position(|other| (other.node, &other.zone) == (zone.node, &zone.zone));
@@ -246,6 +248,7 @@ impl Facts {
     /// Keeps the longest series.
     pub(crate) fn add_series(&mut self, mut readings: Vec<Bytes>) {
         readings.truncate(MOST_OTHERS);
+        // Two readings are a difference, not a trend.
         if readings.len() >= 3 && readings.len() > self.series.len() {
             self.series = readings;
         }

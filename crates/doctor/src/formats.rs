@@ -36,6 +36,7 @@ pub(crate) use self::table::{LineSign, rows};
 /// Adds the fields of a line that contains a phrase of `pattern`.
 pub(crate) fn read_line(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quote) {
     facts.note(pattern, quote);
+    // Each reader ignores the patterns of the others, so their order does not matter.
     llama::read(facts, pattern, text, quote);
     torch::read(facts, pattern, text, quote);
     vllm::read(facts, pattern, text, quote);
@@ -59,6 +60,7 @@ pub(crate) fn read_report(facts: &mut Facts, source: Source, report: &[u8]) {
     choice::read(facts, source, &text);
     figures::read(facts, source, &text);
     smi::read_processes(facts, source, &text);
+    // A description is written about the failure, so a name in it is meant.
     if source == Source::Context || report.len() <= NAMED {
         names::read(facts, &text);
     }

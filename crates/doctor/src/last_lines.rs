@@ -54,6 +54,7 @@ pub fn read_last_lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<F
             .iter()
             .find_map(|line| after(line.split_once(" is free")?.0, "of which ")),
         device: lines.iter().find_map(|line| device(line)),
+        // A dying engine repeats itself; its first lines are the closest to the cause.
         evidence: lines
             .into_iter()
             .take(MOST_EVIDENCE)

@@ -13,6 +13,7 @@ pub(super) const LONGEST_QUOTE: usize = 400;
 
 /// The part of `line` around `at`, as text.
 pub(super) fn around(line: &[u8], at: usize) -> Cow<'_, str> {
+    // The cut may split a character, which then reads as U+FFFD.
     let from = at.saturating_sub(WINDOW);
     let to = line.len().min(at.saturating_add(WINDOW));
     clean(&line[from..to])
@@ -21,6 +22,7 @@ pub(super) fn around(line: &[u8], at: usize) -> Cow<'_, str> {
 /// Without colours and control bytes, tabs as blanks.
 pub(super) fn clean(line: &[u8]) -> Cow<'_, str> {
     let text = String::from_utf8_lossy(line);
+    // Most lines are clean, and stay borrowed.
     if text.bytes().any(|byte| byte < b' ') {
         return Cow::Owned(without_controls(&text));
     }

@@ -83,6 +83,7 @@ impl Reader {
             let line = std::mem::take(&mut self.carry);
             self.scan(source, &line);
         }
+        // Whole lines are scanned in place; only the rest of the last line is copied.
         let whole = memrchr(b'\n', rest).map_or(0, |at| at + 1);
         self.scan(source, &rest[..whole]);
         self.carry.extend_from_slice(&rest[whole..]);
@@ -155,6 +156,7 @@ impl Reader {
     fn scan(&mut self, source: Source, block: &[u8]) {
         // Hits before `done` stand in a part that was read already; newlines are counted up to `counted`.
         let (mut done, mut counted) = (0, 0);
+        // A short block cannot repeat a line often enough to matter.
         let mut repeats = vec![
             0_u32;
             if block.len() > PIECE {
@@ -167,6 +169,7 @@ impl Reader {
             if hit.start < done {
                 continue;
             }
+            // The end of a block is always read: the last refusal of a load is the one that ended it.
             let in_the_middle = repeats.get_mut(hit.row).is_some_and(|count| {
                 *count += 1;
                 *count > REPEATS && hit.start + PIECE < block.len()

@@ -45,7 +45,9 @@ impl Refused {
             Refusal::Budget | Refusal::Spill => {
                 Some((self.allocated + self.asked).saturating_sub(self.budget?))
             }
+            // The driver counts in pages of 2 MiB, so this is a lower bound.
             Refusal::Driver => Some(self.asked.saturating_sub(self.free)),
+            // A context on a foreign card is refused whatever is free.
             Refusal::Context => None,
         }
     }

@@ -14,11 +14,13 @@ pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) ->
         Some(sub_cause) => of_sub_cause(sub_cause),
         None => &[],
     };
+    // Sub-causes without an entry of their own are served by their cause.
     if advice.is_empty() {
         advice = of_cause(cause);
     }
     let mut hints: Vec<Hint> = advice.iter().map(|text| hint(text)).collect();
     match cause {
+        // The typed hint comes first: `plan` can compute it for the model at hand.
         Cause::KvCacheTooLarge => hints.insert(0, Hint::new(Advice::QuantiseCache("q8_0"))),
         Cause::ForeignProcess => {
             if let Some(holder) = facts.holders().iter().max_by_key(|holder| holder.used) {
@@ -31,6 +33,8 @@ pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) ->
                 );
             }
         }
+        // The encoder of images allocates on the card with the first image
+        // (`clip.cpp:clip_image_batch_encode`).
         Cause::PoolGrowth if facts.says(Pattern::SeesImage) => {
             hints.insert(
                 0,

@@ -61,6 +61,7 @@ fn is_abort(line: &str) -> bool {
     let Some((number, message)) = rest.split_once(": ") else {
         return false;
     };
+    // __FILE__ is absolute in builds by CMake.
     let is_path = path.starts_with('/') && !path.contains(char::is_whitespace);
     let is_line = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
     let asserts = message.starts_with("GGML_ASSERT(") && message.ends_with(" failed");

@@ -78,6 +78,7 @@ fn number(text: &str) -> &str {
         .take(LONGEST_NUMBER)
         .take_while(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b','))
         .count();
+    // A sentence may end after a number.
     text[..length].trim_end_matches(['.', ','])
 }
 
@@ -129,6 +130,7 @@ fn scaled(number: &str, unit: &str) -> Option<Bytes> {
 
 /// Bytes for arithmetic with shares, to the whole MiB.
 pub(super) fn in_float(bytes: Bytes) -> f64 {
+    // An f64 counts MiB exactly up to 2^53, and no machine has more than u32 of them.
     let mib = u32::try_from(bytes.whole_mib()).unwrap_or(u32::MAX);
     f64::from(mib) * 1_048_576.0
 }

@@ -98,6 +98,7 @@ pub struct Verdict {
 }
 
 pub fn judge(death: &Death<'_>) -> Verdict {
+    // llama-server and the Python engines leave with 0 after SIGTERM.
     if death.asked || death.exit == Exit::Code(0) {
         return Verdict {
             sign: None,
@@ -127,6 +128,7 @@ fn diagnosed(death: &Death<'_>) -> Diagnosis {
     if death.stage == Stage::Serving {
         reader.served();
     }
+    // The supervisor cuts the lines at their newlines, the reader needs them back.
     for line in death.last_lines {
         reader.feed(Source::Log, line.as_bytes());
         reader.feed(Source::Log, b"\n");
@@ -134,6 +136,7 @@ fn diagnosed(death: &Death<'_>) -> Diagnosis {
     if let Some(refused) = death.refused {
         reader.guard(refused);
     }
+    // No classifier here: the last lines of a server are no report, and their words are partly its clients'.
     by_rules(&reader.finish())
 }
 
@@ -156,6 +159,7 @@ fn of_finding(death: &Death<'_>, finding: &Finding) -> Verdict {
     if let Some(device) = &finding.device {
         reason = reason.fact("device", device.as_str());
     }
+    // Guard sees the cards only; a refusal of host memory beside it has another reason.
     let refused = death.refused.filter(|_| finding.sign == Sign::CardMemory);
     let end = match finding.sign {
         Sign::CardMemory | Sign::HostMemory => End::OutOfMemory {
@@ -165,6 +169,7 @@ fn of_finding(death: &Death<'_>, finding: &Finding) -> Verdict {
                 .because_all(diagnosis.brief()),
             shortfall: refused.and_then(Refused::shortfall),
         },
+        // These fail again at once, so another attempt is only worth making after a change.
         Sign::PortTaken | Sign::NotStarted | Sign::MissingLibrary => End::Unstartable { reason },
         Sign::CardFault => End::Crashed {
             reason: reason.because_all(diagnosis.brief()),
@@ -185,7 +190,9 @@ fn of_status(death: &Death<'_>) -> Verdict {
     let shown = lines.skip(skip).map(|line| said(shortened(line)));
     let reason = Reason::new("engine_died", format!("{} {}", death.model, death.exit))
         .fact("exit", death.exit.to_string());
+    // The counter is of the whole machine (`/proc/vmstat: oom_kill`), so the signal has to fit too.
     let kernel = death.kernel_oom_kill && death.exit == Exit::Signal(SIGKILL);
+    // An engine may end without a word, as after `free(): invalid pointer`; the page still has the refusal.
     let fresh = death
         .refused
         .filter(|refused| refused.is_fresh() && !struck_down(death.exit));

@@ -34,6 +34,7 @@ impl Facts {
 
     /// The refusals of the last load that had any.
     pub(crate) fn last_refusals(&self) -> impl DoubleEndedIterator<Item = &RefusedRequest> {
+        // A server restarts its engine after a failure: earlier attempts explain earlier refusals.
         let attempt = self.refusals.iter().map(|refusal| refusal.attempt).max();
         self.refusals
             .iter()
@@ -61,6 +62,7 @@ impl Facts {
     pub(crate) fn card(&self) -> Option<Bytes> {
         let torch = self.torch.as_ref().and_then(|torch| torch.total);
         let startup = self.startup.as_ref().map(|startup| startup.total);
+        // PyTorch and vLLM print the total of the driver; other sizes may come from a name.
         torch
             .or(startup)
             .or_else(|| self.card_sizes.iter().copied().max())
@@ -126,6 +128,7 @@ impl Facts {
         // After a hiding choice of n cards the visible ones are numbered 0 to n - 1.
         let beyond =
             hiding.filter(|choice| usize::try_from(card).is_ok_and(|card| card >= choice.cards.len()));
+        // Several options of one command line may select several cards, and any of them may refuse.
         let picked = picks()
             .next()
             .filter(|_| picks().all(|choice| !choice.cards.contains(&card)));
@@ -134,6 +137,7 @@ impl Facts {
 
     /// True where the card shares the host's memory.
     pub(crate) fn is_unified(&self) -> bool {
+        // An L4T release or an NvMap line exists on Tegra boards only.
         self.release.is_some() || self.says_any(&[Pattern::NvMap, Pattern::UnifiedBoard, Pattern::Tegrastats])
     }
 

@@ -54,6 +54,7 @@ pub(super) fn read(facts: &mut Facts, source: Source, text: &str) {
     for (line, row) in (1..).zip(text.lines()).filter(|(_, row)| row.len() <= LONGEST) {
         let lower = row.to_ascii_lowercase();
         for (name, hides) in &names {
+            // A usage text may repeat an option many times.
             for (at, _) in lower.match_indices(**name).take(4) {
                 let cards = listed(&lower[at + name.len()..]);
                 if !cards.is_empty() {
@@ -94,6 +95,7 @@ fn listed(behind: &str) -> Vec<u64> {
     for words in FILLERS {
         rest = rest.strip_prefix(words).unwrap_or(rest).trim_start_matches(marks);
     }
+    // `0, 1` and `0,1` are both common.
     let rest = rest.replace(", ", ",");
     let list = rest
         .split(|c: char| !c.is_ascii_digit() && c != ',')
@@ -104,6 +106,7 @@ fn listed(behind: &str) -> Vec<u64> {
         return Vec::new();
     }
     let cards = list.split(',').map_while(|number| number.parse().ok());
+    // Larger numbers are ports, sizes or seeds.
     cards.filter(|card| *card < 64).take(MOST_CARDS).collect()
 }
 

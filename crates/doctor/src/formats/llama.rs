@@ -193,6 +193,7 @@ fn buffer(facts: &mut Facts, purpose: Purpose, text: &str) {
         let (_, behind) = text.split_once('=')?;
         all(behind).last().map(|(size, _)| size)
     });
+    // The name of a buffer type starts with its backend (`ggml-backend.cpp:ggml_backend_buft_name`).
     let on_card = BACKENDS.iter().any(|name| text.contains(name)) && !text.contains("_Host");
     if let Some(size) = size {
         facts.add_buffer(purpose, on_card, size);
@@ -214,6 +215,7 @@ fn breakdown(facts: &mut Facts, text: &str) {
         Some((mib(total)?, parts.filter_map(mib).collect::<Vec<_>>()))
     };
     let attempt = facts.progress().attempt;
+    // The table repeats the sizes of the lines before it.
     let is_new = facts.buffers().iter().all(|buffer| buffer.attempt != attempt);
     let Some((total, sizes)) = parts().filter(|_| is_new) else {
         return;

@@ -150,6 +150,7 @@ pub(super) fn read(facts: &mut Facts, text: &str) {
     model.bits = bits(&lower).or(model.bits);
     model.on_host |= ON_HOST.iter().any(|words| lower.contains(words));
     model.named_cards = cards(&lower).or(model.named_cards);
+    // Boards first: a board's memory is the host's, so it must not count as a card's size.
     let board = BOARDS.iter().find(|(name, _)| lower.contains(name));
     let host = facts.host_mut();
     host.of_board = host.of_board.or(board.map(|(_, gib)| Bytes::gib(*gib)));
@@ -184,6 +185,7 @@ pub(super) fn card(line: &str) -> Option<Bytes> {
 
 /// The first card that is named, times the number before or after its name.
 fn cards(text: &str) -> Option<Bytes> {
+    // A 4060 Ti has 8 or 16 GiB, and a laptop's card less than the card of its name.
     if AMBIGUOUS.iter().any(|words| text.contains(words)) {
         return None;
     }
@@ -195,6 +197,7 @@ fn cards(text: &str) -> Option<Bytes> {
         .iter()
         .find_map(|(name, gib)| Some((place(name)?, name, *gib)))?;
     let mut before = text[..at].trim_end();
+    // `2x NVIDIA GeForce RTX 3090`: the count stands before the maker's words.
     for maker in ["rtx", "gtx", "geforce", "nvidia", "tesla", "amd", "radeon", "rx"] {
         before = before.strip_suffix(maker).unwrap_or(before).trim_end();
     }
@@ -204,6 +207,7 @@ fn cards(text: &str) -> Option<Bytes> {
 }
 
 fn is_word(text: &str, at: usize, length: usize) -> bool {
+    // `2x4090` is the card of this name, `14090` is not.
     let before = at > 0 && text.as_bytes()[at - 1].is_ascii_alphanumeric() && text.as_bytes()[at - 1] != b'x';
     let behind = text
         .as_bytes()
@@ -216,6 +220,7 @@ fn is_word(text: &str, at: usize, length: usize) -> bool {
 fn times_before(text: &str) -> Option<u64> {
     let rest = text.strip_suffix('x')?.trim_end();
     let digit = rest.chars().next_back()?.to_digit(10)?;
+    // `12x` of a resolution or `v4x` of a version is no count of cards.
     let longer = rest.len() > 1 && rest.as_bytes()[rest.len() - 2].is_ascii_alphanumeric();
     (!longer && digit > 0).then_some(u64::from(digit))
 }
@@ -245,6 +250,7 @@ fn parameters(lower: &str) -> Option<f64> {
         } else {
             number
         };
+        // `0.05b` and `70000b` are versions, hashes or batch sizes.
         (0.1..=2000.0).contains(&all).then_some(all)
     });
     sizes.reduce(f64::max)

@@ -52,6 +52,7 @@ pub(super) fn read(facts: &mut Facts, source: Source, text: &str) {
 fn numbered(line: &str) -> Option<Bytes> {
     let line = line.trim();
     let rest = line.trim_start_matches(|c: char| c.is_ascii_digit());
+    // Longer lines are sentences of an ordered list.
     let is_numbered = line.len() < 48 && line.len() != rest.len();
     let (size, behind) = all(rest.strip_prefix(['.', ':', ')'])?).next()?;
     (is_numbered && behind.len() < 16).then_some(size)
@@ -85,6 +86,7 @@ fn in_a_row(line: &str) -> Vec<Bytes> {
     if sized && lower.contains("->") {
         return steps(&lower);
     }
+    // One mention of a round is a sentence, three are a table in one line.
     let counted = ROUNDS.iter().any(|word| lower.matches(word).count() >= FEWEST);
     let timed = lower.matches(" after ").count() >= FEWEST - 1;
     if counted || timed {
@@ -121,6 +123,7 @@ fn growth(source: Source, text: &str) -> Option<Quote> {
     (1..).zip(text.lines()).find_map(|(line, row)| {
         let lower = row.to_ascii_lowercase();
         let grows = row.len() < LONGEST && MARKS.iter().any(|mark| lower.contains(mark));
+        // Below a MiB the rate is noise of the driver's own allocations.
         let found = grows && all(&lower).any(|(size, behind)| size >= Bytes::mib(1) && per_round(behind));
         found.then(|| Quote {
             source,

@@ -80,6 +80,7 @@ fn usage(facts: &mut Facts, text: &str, quote: &Quote) {
 
 /// `|    0   N/A  N/A      1234      C   python3            12345MiB |`: card, process, kind, name, memory.
 fn holder(facts: &mut Facts, text: &str, quote: &Quote) {
+    // Columns of MIG print `N/A` without a card that has it.
     let words: Vec<&str> = text
         .split_whitespace()
         .filter(|word| !matches!(*word, "|" | "N/A"))
@@ -116,6 +117,7 @@ pub(super) fn read_processes(facts: &mut Facts, source: Source, text: &str) {
             .and_then(|word| word.parse().ok());
         let Some(pid) = pid else { continue };
         let rest = words.collect::<Vec<_>>().join(" ");
+        // A row of other numbers ends in something else than a size.
         let bare = || {
             all(&rest)
                 .next()

@@ -42,6 +42,7 @@ pub(crate) struct PatternRow {
     pub(crate) seen_in: &'static str,
 }
 
+// Parsed on first use: a `plimsoll serve` without a dead engine never needs the tables.
 static ROWS: LazyLock<Vec<PatternRow>> = LazyLock::new(|| {
     TABLES
         .iter()
@@ -69,6 +70,7 @@ fn row(line: &'static str) -> Option<PatternRow> {
     let has = |flag| flags.split(',').any(|other| other == flag);
     Some(PatternRow {
         phrase,
+        // A name without a variant is a typing error in the table.
         pattern: Pattern::named(pattern)?,
         sign: flags.split(',').find_map(sign),
         starts_word: has("word_start"),

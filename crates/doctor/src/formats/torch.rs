@@ -114,6 +114,7 @@ fn parts(facts: &mut Facts, text: &str) {
             reserved = Some(size);
         } else if starts(&["cached"]) {
             cached = Some(size);
+        // `Process N has` is another process, `this process has` is the program itself.
         } else if starts(&["memory in use"]) {
             let before = &text[..text.len() - behind.len()];
             match before.rfind("rocess").map(|at| &before[at..]) {
@@ -125,6 +126,7 @@ fn parts(facts: &mut Facts, text: &str) {
             }
         }
     }
+    // The newer sentence puts the total before `of which`, not after its number.
     torch.total = torch.total.or_else(|| total_behind(text));
     torch.others = others.or(torch.others);
     torch.named = named.max(torch.named);
@@ -159,6 +161,7 @@ fn block(
     field: fn(&mut TorchRefusal) -> &mut Option<Bytes>,
     size: Option<Bytes>,
 ) {
+    // The block has no sentence, so its first figure opens the refusal.
     if facts.torch().is_none() {
         let frame = facts
             .frame_mut()

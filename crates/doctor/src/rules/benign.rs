@@ -34,6 +34,7 @@ fn went_on(facts: &Facts) -> Option<RuleFinding> {
 
 fn recovered(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::Recovered)?;
+    // A second program of the same log may fail after the first recovered.
     let later = facts
         .torch()
         .as_ref()
@@ -73,6 +74,7 @@ fn arena_full(facts: &Facts) -> Option<RuleFinding> {
 
 /// An assertion or exception that does not mention memory, in a log without a refusal.
 fn other_complaint(facts: &Facts) -> Option<RuleFinding> {
+    // `GGML_ASSERT(buffer)` follows a refusal that the log may lack.
     let about_memory = ["buffer", "CUDA error", "alloc", "memory"];
     let line = facts
         .quote(Pattern::Assertion)
@@ -103,6 +105,7 @@ fn is_of_a_card(facts: &Facts) -> bool {
 fn not_on_the_card(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::CpuInstead).or_else(|| all_on_host(facts))?;
     let text = "the program runs without the card, and nothing was refused";
+    // With managed memory the layers may all be listed on the host.
     let refused = facts.ran_out() || facts.says_any(&[Pattern::HostRefused, Pattern::UnifiedSwitch]);
     let weight = if is_of_a_card(facts) { Weak } else { Fair };
     (!refused).then(|| RuleFinding::new(Cause::NotOom, weight, text, [line]))
@@ -146,6 +149,7 @@ fn not_about_memory(facts: &Facts) -> Option<RuleFinding> {
             "the load took longer than the client waited",
         ),
     ];
+    // `failed to load model` follows every refusal during a load.
     if facts.ran_out() || facts.says(Pattern::UnsizedRefused) {
         return None;
     }

@@ -82,6 +82,7 @@ fn straw(facts: &Facts) -> Option<(Bytes, Cause, Bytes)> {
         .into_iter()
         .max_by_key(|purpose| facts.placed(*purpose))?;
     let placed = facts.placed(largest);
+    // A fortieth and seven tenths leave no room for another reading: the large term filled the card.
     let is_straw = asked.scaled(40, 1) <= card && placed.scaled(10, 7) >= card;
     is_straw.then_some((placed, cause_of(largest)?, card))
 }
@@ -99,6 +100,7 @@ fn last_straw(facts: &Facts) -> Option<RuleFinding> {
 /// One request of several cards' size is no tensor of a model: it is a graph with its copies.
 fn beyond_any_card(facts: &Facts) -> Option<RuleFinding> {
     let refusal = facts.refusal()?;
+    // Without a printed size the largest common card bounds it.
     let (asked, card) = (refusal.asked?, facts.card().unwrap_or(Bytes::gib(80)));
     let unnamed = matches!(refusal.purpose, Purpose::Unknown | Purpose::Compute);
     let text =
@@ -152,6 +154,7 @@ fn refused_at_run_time(facts: &Facts) -> Option<RuleFinding> {
         _ if placed => Fair,
         _ => return None,
     };
+    // PyTorch has rules of its own, and cuBLAS fails on a card that it does not fit.
     if facts.torch().is_some() || facts.says(Pattern::CublasCreate) {
         return None;
     }

@@ -35,6 +35,7 @@ fn xid_of_hardware(facts: &Facts) -> Option<RuleFinding> {
 
 fn driver_fault(facts: &Facts) -> Option<RuleFinding> {
     let off = facts.quote(Pattern::OffBus);
+    // A card that fell off the bus is proven by the kernel; other words may follow from a program's fault.
     let weight = if off.is_some() { Decisive } else { Strong };
     let quote = off.or_else(|| facts.quote(Pattern::DriverFault))?;
     Some(RuleFinding::new(

@@ -20,6 +20,7 @@ rules! {
 
 fn host_killed(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::KernelKill)?;
+    // A refusal in the log is closer to the cause than the kill that followed it.
     if facts.says(Pattern::KernelMemory) || !facts.refusals().is_empty() {
         return None;
     }
@@ -45,7 +46,10 @@ fn wsl_refused(facts: &Facts) -> Option<RuleFinding> {
 }
 
 fn killed_without_a_word(facts: &Facts) -> Option<RuleFinding> {
-    let line = facts.quote(Pattern::Killed)?;
+    // A shell prints `Killed` and the kernel `SIGKILL`; in small letters it is a word of a sentence.
+    let line = facts
+        .quote(Pattern::Killed)
+        .filter(|line| line.text.contains("Killed") || line.text.contains("SIGKILL"))?;
     let explained = facts.says_any(&[Pattern::KernelKill, Pattern::NodeKilled]) || facts.ran_out();
     if explained || is_by_hand(&line) {
         return None;
@@ -69,6 +73,7 @@ fn host_refused(facts: &Facts) -> Option<RuleFinding> {
     let refusal = facts
         .refusal()
         .filter(|refusal| refusal.place == MemoryPlace::Host)?;
+    // These follow a refusal of the card in the words of its caller.
     let named = matches!(refusal.purpose, Purpose::Cache | Purpose::Compute | Purpose::Pool);
     if named || facts.says(Pattern::PinCall) {
         return None;

@@ -23,6 +23,7 @@ fn readings_rise(facts: &Facts) -> Option<RuleFinding> {
     let much = last >= first.scaled(3, 2) && last >= Bytes::mib(64);
     // Little by little, but again and again.
     let often = readings.len() >= 4 && last.saturating_sub(first) >= Bytes::mib(256);
+    // A rise of a half within a few readings is more than caches warm up to.
     let weight = if much { Strong } else { Fair };
     let text = format!("{} readings rise from {first} to {last}", readings.len());
     (rises && (much || often)).then(|| RuleFinding::new(Cause::Leak, weight, text, facts.growth().clone()))

@@ -30,6 +30,7 @@ fn listed_processes(facts: &Facts) -> Option<RuleFinding> {
     let largest = facts.holders().iter().max_by_key(|holder| holder.used)?;
     let held = held(facts);
     let text = format!("{} holds {} of a card of {card}", largest.name, largest.used);
+    // With one holder it may be this program itself.
     let several = facts.holders().len() > 1 && held.scaled(2, 1) >= card && facts.refusals().is_empty();
     let weight = if several { Strong } else { Fair };
     (held.scaled(3, 1) >= card)
@@ -41,6 +42,7 @@ fn listed_processes(facts: &Facts) -> Option<RuleFinding> {
 fn used_by_nobody(facts: &Facts) -> Option<RuleFinding> {
     let usage = facts.usage()?;
     let held = held(facts);
+    // With buffers in the log the program itself may be the holder.
     let alone = facts.torch().is_none() && facts.buffers().is_empty() && facts.xids().is_empty();
     let nobody = usage.used.scaled(2, 1) >= usage.total && held.scaled(2, 1) < usage.used && alone;
     let text = format!(
@@ -93,6 +95,7 @@ fn refused_in_wsl(facts: &Facts) -> Option<Quote> {
 fn no_room_for_context(facts: &Facts) -> Option<RuleFinding> {
     let call = facts.quote(Pattern::ContextCall)?;
     let holds_some = facts.torch().is_some() || !facts.buffers().is_empty();
+    // A refused size means that the context had already been made.
     let unsized_only = facts.refusals().iter().all(|refusal| refusal.asked.is_none());
     let alone = unsized_only && !holds_some && !facts.is_unified();
     let text = "the card had no room for a context, before anything was allocated";

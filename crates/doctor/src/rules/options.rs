@@ -49,6 +49,7 @@ fn weights_fill_card(facts: &Facts) -> Option<RuleFinding> {
     let card = facts.card().or(facts.model().named_cards)?;
     let text = format!("the weights take {largest} of a card of {card}");
     let quotes = facts.quotes(&[Pattern::WeightsSize, Pattern::OutOfMemory]);
+    // Cache and compute buffers rarely fit into the last tenth.
     (largest.scaled(10, 9) >= card).then(|| RuleFinding::new(Cause::ModelTooLarge, Fair, text, quotes))
 }
 
@@ -57,6 +58,7 @@ fn beyond_weights(facts: &Facts) -> Option<RuleFinding> {
     let refusal = facts.refusal().filter(|_| is_unnamed(facts))?;
     let (asked, weights) = (refusal.asked?, facts.weights()?);
     let text = format!("{asked} were requested at once, and all weights are {weights}");
+    // Names round the size of a model, by less than a half.
     (asked >= weights.scaled(3, 2))
         .then(|| RuleFinding::new(Cause::ComputeBufferTooLarge, Fair, text, [refusal.quote.clone()]))
 }
@@ -68,6 +70,7 @@ fn large_context(facts: &Facts) -> Option<RuleFinding> {
         Pattern::DriverFault,
         Pattern::ProgramFault,
     ];
+    // A crash with a driver's error has its reason there.
     let died = facts.says(Pattern::Died) && !facts.says_any(&faults);
     let speaks = is_unnamed(facts) && (facts.ran_out() || died);
     let tokens = facts

@@ -56,8 +56,10 @@ fn pinned_warning(facts: &Facts) -> Option<RuleFinding> {
     let text = "pinned memory is optional, and the run went on without it";
     let amiss = !of_driver(facts).is_empty();
     let (weight, speaks) = match is_limit(&line) {
+        // A limit that the run survives is worth fixing still: host copies get slower.
         true => (Weak, went_on(facts)),
         false if amiss => (Decisive, went_on(facts)),
+        // Without a driver ggml runs on the processor, where pinning has no use.
         false => (Decisive, !facts.was_refused()),
     };
     let quotes = [line].into_iter().chain(next);
@@ -100,6 +102,7 @@ fn pin_call_failed(facts: &Facts) -> Option<RuleFinding> {
     }
     let faulty = facts.says_any(&[Pattern::IllegalAccess, Pattern::DriverFault]);
     let lower = line.text.to_ascii_lowercase();
+    // Calls that pin stand in many tracebacks; the log must also show a failure.
     let failed = facts.ran_out()
         || facts.says(Pattern::HostRefused)
         || (facts.says(Pattern::CardFault) && !faulty)

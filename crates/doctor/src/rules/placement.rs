@@ -43,6 +43,7 @@ fn is_stray(stray: &CardHolder, all: &[CardHolder]) -> bool {
     };
     let same =
         |other: &&CardHolder| other.name == stray.name && other.card == stray.card && other.pid != stray.pid;
+    // Workers of one program leave a context each on the card of their parent.
     let siblings = all
         .iter()
         .filter(same)

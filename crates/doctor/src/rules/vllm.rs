@@ -68,6 +68,7 @@ fn no_room_for_blocks(facts: &Facts) -> Option<RuleFinding> {
         None => card * facts.options().parallel.unwrap_or(1).clamp(1, 64),
     };
     let share = in_float(cards) * facts.options().utilization.unwrap_or(0.9);
+    // Activations of the profiling run take the rest of the share, a tenth to a sixth of it.
     let cause = if weights > 0.85 * share {
         Cause::ModelTooLarge
     } else {

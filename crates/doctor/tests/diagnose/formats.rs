@@ -64,6 +64,10 @@ fn what_programs_print_is_read_by_its_format() {
             "Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.2GiB. The caller indicates that this is not a failure",
             NotOom,
         ),
+        (
+            "Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.2GiB. The caller indicates that this is not a failure\nAllocator (GPU_0_bfc) ran out of memory trying to allocate 765.00MiB (rounded to 802160640)requested by op decoder/concat",
+            ComputeBufferTooLarge,
+        ),
         // ollama and ggml.
         (
             "Error: memory layout cannot be allocated with num_gpu = 48",
