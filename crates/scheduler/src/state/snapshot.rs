@@ -1,18 +1,19 @@
-//! What the scheduler shows: for `/running`, `/models` and the screens.
+//! Snapshot of models and cards, for `/running`, `/models` and the screens.
 
 use std::time::Duration;
 
 use plimsoll_base::{Bytes, CardId, Reason, RunId, Share, Slots};
 use serde::Serialize;
 
-use super::effect::State;
-use super::growth::Growth;
-use super::model::Model;
-use super::moment::{ModelId, Moment};
-use super::scheduler::Scheduler;
+use super::StateRef;
+use crate::effect::State;
+use crate::load_check::LoadCheck;
+use crate::models::ModelSlot;
 use crate::place::{Account, Ledger};
+use crate::slope::Growth;
+use crate::time::{ModelId, Moment};
 
-/// Everything at one moment.
+/// All models and cards at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Snapshot {
     pub now: Moment,
@@ -29,45 +30,48 @@ pub struct ModelView {
     pub run: Option<RunId>,
     pub in_flight: u32,
     pub queued: usize,
-    /// When a request last came or went; None before the first.
+    /// Time of the last request that came or went; None before the first.
     pub last_used: Option<Moment>,
-    /// What the run may take.
+    /// Memory that the run may take.
     pub claim: Vec<Share>,
-    /// The claim is a whole card, because what the run needs is not known.
+    /// The claim is a whole card, because the need is unknown.
     pub alone: bool,
-    /// What it was last seen to take.
+    /// Memory that it was last measured to take.
     pub measured: Vec<Share>,
-    /// Added to the demand on every card, because memory ran out before.
+    /// Added to the demand on every card, because runs ran out of memory or took more than planned.
     pub learned: Bytes,
-    /// What a token of depth was seen to add; None until two answers of different depth have shown it.
+    /// Observed growth per token; None until two answers of different depth gave it.
     pub growth: Option<Growth>,
-    /// How deep the run is, where that costs anything.
+    /// Depth of the run, where depth costs memory.
     pub depth: Option<DepthView>,
-    /// Why depth is not watched.
+    /// Reason why depth is not tracked.
     pub depth_unwatched: Option<String>,
     /// Requests whose prompt was longer than the context.
     pub overflows: u64,
-    /// How long loads are held back after crashes; None when they are not.
+    /// Time for which loads are held back after crashes; None when they are not.
     pub held_back: Option<Duration>,
     pub last_failure: Option<Reason>,
+    /// Difference between claim and memory taken, for each card after the load.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub load_check: Vec<LoadCheck>,
 }
 
 /// The depth of a run, in tokens.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DepthView {
-    /// What it has reached, or may reach with the requests that it has.
+    /// Tokens that it has reached, or may reach with its requests.
     pub admitted: u64,
-    /// What its claim covers.
+    /// Tokens that its claim covers.
     pub covered: u64,
-    /// The deepest that it can get.
+    /// Tokens at most.
     pub full: u64,
-    /// How its slots share that.
+    /// Division of the depth among slots.
     pub slots: Slots,
-    /// What it needs for what is admitted.
+    /// Memory for the admitted depth.
     pub needs: Vec<Share>,
-    /// What it could give up while others wait.
+    /// Memory that it could give up while other models wait.
     pub spare: Vec<Share>,
-    /// What a token of depth adds, as planned or as it was seen.
+    /// Memory that a token of depth adds, as planned or as observed.
     pub bytes_per_token: Bytes,
     /// The next request waits for more memory.
     pub waits: bool,
@@ -78,12 +82,12 @@ pub struct CardView {
     pub id: CardId,
     pub name: String,
     pub total: Bytes,
-    /// What all claims together may take: budget, reserve and strangers taken into account.
+    /// Memory for all claims together: less reserve and foreign processes, at most the budget.
     pub capacity: Bytes,
     pub claimed: Bytes,
     /// Capacity that nobody claims.
     pub free: Bytes,
-    /// Used by processes that are not ours.
+    /// Used by other processes.
     pub foreign: Bytes,
     pub holders: Vec<HolderView>,
 }
@@ -96,54 +100,46 @@ pub struct HolderView {
     pub measured: Option<Bytes>,
 }
 
-impl Scheduler {
-    /// Returns what is going on.
-    pub fn snapshot(&self, now: Moment) -> Snapshot {
-        let models = (0_u32..).zip(&self.models);
+impl StateRef<'_> {
+    pub(crate) fn snapshot(self) -> Snapshot {
+        let models = self.models.iter();
         Snapshot {
-            now,
-            models: models
-                .filter_map(|(id, model)| Some(self.model_view(ModelId(id), model.as_ref()?, now)))
-                .collect(),
+            now: self.now,
+            models: models.map(|(id, slot)| self.model_view(id, slot)).collect(),
             cards: self.ledger.accounts().iter().map(card_view).collect(),
         }
     }
 
-    /// Returns one model's part of the snapshot.
-    pub fn view(&self, id: ModelId, now: Moment) -> Option<ModelView> {
-        Some(self.model_view(id, self.model(id)?, now))
-    }
-
-    fn model_view(&self, id: ModelId, model: &Model, now: Moment) -> ModelView {
-        let run = model.run.as_ref();
+    /// One model's part of the snapshot.
+    pub(crate) fn model_view(self, id: ModelId, slot: &ModelSlot) -> ModelView {
+        let run = slot.run.as_ref();
         let shares =
-            |of: fn(&Ledger, RunId) -> Vec<Share>| run.map_or(Vec::new(), |run| of(&self.ledger, run.id));
+            |of: fn(&Ledger, RunId) -> Vec<Share>| run.map_or(Vec::new(), |run| of(self.ledger, run.id));
         ModelView {
             id,
-            name: model.name.to_string(),
-            state: model.state(),
-            pinned: model.spec.pinned,
+            name: slot.name.to_string(),
+            state: slot.state(),
+            pinned: slot.spec.pinned,
             run: run.map(|run| run.id),
-            in_flight: run.map_or(0, |run| run.in_flight),
-            queued: model.queue.len(),
-            last_used: model.last_used,
+            in_flight: run.map_or(0, |run| run.in_flight()),
+            queued: slot.line.len(),
+            last_used: slot.last_used,
             claim: shares(Ledger::claim_shares),
             alone: run.is_some_and(|run| run.placement.alone),
             measured: shares(Ledger::measured_shares),
-            learned: model.record.learned,
-            growth: model.record.slope.learned(),
-            depth: self.depth_view(model),
+            learned: slot.record.learned(),
+            growth: slot.record.growth.learned(),
+            depth: self.depth_view(slot),
             depth_unwatched: run.and_then(|run| run.occupancy.as_ref().err().cloned()),
-            overflows: model.overflows,
-            held_back: model.record.held_back(now),
-            last_failure: model.record.last_failure.clone(),
+            overflows: slot.overflows,
+            held_back: slot.record.held_back(self.now),
+            last_failure: slot.record.last_failure.clone(),
+            load_check: run.map_or(Vec::new(), |run| run.load_check.clone()),
         }
     }
-}
 
-impl Scheduler {
-    fn depth_view(&self, model: &Model) -> Option<DepthView> {
-        let (run, occupancy) = model.watched()?;
+    fn depth_view(self, slot: &ModelSlot) -> Option<DepthView> {
+        let (run, occupancy) = slot.tracked()?;
         let full = occupancy.slots().full;
         Some(DepthView {
             admitted: occupancy.admitted(),
@@ -151,16 +147,10 @@ impl Scheduler {
             full,
             slots: *occupancy.slots(),
             needs: occupancy.needs(occupancy.admitted()),
-            spare: self.slack(model),
+            spare: self.slack(slot),
             bytes_per_token: occupancy.curve().bytes_per_token(),
-            waits: model.deep.is_some(),
+            waits: slot.depth_wait().is_some(),
         })
-    }
-
-    /// True where it matters how many tokens an answer of the run had.
-    pub fn watches(&self, run: RunId) -> bool {
-        let model = self.living.get(&run).and_then(|model| self.model(*model));
-        model.is_some_and(|model| model.watched().is_some())
     }
 }
 

@@ -1,30 +1,31 @@
-//! What a demand has answered before.
+//! Cache of a demand's answers.
 //!
-//! While a model waits it is placed again at every change, and a plan is dear beside that. The same cards with
-//! the same free memory get the same answer, so it is kept as long as the model waits.
+//! A waiting model is placed again at every change, and a plan takes much longer than the rest of that. The same cards with the same
+//! free memory get the same answer, so it is kept as long as the model waits.
 
 use std::cell::RefCell;
 
 use plimsoll_base::{Bytes, Card, CardId, Demand, Reason};
 
-type Answer = Result<Vec<(CardId, Bytes)>, Reason>;
-type Question = Vec<(CardId, Bytes)>;
+type Shares = Result<Vec<(CardId, Bytes)>, Reason>;
+type CardsAsked = Vec<(CardId, Bytes)>;
 
-/// Answers that are kept at most; beyond that all are forgotten.
+/// Answers kept at most; beyond that all are dropped.
 const KEPT: usize = 256;
 
-/// The memory of one waiting model; not for several demands.
+/// Answers of one waiting model's demand; not to be shared between demands.
 #[derive(Debug, Default)]
-pub struct Answers(RefCell<Vec<(Question, Answer)>>);
+pub struct DemandCache(RefCell<Vec<(CardsAsked, Shares)>>);
 
-impl Answers {
-    pub(super) fn ask(&self, demand: &dyn Demand, cards: &[Card]) -> Answer {
-        let question: Question = cards.iter().map(|card| (card.id.clone(), card.free)).collect();
+impl DemandCache {
+    pub(super) fn ask(&self, demand: &dyn Demand, cards: &[Card]) -> Shares {
+        let question: CardsAsked = cards.iter().map(|card| (card.id.clone(), card.free)).collect();
         let mut kept = self.0.borrow_mut();
         if let Some((_, answer)) = kept.iter().find(|(asked, _)| *asked == question) {
             return answer.clone();
         }
         let answer = demand.on(cards);
+        // Free memory moves all the time while a model waits for long, so that old answers are not asked for again.
         if kept.len() == KEPT {
             kept.clear();
         }
@@ -45,7 +46,7 @@ mod tests {
     struct Counting(AtomicU64);
 
     impl Demand for Counting {
-        fn on(&self, _: &[Card]) -> Answer {
+        fn on(&self, _: &[Card]) -> Shares {
             self.0.fetch_add(1, Ordering::Relaxed);
             Ok(Vec::new())
         }
@@ -68,7 +69,7 @@ mod tests {
             free: Bytes::gib(4),
             ..card.clone()
         };
-        let (demand, answers) = (Counting::default(), Answers::default());
+        let (demand, answers) = (Counting::default(), DemandCache::default());
         for card in [&card, &card, &less, &card] {
             assert_eq!(answers.ask(&demand, std::slice::from_ref(card)), Ok(Vec::new()));
         }

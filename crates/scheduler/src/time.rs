@@ -1,27 +1,31 @@
-//! Time and names, as the owner gives them: core has no clock of its own.
+//! Time and identifiers, as the driver assigns them; the scheduler has no clock of its own.
 
 use std::ops::Add;
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// A model of the configuration. The owner numbers them densely from 0 and never uses a number twice.
+/// A model of the configuration. The driver numbers models densely from 0 and never reuses a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct ModelId(pub u32);
 
-/// A request of a client. The owner never uses a number twice.
+/// A client's request. The driver never reuses a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct RequestId(pub u64);
 
-/// Time since a start that the owner chose; it never runs backwards.
+/// The origin of a request, as far as the driver can tell clients apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId(pub u64);
+
+/// Time since an origin that the driver chose; it never runs backwards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(Duration);
 
 impl Moment {
     pub const START: Self = Self(Duration::ZERO);
-    /// Later than anything that happens.
+    /// Later than any event.
     pub const NEVER: Self = Self(Duration::MAX);
 
     pub const fn at(since_start: Duration) -> Self {
@@ -41,6 +45,7 @@ impl Moment {
 impl Add<Duration> for Moment {
     type Output = Self;
     fn add(self, later: Duration) -> Self {
+        // Saturating, because a timeout of the configuration may be `Duration::MAX`.
         Self(self.0.saturating_add(later))
     }
 }

@@ -1,11 +1,11 @@
-//! Why a model fits nowhere: what was asked, what each card has, who holds it, what would help.
+//! Explanation of a model that fits nowhere: its need, the memory of each card, its holders, and hints.
 
 use plimsoll_base::{Advice, Bytes, Card, CardId, Hint, Placement, Reason};
 
 use super::ledger::{Account, Ledger};
-use super::placement::{Ask, Never, Standing, Tenant};
+use super::placement::{NoPlacement, PlacementQuery, Standing, Tenant};
 
-/// Sets of cards that the tree spells out; the rest is counted.
+/// Sets of cards that the reason lists; further ones are counted.
 const SPELT_OUT: usize = 8;
 
 pub(super) fn no_such_card(card: &CardId) -> Reason {
@@ -17,29 +17,29 @@ pub(super) fn no_such_card(card: &CardId) -> Reason {
 }
 
 pub(super) fn never(
-    ask: &Ask,
+    query: &PlacementQuery,
     ledger: &Ledger,
     tenants: &[Tenant],
     crowded_out: bool,
     asked: &[(&Vec<usize>, Result<Placement, Reason>)],
-) -> Never {
-    let name = ask.name;
+) -> NoPlacement {
+    let name = query.name;
     let text = match (asked.is_empty(), crowded_out) {
-        (true, _) if !ask.named.cards.is_empty() => {
+        (true, _) if !query.named.cards.is_empty() => {
             format!("{name} may not use all the cards that its flags name")
         }
         (true, _) => format!("{name} may use no card of this machine"),
-        (_, true) => format!("{name} does not fit beside what others hold"),
-        (_, false) => format!("{name} does not fit on the cards it may use, even with nobody else on them"),
+        (_, true) => format!("{name} does not fit beside the memory that others hold"),
+        (_, false) => format!("{name} does not fit on the cards it may use, even if they were empty"),
     };
     let code = if crowded_out { "no_room" } else { "never_fits" };
     let mut reason = Reason::new(code, text).fact("model", name);
-    if !ask.learned.is_zero() {
+    if !query.learned.is_zero() {
         let learned = format!(
-            "{} was added on each card because memory ran out before",
-            ask.learned
+            "{} was added on each card because the engine ran out of memory before",
+            query.learned
         );
-        reason = reason.because(Reason::new("learned", learned).fact("learned", ask.learned));
+        reason = reason.because(Reason::new("learned", learned).fact("learned", query.learned));
     }
     reason = reason.because_all(
         asked
@@ -51,13 +51,16 @@ pub(super) fn never(
             }),
     );
     if asked.len() > SPELT_OUT {
-        let more = format!("{} more sets of cards do not do either", asked.len() - SPELT_OUT);
+        let more = format!(
+            "{} more sets of cards do not suffice either",
+            asked.len() - SPELT_OUT
+        );
         reason = reason.because(Reason::new("more_sets", more));
     }
-    Never {
+    NoPlacement {
         crowded_out,
         reason,
-        hints: hints(ask, ledger, tenants, crowded_out),
+        hints: hints(query, ledger, tenants, crowded_out),
     }
 }
 
@@ -98,8 +101,10 @@ fn on_card(account: &Account, tenants: &[Tenant], need: Bytes, alone: bool) -> R
     let capacity = account.capacity();
     let (name, total) = (&account.card().name, account.card().total);
     let text = match alone {
-        true if capacity.is_zero() => format!("{name} has nothing to give: it reads as {total} in all"),
-        true => format!("{name} would be taken whole, because what the model needs is not known"),
+        true if capacity.is_zero() => {
+            format!("{name} reports a total of {total}, so it has no memory to give")
+        }
+        true => format!("{name} would be taken whole, because the model's need is unknown"),
         false => format!(
             "{name} has {} for it and it takes {need}",
             capacity.saturating_sub(held)
@@ -115,11 +120,7 @@ fn on_card(account: &Account, tenants: &[Tenant], need: Bytes, alone: bool) -> R
         reason = reason.because(Reason::new("budget", text).fact("budget", budget));
     }
     for (code, bytes, text) in [
-        (
-            "foreign",
-            account.foreign(),
-            "is held by processes that are not ours",
-        ),
+        ("foreign", account.foreign(), "is held by other processes"),
         ("reserve", account.reserve(), "is kept in reserve"),
     ] {
         if !bytes.is_zero() {
@@ -134,12 +135,12 @@ fn on_card(account: &Account, tenants: &[Tenant], need: Bytes, alone: bool) -> R
     }))
 }
 
-fn hints(ask: &Ask, ledger: &Ledger, tenants: &[Tenant], crowded_out: bool) -> Vec<Hint> {
+fn hints(query: &PlacementQuery, ledger: &Ledger, tenants: &[Tenant], crowded_out: bool) -> Vec<Hint> {
     let usable = || {
         let accounts = ledger.accounts().iter();
         accounts.filter(|account| {
             let id = &account.card().id;
-            (ask.allowed.is_empty() || ask.allowed.contains(id)) && ask.named.allows(id)
+            (query.allowed.is_empty() || query.allowed.contains(id)) && query.named.allows(id)
         })
     };
     let stays = |run| {
@@ -155,7 +156,7 @@ fn hints(ask: &Ask, ledger: &Ledger, tenants: &[Tenant], crowded_out: bool) -> V
         }
     };
     let cards: Vec<Card> = usable().map(at_best).collect();
-    let mut hints = ask.demand.hints(&cards);
+    let mut hints = query.demand.hints(&cards);
     if crowded_out {
         let crowded = usable().filter(|account| {
             let pinned = |run| {
@@ -171,10 +172,10 @@ fn hints(ask: &Ask, ledger: &Ledger, tenants: &[Tenant], crowded_out: bool) -> V
             })
         }));
     }
-    if ask.demand.alone() {
+    if query.demand.alone() {
         hints.push(Hint::new(Advice::DeclareMemory));
     }
-    if !ask.allowed.is_empty() && ledger.accounts().len() > ask.allowed.len() {
+    if !query.allowed.is_empty() && ledger.accounts().len() > query.allowed.len() {
         hints.push(Hint::new(Advice::AnotherCard));
     }
     hints

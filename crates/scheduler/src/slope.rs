@@ -1,51 +1,52 @@
-//! What a token of depth adds to a model's memory, as far as it was seen.
+//! Growth of a model's memory per token of depth, as observed.
 //!
-//! An engine's claim stands from the start, but a run-time pool grows with the deepest sequence so far. Two looks at one run, after answers of
-//! different depth, give a slope; it holds for the range between them and is shown with it. The first look comes after an answer,
-//! so that what an engine loads lazily is not taken for growth. Depths that lie close together say nothing: memory comes
-//! in pieces of 2 MiB and more.
+//! An engine's claim stands from the start, but a run-time pool grows with the deepest sequence so far. Two samples of one run, after
+//! answers of different depth, give a slope. It holds for the range between them and is shown with it. The first sample follows an
+//! answer, so that what an engine loads lazily does not count as growth. Depths close together say nothing: memory comes in pieces
+//! of 2 MiB and more.
 
 use plimsoll_base::{Bytes, RunId};
 use serde::Serialize;
 
-/// Tokens that two looks must lie apart.
+/// Tokens between two samples at least.
 const APART: u64 = 256;
 
-/// What was learned: so much a token between these depths.
+/// An observed slope, and the range of depths that it was observed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Growth {
     pub bytes_per_token: Bytes,
-    /// Tokens of the shallowest and the deepest look.
+    /// Tokens of the shallowest and the deepest sample.
     pub from: u64,
     pub to: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Look {
+struct GrowthSample {
     tokens: u64,
     used: Bytes,
 }
 
-/// The looks at a model's run, and what they taught.
+/// Samples of a model's run, and the slope that they gave.
 #[derive(Debug, Default)]
-pub(super) struct Slope {
+pub(crate) struct GrowthTracker {
     run: Option<RunId>,
-    first: Option<Look>,
+    first: Option<GrowthSample>,
     deepest: u64,
     learned: Option<Growth>,
 }
 
-impl Slope {
-    /// Takes what the run used after an answer of this depth. What an earlier run taught stands until this one teaches more.
-    pub(super) fn look(&mut self, run: RunId, tokens: u64, used: Bytes) {
+impl GrowthTracker {
+    /// Takes the memory of the run after an answer of this depth. The slope of an earlier run stands until this one gives another.
+    pub(crate) fn sample(&mut self, run: RunId, tokens: u64, used: Bytes) {
         if self.run != Some(run) {
             (self.run, self.first, self.deepest) = (Some(run), None, 0);
         }
+        // A pool is a high-water mark, so that a shallower answer shows the memory of the deepest one.
         if tokens < self.deepest.saturating_add(APART) {
             return;
         }
         self.deepest = tokens;
-        let first = *self.first.get_or_insert(Look { tokens, used });
+        let first = *self.first.get_or_insert(GrowthSample { tokens, used });
         let span = tokens - first.tokens;
         if let Some(each) = used.saturating_sub(first.used).get().checked_div(span) {
             self.learned = Some(Growth {
@@ -56,7 +57,7 @@ impl Slope {
         }
     }
 
-    pub(super) fn learned(&self) -> Option<Growth> {
+    pub(crate) fn learned(&self) -> Option<Growth> {
         self.learned
     }
 }
@@ -65,16 +66,16 @@ impl Slope {
 mod tests {
     use super::*;
 
-    fn slope(run: u64, looks: &[(u64, u64)], slope: &mut Slope) -> Option<Growth> {
+    fn slope(run: u64, looks: &[(u64, u64)], slope: &mut GrowthTracker) -> Option<Growth> {
         for (tokens, kib) in looks {
-            slope.look(RunId(run), *tokens, Bytes::kib(*kib));
+            slope.sample(RunId(run), *tokens, Bytes::kib(*kib));
         }
         slope.learned()
     }
 
     #[test]
-    fn it_is_unknown_until_two_looks_lie_apart_and_then_holds_for_their_range() {
-        let mut state = Slope::default();
+    fn it_is_unknown_until_two_samples_lie_apart_and_then_holds_for_their_range() {
+        let mut state = GrowthTracker::default();
         assert_eq!(slope(1, &[(500, 1000)], &mut state), None);
         assert_eq!(
             slope(1, &[(600, 9999), (100, 9999)], &mut state),
@@ -96,7 +97,7 @@ mod tests {
 
     #[test]
     fn memory_that_shrinks_is_no_growth() {
-        let learned = slope(1, &[(500, 1000), (1000, 900)], &mut Slope::default()).unwrap();
+        let learned = slope(1, &[(500, 1000), (1000, 900)], &mut GrowthTracker::default()).unwrap();
         assert_eq!(learned.bytes_per_token, Bytes::ZERO);
     }
 }

@@ -1,94 +1,73 @@
-//! Why a run that was told to stop goes. Decides nothing: for the log, right after the stop was decided.
+//! Reason for stopping a run, for the log, right after the stop was decided.
 
 use plimsoll_base::{Reason, RunId};
 
-use super::model::{Drain, Model, Seeking};
-use super::moment::Moment;
-use super::scheduler::Scheduler;
+use super::StateRef;
+use crate::models::{Drain, ModelSlot};
+use crate::time::Moment;
 
-impl Scheduler {
-    /// Says why `run` goes; None where it is not known, or goes no more.
-    pub fn why_stopped(&self, run: RunId, now: Moment) -> Option<Reason> {
-        let model = self.model(*self.living.get(&run)?)?;
-        let life = model.run.as_ref()?;
-        if let Some(reason) = &life.killed_for {
+impl StateRef<'_> {
+    /// The reason why `run` stops; None if it is unknown, or the run does not stop any more.
+    pub(crate) fn stop_reason(self, run: RunId) -> Option<Reason> {
+        let (_, slot) = self.model_of(run)?;
+        let state = slot.run.as_ref()?;
+        if let Some(reason) = &state.killed_for {
             return Some(reason.clone());
         }
-        if self.closing.is_some() {
+        if self.closing {
             return Some(Reason::new("shutting_down", "the daemon is shutting down"));
         }
-        if life.afresh {
-            let text = "its next request fits only where idle slots keep nothing";
+        if state.restarts {
+            let text = "its next request fits only after the caches of its idle slots are freed";
             return Some(Reason::new("starts_afresh", text));
         }
-        let evicted = life.draining == Some(Drain::Evict);
-        evicted
-            .then(|| self.newcomer(run))
-            .flatten()
-            .or_else(|| reconfigured(model))
-            .or_else(|| expired(model, now))
+        let evicted = state.draining == Some(Drain::Evict);
+        let newcomer = evicted.then(|| self.newcomer(run)).flatten();
+        newcomer
+            .or_else(|| reconfigured(slot))
+            .or_else(|| expired(slot, self.now))
             .or_else(|| Some(Reason::new("unloaded", "it was unloaded by hand")))
     }
 
-    /// The model that makes the run go.
-    fn newcomer(&self, run: RunId) -> Option<Reason> {
-        self.pleader(run)
-            .or_else(|| self.loader(run))
-            .or_else(|| self.diver(run))
-    }
-
-    /// The run that asked for more.
-    fn pleader(&self, run: RunId) -> Option<Reason> {
-        let plea = self.pleas.iter().find(|plea| plea.after.contains(&run))?;
-        let name = &self.model(*self.living.get(&plea.run())?)?.name;
-        let text = format!("{name} asks for {} more", plea.asked());
-        Some(Reason::new("makes_room", text).fact("need", plea.asked()))
-    }
-
-    /// The run whose next request goes deeper than its claim covers.
-    fn diver(&self, run: RunId) -> Option<Reason> {
-        let deeper = |model: &&Model| {
-            model
-                .deep
-                .as_ref()
-                .is_some_and(|deep| deep.victims.contains(&run))
-        };
-        let model = self.models.iter().flatten().find(deeper)?;
-        let need = model.deep.as_ref()?.needs;
-        let text = format!("{} needs {need} more for a request of this depth", model.name);
-        Some(Reason::new("makes_room", text).fact("need", need))
-    }
-
-    fn loader(&self, run: RunId) -> Option<Reason> {
-        self.models.iter().flatten().find_map(|model| {
-            let Seeking::Room(room) = &model.seeking else {
-                return None;
-            };
-            let name = &model.name;
-            if room.victims.contains(&run) {
-                let text = format!("{name} needs {}", room.needs);
-                return Some(Reason::new("makes_room", text).fact("need", room.needs));
+    /// The model or run that needs the memory.
+    fn newcomer(self, run: RunId) -> Option<Reason> {
+        let makes_room = |text: String| Reason::new("makes_room", text);
+        if let Some(request) = self.budgets.behind(run) {
+            let name = &self.model_of(request.run)?.1.name;
+            let text = format!("{name} asks for {} more", request.asked);
+            return Some(makes_room(text).fact("need", request.asked));
+        }
+        self.models.iter().find_map(|(_, slot)| {
+            let name = &slot.name;
+            if let Some(room) = slot.room() {
+                if room.victims.contains(&run) {
+                    let text = format!("{name} needs {}", room.needs);
+                    return Some(makes_room(text).fact("need", room.needs));
+                }
+                let text = format!("{name} ran out of memory while loading");
+                return room.after.contains(&run).then(|| makes_room(text));
             }
-            let text = format!("{name} ran out of memory while it loaded");
-            room.after.contains(&run).then(|| Reason::new("makes_room", text))
+            let wait = slot.depth_wait().filter(|wait| wait.victims.contains(&run))?;
+            let text = format!("{name} needs {} more for a request of this depth", wait.needs);
+            Some(makes_room(text).fact("need", wait.needs))
         })
     }
 }
 
-fn reconfigured(model: &Model) -> Option<Reason> {
-    if model.removed {
+fn reconfigured(slot: &ModelSlot) -> Option<Reason> {
+    if slot.removed {
         let text = "it is no longer in the configuration";
         return Some(Reason::new("unconfigured", text));
     }
-    // A run of an older kind is taken up again as soon as it has ended.
+    // A replaced run is wanted again as soon as it has ended; nothing else wants a run that is up.
     let text = "its configuration has changed";
-    (model.load_wanted.is_some()).then(|| Reason::new("reconfigured", text))
+    (slot.load_wanted.is_some()).then(|| Reason::new("reconfigured", text))
 }
 
-fn expired(model: &Model, now: Moment) -> Option<Reason> {
-    let ttl = model.spec.ttl?;
-    let idle = model.last_used.is_none_or(|used| now.since(used) >= ttl);
-    let text = format!("nobody asked for it in {:.0} s, its ttl", ttl.as_secs_f64());
+fn expired(slot: &ModelSlot, now: Moment) -> Option<Reason> {
+    let ttl = slot.spec.ttl?;
+    let idle = slot.last_used.is_none_or(|used| now.since(used) >= ttl);
+    let text = format!("it had no request for {:.0} s, its ttl", ttl.as_secs_f64());
     idle.then(|| Reason::new("idle", text))
 }
 
@@ -100,6 +79,7 @@ mod tests {
     use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting, Declared};
 
     use super::*;
+    use crate::scheduler::Scheduler;
     use crate::{CardLimit, Change, Effect, Event, ModelId, ModelSpec, RequestId, Settings};
 
     /// A scheduler with one card of 1 GiB and two models of 600 MiB.
@@ -135,7 +115,7 @@ mod tests {
         effects
     }
 
-    /// Asks for a model until it needs nothing but a start.
+    /// Requests a model, and answers everything that comes before its start.
     fn ask(scheduler: &mut Scheduler, id: u32) -> Vec<Effect> {
         let model = ModelId(id);
         let deadline = Moment::START + Duration::from_secs(60);
@@ -147,7 +127,11 @@ mod tests {
         };
         tell(scheduler, arrived);
         let result = Ok(Arc::new(Declared(Bytes::mib(600))) as Arc<_>);
-        tell(scheduler, Event::Surveyed { model, result })
+        let mut effects = tell(scheduler, Event::Surveyed { model, result });
+        let free = vec![(CardId::new("card"), scheduler.ledger().accounts()[0].card().free)];
+        let taken = Moment::START;
+        effects.extend(tell(scheduler, Event::CardsRead { free, taken }));
+        effects
     }
 
     fn run_alpha(scheduler: &mut Scheduler) -> RunId {
@@ -169,9 +153,9 @@ mod tests {
         let mut scheduler = desk();
         let run = run_alpha(&mut scheduler);
         ask(&mut scheduler, 1);
-        let why = scheduler.why_stopped(run, Moment::START).unwrap();
+        let reason = scheduler.stop_reason(run, Moment::START).unwrap();
         assert_eq!(
-            (why.code, why.text.as_str()),
+            (reason.code, reason.text.as_str()),
             ("makes_room", "beta needs 600 MiB")
         );
     }
@@ -193,8 +177,8 @@ mod tests {
             let mut scheduler = desk();
             let run = run_alpha(&mut scheduler);
             tell(&mut scheduler, event);
-            let why = scheduler.why_stopped(run, Moment::START).unwrap();
-            assert_eq!(why.code, code);
+            let reason = scheduler.stop_reason(run, Moment::START).unwrap();
+            assert_eq!(reason.code, code);
         }
     }
 }
