@@ -166,6 +166,14 @@ impl RunState {
             || self.suspect.is_some()
     }
 
+    /// Raises the placement's share on a card to memory that was granted or measured.
+    pub(crate) fn grow_placement(&mut self, card: &CardId, bytes: Bytes) {
+        let mut shares = self.placement.shares.iter_mut();
+        if let Some(share) = shares.find(|share| share.card == *card) {
+            share.bytes = share.bytes.max(bytes);
+        }
+    }
+
     pub(crate) fn loading(now: Moment, timeout: Duration) -> RunPhase {
         RunPhase::Loading {
             until: now + timeout,

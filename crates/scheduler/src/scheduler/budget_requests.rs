@@ -52,7 +52,7 @@ impl Scheduler {
         let BudgetRequest {
             run, card, wanted, ..
         } = request;
-        let claim = self.placements.ledger.raise(*run, card, *wanted);
+        let claim = self.raise(*run, card, *wanted);
         self.emit(Effect::AnswerBudget { run: *run, claim });
     }
 }

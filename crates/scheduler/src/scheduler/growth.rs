@@ -66,7 +66,7 @@ impl Scheduler {
     fn raise_claim(&mut self, id: ModelId, need: &DepthNeed, extra: &Placement, reserved: &Reservations) {
         self.take_slack(Some(id), extra, reserved);
         for share in &need.needs {
-            self.placements.ledger.raise(need.run, &share.card, share.bytes);
+            self.raise(need.run, &share.card, share.bytes);
             self.claim_changed(need.run, &share.card);
         }
         self.set_depth_wait(id, None);
@@ -123,6 +123,18 @@ impl Scheduler {
             false => self.set_depth_wait(id, Some(DepthWait::default())),
             true => self.placements.mark_dirty(),
         }
+    }
+
+    /// Raises a run's claim on a card to `wanted`, or as far as the card has room; None if it has no claim there.
+    pub(super) fn raise(&mut self, run: RunId, card: &CardId, wanted: Bytes) -> Option<Bytes> {
+        let claim = self.placements.ledger.raise(run, card, wanted)?;
+        // Memory within a raised claim is no error of the plan, or depth would be learned as a need of every later load.
+        if let Some((_, slot)) = self.living_mut(run)
+            && let Some(run) = &mut slot.run
+        {
+            run.grow_placement(card, claim);
+        }
+        Some(claim)
     }
 
     /// Tells the driver the run's claim on a card.

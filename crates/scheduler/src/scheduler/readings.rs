@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use plimsoll_base::{Bytes, Card, CardId, Reason, RunId, Share};
+use plimsoll_base::{Bytes, Card, CardId, Reason, RunId};
 
 use super::Scheduler;
 use crate::load_check::LoadCheck;
@@ -44,10 +44,9 @@ impl Scheduler {
         }
         slot.record.measured_excess(excess(run, used));
         // The claim has grown by as much; counting from there keeps the same excess from being learned twice.
-        run.placement
-            .shares
-            .iter_mut()
-            .for_each(|share| grow_to(share, used));
+        for (card, bytes) in used {
+            run.grow_placement(card, *bytes);
+        }
     }
 
     pub(super) fn cards_read(&mut self, free: &[(CardId, Bytes)], taken: Moment) {
@@ -114,9 +113,4 @@ fn excess(run: &RunState, used: &[(CardId, Bytes)]) -> Bytes {
         planned => bytes.saturating_sub(planned),
     });
     over.max().unwrap_or_default()
-}
-
-fn grow_to(share: &mut Share, used: &[(CardId, Bytes)]) {
-    let seen = used.iter().find(|(card, _)| *card == share.card);
-    share.bytes = share.bytes.max(seen.map_or(Bytes::ZERO, |(_, bytes)| *bytes));
 }

@@ -240,3 +240,20 @@ fn after_a_load_the_difference_to_the_ledger_has_a_name() {
         assert_eq!(desk.view(0).load_check[0].cause, cause);
     }
 }
+
+#[test]
+fn memory_within_a_claim_that_was_raised_teaches_nothing() {
+    let mut desk = Desk::new(&[24], &[8]);
+    let run = desk.loaded(0);
+    let card = CardId::new("card0");
+    desk.send(Event::BudgetRequested {
+        run,
+        card: card.clone(),
+        asked: gib(2),
+        wanted: gib(10),
+    });
+    assert_eq!(desk.view(0).claim[0].bytes, gib(10));
+    let used = vec![(card, gib(10))];
+    desk.send(Event::Measured { run, used });
+    assert_eq!(desk.view(0).learned, Bytes::ZERO);
+}
