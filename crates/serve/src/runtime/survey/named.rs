@@ -1,8 +1,7 @@
-//! The cards that a model's flags name, and a demand that goes nowhere else.
+//! Cards named by a model's flags, and a demand that is restricted to them.
 //!
-//! The user counts all the cards that are served from; the engine will count those it gets. So names are looked
-//! up here, before anything is placed, and what is planned is what will be launched: the flags as they read once
-//! the numbers have been rewritten for the child.
+//! The user numbers all cards that are served from; the engine numbers those that it gets. So names are resolved here, before
+//! placement, and the plan uses the flags as the engine will read them, with rewritten numbers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use plimsoll_flags::{FlagError, Options, Program, Wish};
 use plimsoll_launch::{Environment, Visible, child_environment, renumber};
 use plimsoll_planner::PlanError;
 
-/// Flags that name a card which is not there, or may not be used.
+/// An error in flags: they name a card that is not there, or may not be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NameError {
     #[error("{origin}: {error}; the cards are {present}")]
@@ -34,8 +33,8 @@ pub(super) enum NameError {
     },
 }
 
-/// Returns the flags as the engine will have them: those of its command line over those of its environment.
-pub(in crate::owner) fn flags(entry: &Entry, options: &Options) -> Result<Options, FlagError> {
+/// Returns the flags that the engine will use: those of its command line over those of its environment.
+pub(crate) fn flags(entry: &Entry, options: &Options) -> Result<Options, FlagError> {
     let own = entry.environment(0);
     let environment = child_environment(std::env::vars_os(), &own, &Visible::AsInherited, None, None);
     let text = |(name, value): (&std::ffi::OsStr, &std::ffi::OsStr)| {
@@ -45,7 +44,7 @@ pub(in crate::owner) fn flags(entry: &Entry, options: &Options) -> Result<Option
     Ok(options.clone().merged_over(&Options::from_env(variables)?))
 }
 
-/// Looks up what `flags` name among the CUDA cards of `cards`.
+/// Resolves the cards named by `flags` among the CUDA cards of `cards`.
 pub(super) fn named(entry: &Entry, flags: &Options, wish: &Wish, cards: &[Card]) -> Result<Named, NameError> {
     let cuda = cuda(cards);
     let found = plimsoll_planner::named(wish, cuda.len()).map_err(|error| NameError::Unknown {
@@ -73,8 +72,8 @@ pub(super) fn named(entry: &Entry, flags: &Options, wish: &Wish, cards: &[Card])
     })
 }
 
-/// The flags as they read for a child that sees only `own` of `cards`.
-pub(in crate::owner) fn seen_by(flags: &Options, cards: &[Card], own: &[Card]) -> Result<Wish, FlagError> {
+/// The flags for a child that sees only `own` of `cards`.
+pub(crate) fn seen_by(flags: &Options, cards: &[Card], own: &[Card]) -> Result<Wish, FlagError> {
     let ids = |cards: &[&Card]| -> Vec<String> { cards.iter().map(|card| card.id.to_string()).collect() };
     let (all, own) = (ids(&cuda(cards)), ids(&cuda(own)));
     let mut line = flags.to_argv();
@@ -86,7 +85,7 @@ fn cuda(cards: &[Card]) -> Vec<&Card> {
     cards.iter().filter(|card| card.kind == CardKind::Cuda).collect()
 }
 
-/// The cards by the numbers that the user counts in.
+/// The cards with their numbers.
 fn listed(cuda: &[&Card]) -> String {
     let each = cuda.iter().enumerate();
     let each: Vec<String> = each
@@ -101,7 +100,7 @@ fn listed(cuda: &[&Card]) -> String {
     }
 }
 
-/// The last flag that names cards; they are few, and the error says which of them.
+/// The origin of the last flag that names cards.
 fn origin(entry: &Entry, flags: &Options) -> String {
     let names = |effect: Effect| {
         matches!(
@@ -118,7 +117,7 @@ fn origin(entry: &Entry, flags: &Options) -> String {
     setting.map_or_else(|| entry.origin.to_string(), |setting| setting.origin.to_string())
 }
 
-/// A demand that goes to the cards that its flags name.
+/// A demand on the cards that its flags name.
 #[derive(Debug)]
 pub(super) struct OnNamed {
     pub(super) named: Named,
@@ -126,7 +125,7 @@ pub(super) struct OnNamed {
 }
 
 impl Demand for OnNamed {
-    /// What nobody knows takes all of the named cards whole, rather than one of them.
+    /// A model of unknown need takes all of the named cards whole, rather than one of them.
     fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
         match self.demand.alone() && self.named.only && cards.len() > 1 {
             true => Ok(cards.iter().map(|card| (card.id.clone(), card.free)).collect()),

@@ -1,27 +1,27 @@
-//! What the operator sees at the start, after a reload, and from `serve --check`: each card with what it has to give, each model
-//! with what it will take, and those that can never run here with what would fit.
+//! Forecast for the operator at start, after a reload, and for `serve --check`: memory of each card, need of each model, and models that
+//! can never run here.
 //!
-//! Reading headers takes time, so this runs beside the first requests and holds nobody up. Every load is surveyed anew: a model that
-//! is refused here shows as failed until somebody asks for it, and is then refused by the same arithmetic.
+//! Reading headers takes time, so this runs beside the first requests and delays none. Every load is surveyed anew: a model that is
+//! refused here shows as failed until a client asks for it, and is then refused by the same arithmetic.
 
 use std::rc::Rc;
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Card, CardId, Curve, Demand, Hint, Reason};
 use plimsoll_config::Entry;
-use plimsoll_scheduler::place::{Answers, Ask, Holds, Ledger, Verdict, place};
+use plimsoll_scheduler::place::{DemandCache, Ledger, PlacementQuery, PlacementVerdict, Reservations, place};
 use plimsoll_scheduler::{CardLimit, Event, ModelId};
 
-use super::Owner;
+use super::Runtime;
+use super::operator_log::{in_a_line, label};
 use super::survey::look;
-use super::talk::{in_a_line, label};
 
-/// What is to be said of one model before anybody asks for it.
+/// Forecast of one model.
 #[derive(Clone, Debug)]
 pub struct Forecast {
     pub name: String,
     pub text: String,
-    /// Why it is refused until something changes: its files, its engine, or its need on these cards.
+    /// The reason why it cannot run now: its files, its engine, or its need on these cards.
     pub refused: Option<Reason>,
     pub hints: Vec<Hint>,
 }
@@ -34,24 +34,24 @@ pub(crate) fn forecast(entries: &[Entry], engine: Option<&[String]>, limits: &[C
     entries.iter().map(of).collect()
 }
 
-impl Owner {
+impl Runtime {
     /// The number of models in the configuration.
     pub(crate) fn count(&self) -> usize {
-        self.state.borrow().roll.present().count()
+        self.state.borrow().registry.present().count()
     }
 
-    /// Tells what there is to give, and what each model will take.
+    /// Logs the memory of each card and the need of each model.
     pub(crate) async fn introduce(self: Rc<Self>) {
         self.introduce_cards();
-        let all: Vec<ModelId> = self.state.borrow().roll.present().map(|(id, _)| id).collect();
+        let all: Vec<ModelId> = self.state.borrow().registry.present().map(|(id, _)| id).collect();
         self.foresee(all).await;
     }
 
-    /// Tells what these models will take; those that can never run here are refused from now on.
+    /// Logs the need of these models; those that can never run here show as failed.
     pub(super) async fn foresee(self: Rc<Self>, models: Vec<ModelId>) {
         let entries: Vec<Entry> = models.iter().map(|id| Entry::clone(&self.entry(*id))).collect();
-        let engine = self.terms.engine.clone();
-        let limits = self.terms.settings.cards.clone();
+        let engine = self.settings.engine.clone();
+        let limits = self.settings.scheduler.cards.clone();
         let looked =
             tokio::task::spawn_blocking(move || forecast(&entries, engine.as_deref(), &limits)).await;
         let forecasts = looked.unwrap_or_default();
@@ -71,14 +71,15 @@ impl Owner {
             for hint in hints {
                 tracing::warn!("hint: {name}: {hint}");
             }
-            self.notes.with(model, |note| note.told = Some(reason.clone()));
-            self.submit(Event::Foreseen { model, reason });
+            self.statuses
+                .with(model, |status| status.told = Some(reason.clone()));
+            self.submit(Event::ForecastFailed { model, reason });
         }
     }
 
     fn introduce_cards(&self) {
         let snapshot = self.state.borrow().scheduler.snapshot(self.now());
-        let cards: Vec<&Card> = self.terms.cards().collect();
+        let cards: Vec<&Card> = self.settings.cards().collect();
         let labels: Vec<String> = snapshot
             .cards
             .iter()
@@ -95,7 +96,7 @@ impl Owner {
     }
 }
 
-/// The cards, each with what it has for us if nobody else is on it.
+/// The cards, each with the memory that it would have for models if it were empty.
 pub(super) fn served(ledger: &Ledger) -> Vec<Card> {
     let accounts = ledger.accounts().iter();
     accounts
@@ -110,8 +111,8 @@ pub fn widest<'a>(texts: impl Iterator<Item = &'a str>) -> usize {
     texts.map(|text| text.chars().count()).max().unwrap_or(0)
 }
 
-/// What a model takes, in words: on the cards that its flags name, else on the first that it may use, which is
-/// what it takes on any of the same kind. A file or a program that is missing may come; what fits nowhere will not.
+/// Forecast of a model: on the cards that its flags name, else on the first that it may use, since its need is the same on any of that
+/// kind.
 fn foresee(
     entry: &Entry,
     cards: &[Card],
@@ -132,11 +133,11 @@ fn foresee(
         }
     };
     match verdict(entry, cards, ledger, &*demand) {
-        Verdict::Never(never) if never.crowded_out => {
+        PlacementVerdict::Never(never) if never.crowded_out => {
             let text = format!("does not fit now: {}", in_a_line(&never.reason));
             forecast(text, None, never.hints)
         }
-        Verdict::Never(never) => {
+        PlacementVerdict::Never(never) => {
             let text = format!("is refused: {}", in_a_line(&never.reason));
             forecast(text, Some(never.reason), never.hints)
         }
@@ -144,24 +145,24 @@ fn foresee(
     }
 }
 
-/// Where it would go if nobody else were there.
-fn verdict(entry: &Entry, cards: &[Card], ledger: &Ledger, demand: &dyn Demand) -> Verdict {
+/// Its placement on empty cards.
+fn verdict(entry: &Entry, cards: &[Card], ledger: &Ledger, demand: &dyn Demand) -> PlacementVerdict {
     let may_use = |card: &&Card| entry.cards.iter().any(|name| card.answers_to(name));
     let allowed: Vec<CardId> = cards.iter().filter(may_use).map(|card| card.id.clone()).collect();
-    let ask = Ask {
+    let query = PlacementQuery {
         name: &entry.name,
         demand,
-        answers: &Answers::default(),
+        cache: &DemandCache::default(),
         learned: Bytes::ZERO,
         allowed: &allowed,
         named: demand.named(),
     };
-    place(&ask, ledger, &Holds::default(), &[])
+    place(&query, ledger, &Reservations::default(), &[])
 }
 
 fn need(entry: &Entry, cards: &[Card], demand: &dyn Demand) -> String {
     if demand.alone() {
-        return "not known: it gets a card to itself until it is measured".to_owned();
+        return "need unknown: it gets a card to itself until it is measured".to_owned();
     }
     let said = match (entry.memory.is_some(), demand.lowered_context()) {
         (true, _) => "declared".to_owned(),
@@ -179,7 +180,7 @@ fn need(entry: &Entry, cards: &[Card], demand: &dyn Demand) -> String {
     format!("{total} {said}{}", growth(entry, &own, total, demand))
 }
 
-/// What of it comes with depth, where that is watched.
+/// The part of its need that grows with depth, if that is tracked.
 fn growth(entry: &Entry, cards: &[Card], total: Bytes, demand: &dyn Demand) -> String {
     let curve = demand.curve(cards).ok().filter(Curve::grows);
     let Some(curve) = curve.filter(|_| entry.depth_admission) else {
@@ -190,7 +191,7 @@ fn growth(entry: &Entry, cards: &[Card], total: Bytes, demand: &dyn Demand) -> S
     let grows = full.saturating_sub(loaded);
     match full > total {
         true => format!(
-            "; at full depth it would take {full}, which fits on no card: what goes too deep is refused"
+            "; at full depth it would take {full}, which fits on no card: deeper requests are refused"
         ),
         false => format!("; {grows} of it grows with depth, by which requests are admitted"),
     }

@@ -1,4 +1,4 @@
-//! What the owner remembers of each model for those who look: listings, counters, logs.
+//! Status of each model for listings, counters and logs.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -8,21 +8,20 @@ use plimsoll_base::{End, Hint, Reason};
 use plimsoll_launch::Log;
 use plimsoll_scheduler::{ModelId, State};
 
-use super::run::Run;
+use super::run::EngineRun;
 use crate::route::{Exposition, Kind};
 
-/// One model's.
 #[derive(Debug, Default)]
-pub(super) struct Note {
+pub(crate) struct ModelStatus {
     pub(super) state: Option<State>,
-    /// The context that it gets instead of the one that it asks for, since it was last looked at.
+    /// The context that it gets instead of its own, since the last survey.
     pub(super) lowered: Option<u64>,
-    /// The run that is up, or was last.
-    pub(super) run: Option<Rc<Run>>,
-    /// The failure that the operator was told of last.
+    /// The run that is up, or the last one.
+    pub(super) run: Option<Rc<EngineRun>>,
+    /// The last failure in the operator's log.
     pub(super) told: Option<Reason>,
-    /// What is to be said beside a failure of the load that is under way, or was last.
-    pub(super) hints: Vec<Hint>,
+    /// Hints for a failure of the load that is under way, or of the last one.
+    pub(crate) hints: Vec<Hint>,
     log: Option<Log>,
     loads: u64,
     crashes: u64,
@@ -30,34 +29,33 @@ pub(super) struct Note {
     unstartable: u64,
 }
 
-/// All models'.
 #[derive(Debug, Default)]
-pub(super) struct Notes(RefCell<HashMap<ModelId, Note>>);
+pub(crate) struct ModelStatuses(RefCell<HashMap<ModelId, ModelStatus>>);
 
-impl Notes {
-    pub(super) fn with<T>(&self, model: ModelId, look: impl FnOnce(&mut Note) -> T) -> T {
+impl ModelStatuses {
+    pub(crate) fn with<T>(&self, model: ModelId, look: impl FnOnce(&mut ModelStatus) -> T) -> T {
         look(self.0.borrow_mut().entry(model).or_default())
     }
 
-    /// The model's log, made by `make` when it is first asked for.
+    /// The model's log, created by `make` on first use.
     pub(super) fn log(&self, model: ModelId, make: impl FnOnce() -> Log) -> Log {
-        self.with(model, |note| note.log.get_or_insert_with(make).clone())
+        self.with(model, |status| status.log.get_or_insert_with(make).clone())
     }
 
-    pub(super) fn started(&self, model: ModelId, run: &Rc<Run>) {
-        self.with(model, |note| {
-            note.loads += 1;
-            note.hints.clear();
-            note.run = Some(Rc::clone(run));
+    pub(super) fn started(&self, model: ModelId, run: &Rc<EngineRun>) {
+        self.with(model, |status| {
+            status.loads += 1;
+            status.hints.clear();
+            status.run = Some(Rc::clone(run));
         });
     }
 
     pub(super) fn ended(&self, model: ModelId, end: &End) {
-        self.with(model, |note| match end {
+        self.with(model, |status| match end {
             End::Expected => {}
-            End::Crashed { .. } => note.crashes += 1,
-            End::OutOfMemory { .. } => note.out_of_memory += 1,
-            End::Unstartable { .. } => note.unstartable += 1,
+            End::Crashed { .. } => status.crashes += 1,
+            End::OutOfMemory { .. } => status.out_of_memory += 1,
+            End::Unstartable { .. } => status.unstartable += 1,
         });
     }
 
@@ -72,7 +70,7 @@ impl Notes {
             page.sample(
                 "plimsoll_loads_total",
                 &[("model", name)],
-                self.with(*model, |note| note.loads),
+                self.with(*model, |status| status.loads),
             );
         }
         let name = "plimsoll_failures_total";
@@ -82,8 +80,8 @@ impl Notes {
             "Engines that ended without being asked to, by cause",
         );
         for (model, model_name) in models {
-            let counts = self.with(*model, |note| {
-                [note.crashes, note.out_of_memory, note.unstartable]
+            let counts = self.with(*model, |status| {
+                [status.crashes, status.out_of_memory, status.unstartable]
             });
             for (cause, count) in ["crash", "out_of_memory", "unstartable"].iter().zip(counts) {
                 page.sample(name, &[("model", model_name), ("cause", cause)], count);

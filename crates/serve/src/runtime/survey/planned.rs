@@ -1,8 +1,7 @@
-//! A model whose need is planned for exactly the cards it may get, and what becomes of it where it is too large for them.
+//! Demand by plan, and the handling of models that are too large.
 //!
-//! DECISION: a context is lowered once, for the cards as they are with nobody else on them: an engine keeps its context for life, so
-//! that what happens to be free at its start must not settle it. A limited depth follows what is free, because a claim can
-//! be raised later.
+//! DECISION: a context is lowered once, for empty cards: an engine keeps its context for life, so that the free memory at its start
+//! must not determine it. A limited depth follows free memory, because a claim can be raised later.
 
 use plimsoll_base::{Bytes, Card, CardId, Curve, Demand, Hint, Named, Reason};
 use plimsoll_config::{Entry, TooLarge};
@@ -12,7 +11,7 @@ use plimsoll_planner::{Engine, MeasuredContext, Plan, PlanError, PlanRequest};
 
 use super::named;
 
-/// A model whose depth is limited is let in only where it can be so deep.
+/// A model of limited depth is admitted only if it can be this deep.
 const LEAST_DEPTH: u64 = 1024;
 
 #[derive(Debug)]
@@ -22,7 +21,7 @@ pub(super) struct Planned {
     pub(super) projector: Option<Model>,
     pub(super) flags: Options,
     pub(super) engine: Engine,
-    /// All cards that are served from: those that the flags count.
+    /// All cards that are served from, which the flags number.
     pub(super) machine: Vec<Card>,
     pub(super) too_large: TooLarge,
     /// The context that it gets instead of the one that it asks for.
@@ -61,12 +60,12 @@ impl Planned {
         })
     }
 
-    /// `-n`: what the engine itself limits an answer to.
+    /// `-n`: the engine's own limit of an answer.
     fn longest_answer(&self) -> Option<u64> {
         self.flags.text("--predict")?.parse().ok()
     }
 
-    /// What a depth takes that fits what is free, where the full one does not.
+    /// Memory at the largest depth that fits free memory, if the full depth does not.
     fn limited(&self, cards: &[Card]) -> Option<Vec<(CardId, Bytes)>> {
         let curve = self.depths(cards).ok().filter(Curve::grows)?;
         let free = |id: &CardId| {
@@ -78,8 +77,7 @@ impl Planned {
         Some(shares.map(|share| (share.card, share.bytes)).collect())
     }
 
-    /// Lowers the context to the largest that fits on a set of cards that it may use, if it fits on none as it is and that is no
-    /// less than `least`.
+    /// Lowers the context to the largest that fits on a set of cards, if its own fits on none and that is at least `least`.
     pub(super) fn with_context_that_fits(mut self, entry: &Entry, named: &Named, least: u32) -> Self {
         let plans: Vec<Plan> = sets(entry, named, &self.machine)
             .iter()
@@ -101,7 +99,7 @@ impl Planned {
     }
 }
 
-/// The sets of cards that a context is tried on: those that the flags name, or each card alone and all together.
+/// Sets of cards to try a context on: those that the flags name, or each card alone and all together.
 fn sets(entry: &Entry, named: &Named, machine: &[Card]) -> Vec<Vec<Card>> {
     let may_use =
         |card: &&Card| entry.cards.is_empty() || entry.cards.iter().any(|name| card.answers_to(name));
@@ -118,7 +116,7 @@ fn sets(entry: &Entry, named: &Named, machine: &[Card]) -> Vec<Vec<Card>> {
 }
 
 impl Demand for Planned {
-    /// Without a card a plan takes nothing that is counted; that is no way around a card that is too small.
+    /// Plans for these cards. Without a card a plan needs no card memory, but that is no remedy for a card that is too small.
     fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
         if cards.is_empty() {
             return Err(Reason::new("no_card", "it needs a card and there is none"));

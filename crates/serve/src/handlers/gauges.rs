@@ -1,26 +1,32 @@
-//! What the pages of guarded engines say, for `/metrics`.
+//! Gauges of claims, depths and guarded memory, for `/metrics`.
 
-use plimsoll_base::{Bytes, Card, CardId};
+use std::rc::Rc;
+
+use plimsoll_base::{Bytes, CardId};
 use plimsoll_probe::guard::read_tree;
 use plimsoll_scheduler::{DepthView, Snapshot};
 use plimsoll_wire::page::CardSnapshot;
 use plimsoll_wire::tree::{TreeCardSnapshot, key};
 
-use super::Owner;
-use super::talk::label;
+use super::guard::Guard;
 use crate::route::{Exposition, Kind};
+use crate::runtime::{Extension, Runtime};
 
-/// One model on one card.
-struct Row {
-    model: String,
-    card: String,
-    held: Held,
+#[derive(Debug)]
+pub(super) struct Gauges {
+    guard: Rc<Guard>,
 }
 
-/// What is kept for each run.
+/// One model on one card.
+struct GuardRow {
+    model: String,
+    card: String,
+    held: GuardedMemory,
+}
+
 fn write_claims(page: &mut Exposition, snapshot: &Snapshot) {
     let name = "plimsoll_claim_bytes";
-    page.family(name, Kind::Gauge, "What a model may take of a card");
+    page.family(name, Kind::Gauge, "Memory of a card that a model may take");
     for model in &snapshot.models {
         for share in &model.claim {
             let labels = [("model", model.name.as_str()), ("card", share.card.as_str())];
@@ -34,27 +40,26 @@ type DepthGauge = (&'static str, &'static str, fn(&DepthView) -> u64);
 const DEPTHS: [DepthGauge; 4] = [
     (
         "plimsoll_depth_admitted_tokens",
-        "What a model's requests may reach together, or have reached",
+        "Depth that a model's requests may reach together, or have reached",
         |depth| depth.admitted,
     ),
     (
         "plimsoll_depth_covered_tokens",
-        "The depth that a model's claim covers",
+        "Depth that a model's claim covers",
         |depth| depth.covered,
     ),
     (
         "plimsoll_depth_full_tokens",
-        "The deepest that a model can get",
+        "Depth of a model at most",
         |depth| depth.full,
     ),
     (
         "plimsoll_depth_bytes_per_token",
-        "What a token of depth is taken to add, as planned or as it was seen",
+        "Memory that a token of depth adds, as planned or as observed",
         |depth| depth.bytes_per_token.get(),
     ),
 ];
 
-/// How deep runs are, where that costs anything.
 fn write_depths(page: &mut Exposition, snapshot: &Snapshot) {
     for (name, help, value) in DEPTHS {
         page.family(name, Kind::Gauge, help);
@@ -76,19 +81,19 @@ fn write_depths(page: &mut Exposition, snapshot: &Snapshot) {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Held {
+struct GuardedMemory {
     allocated: Bytes,
     reserved: Bytes,
     idle: Bytes,
     spilled: Bytes,
     peak: Bytes,
-    /// What its processes share.
+    /// Figures that its processes share.
     tree: Option<TreeCardSnapshot>,
     refusals: u64,
 }
 
-impl Held {
-    /// At a time, where that is known.
+impl GuardedMemory {
+    /// The peak of all processes together if it is known, else the sum of their peaks.
     fn peak(&self) -> Bytes {
         self.tree.map_or(self.peak, |tree| Bytes::new(tree.peak))
     }
@@ -98,7 +103,7 @@ impl Held {
     }
 }
 
-impl From<&CardSnapshot> for Held {
+impl From<&CardSnapshot> for GuardedMemory {
     fn from(card: &CardSnapshot) -> Self {
         Self {
             allocated: Bytes::new(card.allocated),
@@ -112,7 +117,7 @@ impl From<&CardSnapshot> for Held {
     }
 }
 
-impl std::ops::AddAssign for Held {
+impl std::ops::AddAssign for GuardedMemory {
     fn add_assign(&mut self, other: Self) {
         self.allocated += other.allocated;
         self.reserved += other.reserved;
@@ -124,45 +129,44 @@ impl std::ops::AddAssign for Held {
     }
 }
 
-type Gauge = (&'static str, &'static str, fn(&Held) -> Option<Bytes>);
+type Gauge = (&'static str, &'static str, fn(&GuardedMemory) -> Option<Bytes>);
 
 const GAUGES: [Gauge; 6] = [
     (
         "plimsoll_guard_allocated_bytes",
-        "What a guarded engine holds of a card",
+        "Memory of a card that a guarded engine holds",
         |held| Some(held.allocated),
     ),
     (
         "plimsoll_guard_reserved_bytes",
-        "The part of it that guard's pools hold",
+        "Part of it in guard's pools",
         |held| Some(held.reserved),
     ),
     (
         "plimsoll_guard_idle_bytes",
-        "The part of that which is idle",
+        "Idle part of guard's pools",
         |held| Some(held.idle),
     ),
     (
         "plimsoll_guard_spilled_bytes",
-        "What lies in host memory because it did not fit",
+        "Memory spilled to the host because it did not fit",
         |held| Some(held.spilled),
     ),
     (
         "plimsoll_guard_peak_bytes",
-        "The most that a guarded engine has held of a card",
+        "Peak memory of a card that a guarded engine held",
         |held| Some(held.peak()),
     ),
     (
         "plimsoll_guard_budget_bytes",
-        "What a guarded engine may hold of a card",
+        "Memory of a card that a guarded engine may hold",
         |held| held.budget(),
     ),
 ];
 
-impl Owner {
-    /// Writes the gauges of all runs that are up.
-    pub(super) fn write_gauges(&self, page: &mut Exposition) {
-        let rows = self.rows();
+impl Extension for Gauges {
+    fn write_metrics(&self, runtime: &Runtime, page: &mut Exposition) {
+        let rows = self.rows(runtime);
         for (name, help, value) in GAUGES {
             page.family(name, Kind::Gauge, help);
             for row in &rows {
@@ -178,8 +182,8 @@ impl Owner {
             page.sample(name, &labels, row.held.refusals);
         }
         let name = "plimsoll_growth_bytes_per_token";
-        page.family(name, Kind::Gauge, "What a token of depth was seen to add");
-        let snapshot = self.state.borrow().scheduler.snapshot(self.now());
+        page.family(name, Kind::Gauge, "Observed growth per token of depth");
+        let snapshot = runtime.scheduler_snapshot();
         for model in &snapshot.models {
             if let Some(growth) = model.growth {
                 page.sample(name, &[("model", &model.name)], growth.bytes_per_token.get());
@@ -188,19 +192,29 @@ impl Owner {
         write_claims(page, &snapshot);
         write_depths(page, &snapshot);
     }
+}
 
-    fn rows(&self) -> Vec<Row> {
-        let cards: Vec<&Card> = self.terms.cards().collect();
-        let runs: Vec<_> = self.state.borrow().runs.values().cloned().collect();
+impl Gauges {
+    pub(super) fn new(guard: Rc<Guard>) -> Self {
+        Self { guard }
+    }
+
+    fn rows(&self, runtime: &Runtime) -> Vec<GuardRow> {
+        let runs = runtime.runs();
         let rows = runs.iter().flat_map(|run| {
-            let tree = run.guarded().and_then(|guarded| read_tree(guarded.pages()));
-            let held: Vec<(CardId, Held)> = self.sums(run, |card, number| Held {
-                tree: tree.as_ref().and_then(|tree| tree.card(key(card.uuid, number))),
-                ..Held::from(card)
-            });
-            held.into_iter().map(|(card, held)| Row {
+            let tree = self
+                .guard
+                .of(run.id)
+                .and_then(|guarded| read_tree(guarded.pages()));
+            let held: Vec<(CardId, GuardedMemory)> =
+                self.guard.sums(runtime, run, |card, number| GuardedMemory {
+                    // Peak and budget are those of all processes together, which only the tree knows.
+                    tree: tree.as_ref().and_then(|tree| tree.card(key(card.uuid, number))),
+                    ..GuardedMemory::from(card)
+                });
+            held.into_iter().map(|(card, held)| GuardRow {
                 model: run.entry.name.clone(),
-                card: label(&cards, &card),
+                card: runtime.label(&card),
                 held,
             })
         });

@@ -1,7 +1,7 @@
-//! The models of the configuration, numbered for the scheduler, and what a reload changes.
+//! Models of the configuration by number and name, and the changes of a reload.
 //!
-//! A number is never used twice: a model that leaves the configuration keeps its number, so that late events
-//! about it still find nobody rather than somebody else.
+//! A number is never reused: a model that leaves the configuration keeps its number, so that a late event never concerns another
+//! model.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -13,7 +13,9 @@ use plimsoll_scheduler::{Change, ModelId, ModelSpec};
 
 /// A card that the configuration names and the machine does not have.
 #[derive(Debug, thiserror::Error)]
-#[error("{origin}: model `{model}` asks for card `{card}`, which is not here; the cards are {present}")]
+#[error(
+    "{origin}: model `{model}` asks for card `{card}`, which this machine does not have; its cards are {present}"
+)]
 pub struct UnknownCard {
     origin: String,
     model: String,
@@ -21,20 +23,20 @@ pub struct UnknownCard {
     present: String,
 }
 
-/// All models that ever were, and the names of those that are.
+/// All models since the start, and the names of those in the configuration.
 #[derive(Debug, Default)]
-pub(super) struct Roll {
+pub(super) struct ModelRegistry {
     entries: Vec<Rc<Entry>>,
     names: HashMap<String, ModelId>,
 }
 
-impl Roll {
-    /// Checks that a roster could be taken over.
+impl ModelRegistry {
+    /// Checks that a configuration could be applied.
     pub(super) fn check(roster: Vec<Entry>, cards: &[Card]) -> Result<(), UnknownCard> {
         Self::default().update(roster, cards).map(drop)
     }
 
-    /// Takes over `roster` and says what that changes. On an error nothing has changed.
+    /// Applies `roster` and returns the changes. An error changes nothing.
     pub(super) fn update(
         &mut self,
         roster: Vec<Entry>,
@@ -48,6 +50,7 @@ impl Roll {
         let mut changes = Vec::new();
         for (entry, spec) in roster.into_iter().zip(specs) {
             let old = gone.get(&entry.name).copied();
+            // A name that was an alias of another model belongs to a new model now.
             let old = old.filter(|id| self.entry(*id).name == entry.name);
             let id = old.unwrap_or_else(|| self.next());
             let change = match old {
@@ -69,7 +72,7 @@ impl Roll {
         self.names.get(name).copied()
     }
 
-    /// The entry of `id`, also of one that has left.
+    /// The entry of `id`, also if it has left the configuration.
     pub(super) fn entry(&self, id: ModelId) -> &Rc<Entry> {
         &self.entries[index(id)]
     }
@@ -100,7 +103,7 @@ fn index(id: ModelId) -> usize {
     usize::try_from(id.0).expect("a u32 is an index")
 }
 
-/// What of a model's entry decides only who waits for whom: it can change under a running engine.
+/// The kind of a change: an engine goes on running if only its terms of admission differ.
 fn change(old: &Entry, new: &Entry, spec: ModelSpec) -> Option<Change> {
     let same_engine = old.launch == new.launch
         && old.env == new.env
@@ -166,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_reload_touches_only_what_changed() {
-        let mut roll = Roll::default();
+        let mut roll = ModelRegistry::default();
         let first = "[models.a]\ncmd = 'x ${PORT}'\nmemory = '1MiB'\naliases = ['one']\n[models.b]\ncmd = 'y ${PORT}'\n[models.c]\ncmd = 'z ${PORT}'";
         let changes = roll.update(entries(first), &[]).unwrap();
         assert_eq!(names(&changes), [(0, "added"), (1, "added"), (2, "added")]);
@@ -195,7 +198,7 @@ mod tests {
     #[test]
     fn a_card_that_is_not_here_is_named_with_those_that_are() {
         let file = "[models.a]\ncmd = 'x ${PORT}'\ncards = ['H200']";
-        let error = Roll::default().update(entries(file), &[]).unwrap_err();
+        let error = ModelRegistry::default().update(entries(file), &[]).unwrap_err();
         assert!(error.to_string().contains("asks for card `H200`"), "{error}");
     }
 }

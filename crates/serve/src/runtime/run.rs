@@ -1,8 +1,7 @@
-//! One life of one engine, from the scheduler's Start to its Ended.
+//! Run of an engine, from the scheduler's Start to its Ended.
 //!
-//! The task owns the child; the run is what others see of it: where it listens, what it said, how it ended. A
-//! port that somebody else took meanwhile is nobody's fault and is replaced here, without a word to the
-//! scheduler.
+//! The task owns the child process; [`EngineRun`] is the part that others see: address, log, end. A port that another process took
+//! meanwhile is replaced here, without an event to the scheduler.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use plimsoll_base::{End, Placement, Reason};
+use plimsoll_base::{Bytes, CardId, End, Placement, Reason, Stage};
 use plimsoll_config::Entry;
 use plimsoll_doctor::{Exit, Sign, Verdict};
 use plimsoll_launch::{Child, ChildEvent, Log, LogLine, post_mortem};
@@ -19,20 +18,15 @@ use plimsoll_scheduler::{Event, ModelId, RunId, State, Stopping};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 
-use super::guard::Guarded;
-use super::{Owner, unified};
+use super::Runtime;
+use super::launch::Starter;
 use crate::route::Upstream;
 
-mod start;
-
-use self::start::Starter;
-pub(super) use self::start::{engine_command, unstartable};
-
-/// The scheduler's own stop timeout comes later; this one lets the child's task kill in good order.
+/// Shorter than the scheduler's own stop timeout, so that the child's task kills the process and collects its last lines.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 /// Ports tried for one start.
 const PORTS: u32 = 3;
-/// The end of a run of which there is nothing to say.
+/// The verdict on a run that ended as it was asked to.
 const EXPECTED: Verdict = Verdict {
     sign: None,
     end: End::Expected,
@@ -41,31 +35,31 @@ const EXPECTED: Verdict = Verdict {
 };
 
 #[derive(Debug)]
-pub(super) struct Run {
-    pub(super) id: RunId,
-    pub(super) model: ModelId,
-    pub(super) entry: Rc<Entry>,
-    pub(super) log: Log,
-    /// Where it listens, with the idle connections to it; gone with the process.
+pub(crate) struct EngineRun {
+    pub(crate) id: RunId,
+    pub(crate) model: ModelId,
+    pub(crate) entry: Rc<Entry>,
+    pub(crate) log: Log,
+    /// Its address, with idle connections to it; dropped with the process.
     upstream: RefCell<Option<Rc<Upstream>>>,
     /// The child's own entry of `/v1/models`.
     about: OnceCell<Value>,
     pid: Cell<Option<u32>>,
     placement: Placement,
-    /// The child's guard, as long as the child is there.
-    guarded: RefCell<Option<Rc<Guarded>>>,
-    arguments: RefCell<Vec<String>>,
+    pub(super) arguments: RefCell<Vec<String>>,
+    /// Free memory of its cards when its process was started.
+    free: RefCell<Vec<(CardId, Bytes)>>,
     exit_code: Cell<Option<i32>>,
     orders: mpsc::UnboundedSender<Stopping>,
     inbox: RefCell<Option<mpsc::UnboundedReceiver<Stopping>>>,
     fate: OnceCell<Reason>,
     over: Notify,
     started: Instant,
-    /// Lines of the log that were there before it.
+    /// Lines of the log from earlier runs.
     older_lines: u64,
 }
 
-impl Run {
+impl EngineRun {
     pub(super) fn new(
         id: RunId,
         model: ModelId,
@@ -84,8 +78,8 @@ impl Run {
             about: OnceCell::new(),
             pid: Cell::new(None),
             placement,
-            guarded: RefCell::default(),
             arguments: RefCell::default(),
+            free: RefCell::default(),
             exit_code: Cell::new(None),
             orders,
             inbox: RefCell::new(Some(inbox)),
@@ -99,8 +93,8 @@ impl Run {
         let _ = self.orders.send(how);
     }
 
-    /// Where it listens; None until it is ready and after it has ended.
-    pub(super) fn upstream(&self) -> Option<Rc<Upstream>> {
+    /// Its connections; None until it is ready and after it has ended.
+    pub(crate) fn upstream(&self) -> Option<Rc<Upstream>> {
         self.upstream.borrow().clone()
     }
 
@@ -108,7 +102,7 @@ impl Run {
         self.about.get()
     }
 
-    /// Where it listens, in words.
+    /// The address that it listens on.
     pub(super) fn address(&self) -> Option<SocketAddr> {
         self.upstream().map(|upstream| upstream.address())
     }
@@ -128,25 +122,33 @@ impl Run {
         self.started.elapsed()
     }
 
-    pub(super) fn pid(&self) -> Option<u32> {
+    pub(crate) fn pid(&self) -> Option<u32> {
         self.pid.get()
     }
 
-    pub(super) fn placement(&self) -> &Placement {
+    pub(crate) fn placement(&self) -> &Placement {
         &self.placement
     }
 
-    /// What it has said, as far as the log still has it.
-    pub(super) fn lines(&self) -> Vec<Arc<LogLine>> {
+    /// Its lines that the log still has.
+    pub(crate) fn lines(&self) -> Vec<Arc<LogLine>> {
         let own = self.log.pushed().saturating_sub(self.older_lines);
         self.log.tail(usize::try_from(own).unwrap_or(usize::MAX))
     }
 
-    pub(super) fn guarded(&self) -> Option<Rc<Guarded>> {
-        self.guarded.borrow().clone()
+    pub(super) fn free_at_start(&self) -> Vec<(CardId, Bytes)> {
+        self.free.borrow().clone()
     }
 
-    /// Waits until it has ended, at most this long, and says how it ended if it has.
+    /// The path that answers while the engine is healthy, if it has one.
+    pub(super) fn health_path(&self) -> Option<&str> {
+        match self.entry.launch.options() {
+            Some(_) => Some("/health"),
+            None => self.entry.launch.check(),
+        }
+    }
+
+    /// Waits for its end, at most this long, and returns the reason of the end if it has ended.
     pub(super) async fn fate(&self, patience: Duration) -> Option<&Reason> {
         let over = self.over.notified();
         if self.fate.get().is_none() {
@@ -157,15 +159,16 @@ impl Run {
 }
 
 /// Starts the engine and follows it to its end.
-pub(super) async fn live(owner: Rc<Owner>, run: Rc<Run>) {
+pub(super) async fn live(runtime: Rc<Runtime>, run: Rc<EngineRun>) {
     let Some(mut orders) = run.inbox.take() else {
         return;
     };
     let starter = Starter {
-        owner: &owner,
+        runtime: &runtime,
         run: &run,
     };
-    let mut verdict = match unified::make_way(&owner, &run, &mut orders).await {
+    run.free.replace(runtime.free_on(&run));
+    let mut verdict = match prepare(&runtime, &run, &mut orders).await {
         ControlFlow::Continue(()) => starter.attempt(&mut orders).await,
         ControlFlow::Break(()) => EXPECTED,
     };
@@ -177,15 +180,44 @@ pub(super) async fn live(owner: Rc<Owner>, run: Rc<Run>) {
     let _ = run.fate.set(fate(&run.entry.name, &verdict.end));
     run.over.notify_waiters();
     run.upstream.take();
-    run.guarded.take();
-    owner.state.borrow_mut().runs.remove(&run.id);
-    owner.notes.ended(run.model, &verdict.end);
-    owner.hint_at_reclaim(&run, &verdict.end);
-    owner.tell_end(&run, &verdict.end);
-    owner.submit(Event::Ended {
+    // The scheduler concludes from the cards, so they are read after the death and before it is reported.
+    if matches!(
+        &verdict.end,
+        End::OutOfMemory {
+            stage: Stage::Loading,
+            ..
+        }
+    ) {
+        runtime.read_after_failure(&run).await;
+    }
+    runtime.state.borrow_mut().runs.remove(&run.id);
+    runtime.statuses.ended(run.model, &verdict.end);
+    for extension in &runtime.extensions {
+        extension.ended(&runtime, &run, &verdict.end);
+    }
+    runtime.log_end(&run, &verdict.end);
+    runtime.submit(Event::Ended {
         run: run.id,
         end: verdict.end,
     });
+}
+
+/// Lets extensions prepare the load; breaks off if the run is stopped meanwhile.
+async fn prepare(
+    runtime: &Rc<Runtime>,
+    run: &Rc<EngineRun>,
+    orders: &mut mpsc::UnboundedReceiver<Stopping>,
+) -> ControlFlow<()> {
+    for extension in &runtime.extensions {
+        let Some(work) = extension.before_load(runtime, run) else {
+            continue;
+        };
+        tokio::select! {
+            () = work => {}
+            Some(_) = orders.recv() => return ControlFlow::Break(()),
+        }
+    }
+    ControlFlow::Continue(())
 }
 
 impl Starter<'_> {
@@ -214,12 +246,17 @@ impl Starter<'_> {
                 event = events.recv() => match event {
                     Some(ChildEvent::Ended(ended)) => {
                         self.run.exit_code.set(exit_code(ended.exit));
-                        let refused = self.owner.last_refusal(self.run);
-                        return post_mortem(&self.run.entry.name, &ended, refused.as_ref());
+                        let extensions = self.runtime.extensions.iter();
+                        let refused = extensions.filter_map(|it| it.last_refusal(self.runtime, self.run)).next();
+                        let verdict = post_mortem(&self.run.entry.name, &ended, refused.as_ref());
+                        return match refused {
+                            Some(_) => verdict,
+                            None => without_shortfall(verdict),
+                        };
                     }
                     Some(ChildEvent::Ready(about)) => self.ready(&child, key.as_deref(), about),
                     Some(ChildEvent::Progress(payload)) => self.progressed(&payload),
-                    // It wakes by itself; its memory is its own until it leaves.
+                    // It wakes by itself; its memory stays claimed until it ends.
                     Some(ChildEvent::Sleeping(_)) => {}
                     None => return EXPECTED,
                 },
@@ -242,13 +279,17 @@ impl Starter<'_> {
         }
         self.run.upstream.replace(Some(Rc::new(upstream)));
         let _ = self.run.about.set(about.clone());
-        self.owner.notes.with(self.run.model, |note| note.hints.clear());
-        self.owner.tell_ready(self.run);
-        self.owner.tell_depth(self.run);
-        self.owner.submit(Event::Ready { run: self.run.id });
-        self.owner
-            .tell(self.run.model, State::Ready, &json!({ "info": about }));
-        unified::let_go(self.owner, self.run);
+        self.runtime
+            .statuses
+            .with(self.run.model, |status| status.hints.clear());
+        self.runtime.log_ready(self.run);
+        self.runtime.log_depth(self.run);
+        self.runtime.submit(Event::Ready { run: self.run.id });
+        self.runtime
+            .publish(self.run.model, State::Ready, &json!({ "info": about }));
+        for extension in &self.runtime.extensions {
+            extension.loaded(self.runtime, self.run);
+        }
     }
 
     fn stop_within(&self) -> Duration {
@@ -256,13 +297,26 @@ impl Starter<'_> {
     }
 
     fn progressed(&self, progress: &Value) {
-        self.owner.submit(Event::Progressed { run: self.run.id });
-        self.owner
-            .tell(self.run.model, State::Loading, &json!({ "progress": progress }));
+        // A line of output comes without a payload; only the control channel reports a figure.
+        let measured = !progress.is_null();
+        self.runtime.submit(Event::Progressed {
+            run: self.run.id,
+            measured,
+        });
+        self.runtime
+            .publish(self.run.model, State::Loading, &json!({ "progress": progress }));
     }
 }
 
-/// How it ended, for whoever had a request with it.
+/// Drops a shortfall that only the log reports: it may repeat a client's words, and must not raise the model's claim.
+fn without_shortfall(mut verdict: Verdict) -> Verdict {
+    if let End::OutOfMemory { shortfall, .. } = &mut verdict.end {
+        *shortfall = None;
+    }
+    verdict
+}
+
+/// The reason of the end, for clients with a request in flight.
 fn fate(model: &str, end: &End) -> Reason {
     match end {
         End::Expected => Reason::new("stopped", format!("{model} was stopped")),
@@ -272,7 +326,7 @@ fn fate(model: &str, end: &End) -> Reason {
     }
 }
 
-/// As a shell has it.
+/// The exit status as a shell reports it.
 fn exit_code(exit: Exit) -> Option<i32> {
     match exit {
         Exit::Code(code) => Some(code),

@@ -1,10 +1,10 @@
-//! Before anybody is stopped for a model: can it load at all, and what does it need?
+//! Survey of a model before a load: whether it can load at all, and its need.
 //!
-//! Everything that can be known without starting the engine is: that the program is there, that the model's
-//! files are and can be read, what their headers and the flags add up to. What the user declared wins over
-//! what is planned; what can neither be declared nor planned is unknown and gets a card to itself.
+//! It finds out everything that needs no running engine: whether the program and the model's files are there and readable, and the
+//! need by their headers and flags. A need that the user declared is used instead of a plan; a model with neither is of unknown need
+//! and gets a card to itself.
 
-pub(super) mod named;
+pub(crate) mod named;
 mod planned;
 
 use std::rc::Rc;
@@ -23,25 +23,27 @@ use plimsoll_scheduler::{Event, ModelId};
 
 use self::named::OnNamed;
 use self::planned::Planned;
-use super::Owner;
-use super::run::{engine_command, unstartable};
+use super::Runtime;
+use super::launch::{engine_command, unstartable};
 
-/// Answers the scheduler's Survey. Files and programs are looked at on a thread of their own.
-pub(super) async fn survey(owner: Rc<Owner>, model: ModelId) {
-    let entry = Entry::clone(&owner.entry(model));
-    let engine = owner.terms.engine.clone();
+/// Answers the scheduler's Survey. Files and programs are read on another thread.
+pub(super) async fn survey(runtime: Rc<Runtime>, model: ModelId) {
+    let entry = Entry::clone(&runtime.entry(model));
+    let engine = runtime.settings.engine.clone();
     let name = entry.name.clone();
-    let cards = owner.terms.served();
+    let cards = runtime.settings.served();
     let looked = tokio::task::spawn_blocking(move || look(&entry, engine.as_deref(), &cards)).await;
     let result = looked.unwrap_or_else(|error| Err(unstartable(&name, &error)));
     if let Ok(demand) = &result {
-        owner.guard.surveyed(model, Arc::clone(demand));
-        owner.lowered(model, demand.lowered_context());
+        for extension in &runtime.extensions {
+            extension.surveyed(model, demand);
+        }
+        runtime.lowered(model, demand.lowered_context());
     }
-    owner.submit(Event::Surveyed { model, result });
+    runtime.submit(Event::Surveyed { model, result });
 }
 
-/// Looks at a model; `cards` are those that are served from, each with what it has if nobody else is there.
+/// Surveys a model for `cards`, which are given as if they were empty.
 pub(super) fn look(
     entry: &Entry,
     configured: Option<&[String]>,
@@ -62,7 +64,7 @@ pub(super) fn look(
     let flags = named::flags(entry, options);
     let wish = flags.and_then(|flags| Ok((flags.wish(Program::LlamaServer)?, flags)));
     let (named, demand): (_, Arc<dyn Demand>) = match (entry.memory, wish) {
-        // What the user declared needs no flag that we can read.
+        // A declared need does not depend on flags, so unknown ones do no harm.
         (Some(bytes), Err(_)) => (Named::default(), Arc::new(Declared(bytes))),
         (None, Err(error)) => return Err(fail(&error)),
         (memory, Ok((wish, flags))) => {
@@ -82,7 +84,7 @@ pub(super) fn look(
     })
 }
 
-/// A llama-server whose model is not a local file (`-hf`) cannot be planned before it has fetched it.
+/// Plans a model; one that is not a local file (`-hf`) is of unknown need until it has been downloaded.
 fn planned(
     entry: &Entry,
     flags: Options,
@@ -117,7 +119,7 @@ fn planned(
     }))
 }
 
-/// An engine that does not say what it is is planned as the newest that the formulas know.
+/// An engine that does not identify itself is planned as the newest one that the formulas know.
 fn engine_of(program: &str) -> Engine {
     let program = EngineProgram {
         path: program.into(),

@@ -1,11 +1,11 @@
-//! Before a load: what `plimsoll reclaim --need` does, where the machine does not allow now what the model needs.
+//! Reclaim before a load: the work of `plimsoll reclaim --need`, if the machine does not allow the model's need now.
 //!
-//! DECISION: what is needed is the run's claim and the claims of those that are still loading, since what these have yet to take looks
-//! free; so that is at most too much. One load at a time is looked after, in the order in which they start. The load
-//! begins whatever came of it: a plan is a prediction, and the engine has the last word. What was done is then said beside the
-//! failure. The daemon takes no step of root's by itself, even if it is root.
+//! DECISION: the need is the run's claim and the claims of runs that are still loading, since memory that these have yet to take looks
+//! free; so it is an upper bound. Loads are prepared one at a time, in the order in which they start. The load begins whatever the
+//! outcome: a plan is a prediction, and the engine has the last word. The steps taken are then added to a failure as a hint. The daemon
+//! takes no step that needs root by itself, even as root.
 
-use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,58 +15,76 @@ use plimsoll_config::{Entry, ReclaimBeforeLoad};
 use plimsoll_host::{Allowance, Gate, Goal, Snapshot, Verdict, allowance};
 use plimsoll_probe::sysroot::Sysroot;
 use plimsoll_reclaim::{Hands, Outcome, ReclaimError, Taken, Whom, Wish, reclaim};
-use plimsoll_scheduler::{Event, Stopping};
+use plimsoll_scheduler::Event;
 use serde_json::{Value, json};
-use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::spawn_blocking;
 
-use super::files;
-use crate::owner::Owner;
-use crate::owner::run::Run;
-use crate::owner::talk::in_a_line;
+use super::{Unified, files};
+use crate::runtime::{EngineRun, Runtime, in_a_line};
 
-/// Makes room for the run, if that is asked for; breaks off if it is told to stop meanwhile.
-pub(in crate::owner) async fn make_way(
-    owner: &Owner,
-    run: &Run,
-    orders: &mut UnboundedReceiver<Stopping>,
-) -> ControlFlow<()> {
-    let Some(hands) = owner.hands() else {
-        return ControlFlow::Continue(());
-    };
-    tokio::select! {
-        () = reclaim_for(owner, run, hands) => ControlFlow::Continue(()),
-        Some(_) = orders.recv() => ControlFlow::Break(()),
+/// Reclaim for one load.
+pub(super) struct ReclaimJob {
+    turn: Arc<tokio::sync::Mutex<()>>,
+    hands: Hands,
+    guard: Rc<super::Guard>,
+    ask: Duration,
+}
+
+impl Unified {
+    /// `None` if nothing is to be done before a load.
+    pub(super) fn job(&self) -> Option<ReclaimJob> {
+        let hands = match self.reclaim {
+            ReclaimBeforeLoad::Off => return None,
+            ReclaimBeforeLoad::User => Hands::None,
+            ReclaimBeforeLoad::Sudo => Hands::Sudo,
+            ReclaimBeforeLoad::Systemd => Hands::Systemd,
+        };
+        Some(ReclaimJob {
+            turn: Arc::clone(&self.reclaiming),
+            hands,
+            guard: Rc::clone(&self.guard),
+            ask: self.ask,
+        })
     }
 }
 
-async fn reclaim_for(owner: &Owner, run: &Run, hands: Hands) {
-    let turn = Arc::clone(&owner.reclaiming).lock_owned().await;
-    let Some(question) = owner.question(run, hands) else {
+/// Makes room for the run.
+pub(super) async fn reclaim_for(runtime: Rc<Runtime>, run: Rc<EngineRun>, job: ReclaimJob) {
+    let turn = Arc::clone(&job.turn).lock_owned().await;
+    let Some(question) = job.question(&runtime, &run) else {
         return;
     };
     let need = question.need;
     let answered = spawn_blocking(move || {
-        // Kept until it is done, whether or not somebody still waits for it.
+        // Held until the work is done, even if the run is stopped meanwhile and this task is dropped.
         let _turn = turn;
         question.answer()
     });
-    match answered.await {
+    let error = match answered.await {
         Ok(None) => return,
-        Ok(Some(Ok(outcome))) => owner.tell_reclaimed(run, need, &outcome),
-        Ok(Some(Err(error))) => tracing::warn!("nothing is reclaimed for {}: {error}", run.entry.name),
-        Err(error) => tracing::warn!("nothing is reclaimed for {}: {error}", run.entry.name),
+        Ok(Some(Ok(outcome))) => {
+            report(&runtime, &run, need, &outcome);
+            None
+        }
+        Ok(Some(Err(error))) => Some(error.to_string()),
+        Err(error) => Some(error.to_string()),
+    };
+    if let Some(error) = error {
+        tracing::warn!("nothing is reclaimed for {}: {error}", run.entry.name);
     }
-    // The time that a load may take begins now.
-    owner.submit(Event::Progressed { run: run.id });
+    // The load timeout begins now.
+    runtime.submit(Event::Progressed {
+        run: run.id,
+        measured: true,
+    });
 }
 
-/// All that the work needs to know, so that it can be done on another thread.
+/// Input of the work, which is done on another thread.
 struct Question {
     need: Bytes,
-    /// Whose page cache may go.
+    /// Models with page cache that may be dropped.
     models: Vec<Entry>,
-    /// Whose may not: their engines run, or load.
+    /// Models with page cache that stays: their engines run, or load.
     living: Vec<Entry>,
     hands: Hands,
     whom: Whom,
@@ -74,11 +92,11 @@ struct Question {
 }
 
 impl Question {
-    /// `None` where there is enough.
+    /// Reclaims memory; `None` if there is enough.
     fn answer(&self) -> Option<Result<Outcome, ReclaimError>> {
         let tree = Sysroot::live();
         let snapshot = Snapshot::gather(&tree);
-        // NVML says that cards take the host's memory, and nothing which driver that is: only what is free counts then.
+        // NVML reports that cards share the host's memory but not by which driver; without one only free memory counts.
         let gate = snapshot.driver().is_none().then_some(Gate::Free);
         if allowance(&snapshot, gate).is_some_and(|allowance| allowance.now >= self.need) {
             return None;
@@ -105,75 +123,68 @@ impl Question {
     }
 }
 
-impl Owner {
-    /// Who takes root's steps, where anything is to be done at all.
-    fn hands(&self) -> Option<Hands> {
-        match self.terms.reclaim_before_load {
-            _ if !self.terms.unified => None,
-            ReclaimBeforeLoad::Off => None,
-            ReclaimBeforeLoad::User => Some(Hands::None),
-            ReclaimBeforeLoad::Sudo => Some(Hands::Sudo),
-            ReclaimBeforeLoad::Systemd => Some(Hands::Systemd),
-        }
-    }
-
-    /// `None` for a run that takes no card, or nobody knows how much of it.
-    fn question(&self, run: &Run, hands: Hands) -> Option<Question> {
-        let own = self.takes(run).filter(|need| !need.is_zero())?;
-        let state = self.state.borrow();
-        let others: Vec<&Rc<Run>> = state.runs.values().filter(|other| other.id != run.id).collect();
+impl ReclaimJob {
+    /// `None` for a run without a card, or of unknown need.
+    fn question(&self, runtime: &Runtime, run: &EngineRun) -> Option<Question> {
+        let own = claim(runtime, run).filter(|need| !need.is_zero())?;
+        let others = runtime.runs().into_iter().filter(|other| other.id != run.id);
+        let others: Vec<Rc<EngineRun>> = others.collect();
         let loading = others.iter().filter(|other| other.upstream().is_none());
-        let theirs: Bytes = loading.filter_map(|other| self.takes(other)).sum();
+        let theirs: Bytes = loading.filter_map(|other| claim(runtime, other)).sum();
+        let idle: Vec<PathBuf> = self.guard.idle_pages(runtime);
         Some(Question {
             need: own + theirs,
-            models: state
-                .roll
+            models: runtime
                 .present()
+                .iter()
                 .map(|(_, entry)| Entry::clone(entry))
                 .collect(),
             living: others.iter().map(|other| Entry::clone(&other.entry)).collect(),
-            hands,
-            whom: match self.terms.ask.is_zero() {
+            hands: self.hands,
+            whom: match self.ask.is_zero() {
                 true => Whom::Nobody,
-                false => Whom::Except(self.resting()),
+                false => Whom::Except(idle),
             },
-            patience: self.terms.ask,
+            patience: self.ask,
         })
-    }
-
-    fn takes(&self, run: &Run) -> Option<Bytes> {
-        let placement = run.placement();
-        let cards = self.cards_of(run);
-        (!placement.alone).then(|| cards.iter().map(|card| placement.on(&card.id)).sum())
-    }
-
-    fn tell_reclaimed(&self, run: &Run, need: Bytes, outcome: &Outcome) {
-        let (name, done) = (&run.entry.name, done(need, outcome));
-        tracing::info!("reclaim for {name}: {done}");
-        self.events.reclaimed(name, &event(need, outcome));
-        let mut hints = vec![Hint::new(Advice::Other(format!("before the load, {done}")))];
-        if !outcome.last.withheld.is_empty() {
-            let text = "let others take the steps that need root: reclaim-before-load = \"sudo\" or \"systemd\" under [serve]";
-            hints.push(Hint::new(Advice::Other(text.to_owned())));
-        }
-        self.notes.with(run.model, |note| note.hints = hints);
-    }
-
-    /// A load that ran out of memory where nothing was done for it is told what could be.
-    pub(in crate::owner) fn hint_at_reclaim(&self, run: &Run, end: &End) {
-        let loading = Stage::Loading;
-        let ran_out = matches!(end, End::OutOfMemory { stage, .. } if *stage == loading);
-        let off = self.terms.unified && self.terms.reclaim_before_load == ReclaimBeforeLoad::Off;
-        if ran_out && off && !self.cards_of(run).is_empty() {
-            let text = "let page cache be given back before a load: reclaim-before-load = \"user\" under [serve], or \
-                        --reclaim-before-load user";
-            let hint = Hint::new(Advice::Other(text.to_owned()));
-            self.notes.with(run.model, |note| note.hints = vec![hint]);
-        }
     }
 }
 
-/// What was done, in a line.
+/// Memory of its cards that the run may take; `None` if its need is unknown.
+fn claim(runtime: &Runtime, run: &EngineRun) -> Option<Bytes> {
+    let placement = run.placement();
+    let cards = runtime.cards_of(run);
+    (!placement.alone).then(|| cards.iter().map(|card| placement.on(&card.id)).sum())
+}
+
+fn report(runtime: &Runtime, run: &EngineRun, need: Bytes, outcome: &Outcome) {
+    let (name, done) = (&run.entry.name, done(need, outcome));
+    tracing::info!("reclaim for {name}: {done}");
+    runtime.events.reclaimed(name, &event(need, outcome));
+    let mut hints = vec![Hint::new(Advice::Other(format!("before the load, {done}")))];
+    if !outcome.last.withheld.is_empty() {
+        let text =
+            "allow the steps that need root: reclaim-before-load = \"sudo\" or \"systemd\" under [serve]";
+        hints.push(Hint::new(Advice::Other(text.to_owned())));
+    }
+    runtime.statuses.with(run.model, |status| status.hints = hints);
+}
+
+/// Adds a hint at the setting to a load that ran out of memory without reclaim.
+pub(super) fn hint_at_reclaim(runtime: &Runtime, run: &EngineRun, end: &End) {
+    let loading = Stage::Loading;
+    let ran_out = matches!(end, End::OutOfMemory { stage, .. } if *stage == loading);
+    if ran_out && !runtime.cards_of(run).is_empty() {
+        let text = "drop page cache before a load: reclaim-before-load = \"user\" under [serve], or \
+                    --reclaim-before-load user";
+        let hint = Hint::new(Advice::Other(text.to_owned()));
+        runtime
+            .statuses
+            .with(run.model, |status| status.hints = vec![hint]);
+    }
+}
+
+/// The steps taken, in a line.
 fn done(need: Bytes, outcome: &Outcome) -> String {
     let mut text = format!("{need} were needed ({})", outcome.before.allowance.reason.text);
     for taken in &outcome.taken {
@@ -197,7 +208,7 @@ fn done(need: Bytes, outcome: &Outcome) -> String {
     text
 }
 
-/// What no step moves, where that is less than the need.
+/// The limit that no step raises, if it is below the need.
 fn last_limit(need: Bytes, allowance: &Allowance) -> Option<&Reason> {
     let bytes = Fact::from(allowance.attainable);
     let mut limits = allowance.reason.because.iter();
@@ -207,12 +218,12 @@ fn last_limit(need: Bytes, allowance: &Allowance) -> Option<&Reason> {
 fn gained(taken: &Taken) -> String {
     let size = Bytes::new(u64::try_from(taken.freed.unsigned_abs()).unwrap_or(u64::MAX));
     match taken.freed < 0 {
-        true => format!("{size} less free, others took more meanwhile"),
+        true => format!("{size} less free, because others took more meanwhile"),
         false => format!("{size} more free"),
     }
 }
 
-/// The same for programs.
+/// The steps taken, for event streams.
 fn event(need: Bytes, outcome: &Outcome) -> Value {
     let measured = |measure: &plimsoll_reclaim::Measure| json!({ "free": measure.free(), "allowed": measure.allowance.now });
     let taken = outcome.taken.iter().map(|taken| {

@@ -1,9 +1,8 @@
-//! After a load: the page cache of the files that it read is given back.
+//! Page cache after a load: that of the model's files is dropped.
 //!
-//! DECISION: not where the engine maps its files and computes with weights that stayed on the host, for it reads these from the
-//! cache. Whether any did is worked out from the flags, and the engine's own word that it put fewer layers on the card counts more. Pages that
-//! are mapped stay in any case (the tables of the input, of which a row is read for each token). Nor where another engine that
-//! runs or loads reads the same file.
+//! DECISION: it is kept if the engine maps its files and computes with weights that stayed on the host, for it reads these from the
+//! cache. The flags tell whether any did, and the engine's own report of fewer layers on the card counts more. Mapped pages stay in any
+//! case (the input embeddings, of which a row is read for each token). It is also kept if another engine reads the same file.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -20,65 +19,60 @@ use plimsoll_reclaim::{FileCache, advise};
 use tokio::task::{spawn_blocking, spawn_local};
 
 use super::files::{self, Identity};
-use crate::owner::Owner;
-use crate::owner::run::Run;
-use crate::owner::survey::named;
+use crate::runtime::{EngineRun, Runtime, named};
 
-/// Gives back what the run has left in the page cache, now that it is ready.
-pub(in crate::owner) fn let_go(owner: &Rc<Owner>, run: &Rc<Run>) {
-    if let Some(load) = owner.load_of(run) {
-        spawn_local(give_back(Rc::clone(owner), load));
+/// Drops the page cache that the load of a ready run has left.
+pub(super) fn drop_page_cache(runtime: &Rc<Runtime>, run: &Rc<EngineRun>) {
+    if let Some(load) = load_of(runtime, run) {
+        spawn_local(give_back(Rc::clone(runtime), load));
     }
 }
 
-async fn give_back(owner: Rc<Owner>, load: Load) {
+async fn give_back(runtime: Rc<Runtime>, load: Load) {
     let name = load.entry.name.clone();
     let given = spawn_blocking(move || load.give_back()).await;
     match given.map_err(|error| error.to_string()).flatten() {
         Ok(bytes) if bytes.is_zero() => {}
         Ok(bytes) => {
             tracing::info!(
-                "{name}: about {bytes} of its files were in the page cache; what the engine does not map of it is given back"
+                "{name}: about {bytes} of its files were in the page cache; the part that the engine does not map is dropped"
             );
-            owner.events.page_cache_dropped(&name, bytes);
+            runtime.events.page_cache_dropped(&name, bytes);
         }
         Err(why) => tracing::debug!("the page cache of {name} stays: {why}"),
     }
 }
 
-/// A load that is through.
+/// A load that is complete.
 struct Load {
     entry: Entry,
-    /// All cards that are served from, and those that it got.
+    /// All cards that are served from, and those of the run.
     machine: Vec<Card>,
     cards: Vec<Card>,
-    /// What the engine said of it.
+    /// Lines of the engine's log.
     lines: Vec<std::sync::Arc<LogLine>>,
-    /// Whose engines run or load beside it.
+    /// Models with other engines that run or load.
     others: Vec<Entry>,
 }
 
-impl Owner {
-    /// `None` where there is nothing to give back: elsewhere, and for an engine without a card.
-    fn load_of(&self, run: &Run) -> Option<Load> {
-        let cards: Vec<Card> = self.cards_of(run).into_iter().cloned().collect();
-        if !self.terms.unified || cards.is_empty() {
-            return None;
-        }
-        let state = self.state.borrow();
-        let others = state.runs.values().filter(|other| other.id != run.id);
-        Some(Load {
-            entry: Entry::clone(&run.entry),
-            machine: self.terms.cards().cloned().collect(),
-            cards,
-            lines: run.lines(),
-            others: others.map(|other| Entry::clone(&other.entry)).collect(),
-        })
+/// The load of a run; `None` for an engine without a card.
+fn load_of(runtime: &Runtime, run: &EngineRun) -> Option<Load> {
+    let cards: Vec<Card> = runtime.cards_of(run).into_iter().cloned().collect();
+    if cards.is_empty() {
+        return None;
     }
+    let others = runtime.runs().into_iter().filter(|other| other.id != run.id);
+    Some(Load {
+        entry: Entry::clone(&run.entry),
+        machine: runtime.settings.cards().cloned().collect(),
+        cards,
+        lines: run.lines(),
+        others: others.map(|other| Entry::clone(&other.entry)).collect(),
+    })
 }
 
 impl Load {
-    /// Returns what was there of it; the error says why it stays.
+    /// Returns the size that was cached; the error is the reason why it stays.
     fn give_back(&self) -> Result<Bytes, String> {
         let wish = self.wish()?;
         if wish.mmap {
@@ -141,7 +135,7 @@ fn not_among(mut files: Vec<PathBuf>, spared: &BTreeSet<Identity>) -> Vec<PathBu
     files
 }
 
-/// `offloaded 33/33 layers to GPU` (`llama-model.cpp: load_tensors @ b10605`): how many of how many.
+/// Reads `offloaded 33/33 layers to GPU` (`llama-model.cpp: load_tensors @ b10605`).
 fn offloaded(line: &str) -> Option<(u32, u32)> {
     let (_, rest) = line.split_once("offloaded ")?;
     let (counts, _) = rest.split_once(" layers to GPU")?;

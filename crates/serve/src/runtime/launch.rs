@@ -1,4 +1,4 @@
-//! From an entry and its placement to a running child.
+//! Start of an engine: command line, environment and cards.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,20 +13,20 @@ use plimsoll_launch::{
 };
 use tokio::sync::mpsc;
 
-use super::Run;
-use crate::owner::Owner;
+use super::Runtime;
+use super::run::EngineRun;
 
-/// What it takes to start one run.
+/// A run to start.
 pub(super) struct Starter<'a> {
-    pub(super) owner: &'a Rc<Owner>,
-    pub(super) run: &'a Rc<Run>,
+    pub(super) runtime: &'a Rc<Runtime>,
+    pub(super) run: &'a Rc<EngineRun>,
 }
 
 impl Starter<'_> {
-    /// Starts it; the reason says what is missing.
+    /// Starts the process; the reason names what is missing.
     pub(super) async fn start(&self) -> Result<(Child, mpsc::Receiver<ChildEvent>, Option<String>), Reason> {
         let (spec, key) = self.spec()?;
-        let spawned = self.owner.launcher.spawn(spec, self.run.log.clone()).await;
+        let spawned = self.runtime.launcher.spawn(spec, self.run.log.clone()).await;
         let (child, events) = spawned.map_err(|error| unstartable(&self.run.entry.name, &error))?;
         Ok((child, events, key))
     }
@@ -36,23 +36,21 @@ impl Starter<'_> {
         let fail = |error: &dyn std::error::Error| unstartable(&entry.name, error);
         let port = free_port().map_err(|error| fail(&error))?;
         let engine =
-            engine_command(entry, self.owner.terms.engine.as_deref()).map_err(|error| fail(&error))?;
+            engine_command(entry, self.runtime.settings.engine.as_deref()).map_err(|error| fail(&error))?;
         let key = takes_key(entry)
             .then(random_key)
             .transpose()
             .map_err(|error| fail(&error))?;
         let mut line = entry.launch.command_line(&engine, &entry.name, port);
         if let Some(context) = self.lowered_context() {
-            // The last one counts.
+            // llama-server takes the last of several values.
             line.extend(["--ctx-size".to_owned(), context.to_string()]);
         }
         let mut environment = self.environment(port, key.as_deref());
         self.renumber(&mut line, &mut environment);
-        let guarded = self
-            .owner
-            .guard
-            .prepare(self.run, &self.cards(), &mut environment);
-        self.run.guarded.replace(guarded.map(Rc::new));
+        for extension in &self.runtime.extensions {
+            extension.prepare(self.run, &self.cards(), &mut environment);
+        }
         self.run.arguments.replace(line.clone());
         let mut words = line.into_iter().map(OsString::from);
         let spec = ChildSpec {
@@ -70,7 +68,9 @@ impl Starter<'_> {
 
     fn lowered_context(&self) -> Option<u64> {
         self.run.entry.launch.options()?;
-        self.owner.notes.with(self.run.model, |note| note.lowered)
+        self.runtime
+            .statuses
+            .with(self.run.model, |status| status.lowered)
     }
 
     fn environment(&self, port: u16, key: Option<&str>) -> Environment {
@@ -85,21 +85,19 @@ impl Starter<'_> {
         )
     }
 
-    /// Numbers of cards become those by which the child will know them; what names a card that it does not get
-    /// is left out and told.
+    /// Rewrites card numbers to those of the child. Arguments that name a card which it does not get are left out and logged.
     fn renumber(&self, line: &mut Vec<String>, environment: &mut Environment) {
         let (Visible::Cards(own), Some(_)) = (self.visible(), self.run.entry.launch.options()) else {
             return;
         };
         let all = self.all_cards();
         for words in renumber(line, environment, &all, &own) {
-            let note = format!("left out `{words}`: it names a card that this model does not get");
+            let note = format!("left out `{words}`: it names a card that this model may not use");
             self.run.log.push(LogSource::Plimsoll, note);
         }
     }
 
-    /// Cards by UUID where they have one; none for a run on the host; what we see ourselves where the cards
-    /// are only described.
+    /// Cards by UUID if they have one; none for a run on the host; those of the daemon if cards are only described.
     fn visible(&self) -> Visible {
         match self
             .cards()
@@ -114,14 +112,14 @@ impl Starter<'_> {
     }
 
     fn cards(&self) -> Vec<&Card> {
-        self.owner.cards_of(self.run)
+        self.runtime.cards_of(self.run)
     }
 
-    /// The cards that a user counts, by the names that `visible` gives them.
+    /// All CUDA cards in the order of their numbers, by the names that `visible` gives them.
     fn all_cards(&self) -> Vec<String> {
         let cuda = self
-            .owner
-            .terms
+            .runtime
+            .settings
             .cards()
             .filter(|card| card.kind == CardKind::Cuda);
         cuda.map(|card| card.uuid.clone().unwrap_or_else(|| card.id.to_string()))
@@ -129,17 +127,17 @@ impl Starter<'_> {
     }
 }
 
-impl Owner {
+impl Runtime {
     /// The CUDA cards that a run was given.
-    pub(in crate::owner) fn cards_of(&self, run: &Run) -> Vec<&Card> {
+    pub(crate) fn cards_of(&self, run: &EngineRun) -> Vec<&Card> {
         let given = |card: &&Card| run.placement().cards().any(|id| *id == card.id);
-        let cards = self.terms.cards().filter(given);
+        let cards = self.settings.cards().filter(given);
         cards.filter(|card| card.kind == CardKind::Cuda).collect()
     }
 }
 
 /// The program of a model that gives only flags: its own, the configured one, or what is installed.
-pub(in crate::owner) fn engine_command(
+pub(crate) fn engine_command(
     entry: &Entry,
     configured: Option<&[String]>,
 ) -> Result<Vec<String>, EngineError> {
@@ -158,7 +156,7 @@ pub(in crate::owner) fn engine_command(
     }
 }
 
-/// llama-server asks for the key in its environment, unless its command line names one.
+/// True if the engine is given a key: llama-server reads it from its environment, unless its command line names one.
 fn takes_key(entry: &Entry) -> bool {
     entry
         .launch
@@ -185,7 +183,7 @@ fn stop_way(launch: &Launch) -> StopWay {
 }
 
 /// A run that could not be started, with what failed.
-pub(in crate::owner) fn unstartable(model: &str, error: &dyn std::error::Error) -> Reason {
+pub(crate) fn unstartable(model: &str, error: &dyn std::error::Error) -> Reason {
     let cause = Reason::new("launch_failed", error.to_string());
     Reason::new("unstartable", format!("{model} could not be started")).because(cause)
 }

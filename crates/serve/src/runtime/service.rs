@@ -1,4 +1,4 @@
-//! The owner as the data plane sees it.
+//! The runtime as the HTTP side uses it.
 
 use std::rc::Rc;
 
@@ -8,20 +8,20 @@ use plimsoll_launch::Log;
 use plimsoll_scheduler::{Event, ModelId, Snapshot, State};
 use serde_json::{Value, json};
 
-use super::pass::RunPass;
-use super::{Owner, Terms};
+use super::admission::RunPass;
+use super::{Runtime, RuntimeSettings};
 use crate::route::{Events, Exposition, Harbor, Listing, Modalities, Problem, Prompt, Wish};
 
-impl Harbor for Owner {
+impl Harbor for Runtime {
     type Pass = RunPass;
 
     fn resolve(&self, name: &str) -> Option<ModelId> {
-        self.state.borrow().roll.find(name)
+        self.state.borrow().registry.find(name)
     }
 
     fn names(&self) -> Vec<String> {
         let state = self.state.borrow();
-        let listed = state.roll.present().filter(|(_, entry)| !entry.unlisted);
+        let listed = state.registry.present().filter(|(_, entry)| !entry.unlisted);
         listed.map(|(_, entry)| entry.name.clone()).collect()
     }
 
@@ -38,13 +38,13 @@ impl Harbor for Owner {
                 "model is not loaded",
             ));
         }
-        self.arrive(model, prompt).await
+        self.arrive(model, wish.client, prompt).await
     }
 
     fn models(&self) -> Vec<ModelId> {
         self.state
             .borrow()
-            .roll
+            .registry
             .present()
             .map(|(model, _)| model)
             .collect()
@@ -52,7 +52,7 @@ impl Harbor for Owner {
 
     fn listing(&self, model: ModelId) -> Listing {
         let entry = self.entry(model);
-        let run = self.notes.with(model, |note| note.run.clone());
+        let run = self.statuses.with(model, |status| status.run.clone());
         Listing {
             name: entry.name.clone(),
             aliases: entry.aliases.clone(),
@@ -82,7 +82,7 @@ impl Harbor for Owner {
     }
 
     fn reload(&self) -> Result<(), Problem> {
-        let Terms { config, .. } = &self.terms;
+        let RuntimeSettings { config, .. } = &self.settings;
         let bad = |error: &dyn std::error::Error| {
             Problem::new(StatusCode::BAD_REQUEST, "bad_config", error.to_string())
         };
@@ -104,18 +104,20 @@ impl Harbor for Owner {
     fn write_metrics(&self, page: &mut Exposition) {
         let state = self.state.borrow();
         let models: Vec<_> = state
-            .roll
+            .registry
             .present()
             .map(|(model, entry)| (model, entry.name.clone()))
             .collect();
-        self.notes.write(page, &models);
+        self.statuses.write(page, &models);
         drop(state);
-        self.write_gauges(page);
+        for extension in &self.extensions {
+            extension.write_metrics(self, page);
+        }
     }
 }
 
-impl Owner {
-    /// What a model was seen to take, and to grow by; `None` while nothing was seen.
+impl Runtime {
+    /// Measured memory and growth of a model; `None` until it was measured.
     fn memory_of(&self, model: ModelId) -> Option<Value> {
         let view = self.state.borrow().scheduler.view(model, self.now())?;
         let seen = !view.measured.is_empty() || view.growth.is_some();

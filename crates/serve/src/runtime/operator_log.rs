@@ -1,8 +1,7 @@
-//! What the owner tells the operator: one line on stderr for each thing that costs or frees memory.
+//! Log for the operator: one line on stderr for each action that takes or frees memory.
 //!
-//! Lines begin with what is done and to which model, so that `grep alpha` is its history. They are made from
-//! the same effects and reasons that decide and refuse; nothing is worded twice. Requests are not logged:
-//! `/metrics` counts them.
+//! Lines begin with the action and the model, so that `grep alpha` is its history. They are made from the effects and reasons of the
+//! scheduler. Requests are not logged: `/metrics` counts them.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -10,36 +9,36 @@ use std::time::Duration;
 use plimsoll_base::{Card, CardId, End, Placement, Reason};
 use plimsoll_scheduler::{Effect, ModelId, ModelView, Moment, Refusal, RunId, Scheduler, State};
 
-use super::{Books, Owner};
+use super::{Runtime, SchedulerState};
 
-/// The same complaint is heard once in this time: a client that asks in a loop must not fill a log.
+/// The same complaint is logged once in this time: a client that retries in a loop must not fill the log.
 const APART: Duration = Duration::from_secs(10);
 
-/// What was said last, so that it is not said again.
+/// The last complaint, so that it is not repeated.
 #[derive(Debug, Default)]
-pub(super) struct Talk {
+pub(super) struct OperatorLog {
     last: RefCell<Option<(String, Moment)>>,
 }
 
-impl Owner {
-    /// Tells what is about to be done.
-    pub(super) fn tell_operator(&self, effect: &Effect) {
+impl Runtime {
+    /// Logs an effect before it is carried out.
+    pub(super) fn log_effect(&self, effect: &Effect) {
         match effect {
-            Effect::Start { model, placement, .. } => self.tell_start(*model, placement),
-            Effect::Stop { run, .. } => self.tell_stop(*run),
-            Effect::Refuse { refusal, .. } => self.tell_refusal(refusal),
-            Effect::Changed {
+            Effect::Start { model, placement, .. } => self.log_start(*model, placement),
+            Effect::Stop { run, .. } => self.log_stop(*run),
+            Effect::Refuse { refusal, .. } => self.log_refusal(refusal),
+            Effect::StateChanged {
                 model,
                 state: State::Failed,
-            } => self.tell_failure(*model),
+            } => self.log_failure(*model),
             _ => {}
         }
     }
 
-    fn tell_start(&self, model: ModelId, placement: &Placement) {
-        let books = self.state.borrow();
-        let name = &books.roll.entry(model).name;
-        let snapshot = books.scheduler.snapshot(self.now());
+    fn log_start(&self, model: ModelId, placement: &Placement) {
+        let state = self.state.borrow();
+        let name = &state.registry.entry(model).name;
+        let snapshot = state.scheduler.snapshot(self.now());
         let places = placement.shares.iter().map(|share| {
             let card = snapshot.cards.iter().find(|card| card.id == share.card);
             let held = card.map_or(String::new(), |card| {
@@ -49,60 +48,62 @@ impl Owner {
         });
         let places = places.collect::<Vec<_>>().join(", ");
         match placement {
-            _ if places.is_empty() => tracing::info!("load {name}: it takes no card"),
+            _ if places.is_empty() => tracing::info!("load {name}: it needs no card"),
             Placement { alone: true, .. } => {
-                tracing::info!("load {name}: {places}, alone there: what it needs is not known");
+                tracing::info!("load {name}: {places}, exclusively: its need is unknown");
             }
             _ => tracing::info!("load {name}: {places}"),
         }
     }
 
-    fn tell_stop(&self, run: RunId) {
-        let books = self.state.borrow();
-        let Some(model) = books.runs.get(&run).map(|run| run.model) else {
+    fn log_stop(&self, run: RunId) {
+        let state = self.state.borrow();
+        let Some(model) = state.runs.get(&run).map(|run| run.model) else {
             return;
         };
-        let name = &books.roll.entry(model).name;
-        let why = books.scheduler.why_stopped(run, self.now());
+        let name = &state.registry.entry(model).name;
+        let why = state.scheduler.stop_reason(run, self.now());
         let why = why.map_or_else(String::new, |reason| format!(": {}", in_a_line(&reason)));
-        tracing::info!("stop {name}{}{why}", idle(&books, model, self.now()));
+        tracing::info!("stop {name}{}{why}", idle(&state, model, self.now()));
     }
 
-    /// Tells why nothing runs, unless the end of the run has just said so.
-    fn tell_failure(&self, model: ModelId) {
-        let books = self.state.borrow();
-        let failure = books
+    /// Logs why a model does not run, unless the end of its run was just logged.
+    fn log_failure(&self, model: ModelId) {
+        let state = self.state.borrow();
+        let failure = state
             .scheduler
             .view(model, self.now())
             .and_then(|view| view.last_failure);
         let Some(failure) = failure else { return };
-        let told = self.notes.with(model, |note| note.told.replace(failure.clone()));
-        if told.as_ref() != Some(&failure) && self.talk.is_news(&failure.text, self.now()) {
+        let told = self
+            .statuses
+            .with(model, |status| status.told.replace(failure.clone()));
+        if told.as_ref() != Some(&failure) && self.operator_log.is_news(&failure.text, self.now()) {
             tracing::warn!("{}", in_a_line(&failure));
         }
     }
 
-    fn tell_refusal(&self, refusal: &Refusal) {
-        if self.talk.is_news(&refusal.reason.text, self.now()) {
+    fn log_refusal(&self, refusal: &Refusal) {
+        if self.operator_log.is_news(&refusal.reason.text, self.now()) {
             tracing::info!("refuse: {}", in_a_line(&refusal.reason));
         }
     }
 
-    /// Takes the context that a model will get instead of its own, and tells it where it is news.
+    /// Takes the context that a model will get instead of its own, and logs a change.
     pub(super) fn lowered(&self, model: ModelId, context: Option<u64>) {
         let before = self
-            .notes
-            .with(model, |note| std::mem::replace(&mut note.lowered, context));
+            .statuses
+            .with(model, |status| std::mem::replace(&mut status.lowered, context));
         if let Some(context) = context.filter(|_| before != context) {
             let name = &self.entry(model).name;
             tracing::warn!(
-                "{name} does not fit at its own context; it gets the largest that does (-c {context})"
+                "{name} does not fit with its own context; it gets the largest that fits (-c {context})"
             );
         }
     }
 
-    /// Tells what of a run's depth is watched.
-    pub(super) fn tell_depth(&self, run: &super::Run) {
+    /// Logs whether a run's depth is tracked.
+    pub(super) fn log_depth(&self, run: &super::run::EngineRun) {
         let view = self.state.borrow().scheduler.view(run.model, self.now());
         let name = &run.entry.name;
         match view {
@@ -122,30 +123,24 @@ impl Owner {
         }
     }
 
-    pub(super) fn tell_ready(&self, run: &super::Run) {
+    pub(super) fn log_ready(&self, run: &super::run::EngineRun) {
         let took = run.age().as_millis();
         tracing::info!("ready {} in {took} ms", run.entry.name);
     }
 
-    pub(super) fn tell_end(&self, run: &super::Run, end: &End) {
+    pub(super) fn log_end(&self, run: &super::run::EngineRun, end: &End) {
         match end {
             End::Expected => tracing::info!("gone {}", run.entry.name),
             End::Crashed { reason } | End::OutOfMemory { reason, .. } | End::Unstartable { reason } => {
-                self.notes
-                    .with(run.model, |note| note.told = Some(reason.clone()));
+                self.statuses
+                    .with(run.model, |status| status.told = Some(reason.clone()));
                 tracing::warn!("{}", in_a_line(reason));
             }
         }
     }
-
-    /// A card as people know it: by its name, where that is no other's.
-    fn label(&self, id: &CardId) -> String {
-        let cards: Vec<_> = self.terms.cards().collect();
-        label(&cards, id)
-    }
 }
 
-impl Talk {
+impl OperatorLog {
     fn is_news(&self, text: &str, now: Moment) -> bool {
         let mut last = self.last.borrow_mut();
         let said = last
@@ -158,7 +153,7 @@ impl Talk {
     }
 }
 
-pub(super) fn label(cards: &[&Card], id: &CardId) -> String {
+pub(crate) fn label(cards: &[&Card], id: &CardId) -> String {
     let Some(card) = cards.iter().find(|card| card.id == *id) else {
         return id.to_string();
     };
@@ -169,16 +164,16 @@ pub(super) fn label(cards: &[&Card], id: &CardId) -> String {
     }
 }
 
-fn idle(books: &Books, model: ModelId, now: Moment) -> String {
-    let view = Scheduler::view(&books.scheduler, model, now);
+fn idle(state: &SchedulerState, model: ModelId, now: Moment) -> String {
+    let view = Scheduler::view(&state.scheduler, model, now);
     let used = view.and_then(|view| view.last_used.filter(|_| view.in_flight == 0));
     used.map_or_else(String::new, |used| {
         format!(" (idle {:.0} s)", now.since(used).as_secs_f64())
     })
 }
 
-/// A reason and what it comes of, the first at each branch.
-pub(super) fn in_a_line(reason: &Reason) -> String {
+/// A reason and its chain of causes, the first at each branch.
+pub(crate) fn in_a_line(reason: &Reason) -> String {
     let mut text = reason.text.clone();
     let mut at = reason;
     while let Some(cause) = at.because.first() {

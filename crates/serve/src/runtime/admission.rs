@@ -1,7 +1,7 @@
-//! A request's way through the scheduler: it arrives, waits, is let through or refused, and ends exactly once.
+//! Admission of a request: it arrives, waits, is sent or refused, and ends exactly once.
 //!
-//! Dropping is the end in every case: a ticket that is dropped has left the queue, a pass that is dropped is
-//! finished. So a client that goes away at any moment leaves nothing behind.
+//! Dropping ends it in every case: a dropped ticket leaves the queue, a dropped pass is finished. So a client that disconnects at any
+//! moment leaves nothing behind.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -9,84 +9,87 @@ use std::time::Duration;
 
 use http::StatusCode;
 use plimsoll_base::Reason;
-use plimsoll_scheduler::{Depth, Event, ModelId, Refusal, RefusalKind, RequestId, RunId};
+use plimsoll_scheduler::{ClientId, Depth, Event, ModelId, Refusal, RefusalKind, RequestId};
 use tokio::sync::oneshot;
 
-use super::Owner;
-use super::run::Run;
+use super::Runtime;
+use super::run::EngineRun;
 use crate::route::{Limits, Pass, Problem, Prompt, Upstream};
 
-/// A connection breaks a moment before the death of its process is known.
+/// A connection breaks a moment before the death of its process is noticed.
 const DEATH_WITHIN: Duration = Duration::from_secs(1);
 
-/// What the scheduler says to a request.
+/// Answer of the scheduler to a request.
 pub(super) enum Answer {
-    Go(Rc<Run>),
+    Go(Rc<EngineRun>),
     Refused(Box<Refusal>),
-    /// It wants to know how deep the request goes, and waits for that.
-    Sound {
-        run: Rc<Run>,
+    /// It needs the depth of the request first.
+    MeasureDepth {
+        run: Rc<EngineRun>,
         exact: bool,
     },
 }
 
 /// A request that waits.
 struct Ticket {
-    owner: Rc<Owner>,
+    runtime: Rc<Runtime>,
     request: RequestId,
     model: ModelId,
+    client: ClientId,
     answer: oneshot::Receiver<Answer>,
     over: bool,
 }
 
 impl Ticket {
-    fn take(owner: &Rc<Owner>, request: RequestId, model: ModelId) -> Self {
+    fn take(runtime: &Rc<Runtime>, request: RequestId, model: ModelId, client: ClientId) -> Self {
         Self {
-            owner: Rc::clone(owner),
+            runtime: Rc::clone(runtime),
             request,
             model,
-            answer: enlist(owner, request),
+            client,
+            answer: enlist(runtime, request),
             over: false,
         }
     }
 
     async fn wait(mut self, prompt: Prompt<'_>) -> Result<RunPass, Problem> {
         let mut answer = (&mut self.answer).await;
-        while let Ok(Answer::Sound { run, exact }) = answer {
-            answer = self.sound(&run, exact, prompt).await;
+        while let Ok(Answer::MeasureDepth { run, exact }) = answer {
+            answer = self.measure_depth(&run, exact, prompt).await;
         }
         self.over = true;
-        let (owner, request) = (Rc::clone(&self.owner), self.request);
+        let (runtime, request) = (Rc::clone(&self.runtime), self.request);
         let run = match answer {
             Ok(Answer::Go(run)) => run,
             Ok(Answer::Refused(mut refusal)) => {
-                owner.hint(self.model, &mut refusal);
+                runtime.hint(self.model, &mut refusal);
                 return Err(Problem::from(*refusal));
             }
-            Ok(Answer::Sound { .. }) | Err(_) => return Err(shutting_down()),
+            Ok(Answer::MeasureDepth { .. }) | Err(_) => return Err(shutting_down()),
         };
         match run.upstream() {
             Some(upstream) => Ok(RunPass {
-                counts_tokens: run.guarded().is_some() || owner.watches(run.id),
-                owner,
+                counts_tokens: runtime.wants_tokens(&run),
+                runtime,
                 request,
                 run,
                 upstream,
+                client: self.client,
                 over: false,
             }),
-            // It died between the scheduler's word and now.
-            None => Box::pin(bounce(owner, request, self.model, prompt)).await,
+            // The engine died after the scheduler had sent the request to it.
+            None => Box::pin(bounce(runtime, request, self.model, self.client, prompt)).await,
         }
     }
 
-    /// Tells how deep the request goes, and waits on. While an engine counts, the request may still be refused.
-    async fn sound(
+    /// Measures the depth of the request and waits on. While an engine counts tokens, the request may still be refused.
+    async fn measure_depth(
         &mut self,
-        run: &Run,
+        run: &EngineRun,
         exact: bool,
         prompt: Prompt<'_>,
     ) -> Result<Answer, oneshot::error::RecvError> {
-        self.answer = enlist(&self.owner, self.request);
+        self.answer = enlist(&self.runtime, self.request);
         let depth = match exact {
             false => Some(prompt.bound()),
             true => tokio::select! {
@@ -94,7 +97,7 @@ impl Ticket {
                 depth = count(run, prompt) => depth,
             },
         };
-        self.owner.submit(Event::Sounded {
+        self.runtime.submit(Event::DepthMeasured {
             request: self.request,
             run: run.id,
             depth,
@@ -103,37 +106,38 @@ impl Ticket {
     }
 }
 
-async fn count(run: &Run, prompt: Prompt<'_>) -> Option<Depth> {
+async fn count(run: &EngineRun, prompt: Prompt<'_>) -> Option<Depth> {
     let upstream = run.upstream()?;
     upstream
         .crowd_in(prompt.count(&upstream, &Limits::default()))
         .await
 }
 
-/// Where the scheduler's next answer to the request comes.
-fn enlist(owner: &Owner, request: RequestId) -> oneshot::Receiver<Answer> {
+/// Registers for the scheduler's next answer to the request.
+fn enlist(runtime: &Runtime, request: RequestId) -> oneshot::Receiver<Answer> {
     let (sender, answer) = oneshot::channel();
-    owner.state.borrow_mut().waiting.insert(request, sender);
+    runtime.state.borrow_mut().waiting.insert(request, sender);
     answer
 }
 
-/// Hands a request back to the scheduler, which gives it one more try.
+/// Reports a request without an answer to the scheduler, which may give it one more try.
 async fn bounce(
-    owner: Rc<Owner>,
+    runtime: Rc<Runtime>,
     request: RequestId,
     model: ModelId,
+    client: ClientId,
     prompt: Prompt<'_>,
 ) -> Result<RunPass, Problem> {
-    let ticket = Ticket::take(&owner, request, model);
-    owner.submit(Event::Bounced { request });
+    let ticket = Ticket::take(&runtime, request, model, client);
+    runtime.submit(Event::Bounced { request, client });
     ticket.wait(prompt).await
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
         if !self.over {
-            self.owner.state.borrow_mut().waiting.remove(&self.request);
-            self.owner.submit(Event::Abandoned {
+            self.runtime.state.borrow_mut().waiting.remove(&self.request);
+            self.runtime.submit(Event::Abandoned {
                 request: self.request,
             });
         }
@@ -142,24 +146,26 @@ impl Drop for Ticket {
 
 /// The right to send one request to one run.
 pub(crate) struct RunPass {
-    owner: Rc<Owner>,
+    runtime: Rc<Runtime>,
     request: RequestId,
-    run: Rc<Run>,
+    run: Rc<EngineRun>,
     upstream: Rc<Upstream>,
     counts_tokens: bool,
+    client: ClientId,
     over: bool,
 }
 
-impl Owner {
-    /// Asks the scheduler for a place and waits for it.
+impl Runtime {
+    /// Asks the scheduler for a run and waits for it.
     pub(super) async fn arrive(
         self: Rc<Self>,
         model: ModelId,
+        client: ClientId,
         prompt: Prompt<'_>,
     ) -> Result<RunPass, Problem> {
         let request = RequestId(self.next_request.replace(self.next_request.get() + 1));
-        let ticket = Ticket::take(&self, request, model);
-        let deadline = self.now() + self.terms.wait;
+        let ticket = Ticket::take(&self, request, model, client);
+        let deadline = self.now() + self.settings.wait;
         self.submit(Event::Arrived {
             request,
             model,
@@ -168,16 +174,22 @@ impl Owner {
         ticket.wait(prompt).await
     }
 
-    /// Says beside a load that failed what was done before it.
+    /// Adds hints of extensions to a failed load.
     fn hint(&self, model: ModelId, refusal: &mut Refusal) {
         if refusal.kind == RefusalKind::LoadFailed {
-            let hints = self.notes.with(model, |note| note.hints.clone());
+            let hints = self.statuses.with(model, |status| status.hints.clone());
             refusal.hints.extend(hints);
         }
     }
 
-    fn watches(&self, run: RunId) -> bool {
-        self.state.borrow().scheduler.watches(run)
+    /// True if the tokens of the run's answers matter to the scheduler or to an extension.
+    fn wants_tokens(&self, run: &EngineRun) -> bool {
+        let tracked = self.state.borrow().scheduler.tracks_depth(run.id);
+        tracked
+            || self
+                .extensions
+                .iter()
+                .any(|extension| extension.wants_tokens(run))
     }
 }
 
@@ -199,9 +211,11 @@ impl Pass for RunPass {
     fn finished(mut self, tokens: Option<u64>) {
         self.over = true;
         if let Some(tokens) = tokens {
-            self.owner.deepened(&self.run, tokens);
+            for extension in &self.runtime.extensions {
+                extension.answered(&self.runtime, &self.run, tokens);
+            }
         }
-        self.owner.submit(Event::Finished {
+        self.runtime.submit(Event::Finished {
             request: self.request,
             tokens,
         });
@@ -211,7 +225,14 @@ impl Pass for RunPass {
     async fn bounced(mut self, prompt: Prompt<'_>) -> Result<Self, Problem> {
         let _ = self.fate().await;
         self.over = true;
-        bounce(Rc::clone(&self.owner), self.request, self.run.model, prompt).await
+        bounce(
+            Rc::clone(&self.runtime),
+            self.request,
+            self.run.model,
+            self.client,
+            prompt,
+        )
+        .await
     }
 
     fn broke(self) -> Pin<Box<dyn Future<Output = Problem>>> {
@@ -222,7 +243,7 @@ impl Pass for RunPass {
 impl Drop for RunPass {
     fn drop(&mut self) {
         if !self.over {
-            self.owner.submit(Event::Abandoned {
+            self.runtime.submit(Event::Abandoned {
                 request: self.request,
             });
         }
@@ -238,7 +259,7 @@ fn shutting_down() -> Problem {
 }
 
 fn engine_died(fate: Option<Reason>) -> Problem {
-    let mut reason = Reason::new("engine_died", "the engine went away in the middle of its answer");
+    let mut reason = Reason::new("engine_died", "the engine stopped in the middle of its answer");
     if let Some(fate) = fate {
         reason = reason.because(fate);
     }

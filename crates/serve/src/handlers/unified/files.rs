@@ -1,4 +1,4 @@
-//! The files that an engine reads its weights from.
+//! Files of an engine's weights.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -8,12 +8,12 @@ use plimsoll_config::Entry;
 use plimsoll_flags::{Program, Wish};
 use plimsoll_reclaim::files_of;
 
-use crate::owner::survey::named;
+use crate::runtime::named;
 
-/// What tells a file from any other, whatever it is called.
+/// Device and inode, which identify a file under any name.
 pub(super) type Identity = (u64, u64);
 
-/// Those of an entry that are there and can be read; none where its flags are not known.
+/// Readable files of an entry; none if its flags are unknown.
 pub(super) fn of_entry(entry: &Entry) -> Vec<PathBuf> {
     let options = entry.launch.options();
     let flags = options.and_then(|options| named::flags(entry, options).ok());
@@ -21,7 +21,7 @@ pub(super) fn of_entry(entry: &Entry) -> Vec<PathBuf> {
     wish.map_or_else(Vec::new, |wish| of(&wish))
 }
 
-/// Those that the flags name: model, draft and projector with all of their sets, adapters and control vectors.
+/// Readable files named by flags: model, draft and projector with all shards, adapters and control vectors.
 pub(super) fn of(wish: &Wish) -> Vec<PathBuf> {
     let sets = [&wish.model, &wish.draft_model, &wish.projector];
     let sets = sets
@@ -36,7 +36,7 @@ pub(super) fn of(wish: &Wish) -> Vec<PathBuf> {
     files
 }
 
-/// Which files the engines of these entries read.
+/// Identities of the files of these entries.
 pub(super) fn identities(entries: &[Entry]) -> BTreeSet<Identity> {
     let files = entries.iter().flat_map(of_entry);
     files.filter_map(|path| identity(&path)).collect()
@@ -47,7 +47,7 @@ pub(super) fn identity(path: &Path) -> Option<Identity> {
     Some((about.dev(), about.ino()))
 }
 
-/// Opening what is no regular file may wait for ever.
+/// True for a regular file that can be opened; opening a FIFO could block for ever.
 fn is_readable(path: &Path) -> bool {
     path.is_file() && std::fs::File::open(path).is_ok()
 }
