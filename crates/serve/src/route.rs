@@ -49,6 +49,7 @@ pub(crate) use listener::{bind, serve};
 pub(crate) use listing::{Listing, Modalities};
 pub(crate) use problem::Problem;
 pub(crate) use prompt::Prompt;
+pub(crate) use rope::Rope;
 pub(crate) use server::{Server, Settings};
 pub(crate) use upstream::Upstream;
 

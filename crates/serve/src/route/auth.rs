@@ -4,27 +4,40 @@
 //! `x-api-key` (as Anthropic's clients send it). Comparing takes the same time whichever byte differs, and
 //! every key is compared, so the time tells nothing but the length of what the client sent itself.
 
+use std::cell::RefCell;
 use std::hint::black_box;
+use std::rc::Rc;
 
 use http::header::{AUTHORIZATION, HeaderMap};
 
 use super::headers::{X_API_KEY, text};
 
-/// The keys that open this server; none means that it is open.
+/// The keys that open this server; none means that it is open. Clones share them, so that a reload replaces them everywhere.
 #[derive(Clone, Default)]
-pub(crate) struct Keys(Vec<String>);
+pub(crate) struct Keys(Rc<RefCell<Vec<String>>>);
 
 impl Keys {
     pub(crate) fn new(keys: impl IntoIterator<Item = String>) -> Self {
-        Self(keys.into_iter().filter(|key| !key.is_empty()).collect())
+        let own = Self::default();
+        own.replace(keys);
+        own
+    }
+
+    /// Replaces all keys; returns true if that changed anything.
+    pub(crate) fn replace(&self, keys: impl IntoIterator<Item = String>) -> bool {
+        let keys: Vec<String> = keys.into_iter().filter(|key| !key.is_empty()).collect();
+        let changed = *self.0.borrow() != keys;
+        self.0.replace(keys);
+        changed
     }
 
     pub(crate) fn admit(&self, headers: &HeaderMap) -> bool {
-        self.0.is_empty() || presented(headers).is_some_and(|key| self.knows(&key))
+        self.0.borrow().is_empty() || presented(headers).is_some_and(|key| self.knows(&key))
     }
 
     fn knows(&self, key: &[u8]) -> bool {
         self.0
+            .borrow()
             .iter()
             .fold(false, |known, own| known | same(own.as_bytes(), key))
     }
@@ -32,7 +45,7 @@ impl Keys {
 
 impl std::fmt::Debug for Keys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Keys({})", self.0.len())
+        write!(f, "Keys({})", self.0.borrow().len())
     }
 }
 

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use plimsoll_launch::Log;
-use plimsoll_scheduler::{ModelId, Snapshot};
+use plimsoll_scheduler::{ClientId, ModelId, Snapshot};
 
 use super::events::Events;
 use super::exposition::Exposition;
@@ -23,6 +23,8 @@ pub(crate) struct Wish {
     /// `?autoload=`: whether a model that is not running may be loaded for this; `None` leaves it to the
     /// configuration.
     pub(crate) autoload: Option<bool>,
+    /// The client, as far as clients can be told apart.
+    pub(crate) client: ClientId,
 }
 
 pub(crate) trait Harbor: 'static {

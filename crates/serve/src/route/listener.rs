@@ -6,6 +6,7 @@
 
 use std::cell::Cell;
 use std::future::Future;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use plimsoll_scheduler::ClientId;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 
@@ -124,6 +126,16 @@ fn connection_builder(limits: &Limits) -> http1::Builder {
     builder
 }
 
+/// Identifies a client by its address; on the loopback, where all clients share one, by its connection.
+fn client_of(stream: &TcpStream) -> ClientId {
+    let mut hasher = DefaultHasher::new();
+    match stream.peer_addr() {
+        Ok(peer) if !peer.ip().is_loopback() => peer.ip().hash(&mut hasher),
+        peer => peer.ok().hash(&mut hasher),
+    }
+    ClientId(hasher.finish())
+}
+
 async fn serve_connection<H: Harbor>(
     stream: TcpStream,
     builder: &http1::Builder,
@@ -132,7 +144,11 @@ async fn serve_connection<H: Harbor>(
 ) {
     // Without it an answer may sit 40 ms in the kernel; a socket that refuses it still works.
     let _ = stream.set_nodelay(true);
-    let service = service_fn(move |request| Rc::clone(&server).answer(request));
+    let client = client_of(&stream);
+    let service = service_fn(move |mut request| {
+        request.extensions_mut().insert(client);
+        Rc::clone(&server).answer(request)
+    });
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     // How a connection ends is the client's affair: it left, or it was told.
     tokio::select! {

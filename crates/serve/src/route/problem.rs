@@ -97,6 +97,7 @@ impl From<Refusal> for Problem {
         let status = match refusal.kind {
             RefusalKind::NeverFits | RefusalKind::TooDeep => StatusCode::PAYLOAD_TOO_LARGE,
             RefusalKind::Unconfigured => StatusCode::NOT_FOUND,
+            RefusalKind::Unanswered => StatusCode::BAD_GATEWAY,
             RefusalKind::NoRoom
             | RefusalKind::QueueFull
             | RefusalKind::Deadline

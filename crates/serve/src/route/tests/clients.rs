@@ -5,7 +5,7 @@ use std::time::Duration;
 use plimsoll_base::Bytes;
 
 use super::stub::*;
-use crate::route::{Keys, Limits, Settings, Wish};
+use crate::route::{Keys, Limits, Settings};
 
 fn limited(change: impl FnOnce(&mut Limits)) -> Settings {
     let mut settings = Settings::default();
@@ -67,10 +67,14 @@ fn the_model_and_autoload_may_stand_in_the_query() {
         let mut engine = stage.engine().await;
         assert!(read_request(&mut engine).await.starts_with("GET /slots?model="));
         assert_eq!(
-            *stage.harbor.wishes.borrow(),
-            [Wish {
-                autoload: Some(false)
-            }]
+            stage
+                .harbor
+                .wishes
+                .borrow()
+                .iter()
+                .map(|wish| wish.autoload)
+                .collect::<Vec<_>>(),
+            [Some(false)]
         );
     });
 }

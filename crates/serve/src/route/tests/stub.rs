@@ -105,6 +105,7 @@ impl Harbor for StubHarbor {
             overflows: 0,
             held_back: None,
             last_failure: None,
+            load_check: Vec::new(),
         };
         Snapshot {
             now: Moment::START,
