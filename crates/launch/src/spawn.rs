@@ -3,6 +3,7 @@
 //! It lives as long as a [`Launcher`] or a child does; when it ends, the kernel kills what is left. Spawning
 //! blocks (the forking thread waits for the exec), which is why the request path must not do it.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,6 +16,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use tokio::sync::oneshot;
 
 use super::child::{self, Child, ChildEvent};
+use super::descendants::{self, ChildCgroup};
 use super::log_ring::Log;
 use super::process::Process;
 use super::warden::Warden;
@@ -123,7 +125,14 @@ impl Launcher {
         let plimsoll = plimsoll.to_owned();
         std::thread::Builder::new()
             .name("launcher".to_owned())
-            .spawn(move || Parent { plimsoll, warden }.serve(&inbox))
+            .spawn(move || {
+                let parent = Parent {
+                    plimsoll,
+                    warden,
+                    cgroups: BTreeMap::new(),
+                };
+                parent.serve(&inbox);
+            })
             .map_err(LaunchError::StartThread)?;
         Ok(Self { requests })
     }
@@ -179,6 +188,7 @@ impl Launcher {
 struct Parent {
     plimsoll: PathBuf,
     warden: Warden,
+    cgroups: BTreeMap<u32, ChildCgroup>,
 }
 
 impl Parent {
@@ -208,6 +218,10 @@ impl Parent {
             .command(spec)
             .spawn()
             .map_err(|cause| fork_error(&spec.program, cause))?;
+        // The trampoline is still being loaded, so nothing has been forked outside yet.
+        if let Some(cgroup) = ChildCgroup::enclose(child.id()) {
+            self.cgroups.insert(child.id(), cgroup);
+        }
         if let Err(cause) = self.warden.register(child.id()) {
             tracing::warn!(model = spec.name, "no warden watches this child: {cause}");
         }
@@ -246,9 +260,15 @@ impl Parent {
         command
     }
 
-    /// Kills the group while its leader is unreaped, so that its number is still its own.
+    /// Kills the group and all that descends from it while its leader is unreaped, so that its number is still its
+    /// own.
     fn bury(&mut self, mut child: std::process::Child) -> io::Result<std::process::ExitStatus> {
+        // Before the group: the death of the leader tears the tree apart, after which only marks are left.
+        let cgroup = self.cgroups.remove(&child.id());
+        cgroup.iter().for_each(ChildCgroup::kill);
+        descendants::sweep(child.id());
         let _ = kill_process_group(pid_of(&child), Signal::KILL);
+        descendants::sweep(child.id());
         if let Err(cause) = self.warden.strike_off(child.id()) {
             tracing::warn!("cannot tell the warden that {} is gone: {cause}", child.id());
         }

@@ -7,6 +7,8 @@
 
 use http::Method;
 
+use super::query;
+
 /// What a route does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
@@ -161,7 +163,7 @@ pub(crate) fn index() -> String {
     let gets = ROUTES
         .iter()
         .filter(|route| matches!(route.action, Action::Own(_) | Action::EngineOr(_)))
-        .filter(|route| !route.action.changes(&Method::GET))
+        .filter(|route| !route.action.changes(&Method::GET, None))
         .filter(|route| {
             route.methods.contains(&Method::GET) && !route.path.ends_with('*') && route.path != "/"
         });
@@ -209,9 +211,17 @@ pub(crate) fn find<'a>(method: &Method, path: &'a str) -> Result<Found<'a>, Miss
 }
 
 impl Action {
-    /// Whether it changes something, so that a foreign web page must not cause it.
-    pub(crate) fn changes(self, method: &Method) -> bool {
-        !method.is_safe() || self == Self::Own(Own::UnloadAll)
+    /// True if a request changes something, so that a foreign web page must not cause it. A safe method is no proof:
+    /// a request for an engine loads its model and may evict others for it.
+    pub(crate) fn changes(self, method: &Method, query: Option<&str>) -> bool {
+        let has = |name| query::parameter(query, name).is_some();
+        match self {
+            _ if !method.is_safe() => true,
+            Self::Engine | Self::Upstream | Self::Own(Own::UnloadAll) => true,
+            Self::EngineOr(_) => has("model"),
+            Self::Own(Own::Models) => has("reload"),
+            Self::Own(_) => false,
+        }
     }
 
     /// Whether it is answered without a key.
@@ -248,6 +258,19 @@ mod tests {
         assert_eq!((upstream.action, upstream.rest), (Action::Upstream, "a/b"));
         assert_eq!(find(&Method::GET, "/").unwrap().action, Action::Own(Own::Index));
         assert!(index().contains("\n  /v1/models\n"));
+        for (path, query, changes) in [
+            ("/upstream/b/x.png", None, true),
+            ("/v1/x", Some("model=b"), true),
+            ("/slots", Some("model=b"), true),
+            ("/props", Some("model=b"), true),
+            ("/props", None, false),
+            ("/v1/models", Some("reload"), true),
+            ("/v1/models", None, false),
+            ("/unload", None, true),
+        ] {
+            let action = find(&Method::GET, path).unwrap().action;
+            assert_eq!(action.changes(&Method::GET, query), changes, "{path}");
+        }
         assert_eq!(find(&Method::GET, "/nowhere"), Err(Missing::Path));
         assert_eq!(
             find(&Method::GET, "/tokenize"),

@@ -19,6 +19,11 @@ impl Keys {
         Self(keys.into_iter().filter(|key| !key.is_empty()).collect())
     }
 
+    /// True if every request is let in.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(crate) fn admit(&self, headers: &HeaderMap) -> bool {
         self.0.is_empty() || presented(headers).is_some_and(|key| self.knows(&key))
     }
@@ -135,7 +140,9 @@ mod tests {
     #[test]
     fn without_keys_everybody_is_let_in_and_an_empty_key_is_no_key() {
         assert!(Keys::new([]).admit(&HeaderMap::new()));
-        assert!(Keys::new([String::new()]).admit(&HeaderMap::new()));
+        let empty = Keys::new([String::new()]);
+        assert!(empty.admit(&HeaderMap::new()) && empty.is_empty(), "it protects nothing");
+        assert!(!Keys::new(["alpha".to_owned()]).is_empty());
     }
 
     #[test]

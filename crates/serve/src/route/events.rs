@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::feed::{Feed, Listener};
 use super::listing::status;
+use super::problem::without_engine_words;
 
 #[derive(Debug, Default)]
 pub(crate) struct Events {
@@ -81,7 +82,7 @@ impl Events {
 }
 
 fn snapshot_event(snapshot: &Snapshot) -> Bytes {
-    data_event(&json!(snapshot))
+    data_event(&without_engine_words(json!(snapshot)))
 }
 
 fn data_event(data: &Value) -> Bytes {

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use plimsoll_launch::Log;
 use plimsoll_scheduler::{ModelId, Snapshot};
 
+use super::connection::StallLimit;
 use super::events::Events;
 use super::exposition::Exposition;
 use super::listing::Listing;
@@ -73,6 +74,12 @@ pub(crate) trait Pass: Unpin + Sized + 'static {
 
     /// Whether anybody wants to know how deep the answer was.
     fn counts_tokens(&self) -> bool;
+
+    /// The time that the client may take nothing of its answer before it is given up. The owner of the models keeps a
+    /// clone and shortens it while another request waits for the memory that this one holds.
+    fn stall_limit(&self) -> StallLimit {
+        StallLimit::default()
+    }
 
     /// The answer is through, and had so many tokens, prompt included, if it said so.
     fn finished(self, tokens: Option<u64>);

@@ -15,7 +15,7 @@ use super::api::{self, Own};
 use super::exposition::Exposition;
 use super::harbor::Harbor;
 use super::logs::{self, LogStream};
-use super::problem::Problem;
+use super::problem::{Problem, without_engine_words};
 use super::query;
 use super::reply::{self, Reply, ReplyBody};
 use super::server::Server;
@@ -49,7 +49,7 @@ impl<H: Harbor> Server<H> {
             Own::Logs => reply::text(TEXT, logs::tail(&self.harbor.log(None))),
             Own::LogStream => self.log_stream(rest, head)?,
             Own::Metrics => self.metrics(),
-            Own::Status => reply::json(&json!(snapshot())),
+            Own::Status => reply::json(&without_engine_words(json!(snapshot()))),
             Own::StatusStream => {
                 let listener = self.harbor.events().listen_to_snapshots(&snapshot());
                 reply::feed(EVENTS, ReplyBody::Feed(listener))

@@ -1,4 +1,4 @@
-//! One request's way: ask for the model, send, wait for the first byte, then stream.
+//! The proxy: a request is sent to its engine, and the answer streamed back.
 //!
 //! Until that first byte nothing has reached the client, so nothing is lost: a stale connection is replaced,
 //! and an engine that died hands the request back to the owner, who may give it another try. From the first
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{Request, Response, Uri};
+use http::{Request, Response, Uri, Version};
 
 use super::body::Received;
 use super::harbor::Pass;
@@ -29,7 +29,7 @@ const FRESH: u32 = 2;
 
 /// What goes to an engine, kept until the first byte of the answer so that it can be sent again.
 #[derive(Debug)]
-pub(crate) struct Errand {
+pub(crate) struct ProxyRequest {
     pub(crate) head: Parts,
     pub(crate) target: PathAndQuery,
     pub(crate) received: Received,
@@ -62,22 +62,22 @@ struct Answer {
     first: Bytes,
 }
 
-/// Carries `errand` to the engine behind `pass`, or behind the next one where the owner gives one.
+/// Carries `request` to the engine behind `pass`, or behind the next one where the owner gives one.
 pub(crate) async fn carry<P: Pass>(
-    errand: Errand,
+    request: ProxyRequest,
     mut pass: P,
     limits: &Limits,
 ) -> Result<Response<Relay<P>>, Problem> {
     loop {
         let upstream = pass.upstream().clone();
-        match errand.ask(&upstream, limits).await {
-            Some(answer) => return Ok(errand.relay(answer, pass)),
-            None => pass = pass.bounced(errand.prompt()).await?,
+        match request.ask(&upstream, limits).await {
+            Some(answer) => return Ok(request.relay(answer, pass)),
+            None => pass = pass.bounced(request.prompt()).await?,
         }
     }
 }
 
-impl Errand {
+impl ProxyRequest {
     pub(crate) fn prompt(&self) -> Prompt<'_> {
         Prompt {
             method: &self.head.method,
@@ -147,6 +147,8 @@ impl Errand {
             first,
         } = answer;
         headers::to_client(&mut head.headers);
+        // The client's connection is ours: an engine's HTTP/1.0 must not go out on one that is kept open.
+        head.version = Version::HTTP_11;
         // An event can be added to a stream only where its length was not promised.
         let guarded = headers::is_event_stream(&head.headers)
             && !head.headers.contains_key(CONTENT_LENGTH)

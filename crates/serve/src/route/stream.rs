@@ -1,4 +1,4 @@
-//! The answer of an engine on its way to the client.
+//! An engine's answer on its way to the client.
 //!
 //! Bytes pass as they came. A stream of events that breaks ends in an `error` event ([`EventGuard`]); any
 //! other body that breaks takes the client's connection down with it, because a shortened answer under a 200
@@ -13,6 +13,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 
+use super::connection::StallLimit;
 use super::harbor::Pass;
 use super::problem::Problem;
 use super::sse::{Dialect, EventGuard};
@@ -37,6 +38,7 @@ pub(crate) struct Relay<P: Pass> {
     tail: Option<Tail>,
     /// The engine broke; this will say why.
     fate: Option<Fate>,
+    stall_limit: StallLimit,
 }
 
 /// An answer being read: its body, and the connection that brings it.
@@ -98,6 +100,7 @@ impl<P: Pass> Relay<P> {
     /// events.
     pub(crate) fn new(source: Source, pass: P, first: Bytes, dialect: Option<Dialect>) -> Self {
         let tail = pass.counts_tokens().then(Tail::default);
+        let stall_limit = pass.stall_limit();
         let mut relay = Self {
             source: Some(source),
             pass: Some(pass),
@@ -105,10 +108,16 @@ impl<P: Pass> Relay<P> {
             guard: dialect.map(|dialect| (EventGuard::default(), dialect)),
             tail,
             fate: None,
+            stall_limit,
         };
         relay.take(first);
         relay.finish_if_over();
         relay
+    }
+
+    /// The time that the client may take nothing of this answer.
+    pub(crate) fn stall_limit(&self) -> StallLimit {
+        self.stall_limit.clone()
     }
 
     fn take(&mut self, data: Bytes) {

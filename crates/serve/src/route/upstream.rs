@@ -19,6 +19,7 @@ use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
+use plimsoll_launch::PortOwner;
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use tokio::net::TcpStream;
@@ -51,6 +52,7 @@ pub(crate) struct Upstream {
     host: HeaderValue,
     authorization: Option<HeaderValue>,
     model: Option<String>,
+    owner: Option<PortOwner>,
     idle: RefCell<Vec<Wire>>,
 }
 
@@ -62,6 +64,7 @@ impl Upstream {
             host: host.expect("an address prints as ASCII"),
             authorization: None,
             model: None,
+            owner: None,
             idle: RefCell::default(),
         }
     }
@@ -79,6 +82,12 @@ impl Upstream {
     /// The engine knows the model by this name only, so requests are rewritten to it.
     pub(crate) fn with_model(mut self, name: impl Into<String>) -> Self {
         self.model = Some(name.into());
+        self
+    }
+
+    /// Only processes of this group, or of this user, may listen where the engine does.
+    pub(crate) fn of_group(mut self, group: u32) -> Self {
+        self.owner = Some(PortOwner::new(self.address.port(), group));
         self
     }
 
@@ -115,6 +124,10 @@ impl Upstream {
 
     pub(crate) async fn connect(&self, patience: Duration) -> io::Result<Wire> {
         let stream = tokio::time::timeout(patience, self.stream()).await??;
+        // After the connect: the engine may have gone just before, and another user's process taken its port.
+        if self.owner.is_some_and(|owner| owner.stranger().is_some()) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         stream.set_nodelay(true)?;
         unpace(&stream);
         let handshake = http1::Builder::new()
