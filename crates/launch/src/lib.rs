@@ -30,6 +30,7 @@ mod port_owner;
 mod post_mortem;
 mod process;
 mod spawn;
+mod stderr_queue;
 mod warden;
 
 pub use argv::random_key;
@@ -45,3 +46,4 @@ pub use port::free_port;
 pub use port_owner::{Listener, PortOwner, listeners_on};
 pub use post_mortem::post_mortem;
 pub use spawn::{ChildSpec, LaunchError, Launcher, Readiness, StopWay, find_program};
+pub use stderr_queue::{FlushStderr, StderrQueue};

@@ -20,6 +20,9 @@ use super::{Machine, Reading, Sensors};
 
 /// A driver that does not answer in this time says nothing.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// A driver that hangs for longer is asked by another process. NVML's first call after a boot may take 10 s where
+/// persistence mode is off.
+const DRIVER_WITHIN: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(25);
 /// The longest that anybody waits for bytes to come back.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
@@ -199,6 +202,6 @@ impl Eyes {
             Some(lookout) => lookout,
             empty => empty.insert(Lookout::start(&self.plimsoll)?),
         };
-        lookout.ask(question)
+        lookout.ask(question, DRIVER_WITHIN)
     }
 }

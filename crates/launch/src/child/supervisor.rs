@@ -239,6 +239,7 @@ impl Supervisor {
         let port = self.spec.port;
         let note = format!("bind 127.0.0.1:{port}: Address already in use (by a process of user {uid})");
         self.log.push(LogSource::Plimsoll, note);
+        self.cause = EndCause::Stuck;
         self.kill();
     }
 

@@ -10,6 +10,7 @@ mod hand_written;
 mod http;
 mod isolation;
 mod limits;
+mod memory;
 mod neighbours;
 mod operator;
 #[path = "../pages/real.rs"]
