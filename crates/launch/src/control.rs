@@ -9,7 +9,7 @@
 use plimsoll_wire::control::{EARLY_READY, EARLY_SLEEP, STATE_PREFIX};
 use serde_json::Value;
 
-/// What a state line says.
+/// The content of a state line.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum State {
     /// `{"stages": […], "current": …, "value": 0..1}`.

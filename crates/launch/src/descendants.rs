@@ -40,7 +40,12 @@ fn seen() -> Vec<Seen> {
             // A zombie holds nothing and cannot be killed.
             let alive = !matches!(stat.state, 'Z' | 'X');
             let (parent, group, started) = (stat.ppid, stat.pgrp, stat.starttime);
-            alive.then_some(Seen { process, parent, group, started })
+            alive.then_some(Seen {
+                process,
+                parent,
+                group,
+                started,
+            })
         })
         .collect()
 }
@@ -75,7 +80,10 @@ pub(super) fn sockets_of(leader: u32) -> BTreeSet<u64> {
     let Ok(leader) = i32::try_from(leader) else {
         return BTreeSet::new();
     };
-    of(leader).iter().flat_map(|one| socket_inodes(&one.process)).collect()
+    of(leader)
+        .iter()
+        .flat_map(|one| socket_inodes(&one.process))
+        .collect()
 }
 
 /// Kills every process of the engine whose group is `leader`, sessions of their own included. The leader itself may
@@ -93,8 +101,12 @@ pub fn sweep(leader: u32) {
 
 /// The descriptor is opened before the start time is read again, so that a reused number is never hit.
 fn kill(one: &Seen) {
-    let Some(pid) = Pid::from_raw(one.process.pid) else { return };
-    let Ok(descriptor) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+    let Some(pid) = Pid::from_raw(one.process.pid) else {
+        return;
+    };
+    let Ok(descriptor) = pidfd_open(pid, PidfdFlags::empty()) else {
+        return;
+    };
     let same = Process::new(one.process.pid).and_then(|process| process.stat());
     if same.is_ok_and(|stat| stat.starttime == one.started) {
         // An error means that it is gone, or belongs to another user now (sudo); both are out of our hands.

@@ -1,11 +1,11 @@
-//! How a child came to its end: what the kernel and we saw, before anyone reads its last words.
+//! Causes of a child's end, and the kernel's count of out-of-memory kills.
 
 use std::fs;
 
-/// Who wanted it.
+/// The side that ended a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndCause {
-    /// Nobody: it left or died by itself.
+    /// The child itself: it left or died.
     OnItsOwn,
     /// We asked, and it obeyed in time.
     Asked,

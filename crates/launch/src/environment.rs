@@ -1,6 +1,6 @@
 //! The environment of a child: what it inherits, what it must not see, and what isolates it.
 //!
-//! Decision: a child inherits the daemon's environment, `LLAMA_ARG_*` included, as llama-server's own router
+//! DECISION: a child inherits the daemon's environment, `LLAMA_ARG_*` included, as llama-server's own router
 //! has it (defaults for every model; its arguments win). Not passed on are the daemon's API key, what switches
 //! router mode on in a child, and what belongs to the daemon's own supervisor. The model's own variables come
 //! next, and isolation last: a pin is read from the configuration by the planner, never by the driver.
@@ -31,7 +31,7 @@ const NOT_INHERITED: &[&str] = &[
     "LLAMA_ARG_MODELS_AUTOLOAD",
     "LLAMA_ARG_SSL_KEY_FILE",
     "LLAMA_ARG_SSL_CERT_FILE",
-    // systemd's word to the daemon.
+    // systemd's messages to the daemon; an engine that answered them would be taken for it.
     "NOTIFY_SOCKET",
     "LISTEN_FDS",
     "LISTEN_PID",
@@ -45,7 +45,7 @@ const NOT_INHERITED: &[&str] = &[
     "MALLOC_TRIM_THRESHOLD_",
 ];
 
-/// What ggml-vulkan reads (`ggml-vulkan.cpp: ggml_vk_instance_init @ b10605`); an empty list is no card.
+/// The variable that ggml-vulkan reads (`ggml-vulkan.cpp: ggml_vk_instance_init @ b10605`); an empty list is no card.
 const VULKAN: &str = "GGML_VK_VISIBLE_DEVICES";
 /// Variables of the other runtimes, each with the value that hides every card.
 const OTHER_RUNTIMES: &[(&str, &str)] = &[
@@ -129,8 +129,8 @@ pub fn child_environment(
 /// Hides every card from the runtimes that do not read CUDA's variable.
 ///
 /// DECISION: cards are chosen by NVML's UUIDs, which only CUDA understands. Vulkan counts cards in an order of its
-/// loader's own, so an index chosen here could name a neighbour's card; a user who serves with a Vulkan build names
-/// its card in the model's own variables, and that choice is kept.
+/// loader's own, so an index chosen here could name a neighbour's card. Users of a Vulkan build name
+/// the card in the model's own variables, and that choice is kept.
 fn hide_other_runtimes(environment: &mut Environment, chose_vulkan: bool) {
     environment.set(names::CUDA_DEVICE_ORDER, "PCI_BUS_ID");
     for (name, nothing) in OTHER_RUNTIMES {

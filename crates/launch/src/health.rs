@@ -80,7 +80,9 @@ pub(super) async fn answers_within(readiness: &Readiness, port: u16, limit: Dura
 
 async fn status_of(port: u16, path: &str) -> Option<StatusCode> {
     let slash = if path.starts_with('/') { "" } else { "/" };
-    let request = Request::get(format!("{slash}{path}")).body(Full::default()).ok()?;
+    let request = Request::get(format!("{slash}{path}"))
+        .body(Full::default())
+        .ok()?;
     let mut client = HttpClient::new(Ipv4Addr::LOCALHOST.to_string(), port);
     client.send(request).await.ok().map(|answer| answer.status())
 }

@@ -59,7 +59,10 @@ impl HttpClient {
 
     /// Sends `request`, whose URI is a path, and returns the answer's head. The body must be read to its end
     /// before the next request; otherwise call [`HttpClient::disconnect`].
-    pub async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, HttpClientError> {
+    pub async fn send(
+        &mut self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, HttpClientError> {
         let request = self.with_host(request);
         if let Some(mut kept) = self.connection.take()
             && kept.sender.ready().await.is_ok()
@@ -134,7 +137,10 @@ mod tests {
                     let read = stream.read(&mut request).await.unwrap();
                     let head = String::from_utf8_lossy(&request[..read]).into_owned();
                     assert!(head.contains(&format!("host: 127.0.0.1:{port}\r\n")), "{head}");
-                    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
+                    stream
+                        .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+                        .await
+                        .unwrap();
                 }
             }
         };
@@ -153,7 +159,10 @@ mod tests {
     async fn nobody_listening_is_an_error_that_names_the_server() {
         let port = crate::free_port().unwrap();
         let request = Request::get("/").body(Full::default()).unwrap();
-        let error = HttpClient::new("127.0.0.1", port).send(request).await.unwrap_err();
+        let error = HttpClient::new("127.0.0.1", port)
+            .send(request)
+            .await
+            .unwrap_err();
         assert_eq!(error.to_string(), format!("cannot connect to 127.0.0.1:{port}"));
     }
 }

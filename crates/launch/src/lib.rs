@@ -8,8 +8,8 @@
 //! be taken by a stranger.
 #![forbid(unsafe_code)]
 
-/// This very program, to be started again. Whoever starts it resolves the link itself, so an upgrade that replaces the file
-/// does no harm.
+/// This very program, to be started again. The link is resolved at that moment, so an upgrade that replaces the
+/// file does no harm.
 pub const PLIMSOLL: &str = "/proc/self/exe";
 
 mod argv;

@@ -1,4 +1,4 @@
-//! A log file that can hurt nobody.
+//! The engines' log file, written by a thread of its own.
 //!
 //! A thread of its own writes; the runtime only hands lines over and drops them where the disk cannot keep up. A
 //! write that fails (disk full) is reported once and tried again with the next line.
@@ -24,7 +24,11 @@ pub struct LogFile {
 impl LogFile {
     pub fn open(path: &Path) -> io::Result<Self> {
         // Engines log prompts, so a new file is readable by this user only.
-        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(path)?;
         Self::to(file, path.to_owned())
     }
 

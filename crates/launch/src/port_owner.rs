@@ -2,7 +2,7 @@
 //!
 //! DECISION: a port number is public (`/proc/PID/cmdline`, `/proc/net/tcp`) and free until the engine binds it, so another user
 //! of the machine may bind it first and would be sent prompts and the engine's key. A listener is trusted if it
-//! belongs to this user or to root (who reads our memory anyway; docker's userland proxy runs as root), or if a
+//! belongs to this user or to root (root reads our memory anyway, and docker's userland proxy runs as root), or if a
 //! process of the engine's group holds it. An engine behind a NAT rule of a container has no listener here.
 
 use std::fs::File;
@@ -37,11 +37,13 @@ impl PortOwner {
         Self { port, group }
     }
 
-    /// Returns the user whose process listens on the port in the engine's stead; `None` if nobody else's does.
+    /// Returns the user whose process listens on the port in the engine's stead; `None` if no other user's does.
     pub fn stranger(&self) -> Option<u32> {
         let own = getuid().as_raw();
         let listeners = listeners_on(self.port);
-        let suspects = listeners.iter().filter(|listener| ![own, 0].contains(&listener.uid));
+        let suspects = listeners
+            .iter()
+            .filter(|listener| ![own, 0].contains(&listener.uid));
         let strangers: Vec<&Listener> = suspects.collect();
         // Descriptors are read only in the rare case: an engine that runs as another user (sudo, setpriv).
         let first = strangers.first()?;
@@ -54,7 +56,9 @@ impl PortOwner {
 /// Returns the sockets that take connections to `port` of 127.0.0.1.
 pub fn listeners_on(port: u16) -> Vec<Listener> {
     let tables = TABLES.into_iter().filter_map(|path| File::open(path).ok());
-    tables.flat_map(|table| listeners_in(BufReader::new(table), port)).collect()
+    tables
+        .flat_map(|table| listeners_in(BufReader::new(table), port))
+        .collect()
 }
 
 /// DECISION: the table is read by hand and not with `procfs::net::tcp`: the kernel prints the listening sockets first
@@ -115,7 +119,9 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         assert_eq!(PortOwner::new(port, 1).stranger(), None);
-        let [found] = listeners_on(port)[..] else { panic!("one listener") };
+        let [found] = listeners_on(port)[..] else {
+            panic!("one listener")
+        };
         let own = procfs::process::Process::myself().unwrap();
         assert!(socket_inodes(&own).contains(&found.inode));
     }

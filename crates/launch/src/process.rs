@@ -67,7 +67,7 @@ impl Process {
 
     /// Signals the whole group. It is safe until `bury`: the unreaped leader keeps the number.
     pub(super) fn signal(&self, signal: Signal) {
-        // The only failure is that nobody is left.
+        // ESRCH is the only failure: no process of the group is left.
         let _ = kill_process_group(self.group, signal);
     }
 

@@ -21,7 +21,7 @@ use super::log_ring::Log;
 use super::process::Process;
 use super::warden::Warden;
 
-/// How a child says that it is ready.
+/// The way in which a child reports that it is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readiness {
     /// llama-server's own router channel: state lines on stdout, commands on stdin.
@@ -32,7 +32,7 @@ pub enum Readiness {
     Immediate,
 }
 
-/// What ends a child in good order. SIGKILL to the whole group follows where it does not.
+/// The way in which a child is asked to end. SIGKILL to the whole group follows where it does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StopWay {
     /// The exit command of the control channel.
@@ -58,7 +58,7 @@ pub struct ChildSpec {
     pub stop: StopWay,
 }
 
-/// Why a child could not be started.
+/// Reasons for a child that could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
     #[error("program `{}` was not found; install it, or give its full path", program.display())]
@@ -137,7 +137,7 @@ impl Launcher {
         Ok(Self { requests })
     }
 
-    /// Finds out whether `spec` can be started at all, before anybody is evicted for it.
+    /// Finds out whether `spec` can be started at all, before a model is evicted for it.
     pub fn check(spec: &ChildSpec) -> Result<(), LaunchError> {
         let paths = spec.environment.get("PATH");
         find_program(&spec.program, spec.directory.as_deref(), paths).map(drop)
@@ -169,7 +169,7 @@ impl Launcher {
         answer.await.unwrap_or(Err(io::ErrorKind::BrokenPipe.into()))
     }
 
-    /// The same for a child whose status nobody will ask for.
+    /// The same for a child whose status is not needed.
     pub(super) fn abandon(&self, child: std::process::Child) {
         self.send_bury(child, None);
     }
@@ -208,7 +208,7 @@ impl Parent {
 
     fn answer_spawn(&mut self, spec: &ChildSpec, reply: oneshot::Sender<Result<Spawned, LaunchError>>) {
         if let Err(Ok(unwanted)) = reply.send(self.spawn(spec)) {
-            // The asker was cancelled; nobody else knows of this child.
+            // The request was cancelled meanwhile, so no handle of this child exists.
             let _ = self.bury(unwanted.child);
         }
     }

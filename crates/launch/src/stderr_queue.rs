@@ -1,6 +1,6 @@
 //! Log lines of the daemon on their way to stderr.
 //!
-//! DECISION: a thread writes them, from a bounded queue. Stderr may be a pipe that nobody reads, and a blocked write on the one
+//! DECISION: a thread writes them, from a bounded queue. Stderr may be a pipe that is not read, and a blocked write on the one
 //! thread that serves would stop every stream. A line that finds the queue full is dropped; the next line that fits
 //! is preceded by the number of those that were.
 
@@ -33,10 +33,12 @@ impl StderrQueue {
         let (written, all) = sync_channel(1);
         let dropped = Arc::new(AtomicU64::new(0));
         let missing = Arc::clone(&dropped);
-        std::thread::Builder::new().name("stderr".to_owned()).spawn(move || {
-            write_all(out, &inbox, &missing);
-            let _ = written.send(());
-        })?;
+        std::thread::Builder::new()
+            .name("stderr".to_owned())
+            .spawn(move || {
+                write_all(out, &inbox, &missing);
+                let _ = written.send(());
+            })?;
         let flush = FlushStderr(lines.clone(), all);
         Ok((Self { lines, dropped }, flush))
     }
@@ -57,7 +59,7 @@ fn write_all(mut out: impl Write, inbox: &Receiver<Vec<u8>>, dropped: &AtomicU64
             return;
         }
         let missing = dropped.swap(0, Ordering::Relaxed);
-        // A closed pipe is nobody's loss.
+        // A closed pipe loses the lines and nothing else.
         if missing > 0 {
             let _ = writeln!(out, " WARN {missing} lines dropped: stderr was not read");
         }
@@ -106,6 +108,10 @@ mod tests {
         }
         drop((queue, flush));
         let text = read.join().unwrap();
-        assert!(text.contains("lines dropped") && text.ends_with("last\n"), "{}", text.len());
+        assert!(
+            text.contains("lines dropped") && text.ends_with("last\n"),
+            "{}",
+            text.len()
+        );
     }
 }

@@ -65,7 +65,7 @@ impl Drop for Warden {
 
 fn helper(program: &OsStr) -> io::Result<Child> {
     Command::new(program)
-        // For whoever reads `ps`: the program is reached by way of /proc/self/exe.
+        // The program is started by way of /proc/self/exe; `ps` shows its name instead.
         .arg0("plimsoll")
         .arg("warden")
         .stdin(Stdio::piped())

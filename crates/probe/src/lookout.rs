@@ -126,7 +126,11 @@ mod tests {
     #[test]
     fn a_process_that_is_no_lookout_is_an_error_and_not_a_hang() {
         let mut lookout = Lookout::start(OsStr::new("/bin/true")).unwrap();
-        assert!(lookout.ask::<Machine>(Ask::Machine, Duration::from_secs(10)).is_err());
+        assert!(
+            lookout
+                .ask::<Machine>(Ask::Machine, Duration::from_secs(10))
+                .is_err()
+        );
     }
 
     #[test]

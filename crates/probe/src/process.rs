@@ -18,7 +18,7 @@ use procfs::process::{FDTarget, all_processes};
 const MOST: usize = 256;
 /// Descriptors of one process that are looked at while the owner of a socket is sought.
 const MOST_DESCRIPTORS: usize = 65_536;
-/// A walk of the page tables that takes longer disturbs who is measured.
+/// A walk of the page tables that takes longer disturbs the process that is measured.
 const LONG: Duration = Duration::from_millis(50);
 
 /// A process that is not mistaken for a later one with its number.
@@ -29,7 +29,7 @@ pub struct Process {
     started: u64,
 }
 
-/// How what a process holds is read.
+/// The way in which a process's memory is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gauge {
     Rollup,
@@ -51,7 +51,10 @@ impl Process {
             return None;
         }
         let holds = |pid: &u32| {
-            let descriptors = proc_of(*pid).and_then(|process| process.fd().ok()).into_iter().flatten();
+            let descriptors = proc_of(*pid)
+                .and_then(|process| process.fd().ok())
+                .into_iter()
+                .flatten();
             descriptors.take(MOST_DESCRIPTORS).flatten().any(
                 |descriptor| matches!(descriptor.target, FDTarget::Socket(inode) if inodes.contains(&inode)),
             )
@@ -82,7 +85,7 @@ impl Process {
         }
     }
 
-    /// What the tree holds for itself; `None` once it is gone or may not be seen.
+    /// The private memory of the tree; `None` once it is gone or may not be seen.
     pub fn held(&self, gauge: Gauge) -> Option<Bytes> {
         let held = |pid: u32| match gauge {
             Gauge::Rollup => rollup(pid),

@@ -22,16 +22,16 @@ use super::{Child, ChildEvent, Ended, Order};
 use crate::control::State;
 use crate::end::{EndCause, kernel_oom_kills};
 use crate::health::{Announced, Announcement};
-use crate::port_owner::PortOwner;
 use crate::lines::Lines;
 use crate::log_ring::{Log, LogSource};
+use crate::port_owner::PortOwner;
 use crate::process::Process;
 use crate::spawn::{ChildSpec, LaunchError, Readiness, StopWay};
 use crate::{argv, control, health};
 
 /// Lines that the post-mortem gets.
 const LAST_LINES: usize = 200;
-/// After the sweep nobody holds the pipes any more, but for a grandchild that left the group.
+/// After the sweep no process holds the pipes any more, except one that left group, tree and environment.
 const DRAIN_WITHIN: Duration = Duration::from_secs(1);
 /// An engine that has given up leaves at once, if it leaves at all (llama.cpp #14458).
 const LEAVES_WITHIN: Duration = Duration::from_secs(5);
@@ -41,7 +41,7 @@ const ABORTS_WITHIN: Duration = Duration::from_secs(1);
 const HEALTHY_WITHIN: Duration = Duration::from_secs(7);
 /// Longer is for ever, and would overflow the clock.
 const LONGEST_STOP: Duration = Duration::from_secs(86_400);
-/// How often lines alone count as progress.
+/// Interval at which lines alone count as progress.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
 const EVENTS: usize = 64;
 
@@ -120,7 +120,7 @@ struct Supervisor {
     gave_up: Option<Instant>,
     /// The health check of a serving child whose line looks like an abort; its result is whether it answers.
     doubt: Option<Pin<Box<dyn Future<Output = bool>>>>,
-    /// How many lines the log had seen when the present stage began.
+    /// Number of lines in the log when the present stage began.
     stage_began: u64,
     announcement: Option<Announcement>,
     /// Kept so that it can be killed when the child is gone.

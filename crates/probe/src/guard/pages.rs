@@ -107,7 +107,13 @@ mod tests {
     fn neither_a_fifo_nor_a_link_is_a_page() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().to_owned();
-        assert!(Command::new("mkfifo").arg(path.join("7.page")).status().unwrap().success());
+        assert!(
+            Command::new("mkfifo")
+                .arg(path.join("7.page"))
+                .status()
+                .unwrap()
+                .success()
+        );
         fs::write(path.join("elsewhere"), [0; Page::SIZE]).unwrap();
         symlink(path.join("elsewhere"), path.join("8.page")).unwrap();
         symlink(path.join("7.page"), path.join(FILE)).unwrap();

@@ -9,7 +9,7 @@ use http::Method;
 
 use super::query;
 
-/// What a route does.
+/// The effect of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// To the engine whose model the request names, in its body or else in `?model=`.
@@ -21,7 +21,7 @@ pub(crate) enum Action {
     Upstream,
 }
 
-/// What this server says about itself.
+/// The routes that this server answers itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Own {
     Index,
@@ -158,7 +158,7 @@ const ROUTES: &[Route] = &[
     },
 ];
 
-/// What can be asked for with GET, for whoever opens the address in a browser.
+/// The paths that take GET, for people who open the address in a browser.
 pub(crate) fn index() -> String {
     let gets = ROUTES
         .iter()
@@ -183,7 +183,7 @@ pub(crate) struct Found<'a> {
     pub(crate) rest: &'a str,
 }
 
-/// Why there is no route.
+/// Reasons for a request without a route.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
     Path,
@@ -224,7 +224,7 @@ impl Action {
         }
     }
 
-    /// Whether it is answered without a key.
+    /// True if it is answered without a key.
     pub(crate) fn is_public(self) -> bool {
         matches!(self, Self::Own(Own::Health))
     }

@@ -141,7 +141,10 @@ mod tests {
     fn without_keys_everybody_is_let_in_and_an_empty_key_is_no_key() {
         assert!(Keys::new([]).admit(&HeaderMap::new()));
         let empty = Keys::new([String::new()]);
-        assert!(empty.admit(&HeaderMap::new()) && empty.is_empty(), "it protects nothing");
+        assert!(
+            empty.admit(&HeaderMap::new()) && empty.is_empty(),
+            "it protects nothing"
+        );
         assert!(!Keys::new(["alpha".to_owned()]).is_empty());
     }
 

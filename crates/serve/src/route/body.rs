@@ -244,7 +244,8 @@ impl<'a> Reader<'a> {
         let filled = self.gathered.len();
         if self.gathered.capacity() - filled < more {
             let quarter = (self.received.rope.len() + filled) / 4;
-            self.gathered.reserve_exact(quarter.clamp(more, READ_BUFFER - filled));
+            self.gathered
+                .reserve_exact(quarter.clamp(more, READ_BUFFER - filled));
         }
     }
 
@@ -258,7 +259,9 @@ impl<'a> Reader<'a> {
         self.flush();
         let finished = Rc::as_ptr(&self.received.upload);
         let unfinished = &self.received.budget.0.unfinished;
-        unfinished.borrow_mut().retain(|upload| upload.as_ptr() != finished);
+        unfinished
+            .borrow_mut()
+            .retain(|upload| upload.as_ptr() != finished);
         self.received
     }
 }
@@ -319,7 +322,10 @@ mod tests {
                 reader.take(piece(size)).unwrap();
                 let (length, block) = (reader.received.rope.len(), &reader.gathered);
                 let held = length + block.capacity();
-                assert!(held <= (length + block.len()) * 5 / 4 + 64, "{held} for pieces of {size}");
+                assert!(
+                    held <= (length + block.len()) * 5 / 4 + 64,
+                    "{held} for pieces of {size}"
+                );
             }
             let received = reader.finish();
             let blocks = received.rope.chunks().filter(|chunk| chunk.len() < KEPT).count();
@@ -358,6 +364,9 @@ mod tests {
         let stalled = reader.in_time(std::future::pending::<()>()).await.unwrap_err();
         assert_eq!(stalled.code, "body_too_slow");
         let took = began.elapsed();
-        assert!(took > limits.body_time && took < 10 * limits.body_time, "{took:?}");
+        assert!(
+            took > limits.body_time && took < 10 * limits.body_time,
+            "{took:?}"
+        );
     }
 }

@@ -21,7 +21,7 @@ use super::limits::Limits;
 
 /// A client that takes nothing of its answer for this long is given up.
 const STALL: Duration = Duration::from_secs(60);
-/// How often the limit of a stalled answer is read again, because it may be shortened meanwhile.
+/// Interval at which the limit of a stalled answer is read again, because it may be shortened meanwhile.
 const GLANCE: Duration = Duration::from_millis(500);
 /// Size of a client's send buffer. The kernel reports room only once a third of it is free, so with a buffer of
 /// megabytes a client that reads slowly would look like one that does not read.
@@ -111,7 +111,11 @@ impl ClientConnection {
                 () = sleep(GLANCE), if self.stalled_since.get().is_some() => {}
             }
             let limit = self.stall_limit.borrow().0.get();
-            if self.stalled_since.get().is_some_and(|since| since.elapsed() >= limit) {
+            if self
+                .stalled_since
+                .get()
+                .is_some_and(|since| since.elapsed() >= limit)
+            {
                 return;
             }
         }
@@ -177,7 +181,11 @@ impl AsyncRead for ClientStream {
 }
 
 impl AsyncWrite for ClientStream {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.connection.wrote(polled)
     }

@@ -1,4 +1,4 @@
-//! Which web pages may talk to this server.
+//! Origins of web pages, and the host names by which this server may be asked.
 //!
 //! A browser sends a page's requests to loopback without asking, so "only loopback" does not keep pages out.
 //! By default pages from this machine are answered and others are not; a request that changes something and

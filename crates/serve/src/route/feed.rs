@@ -1,4 +1,4 @@
-//! One writer, many listeners, one thread: events and log lines on their way to whoever watches.
+//! Broadcast of events from one writer to many listeners on one thread.
 //!
 //! A listener that does not read is cut off when it lags too far; it never slows the writer or the others.
 
@@ -23,7 +23,7 @@ struct Seat {
     closed: bool,
 }
 
-/// What a listener has not read yet, and what is still to come.
+/// The pieces that a listener has not read yet, and those to come.
 #[derive(Debug)]
 pub(crate) struct Listener(Rc<RefCell<Seat>>);
 
@@ -43,7 +43,7 @@ impl Feed {
         });
     }
 
-    /// Whether anybody listens, so that a piece need not be made for nobody.
+    /// True if there is a listener; without one no piece need be built.
     pub(crate) fn is_heard(&self) -> bool {
         self.seats.borrow().iter().any(|seat| seat.strong_count() > 0)
     }

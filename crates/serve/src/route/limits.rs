@@ -31,7 +31,7 @@ pub(crate) struct Limits {
     pub(crate) body_rate: Bytes,
     /// Time for an engine to take a connection.
     pub(crate) connect_time: Duration,
-    /// How long requests in flight may go on after a shutdown began.
+    /// Time that requests in flight have after a shutdown began.
     pub(crate) drain_time: Duration,
 }
 

@@ -26,8 +26,11 @@ use super::server::Server;
 
 /// Accepting failed for want of descriptors or memory: waiting a little is all that helps.
 const BREATH: Duration = Duration::from_millis(50);
-/// How often a newcomer at the bound looks again for a connection that may be closed for it.
+/// Interval at which a newcomer at the bound looks again for a connection that may be closed for it.
 const GLANCE: Duration = Duration::from_millis(250);
+
+/// A connection is not closed for others before it has been idle for this long.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// An address that others can reach was asked for without saying so.
 #[derive(Debug, thiserror::Error)]
@@ -96,6 +99,8 @@ impl OpenConnections {
         let all = self.all.borrow();
         let idle = all.iter().filter(|one| may_go(one));
         let idle = idle.filter_map(|one| Some((one.idle_since()?, one)));
+        // A request that has just arrived may lie unread in its socket.
+        let idle = idle.filter(|(since, _)| since.elapsed() >= GRACE);
         let longest = idle.min_by_key(|(since, _)| *since);
         longest.inspect(|(_, one)| one.close()).is_some()
     }
@@ -120,7 +125,7 @@ pub(crate) async fn serve<H: Harbor>(
     let mut shutdown = pin!(shutdown);
     let builder = Rc::new(connection_builder(&limits));
     loop {
-        // Room is made only once somebody waits for it: an idle connection costs nothing before.
+        // Room is made only once a newcomer is there: until then an idle connection costs nothing.
         let accepted = async {
             let accepted = listener.accept().await;
             open.make_room(&server).await;

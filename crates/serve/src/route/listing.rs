@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// Stands for a secret.
 const MASK: &str = "***";
 
-/// What the owner tells about one model.
+/// A model's entry for the listings.
 #[derive(Clone, Debug)]
 pub(crate) struct Listing {
     pub(crate) name: String,
@@ -22,15 +22,15 @@ pub(crate) struct Listing {
     pub(crate) arguments: Vec<String>,
     /// The section of the preset that it came from, as INI.
     pub(crate) preset: Option<String>,
-    /// How the last run ended, where it failed: the exit code, or 128 and the signal.
+    /// The exit code of the last run where it failed, or 128 and the signal.
     pub(crate) exit_code: Option<i32>,
-    /// What the engine says about the model, once it runs.
+    /// The engine's own description of the model, once it runs.
     pub(crate) meta: Option<Value>,
     pub(crate) modalities: Modalities,
-    /// What it was seen to take and to grow by, once it was.
+    /// Measured memory and growth, once there is a measurement.
     pub(crate) memory: Option<Value>,
     pub(crate) ttl: Option<Duration>,
-    /// Where the engine listens.
+    /// The engine's address.
     pub(crate) address: Option<String>,
 }
 

@@ -19,7 +19,7 @@ use self::walk::Walk;
 
 /// A longer name is not a name of ours.
 const LONGEST_MODEL: usize = 4096;
-/// How far a body is walked for a model before the walk waits for the end.
+/// Bytes of a body that are walked for a model before the walk waits for the end.
 const BEGINNING: usize = 64 * 1024;
 
 /// A model's name, and where its string stands in the body, quotes included.

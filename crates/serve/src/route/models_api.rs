@@ -1,4 +1,4 @@
-//! What this server says about its models and itself, and takes as orders about them.
+//! The server's own API: listings, load and unload, logs, metrics and status.
 //!
 //! Three dialects over one owner: llama-server's router (`/models`, `/models/load`), llama-swap (`/running`,
 //! `/unload`, `/logs`) and our own (`/api/status`), which is the scheduler's snapshot as it is.
@@ -150,7 +150,7 @@ fn success<P: super::harbor::Pass>() -> Response<ReplyBody<P>> {
     reply::json(&json!({ "success": true }))
 }
 
-/// What llama-server's router says of itself, so that its web page finds its way.
+/// The properties that llama-server's router reports; its web page reads them.
 fn props() -> Value {
     json!({
         "role": "router",

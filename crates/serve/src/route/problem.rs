@@ -123,10 +123,14 @@ pub(crate) fn without_engine_words(mut tree: Value) -> Value {
     match &mut tree {
         Value::Array(items) => {
             items.retain(|item| item["code"] != ENGINE_WORDS);
-            items.iter_mut().for_each(|item| *item = without_engine_words(item.take()));
+            items
+                .iter_mut()
+                .for_each(|item| *item = without_engine_words(item.take()));
         }
         Value::Object(fields) => {
-            fields.values_mut().for_each(|field| *field = without_engine_words(field.take()));
+            fields
+                .values_mut()
+                .for_each(|field| *field = without_engine_words(field.take()));
             if fields.get("because").is_some_and(|causes| *causes == json!([])) {
                 fields.remove("because");
             }
@@ -152,11 +156,18 @@ mod tests {
     #[test]
     fn lines_of_an_engine_are_not_told_to_clients() {
         let line = || Reason::new("engine_said", "prompt: 'my secret'");
-        let oom = Reason::new("engine_out_of_memory", "a ran out").fact("asked", 7).because(line());
-        let died = Reason::new("engine_died", "it went away").because(oom).because(line());
+        let oom = Reason::new("engine_out_of_memory", "a ran out")
+            .fact("asked", 7)
+            .because(line());
+        let died = Reason::new("engine_died", "it went away")
+            .because(oom)
+            .because(line());
         let problem = Problem::because(StatusCode::BAD_GATEWAY, died).to_json();
         assert!(!problem.to_string().contains("secret"), "{problem}");
-        assert_eq!(problem["error"]["reason"]["because"][0]["facts"], json!({"asked": 7}));
+        assert_eq!(
+            problem["error"]["reason"]["because"][0]["facts"],
+            json!({"asked": 7})
+        );
         assert_eq!(problem["error"]["reason"]["because"][0].get("because"), None);
     }
 

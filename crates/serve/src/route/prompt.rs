@@ -1,4 +1,4 @@
-//! How deep a request may go, told from its body, or by the engine.
+//! Depth of a request: a bound from its body, or the engine's own count of tokens.
 //!
 //! DECISION: a body has at least as many bytes as its prompt has tokens, whatever the vocabulary and the escapes, so that its length
 //! is a bound for nothing; only the limit of the answer has to be read. A chat template adds words of its own, for which an
@@ -30,7 +30,7 @@ use self::asked::Asked;
 const TEMPLATE: u64 = 1024;
 /// The answer to a count lists every token; more is no answer.
 const LONGEST_COUNT: usize = 256 * 1024 * 1024;
-/// What stands for something in a message that is no text.
+/// Content types of a message's parts that are no text.
 const MEDIA: [&[u8]; 5] = [
     b"\"image_url\"",
     b"\"input_image\"",
@@ -39,7 +39,7 @@ const MEDIA: [&[u8]; 5] = [
     b"\"input_file\"",
 ];
 
-/// What a route does with the cache.
+/// The use that a route makes of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     Nothing,
@@ -49,7 +49,7 @@ enum Use {
     Chats,
     /// A chat in another dialect, which the engine's template route does not take.
     Converses,
-    /// Nobody knows.
+    /// Not known.
     Unknown,
 }
 

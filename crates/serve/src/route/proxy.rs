@@ -1,7 +1,7 @@
 //! The proxy: a request is sent to its engine, and the answer streamed back.
 //!
 //! Until that first byte nothing has reached the client, so nothing is lost: a stale connection is replaced,
-//! and an engine that died hands the request back to the owner, who may give it another try. From the first
+//! and an engine that died hands the request back to the owner, which may give it another try. From the first
 //! byte on the answer is the client's and is never sent twice.
 
 use bytes::Bytes;
@@ -27,26 +27,26 @@ use super::upstream::{Upstream, Wire};
 /// and its request that the engine takes it for idle and closes it; a dead engine refuses the next at once.
 const FRESH: u32 = 2;
 
-/// What goes to an engine, kept until the first byte of the answer so that it can be sent again.
+/// A request to an engine, kept until the first byte of the answer so that it can be sent again.
 #[derive(Debug)]
 pub(crate) struct ProxyRequest {
     pub(crate) head: Parts,
     pub(crate) target: PathAndQuery,
     pub(crate) received: Received,
-    /// Where the model is named, and how to write a name there.
+    /// The place of the model's name, and the form in which a name is written there.
     pub(crate) named: Option<(Named, Written)>,
-    /// Whether the head waits for the first byte of the body. Feeds that may stay silent go at once.
+    /// True if the head waits for the first byte of the body. Feeds that may stay silent go at once.
     pub(crate) holds_head: bool,
 }
 
-/// How a model's name is written in a body.
+/// The form of a model's name in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
     Json,
     Plain,
 }
 
-/// How an attempt failed.
+/// The failure of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lost {
     /// The connection was closed before a byte of an answer: perhaps only the connection was too old.

@@ -129,7 +129,10 @@ pub(crate) struct HeldReply<P: Pass> {
 
 impl<P: Pass> HeldReply<P> {
     pub(crate) fn new(body: ReplyBody<P>, in_use: RequestGuard) -> Self {
-        Self { body, _in_use: in_use }
+        Self {
+            body,
+            _in_use: in_use,
+        }
     }
 }
 

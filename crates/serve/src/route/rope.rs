@@ -1,7 +1,7 @@
 //! A request body as it came: a list of chunks, never joined.
 //!
-//! A prompt may be megabytes. Joining the chunks would copy all of it once more, so whoever looks into a body
-//! works across the seams, and a change to it (see `rewrite`) is a change to the list.
+//! A prompt may be megabytes. Joining the chunks would copy all of it once more, so searches in a body
+//! work across the seams, and a change to it (see `rewrite`) is a change to the list.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;

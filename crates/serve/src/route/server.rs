@@ -28,7 +28,7 @@ use super::reply::{self, HeldReply, Reply, ReplyBody};
 use super::tally::Tally;
 use super::{headers, multipart, query};
 
-/// How the server is set up.
+/// Settings of the server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     pub(crate) keys: Keys,
@@ -54,7 +54,10 @@ impl<H: Harbor> Server<H> {
             bodies: BodyBudget::default(),
             tally: Tally::default(),
             // Without one only `localhost`, addresses and allowed origins are left.
-            hostname: std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned(),
+            hostname: std::fs::read_to_string("/proc/sys/kernel/hostname")
+                .unwrap_or_default()
+                .trim()
+                .to_owned(),
         }
     }
 
@@ -78,11 +81,7 @@ impl<H: Harbor> Server<H> {
         Ok(reply.map(|body| HeldReply::new(body, in_use)))
     }
 
-    async fn dispatch(
-        &self,
-        request: Request<Incoming>,
-        admitted: bool,
-    ) -> Result<Reply<H::Pass>, Problem> {
+    async fn dispatch(&self, request: Request<Incoming>, admitted: bool) -> Result<Reply<H::Pass>, Problem> {
         let (head, body) = request.into_parts();
         if head.method == Method::OPTIONS {
             let mut reply = reply::empty(StatusCode::NO_CONTENT);
@@ -213,7 +212,12 @@ impl<H: Harbor> Server<H> {
         answer
     }
 
-    async fn admitted(&self, model: ModelId, wish: Wish, request: ProxyRequest) -> Result<Reply<H::Pass>, Problem> {
+    async fn admitted(
+        &self,
+        model: ModelId,
+        wish: Wish,
+        request: ProxyRequest,
+    ) -> Result<Reply<H::Pass>, Problem> {
         let pass = Rc::clone(&self.harbor)
             .admit(model, wish, request.prompt())
             .await?;

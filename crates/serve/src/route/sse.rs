@@ -67,7 +67,7 @@ impl EventGuard {
         }
     }
 
-    /// Whether the client stands between two events.
+    /// True if the client stands between two events.
     pub(crate) fn can_end(&self) -> bool {
         !self.leaking
     }
@@ -106,7 +106,7 @@ fn last_event_end(before: [u8; 2], piece: &[u8]) -> Option<usize> {
         .map(|place| place + 1)
 }
 
-/// How an API reports an error in a stream.
+/// The form of an error event in an API's streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// `data: {"error":…}`.

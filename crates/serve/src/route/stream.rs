@@ -31,7 +31,7 @@ pub(crate) struct Relay<P: Pass> {
     source: Option<Source>,
     /// Held until the answer is over.
     pass: Option<P>,
-    /// What may go to the client and has not yet.
+    /// Pieces that may go to the client and have not yet.
     ready: VecDeque<Bytes>,
     guard: Option<(EventGuard, Dialect)>,
     /// The end of the answer, where its depth is asked for.

@@ -1,4 +1,4 @@
-//! What the data plane counts, and the page that shows it beside the scheduler's numbers.
+//! Request counters, and the metrics page that shows them beside the scheduler's numbers.
 
 use std::cell::RefCell;
 use std::time::Duration;

@@ -18,7 +18,8 @@ pub(super) struct Tail(Vec<u8>);
 impl Tail {
     pub(super) fn feed(&mut self, piece: &Bytes) {
         // Copied: a kept piece would hold the whole read buffer that it came in.
-        self.0.extend_from_slice(&piece[piece.len().saturating_sub(LONGEST)..]);
+        self.0
+            .extend_from_slice(&piece[piece.len().saturating_sub(LONGEST)..]);
         if self.0.len() > 2 * LONGEST {
             self.0.drain(..self.0.len() - LONGEST);
         }

@@ -1,9 +1,9 @@
 //! One engine's address and its idle connections.
 //!
-//! A connection has no task of its own: whoever waits for an answer drives the connection that brings it. That
+//! A connection has no task of its own: the task that waits for an answer drives the connection that brings it. That
 //! saves two wake-ups a request, and it makes cancelling free: dropping the answer drops the connection,
-//! and a closed connection is how an engine learns that nobody listens any more.
-//! The price is that nobody watches an idle connection. It is looked at when it is taken, newest first, and a
+//! and a closed connection is how an engine learns that its client has left.
+//! The price is that an idle connection is not watched. It is looked at when it is taken, newest first, and a
 //! request that dies on a reused connection before a byte came back is sent again on a fresh one.
 
 use std::cell::RefCell;
@@ -28,7 +28,7 @@ use super::rope::Rope;
 
 /// Idle connections kept per engine. llama-server gives each one a thread, so there is no point in hoarding.
 const MOST_IDLE: usize = 64;
-/// How much may wait to be written, and the most that one read takes. A prompt that goes out in one write costs a
+/// The most that may wait to be written, and that one read takes. A prompt that goes out in one write costs a
 /// fifth less CPU than one in pieces of 256 KiB (measured at 2 MB). It is a limit: buffers grow only as needed.
 const BUFFER: usize = 4 * 1024 * 1024;
 
@@ -37,7 +37,7 @@ const BUFFER: usize = 4 * 1024 * 1024;
 /// every Linux and open to every user.
 const UNPACED: &str = "reno";
 
-/// How long a new connection may be without an answer before the idle ones make way for it, at first and at most.
+/// Time without an answer after which idle connections make way for a new one, at first and at most.
 const CROWDED: Duration = Duration::from_millis(20);
 const CROWDED_AT_MOST: Duration = Duration::from_secs(1);
 
@@ -159,7 +159,7 @@ impl Upstream {
         }
     }
 
-    /// Where descriptors are short, that is no failure of the engine: idle ones go, and others end soon.
+    /// Opens a connection. A lack of descriptors is no failure of the engine: idle ones are closed, and others end soon.
     async fn stream(&self) -> io::Result<TcpStream> {
         loop {
             match TcpStream::connect(self.address).await {
@@ -191,7 +191,7 @@ impl fmt::Debug for Upstream {
     }
 }
 
-/// Where the kernel refuses, bytes still arrive, only later.
+/// Switches pacing off. A kernel that refuses still delivers the bytes, only later.
 fn unpace(stream: &TcpStream) {
     let _ = sockopt::set_tcp_congestion(stream, UNPACED);
 }
@@ -208,7 +208,7 @@ pub(crate) struct Wire {
 impl Wire {
     /// Moves bytes; call it whenever what this connection brings is not there yet.
     pub(crate) fn drive(&mut self, context: &mut Context<'_>) {
-        // What went wrong is told to whoever waits for the answer or its body.
+        // What went wrong is reported to the task that waits for the answer or its body.
         if self.open && Pin::new(&mut self.connection).poll(context).is_ready() {
             self.open = false;
         }

@@ -12,7 +12,7 @@ use memchr::{memchr, memrchr};
 use super::{LONGEST_MODEL, Named};
 use crate::route::rope::Rope;
 
-/// How much of the end is looked at: room for the parameters, and some tools, that follow the model.
+/// Bytes of the end that are looked at: room for the parameters, and some tools, that follow the model.
 const END: usize = 16 * 1024;
 
 /// Returns the model if it stands near the end of `body`.

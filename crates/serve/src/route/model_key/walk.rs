@@ -11,7 +11,7 @@ use super::{LONGEST_MODEL, Named};
 /// A key longer than this, escapes included, is not `"model"`: five characters of six bytes each.
 const LONGEST_KEY: usize = 30;
 
-/// Where the walk is.
+/// The position of the walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     BeforeObject,
@@ -69,7 +69,7 @@ impl Walk {
         self.seen += chunk.len();
     }
 
-    /// How much it was fed.
+    /// The number of bytes it was fed.
     pub(super) fn seen(&self) -> usize {
         self.seen
     }

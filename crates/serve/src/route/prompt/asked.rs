@@ -85,7 +85,7 @@ fn whole(number: f64) -> u64 {
     text.parse().unwrap_or(u64::MAX)
 }
 
-/// What is given as a prompt.
+/// The text that is given as a prompt.
 #[derive(Debug, Default)]
 enum Shape<'a> {
     #[default]
@@ -168,7 +168,7 @@ impl<'de> Visitor<'de> for ShapeVisitor {
     }
 }
 
-/// Whether an element of a list is a number.
+/// True if an element of a list is a number.
 struct Element(bool);
 
 impl<'de> Deserialize<'de> for Element {

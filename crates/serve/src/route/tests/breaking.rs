@@ -1,4 +1,4 @@
-//! What the client sees when something ends before it should.
+//! Answers to clients when an engine or a connection ends early.
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;

@@ -1,4 +1,4 @@
-//! What a client may do, and what is done to one that may not.
+//! Refusals of bad requests, and the limits on clients.
 
 use std::time::Duration;
 
@@ -96,7 +96,9 @@ fn without_a_key_only_health_is_answered() {
 fn a_foreign_page_is_refused_and_a_local_one_is_granted() {
     on_stage(|stage| async move {
         let from = |origin| {
-            format!("POST /tokenize HTTP/1.1\r\nhost: localhost\r\norigin: {origin}\r\ncontent-length: 0\r\n\r\n")
+            format!(
+                "POST /tokenize HTTP/1.1\r\nhost: localhost\r\norigin: {origin}\r\ncontent-length: 0\r\n\r\n"
+            )
         };
         let foreign = ask(&stage, &from("https://evil.example")).await;
         assert!(foreign.starts_with("HTTP/1.1 403 "), "{foreign}");
@@ -143,8 +145,7 @@ fn a_slow_head_and_a_slow_body_are_cut_off_without_touching_an_engine() {
             answer.is_empty() || answer.starts_with("HTTP/1.1 408 "),
             "{answer}"
         );
-        let slow =
-            "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99\r\n\r\n{\"model\":\"real\"";
+        let slow = "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99\r\n\r\n{\"model\":\"real\"";
         assert!(ask(&stage, slow).await.starts_with("HTTP/1.1 408 "));
         assert!(stage.harbor.wishes.borrow().is_empty(), "no engine was asked for");
     });
@@ -208,8 +209,7 @@ fn a_path_or_method_that_is_not_served_is_told_so() {
             wrong.starts_with("HTTP/1.1 405 ") && wrong.contains("allow: POST\r\n"),
             "{wrong}"
         );
-        let upgrade =
-            "GET /upstream/real/ws HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
+        let upgrade = "GET /upstream/real/ws HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
         assert!(ask(&stage, upgrade).await.starts_with("HTTP/1.1 501 "));
     });
 }

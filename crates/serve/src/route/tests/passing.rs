@@ -1,4 +1,4 @@
-//! What passes, passes unchanged.
+//! Requests and answers that pass unchanged.
 
 use super::stub::*;
 

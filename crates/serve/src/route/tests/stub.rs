@@ -19,8 +19,7 @@ use tokio::task::LocalSet;
 use crate::route::listing::tests::listing;
 use crate::route::{
     Events, Exposition, Harbor, Kind, Listing, Pass, Problem, Prompt, Server, Settings, StallLimit, Upstream,
-    Wish, bind,
-    serve,
+    Wish, bind, serve,
 };
 
 /// Knows the model `real`, also by the alias `alias`.
