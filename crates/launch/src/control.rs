@@ -27,6 +27,7 @@ pub(super) fn state(line: &str) -> Option<State> {
         #[serde(default)]
         payload: Value,
     }
+    // The early builds' words are whole lines; text that only begins so is log.
     match line {
         EARLY_READY => return Some(State::Ready(Value::Null)),
         EARLY_SLEEP => return Some(State::Sleeping(Value::Null)),

@@ -59,6 +59,7 @@ async fn until_ready(owner: PortOwner, port: u16, path: String) -> Announced {
             return Announced::Ready;
         }
         sleep(pause).await;
+        // Growing, so that a fast engine is seen at once and a slow one is not asked a thousand times.
         pause = (pause * 3 / 2).min(LONGEST_PAUSE);
     }
 }

@@ -113,6 +113,7 @@ impl HttpClient {
 
 /// Collects the body of `answer`, of at most `most` bytes.
 pub async fn collect_body(answer: Response<Incoming>, most: usize) -> Result<Bytes, HttpClientError> {
+    // `Limited` reports its bound and a broken connection alike.
     let body = Limited::new(answer.into_body(), most).collect().await;
     Ok(body.map_err(|_| HttpClientError::Body { most })?.to_bytes())
 }

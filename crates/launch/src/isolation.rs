@@ -65,6 +65,7 @@ pub fn renumber(
             kept.push(flag);
             continue;
         };
+        // A flag without its value is the engine's to report.
         let Some(value) = rest.next() else {
             kept.push(flag);
             break;
@@ -99,6 +100,7 @@ impl Numbers {
                 cards,
             };
         };
+        // Only the names that the child keeps are numbered: the others leave no gap.
         let mut next = 0..;
         let list = chosen.split(',').map(|name| {
             device(name.trim(), &cards)?;
@@ -213,6 +215,7 @@ fn tensor_split(value: &str, numbers: &Numbers) -> Option<String> {
         .zip(&numbers.list)
         .filter_map(|(share, own)| Some(((*own)?, share.trim())))
         .collect();
+    // llama.cpp takes the shares in the child's own order of cards.
     shares.sort_by_key(|(own, _)| *own);
     let kept: Vec<&str> = shares.into_iter().map(|(_, share)| share).collect();
     (!kept.is_empty()).then(|| kept.join(","))

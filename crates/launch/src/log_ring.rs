@@ -98,6 +98,7 @@ impl Log {
     }
 
     fn keep(&self, line: Arc<LogLine>) {
+        // An error means that there is no subscriber.
         let _ = self.0.subscribers.send(line.clone());
         self.0.ring.borrow_mut().keep(line);
     }

@@ -61,6 +61,7 @@ impl Process {
     pub(super) async fn ended(&self) {
         // An error here means that the reactor is gone; then nothing can be waited for.
         if let Ok(mut ready) = self.pidfd.readable().await {
+            // Kept ready: the future may be cancelled and asked again.
             ready.retain_ready();
         }
     }

@@ -225,6 +225,7 @@ impl Parent {
         if let Err(cause) = self.warden.register(child.id()) {
             tracing::warn!(model = spec.name, "no warden watches this child: {cause}");
         }
+        // The number cannot have been reused: the child is unreaped until `bury`.
         match pidfd_open(pid_of(&child), PidfdFlags::NONBLOCK) {
             Ok(pidfd) => Ok(Spawned { child, pidfd }),
             Err(cause) => {
@@ -245,14 +246,17 @@ impl Parent {
             .args(["--parent", &std::process::id().to_string(), "--"])
             .arg(&spec.program)
             .args(&spec.arguments)
+            // The spec's environment is the whole one: the daemon's own key must not leak into it.
             .env_clear()
             .envs(spec.environment.iter())
             .stdin(match spec.readiness {
+                // llama-server ends on end of file here, which makes it die with the daemon.
                 Readiness::Control => Stdio::piped(),
                 _ => Stdio::null(),
             })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
+            // A group of its own: one signal reaches what it starts, and Ctrl-C on the terminal does not.
             .process_group(0);
         if let Some(directory) = &spec.directory {
             command.current_dir(directory);
@@ -303,6 +307,7 @@ pub fn find_program(
             .map(|folder| folder.join(program))
             .collect(),
     };
+    // A file that cannot be executed is reported only if no later folder has one that can, as `execvp` does.
     let mut found_file = false;
     for candidate in candidates {
         if !candidate.is_file() {

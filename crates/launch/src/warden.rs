@@ -47,6 +47,7 @@ impl Warden {
 
     fn replace(&mut self) -> io::Result<()> {
         tracing::warn!("the warden died; starting another");
+        // A helper that lost its pipe but lives would kill by its old list.
         let _ = self.helper.kill();
         let _ = self.helper.wait();
         self.helper = helper(self.program.as_os_str())?;

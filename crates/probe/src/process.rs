@@ -143,6 +143,7 @@ fn proc_of(pid: u32) -> Option<procfs::process::Process> {
 
 fn rollup(pid: u32) -> Option<Bytes> {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    // Older kernels have no `Pss_Shmem`; there shared memory is left out.
     let sum =
         field(&text, "Anonymous:")? + field(&text, "Swap:")? + field(&text, "Pss_Shmem:").unwrap_or_default();
     Some(sum.saturating_sub(field(&text, "LazyFree:").unwrap_or_default()))

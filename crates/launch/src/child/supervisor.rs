@@ -133,6 +133,7 @@ impl Supervisor {
         loop {
             let deadline = self.deadline();
             tokio::select! {
+                // The end of the process counts, not of its pipes: a descendant may keep those open.
                 () = self.process.ended() => break,
                 order = self.orders.recv(), if self.phase != Phase::Killed => self.obey(order).await,
                 Some(line) = self.stdout.next(), if self.stdout.is_open() => self.hear(line).await,
@@ -172,6 +173,7 @@ impl Supervisor {
     async fn change(&mut self, state: State) {
         match state {
             State::Loading(progress) => {
+                // Progress may be lost where the owner is slow; states may not.
                 let _ = self.events.try_send(ChildEvent::Progress(progress));
             }
             State::Ready(payload) => match PortOwner::new(self.spec.port, self.process.id()).stranger() {
@@ -256,6 +258,7 @@ impl Supervisor {
 
     async fn stop(&mut self, within: Duration) {
         let until = Instant::now() + within.min(LONGEST_STOP);
+        // A second order may only shorten the time: the scheduler insists.
         if let Phase::Stopping { until: earlier } = self.phase {
             self.phase = Phase::Stopping {
                 until: earlier.min(until),
@@ -313,6 +316,7 @@ impl Supervisor {
     }
 
     fn kill(&mut self) {
+        // A child that answers while it dies must not become ready.
         self.announcement = None;
         self.phase = Phase::Killed;
         self.process.signal(Signal::KILL);
@@ -333,6 +337,7 @@ impl Supervisor {
             ..
         } = self;
         let ran = started.elapsed();
+        // Before the pipes are read to their end: only the sweep closes their last copies.
         let exit = process.bury().await.unwrap_or(Exit::Unknown);
         let _ = timeout(DRAIN_WITHIN, drain(&mut stdout, &mut stderr, &log)).await;
         let ended = Ended {

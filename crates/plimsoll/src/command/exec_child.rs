@@ -12,9 +12,7 @@ use std::process::{Command, ExitCode};
 
 use plimsoll_launch::CHILD_MARK;
 use plimsoll_wire::control::EXEC_FAILED;
-use rustix::process::{
-    Pid, Signal, getpid, getppid, set_child_subreaper, set_parent_process_death_signal,
-};
+use rustix::process::{Pid, Signal, getpid, getppid, set_child_subreaper, set_parent_process_death_signal};
 
 /// As shells have it: the program was not found, or could not be executed.
 const NOT_FOUND: u8 = 127;

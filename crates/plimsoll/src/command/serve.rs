@@ -205,7 +205,10 @@ fn fix_allocator_thresholds() {
         ("MALLOC_MMAP_THRESHOLD_", "131072"),
         ("MALLOC_TRIM_THRESHOLD_", "1048576"),
     ];
-    if THRESHOLDS.iter().any(|(name, _)| std::env::var_os(name).is_some()) {
+    if THRESHOLDS
+        .iter()
+        .any(|(name, _)| std::env::var_os(name).is_some())
+    {
         return;
     }
     let mut arguments = std::env::args_os();

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_launch::{ChildSpec, EndCause, Readiness, free_port};
 
-use crate::rig::{lives, on_one_thread, shell, start, launcher};
+use crate::rig::{launcher, lives, on_one_thread, shell, start};
 
 /// A line as `ggml_abort` prints it, which clients can also make an engine print.
 const ABORT: &str = "/x/ggml/src/ggml.c:1: GGML_ASSERT(false) failed";
@@ -26,7 +26,9 @@ fn server(line: &str, then: &str) -> ChildSpec {
         program: "python3".into(),
         arguments: vec!["-c".into(), script.into()],
         port,
-        readiness: Readiness::Health { path: "/health".to_owned() },
+        readiness: Readiness::Health {
+            path: "/health".to_owned(),
+        },
         ..shell("")
     }
 }

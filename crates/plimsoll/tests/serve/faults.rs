@@ -89,8 +89,15 @@ fn out_of_memory_at_load_is_named_with_what_was_asked() {
         told(&error).contains(&asked.to_string()),
         "the size that failed is not named: {error}"
     );
-    assert!(!told(&error).contains("cudaMalloc"), "an engine's words are the operator's: {error}");
-    assert!(http::get(daemon.address, "/logs").text().contains("cudaMalloc failed: out of memory"));
+    assert!(
+        !told(&error).contains("cudaMalloc"),
+        "an engine's words are the operator's: {error}"
+    );
+    assert!(
+        http::get(daemon.address, "/logs")
+            .text()
+            .contains("cudaMalloc failed: out of memory")
+    );
     neighbour.is_unhurt(&daemon);
 }
 

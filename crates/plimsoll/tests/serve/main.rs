@@ -2,6 +2,7 @@
 
 mod daemon;
 mod depth;
+mod exposed;
 mod faults;
 mod formats;
 mod guarded;

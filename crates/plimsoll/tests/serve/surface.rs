@@ -132,7 +132,8 @@ fn a_page_cannot_make_its_own_name_point_here() {
     assert_eq!(answer.json()["error"]["code"], "foreign_host");
     let answer = request(daemon.address, "GET /logs", "Host: evil.example\r\n", "");
     assert_eq!(answer.status, 403);
-    let asks = |host: &str| request(daemon.address, "GET /v1/models", &format!("Host: {host}\r\n"), "").status;
+    let asks =
+        |host: &str| request(daemon.address, "GET /v1/models", &format!("Host: {host}\r\n"), "").status;
     let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     for host in ["localhost:1", "127.0.0.1", "[::1]:9", own.trim()] {
         assert_eq!(asks(host), 200, "{host}");
@@ -141,18 +142,6 @@ fn a_page_cannot_make_its_own_name_point_here() {
     for host in ["printer", "printer.lan:8080"] {
         assert_eq!(asks(host), 403, "{host}");
     }
-    // On the network as on the loopback, as long as no key is asked for.
-    let open = Setup::new()
-        .model("a", "100MiB", "", "")
-        .argument("--open")
-        .argument("--listen=0.0.0.0:0")
-        .start();
-    let port = open.address.port();
-    let address = ([127, 0, 0, 1], port).into();
-    for line in ["POST /v1/chat/completions", "GET /logs", "POST /unload"] {
-        assert_eq!(request(address, line, evil, CHAT).status, 403, "{line}");
-    }
-    assert_eq!(request(address, "POST /v1/chat/completions", "Host: localhost\r\n", CHAT).status, 200);
 }
 
 #[test]

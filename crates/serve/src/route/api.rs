@@ -193,6 +193,7 @@ pub(crate) enum Missing {
 
 pub(crate) fn find<'a>(method: &Method, path: &'a str) -> Result<Found<'a>, Missing> {
     let fitting = || ROUTES.iter().filter_map(|route| Some((route, route.rest(path)?)));
+    // The path may have several rows, one for each method.
     if let Some((route, rest)) = fitting().find(|(route, _)| route.methods.contains(method)) {
         return Ok(Found {
             action: route.action,

@@ -91,6 +91,7 @@ impl BodyBudget {
         let uploads = unfinished.iter().filter_map(Weak::upgrade);
         let slowest = uploads
             .filter(|upload| !upload.is_dropped.get() && now - upload.began >= age)
+            // Of equally slow ones the largest frees most.
             .min_by_key(|upload| (upload.pace(now), u64::MAX - upload.counted.get()));
         let Some(slowest) = slowest else { return false };
         slowest.is_dropped.set(true);
@@ -116,6 +117,7 @@ impl Upload {
     /// Bytes that arrived within the last interval or two.
     fn pace(&self, now: Instant) -> u64 {
         let [before, current] = self.arrived.get();
+        // Two intervals, so that no body looks slow right after one begins.
         match now - self.interval.get() {
             age if age < RECENT => before + current,
             age if age < 2 * RECENT => current,
@@ -142,6 +144,7 @@ pub(crate) async fn receive(
     budget: &BodyBudget,
     limits: &Limits,
 ) -> Result<Received, Problem> {
+    // A Content-Length beyond the limit is refused before a byte is read.
     if body.size_hint().lower() > limits.body.get() {
         return Err(too_large(limits));
     }
@@ -243,6 +246,7 @@ impl<'a> Reader<'a> {
     fn reserve(&mut self, more: usize) {
         let filled = self.gathered.len();
         if self.gathered.capacity() - filled < more {
+            // `reserve_exact`, because `Vec` would double.
             let quarter = (self.received.rope.len() + filled) / 4;
             self.gathered
                 .reserve_exact(quarter.clamp(more, READ_BUFFER - filled));
@@ -257,6 +261,7 @@ impl<'a> Reader<'a> {
 
     fn finish(mut self) -> Received {
         self.flush();
+        // From here on it is complete and is no longer dropped for others.
         let finished = Rc::as_ptr(&self.received.upload);
         let unfinished = &self.received.budget.0.unfinished;
         unfinished

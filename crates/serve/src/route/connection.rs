@@ -124,6 +124,7 @@ impl ClientConnection {
     fn wrote<T>(&self, polled: Poll<T>) -> Poll<T> {
         match polled {
             Poll::Ready(_) => self.stalled_since.set(None),
+            // hyper writes only when it has bytes, so this means that the client's window is full.
             Poll::Pending if self.stalled_since.get().is_none() => {
                 self.stalled_since.set(Some(Instant::now()));
                 self.changed.notify_one();
@@ -140,6 +141,7 @@ pub(crate) struct RequestGuard(Rc<ClientConnection>);
 
 impl Drop for RequestGuard {
     fn drop(&mut self) {
+        // An answer may still lie in the send buffer; closing flushes it.
         self.0.idle_since.set(Some(Instant::now()));
         self.0.changed.notify_one();
     }

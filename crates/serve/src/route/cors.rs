@@ -39,6 +39,7 @@ impl Origins {
     pub(crate) fn permit(&self, changes: bool, headers: &HeaderMap) -> bool {
         match headers.get(header::ORIGIN) {
             _ if !changes => true,
+            // Without either header it is a program, or a browser too old to say where the request comes from.
             None => text(headers, &SEC_FETCH_SITE) != Some("cross-site"),
             Some(origin) => origin
                 .to_str()
@@ -68,6 +69,7 @@ impl Origins {
         if origin.to_str().is_ok_and(|origin| self.allow(origin)) {
             answer.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
         }
+        // Caches must not hand one page's grant to another.
         answer.append(header::VARY, HeaderValue::from_static("origin"));
     }
 

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::api::{self, Own};
 use super::exposition::Exposition;
 use super::harbor::Harbor;
-use super::logs::{self, LogStream};
+use super::logs;
 use super::problem::{Problem, without_engine_words};
 use super::query;
 use super::reply::{self, Reply, ReplyBody};
@@ -93,6 +93,7 @@ impl<H: Harbor> Server<H> {
 
     fn load(&self, model: ModelId) -> Result<Reply<H::Pass>, Problem> {
         if self.harbor.listing(model).is_running() {
+            // The status and the words of llama-server's router (b10605).
             let message = "model is already running";
             return Err(Problem::new(StatusCode::BAD_REQUEST, "model_running", message));
         }
@@ -127,8 +128,9 @@ impl<H: Harbor> Server<H> {
             "" => None,
             name => Some(self.named_in_path(name)?),
         };
+        // llama-swap's parameter, with or without a value.
         let with_history = query::parameter(head.uri.query(), "no-history").is_none();
-        let stream = LogStream::new(&self.harbor.log(model), with_history);
+        let stream = logs::stream(&self.harbor.log(model), with_history);
         Ok(reply::feed(TEXT, ReplyBody::Log(stream)))
     }
 

@@ -100,6 +100,7 @@ impl From<Refusal> for Problem {
         let status = match refusal.kind {
             RefusalKind::NeverFits | RefusalKind::TooDeep => StatusCode::PAYLOAD_TOO_LARGE,
             RefusalKind::Unconfigured => StatusCode::NOT_FOUND,
+            // 503 is also what llama-server answers while it loads, so its clients try again.
             RefusalKind::NoRoom
             | RefusalKind::QueueFull
             | RefusalKind::Deadline

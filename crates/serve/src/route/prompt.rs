@@ -69,6 +69,7 @@ impl Prompt<'_> {
         let prompt = match works {
             Use::Nothing => return Depth::NOTHING,
             Use::Unknown => return Depth::UNKNOWN,
+            // An embedding reads its whole input and writes nothing.
             Use::Reads => {
                 return Depth {
                     prompt: Some(length),
@@ -136,6 +137,7 @@ struct Tokens {
 }
 
 fn use_of(method: &Method, path: &str) -> Use {
+    // GET never starts a prompt in llama-server.
     if method.is_safe() {
         return Use::Nothing;
     }
@@ -152,7 +154,15 @@ fn use_of(method: &Method, path: &str) -> Use {
 
 /// A key or a type that names media; within a text the quotes are escaped, so that it is not taken for one.
 fn shows_media(text: &[u8]) -> bool {
-    MEDIA.iter().any(|word| memmem::find(text, word).is_some())
+    MEDIA.iter().any(|word| memmem::find(text, word).is_some()) || escapes_letters(text)
+}
+
+/// True if a letter or an underscore is written as `\u00XX`. No encoder does so; it would hide a key from this search.
+fn escapes_letters(text: &[u8]) -> bool {
+    memmem::find_iter(text, b"\\u00").any(|at| match text.get(at + 4..at + 6) {
+        Some([b'6' | b'7', _]) => true,
+        code => code.is_some_and(|code| code.eq_ignore_ascii_case(b"5f")),
+    })
 }
 
 async fn ask(upstream: &Upstream, path: &'static str, body: Rope, limits: &Limits) -> Option<Vec<u8>> {
@@ -246,6 +256,12 @@ mod tests {
         );
         let picture =
             r#"{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:"}}]}]}"#;
+        let hidden = picture.replace('_', "\\u005F");
+        assert_eq!(
+            bound("/v1/chat/completions", &hidden).prompt,
+            None,
+            "an escape hides nothing"
+        );
         let picture = bound("/v1/chat/completions", picture);
         assert_eq!(picture.prompt, None);
         assert_eq!(

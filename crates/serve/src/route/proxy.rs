@@ -88,6 +88,7 @@ impl ProxyRequest {
 
     /// Returns the beginning of the engine's answer; `None` when there is no such engine any more.
     async fn ask(&self, upstream: &Upstream, limits: &Limits) -> Option<Answer> {
+        // One reused connection at most: where that was stale, the other idle ones probably are too.
         if let Some(wire) = upstream.reuse().await {
             match self.attempt(wire, upstream).await {
                 Err(Lost::Unanswered) => {}
@@ -97,6 +98,7 @@ impl ProxyRequest {
         let mut left = FRESH;
         loop {
             let wire = upstream.connect(limits.connect_time).await.ok()?;
+            // Counted after the connect: a refused one means that the engine is gone.
             left -= 1;
             match upstream.crowd_in(self.attempt(wire, upstream)).await {
                 Err(Lost::Unanswered) if left > 0 => {}

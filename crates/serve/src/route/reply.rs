@@ -12,7 +12,7 @@ use http::{Response, StatusCode};
 use hyper::body::{Body, Frame, SizeHint};
 use serde_json::Value;
 
-use super::connection::{RequestGuard, StallLimit};
+use super::connection::StallLimit;
 use super::feed::Listener;
 use super::harbor::Pass;
 use super::headers;
@@ -117,42 +117,6 @@ impl<P: Pass> ReplyBody<P> {
             Self::Relay(relay) => relay.stall_limit(),
             _ => StallLimit::default(),
         }
-    }
-}
-
-/// A reply's body, which keeps its connection marked as in use until it has been sent.
-#[derive(Debug)]
-pub(crate) struct HeldReply<P: Pass> {
-    body: ReplyBody<P>,
-    _in_use: RequestGuard,
-}
-
-impl<P: Pass> HeldReply<P> {
-    pub(crate) fn new(body: ReplyBody<P>, in_use: RequestGuard) -> Self {
-        Self {
-            body,
-            _in_use: in_use,
-        }
-    }
-}
-
-impl<P: Pass> Body for HeldReply<P> {
-    type Data = Bytes;
-    type Error = BrokenAnswer;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BrokenAnswer>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

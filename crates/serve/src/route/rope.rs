@@ -82,6 +82,7 @@ impl Rope {
                 if let Some(at) = finder.find(&chunk[begin - start..]) {
                     return Some(begin + at);
                 }
+                // A needle across chunks is looked for in a copy of their ends, not in a joined body.
                 let seam = end.saturating_sub(overlap).max(begin);
                 if let Some(at) = finder.find(&self.seam(index, seam - start, overlap)) {
                     return Some(seam + at);

@@ -6,11 +6,13 @@ use std::mem;
 use std::rc::Rc;
 use std::time::Instant;
 
+use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, ORIGIN, UPGRADE};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode};
-use hyper::body::Incoming;
+use http_body_util::BodyExt;
+use hyper::body::{Body, Incoming};
 use plimsoll_base::{Advice, Hint};
 use plimsoll_scheduler::ModelId;
 
@@ -24,7 +26,8 @@ use super::limits::Limits;
 use super::model_key::Named;
 use super::problem::Problem;
 use super::proxy::{self, ProxyRequest, Written};
-use super::reply::{self, HeldReply, Reply, ReplyBody};
+use super::reply::{self, Reply, ReplyBody};
+use super::stream::BrokenAnswer;
 use super::tally::Tally;
 use super::{headers, multipart, query};
 
@@ -66,7 +69,7 @@ impl<H: Harbor> Server<H> {
         self: Rc<Self>,
         request: Request<Incoming>,
         client: Rc<ClientConnection>,
-    ) -> Result<Response<HeldReply<H::Pass>>, Infallible> {
+    ) -> Result<Response<impl Body<Data = Bytes, Error = BrokenAnswer> + use<H>>, Infallible> {
         let in_use = client.begin();
         let origin = request.headers().get(ORIGIN).cloned();
         let admitted = self.settings.keys.admit(request.headers());
@@ -78,7 +81,13 @@ impl<H: Harbor> Server<H> {
         self.settings.origins.grant(origin.as_ref(), reply.headers_mut());
         // The next request of this connection may be for another model, or for none.
         client.limit_stalls(reply.body().stall_limit());
-        Ok(reply.map(|body| HeldReply::new(body, in_use)))
+        // The body carries the mark, because hyper drops it once it has been sent.
+        Ok(reply.map(|body| {
+            body.map_err(move |error| {
+                let _mark = &in_use;
+                error
+            })
+        }))
     }
 
     async fn dispatch(&self, request: Request<Incoming>, admitted: bool) -> Result<Reply<H::Pass>, Problem> {
@@ -247,7 +256,7 @@ fn named_in_body(head: &Parts, received: &mut Received) -> Option<(Named, Writte
         return multipart::model(&received.rope, boundary).map(|named| (named, Written::Plain));
     }
     mem::take(&mut received.search)
-        .finish(&received.rope)
+        .finish()
         .map(|named| (named, Written::Json))
 }
 

@@ -95,6 +95,7 @@ fn last_event_end(before: [u8; 2], piece: &[u8]) -> Option<usize> {
         Some(place) => piece[place],
         None => before[2 + place - back],
     };
+    // From the end: an engine writes an event in one piece, so the last byte usually completes one.
     memrchr2_iter(b'\n', b'\r', piece)
         .find(|place| {
             let (last, first) = (byte(*place, 1), byte(*place, 2));

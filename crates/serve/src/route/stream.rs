@@ -85,6 +85,7 @@ impl Source {
         let mut whole = Vec::new();
         while let Some(frame) = poll_fn(|context| self.poll(context)).await {
             if let Ok(data) = frame?.into_data() {
+                // An engine's answer to a question of ours is input as well.
                 if whole.len() + data.len() > most {
                     return Ok(None);
                 }
@@ -143,6 +144,7 @@ impl<P: Pass> Relay<P> {
 
     fn finish(&mut self) {
         if let (Some(source), Some(pass)) = (self.source.take(), self.pass.take()) {
+            // First, because `finished` may let the next request in, which then finds an idle connection.
             pass.upstream().give_back(source.wire);
             pass.finished(self.tail.as_ref().and_then(Tail::tokens));
         }
@@ -153,6 +155,7 @@ impl<P: Pass> Relay<P> {
 
     /// Ends the stream with an event if that can be, else with the connection.
     fn break_off(&mut self, error: hyper::Error) -> Result<(), BrokenAnswer> {
+        // Dropping the connection is what cancels the rest in the engine.
         self.source = None;
         let fate = self.pass.take().map(P::broke);
         match &self.guard {
@@ -202,6 +205,7 @@ impl<P: Pass> Body for Relay<P> {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BrokenAnswer>>> {
         loop {
+            // Pieces first: an error event is queued behind what came before it.
             if let Some(piece) = self.ready.pop_front() {
                 return Poll::Ready(Some(Ok(Frame::data(piece))));
             }
@@ -222,6 +226,7 @@ impl<P: Pass> Body for Relay<P> {
     fn size_hint(&self) -> SizeHint {
         let ready: usize = self.ready.iter().map(Bytes::len).sum();
         let ready = u64::try_from(ready).unwrap_or(u64::MAX);
+        // A guarded stream may gain an error event, so its length is unknown.
         let rest = match &self.source {
             Some(source) if self.guard.is_none() => source.body.size_hint().exact(),
             Some(_) => None,

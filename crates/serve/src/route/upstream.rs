@@ -111,6 +111,7 @@ impl Upstream {
     pub(crate) async fn reuse(&self) -> Option<Wire> {
         poll_fn(|context| {
             loop {
+                // The newest is the least likely to have been closed for idleness.
                 let Some(mut wire) = self.idle.borrow_mut().pop() else {
                     return Poll::Ready(None);
                 };
@@ -130,6 +131,7 @@ impl Upstream {
         }
         stream.set_nodelay(true)?;
         unpace(&stream);
+        // No task drives this connection; see the module's first lines.
         let handshake = http1::Builder::new()
             .max_buf_size(BUFFER)
             .handshake(TokioIo::new(stream))

@@ -69,16 +69,6 @@ impl Walk {
         self.seen += chunk.len();
     }
 
-    /// The number of bytes it was fed.
-    pub(super) fn seen(&self) -> usize {
-        self.seen
-    }
-
-    /// The model as far as it has come; a later key may still replace it.
-    pub(super) fn found(&self) -> Option<&Named> {
-        self.found.as_ref()
-    }
-
     pub(super) fn finish(self) -> Option<Named> {
         self.found
     }

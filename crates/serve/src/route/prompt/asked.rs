@@ -44,6 +44,7 @@ impl<'a> Asked<'a> {
             self.n_predict,
         ];
         let given: Vec<f64> = limits.into_iter().flatten().collect();
+        // llama-server reads -1 as no limit.
         let unlimited = self.garbled || given.iter().any(|limit| *limit < 0.0);
         let most = given.into_iter().fold(None, |most: Option<f64>, limit| {
             Some(most.map_or(limit, |most| most.max(limit)))
