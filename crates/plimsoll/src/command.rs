@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use plimsoll_launch::{FlushStderr, StderrQueue};
 use tracing_subscriber::EnvFilter;
 
 use crate::report::Report;
@@ -75,7 +76,7 @@ enum Verb {
 pub fn main() -> ExitCode {
     let verb = Line::parse().verb;
     // The tour tells in its own words what the daemon under it does.
-    talk_on_stderr(match verb {
+    let _flushed = log_to_stderr(match verb {
         Verb::Calibrate(_)
         | Verb::Doctor(_)
         | Verb::Quickstart(_)
@@ -129,25 +130,14 @@ pub fn main() -> ExitCode {
     result.unwrap_or_else(|report| report.print())
 }
 
-/// Notes of the daemon go to stderr, one line each; `RUST_LOG` chooses which.
-fn talk_on_stderr(usual: &str) {
+/// Log lines go to stderr, one line each; `RUST_LOG` chooses which. They are written when the result is dropped.
+fn log_to_stderr(usual: &str) -> Option<FlushStderr> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual));
+    // Without a thread there are no lines, and everything else still works.
+    let (queue, flush) = StderrQueue::start(std::io::stderr()).ok()?;
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(|| Unheard(std::io::stderr()));
+        .with_writer(move || queue.clone());
     lines.without_time().with_target(false).with_ansi(false).init();
-}
-
-/// Stderr, of which it does not matter whether anybody reads it: the subscriber would panic over a closed pipe.
-struct Unheard(std::io::Stderr);
-
-impl std::io::Write for Unheard {
-    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
-        Ok(self.0.write(line).unwrap_or(line.len()))
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        let _ = self.0.flush();
-        Ok(())
-    }
+    Some(flush)
 }

@@ -168,7 +168,7 @@ impl Daemon {
         let signals = Signals::listen()?;
         let keys = Keys::new(config.keys.clone());
         let listen = setup.listen.or(config.roster.serve.listen).unwrap_or(LISTEN);
-        let listener = route::bind(listen, setup.open || !config.keys.is_empty()).await?;
+        let listener = route::bind(listen, setup.open || !keys.is_empty()).await?;
         let address = listener.local_addr().unwrap_or(listen);
         let sampler = sampler(&setup.cards)?;
         let machine = sampler.machine().await.ok_or(DaemonError::NoCard)?;
@@ -181,7 +181,6 @@ impl Daemon {
             .configure(config.roster.models)
             .map_err(ConfigureError::Card)?;
         let settings = route::Settings {
-            guards_host: address.ip().is_loopback() && config.keys.is_empty(),
             keys,
             origins: origins(setup.origins),
             limits: Limits {

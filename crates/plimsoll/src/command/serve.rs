@@ -1,15 +1,16 @@
 //! `plimsoll serve`: the models of a configuration behind one address.
 
-use std::hint;
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use plimsoll_base::{Bytes, Card};
 use plimsoll_config::{GuardMode, GuardWish, ReclaimBeforeLoad};
+use plimsoll_launch::PLIMSOLL;
 use plimsoll_scheduler::place::Ledger;
 use plimsoll_serve::Listen;
 use plimsoll_serve::widest;
@@ -159,7 +160,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
     if check {
         return on_one_thread(async { Ok(print_check(&Check::of(setup).await?)) });
     }
-    keep_freed_memory();
+    fix_allocator_thresholds();
     on_one_thread(async {
         let daemon = Daemon::start(setup).await?;
         announce(daemon.address);
@@ -193,12 +194,29 @@ fn print_check(check: &Check) -> ExitCode {
     }
 }
 
-/// Freeing a large block tells glibc that blocks of its size come and go, and that up to twice as much is worth
-/// keeping. Otherwise the memory of a large prompt may go back to the kernel after each request, to come back by
-/// page faults: 3 % of the CPU time of 2 MB.
-fn keep_freed_memory() {
-    const BLOCK: usize = 4 * 1024 * 1024;
-    drop(hint::black_box(Vec::<u8>::with_capacity(BLOCK)));
+/// Starts this program anew with fixed thresholds of glibc's allocator, unless the user has set some.
+///
+/// DECISION: by default the thresholds follow the largest block freed so far, up to 32 MiB. After one large prompt all
+/// further ones come from the heap, where any small block above them keeps their memory from the kernel (seen: 1 GiB
+/// after 1 GiB of prompts). The allocator reads them only at its start, and setting them later needs unsafe code.
+fn fix_allocator_thresholds() {
+    // Blocks of request bodies are as large as this (`READ_BUFFER` in the server), so each is a mapping of its own.
+    const THRESHOLDS: [(&str, &str); 2] = [
+        ("MALLOC_MMAP_THRESHOLD_", "131072"),
+        ("MALLOC_TRIM_THRESHOLD_", "1048576"),
+    ];
+    if THRESHOLDS
+        .iter()
+        .any(|(name, _)| std::env::var_os(name).is_some())
+    {
+        return;
+    }
+    let mut arguments = std::env::args_os();
+    let mut again = Command::new(PLIMSOLL);
+    again.arg0(arguments.next().unwrap_or_else(|| "plimsoll".into()));
+    // Where this fails the daemon runs all the same, only larger.
+    let error = again.args(arguments).envs(THRESHOLDS).exec();
+    tracing::debug!("the allocator's thresholds stay as they are: {error}");
 }
 
 /// Runs the daemon's one thread. A `LocalSet` would do as well, but there every wake-up of a task is also a write

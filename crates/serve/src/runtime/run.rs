@@ -270,7 +270,8 @@ impl Starter<'_> {
 
     fn ready(&self, child: &Child, key: Option<&str>, about: Value) {
         let entry = &self.run.entry;
-        let mut upstream = Upstream::new(SocketAddr::from((Ipv4Addr::LOCALHOST, child.port())));
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, child.port()));
+        let mut upstream = Upstream::new(address).of_group(child.pid());
         if let Some(key) = key {
             upstream = upstream.with_key(key);
         }
