@@ -1,7 +1,7 @@
-//! `plimsoll die-by`: ends by a signal (hidden).
+//! `plimsoll raise-signal`: a process that ends by a given signal (hidden).
 //!
-//! `plimsoll run` becomes this program when the signal has killed its own: exec has put every handler back, which safe code cannot
-//! do otherwise.
+//! `plimsoll run` becomes this program when a signal has killed its child: exec resets every signal handler, which safe code
+//! cannot do otherwise.
 
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    // The program has left its core; ours would only overwrite it.
+    // The child has written its core dump; a second one would overwrite it.
     let limit = getrlimit(Resource::Core);
     let _ = setrlimit(
         Resource::Core,
@@ -23,11 +23,11 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         },
     );
     if let Some(signal) = Signal::from_named_raw(arguments.signal) {
-        // The run-time's own handler of SIGSEGV takes the first for an overflow of the stack, and steps aside.
+        // The Rust run-time's SIGSEGV handler takes the first signal for a stack overflow and restores the default handler.
         for _ in 0..2 {
             let _ = kill_process(getpid(), signal);
         }
     }
-    // It is ignored, as SIGPIPE is by every Rust program.
+    // Reached only if the signal is ignored, as SIGPIPE is in every Rust program.
     ExitCode::from(u8::try_from(128 + arguments.signal).unwrap_or(u8::MAX))
 }
