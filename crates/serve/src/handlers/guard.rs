@@ -25,7 +25,7 @@ use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::guard::{PAGES, Preload, preload, read_pages};
 use plimsoll_scheduler::{Effect, Event, ModelId, RunId};
 use plimsoll_wire::options::Uuid;
-use plimsoll_wire::page::{CardSnapshot, Snapshot};
+use plimsoll_wire::page::{CardSnapshot, PageSnapshot as Snapshot};
 
 use self::budgets::PendingRequest;
 use crate::runtime::{EngineRun, Extension, Runtime};

@@ -211,7 +211,7 @@ impl<H: Harbor> Server<H> {
         let autoload = query::parameter(request.head.uri.query(), "autoload");
         let wish = Wish {
             autoload: autoload.map(|wanted| matches!(&*wanted, "true" | "1")),
-            client: errand.head.extensions.get().copied().unwrap_or_default(),
+            client: request.head.extensions.get().copied().unwrap_or_default(),
         };
         let asked = Instant::now();
         let answer = self.admitted(model, wish, request).await;
