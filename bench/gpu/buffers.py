@@ -1,7 +1,7 @@
 """What an engine says of its buffers: run until it has, and read.
 
 The lines are kept as `data/exact` keeps them, so that what a card said and what the phantom backend said are the same kind of file
-and the same tests read both. The grammar is that of crates/core/src/plan/exact/line.rs.
+and the same tests read both. The grammar is that of crates/planner/src/exact/line.rs.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The table of words that `plimsoll doctor` compares a report with: crates/core/src/diagnose/likeness/words.tsv.
+"""The table of words that `plimsoll doctor` compares a report with: crates/doctor/src/likeness/words.tsv.
 
 usage: train.py --out words.tsv [--sources reports.tsv] FOLDER...
        train.py --check FOLDER... --without FOLDER      how often the table made of the others names the cause of this one's reports

@@ -125,7 +125,6 @@ fn words(line: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_core::flags;
 
     use super::*;
 
@@ -137,7 +136,8 @@ mod tests {
             engine: Path::new("/p/fake-engine"),
             folder,
         };
-        let roster = flags::parse("plimsoll.toml", &plimsoll.config(&["alpha", "beta"]), &|_| None).unwrap();
+        let roster =
+            plimsoll_config::parse("plimsoll.toml", &plimsoll.config(&["alpha", "beta"]), &|_| None).unwrap();
         let command = "/p/fake-engine --fake events=256 --fake keep_alive_max=0 --fake idle_close_ms=0";
         assert_eq!(roster.serve.engine, Some(words(command)));
         assert_eq!(roster.models.len(), 2);

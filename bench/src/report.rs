@@ -5,9 +5,11 @@ use std::fs;
 
 use serde::Serialize;
 
-use crate::measure::{
-    paired::Paired, startup::Startup, streams::Streams, swap::Swap, throughput::Throughput,
-};
+use crate::measure::paired::Paired;
+use crate::measure::startup::Startup;
+use crate::measure::streams::Streams;
+use crate::measure::swap::Swap;
+use crate::measure::throughput::Throughput;
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {

@@ -9,7 +9,8 @@ use crate::client::Connection;
 use crate::measure::{paired, startup, streams, swap, throughput};
 use crate::options::{Part, Serve};
 use crate::process::{ProcessError, Server, peak_kib};
-use crate::proxies::{self, Plimsoll};
+use crate::proxies;
+use crate::proxies::Plimsoll;
 use crate::report::{Peak, Report};
 use crate::requests;
 

@@ -1,4 +1,4 @@
-//! `gpu bundle`: all that a measurement on a lent GPU needs, in one archive, for a machine without network and without cargo.
+//! `gpu bundle`: one archive with all that a measurement needs on a GPU machine without network and cargo.
 //!
 //! DECISION: what is packed keeps the tree of the repository (`bench/gpu`, `data/exact`) beside what is built (`bin`, `lib/plimsoll`)
 //! and what is brought (`engines`, `source`), so the same scripts run in a checkout and there. What lies in the archive is
@@ -17,13 +17,14 @@ mod source;
 use manifest::{Entry, Manifest};
 use options::Options;
 
-/// What a lent machine takes, with the tree that travels anyway.
+/// Largest archive that a GPU machine takes, beside the source tree, which is copied anyway.
 const LIMIT: u64 = 64 << 20;
 /// A file of the archive, when it is divided.
 const PART: u64 = 15 << 20;
 const ARCHIVE: &str = "plimsoll-gpu.tar";
+const PROGRAMS: [&str; 2] = ["plimsoll", "specimen"];
 const LIBRARIES: [&str; 2] = ["libplimsoll_guard.so", "libplimsoll_phantom.so"];
-/// The glibc of the machines that are lent (Ubuntu 24.04), and the floor of what is preloaded into others.
+/// The glibc of the GPU machines (Ubuntu 24.04), and the floor of what is preloaded into other programs.
 const PROGRAM_FLOOR: (u32, u32) = (2, 39);
 const LIBRARY_FLOOR: (u32, u32) = (2, 31);
 
@@ -109,13 +110,16 @@ fn programs(root: &Path, options: &Options, stage: &Path) -> Result<(), BundleEr
                 ["build", "--profile", "guard", "--package", "plimsoll-guard"],
                 ["build", "--profile", "guard", "--package", "plimsoll-phantom"],
                 ["build", "--profile", "release", "--package", "plimsoll"],
+                ["build", "--profile", "release", "--package", "plimsoll-specimens"],
             ] {
                 call(Command::new("cargo").args(arguments).current_dir(root))?;
             }
             (target.join("release"), target.join("guard"))
         }
     };
-    place(&program.join("plimsoll"), stage, "bin/plimsoll", PROGRAM_FLOOR)?;
+    for name in PROGRAMS {
+        place(&program.join(name), stage, &format!("bin/{name}"), PROGRAM_FLOOR)?;
+    }
     for library in LIBRARIES {
         place(
             &libraries.join(library),

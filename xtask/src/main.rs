@@ -1,4 +1,4 @@
-//! The chores of the repository. `cargo xtask test` is all of CI; the others are its parts.
+//! Chores of the repository. `cargo xtask test` is all of CI; the others are its parts.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
@@ -6,9 +6,11 @@ use std::process::ExitCode;
 
 mod artifacts;
 mod cross;
+mod docs;
 mod engine;
 mod gpu;
 mod guard;
+mod house;
 mod qemu;
 mod test;
 mod tidy;
@@ -19,14 +21,17 @@ usage: cargo xtask <chore>
   check-artifacts
           what guard and phantom need and export: libc of glibc 2.31 and the golden lists, nothing else
   cross   install what guard's aarch64 tests need, by name
+  docs    write the documents that plimsoll prints about itself; with --check, fail where one is stale
   engine  build a real llama.cpp without CUDA, b10605 or b8799, and print where its programs are
   gpu bundle
           pack programs, engines and scripts into one archive for a GPU machine without network, where bench/gpu/run.py measures
   guard   build libplimsoll_guard.so and libplimsoll_phantom.so, where `plimsoll` finds them
+  house   a measured table of the tree: size, import cycles, functions, comments, names; see house --help
   qemu-reclaim
           `plimsoll reclaim` in a kernel with a contiguous pool, emulated: some minutes, and packages by name
-  test    everything CI checks: format, lints, tidy, unit, process and real-engine tests
-  tidy    the rules that no compiler checks: who may import whom, file length, names, lock size";
+  test    everything CI checks: format, lints, tidy, unit, process and real-engine tests; with --long, the tests
+          that take longer than CI may; with the names of steps, these alone
+  tidy    the rules that no compiler checks: file length, names, words, lock size";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -34,10 +39,13 @@ fn main() -> ExitCode {
     match words.as_slice() {
         ["check-artifacts"] => artifacts::run(&root()),
         ["cross"] => cross::run(),
+        ["docs"] => docs::run(&root(), false),
+        ["docs", "--check"] => docs::run(&root(), true),
         ["engine"] => engine::run("b10605"),
         ["engine", build] => engine::run(build),
         ["gpu", "bundle", words @ ..] => gpu::run(&root(), words),
         ["guard"] => guard::run(&root()),
+        ["house", words @ ..] => house::run(&root(), words),
         ["qemu-reclaim"] => qemu::run(&root()),
         ["test", filter @ ..] => test::run(&root(), filter),
         ["tidy"] => tidy::run(&root()),

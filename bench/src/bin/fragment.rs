@@ -13,8 +13,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
-use plimsoll_core::bytes::Bytes;
-use plimsoll_core::machine::{Pieces, Snapshot, Tree, Unseen};
+use plimsoll_base::Bytes;
+use plimsoll_host::{Pieces, Snapshot, Tree, Unseen};
 use rustix::fs::{Advice, fadvise};
 
 const PAGE: u64 = 4096;

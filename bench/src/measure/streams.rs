@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::cpu::CpuClock;
-use crate::crowd::{self, Load, Until};
+use crate::crowd;
+use crate::crowd::{Load, Until};
 use crate::numbers::{microseconds, per};
 use crate::proxies::{EVENTS, FRAMING_EVENTS};
 use crate::requests;

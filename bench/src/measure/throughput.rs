@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::cpu::CpuClock;
-use crate::crowd::{self, Load, Until};
+use crate::crowd;
+use crate::crowd::{Load, Until};
 use crate::numbers::{microseconds, per, percentile, rate};
 use crate::requests;
 use crate::run::{RunError, Target};

@@ -3,9 +3,8 @@
 //! DECISION: an engine is somewhere between what it takes once loaded and what it takes at full depth. Only what lies
 //! outside of that, by more than the margin, is off.
 
-use plimsoll_core::bytes::Bytes;
-use plimsoll_core::place::CardId;
-use plimsoll_core::plan::Terms;
+use plimsoll_base::{Bytes, CardId};
+use plimsoll_planner::Terms;
 use serde::Serialize;
 
 /// What a plan may be off by on a card, at least and in thousandths of the peak.

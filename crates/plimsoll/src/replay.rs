@@ -1,6 +1,6 @@
 //! A trace over several policies: what each reserves, where it ends, how long its bookkeeping takes.
 
-use plimsoll_core::bytes::Bytes;
+use plimsoll_base::Bytes;
 use plimsoll_pool::replay::{
     Cause, Failure, GRANULE, Outcome, PolicyKind, UNLIMITED, Unwatched, replay, smallest_budget,
 };
@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 pub(crate) mod advice;
 mod stopwatch;
 
-use stopwatch::{Times, times};
+use self::stopwatch::{Times, times};
 
 const SCHEMA: &str = "plimsoll.replay/1";
 

@@ -8,9 +8,10 @@ use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use hand_written::{HandWritten, library};
 use plimsoll_wire::page::{PageCard as Card, Refusal};
 use serde_json::Value;
+
+use self::hand_written::{HandWritten, library};
 
 /// On a machine without cards.
 fn doctor(arguments: &[&str]) -> Command {

@@ -1,7 +1,7 @@
 //! Who may import whom. Crate edges are cargo's business; these are the edges inside crates, and the acts
 //! that a crate has sworn off.
 
-use super::{Finding, Source};
+use super::{Finding, Severity, Source};
 
 /// In `files`, `words` must not occur outside tests.
 struct Rule {
@@ -297,6 +297,7 @@ fn offences<'a>(source: &'a Source, rule: &'a Rule) -> impl Iterator<Item = Find
                 file: source.path.clone(),
                 line: number + 1,
                 rule: format!("`{}` is not allowed here: {}", word.trim(), rule.why),
+                severity: Severity::Error,
             })
         })
 }

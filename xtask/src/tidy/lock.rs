@@ -1,8 +1,8 @@
-//! The cap on locked packages: every dependency is somebody's upkeep.
+//! The cap on locked packages: every dependency has to be kept up to date.
 
 use std::path::Path;
 
-use super::Finding;
+use super::{Finding, Severity};
 
 const MOST: usize = 260;
 
@@ -14,6 +14,7 @@ pub(crate) fn check(root: &Path) -> Vec<Finding> {
             file: "Cargo.lock".into(),
             line: 1,
             rule,
+            severity: Severity::Error,
         }]
     };
     match packages {

@@ -4,15 +4,13 @@ use std::process::ExitCode;
 
 use rustix::process::setsid;
 
-use crate::probe;
-
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {}
 
 pub(crate) fn run(_: &Arguments) -> ExitCode {
     // The terminal's signals are the daemon's; this process ends with its stdin.
     let _ = setsid();
-    match probe::answer_questions(std::io::stdin().lock(), std::io::stdout().lock()) {
+    match plimsoll_probe::answer_questions(std::io::stdin().lock(), std::io::stdout().lock()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }

@@ -12,21 +12,20 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::rc::Rc;
 
 use clap::Args;
-use plimsoll_core::place::Card;
-use plimsoll_core::plan::Engine;
+use plimsoll_base::Card;
+use plimsoll_launch::engine;
+use plimsoll_launch::engine::{EngineProgram, Home, HomeError, InstallError};
+use plimsoll_planner::Engine;
+use plimsoll_serve::Listen;
+use plimsoll_serve::{Daemon, DaemonError, Setup};
 
+use self::client::AskError;
+use self::folder::{Folder, FolderError};
+use self::talk::{patiently, quote, say, title};
 use super::{engine as engines, plan, serve};
-use crate::daemon::{Daemon, DaemonError, Setup};
-use crate::launch::engine::{self, EngineProgram, Home, HomeError, InstallError};
-use crate::route::Listen;
 use crate::screen;
-
-use client::AskError;
-use folder::{Folder, FolderError};
-use talk::{patiently, quote, say, title};
 
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
@@ -117,7 +116,7 @@ fn setup(folder: &Folder, engine: EngineProgram, budget: &Card, listen: SocketAd
         log_file: None,
         ask: None,
         reclaim_before_load: None,
-        guard: plimsoll_core::flags::GuardWish::default(),
+        guard: plimsoll_config::GuardWish::default(),
         origins: Vec::new(),
     }
 }
@@ -139,14 +138,14 @@ async fn start(setup: Setup) -> Result<Daemon, serve::Error> {
 
 /// Tells the tour while the daemon serves, and serves on; a signal ends both.
 async fn conduct(daemon: Daemon, folder: &Folder, budget: &Card, once: bool) -> Result<ExitCode, Error> {
-    let (owner, address) = (Rc::clone(&daemon.owner), daemon.address);
+    let (handle, address) = (daemon.handle(), daemon.address);
     let mut serving = tokio::task::spawn_local(daemon.run());
     let told = tokio::select! {
-        told = tour::tell(&owner, address, folder) => told,
+        told = tour::tell(&handle, address, folder) => told,
         _ = &mut serving => return Ok(ExitCode::SUCCESS),
     };
     if once || told.is_err() {
-        owner.shut_down().await;
+        handle.shut_down().await;
         return told.map(|()| ExitCode::SUCCESS);
     }
     tour::hand_over(address, folder, budget);

@@ -3,8 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-
-use crate::reclaim::{TakeStepError, take_as_root};
+use plimsoll_reclaim::{TakeStepError, take_as_root};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {

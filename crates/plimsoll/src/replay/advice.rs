@@ -4,8 +4,7 @@
 //! is what then takes less in sum, counting what the change costs elsewhere (a larger cache, copies in the compute
 //! buffer). With a budget, what reaches it comes first.
 
-use plimsoll_core::bytes::Bytes;
-use plimsoll_core::explain::{Hint, Reason};
+use plimsoll_base::{Bytes, Hint, Reason};
 use plimsoll_pool::generate::{Cache, Card, Engine, GenerateError, Run, Shape, cell_bytes, generate};
 use plimsoll_pool::replay::{PolicyKind, smallest_budget};
 use serde::Serialize;

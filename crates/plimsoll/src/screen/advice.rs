@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use plimsoll_core::explain::Reason;
+use plimsoll_base::Reason;
 
 use crate::replay::advice::PoolAdvice;
 

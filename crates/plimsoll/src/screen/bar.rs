@@ -1,8 +1,7 @@
 //! A card's memory as one bar: what others hold, the terms in the order in which they are taken, the load line.
 
-use plimsoll_core::bytes::Bytes;
-use plimsoll_core::explain::Source;
-use plimsoll_core::plan::CardPlan;
+use plimsoll_base::{Bytes, Source};
+use plimsoll_planner::CardPlan;
 
 /// A stretch of the bar. The glyph tells it apart where colours are not seen.
 #[derive(Debug)]
@@ -18,7 +17,7 @@ pub(super) struct Stretch<'a> {
 /// What others hold, and the five terms; the first is left out where the card is all free.
 pub(super) fn stretches(card: &CardPlan) -> Vec<Stretch<'_>> {
     let terms = &card.terms;
-    let term = |name, glyph, colour, term: &'_ plimsoll_core::plan::Term| (name, glyph, colour, term.bytes);
+    let term = |name, glyph, colour, term: &'_ plimsoll_planner::Term| (name, glyph, colour, term.bytes);
     let named = [
         (
             term("weights", '█', "#2f5d8a", &terms.weights),

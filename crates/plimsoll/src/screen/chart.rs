@@ -6,8 +6,8 @@
 
 use std::fmt::{self, Write};
 
-use plimsoll_core::bytes::Bytes;
-use plimsoll_core::trend::Course;
+use plimsoll_base::Bytes;
+use plimsoll_telemetry::trend::Course;
 
 use super::svg::escaped;
 

@@ -6,7 +6,7 @@
 
 use std::fmt::{self, Write};
 
-use plimsoll_core::bytes::Bytes;
+use plimsoll_base::Bytes;
 use plimsoll_pool::replay::Sample;
 
 use super::svg::escaped;

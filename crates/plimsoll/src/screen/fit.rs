@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Write};
 
-use plimsoll_core::plan::fit::{Answer, Dimension, Fit, Trade};
+use plimsoll_planner::fit::{Answer, Dimension, Fit, Trade};
 
 /// The whole text, with a final line feed.
 pub(crate) fn fit(fit: &Fit) -> String {

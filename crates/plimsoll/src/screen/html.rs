@@ -8,13 +8,13 @@ mod chart;
 
 use std::fmt::{self, Write};
 
-use plimsoll_core::bytes::Bytes;
-use plimsoll_core::plan::fit::Point;
-use plimsoll_core::plan::{CardPlan, Plan, Terms};
+use plimsoll_base::Bytes;
+use plimsoll_planner::fit::Point;
+use plimsoll_planner::{CardPlan, Plan, Terms};
 use serde_json::json;
 
+use self::chart::{Chart, LEFT, WIDTH};
 use super::svg::escaped;
-use chart::{Chart, LEFT, WIDTH};
 
 const STYLE: &str = include_str!("html/style.css");
 const SCRIPT: &str = include_str!("html/script.js");

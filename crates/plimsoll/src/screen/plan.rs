@@ -2,9 +2,8 @@
 
 use std::fmt::{self, Write};
 
-use plimsoll_core::bytes::Bytes;
-use plimsoll_core::explain::Reason;
-use plimsoll_core::plan::{CardPlan, Plan};
+use plimsoll_base::{Bytes, Reason};
+use plimsoll_planner::{CardPlan, Plan};
 
 use super::bar::{bar, stretches};
 

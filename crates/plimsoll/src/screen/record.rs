@@ -3,9 +3,10 @@
 use std::fmt::{self, Write as _};
 use std::io;
 
-use plimsoll_core::bytes::Bytes;
-use plimsoll_core::record::Entry;
-use plimsoll_core::record::{Group, ReadRecordError, Reader, Redaction, Source, Summary, Told, Unit};
+use plimsoll_base::Bytes;
+use plimsoll_telemetry::record::{
+    Entry, Group, ReadRecordError, Reader, Redaction, Source, Summary, Told, Unit,
+};
 
 use super::chart::{Chart, Line, MOST_LINES};
 use super::page::Page;

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use plimsoll_core::bytes::Bytes;
+use plimsoll_base::Bytes;
 
 use crate::replay::{Replay, Replayed};
 

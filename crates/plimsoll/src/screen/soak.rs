@@ -3,13 +3,13 @@
 use std::fmt::{self, Write};
 use std::time::Duration;
 
-use plimsoll_core::bytes::Bytes;
-use plimsoll_core::trend::{Course, Growth};
+use plimsoll_base::Bytes;
+use plimsoll_lab::load::{Felt, Judged, State, failed_so, thousands};
+use plimsoll_telemetry::trend::{Course, Growth};
 use serde_json::{Value, json};
 
 use super::chart::{Chart, Line};
 use super::page::Page;
-use crate::load::{Felt, Judged, State, failed_so, thousands};
 
 /// A soak that is over.
 #[derive(Debug)]
@@ -295,7 +295,7 @@ fn verdict(figure: &Judged<'_>) -> String {
         Growth::Unknown => format!(
             "too few looks for a verdict ({} of at least {}); {course}",
             trend.looks,
-            plimsoll_core::trend::Trend::LEAST_LOOKS
+            plimsoll_telemetry::trend::Trend::LEAST_LOOKS
         ),
     }
 }

@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Write};
 
-use plimsoll_core::bytes::Bytes;
-use plimsoll_core::plan::{CardPlan, Plan};
+use plimsoll_base::Bytes;
+use plimsoll_planner::{CardPlan, Plan};
 
 use super::bar::stretches;
 

@@ -2,12 +2,12 @@
 
 use std::fmt::{self, Write};
 
-use plimsoll_core::bytes::Bytes;
-use plimsoll_core::trend::Course;
+use plimsoll_base::Bytes;
+use plimsoll_lab::load::{Depth, Sweep, is_own, slope};
+use plimsoll_telemetry::trend::Course;
 use serde_json::{Value, json};
 
 use super::chart::{Chart, Line, stacked};
-use crate::load::{Depth, Sweep, is_own, slope};
 
 /// What the plan of the server's own flags says, over all its cards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

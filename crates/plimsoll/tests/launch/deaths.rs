@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use plimsoll::launch::{EndCause, Ended, Readiness, post_mortem};
-use plimsoll_core::admit::{End, Stage};
-use plimsoll_core::bytes::Bytes;
-use plimsoll_core::diagnose::{Exit, Sign};
+use plimsoll_base::{Bytes, End, Stage};
+use plimsoll_doctor::{Exit, Sign};
+use plimsoll_launch::{EndCause, Ended, Readiness, post_mortem};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use plimsoll::launch::{EndCause, StopWay};
-use plimsoll_core::diagnose::Exit;
+use plimsoll_doctor::Exit;
+use plimsoll_launch::{EndCause, StopWay};
 
 use crate::rig::{LIMIT, engine, eventually, launcher, lives, on_one_thread, shell, start};
 

@@ -7,11 +7,11 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use plimsoll::launch::{
+use plimsoll_base::Bytes;
+use plimsoll_launch::{
     Child, ChildEvent, ChildSpec, Ended, Environment, Launcher, Log, Readiness, StopWay, Visible,
     child_environment, free_port,
 };
-use plimsoll_core::bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 

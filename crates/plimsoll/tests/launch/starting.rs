@@ -3,11 +3,11 @@
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 
-use plimsoll::launch::{
+use plimsoll_base::End;
+use plimsoll_doctor::Exit;
+use plimsoll_launch::{
     ChildEvent, LaunchError, Launcher, Readiness, Visible, child_environment, post_mortem,
 };
-use plimsoll_core::admit::End;
-use plimsoll_core::diagnose::Exit;
 
 use crate::rig::{WithProgram, engine, environment, launcher, on_one_thread, shell, start};
 

@@ -10,9 +10,8 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use plimsoll::probe::{Sampler, look};
-use plimsoll_core::bytes::Bytes;
-use plimsoll_core::place::{CardId, CardKind};
+use plimsoll_base::{Bytes, CardId, CardKind};
+use plimsoll_probe::{Sampler, look};
 
 const ROLE: &str = "PLIMSOLL_TEST_ROLE";
 

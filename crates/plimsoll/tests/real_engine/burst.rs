@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::daemon::until;
-use crate::fleet::{self, Fleet, three};
+use crate::fleet;
+use crate::fleet::{Fleet, three};
 use crate::http;
 
 /// llama-server gives up on an idle connection after 5 s: nobody may have waited for that.

@@ -9,7 +9,8 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::daemon::{Daemon, Setup, until};
-use crate::http::{self, chat, chat_body, chat_stream, post};
+use crate::http;
+use crate::http::{chat, chat_body, chat_stream, post};
 
 const CLIENTS: usize = 4;
 const COPIES: usize = 125;

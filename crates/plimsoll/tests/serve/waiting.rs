@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::daemon::{Setup, until};
-use crate::http::{self, chat, chat_body, get, post};
+use crate::http;
+use crate::http::{chat, chat_body, get, post};
 
 #[test]
 fn the_least_recently_used_model_leaves() {

@@ -13,25 +13,24 @@ use std::time::Duration;
 
 use bytes::Bytes as Body;
 use http::Method;
-use plimsoll_core::bytes::Bytes;
-use plimsoll_core::place::Card;
-use plimsoll_core::plan::Engine;
+use plimsoll_base::{Bytes, Card};
+use plimsoll_lab::load::{Client, Failure, Target};
+use plimsoll_launch::engine::EngineProgram;
+use plimsoll_launch::{
+    Child, ChildEvent, ChildSpec, Environment, LaunchError, Launcher, Log, Readiness, StopWay, Visible,
+    child_environment, free_port,
+};
+use plimsoll_planner::Engine;
+use plimsoll_probe::Sampler;
+use plimsoll_probe::folder::OwnedFolder;
+use plimsoll_probe::guard::{PAGES, Preload, preload};
 use plimsoll_wire::options::GuardOptions as Options;
 use serde_json::json;
 use tokio::sync::mpsc::Receiver;
 
+use self::look::Look;
+use self::wait::{ended, ready};
 use super::subject::{self, SubjectError};
-use crate::folder::OwnedFolder;
-use crate::guard::{PAGES, Preload, preload};
-use crate::launch::engine::EngineProgram;
-use crate::launch::{
-    Child, ChildEvent, ChildSpec, Environment, LaunchError, Launcher, Log, Readiness, StopWay, Visible,
-    child_environment, free_port,
-};
-use crate::load::{Client, Failure, Target};
-use crate::probe::Sampler;
-use look::Look;
-use wait::{ended, ready};
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 const END_WITHIN: Duration = Duration::from_secs(5);

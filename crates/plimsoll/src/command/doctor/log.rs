@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use plimsoll_core::diagnose::{Reader, Source};
+use plimsoll_doctor::{Reader, Source};
+use plimsoll_probe::sysroot::Sysroot;
 
 use super::{Error, Findings, machine};
-use crate::sysroot::Sysroot;
 
 const BLOCK: usize = 1 << 20;
 

@@ -2,14 +2,13 @@
 //!
 //! What the rules know comes from the files' own text, fed as evidence; what is printed besides are facts, each with its number.
 
-use plimsoll_core::bytes::Bytes;
-use plimsoll_core::diagnose::{Reader, Source};
-use plimsoll_core::explain::Reason;
-use plimsoll_core::machine::{Snapshot, Tree, allowance};
+use plimsoll_base::{Bytes, Reason};
+use plimsoll_doctor::{Reader, Source};
+use plimsoll_host::{Snapshot, Tree, allowance};
+use plimsoll_probe::Machine;
+use plimsoll_probe::sysroot::Sysroot;
 
 use super::Findings;
-use crate::probe::{self, Machine};
-use crate::sysroot::Sysroot;
 
 /// Files whose lines are evidence as they stand.
 const FILES: [&str; 3] = ["proc/meminfo", "proc/buddyinfo", "etc/nv_tegra_release"];
@@ -20,7 +19,7 @@ pub(super) fn look(tree: &Sysroot) -> Findings {
     let mut reader = Reader::new();
     let mut seen = Vec::new();
     if tree.is_live() {
-        let machine = probe::look();
+        let machine = plimsoll_probe::look();
         seen.extend(cards(&machine));
         seen.extend(holders(&machine, &mut reader));
     }
@@ -82,7 +81,7 @@ fn cards(machine: &Machine) -> Vec<Reason> {
 /// Who holds what; a process with no more than a context on a second card is told by the rules.
 fn holders(machine: &Machine, reader: &mut Reader) -> Vec<Reason> {
     let mut seen = Vec::new();
-    for holder in probe::read().holders {
+    for holder in plimsoll_probe::read().holders {
         let number = machine.cards.iter().position(|card| card.id == holder.card);
         let number = number
             .and_then(|number| u64::try_from(number).ok())

@@ -3,13 +3,12 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use plimsoll_core::diagnose::{Cause, Diagnosis};
-use plimsoll_core::explain::Reason;
-use plimsoll_core::flags::Program;
-use plimsoll_core::plan::{Engine, EngineKind, Plan};
+use plimsoll_base::Reason;
+use plimsoll_doctor::{Cause, Diagnosis};
+use plimsoll_flags::Program;
+use plimsoll_planner::{Engine, EngineKind, Plan};
 
 use super::super::plan::made;
-use crate::probe;
 
 /// Adds the plan's sums to the reasons and its hints before the general ones.
 pub(super) fn add(diagnosis: &mut Diagnosis, command: &[OsString]) {
@@ -35,7 +34,13 @@ fn plan(command: &[OsString]) -> Option<Plan> {
         kind: EngineKind::LlamaCpp,
         build: None,
     };
-    made(&words, engine, Program::from_name(name)?, &probe::look().cards).ok()
+    made(
+        &words,
+        engine,
+        Program::from_name(name)?,
+        &plimsoll_probe::look().cards,
+    )
+    .ok()
 }
 
 fn sums(plan: &Plan) -> Vec<Reason> {

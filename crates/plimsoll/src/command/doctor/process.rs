@@ -4,12 +4,11 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 
-use plimsoll_core::diagnose::{Reader, Source};
-use plimsoll_core::explain::Reason;
+use plimsoll_base::Reason;
+use plimsoll_doctor::{Reader, Source};
 
 use super::log::feed;
 use super::{Error, Findings};
-use crate::probe;
 
 /// How much of the end of its log is read.
 const LOG_END: u64 = 4 << 20;
@@ -79,9 +78,9 @@ fn chosen_cards(pid: u32) -> Option<Reason> {
 
 /// What it holds on the cards, and its neighbours there.
 fn held(pid: u32, reader: &mut Reader) -> Vec<Reason> {
-    let cards = probe::look().cards;
+    let cards = plimsoll_probe::look().cards;
     let mut seen = Vec::new();
-    for holder in probe::read().holders {
+    for holder in plimsoll_probe::read().holders {
         let number = cards.iter().position(|card| card.id == holder.card);
         let number = number
             .and_then(|number| u64::try_from(number).ok())

@@ -5,23 +5,21 @@
 //! the terminal by itself, and is ours to survive, because the verdict comes after the end.
 
 use std::ffi::OsString;
-use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::mpsc::{Sender, channel};
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
-use plimsoll_core::bytes::Bytes;
-use plimsoll_core::diagnose::{Reader, Refused, Source};
-use plimsoll_core::explain::Reason;
+use plimsoll_base::{Bytes, Reason};
+use plimsoll_doctor::{Reader, Refused, Source};
+use plimsoll_launch::PLIMSOLL;
+use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_wire::page::Refusal;
 use serde_json::Value;
 
 use super::{Error, Findings};
-use crate::folder::OwnedFolder;
-use crate::launch::PLIMSOLL;
 
 const BLOCK: usize = 1 << 16;
 /// The folder of the report is called so, and then by its owner.

@@ -13,15 +13,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use http::Method;
-use plimsoll_core::bytes::Bytes;
-use plimsoll_core::place::CardId;
+use plimsoll_base::{Bytes, CardId};
 use serde_json::Value;
 
-pub(in crate::command) use process::again;
+pub(in crate::command) use self::process::again;
+
+use plimsoll_lab::load::{Client, Failure, Target};
 
 use super::{Arguments, Error};
 use crate::check::{CARD_MARGIN, Check, Checked, HOST_MARGIN, Row, Said, margin};
-use crate::load::{Client, Failure, Target};
 use crate::screen;
 
 /// For a whole answer.
@@ -162,7 +162,7 @@ fn claimed(asked: Option<Bytes>, status: &Value) -> Vec<Checked> {
         let seen = measured.iter().find(|share| share["card"] == claim["card"]);
         let peak = bytes(&claim["bytes"])?;
         let measured = seen.and_then(|share| bytes(&share["bytes"]));
-        let kind = if id.as_str() == crate::probe::HOST_CARD {
+        let kind = if id.as_str() == plimsoll_probe::HOST_CARD {
             HOST_MARGIN
         } else {
             CARD_MARGIN

@@ -8,14 +8,14 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use plimsoll_core::flags::{Options, Program, Wish};
-use plimsoll_core::place::Card;
-use plimsoll_core::plan::exact::{Transcript, exact};
-use plimsoll_core::plan::fit::{self, Dimension, Fit, Point, edited};
-use plimsoll_core::plan::{self, Engine, Plan, PlanRequest};
+use plimsoll_base::Card;
+use plimsoll_exact::{Asked, ExactError, Oracle};
+use plimsoll_flags::{Options, Program, Wish};
+use plimsoll_planner::exact::{Transcript, exact};
+use plimsoll_planner::fit::{Dimension, Fit, Point, edited};
+use plimsoll_planner::{Engine, Plan, PlanRequest, fit};
 
 use super::{Arguments, Error, Models};
-use crate::exact::{Asked, ExactError, Oracle};
 
 /// Runs for the largest context of a plan, of which two are mostly enough, and what a person waits without wondering.
 const PLAN: (u32, Duration) = (16, Duration::from_secs(5));
@@ -57,7 +57,9 @@ impl<'a> Asking<'a> {
         };
         let request = models.request(&wish, engine, program, cards);
         // What the formulas refuse is the engine's to refuse, in its own words.
-        let guess = plan::plan(&request).ok().and_then(|plan| plan.largest_context);
+        let guess = plimsoll_planner::plan(&request)
+            .ok()
+            .and_then(|plan| plan.largest_context);
         let likely = match guess.filter(|_| arguments.fit.is_none()) {
             Some(guess) => fit::likely_contexts(&request, guess),
             None => Vec::new(),

@@ -7,14 +7,15 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use plimsoll_core::flags::Options;
-use plimsoll_core::plan::fit::{self, Answer, Dimension, Fit, Formulas, edited};
+use plimsoll_base::Card;
+use plimsoll_flags::Options;
+use plimsoll_planner::fit;
+use plimsoll_planner::fit::{Answer, Dimension, Fit, Formulas, edited};
 use serde_json::{Value, json};
 
 use super::exact::Asking;
 use super::{Arguments, Error, Models};
 use crate::screen;
-use plimsoll_core::place::Card;
 
 /// Directions, in the order in which they were asked for.
 #[derive(Clone, Debug)]

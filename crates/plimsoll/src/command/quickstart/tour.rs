@@ -2,38 +2,36 @@
 
 use std::net::SocketAddr;
 
-use plimsoll_core::admit::{ModelView, Snapshot, State};
-use plimsoll_core::bytes::Bytes;
-use plimsoll_core::place::Card;
+use plimsoll_base::{Bytes, Card};
+use plimsoll_scheduler::{ModelView, Snapshot, State};
+use plimsoll_serve::DaemonHandle;
 
 use super::Error;
 use super::client::{Answer, ask, chat};
 use super::folder::{Folder, Member};
 use super::talk::{quote, say, title};
-use crate::owner::Owner;
-use crate::route::Harbor;
 
 const QUESTION: &str = "What does a load line tell a captain?";
 
 /// Asks the pair, then the giant, and tells what came of it.
-pub(super) async fn tell(owner: &Owner, address: SocketAddr, folder: &Folder) -> Result<(), Error> {
+pub(super) async fn tell(daemon: &DaemonHandle, address: SocketAddr, folder: &Folder) -> Result<(), Error> {
     let [alpha, beta] = &folder.pair;
     title(format_args!("you ask {}, which is not loaded", alpha.name));
-    asked(owner, address, alpha).await?;
+    asked(daemon, address, alpha).await?;
     title(format_args!("you ask {} again", alpha.name));
-    asked(owner, address, alpha).await?;
+    asked(daemon, address, alpha).await?;
     title(format_args!(
         "you ask {}, and there is no room beside {}",
         beta.name, alpha.name
     ));
-    asked(owner, address, beta).await?;
+    asked(daemon, address, beta).await?;
     refused(address, &folder.giant).await
 }
 
-async fn asked(owner: &Owner, address: SocketAddr, member: &Member) -> Result<(), Error> {
-    let before = owner.snapshot();
+async fn asked(daemon: &DaemonHandle, address: SocketAddr, member: &Member) -> Result<(), Error> {
+    let before = daemon.snapshot();
     let answer = put(address, member).await?;
-    let after = owner.snapshot();
+    let after = daemon.snapshot();
     let Some(text) = answer.text() else {
         return Err(unexpected(member, &answer));
     };
@@ -114,7 +112,7 @@ fn departure(before: &Snapshot, after: &Snapshot, leaver: &ModelView, newcomer: 
 }
 
 fn holders(snapshot: &Snapshot) -> String {
-    let line = |card: &plimsoll_core::admit::CardView| {
+    let line = |card: &plimsoll_scheduler::CardView| {
         let holders: Vec<String> = card
             .holders
             .iter()

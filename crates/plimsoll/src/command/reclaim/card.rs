@@ -4,13 +4,12 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use plimsoll_reclaim::{CardOutcome, CardWish, reclaim_on};
 use plimsoll_wire::options::Uuid;
 use serde_json::{Value, json};
 
 use super::{Arguments, Error, json, text};
 use crate::command::run::cards::{CardError, find};
-use crate::probe;
-use crate::reclaim::{CardOutcome, CardWish, reclaim_on};
 
 pub(super) fn run(arguments: &Arguments, card: &str) -> Result<ExitCode, Error> {
     let wish = wish(arguments, card)?;
@@ -34,7 +33,7 @@ pub(super) fn run(arguments: &Arguments, card: &str) -> Result<ExitCode, Error> 
 }
 
 fn wish(arguments: &Arguments, name: &str) -> Result<CardWish, Error> {
-    let machine = probe::look();
+    let machine = plimsoll_probe::look();
     let uuid = find(name, &machine.cards)?;
     let mut cards = machine.cards.into_iter();
     let card = cards.find(|card| card.uuid.as_ref() == Some(&uuid));

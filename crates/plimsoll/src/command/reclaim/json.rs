@@ -1,9 +1,8 @@
 //! The answer for programs: `plimsoll.reclaim/1`.
 
-use plimsoll_core::machine::{Planned, Verdict};
+use plimsoll_host::{Planned, Verdict};
+use plimsoll_reclaim::{Asked, Hands, Held, Measure, Neighbour, Outcome, Taken, Wish};
 use serde_json::{Value, json};
-
-use crate::reclaim::{Asked, Hands, Held, Measure, Neighbour, Outcome, Taken, Wish};
 
 pub(super) fn answer(wish: &Wish, outcome: &Outcome) -> Value {
     json!({

@@ -3,10 +3,9 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use plimsoll_core::bytes::Bytes;
-use plimsoll_core::machine::{BuddyInfo, Planned, Unseen, Verdict};
-
-use crate::reclaim::{Asked, FileCache, Hands, Measure, Neighbour, Outcome, Taken, Wish};
+use plimsoll_base::Bytes;
+use plimsoll_host::{BuddyInfo, Planned, Unseen, Verdict};
+use plimsoll_reclaim::{Asked, FileCache, Hands, Measure, Neighbour, Outcome, Taken, Wish};
 
 /// The whole answer.
 pub(super) fn told(wish: &Wish, outcome: &Outcome) -> String {
@@ -264,11 +263,11 @@ fn signed(difference: i128) -> String {
 mod tests {
     use std::path::Path;
 
-    use plimsoll_core::machine::Goal;
+    use plimsoll_host::Goal;
+    use plimsoll_probe::sysroot::Sysroot;
+    use plimsoll_reclaim::{PATIENCE, Whom, judge};
 
     use super::*;
-    use crate::reclaim::{PATIENCE, Whom, judge};
-    use crate::sysroot::Sysroot;
 
     #[test]
     fn an_ordinary_user_hears_what_was_not_done_and_the_command_that_does_it() {

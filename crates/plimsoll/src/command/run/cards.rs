@@ -2,8 +2,7 @@
 
 use std::str::FromStr;
 
-use plimsoll_core::bytes::{Bytes, ParseBytesError};
-use plimsoll_core::place::Card;
+use plimsoll_base::{Bytes, Card, ParseBytesError};
 use plimsoll_wire::options::Uuid;
 
 /// What was asked for: `CARD` or `CARD=SIZE`.
@@ -139,8 +138,9 @@ fn listed<'a>(cards: impl Iterator<Item = (usize, &'a Card)>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_base::{CardId, CardKind, Counting};
+
     use super::*;
-    use plimsoll_core::place::{CardId, CardKind, Counting};
 
     fn card(uuid: &str, name: &str) -> Card {
         Card {

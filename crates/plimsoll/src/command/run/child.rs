@@ -5,15 +5,16 @@
 //! were started with ignored (`nohup`) stays ignored, for the program too.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::future::poll_fn;
-use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, ExitCode, ExitStatus};
 use std::task::Poll;
 use std::time::Duration;
+use std::{fs, io};
 
+use plimsoll_launch::Environment;
+use plimsoll_probe::guard::{Record, answer_plea, read_pages, read_tree};
 use rustix::process::{Pid, Signal, getpgrp, kill_process};
 use rustix::termios::tcgetpgrp;
 use tokio::process;
@@ -21,8 +22,6 @@ use tokio::signal::unix::{self, SignalKind};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::{Error, OWN_FAILURE};
-use crate::guard::{Record, answer_plea, read_pages, read_tree};
-use crate::launch::Environment;
 
 /// Time between two looks at the pages.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -54,14 +53,14 @@ impl End {
     }
 
     /// Ends as the program did. Handlers of ours are gone only with this program itself, so a signal is raised by what it
-    /// becomes (`plimsoll die-by`).
+    /// becomes (`plimsoll raise-signal`).
     pub(in crate::command) fn repeat(self) -> ExitCode {
         match self {
             Self::Code(code) => ExitCode::from(code),
             Self::Signal(signal) => {
-                let _cannot = Command::new(crate::launch::PLIMSOLL)
+                let _cannot = Command::new(plimsoll_launch::PLIMSOLL)
                     .arg0("plimsoll")
-                    .args(["die-by", &signal.to_string()])
+                    .args(["raise-signal", &signal.to_string()])
                     .exec();
                 ExitCode::from(u8::try_from(128 + signal).unwrap_or(OWN_FAILURE))
             }

@@ -9,14 +9,13 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 
-use plimsoll_core::bytes::Bytes;
-use plimsoll_core::flags::{Options, Program};
-use plimsoll_core::place::Card;
-use plimsoll_core::plan::{Engine, Plan};
+use plimsoll_base::{Bytes, Card};
+use plimsoll_flags::{Options, Program};
+use plimsoll_launch::engine::{EngineProgram, Origin, identify};
+use plimsoll_planner::{Engine, Plan};
 use plimsoll_wire::env as names;
 
 use crate::command::plan;
-use crate::launch::engine::{EngineProgram, Origin, identify};
 
 /// What a card will be asked for in all, without its context: its UUID, and bytes.
 pub(super) type Need = (String, Bytes);

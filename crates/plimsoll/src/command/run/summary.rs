@@ -4,14 +4,13 @@ use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use plimsoll_core::bytes::Bytes;
-use plimsoll_core::place::Card;
+use plimsoll_base::{Bytes, Card};
+use plimsoll_probe::guard::{CardRecord, Record, Refused};
 use plimsoll_wire::page::Refusal;
 use serde_json::{Value, json};
 
 use super::child::End;
 use super::{named, say};
-use crate::guard::{CardRecord, Record, Refused};
 
 const SCHEMA: &str = "plimsoll.run/1";
 const REASONS: [Refusal; 4] = [Refusal::Budget, Refusal::Driver, Refusal::Spill, Refusal::Context];

@@ -2,8 +2,7 @@
 
 use std::cmp::Reverse;
 
-use plimsoll_core::bytes::Bytes;
-use plimsoll_core::explain::{Advice, Hint};
+use plimsoll_base::{Advice, Bytes, Hint};
 use plimsoll_pool::generate::{Engine, Run};
 
 use super::{CacheType, Cost, Pool, Question};

@@ -2,9 +2,9 @@
 
 use std::fmt::{self, Write};
 
-use plimsoll_core::bytes::Bytes;
-use plimsoll_core::plan::CardPlan;
-use plimsoll_core::plan::fit::Point;
+use plimsoll_base::Bytes;
+use plimsoll_planner::CardPlan;
+use plimsoll_planner::fit::Point;
 
 use super::{TERMS, amounts, peak, ratio};
 

@@ -4,13 +4,13 @@
 //! asked for, and what its context took as it was opened, stand on guard's page. All of it changes only while the engine works, and it is
 //! looked at when it does not.
 
-use plimsoll_core::bytes::Bytes;
+use plimsoll_base::Bytes;
+use plimsoll_probe::Reading;
+use plimsoll_probe::guard::read_pages;
 use plimsoll_wire::options::Uuid;
 use plimsoll_wire::page::CardSnapshot;
 
 use super::{MeasureError, Run};
-use crate::guard::read_pages;
-use crate::probe::{self, Reading};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
@@ -46,7 +46,7 @@ impl Run<'_> {
 
     /// What the driver says of the engine's processes.
     fn named(&self, reading: &Reading) -> Option<Bytes> {
-        let family = probe::family(self.child.pid());
+        let family = plimsoll_probe::family(self.child.pid());
         let ours = reading
             .holders
             .iter()

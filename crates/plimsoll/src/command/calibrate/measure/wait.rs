@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use plimsoll_core::diagnose::Sign;
+use plimsoll_doctor::Sign;
+use plimsoll_launch::{ChildEvent, Ended, Log, post_mortem};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
 use super::MeasureError;
-use crate::launch::{ChildEvent, Ended, Log, post_mortem};
 
 /// A driver that starts for the first time takes long.
 const READY_WITHIN: Duration = Duration::from_secs(60);

@@ -3,18 +3,17 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use plimsoll_core::bytes::Bytes;
-use plimsoll_core::flags::table::Effect;
-use plimsoll_core::flags::{Options, Origin, Parallel, Program, Value as SettingValue, Wish};
-use plimsoll_core::place::{Card, CardKind};
-use plimsoll_core::plan::{CardPlan, Engine, Plan};
+use plimsoll_base::{Bytes, Card, CardKind};
+use plimsoll_flags::table::Effect;
+use plimsoll_flags::{Options, Origin, Parallel, Program, Value as SettingValue, Wish};
+use plimsoll_planner::{CardPlan, Engine, Plan};
+use plimsoll_probe::Reading;
 use serde_json::Value;
 
 use super::super::exact::Asking;
 use super::super::{Arguments, Error, wished};
 use super::CheckError;
 use crate::check::{CARD_MARGIN, Checked, HOST_MARGIN, Row, Said, margin};
-use crate::probe::{self, Reading};
 
 /// Plans what a process was started with and measures what it took.
 pub(super) fn checked(arguments: &Arguments, pid: u32) -> Result<Checked, Error> {
@@ -23,8 +22,8 @@ pub(super) fn checked(arguments: &Arguments, pid: u32) -> Result<Checked, Error>
     let program = started.program().unwrap_or(arguments.program);
     let options = started.reachable(&options);
     let wish = options.wish(program)?;
-    let reading = probe::read();
-    let family = probe::family(pid);
+    let reading = plimsoll_probe::read();
+    let family = plimsoll_probe::family(pid);
     let cards = arguments.described_or(|| started.cards(&reading, &family))?;
     let plan = match &arguments.exact {
         Some(named) => {
@@ -46,14 +45,17 @@ pub(in crate::command) fn again(pid: u32, engine: Engine) -> Result<Plan, Error>
     let started = Started::read(pid)?;
     let options = started.reachable(&started.options()?);
     let program = started.program().unwrap_or(Program::LlamaServer);
-    let cards = started.cards(&probe::read(), &probe::family(pid));
+    let cards = started.cards(&plimsoll_probe::read(), &plimsoll_probe::family(pid));
     wished(&options.wish(program)?, engine, program, &cards)
 }
 
 fn rows(arguments: &Arguments, plan: &Plan, cards: &[Card], reading: &Reading, family: &[u32]) -> Vec<Row> {
     let row = |(card, planned): (&Card, &CardPlan)| {
         let (measured, kind) = match card.kind {
-            CardKind::Host => (family.first().and_then(|&pid| probe::resident(pid)), HOST_MARGIN),
+            CardKind::Host => (
+                family.first().and_then(|&pid| plimsoll_probe::resident(pid)),
+                HOST_MARGIN,
+            ),
             CardKind::Cuda => (held(card, reading, family), CARD_MARGIN),
         };
         let margin = margin(arguments.margin, kind, planned.peak);
@@ -74,7 +76,7 @@ fn rows(arguments: &Arguments, plan: &Plan, cards: &[Card], reading: &Reading, f
 
 /// Bytes of a card that a process and its children hold; `None` where the driver names none of them.
 fn held(card: &Card, reading: &Reading, family: &[u32]) -> Option<Bytes> {
-    let ours = |holder: &&probe::Holder| holder.card == card.id && family.contains(&holder.pid);
+    let ours = |holder: &&plimsoll_probe::Holder| holder.card == card.id && family.contains(&holder.pid);
     let used: Vec<Bytes> = reading
         .holders
         .iter()
@@ -200,8 +202,8 @@ impl Started {
             .variables
             .iter()
             .find(|(name, _)| name == plimsoll_wire::env::CUDA_VISIBLE_DEVICES);
-        let machine = probe::look();
-        let mut cards = probe::visible(machine.cards, visible.map(|(_, value)| value.as_str()));
+        let machine = plimsoll_probe::look();
+        let mut cards = plimsoll_probe::visible(machine.cards, visible.map(|(_, value)| value.as_str()));
         for card in &mut cards {
             let own = held(card, reading, family).unwrap_or_default();
             card.free = (card.free + own).min(card.total);

@@ -1,0 +1,130 @@
+//! GPUs and host memory that models can be placed on.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::Bytes;
+
+/// Identifier of a card within one machine: its UUID where it has one, else its given name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CardId(Arc<str>);
+
+impl CardId {
+    pub fn new(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for CardId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl Serialize for CardId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for CardId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|text| Self::new(&text))
+    }
+}
+
+/// The kind of memory that a card stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CardKind {
+    /// An NVIDIA card with memory of its own.
+    Cuda,
+    /// The host's memory, for engines that compute on the CPU.
+    Host,
+}
+
+/// A card: what it is, what it has, and what is free on it now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Card {
+    pub id: CardId,
+    pub kind: CardKind,
+    /// The product name: `NVIDIA H200`.
+    pub name: String,
+    /// `GPU-…`; what `CUDA_VISIBLE_DEVICES` gets. None for a card that the user only described.
+    pub uuid: Option<String>,
+    pub total: Bytes,
+    /// Free memory when the driver was last asked; equals `total` for a budget that the user gives.
+    pub free: Bytes,
+    /// Compute capability, e.g. (9, 0).
+    pub compute_capability: Option<(u32, u32)>,
+    /// True where the engine gets its pool from plain cudaMalloc (Tegra, or a build without VMM).
+    // Tegra has no virtual memory management API, so ggml falls back to its legacy pool there.
+    pub legacy_pool: bool,
+    /// The accounting that its numbers come from.
+    #[serde(default)]
+    pub counting: Counting,
+}
+
+/// The accounting of a process's memory on a card.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Counting {
+    /// The driver: all of it, as `nvidia-smi` shows it.
+    #[default]
+    Driver,
+    /// Guard, which enforces a budget: the program's own requests, and the context as it is opened. Memory that
+    /// the driver allocates lazily, mostly for kernels, is not counted.
+    Guard,
+}
+
+impl Card {
+    /// The card as a guarded program sees it: total and free are the budget. Host memory is unchanged, since guard
+    /// does not limit it.
+    pub fn guarded(self, budget: Bytes) -> Self {
+        // Memory that other processes hold is not available to the guarded program, whatever its budget.
+        let room = budget.min(self.free);
+        match self.kind {
+            CardKind::Host => self,
+            CardKind::Cuda => Self {
+                total: room,
+                free: room,
+                counting: Counting::Guard,
+                ..self
+            },
+        }
+    }
+
+    /// True if a configuration that says `name` means this card.
+    pub fn answers_to(&self, name: &str) -> bool {
+        self.id.as_str() == name || self.uuid.as_deref() == Some(name) || self.name == name
+    }
+}
+
+/// A card and how much of it may be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CardLimit {
+    pub card: Card,
+    /// The user's own limit on all claims together.
+    pub budget: Option<Bytes>,
+    /// Bytes that no claim may use.
+    pub reserve: Bytes,
+}
+
+/// Bytes on one card.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Share {
+    pub card: CardId,
+    pub bytes: Bytes,
+}
+
+impl Share {
+    pub fn new(card: CardId, bytes: Bytes) -> Self {
+        Self { card, bytes }
+    }
+}

@@ -1,0 +1,206 @@
+//! Memory demand of a model on a set of cards.
+//!
+//! A demand is a function, not a number: planned models answer with their plan for exactly these cards,
+//! declared ones divide the user's figure, and a model of unknown size takes one whole card. A demand states the
+//! size only; the ledger checks that it is free, so a demand never refuses for size.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::card::{Card, CardId, Share};
+use super::curve::Curve;
+use crate::Bytes;
+use crate::{Hint, Reason};
+
+/// Identifier of one start of an engine. Never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct RunId(pub u64);
+
+/// Cards of a run, with the bytes it may take on each.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Placement {
+    /// In the order of the machine's cards; empty for an engine that needs no card.
+    pub shares: Vec<Share>,
+    /// The run takes a whole card because its need is unknown.
+    pub alone: bool,
+}
+
+impl Placement {
+    /// Bytes of the placement on `card`; zero where it has no share.
+    pub fn on(&self, card: &CardId) -> Bytes {
+        let on_card = self.shares.iter().filter(|share| share.card == *card);
+        on_card.map(|share| share.bytes).sum()
+    }
+
+    pub fn cards(&self) -> impl Iterator<Item = &CardId> {
+        self.shares.iter().map(|share| &share.card)
+    }
+
+    pub fn total(&self) -> Bytes {
+        self.shares.iter().map(|share| share.bytes).sum()
+    }
+}
+
+/// Cards that a model's own flags name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// It must have these.
+    pub cards: Vec<CardId>,
+    /// And no others.
+    pub only: bool,
+}
+
+impl Named {
+    /// False for a card that the flags rule out.
+    pub fn allows(&self, card: &CardId) -> bool {
+        // `--device` rules out all other cards; `--main-gpu` alone does not.
+        !self.only || self.cards.contains(card)
+    }
+}
+
+static NO_NAMES: Named = Named {
+    cards: Vec::new(),
+    only: false,
+};
+
+/// Memory need of a model, as a function of the cards it gets.
+pub trait Demand: fmt::Debug + Send + Sync {
+    /// Returns what the model would take on these cards, each at its peak.
+    ///
+    /// `free` of each card is what the model could have there at best. The error says why the model cannot run
+    /// on this set at all, whatever is free; that it is too small is not such a reason.
+    fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason>;
+
+    /// The cards that it names itself; it is asked about no set that does not suit them.
+    fn named(&self) -> &Named {
+        &NO_NAMES
+    }
+
+    /// The need is unknown: the model gets one card exclusively, until it is measured.
+    fn alone(&self) -> bool {
+        false
+    }
+
+    /// Bytes on these cards by depth; or the reason why depth is not tracked, as text.
+    fn curve(&self, _cards: &[Card]) -> Result<Curve, String> {
+        // Only a plan knows the growth; a declared size is a constant.
+        Err("how its need grows with depth is not known".to_owned())
+    }
+
+    /// The reduced context, where the requested one is too large for these cards.
+    fn lowered_context(&self) -> Option<u64> {
+        None
+    }
+
+    /// Returns advice that would make the model smaller, best first.
+    fn hints(&self, _cards: &[Card]) -> Vec<Hint> {
+        Vec::new()
+    }
+
+    /// Bytes that the engine will request on each of these cards, without the driver's context, where known.
+    fn asked(&self, _cards: &[Card]) -> Vec<(CardId, Bytes)> {
+        Vec::new()
+    }
+}
+
+/// A size that the user declared. On several cards it is divided in proportion to their free memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Declared(pub Bytes);
+
+impl Demand for Declared {
+    fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
+        let free: Bytes = cards.iter().map(|card| card.free).sum();
+        let Some((last, others)) = cards.split_last() else {
+            return match self.0.is_zero() {
+                true => Ok(Vec::new()),
+                // Without a card, even a declared size has nowhere to go; zero is an engine on the CPU.
+                false => {
+                    Err(Reason::new("no_card", "it needs a card and there is none").fact("need", self.0))
+                }
+            };
+        };
+        let mut rest = self.0;
+        let mut shares = Vec::with_capacity(cards.len());
+        // The last card takes the remainder, so that rounding loses no byte of the declared size.
+        for card in others {
+            // With no free memory at all, scaled() divides by one and the ledger refuses the placement.
+            let share = self.0.scaled(card.free.get(), free.get());
+            rest = rest.saturating_sub(share);
+            shares.push((card.id.clone(), share));
+        }
+        shares.push((last.id.clone(), rest));
+        Ok(shares)
+    }
+}
+
+/// A model of unknown size: one whole card, exclusively.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unknown;
+
+impl Demand for Unknown {
+    fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
+        match cards {
+            [card] => Ok(vec![(card.id.clone(), card.free)]),
+            _ => Err(Reason::new(
+                "unknown_need",
+                "what it takes is not known, so it gets exactly one card to itself",
+            )),
+        }
+    }
+
+    fn alone(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CardKind, Counting};
+
+    fn card(name: &str, free: Bytes) -> Card {
+        Card {
+            id: CardId::new(name),
+            kind: CardKind::Cuda,
+            name: name.to_owned(),
+            uuid: None,
+            total: free,
+            free,
+            compute_capability: None,
+            legacy_pool: false,
+            counting: Counting::Driver,
+        }
+    }
+
+    #[test]
+    fn declared_memory_is_divided_as_free_memory_is_and_loses_no_byte() {
+        let cards = [card("a", Bytes::new(100)), card("b", Bytes::new(200))];
+        let shares = Declared(Bytes::new(100)).on(&cards).unwrap();
+        assert_eq!(
+            shares,
+            [
+                (CardId::new("a"), Bytes::new(33)),
+                (CardId::new("b"), Bytes::new(67))
+            ]
+        );
+    }
+
+    #[test]
+    fn a_need_of_nothing_is_met_without_a_card() {
+        assert_eq!(Declared(Bytes::ZERO).on(&[]), Ok(Vec::new()));
+        assert_eq!(Declared(Bytes::new(1)).on(&[]).unwrap_err().code, "no_card");
+    }
+
+    #[test]
+    fn an_unknown_need_takes_one_whole_card_alone() {
+        let cards = [card("a", Bytes::mib(9)), card("b", Bytes::mib(9))];
+        assert_eq!(
+            Unknown.on(&cards[..1]),
+            Ok(vec![(CardId::new("a"), Bytes::mib(9))])
+        );
+        assert_eq!(Unknown.on(&cards).unwrap_err().code, "unknown_need");
+        assert!(Unknown.alone());
+    }
+}

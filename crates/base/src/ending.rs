@@ -1,0 +1,31 @@
+//! Ends of engine processes, as the diagnosis reports them to the scheduler.
+
+use crate::{Bytes, Reason};
+
+/// The phase in which memory ran out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    Loading,
+    Serving,
+}
+
+/// The end of an engine process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It was asked to stop and did, or ended by itself with success.
+    // Exit status 0, or any end after we sent a signal: neither is a failure of the model.
+    Expected,
+    Crashed {
+        reason: Reason,
+    },
+    OutOfMemory {
+        stage: Stage,
+        reason: Reason,
+        /// Missing bytes, where the engine's log states them.
+        shortfall: Option<Bytes>,
+    },
+    /// There never was a process: the program is missing, is not executable, its port was taken.
+    Unstartable {
+        reason: Reason,
+    },
+}

@@ -1,0 +1,23 @@
+//! Vocabulary of every other crate: bytes, cards, memory curves, claims, reasons and hints.
+//!
+//! Pure values without input or output. The planner fills them, the scheduler decides on them, and every screen renders
+//! the same [`Reason`] trees, so no two of those crates have to know each other.
+#![forbid(unsafe_code)]
+
+mod bytes;
+mod card;
+mod card_spec;
+mod curve;
+mod demand;
+mod ending;
+mod explain;
+mod round;
+
+pub use bytes::{Bytes, ParseBytesError};
+pub use card::{Card, CardId, CardKind, CardLimit, Counting, Share};
+pub use card_spec::CardSpecError;
+pub use curve::{Curve, Slots};
+pub use demand::{Declared, Demand, Named, Placement, RunId, Unknown};
+pub use ending::{End, Stage};
+pub use explain::{Advice, Fact, Hint, Reason, Source};
+pub use round::round_u64;

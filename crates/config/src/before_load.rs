@@ -1,0 +1,35 @@
+//! Reclaim before a load: the setting `reclaim-before-load`.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Reclaim of host memory before a model is loaded, on machines whose GPU shares it, and the privileges for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReclaimBeforeLoad {
+    /// Nothing is done.
+    #[default]
+    Off,
+    /// Steps without root: the page cache of model files is dropped, and guarded programs release idle memory.
+    User,
+    /// Also steps that need root, by `sudo -n plimsoll reclaim-step`.
+    Sudo,
+    /// Also steps that need root, by the systemd unit of `plimsoll reclaim --print-unit`.
+    Systemd,
+}
+
+impl ReclaimBeforeLoad {
+    /// Words that [`ReclaimBeforeLoad::read`] takes, for messages.
+    pub const EXPECTED: &'static str = "off, user, sudo or systemd";
+
+    /// Reads one word; `None` if it is none of ours.
+    pub fn read(word: &str) -> Option<Self> {
+        match word {
+            "off" => Some(Self::Off),
+            "user" => Some(Self::User),
+            "sudo" => Some(Self::Sudo),
+            "systemd" => Some(Self::Systemd),
+            _ => None,
+        }
+    }
+}

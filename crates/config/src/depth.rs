@@ -1,0 +1,32 @@
+//! Handling of models that do not fit at their full context: the setting `too-large`.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Handling of a model that fits on no card at its full context.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TooLarge {
+    /// It is refused, with the context that would fit.
+    #[default]
+    Refuse,
+    /// It gets the largest context that fits, but none below `--fit-ctx`.
+    LowerContext,
+    /// It is loaded where it fits before it grows, and requests that would go deeper than that are refused.
+    LimitDepth,
+}
+
+impl TooLarge {
+    /// Words that [`TooLarge::read`] takes, for messages.
+    pub const EXPECTED: &'static str = "refuse, lower-context or limit-depth";
+
+    /// Reads one word; `None` if it is none of ours.
+    pub fn read(word: &str) -> Option<Self> {
+        match word {
+            "refuse" => Some(Self::Refuse),
+            "lower-context" => Some(Self::LowerContext),
+            "limit-depth" => Some(Self::LimitDepth),
+            _ => None,
+        }
+    }
+}

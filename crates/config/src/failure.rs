@@ -1,0 +1,77 @@
+//! Configuration errors: the place, the fault and the remedy.
+
+use plimsoll_flags::{FlagError, FlagProblem, Origin};
+
+/// A configuration that cannot be used, as `FILE:LINE: what; remedy`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{origin}: {problem}")]
+pub struct ConfigError {
+    pub origin: Origin,
+    pub problem: Problem,
+}
+
+impl ConfigError {
+    pub(crate) fn new(origin: Origin, problem: Problem) -> Self {
+        Self { origin, problem }
+    }
+}
+
+impl From<FlagError> for ConfigError {
+    fn from(FlagError { origin, problem }: FlagError) -> Self {
+        Self::new(origin, Problem::ReadFlag(problem))
+    }
+}
+
+/// A fault of a configuration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    #[error("the format of the file is not known; name it .ini, .yaml, .yml or .toml")]
+    TellFormat,
+    #[error("the file cannot be read as text: {why}; {remedy}")]
+    ReadText { why: &'static str, remedy: &'static str },
+    #[error("{why}; {remedy}")]
+    ReadLine { why: &'static str, remedy: &'static str },
+    #[error("{0}")]
+    ParseYaml(String),
+    #[error("{0}")]
+    ParseToml(String),
+    #[error("unknown key `{key}` in {place}; {}", .nearest.as_ref().map_or("remove it".to_owned(), |near| format!("did you mean `{near}`?")))]
+    FindKey {
+        key: String,
+        place: String,
+        nearest: Option<String>,
+    },
+    #[error("`{value}` is no value for `{key}`; write {expected}")]
+    ReadValue {
+        key: String,
+        value: String,
+        expected: &'static str,
+    },
+    #[error("`{key}` takes two values, which a preset cannot give; start the model by a command instead")]
+    PassTwoValues { key: String },
+    #[error(
+        "`{key}` holds a blank API key, which would admit requests without a key; write the key, or remove the \
+         entry"
+    )]
+    BlankKey { key: &'static str },
+    #[error("model `{model}` has no model; {remedy}")]
+    FindModel { model: String, remedy: &'static str },
+    #[error("model `{model}` has no command; add `cmd`, or `model` and `flags`")]
+    FindCommand { model: String },
+    #[error("the name `{name}` is taken by `{other}` at {first}; names and aliases must differ")]
+    NameModel {
+        name: String,
+        other: String,
+        first: Origin,
+    },
+    #[error("macro `{name}` {why}; {remedy}")]
+    ExpandMacro {
+        name: String,
+        why: &'static str,
+        remedy: &'static str,
+    },
+    #[error("the command cannot be split: {why}; {remedy}")]
+    SplitCommand { why: &'static str, remedy: &'static str },
+    #[error("{0}")]
+    ReadFlag(FlagProblem),
+}

@@ -1,0 +1,240 @@
+//! Guard settings of one program: from `plimsoll run`, from a model's own settings, from the flags of `serve`.
+//!
+//! DECISION: an engine under `serve` is counted by default, and nothing is enforced. A plan that is a few MiB short must
+//! not kill an engine that fits its card; `budget` enforces the claim. Settings that are not given are `None`, so that
+//! a model's own settings override the server's defaults one by one.
+
+use plimsoll_base::Bytes;
+use plimsoll_wire::options::{CardRule, Contexts, GuardOptions as Options, GgmlPoolMode as Pool, Uuid};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::duration;
+
+/// Guard's mode: not loaded, counting, or enforcing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum GuardMode {
+    /// It is not loaded at all.
+    Off,
+    /// It counts, and refuses nothing.
+    Observe,
+    /// It refuses what would pass the model's claim, or the budget that is given.
+    Budget,
+}
+
+/// Guard settings; `None` is "not given".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GuardWish {
+    pub mode: Option<GuardMode>,
+    /// Bytes on each card, instead of the claim.
+    pub budget: Option<Bytes>,
+    pub reuse: Option<bool>,
+    pub chunk: Option<Bytes>,
+    pub reclaim: Option<bool>,
+    /// In seconds.
+    pub wait: Option<u32>,
+    pub spill: Option<Bytes>,
+    /// With `spill`: all bytes that the program requests on each card, without its context.
+    pub need: Option<Bytes>,
+    /// With `spill`: bytes of the budget that are reserved for smaller requests.
+    pub keep: Option<Bytes>,
+    pub pool: Option<Pool>,
+    pub on_oom_managed: Option<bool>,
+    pub hide_vmm: Option<bool>,
+    pub contexts: Option<Contexts>,
+}
+
+/// A card of the plan, as it is passed to guard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GuardedCard {
+    pub uuid: Uuid,
+    pub budget: Option<Bytes>,
+    /// Planned requests of the program on it, without its context.
+    pub need: Option<Bytes>,
+}
+
+impl GuardWish {
+    /// Words that [`GuardWish::read`] takes, for messages.
+    pub const EXPECTED: &'static str = "off, observe or budget[=SIZE], then any of reuse, chunk=SIZE, reclaim, wait=TIME, spill=SIZE, need=SIZE, keep=SIZE, \
+                                        pool=ours|managed|leave, on-oom=managed, hide-vmm, contexts=leave|report|refuse";
+
+    /// Reads a line of words; `None` if one of them is no word of ours.
+    pub fn read(line: &str) -> Option<Self> {
+        // Unknown words fail the whole line: a misspelt `spill` must not start an engine without it.
+        let mut wish = Self::default();
+        for word in line.split_whitespace() {
+            wish.take(word)?;
+        }
+        Some(wish)
+    }
+
+    fn take(&mut self, word: &str) -> Option<()> {
+        let (key, value) = word
+            .split_once('=')
+            .map_or((word, None), |(key, value)| (key, Some(value)));
+        let size = || value?.parse::<Bytes>().ok();
+        match (key, value) {
+            ("off", None) => self.mode = Some(GuardMode::Off),
+            ("observe", None) => self.mode = Some(GuardMode::Observe),
+            ("budget", None) => self.mode = Some(GuardMode::Budget),
+            ("budget", _) => self.budget = Some(size()?),
+            ("reuse", None) => self.reuse = Some(true),
+            ("chunk", _) => self.chunk = Some(size()?),
+            ("reclaim", None) => self.reclaim = Some(true),
+            ("wait", Some(value)) => self.wait = Some(seconds(value)?),
+            ("spill", _) => self.spill = Some(size()?),
+            ("need", _) => self.need = Some(size()?),
+            ("keep", _) => self.keep = Some(size()?),
+            ("pool", Some("ours")) => self.pool = Some(Pool::Ours),
+            ("pool", Some("managed")) => self.pool = Some(Pool::Managed),
+            ("pool", Some("leave")) => self.pool = Some(Pool::Leave),
+            ("on-oom", Some("managed")) => self.on_oom_managed = Some(true),
+            ("hide-vmm", None) => self.hide_vmm = Some(true),
+            ("contexts", Some("leave")) => self.contexts = Some(Contexts::Leave),
+            ("contexts", Some("report")) => self.contexts = Some(Contexts::Report),
+            ("contexts", Some("refuse")) => self.contexts = Some(Contexts::Refuse),
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// These settings, with `usual` for those not given.
+    #[must_use]
+    pub fn or(self, usual: &Self) -> Self {
+        // A model that sets `off` or `observe` must not inherit a budget, which would enforce again.
+        let budget = match self.mode {
+            Some(GuardMode::Off | GuardMode::Observe) => self.budget,
+            _ => self.budget.or(usual.budget),
+        };
+        Self {
+            mode: self.mode.or(usual.mode),
+            budget,
+            reuse: self.reuse.or(usual.reuse),
+            chunk: self.chunk.or(usual.chunk),
+            reclaim: self.reclaim.or(usual.reclaim),
+            wait: self.wait.or(usual.wait),
+            spill: self.spill.or(usual.spill),
+            need: self.need.or(usual.need),
+            // Settings are independent of each other, so each falls back alone.
+            keep: self.keep.or(usual.keep),
+            pool: self.pool.or(usual.pool),
+            on_oom_managed: self.on_oom_managed.or(usual.on_oom_managed),
+            hide_vmm: self.hide_vmm.or(usual.hide_vmm),
+            contexts: self.contexts.or(usual.contexts),
+        }
+    }
+
+    /// The effective mode: a budget implies enforcement.
+    pub fn mode(&self) -> GuardMode {
+        match (self.mode, self.budget) {
+            (Some(GuardMode::Off), _) => GuardMode::Off,
+            // Only `off` beats a budget; `observe budget=…` enforces, since a size has no other use.
+            (Some(GuardMode::Budget), _) | (_, Some(_)) => GuardMode::Budget,
+            (Some(GuardMode::Observe) | None, None) => GuardMode::Observe,
+        }
+    }
+
+    /// The budget on a card on which `claim` was granted; `None` for none.
+    pub fn budget_for(&self, claim: Option<Bytes>) -> Option<Bytes> {
+        match self.mode() {
+            GuardMode::Budget => self.budget.or(claim),
+            GuardMode::Off | GuardMode::Observe => None,
+        }
+    }
+
+    /// True where a plan has to choose which requests spill: spilling is on, and neither `need` nor `keep` is given.
+    pub fn is_to_be_planned(&self) -> bool {
+        self.spill.is_some() && self.need.is_none() && self.keep.is_none()
+    }
+
+    /// The line for guard itself. `cards` are those of the plan.
+    pub fn options(&self, cards: &[GuardedCard]) -> Options {
+        let mut options = Options::NONE;
+        // The claim is not known here; cards of the plan carry it in their own rules below.
+        options.budget = self.budget_for(None).map(Bytes::get);
+        options.contexts = self.contexts.unwrap_or_default();
+        options.reuse = self.reuse.unwrap_or_default();
+        options.chunk = self.chunk.map(Bytes::get);
+        options.reclaim = self.reclaim.unwrap_or_default();
+        options.wait = self.wait.unwrap_or_default();
+        options.spill = self.spill.map(Bytes::get);
+        options.need = self.need.map(Bytes::get);
+        // 0 reserves nothing, which is guard's own default.
+        options.keep = self.keep.map_or(0, Bytes::get);
+        options.pool = self.pool.unwrap_or_default();
+        options.on_oom_managed = self.on_oom_managed.unwrap_or_default();
+        options.hide_vmm = self.hide_vmm.unwrap_or_default();
+        for card in cards {
+            // Beyond its room guard treats a card as one that it does not know, as it must with more than its page holds.
+            let _ = options.add(CardRule {
+                uuid: card.uuid.0,
+                budget: card.budget.map(Bytes::get),
+                need: card.need.map(Bytes::get),
+            });
+        }
+        options
+    }
+}
+
+/// Whole seconds, rounded up.
+fn seconds(text: &str) -> Option<u32> {
+    let time = duration::parse(text)?;
+    // Guard counts whole seconds; rounding up keeps 500 ms from becoming no wait at all.
+    u32::try_from(time.as_millis().div_ceil(1000)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_words_is_read_and_a_wrong_word_is_not() {
+        let wish = GuardWish::read("budget reclaim wait=5s spill=1GiB pool=ours").unwrap();
+        assert_eq!(wish.mode(), GuardMode::Budget);
+        assert_eq!((wish.wait, wish.spill), (Some(5), Some(Bytes::gib(1))));
+        assert_eq!(GuardWish::read("budget=20GiB").unwrap().mode(), GuardMode::Budget);
+        for wrong in ["budgett", "spill", "spill=x", "pool=best", "reuse=1", "wait"] {
+            assert_eq!(GuardWish::read(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_models_own_words_win_over_the_usual_ones() {
+        let usual = GuardWish::read("budget spill=1GiB reuse").unwrap();
+        let wish = GuardWish::read("observe spill=2GiB").unwrap().or(&usual);
+        assert_eq!(wish.mode(), GuardMode::Observe);
+        assert_eq!((wish.spill, wish.reuse), (Some(Bytes::gib(2)), Some(true)));
+        let watched = GuardWish::read("observe")
+            .unwrap()
+            .or(&GuardWish::read("budget=1GiB").unwrap());
+        assert_eq!(watched.mode(), GuardMode::Observe);
+    }
+
+    #[test]
+    fn a_claim_is_a_budget_only_where_that_is_asked() {
+        let claim = Some(Bytes::gib(3));
+        let budget = |line: &str| GuardWish::read(line).unwrap().budget_for(claim);
+        assert_eq!(budget(""), None);
+        assert_eq!(budget("budget"), claim);
+        assert_eq!(budget("budget=1GiB"), Some(Bytes::gib(1)));
+        assert_eq!(budget("off"), None);
+    }
+
+    #[test]
+    fn guard_reads_what_is_written_for_it() {
+        let uuid = Uuid::read("GPU-00112233-4455-6677-8899-aabbccddeeff").unwrap();
+        let wish = GuardWish::read("budget reclaim wait=1500ms contexts=refuse").unwrap();
+        let card = GuardedCard {
+            uuid,
+            budget: Some(Bytes::new(7)),
+            need: Some(Bytes::new(9)),
+        };
+        let line = wish.options(&[card]).to_string();
+        assert_eq!(
+            line,
+            "card=GPU-00112233-4455-6677-8899-aabbccddeeff:7:9 contexts=refuse reclaim wait=2"
+        );
+        assert_eq!(Options::read(&line).unwrap().to_string(), line);
+    }
+}

@@ -1,0 +1,25 @@
+//! Configuration files: our own TOML, llama-server's `--models-preset` INI and llama-swap's YAML.
+//!
+//! All three formats end in one [`Roster`]; nothing after it knows which format was read.
+#![forbid(unsafe_code)]
+
+mod before_load;
+mod command;
+mod depth;
+mod duration;
+mod engine_flags;
+mod failure;
+mod guard;
+mod llama_swap;
+mod native;
+mod parse;
+mod preset;
+mod roster;
+
+pub use before_load::ReclaimBeforeLoad;
+pub use depth::TooLarge;
+pub use failure::{ConfigError, Problem};
+pub use guard::{GuardMode, GuardWish, GuardedCard};
+pub use native::schema;
+pub use parse::parse;
+pub use roster::{Entry, Launch, PID, PORT, Placement, Roster, ServeSettings};

@@ -1,0 +1,349 @@
+//! llama-swap's YAML, read as llama-swap reads it (`internal/config @ v250`).
+//!
+//! Models, macros, aliases, times, keys and preloading mean the same here. Groups, matrix and profiles do not:
+//! they say by hand which models fit together, and here memory decides that; of them only `persistent` stays, as
+//! a pin. Whatever has no effect is named in a warning with its line; llama-swap itself is silent about a key it
+//! does not know.
+
+mod macros;
+mod model;
+mod tree;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_flags::{Origin, Warning, quoted};
+
+use self::macros::Macros;
+use self::tree::{Node, Pair, Tree};
+use super::failure::{ConfigError, Problem};
+use super::roster::{Entry, Roster};
+
+/// Keys that are read; `macros` and `models` before the others.
+const READ: [&str; 10] = [
+    "macros",
+    "models",
+    "groups",
+    "matrix",
+    "routing",
+    "hooks",
+    "apiKeys",
+    "healthCheckTimeout",
+    "globalTTL",
+    "unloadTimeout",
+];
+
+/// Keys that have no effect here, and why.
+const WITHOUT_EFFECT: [(&str, &str); 16] = [
+    ("startPort", "ports are given by the system"),
+    ("logLevel", "`RUST_LOG` chooses what is logged"),
+    ("logRequests", "`RUST_LOG` chooses what is logged"),
+    ("logTimeFormat", "`RUST_LOG` chooses what is logged"),
+    ("logToStdout", "what a model prints is kept with the model"),
+    ("metricsMaxInMemory", "`/metrics` needs no bound"),
+    ("captureBuffer", "requests are not recorded"),
+    ("store", "requests are not recorded"),
+    ("performance", "cards are always watched"),
+    ("ui", "remove it"),
+    ("upstream", "remove it"),
+    (
+        "sendLoadingState",
+        "loading is told in the status, not in answers",
+    ),
+    ("includeAliasesInList", "aliases are part of each model's entry"),
+    ("profiles", "give each model its own name"),
+    ("selectors", "give each model its own name"),
+    ("peers", "other machines are not asked"),
+];
+
+/// Reads a file.
+pub(super) fn parse(
+    file: &Arc<str>,
+    text: &str,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<Roster, ConfigError> {
+    let mut root = Node::parse(file, text)?;
+    let mut reader = Reader {
+        file,
+        roster: Roster::default(),
+    };
+    // The order is llama-swap's: comments out, environment in, macros last.
+    let mut pairs = match std::mem::replace(&mut root.tree, Tree::Null) {
+        Tree::Map(pairs) => pairs,
+        Tree::Null => Vec::new(),
+        Tree::Scalar(_) | Tree::List(_) => {
+            return Err(reader.fault(root.line, "the file is no map", "write `models:`"));
+        }
+    };
+    for pair in &mut pairs {
+        model::strip_comments(pair);
+        macros::expand_environment(file, &mut pair.value, env)?;
+    }
+    // Keys are unique: the YAML reader refuses a second one.
+    let find = |key| {
+        pairs
+            .iter()
+            .find(|pair: &&Pair| pair.key == key)
+            .map(|pair| pair.value.clone())
+    };
+    let macros = Macros::read(file, find("macros").as_ref())?;
+    let models = find("models");
+    let mut global = Node {
+        tree: Tree::Map(
+            pairs
+                .into_iter()
+                .filter(|pair| !matches!(pair.key.as_str(), "macros" | "models"))
+                .collect(),
+        ),
+        line: 1,
+    };
+    macros.expand(file, &mut global)?;
+    reader.warn_of_unread(&global);
+    let defaults = reader.defaults(&global)?;
+    for pair in models
+        .as_ref()
+        .map(|node| reader.pairs(node, "models"))
+        .transpose()?
+        .unwrap_or_default()
+    {
+        let entry = reader.model(pair, &macros, &defaults)?;
+        reader.roster.models.push(entry);
+    }
+    // After the models, whose entries they change.
+    reader.groups(&global)?;
+    reader.preload(&global)?;
+    Ok(reader.roster)
+}
+
+/// Global defaults of models.
+struct Defaults {
+    ttl: Option<Duration>,
+    load_timeout: Duration,
+    stop_timeout: Duration,
+}
+
+struct Reader<'a> {
+    file: &'a Arc<str>,
+    roster: Roster,
+}
+
+impl Reader<'_> {
+    fn warn(&mut self, line: u32, text: String, hint: &str) {
+        let warning = Warning::new(Origin::file(self.file, line), text);
+        self.roster.warnings.push(warning.hint(hint));
+    }
+
+    fn fault(&self, line: u32, why: &'static str, remedy: &'static str) -> ConfigError {
+        ConfigError::new(Origin::file(self.file, line), Problem::ReadLine { why, remedy })
+    }
+
+    fn bad(&self, key: &str, node: &Node, expected: &'static str) -> ConfigError {
+        let value = match &node.tree {
+            Tree::Scalar(text) => quoted(text),
+            Tree::Null => "null".to_owned(),
+            Tree::List(_) => "a list".to_owned(),
+            Tree::Map(_) => "a map".to_owned(),
+        };
+        let problem = Problem::ReadValue {
+            key: key.to_owned(),
+            value,
+            expected,
+        };
+        ConfigError::new(Origin::file(self.file, node.line), problem)
+    }
+
+    fn pairs<'n>(&self, node: &'n Node, key: &str) -> Result<&'n [Pair], ConfigError> {
+        node.pairs().ok_or_else(|| self.bad(key, node, "a map"))
+    }
+
+    fn text<'n>(&self, parent: &'n Node, key: &str) -> Result<Option<&'n str>, ConfigError> {
+        match parent.get(key) {
+            None => Ok(None),
+            Some(Node {
+                tree: Tree::Scalar(text),
+                ..
+            }) => Ok(Some(text)),
+            Some(node) => Err(self.bad(key, node, "a text")),
+        }
+    }
+
+    fn number(&self, parent: &Node, key: &str) -> Result<Option<i64>, ConfigError> {
+        let Some(text) = self.text(parent, key)? else {
+            return Ok(None);
+        };
+        let number = text
+            .trim()
+            .parse::<i64>()
+            .ok()
+            // -1 means "as the global setting" in llama-swap.
+            .filter(|number| (-1..=0x7fff_ffff).contains(number));
+        match (number, parent.get(key)) {
+            (Some(number), _) => Ok(Some(number)),
+            (None, Some(node)) => Err(self.bad(key, node, "a whole number from 0 up")),
+            (None, None) => Ok(None),
+        }
+    }
+
+    fn truth(&self, parent: &Node, key: &str) -> Result<bool, ConfigError> {
+        match (self.text(parent, key)?, parent.get(key)) {
+            (Some("true"), _) => Ok(true),
+            (Some("false"), _) | (None, _) => Ok(false),
+            (Some(_), Some(node)) => Err(self.bad(key, node, "true or false")),
+            (Some(_), None) => Ok(false),
+        }
+    }
+
+    fn texts(&self, parent: &Node, key: &str) -> Result<Vec<(String, u32)>, ConfigError> {
+        let Some(node) = parent.get(key) else {
+            return Ok(Vec::new());
+        };
+        let Tree::List(items) = &node.tree else {
+            return Err(self.bad(key, node, "a list of texts"));
+        };
+        let text = |item: &Node| match &item.tree {
+            Tree::Scalar(text) => Ok((text.clone(), item.line)),
+            Tree::Null | Tree::List(_) | Tree::Map(_) => Err(self.bad(key, item, "a text")),
+        };
+        items.iter().map(text).collect()
+    }
+
+    fn warn_of_unread(&mut self, global: &Node) {
+        for pair in global.pairs().unwrap_or_default() {
+            // A key of `x-…` holds anchors for others to use.
+            if READ.contains(&pair.key.as_str()) || pair.key.starts_with("x-") {
+                continue;
+            }
+            let known = WITHOUT_EFFECT.iter().find(|(key, _)| *key == pair.key);
+            match known {
+                Some((key, why)) => self.warn(pair.line, format!("`{key}` has no effect"), why),
+                None => self.warn(
+                    pair.line,
+                    format!("unknown key `{}`", quoted(&pair.key)),
+                    "remove it",
+                ),
+            }
+        }
+    }
+
+    fn defaults(&mut self, global: &Node) -> Result<Defaults, ConfigError> {
+        let seconds = |number: Option<i64>, default: u64| {
+            let number = number.and_then(|number| u64::try_from(number).ok());
+            Duration::from_secs(number.unwrap_or(default))
+        };
+        for (key, line) in self.texts(global, "apiKeys")? {
+            // A macro or variable without a value leaves a blank key behind.
+            if key.trim().is_empty() {
+                let problem = Problem::BlankKey { key: "apiKeys" };
+                return Err(ConfigError::new(Origin::file(self.file, line), problem));
+            }
+            if key.contains(char::is_whitespace) {
+                return Err(self.fault(line, "an API key has a blank", "write a key without blanks"));
+            }
+            self.roster.serve.api_keys.push(key);
+        }
+        let ttl = seconds(self.number(global, "globalTTL")?, 0);
+        let stop = seconds(
+            self.number(global, "unloadTimeout")?
+                .filter(|&seconds| seconds > 0),
+            10,
+        );
+        Ok(Defaults {
+            ttl: (!ttl.is_zero()).then_some(ttl),
+            // 120 s by default and 15 s at least, as in llama-swap.
+            load_timeout: seconds(self.number(global, "healthCheckTimeout")?, 120)
+                .max(Duration::from_secs(15)),
+            stop_timeout: stop,
+        })
+    }
+
+    /// Groups, by their old and their new place.
+    fn groups(&mut self, global: &Node) -> Result<(), ConfigError> {
+        let routing = global.get("routing");
+        let settings = routing
+            .and_then(|node| node.get("router"))
+            .and_then(|node| node.get("settings"));
+        if let Some(scheduler) = routing.and_then(|node| node.get("scheduler")) {
+            self.warn(
+                scheduler.line,
+                "`routing.scheduler` has no effect".to_owned(),
+                "requests wait in order",
+            );
+        }
+        // Newer releases have groups below `routing.router.settings`, older ones at the top level.
+        for parent in [Some(global), settings].into_iter().flatten() {
+            if let Some(matrix) = parent.get("matrix") {
+                let text = "`matrix` has no effect: models run together when their memory fits";
+                self.warn(matrix.line, text.to_owned(), "`pin` keeps a model loaded");
+            }
+            for group in parent
+                .get("groups")
+                .map(|node| self.pairs(node, "groups"))
+                .transpose()?
+                .unwrap_or_default()
+            {
+                self.group(group)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn group(&mut self, group: &Pair) -> Result<(), ConfigError> {
+        let persistent = self.truth(&group.value, "persistent")?;
+        for (member, line) in self.texts(&group.value, "members")? {
+            let known = self
+                .roster
+                .models
+                .iter_mut()
+                .find(|entry| answers_to(entry, &member));
+            match known {
+                // A model may be in several groups.
+                Some(entry) => entry.pinned |= persistent,
+                None => self.warn(
+                    line,
+                    format!("`{}` is no model", quoted(&member)),
+                    "remove it from the group",
+                ),
+            }
+        }
+        let effect = if persistent {
+            "only pins its members"
+        } else {
+            "has no effect"
+        };
+        let text = format!("the group `{}` {effect}", quoted(&group.key));
+        self.warn(
+            group.line,
+            text,
+            "models run together when their memory fits, and the idle make room",
+        );
+        Ok(())
+    }
+
+    fn preload(&mut self, global: &Node) -> Result<(), ConfigError> {
+        let Some(startup) = global.get("hooks").and_then(|hooks| hooks.get("on_startup")) else {
+            return Ok(());
+        };
+        for (name, line) in self.texts(startup, "preload")? {
+            let name = name.trim();
+            match self
+                .roster
+                .models
+                .iter_mut()
+                .find(|entry| answers_to(entry, name))
+            {
+                Some(entry) => entry.preload = true,
+                None if name.is_empty() => {}
+                None => self.warn(
+                    line,
+                    format!("`{}` is no model", quoted(name)),
+                    "remove it from `preload`",
+                ),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn answers_to(entry: &Entry, name: &str) -> bool {
+    entry.name == name || entry.aliases.iter().any(|alias| alias == name)
+}

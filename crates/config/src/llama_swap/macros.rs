@@ -1,0 +1,188 @@
+//! llama-swap's macros: `${name}` in any value (`internal/config/macros.go @ v250`).
+//!
+//! They are put in from the last declared to the first, each once, so a macro may use those before it. A model's
+//! own win over the global ones, in their place. `${PORT}` and `${PID}` stay: they are known at the start only.
+
+use std::sync::Arc;
+
+use plimsoll_flags::{Origin, quoted};
+
+use super::tree::{Node, Tree};
+use crate::failure::{ConfigError, Problem};
+
+/// Both bound what hostile macros can cost: each may double what came before.
+const MOST: usize = 256;
+const LONGEST: usize = 64 << 10;
+
+/// Macros in the order of their declaration.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Macros(Vec<Macro>);
+
+#[derive(Clone, Debug)]
+struct Macro {
+    name: String,
+    slug: String,
+    value: String,
+}
+
+impl Macros {
+    /// Reads a `macros:` block.
+    pub(super) fn read(file: &Arc<str>, node: Option<&Node>) -> Result<Self, ConfigError> {
+        let Some(node) = node else {
+            return Ok(Self::default());
+        };
+        let Some(pairs) = node.pairs() else {
+            let (why, remedy) = ("`macros` is no map", "write `name: value` under it");
+            return Err(ConfigError::new(
+                Origin::file(file, node.line),
+                Problem::ReadLine { why, remedy },
+            ));
+        };
+        let mut macros = Self::default();
+        for pair in pairs {
+            let fail = |why, remedy| {
+                let name = quoted(&pair.key);
+                Err(ConfigError::new(
+                    Origin::file(file, pair.line),
+                    Problem::ExpandMacro { name, why, remedy },
+                ))
+            };
+            // Each macro may double the text, so their number bounds the work.
+            if macros.0.len() == MOST {
+                return fail("is one too many", "declare at most 256");
+            }
+            if !is_name(&pair.key) {
+                return fail("has an odd name", "use up to 63 letters, digits, `_` and `-`");
+            }
+            if matches!(pair.key.as_str(), "PORT" | "PID" | "MODEL_ID") {
+                return fail("has a reserved name", "choose another");
+            }
+            let Tree::Scalar(value) = &pair.value.tree else {
+                return fail("is no text, number or truth", "write one value");
+            };
+            let entry = Macro::new(&pair.key, value);
+            // A cycle over several macros cannot expand: each is substituted once, last declared first.
+            if value.contains(&entry.slug) {
+                return fail("contains itself", "remove it from its value");
+            }
+            macros.0.push(entry);
+        }
+        Ok(macros)
+    }
+
+    /// Macros inside a model: `MODEL_ID`, the global ones, its own.
+    pub(super) fn of_model(&self, model: &str, own: Self) -> Self {
+        let mut merged = vec![Macro::new("MODEL_ID", model)];
+        merged.extend(self.0.iter().cloned());
+        for entry in own.0 {
+            // In place, because the order of declaration decides which macros a value may use.
+            match merged.iter_mut().find(|known| known.name == entry.name) {
+                Some(known) => *known = entry,
+                None => merged.push(entry),
+            }
+        }
+        Self(merged)
+    }
+
+    /// Puts the macros into every scalar of a value.
+    pub(super) fn expand(&self, file: &Arc<str>, node: &mut Node) -> Result<(), ConfigError> {
+        node.scalars(&mut |text, line| {
+            for Macro { name, slug, value } in self.0.iter().rev() {
+                // Most texts hold no macro at all.
+                if !text.contains("${") {
+                    break;
+                }
+                *text = replaced(text, slug, value).ok_or_else(|| {
+                    let (why, remedy) = ("makes a text longer than 64 KiB", "shorten what it stands for");
+                    let name = name.clone();
+                    ConfigError::new(
+                        Origin::file(file, line),
+                        Problem::ExpandMacro { name, why, remedy },
+                    )
+                })?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Puts variables of the environment into every scalar: `${env.NAME}`.
+pub(super) fn expand_environment(
+    file: &Arc<str>,
+    node: &mut Node,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<(), ConfigError> {
+    node.scalars(&mut |text, line| {
+        let fail = |name: &str, why, remedy| {
+            let name = format!("env.{}", quoted(name));
+            Err(ConfigError::new(
+                Origin::file(file, line),
+                Problem::ExpandMacro { name, why, remedy },
+            ))
+        };
+        let mut done = String::new();
+        let mut rest = text.as_str();
+        while let Some((before, after)) = rest.split_once("${env.") {
+            done.push_str(before);
+            let Some((name, after)) = after.split_once('}').filter(|(name, _)| is_variable(name)) else {
+                done.push_str("${env.");
+                rest = after;
+                continue;
+            };
+            // llama-swap refuses as well: an unset variable is a mistake more often than an empty word.
+            let Some(value) = env(name) else {
+                return fail(name, "is not set", "set it in the environment of the server");
+            };
+            // A second line would become part of a command; a NUL cannot be an argument.
+            if value.contains(['\n', '\r', '\0']) || done.len() + value.len() > LONGEST {
+                return fail(
+                    name,
+                    "holds more than one line, or more than 64 KiB",
+                    "set it to one short line",
+                );
+            }
+            done.push_str(&value);
+            rest = after;
+        }
+        done.push_str(rest);
+        *text = done;
+        Ok(())
+    })
+}
+
+/// The first macro left in a text, but those in `known`.
+pub(super) fn left_over<'a>(text: &'a str, known: &[&str]) -> Option<&'a str> {
+    let after = text.split("${").skip(1);
+    let mut names = after.filter_map(|after| after.split_once('}').map(|(name, _)| name));
+    names.find(|name| is_name(name) && !known.contains(name))
+}
+
+fn is_name(text: &str) -> bool {
+    let name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    (1..64).contains(&text.len()) && text.bytes().all(name)
+}
+
+fn is_variable(text: &str) -> bool {
+    let start = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    start
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+impl Macro {
+    fn new(name: &str, value: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            slug: format!("${{{name}}}"),
+            value: value.to_owned(),
+        }
+    }
+}
+
+/// `text` with `slug` replaced, unless that is too long; measured before it is made.
+fn replaced(text: &str, slug: &str, value: &str) -> Option<String> {
+    let times = text.matches(slug).count();
+    let length = text.len() + times * value.len();
+    (times == 0 || length <= LONGEST).then(|| text.replace(slug, value))
+}

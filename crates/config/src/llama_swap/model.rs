@@ -1,0 +1,259 @@
+//! One model entry of llama-swap's YAML.
+
+use std::time::Duration;
+
+use plimsoll_flags::{Origin, quoted};
+
+use super::macros::{Macros, left_over};
+use super::tree::{Node, Pair, Tree};
+use super::{Defaults, Reader};
+use crate::command;
+use crate::engine_flags::engine_flags;
+use crate::failure::{ConfigError, Problem};
+use crate::roster::{Entry, Launch, PORT};
+
+const READ: [&str; 13] = [
+    "macros",
+    "cmd",
+    "cmdStop",
+    "proxy",
+    "checkEndpoint",
+    "aliases",
+    "env",
+    "ttl",
+    "unloadTimeout",
+    "unlisted",
+    "useModelName",
+    "concurrencyLimit",
+    "filters",
+];
+
+const WITHOUT_EFFECT: [(&str, &str); 8] = [
+    ("name", "the list of models shows its key"),
+    ("description", "the list of models does not show it"),
+    ("metadata", "the list of models does not show it"),
+    ("capabilities", "they are asked of the model itself"),
+    ("timeouts", "streams are passed through as long as they last"),
+    ("compat", "remove it"),
+    (
+        "sendLoadingState",
+        "loading is told in the status, not in answers",
+    ),
+    ("healthCheckTimeout", "llama-swap takes the global one too"),
+];
+
+/// Drops comment lines from commands before any macro could stand in one.
+pub(super) fn strip_comments(pair: &mut Pair) {
+    let Tree::Map(models) = &mut pair.value.tree else {
+        return;
+    };
+    if pair.key != "models" {
+        return;
+    }
+    for model in models {
+        let Tree::Map(fields) = &mut model.value.tree else {
+            continue;
+        };
+        for field in fields
+            .iter_mut()
+            .filter(|field| matches!(field.key.as_str(), "cmd" | "cmdStop"))
+        {
+            if let Tree::Scalar(text) = &mut field.value.tree {
+                // A comment may contain `${unknown}`, which would be an error after this.
+                *text = command::without_comments(text);
+            }
+        }
+    }
+}
+
+impl Reader<'_> {
+    pub(super) fn model(
+        &mut self,
+        pair: &Pair,
+        macros: &Macros,
+        defaults: &Defaults,
+    ) -> Result<Entry, ConfigError> {
+        let own = Macros::read(self.file, pair.value.get("macros"))?;
+        let macros = macros.of_model(&pair.key, own);
+        let fields = self
+            .pairs(&pair.value, &pair.key)?
+            .iter()
+            .filter(|field| field.key != "macros");
+        let mut node = Node {
+            tree: Tree::Map(fields.cloned().collect()),
+            line: pair.line,
+        };
+        macros.expand(self.file, &mut node)?;
+        // After expansion: a macro may stand for a whole value, never for a key.
+        self.warn_of_unread_in_model(&node);
+        let mut entry = Entry::new(pair.key.clone(), Origin::file(self.file, pair.line));
+        entry.launch = self.launch(&node, &pair.key)?;
+        let aliases = self.texts(&node, "aliases")?.into_iter().map(|(alias, _)| alias);
+        entry.aliases = aliases.filter(|alias| *alias != pair.key).collect();
+        self.filters(&node, &mut entry)?;
+        entry.env = self.env(&node)?;
+        entry.unlisted = self.truth(&node, "unlisted")?;
+        entry.upstream_name = self
+            .text(&node, "useModelName")?
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned);
+        entry.concurrency = self.number(&node, "concurrencyLimit")?.and_then(positive);
+        entry.ttl = match self.number(&node, "ttl")? {
+            // 0 turns the global time off for this model, so only -1 and absence inherit it.
+            None | Some(-1) => defaults.ttl,
+            Some(seconds) => u64::try_from(seconds).ok().map(Duration::from_secs),
+        };
+        entry.load_timeout = Some(defaults.load_timeout);
+        let stop = self.number(&node, "unloadTimeout")?.and_then(positive);
+        entry.stop_timeout = Some(stop.map_or(defaults.stop_timeout, |seconds| {
+            Duration::from_secs(seconds.into())
+        }));
+        Ok(entry)
+    }
+
+    fn launch(&mut self, node: &Node, model: &str) -> Result<Launch, ConfigError> {
+        let Some(argv) = self.command(node, "cmd", &["PORT"])? else {
+            let model = quoted(model);
+            return Err(ConfigError::new(
+                Origin::file(self.file, node.line),
+                Problem::FindCommand { model },
+            ));
+        };
+        // `${PID}` is known only once the child runs, so it stays.
+        let stop = self.command(node, "cmdStop", &["PORT", "PID"])?;
+        // The line of `cmd` itself, so that warnings about flags point at them.
+        let at = Origin::file(self.file, node.get("cmd").map_or(node.line, |cmd| cmd.line));
+        Ok(Launch::Command {
+            options: engine_flags(&argv, &at, &mut self.roster.warnings),
+            proxy: self.proxy(node, &argv)?,
+            check: self
+                .plain(node, "checkEndpoint")?
+                .unwrap_or_else(|| "/health".to_owned()),
+            argv,
+            stop,
+        })
+    }
+
+    /// A command, split into its arguments; none if there is no text.
+    fn command(&self, node: &Node, key: &str, known: &[&str]) -> Result<Option<Vec<String>>, ConfigError> {
+        let Some(text) = self.text(node, key)?.filter(|text| !text.trim().is_empty()) else {
+            return Ok(None);
+        };
+        let line = node.get(key).map_or(node.line, |node| node.line);
+        self.no_left_over(text, line, known)?;
+        let split = command::split(text);
+        split
+            .map(Some)
+            .map_err(|problem| ConfigError::new(Origin::file(self.file, line), problem))
+    }
+
+    /// A text in which no macro may be left.
+    fn plain(&self, node: &Node, key: &str) -> Result<Option<String>, ConfigError> {
+        let Some(text) = self.text(node, key)?.filter(|text| !text.is_empty()) else {
+            return Ok(None);
+        };
+        self.no_left_over(text, node.get(key).map_or(node.line, |node| node.line), &["PORT"])?;
+        Ok(Some(text.to_owned()))
+    }
+
+    fn no_left_over(&self, text: &str, line: u32, known: &[&str]) -> Result<(), ConfigError> {
+        let Some(name) = left_over(text, known) else {
+            return Ok(());
+        };
+        let problem = Problem::ExpandMacro {
+            name: name.to_owned(),
+            why: "is not known",
+            remedy: "declare it under `macros`, before those that use it",
+        };
+        Err(ConfigError::new(Origin::file(self.file, line), problem))
+    }
+
+    fn proxy(&self, node: &Node, argv: &[String]) -> Result<String, ConfigError> {
+        let takes_port = argv.iter().any(|argument| argument.contains(PORT));
+        let Some(proxy) = self.plain(node, "proxy")? else {
+            if takes_port {
+                return Ok(format!("http://127.0.0.1:{PORT}"));
+            }
+            let (why, remedy) = (
+                "`cmd` takes no `${PORT}` and there is no `proxy`",
+                "add one of them",
+            );
+            return Err(self.fault(node.line, why, remedy));
+        };
+        let line = node.get("proxy").map_or(node.line, |node| node.line);
+        // The proxy would point at a port that nothing listens on.
+        if proxy.contains(PORT) && !takes_port {
+            return Err(self.fault(
+                line,
+                "`proxy` uses `${PORT}` but `cmd` does not",
+                "pass `${PORT}` to the command",
+            ));
+        }
+        // A child on the loopback has no certificate; https and unix sockets are not spoken to children.
+        if !proxy.starts_with("http://") {
+            return Err(self.fault(
+                line,
+                "`proxy` is no `http://` address",
+                "write `http://127.0.0.1:PORT`",
+            ));
+        }
+        Ok(proxy)
+    }
+
+    fn env(&self, node: &Node) -> Result<Vec<(String, String)>, ConfigError> {
+        let pair = |(text, line): (String, u32)| match text.split_once('=') {
+            Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+            _ => Err(self.fault(line, "a variable has no `=`", "write `NAME=VALUE`")),
+        };
+        self.texts(node, "env")?.into_iter().map(pair).collect()
+    }
+
+    /// Filters rewrite requests, which we do not; the names they add are names all the same.
+    fn filters(&mut self, node: &Node, entry: &mut Entry) -> Result<(), ConfigError> {
+        let Some(filters) = node.get("filters") else {
+            return Ok(());
+        };
+        for pair in self.pairs(filters, "filters")? {
+            if pair.key == "setParamsByID" {
+                let names = self
+                    .pairs(&pair.value, "setParamsByID")?
+                    .iter()
+                    .map(|pair| &pair.key);
+                // The key may repeat the model's own name, which is no alias.
+                let new = names.filter(|name| **name != entry.name && !entry.aliases.contains(name));
+                let new: Vec<String> = new.cloned().collect();
+                entry.aliases.extend(new);
+            }
+            let text = format!(
+                "`filters.{}` has no effect: requests pass unchanged",
+                quoted(&pair.key)
+            );
+            self.warn(
+                pair.line,
+                text,
+                "set it in the client or on the model's command line",
+            );
+        }
+        Ok(())
+    }
+
+    fn warn_of_unread_in_model(&mut self, node: &Node) {
+        for pair in node.pairs().unwrap_or_default() {
+            if READ.contains(&pair.key.as_str()) {
+                continue;
+            }
+            match WITHOUT_EFFECT.iter().find(|(key, _)| *key == pair.key) {
+                Some((key, why)) => self.warn(pair.line, format!("`{key}` has no effect"), why),
+                None => self.warn(
+                    pair.line,
+                    format!("unknown key `{}`", quoted(&pair.key)),
+                    "remove it",
+                ),
+            }
+        }
+    }
+}
+
+fn positive(number: i64) -> Option<u32> {
+    u32::try_from(number).ok().filter(|&number| number > 0)
+}

@@ -1,0 +1,192 @@
+//! A YAML document as a tree in which every value knows its line, and every scalar is text.
+//!
+//! llama-swap puts macros into any value before it looks at types (`macro: 300`, `ttl: ${macro}`), so types come
+//! last here too. Sizes are bounded twice: by serde-saphyr's budget (nodes, depth, aliases), and by the length of
+//! a scalar, because an alias may repeat a long one many times.
+
+use std::fmt;
+use std::sync::Arc;
+
+use plimsoll_flags::{Origin, quoted};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::Spanned;
+
+use crate::failure::{ConfigError, Problem};
+
+/// The longest scalar; a command of llama-server with every flag is a tenth of it.
+const LONGEST: usize = 16 << 10;
+
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) tree: Tree,
+    pub(super) line: u32,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Tree {
+    Null,
+    Scalar(String),
+    List(Vec<Node>),
+    Map(Vec<Pair>),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Pair {
+    pub(super) key: String,
+    pub(super) line: u32,
+    pub(super) value: Node,
+}
+
+impl Node {
+    pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<Self, ConfigError> {
+        let options = serde_saphyr::options! {
+            budget: serde_saphyr::budget! { max_nodes: 50_000, max_documents: 1, max_aliases: 1000, max_depth: 32 },
+            // Aliases of aliases grow exponentially; all real files together need a few hundred events.
+            alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 20_000 },
+            with_snippet: false,
+        };
+        let parsed: Result<Option<Spanned<Tree>>, _> = serde_saphyr::from_str_with_options(text, options);
+        match parsed {
+            Ok(Some(root)) => Ok(root.into()),
+            Ok(None) => Ok(Self {
+                tree: Tree::Null,
+                line: 0,
+            }),
+            Err(error) => {
+                // 0 names the file: some errors, such as an exceeded budget, have no place.
+                let line = error.location().map_or(0, |place| number(place.line()));
+                let message = error.without_snippet().to_string();
+                let first = message.lines().next().unwrap_or_default();
+                Err(ConfigError::new(
+                    Origin::file(file, line),
+                    Problem::ParseYaml(quoted(first)),
+                ))
+            }
+        }
+    }
+
+    /// The pairs of a map; none of an empty value.
+    pub(super) fn pairs(&self) -> Option<&[Pair]> {
+        match &self.tree {
+            Tree::Map(pairs) => Some(pairs),
+            Tree::Null => Some(&[]),
+            Tree::Scalar(_) | Tree::List(_) => None,
+        }
+    }
+
+    pub(super) fn get(&self, key: &str) -> Option<&Node> {
+        let pair = self.pairs()?.iter().find(|pair| pair.key == key)?;
+        // `key:` without a value counts as absent, as Go's zero values do in llama-swap.
+        (!matches!(pair.value.tree, Tree::Null)).then_some(&pair.value)
+    }
+
+    /// Every scalar in it.
+    pub(super) fn scalars(
+        &mut self,
+        each: &mut impl FnMut(&mut String, u32) -> Result<(), ConfigError>,
+    ) -> Result<(), ConfigError> {
+        match &mut self.tree {
+            Tree::Null => Ok(()),
+            Tree::Scalar(text) => each(text, self.line),
+            Tree::List(items) => items.iter_mut().try_for_each(|item| item.scalars(each)),
+            Tree::Map(pairs) => pairs.iter_mut().try_for_each(|pair| pair.value.scalars(each)),
+        }
+    }
+}
+
+fn number(line: u64) -> u32 {
+    u32::try_from(line).unwrap_or(u32::MAX)
+}
+
+impl From<Spanned<Tree>> for Node {
+    fn from(spanned: Spanned<Tree>) -> Self {
+        Self {
+            // The place of an anchor's text, not of its alias: that is where a fault can be fixed.
+            line: number(spanned.referenced.line()),
+            tree: spanned.value,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Tree {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+struct Reader;
+
+impl<'de> Visitor<'de> for Reader {
+    type Value = Tree;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Tree, E> {
+        Ok(Tree::Null)
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Tree, E> {
+        Ok(Tree::Null)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Tree, E> {
+        Ok(Tree::Scalar(value.to_string()))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Tree, E> {
+        Ok(Tree::Scalar(value.to_string()))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Tree, E> {
+        Ok(Tree::Scalar(value.to_string()))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Tree, E> {
+        Ok(Tree::Scalar(value.to_string()))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Tree, E> {
+        // Checked while reading: an alias repeats the text without costing a node of the budget.
+        if value.len() > LONGEST {
+            return Err(E::custom("a text is longer than 16 KiB; shorten it"));
+        }
+        Ok(Tree::Scalar(value.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Tree, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element::<Option<Spanned<Tree>>>()? {
+            list.push(item.map_or(
+                Node {
+                    tree: Tree::Null,
+                    line: 0,
+                },
+                Node::from,
+            ));
+        }
+        Ok(Tree::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Tree, A::Error> {
+        let mut pairs = Vec::new();
+        // Pairs keep the order of the file: macros are expanded in it, models are listed in it.
+        while let Some(key) = entries.next_key::<Spanned<String>>()? {
+            let value = entries.next_value::<Option<Spanned<Tree>>>()?;
+            let line = number(key.referenced.line());
+            pairs.push(Pair {
+                key: key.value,
+                line,
+                value: value.map_or(
+                    Node {
+                        tree: Tree::Null,
+                        line,
+                    },
+                    Node::from,
+                ),
+            });
+        }
+        Ok(Tree::Map(pairs))
+    }
+}

@@ -1,0 +1,246 @@
+//! Plimsoll's own TOML format, the only one with every setting.
+//!
+//! The structs are the format: they read the file, and the JSON schema that editors use is drawn from the same
+//! (`docs/reference/config.schema.json`). A key that is not theirs is an error with its line, never ignored.
+
+mod document;
+
+use std::sync::Arc;
+
+use plimsoll_flags::table::{Effect, distance_within};
+use plimsoll_flags::{Options, Origin, Warning, quoted};
+
+use self::document::{Document, Model, Words};
+use super::command;
+use super::engine_flags::{engine_flags, judge};
+use super::failure::{ConfigError, Problem};
+use super::roster::{Entry, Launch, PORT, Roster, ServeSettings};
+
+/// The JSON schema of the format.
+pub fn schema() -> String {
+    let schema = schemars::schema_for!(Document);
+    let mut text = serde_json::to_string_pretty(&schema).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+/// Reads a file.
+pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<Roster, ConfigError> {
+    let lines = Lines { file, text };
+    // Spans are byte offsets; lines are counted only for errors and entries.
+    let document: Document = toml::from_str(text).map_err(|error| lines.explain(&error))?;
+    let mut roster = Roster {
+        serve: serve_settings(&lines, &document)?,
+        ..Roster::default()
+    };
+    let mut models: Vec<_> = document.models.into_iter().collect();
+    // The map is sorted by name; users expect the list of models in the order of their file.
+    models.sort_by_key(|(name, _)| name.span().start);
+    for (name, model) in models {
+        let origin = lines.origin(name.span().start);
+        roster.models.push(entry(
+            &lines,
+            name.into_inner(),
+            model,
+            origin,
+            &mut roster.warnings,
+        )?);
+    }
+    Ok(roster)
+}
+
+fn serve_settings(lines: &Lines<'_>, document: &Document) -> Result<ServeSettings, ConfigError> {
+    let serve = &document.serve;
+    let mut api_keys = Vec::with_capacity(serve.api_keys.len());
+    for key in &serve.api_keys {
+        // An unset variable in a template leaves `""`, which would switch the check for keys off.
+        if key.get_ref().trim().is_empty() {
+            let problem = Problem::BlankKey { key: "api-keys" };
+            return Err(ConfigError::new(lines.origin(key.span().start), problem));
+        }
+        api_keys.push(key.get_ref().clone());
+    }
+    let command = document.engine.command.as_ref();
+    let engine = command.map(|command| words(command.get_ref(), || lines.origin(command.span().start)));
+    Ok(ServeSettings {
+        listen: serve.listen,
+        api_keys,
+        api_key_files: serve.api_key_files.clone(),
+        patience: serve.patience.map(Into::into),
+        wait: serve.wait.map(Into::into),
+        engine: engine.transpose()?,
+        reclaim_before_load: serve.reclaim_before_load,
+    })
+}
+
+fn entry(
+    lines: &Lines<'_>,
+    name: String,
+    model: Model,
+    origin: Origin,
+    warnings: &mut Vec<Warning>,
+) -> Result<Entry, ConfigError> {
+    let mut entry = Entry::new(name, origin);
+    entry.launch = launch(lines, &entry, &model, warnings)?;
+    entry.aliases = model.aliases;
+    entry.tags = model.tags;
+    entry.env = model.env.into_iter().collect();
+    entry.memory = model.memory.map(Into::into);
+    entry.cards = model.cards;
+    entry.ttl = model.ttl.map(Into::into);
+    entry.pinned = model.pin;
+    entry.preload = model.preload;
+    entry.unlisted = model.unlisted;
+    entry.concurrency = model.concurrency.map(Into::into);
+    entry.load_timeout = model.load_timeout.map(Into::into);
+    entry.stop_timeout = model.stop_timeout.map(Into::into);
+    entry.upstream_name = model.upstream_name;
+    entry.guard = model.guard.into();
+    entry.too_large = model.too_large;
+    entry.depth_admission = model.depth_admission;
+    Ok(entry)
+}
+
+fn launch(
+    lines: &Lines<'_>,
+    entry: &Entry,
+    model: &Model,
+    warnings: &mut Vec<Warning>,
+) -> Result<Launch, ConfigError> {
+    let fail = |problem| Err(ConfigError::new(entry.origin.0.clone(), problem));
+    let Some(cmd) = &model.cmd else {
+        return flags(lines, entry, model, warnings);
+    };
+    // A model that states both would be ambiguous in what is planned and what runs.
+    if model.model.is_some() || model.flags.is_some() || model.program.is_some() {
+        return fail(Problem::ReadLine {
+            why: "the model has both `cmd` and `model`, `flags` or `program`",
+            remedy: "keep `cmd` for a whole command, or the others for llama-server",
+        });
+    }
+    let at = lines.origin(cmd.span().start);
+    let argv = words(cmd.get_ref(), || at.clone())?;
+    let stop = model
+        .stop
+        .as_ref()
+        .map(|stop| words(stop.get_ref(), || lines.origin(stop.span().start)));
+    // Without the port the daemon could neither check nor reach the child.
+    if model.proxy.is_none() && !argv.iter().any(|argument| argument.contains(PORT)) {
+        return Err(ConfigError::new(
+            at,
+            Problem::ReadLine {
+                why: "the command takes no `${PORT}`, so nobody knows where it listens",
+                remedy: "pass `${PORT}` to it, or say `proxy = \"http://127.0.0.1:…\"`",
+            },
+        ));
+    }
+    Ok(Launch::Command {
+        options: engine_flags(&argv, &at, warnings),
+        argv,
+        proxy: model
+            .proxy
+            .clone()
+            .unwrap_or_else(|| format!("http://127.0.0.1:{PORT}")),
+        check: model.check.clone().unwrap_or_else(|| "/health".to_owned()),
+        stop: stop.transpose()?,
+    })
+}
+
+/// A model that gives flags only: llama-server's own rules hold, and what is ours to set may not be among them.
+fn flags(
+    lines: &Lines<'_>,
+    entry: &Entry,
+    model: &Model,
+    warnings: &mut Vec<Warning>,
+) -> Result<Launch, ConfigError> {
+    let mut argv = Vec::new();
+    let mut at = entry.origin.0.clone();
+    // As a flag, so that one code path plans and starts all models of llama-server.
+    if let Some(path) = &model.model {
+        argv.extend(["--model".to_owned(), path.clone()]);
+    }
+    if let Some(flags) = &model.flags {
+        // Faults in flags point at their line, not at the model's.
+        at = lines.origin(flags.span().start);
+        argv.extend(words(flags.get_ref(), || at.clone())?);
+    }
+    let mut options = Options::from_argv_at(&argv, |_| at.clone())?;
+    let is_source = |effect| matches!(effect, Effect::Model | Effect::Remote | Effect::Bundle);
+    if !options
+        .settings()
+        .iter()
+        .any(|setting| is_source(setting.flag.effect))
+    {
+        let model = quoted(&entry.name);
+        return Err(ConfigError::new(
+            entry.origin.0.clone(),
+            Problem::FindCommand { model },
+        ));
+    }
+    for setting in options
+        .settings()
+        .iter()
+        .filter(|setting| setting.flag.effect == Effect::Router)
+    {
+        let text = format!("{} is ours to set and is left out", setting.flag.name());
+        warnings.push(Warning::new(setting.origin.clone(), text).hint("say it under [serve]"));
+    }
+    // The daemon chooses address and port of its children.
+    options.retain(|setting| setting.flag.effect != Effect::Router);
+    warnings.extend(options.remarks());
+    judge(&options, warnings);
+    let program = model
+        .program
+        .as_ref()
+        .map(|program| words(program.get_ref(), || lines.origin(program.span().start)));
+    Ok(Launch::LlamaServer {
+        program: program.transpose()?,
+        options,
+    })
+}
+
+fn words(words: &Words, origin: impl Fn() -> Origin) -> Result<Vec<String>, ConfigError> {
+    match words {
+        Words::Line(line) => command::split(line).map_err(|problem| ConfigError::new(origin(), problem)),
+        // A list is taken as it is: no quoting, no comments.
+        Words::List(list) => Ok(list.clone()),
+    }
+}
+
+/// Line numbers of the file.
+struct Lines<'a> {
+    file: &'a Arc<str>,
+    text: &'a str,
+}
+
+impl Lines<'_> {
+    fn origin(&self, offset: usize) -> Origin {
+        let before = self.text.as_bytes().get(..offset).unwrap_or_default();
+        let line = memchr::memchr_iter(b'\n', before).count() + 1;
+        Origin::file(self.file, u32::try_from(line).unwrap_or(u32::MAX))
+    }
+
+    fn explain(&self, error: &toml::de::Error) -> ConfigError {
+        let origin = self.origin(error.span().map_or(0, |span| span.start));
+        let message = error.message();
+        let problem = unknown_key(message).unwrap_or_else(|| {
+            // toml prints the source below its message; the origin names the line already.
+            let first = message.lines().next().unwrap_or_default();
+            Problem::ParseToml(quoted(first))
+        });
+        ConfigError::new(origin, problem)
+    }
+}
+
+/// serde names the wrong key and the right ones: pick the nearest.
+fn unknown_key(message: &str) -> Option<Problem> {
+    let (key, known) = message.strip_prefix("unknown field `")?.split_once('`')?;
+    let known = known.split('`').skip(1).step_by(2);
+    // The message is serde's: the first backquoted word is the unknown key, the others are the known ones.
+    let near = known.filter_map(|name| Some((distance_within(key, name, name.len() / 2)?, name)));
+    Some(Problem::FindKey {
+        key: quoted(key),
+        place: "the file".to_owned(),
+        nearest: near.min().map(|(_, name)| name.to_owned()),
+    })
+}

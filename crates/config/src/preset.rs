@@ -1,0 +1,123 @@
+//! llama-server's `--models-preset` file, with its grammar and its precedence.
+//!
+//! What llama-server makes of a file we make of it too, and say so where that is not what the file seems to ask
+//! (`common/preset.cpp`, `tools/server/server-models.cpp @ b10605`). Three things differ on purpose: a section
+//! without a model is refused, where llama-server starts a second router that never answers; a
+//! `sleep-idle-seconds` unloads the whole process, card context included; and settings of our own stand in
+//! comments, `;plimsoll: key = value`, so that one file starts both.
+
+mod assemble;
+mod grammar;
+mod ours;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use plimsoll_flags::table::Effect;
+use plimsoll_flags::{Options, Origin, Warning};
+
+use self::grammar::Section;
+use super::failure::{ConfigError, Problem};
+use super::roster::{Entry, Launch, Roster};
+
+/// llama.cpp's name for the section before the first header.
+const DEFAULT: &str = "default";
+/// The section that holds for every model.
+const GLOBAL: &str = "*";
+
+/// Reads a preset file.
+pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<Roster, ConfigError> {
+    let mut roster = Roster::default();
+    let mut sections = grammar::sections(file, text, &mut roster.warnings)?;
+    // Comments before the first header belong to no section, though llama.cpp gives the settings there a name.
+    let mut ours = sections
+        .first_mut()
+        .map(|head| std::mem::take(&mut head.ours))
+        .unwrap_or_default();
+    let mut sections = last_of_each(file, sections, &mut roster.warnings);
+    // `[*]` is the base of every model, wherever it stands in the file.
+    let global = sections.extract_if(.., |section| section.name == GLOBAL).next();
+    let mut global_options = Options::default();
+    if let Some(mut global) = global {
+        global_options = assemble::options(file, &global, &mut roster.warnings)?;
+        ours.append(&mut global.ours);
+    }
+    let ours = ours::of_server(file, &ours, &mut roster.serve)?;
+    for section in sections {
+        let options = assemble::options(file, &section, &mut roster.warnings)?;
+        // A file that starts with a header still has this section.
+        if section.name == DEFAULT && options.is_empty() {
+            continue;
+        }
+        let options = options.merged_over(&global_options);
+        let mut entry = assemble::entry(file, &section, options, &mut roster.warnings)?;
+        // Global settings first: a section's own line replaces them.
+        for line in ours.iter().copied().chain(&section.ours) {
+            ours::apply(file, line, &mut entry)?;
+        }
+        roster.models.push(entry);
+    }
+    Ok(roster)
+}
+
+/// Of two sections with one name the later wins wholly. Names differ before their tags are canonical, and then
+/// the one that sorts later wins (`load_from_ini` walks a `std::map`).
+fn last_of_each(file: &Arc<str>, sections: Vec<Section>, warnings: &mut Vec<Warning>) -> Vec<Section> {
+    let mut kept: Vec<(String, Section)> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for mut section in sections {
+        let raw = std::mem::take(&mut section.name);
+        // llama-server compares canonical names, but sorts raw ones.
+        section.name = assemble::canonical_name(&raw);
+        // The grammar takes the name up to `]`, blanks included; a request for it would have to carry them.
+        if section.name.ends_with([' ', '\t']) {
+            let text = format!("the name of the section ends in a blank: `{}`", section.name);
+            warnings
+                .push(Warning::new(Origin::file(file, section.line), text).hint("write `]` right after it"));
+        }
+        let Some(&at) = places.get(&section.name) else {
+            places.insert(section.name.clone(), kept.len());
+            kept.push((raw, section));
+            continue;
+        };
+        let (raw_before, before) = &mut kept[at];
+        if before.settings.is_empty() && before.ours.is_empty() {
+            (*raw_before, *before) = (raw, section);
+            continue;
+        }
+        // `load_from_ini` walks a std::map of raw names, so the greater one overwrites.
+        let (lost, wins) = if raw < *raw_before {
+            (&section, &*before)
+        } else {
+            (&*before, &section)
+        };
+        let text = format!(
+            "the section [{}] is lost: that on line {} replaces it",
+            lost.name, wins.line
+        );
+        warnings
+            .push(Warning::new(Origin::file(file, lost.line), text).hint("put all its settings into one"));
+        if raw >= *raw_before {
+            (*raw_before, *before) = (raw, section);
+        }
+    }
+    kept.into_iter().map(|(_, section)| section).collect()
+}
+
+impl Roster {
+    /// Lays llama-server's own command line over every model that is one, as its router does: it wins over
+    /// sections. What names a model or belongs to the router itself stays out (`unset_reserved_args`).
+    pub fn overlay(&mut self, command_line: &Options) {
+        let mut common = command_line.clone();
+        common.retain(|setting| {
+            let one_model = matches!(setting.flag.effect, Effect::Model | Effect::Projector);
+            setting.flag.effect != Effect::Router && !one_model && setting.flag.name() != "--hf-repo"
+        });
+        for entry in &mut self.models {
+            if let Launch::LlamaServer { options, .. } = &mut entry.launch {
+                *options = common.clone().merged_over(options);
+                options.sort();
+            }
+        }
+    }
+}

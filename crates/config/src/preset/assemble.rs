@@ -1,0 +1,280 @@
+//! Preset sections as entries: keys become flags, reserved keys are dropped, names are made canonical.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_flags::table::{Found, Known, Takes};
+use plimsoll_flags::{Options, Origin, Setting, Value, Warning, quoted, table, truth};
+
+use super::grammar::{Line, Section};
+use super::{ConfigError, Effect, Entry, Launch, Problem};
+use crate::engine_flags::judge;
+
+/// The settings of a section, ordered as llama.cpp orders them: by the first spelling of the flag.
+///
+/// Keys are taken in the order of their letters, so of two spellings of one flag the later letter wins, not the
+/// later line.
+pub(super) fn options(
+    file: &Arc<str>,
+    section: &Section,
+    warnings: &mut Vec<Warning>,
+) -> Result<Options, ConfigError> {
+    // std::map again: keys are applied in the order of their letters.
+    let mut by_key: BTreeMap<&str, &Line> = BTreeMap::new();
+    for line in section.settings.iter().filter(|line| line.key != "version") {
+        if let Some(before) = by_key.insert(&line.key, line) {
+            warnings.push(lost(file, before, line));
+        }
+    }
+    let mut by_flag: BTreeMap<&str, (&Line, Setting)> = BTreeMap::new();
+    for line in by_key.into_values() {
+        let Some(setting) = setting(file, section, line, warnings)? else {
+            continue;
+        };
+        let first = setting.flag.names.first().copied().unwrap_or_default();
+        if let Some((before, _)) = by_flag.insert(first, (line, setting)) {
+            warnings.push(lost(file, before, line));
+        }
+    }
+    Ok(by_flag.into_values().map(|(_, setting)| setting).collect())
+}
+
+fn lost(file: &Arc<str>, lost: &Line, wins: &Line) -> Warning {
+    let text = format!("`{}` loses to `{}` on line {}", lost.key, wins.key, wins.line);
+    Warning::new(Origin::file(file, lost.line), text).hint("keep one of them")
+}
+
+fn setting(
+    file: &Arc<str>,
+    section: &Section,
+    line: &Line,
+    warnings: &mut Vec<Warning>,
+) -> Result<Option<Setting>, ConfigError> {
+    let origin = Origin::file(file, line.line);
+    let Some(found) = table::by_key(&line.key) else {
+        let nearest =
+            // Keys have no dashes, so both forms are tried for a suggestion.
+            table::nearest(&format!("--{}", line.key)).or_else(|| table::nearest(&format!("-{}", line.key)));
+        let problem = Problem::FindKey {
+            key: quoted(&line.key),
+            place: format!("[{}]", quoted(&section.name)),
+            nearest: nearest.map(|name| name.trim_start_matches('-').to_owned()),
+        };
+        return Err(ConfigError::new(origin, problem));
+    };
+    if found.flag.known == Known::Ik {
+        let text = format!(
+            "`{}` is known to ik_llama.cpp only; llama-server refuses it",
+            line.key
+        );
+        warnings.push(Warning::new(origin.clone(), text));
+    }
+    // The router's keys have no effect in a section, but a blank one shows that a template went wrong.
+    if found.flag.name() == "--api-key" && line.value.trim().is_empty() {
+        return Err(ConfigError::new(origin, Problem::BlankKey { key: "api-key" }));
+    }
+    // `unset_reserved_args` removes these before it starts a child.
+    if let Some(warning) = dropped(&origin, found, line) {
+        warnings.push(warning);
+        return Ok(None);
+    }
+    warnings.extend(inverted(&origin, found, line));
+    let value = match found.flag.takes {
+        // `key = off` leaves a bare flag out; there is no spelling that turns it off.
+        Takes::Nothing if truth(&line.value) == Some(false) => return Ok(None),
+        Takes::Nothing => Value::Bare,
+        Takes::Switch => Value::Switch(switched(found, &line.value)),
+        Takes::Value | Takes::OptionalValue | Takes::Number => Value::Text(line.value.clone()),
+        Takes::TwoValues => {
+            let problem = Problem::PassTwoValues {
+                key: line.key.clone(),
+            };
+            return Err(ConfigError::new(origin, problem));
+        }
+    };
+    Ok(Some(Setting {
+        flag: found.flag,
+        value,
+        origin,
+    }))
+}
+
+/// `parse_bool_arg`, then `to_args`: a negative key is turned round by a true value only, and then whatever is not
+/// false is on.
+fn switched(found: Found, value: &str) -> bool {
+    match found.negative {
+        true => truth(value) != Some(true),
+        false => truth(value) != Some(false),
+    }
+}
+
+/// Settings that llama-server's router takes out before it starts a child.
+fn dropped(origin: &Origin, found: Found, line: &Line) -> Option<Warning> {
+    let say = |text: String, hint: &'static str| Some(Warning::new(origin.clone(), text).hint(hint));
+    match found.flag.name() {
+        "--alias" | "--api-key-file" => None,
+        "--models-max" => say(
+            format!("`{}` has no effect in a section", line.key),
+            "models are admitted by memory, not by count",
+        ),
+        "dedup-cache-models" => say(format!("`{}` has no effect here", line.key), "remove it"),
+        _ if found.flag.effect == Effect::Router => say(
+            format!(
+                "`{}` has no effect in a section: it belongs to the router",
+                line.key
+            ),
+            "give it to `plimsoll serve`",
+        ),
+        _ => None,
+    }
+}
+
+/// Values that end up as the opposite of what they say.
+fn inverted(origin: &Origin, found: Found, line: &Line) -> Option<Warning> {
+    let on_or_off = matches!(found.flag.takes, Takes::Nothing | Takes::Switch);
+    let variable =
+        found.spelling.trim_start_matches('-') != line.key && line.key.starts_with("LLAMA_ARG_NO_");
+    // Words such as `yes` are not truthy in llama.cpp, and negative variables invert silently.
+    let odd = truth(&line.value).is_none() || variable && found.flag.env != Some(&line.key);
+    if !on_or_off || !odd {
+        return None;
+    }
+    let on = found.flag.takes == Takes::Nothing || switched(found, &line.value);
+    let name = found
+        .flag
+        .spelling(&if on { Value::Bare } else { Value::Switch(false) })?;
+    let says = matches!(
+        line.value.to_ascii_lowercase().as_str(),
+        "yes" | "y" | "on" | "true" | "1" | ""
+    );
+    let meant = says != (found.negative || variable);
+    (on != meant).then(|| {
+        let text = format!("`{} = {}` becomes {name}", line.key, quoted(&line.value));
+        let hint = "llama-server takes on, enabled, true, 1 and off, disabled, false, 0";
+        Warning::new(origin.clone(), text).hint(hint)
+    })
+}
+
+/// The entry of a section whose options are complete.
+pub(super) fn entry(
+    file: &Arc<str>,
+    section: &Section,
+    mut options: Options,
+    warnings: &mut Vec<Warning>,
+) -> Result<Entry, ConfigError> {
+    let origin = Origin::file(file, section.line);
+    add_model(section, &mut options, &origin, warnings)?;
+    // The order in which llama-server's router passes them, so that `-ot` patterns match alike.
+    options.sort();
+    warnings.extend(options.remarks());
+    let mut entry = Entry::new(section.name.clone(), origin);
+    entry.aliases = list(options.text("--alias"));
+    // llama-server puts the section's own name among the aliases.
+    entry.aliases.retain(|alias| *alias != section.name);
+    entry.tags = list(options.text("--tags"));
+    entry.preload = options
+        .text("load-on-startup")
+        .is_some_and(|text| truth(text) == Some(true));
+    entry.stop_timeout = seconds(&options, "stop-timeout", 0, warnings);
+    entry.ttl = seconds(&options, "--sleep-idle-seconds", -1, warnings).filter(|idle| !idle.is_zero());
+    options.retain(|Setting { flag, .. }| {
+        flag.known != Known::Preset && !matches!(flag.name(), "--alias" | "--sleep-idle-seconds")
+    });
+    judge(&options, warnings);
+    entry.launch = Launch::LlamaServer {
+        program: None,
+        options,
+    };
+    Ok(entry)
+}
+
+/// A section without a model would become a second router. One that is named as a repository is merged by
+/// llama-server over what it has downloaded under that name; we name the repository.
+fn add_model(
+    section: &Section,
+    options: &mut Options,
+    origin: &Origin,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), ConfigError> {
+    let is_source = |setting: &Setting| {
+        let source = matches!(
+            setting.flag.effect,
+            Effect::Model | Effect::Remote | Effect::Bundle
+        );
+        source && setting.value != Value::Text(String::new())
+    };
+    if options.settings().iter().any(is_source) {
+        return Ok(());
+    }
+    // `user/repository`, as llama-server names what it has downloaded.
+    let repository = section.name.matches('/').count() == 1 && !section.name.contains(char::is_whitespace);
+    let Some(found) = table::by_key("hf-repo").filter(|_| repository) else {
+        let problem = Problem::FindModel {
+            model: quoted(&section.name),
+            remedy: "add `model = /path/to/model.gguf` or `hf-repo = user/repository`",
+        };
+        return Err(ConfigError::new(origin.clone(), problem));
+    };
+    let text = format!("[{0}] names no model; taken as `hf-repo = {0}`", section.name);
+    warnings.push(Warning::new(origin.clone(), text).hint("write it in the section"));
+    options.push(Setting {
+        flag: found.flag,
+        value: Value::Text(section.name.clone()),
+        origin: origin.clone(),
+    });
+    Ok(())
+}
+
+fn list(text: Option<&str>) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for item in text
+        .unwrap_or_default()
+        .split(',')
+        .map(str::trim)
+        .filter(|item| !item.is_empty())
+    {
+        if !all.iter().any(|known| known == item) {
+            all.push(item.to_owned());
+        }
+    }
+    all
+}
+
+/// A number of seconds, read as `std::stoi` reads it; a bad one is left out with a warning, as llama-server does.
+fn seconds(options: &Options, name: &str, least: i64, warnings: &mut Vec<Warning>) -> Option<Duration> {
+    let setting = options.get(name)?;
+    let Value::Text(text) = &setting.value else {
+        return None;
+    };
+    let number = text.trim_start();
+    let end = number
+        .find(|c: char| !c.is_ascii_digit() && c != '-')
+        .unwrap_or(number.len());
+    match number[..end].parse::<i64>() {
+        // -1 is llama-server's "never"; for other keys it is an error.
+        Ok(-1) if least == -1 => None,
+        // `std::stoi` throws beyond an int, and llama-server then keeps its default.
+        Ok(count @ 0..=0x7fff_ffff) => Some(Duration::from_secs(count.unsigned_abs())),
+        _ => {
+            let text = format!("`{}` is no number of seconds; the default stands", quoted(text));
+            warnings.push(Warning::new(setting.origin.clone(), text));
+            None
+        }
+    }
+}
+
+/// `canonical_tag`: what stands after the last `:` in upper case, and of that only what follows the last `-` or `.`
+pub(super) fn canonical_name(name: &str) -> String {
+    let Some((stem, tag)) = name.rsplit_once(':') else {
+        return name.to_owned();
+    };
+    let word = |text: &&str| {
+        !text.is_empty()
+            && text
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
+    let last = tag.rsplit_once(['-', '.']).map(|(_, last)| last).filter(word);
+    format!("{stem}:{}", last.unwrap_or(tag).to_ascii_uppercase())
+}

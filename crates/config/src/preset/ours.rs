@@ -1,0 +1,179 @@
+//! Our own settings in a preset: `;plimsoll: key = value`, a comment to llama-server.
+//!
+//! Those of the server stand before the first section or in `[*]`; those of a model in its section, or in `[*]`
+//! for all.
+
+use std::sync::Arc;
+
+use plimsoll_flags::table::distance_within;
+use plimsoll_flags::{Origin, quoted, truth};
+
+use super::grammar::Line;
+use super::{ConfigError, Entry, Launch, Problem};
+use crate::before_load::ReclaimBeforeLoad;
+use crate::depth::TooLarge;
+use crate::duration;
+use crate::guard::GuardWish;
+use crate::roster::ServeSettings;
+
+const OF_SERVER: [&str; 6] = [
+    "listen",
+    "patience",
+    "wait",
+    "engine",
+    "api-key-file",
+    "reclaim-before-load",
+];
+const OF_MODEL: [&str; 13] = [
+    "memory",
+    "cards",
+    "ttl",
+    "env",
+    "pin",
+    "preload",
+    "unlisted",
+    "load-timeout",
+    "concurrency",
+    "program",
+    "guard",
+    "too-large",
+    "depth-admission",
+];
+
+/// Takes what is the server's; returns the rest, which holds for models.
+pub(super) fn of_server<'a>(
+    file: &Arc<str>,
+    lines: &'a [Line],
+    serve: &mut ServeSettings,
+) -> Result<Vec<&'a Line>, ConfigError> {
+    let mut rest = Vec::new();
+    for line in lines {
+        match line.key.as_str() {
+            "listen" => {
+                let listen = line
+                    .value
+                    .parse()
+                    .map_err(|_| bad(file, line, "an address such as 127.0.0.1:8080"))?;
+                serve.listen = Some(listen);
+            }
+            "patience" => serve.patience = Some(length(file, line)?),
+            "wait" => serve.wait = Some(length(file, line)?),
+            "engine" => serve.engine = Some(words(file, line)?),
+            "api-key-file" if line.value.is_empty() => {
+                return Err(bad(file, line, "the path of a file with one key per line"));
+            }
+            "api-key-file" => serve.api_key_files.push(line.value.clone()),
+            "reclaim-before-load" => {
+                let choice = ReclaimBeforeLoad::read(&line.value);
+                let choice = choice.ok_or_else(|| bad(file, line, ReclaimBeforeLoad::EXPECTED))?;
+                serve.reclaim_before_load = Some(choice);
+            }
+            _ => rest.push(line),
+        }
+    }
+    Ok(rest)
+}
+
+/// Sets one key of a model.
+pub(super) fn apply(file: &Arc<str>, line: &Line, entry: &mut Entry) -> Result<(), ConfigError> {
+    match line.key.as_str() {
+        "memory" => {
+            let memory = line
+                .value
+                .parse()
+                .map_err(|_| bad(file, line, "a size such as 24GiB or 24576MiB"))?;
+            entry.memory = Some(memory);
+        }
+        "cards" => {
+            let cards = line
+                .value
+                // Names of cards contain blanks (`NVIDIA H200`), so only commas separate.
+                .split(',')
+                .map(str::trim)
+                .filter(|card| !card.is_empty());
+            entry.cards = cards.map(str::to_owned).collect();
+        }
+        "ttl" => entry.ttl = Some(length(file, line)?),
+        "load-timeout" => entry.load_timeout = Some(length(file, line)?),
+        "env" => {
+            let pair = line.value.split_once('=').filter(|(name, _)| !name.is_empty());
+            let (name, value) = pair.ok_or_else(|| bad(file, line, "NAME=VALUE"))?;
+            // A model's own line replaces the one of `[*]`; the child gets each variable once.
+            entry.env.retain(|(known, _)| known != name);
+            entry.env.push((name.to_owned(), value.to_owned()));
+        }
+        "pin" => entry.pinned = switch(file, line)?,
+        "preload" => entry.preload = switch(file, line)?,
+        "unlisted" => entry.unlisted = switch(file, line)?,
+        "concurrency" => {
+            let count = line.value.parse().ok().filter(|&count| count > 0);
+            entry.concurrency = Some(count.ok_or_else(|| bad(file, line, "a number from 1 up"))?);
+        }
+        "program" => {
+            // Sections of a preset always start a llama-server; other launches cannot occur.
+            if let Launch::LlamaServer { program, .. } = &mut entry.launch {
+                *program = Some(words(file, line)?);
+            }
+        }
+        "guard" => {
+            let wish = GuardWish::read(&line.value).ok_or_else(|| bad(file, line, GuardWish::EXPECTED))?;
+            // Line by line, so that `[*]` gives defaults.
+            entry.guard = wish.or(&entry.guard);
+        }
+        "too-large" => {
+            let choice = TooLarge::read(&line.value);
+            entry.too_large = choice.ok_or_else(|| bad(file, line, TooLarge::EXPECTED))?;
+        }
+        "depth-admission" => entry.depth_admission = switch(file, line)?,
+        _ => return Err(unknown(file, line)),
+    }
+    Ok(())
+}
+
+fn bad(file: &Arc<str>, line: &Line, expected: &'static str) -> ConfigError {
+    let problem = Problem::ReadValue {
+        key: line.key.clone(),
+        value: quoted(&line.value),
+        expected,
+    };
+    ConfigError::new(Origin::file(file, line.line), problem)
+}
+
+fn unknown(file: &Arc<str>, line: &Line) -> ConfigError {
+    // Both lists, since the misspelt key may belong to either place.
+    let known = OF_MODEL.into_iter().chain(OF_SERVER);
+    let near = known.filter_map(|name| Some((distance_within(&line.key, name, name.len() / 2)?, name)));
+    let problem = if OF_SERVER.contains(&line.key.as_str()) {
+        Problem::ReadLine {
+            why: "this setting of ours is the server's, not a model's",
+            remedy: "put it before the first section or into [*]",
+        }
+    } else {
+        Problem::FindKey {
+            key: quoted(&line.key),
+            place: "`;plimsoll:`".to_owned(),
+            nearest: near.min().map(|(_, name)| name.to_owned()),
+        }
+    };
+    ConfigError::new(Origin::file(file, line.line), problem)
+}
+
+fn length(file: &Arc<str>, line: &Line) -> Result<std::time::Duration, ConfigError> {
+    duration::parse(&line.value).ok_or_else(|| bad(file, line, duration::EXPECTED))
+}
+
+fn switch(file: &Arc<str>, line: &Line) -> Result<bool, ConfigError> {
+    truth(&line.value).ok_or_else(|| bad(file, line, "on or off"))
+}
+
+fn words(file: &Arc<str>, line: &Line) -> Result<Vec<String>, ConfigError> {
+    let words: Vec<String> = line.value.split_whitespace().map(str::to_owned).collect();
+    if words.is_empty() {
+        return Err(bad(
+            file,
+            line,
+            "a program, with its first arguments if it takes any",
+        ));
+    }
+    Ok(words)
+}

@@ -1,0 +1,255 @@
+//! The parsed configuration: models, their launch commands, server settings and warnings.
+//!
+//! All three formats are read into it: llama-server's `--models-preset` INI, llama-swap's YAML and our own TOML. A
+//! setting that is not honoured is a [`Warning`], never silence. Entries compare without their place in the file, so
+//! that a reload restarts only models that changed.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::time::Duration;
+
+use plimsoll_base::Bytes;
+use plimsoll_flags::{Options, Origin, Warning};
+
+use super::before_load::ReclaimBeforeLoad;
+use super::depth::TooLarge;
+use super::guard::GuardWish;
+
+/// The contents of a configuration file, whatever its format.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Roster {
+    pub serve: ServeSettings,
+    /// In the order of the file.
+    pub models: Vec<Entry>,
+    pub warnings: Vec<Warning>,
+}
+
+/// Settings of the server itself; `None` where the file does not set one.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct ServeSettings {
+    pub listen: Option<SocketAddr>,
+    pub api_keys: Vec<String>,
+    /// Files with one key per line.
+    pub api_key_files: Vec<String>,
+    /// Time that a warm model may keep a queued one waiting before it drains.
+    pub patience: Option<Duration>,
+    /// Longest wait of a request in the queue.
+    pub wait: Option<Duration>,
+    /// The program for models that give only flags, with leading arguments if it takes any.
+    pub engine: Option<Vec<String>>,
+    /// Reclaim before a load, where the GPU shares the host's memory.
+    pub reclaim_before_load: Option<ReclaimBeforeLoad>,
+}
+
+impl fmt::Debug for ServeSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServeSettings")
+            .field("listen", &self.listen)
+            // Never the keys themselves: this output ends up in logs and bug reports.
+            .field("api_keys", &self.api_keys.len())
+            .field("api_key_files", &self.api_key_files)
+            .field("patience", &self.patience)
+            .field("wait", &self.wait)
+            .field("engine", &self.engine)
+            .field("reclaim_before_load", &self.reclaim_before_load)
+            .finish()
+    }
+}
+
+/// A model that can be asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    pub name: String,
+    pub aliases: Vec<String>,
+    pub tags: Vec<String>,
+    pub launch: Launch,
+    /// Variables set for this child only, as written; [`Entry::environment`] knows the port.
+    pub env: Vec<(String, String)>,
+    /// Declared memory; overrides the plan.
+    pub memory: Option<Bytes>,
+    /// Names or UUIDs of the cards it may use; empty for any.
+    pub cards: Vec<String>,
+    /// Idle time after which it is unloaded; zero is never.
+    pub ttl: Option<Duration>,
+    /// Never evicted.
+    pub pinned: bool,
+    /// Started with the server.
+    pub preload: bool,
+    /// Served, but not shown in `/v1/models`.
+    pub unlisted: bool,
+    /// Concurrent requests.
+    pub concurrency: Option<u32>,
+    pub load_timeout: Option<Duration>,
+    pub stop_timeout: Option<Duration>,
+    /// The child's own name for the model, where it differs.
+    pub upstream_name: Option<String>,
+    /// Guard settings of this model's own.
+    pub guard: GuardWish,
+    /// Handling where its full context does not fit.
+    pub too_large: TooLarge,
+    /// Requests are admitted by the depth that they may reach.
+    pub depth_admission: bool,
+    pub origin: Placement,
+}
+
+impl Entry {
+    /// An entry with all settings at their defaults.
+    pub fn new(name: String, origin: Origin) -> Self {
+        Self {
+            name,
+            aliases: Vec::new(),
+            tags: Vec::new(),
+            launch: Launch::LlamaServer {
+                program: None,
+                options: Options::default(),
+            },
+            env: Vec::new(),
+            memory: None,
+            cards: Vec::new(),
+            ttl: None,
+            pinned: false,
+            preload: false,
+            unlisted: false,
+            concurrency: None,
+            load_timeout: None,
+            stop_timeout: None,
+            upstream_name: None,
+            guard: GuardWish::default(),
+            too_large: TooLarge::default(),
+            // On by default: sending the request instead risks the engine of every other client.
+            depth_admission: true,
+            origin: Placement(origin),
+        }
+    }
+
+    /// Returns the variables of the child that got `port`: `${PORT}` may stand in their values too.
+    pub fn environment(&self, port: u16) -> Vec<(String, String)> {
+        let set = self.env.iter();
+        set.map(|(name, value)| (name.clone(), with_port(value, port)))
+            .collect()
+    }
+}
+
+/// The place of an entry. Any two are equal, so that entries compare by what they ask for.
+#[derive(Clone, Debug)]
+pub struct Placement(pub Origin);
+
+impl PartialEq for Placement {
+    fn eq(&self, _: &Self) -> bool {
+        // A line added at the top of a file moves every entry below it, and none of them has to restart.
+        true
+    }
+}
+
+impl Deref for Placement {
+    type Target = Origin;
+
+    fn deref(&self) -> &Origin {
+        &self.0
+    }
+}
+
+/// The launch command of a model.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Launch {
+    /// llama-server with these flags. Host, port and alias are ours to set.
+    LlamaServer {
+        /// The program, if not [`ServeSettings::engine`].
+        program: Option<Vec<String>>,
+        options: Options,
+    },
+    /// Any program that speaks the OpenAI protocol on a port of its own.
+    Command {
+        /// With `${PORT}` unexpanded.
+        argv: Vec<String>,
+        /// Its flags, if it is a llama-server.
+        options: Option<Options>,
+        /// The listening address: `http://…`, with `${PORT}` unexpanded.
+        proxy: String,
+        /// The path that answers 200 once it is ready; `none` for no check.
+        check: String,
+        /// The command that stops it instead of a signal, with `${PORT}` and `${PID}` unexpanded.
+        stop: Option<Vec<String>>,
+    },
+}
+
+/// Placeholder for the port in a user's command.
+pub const PORT: &str = "${PORT}";
+/// Placeholder for the process id in a stop command.
+pub const PID: &str = "${PID}";
+
+impl Launch {
+    /// Returns the command line that serves `name` on `port` of the loopback; `engine` is the program for models
+    /// that give only flags.
+    pub fn command_line(&self, engine: &[String], name: &str, port: u16) -> Vec<String> {
+        match self {
+            Self::LlamaServer { program, options } => {
+                let mut argv = program.as_deref().unwrap_or(engine).to_vec();
+                argv.extend(options.to_argv());
+                let port = port.to_string();
+                // Last on the line, so they win over anything in the options.
+                argv.extend(["--host", "127.0.0.1", "--port", &port, "--alias", name].map(str::to_owned));
+                argv
+            }
+            Self::Command { argv, .. } => argv.iter().map(|argument| with_port(argument, port)).collect(),
+        }
+    }
+
+    /// Returns the command line that stops it, where a signal would not.
+    pub fn stop_line(&self, port: u16, pid: u32) -> Option<Vec<String>> {
+        let Self::Command { stop: Some(stop), .. } = self else {
+            return None;
+        };
+        let pid = pid.to_string();
+        Some(
+            stop.iter()
+                .map(|argument| with_port(argument, port).replace(PID, &pid))
+                .collect(),
+        )
+    }
+
+    /// Returns the address of the child that got `port`.
+    pub fn upstream(&self, port: u16) -> String {
+        match self {
+            Self::LlamaServer { .. } => format!("http://127.0.0.1:{port}"),
+            Self::Command { proxy, .. } => with_port(proxy, port),
+        }
+    }
+
+    /// Returns the port of the loopback on which the child that got `port` listens; `None` if it listens
+    /// elsewhere, or below a path.
+    pub fn listens_on(&self, port: u16) -> Option<u16> {
+        let address = self.upstream(port);
+        let (host, port) = address
+            .strip_prefix("http://")?
+            .trim_end_matches('/')
+            .split_once(':')?;
+        // Only the loopback: an engine elsewhere is no child, and its memory is not on our cards.
+        matches!(host, "127.0.0.1" | "localhost")
+            .then(|| port.parse().ok())
+            .flatten()
+    }
+
+    /// Returns the path that answers 200 once the child is ready; `None` if it is not to be asked.
+    pub fn check(&self) -> Option<&str> {
+        match self {
+            // llama-server answers 503 there while it loads.
+            Self::LlamaServer { .. } => Some("/health"),
+            Self::Command { check, .. } => (check != "none").then_some(check),
+        }
+    }
+
+    /// The flags, if it is a llama-server: what its memory is planned from.
+    pub fn options(&self) -> Option<&Options> {
+        match self {
+            Self::LlamaServer { options, .. } => Some(options),
+            Self::Command { options, .. } => options.as_ref(),
+        }
+    }
+}
+
+fn with_port(text: &str, port: u16) -> String {
+    // Plain substitution: the text was split into arguments before, so a port cannot add any.
+    text.replace(PORT, &port.to_string())
+}

@@ -1,0 +1,344 @@
+//! llama-swap's YAML.
+
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use plimsoll_config::{Launch, Roster};
+use plimsoll_flags::Program;
+
+fn environment(name: &str) -> Option<String> {
+    match name {
+        "HOME" => Some("/home/u".to_owned()),
+        "TTL" => Some("42".to_owned()),
+        "LINES" => Some("a\nb".to_owned()),
+        _ => None,
+    }
+}
+
+fn parse(text: &str) -> Result<Roster, String> {
+    plimsoll_config::parse("config.yaml", text, &environment).map_err(|error| error.to_string())
+}
+
+fn roster(text: &str) -> Roster {
+    parse(text).unwrap()
+}
+
+fn refusal(text: &str) -> String {
+    parse(text).unwrap_err()
+}
+
+fn warnings(text: &str) -> Vec<String> {
+    roster(text).warnings.iter().map(ToString::to_string).collect()
+}
+
+fn argv(roster: &Roster, model: usize) -> Vec<String> {
+    match &roster.models[model].launch {
+        Launch::Command { argv, .. } => argv.clone(),
+        Launch::LlamaServer { .. } => panic!("no command"),
+    }
+}
+
+const WHOLE: &str = r#"
+healthCheckTimeout: 300
+globalTTL: 600
+unloadTimeout: 20
+apiKeys: [secret]
+macros:
+  bin: /opt/llama-server
+  server: ${bin} --host 127.0.0.1 --port ${PORT}
+  context: 8192
+models:
+  # the first
+  "qwen":
+    cmd: |
+      # a comment with ${unknown}
+      ${server} -m ${env.HOME}/qwen.gguf \
+        -c ${context} -ngl all
+      -ctk 'q8_0' -ctv "q8_0"
+    aliases: [q, "qwen-latest"]
+    env:
+      - CUDA_VISIBLE_DEVICES=0
+    ttl: ${env.TTL}
+    unlisted: true
+    useModelName: upstream
+    concurrencyLimit: 3
+  second:
+    macros:
+      context: 4096
+    cmd: ${server} -m /m/${MODEL_ID}.gguf -c ${context}
+    ttl: 0
+  docker:
+    cmd: docker run --name ${MODEL_ID} -p 9000:8080 image
+    cmdStop: docker stop ${MODEL_ID} ${PID}
+    proxy: http://127.0.0.1:9000
+    checkEndpoint: none
+hooks:
+  on_startup:
+    preload: [q, nobody]
+groups:
+  forever:
+    persistent: true
+    swap: false
+    members: [second]
+"#;
+
+#[test]
+fn a_whole_file_is_read() {
+    let roster = roster(WHOLE);
+    let [qwen, second, docker] = &roster.models[..] else {
+        panic!("three models")
+    };
+    assert_eq!(
+        argv(&roster, 0).join(" "),
+        "/opt/llama-server --host 127.0.0.1 --port ${PORT} -m /home/u/qwen.gguf -c 8192 -ngl all -ctk q8_0 -ctv q8_0"
+    );
+    assert_eq!(
+        argv(&roster, 1).join(" "),
+        "/opt/llama-server --host 127.0.0.1 --port ${PORT} -m /m/second.gguf -c 4096"
+    );
+    assert_eq!(qwen.aliases, ["q", "qwen-latest"]);
+    assert_eq!(qwen.env, [("CUDA_VISIBLE_DEVICES".to_owned(), "0".to_owned())]);
+    assert_eq!(qwen.ttl, Some(Duration::from_secs(42)));
+    assert_eq!(second.ttl, Some(Duration::ZERO));
+    assert_eq!(docker.ttl, Some(Duration::from_secs(600)));
+    assert!(qwen.unlisted && qwen.preload && !qwen.pinned && second.pinned);
+    assert_eq!(qwen.upstream_name.as_deref(), Some("upstream"));
+    assert_eq!((qwen.concurrency, second.concurrency), (Some(3), None));
+    assert_eq!(qwen.load_timeout, Some(Duration::from_secs(300)));
+    assert_eq!(qwen.stop_timeout, Some(Duration::from_secs(20)));
+    assert_eq!(roster.serve.api_keys, ["secret"]);
+    assert_eq!(docker.launch.check(), None);
+    assert_eq!(docker.launch.upstream(1), "http://127.0.0.1:9000");
+    assert_eq!(qwen.launch.upstream(1), "http://127.0.0.1:1");
+    assert_eq!(
+        docker.launch.stop_line(1, 77).unwrap().join(" "),
+        "docker stop docker 77"
+    );
+}
+
+#[test]
+fn a_llama_server_in_a_command_is_planned_from_its_flags() {
+    let roster = roster(WHOLE);
+    let wish = roster.models[0]
+        .launch
+        .options()
+        .unwrap()
+        .wish(Program::LlamaServer)
+        .unwrap();
+    assert_eq!(
+        (wish.model.as_deref(), wish.context),
+        (Some("/home/u/qwen.gguf"), 8192)
+    );
+    assert_eq!(wish.cache_key.name, "q8_0");
+    assert!(roster.models[2].launch.options().is_none());
+}
+
+#[test]
+fn what_has_no_effect_is_named_with_its_line() {
+    assert_eq!(
+        warnings(WHOLE),
+        [
+            "config.yaml:39: the group `forever` only pins its members; models run together when their memory fits, and the idle make room",
+            "config.yaml:37: `nobody` is no model; remove it from `preload`",
+        ]
+        .map(str::to_owned)
+    );
+    let text = "startPort: 9000\nlogLevel: debug\nmodles: {}\nmodels:\n  a:\n    cmd: p ${PORT}\n    name: A\n    \
+                cdm: x\n    filters:\n      stripParams: top_k\n      setParamsByID:\n        b: {top_k: 1}\n";
+    assert_eq!(
+        warnings(text),
+        [
+            "config.yaml:1: `startPort` has no effect; ports are given by the system",
+            "config.yaml:2: `logLevel` has no effect; `RUST_LOG` chooses what is logged",
+            "config.yaml:3: unknown key `modles`; remove it",
+            "config.yaml:7: `name` has no effect; the list of models shows its key",
+            "config.yaml:8: unknown key `cdm`; remove it",
+            "config.yaml:10: `filters.stripParams` has no effect: requests pass unchanged; set it in the client or on the model's command line",
+            "config.yaml:11: `filters.setParamsByID` has no effect: requests pass unchanged; set it in the client or on the model's command line",
+        ]
+    );
+    assert_eq!(roster(text).models[0].aliases, ["b"]);
+    assert_eq!(
+        warnings("routing:\n  router:\n    settings:\n      matrix: {vars: {}}\nmodels: {}\n"),
+        [
+            "config.yaml:4: `matrix` has no effect: models run together when their memory fits; `pin` keeps a model loaded"
+        ]
+    );
+}
+
+#[test]
+fn macros_are_put_in_from_the_last_to_the_first() {
+    let text = "macros:\n  a: 1\n  b: ${a}${a}\nmodels:\n  m:\n    cmd: p ${b} ${PORT}\n";
+    assert_eq!(argv(&roster(text), 0), ["p", "11", "${PORT}"]);
+    let forward = "macros:\n  a: ${b}\n  b: 1\nmodels:\n  m:\n    cmd: p ${a} ${PORT}\n";
+    assert_eq!(
+        refusal(forward),
+        "config.yaml:6: macro `b` is not known; declare it under `macros`, before those that use it"
+    );
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
+    for (text, message) in [
+        (
+            "models:\n  a:\n    cmd: p ${PORT} ${x}\n",
+            "config.yaml:3: macro `x` is not known; declare it under `macros`, before those that use it",
+        ),
+        (
+            "models:\n  a:\n    cmd: p ${PORT} ${PID}\n",
+            "config.yaml:3: macro `PID` is not known; declare it under `macros`, before those that use it",
+        ),
+        (
+            "models:\n  a:\n    cmd: ${env.NO} ${PORT}\n",
+            "config.yaml:3: macro `env.NO` is not set; set it in the environment of the server",
+        ),
+        (
+            "models:\n  a:\n    cmd: ${env.LINES} ${PORT}\n",
+            "config.yaml:3: macro `env.LINES` holds more than one line, or more than 64 KiB; set it to one short line",
+        ),
+        (
+            "macros:\n  PORT: 1\n",
+            "config.yaml:2: macro `PORT` has a reserved name; choose another",
+        ),
+        (
+            "macros:\n  a b: 1\n",
+            "config.yaml:2: macro `a b` has an odd name; use up to 63 letters, digits, `_` and `-`",
+        ),
+        (
+            "macros:\n  a: x${a}\n",
+            "config.yaml:2: macro `a` contains itself; remove it from its value",
+        ),
+        (
+            "macros:\n  a: [1]\n",
+            "config.yaml:2: macro `a` is no text, number or truth; write one value",
+        ),
+        (
+            "models:\n  a:\n    proxy: http://x\n",
+            "config.yaml:2: model `a` has no command; add `cmd`, or `model` and `flags`",
+        ),
+        (
+            "models:\n  a:\n    cmd: p\n",
+            "config.yaml:2: `cmd` takes no `${PORT}` and there is no `proxy`; add one of them",
+        ),
+        (
+            "models:\n  a:\n    cmd: p\n    proxy: http://x:${PORT}\n",
+            "config.yaml:4: `proxy` uses `${PORT}` but `cmd` does not; pass `${PORT}` to the command",
+        ),
+        (
+            "models:\n  a:\n    cmd: p\n    proxy: https://x\n",
+            "config.yaml:4: `proxy` is no `http://` address; write `http://127.0.0.1:PORT`",
+        ),
+        (
+            "models:\n  a:\n    cmd: p 'x ${PORT}\n",
+            "config.yaml:3: the command cannot be split: a quote is not closed; close it, or put a backslash before it",
+        ),
+        (
+            "models:\n  a:\n    cmd: p ${PORT}\n    ttl: -5\n",
+            "config.yaml:4: `-5` is no value for `ttl`; write a whole number from 0 up",
+        ),
+        (
+            "models:\n  a:\n    cmd: p ${PORT}\n    unlisted: maybe\n",
+            "config.yaml:4: `maybe` is no value for `unlisted`; write true or false",
+        ),
+        (
+            "models:\n  a:\n    cmd: p ${PORT}\n    aliases: b\n",
+            "config.yaml:4: `b` is no value for `aliases`; write a list of texts",
+        ),
+        (
+            "models:\n  a:\n    cmd: p ${PORT}\n    env: [A]\n",
+            "config.yaml:4: a variable has no `=`; write `NAME=VALUE`",
+        ),
+        (
+            "models: [a]\n",
+            "config.yaml:1: `a list` is no value for `models`; write a map",
+        ),
+        (
+            "just text\n",
+            "config.yaml:1: the file is no map; write `models:`",
+        ),
+        (
+            "apiKeys: ['a b']\n",
+            "config.yaml:1: an API key has a blank; write a key without blanks",
+        ),
+        (
+            "models:\n  a:\n    cmd: p ${PORT}\n  b:\n    cmd: p ${PORT}\n    aliases: [a]\n",
+            "config.yaml:4: the name `a` is taken by `a` at config.yaml:2; names and aliases must differ",
+        ),
+    ] {
+        assert_eq!(refusal(text), message, "{text}");
+    }
+    for (text, line) in [
+        ("a: [1\nb: 2\n", "config.yaml:"),
+        ("a: 1\na: 2\n", "config.yaml:2: "),
+    ] {
+        assert!(refusal(text).starts_with(line), "{}", refusal(text));
+    }
+}
+
+#[test]
+fn a_blank_api_key_is_refused_with_its_line() {
+    for key in ["''", "' '", "\"\\t\"", "${env.EMPTY}"] {
+        let text = format!("healthCheckTimeout: 300\napiKeys:\n  - secret\n  - {key}\n");
+        let empty = |name: &str| (name == "EMPTY").then(String::new);
+        let error = plimsoll_config::parse("config.yaml", &text, &empty).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "config.yaml:4: `apiKeys` holds a blank API key, which would admit requests without a key; \
+             write the key, or remove the entry",
+            "{key}"
+        );
+    }
+}
+
+#[test]
+fn the_port_may_stand_in_a_variable_too() {
+    let roster = roster("models:\n  a:\n    cmd: p ${PORT}\n    env: ['URL=http://x:${PORT}']\n");
+    assert_eq!(
+        roster.models[0].environment(7),
+        [("URL".to_owned(), "http://x:7".to_owned())]
+    );
+}
+
+#[test]
+fn keys_of_clients_are_not_shown_when_debugging() {
+    let roster = roster("apiKeys: [very-secret]\n");
+    assert!(!format!("{roster:?}").contains("very-secret"));
+}
+
+#[test]
+fn an_empty_file_is_an_empty_roster() {
+    for text in ["", "# nothing\n", "models:\n", "models: {}\n"] {
+        assert_eq!(roster(text), Roster::default(), "{text:?}");
+    }
+}
+
+#[test]
+fn anchors_and_merges_work() {
+    let text = "x-base: &base\n  ttl: 5\nmodels:\n  a:\n    <<: *base\n    cmd: p ${PORT}\n";
+    assert_eq!(roster(text).models[0].ttl, Some(Duration::from_secs(5)));
+    assert!(warnings(text).is_empty());
+}
+
+#[test]
+fn macros_that_double_and_double_are_stopped() {
+    let mut text = String::from("macros:\n  m0: 0123456789\n");
+    for level in 1..60 {
+        text += &format!("  m{level}: ${{m{0}}}${{m{0}}}\n", level - 1);
+    }
+    text += "models:\n  a:\n    cmd: p ${m59} ${PORT}\n";
+    assert!(
+        refusal(&text).contains("makes a text longer than 64 KiB"),
+        "{}",
+        refusal(&text)
+    );
+}
+
+#[test]
+fn aliases_that_double_and_double_are_stopped() {
+    let mut text = String::from("x0: &x0 [a, a, a, a, a, a, a, a]\n");
+    for level in 1..30 {
+        text += &format!("x{level}: &x{level} [*x{0}, *x{0}, *x{0}, *x{0}]\n", level - 1);
+    }
+    assert!(parse(&text).is_err());
+}

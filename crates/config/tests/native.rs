@@ -1,0 +1,276 @@
+//! Our own TOML.
+
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use plimsoll_base::Bytes;
+use plimsoll_config::{GuardMode, GuardWish, Launch, ReclaimBeforeLoad, Roster};
+use plimsoll_flags::Program;
+
+fn parse(text: &str) -> Result<Roster, String> {
+    plimsoll_config::parse("plimsoll.toml", text, &|_| None).map_err(|error| error.to_string())
+}
+
+fn roster(text: &str) -> Roster {
+    parse(text).unwrap()
+}
+
+fn refusal(text: &str) -> String {
+    parse(text).unwrap_err()
+}
+
+const WHOLE: &str = r#"
+[serve]
+listen = "127.0.0.1:8080"
+api-keys = ["secret"]
+api-key-files = ["/etc/keys"]
+patience = "10s"
+reclaim-before-load = "sudo"
+wait = "10m"
+
+[engine]
+command = ["/opt/llama/llama-server"]
+
+[models.zephyr]
+model = "/m/zephyr.gguf"
+flags = "-c 8192 -ngl all"
+memory = "6GiB"
+aliases = ["z"]
+tags = ["chat"]
+env = { A = "b" }
+ttl = "5m"
+pin = true
+preload = true
+cards = ["GPU-1"]
+load-timeout = "10m"
+stop-timeout = "10s"
+concurrency = 8
+unlisted = true
+
+[models.comfy]
+cmd = "python 'main app.py' --port ${PORT}"
+check = "/ready"
+stop = ["kill", "${PID}"]
+upstream-name = "flux"
+
+[models.hub]
+flags = ["-hf", "ggml-org/gemma-3-4b-it-GGUF"]
+program = "/opt/ik/llama-server"
+"#;
+
+#[test]
+fn every_key_is_read() {
+    let roster = roster(WHOLE);
+    let serve = &roster.serve;
+    assert_eq!(serve.listen, Some("127.0.0.1:8080".parse().unwrap()));
+    assert_eq!((serve.api_keys.len(), serve.api_key_files.len()), (1, 1));
+    assert_eq!(
+        (serve.patience, serve.wait),
+        (Some(Duration::from_secs(10)), Some(Duration::from_secs(600)))
+    );
+    assert_eq!(serve.reclaim_before_load, Some(ReclaimBeforeLoad::Sudo));
+    assert_eq!(serve.engine, Some(vec!["/opt/llama/llama-server".to_owned()]));
+    let [zephyr, comfy, hub] = &roster.models[..] else {
+        panic!("three models")
+    };
+    assert_eq!(
+        (zephyr.name.as_str(), &zephyr.aliases[..], &zephyr.tags[..]),
+        ("zephyr", &["z".to_owned()][..], &["chat".to_owned()][..])
+    );
+    assert_eq!(
+        (zephyr.memory, zephyr.ttl),
+        (Some(Bytes::gib(6)), Some(Duration::from_secs(300)))
+    );
+    assert!(zephyr.pinned && zephyr.preload && zephyr.unlisted);
+    assert_eq!(
+        (zephyr.concurrency, &zephyr.cards[..]),
+        (Some(8), &["GPU-1".to_owned()][..])
+    );
+    assert_eq!(zephyr.env, [("A".to_owned(), "b".to_owned())]);
+    assert_eq!(zephyr.load_timeout, Some(Duration::from_secs(600)));
+    assert_eq!(zephyr.stop_timeout, Some(Duration::from_secs(10)));
+    let wish = zephyr
+        .launch
+        .options()
+        .unwrap()
+        .wish(Program::LlamaServer)
+        .unwrap();
+    assert_eq!(
+        (wish.model.as_deref(), wish.context),
+        (Some("/m/zephyr.gguf"), 8192)
+    );
+    assert_eq!(comfy.upstream_name.as_deref(), Some("flux"));
+    assert_eq!(comfy.launch.check(), Some("/ready"));
+    assert!(
+        matches!(&hub.launch, Launch::LlamaServer { program: Some(program), .. } if program == &["/opt/ik/llama-server"])
+    );
+    assert!(roster.warnings.is_empty());
+}
+
+#[test]
+fn a_launch_writes_its_command_lines() {
+    let roster = roster(WHOLE);
+    let engine = roster.serve.engine.as_deref().unwrap();
+    let [zephyr, comfy, _] = &roster.models[..] else {
+        panic!("three models")
+    };
+    assert_eq!(
+        zephyr.launch.command_line(engine, "zephyr", 5800).join(" "),
+        "/opt/llama/llama-server --model /m/zephyr.gguf --ctx-size 8192 --n-gpu-layers all \
+         --host 127.0.0.1 --port 5800 --alias zephyr"
+    );
+    assert_eq!(zephyr.launch.upstream(5800), "http://127.0.0.1:5800");
+    assert_eq!(
+        comfy.launch.command_line(engine, "comfy", 5801),
+        ["python", "main app.py", "--port", "5801"]
+    );
+    assert_eq!(
+        comfy.launch.stop_line(5801, 77),
+        Some(vec!["kill".to_owned(), "77".to_owned()])
+    );
+    assert_eq!(zephyr.launch.stop_line(5801, 77), None);
+    assert_eq!(comfy.launch.upstream(5801), "http://127.0.0.1:5801");
+}
+
+#[test]
+fn models_stand_in_the_order_of_the_file() {
+    let roster = roster("[models.b]\nmodel='m'\n[models.a]\nmodel='n'\n");
+    let names: Vec<&str> = roster.models.iter().map(|entry| entry.name.as_str()).collect();
+    assert_eq!(names, ["b", "a"]);
+    assert_eq!(roster.models[1].origin.line(), Some(3));
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
+    for (text, message) in [
+        (
+            "[models.a]\nmodle = 'm'\n",
+            "plimsoll.toml:2: unknown key `modle` in the file; did you mean `model`?",
+        ),
+        (
+            "[server]\n",
+            "plimsoll.toml:1: unknown key `server` in the file; did you mean `serve`?",
+        ),
+        (
+            "[models.a]\n\nc = 5\n",
+            "plimsoll.toml:3: unknown key `c` in the file; remove it",
+        ),
+        (
+            "[models.a]\nmodel = 'm'\nttl = 'soon'\n",
+            "plimsoll.toml:3: `soon` is no length of time; write a length of time such as 90s, 10m or 1h30m",
+        ),
+        (
+            "[models.a]\nmodel = 'm'\nmemory = 'much'\n",
+            "plimsoll.toml:3: `much` is not a size; write a number with B, KiB, MiB, GiB or TiB, e.g. 24GiB or 24576MiB",
+        ),
+        (
+            "[models.a]\nmodel = 'm'\n[models.b]\nflags = '-c 5'\n",
+            "plimsoll.toml:3: model `b` has no command; add `cmd`, or `model` and `flags`",
+        ),
+        (
+            "[models.a]\nmodel = 'm'\nflags = ['-c', '5',\n  '--ctx-sise', '5']\n",
+            "plimsoll.toml:3: unknown flag `--ctx-sise`; did you mean --ctx-size?",
+        ),
+        (
+            "[models.a]\ncmd = 'a \"b'\n",
+            "plimsoll.toml:2: the command cannot be split: a quote is not closed; close it, or put a backslash before it",
+        ),
+        (
+            "[models.a]\ncmd = 'program'\n",
+            "plimsoll.toml:2: the command takes no `${PORT}`, so nobody knows where it listens; pass `${PORT}` to it, or say `proxy = \"http://127.0.0.1:…\"`",
+        ),
+        (
+            "[models.a]\ncmd = 'p ${PORT}'\nmodel = 'm'\n",
+            "plimsoll.toml:1: the model has both `cmd` and `model`, `flags` or `program`; keep `cmd` for a whole command, or the others for llama-server",
+        ),
+        (
+            "[models.a]\nmodel='m'\n[models.b]\nmodel='n'\naliases=['a']\n",
+            "plimsoll.toml:3: the name `a` is taken by `a` at plimsoll.toml:1; names and aliases must differ",
+        ),
+    ] {
+        assert_eq!(refusal(text), message);
+    }
+    assert!(refusal("[models.a\n").starts_with("plimsoll.toml:1: "));
+    assert!(refusal("[models.a]\nmodel = 'm'\nconcurrency = 0\n").starts_with("plimsoll.toml:3: "));
+}
+
+#[test]
+fn what_is_ours_to_set_is_left_out_of_flags_with_a_word() {
+    let roster = roster("[models.a]\nmodel = 'm'\nflags = '--port 1 -c 8k'\n");
+    assert_eq!(
+        roster.models[0].launch.options().unwrap().to_argv(),
+        ["--model", "m", "--ctx-size", "8k"]
+    );
+    let warnings: Vec<String> = roster.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        warnings,
+        [
+            "plimsoll.toml:3: --port is ours to set and is left out; say it under [serve]",
+            "plimsoll.toml:3: llama-server reads `8k` after --ctx-size as 8; write the number in full",
+        ]
+    );
+}
+
+#[test]
+fn a_command_that_is_a_llama_server_is_planned_from_its_flags() {
+    let roster = roster(
+        "[models.a]\ncmd = 'taskset -c 0-7 /opt/llama-server -m x.gguf --port ${PORT} --odd thing -c 5'\n",
+    );
+    let options = roster.models[0].launch.options().unwrap();
+    assert_eq!(options.to_argv(), ["--model", "x.gguf", "--ctx-size", "5"]);
+    assert_eq!(roster.warnings.len(), 1, "{:?}", roster.warnings);
+}
+
+/// Run with `UPDATE_SCHEMA=1` to write it.
+#[test]
+fn the_published_schema_is_fresh() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/reference/config.schema.json"
+    );
+    if std::env::var_os("UPDATE_SCHEMA").is_some() {
+        std::fs::write(path, plimsoll_config::schema()).unwrap();
+    }
+    let published = std::fs::read_to_string(path).unwrap();
+    assert!(
+        published == plimsoll_config::schema(),
+        "docs/reference/config.schema.json is stale: run UPDATE_SCHEMA=1 cargo test -p plimsoll-config --test native"
+    );
+}
+
+#[test]
+fn what_guard_shall_do_is_said_in_a_table_of_the_model() {
+    let text = r#"
+[models.a]
+model = "/m/a.gguf"
+[models.a.guard]
+mode = "budget"
+reclaim = true
+wait = "1500ms"
+spill = "4GiB"
+pool = "ours"
+on-oom = "managed"
+contexts = "refuse"
+"#;
+    let wish = roster(text).models[0].guard;
+    let words = "budget reclaim wait=2 spill=4GiB pool=ours on-oom=managed contexts=refuse";
+    assert_eq!(Some(wish), GuardWish::read(words));
+    assert_eq!(wish.mode(), GuardMode::Budget);
+    let wrong = text.replace("\"ours\"", "\"best\"");
+    assert!(refusal(&wrong).contains("plimsoll.toml:9"), "{}", refusal(&wrong));
+}
+
+#[test]
+fn a_blank_api_key_is_refused_with_its_line() {
+    for key in ["", " ", "\\t"] {
+        assert_eq!(
+            refusal(&format!(
+                "[serve]\napi-keys = [\n  \"secret\",\n  \"{key}\",\n]\n"
+            )),
+            "plimsoll.toml:4: `api-keys` holds a blank API key, which would admit requests without a key; \
+             write the key, or remove the entry",
+            "{key:?}"
+        );
+    }
+}

@@ -1,0 +1,287 @@
+//! The verdict over the facts: one cause with its confidence, alternatives, evidence and remedies.
+//!
+//! DECISION: rules speak, this only adds. Weights of one cause are added as log odds; `none of these` has a
+//! fixed weight, so little evidence gives little confidence. Below [`TELLING`] the cause is `other`, and the
+//! likeliest stands under `also`. Where the rules see little, the text classifier decides (`ensemble.rs`).
+
+use std::collections::BTreeMap;
+
+use plimsoll_base::{Hint, Reason};
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
+
+use super::cause::{Cause, SubCause};
+use super::classifier::{ClassifierMatch, TextClassifier};
+use super::ensemble::combine;
+use super::facts::{Facts, LoadStage, Quote};
+use super::remedy;
+use super::rules::{self, EvidenceWeight, Rule, RuleFinding};
+
+pub const SCHEMA: &str = "plimsoll.diagnosis/1";
+/// The weight of `none of these`, in nats.
+const NONE: f64 = 1.5;
+/// A cause below this is not named, and below [`LIKELY`] it is called a guess.
+pub(super) const TELLING: f64 = 0.28;
+const LIKELY: f64 = 0.4;
+/// Nothing is certain.
+const MOST_SURE: f64 = 0.99;
+/// Upper bound for verdicts without a printed refusal or a number of it: the words of a report are its
+/// author's view.
+pub(super) const MOST_INDIRECT: f64 = 0.79;
+const MOST_ALSO: usize = 3;
+const MOST_QUOTES: usize = 8;
+
+/// A cause that was considered.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Candidate {
+    pub cause: Cause,
+    pub sub_cause: Option<SubCause>,
+    pub confidence: f64,
+}
+
+/// The likeliest cause with its evidence.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Diagnosis {
+    pub cause: Cause,
+    pub sub_cause: Option<SubCause>,
+    pub confidence: f64,
+    pub evidence: Vec<Quote>,
+    /// Other causes, the likeliest first.
+    pub also: Vec<Candidate>,
+    pub hints: Vec<Hint>,
+    pub reason: Reason,
+}
+
+impl Diagnosis {
+    /// The verdict and its remedies without the lines, for a tree that has the lines; `None` where no cause
+    /// is named.
+    pub fn brief(&self) -> Option<Reason> {
+        let verdict = Candidate {
+            cause: self.cause,
+            sub_cause: self.sub_cause,
+            confidence: self.confidence,
+        };
+        let hints = self
+            .hints
+            .iter()
+            .map(|hint| Reason::new("hint", format!("hint: {hint}")));
+        let named = self.confidence >= LIKELY && self.cause != Cause::NotOom;
+        named.then(|| summary(&verdict).because_all(hints))
+    }
+}
+
+/// Weighs the facts by rules and by the text classifier.
+pub fn diagnose(facts: &Facts) -> Diagnosis {
+    judged(facts, true)
+}
+
+/// Weighs the facts by rules alone.
+pub(super) fn by_rules(facts: &Facts) -> Diagnosis {
+    judged(facts, false)
+}
+
+type Found = (&'static Rule, RuleFinding);
+
+fn judged(facts: &Facts, reads_text: bool) -> Diagnosis {
+    let found: Vec<Found> = rules::all()
+        .filter_map(|rule| Some((rule, (rule.test)(facts)?)))
+        .collect();
+    // Rules run on every call: there are some 80, and each is a few comparisons.
+    let mut candidates = weigh(found.iter().map(|(_, finding)| finding));
+    let by_text = classified(facts, &candidates)
+        .filter(|_| reads_text)
+        .filter(|text| combine(&mut candidates, text, facts));
+    let named = candidates
+        .first()
+        .copied()
+        .filter(|first| first.cause != Cause::Other || by_text.is_none())
+        .filter(|first| first.confidence >= TELLING || by_text.is_some());
+    // `other` by a rule names a mechanism, such as a refused reservation of addresses. Without a named cause
+    // it only says that nothing is known, so its confidence is zero.
+    let verdict = named.unwrap_or(Candidate {
+        cause: Cause::Other,
+        sub_cause: None,
+        confidence: 0.0,
+    });
+    // A hundredth is below what the output prints as a whole percent.
+    let others = candidates
+        .iter()
+        .filter(|other| other.cause != verdict.cause && other.confidence >= 0.01);
+    let also: Vec<Candidate> = others.copied().take(MOST_ALSO).collect();
+    let speaking = found
+        .iter()
+        .filter(|(_, finding)| named.is_some() && finding.cause == verdict.cause);
+    let by_rule = speaking.flat_map(|(_, finding)| finding.quotes.clone());
+    let by_text = by_text
+        .filter(|_| named.is_some())
+        .map(|text| ClassifierMatch::of(&text, verdict.cause));
+    let by_word = by_text.iter().flat_map(|text| text.quotes.clone());
+    Diagnosis {
+        cause: verdict.cause,
+        sub_cause: verdict.sub_cause,
+        confidence: verdict.confidence,
+        evidence: first_unique_quotes(by_rule.chain(by_word)),
+        hints: remedy::hints(verdict.cause, verdict.sub_cause, facts),
+        reason: reason(&verdict, &also, &found, by_text.as_ref()),
+        also,
+    }
+}
+
+/// The classifier's opinion, where the log is a report: guard's page is beyond doubt, and the log of a server
+/// at work without a finding is like any other.
+fn classified<'a>(facts: &'a Facts, candidates: &[Candidate]) -> Option<TextClassifier<'a>> {
+    let at_work = candidates.is_empty() && facts.progress().stage == LoadStage::Serving && !facts.ran_out();
+    let is_report = facts.guard().is_none() && !at_work;
+    is_report.then(|| TextClassifier::of(facts.report())).flatten()
+}
+
+fn first_unique_quotes(quotes: impl Iterator<Item = Quote>) -> Vec<Quote> {
+    let mut first: Vec<Quote> = Vec::new();
+    for quote in quotes {
+        if first.len() < MOST_QUOTES && !first.contains(&quote) {
+            first.push(quote);
+        }
+    }
+    first
+}
+
+/// Adds the weights of each cause and shares out the whole, the likeliest first.
+fn weigh<'a>(found: impl Iterator<Item = &'a RuleFinding>) -> Vec<Candidate> {
+    let mut tallies: BTreeMap<Cause, CauseTally> = BTreeMap::new();
+    for finding in found {
+        tallies.entry(finding.cause).or_default().add(finding);
+    }
+    // Softmax over the sums, with `none of these` as one more class.
+    let whole = NONE.exp() + tallies.values().map(|tally| tally.sum.exp()).sum::<f64>();
+    let mut candidates: Vec<Candidate> = tallies
+        .into_iter()
+        .map(|(cause, tally)| Candidate {
+            cause,
+            sub_cause: tally.sub_cause,
+            confidence: (tally.sum.exp() / whole).min(tally.most()),
+        })
+        .collect();
+    // The map iterates in the order of the causes, so equal confidences keep a fixed order.
+    candidates.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
+    candidates
+}
+
+/// Sum of the findings for one cause.
+#[derive(Default)]
+struct CauseTally {
+    sum: f64,
+    /// The part of the sum that rests on printed lines and numbers.
+    direct: f64,
+    strongest: f64,
+    sub_cause: Option<SubCause>,
+}
+
+impl CauseTally {
+    fn add(&mut self, finding: &RuleFinding) {
+        let weight = finding.weight.nats();
+        self.sum += weight;
+        self.direct += if finding.is_indirect { 0.0 } else { weight };
+        // The strongest finding names the mechanism.
+        if weight > self.strongest || self.sub_cause.is_none() {
+            self.strongest = weight;
+            self.sub_cause = finding.sub_cause.or(self.sub_cause);
+        }
+    }
+
+    fn most(&self) -> f64 {
+        let is_direct = self.direct >= EvidenceWeight::Strong.nats();
+        if is_direct { MOST_SURE } else { MOST_INDIRECT }
+    }
+}
+
+fn reason(
+    verdict: &Candidate,
+    also: &[Candidate],
+    found: &[Found],
+    by_text: Option<&ClassifierMatch>,
+) -> Reason {
+    let speaking = found.iter().filter(|(_, finding)| finding.cause == verdict.cause);
+    let reasons = speaking.map(|(rule, finding)| {
+        // The JSON has all quotes under `evidence`; the tree is for reading.
+        let quotes = finding.quotes.iter().take(3);
+        Reason::new("rule", finding.text.clone())
+            .fact("rule", rule.name)
+            .fact("source", rule.source)
+            .because_all(quotes.map(|quote| Reason::new("line", quote.text.clone())))
+    });
+    let others = also.iter().map(|other| {
+        let text = format!(
+            "it may also be {}: {} ({})",
+            other.cause,
+            words(other),
+            percent(other.confidence)
+        );
+        Reason::new("also", text).fact("cause", other.cause.code())
+    });
+    summary(verdict)
+        .because_all(reasons)
+        .because_all(by_text.map(ClassifierMatch::reason))
+        .because_all(others)
+}
+
+fn summary(verdict: &Candidate) -> Reason {
+    let reason = Reason::new("diagnosis", headline(verdict))
+        .fact("cause", verdict.cause.code())
+        .fact("confidence", percent(verdict.confidence));
+    match verdict.sub_cause {
+        Some(sub_cause) => reason.fact("sub_cause", sub_cause.code()),
+        None => reason,
+    }
+}
+
+fn headline(verdict: &Candidate) -> String {
+    // The bounds are those of `brief`, so that a verdict in a death's reason never reads `perhaps`.
+    let how = match verdict.confidence {
+        sure if sure >= 0.8 => "",
+        likely if likely >= LIKELY => ", most likely",
+        guess if guess > 0.0 => ", perhaps",
+        _ => return Cause::Other.words().to_owned(),
+    };
+    let (cause, words) = (verdict.cause, words(verdict));
+    format!("{cause}{how}: {words} ({})", percent(verdict.confidence))
+}
+
+fn words(candidate: &Candidate) -> &'static str {
+    match candidate.sub_cause {
+        Some(sub_cause) => sub_cause.words(),
+        None => candidate.cause.words(),
+    }
+}
+
+pub(super) fn percent(confidence: f64) -> String {
+    format!("{:.0} %", confidence * 100.0)
+}
+
+impl Serialize for Candidate {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut candidate = serializer.serialize_struct("Candidate", 3)?;
+        candidate.serialize_field("cause", &self.cause)?;
+        candidate.serialize_field("sub_cause", &self.sub_cause)?;
+        candidate.serialize_field("confidence", &rounded(self.confidence))?;
+        candidate.end()
+    }
+}
+
+impl Serialize for Diagnosis {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut diagnosis = serializer.serialize_struct("Diagnosis", 8)?;
+        diagnosis.serialize_field("schema", SCHEMA)?;
+        diagnosis.serialize_field("cause", &self.cause)?;
+        diagnosis.serialize_field("sub_cause", &self.sub_cause)?;
+        diagnosis.serialize_field("confidence", &rounded(self.confidence))?;
+        diagnosis.serialize_field("evidence", &self.evidence)?;
+        diagnosis.serialize_field("also", &self.also)?;
+        diagnosis.serialize_field("hints", &self.hints)?;
+        diagnosis.serialize_field("reason", &self.reason)?;
+        diagnosis.end()
+    }
+}
+
+fn rounded(confidence: f64) -> f64 {
+    (confidence * 1000.0).round() / 1000.0
+}

@@ -1,0 +1,231 @@
+//! The sign of an engine's last lines: the refusal or error that ended it.
+//!
+//! Lines are hostile input: sizes are parsed with bounds, evidence is limited in number and length. Phrases
+//! and sizes are read with the tables of [`Reader`](super::Reader). The sizes are for people: they come from
+//! text that a client may have chosen.
+
+use plimsoll_base::Bytes;
+
+use super::formats::{LineSign, rows_in};
+use super::line::shortened;
+use super::pattern::Pattern;
+use super::sign::Sign;
+use super::sizes::after;
+
+const MOST_EVIDENCE: usize = 6;
+
+/// The sign of some lines, with the lines that show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    pub sign: Sign,
+    /// The lines as the engine wrote them.
+    pub evidence: Vec<String>,
+    /// Size of the first refused request.
+    pub asked: Option<Bytes>,
+    /// Free memory at that moment; only PyTorch prints it.
+    pub free: Option<Bytes>,
+    /// Name of the device in the engine's form: `device 0`, `CUDA1`, `GPU 0`.
+    pub device: Option<String>,
+}
+
+/// Returns the weightiest sign in `lines`, the oldest line first; `None` where no line is known.
+pub fn read_last_lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<Finding> {
+    let mut said: Vec<(Sign, &str)> = Vec::new();
+    for line in lines {
+        let rows = rows_in(line);
+        if rows.iter().any(|row| row.pattern == Pattern::Recovered) {
+            // After this line every refusal before it is history: the engine tries again with less.
+            said.clear();
+        } else if let Some(sign) = sign_of(rows.iter().filter_map(|row| row.sign)) {
+            said.push((sign, line));
+        }
+    }
+    // A consequence of a refusal (`failed to load model`) weighs less than the refusal.
+    let sign = said.iter().map(|(sign, _)| *sign).min()?;
+    let lines: Vec<&str> = said
+        .iter()
+        .filter(|(other, _)| *other == sign)
+        .map(|(_, line)| *line)
+        .collect();
+    Some(Finding {
+        sign,
+        asked: lines.iter().find_map(|line| asked(line)),
+        free: lines
+            .iter()
+            .find_map(|line| after(line.split_once(" is free")?.0, "of which ")),
+        device: lines.iter().find_map(|line| device(line)),
+        // A dying engine repeats itself; its first lines are the closest to the cause.
+        evidence: lines
+            .into_iter()
+            .take(MOST_EVIDENCE)
+            .map(|line| shortened(line).to_owned())
+            .collect(),
+    })
+}
+
+/// The sign of one line. The name of a host buffer outweighs the words for a refusal that host and card
+/// share.
+fn sign_of(signs: impl Iterator<Item = LineSign>) -> Option<Sign> {
+    let mut fatal = Vec::new();
+    for sign in signs {
+        match sign {
+            LineSign::Harmless => return None,
+            LineSign::Fatal(sign) => fatal.push(sign),
+        }
+    }
+    fatal
+        .into_iter()
+        .min_by_key(|sign| (*sign != Sign::HostMemory, *sign))
+}
+
+fn asked(line: &str) -> Option<Bytes> {
+    const BEFORE: [&str; 5] = [
+        "allocating ",
+        "tried to allocate ",
+        "output buffer of size ",
+        "buffer of size ",
+        "allocation of size ",
+    ];
+    BEFORE.iter().find_map(|phrase| after(line, phrase))
+}
+
+/// Finds `device 0`, `GPU 0` or a buffer's name such as `CUDA0`.
+fn device(line: &str) -> Option<String> {
+    for word in ["device ", "GPU "] {
+        if let Some(at) = line.find(word) {
+            let digits: String = line[at + word.len()..]
+                .chars()
+                .take_while(char::is_ascii_digit)
+                .take(4)
+                .collect();
+            if !digits.is_empty() {
+                return Some(format!("{word}{digits}"));
+            }
+        }
+    }
+    let name = line.split_whitespace().find(|word| {
+        ["CUDA", "ROCm", "Vulkan", "SYCL"].iter().any(|backend| {
+            word.strip_prefix(backend).is_some_and(|digits| {
+                (1..=4).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit())
+            })
+        })
+    })?;
+    Some(name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Option<Finding> {
+        read_last_lines(text.lines())
+    }
+
+    #[test]
+    fn a_refused_cuda_allocation_is_read_with_its_size_and_device() {
+        let finding = read(
+            "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 7151.25 MiB on device 1: cudaMalloc failed: out of memory\n\
+             alloc_tensor_range: failed to allocate CUDA1 buffer of size 7498629120\n\
+             llama_model_load: error loading model: unable to allocate CUDA1 buffer\n\
+             srv    load_model: failed to load model, 'a.gguf'",
+        )
+        .unwrap();
+        assert_eq!(finding.sign, Sign::CardMemory);
+        assert_eq!(finding.asked, "7151.25MiB".parse().ok());
+        assert_eq!(finding.device.as_deref(), Some("device 1"));
+        assert_eq!(finding.evidence.len(), 3);
+    }
+
+    #[test]
+    fn pytorch_tells_what_was_free() {
+        let finding = read(
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.69 GiB of which 512.50 MiB is free. Of the allocated memory",
+        )
+        .unwrap();
+        assert_eq!(finding.asked, Some(Bytes::gib(2)));
+        assert_eq!(finding.free, "512.5MiB".parse().ok());
+        assert_eq!(finding.device.as_deref(), Some("GPU 0"));
+    }
+
+    #[test]
+    fn what_was_recovered_from_and_what_is_optional_is_no_cause() {
+        for text in [
+            "ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 123\n\
+             graph_reserve: failed to allocate compute buffers\n\
+             compute buffer allocation failed, retrying without pipeline parallelism",
+            "ggml_cuda_host_malloc: failed to allocate 120,00 MiB of pinned memory: out of memory",
+            "all is well",
+            "",
+        ] {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn other_causes_are_told_apart() {
+        for (line, sign) in [
+            (
+                "srv start: couldn't bind HTTP server socket, hostname: 127.0.0.1, port: 1",
+                Sign::PortTaken,
+            ),
+            ("OSError: [Errno 98] Address already in use", Sign::PortTaken),
+            ("error: invalid argument: --frobnicate", Sign::UnknownFlag),
+            (
+                "gguf_init_from_file: failed to open GGUF file 'x' (No such file or directory)",
+                Sign::ModelFile,
+            ),
+            (
+                "plimsoll exec-child: cannot start /x: Exec format error",
+                Sign::NotStarted,
+            ),
+            (
+                "a.out: error while loading shared libraries: libcudart.so.12: cannot open",
+                Sign::MissingLibrary,
+            ),
+            (
+                "CUDA error: an illegal memory access was encountered",
+                Sign::CardFault,
+            ),
+            (
+                "ggml_backend_cpu_buffer_type_alloc_buffer: failed to allocate CPU buffer of size 9",
+                Sign::HostMemory,
+            ),
+        ] {
+            assert_eq!(read(line).map(|finding| finding.sign), Some(sign), "{line}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_line_can_hurt(parts in proptest::collection::vec(".{0,12}", 0..6), picks in proptest::collection::vec(0_usize..64, 6)) {
+            const WORDS: &[&str] = &[
+                "allocating ", "cudaMalloc failed", "device ", "GPU ", "buffer of size ", " MiB", "of which ",
+                " is free", "Tried to allocate ", "CUDA out of memory", "9", "\u{fffd}", "CUDA0", "retrying without pipeline parallelism",
+            ];
+            let line: String = parts
+                .iter()
+                .zip(&picks)
+                .flat_map(|(part, pick)| [WORDS[pick % WORDS.len()], part.as_str()])
+                .collect();
+            if let Some(finding) = read(&line) {
+                proptest::prop_assert!(finding.evidence.len() <= MOST_EVIDENCE);
+            }
+        }
+    }
+
+    #[test]
+    fn hostile_lines_are_bounded() {
+        let long = format!("cudaMalloc failed {}", "é".repeat(100_000));
+        let finding = read(&format!(
+            "{long}\nallocating 99999999999999999999 MiB cudaMalloc failed\n"
+        ))
+        .unwrap();
+        assert_eq!(finding.asked, None);
+        assert!(
+            finding
+                .evidence
+                .iter()
+                .all(|line| line.chars().count() <= crate::line::LONGEST_QUOTE)
+        );
+    }
+}

@@ -1,0 +1,41 @@
+//! Diagnosis of refused GPU allocations and dead inference engines.
+//!
+//! Three stages, one direction: [`formats`](self) turn lines that programs print into [`Facts`]; rules do
+//! arithmetic over the facts; a text classifier gives a second opinion on reports in people's words.
+//! [`diagnose`] adds them up.
+//!
+//! DECISION: only printed formats have rules. A line that a program prints belongs into a table of
+//! `formats/`, with the log or the source that shows it. A number belongs into [`Facts`], a conclusion from
+//! numbers into `rules/`. Prose belongs to nobody's rule: the classifier learns it from labelled reports
+//! (`bench/likeness/train.py`). Word lists for prose were tried and did not carry over to new reports
+//! (`bench/RESULTS.md`).
+//!
+//! DECISION: a guess is shown as a guess. Each verdict has its lines, its confidence and its alternatives;
+//! without evidence the answer is the exit status and the last lines.
+#![forbid(unsafe_code)]
+
+mod cause;
+mod classifier;
+mod diagnosis;
+mod ensemble;
+mod facts;
+mod formats;
+mod last_lines;
+mod line;
+mod pattern;
+mod reader;
+mod refused;
+mod remedy;
+mod rules;
+mod sign;
+mod sizes;
+mod verdict;
+
+pub use cause::{Cause, SubCause};
+pub use diagnosis::{Candidate, Diagnosis, SCHEMA, diagnose};
+pub use facts::{Facts, Quote, Source};
+pub use last_lines::{Finding, read_last_lines};
+pub use reader::Reader;
+pub use refused::Refused;
+pub use sign::{Sign, gives_up};
+pub use verdict::{Death, Exit, Verdict, judge};

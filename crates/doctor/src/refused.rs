@@ -1,0 +1,116 @@
+//! A refusal on guard's page: the request, the limit or the driver's answer, and the other holders.
+//!
+//! Guard writes the page when the program gets its error, so its sizes are of that moment. The neighbours'
+//! sizes are of the last reading of the cards.
+
+use std::time::Duration;
+
+use plimsoll_base::{Bytes, Reason};
+use plimsoll_wire::page::Refusal;
+
+/// An end this soon after a refusal is its consequence, if nothing else is known of the end.
+const SOON: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    pub why: Refusal,
+    /// Name of the card.
+    pub card: String,
+    pub asked: Bytes,
+    /// Memory of the card that the program held then.
+    pub allocated: Bytes,
+    /// `None` without a limit.
+    pub budget: Option<Bytes>,
+    /// Free memory of the card then, by the driver.
+    pub free: Bytes,
+    /// Refusals of this run in all.
+    pub count: u64,
+    /// Before the end of the program.
+    pub ago: Duration,
+    /// Other holders of the card.
+    pub neighbours: Vec<(String, Bytes)>,
+    /// Measured growth per token of depth.
+    pub growth: Option<Bytes>,
+}
+
+impl Refused {
+    /// True where the program ended because of it, by the time between them.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.ago <= SOON && self.why != Refusal::Context
+    }
+
+    /// Missing memory at that moment.
+    pub(super) fn shortfall(&self) -> Option<Bytes> {
+        match self.why {
+            Refusal::Budget | Refusal::Spill => {
+                Some((self.allocated + self.asked).saturating_sub(self.budget?))
+            }
+            // The driver counts in pages of 2 MiB, so this is a lower bound.
+            Refusal::Driver => Some(self.asked.saturating_sub(self.free)),
+            // A context on a foreign card is refused whatever is free.
+            Refusal::Context => None,
+        }
+    }
+
+    pub fn reason(&self) -> Reason {
+        let mut reason = Reason::new("guard_refused", self.text())
+            .fact("verdict", self.verdict())
+            .fact("card", self.card.as_str())
+            .fact("asked", self.asked)
+            .fact("allocated", self.allocated)
+            .fact("free", self.free)
+            .fact("refusals", self.count);
+        if let Some(budget) = self.budget {
+            reason = reason.fact("budget", budget);
+        }
+        let holders = self.neighbours.iter().map(|(name, bytes)| {
+            let text = format!("{bytes} of {} are held by {name}", self.card);
+            Reason::new("neighbour", text).fact("holds", *bytes)
+        });
+        reason = reason.because_all(holders);
+        // Growth with depth explains nothing of a load that holds nothing yet.
+        if let Some(growth) = self.growth.filter(|_| !self.allocated.is_zero()) {
+            let text = format!("it takes {growth} more for each token of depth");
+            reason = reason.because(Reason::new("growth", text).fact("bytes_per_token", growth));
+        }
+        reason
+    }
+
+    fn verdict(&self) -> &'static str {
+        match self.why {
+            Refusal::Budget => "budget",
+            Refusal::Driver if self.neighbours.is_empty() => "driver",
+            Refusal::Driver => "neighbour",
+            Refusal::Spill => "spill",
+            Refusal::Context => "context",
+        }
+    }
+
+    fn text(&self) -> String {
+        let Self {
+            card,
+            asked,
+            allocated,
+            free,
+            ..
+        } = self;
+        let budget = self
+            .budget
+            .map_or_else(String::new, |budget| format!(" of a budget of {budget}"));
+        match self.why {
+            Refusal::Budget => {
+                format!(
+                    "{asked} more on {card} were refused: it held {allocated}{budget}, and {free} were free"
+                )
+            }
+            Refusal::Driver => format!(
+                "the driver had not got {asked} on {card}: {free} were free, and it held {allocated}{budget}"
+            ),
+            Refusal::Spill => format!(
+                "{asked} more on {card} did not fit, and what did not fit could not be put into host memory: it held \
+                 {allocated}{budget}, and {free} were free"
+            ),
+            Refusal::Context => format!("a context on {card}, which is not its card, was refused"),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Remedies for each cause and sub-cause, the mildest first.
+//!
+//! Remedies follow from the mechanism, not from the report. The numbers of a model belong to `plan`, whose
+//! hints the caller puts first where the command line and the header are known.
+
+use plimsoll_base::{Advice, Hint};
+
+use super::cause::{Cause, SubCause};
+use super::facts::Facts;
+use super::pattern::Pattern;
+
+pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) -> Vec<Hint> {
+    let mut advice = match sub_cause {
+        Some(sub_cause) => of_sub_cause(sub_cause),
+        None => &[],
+    };
+    // Sub-causes without an entry of their own are served by their cause.
+    if advice.is_empty() {
+        advice = of_cause(cause);
+    }
+    let mut hints: Vec<Hint> = advice.iter().map(|text| hint(text)).collect();
+    match cause {
+        // The typed hint comes first: `plan` can compute it for the model at hand.
+        Cause::KvCacheTooLarge => hints.insert(0, Hint::new(Advice::QuantiseCache("q8_0"))),
+        Cause::ForeignProcess => {
+            if let Some(holder) = facts.holders().iter().max_by_key(|holder| holder.used) {
+                hints.insert(
+                    0,
+                    hint(&format!(
+                        "{} holds {}: stop it or move it to another card",
+                        holder.name, holder.used
+                    )),
+                );
+            }
+        }
+        // The encoder of images allocates on the card with the first image
+        // (`clip.cpp:clip_image_batch_encode`).
+        Cause::PoolGrowth if facts.says(Pattern::SeesImage) => {
+            hints.insert(
+                0,
+                hint("leave room for the image encoder, or keep it on the host (--no-mmproj-offload)"),
+            );
+        }
+        _ => {}
+    }
+    hints
+}
+
+fn hint(text: &str) -> Hint {
+    Hint::new(Advice::Other(text.to_owned()))
+}
+
+fn of_cause(cause: Cause) -> &'static [&'static str] {
+    match cause {
+        Cause::ModelTooLarge => &[
+            "put fewer layers on the card (-ngl), keep experts on the host (--n-cpu-moe), or use a smaller quantisation",
+            "plimsoll plan -- FLAGS shows what fits",
+        ],
+        Cause::KvCacheTooLarge => &["use a shorter context (-c), fewer slots (-np), or a quantised cache"],
+        Cause::ComputeBufferTooLarge => &[
+            "use a smaller micro-batch (-ub), enable flash attention (-fa on), or serve fewer requests at once",
+        ],
+        Cause::PoolGrowth => &[
+            "leave free memory after the load: a shorter context, fewer layers, or an f16 cache in builds that convert a quantised one",
+            "plimsoll run --pool ours -- CMD replaces a legacy pool; plimsoll plan -- FLAGS shows the size it grows to",
+        ],
+        Cause::ForeignProcess => &[
+            "list the holders of the card with plimsoll doctor, stop those that are not needed, or use another card",
+        ],
+        Cause::WrongDeviceContext => &[
+            "set CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER=PCI_BUS_ID before the process starts, and name the main card (-mg)",
+            "plimsoll run --card CARD -- CMD hides the other cards from a program",
+        ],
+        Cause::UnifiedMemoryRefused => &[
+            "run plimsoll doctor on the machine: it tells the release, page cache, true shortage, small blocks and a container's limit apart",
+        ],
+        Cause::HostPinnedLimit => &[
+            "raise the limit of locked memory (ulimit -l, memlock of the container), pin less at once, or go without pinning (GGML_CUDA_NO_PINNED=1)",
+        ],
+        Cause::FragmentationCachingAllocator => &["set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"],
+        Cause::NvmlAssertMasksOom => &[
+            "treat it as out of memory: the traceback's last allocation has the size; check the other holders of the card",
+            "a newer PyTorch reports the refusal even where NVML cannot list processes",
+        ],
+        Cause::UnifiedMemoryThrash => {
+            &["unset GGML_CUDA_ENABLE_UNIFIED_MEMORY, and put only as many layers on the card as fit"]
+        }
+        Cause::DriverOrHw => &[
+            "read the kernel's log (dmesg | grep -e NVRM -e Xid), check power, cooling and seating, and the driver's version",
+        ],
+        Cause::Leak => &[
+            "restart the program before it is full, and update it; plimsoll run --trace FILE shows what is never freed",
+        ],
+        Cause::NotOom => &["look for the cause in the lines above; more memory will not help"],
+        Cause::Other => &["plimsoll doctor -- CMD runs it under guard and records what is refused"],
+    }
+}
+
+fn of_sub_cause(sub_cause: SubCause) -> &'static [&'static str] {
+    match sub_cause {
+        SubCause::PolicyCap => &[
+            "upgrade L4T to a release without the cap (R35.6.4, R36.5 or later); dropping caches does not help",
+        ],
+        SubCause::PageCache => &[
+            "plimsoll reclaim --need SIZE --file MODEL first drops the cached pages of the model files, which needs no root, and measures before and after",
+        ],
+        SubCause::TrueShortage => &["stop other programs, add swap for host memory, or use a smaller model"],
+        SubCause::Fragmentation => &["write 1 to /proc/sys/vm/compact_memory, after dropping caches"],
+        SubCause::AddressReservation => {
+            &["build ggml with GGML_CUDA_NO_VMM, or let guard shrink the reservation (plimsoll run)"]
+        }
+        SubCause::AllocationLimit => &[
+            "use a smaller micro-batch or context, or let ggml split its buffers (GGML_VK_FORCE_MAX_ALLOCATION_SIZE)",
+        ],
+        SubCause::ContainerLimit => &["raise the container's memory limit: it includes GPU memory"],
+        SubCause::Override => &["remove the tensor overrides (-ot) one by one"],
+        SubCause::PipelineCopies => {
+            &["build with GGML_SCHED_MAX_COPIES=1, or serve one request at once (--parallel 1)"]
+        }
+        SubCause::KernelSlab => &["reboot, and watch slabtop: reclaim cannot free it"],
+        SubCause::KeepAlive => &["set keep_alive to 0 to release memory at once"],
+        SubCause::HostKilled | SubCause::HostMemory => {
+            &["add host memory or swap, or keep mmap on (no --no-mmap)"]
+        }
+        SubCause::Baseline => &["request a slightly smaller share (--gpu-memory-utilization)"],
+        SubCause::PreviousChild => {
+            &["wait until the card's memory is released before the next start, as plimsoll serve does"]
+        }
+        SubCause::WrongBuild => &["use a build for this card's architecture and this driver's CUDA"],
+        SubCause::Optional | SubCause::Recovered => &["no action is needed"],
+        SubCause::PortTaken => &["stop the program that listens there, or use another port"],
+        SubCause::CommandLine => &["compare the options with those of the build (--help)"],
+        SubCause::MissingLibrary => &["install the library, or add its folder to LD_LIBRARY_PATH"],
+        SubCause::ModelFile => {
+            &["check that the file exists and is complete, and that the build supports it"]
+        }
+        SubCause::RequestTooLong => {
+            &["raise the context (-c) if the plan shows that it fits, or send a shorter request"]
+        }
+        SubCause::NotStarted => &["check that the program exists, is executable and fits this machine"],
+        SubCause::DriverSpill | SubCause::MemoryFault => &[],
+    }
+}

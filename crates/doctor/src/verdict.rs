@@ -1,0 +1,261 @@
+//! The verdict on a dead engine: its end for the scheduler, and the reason for people.
+//!
+//! DECISION: a shortfall comes only from guard's page. A log is text that a client may have chosen (engines
+//! quote requests), so the sizes of a log stand in the reason for people, and the scheduler never learns a
+//! demand from them.
+
+use std::fmt;
+
+use plimsoll_base::{Advice, End, Hint, Reason, Stage};
+
+use super::diagnosis::{Diagnosis, by_rules};
+use super::facts::Source;
+use super::last_lines::{Finding, read_last_lines};
+use super::line::shortened;
+use super::reader::Reader;
+use super::refused::Refused;
+use super::sign::Sign;
+
+#[cfg(test)]
+mod tests;
+
+/// Lines that are shown where none of them is known.
+const SHOWN_LINES: usize = 5;
+const SIGKILL: i32 = 9;
+/// Signals that a program does not send itself when something goes wrong: SIGHUP, SIGINT, SIGKILL, SIGTERM.
+const FROM_OUTSIDE: &[i32] = &[1, 2, SIGKILL, 15];
+
+/// A wait status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    Code(i32),
+    Signal(i32),
+    /// It could not be read.
+    Unknown,
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exited with status {code}"),
+            Self::Signal(signal) => match signal_name(*signal) {
+                Some(name) => write!(f, "was killed by signal {signal} ({name})"),
+                None => write!(f, "was killed by signal {signal}"),
+            },
+            Self::Unknown => f.write_str("ended with an unknown status"),
+        }
+    }
+}
+
+/// Linux numbers, the same on x86-64 and aarch64.
+fn signal_name(signal: i32) -> Option<&'static str> {
+    Some(match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        15 => "SIGTERM",
+        24 => "SIGXCPU",
+        _ => return None,
+    })
+}
+
+/// Everything that is known of a dead engine.
+#[derive(Clone, Copy, Debug)]
+pub struct Death<'a> {
+    /// The model's name.
+    pub model: &'a str,
+    pub exit: Exit,
+    /// The scheduler stopped the engine.
+    pub asked: bool,
+    /// The engine had given up and hung, so the supervisor killed it: the cause is in its lines, not in the
+    /// signal.
+    pub stuck: bool,
+    pub stage: Stage,
+    /// The kernel's out-of-memory killer ran meanwhile.
+    pub kernel_oom_kill: bool,
+    /// Lines of the stage in which it died, the oldest first.
+    pub last_lines: &'a [String],
+    /// The last refusal on guard's page.
+    pub refused: Option<&'a Refused>,
+}
+
+/// Judgement of a dead engine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// `None` where no line is known.
+    pub sign: Option<Sign>,
+    pub end: End,
+    pub hints: Vec<Hint>,
+    /// The diagnosis of `plimsoll doctor`; `None` for an expected end.
+    pub diagnosis: Option<Diagnosis>,
+}
+
+pub fn judge(death: &Death<'_>) -> Verdict {
+    // llama-server and the Python engines leave with 0 after SIGTERM.
+    if death.asked || death.exit == Exit::Code(0) {
+        return Verdict {
+            sign: None,
+            end: End::Expected,
+            hints: Vec::new(),
+            diagnosis: None,
+        };
+    }
+    // An engine that is killed from outside may have logged an older error that it survived.
+    if struck_down(death.exit) && !death.stuck {
+        return of_status(death);
+    }
+    match read_last_lines(death.last_lines.iter().map(String::as_str)) {
+        Some(finding) => of_finding(death, &finding),
+        None => of_status(death),
+    }
+}
+
+/// True for a signal that another process sent.
+fn struck_down(exit: Exit) -> bool {
+    matches!(exit, Exit::Signal(signal) if FROM_OUTSIDE.contains(&signal))
+}
+
+/// The rules of `plimsoll doctor` over the last lines and guard's page.
+fn diagnosed(death: &Death<'_>) -> Diagnosis {
+    let mut reader = Reader::new();
+    if death.stage == Stage::Serving {
+        reader.served();
+    }
+    // The supervisor cuts the lines at their newlines, the reader needs them back.
+    for line in death.last_lines {
+        reader.feed(Source::Log, line.as_bytes());
+        reader.feed(Source::Log, b"\n");
+    }
+    if let Some(refused) = death.refused {
+        reader.guard(refused);
+    }
+    // No classifier here: the last lines of a server are no report, and their words are partly its clients'.
+    by_rules(&reader.finish())
+}
+
+fn of_finding(death: &Death<'_>, finding: &Finding) -> Verdict {
+    let diagnosis = diagnosed(death);
+    let (code, what) = words(finding.sign);
+    let when = match death.stage {
+        Stage::Loading => "while loading",
+        Stage::Serving => "while serving",
+    };
+    let mut reason = Reason::new(code, format!("{} {what} {when}", death.model))
+        .fact("exit", death.exit.to_string())
+        .because_all(finding.evidence.iter().map(|line| said(line)));
+    if let Some(asked) = finding.asked {
+        reason = reason.fact("asked", asked);
+    }
+    if let Some(free) = finding.free {
+        reason = reason.fact("free", free);
+    }
+    if let Some(device) = &finding.device {
+        reason = reason.fact("device", device.as_str());
+    }
+    // Guard sees the cards only; a refusal of host memory beside it has another reason.
+    let refused = death.refused.filter(|_| finding.sign == Sign::CardMemory);
+    let end = match finding.sign {
+        Sign::CardMemory | Sign::HostMemory => End::OutOfMemory {
+            stage: death.stage,
+            reason: reason
+                .because_all(refused.map(Refused::reason))
+                .because_all(diagnosis.brief()),
+            shortfall: refused.and_then(Refused::shortfall),
+        },
+        // These fail again at once, so another attempt is only worth making after a change.
+        Sign::PortTaken | Sign::NotStarted | Sign::MissingLibrary => End::Unstartable { reason },
+        Sign::CardFault => End::Crashed {
+            reason: reason.because_all(diagnosis.brief()),
+        },
+        Sign::UnknownFlag | Sign::ModelFile => End::Crashed { reason },
+    };
+    Verdict {
+        sign: Some(finding.sign),
+        end,
+        hints: hint(finding.sign).into_iter().collect(),
+        diagnosis: Some(diagnosis),
+    }
+}
+
+fn of_status(death: &Death<'_>) -> Verdict {
+    let lines = death.last_lines.iter().filter(|line| !line.trim().is_empty());
+    let skip = lines.clone().count().saturating_sub(SHOWN_LINES);
+    let shown = lines.skip(skip).map(|line| said(shortened(line)));
+    let reason = Reason::new("engine_died", format!("{} {}", death.model, death.exit))
+        .fact("exit", death.exit.to_string());
+    // The counter is of the whole machine (`/proc/vmstat: oom_kill`), so the signal has to fit too.
+    let kernel = death.kernel_oom_kill && death.exit == Exit::Signal(SIGKILL);
+    // An engine may end without a word, as after `free(): invalid pointer`; the page still has the refusal.
+    let fresh = death
+        .refused
+        .filter(|refused| refused.is_fresh() && !struck_down(death.exit));
+    let end = if let Some(refused) = fresh {
+        let (code, what) = words(Sign::CardMemory);
+        let text = format!("{} {what} and {}", death.model, death.exit);
+        End::OutOfMemory {
+            stage: death.stage,
+            reason: Reason::new(code, text)
+                .fact("exit", death.exit.to_string())
+                .because(refused.reason())
+                .because_all(shown),
+            shortfall: refused.shortfall(),
+        }
+    } else if kernel {
+        let kernel = Reason::new(
+            "kernel_oom_kill",
+            "the kernel's out-of-memory killer ran during its life, and Plimsoll sent no SIGKILL",
+        );
+        End::OutOfMemory {
+            stage: death.stage,
+            reason: reason.because(kernel).because_all(shown),
+            shortfall: None,
+        }
+    } else {
+        End::Crashed {
+            reason: reason.because_all(shown),
+        }
+    };
+    Verdict {
+        sign: None,
+        end,
+        hints: Vec::new(),
+        diagnosis: Some(diagnosed(death)),
+    }
+}
+
+fn said(line: &str) -> Reason {
+    Reason::new("engine_said", line)
+}
+
+fn words(sign: Sign) -> (&'static str, &'static str) {
+    match sign {
+        Sign::CardMemory => ("engine_out_of_memory", "ran out of card memory"),
+        Sign::HostMemory => ("engine_out_of_host_memory", "ran out of host memory"),
+        Sign::CardFault => ("engine_card_fault", "met an error of the card or its driver"),
+        Sign::PortTaken => ("engine_port_taken", "found its port taken"),
+        Sign::NotStarted => ("engine_not_started", "could not be started"),
+        Sign::MissingLibrary => ("engine_missing_library", "lacks a shared library"),
+        Sign::UnknownFlag => ("engine_unknown_flag", "rejected its command line"),
+        Sign::ModelFile => ("engine_model_file", "could not read its model"),
+    }
+}
+
+fn hint(sign: Sign) -> Option<Hint> {
+    let text = match sign {
+        Sign::CardMemory | Sign::HostMemory | Sign::PortTaken | Sign::CardFault => return None,
+        Sign::NotStarted => "check that the engine's program exists, is executable and fits this machine",
+        Sign::MissingLibrary => {
+            "install the library, or add its folder to LD_LIBRARY_PATH in the model's env"
+        }
+        Sign::UnknownFlag => "compare the model's options with those of the engine's build (--help)",
+        Sign::ModelFile => "check that the file exists, is complete, and that the engine's build knows it",
+    };
+    Some(Hint::new(Advice::Other(text.to_owned())))
+}

@@ -1,0 +1,215 @@
+//! Verdicts on dead engines.
+
+use std::time::Duration;
+
+use plimsoll_base::Bytes;
+use plimsoll_wire::page::Refusal;
+
+use super::*;
+
+fn verdict(exit: Exit, kernel_oom_kill: bool, lines: &[&str]) -> Verdict {
+    let last_lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+    judge(&Death {
+        model: "alpha",
+        exit,
+        asked: false,
+        stuck: false,
+        stage: Stage::Serving,
+        kernel_oom_kill,
+        last_lines: &last_lines,
+        refused: None,
+    })
+}
+
+fn refused(why: Refusal, ago: u64) -> Refused {
+    Refused {
+        why,
+        card: "H200".to_owned(),
+        asked: Bytes::mib(512),
+        allocated: Bytes::mib(7900),
+        budget: Some(Bytes::gib(8)),
+        free: Bytes::mib(300),
+        count: 1,
+        ago: Duration::from_secs(ago),
+        neighbours: vec![("beta".to_owned(), Bytes::gib(3))],
+        growth: None,
+    }
+}
+
+fn refused_verdict(lines: &[String], refused: &Refused) -> End {
+    let death = Death {
+        model: "alpha",
+        exit: Exit::Signal(6),
+        asked: false,
+        stuck: false,
+        stage: Stage::Serving,
+        kernel_oom_kill: false,
+        last_lines: lines,
+        refused: Some(refused),
+    };
+    judge(&death).end
+}
+
+#[test]
+fn a_refusal_of_guard_gives_the_words_their_numbers_and_a_wordless_end_its_cause() {
+    let words = ["CUDA error: out of memory".to_owned()];
+    let silence = [String::new()];
+    for (lines, refusal, short) in [
+        (&words, refused(Refusal::Budget, 60), 7900 + 512 - 8192),
+        (&words, refused(Refusal::Driver, 0), 512 - 300),
+        (&silence, refused(Refusal::Budget, 1), 7900 + 512 - 8192),
+    ] {
+        let End::OutOfMemory {
+            reason, shortfall, ..
+        } = refused_verdict(lines, &refusal)
+        else {
+            panic!("not seen as out of memory");
+        };
+        assert_eq!(shortfall, Some(Bytes::mib(short)));
+        let told = reason
+            .because
+            .iter()
+            .find(|cause| cause.code == "guard_refused")
+            .unwrap();
+        assert_eq!(told.because[0].text, "3072 MiB of H200 are held by beta");
+    }
+    let told = refused(Refusal::Budget, 0).reason();
+    assert_eq!(
+        told.text,
+        "512 MiB more on H200 were refused: it held 7900 MiB of a budget of 8192 MiB, and 300 MiB were free"
+    );
+    let old = refused_verdict(&silence, &refused(Refusal::Budget, 60));
+    assert!(matches!(old, End::Crashed { .. }), "long ago, and it went on");
+}
+
+#[test]
+fn an_oom_carries_size_stage_and_the_true_line() {
+    let line = "allocating 512.00 MiB on device 0: cudaMalloc failed: out of memory";
+    let End::OutOfMemory {
+        stage,
+        reason,
+        shortfall,
+    } = verdict(Exit::Code(1), false, &[line]).end
+    else {
+        panic!("not seen as out of memory");
+    };
+    assert_eq!(
+        (stage, shortfall),
+        (Stage::Serving, None),
+        "what was free is not told"
+    );
+    assert_eq!(
+        reason.to_string(),
+        format!(
+            "alpha ran out of card memory while serving\n  {line}\n  pool_growth, most likely: the run-time pool grew after the \
+             load, and no memory was left for it (75 %)\n    hint: leave free memory after the load: a shorter context, fewer \
+             layers, or an f16 cache in builds that convert a quantised one\n    hint: plimsoll run --pool ours -- CMD replaces a \
+             legacy pool; plimsoll plan -- FLAGS shows the size it grows to"
+        )
+    );
+}
+
+#[test]
+fn the_reason_of_a_death_names_its_cause_and_remedy_as_doctor_does() {
+    let verdict = verdict(
+        Exit::Code(1),
+        false,
+        &[
+            "allocating 39979.48 MiB on device 0: cudaMalloc failed: out of memory",
+            "alloc_tensor_range: failed to allocate CUDA0 buffer of size 41921523712",
+        ],
+    );
+    let End::OutOfMemory { reason, .. } = verdict.end else {
+        panic!("not seen as out of memory");
+    };
+    let told = reason
+        .because
+        .iter()
+        .find(|cause| cause.code == "diagnosis")
+        .unwrap();
+    assert_eq!(told.facts["cause"], "model_too_large".into());
+    assert!(told.because.iter().any(|cause| cause.code == "hint"));
+    assert_eq!(verdict.diagnosis.unwrap().cause.code(), "model_too_large");
+}
+
+#[test]
+fn without_a_known_line_the_status_and_the_last_lines_are_the_answer() {
+    let End::Crashed { reason } = verdict(Exit::Signal(11), false, &["1", "", "2", "3", "4", "5", "6"]).end
+    else {
+        panic!("not seen as a crash");
+    };
+    assert_eq!(
+        reason.to_string(),
+        "alpha was killed by signal 11 (SIGSEGV)\n  2\n  3\n  4\n  5\n  6"
+    );
+}
+
+#[test]
+fn the_kernel_is_named_only_where_its_counter_moved_and_the_signal_was_its() {
+    let is_oom = |exit, counter| matches!(verdict(exit, counter, &[]).end, End::OutOfMemory { .. });
+    assert!(is_oom(Exit::Signal(9), true));
+    assert!(!is_oom(Exit::Signal(9), false));
+    assert!(!is_oom(Exit::Signal(11), true));
+}
+
+#[test]
+fn who_is_struck_down_did_not_die_of_an_old_complaint() {
+    let complaint = ["torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"];
+    for signal in [9, 15] {
+        let verdict = verdict(Exit::Signal(signal), false, &complaint);
+        assert_eq!(verdict.sign, None);
+        assert!(matches!(verdict.end, End::Crashed { .. }));
+    }
+    assert_eq!(
+        verdict(Exit::Signal(6), false, &complaint).sign,
+        Some(Sign::CardMemory)
+    );
+}
+
+#[test]
+fn an_engine_that_never_ran_is_unstartable() {
+    let missing = "plimsoll exec-child: cannot start nothere: No such file or directory (os error 2)";
+    for line in [missing, "couldn't bind HTTP server socket"] {
+        let end = verdict(Exit::Code(127), false, &[line]).end;
+        assert!(matches!(end, End::Unstartable { .. }), "{line}");
+    }
+}
+
+#[test]
+fn leaving_with_success_or_on_request_is_expected() {
+    assert_eq!(verdict(Exit::Code(0), false, &["CUDA error"]).end, End::Expected);
+}
+
+/// What an H200 said with 8 GiB free, 6 GiB of them PyTorch's: the model would have fitted but for the
+/// others.
+#[test]
+fn who_holds_more_than_a_load_wants_is_its_cause_and_growth_is_not_spoken_of() {
+    let lines = [
+        "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 1006.58 MiB on device 0: cudaMalloc failed: out of memory",
+        "alloc_tensor_range: failed to allocate CUDA0 buffer of size 1055473664",
+        "llama_model_load: error loading model: unable to allocate CUDA0 buffer",
+    ]
+    .map(str::to_owned);
+    let refused = Refused {
+        asked: Bytes::mib(1007),
+        allocated: Bytes::ZERO,
+        budget: None,
+        free: Bytes::mib(914),
+        neighbours: vec![("other programs".to_owned(), Bytes::mib(142_339))],
+        growth: Some(Bytes::kib(23)),
+        ..refused(Refusal::Driver, 0)
+    };
+    let End::OutOfMemory { reason, .. } = refused_verdict(&lines, &refused) else {
+        panic!("not seen as out of memory");
+    };
+    let told = reason.to_string();
+    assert!(
+        told.contains("foreign_process: other processes hold the memory"),
+        "{told}"
+    );
+    assert!(
+        told.contains("142339 MiB of H200 are held by other programs"),
+        "{told}"
+    );
+    assert!(!told.contains("each token of depth"), "{told}");
+}

@@ -1,0 +1,211 @@
+//! What the engine is given: the user's own flags, without those that talk to others.
+//!
+//! Kept is everything that a model or its memory could depend on. Left out is what listens, logs, writes files or starts
+//! programs; ours come instead. `-fit` is off unless it was asked for, because it would answer another question.
+
+use std::path::Path;
+
+use plimsoll_flags::table::Effect;
+use plimsoll_flags::{Options, Program, Setting, Value};
+
+use super::run::Until;
+
+/// Flags that say nothing about memory and would act on the world, or hide what we need to hear.
+const LEFT_OUT: [&str; 23] = [
+    "--log-disable",
+    "--log-file",
+    "--log-prompts-dir",
+    "--log-colors",
+    "--log-prefix",
+    "--log-timestamps",
+    "--verbose",
+    "--verbosity",
+    "--warmup",
+    "--offline",
+    "--path",
+    "--tools",
+    "--tools-runtime",
+    "--mcp-servers-config",
+    "--mcp-servers-json",
+    "--agent",
+    "--ui-mcp-proxy",
+    "--slot-save-path",
+    "--lookup-cache-dynamic",
+    "--reuse-port",
+    "--api-key-file",
+    "--prio",
+    "--sleep-idle-seconds",
+];
+
+/// What is asked of the engine.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Given<'a> {
+    pub(super) kind: Program,
+    /// How many cards the backend shows.
+    pub(super) cards: usize,
+    pub(super) options: &'a Options,
+}
+
+impl Given<'_> {
+    /// The command line. `stand_in` gives another path for that of a model file.
+    pub(super) fn arguments<E>(
+        &self,
+        socket: &Path,
+        mut stand_in: impl FnMut(&str) -> Result<String, E>,
+    ) -> Result<Vec<String>, E> {
+        let kept = self.options.settings().iter().filter(|setting| is_kept(setting));
+        let settings = kept.map(|setting| replaced(setting, &mut stand_in));
+        let settings: Options = settings.collect::<Result<_, E>>()?;
+        let mut arguments = settings.to_argv();
+        let mut add = |words: &[&str]| arguments.extend(words.iter().map(|&word| word.to_owned()));
+        let has = |effect| {
+            settings
+                .settings()
+                .iter()
+                .any(|setting| setting.flag.effect == effect)
+        };
+        if !has(Effect::Devices) {
+            add(&["-dev", &self.devices()]);
+        }
+        if !has(Effect::Fit) {
+            add(&["-fit", "off"]);
+        }
+        if self.kind == Program::LlamaFitParams {
+            add(&["--fit-print", "on"]);
+            return Ok(arguments);
+        }
+        // A projector says what it computes with only when it is warmed up.
+        if !has(Effect::Projector) {
+            add(&["--no-warmup"]);
+        }
+        // The level at which every build prints its buffers.
+        add(&["-lv", "4", "--host", &socket.to_string_lossy()]);
+        Ok(arguments)
+    }
+
+    /// When an engine with these flags has said everything.
+    pub(super) fn until(&self) -> Until {
+        let more = |setting: &Setting| {
+            matches!(
+                setting.flag.effect,
+                Effect::Projector
+                    | Effect::Draft
+                    | Effect::DraftRemote
+                    | Effect::Speculation
+                    | Effect::Bundle
+                    | Effect::Adapters
+                    | Effect::ScaledAdapters
+                    | Effect::ControlVectors
+            )
+        };
+        let loads_more = self.options.settings().iter().any(more);
+        if loads_more || self.kind == Program::LlamaFitParams {
+            Until::Ready
+        } else {
+            Until::Context
+        }
+    }
+
+    fn devices(&self) -> String {
+        let names: Vec<String> = (0..self.cards).map(|card| format!("CUDA{card}")).collect();
+        if names.is_empty() {
+            "none".to_owned()
+        } else {
+            names.join(",")
+        }
+    }
+}
+
+fn is_kept(setting: &Setting) -> bool {
+    let flag = setting.flag;
+    flag.effect != Effect::Router && !flag.names.iter().any(|name| LEFT_OUT.contains(name))
+}
+
+/// The setting with stand-ins for the files it names.
+fn replaced<E>(
+    setting: &Setting,
+    stand_in: &mut impl FnMut(&str) -> Result<String, E>,
+) -> Result<Setting, E> {
+    let Value::Text(text) = &setting.value else {
+        return Ok(setting.clone());
+    };
+    let text = match setting.flag.effect {
+        Effect::Model | Effect::Draft | Effect::Projector => stand_in(text)?,
+        Effect::Adapters => each(text, |path| stand_in(path))?,
+        Effect::ScaledAdapters => each(text, |field| scaled(field, stand_in))?,
+        Effect::ControlVectors => each(text, |field| scaled(field, stand_in))?,
+        _ => return Ok(setting.clone()),
+    };
+    Ok(Setting {
+        value: Value::Text(text),
+        ..setting.clone()
+    })
+}
+
+fn each<E>(list: &str, change: impl FnMut(&str) -> Result<String, E>) -> Result<String, E> {
+    let fields: Result<Vec<String>, E> = list.split(',').map(change).collect();
+    Ok(fields?.join(","))
+}
+
+/// `style.gguf:0.5`, where what follows the last colon is a number.
+fn scaled<E>(field: &str, stand_in: &mut impl FnMut(&str) -> Result<String, E>) -> Result<String, E> {
+    match field
+        .rsplit_once(':')
+        .filter(|(_, scale)| scale.parse::<f32>().is_ok())
+    {
+        Some((path, scale)) => Ok(format!("{}:{scale}", stand_in(path)?)),
+        None => stand_in(field),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+
+    fn given(line: &str, kind: Program, cards: usize) -> String {
+        let argv: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let options = Options::from_argv(&argv).unwrap();
+        let given = Given {
+            kind,
+            cards,
+            options: &options,
+        };
+        let stand_in = |path: &str| Ok::<_, Infallible>(format!("/copy{path}"));
+        given
+            .arguments(Path::new("/t/s.sock"), stand_in)
+            .unwrap()
+            .join(" ")
+    }
+
+    #[test]
+    fn what_listens_logs_or_starts_programs_is_left_out() {
+        let line = "-m /a.gguf --port 8080 --host 0.0.0.0 --api-key k --log-file /x --tools all --warmup -c 4096 --verbose";
+        assert_eq!(
+            given(line, Program::LlamaServer, 1),
+            "--model /copy/a.gguf --ctx-size 4096 -dev CUDA0 -fit off --no-warmup -lv 4 --host /t/s.sock"
+        );
+    }
+
+    #[test]
+    fn every_model_file_is_replaced() {
+        let line = "-m /a.gguf -md /d.gguf --mmproj /p.gguf --lora /x.gguf,/y.gguf --lora-scaled /z.gguf:0.5 \
+                    --control-vector /v.gguf";
+        assert_eq!(
+            given(line, Program::LlamaServer, 2),
+            "--model /copy/a.gguf --model-draft /copy/d.gguf --mmproj /copy/p.gguf --lora /copy/x.gguf,/copy/y.gguf \
+             --lora-scaled /copy/z.gguf:0.5 --control-vector /copy/v.gguf -dev CUDA0,CUDA1 -fit off -lv 4 --host /t/s.sock"
+        );
+    }
+
+    #[test]
+    fn what_the_user_says_of_cards_and_fit_stays() {
+        let said = given("-m /a.gguf -dev CUDA1 -fit on", Program::LlamaFitParams, 2);
+        assert_eq!(
+            said,
+            "--model /copy/a.gguf --device CUDA1 --fit on --fit-print on"
+        );
+        assert!(given("-m /a.gguf", Program::LlamaServer, 0).contains("-dev none"));
+    }
+}

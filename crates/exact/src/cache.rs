@@ -1,0 +1,191 @@
+//! What engines said before, one file for each question, in `$XDG_CACHE_HOME/plimsoll/exact`.
+//!
+//! An entry holds the whole question beside the answer, so that a name that collides is no wrong answer, and the lines of the
+//! log, so that a reader that has learned more reads more out of them. It is written beside its place and moved there. What
+//! cannot be read is no entry; a cache that cannot be written is none.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::{env, fs, io};
+
+use plimsoll_planner::exact::Transcript;
+use plimsoll_planner::{Engine, EngineKind};
+use serde::{Deserialize, Serialize};
+
+/// Changes when the meaning of an entry does.
+const VERSION: u32 = 1;
+/// Longer files are none of ours.
+const LONGEST: u64 = 4 << 20;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Cache {
+    folder: PathBuf,
+}
+
+/// What an engine said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Answer {
+    /// `llama.cpp` or `ik_llama.cpp`; none where it does not say.
+    kind: Option<String>,
+    build: Option<u32>,
+    lines: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    version: u32,
+    question: String,
+    answer: Answer,
+}
+
+impl Answer {
+    pub(super) fn new(engine: Option<Engine>, lines: Vec<String>) -> Self {
+        Self {
+            kind: engine.map(|engine| engine.kind.name().to_owned()),
+            build: engine.and_then(|engine| engine.build),
+            lines,
+        }
+    }
+
+    pub(super) fn engine(&self) -> Option<Engine> {
+        let named = |kind: &EngineKind| self.kind.as_deref() == Some(kind.name());
+        let kind = [EngineKind::LlamaCpp, EngineKind::IkLlamaCpp]
+            .into_iter()
+            .find(named)?;
+        Some(Engine {
+            kind,
+            build: self.build,
+        })
+    }
+
+    pub(super) fn transcript(&self) -> Transcript {
+        let mut transcript = Transcript::default();
+        for line in &self.lines {
+            transcript.hear(line);
+        }
+        transcript
+    }
+}
+
+impl Cache {
+    /// The user's; `None` where there is no place for one.
+    pub(super) fn of_user() -> Option<Self> {
+        let absolute = |name: &str| {
+            env::var_os(name)
+                .map(PathBuf::from)
+                .filter(|path| path.is_absolute())
+        };
+        let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
+        Some(Self::at(base.join("plimsoll/exact")))
+    }
+
+    fn at(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    pub(super) fn get(&self, question: &str) -> Option<Answer> {
+        let path = self.path(question);
+        if fs::metadata(&path).ok()?.len() > LONGEST {
+            return None;
+        }
+        let entry: Entry = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+        let same = entry.version == VERSION && entry.question == question;
+        same.then_some(entry.answer)
+            .filter(|answer| answer.transcript().has_context())
+    }
+
+    pub(super) fn put(&self, question: &str, answer: &Answer) {
+        let entry = Entry {
+            version: VERSION,
+            question: question.to_owned(),
+            answer: answer.clone(),
+        };
+        // Without a cache the next question takes as long as this one.
+        let _ = serde_json::to_vec(&entry)
+            .map_err(io::Error::from)
+            .and_then(|bytes| self.write(&self.path(question), &bytes));
+    }
+
+    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        fs::create_dir_all(&self.folder)?;
+        let beside = path.with_extension(format!("{}.new", std::process::id()));
+        let written = fs::write(&beside, bytes).and_then(|()| fs::rename(&beside, path));
+        if written.is_err() {
+            let _ = fs::remove_file(&beside);
+        }
+        written
+    }
+
+    fn path(&self, question: &str) -> PathBuf {
+        let mut hasher = DefaultHasher::new();
+        question.hash(&mut hasher);
+        self.folder.join(format!("{:016x}.json", hasher.finish()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer() -> Answer {
+        let engine = Engine {
+            kind: EngineKind::LlamaCpp,
+            build: Some(10_605),
+        };
+        let lines = [
+            "load_tensors:        CUDA0 model buffer size =  4650.99 MiB",
+            "srv    load_model: initializing, n_slots = 4, n_ctx_slot = 8192, kv_unified = 'true'",
+        ];
+        Answer::new(Some(engine), lines.map(str::to_owned).to_vec())
+    }
+
+    #[test]
+    fn an_answer_is_found_again_for_the_same_question_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path().join("a/b"));
+        cache.put("what", &answer());
+        assert_eq!(cache.get("what"), Some(answer()));
+        assert_eq!(cache.get("who"), None);
+        assert_eq!(cache.get("what").unwrap().engine().unwrap().build, Some(10_605));
+        assert_eq!(fs::read_dir(&cache.folder).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_is_damaged_or_somebody_elses_is_no_answer_and_is_written_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path().to_owned());
+        let path = cache.path("what");
+        let other = Entry {
+            version: VERSION,
+            question: "who".to_owned(),
+            answer: answer(),
+        };
+        let older = Entry {
+            version: VERSION - 1,
+            question: "what".to_owned(),
+            answer: answer(),
+        };
+        let silent = Entry {
+            version: VERSION,
+            question: "what".to_owned(),
+            answer: Answer::new(None, Vec::new()),
+        };
+        let written = [other, older, silent].map(|entry| serde_json::to_vec(&entry).unwrap());
+        for bytes in written
+            .into_iter()
+            .chain([b"{\"version\":1".to_vec(), vec![0xff; 64]])
+        {
+            fs::write(&path, bytes).unwrap();
+            assert_eq!(cache.get("what"), None);
+            cache.put("what", &answer());
+            assert_eq!(cache.get("what"), Some(answer()));
+        }
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_no_cache_and_no_error() {
+        let cache = Cache::at(PathBuf::from("/proc/nowhere"));
+        cache.put("what", &answer());
+        assert_eq!(cache.get("what"), None);
+    }
+}

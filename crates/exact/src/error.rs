@@ -1,0 +1,60 @@
+//! Why an engine could not be asked.
+
+use std::io;
+use std::path::PathBuf;
+
+use plimsoll_flags::FlagError;
+use plimsoll_launch::engine::EngineError;
+use plimsoll_planner::PlanError;
+use plimsoll_planner::exact::Refusal;
+use plimsoll_probe::guard::Unreachable;
+use plimsoll_probe::headers::ReadModelError;
+use plimsoll_probe::library::FindLibraryError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ExactError {
+    #[error(transparent)]
+    Find(#[from] EngineError),
+    #[error(
+        "{} has no llama-fit-params beside it\nhint: name it with --exact=PATH, or leave --program out", .0.display()
+    )]
+    FindBeside(PathBuf),
+    #[error("the engine {} cannot be asked: {why}\nhint: name another with --exact=ENGINE", path.display())]
+    Reach { path: PathBuf, why: Unreachable },
+    #[error("{0} has no --exact: only llama-server and llama-fit-params tell what they take")]
+    Program(&'static str),
+    #[error(transparent)]
+    Library(#[from] FindLibraryError),
+    #[error(transparent)]
+    Read(#[from] ReadModelError),
+    #[error(transparent)]
+    Flag(#[from] FlagError),
+    #[error("cannot make a folder for copies of the model's header: {0}")]
+    Folder(io::Error),
+    #[error("cannot copy the header of {} to {}: {error}", from.display(), to.display())]
+    Copy {
+        from: PathBuf,
+        to: PathBuf,
+        error: io::Error,
+    },
+    #[error("cannot start {}: {error}", path.display())]
+    Start { path: PathBuf, error: io::Error },
+    #[error(
+        "{} told nothing more for {seconds} s; its last line: {last}\nhint: leave --exact out for the closed forms",
+        path.display()
+    )]
+    Wait {
+        path: PathBuf,
+        seconds: u64,
+        last: String,
+    },
+    #[error(
+        "{program} was asked {runs} times, and not everything is known yet\nhint: ask for less at once, or leave --exact out for \
+         the closed forms"
+    )]
+    Spent { program: String, runs: u32 },
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+}

@@ -1,0 +1,23 @@
+//! llama-server's command-line flags: the table, the options as written, and the model parameters that they set.
+//!
+//! The flags are data ([`table`]). [`Options`] keeps what was typed; [`Wish`] is its meaning for memory.
+#![forbid(unsafe_code)]
+
+mod failure;
+mod given;
+mod options;
+mod origin;
+mod program;
+pub mod table;
+mod value;
+mod warning;
+mod wish;
+
+pub use failure::{FlagError, FlagProblem, quoted};
+pub use given::Given;
+pub use options::{Options, Setting};
+pub use origin::Origin;
+pub use program::Program;
+pub use value::{Value, truth};
+pub use warning::Warning;
+pub use wish::{BufferOverride, FlashAttention, GpuLayers, Parallel, SplitMode, Wish};

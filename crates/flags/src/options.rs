@@ -1,0 +1,111 @@
+//! Flags as they were given: an ordered list of settings, each knowing its row of the table and where it stood.
+//!
+//! Order and repetition are kept, because llama-server lets the last `-c` win but adds up every `-ot`. What the
+//! settings mean together is [`Wish`](super::Wish); what they look like on a command line is `to_argv`.
+
+mod meaning;
+mod read;
+
+use super::origin::Origin;
+use super::table::Flag;
+use super::value::Value;
+
+/// One flag with its value.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    pub flag: &'static Flag,
+    pub value: Value,
+    pub origin: Origin,
+}
+
+/// Equal if they ask for the same, wherever they were written.
+impl PartialEq for Setting {
+    fn eq(&self, other: &Self) -> bool {
+        self.flag == other.flag && self.value == other.value
+    }
+}
+
+/// Flags in the order they were given.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Options {
+    settings: Vec<Setting>,
+}
+
+impl Options {
+    pub fn settings(&self) -> &[Setting] {
+        &self.settings
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.settings.is_empty()
+    }
+
+    pub fn push(&mut self, setting: Setting) {
+        self.settings.push(setting);
+    }
+
+    /// Keeps the settings for which `keep` holds.
+    pub fn retain(&mut self, keep: impl FnMut(&Setting) -> bool) {
+        self.settings.retain(keep);
+    }
+
+    /// The setting of a flag that counts where only one can: the last. `name` is any spelling with its dashes.
+    pub fn get(&self, name: &str) -> Option<&Setting> {
+        self.settings
+            .iter()
+            // llama-server lets the last of several settings win.
+            .rev()
+            .find(|setting| setting.flag.names.contains(&name) || setting.flag.negations.contains(&name))
+    }
+
+    /// The text of a flag's last setting.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        match &self.get(name)?.value {
+            Value::Text(text) => Some(text),
+            Value::Bare | Value::Switch(_) | Value::Pair(..) => None,
+        }
+    }
+
+    /// Lays these settings over others: what is set here replaces every setting of the same flag there.
+    #[must_use]
+    pub fn merged_over(mut self, base: &Self) -> Self {
+        let below = base.settings.iter();
+        let mut settings: Vec<Setting> = below
+            // All settings of the flag below go, even of a list such as `-ot`: the router replaces, it does
+            // not append.
+            .filter(|setting| !self.settings.iter().any(|ours| ours.flag == setting.flag))
+            .cloned()
+            .collect();
+        settings.append(&mut self.settings);
+        Self { settings }
+    }
+
+    /// Orders the settings as llama.cpp's preset map does, by the first spelling: the order its router passes them.
+    pub fn sort(&mut self) {
+        // `common_preset` keeps its options in a std::map; children see them in that order.
+        self.settings.sort_by_key(|setting| setting.flag.names.first());
+    }
+
+    /// Returns the settings as a command line, each in the spelling llama.cpp itself writes: the last of the row.
+    pub fn to_argv(&self) -> Vec<String> {
+        let mut argv = Vec::with_capacity(self.settings.len() * 2);
+        for Setting { flag, value, .. } in &self.settings {
+            argv.extend(flag.spelling(value).map(str::to_owned));
+            match value {
+                // The spelling itself carries the value of a switch.
+                Value::Bare | Value::Switch(_) => {}
+                Value::Text(text) => argv.push(text.clone()),
+                Value::Pair(first, second) => argv.extend([first.clone(), second.clone()]),
+            }
+        }
+        argv
+    }
+}
+
+impl FromIterator<Setting> for Options {
+    fn from_iter<I: IntoIterator<Item = Setting>>(settings: I) -> Self {
+        Self {
+            settings: settings.into_iter().collect(),
+        }
+    }
+}

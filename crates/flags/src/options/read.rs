@@ -1,0 +1,229 @@
+//! Flags from a command line and from the environment, by llama.cpp's own rules
+//! (`common/arg.cpp: common_params_parse_ex @ b10605`).
+//!
+//! One thing is added: a `-fa` without a value, as builds before the value existed took it. Values are read
+//! later, when a [`Wish`](crate::Wish) is made of them: a command line is kept as it was typed.
+
+use std::collections::HashMap;
+
+use super::{Options, Setting};
+use crate::failure::{FlagError, FlagProblem, quoted};
+use crate::origin::Origin;
+use crate::table;
+use crate::table::{FLAGS, Flag, Found, Takes};
+use crate::value::{Value, truth};
+
+impl Options {
+    /// Reads a command line without its program; the first argument is argument 1.
+    pub fn from_argv(argv: &[String]) -> Result<Self, FlagError> {
+        Self::from_argv_at(argv, |index| Origin::Argument(index + 1))
+    }
+
+    /// Reads a command line whose arguments stand at the places that `origin` tells.
+    pub fn from_argv_at(argv: &[String], origin: impl Fn(usize) -> Origin) -> Result<Self, FlagError> {
+        Arguments {
+            argv,
+            origin,
+            next: 0,
+        }
+        .collect()
+    }
+
+    /// Reads what it knows of a command line and returns the rest as complaints: for programs that are like a
+    /// llama-server but not ours to judge.
+    pub fn known_in(argv: &[String], origin: impl Fn(usize) -> Origin) -> (Self, Vec<FlagError>) {
+        let mut unknown = Vec::new();
+        let known = Arguments {
+            argv,
+            origin,
+            next: 0,
+        }
+        .filter_map(|setting| setting.map_err(|error| unknown.push(error)).ok())
+        .collect();
+        (known, unknown)
+    }
+
+    /// Reads the variables that llama-server reads; it lets its command line win over them.
+    pub fn from_env(variables: impl IntoIterator<Item = (String, String)>) -> Result<Self, FlagError> {
+        let variables: HashMap<String, String> = variables.into_iter().collect();
+        let set = FLAGS.iter().filter_map(|flag| variable(flag, &variables));
+        set.filter_map(Result::transpose).collect()
+    }
+}
+
+/// An iterator over the settings of a command line.
+struct Arguments<'a, F> {
+    argv: &'a [String],
+    origin: F,
+    next: usize,
+}
+
+impl<F: Fn(usize) -> Origin> Arguments<'_, F> {
+    fn read(&mut self, argument: &str, at: usize) -> Result<Setting, FlagError> {
+        let Some(Found {
+            flag,
+            spelling,
+            negative,
+        }) = table::by_argument(argument)
+        else {
+            // What follows an unknown flag may be its value: do not complain of that as well.
+            // Values of unknown flags would be reported as unknown flags themselves.
+            while self
+                .argv
+                .get(self.next)
+                .is_some_and(|next| !next.starts_with('-'))
+            {
+                self.next += 1;
+            }
+            return Err(FlagError {
+                origin: (self.origin)(at),
+                problem: FlagProblem::FindFlag {
+                    argument: quoted(argument),
+                    nearest: table::nearest(argument),
+                },
+            });
+        };
+        let value = match flag.takes {
+            Takes::Nothing => Value::Bare,
+            Takes::Switch => Value::Switch(!negative),
+            // Older builds had `-fa` without a value, and many scripts still use it.
+            Takes::OptionalValue if self.at_a_flag() => Value::Bare,
+            Takes::Value | Takes::OptionalValue | Takes::Number => Value::Text(self.take(spelling, at)?),
+            Takes::TwoValues => Value::Pair(self.take(spelling, at)?, self.take(spelling, at)?),
+        };
+        Ok(Setting {
+            flag,
+            value,
+            origin: (self.origin)(at),
+        })
+    }
+
+    fn at_a_flag(&self) -> bool {
+        let next = self.argv.get(self.next);
+        // `-fa -1` is a value: llama.cpp reads it as auto.
+        next.is_none_or(|next| next.starts_with('-') && next != "-1")
+    }
+
+    fn take(&mut self, flag: &'static str, at: usize) -> Result<String, FlagError> {
+        let value = self.argv.get(self.next).cloned();
+        self.next += 1;
+        value.ok_or_else(|| FlagError {
+            origin: (self.origin)(at),
+            problem: FlagProblem::TakeValue { flag },
+        })
+    }
+}
+
+impl<F: Fn(usize) -> Origin> Iterator for Arguments<'_, F> {
+    type Item = Result<Setting, FlagError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let at = self.next;
+        let argument = self.argv.get(at)?;
+        self.next += 1;
+        Some(self.read(argument, at))
+    }
+}
+
+/// `common_arg::get_value_from_env`: the negative variable says no by being there, whatever it holds.
+fn variable(
+    flag: &'static Flag,
+    variables: &HashMap<String, String>,
+) -> Option<Result<Option<Setting>, FlagError>> {
+    // The negative variable is looked up first: it wins where both are set.
+    let negative = flag.negative_env().filter(|name| variables.contains_key(name));
+    let (name, text) = match (negative, flag.env) {
+        (Some(name), _) => (name, "0"),
+        (None, Some(name)) => (name.to_owned(), variables.get(name)?.as_str()),
+        (None, None) => return None,
+    };
+    let origin = Origin::Environment(name.into());
+    let value = match (flag.takes, truth(text)) {
+        (Takes::Nothing, Some(true)) => Value::Bare,
+        (Takes::Nothing, _) => return Some(Ok(None)),
+        (Takes::Switch, Some(on)) => Value::Switch(on),
+        (Takes::Switch, None) => {
+            let problem = FlagProblem::ReadValue {
+                flag: flag.name(),
+                value: quoted(text),
+                expected: "1 or 0",
+            };
+            return Some(Err(FlagError { origin, problem }));
+        }
+        (Takes::Value | Takes::OptionalValue | Takes::Number, _) => Value::Text(text.to_owned()),
+        // No variable carries two values in llama.cpp either.
+        (Takes::TwoValues, _) => return Some(Ok(None)),
+    };
+    Some(Ok(Some(Setting { flag, value, origin })))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::table::Known;
+
+    /// Any spelling of any flag, with values that look like values.
+    fn flag_with_values() -> impl Strategy<Value = Vec<String>> {
+        let flags: Vec<&'static Flag> = FLAGS.iter().filter(|flag| flag.known != Known::Preset).collect();
+        (
+            proptest::sample::select(flags),
+            any::<proptest::sample::Index>(),
+            "[a-z0-9=,/]{1,9}",
+            "[0-9]{1,4}",
+        )
+            .prop_map(|(flag, spelling, first, second)| {
+                let spellings: Vec<&str> = flag.names.iter().chain(flag.negations).copied().collect();
+                let mut argv = vec![spelling.get(&spellings).to_string()];
+                match flag.takes {
+                    Takes::Nothing | Takes::Switch => {}
+                    Takes::Value | Takes::OptionalValue | Takes::Number => argv.push(first),
+                    Takes::TwoValues => argv.extend([first, second]),
+                }
+                argv
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_reads_as_what_was_read(lines in prop::collection::vec(flag_with_values(), 0..12)) {
+            let options = Options::from_argv(&lines.concat()).unwrap();
+            prop_assert_eq!(options.settings().len(), lines.len());
+            prop_assert_eq!(Options::from_argv(&options.to_argv()).unwrap(), options);
+        }
+
+        #[test]
+        fn merging_over_keeps_ours_and_adds_theirs(
+            above in prop::collection::vec(flag_with_values(), 0..6),
+            below in prop::collection::vec(flag_with_values(), 0..6),
+        ) {
+            let above = Options::from_argv(&above.concat()).unwrap();
+            let below = Options::from_argv(&below.concat()).unwrap();
+            let merged = above.clone().merged_over(&below);
+            for setting in above.settings() {
+                prop_assert!(merged.settings().contains(setting));
+            }
+            for setting in below.settings() {
+                let replaced = above.settings().iter().any(|ours| ours.flag == setting.flag);
+                prop_assert_eq!(replaced, !merged.settings().contains(setting) || above.settings().contains(setting));
+            }
+        }
+
+        #[test]
+        fn any_command_line_is_read_or_refused(argv in prop::collection::vec(".{0,12}", 0..8)) {
+            let (known, unknown) = Options::known_in(&argv, |index| Origin::Argument(index + 1));
+            prop_assert_eq!(Options::from_argv(&argv).is_err(), !unknown.is_empty());
+            prop_assert!(known.settings().len() + unknown.len() <= argv.len());
+        }
+    }
+
+    #[test]
+    fn the_known_part_of_a_strange_command_line_is_read() {
+        let argv = ["--strange", "value", "-c", "5", "--no-fmoe"].map(str::to_owned);
+        let (known, unknown) = Options::known_in(&argv, |index| Origin::Argument(index + 1));
+        assert_eq!(known.to_argv(), ["--ctx-size", "5"]);
+        assert_eq!(unknown.len(), 2);
+        assert_eq!(unknown[1].origin, Origin::Argument(5));
+    }
+}

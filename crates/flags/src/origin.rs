@@ -1,0 +1,46 @@
+//! Places of settings, which every error and warning names.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// The place a setting came from.
+///
+/// Settings and entries compare without it: adding a line at the top of a file changes no model below.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A line of a file, from 1; 0 is the file as a whole.
+    File { name: Arc<str>, line: u32 },
+    /// An argument of a command line, counted from 1 as the shell counts `$1`.
+    Argument(usize),
+    /// A variable of the environment.
+    Environment(Arc<str>),
+}
+
+impl Origin {
+    pub fn file(name: &Arc<str>, line: u32) -> Self {
+        Self::File {
+            name: Arc::clone(name),
+            line,
+        }
+    }
+
+    /// The line, if it is one of a file.
+    pub fn line(&self) -> Option<u32> {
+        match self {
+            Self::File { line, .. } => Some(*line),
+            Self::Argument(_) | Self::Environment(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // Line 0 is the file as a whole: an unreadable text has no line.
+            Self::File { name, line: 0 } => f.write_str(name),
+            Self::File { name, line } => write!(f, "{name}:{line}"),
+            Self::Argument(index) => write!(f, "argument {index}"),
+            Self::Environment(name) => write!(f, "environment variable {name}"),
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Programs of an engine: their defaults differ, and so does the memory they reserve.
+
+/// The program of the engine that runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Program {
+    #[default]
+    LlamaServer,
+    LlamaFitParams,
+    LlamaCli,
+    /// A program on the C API with its defaults, such as llama-cpp-python: full sliding-window caches.
+    Library,
+}
+
+impl Program {
+    /// Reads a program's name, with or without a path.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name.rsplit('/').next().unwrap_or(name) {
+            "llama-server" => Some(Self::LlamaServer),
+            "llama-fit-params" => Some(Self::LlamaFitParams),
+            // All of them load a model with `common_params` and decode one sequence.
+            "llama-cli" | "llama-completion" | "llama-perplexity" => Some(Self::LlamaCli),
+            "library" => Some(Self::Library),
+            _ => None,
+        }
+    }
+
+    pub const NAMES: &'static str = "llama-server, llama-fit-params, llama-cli, library";
+}

@@ -1,0 +1,303 @@
+//! Table of llama-server's flags: one row for a flag, with every spelling, its variable, and its setter.
+//!
+//! The rows mirror `common/arg.cpp: common_params_parser_init @ b10605` for the server, in its order, plus what
+//! older builds and ik_llama.cpp knew. Parsing, writing, the preset INI and the memory plan all read this one
+//! table, so a flag is known everywhere or nowhere.
+//!
+//! To add a flag, write a row in `table/rows.rs`. If memory depends on it, give the row a setter, and add the
+//! field that it sets with its default to [`Wish`]. A test sets every row with a setter and expects a change.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use super::failure::FlagError;
+use super::given::Given;
+use super::value::Value;
+use super::wish::Wish;
+
+mod builder;
+mod rows;
+
+pub use rows::FLAGS;
+
+/// Arguments that follow a flag on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    Nothing,
+    /// Nothing, but there is a negative spelling too.
+    Switch,
+    Value,
+    /// A value that older builds did without: `-fa`, `-fa on`.
+    OptionalValue,
+    /// A value that llama.cpp reads with `std::stoi`.
+    Number,
+    TwoValues,
+}
+
+/// The class of a flag, for code that treats some flags apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Effect {
+    None,
+    Model,
+    /// A model that is fetched first: a repository or an address.
+    Remote,
+    Projector,
+    Adapters,
+    ScaledAdapters,
+    ControlVectors,
+    Devices,
+    MainGpu,
+    Overrides,
+    Fit,
+    Draft,
+    DraftDevices,
+    DraftOverrides,
+    DraftRemote,
+    Speculation,
+    /// A flag that stands for several, e.g. `--gpt-oss-20b-default`.
+    Bundle,
+    /// Belongs to the router, not to the model: address, keys, where models are.
+    Router,
+}
+
+/// Writes a flag's value into the parameters that it sets.
+pub type Setter = fn(&mut Wish, &Given<'_>) -> Result<(), FlagError>;
+
+/// Engines that accept a flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// llama-server b10605.
+    Today,
+    /// Older llama-servers; what to write instead today.
+    Before(&'static str),
+    /// ik_llama.cpp's llama-server.
+    Ik,
+    /// The preset INI only; never on a command line.
+    Preset,
+}
+
+/// One row: a flag with all its spellings.
+#[derive(Debug)]
+pub struct Flag {
+    /// In llama.cpp's order; the last is the one to write, the first sorts.
+    pub names: &'static [&'static str],
+    pub negations: &'static [&'static str],
+    pub env: Option<&'static str>,
+    pub takes: Takes,
+    pub effect: Effect,
+    /// `None` for a flag on which no memory depends.
+    pub setter: Option<Setter>,
+    pub known: Known,
+}
+
+/// Rows are equal if they are the same row.
+impl PartialEq for Flag {
+    fn eq(&self, other: &Self) -> bool {
+        // Function pointers cannot be compared reliably, and the spellings identify a row.
+        self.names == other.names
+    }
+}
+
+impl Flag {
+    /// The spelling to write for a value.
+    pub fn spelling(&self, value: &Value) -> Option<&'static str> {
+        let names = match value {
+            Value::Switch(false) => self.negations,
+            _ => self.names,
+        };
+        names.last().copied()
+    }
+
+    /// The spelling by which people know it.
+    pub fn name(&self) -> &'static str {
+        self.names.last().copied().unwrap_or_default()
+    }
+
+    /// The variable that says no, which llama.cpp derives from the one that says yes.
+    pub fn negative_env(&self) -> Option<String> {
+        let env = self.env.filter(|_| !self.negations.is_empty())?;
+        Some(env.replace("LLAMA_ARG_", "LLAMA_ARG_NO_"))
+    }
+}
+
+/// A spelling found in the table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Found {
+    pub flag: &'static Flag,
+    /// The spelling as the table has it.
+    pub spelling: &'static str,
+    /// The spelling is one of the negative ones.
+    pub negative: bool,
+}
+
+/// Looks an argument up. As llama.cpp does, `_` counts as `-` in a long flag.
+pub fn by_argument(argument: &str) -> Option<Found> {
+    // `common_params_parse_ex @ b10605` replaces underscores in long flags only.
+    if argument.starts_with("--") && argument.contains('_') {
+        return ARGUMENTS.get(argument.replace('_', "-").as_str()).copied();
+    }
+    ARGUMENTS.get(argument).copied()
+}
+
+/// Looks a key of a preset INI up: a spelling without its dashes, or a variable
+/// (`common/preset.cpp: get_map_key_opt`).
+pub fn by_key(key: &str) -> Option<Found> {
+    KEYS.get(key).copied()
+}
+
+fn spellings(flag: &'static Flag) -> impl Iterator<Item = Found> {
+    let found = move |negative| {
+        move |&spelling: &&'static str| Found {
+            flag,
+            spelling,
+            negative,
+        }
+    };
+    flag.names
+        .iter()
+        .map(found(false))
+        .chain(flag.negations.iter().map(found(true)))
+}
+
+static ARGUMENTS: LazyLock<HashMap<&'static str, Found>> = LazyLock::new(|| {
+    // Preset keys are no flags: llama-server refuses them on a command line.
+    let on_a_line = FLAGS.iter().filter(|flag| flag.known != Known::Preset);
+    on_a_line
+        .flat_map(spellings)
+        .map(|found| (found.spelling, found))
+        .collect()
+});
+
+static KEYS: LazyLock<HashMap<String, Found>> = LazyLock::new(|| {
+    let mut keys = HashMap::new();
+    for flag in FLAGS {
+        let variables = flag.env.map(str::to_owned).into_iter().chain(flag.negative_env());
+        for variable in variables {
+            // The negative variable is a key too, but llama.cpp reads its value as if it were the positive one.
+            let spelling = flag.env.unwrap_or_default();
+            let found = Found {
+                flag,
+                spelling,
+                negative: false,
+            };
+            // Spellings are added after the variables and would win; no name is in both sets.
+            keys.insert(variable, found);
+        }
+        keys.extend(spellings(flag).map(|found| (found.spelling.trim_start_matches('-').to_owned(), found)));
+    }
+    keys
+});
+
+/// Returns the known spelling nearest to a mistyped one, if any is near.
+pub fn nearest(argument: &str) -> Option<&'static str> {
+    let long = argument.starts_with("--");
+    let typed = argument.trim_start_matches('-');
+    let all = FLAGS
+        .iter()
+        .filter(|flag| flag.known == Known::Today)
+        .flat_map(spellings);
+    all.filter(|found| long == found.spelling.starts_with("--"))
+        .filter_map(|found| {
+            let name = found.spelling.trim_start_matches('-');
+            // A third of the letters: enough for transpositions and missing letters, too little for other
+            // flags.
+            distance_within(typed, name, name.len() / 3).map(|distance| (distance, found.spelling))
+        })
+        .min_by_key(|&(distance, _)| distance)
+        .map(|(_, spelling)| spelling)
+}
+
+/// Levenshtein distance, if it is not above `limit`. Long input cannot cost more than the known word allows.
+pub fn distance_within(typed: &str, known: &str, limit: usize) -> Option<usize> {
+    // Hostile input is long: this check bounds the work by the length of the known word.
+    if typed.len().abs_diff(known.len()) > limit {
+        return None;
+    }
+    let known: Vec<char> = known.chars().collect();
+    let mut row: Vec<usize> = (0..=known.len()).collect();
+    for (i, typed) in typed.chars().enumerate() {
+        // One row of the distance matrix at a time; `diagonal` is the value above and to the left.
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, &wanted) in known.iter().enumerate() {
+            let replaced = diagonal + usize::from(typed != wanted);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row.last().copied().filter(|&distance| distance <= limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Spellings and variables of every server flag of b10605, one flag a line, drawn from its source once.
+    const NAMES: &str = include_str!("../../../data/llama-server-flags-b10605.txt");
+
+    #[test]
+    fn the_table_holds_every_flag_of_b10605_and_no_other_as_todays() {
+        let ours: BTreeSet<String> = FLAGS
+            .iter()
+            .filter(|flag| {
+                matches!(flag.known, Known::Today | Known::Preset) || NAMES.contains(&flag.names.join(" "))
+            })
+            .map(|flag| {
+                let spellings = spellings(flag).map(|found| found.spelling);
+                spellings.chain(flag.env).collect::<Vec<_>>().join(" ")
+            })
+            .collect();
+        let theirs: BTreeSet<String> = NAMES.lines().map(str::to_owned).collect();
+        assert_eq!(ours, theirs);
+    }
+
+    #[test]
+    fn no_spelling_means_two_flags() {
+        let mut seen = HashMap::new();
+        for found in FLAGS.iter().flat_map(spellings) {
+            let before = seen.insert(found.spelling, found.flag.name());
+            assert_eq!(before, None, "{} twice", found.spelling);
+        }
+    }
+
+    #[test]
+    fn only_a_switch_has_a_negative_spelling() {
+        for flag in FLAGS {
+            assert_eq!(
+                flag.takes == Takes::Switch,
+                !flag.negations.is_empty(),
+                "{}",
+                flag.name()
+            );
+        }
+    }
+
+    #[test]
+    fn underscores_count_as_dashes_in_long_flags_only() {
+        assert_eq!(by_argument("--ctx_size").unwrap().spelling, "--ctx-size");
+        assert!(by_argument("-no_kvu").is_none());
+        assert!(by_argument("--load-on-startup").is_none());
+    }
+
+    #[test]
+    fn keys_are_spellings_without_dashes_and_variables() {
+        for key in ["c", "ctx-size", "LLAMA_ARG_CTX_SIZE"] {
+            assert_eq!(by_key(key).unwrap().flag.name(), "--ctx-size", "{key}");
+        }
+        assert!(by_key("no-mmap").unwrap().negative);
+        assert!(by_key("LLAMA_ARG_NO_MMAP").is_some());
+        assert!(by_key("ctx_size").is_none());
+        assert_eq!(by_key("load-on-startup").unwrap().flag.known, Known::Preset);
+    }
+
+    #[test]
+    fn a_typo_finds_its_flag() {
+        assert_eq!(nearest("--ctx-sise"), Some("--ctx-size"));
+        assert_eq!(nearest("--gpu-layer"), Some("--gpu-layers"));
+        assert_eq!(nearest("-nglx"), Some("-ngl"));
+        assert_eq!(nearest("--entirely-different"), None);
+        assert_eq!(nearest(&"-".repeat(100_000)), None);
+    }
+}

@@ -1,0 +1,189 @@
+//! The part of a command line that memory depends on, with the engine's defaults filled in.
+//!
+//! Defaults are llama-server's (`common/common.h: common_params @ b10605`), not those of the C API, which
+//! differ (`swa_full`).
+
+mod bundle;
+
+use plimsoll_base::Bytes;
+use plimsoll_model::{Pooling, TensorType, types};
+
+use super::program::Program;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlashAttention {
+    Auto,
+    On,
+    Off,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GpuLayers {
+    /// Not given: as many as fit; planned as all.
+    Auto,
+    All,
+    Count(u32),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SplitMode {
+    None,
+    Layer,
+    Row,
+    Tensor,
+}
+
+/// `-np`: how many requests at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parallel {
+    /// Not given: llama-server takes 4 with a unified cache, other programs 1.
+    Auto,
+    Count(u32),
+}
+
+/// One `-ot PATTERN=BUFFER`; the first whose pattern matches a tensor's name wins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BufferOverride {
+    pub pattern: String,
+    /// `CPU`, `CUDA0`, …
+    pub buffer: String,
+}
+
+/// Model parameters that memory depends on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wish {
+    pub model: Option<String>,
+    /// The source of a model that is no local file: a Hugging Face or Docker repository, or an address.
+    pub remote: Option<String>,
+    pub draft_model: Option<String>,
+    pub draft_remote: Option<String>,
+    pub projector: Option<String>,
+    /// The projector is loaded on a card.
+    pub projector_offload: bool,
+    pub adapters: Vec<String>,
+    pub control_vectors: Vec<String>,
+    /// `-c`; 0 is the model's own training context.
+    pub context: u32,
+    pub batch: u32,
+    pub micro_batch: u32,
+    pub parallel: Parallel,
+    /// `-kvu`; `None` when not given.
+    pub unified_cache: Option<bool>,
+    pub cache_key: TensorType,
+    pub cache_value: TensorType,
+    pub flash_attention: FlashAttention,
+    pub gpu_layers: GpuLayers,
+    pub split_mode: SplitMode,
+    /// `-ts`; empty when not given.
+    pub tensor_split: Vec<f32>,
+    /// `-mg`; `None` when not given, which is 0.
+    pub main_gpu: Option<u32>,
+    /// `-dev`; empty when not given, `["none"]` for no card.
+    pub devices: Vec<String>,
+    pub cache_offload: bool,
+    pub op_offload: bool,
+    pub full_sliding_cache: bool,
+    pub overrides: Vec<BufferOverride>,
+    /// `--cpu-moe` is `u32::MAX` layers, `--n-cpu-moe N` is N.
+    pub experts_on_host: u32,
+    pub embeddings: bool,
+    /// `--pooling`, and `--rerank`; `None` is as the file says.
+    pub pooling: Option<Pooling>,
+    pub mmap: bool,
+    /// `--fit`: the engine may shrink context and layers to what is free.
+    pub fit: bool,
+    /// `--fit-ctx`: but not the context below this.
+    pub fit_context: u32,
+    /// `-bs`: sampling on the card.
+    pub backend_sampling: bool,
+    /// `-cram`: prompt cache in host memory; `None` for no limit.
+    pub host_cache: Option<Bytes>,
+    /// `-ctxcp`: checkpoints of the context in host memory, per slot.
+    pub checkpoints: u32,
+    /// `--image-max-tokens`.
+    pub image_tokens: Option<u32>,
+    /// `--spec-type`: as named, e.g. `draft-mtp`.
+    pub speculation: Vec<String>,
+    /// `--spec-draft-n-max`; only with a draft model or MTP.
+    pub draft_tokens: u32,
+    /// 0 is that of the main model.
+    pub draft_context: u32,
+    pub draft_gpu_layers: GpuLayers,
+    pub draft_devices: Vec<String>,
+    pub draft_cache_key: TensorType,
+    pub draft_cache_value: TensorType,
+    pub draft_overrides: Vec<BufferOverride>,
+    pub draft_experts_on_host: u32,
+    /// ik_llama.cpp's `-mla`; `None` when not given.
+    pub latent_attention: Option<u32>,
+    /// ik_llama.cpp's `-amb`; `None` when not given.
+    pub attention_buffer: Option<Bytes>,
+    /// ik_llama.cpp's `-fmoe` and `-no-fmoe`; `None` when not given.
+    pub fused_experts: Option<bool>,
+    /// ik_llama.cpp's `-rtr`: weights in host memory are copied into another order.
+    pub repack: bool,
+}
+
+impl Wish {
+    /// Defaults of a program. Programs differ in one thing: only llama-server resolves
+    /// [`Parallel::Auto`] to 4 slots; the others decode one sequence.
+    pub fn of(program: Program) -> Self {
+        Self {
+            model: None,
+            remote: None,
+            draft_model: None,
+            draft_remote: None,
+            projector: None,
+            projector_offload: true,
+            adapters: Vec::new(),
+            control_vectors: Vec::new(),
+            context: 0,
+            batch: 2048,
+            micro_batch: 512,
+            parallel: match program {
+                Program::LlamaServer => Parallel::Auto,
+                Program::LlamaFitParams | Program::LlamaCli | Program::Library => Parallel::Count(1),
+            },
+            unified_cache: None,
+            cache_key: types::F16,
+            cache_value: types::F16,
+            flash_attention: FlashAttention::Auto,
+            gpu_layers: GpuLayers::Auto,
+            split_mode: SplitMode::Layer,
+            tensor_split: Vec::new(),
+            main_gpu: None,
+            devices: Vec::new(),
+            cache_offload: true,
+            op_offload: true,
+            full_sliding_cache: false,
+            overrides: Vec::new(),
+            experts_on_host: 0,
+            embeddings: false,
+            pooling: None,
+            // The platforms that Plimsoll runs on support it.
+            mmap: true,
+            // On since `--fit` exists; other programs than llama-server have it as well.
+            fit: true,
+            fit_context: 4096,
+            backend_sampling: false,
+            // `common_params::cache_ram_mib`.
+            host_cache: Some(Bytes::mib(8192)),
+            // `common_params::n_ctx_checkpoints`.
+            checkpoints: 32,
+            image_tokens: None,
+            speculation: Vec::new(),
+            draft_tokens: 3,
+            draft_context: 0,
+            draft_gpu_layers: GpuLayers::Auto,
+            draft_devices: Vec::new(),
+            draft_cache_key: types::F16,
+            draft_cache_value: types::F16,
+            draft_overrides: Vec::new(),
+            draft_experts_on_host: 0,
+            latent_attention: None,
+            attention_buffer: None,
+            fused_experts: None,
+            repack: false,
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! Allocatable memory: the size that a driver's request can get now, the size after reclaim, and the limit that decides.
+//!
+//! DECISION: two numbers. `now` is the size of a driver's request that succeeds without any reclaim; `attainable` is the
+//! size after all clean file pages are dropped. Reclaim can gain the difference and no more. A driver that lets the
+//! kernel reclaim is limited by MemAvailable, one that gives up early by MemFree. Pages of the contiguous pool count
+//! for neither.
+
+use plimsoll_base::{Bytes, Reason};
+
+use super::{Chip, Driver, Release, Snapshot};
+
+/// The memory that a driver's request is served from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Gate {
+    /// Free memory only: page cache counts as used.
+    Free,
+    /// Available memory: the kernel reclaims page cache for the request.
+    Available,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    pub gate: Gate,
+    pub now: Bytes,
+    /// At least `now`.
+    pub attainable: Bytes,
+    /// Says both numbers, and every limit with its arithmetic, the tightest first.
+    pub reason: Reason,
+}
+
+/// One limit.
+struct Bound {
+    bytes: Bytes,
+    /// Dropping page cache raises it.
+    moves: bool,
+    name: String,
+    reason: Reason,
+}
+
+/// Computes the allocatable memory for `gate`, or for the gate of the machine's driver; `None` where `/proc/meminfo` lacks
+/// the figures.
+pub fn allowance(snapshot: &Snapshot, gate: Option<Gate>) -> Option<Allowance> {
+    let (known, why) = usual_gate(snapshot);
+    let gate = gate.unwrap_or(known);
+    let available = available(snapshot)?;
+    let mut bounds = vec![available];
+    if gate == Gate::Free {
+        bounds.push(free(snapshot)?);
+    }
+    // debugfs, so only for root; NvMap's figure includes its own caps.
+    bounds.extend(kernels_word(snapshot));
+    bounds.extend(cap(snapshot));
+    bounds.extend(groups(snapshot));
+    // The tightest limit decides, and is named first in the explanation.
+    bounds.sort_by_key(|bound| bound.bytes);
+    let now = bounds.first()?.bytes;
+    let attainable = bounds
+        .iter()
+        .filter(|bound| !bound.moves)
+        .map(|bound| bound.bytes)
+        .min();
+    // Limits that reclaim does not raise bound the result; a stale figure must not put it below `now`.
+    let attainable = attainable.unwrap_or(now).max(now);
+    let said = format!("{now} may be asked for now: {} decides", bounds.first()?.name);
+    let mut reason = Reason::new("allowance", said)
+        .fact("now", now)
+        .fact("attainable", attainable)
+        .because_all(bounds.into_iter().map(|bound| bound.reason));
+    // A gate that the caller chose has no evidence to show.
+    if gate == known {
+        reason = reason.because(why);
+    }
+    reason = reason.because_all(cap_of_unknown_size(snapshot));
+    Some(Allowance {
+        gate,
+        now,
+        attainable,
+        reason,
+    })
+}
+
+/// The gate of this machine's driver, and the evidence for it.
+fn usual_gate(snapshot: &Snapshot) -> (Gate, Reason) {
+    let (gate, text) = match (snapshot.driver(), snapshot.release) {
+        (None, _) => (
+            Gate::Available,
+            "no card here shares the host's memory, and an ordinary request lets the kernel drop page cache"
+                .to_owned(),
+        ),
+        (Some(Driver::NvidiaUnified), _) => (
+            Gate::Free,
+            format!(
+                "nvidia.ko on {} counts page cache as used: cudaMemGetInfo says MemFree",
+                snapshot.chip.map_or("this chip", Chip::name)
+            ),
+        ),
+        (Some(Driver::Nvmap), Some(release)) if !release.gives_up_early() => (
+            Gate::Available,
+            format!("NvMap of {release} lets the kernel drop page cache for its requests"),
+        ),
+        (Some(Driver::Nvmap), Some(release)) => (
+            Gate::Free,
+            format!(
+                "NvMap of {release} keeps out of the kernel's OOM path and gives up while page cache is in the way"
+            ),
+        ),
+        (Some(Driver::Nvmap), None) => (
+            Gate::Free,
+            "which release of Jetson Linux this is cannot be told, so only free memory is counted on"
+                .to_owned(),
+        ),
+    };
+    (gate, Reason::new("gate", text))
+}
+
+fn available(snapshot: &Snapshot) -> Option<Bound> {
+    let memory = &snapshot.memory;
+    let bytes = memory.available_without_cma()?;
+    let pool = memory.cma_free.unwrap_or_default();
+    let said = memory.available.unwrap_or_default();
+    let mut text = format!("the kernel could make {said} free (MemAvailable)");
+    if !pool.is_zero() {
+        text += &format!(
+            ", of which {pool} are free in the contiguous pool (CmaFree) and not for a driver: {bytes}"
+        );
+    }
+    // nvmap_dev.c: system_heap_free_mem takes a sixteenth off for page colouring, on Xavier alone.
+    let colouring = snapshot.chip == Some(Chip::Tegra194);
+    let bytes = if colouring { bytes.scaled(15, 16) } else { bytes };
+    if colouring {
+        text += &format!(", less a sixteenth for page colouring on Xavier: {bytes}");
+    }
+    Some(Bound {
+        bytes,
+        moves: false,
+        name: "what the kernel could make free".to_owned(),
+        reason: Reason::new("available", text).fact("bytes", bytes),
+    })
+}
+
+fn free(snapshot: &Snapshot) -> Option<Bound> {
+    let memory = &snapshot.memory;
+    let (free, pool) = (memory.free?, memory.cma_free.unwrap_or_default());
+    let (bytes, kept) = match &snapshot.zones {
+        Some(zones) if !zones.zones.is_empty() => {
+            let kept = zones.held_back(snapshot.page);
+            (
+                zones.usable(snapshot.page),
+                format!("{kept} are kept back by watermarks and reserves"),
+            )
+        }
+        _ => (
+            memory.free_without_cma()?,
+            "what the watermarks keep back is not known".to_owned(),
+        ),
+    };
+    let text =
+        format!("{free} are free (MemFree), of which {pool} lie in the contiguous pool and {kept}: {bytes}");
+    Some(Bound {
+        bytes,
+        moves: true,
+        name: "free memory".to_owned(),
+        reason: Reason::new("free", text).fact("bytes", bytes),
+    })
+}
+
+fn kernels_word(snapshot: &Snapshot) -> Option<Bound> {
+    let bytes = snapshot.nvmap_allocatable?;
+    Some(Bound {
+        bytes,
+        moves: false,
+        name: "NvMap's own figure".to_owned(),
+        reason: Reason::new(
+            "nvmap_free_size",
+            format!("NvMap itself says {bytes} (iovmm/free_size)"),
+        )
+        .fact("bytes", bytes),
+    })
+}
+
+/// A release with the cap, on a board of which its size is known.
+fn cap(snapshot: &Snapshot) -> Option<Bound> {
+    let release = snapshot.release?;
+    let (given, refused) = release.nvmap_fault()?.seen_on(snapshot.memory.total?)?;
+    let used = snapshot.memory.nvmap_used.unwrap_or_default();
+    let bytes = given.saturating_sub(used);
+    let mut text = format!(
+        "NvMap of {release} refuses large allocations whatever is free: on a board of this size {given} in sum were \
+         reported to be given and {refused} to be refused"
+    );
+    if !used.is_zero() {
+        text += &format!("; {used} are taken (NvMapMemUsed): {bytes}");
+    }
+    Some(Bound {
+        bytes,
+        moves: false,
+        name: format!("the cap of {release}"),
+        reason: Reason::new("nvmap_policy_cap", text)
+            .fact("bytes", bytes)
+            .because(remedy(release)),
+    })
+}
+
+fn cap_of_unknown_size(snapshot: &Snapshot) -> Option<Reason> {
+    let release = snapshot.release?;
+    let fault = release.nvmap_fault()?;
+    let known = snapshot
+        .memory
+        .total
+        .and_then(|total| fault.seen_on(total))
+        .is_some();
+    let text = format!(
+        "NvMap of {release} refuses large allocations whatever is free; from how much on is not known for a board of this size"
+    );
+    (!known).then(|| Reason::new("nvmap_policy_cap", text).because(remedy(release)))
+}
+
+fn remedy(release: Release) -> Reason {
+    let fixed = release.nvmap_fault().and_then(|fault| fault.fixed_in);
+    let to = fixed.map_or_else(
+        || "a later release".to_owned(),
+        |fixed| format!("{fixed} or later"),
+    );
+    Reason::new(
+        "upgrade",
+        format!("no reclaim lifts this; the remedy is an upgrade to {to}"),
+    )
+}
+
+/// Limits of containers: of every request where the kernel lets go of cache by itself, and of a driver's where it is charged.
+fn groups(snapshot: &Snapshot) -> Vec<Bound> {
+    // NvMap before that fix allocates outside any memory cgroup.
+    let uncharged = |release: Release| !release.gives_up_early();
+    if snapshot.driver() == Some(Driver::Nvmap) && snapshot.release.is_some_and(uncharged) {
+        return Vec::new();
+    }
+    let total = snapshot.memory.total.unwrap_or(Bytes::MAX);
+    // A limit at or above the machine's memory never binds; v1 writes a huge number for none.
+    let binding = snapshot.limits.iter().filter(|limit| limit.limit < total);
+    let bound = |limit: &super::CgroupLimit| {
+        let (bytes, group) = (limit.room(), &limit.group);
+        let text = format!(
+            "the limit of /{group} is {}, of which {} are in use without page cache: {bytes}",
+            limit.limit, limit.used
+        );
+        Bound {
+            bytes,
+            moves: false,
+            name: format!("the limit of /{group}"),
+            reason: Reason::new("container_limit", text).fact("bytes", bytes),
+        }
+    };
+    binding.map(bound).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::snapshot::tests::Written;
+    use super::*;
+
+    const MEMINFO: &str =
+        "MemTotal: 7802664 kB\nMemFree: 3168256 kB\nMemAvailable: 5570560 kB\nCmaFree: 204800 kB\n";
+    const COMPATIBLE: &str = "nvidia,p3767-0005\0nvidia,tegra234\0";
+    const ZONES: &str =
+        "Node 0, zone Normal\n pages free 792064\n low 10240\n protection: (0, 0)\n nr_free_cma 51200\n";
+
+    fn on(files: &[(&str, &str)]) -> Allowance {
+        allowance(&Snapshot::gather(&Written::of(files)), None).unwrap()
+    }
+
+    fn orin(release: &str) -> Allowance {
+        let text = format!(
+            "# R{} (release), REVISION: {}, GCID: 1\n",
+            &release[..2],
+            &release[3..]
+        );
+        on(&[
+            ("proc/meminfo", MEMINFO),
+            ("proc/zoneinfo", ZONES),
+            ("proc/device-tree/compatible", COMPATIBLE),
+            ("etc/nv_tegra_release", &text),
+        ])
+    }
+
+    #[test]
+    fn an_early_release_goes_by_available_memory_without_the_contiguous_pool() {
+        let allowance = orin("36.4.3");
+        assert_eq!(
+            (allowance.gate, allowance.now),
+            (Gate::Available, Bytes::mib(5440 - 200))
+        );
+        assert_eq!(allowance.attainable, allowance.now);
+    }
+
+    #[test]
+    fn a_late_release_goes_by_free_memory_and_the_difference_is_for_reclaim() {
+        let allowance = orin("36.5.0");
+        assert_eq!(
+            (allowance.gate, allowance.now),
+            (Gate::Free, Bytes::mib(3094 - 200 - 40))
+        );
+        assert_eq!(allowance.attainable, Bytes::mib(5240));
+        assert!(
+            allowance.reason.text.ends_with("free memory decides"),
+            "{}",
+            allowance.reason
+        );
+    }
+
+    #[test]
+    fn a_capped_release_is_capped_and_an_upgrade_is_the_remedy() {
+        let allowance = orin("36.4.7");
+        assert_eq!(allowance.attainable, Bytes::mib(3932));
+        let said = allowance.reason.to_string();
+        assert!(
+            said.contains("the remedy is an upgrade to R36.5.0 or later"),
+            "{said}"
+        );
+        assert!(!said.contains("1075072515"), "{said}");
+    }
+
+    #[test]
+    fn page_cache_counts_as_used_on_gb10_and_not_on_a_server() {
+        let spark = (
+            "proc/driver/nvidia/gpus/000f:01:00.0/information",
+            "Model: NVIDIA GB10\n",
+        );
+        assert_eq!(on(&[("proc/meminfo", MEMINFO), spark]).now, Bytes::mib(2894));
+        let server = on(&[("proc/meminfo", MEMINFO)]);
+        assert_eq!((server.gate, server.now), (Gate::Available, Bytes::mib(5240)));
+    }
+
+    #[test]
+    fn a_containers_limit_binds_and_one_beyond_the_machine_does_not() {
+        let files = |limit: &'static str| {
+            [
+                ("proc/meminfo", MEMINFO),
+                ("proc/self/cgroup", "0::/app\n"),
+                ("sys/fs/cgroup/app/memory.max", limit),
+                ("sys/fs/cgroup/app/memory.current", "536870912\n"),
+            ]
+        };
+        let bound = on(&files("1073741824\n"));
+        assert_eq!((bound.now, bound.attainable), (Bytes::mib(512), Bytes::mib(512)));
+        assert!(
+            bound.reason.text.contains("/sys/fs/cgroup/app"),
+            "{}",
+            bound.reason
+        );
+        assert_eq!(on(&files("9223372036854771712\n")).now, Bytes::mib(5240));
+    }
+
+    #[test]
+    fn the_kernels_own_figure_is_a_limit_and_nothing_is_made_of_nothing() {
+        let free_size = (
+            "sys/kernel/debug/nvmap/iovmm/free_size",
+            "Max allocatable IOVMM memory: 1048576 bytes\n",
+        );
+        assert_eq!(on(&[("proc/meminfo", MEMINFO), free_size]).now, Bytes::mib(1));
+        assert_eq!(allowance(&Snapshot::gather(&Written::of(&[])), None), None);
+    }
+}

@@ -1,0 +1,32 @@
+//! Parsers for a host's memory state (`/proc`, `/sys`, tegrastats) and the arithmetic of reclaim.
+//!
+//! DECISION: one typed and bounded parser for each file of `/proc`, `/sys` and `/etc` and for tegrastats lines, shared by
+//! `probe`, `reclaim` and `doctor`. A file that is cut, mixed up or misnamed yields fewer values, never a panic and never
+//! a wrong number: a value that cannot be read is `None`.
+#![forbid(unsafe_code)]
+
+mod allowance;
+mod board;
+mod buddyinfo;
+pub mod cgroup;
+mod fields;
+mod l4t;
+mod meminfo;
+pub mod nvmap;
+mod pagetypeinfo;
+mod snapshot;
+mod steps;
+mod tegrastats;
+mod zoneinfo;
+
+pub use allowance::{Allowance, Gate, allowance};
+pub use board::{Chip, Driver};
+pub use buddyinfo::{BuddyInfo, ZoneBlocks};
+pub use cgroup::CgroupLimit;
+pub use l4t::{NvmapFault, Release};
+pub use meminfo::MemInfo;
+pub use pagetypeinfo::{FreeOfType, MigrateType, PageTypeInfo};
+pub use snapshot::{Snapshot, Tree, Unseen, limits};
+pub use steps::{Course, Goal, Ground, Pieces, Planned, Powers, Step, Tried, Verdict, course};
+pub use tegrastats::TegraStats;
+pub use zoneinfo::{Zone, ZoneInfo};

@@ -1,0 +1,169 @@
+//! One client: a connection that is kept, and opened again when it is gone.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, header};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::answer::{Answer, Coming, Failure};
+use super::refused::Refused;
+use super::target::Target;
+
+/// What is read of an answer that is no stream.
+const MOST_BODY: usize = 16 << 20;
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+
+/// A client with a connection of its own.
+#[derive(Debug)]
+pub struct Client {
+    target: Target,
+    key: Option<HeaderValue>,
+    /// How long a whole answer may take.
+    patience: Duration,
+    connection: Option<SendRequest<Full<Bytes>>>,
+}
+
+impl Client {
+    pub fn new(target: &Target, key: Option<&str>, patience: Duration) -> Self {
+        let key = key.and_then(|key| HeaderValue::from_str(&format!("Bearer {key}")).ok());
+        Self {
+            target: target.clone(),
+            key,
+            patience,
+            connection: None,
+        }
+    }
+
+    /// Asks, and reads the stream to its end.
+    pub async fn ask(&mut self, body: Bytes) -> Result<Answer, Failure> {
+        let patience = self.patience;
+        let answer = timeout(patience, self.stream(body)).await;
+        // What was not read to its end cannot be used again.
+        if !matches!(answer, Ok(Ok(_))) {
+            self.connection = None;
+        }
+        answer.unwrap_or(Err(Failure::Late))
+    }
+
+    async fn stream(&mut self, body: Bytes) -> Result<Answer, Failure> {
+        let start = Instant::now();
+        let mut response = self.send(Method::POST, "/v1/chat/completions", body).await?;
+        if !response.status().is_success() {
+            return Err(refusal(response).await);
+        }
+        let mut coming = Coming::default();
+        while let Some(frame) = response.frame().await {
+            let frame = frame.map_err(|_| Failure::Broken)?;
+            if let Some(bytes) = frame.data_ref() {
+                coming.feed(bytes, start.elapsed())?;
+            }
+        }
+        coming.finish(start.elapsed())
+    }
+
+    /// Reads a small answer as JSON.
+    pub async fn json(&mut self, method: Method, path: &str, body: Bytes) -> Result<Value, Failure> {
+        let patience = self.patience;
+        let read = async {
+            let response = self.send(method, path, body).await?;
+            if !response.status().is_success() {
+                return Err(refusal(response).await);
+            }
+            let bytes = collected(response).await?;
+            serde_json::from_slice(&bytes).map_err(|_| Failure::Malformed("no JSON"))
+        };
+        let read = timeout(patience, read).await.unwrap_or(Err(Failure::Late));
+        if read.is_err() {
+            self.connection = None;
+        }
+        read
+    }
+
+    /// Sends on the kept connection, or on a new one where that turns out to be closed.
+    async fn send(&mut self, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>, Failure> {
+        let mut is_fresh = false;
+        loop {
+            let mut connection = match self.connection.take().filter(|kept| !kept.is_closed()) {
+                Some(kept) => kept,
+                None => {
+                    is_fresh = true;
+                    self.connect().await?
+                }
+            };
+            let request = self.request(&method, path, &body);
+            let ready = connection.ready().await;
+            match async {
+                ready?;
+                connection.send_request(request).await
+            }
+            .await
+            {
+                Ok(response) => {
+                    self.connection = Some(connection);
+                    return Ok(response);
+                }
+                // Servers close connections that were kept; nothing was answered yet.
+                Err(_) if !is_fresh => {}
+                Err(error) if error.is_incomplete_message() => return Err(Failure::Broken),
+                Err(error) => return Err(Failure::Connect(error.to_string())),
+            }
+        }
+    }
+
+    fn request(&self, method: &Method, path: &str, body: &Bytes) -> Request<Full<Bytes>> {
+        let mut request = Request::new(Full::new(body.clone()));
+        *request.method_mut() = method.clone();
+        let path = format!("{}{path}", self.target.base);
+        *request.uri_mut() = path.parse().unwrap_or_default();
+        let headers = request.headers_mut();
+        if let Ok(host) = HeaderValue::from_str(&self.target.authority()) {
+            headers.insert(header::HOST, host);
+        }
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(key) = &self.key {
+            headers.insert(header::AUTHORIZATION, key.clone());
+        }
+        request
+    }
+
+    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, Failure> {
+        let failed = |error: &dyn std::fmt::Display| Failure::Connect(error.to_string());
+        let stream = timeout(
+            CONNECT_WITHIN,
+            TcpStream::connect((self.target.host.as_str(), self.target.port)),
+        );
+        let stream = stream
+            .await
+            .map_err(|_| Failure::Late)?
+            .map_err(|error| failed(&error))?;
+        stream.set_nodelay(true).map_err(|error| failed(&error))?;
+        let (sender, connection) = http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| failed(&error))?;
+        tokio::task::spawn_local(async move {
+            // What goes wrong is told to whoever waits for the answer.
+            let _ = connection.await;
+        });
+        Ok(sender)
+    }
+}
+
+async fn refusal(response: Response<Incoming>) -> Failure {
+    let status = response.status().as_u16();
+    let body = collected(response).await.unwrap_or_default();
+    let refused = Box::new(Refused::read(&body));
+    Failure::Status { status, refused }
+}
+
+async fn collected(response: Response<Incoming>) -> Result<Bytes, Failure> {
+    let limited = http_body_util::Limited::new(response.into_body(), MOST_BODY);
+    let body = limited.collect().await.map_err(|_| Failure::Broken)?;
+    Ok(body.to_bytes())
+}

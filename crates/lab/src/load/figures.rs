@@ -1,0 +1,125 @@
+//! What is looked at between rounds: the server's own memory, and what it has of each card; and during them, how the cards feel.
+
+use plimsoll_base::{Bytes, Card, CardKind};
+use plimsoll_probe::process::{Gauge, Process};
+use plimsoll_probe::{Reading, Sampler, Sensors};
+
+use super::server::Server;
+
+/// The name of the figure of host memory.
+pub(super) const PROCESS: &str = "host memory of the server";
+
+/// Of a card, what is the server's own.
+const OWN: &str = "the server";
+
+/// Is this figure what the server itself has of a card?
+pub fn is_own(name: &str) -> bool {
+    name.starts_with("card ") && name.ends_with(OWN)
+}
+
+/// Looks at one server.
+#[derive(Debug)]
+pub struct Figures {
+    sampler: Sampler,
+    cards: Vec<Card>,
+    process: Option<(Process, Gauge)>,
+}
+
+/// One look.
+#[derive(Clone, Debug, Default)]
+pub struct Look {
+    pub held: Vec<(String, Bytes)>,
+}
+
+impl Figures {
+    pub async fn new(sampler: Sampler) -> Self {
+        let machine = sampler.machine().await;
+        let cards = machine.map_or_else(Vec::new, |machine| machine.cards);
+        Self {
+            sampler,
+            cards: cards
+                .into_iter()
+                .filter(|card| card.kind == CardKind::Cuda)
+                .collect(),
+            process: None,
+        }
+    }
+
+    pub fn process(&self) -> Option<Process> {
+        self.process.map(|(process, _)| process)
+    }
+
+    /// Finds the server's process again if there is none yet or it is gone; says whether it is another one now.
+    pub async fn follow(&mut self, server: &Server) -> bool {
+        if self.process.is_some_and(|(process, _)| process.lives()) {
+            return false;
+        }
+        let before = self.process();
+        self.process = server.process().await.map(|process| (process, process.gauge()));
+        self.process() != before
+    }
+
+    pub async fn look(&self, server: &Server) -> Look {
+        let mut look = Look::default();
+        let held = self.process.and_then(|(process, gauge)| process.held(gauge));
+        look.held.extend(held.map(|held| (PROCESS.to_owned(), held)));
+        if !self.cards.is_empty() && server.target.is_here() {
+            look.held.extend(self.on_cards(&self.sampler.read().await));
+        }
+        look
+    }
+
+    /// How the cards feel, each by its name.
+    pub async fn feel(&self, server: &Server) -> Vec<(String, Sensors)> {
+        if self.cards.is_empty() || !server.target.is_here() {
+            return Vec::new();
+        }
+        let sensors = self.sampler.sensors().await.into_iter();
+        sensors
+            .filter_map(|sensors| {
+                let number = self.cards.iter().position(|card| card.id == sensors.card)?;
+                Some((named(number, &self.cards[number]), sensors))
+            })
+            .collect()
+    }
+
+    /// What everybody has of all cards together; `None` where no card is seen.
+    pub async fn taken(&self) -> Option<Bytes> {
+        if self.cards.is_empty() {
+            return None;
+        }
+        let reading = self.sampler.read().await;
+        let taken = |card: &Card| Some(card.total.saturating_sub(reading.free_on(&card.id)?));
+        Some(self.cards.iter().filter_map(taken).sum())
+    }
+
+    /// What the server's processes have of each card; where the driver does not show them, all that is taken of it.
+    fn on_cards(&self, reading: &Reading) -> Vec<(String, Bytes)> {
+        let tree = self.process.map_or_else(Vec::new, |(process, _)| process.tree());
+        let own = reading.holders.iter().filter(|holder| tree.contains(&holder.pid));
+        let own: Vec<_> = own
+            .filter_map(|holder| Some((&holder.card, holder.used?)))
+            .collect();
+        let held = |card: &Card| {
+            let parts = own.iter().filter(|(id, _)| **id == card.id);
+            let sum: Bytes = parts.map(|(_, used)| *used).sum();
+            match own.is_empty() {
+                true => Some((
+                    "all programs",
+                    card.total.saturating_sub(reading.free_on(&card.id)?),
+                )),
+                false => (!sum.is_zero()).then_some((OWN, sum)),
+            }
+        };
+        let figures = self.cards.iter().enumerate();
+        figures
+            .filter_map(|(number, card)| {
+                held(card).map(|(whose, held)| (format!("{}, {whose}", named(number, card)), held))
+            })
+            .collect()
+    }
+}
+
+fn named(number: usize, card: &Card) -> String {
+    format!("card {number} {}", card.name)
+}

@@ -1,0 +1,73 @@
+//! What a process of somebody else's said before it ended: the end of the file that it writes to.
+//!
+//! The file is opened while the process lives, because nobody can tell afterwards which it was. A pipe or a terminal is somebody
+//! else's to read.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+
+use plimsoll_doctor::{Diagnosis, Reader, Source, diagnose};
+use plimsoll_probe::process::Process;
+
+/// Of what it said, this much is read.
+const MOST: u64 = 1 << 20;
+
+/// The log of a process, from a moment on.
+#[derive(Debug)]
+pub(super) struct LastWords {
+    log: File,
+    from: u64,
+}
+
+impl LastWords {
+    /// From now on; `None` where it writes to no file that can be read.
+    pub(super) fn of(process: Process) -> Option<Self> {
+        let logs = [2, 1].map(|descriptor| format!("/proc/{}/fd/{descriptor}", process.pid));
+        let path = logs
+            .iter()
+            .find(|path| fs::metadata(path).is_ok_and(|about| about.is_file()))?;
+        let log = File::open(path).ok()?;
+        let from = log.metadata().ok()?.len();
+        Some(Self { log, from })
+    }
+
+    /// The verdict on what it said since.
+    pub(super) fn judged(mut self) -> Option<Diagnosis> {
+        let length = self.log.metadata().ok()?.len();
+        let from = self.from.max(length.saturating_sub(MOST));
+        self.log.seek(SeekFrom::Start(from)).ok()?;
+        let mut text = Vec::new();
+        self.log.take(MOST).read_to_end(&mut text).ok()?;
+        Some(judged(&text))
+    }
+}
+
+/// The verdict on a log alone.
+pub(super) fn judged(log: &[u8]) -> Diagnosis {
+    let mut reader = Reader::new();
+    reader.feed(Source::Log, log);
+    diagnose(&reader.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use plimsoll_doctor::Cause;
+
+    use super::*;
+
+    #[test]
+    fn only_what_was_said_since_is_judged() {
+        let mut log = tempfile::NamedTempFile::new().unwrap();
+        log.write_all(b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n")
+            .unwrap();
+        let words = LastWords {
+            log: File::open(log.path()).unwrap(),
+            from: log.path().metadata().unwrap().len(),
+        };
+        log.write_all(b"all is well\n").unwrap();
+        let verdict = words.judged().unwrap();
+        assert_eq!((verdict.cause, verdict.evidence.len()), (Cause::Other, 0));
+    }
+}

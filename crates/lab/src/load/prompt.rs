@@ -1,0 +1,165 @@
+//! Prompts of our own, of a depth that is asked for, the same in every round.
+//!
+//! DECISION: what a word takes is asked of the server itself, by its count of two prompts: a vocabulary may spell the words in
+//! letters (7 tokens each with some synthetic ones), and a depth that is off by so much is refused, or measures something else.
+
+use bytes::Bytes;
+use serde_json::json;
+
+/// Words that are one token each in the vocabularies in use, as far as any word is.
+const WORDS: [&str; 32] = [
+    "ship", "line", "load", "water", "deck", "sea", "hold", "port", "wind", "rope", "bell", "crew", "mast",
+    "salt", "tide", "wave", "dock", "hull", "iron", "coal", "north", "south", "east", "west", "light",
+    "night", "storm", "calm", "depth", "mark", "weight", "captain",
+];
+
+/// As [`WORDS`] has.
+const WORD_COUNT: u32 = 32;
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Prompt {
+    /// Tokens of the prompt, about: what the server puts around it included.
+    pub depth: u64,
+    /// Tokens of the answer, at most.
+    pub answer: u64,
+    /// Distinguishes prompts of one depth; the same number gives the same words.
+    pub number: u64,
+    /// Stands before everything, so that nothing cached fits; 0 for none.
+    pub nonce: u64,
+}
+
+/// The body of a request, as it is sent.
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    pub body: Bytes,
+}
+
+/// What the words are in a server's tokens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Yardstick {
+    per_word: f64,
+    /// What the server puts around the words.
+    around: f64,
+}
+
+impl Default for Yardstick {
+    /// Of a server that does not count.
+    fn default() -> Self {
+        Self {
+            per_word: 1.0,
+            around: 0.0,
+        }
+    }
+}
+
+impl Yardstick {
+    /// By the tokens of all words once and of all words twice; `None` if these make no sense.
+    pub fn of(once: u64, twice: u64) -> Option<Self> {
+        let per_word = number(twice.checked_sub(once)?)? / f64::from(WORD_COUNT);
+        let around = number(once)? - per_word * f64::from(WORD_COUNT);
+        (per_word > 0.0).then(|| Self {
+            per_word,
+            around: around.max(0.0),
+        })
+    }
+
+    fn words(self, depth: u64) -> u64 {
+        let depth = number(depth).unwrap_or(f64::from(u32::MAX));
+        format!("{:.0}", ((depth - self.around) / self.per_word).clamp(1.0, 1e9))
+            .parse()
+            .unwrap_or(1)
+    }
+}
+
+fn number(count: u64) -> Option<f64> {
+    u32::try_from(count).ok().map(f64::from)
+}
+
+/// The body of a request for an answer to all words, so many times.
+pub(super) fn probe(model: &str, times: usize) -> Request {
+    request(model, &format!("{} ", WORDS.join(" ")).repeat(times), 1)
+}
+
+impl Prompt {
+    pub(super) fn request(&self, model: &str, yardstick: Yardstick) -> Request {
+        request(model, &self.text(yardstick.words(self.depth)), self.answer)
+    }
+
+    fn text(&self, words: u64) -> String {
+        let mut text = match self.nonce {
+            0 => String::new(),
+            nonce => format!("{nonce} "),
+        };
+        // Any fixed order of words does, in which all come round equally often: so the depth is right to a few tokens.
+        let state = self
+            .number
+            .wrapping_mul(7919)
+            .wrapping_add(self.depth)
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let place = |bits: u64| usize::try_from(bits % 32).unwrap_or_default();
+        let (first, step) = (place(state >> 59), place(state >> 54) | 1);
+        let mut word = first;
+        for _ in 0..words {
+            text.push_str(WORDS[word % WORDS.len()]);
+            text.push(' ');
+            word = (word + step) % WORDS.len();
+        }
+        text
+    }
+}
+
+fn request(model: &str, text: &str, answer: u64) -> Request {
+    let body = json!({
+        "model": model,
+        "messages": [{ "role": "user", "content": text }],
+        "stream": true,
+        "stream_options": { "include_usage": true },
+        "max_tokens": answer,
+        "temperature": 0,
+    });
+    Request {
+        body: Bytes::from(body.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROMPT: Prompt = Prompt {
+        depth: 100,
+        answer: 4,
+        number: 1,
+        nonce: 0,
+    };
+
+    #[test]
+    fn the_same_number_asks_the_same_and_another_one_something_else() {
+        assert_eq!(PROMPT.text(100), PROMPT.text(100));
+        assert_ne!(PROMPT.text(100), Prompt { number: 2, ..PROMPT }.text(100));
+        assert_eq!(PROMPT.text(100).split_whitespace().count(), 100);
+        let text = PROMPT.text(96);
+        for word in WORDS {
+            assert_eq!(
+                text.split_whitespace().filter(|other| *other == word).count(),
+                3,
+                "{word}"
+            );
+        }
+        let fresh = Prompt { nonce: 77, ..PROMPT };
+        assert_eq!(fresh.text(100), format!("77 {}", PROMPT.text(100)));
+    }
+
+    #[test]
+    fn a_depth_is_in_the_tokens_of_the_server() {
+        assert_eq!(Yardstick::default().words(100), 100);
+        // 7 tokens a word, and 10 around all of them.
+        let letters = Yardstick::of(10 + 7 * 32, 10 + 14 * 32).unwrap();
+        assert_eq!((letters.words(10 + 700), letters.words(1)), (100, 1));
+        assert_eq!(Yardstick::of(40, 40), None);
+        assert_eq!(Yardstick::of(40, 30), None);
+        assert_eq!(WORDS.len(), WORD_COUNT as usize);
+    }
+}

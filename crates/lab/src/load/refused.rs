@@ -1,0 +1,106 @@
+//! What a server says of a request that it refuses: OpenAI's error object, with the tree of reasons that plimsoll puts into it.
+
+use std::fmt;
+
+use serde_json::Value;
+
+const LONGEST_TEXT: usize = 1200;
+const LONGEST_CODE: usize = 60;
+/// Of the tree, this deep.
+const MOST_DEPTH: usize = 8;
+
+/// A refusal.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Refused {
+    /// What the server calls it, if it has a word for it.
+    pub(super) code: Option<String>,
+    text: String,
+}
+
+impl Refused {
+    /// From the body of the answer, whatever that is.
+    pub(super) fn read(body: &[u8]) -> Self {
+        match serde_json::from_slice::<Value>(body) {
+            Ok(body) if !body["error"].is_null() => Self {
+                code: code(&body["error"]),
+                text: told(&body["error"]),
+            },
+            _ => Self {
+                code: None,
+                text: cut(String::from_utf8_lossy(body).into_owned()),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// llama-server has a number where OpenAI has a word.
+fn code(error: &Value) -> Option<String> {
+    let code = error["code"].as_str().or_else(|| error["type"].as_str())?;
+    (code.len() <= LONGEST_CODE).then(|| code.to_owned())
+}
+
+/// The message and what it comes from, a line each.
+pub(super) fn told(error: &Value) -> String {
+    let Some(message) = error["message"].as_str().or_else(|| error.as_str()) else {
+        return cut(error.to_string());
+    };
+    let mut text = message.to_owned();
+    add(&error["reason"]["because"], 1, &mut text);
+    cut(text)
+}
+
+pub(super) fn cut(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(LONGEST_TEXT));
+    text
+}
+
+fn add(because: &Value, depth: usize, text: &mut String) {
+    let reasons = because.as_array().filter(|_| depth <= MOST_DEPTH);
+    for reason in reasons.into_iter().flatten() {
+        if text.len() > LONGEST_TEXT {
+            return;
+        }
+        if let Some(line) = reason["text"].as_str() {
+            text.push('\n');
+            text.push_str(&"  ".repeat(depth));
+            text.push_str(line);
+        }
+        add(&reason["because"], depth + 1, text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_told_with_its_reasons_and_never_at_length() {
+        let error = json!({ "message": "no room", "code": "no_room", "reason": { "text": "no room", "because": [
+            { "text": "card 0", "because": [{ "text": "2 GiB is held by others" }] }, { "text": "card 1" }] } });
+        assert_eq!(
+            told(&error),
+            "no room\n  card 0\n    2 GiB is held by others\n  card 1"
+        );
+        assert_eq!(code(&error).as_deref(), Some("no_room"));
+        assert_eq!(told(&json!("plain")), "plain");
+        assert_eq!(told(&json!({ "a": 1 })), "{\"a\":1}");
+        assert_eq!(told(&json!({ "message": "é".repeat(2000) })).len(), LONGEST_TEXT);
+        assert_eq!(
+            code(&json!({ "code": 503, "type": "unavailable_error" })).as_deref(),
+            Some("unavailable_error")
+        );
+        let deep = (0..100).fold(
+            json!({}),
+            |inner, _| json!({ "text": "x".repeat(100), "because": [inner] }),
+        );
+        assert!(told(&json!({ "message": "m", "reason": deep })).len() <= LONGEST_TEXT);
+    }
+}

@@ -1,0 +1,148 @@
+//! The server under load: which model it has, which process it is.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use plimsoll_probe::process::Process;
+use serde_json::Value;
+
+use super::answer::Failure;
+use super::client::Client;
+use super::prompt::{Prompt, Yardstick, probe};
+use super::target::Target;
+
+/// Questions about the server itself are answered soon or never.
+const SOON: Duration = Duration::from_secs(30);
+
+/// What is known of it.
+#[derive(Clone, Debug)]
+pub struct Server {
+    pub target: Target,
+    pub key: Option<String>,
+    pub model: String,
+    /// Named by the user; otherwise it is found by the port.
+    pub pid: Option<u32>,
+    /// It is `plimsoll serve`, so that engines are behind other ports.
+    pub is_plimsoll: bool,
+}
+
+impl Server {
+    /// Asks for its models where none is named.
+    pub async fn meet(
+        target: Target,
+        key: Option<String>,
+        model: Option<String>,
+        pid: Option<u32>,
+    ) -> Result<Self, Failure> {
+        let mut server = Self {
+            target,
+            key,
+            model: String::new(),
+            pid,
+            is_plimsoll: false,
+        };
+        let listed = server.get("/v1/models").await;
+        server.model = match model {
+            Some(model) => model,
+            None => first_model(&listed?)
+                .ok_or(Failure::Malformed("no model is listed; name one with --model"))?,
+        };
+        server.is_plimsoll = server
+            .get("/api/version")
+            .await
+            .is_ok_and(|about| about.to_string().contains("plimsoll"));
+        Ok(server)
+    }
+
+    pub async fn get(&self, path: &str) -> Result<Value, Failure> {
+        self.client(SOON).json(Method::GET, path, Bytes::new()).await
+    }
+
+    pub async fn post(&self, path: &str, body: &Value, within: Duration) -> Result<Value, Failure> {
+        let body = Bytes::from(body.to_string());
+        self.client(within).json(Method::POST, path, body).await
+    }
+
+    pub fn client(&self, patience: Duration) -> Client {
+        Client::new(&self.target, self.key.as_deref(), patience)
+    }
+
+    /// One request before all others: it loads the model, and says at once what is wrong.
+    pub async fn begin(&self, patience: Duration) -> Result<(), Failure> {
+        let prompt = Prompt {
+            depth: 4,
+            answer: 1,
+            number: 0,
+            nonce: 0,
+        };
+        let request = prompt.request(&self.model, Yardstick::default());
+        let answer = self.client(patience).ask(request.body).await;
+        answer.map(|_| ())
+    }
+
+    /// The number of its build of llama.cpp, where it tells.
+    pub async fn build(&self) -> Option<u32> {
+        let path = match self.is_plimsoll {
+            true => format!("/upstream/{}/props", self.model),
+            false => "/props".to_owned(),
+        };
+        let props = self.get(&path).await.ok()?;
+        let (_, after) = props["build_info"].as_str()?.split_once('b')?;
+        let digits = after.split(|c: char| !c.is_ascii_digit()).next()?;
+        digits.parse().ok().filter(|build| *build > 0)
+    }
+
+    /// What words are in its tokens. One that does not count, or has too small a context to be asked, is taken to have one for each.
+    pub async fn yardstick(&self, patience: Duration) -> Yardstick {
+        let mut client = self.client(patience);
+        let mut counts = [None; 2];
+        for (count, times) in counts.iter_mut().zip(1..) {
+            let answer = client.ask(probe(&self.model, times).body).await;
+            *count = answer.ok().and_then(|answer| answer.prompt_tokens);
+        }
+        let [once, twice] = counts;
+        once.zip(twice)
+            .and_then(|(once, twice)| Yardstick::of(once, twice))
+            .unwrap_or_default()
+    }
+
+    /// Its process: the one named, or whoever listens; behind plimsoll the engine of the model.
+    pub async fn process(&self) -> Option<Process> {
+        if let Some(pid) = self.pid {
+            return Process::find(pid);
+        }
+        if !self.target.is_here() {
+            return None;
+        }
+        let port = match self.is_plimsoll {
+            true => self.engine_port().await?,
+            false => self.target.port,
+        };
+        // Looking through the descriptors of all processes takes a while.
+        tokio::task::spawn_blocking(move || Process::listening_on(port))
+            .await
+            .ok()
+            .flatten()
+    }
+
+    async fn engine_port(&self) -> Option<u16> {
+        let running = self.running().await?;
+        let proxy: Target = running["proxy"].as_str()?.parse().ok()?;
+        Some(proxy.port)
+    }
+
+    /// What plimsoll measures of the model's engine by itself.
+    pub async fn running(&self) -> Option<Value> {
+        let running = self.get("/running").await.ok()?;
+        let list = running["running"].as_array()?;
+        list.iter()
+            .find(|entry| entry["model"] == self.model.as_str())
+            .cloned()
+    }
+}
+
+fn first_model(listed: &Value) -> Option<String> {
+    let model = listed["data"].as_array()?.first()?;
+    model["id"].as_str().map(str::to_owned)
+}

@@ -1,0 +1,230 @@
+//! Holds load on a server, round after round, and looks at it in between.
+
+use std::path::PathBuf;
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
+use tokio::signal;
+use tokio::signal::unix::{self, SignalKind};
+use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
+
+use super::answer::Failure;
+use super::client::Client;
+use super::figures::Figures;
+use super::rounds::Round;
+use super::server::Server;
+use super::state::{State, StateError};
+
+/// What servers give back after an answer is back by then.
+const CALM: Duration = Duration::from_millis(20);
+/// So often the cards' temperature and clocks are read.
+const FEEL_EVERY: Duration = Duration::from_secs(1);
+const SAVE_EVERY: Duration = Duration::from_secs(10);
+/// After a round without one answer.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// When it is enough. What a resumed state has done already counts.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limit {
+    pub time: Option<Duration>,
+    pub requests: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub limit: Limit,
+    pub round: Round,
+    pub clients: usize,
+    /// How long one answer may take.
+    pub patience: Duration,
+    /// How long the server may answer nothing before it is over.
+    pub give_up: Duration,
+    pub state: Option<PathBuf>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SoakError {
+    #[error(
+        "{target} does not answer a first request: {failure}\nhint: is the server up, and is `{model}` one of its models?"
+    )]
+    First {
+        target: String,
+        model: String,
+        failure: Failure,
+    },
+    #[error(transparent)]
+    State(#[from] StateError),
+}
+
+impl Limit {
+    fn is_reached(&self, state: &State, held: Duration) -> bool {
+        self.time.is_some_and(|time| held >= time) || self.requests.is_some_and(|most| state.requests >= most)
+    }
+
+    fn left(&self, state: &State) -> u64 {
+        self.requests
+            .map_or(u64::MAX, |most| most.saturating_sub(state.requests))
+    }
+}
+
+/// Holds load until the limit, Ctrl-C, or the server's end. `progress` hears of every round, and of every second of a long one.
+pub async fn soak(
+    server: &Server,
+    settings: &Settings,
+    mut figures: Figures,
+    mut state: State,
+    progress: &mut dyn FnMut(&State),
+) -> Result<State, SoakError> {
+    state.broke_off = false;
+    let begun = server.begin(settings.patience).await;
+    begun.map_err(|failure| SoakError::First {
+        target: server.target.to_string(),
+        model: server.model.clone(),
+        failure,
+    })?;
+    let round = Round {
+        yardstick: server.yardstick(settings.patience).await,
+        ..settings.round.clone()
+    };
+    figures.follow(server).await;
+    state.begin_series_of_another(&figures);
+    let mut soaking = Soaking {
+        server,
+        figures,
+        before: Duration::from_millis(state.held_ms),
+        state,
+        start: Instant::now(),
+        progress,
+    };
+    soaking.hold(settings, &round).await?;
+    if let Some(path) = &settings.state {
+        soaking.state.save(path)?;
+    }
+    Ok(soaking.state)
+}
+
+/// A soak in its course.
+struct Soaking<'a> {
+    server: &'a Server,
+    figures: Figures,
+    state: State,
+    start: Instant,
+    /// Held already, by a state that was resumed.
+    before: Duration,
+    progress: &'a mut dyn FnMut(&State),
+}
+
+impl Soaking<'_> {
+    async fn hold(&mut self, settings: &Settings, round: &Round) -> Result<(), StateError> {
+        let clients = (0..settings.clients).map(|_| self.server.client(settings.patience));
+        let mut clients: Vec<Client> = clients.collect();
+        let (mut saved, mut answered) = (None::<Instant>, Instant::now());
+        // One of each for all rounds, so that nothing between two of them is missed.
+        let (mut stop, mut feel) = (pin!(stopped()), interval(FEEL_EVERY));
+        feel.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        while !settings
+            .limit
+            .is_reached(&self.state, self.before + self.start.elapsed())
+        {
+            let left = settings.limit.left(&self.state);
+            let work = round.hold(clients, &self.server.model, self.state.rounds, left);
+            let Some((back, tally)) = self.watch(work, &mut feel, &mut stop).await else {
+                self.state.note("stopped by hand".to_owned());
+                break;
+            };
+            clients = back;
+            let is_empty = tally.answered == 0;
+            if !is_empty {
+                answered = Instant::now();
+            }
+            self.state.add(tally);
+            self.look().await;
+            if answered.elapsed() >= settings.give_up {
+                self.state.note("the server does not answer any more".to_owned());
+                self.state.broke_off = true;
+                break;
+            }
+            if is_empty {
+                sleep(PAUSE).await;
+            }
+            let is_due = saved.is_none_or(|saved| saved.elapsed() >= SAVE_EVERY);
+            if let Some(path) = settings.state.as_ref().filter(|_| is_due) {
+                self.state.save(path)?;
+                saved = Some(Instant::now());
+            }
+        }
+        Ok(())
+    }
+
+    /// One round, and how the cards feel meanwhile: an idle card is neither warm nor slow. `None` if it is stopped.
+    async fn watch<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+        feel: &mut Interval,
+        stop: &mut (impl Future<Output = ()> + Unpin),
+    ) -> Option<T> {
+        let mut work = pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return Some(done),
+                _ = feel.tick() => {
+                    self.state.feel(self.figures.feel(self.server).await);
+                    self.tell();
+                }
+                () = &mut *stop => return None,
+            }
+        }
+    }
+
+    /// What the server holds with nothing in flight.
+    async fn look(&mut self) {
+        sleep(CALM).await;
+        if self.figures.follow(self.server).await {
+            let note = "the server is another process now; what is judged begins here";
+            self.state.note(note.to_owned());
+            self.state.begin_series();
+            self.state.process = named(&self.figures);
+        }
+        self.state.see(self.figures.look(self.server).await);
+        self.tell();
+    }
+
+    fn tell(&mut self) {
+        let held = self.before + self.start.elapsed();
+        self.state.held_ms = u64::try_from(held.as_millis()).unwrap_or(u64::MAX);
+        (self.progress)(&self.state);
+    }
+}
+
+/// Ctrl-C, or SIGTERM.
+pub async fn stopped() {
+    let terminated = async {
+        match unix::signal(SignalKind::terminate()) {
+            Ok(mut terminated) => terminated.recv().await,
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        _ = signal::ctrl_c() => {}
+        _ = terminated => {}
+    }
+}
+
+impl State {
+    /// A state that is resumed may be of a process that has ended since.
+    fn begin_series_of_another(&mut self, figures: &Figures) {
+        let now = named(figures);
+        if self.rounds > 0 && self.process != now {
+            self.note("resumed with another process; what is judged begins here".to_owned());
+            self.begin_series();
+        } else if self.rounds > 0 {
+            self.note("resumed".to_owned());
+        }
+        self.process = now;
+    }
+}
+
+/// Which process is looked at, in a form that can be saved.
+fn named(figures: &Figures) -> Option<String> {
+    figures.process().map(|process| format!("{process:?}"))
+}

@@ -1,0 +1,351 @@
+//! All that a soak has seen so far: what is saved, resumed, judged and drawn.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use plimsoll_base::Bytes;
+use plimsoll_probe::Sensors;
+use plimsoll_telemetry::trend::{Course, Growth, Judging, Point, Series, Step, Trend, judge, steps};
+use serde::{Deserialize, Serialize};
+
+use super::figures::Look;
+use super::rounds::{Tally, median};
+
+const SCHEMA: &str = "plimsoll.soak-state/1";
+const MOST_NOTES: usize = 100;
+const MOST_FIGURES: usize = 64;
+
+/// A figure that is followed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Named {
+    pub name: String,
+    /// What is judged: looks since the server's process was last a new one.
+    pub series: Series,
+    /// What is drawn, over requests.
+    pub course: Course,
+}
+
+/// What a soak knows. Requests are those sent.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct State {
+    schema: String,
+    pub target: String,
+    pub model: String,
+    pub requests: u64,
+    pub rounds: u64,
+    pub held_ms: u64,
+    pub prompt_tokens: u64,
+    pub answer_tokens: u64,
+    /// By kind: how many, and a few of them in full.
+    pub failures: BTreeMap<String, (u64, Vec<String>)>,
+    pub figures: Vec<Named>,
+    /// Thousandths of tokens per second of one client, and microseconds to the first token, over requests.
+    pub speed: Course,
+    pub first_token: Course,
+    pub looks: u64,
+    /// By its name.
+    pub cards: BTreeMap<String, Felt>,
+    /// Which process the figures are of.
+    pub process: Option<String>,
+    /// The server did not answer any more.
+    #[serde(default)]
+    pub broke_off: bool,
+    /// After how many requests something happened.
+    pub notes: Vec<(u64, String)>,
+}
+
+/// How a card felt under load.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Felt {
+    /// So many times it was looked at.
+    pub looks: u64,
+    /// Over requests.
+    pub celsius: Course,
+    pub megahertz: Course,
+    pub milliwatts: Course,
+    /// What the driver calls its highest clock.
+    pub most_megahertz: Option<u32>,
+    /// In how many looks it was slowed down, by what.
+    pub slowed: BTreeMap<String, u64>,
+}
+
+/// A figure with its verdict.
+#[derive(Clone, Debug, Serialize)]
+pub struct Judged<'a> {
+    pub name: &'a str,
+    pub first: Bytes,
+    pub last: Bytes,
+    pub peak: Bytes,
+    #[serde(flatten)]
+    pub trend: Trend,
+    pub steps: Vec<Step>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    #[error("cannot read the state `{}`: {error}", path.display())]
+    Read { path: PathBuf, error: io::Error },
+    #[error("`{}` is no state of a soak: {error}; name another file, or remove it to begin anew", path.display())]
+    Parse { path: PathBuf, error: serde_json::Error },
+    #[error("`{}` belongs to {before}, and this is {now}; name another file, or remove it to begin anew", path.display())]
+    Other {
+        path: PathBuf,
+        before: String,
+        now: String,
+    },
+    #[error("cannot save the state in `{}`: {error}", path.display())]
+    Save { path: PathBuf, error: io::Error },
+}
+
+impl State {
+    pub fn new(target: String, model: String) -> Self {
+        Self {
+            schema: SCHEMA.to_owned(),
+            target,
+            model,
+            ..Self::default()
+        }
+    }
+
+    /// Goes on where a state was saved, or begins if there is none.
+    pub fn resume(path: &Path, target: String, model: String) -> Result<Self, StateError> {
+        let text = match fs::read(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::new(target, model)),
+            Err(error) => {
+                return Err(StateError::Read {
+                    path: path.to_owned(),
+                    error,
+                });
+            }
+        };
+        let state: Self = serde_json::from_slice(&text).map_err(|error| StateError::Parse {
+            path: path.to_owned(),
+            error,
+        })?;
+        let name = |schema: &str, target: &str, model: &str| format!("{schema} of {model} at {target}");
+        let (before, now) = (
+            name(&state.schema, &state.target, &state.model),
+            name(SCHEMA, &target, &model),
+        );
+        if before != now {
+            return Err(StateError::Other {
+                path: path.to_owned(),
+                before,
+                now,
+            });
+        }
+        Ok(state)
+    }
+
+    /// Saves so that at any moment there is a whole state: beside it first, then in its place.
+    pub fn save(&self, path: &Path) -> Result<(), StateError> {
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(".part");
+        let beside = PathBuf::from(beside);
+        let write = || {
+            let mut file = fs::File::create(&beside)?;
+            file.write_all(&serde_json::to_vec(self)?)?;
+            file.sync_data()?;
+            fs::rename(&beside, path)
+        };
+        write().map_err(|error| StateError::Save {
+            path: path.to_owned(),
+            error,
+        })
+    }
+
+    pub fn note(&mut self, text: String) {
+        if self.notes.len() < MOST_NOTES {
+            self.notes.push((self.requests, text));
+        }
+    }
+
+    /// The looks so far are of a process that is gone.
+    pub fn begin_series(&mut self) {
+        for figure in &mut self.figures {
+            figure.series = Series::default();
+        }
+    }
+
+    /// Takes what a round brought.
+    pub fn add(&mut self, mut tally: Tally) {
+        self.rounds += 1;
+        self.requests += tally.answered + tally.failures();
+        self.prompt_tokens += tally.prompt_tokens;
+        self.answer_tokens += tally.answer_tokens;
+        let at = self.requests;
+        if let Some(speed) = median(&mut tally.speeds) {
+            self.speed.push(at, thousandths(speed));
+        }
+        if let Some(time) = median(&mut tally.first_tokens) {
+            self.first_token.push(at, thousandths(time));
+        }
+        for (kind, (count, texts)) in tally.failed {
+            let (sum, kept) = self.failures.entry(kind).or_default();
+            *sum += count;
+            if kept.is_empty() {
+                *kept = texts;
+            }
+        }
+    }
+
+    /// Takes what was seen after it.
+    pub fn see(&mut self, look: Look) {
+        self.looks += 1;
+        let at = self.requests;
+        for (name, held) in look.held {
+            let place = self.figures.iter().position(|figure| figure.name == name);
+            let place = place.unwrap_or_else(|| {
+                self.figures.push(Named {
+                    name,
+                    series: Series::default(),
+                    course: Course::default(),
+                });
+                self.figures.len() - 1
+            });
+            let figure = &mut self.figures[place];
+            figure.series.push(Point { at, held });
+            figure.course.push(at, held.get());
+        }
+        self.figures.truncate(MOST_FIGURES);
+    }
+
+    /// Takes how the cards felt meanwhile.
+    pub fn feel(&mut self, felt: Vec<(String, Sensors)>) {
+        let at = self.requests;
+        for (name, sensors) in felt {
+            let card = self.cards.entry(name).or_default();
+            card.looks += 1;
+            card.most_megahertz = sensors.most_megahertz.or(card.most_megahertz);
+            for (course, value) in [
+                (&mut card.celsius, sensors.celsius),
+                (&mut card.megahertz, sensors.megahertz),
+                (&mut card.milliwatts, sensors.milliwatts),
+            ] {
+                if let Some(value) = value {
+                    course.push(at, value.into());
+                }
+            }
+            for reason in sensors.slowed_by {
+                *card.slowed.entry(reason).or_default() += 1;
+            }
+        }
+    }
+
+    pub fn failed(&self) -> u64 {
+        self.failures.values().map(|(count, _)| count).sum()
+    }
+
+    /// Every figure with its verdict.
+    pub fn judged(&self, negligible: f64) -> Vec<Judged<'_>> {
+        let judging = Judging {
+            figures: self.figures.len(),
+            negligible,
+            ..Judging::default()
+        };
+        let held = |point: Option<&Point>| point.map_or(Bytes::ZERO, |point| point.held);
+        self.figures
+            .iter()
+            .map(|figure| {
+                let points = figure.series.points();
+                Judged {
+                    name: &figure.name,
+                    first: held(points.first()),
+                    last: held(points.last()),
+                    peak: Bytes::new(figure.course.highest().unwrap_or_default()),
+                    trend: judge(points, &judging),
+                    steps: steps(points),
+                }
+            })
+            .collect()
+    }
+
+    /// By how many per cent of its first quarter the last one is slower; negative if it is faster.
+    pub fn slower_percent(&self) -> Option<f64> {
+        let buckets = self.speed.buckets();
+        let quarter = buckets.len() / 4;
+        if quarter < 3 {
+            return None;
+        }
+        let middle = |buckets: &[plimsoll_telemetry::trend::Bucket]| {
+            let mut speeds: Vec<f64> = buckets.iter().map(|bucket| thousands(bucket.last)).collect();
+            median(&mut speeds)
+        };
+        let before = middle(&buckets[..quarter])?;
+        let after = middle(&buckets[buckets.len() - quarter..])?;
+        (before > 0.0).then(|| (100.0 * (before - after) / before * 10.0).round() / 10.0)
+    }
+}
+
+impl Judged<'_> {
+    pub fn is_leak(&self) -> bool {
+        self.trend.growth == Growth::Leak
+    }
+}
+
+/// A number of people's with three places kept, as a whole number.
+fn thousandths(number: f64) -> u64 {
+    format!("{:.0}", (number * 1000.0).clamp(0.0, 1e15))
+        .parse()
+        .unwrap_or_default()
+}
+
+pub fn thousands(number: u64) -> f64 {
+    u32::try_from(number).map_or(f64::INFINITY, f64::from) / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(bytes: u64) -> Look {
+        Look {
+            held: vec![("host".to_owned(), Bytes::new(bytes))],
+        }
+    }
+
+    fn state(rounds: u64) -> State {
+        let mut state = State::new("http://a:1".to_owned(), "m".to_owned());
+        for round in 0..rounds {
+            let mut tally = Tally {
+                answered: 20,
+                speeds: vec![100.0],
+                ..Tally::default()
+            };
+            if round >= rounds / 2 {
+                tally.speeds = vec![80.0];
+            }
+            state.add(tally);
+            state.see(look((100 << 20) + round * 20 * 1024));
+        }
+        state
+    }
+
+    #[test]
+    fn a_saved_state_goes_on_and_one_of_another_server_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("soak.state");
+        let resume = |target: &str| State::resume(&path, target.to_owned(), "m".to_owned());
+        assert_eq!(resume("http://a:1").unwrap().requests, 0);
+        state(60).save(&path).unwrap();
+        let mut again = resume("http://a:1").unwrap();
+        assert_eq!(
+            (again.requests, again.rounds, again.judged(64.0)[0].is_leak()),
+            (1200, 60, true)
+        );
+        again.begin_series();
+        assert_eq!(again.judged(64.0)[0].trend.growth, Growth::Unknown);
+        assert!(matches!(resume("http://b:1"), Err(StateError::Other { .. })));
+        fs::write(&path, "{").unwrap();
+        assert!(matches!(resume("http://a:1"), Err(StateError::Parse { .. })));
+    }
+
+    #[test]
+    fn slowing_down_is_told_in_per_cent() {
+        assert_eq!(state(100).slower_percent(), Some(20.0));
+        assert_eq!(state(5).slower_percent(), None);
+    }
+}

@@ -1,0 +1,116 @@
+//! Where the load goes: `http://host:port[/v1]`, with a key if one is needed.
+
+use std::fmt;
+use std::str::FromStr;
+
+const DEFAULT_PORT: u16 = 80;
+
+/// A server's address. Only http: encryption would be measured along with the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    pub host: String,
+    pub port: u16,
+    /// What stands before `/v1/…`; usually nothing.
+    pub base: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadTargetError {
+    #[error("`{text}` is not reached by http; name the server as http://127.0.0.1:8080")]
+    Scheme { text: String },
+    #[error("`{text}` names no host; name the server as http://127.0.0.1:8080")]
+    Host { text: String },
+    #[error("the port in `{text}` is no number from 1 to 65535")]
+    Port { text: String },
+}
+
+impl FromStr for Target {
+    type Err = ReadTargetError;
+
+    fn from_str(text: &str) -> Result<Self, ReadTargetError> {
+        let rest = match text.split_once("://") {
+            Some(("http", rest)) => rest,
+            Some(_) => {
+                return Err(ReadTargetError::Scheme {
+                    text: text.to_owned(),
+                });
+            }
+            None => text,
+        };
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let wrong_port = |_| ReadTargetError::Port {
+            text: text.to_owned(),
+        };
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => (host, port.parse().map_err(wrong_port)?),
+            _ => (authority, DEFAULT_PORT),
+        };
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        if host.is_empty() || host.chars().any(|c| c.is_whitespace() || c.is_control()) {
+            return Err(ReadTargetError::Host {
+                text: text.to_owned(),
+            });
+        }
+        let base = path.trim_end_matches('/');
+        Ok(Self {
+            host: host.to_owned(),
+            port,
+            base: base.strip_suffix("/v1").unwrap_or(base).to_owned(),
+        })
+    }
+}
+
+impl Target {
+    /// Whether the server runs on this machine, so that its processes can be seen.
+    pub fn is_here(&self) -> bool {
+        let address: Option<std::net::IpAddr> = self.host.parse().ok();
+        self.host == "localhost"
+            || address.is_some_and(|address| address.is_loopback() || address.is_unspecified())
+    }
+
+    pub fn authority(&self) -> String {
+        match self.host.contains(':') {
+            true => format!("[{}]:{}", self.host, self.port),
+            false => format!("{}:{}", self.host, self.port),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "http://{}{}", self.authority(), self.base)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_people_write_them() {
+        for (text, shown, here) in [
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080", true),
+            ("http://127.0.0.1:8080/v1/", "http://127.0.0.1:8080", true),
+            ("localhost:9", "http://localhost:9", true),
+            ("http://[::1]:81/upstream/a", "http://[::1]:81/upstream/a", true),
+            ("http://box", "http://box:80", false),
+        ] {
+            let target: Target = text.parse().unwrap();
+            assert_eq!(
+                (target.to_string().as_str(), target.is_here()),
+                (shown, here),
+                "{text}"
+            );
+        }
+        for text in [
+            "https://a",
+            "http://",
+            "http://:8080",
+            "http://a:b",
+            "http://a:70000",
+            "a b",
+        ] {
+            assert!(text.parse::<Target>().is_err(), "{text}");
+        }
+    }
+}

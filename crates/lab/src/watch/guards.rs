@@ -1,0 +1,97 @@
+//! What guard's pages say of the processes it is in, and what it refused since the last look.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use plimsoll_base::Bytes;
+use plimsoll_probe::guard::{page_folders, read_pages};
+use plimsoll_probe::process::name;
+use plimsoll_telemetry::record::{Figure, Group, Look, Pace, Unit};
+use plimsoll_wire::page::{OomSnapshot, PageSnapshot as Snapshot, Refusal};
+
+/// Between two searches for folders of pages.
+const SEARCH_EVERY: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub(super) struct Guards {
+    /// The folder of one program, or all that there are.
+    folders: Vec<PathBuf>,
+    is_given: bool,
+    searched: Option<Instant>,
+    /// Of each process, its name and how many refusals have been told.
+    seen: BTreeMap<u32, (String, u64)>,
+}
+
+impl Guards {
+    pub(super) fn new(folder: Option<PathBuf>) -> Self {
+        Self {
+            is_given: folder.is_some(),
+            folders: folder.into_iter().collect(),
+            searched: None,
+            seen: BTreeMap::new(),
+        }
+    }
+
+    /// Adds what is held, and returns what was refused.
+    pub(super) fn look(&mut self, look: &mut Look) -> Vec<String> {
+        let is_due = self.searched.is_none_or(|when| when.elapsed() >= SEARCH_EVERY);
+        if is_due && !self.is_given {
+            self.folders = page_folders();
+            self.searched = Some(Instant::now());
+        }
+        let pages: Vec<Snapshot> = self
+            .folders
+            .iter()
+            .flat_map(|folder| read_pages(folder))
+            .collect();
+        pages.iter().flat_map(|page| self.look_at(page, look)).collect()
+    }
+
+    fn look_at(&mut self, page: &Snapshot, look: &mut Look) -> Vec<String> {
+        let (name, told) = self
+            .seen
+            .entry(page.pid)
+            .or_insert_with(|| (name(page.pid).unwrap_or_default(), 0));
+        let subject = format!("{} {name}", page.pid);
+        for (card, number) in page.cards().iter().zip(0_u32..) {
+            if card.peak == 0 && card.ooms == 0 {
+                continue;
+            }
+            let values = [
+                ("allocated", card.allocated, Pace::Fast),
+                ("idle in pools", card.idle, Pace::Slow),
+                ("spilled", card.spilled, Pace::Slow),
+            ];
+            for (what, bytes, pace) in values {
+                let figure = Figure::new(
+                    Group::Guard,
+                    Unit::Kib,
+                    subject.clone(),
+                    format!("{what} on card {number}"),
+                );
+                look.push(figure, pace, bytes >> 10);
+            }
+        }
+        let news = page.ooms().filter(|oom| oom.sequence > *told).collect::<Vec<_>>();
+        *told = news.iter().map(|oom| oom.sequence).max().unwrap_or(*told);
+        news.into_iter()
+            .map(|oom| format!("{subject}: {}", refusal(oom)))
+            .collect()
+    }
+}
+
+fn refusal(oom: &OomSnapshot) -> String {
+    let [asked, allocated, free] = [oom.asked, oom.allocated, oom.free].map(Bytes::new);
+    let by = match oom.refusal {
+        Refusal::Budget => "its budget",
+        _ => "the driver",
+    };
+    let of = oom.budget.map_or_else(String::new, |budget| {
+        format!(" of a budget of {}", Bytes::new(budget))
+    });
+    format!(
+        "{asked} more on card {} were refused by {by}: its run held {allocated}{of}, and {free} were free",
+        oom.card
+    )
+}

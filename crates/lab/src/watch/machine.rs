@@ -1,0 +1,182 @@
+//! The machine as a whole: meminfo, free blocks, and the counters of the kernel that tell of need.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use plimsoll_host::BuddyInfo;
+use plimsoll_telemetry::record::{Figure, Group, Look, Pace, Unit};
+
+/// A file of `/proc` is read up to here.
+const MOST: usize = 256 << 10;
+/// A file of one line has no more.
+const LINE: usize = 256;
+
+/// Keys of `/proc/meminfo`. The first two decide whether a driver's request is met.
+const MEMINFO: &[(&str, Pace)] = &[
+    ("MemFree", Pace::Fast),
+    ("MemAvailable", Pace::Fast),
+    ("Buffers", Pace::Slow),
+    ("Cached", Pace::Slow),
+    ("SwapFree", Pace::Slow),
+    ("Dirty", Pace::Slow),
+    ("AnonPages", Pace::Slow),
+    ("Mapped", Pace::Slow),
+    ("Shmem", Pace::Slow),
+    ("SReclaimable", Pace::Slow),
+    ("SUnreclaim", Pace::Slow),
+    ("Mlocked", Pace::Slow),
+    ("CmaFree", Pace::Slow),
+    ("NvMapMemUsed", Pace::Slow),
+    ("HugePages_Free", Pace::Slow),
+];
+
+/// Keys of `/proc/vmstat`.
+const VMSTAT: &[&str] = &[
+    "pgmajfault",
+    "allocstall_normal",
+    "compact_stall",
+    "compact_fail",
+    "oom_kill",
+    "pswpout",
+];
+
+/// Files of `/proc` that are read again and again.
+#[derive(Debug)]
+pub(super) struct Machine {
+    meminfo: Again,
+    buddyinfo: Again,
+    vmstat: Again,
+}
+
+/// A file that stays open.
+#[derive(Debug)]
+pub(super) struct Again {
+    file: Option<File>,
+    bytes: Vec<u8>,
+}
+
+impl Machine {
+    pub(super) fn open() -> Self {
+        Self {
+            meminfo: Again::open("/proc/meminfo"),
+            buddyinfo: Again::open("/proc/buddyinfo"),
+            vmstat: Again::open("/proc/vmstat"),
+        }
+    }
+
+    pub(super) fn look(&mut self, look: &mut Look) {
+        for line in self.meminfo.read().lines() {
+            let Some((key, value)) = line.split_once(':') else {
+                continue;
+            };
+            let Some((key, pace)) = MEMINFO.iter().find(|(known, _)| *known == key) else {
+                continue;
+            };
+            let mut words = value.split_ascii_whitespace();
+            if let Some(number) = words.next().and_then(|number| number.parse().ok()) {
+                let unit = if words.next().is_some() {
+                    Unit::Kib
+                } else {
+                    Unit::Count
+                };
+                look.push(Figure::new(Group::Machine, unit, "", *key), *pace, number);
+            }
+        }
+        for zone in BuddyInfo::read(self.buddyinfo.read()).zones {
+            let subject = format!("{} {}", zone.node, zone.zone);
+            for (order, count) in zone.counts.into_iter().enumerate() {
+                let figure = Figure::new(
+                    Group::Blocks,
+                    Unit::Count,
+                    subject.clone(),
+                    format!("order {order}"),
+                );
+                look.push(figure, Pace::Slow, count);
+            }
+        }
+        for line in self.vmstat.read().lines() {
+            if let Some((key, value)) = line.split_once(' ')
+                && let (Some(key), Ok(count)) = (VMSTAT.iter().find(|known| **known == key), value.parse())
+            {
+                look.push(
+                    Figure::new(Group::Machine, Unit::Count, "", *key),
+                    Pace::Slow,
+                    count,
+                );
+            }
+        }
+    }
+}
+
+impl Again {
+    pub(super) fn open(path: &str) -> Self {
+        Self {
+            file: File::open(path).ok(),
+            bytes: Vec::new(),
+        }
+    }
+
+    /// What it says now; nothing where it cannot be read.
+    pub(super) fn read(&mut self) -> &str {
+        let filled = self.fill().unwrap_or(0);
+        str::from_utf8(&self.bytes[..filled]).unwrap_or_default()
+    }
+
+    /// The same of a file of one short line, which one read gives whole.
+    pub(super) fn line(&mut self) -> &str {
+        if self.bytes.is_empty() {
+            self.bytes.resize(LINE, 0);
+        }
+        let read = self
+            .file
+            .as_ref()
+            .and_then(|file| file.read_at(&mut self.bytes, 0).ok());
+        str::from_utf8(&self.bytes[..read.unwrap_or(0)]).unwrap_or_default()
+    }
+
+    fn fill(&mut self) -> io::Result<usize> {
+        let file = self.file.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        if self.bytes.is_empty() {
+            self.bytes.resize(16 << 10, 0);
+        }
+        let mut filled = 0;
+        loop {
+            let at = u64::try_from(filled).unwrap_or(u64::MAX);
+            match file.read_at(&mut self.bytes[filled..], at)? {
+                0 => return Ok(filled),
+                count => filled += count,
+            }
+            if filled == self.bytes.len() {
+                if filled >= MOST {
+                    return Ok(filled);
+                }
+                self.bytes.resize(2 * filled, 0);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_telemetry::record::{Encoder, Reader};
+
+    use super::*;
+
+    #[test]
+    fn this_machine_has_memory_and_free_blocks() {
+        let mut machine = Machine::open();
+        let (mut look, mut bytes) = (Look::default(), Vec::new());
+        machine.look(&mut look);
+        let mut encoder = Encoder::begin(&Default::default(), &mut bytes);
+        encoder.sample(0, &look, &mut bytes);
+        let mut reader = Reader::new(&bytes).unwrap();
+        reader.next().unwrap();
+        let has = |what: &str| reader.figures().iter().any(|figure| figure.what == what);
+        assert!(
+            has("MemFree") && has("MemAvailable") && has("order 3"),
+            "{:?}",
+            reader.figures()
+        );
+    }
+}

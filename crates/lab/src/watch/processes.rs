@@ -1,0 +1,173 @@
+//! Processes: those of a tree, or on a whole machine those that hold most.
+//!
+//! Which there are is asked again only when the kernel has given out a new number since (`/proc/loadavg` ends in the last one).
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use plimsoll_probe::process::{all, name, tree};
+use plimsoll_telemetry::record::{Figure, Group, Look, Pace, Unit};
+
+use super::machine::Again;
+
+/// Processes that are followed at a time.
+const MOST: usize = 12;
+/// Between two searches of a tree, and of the machine.
+const TREE_EVERY: Duration = Duration::from_secs(1);
+const ALL_EVERY: Duration = Duration::from_secs(20);
+
+#[derive(Debug)]
+pub(super) struct Processes {
+    root: Option<u32>,
+    loadavg: Again,
+    page_kib: u64,
+    followed: BTreeMap<u32, Followed>,
+    searched: Option<(Instant, String)>,
+}
+
+/// A process that is looked at, with its file kept open: a later process with its number is another file.
+#[derive(Debug)]
+struct Followed {
+    pid: u32,
+    subject: String,
+    statm: Again,
+    looks: u32,
+}
+
+impl Processes {
+    /// Those of the tree under `root`, or the machine's largest.
+    pub(super) fn new(root: Option<u32>) -> Self {
+        Self {
+            root,
+            loadavg: Again::open("/proc/loadavg"),
+            page_kib: u64::try_from(rustix::param::page_size() >> 10).unwrap_or(4),
+            followed: BTreeMap::new(),
+            searched: None,
+        }
+    }
+
+    /// Follows these besides, which have memory on a card.
+    pub(super) fn also(&mut self, pids: impl Iterator<Item = u32>) {
+        for pid in pids {
+            if self.root.is_none() && self.followed.len() < 2 * MOST {
+                self.followed.entry(pid).or_insert_with(|| Followed::new(pid));
+            }
+        }
+    }
+
+    #[cfg(test)]
+    fn follows(&self, pid: u32) -> bool {
+        self.followed.contains_key(&pid)
+    }
+
+    pub(super) fn look(&mut self, look: &mut Look) {
+        if self.is_due() {
+            self.search();
+        }
+        let page_kib = self.page_kib;
+        self.followed.retain(|_, process| process.look(page_kib, look));
+    }
+
+    fn is_due(&mut self) -> bool {
+        let last = self
+            .loadavg
+            .line()
+            .split_ascii_whitespace()
+            .next_back()
+            .unwrap_or_default();
+        let every = if self.root.is_some() {
+            TREE_EVERY
+        } else {
+            ALL_EVERY
+        };
+        let due = self
+            .searched
+            .as_ref()
+            .is_none_or(|(when, before)| before != last && when.elapsed() >= every);
+        if due {
+            self.searched = Some((Instant::now(), last.to_owned()));
+        }
+        due
+    }
+
+    fn search(&mut self) {
+        let found: Vec<u32> = match self.root {
+            Some(root) => tree(root),
+            None => all().collect(),
+        };
+        let mut sized: Vec<(u64, u32)> = found
+            .into_iter()
+            .filter(|pid| !self.followed.contains_key(pid))
+            .filter_map(|pid| Some((resident(&mut Again::open(&format!("/proc/{pid}/statm")))?.0, pid)))
+            .collect();
+        sized.sort_unstable_by_key(|(pages, _)| std::cmp::Reverse(*pages));
+        let room = MOST.saturating_sub(self.followed.len());
+        for (_, pid) in sized.into_iter().take(room.max(usize::from(self.root.is_some()))) {
+            self.followed.insert(pid, Followed::new(pid));
+        }
+    }
+}
+
+impl Followed {
+    fn new(pid: u32) -> Self {
+        Self {
+            pid,
+            subject: subject(pid),
+            statm: Again::open(&format!("/proc/{pid}/statm")),
+            looks: 0,
+        }
+    }
+
+    /// Whether it is still there.
+    fn look(&mut self, page_kib: u64, look: &mut Look) -> bool {
+        let Some((resident, shared)) = resident(&mut self.statm) else {
+            return false;
+        };
+        // A program that was just started has the name of who started it until it is what it will be.
+        self.looks = self.looks.wrapping_add(1);
+        if self.looks.is_power_of_two() {
+            self.subject = subject(self.pid);
+        }
+        let figure = |what: &str| Figure::new(Group::Process, Unit::Kib, self.subject.clone(), what);
+        look.push(figure("resident"), Pace::Fast, resident * page_kib);
+        look.push(
+            figure("private"),
+            Pace::Slow,
+            resident.saturating_sub(shared) * page_kib,
+        );
+        true
+    }
+}
+
+/// A process by number and name.
+fn subject(pid: u32) -> String {
+    format!("{pid} {}", name(pid).unwrap_or_default())
+}
+
+/// Resident pages, and those of them that others may have too.
+fn resident(statm: &mut Again) -> Option<(u64, u64)> {
+    let mut fields = statm.line().split_ascii_whitespace().skip(1);
+    let resident = fields.next()?.parse().ok()?;
+    let shared = fields.next()?.parse().ok()?;
+    // A zombie has none.
+    (resident > 0).then_some((resident, shared))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_tree_is_followed_with_those_that_come_and_without_those_that_go() {
+        let mut child = Command::new("sleep").arg("100").spawn().unwrap();
+        let mut processes = Processes::new(Some(std::process::id()));
+        let mut look = Look::default();
+        processes.look(&mut look);
+        assert!(processes.follows(std::process::id()) && processes.follows(child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        processes.look(&mut look);
+        assert!(!processes.follows(child.id()));
+    }
+}

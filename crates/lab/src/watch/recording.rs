@@ -1,0 +1,106 @@
+//! The file of a record while it is written: one write a tick.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use plimsoll_telemetry::record::{About, Encoder, Source, When};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::eyes::Eyes;
+use super::shots;
+
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    #[error("cannot create the record `{}`: {error}", path.display())]
+    Create { path: PathBuf, error: io::Error },
+    #[error("there is already a file `{}`; name another with -o, or remove it", path.display())]
+    Exists { path: PathBuf },
+    #[error("cannot write to the record `{}`: {error}", path.display())]
+    Write { path: PathBuf, error: io::Error },
+}
+
+#[derive(Debug)]
+pub struct Recording {
+    path: PathBuf,
+    file: File,
+    encoder: Encoder,
+    bytes: Vec<u8>,
+    start: Instant,
+}
+
+impl Recording {
+    /// Begins a record in a new file, with the files as they are before.
+    pub fn begin(path: &Path, about: &About) -> Result<Self, RecordError> {
+        let file = File::create_new(path).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => RecordError::Exists {
+                path: path.to_owned(),
+            },
+            _ => RecordError::Create {
+                path: path.to_owned(),
+                error,
+            },
+        })?;
+        let mut bytes = Vec::new();
+        let mut encoder = Encoder::begin(about, &mut bytes);
+        shots::take(When::Before, &mut encoder, &mut bytes);
+        let mut recording = Self {
+            path: path.to_owned(),
+            file,
+            encoder,
+            bytes,
+            start: Instant::now(),
+        };
+        recording.flush()?;
+        Ok(recording)
+    }
+
+    /// Takes looks for ever.
+    pub async fn go_on(&mut self, eyes: &mut Eyes, every: Duration) -> Result<(), RecordError> {
+        let mut ticks = interval(every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        loop {
+            ticks.tick().await;
+            self.sample(eyes).await?;
+        }
+    }
+
+    /// Takes one look.
+    pub async fn sample(&mut self, eyes: &mut Eyes) -> Result<(), RecordError> {
+        let (look, said) = eyes.look().await;
+        let now = self.now();
+        for (source, text) in said {
+            self.encoder.event(now, source, &text, &mut self.bytes);
+        }
+        self.encoder.sample(now, &look, &mut self.bytes);
+        self.flush()
+    }
+
+    pub fn note(&mut self, source: Source, text: &str) -> Result<(), RecordError> {
+        let now = self.now();
+        self.encoder.event(now, source, text, &mut self.bytes);
+        self.flush()
+    }
+
+    /// Ends in good order, with the files as they are after.
+    pub fn end(mut self, status: &str) -> Result<(), RecordError> {
+        shots::take(When::After, &mut self.encoder, &mut self.bytes);
+        let now = self.now();
+        self.encoder.end(now, status, &mut self.bytes);
+        self.flush()
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn flush(&mut self) -> Result<(), RecordError> {
+        let written = self.file.write_all(&self.bytes);
+        self.bytes.clear();
+        written.map_err(|error| RecordError::Write {
+            path: self.path.clone(),
+            error,
+        })
+    }
+}

@@ -1,0 +1,74 @@
+//! The machine in words, at the beginning, and whole files before and after.
+
+use std::fs;
+
+use plimsoll_base::{Bytes, Card};
+use plimsoll_telemetry::record::{About, CardAbout, Encoder, When};
+
+/// What a later diagnosis may want whole. Those that are not there or not to be read are left out.
+const FILES: &[&str] = &[
+    "/proc/meminfo",
+    "/proc/buddyinfo",
+    "/proc/pagetypeinfo",
+    "/proc/zoneinfo",
+    "/proc/vmstat",
+    "/proc/pressure/memory",
+    "/proc/cmdline",
+    "/proc/driver/nvidia/version",
+    "/proc/device-tree/model",
+    "/etc/nv_tegra_release",
+    "/sys/fs/cgroup/memory.max",
+    "/sys/kernel/mm/transparent_hugepage/enabled",
+    "/proc/sys/vm/overcommit_memory",
+    "/proc/sys/vm/min_free_kbytes",
+    "/sys/kernel/debug/nvmap/iovmm/clients",
+    "/sys/kernel/debug/nvmap/iovmm/free_size",
+];
+
+pub(super) fn take(when: When, encoder: &mut Encoder, out: &mut Vec<u8>) {
+    for path in FILES {
+        if let Ok(bytes) = fs::read(path) {
+            let text = String::from_utf8_lossy(&bytes);
+            encoder.shot(when, path, text.trim_end_matches('\0'), out);
+        }
+    }
+}
+
+/// What a record begins with; command, process and notes are the caller's.
+pub fn about(cards: &[Card], every_ms: u64) -> About {
+    let kernel = |name: &str| {
+        let text = fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
+        text.trim_end().to_owned()
+    };
+    let memory = plimsoll_probe::HostMemory::read().map(|memory| memory.total);
+    About {
+        schema: About::SCHEMA.to_owned(),
+        plimsoll: env!("CARGO_PKG_VERSION").to_owned(),
+        host: kernel("hostname"),
+        kernel: format!(
+            "{} {} {}",
+            kernel("ostype"),
+            kernel("osrelease"),
+            std::env::consts::ARCH
+        ),
+        started_unix_ms: unix_ms(),
+        every_ms,
+        page_size: Bytes::new(u64::try_from(rustix::param::page_size()).unwrap_or_default()),
+        memory: memory.unwrap_or_default(),
+        cards: cards.iter().map(card).collect(),
+        ..About::default()
+    }
+}
+
+fn card(card: &Card) -> CardAbout {
+    CardAbout {
+        uuid: card.id.as_str().to_owned(),
+        name: card.name.clone(),
+        total: card.total,
+    }
+}
+
+fn unix_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,58 @@
+//! Per-child secrets and stop commands: an API key of its own, and the process number in a command that stops it.
+//! The rest of the command line comes from the configuration (`Launch::command_line`).
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::process::Stdio;
+
+use plimsoll_config::{PID, PORT};
+
+use super::spawn::ChildSpec;
+
+/// Returns a key for one child: 128 random bits in hexadecimal.
+///
+/// It keeps other users of the machine from talking to a child past the daemon. It goes into the environment
+/// (`LLAMA_API_KEY`), which only the owner can read, never onto the command line, which everybody can.
+pub fn random_key() -> io::Result<String> {
+    let mut bits = [0_u8; 16];
+    File::open("/dev/urandom")?.read_exact(&mut bits)?;
+    Ok(bits.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Starts the user's own stop command for the child `pid`; it is killed when dropped.
+pub(super) fn stop_command(line: &[String], spec: &ChildSpec, pid: u32) -> io::Result<tokio::process::Child> {
+    let (pid, port) = (pid.to_string(), spec.port.to_string());
+    let mut words = line
+        .iter()
+        .map(|word| word.replace(PID, &pid).replace(PORT, &port));
+    let program = words
+        .next()
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it is empty"))?;
+    let mut command = tokio::process::Command::new(program);
+    command
+        .args(words)
+        .env_clear()
+        .envs(spec.environment.iter())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .kill_on_drop(true);
+    if let Some(directory) = &spec.directory {
+        command.current_dir(directory);
+    }
+    command.spawn()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_differ_and_are_plain_text() {
+        let (one, two) = (random_key().unwrap(), random_key().unwrap());
+        assert_ne!(one, two);
+        assert_eq!(one.len(), 32);
+        assert!(one.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    }
+}

@@ -1,0 +1,397 @@
+//! The task that owns a child: it reads lines and states, follows orders, and kills a child that is late or stuck.
+//!
+//! DECISION: words never kill a serving child. Engines log what clients send (a malformed JSON body, a grammar, a prompt), so a
+//! line that looks like an abort only starts a check: the child is killed if a fresh health request gets no answer.
+//! While it loads no client has sent anything, and the line is believed.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use plimsoll_base::Stage;
+use plimsoll_doctor::{Exit, gives_up};
+use plimsoll_wire::control::EXIT_COMMAND;
+use rustix::process::Signal;
+use serde_json::Value;
+use tokio::io::AsyncWriteExt;
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::{Child, ChildEvent, Ended, Order};
+use crate::control::State;
+use crate::end::{EndCause, kernel_oom_kills};
+use crate::health::{Announced, Announcement};
+use crate::lines::Lines;
+use crate::log_ring::{Log, LogSource};
+use crate::port_owner::PortOwner;
+use crate::process::Process;
+use crate::spawn::{ChildSpec, LaunchError, Readiness, StopWay};
+use crate::{argv, control, health};
+
+/// Lines that the post-mortem gets.
+const LAST_LINES: usize = 200;
+/// After the sweep no process holds the pipes any more, except one that left group, tree and environment.
+const DRAIN_WITHIN: Duration = Duration::from_secs(1);
+/// An engine that has given up leaves at once, if it leaves at all (llama.cpp #14458).
+const LEAVES_WITHIN: Duration = Duration::from_secs(5);
+/// An abort that ends the process does so in this time; the health check starts afterwards.
+const ABORTS_WITHIN: Duration = Duration::from_secs(1);
+/// A serving child that answers no health request for this long after such a line is stuck.
+const HEALTHY_WITHIN: Duration = Duration::from_secs(7);
+/// Longer is for ever, and would overflow the clock.
+const LONGEST_STOP: Duration = Duration::from_secs(86_400);
+/// Interval at which lines alone count as progress.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
+const EVENTS: usize = 64;
+
+/// Starts the task that owns the child.
+pub(crate) fn supervise(
+    spec: ChildSpec,
+    mut process: Process,
+    log: Log,
+) -> Result<(Child, mpsc::Receiver<ChildEvent>), LaunchError> {
+    let pid = process.id();
+    let watch = |cause| LaunchError::Watch { pid, cause };
+    let (stdin, stdout, stderr) = process.take_pipes();
+    let stdin = stdin.map(ChildStdin::from_std).transpose().map_err(watch)?;
+    let stdout = stdout.map(ChildStdout::from_std).transpose().map_err(watch)?;
+    let stderr = stderr.map(ChildStderr::from_std).transpose().map_err(watch)?;
+    let (orders, inbox) = mpsc::unbounded_channel();
+    let (events, outbox) = mpsc::channel(EVENTS);
+    let child = Child {
+        pid,
+        port: spec.port,
+        log: log.clone(),
+        orders,
+    };
+    let now = Instant::now();
+    let supervisor = Supervisor {
+        announcement: Some(health::announcement(&spec.readiness, spec.port, pid)),
+        spec,
+        process,
+        stdin,
+        stdout: Lines::new(stdout),
+        stderr: Lines::new(stderr),
+        orders: inbox,
+        events,
+        phase: Phase::Loading,
+        cause: EndCause::OnItsOwn,
+        was_ready: false,
+        has_channel: false,
+        started: now,
+        last_sign: now,
+        gave_up: None,
+        doubt: None,
+        stage_began: log.pushed(),
+        stop_command: None,
+        oom_kills: kernel_oom_kills(),
+        log,
+    };
+    tokio::task::spawn_local(supervisor.run());
+    Ok((child, outbox))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Loading,
+    Serving,
+    Stopping { until: Instant },
+    Killed,
+}
+
+struct Supervisor {
+    spec: ChildSpec,
+    process: Process,
+    stdin: Option<ChildStdin>,
+    stdout: Lines<ChildStdout>,
+    stderr: Lines<ChildStderr>,
+    orders: mpsc::UnboundedReceiver<Order>,
+    events: mpsc::Sender<ChildEvent>,
+    log: Log,
+    phase: Phase,
+    cause: EndCause,
+    was_ready: bool,
+    /// It has spoken on the control channel, so it will hear there too.
+    has_channel: bool,
+    started: Instant,
+    last_sign: Instant,
+    /// The moment at which a loading child reported that it cannot go on.
+    gave_up: Option<Instant>,
+    /// The health check of a serving child whose line looks like an abort; its result is whether it answers.
+    doubt: Option<Pin<Box<dyn Future<Output = bool>>>>,
+    /// Number of lines in the log when the present stage began.
+    stage_began: u64,
+    announcement: Option<Announcement>,
+    /// Kept so that it can be killed when the child is gone.
+    stop_command: Option<tokio::process::Child>,
+    oom_kills: Option<u64>,
+}
+
+impl Supervisor {
+    async fn run(mut self) {
+        loop {
+            let deadline = self.deadline();
+            tokio::select! {
+                // The end of the process counts, not of its pipes: a descendant may keep those open.
+                () = self.process.ended() => break,
+                order = self.orders.recv(), if self.phase != Phase::Killed => self.obey(order).await,
+                Some(line) = self.stdout.next(), if self.stdout.is_open() => self.hear(line).await,
+                Some(line) = self.stderr.next(), if self.stderr.is_open() => self.note(LogSource::Stderr, line),
+                announced = pending_or(&mut self.announcement) => match announced {
+                    Announced::Ready => self.become_ready(Value::Null).await,
+                    Announced::Stranger(uid) => self.refuse_port(uid),
+                },
+                answers = pending_or(&mut self.doubt) => self.settle_doubt(answers),
+                () = until(deadline) => self.lose_patience(),
+            }
+        }
+        self.end().await;
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Loading | Phase::Serving => self.gave_up.map(|since| since + LEAVES_WITHIN),
+            Phase::Stopping { until } => Some(until),
+            Phase::Killed => None,
+        }
+    }
+
+    async fn hear(&mut self, line: String) {
+        // Other engines print what clients send, so a state line of theirs proves nothing.
+        let state = control::state(&line).filter(|_| self.spec.readiness == Readiness::Control);
+        match state {
+            Some(state) => {
+                self.has_channel = true;
+                self.announcement = None;
+                self.change(state).await;
+            }
+            None => self.note(LogSource::Stdout, line),
+        }
+    }
+
+    async fn change(&mut self, state: State) {
+        match state {
+            State::Loading(progress) => {
+                // Progress may be lost where the owner is slow; states may not.
+                let _ = self.events.try_send(ChildEvent::Progress(progress));
+            }
+            State::Ready(payload) => match PortOwner::new(self.spec.port, self.process.id()).stranger() {
+                Some(uid) => self.refuse_port(uid),
+                None => self.become_ready(payload).await,
+            },
+            State::Sleeping(payload) => {
+                let _ = self.events.send(ChildEvent::Sleeping(payload)).await;
+            }
+        }
+    }
+
+    async fn become_ready(&mut self, payload: Value) {
+        self.announcement = None;
+        if self.phase == Phase::Loading {
+            self.phase = Phase::Serving;
+            // Whatever it complained of while it loaded, it got over.
+            self.gave_up = None;
+        }
+        if self.phase == Phase::Serving {
+            if !self.was_ready {
+                self.was_ready = true;
+                self.stage_began = self.log.pushed();
+            }
+            let _ = self.events.send(ChildEvent::Ready(payload)).await;
+        }
+    }
+
+    fn note(&mut self, source: LogSource, line: String) {
+        if gives_up(&line, self.stage()) {
+            self.suspect();
+        }
+        self.log.push(source, line);
+        if self.phase == Phase::Loading && self.last_sign.elapsed() >= SIGN_OF_LIFE {
+            self.last_sign = Instant::now();
+            let _ = self.events.try_send(ChildEvent::Progress(Value::Null));
+        }
+    }
+
+    fn suspect(&mut self) {
+        let Phase::Serving = self.phase else {
+            self.gave_up.get_or_insert_with(Instant::now);
+            return;
+        };
+        if self.doubt.is_none() {
+            let (readiness, port) = (self.spec.readiness.clone(), self.spec.port);
+            self.doubt = Some(Box::pin(async move {
+                sleep(ABORTS_WITHIN).await;
+                health::answers_within(&readiness, port, HEALTHY_WITHIN).await
+            }));
+        }
+    }
+
+    fn settle_doubt(&mut self, answers: bool) {
+        self.doubt = None;
+        if self.phase == Phase::Serving && !answers {
+            self.cause = EndCause::Stuck;
+            self.kill();
+        }
+    }
+
+    /// Kills a child on whose port another user's process listens. The words are those that the post-mortem reads as
+    /// a taken port, so that the start is tried again on another one.
+    fn refuse_port(&mut self, uid: u32) {
+        let port = self.spec.port;
+        let note = format!("bind 127.0.0.1:{port}: Address already in use (by a process of user {uid})");
+        self.log.push(LogSource::Plimsoll, note);
+        self.cause = EndCause::Stuck;
+        self.kill();
+    }
+
+    async fn obey(&mut self, order: Option<Order>) {
+        match order {
+            Some(Order::Stop { within }) => self.stop(within).await,
+            // A dropped handle is an order too.
+            Some(Order::Kill) | None => {
+                self.cause = EndCause::AskedAndKilled;
+                self.kill();
+            }
+        }
+    }
+
+    async fn stop(&mut self, within: Duration) {
+        let until = Instant::now() + within.min(LONGEST_STOP);
+        // A second order may only shorten the time: the scheduler insists.
+        if let Phase::Stopping { until: earlier } = self.phase {
+            self.phase = Phase::Stopping {
+                until: earlier.min(until),
+            };
+            return;
+        }
+        let loading = self.phase == Phase::Loading;
+        self.announcement = None;
+        self.cause = EndCause::Asked;
+        self.phase = Phase::Stopping { until };
+        match self.spec.stop.clone() {
+            // A loading llama-server does not listen yet, and there is nothing to finish.
+            StopWay::ExitCommand if loading && self.has_channel => self.kill(),
+            StopWay::ExitCommand if self.has_channel => self.send_exit_command().await,
+            StopWay::ExitCommand | StopWay::Terminate => self.process.signal(Signal::TERM),
+            StopWay::Command(line) => self.run_stop_command(&line),
+        }
+    }
+
+    async fn send_exit_command(&mut self) {
+        let line = format!("{EXIT_COMMAND}\n");
+        let sent = match &mut self.stdin {
+            Some(stdin) => stdin.write_all(line.as_bytes()).await.is_ok(),
+            None => false,
+        };
+        if !sent {
+            self.process.signal(Signal::TERM);
+        }
+    }
+
+    fn run_stop_command(&mut self, line: &[String]) {
+        match argv::stop_command(line, &self.spec, self.process.id()) {
+            Ok(command) => self.stop_command = Some(command),
+            Err(cause) => {
+                let note = format!("cannot run the stop command: {cause}; sent SIGTERM instead");
+                self.log.push(LogSource::Plimsoll, note);
+                self.process.signal(Signal::TERM);
+            }
+        }
+    }
+
+    fn lose_patience(&mut self) {
+        self.cause = match self.phase {
+            Phase::Loading | Phase::Serving => EndCause::Stuck,
+            Phase::Stopping { .. } | Phase::Killed => EndCause::AskedAndKilled,
+        };
+        self.kill();
+    }
+
+    fn stage(&self) -> Stage {
+        match self.was_ready {
+            true => Stage::Serving,
+            false => Stage::Loading,
+        }
+    }
+
+    fn kill(&mut self) {
+        // A child that answers while it dies must not become ready.
+        self.announcement = None;
+        self.phase = Phase::Killed;
+        self.process.signal(Signal::KILL);
+    }
+
+    async fn end(self) {
+        let Self {
+            process,
+            mut stdout,
+            mut stderr,
+            log,
+            events,
+            cause,
+            was_ready,
+            started,
+            oom_kills,
+            stage_began,
+            ..
+        } = self;
+        let ran = started.elapsed();
+        // Before the pipes are read to their end: only the sweep closes their last copies.
+        let exit = process.bury().await.unwrap_or(Exit::Unknown);
+        let _ = timeout(DRAIN_WITHIN, drain(&mut stdout, &mut stderr, &log)).await;
+        let ended = Ended {
+            exit,
+            cause,
+            was_ready,
+            ran,
+            kernel_oom_kill: oom_kills
+                .zip(kernel_oom_kills())
+                .is_some_and(|(before, now)| now > before),
+            last_lines: log
+                .tail(lines_since(&log, stage_began))
+                .iter()
+                .map(|line| line.text.clone())
+                .collect(),
+        };
+        let _ = events.send(ChildEvent::Ended(ended)).await;
+    }
+}
+
+fn lines_since(log: &Log, began: u64) -> usize {
+    usize::try_from(log.pushed() - began).map_or(LAST_LINES, |lines| lines.min(LAST_LINES))
+}
+
+/// Reads what is left in the pipes.
+async fn drain(stdout: &mut Lines<ChildStdout>, stderr: &mut Lines<ChildStderr>, log: &Log) {
+    while stdout.is_open() || stderr.is_open() {
+        tokio::select! {
+            line = stdout.next(), if stdout.is_open() => {
+                let line = line.filter(|line| control::state(line).is_none());
+                line.into_iter().for_each(|line| log.push(LogSource::Stdout, line));
+            }
+            line = stderr.next(), if stderr.is_open() => {
+                line.into_iter().for_each(|line| log.push(LogSource::Stderr, line));
+            }
+        }
+    }
+}
+
+/// Waits for a future that may be absent. It is taken out when it is done, since it must not be polled again.
+async fn pending_or<T>(future: &mut Option<Pin<Box<dyn Future<Output = T>>>>) -> T {
+    match future {
+        Some(running) => {
+            let output = running.await;
+            *future = None;
+            output
+        }
+        None => std::future::pending().await,
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,117 @@
+//! Engines: which program runs a model.
+//!
+//! Decision: an engine is any program with llama-server's command line; nothing is linked. It is looked for in
+//! the order configured command, `llama-server` on PATH, and the CPU engine of our own installing, so that a
+//! user's own build always wins. The installed one is the same kind of thing as the others: an executable
+//! called `llama-server`.
+
+mod home;
+mod identity;
+mod install;
+mod run;
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+pub use self::home::{Home, HomeError};
+pub use self::identity::{IdentityError, identify};
+pub use self::install::{InstallError, RELEASE, Step, install, installed};
+
+/// The name that llama.cpp and its family give their server.
+const LLAMA_SERVER: &str = "llama-server";
+
+/// The place in which an engine was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    Configured,
+    SearchPath,
+    Installed,
+}
+
+/// A program that runs models.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineProgram {
+    pub path: PathBuf,
+    pub origin: Origin,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    #[error("the configured engine {} is not an executable file\nhint: give the path of a llama-server, or a name that is on PATH", .0.display())]
+    RunConfigured(PathBuf),
+    #[error(
+        "no engine: no llama-server on PATH and none installed\nhint: `plimsoll engine install` installs a CPU engine; a llama-server on PATH is taken first"
+    )]
+    Find,
+    #[error(transparent)]
+    Home(#[from] HomeError),
+}
+
+/// Returns the engine to run: the configured one, else `llama-server` on PATH, else the installed CPU engine.
+pub fn find(configured: Option<&Path>) -> Result<EngineProgram, EngineError> {
+    if let Some(command) = configured {
+        let path = resolve(command).ok_or_else(|| EngineError::RunConfigured(command.to_owned()))?;
+        return Ok(EngineProgram {
+            path,
+            origin: Origin::Configured,
+        });
+    }
+    on_search_path()
+        .or(installed(&Home::from_environment()?))
+        .ok_or(EngineError::Find)
+}
+
+/// Returns `llama-server` on PATH, if there is one.
+pub fn on_search_path() -> Option<EngineProgram> {
+    resolve(Path::new(LLAMA_SERVER)).map(|path| EngineProgram {
+        path,
+        origin: Origin::SearchPath,
+    })
+}
+
+/// Follows the shell's rule, a name without a slash is looked up on PATH and anything else is a path, but never
+/// finds a program through a relative entry: what runs must not depend on where we were started.
+fn resolve(command: &Path) -> Option<PathBuf> {
+    if command.components().count() > 1 || command.is_absolute() {
+        return is_program(command).then(|| command.to_owned());
+    }
+    let directories = env::var_os("PATH")?;
+    env::split_paths(&directories)
+        .filter(|directory| directory.is_absolute())
+        .map(|directory| directory.join(command))
+        .find(|path| is_program(path))
+}
+
+fn is_program(path: &Path) -> bool {
+    path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configured_engine_that_is_not_there_is_named() {
+        let error = find(Some(Path::new("/nowhere/llama-server"))).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .starts_with("the configured engine /nowhere/llama-server is not"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_configured_name_is_looked_up_on_the_search_path() {
+        let program = find(Some(Path::new("sh"))).unwrap();
+        assert!(program.path.is_absolute() && program.path.ends_with("sh"));
+        assert_eq!(program.origin, Origin::Configured);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_executed_is_no_engine() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert!(find(Some(file.path())).is_err());
+    }
+}

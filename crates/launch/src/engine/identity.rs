@@ -1,0 +1,233 @@
+//! Identity of an engine program: its kind and its build.
+//!
+//! Decision: ask the program itself (`--version`, at most five seconds), because the name of a file says nothing
+//! and a plan depends on the build. Three spellings are known: `version: 10605 (abc)` of llama.cpp and
+//! ik_llama.cpp, and `version: 0.6.0-dev (build 11549, commit abc)` of llama.cpp since 2026. The first is
+//! ambiguous, so a program that uses it is also asked for its `--help`: only ik_llama.cpp repacks at run time.
+//! A build that was not stamped (0 or 1) is not known. Answers are kept for as long as the file does not change.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+use std::{fs, io};
+
+use plimsoll_planner::{Engine, EngineKind};
+
+use super::EngineProgram;
+use super::run::{Ended, run};
+
+const LIMIT: Duration = Duration::from_secs(5);
+/// Flag that only ik_llama.cpp has (`common/common.cpp: gpt_params_print_usage`).
+const IK_FLAG: &str = "--run-time-repack";
+/// The commit of builds outside a git checkout.
+const UNSTAMPED: u32 = 1;
+
+/// The kind and build that a program reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Kind and build, as a plan wants them.
+    pub engine: Engine,
+    /// Its version line as printed.
+    pub version: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    #[error("cannot run {} --version: {source}", path.display())]
+    Ask { path: PathBuf, source: io::Error },
+    #[error("{} --version did not answer within {} s\nhint: run it by hand; a hanging GPU driver does this", path.display(), LIMIT.as_secs())]
+    Wait { path: PathBuf },
+    #[error("{} --version shows no llama.cpp version, but:\n{said}", path.display())]
+    Parse { path: PathBuf, said: String },
+}
+
+/// Asks the program which engine it is.
+pub fn identify(program: &EngineProgram) -> Result<Identity, IdentityError> {
+    static KNOWN: Mutex<Vec<(Stamp, Identity)>> = Mutex::new(Vec::new());
+    let ask = |source| IdentityError::Ask {
+        path: program.path.clone(),
+        source,
+    };
+    let stamp = Stamp::of(&program.path).map_err(ask)?;
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, identity)) = known.iter().find(|(of, _)| *of == stamp) {
+        return Ok(identity.clone());
+    }
+    let identity = ask_program(&program.path)?;
+    known.retain(|(of, _)| of.path != stamp.path);
+    known.push((stamp, identity.clone()));
+    Ok(identity)
+}
+
+/// The properties of a file that make a stored answer valid.
+#[derive(Debug, PartialEq, Eq)]
+struct Stamp {
+    path: PathBuf,
+    modified: SystemTime,
+    size: u64,
+}
+
+impl Stamp {
+    fn of(path: &Path) -> io::Result<Self> {
+        let metadata = fs::metadata(path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            modified: metadata.modified()?,
+            size: metadata.len(),
+        })
+    }
+}
+
+fn ask_program(path: &Path) -> Result<Identity, IdentityError> {
+    let answer = ask(path, "--version")?;
+    let Some(version) = version_line(&answer.said) else {
+        return Err(IdentityError::Parse {
+            path: path.to_owned(),
+            said: answer.tail(5),
+        });
+    };
+    let kind = if version.ambiguous && ask(path, "--help")?.said.contains(IK_FLAG) {
+        EngineKind::IkLlamaCpp
+    } else {
+        EngineKind::LlamaCpp
+    };
+    let engine = Engine {
+        kind,
+        build: version.build,
+    };
+    Ok(Identity {
+        engine,
+        version: version.line.to_owned(),
+    })
+}
+
+fn ask(path: &Path, flag: &str) -> Result<Ended, IdentityError> {
+    let ended = run(Command::new(path).arg(flag), LIMIT).map_err(|source| IdentityError::Ask {
+        path: path.to_owned(),
+        source,
+    })?;
+    if ended.status.is_none() {
+        return Err(IdentityError::Wait {
+            path: path.to_owned(),
+        });
+    }
+    Ok(ended)
+}
+
+struct VersionLine<'a> {
+    line: &'a str,
+    build: Option<u32>,
+    /// True for the spelling that llama.cpp and ik_llama.cpp share.
+    ambiguous: bool,
+}
+
+/// Finds the version among whatever a GPU backend prints before it.
+fn version_line(said: &str) -> Option<VersionLine<'_>> {
+    said.lines().find_map(|line| {
+        let line = line.trim();
+        let rest = line.strip_prefix("version: ")?;
+        let (first, bracket) = rest.split_once(" (")?;
+        let (build, ambiguous) = match bracket.strip_prefix("build ") {
+            Some(named) => (named.split([',', ')']).next()?, false),
+            None => (first, true),
+        };
+        let build = build.trim().parse().ok()?;
+        Some(VersionLine {
+            line,
+            build: (build > UNSTAMPED).then_some(build),
+            ambiguous,
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::engine::Origin;
+
+    fn look_alike(directory: &Path, script: &str) -> EngineProgram {
+        let path = directory.join("llama-server");
+        let mut file = fs::File::create(&path).unwrap();
+        write!(file, "#!/bin/sh\n{script}\n").unwrap();
+        file.set_permissions(fs::Permissions::from_mode(0o755)).unwrap();
+        EngineProgram {
+            path,
+            origin: Origin::Configured,
+        }
+    }
+
+    #[test]
+    fn every_known_spelling_of_the_version_is_read() {
+        let build = |said| version_line(said).unwrap().build;
+        assert_eq!(
+            build("version: 10605 (c1d0e7a)\nbuilt with GNU 12.2.0 for Linux x86_64"),
+            Some(10605)
+        );
+        assert_eq!(
+            build("version: 0.3.0-dev (build 10621, commit c1d0e7a00)"),
+            Some(10621)
+        );
+        assert_eq!(
+            build("ggml_cuda_init: found 1 CUDA devices:\n  Device 0\nversion: 4848 (0ed847d3)"),
+            Some(4848)
+        );
+        assert_eq!(build("version: 0.2.0-dev (build 1, commit unknown)"), None);
+        assert_eq!(build("version: 0 (unknown)"), None);
+    }
+
+    #[test]
+    fn what_is_no_version_line_is_not_read_as_one() {
+        for said in [
+            "",
+            "version: ",
+            "version: (",
+            "version: one (two)",
+            "version: 99999999999 (x)",
+            "v 10605 (x)",
+        ] {
+            assert!(version_line(said).is_none(), "{said}");
+        }
+    }
+
+    #[test]
+    fn ik_llama_is_told_from_llama_by_a_flag_that_only_it_has() {
+        let directory = tempfile::tempdir().unwrap();
+        let ik = r#"[ "$1" = --version ] && echo "version: 4848 (0ed847d3)" >&2 || echo "-rtr, --run-time-repack""#;
+        let identity = identify(&look_alike(directory.path(), ik)).unwrap();
+        assert_eq!(
+            identity.engine,
+            Engine {
+                kind: EngineKind::IkLlamaCpp,
+                build: Some(4848)
+            }
+        );
+    }
+
+    #[test]
+    fn a_program_is_asked_again_only_after_its_file_has_changed() {
+        let directory = tempfile::tempdir().unwrap();
+        let asked = directory.path().join("asked");
+        let answer = |build| {
+            format!(
+                "echo >> {}\necho \"version: 0.6.0-dev (build {build}, commit a)\"",
+                asked.display()
+            )
+        };
+        let program = look_alike(directory.path(), &answer(11549));
+        assert_eq!(identify(&program).unwrap(), identify(&program).unwrap());
+        assert_eq!(fs::read_to_string(&asked).unwrap().lines().count(), 1);
+        let program = look_alike(directory.path(), &answer(115500));
+        assert_eq!(identify(&program).unwrap().engine.build, Some(115_500));
+    }
+
+    #[test]
+    fn a_program_that_is_no_engine_is_refused_with_what_it_said() {
+        let directory = tempfile::tempdir().unwrap();
+        let error = identify(&look_alike(directory.path(), "echo usage: something else")).unwrap_err();
+        assert!(error.to_string().contains("usage: something else"), "{error}");
+    }
+}

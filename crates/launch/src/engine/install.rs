@@ -1,0 +1,323 @@
+//! Installs the CPU engine: PyPI's xllamacpp in a venv of its own, and an adapter called `llama-server`.
+//!
+//! Decision: one pinned release, its wheels pinned by hash, no dependency, nothing compiled, nothing outside
+//! [`Home`]. The directory is built beside its place and renamed into it, so that what is there is whole; a lock
+//! file keeps two installers apart. The adapter is compared byte for byte on every install, so that a newer
+//! Plimsoll replaces an older one's without fetching anything.
+
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::run::{Ended, run};
+use super::{EngineProgram, Home, LLAMA_SERVER, Origin};
+
+/// The release of xllamacpp that the adapter drives: YEAR.MONTH.BUILD, BUILD being llama.cpp's.
+pub const RELEASE: &str = "2026.10.11549";
+/// SHA-256 of the release's Linux wheels on PyPI: x86-64, aarch64.
+const WHEELS: [&str; 2] = [
+    "c54e7d13520ecc989c63dc99d55de3065e2f343a91f43f053d16b5e62077c261",
+    "e2a3e79e775515de4ad197e667f874070446ef9ac9cf2044bc9866bc4c72289e",
+];
+const ADAPTER: &str = include_str!("xllamacpp_server.py");
+/// The kernel cuts a `#!` line off here (`linux/binfmts.h: BINPRM_BUF_SIZE`).
+const SHEBANG_LIMIT: usize = 255;
+const VENV_LIMIT: Duration = Duration::from_secs(120);
+const LOAD_LIMIT: Duration = Duration::from_secs(30);
+const FETCH_LIMIT: Duration = Duration::from_secs(900);
+
+/// A step of an installation, for progress output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Another installation holds the lock.
+    WaitForOther,
+    MakeVenv,
+    FetchWheel,
+    WriteAdapter,
+    AlreadyThere,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum InstallError {
+    #[error(
+        "python3 is not installed, and the CPU engine needs it\nhint: sudo apt-get install python3 python3-venv"
+    )]
+    FindPython,
+    #[error(
+        "python3 cannot make a virtual environment: its ensurepip is missing\nhint: sudo apt-get install python3-venv"
+    )]
+    FindEnsurepip,
+    #[error("python3 -m venv failed:\n{said}")]
+    MakeVenv { said: String },
+    #[error(
+        "cannot fetch xllamacpp {RELEASE} from the package index:\n{said}\nhint: it needs Python 3.10 or later on x86-64 or aarch64 with glibc, and a way to PyPI (pip's own proxy and index settings apply)"
+    )]
+    FetchWheel { said: String },
+    #[error("xllamacpp {RELEASE} does not load on this machine:\n{said}")]
+    LoadWheel { said: String },
+    #[error("the path of the engine, {}, is too long for a program to start from\nhint: set PLIMSOLL_HOME to a shorter path without blanks", .0.display())]
+    WriteShebang(PathBuf),
+    #[error("cannot {act} {}: {source}", path.display())]
+    Disk {
+        act: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+}
+
+/// Returns the installed CPU engine, if it is there.
+pub fn installed(home: &Home) -> Option<EngineProgram> {
+    let path = place(home).join(LLAMA_SERVER);
+    path.is_file().then_some(EngineProgram {
+        path,
+        origin: Origin::Installed,
+    })
+}
+
+/// Installs the CPU engine, or brings what is there up to date.
+pub fn install(home: &Home, mut progress: impl FnMut(Step)) -> Result<EngineProgram, InstallError> {
+    let place = place(home);
+    let adapter = adapter(&place)?;
+    fs::create_dir_all(home.engines()).map_err(disk("make", &home.engines()))?;
+    let _lock = lock(&home.engines(), &mut progress)?;
+    let program = place.join(LLAMA_SERVER);
+    // A Python that the system has replaced since cannot load the module any more: then all is built anew.
+    if !loads(&place) {
+        build(&place, &adapter, &mut progress)?;
+    } else if fs::read(&program).is_ok_and(|found| found == adapter) {
+        progress(Step::AlreadyThere);
+    } else {
+        progress(Step::WriteAdapter);
+        write_program(&program, &adapter)?;
+    }
+    Ok(EngineProgram {
+        path: program,
+        origin: Origin::Installed,
+    })
+}
+
+fn place(home: &Home) -> PathBuf {
+    home.engines().join(format!("xllamacpp-{RELEASE}"))
+}
+
+fn python_of(place: &Path) -> PathBuf {
+    place.join("venv/bin/python")
+}
+
+/// Returns the program text: the adapter behind a line that names the venv's own Python (`-I`: and no other's
+/// modules).
+fn adapter(place: &Path) -> Result<Vec<u8>, InstallError> {
+    let python = python_of(place);
+    let first = [b"#!", python.as_os_str().as_bytes(), b" -I\n"].concat();
+    let starts =
+        first.len() <= SHEBANG_LIMIT && !python.as_os_str().as_bytes().iter().any(u8::is_ascii_whitespace);
+    if !starts {
+        return Err(InstallError::WriteShebang(python));
+    }
+    Ok([&first, ADAPTER.as_bytes()].concat())
+}
+
+fn lock(engines: &Path, progress: &mut impl FnMut(Step)) -> Result<File, InstallError> {
+    let path = engines.join("install.lock");
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path);
+    let file = file.map_err(disk("open", &path))?;
+    if file.try_lock().is_err() {
+        progress(Step::WaitForOther);
+        file.lock().map_err(disk("lock", &path))?;
+    }
+    Ok(file)
+}
+
+/// Builds the whole engine beside its place and renames it there.
+fn build(place: &Path, adapter: &[u8], progress: &mut impl FnMut(Step)) -> Result<(), InstallError> {
+    let scratch = beside(place, ".partial");
+    remove(&scratch)?;
+    remove(place)?;
+    fs::create_dir(&scratch).map_err(disk("make", &scratch))?;
+    progress(Step::MakeVenv);
+    make_venv(&scratch.join("venv"))?;
+    progress(Step::FetchWheel);
+    fetch_wheel(&scratch)?;
+    progress(Step::WriteAdapter);
+    write_program(&scratch.join(LLAMA_SERVER), adapter)?;
+    fs::rename(&scratch, place).map_err(disk("rename", &scratch))
+}
+
+fn remove(directory: &Path) -> Result<(), InstallError> {
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(disk("remove", directory)(error)),
+        _ => Ok(()),
+    }
+}
+
+fn make_venv(venv: &Path) -> Result<(), InstallError> {
+    let ended = match run(Command::new("python3").args(["-m", "venv"]).arg(venv), VENV_LIMIT) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(InstallError::FindPython),
+        ended => ended.map_err(disk("run", Path::new("python3")))?,
+    };
+    if ended.succeeded() {
+        return Ok(());
+    }
+    if ended.said.contains("ensurepip") || ended.said.contains("No module named venv") {
+        return Err(InstallError::FindEnsurepip);
+    }
+    Err(InstallError::MakeVenv { said: said(&ended) })
+}
+
+/// Puts the pinned wheel into the venv, and sees that it loads on this machine.
+fn fetch_wheel(scratch: &Path) -> Result<(), InstallError> {
+    let requirements = scratch.join("requirements.txt");
+    let hashes: String = WHEELS
+        .iter()
+        .map(|hash| format!(" --hash=sha256:{hash}"))
+        .collect();
+    fs::write(&requirements, format!("xllamacpp=={RELEASE}{hashes}\n"))
+        .map_err(disk("write", &requirements))?;
+    let flags = [
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-input",
+        "--disable-pip-version-check",
+    ];
+    let pinned = ["--no-deps", "--only-binary=:all:", "--require-hashes", "-r"];
+    let mut pip = Command::new(python_of(scratch));
+    let fetched = run(pip.args(flags).args(pinned).arg(&requirements), FETCH_LIMIT);
+    let fetched = fetched.map_err(disk("run", &python_of(scratch)))?;
+    if !fetched.succeeded() {
+        return Err(InstallError::FetchWheel { said: said(&fetched) });
+    }
+    let loaded = load(scratch).map_err(disk("run", &python_of(scratch)))?;
+    if loaded.succeeded() {
+        Ok(())
+    } else {
+        Err(InstallError::LoadWheel { said: said(&loaded) })
+    }
+}
+
+fn loads(place: &Path) -> bool {
+    load(place).is_ok_and(|ended| ended.succeeded())
+}
+
+fn load(place: &Path) -> io::Result<Ended> {
+    run(
+        Command::new(python_of(place)).args(["-I", "-c", "import xllamacpp"]),
+        LOAD_LIMIT,
+    )
+}
+
+fn said(ended: &Ended) -> String {
+    if ended.status.is_none() {
+        "it did not end in time".to_owned()
+    } else {
+        ended.tail(4)
+    }
+}
+
+/// Writes an executable file so that a reader sees the old or the new one, never a part.
+fn write_program(path: &Path, text: &[u8]) -> Result<(), InstallError> {
+    let scratch = beside(path, ".new");
+    fs::write(&scratch, text).map_err(disk("write", &scratch))?;
+    fs::set_permissions(&scratch, Permissions::from_mode(0o755))
+        .map_err(disk("make executable", &scratch))?;
+    fs::rename(&scratch, path).map_err(disk("rename", &scratch))
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+fn disk(act: &'static str, path: &Path) -> impl FnOnce(io::Error) -> InstallError {
+    move |source| InstallError::Disk {
+        act,
+        path: path.to_owned(),
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A home whose venv has a Python that can load anything, so that nothing is fetched.
+    fn home_with_venv(directory: &Path) -> Home {
+        let home = Home::at(directory);
+        let python = python_of(&place(&home));
+        fs::create_dir_all(python.parent().unwrap()).unwrap();
+        write_program(&python, b"#!/bin/sh\n").unwrap();
+        home
+    }
+
+    fn steps(home: &Home) -> Vec<Step> {
+        let mut steps = Vec::new();
+        install(home, |step| steps.push(step)).unwrap();
+        steps
+    }
+
+    #[test]
+    fn an_older_adapter_is_replaced_without_fetching_anything_and_a_current_one_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = home_with_venv(directory.path());
+        assert_eq!(installed(&home), None);
+        assert_eq!(steps(&home), [Step::WriteAdapter]);
+        assert_eq!(steps(&home), [Step::AlreadyThere]);
+        let program = installed(&home).unwrap().path;
+        fs::write(&program, "older").unwrap();
+        assert_eq!(steps(&home), [Step::WriteAdapter]);
+        assert!(fs::read_to_string(&program).unwrap().ends_with(ADAPTER));
+        assert_eq!(
+            fs::metadata(&program).unwrap().permissions().mode() & 0o777,
+            0o755
+        );
+    }
+
+    #[test]
+    fn a_second_installation_waits_for_the_first() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = home_with_venv(directory.path());
+        let held = lock(&home.engines(), &mut |_| {}).unwrap();
+        let waiting = std::thread::spawn({
+            let home = home.clone();
+            move || steps(&home)
+        });
+        std::thread::sleep(Duration::from_millis(100));
+        assert_eq!(installed(&home), None, "the second one went ahead");
+        drop(held);
+        assert_eq!(waiting.join().unwrap(), [Step::WaitForOther, Step::WriteAdapter]);
+    }
+
+    #[test]
+    fn a_place_that_a_shebang_cannot_name_is_refused_before_anything_is_made() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["with blank".to_owned(), "x".repeat(250)] {
+            let home = Home::at(&directory.path().join(name));
+            assert!(matches!(
+                install(&home, |_| {}),
+                Err(InstallError::WriteShebang(_))
+            ));
+        }
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn the_adapter_drives_the_release_that_is_installed() {
+        assert!(ADAPTER.contains(&format!("RELEASE = \"{RELEASE}\"\n")));
+    }
+
+    #[test]
+    fn no_engine_is_installed_in_an_empty_home() {
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(installed(&Home::at(directory.path())), None);
+    }
+}

@@ -1,0 +1,143 @@
+//! Runs a helper program to its end, within a time limit, and keeps what it said.
+//!
+//! Decision: both streams go into one unlinked file, so that a program that writes a lot cannot block on a pipe
+//! and a grandchild that keeps the pipe open cannot make us wait.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const POLL: Duration = Duration::from_millis(5);
+/// The most output of a helper program that is kept in memory.
+const SAID_LIMIT: u64 = 256 * 1024;
+
+/// The end of a helper program.
+#[derive(Debug)]
+pub(super) struct Ended {
+    /// `None` where the time was up and it was killed.
+    pub(super) status: Option<ExitStatus>,
+    /// Its last lines, stdout and stderr together.
+    pub(super) said: String,
+}
+
+impl Ended {
+    pub(super) fn succeeded(&self) -> bool {
+        self.status.is_some_and(|status| status.success())
+    }
+
+    /// Returns the last lines, for an error message.
+    pub(super) fn tail(&self, lines: usize) -> String {
+        let kept: Vec<&str> = self
+            .said
+            .lines()
+            .rev()
+            .filter(|line| !line.trim().is_empty())
+            .take(lines)
+            .collect();
+        kept.into_iter().rev().collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// Runs `command` for at most `limit`.
+pub(super) fn run(command: &mut Command, limit: Duration) -> io::Result<Ended> {
+    let mut said = unlinked_file()?;
+    let (out, err) = (said.try_clone()?, said.try_clone()?);
+    let end = Instant::now() + limit;
+    let mut child = spawn(command.stdin(Stdio::null()).stdout(out).stderr(err), end)?;
+    let status = wait(&mut child, end)?;
+    let length = said.seek(SeekFrom::End(0))?;
+    said.seek(SeekFrom::Start(length.saturating_sub(SAID_LIMIT)))?;
+    let mut bytes = Vec::new();
+    said.take(SAID_LIMIT).read_to_end(&mut bytes)?;
+    Ok(Ended {
+        status,
+        said: String::from_utf8_lossy(&bytes).into_owned(),
+    })
+}
+
+/// Starts the program; one that is just being written (by an upgrade, say) is busy for a moment.
+fn spawn(command: &mut Command, end: Instant) -> io::Result<Child> {
+    loop {
+        match command.spawn() {
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && Instant::now() < end => {
+                thread::sleep(POLL);
+            }
+            started => return started,
+        }
+    }
+}
+
+fn wait(child: &mut Child, end: Instant) -> io::Result<Option<ExitStatus>> {
+    while Instant::now() < end {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        thread::sleep(POLL);
+    }
+    child.kill()?;
+    child.wait()?;
+    Ok(None)
+}
+
+fn unlinked_file() -> io::Result<File> {
+    use rustix::fs::{MemfdFlags, memfd_create};
+    Ok(File::from(memfd_create(
+        "plimsoll-helper-output",
+        MemfdFlags::CLOEXEC,
+    )?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, limit: Duration) -> Ended {
+        run(Command::new("sh").args(["-c", script]), limit).unwrap()
+    }
+
+    #[test]
+    fn both_streams_and_the_status_are_kept() {
+        let ended = shell("echo out; echo err >&2; exit 3", Duration::from_secs(60));
+        assert_eq!(ended.status.unwrap().code(), Some(3));
+        assert_eq!(ended.said, "out\nerr\n");
+        assert_eq!(ended.tail(1), "err");
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_killed_at_the_limit() {
+        let start = Instant::now();
+        let ended = shell("echo begun; exec sleep 100", Duration::from_secs(1));
+        assert!(ended.status.is_none() && start.elapsed() < Duration::from_secs(60));
+        assert_eq!(ended.said, "begun\n");
+    }
+
+    #[test]
+    fn a_program_that_is_being_written_is_waited_for() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("program");
+        std::fs::write(&path, "#!/bin/sh\necho ran\n").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let writing = File::options().append(true).open(&path).unwrap();
+        let done = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(50));
+            drop(writing);
+        });
+        assert_eq!(
+            run(&mut Command::new(&path), Duration::from_secs(5))
+                .unwrap()
+                .said,
+            "ran\n"
+        );
+        done.join().unwrap();
+    }
+
+    #[test]
+    fn only_the_end_of_a_long_output_is_kept() {
+        let ended = shell("yes | head -c 1000000; echo last", Duration::from_secs(5));
+        assert_eq!(ended.tail(1), "last");
+        assert!(u64::try_from(ended.said.len()).unwrap() <= SAID_LIMIT);
+    }
+}

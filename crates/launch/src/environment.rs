@@ -1,0 +1,217 @@
+//! The environment of a child: what it inherits, what it must not see, and what isolates it.
+//!
+//! DECISION: a child inherits the daemon's environment, `LLAMA_ARG_*` included, as llama-server's own router
+//! has it (defaults for every model; its arguments win). Not passed on are the daemon's API key, what switches
+//! router mode on in a child, and what belongs to the daemon's own supervisor. The model's own variables come
+//! next, and isolation last: a pin is read from the configuration by the planner, never by the driver.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+
+use plimsoll_wire::env as names;
+
+use super::isolation::Visible;
+
+/// Variables that never pass from the daemon to a child.
+const NOT_INHERITED: &[&str] = &[
+    names::LLAMA_API_KEY,
+    names::LLAMA_SERVER_ROUTER_PORT,
+    "LLAMA_SERVER_CHILD_MODE",
+    "LLAMA_APP_CMD",
+    // The router's own settings, reserved in its children too (`server-models.cpp @ b10605`).
+    "LLAMA_ARG_HOST",
+    "LLAMA_ARG_PORT",
+    "LLAMA_ARG_ALIAS",
+    "LLAMA_ARG_MODEL",
+    "LLAMA_ARG_MMPROJ",
+    "LLAMA_ARG_HF_REPO",
+    "LLAMA_ARG_MODELS_DIR",
+    "LLAMA_ARG_MODELS_MAX",
+    "LLAMA_ARG_MODELS_PRESET",
+    "LLAMA_ARG_MODELS_AUTOLOAD",
+    "LLAMA_ARG_SSL_KEY_FILE",
+    "LLAMA_ARG_SSL_CERT_FILE",
+    // systemd's messages to the daemon; an engine that answered them would be taken for it.
+    "NOTIFY_SOCKET",
+    "LISTEN_FDS",
+    "LISTEN_PID",
+    "LISTEN_FDNAMES",
+    "WATCHDOG_USEC",
+    "WATCHDOG_PID",
+    "INVOCATION_ID",
+    "JOURNAL_STREAM",
+    // Set by the daemon for itself (`plimsoll serve` starts itself anew with them).
+    "MALLOC_MMAP_THRESHOLD_",
+    "MALLOC_TRIM_THRESHOLD_",
+];
+
+/// The variable that ggml-vulkan reads (`ggml-vulkan.cpp: ggml_vk_instance_init @ b10605`); an empty list is no card.
+const VULKAN: &str = "GGML_VK_VISIBLE_DEVICES";
+/// Variables of the other runtimes, each with the value that hides every card.
+const OTHER_RUNTIMES: &[(&str, &str)] = &[
+    // ROCr takes an empty list for no device.
+    ("ROCR_VISIBLE_DEVICES", ""),
+    // HIP ignores an empty list and would read CUDA_VISIBLE_DEVICES instead; an index below 0 ends its list.
+    ("HIP_VISIBLE_DEVICES", "-1"),
+    // SYCL wants one selector; this one leaves the processors.
+    ("ONEAPI_DEVICE_SELECTOR", "*:cpu"),
+];
+
+/// A whole environment, sorted by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Environment(BTreeMap<OsString, OsString>);
+
+impl Environment {
+    pub fn get(&self, name: &str) -> Option<&OsStr> {
+        self.0.get(OsStr::new(name)).map(OsString::as_os_str)
+    }
+
+    pub fn set(&mut self, name: impl Into<OsString>, value: impl Into<OsString>) {
+        self.0.insert(name.into(), value.into());
+    }
+
+    pub fn remove(&mut self, name: &str) {
+        self.0.remove(OsStr::new(name));
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+        self.0
+            .iter()
+            .map(|(name, value)| (name.as_os_str(), value.as_os_str()))
+    }
+}
+
+impl FromIterator<(OsString, OsString)> for Environment {
+    fn from_iter<I: IntoIterator<Item = (OsString, OsString)>>(pairs: I) -> Self {
+        Self(pairs.into_iter().collect())
+    }
+}
+
+/// Returns the environment of a child of a daemon with the environment `daemon`.
+///
+/// `own` are the model's variables. `control_port` is given for a llama-server, which then reports its state;
+/// `key` is the key it shall ask for, in the environment so that `ps` does not show it.
+pub fn child_environment(
+    daemon: impl IntoIterator<Item = (OsString, OsString)>,
+    own: &[(String, String)],
+    visible: &Visible,
+    control_port: Option<u16>,
+    key: Option<&str>,
+) -> Environment {
+    let mut environment: Environment = daemon.into_iter().collect();
+    for name in NOT_INHERITED {
+        environment.remove(name);
+    }
+    for (name, value) in own {
+        environment.set(name, value);
+    }
+    let chose_vulkan = own.iter().any(|(name, _)| name == VULKAN);
+    match visible {
+        Visible::Cards(uuids) => {
+            environment.set(names::CUDA_VISIBLE_DEVICES, uuids.join(","));
+            hide_other_runtimes(&mut environment, chose_vulkan);
+        }
+        Visible::NoCard => {
+            environment.set(names::CUDA_VISIBLE_DEVICES, "");
+            hide_other_runtimes(&mut environment, false);
+        }
+        Visible::AsInherited => {}
+    }
+    if let Some(port) = control_port {
+        environment.set(names::LLAMA_SERVER_ROUTER_PORT, port.to_string());
+    }
+    if let Some(key) = key {
+        environment.set(names::LLAMA_API_KEY, key);
+    }
+    environment
+}
+
+/// Hides every card from the runtimes that do not read CUDA's variable.
+///
+/// DECISION: cards are chosen by NVML's UUIDs, which only CUDA understands. Vulkan counts cards in an order of its
+/// loader's own, so an index chosen here could name a neighbour's card. Users of a Vulkan build name
+/// the card in the model's own variables, and that choice is kept.
+fn hide_other_runtimes(environment: &mut Environment, chose_vulkan: bool) {
+    environment.set(names::CUDA_DEVICE_ORDER, "PCI_BUS_ID");
+    for (name, nothing) in OTHER_RUNTIMES {
+        environment.set(*name, *nothing);
+    }
+    if !chose_vulkan {
+        environment.set(VULKAN, "");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn daemon() -> Vec<(OsString, OsString)> {
+        [
+            ("PATH", "/bin"),
+            ("LLAMA_API_KEY", "the daemon's"),
+            ("LLAMA_ARG_THREADS", "8"),
+            ("LLAMA_ARG_MODELS_MAX", "1"),
+            ("CUDA_VISIBLE_DEVICES", "0,1,2,3"),
+            ("NOTIFY_SOCKET", "/run/x"),
+        ]
+        .map(|(name, value)| (name.into(), value.into()))
+        .to_vec()
+    }
+
+    fn text<'a>(environment: &'a Environment, name: &str) -> Option<&'a str> {
+        environment.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    #[test]
+    fn a_child_sees_its_own_cards_and_no_others_whatever_the_user_set() {
+        let visible = Visible::Cards(vec!["GPU-b".into(), "GPU-d".into()]);
+        let own = [("CUDA_VISIBLE_DEVICES".to_owned(), "0".to_owned())];
+        let child = child_environment(daemon(), &own, &visible, None, None);
+        assert_eq!(text(&child, "CUDA_VISIBLE_DEVICES"), Some("GPU-b,GPU-d"));
+        assert_eq!(text(&child, "CUDA_DEVICE_ORDER"), Some("PCI_BUS_ID"));
+    }
+
+    #[test]
+    fn no_other_runtime_sees_a_card_unless_the_model_names_one_for_vulkan() {
+        let own = [("GGML_VK_VISIBLE_DEVICES".to_owned(), "1".to_owned())];
+        let cards = Visible::Cards(vec!["GPU-b".into()]);
+        for (visible, own, vulkan) in [
+            (&cards, &own[..], "1"),
+            (&cards, &[][..], ""),
+            (&Visible::NoCard, &own[..], ""),
+        ] {
+            let child = child_environment(daemon(), own, visible, None, None);
+            assert_eq!(text(&child, "GGML_VK_VISIBLE_DEVICES"), Some(vulkan));
+            assert_eq!(text(&child, "ROCR_VISIBLE_DEVICES"), Some(""));
+            assert_eq!(text(&child, "HIP_VISIBLE_DEVICES"), Some("-1"));
+            assert_eq!(text(&child, "ONEAPI_DEVICE_SELECTOR"), Some("*:cpu"));
+        }
+        let inherited = child_environment(daemon(), &[], &Visible::AsInherited, None, None);
+        assert_eq!(text(&inherited, "GGML_VK_VISIBLE_DEVICES"), None);
+    }
+
+    #[test]
+    fn a_model_on_the_host_can_open_no_context() {
+        let child = child_environment(daemon(), &[], &Visible::NoCard, None, None);
+        assert_eq!(text(&child, "CUDA_VISIBLE_DEVICES"), Some(""));
+    }
+
+    #[test]
+    fn what_belongs_to_the_daemon_stays_with_it_and_defaults_for_models_pass() {
+        let child = child_environment(daemon(), &[], &Visible::AsInherited, None, None);
+        for name in ["LLAMA_API_KEY", "LLAMA_ARG_MODELS_MAX", "NOTIFY_SOCKET"] {
+            assert_eq!(text(&child, name), None, "{name}");
+        }
+        assert_eq!(text(&child, "LLAMA_ARG_THREADS"), Some("8"));
+        assert_eq!(text(&child, "CUDA_VISIBLE_DEVICES"), Some("0,1,2,3"));
+    }
+
+    #[test]
+    fn a_llama_server_gets_the_channel_and_a_key_of_its_own() {
+        let own = [("LLAMA_ARG_THREADS".to_owned(), "2".to_owned())];
+        let child = child_environment(daemon(), &own, &Visible::NoCard, Some(8080), Some("k"));
+        assert_eq!(text(&child, "LLAMA_SERVER_ROUTER_PORT"), Some("8080"));
+        assert_eq!(text(&child, "LLAMA_API_KEY"), Some("k"));
+        assert_eq!(text(&child, "LLAMA_ARG_THREADS"), Some("2"));
+    }
+}

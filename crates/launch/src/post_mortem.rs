@@ -1,0 +1,24 @@
+//! Post-mortem of a child: its exit and its last lines, judged by the doctor.
+
+use plimsoll_base::Stage;
+use plimsoll_doctor::{Death, Refused, Verdict, judge};
+
+use super::child::Ended;
+use super::end::EndCause;
+
+/// Judges the end of the child that ran `model`; `refused` is the last that guard refused it.
+pub fn post_mortem(model: &str, ended: &Ended, refused: Option<&Refused>) -> Verdict {
+    judge(&Death {
+        model,
+        exit: ended.exit,
+        asked: matches!(ended.cause, EndCause::Asked | EndCause::AskedAndKilled),
+        stuck: ended.cause == EndCause::Stuck,
+        stage: match ended.was_ready {
+            true => Stage::Serving,
+            false => Stage::Loading,
+        },
+        kernel_oom_kill: ended.kernel_oom_kill,
+        last_lines: &ended.last_lines,
+        refused,
+    })
+}

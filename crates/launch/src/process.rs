@@ -1,0 +1,100 @@
+//! A running child process: its pidfd tells of its end, its group takes signals, and dropping it ends it.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::process::{ChildStderr, ChildStdin, ChildStdout};
+
+use plimsoll_doctor::Exit;
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::spawn::{LaunchError, Launcher, Spawned, pid_of};
+
+#[derive(Debug)]
+pub(super) struct Process {
+    /// None only once it was handed over to be buried.
+    child: Option<std::process::Child>,
+    group: Pid,
+    id: u32,
+    pidfd: AsyncFd<OwnedFd>,
+    launcher: Launcher,
+}
+
+impl Process {
+    pub(super) fn new(spawned: Spawned, launcher: Launcher) -> Result<Self, LaunchError> {
+        let Spawned { child, pidfd } = spawned;
+        let id = child.id();
+        #[expect(
+            deprecated,
+            reason = "unsound only for descriptors that can be closed under it; an OwnedFd cannot"
+        )]
+        let watched = AsyncFd::with_interest(pidfd, Interest::READABLE);
+        match watched {
+            Ok(pidfd) => Ok(Self {
+                id,
+                group: pid_of(&child),
+                child: Some(child),
+                pidfd,
+                launcher,
+            }),
+            Err(cause) => {
+                launcher.abandon(child);
+                Err(LaunchError::Watch { pid: id, cause })
+            }
+        }
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Takes the pipes; each is there once, and stdin only for engines with a control channel.
+    pub(super) fn take_pipes(&mut self) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
+        match &mut self.child {
+            Some(child) => (child.stdin.take(), child.stdout.take(), child.stderr.take()),
+            None => (None, None, None),
+        }
+    }
+
+    /// Waits until the leader has ended; it stays unreaped. May be cancelled.
+    pub(super) async fn ended(&self) {
+        // An error here means that the reactor is gone; then nothing can be waited for.
+        if let Ok(mut ready) = self.pidfd.readable().await {
+            // Kept ready: the future may be cancelled and asked again.
+            ready.retain_ready();
+        }
+    }
+
+    /// Signals the whole group. It is safe until `bury`: the unreaped leader keeps the number.
+    pub(super) fn signal(&self, signal: Signal) {
+        // ESRCH is the only failure: no process of the group is left.
+        let _ = kill_process_group(self.group, signal);
+    }
+
+    /// Sweeps the group, reaps the leader and returns its true wait status.
+    pub(super) async fn bury(mut self) -> io::Result<Exit> {
+        let Some(child) = self.child.take() else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let status = self.launcher.bury(child).await?;
+        Ok(exit_of(status))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Some(child) = self.child.take() {
+            self.launcher.abandon(child);
+        }
+    }
+}
+
+fn exit_of(status: std::process::ExitStatus) -> Exit {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Exit::Code(code),
+        (None, Some(signal)) => Exit::Signal(signal),
+        (None, None) => Exit::Unknown,
+    }
+}

@@ -1,0 +1,345 @@
+//! The launcher: one thread that forks, sweeps and reaps every child.
+//!
+//! It lives as long as a [`Launcher`] or a child does; when it ends, the kernel kills what is left. Spawning
+//! blocks (the forking thread waits for the exec), which is why the request path must not do it.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use tokio::sync::oneshot;
+
+use super::child::{self, Child, ChildEvent};
+use super::descendants::{self, ChildCgroup};
+use super::log_ring::Log;
+use super::process::Process;
+use super::warden::Warden;
+
+/// The way in which a child reports that it is ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// llama-server's own router channel: state lines on stdout, commands on stdin.
+    Control,
+    /// This path answers 200.
+    Health { path: String },
+    /// It is taken to be ready as soon as it runs.
+    Immediate,
+}
+
+/// The way in which a child is asked to end. SIGKILL to the whole group follows where it does not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StopWay {
+    /// The exit command of the control channel.
+    ExitCommand,
+    /// SIGTERM to the group, as a terminal or an init system would.
+    Terminate,
+    /// A command of the user's own; `${PID}` and `${PORT}` stand for the child's.
+    Command(Vec<String>),
+}
+
+/// Everything it takes to start one child.
+#[derive(Clone, Debug)]
+pub struct ChildSpec {
+    /// The model, for logs.
+    pub name: String,
+    pub program: PathBuf,
+    pub arguments: Vec<OsString>,
+    /// The whole environment; nothing else is inherited.
+    pub environment: super::Environment,
+    pub directory: Option<PathBuf>,
+    pub port: u16,
+    pub readiness: Readiness,
+    pub stop: StopWay,
+}
+
+/// Reasons for a child that could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    #[error("program `{}` was not found; install it, or give its full path", program.display())]
+    FindProgram { program: PathBuf },
+    #[error("`{}` is not executable; make it so with chmod +x", program.display())]
+    NotExecutable { program: PathBuf },
+    #[error("cannot start `{}`: {cause}", program.display())]
+    Fork {
+        program: PathBuf,
+        #[source]
+        cause: io::Error,
+    },
+    #[error("out of file descriptors while starting `{}`; raise the limit (ulimit -n)", program.display())]
+    OutOfDescriptors { program: PathBuf },
+    #[error("cannot watch process {pid}: {cause}; Linux 5.3 or later is needed")]
+    Watch {
+        pid: u32,
+        #[source]
+        cause: io::Error,
+    },
+    #[error("cannot start the warden: {0}")]
+    StartWarden(#[source] io::Error),
+    #[error("cannot start the launcher thread: {0}")]
+    StartThread(#[source] io::Error),
+    #[error("the launcher thread is gone")]
+    LauncherGone,
+}
+
+/// A handle of the launcher thread; clones share it.
+#[derive(Clone, Debug)]
+pub struct Launcher {
+    requests: mpsc::Sender<Request>,
+}
+
+#[derive(Debug)]
+enum Request {
+    Spawn {
+        spec: Box<ChildSpec>,
+        reply: oneshot::Sender<Result<Spawned, LaunchError>>,
+    },
+    Bury {
+        child: std::process::Child,
+        reply: Option<oneshot::Sender<io::Result<std::process::ExitStatus>>>,
+    },
+}
+
+/// A child that runs, and what tells of its end.
+#[derive(Debug)]
+pub(super) struct Spawned {
+    pub(super) child: std::process::Child,
+    pub(super) pidfd: OwnedFd,
+}
+
+impl Launcher {
+    /// Starts the thread and the warden. Children pass through this very program (`plimsoll exec-child`).
+    pub fn start() -> Result<Self, LaunchError> {
+        Self::start_with(Path::new(super::PLIMSOLL))
+    }
+
+    /// The same with the trampoline and the warden of another `plimsoll` program, for tests.
+    pub fn start_with(plimsoll: &Path) -> Result<Self, LaunchError> {
+        let warden = Warden::start(plimsoll.as_os_str()).map_err(LaunchError::StartWarden)?;
+        let (requests, inbox) = mpsc::channel();
+        let plimsoll = plimsoll.to_owned();
+        std::thread::Builder::new()
+            .name("launcher".to_owned())
+            .spawn(move || {
+                let parent = Parent {
+                    plimsoll,
+                    warden,
+                    cgroups: BTreeMap::new(),
+                };
+                parent.serve(&inbox);
+            })
+            .map_err(LaunchError::StartThread)?;
+        Ok(Self { requests })
+    }
+
+    /// Finds out whether `spec` can be started at all, before a model is evicted for it.
+    pub fn check(spec: &ChildSpec) -> Result<(), LaunchError> {
+        let paths = spec.environment.get("PATH");
+        find_program(&spec.program, spec.directory.as_deref(), paths).map(drop)
+    }
+
+    /// Starts a child on the current runtime, which takes local tasks. Its lines go to `log`.
+    pub async fn spawn(
+        &self,
+        spec: ChildSpec,
+        log: Log,
+    ) -> Result<(Child, tokio::sync::mpsc::Receiver<ChildEvent>), LaunchError> {
+        Self::check(&spec)?;
+        let (reply, answer) = oneshot::channel();
+        let request = Request::Spawn {
+            spec: Box::new(spec.clone()),
+            reply,
+        };
+        self.requests
+            .send(request)
+            .map_err(|_| LaunchError::LauncherGone)?;
+        let spawned = answer.await.map_err(|_| LaunchError::LauncherGone)??;
+        child::supervise(spec, Process::new(spawned, self.clone())?, log)
+    }
+
+    /// Sweeps the group of a child that has ended (or shall), reaps it and returns its wait status.
+    pub(super) async fn bury(&self, child: std::process::Child) -> io::Result<std::process::ExitStatus> {
+        let (reply, answer) = oneshot::channel();
+        self.send_bury(child, Some(reply));
+        answer.await.unwrap_or(Err(io::ErrorKind::BrokenPipe.into()))
+    }
+
+    /// The same for a child whose status is not needed.
+    pub(super) fn abandon(&self, child: std::process::Child) {
+        self.send_bury(child, None);
+    }
+
+    fn send_bury(
+        &self,
+        child: std::process::Child,
+        reply: Option<oneshot::Sender<io::Result<std::process::ExitStatus>>>,
+    ) {
+        // The thread can only be gone when the process ends; then the kernel and the warden do this.
+        let _ = self.requests.send(Request::Bury { child, reply });
+    }
+}
+
+/// The thread's own side.
+struct Parent {
+    plimsoll: PathBuf,
+    warden: Warden,
+    cgroups: BTreeMap<u32, ChildCgroup>,
+}
+
+impl Parent {
+    fn serve(mut self, inbox: &mpsc::Receiver<Request>) {
+        while let Ok(request) = inbox.recv() {
+            match request {
+                Request::Spawn { spec, reply } => self.answer_spawn(&spec, reply),
+                Request::Bury { child, reply } => {
+                    let status = self.bury(child);
+                    if let Some(reply) = reply {
+                        let _ = reply.send(status);
+                    }
+                }
+            }
+        }
+    }
+
+    fn answer_spawn(&mut self, spec: &ChildSpec, reply: oneshot::Sender<Result<Spawned, LaunchError>>) {
+        if let Err(Ok(unwanted)) = reply.send(self.spawn(spec)) {
+            // The request was cancelled meanwhile, so no handle of this child exists.
+            let _ = self.bury(unwanted.child);
+        }
+    }
+
+    fn spawn(&mut self, spec: &ChildSpec) -> Result<Spawned, LaunchError> {
+        let child = self
+            .command(spec)
+            .spawn()
+            .map_err(|cause| fork_error(&spec.program, cause))?;
+        // The trampoline is still being loaded, so nothing has been forked outside yet.
+        if let Some(cgroup) = ChildCgroup::enclose(child.id()) {
+            self.cgroups.insert(child.id(), cgroup);
+        }
+        if let Err(cause) = self.warden.register(child.id()) {
+            tracing::warn!(model = spec.name, "no warden watches this child: {cause}");
+        }
+        // The number cannot have been reused: the child is unreaped until `bury`.
+        match pidfd_open(pid_of(&child), PidfdFlags::NONBLOCK) {
+            Ok(pidfd) => Ok(Spawned { child, pidfd }),
+            Err(cause) => {
+                let pid = child.id();
+                let _ = self.bury(child);
+                Err(LaunchError::Watch {
+                    pid,
+                    cause: cause.into(),
+                })
+            }
+        }
+    }
+
+    fn command(&self, spec: &ChildSpec) -> Command {
+        let mut command = Command::new(&self.plimsoll);
+        command
+            .arg("exec-child")
+            .args(["--parent", &std::process::id().to_string(), "--"])
+            .arg(&spec.program)
+            .args(&spec.arguments)
+            // The spec's environment is the whole one: the daemon's own key must not leak into it.
+            .env_clear()
+            .envs(spec.environment.iter())
+            .stdin(match spec.readiness {
+                // llama-server ends on end of file here, which makes it die with the daemon.
+                Readiness::Control => Stdio::piped(),
+                _ => Stdio::null(),
+            })
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // A group of its own: one signal reaches what it starts, and Ctrl-C on the terminal does not.
+            .process_group(0);
+        if let Some(directory) = &spec.directory {
+            command.current_dir(directory);
+        }
+        command
+    }
+
+    /// Kills the group and all that descends from it while its leader is unreaped, so that its number is still its
+    /// own.
+    fn bury(&mut self, mut child: std::process::Child) -> io::Result<std::process::ExitStatus> {
+        // Before the group: the death of the leader tears the tree apart, after which only marks are left.
+        let cgroup = self.cgroups.remove(&child.id());
+        cgroup.iter().for_each(ChildCgroup::kill);
+        descendants::sweep(child.id());
+        let _ = kill_process_group(pid_of(&child), Signal::KILL);
+        descendants::sweep(child.id());
+        if let Err(cause) = self.warden.strike_off(child.id()) {
+            tracing::warn!("cannot tell the warden that {} is gone: {cause}", child.id());
+        }
+        child.wait()
+    }
+}
+
+pub(super) fn pid_of(child: &std::process::Child) -> Pid {
+    Pid::from_child(child)
+}
+
+fn fork_error(program: &Path, cause: io::Error) -> LaunchError {
+    use rustix::io::Errno;
+    let program = program.to_owned();
+    match Errno::from_io_error(&cause) {
+        Some(Errno::MFILE | Errno::NFILE) => LaunchError::OutOfDescriptors { program },
+        _ => LaunchError::Fork { program, cause },
+    }
+}
+
+/// Looks a program up as `execvp` would: by path if it holds a slash, else along `PATH`.
+pub fn find_program(
+    program: &Path,
+    directory: Option<&Path>,
+    paths: Option<&OsStr>,
+) -> Result<PathBuf, LaunchError> {
+    let has_slash = program.components().count() > 1;
+    let candidates: Vec<PathBuf> = match (has_slash, directory) {
+        (true, Some(directory)) => vec![directory.join(program)],
+        (true, None) => vec![program.to_owned()],
+        (false, _) => std::env::split_paths(paths.unwrap_or_else(|| OsStr::new("/usr/bin:/bin")))
+            .map(|folder| folder.join(program))
+            .collect(),
+    };
+    // A file that cannot be executed is reported only if no later folder has one that can, as `execvp` does.
+    let mut found_file = false;
+    for candidate in candidates {
+        if !candidate.is_file() {
+            continue;
+        }
+        found_file = true;
+        if rustix::fs::access(&candidate, rustix::fs::Access::EXEC_OK).is_ok() {
+            return Ok(candidate);
+        }
+    }
+    let program = program.to_owned();
+    Err(match found_file {
+        true => LaunchError::NotExecutable { program },
+        false => LaunchError::FindProgram { program },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_found_as_execvp_would_find_it() {
+        assert!(find_program(Path::new("sh"), None, Some(OsStr::new("/nowhere:/bin"))).is_ok());
+        assert!(find_program(Path::new("/bin/sh"), None, None).is_ok());
+        assert!(matches!(
+            find_program(Path::new("sh"), None, Some(OsStr::new("/nowhere"))),
+            Err(LaunchError::FindProgram { .. })
+        ));
+        assert!(matches!(
+            find_program(Path::new("/proc/version"), None, None),
+            Err(LaunchError::NotExecutable { .. })
+        ));
+    }
+}

@@ -1,0 +1,83 @@
+//! The daemon's end of the warden (see `command/warden.rs`).
+//!
+//! It only remembers; the killing is done by the helper process. A warden that died is replaced and told
+//! everything again, so that no child is ever without one for longer than a spawn.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+/// The registered groups and the helper process that knows them.
+#[derive(Debug)]
+pub(super) struct Warden {
+    program: std::path::PathBuf,
+    helper: Child,
+    groups: BTreeSet<u32>,
+}
+
+impl Warden {
+    pub(super) fn start(program: &OsStr) -> io::Result<Self> {
+        Ok(Self {
+            program: program.into(),
+            helper: helper(program)?,
+            groups: BTreeSet::new(),
+        })
+    }
+
+    /// From now on `group` dies with the daemon.
+    pub(super) fn register(&mut self, group: u32) -> io::Result<()> {
+        self.groups.insert(group);
+        self.tell(format_args!("+{group}\n"))
+    }
+
+    /// `group` is empty, and its number is about to be free for others.
+    pub(super) fn strike_off(&mut self, group: u32) -> io::Result<()> {
+        self.groups.remove(&group);
+        self.tell(format_args!("-{group}\n"))
+    }
+
+    fn tell(&mut self, line: std::fmt::Arguments<'_>) -> io::Result<()> {
+        match write_whole(&mut self.helper, &line.to_string()) {
+            Ok(()) => Ok(()),
+            Err(_) => self.replace(),
+        }
+    }
+
+    fn replace(&mut self) -> io::Result<()> {
+        tracing::warn!("the warden died; starting another");
+        // A helper that lost its pipe but lives would kill by its old list.
+        let _ = self.helper.kill();
+        let _ = self.helper.wait();
+        self.helper = helper(self.program.as_os_str())?;
+        let all: String = self.groups.iter().map(|group| format!("+{group}\n")).collect();
+        write_whole(&mut self.helper, &all)
+    }
+}
+
+/// Lets the helper end in its own time: end of file tells it, and killing it would leave the groups alive.
+impl Drop for Warden {
+    fn drop(&mut self) {
+        drop(self.helper.stdin.take());
+        let _ = self.helper.wait();
+    }
+}
+
+fn helper(program: &OsStr) -> io::Result<Child> {
+    Command::new(program)
+        // The program is started by way of /proc/self/exe; `ps` shows its name instead.
+        .arg0("plimsoll")
+        .arg("warden")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+}
+
+fn write_whole(helper: &mut Child, text: &str) -> io::Result<()> {
+    match &mut helper.stdin {
+        Some(pipe) => pipe.write_all(text.as_bytes()),
+        None => Err(io::ErrorKind::BrokenPipe.into()),
+    }
+}

@@ -1,0 +1,59 @@
+//! Lookup of keys. A number may have any width that holds it: converters differ, and what counts is the value.
+
+use super::error::{GgufError, shortened};
+use super::{Array, Entry, Header, Value};
+
+impl<'a> Header<'a> {
+    pub fn entry(&self, key: &str) -> Option<&Entry<'a>> {
+        self.entries.iter().find(|entry| entry.key == key)
+    }
+
+    pub fn u32(&self, key: &str) -> Result<Option<u32>, GgufError> {
+        self.convert(key, "a whole number below 2^32", |value| match value {
+            Value::Unsigned(n) => u32::try_from(n).ok(),
+            Value::Signed(n) => u32::try_from(n).ok(),
+            _ => None,
+        })
+    }
+
+    pub fn flag(&self, key: &str) -> Result<Option<bool>, GgufError> {
+        self.convert(key, "a truth value", |value| match value {
+            Value::Bool(yes) => Some(yes),
+            _ => None,
+        })
+    }
+
+    pub fn text(&self, key: &str) -> Result<Option<&'a str>, GgufError> {
+        self.convert(key, "UTF-8 text", |value| match value {
+            Value::Text(text) => str::from_utf8(text).ok(),
+            _ => None,
+        })
+    }
+
+    pub fn array(&self, key: &str) -> Result<Option<Array<'a>>, GgufError> {
+        self.convert(key, "an array", |value| match value {
+            Value::Array(array) => Some(array),
+            _ => None,
+        })
+    }
+
+    fn convert<T>(
+        &self,
+        key: &str,
+        expected: &'static str,
+        convert: impl Fn(Value<'a>) -> Option<T>,
+    ) -> Result<Option<T>, GgufError> {
+        let Some(entry) = self.entry(key) else {
+            return Ok(None);
+        };
+        match convert(entry.value) {
+            Some(value) => Ok(Some(value)),
+            None => Err(GgufError::WrongValue {
+                key: shortened(key),
+                found: format!("{} ({})", entry.value, entry.kind),
+                expected,
+                offset: entry.offset,
+            }),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Values of keys. Numbers are widened on reading; arrays stay where they are.
+
+use std::fmt;
+
+use super::VOCABULARY;
+use super::cursor::{Cursor, number};
+use super::error::{GgufError, Place, shortened};
+use super::value_type::ValueType;
+
+/// A value as read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value<'a> {
+    Unsigned(u64),
+    Signed(i64),
+    Float(f64),
+    Bool(bool),
+    Text(&'a [u8]),
+    Array(Array<'a>),
+}
+
+impl fmt::Display for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unsigned(n) => n.fmt(f),
+            Self::Signed(n) => n.fmt(f),
+            Self::Float(n) => n.fmt(f),
+            Self::Bool(yes) => yes.fmt(f),
+            Self::Text(text) => write!(f, "`{}`", shortened(&String::from_utf8_lossy(text))),
+            Self::Array(array) => write!(f, "an array of {} {}", array.count, array.element),
+        }
+    }
+}
+
+/// An array, not read yet; in an [`Excerpt`](super::Excerpt) those of the vocabulary have a length but no elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Array<'a> {
+    pub element: ValueType,
+    pub count: u64,
+    /// Offset of its elements in the file.
+    pub offset: u64,
+    bytes: &'a [u8],
+    big_endian: bool,
+}
+
+impl<'a> Array<'a> {
+    /// Its numbers, if they are whole numbers or truth values.
+    pub fn integers(&self) -> Option<impl Iterator<Item = i128> + use<'a>> {
+        let (element, big_endian) = (self.element, self.big_endian);
+        let width = element
+            .width()
+            .filter(|_| !matches!(element, ValueType::F32 | ValueType::F64))?;
+        let chunks = self.bytes.chunks_exact(usize::try_from(width).ok()?);
+        Some(
+            chunks.map(move |bytes| match scalar(element, number(bytes, big_endian)) {
+                Value::Signed(n) => i128::from(n),
+                Value::Bool(yes) => i128::from(yes),
+                Value::Unsigned(n) => i128::from(n),
+                _ => 0,
+            }),
+        )
+    }
+
+    /// Its texts, if it has texts.
+    pub fn texts(&self) -> Option<impl Iterator<Item = &'a [u8]> + use<'a>> {
+        let (mut rest, big_endian) = (self.bytes, self.big_endian);
+        (self.element == ValueType::Text).then(|| {
+            std::iter::from_fn(move || {
+                let (length, after) = rest.split_first_chunk::<8>()?;
+                let length = usize::try_from(number(length, big_endian)).ok()?;
+                let (text, after) = after.split_at_checked(length)?;
+                rest = after;
+                Some(text)
+            })
+        })
+    }
+}
+
+/// Reads the value of `key`.
+pub(super) fn read<'a>(cursor: &mut Cursor<'a>, key: &'a str) -> Result<(ValueType, Value<'a>), GgufError> {
+    let place = Place::Value(key);
+    let kind = read_type(cursor, key)?;
+    let value = match kind.width() {
+        Some(width) => scalar(kind, cursor.unsigned(width, place)?),
+        None if kind == ValueType::Text => Value::Text(cursor.text(place)?),
+        None => Value::Array(read_array(cursor, key)?),
+    };
+    Ok((kind, value))
+}
+
+fn read_type(cursor: &mut Cursor<'_>, key: &str) -> Result<ValueType, GgufError> {
+    let offset = cursor.offset();
+    let id = cursor.u32(Place::Value(key))?;
+    ValueType::from_id(id).ok_or_else(|| GgufError::ValueType {
+        key: shortened(key),
+        id,
+        offset,
+    })
+}
+
+fn read_array<'a>(cursor: &mut Cursor<'a>, key: &str) -> Result<Array<'a>, GgufError> {
+    let place = Place::Value(key);
+    let element = read_type(cursor, key)?;
+    let count = cursor.u64(place)?;
+    let offset = cursor.offset();
+    // gguf.cpp does not read nested arrays either.
+    if element == ValueType::Array {
+        let key = shortened(key);
+        return Err(GgufError::NestedArray { key, offset });
+    }
+    Ok(Array {
+        element,
+        count,
+        offset,
+        // Only the vocabulary may be missing from an excerpt.
+        bytes: match key.starts_with(VOCABULARY) {
+            true => cursor.vocabulary(element, count, key)?,
+            false => cursor.elements(element, count, place)?,
+        },
+        big_endian: cursor.big_endian,
+    })
+}
+
+/// Gives the bits of a fixed-width value their meaning.
+fn scalar(kind: ValueType, bits: u64) -> Value<'static> {
+    // Shifting up and arithmetically down extends the sign of narrow numbers.
+    let signed = |unused: u32| Value::Signed(bits.cast_signed() << unused >> unused);
+    match kind {
+        ValueType::I8 => signed(56),
+        ValueType::I16 => signed(48),
+        ValueType::I32 => signed(32),
+        ValueType::I64 => signed(0),
+        ValueType::F32 => Value::Float(f64::from(f32::from_bits(
+            u32::try_from(bits).expect("four bytes make a u32"),
+        ))),
+        ValueType::F64 => Value::Float(f64::from_bits(bits)),
+        ValueType::Bool => Value::Bool(bits != 0),
+        _ => Value::Unsigned(bits),
+    }
+}

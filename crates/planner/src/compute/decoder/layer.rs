@@ -1,0 +1,161 @@
+//! One layer of a graph: mixer, feed-forward, and the residual sums around both.
+
+use plimsoll_model::Model;
+
+use crate::architecture::WantedRows;
+use crate::compute::decoder::Decoder;
+use crate::compute::graph::Id;
+use crate::compute::model_layers::{Layer, ModelLayers};
+
+/// The part of a layer before its feed-forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mixer {
+    Attention,
+    DeltaNet,
+    Mamba,
+    Mamba2,
+    ShortConvolution,
+    /// The layer is a feed-forward alone.
+    FeedForward,
+}
+
+impl Decoder<'_> {
+    pub(super) fn layer(&mut self, block: &Layer<'_>, input: Id, is_last: bool) -> Id {
+        if norms_after_sums(block, self.layers.model.hyper.cached) {
+            return self.encoder_layer(block, input, is_last);
+        }
+        if self.variant.side_by_side {
+            return self.layer_side_by_side(block, input, is_last);
+        }
+        let mixer = mixer(self.layers.model, block);
+        let mut current = match self.attends_beside() {
+            true => self.mix_beside_attention(block, input),
+            false => {
+                let normed = self.norm(block, "attn_norm", input);
+                if self.variant.norm_first {
+                    self.graph.expand(normed);
+                }
+                self.mix(block, mixer, normed)
+            }
+        };
+        let mut residual = input;
+        // Rows without logits are dropped before the last feed-forward, which then computes far fewer of them.
+        if is_last && self.variant.wanted == WantedRows::WithinLastLayer {
+            current = self.wanted_rows(current);
+            residual = self.wanted_rows(residual);
+        }
+        // Gemma norms the result of attention as well; elsewhere `post_attention_norm` is the feed-forward's norm.
+        let has_own_norm = block.has("ffn_norm.weight") || block.has("ffn_norm");
+        if has_own_norm {
+            current = self.norm(block, "post_attention_norm", current);
+        }
+        let mut residual = self.sum(0, current, residual);
+        if is_last && self.variant.wanted == WantedRows::AfterFirstSum {
+            residual = self.wanted_rows(residual);
+        }
+        if mixer == Mixer::FeedForward || !has_feed_forward(block) {
+            return residual;
+        }
+        let norm = match has_own_norm {
+            true => "ffn_norm",
+            false => "post_attention_norm",
+        };
+        let normed = self.norm(block, norm, residual);
+        let current = self.feed_forward(block, normed);
+        let current = self.norm(block, "post_ffw_norm", current);
+        self.sum(1, current, residual)
+    }
+
+    /// `models/command-r.cpp @ b10605`.
+    fn layer_side_by_side(&mut self, block: &Layer<'_>, input: Id, is_last: bool) -> Id {
+        let normed = self.norm(block, "attn_norm", input);
+        let attended = self.attention(block, normed);
+        let mut parts = [attended, input, normed];
+        if is_last {
+            parts = parts.map(|part| self.wanted_rows(part));
+        }
+        let [attended, residual, normed] = parts;
+        let active = self.feed_forward(block, normed);
+        let sum = self.graph.in_place(&[active, residual]);
+        self.graph.in_place(&[sum, attended])
+    }
+
+    fn mix(&mut self, block: &Layer<'_>, mixer: Mixer, input: Id) -> Id {
+        let mixed = match mixer {
+            Mixer::Attention => Some(self.attention(block, input)),
+            Mixer::FeedForward => Some(self.feed_forward(block, input)),
+            Mixer::DeltaNet => self.delta_net(block, input),
+            Mixer::Mamba => self.mamba(block, input),
+            Mixer::Mamba2 => self.mamba2(block, input),
+            Mixer::ShortConvolution => self.short_convolution(block, input),
+        };
+        // A damaged file may lack a tensor of the layer; the estimate then passes the tokens on.
+        mixed.unwrap_or(input)
+    }
+
+    pub(in crate::compute) fn has_delta_nets(layers: &ModelLayers<'_>) -> bool {
+        let mut blocks = layers.blocks.iter();
+        blocks.any(|block| mixer(layers.model, block) == Mixer::DeltaNet)
+    }
+
+    fn attends_beside(&self) -> bool {
+        let recurrent = self.layers.model.hyper.recurrent.as_ref();
+        recurrent.is_some_and(|recurrent| recurrent.attends)
+    }
+
+    /// Attention and Mamba 2 side by side, each norming the same input by the same weight (Falcon-H1).
+    fn mix_beside_attention(&mut self, block: &Layer<'_>, input: Id) -> Id {
+        let Some(weights) = self.norm_weights(block, "attn_norm") else {
+            return input;
+        };
+        let normed = self.norm_by(block, weights, input);
+        let attended = self.attention(block, normed);
+        let normed = self.norm_by(block, weights, input);
+        let carried = self.mix(block, Mixer::Mamba2, normed);
+        self.graph.in_place(&[attended, carried])
+    }
+
+    /// The first or the second residual sum of a layer.
+    fn sum(&mut self, which: usize, current: Id, residual: Id) -> Id {
+        let current = match self.layers.model.hyper.scales_residual {
+            true => self.graph.in_place(&[current]),
+            false => current,
+        };
+        // The first operand is the one whose memory the sum reuses, if both die here.
+        match self.variant.residual_first[which] {
+            true => self.graph.in_place(&[residual, current]),
+            false => self.graph.in_place(&[current, residual]),
+        }
+    }
+}
+
+/// Reads the mixer off a layer's tensors.
+fn mixer(model: &Model, block: &Layer<'_>) -> Mixer {
+    let attends = || block.has("attn_q.weight") || block.has("attn_qkv.weight");
+    if model.hyper.recurrent.is_none() {
+        Mixer::Attention
+    } else if block.has("ssm_ba.weight") || block.has("ssm_beta.weight") {
+        Mixer::DeltaNet
+    // Both Mambas have `ssm_in`; only the first computes its steps from a matrix of their own.
+    } else if block.has("ssm_x.weight") {
+        Mixer::Mamba
+    } else if block.has("ssm_in.weight") {
+        Mixer::Mamba2
+    } else if block.has("shortconv.conv.weight") {
+        Mixer::ShortConvolution
+    } else if !attends() && has_feed_forward(block) {
+        Mixer::FeedForward
+    } else {
+        Mixer::Attention
+    }
+}
+
+/// BERT and its relatives norm after their sums. Grok has norms of the same names before them.
+fn norms_after_sums(block: &Layer<'_>, cached: bool) -> bool {
+    !cached && block.has("layer_output_norm.weight")
+}
+
+fn has_feed_forward(block: &Layer<'_>) -> bool {
+    let roles = ["ffn_up.weight", "ffn_gate_inp.weight", "ffn_down.weight"];
+    roles.iter().any(|role| block.has(role))
+}

@@ -1,0 +1,315 @@
+//! Graph of ik_llama.cpp's latent attention: keys and values restored in passes of heads, or absorbed in steps.
+//!
+//! Mirrors the sizes of `graphs/build_deepseek2.cpp: build_deepseek2_layer_attention` (8337e4cd).
+
+use super::decoder::{Decoder, WEIGHT};
+use super::graph::{F16, Id, OpKind};
+use super::model_layers::Layer;
+use crate::kv;
+use crate::latent::{LatentAttention, LatentCache};
+
+/// Passes that are built at each end. Those between hold what their neighbours hold, except for a result that grows
+/// evenly.
+const BUILT: u64 = 4;
+
+/// Queries of the batch by their halves, `[length, heads, tokens]`, and the vectors for the cache.
+struct LatentBatch {
+    heads: u64,
+    plain: Id,
+    rotary: Id,
+    vector: Id,
+    rotary_key: Id,
+}
+
+/// The latent cache of a layer.
+#[derive(Clone, Copy)]
+struct LatentRows {
+    cells: u64,
+    tensor: Id,
+}
+
+impl Decoder<'_> {
+    /// `None` where the layer's attention is not latent.
+    pub(super) fn latent_attention(
+        &mut self,
+        block: &Layer<'_>,
+        input: Id,
+        latent: &LatentAttention,
+    ) -> Option<Id> {
+        let batch = self.latent_batch(block, input, latent)?;
+        let attended = match latent.cached(self.flash.on) {
+            LatentCache::Heads => self.whole_heads(block, latent, &batch),
+            _ => {
+                let cache = self.keep(block, latent, &batch);
+                match latent.restores(self.flash.on, self.tokens) {
+                    true => self.restored(block, latent, &batch, cache),
+                    false => self.absorbed(block, latent, &batch, cache),
+                }
+            }
+        };
+        self.graph.expand(attended);
+        Some(self.linear(block, "attn_output", attended).unwrap_or(attended))
+    }
+
+    fn latent_batch(
+        &mut self,
+        block: &Layer<'_>,
+        input: Id,
+        latent: &LatentAttention,
+    ) -> Option<LatentBatch> {
+        let heads = u64::from(self.layers.model.hyper.heads.at(block.layer)).max(1);
+        let tokens = self.tokens;
+        let low = self.linear(block, "attn_q_a", input);
+        let compressed = self.linear(block, "attn_kv_a_mqa", input)?;
+        let query = match low {
+            Some(low) => {
+                // Both first products read the same input, and the engine computes them side by side.
+                self.graph.expand(low);
+                self.graph.expand(compressed);
+                let low = self.norm(block, "attn_q_a_norm", low);
+                self.linear(block, "attn_q_b", low)?
+            }
+            None => self.linear(block, "attn_q", input)?,
+        };
+        let plain = self.graph.view(query, [latent.plain(), heads, tokens, 1]);
+        let rotary = self.graph.view(query, [latent.rope(), heads, tokens, 1]);
+        let rotary_key = self.graph.view(compressed, [latent.rope(), 1, tokens, 1]);
+        let vector = self.graph.view(compressed, [latent.rank(), tokens, 1, 1]);
+        let rotary = self.rotate(block, rotary);
+        self.graph.expand(rotary);
+        let rotary_key = self.rotate(block, rotary_key);
+        self.graph.expand(rotary_key);
+        let vector = self.norm(block, "attn_kv_a_norm", vector);
+        Some(LatentBatch {
+            heads,
+            plain,
+            rotary,
+            vector,
+            rotary_key,
+        })
+    }
+
+    /// Writes the batch into the cache.
+    fn keep(&mut self, block: &Layer<'_>, latent: &LatentAttention, batch: &LatentBatch) -> LatentRows {
+        let cells = kv::cells(&self.layers.model.hyper, block.layer, self.reserve);
+        let rows = cells.saturating_mul(self.reserve.streams);
+        let place = self.cache.device(block.place);
+        let row = latent.rank() + latent.rope();
+        let tensor = self.cache_tensor(self.cache.key, row, rows, place);
+        let both = [batch.rotary_key, batch.vector];
+        let joined = self.graph.own([row, self.tokens, 1, 1], &both);
+        let store = self.graph.store(joined, self.inputs.full.key_rows, tensor);
+        self.graph.expand(store);
+        LatentRows { cells, tensor }
+    }
+
+    /// Keys and values of all that is cached, pass by pass over the heads.
+    fn restored(
+        &mut self,
+        block: &Layer<'_>,
+        latent: &LatentAttention,
+        batch: &LatentBatch,
+        cache: LatentRows,
+    ) -> Id {
+        let (rope, value, cells, tokens) = (latent.rope(), latent.value(), cache.cells, self.tokens);
+        let heads = u32::try_from(batch.heads).unwrap_or(u32::MAX);
+        let one_pass = latent.heads_a_pass(heads, cells);
+        let vectors = self
+            .graph
+            .cache_view(cache.tensor, [latent.rank(), cells, 1, 1], 0);
+        let rotary = self.graph.cache_view(cache.tensor, [rope, cells, 1, 1], 0);
+        // A quantised cache is cast before its rotary part is repeated for every head.
+        let rotary = match self.cache.key.name {
+            "f16" => rotary,
+            _ => self.graph.own_of(F16, [rope, cells, 1, 1], &[rotary]),
+        };
+        let rotary = self.graph.own_of(F16, [rope, cells, one_pass, 1], &[rotary]);
+        let length = latent.plain() + rope;
+        let query = self
+            .graph
+            .own([length, batch.heads, tokens, 1], &[batch.rotary, batch.plain]);
+        self.graph.expand(query);
+        let mut joined = None;
+        // Results of the passes are concatenated one by one, so the joined tensor grows with each.
+        for pass in ends(batch.heads / one_pass) {
+            let matrix = self.restoring(block, latent, one_pass);
+            let both = self.graph.multiply(matrix, vectors);
+            let values = self.graph.view(both, [value, cells, one_pass, 1]);
+            let keys = self.graph.view(both, [latent.plain(), cells, one_pass, 1]);
+            let values = self.graph.own_of(F16, [value, cells, one_pass, 1], &[values]);
+            let keys = self
+                .graph
+                .own_of(F16, [latent.plain(), cells, one_pass, 1], &[keys]);
+            self.graph.expand(keys);
+            self.graph.expand(values);
+            let keys = self
+                .graph
+                .own_of(F16, [length, cells, one_pass, 1], &[rotary, keys]);
+            self.graph.expand(keys);
+            let query = self.graph.view(query, [length, tokens, one_pass, 1]);
+            let sources = [query, keys, values, self.inputs.full.mask];
+            let attended = self.graph.attention([value, one_pass, tokens, 1], 0, &sources);
+            let attended = self
+                .graph
+                .view(attended, [value.saturating_mul(one_pass), tokens, 1, 1]);
+            let all = match joined {
+                None => attended,
+                Some(before) => {
+                    let shape = [value.saturating_mul(one_pass).saturating_mul(pass), tokens, 1, 1];
+                    self.graph.own(shape, &[before, attended])
+                }
+            };
+            self.graph.expand(all);
+            joined = Some(all);
+        }
+        joined.unwrap_or(query)
+    }
+
+    /// The part of `attn_kv_b` for the heads of a pass, from the file or computed at load.
+    fn restoring(&mut self, block: &Layer<'_>, latent: &LatentAttention, heads: u64) -> Id {
+        let shape = [latent.rank(), latent.restored().saturating_mul(heads), 1, 1];
+        self.latent_matrix(block, ["attn_kv_b", "attn_k_b"], shape)
+    }
+
+    /// A matrix on the device of the first of these that the file has.
+    fn latent_matrix(&mut self, block: &Layer<'_>, beside: [&str; 2], shape: [u64; 4]) -> Id {
+        let found = beside.iter().find_map(|role| block.part(role, WEIGHT));
+        let place = found.map_or(block.place, |(_, place)| place);
+        // Its bytes do not matter: it is allocated with the weights.
+        let elements = shape.iter().fold(1, |all: u64, &n| all.saturating_mul(n));
+        self.graph.stored(OpKind::Weight(place), elements, 0, shape)
+    }
+
+    /// Attention to the vectors themselves: the key matrix is absorbed into the query, values are restored afterwards.
+    fn absorbed(
+        &mut self,
+        block: &Layer<'_>,
+        latent: &LatentAttention,
+        batch: &LatentBatch,
+        cache: LatentRows,
+    ) -> Id {
+        let (rank, tokens, heads) = (latent.rank(), self.tokens, batch.heads);
+        let row = rank + latent.rope();
+        let absorb = self.latent_matrix(block, ["attn_k_b", "attn_kv_b"], [latent.plain(), rank, heads, 1]);
+        let plain = self.graph.view(batch.plain, [latent.plain(), tokens, heads, 1]);
+        let absorbed = self.graph.multiply(absorb, plain);
+        let query = self.graph.own([row, tokens, heads, 1], &[batch.rotary, absorbed]);
+        let attended = if self.flash.on && latent.absorbs() {
+            let keys = self.graph.cache_view(cache.tensor, [row, cache.cells, 1, 1], 0);
+            let values = self.graph.cache_view(cache.tensor, [rank, cache.cells, 1, 1], 0);
+            let sources = [query, keys, values, self.inputs.full.mask];
+            let attended = self.graph.attention([rank, heads, tokens, 1], 0, &sources);
+            self.graph.view(attended, [rank, tokens, heads, 1])
+        } else {
+            self.stepwise(latent, query, cache, heads)
+        };
+        let decompress =
+            self.latent_matrix(block, ["attn_v_b", "attn_kv_b"], [rank, latent.value(), heads, 1]);
+        let values = self.graph.multiply(decompress, attended);
+        let shape = [latent.value().saturating_mul(heads), tokens, 1, 1];
+        self.graph.own(shape, &[values])
+    }
+
+    /// Scores, their softmax and their product with the transposed vectors, for as many heads at once as `-amb` allows.
+    fn stepwise(&mut self, latent: &LatentAttention, query: Id, cache: LatentRows, heads: u64) -> Id {
+        let (rank, tokens, cells) = (latent.rank(), self.tokens, cache.cells);
+        let counted = u32::try_from(heads).unwrap_or(u32::MAX);
+        let step = latent.heads_a_step(counted, tokens, cells).max(1);
+        let keys = self
+            .graph
+            .cache_view(cache.tensor, [rank + latent.rope(), cells, 1, 1], 0);
+        let mut values = self.graph.cache_view(cache.tensor, [cells, rank, 1, 1], 0);
+        // Modes 2 and 3 cache no transposed vectors, so they are transposed here.
+        if latent.mode > 1 {
+            values = self.graph.own_of(F16, [cells, rank, 1, 1], &[values]);
+        }
+        let mut joined = None;
+        for turn in ends(heads.div_ceil(step)) {
+            let done = (turn * step).min(heads);
+            let now = done - (turn - 1) * step;
+            let query = self.graph.view(query, [rank + latent.rope(), tokens, now, 1]);
+            let mut scores = self.graph.own([cells, tokens, now, 1], &[keys, query]);
+            // In one step, mode 1 copies the scores before their softmax.
+            if latent.mode == 1 && now == heads {
+                scores = self.graph.own([cells, tokens, now, 1], &[scores]);
+            }
+            let odds = self.graph.in_place(&[scores, self.inputs.full.mask]);
+            let product = self.graph.own([rank, tokens, now, 1], &[values, odds]);
+            let all = match joined {
+                None => product,
+                Some(before) => self.graph.own([rank, tokens, done, 1], &[before, product]),
+            };
+            self.graph.expand(all);
+            joined = Some(all);
+        }
+        joined.unwrap_or(query)
+    }
+
+    /// `-mla 0`: whole heads are cached, as if the attention were not latent.
+    fn whole_heads(&mut self, block: &Layer<'_>, latent: &LatentAttention, batch: &LatentBatch) -> Id {
+        let (tokens, heads, value) = (self.tokens, batch.heads, latent.value());
+        let length = latent.plain() + latent.rope();
+        let cells = kv::cells(&self.layers.model.hyper, block.layer, self.reserve);
+        let rows = cells.saturating_mul(self.reserve.streams);
+        let place = self.cache.device(block.place);
+        // The batch's own keys and values are restored before they are cached.
+        let matrix = self.restoring(block, latent, heads);
+        let both = self.graph.multiply(matrix, batch.vector);
+        let plain = self.graph.view(both, [latent.plain(), heads, tokens, 1]);
+        let values = self.graph.view(both, [value, heads, tokens, 1]);
+        let values = self
+            .graph
+            .own([value.saturating_mul(heads), tokens, 1, 1], &[values]);
+        let query = self
+            .graph
+            .own([length, heads, tokens, 1], &[batch.plain, batch.rotary]);
+        let keys = self
+            .graph
+            .own([length, heads, tokens, 1], &[plain, batch.rotary_key]);
+        let key_cache = self.cache_tensor(self.cache.key, length.saturating_mul(heads), rows, place);
+        let value_cache = self.cache_tensor(self.cache.value, value.saturating_mul(heads), rows, place);
+        for (new, rows, cache) in [
+            (keys, self.inputs.full.key_rows, key_cache),
+            (values, self.inputs.full.value_rows, value_cache),
+        ] {
+            let store = self.graph.store(new, rows, cache);
+            self.graph.expand(store);
+        }
+        let keys = self.graph.cache_view(key_cache, [length, cells, heads, 1], 0);
+        let values = self.graph.cache_view(value_cache, [value, cells, heads, 1], 0);
+        let query = self.graph.view(query, [length, tokens, heads, 1]);
+        let mask = self.inputs.full.mask;
+        if self.flash.on {
+            let attended = self
+                .graph
+                .attention([value, heads, tokens, 1], 0, &[query, keys, values, mask]);
+            return self
+                .graph
+                .view(attended, [value.saturating_mul(heads), tokens, 1, 1]);
+        }
+        let scores = self.graph.own([cells, tokens, heads, 1], &[keys, query]);
+        let odds = self.graph.in_place(&[scores, mask]);
+        let product = self.graph.own([value, tokens, heads, 1], &[values, odds]);
+        let shape = [value.saturating_mul(heads), tokens, 1, 1];
+        self.graph.own(shape, &[product])
+    }
+}
+
+/// The first and the last numbers up to `count`, from 1.
+fn ends(count: u64) -> impl Iterator<Item = u64> {
+    let last = count.saturating_sub(BUILT).max(BUILT) + 1;
+    (1..=count.min(BUILT)).chain(last..=count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_passes_are_all_built_and_of_many_both_ends() {
+        let built = |count| ends(count).collect::<Vec<u64>>();
+        assert_eq!(built(1), [1]);
+        assert_eq!(built(8), [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(built(128), [1, 2, 3, 4, 125, 126, 127, 128]);
+    }
+}

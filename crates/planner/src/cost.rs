@@ -1,0 +1,258 @@
+//! Sum of all memory terms of one request, at any context.
+//!
+//! Layout, weights and driver context do not depend on the context and are computed once. Searches for the largest
+//! context and for advice plan the rest again at each step, and never interpolate.
+
+mod engine_context;
+mod pools;
+mod sum;
+
+use plimsoll_base::{Bytes, Card, CardKind, Source};
+use plimsoll_model::Model;
+
+use self::engine_context::EngineContext;
+pub(super) use self::engine_context::draft_wish;
+use self::pools::{cells, pools};
+use self::sum::TermSums;
+use super::error::PlanError;
+use super::flash::Flash;
+use super::latent::LatentAttention;
+use super::outcome::{Growth, HostTerms, Term, Terms};
+use super::request::PlanRequest;
+use super::reserve::{Reserve, speculates};
+use super::{calibration, compute, kv, weights};
+
+/// More layers than any model has: the engine's own limit is 512 (`LLAMA_MAX_LAYERS`).
+const MOST_LAYERS: u32 = 1024;
+
+const WEIGHTS: Source = Source::Formula("llama-model.cpp:load_tensors @ b10605");
+const CACHE: Source = Source::Formula("llama-kv-cache.cpp:llama_kv_cache @ b10605");
+const OUTPUT: Source = Source::Formula("llama-context.cpp:output_reserve @ b10605");
+/// Zero by definition: the pool is a part of the CUDA backend, so a device without operations of it has none.
+const NO_POOL: Source = Source::Formula("ggml-cuda.cu:ggml_cuda_pool_vmm @ b10605");
+/// Zero by definition: the engine prepares contexts for its devices only.
+const NO_CONTEXT: Source = Source::Formula("llama.cpp:llama_prepare_model_devices @ b10605");
+
+/// Calculates the cost of a request at any context.
+pub(super) struct PlanCalculator<'a> {
+    request: &'a PlanRequest<'a>,
+    main: EngineContext<'a>,
+    draft: Option<EngineContext<'a>>,
+}
+
+/// The cost of a request at one context.
+#[derive(Clone, Debug)]
+pub(super) struct RequestCost {
+    pub(super) reserve: Reserve,
+    /// One entry for each card of the request, in its order.
+    pub(super) cards: Vec<Terms>,
+    pub(super) host: HostTerms,
+    pub(super) growth: Growth,
+    /// True where the compute term mirrors the engine's graph; false where it is an estimate.
+    pub(super) sure: bool,
+}
+
+impl RequestCost {
+    pub(super) fn host_peak(&self) -> Bytes {
+        let host = &self.host;
+        host.weights.known() + host.kv.known() + host.compute.known() + host.output.known()
+    }
+}
+
+/// The sum of a card's terms once loaded, before the first request.
+pub(super) fn loaded(terms: &Terms) -> Bytes {
+    terms.weights.known() + terms.kv.known() + terms.compute.known() + terms.context.known()
+}
+
+/// The sum of a card's terms at full depth.
+pub(super) fn peak(terms: &Terms) -> Bytes {
+    loaded(terms) + terms.pool.known()
+}
+
+impl<'a> PlanCalculator<'a> {
+    pub(super) fn new(request: &'a PlanRequest<'a>) -> Result<Self, PlanError> {
+        for model in [Some(request.model), request.draft].into_iter().flatten() {
+            check(model)?;
+        }
+        let wish = request.wish;
+        let hyper = &request.model.hyper;
+        let trunk = hyper.layers.saturating_sub(hyper.nextn_layers);
+        let cached = if hyper.nextn_cached { hyper.layers } else { trunk };
+        let predicts = speculates(request);
+        let drafts = predicts || request.draft.is_some();
+        let rollback = if drafts { u64::from(wish.draft_tokens) } else { 0 };
+        // Prediction layers are loaded only where they draft (`src/models/qwen35moe.cpp @ b10605`).
+        let main = EngineContext::new(request, request.model, 0..cached, Some(predicts), rollback)?;
+        let draft_wish = draft_wish(wish);
+        let draft_request = PlanRequest {
+            wish: &draft_wish,
+            ..*request
+        };
+        let draft = match request.draft {
+            Some(draft) => {
+                let layers = 0..draft.hyper.layers;
+                Some(EngineContext::new(&draft_request, draft, layers, Some(true), 0)?)
+            }
+            None if predicts => {
+                let context = EngineContext::new(request, request.model, trunk..hyper.layers, None, 0)?;
+                // It computes its own layers alone, and keeps a cache for as many as the model's context does.
+                let layers = if hyper.nextn_cached { 0 } else { trunk }..hyper.layers;
+                Some(EngineContext { layers, ..context })
+            }
+            None => None,
+        };
+        Ok(Self { request, main, draft })
+    }
+
+    pub(super) fn flash(&self) -> Flash {
+        self.main.graph.flash
+    }
+
+    pub(super) fn latent(&self) -> Option<LatentAttention> {
+        self.main.graph.cache.latent
+    }
+
+    /// True where `card` (a position in the request) holds a part of the model.
+    pub(super) fn uses(&self, card: usize) -> bool {
+        let mut contexts = [Some(&self.main), self.draft.as_ref()].into_iter().flatten();
+        contexts.any(|context| context.layout.devices.contains(&card))
+    }
+
+    /// The contexts of the process, each with the sizes that it reserves for.
+    fn contexts(&self, reserve: Reserve) -> impl Iterator<Item = (&EngineContext<'a>, Reserve)> {
+        let draft = self.draft.iter().map(move |draft| {
+            let reserve = Reserve::of_draft(self.request, draft.model, &reserve);
+            (draft, reserve)
+        });
+        [(&self.main, reserve)].into_iter().chain(draft)
+    }
+
+    pub(super) fn at(&self, context: u64) -> Result<RequestCost, PlanError> {
+        let request = self.request;
+        let reserve = Reserve::of_model(request, context);
+        let mut sum = TermSums::new(request.cards.len());
+        for (context, reserve) in self.contexts(reserve) {
+            self.add(context, &reserve, &mut sum)?;
+        }
+        match self.projector() {
+            Some((Some(card), bytes)) => sum.cards[card].weights += bytes,
+            Some((None, bytes)) => sum.host_weights += bytes,
+            None => {}
+        }
+        let cards = (0..request.cards.len()).map(|card| self.terms(card, &sum));
+        Ok(RequestCost {
+            reserve,
+            cards: cards.collect(),
+            host: sum.host_terms(),
+            growth: sum.growth,
+            sure: sum.sure,
+        })
+    }
+
+    /// The run-time pool of each card once the run has been so deep.
+    pub(super) fn pools(&self, reserve: &Reserve, depth: u64) -> Vec<Bytes> {
+        let request = self.request;
+        let mut sums = vec![Bytes::ZERO; request.cards.len()];
+        for (context, reserve) in self.contexts(*reserve) {
+            let cells = cells(context, &reserve, request).min(depth);
+            for (card, pool) in pools(request, context, &reserve, cells) {
+                sums[card] += pool.peak.known();
+            }
+        }
+        sums
+    }
+
+    fn add(
+        &self,
+        context: &EngineContext<'_>,
+        reserve: &Reserve,
+        sum: &mut TermSums,
+    ) -> Result<(), PlanError> {
+        let (request, kind, model) = (self.request, context.graph.cache, context.model);
+        let layers = || context.layers.clone();
+        let cache = kv::cache(model, layers(), reserve, kind, &context.layout)?;
+        let compute = compute::compute(request, &context.graph, reserve);
+        sum.add_context(context, &cache, &compute, request.engine);
+        sum.growth.bytes_per_token += kv::bytes_per_token(&model.hyper, layers(), reserve, kind);
+        for (card, pool) in pools(request, context, reserve, cells(context, reserve, request)) {
+            sum.growth.pool += pool.growth;
+            sum.cards[card].add_pool(pool.peak);
+        }
+        sum.host_output += output(model, reserve, request);
+        Ok(())
+    }
+
+    /// The weights of a projector, and the card that they are on; `None` for the host. Its compute buffer is not known.
+    pub(super) fn projector(&self) -> Option<(Option<usize>, Bytes)> {
+        let tensors = &self.request.projector?.tensors;
+        let first = self.main.layout.devices.first().copied();
+        let card = first.filter(|_| self.request.wish.projector_offload);
+        let bytes = match card {
+            Some(_) => tensors.iter().map(weights::on_card).sum(),
+            None => tensors.iter().map(|tensor| tensor.bytes).sum(),
+        };
+        Some((card, bytes))
+    }
+
+    fn terms(&self, index: usize, sum: &TermSums) -> Terms {
+        let card = &self.request.cards[index];
+        let none = |source| Term::new(Bytes::ZERO, source);
+        if card.kind == CardKind::Host {
+            let host = sum.host_terms();
+            return Terms {
+                weights: host.weights,
+                kv: host.kv,
+                compute: Term::new(host.compute.known() + sum.host_output, sum.compute_source()),
+                pool: none(NO_POOL),
+                context: none(NO_CONTEXT),
+            };
+        }
+        let on_card = &sum.cards[index];
+        Terms {
+            weights: Term::new(on_card.weights, WEIGHTS),
+            kv: Term::new(on_card.kv, CACHE),
+            compute: Term::new(on_card.compute, sum.compute_source()),
+            pool: on_card.pool.clone().unwrap_or_else(|| none(NO_POOL)),
+            context: if self.uses(index) {
+                calibration::context(self.request, card)
+            } else if self.opens_context(index) {
+                calibration::opened_context(self.request, card)
+            } else {
+                none(NO_CONTEXT)
+            },
+        }
+    }
+
+    /// A process opens a context on every card it sees, unless `-dev` names others; even then on the first one
+    /// (measured on two H200).
+    fn opens_context(&self, card: usize) -> bool {
+        let is_cuda = |card: &Card| card.kind == CardKind::Cuda;
+        match self.request.wish.devices.as_slice() {
+            [] => true,
+            [none] if none == "none" => false,
+            _ => self.request.cards.iter().position(is_cuda) == Some(card),
+        }
+    }
+}
+
+/// A header is hostile input: layers are counted before anything is allocated for each of them.
+fn check(model: &Model) -> Result<(), PlanError> {
+    match model.hyper.layers {
+        0..=MOST_LAYERS => Ok(()),
+        layers => Err(PlanError::Header {
+            what: "block_count",
+            value: u64::from(layers),
+        }),
+    }
+}
+
+/// The output buffer: a row of logits, and of embeddings where asked for, for every output.
+fn output(model: &Model, reserve: &Reserve, request: &PlanRequest<'_>) -> Bytes {
+    let logits = u64::from(model.hyper.vocabulary);
+    let (width, rows) = match request.wish.embeddings {
+        true => (logits + u64::from(model.hyper.embedding), reserve.tokens),
+        // Without embeddings the engine starts with one row for each sequence and grows the buffer on demand.
+        false => (logits, reserve.sequences),
+    };
+    Bytes::new(4) * width * rows
+}

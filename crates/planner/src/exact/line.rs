@@ -1,0 +1,243 @@
+//! One line of an engine's log.
+//!
+//! The grammar is `FUNCTION: PLACE KIND buffer size = N MiB` (`llama-model.cpp: load_tensors`, `llama-kv-cache.cpp`,
+//! `llama-memory-recurrent.cpp`, `llama-kv-cache-dsv4.cpp`, `llama-context.cpp: sched_reserve`, `llama-adapter.cpp`,
+//! `tools/mtmd/clip.cpp @ b10605, b8799`), after a clock and a level where the program writes them. It is matched from
+//! the front and whole, because the same log quotes the model file's own texts.
+
+use plimsoll_base::Bytes;
+
+/// Longer lines are the model file's texts.
+const LONGEST: usize = 512;
+
+/// What a buffer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BufferKind {
+    Weights,
+    Adapter,
+    /// The cache, whatever its form: keys and values, recurrent state, compressed state.
+    Cache,
+    Compute,
+    Output,
+    /// A buffer that this reader has no word for.
+    Other,
+}
+
+/// Where a buffer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// `CUDA0` is 0.
+    Card(usize),
+    Host,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum EngineLogLine<'a> {
+    Buffer {
+        place: Place,
+        kind: BufferKind,
+        bytes: Bytes,
+    },
+    /// A row of `llama-fit-params --fit-print`: whole mebibytes, rounded down.
+    Row {
+        place: Place,
+        weights: Bytes,
+        cache: Bytes,
+        compute: Bytes,
+    },
+    /// A context, or a projector, begins: what follows is its own.
+    Begins,
+    /// The context has its compute buffers; its caches came before.
+    Reserved,
+    Context(u64),
+    Build(u32),
+    FlashAttentionOff,
+    /// The compute buffers of several cards did not fit with four copies of everything, so there is one.
+    CopiesDropped,
+    /// Everything is allocated: the server makes its slots.
+    Ready,
+    /// The engine says that something went wrong; its words.
+    Complaint(&'a str),
+    Nothing,
+}
+
+pub(super) fn read(line: &str) -> EngineLogLine<'_> {
+    let text = without_prefix(line.trim_end());
+    if text.len() > LONGEST {
+        return EngineLogLine::Nothing;
+    }
+    if let Some(row) = row(text) {
+        return row;
+    }
+    match text.split_once(": ") {
+        Some((function, rest)) if is_name(function) => said_by(function, rest.trim(), text),
+        _ => announced(text),
+    }
+}
+
+/// What a function of the engine says.
+fn said_by<'a>(function: &str, rest: &'a str, text: &'a str) -> EngineLogLine<'a> {
+    if let Some(buffer) = buffer(rest) {
+        return buffer;
+    }
+    match function {
+        "llama_context" if rest == "constructing llama_context" => EngineLogLine::Begins,
+        "sched_reserve" if rest.starts_with("graph nodes") => EngineLogLine::Reserved,
+        "clip_ctx" if rest.starts_with("CLIP using ") => EngineLogLine::Begins,
+        "llama_context" if rest.starts_with("n_ctx ") => {
+            let tokens = rest.split_once('=').and_then(|(_, n)| n.trim().parse().ok());
+            tokens.map_or(EngineLogLine::Nothing, EngineLogLine::Context)
+        }
+        _ if FLASH_ATTENTION_OFF.contains(&rest) => EngineLogLine::FlashAttentionOff,
+        _ if rest.starts_with("compute buffer allocation failed, retrying without pipeline") => {
+            EngineLogLine::CopiesDropped
+        }
+        _ => announced(text),
+    }
+}
+
+/// b8799 and b10605.
+const FLASH_ATTENTION_OFF: [&str; 2] = [
+    "Flash Attention was auto, set to disabled",
+    "Flash Attention not supported, set to disabled",
+];
+
+/// What a program says, of which the function's name differs between builds. Nothing is allocated once the slots are
+/// there, and what comes next quotes the model's chat template.
+fn announced(text: &str) -> EngineLogLine<'_> {
+    let quotes_a_file = ["llama_model_loader:", "print_info:", "load:"];
+    if quotes_a_file.iter().any(|function| text.starts_with(function)) {
+        return EngineLogLine::Nothing;
+    }
+    let words = text.rsplit(": ").next().unwrap_or(text).trim();
+    if words.starts_with("initializing, n_slots") || words.starts_with("initializing slots, n_slots") {
+        return EngineLogLine::Ready;
+    }
+    if let Some(build) = build(words) {
+        return EngineLogLine::Build(build);
+    }
+    // Said of every backend that is linked in: it is looked for as a plugin first.
+    if text.contains("failed to find ggml_backend_init") {
+        return EngineLogLine::Nothing;
+    }
+    if COMPLAINTS.iter().any(|word| text.contains(word)) {
+        return EngineLogLine::Complaint(text);
+    }
+    EngineLogLine::Nothing
+}
+
+/// How engines begin to complain.
+const COMPLAINTS: [&str; 14] = [
+    "error",
+    "failed",
+    "fail to",
+    "not supported",
+    "unsupported",
+    "not support",
+    "requires",
+    "invalid",
+    "unable to",
+    "unknown model",
+    "not implemented",
+    "couldn't",
+    "GGML_ASSERT",
+    "what():",
+];
+
+/// Takes `0.00.129.365 E ` off, where it is there.
+fn without_prefix(line: &str) -> &str {
+    let clock =
+        |word: &str| word.len() >= 3 && word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let Some((first, rest)) = line.split_once(' ').filter(|(first, _)| clock(first)) else {
+        return strip_level(line);
+    };
+    if first.contains('.') {
+        strip_level(rest.trim_start())
+    } else {
+        line
+    }
+}
+
+fn strip_level(text: &str) -> &str {
+    let levels = ["I ", "W ", "E ", "D ", "T "];
+    let level = levels.iter().find_map(|level| text.strip_prefix(level));
+    level.unwrap_or(text).trim_start()
+}
+
+fn is_name(text: &str) -> bool {
+    let letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'~' | b':');
+    !text.is_empty() && text.len() < 64 && text.bytes().all(letter)
+}
+
+/// `CUDA0 model buffer size =  4096.00 MiB`.
+fn buffer(text: &str) -> Option<EngineLogLine<'static>> {
+    let (what, size) = text.split_once(" buffer size = ")?;
+    let (place, kind) = what.split_once(' ')?;
+    let bytes = mebibytes(size.trim().strip_suffix(" MiB")?)?;
+    Some(EngineLogLine::Buffer {
+        place: place_of(place)?,
+        kind: kind_of(kind.trim()),
+        bytes,
+    })
+}
+
+fn kind_of(words: &str) -> BufferKind {
+    match words {
+        "model" => BufferKind::Weights,
+        "LoRA" => BufferKind::Adapter,
+        "KV" | "RS" => BufferKind::Cache,
+        "compute" => BufferKind::Compute,
+        "output" => BufferKind::Output,
+        _ if words.ends_with(" state") => BufferKind::Cache,
+        _ => BufferKind::Other,
+    }
+}
+
+/// `CUDA0` is a card; `CUDA_Host`, `CPU`, `CPU_Mapped` and the like are the host's.
+fn place_of(name: &str) -> Option<Place> {
+    if let Some(number) = name.strip_prefix("CUDA").and_then(|number| number.parse().ok()) {
+        return Some(Place::Card(number));
+    }
+    let of_the_host = name == "Host" || name.starts_with("CPU") || name.ends_with("_Host");
+    of_the_host.then_some(Place::Host)
+}
+
+/// A decimal number of mebibytes with up to four places, to the nearest byte.
+fn mebibytes(text: &str) -> Option<Bytes> {
+    let (whole, fraction) = text.trim().split_once('.').unwrap_or((text, "0"));
+    let digits =
+        |part: &str| (1..=12).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole.trim()) || !digits(fraction) || fraction.len() > 4 {
+        return None;
+    }
+    let parts = 10_u64.pow(u32::try_from(fraction.len()).ok()?);
+    let whole = Bytes::mib(whole.trim().parse().ok()?);
+    let fraction: u64 = fraction.parse().ok()?;
+    Some(whole + Bytes::new(((fraction << 20) + parts / 2) / parts))
+}
+
+/// `CUDA0 4650 512 258 `, which `common/fit.cpp: common_fit_print` writes.
+fn row(text: &str) -> Option<EngineLogLine<'static>> {
+    let mut words = text.split_ascii_whitespace();
+    let place = words
+        .next()
+        .filter(|&name| name == "Host" || name.starts_with("CUDA"))?;
+    let mut next = || words.next()?.parse().ok().map(Bytes::mib);
+    let (weights, cache, compute) = (next()?, next()?, next()?);
+    let row = EngineLogLine::Row {
+        place: place_of(place)?,
+        weights,
+        cache,
+        compute,
+    };
+    words.next().is_none().then_some(row)
+}
+
+/// `build 10605 (unknown) with GNU …`, `b8799-abc`.
+fn build(words: &str) -> Option<u32> {
+    let rest = words.strip_prefix("build ").or(words.strip_prefix('b'))?;
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    let ends = rest[digits..].starts_with([' ', '-']);
+    // 0 and 1 are what builds outside a checkout are stamped with.
+    rest[..digits].parse().ok().filter(|&build| ends && build > 1)
+}

@@ -1,0 +1,173 @@
+//! The plan with the engine's terms in it.
+
+use plimsoll_base::{Bytes, Card, CardKind, Reason, Source};
+
+use super::line::{BufferKind, Place};
+use super::transcript::Transcript;
+use crate::cost::{PlanCalculator, RequestCost};
+use crate::fit::Priced;
+use crate::outcome::{HostTerms, Plan, Term, Terms};
+use crate::request::PlanRequest;
+use crate::{PlanError, assemble, reasons};
+
+/// The plan of a request, with what the engine said of it. `largest_context` is the answer of
+/// [`confirmed_context`](crate::fit::confirmed_context); `program` names the engine for people.
+pub fn exact(
+    request: &PlanRequest<'_>,
+    transcript: &Transcript,
+    program: &str,
+    largest_context: Result<Option<u64>, Option<u64>>,
+) -> Result<Plan, PlanError> {
+    let calculator = PlanCalculator::new(request)?;
+    let cost = merged(request, transcript, &calculator, program)?;
+    let mut reasons = reasons::reasons(request, &calculator, &cost);
+    reasons.push(provenance(transcript, program));
+    reasons.extend(remarks(transcript));
+    if largest_context.is_err() {
+        let text = "the largest context is what the engine was seen to take; it was not asked often enough to know that one \
+                    step more does not fit";
+        reasons.push(Reason::new("largest_context_unfinished", text));
+    }
+    let largest_context = largest_context.unwrap_or_else(|seen| seen);
+    Ok(assemble(request, cost, largest_context, reasons))
+}
+
+/// What a request takes by what the engine said.
+pub fn priced(
+    request: &PlanRequest<'_>,
+    transcript: &Transcript,
+    program: &str,
+) -> Result<Priced, PlanError> {
+    Ok(merged(request, transcript, &PlanCalculator::new(request)?, program)?.into())
+}
+
+fn merged(
+    request: &PlanRequest<'_>,
+    transcript: &Transcript,
+    calculator: &PlanCalculator<'_>,
+    program: &str,
+) -> Result<RequestCost, PlanError> {
+    let mut cost = calculator.at(u64::from(request.wish.context))?;
+    let source = Source::Engine(
+        format!(
+            "{}, ± {}",
+            named(program, transcript),
+            margin(transcript.margin())
+        )
+        .into(),
+    );
+    cost.sure = true;
+    if let Some(context) = transcript.context() {
+        cost.reserve.context = context;
+    }
+    let cuda = |card: &Card| card.kind == CardKind::Cuda;
+    for (index, (card, terms)) in request.cards.iter().zip(&mut cost.cards).enumerate() {
+        // The engine counts the cards that it is shown; memory of the host is none of them.
+        let number = request.cards[..index].iter().filter(|card| cuda(card)).count();
+        let place = if cuda(card) {
+            Place::Card(number)
+        } else {
+            Place::Host
+        };
+        replace(terms, transcript, place, &source);
+    }
+    replace_host(&mut cost.host, transcript, &source);
+    add_projector(calculator, &mut cost);
+    Ok(cost)
+}
+
+fn replace(terms: &mut Terms, transcript: &Transcript, place: Place, source: &Source) {
+    let said = |kinds: &[BufferKind]| {
+        let bytes = kinds.iter().map(|&kind| transcript.sum(place, kind)).sum();
+        Term::new(bytes, source.clone())
+    };
+    terms.weights = said(&[BufferKind::Weights, BufferKind::Adapter]);
+    terms.kv = said(&[BufferKind::Cache]);
+    terms.compute = said(&[BufferKind::Compute, BufferKind::Output, BufferKind::Other]);
+}
+
+fn replace_host(terms: &mut HostTerms, transcript: &Transcript, source: &Source) {
+    let said = |kind| Term::new(transcript.sum(Place::Host, kind), source.clone());
+    let adapters = transcript.sum(Place::Host, BufferKind::Adapter);
+    let other = transcript.sum(Place::Host, BufferKind::Other);
+    terms.weights = Term::new(
+        transcript.sum(Place::Host, BufferKind::Weights) + adapters,
+        source.clone(),
+    );
+    terms.kv = said(BufferKind::Cache);
+    terms.compute = Term::new(
+        transcript.sum(Place::Host, BufferKind::Compute) + other,
+        source.clone(),
+    );
+    terms.output = said(BufferKind::Output);
+}
+
+/// The engine says what a projector computes with, but not what its weights take; those follow from its header.
+fn add_projector(calculator: &PlanCalculator<'_>, cost: &mut RequestCost) {
+    let Some((card, bytes)) = calculator.projector() else {
+        return;
+    };
+    let term = match card {
+        Some(card) => &mut cost.cards[card].weights,
+        None => &mut cost.host.weights,
+    };
+    term.bytes = term.bytes.map(|weights| weights + bytes);
+}
+
+/// `llama-server b10605`.
+fn named(program: &str, transcript: &Transcript) -> String {
+    match transcript.build() {
+        Some(build) => format!("{program} b{build}"),
+        None => program.to_owned(),
+    }
+}
+
+fn provenance(transcript: &Transcript, program: &str) -> Reason {
+    let text = format!(
+        "weights, cache and compute buffers are what {} said when asked, each to {}; pool and context are not its to \
+         know",
+        named(program, transcript),
+        margin(transcript.margin()),
+    );
+    Reason::new("engine_said", text)
+        .fact("margin", transcript.margin())
+        .fact(
+            "buffers",
+            u64::try_from(transcript.buffers().len()).unwrap_or(u64::MAX),
+        )
+}
+
+fn margin(margin: Bytes) -> String {
+    match margin.get() >> 20 {
+        0 => "0.01 MiB".to_owned(),
+        whole => format!("{whole} MiB"),
+    }
+}
+
+fn remarks(transcript: &Transcript) -> Vec<Reason> {
+    let mut remarks = Vec::new();
+    if transcript.flash_attention_off() {
+        remarks.push(Reason::new(
+            "flash_attention_off",
+            "the engine switches flash attention off for this model and cache type",
+        ));
+    }
+    if transcript.copies_dropped() {
+        remarks.push(Reason::new(
+            "copies_dropped",
+            "the engine gives up pipelining between the cards, because its copies do not fit",
+        ));
+    }
+    let others = transcript.buffers().iter();
+    let other: Bytes = others
+        .filter(|buffer| buffer.kind == BufferKind::Other)
+        .map(|buffer| buffer.bytes)
+        .sum();
+    if !other.is_zero() {
+        let text = format!(
+            "{other} of buffers have a name that is not known here; they are counted as compute buffers"
+        );
+        remarks.push(Reason::new("buffer_unknown", text).fact("bytes", other));
+    }
+    remarks
+}

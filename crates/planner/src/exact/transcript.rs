@@ -1,0 +1,171 @@
+//! What an engine's log has told so far.
+//!
+//! Buffers add up, with one exception: a context may reserve its compute buffers again (after a retry, or because an
+//! adapter changed the graph), and then its later word counts.
+
+use plimsoll_base::Bytes;
+
+use super::line::{self, BufferKind, EngineLogLine, Place};
+use super::refusal::Refusal;
+
+/// More buffers than any engine has: one for each device, cache and context.
+const MOST_BUFFERS: usize = 4096;
+/// Complaints beyond these are echoes of the first.
+const MOST_COMPLAINTS: usize = 32;
+
+/// One buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffer {
+    pub place: Place,
+    pub kind: BufferKind,
+    pub bytes: Bytes,
+    /// Which context or projector it belongs to, counted from 1; 0 is before any.
+    part: u32,
+}
+
+/// A log, as far as memory goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Transcript {
+    buffers: Vec<Buffer>,
+    complaints: Vec<String>,
+    parts: u32,
+    context: Option<u64>,
+    build: Option<u32>,
+    reserved: bool,
+    ready: bool,
+    flash_attention_off: bool,
+    copies_dropped: bool,
+    /// The numbers are whole mebibytes, rounded down.
+    coarse: bool,
+}
+
+impl Transcript {
+    /// Reads a whole log.
+    pub fn read(log: &str) -> Self {
+        let mut transcript = Self::default();
+        for line in log.lines() {
+            transcript.hear(line);
+        }
+        transcript
+    }
+
+    /// Takes in the next line; true if it matters.
+    pub fn hear(&mut self, text: &str) -> bool {
+        let line = line::read(text);
+        let matters = line != EngineLogLine::Nothing;
+        self.take(line);
+        matters
+    }
+
+    fn take(&mut self, line: EngineLogLine<'_>) {
+        match line {
+            EngineLogLine::Buffer { place, kind, bytes } => self.add(place, kind, bytes),
+            EngineLogLine::Row {
+                place,
+                weights,
+                cache,
+                compute,
+            } => {
+                self.add(place, BufferKind::Weights, weights);
+                self.add(place, BufferKind::Cache, cache);
+                self.add(place, BufferKind::Compute, compute);
+                self.coarse = true;
+                // The host's row is the last.
+                self.ready |= place == Place::Host;
+            }
+            EngineLogLine::Reserved => self.reserved = true,
+            EngineLogLine::Begins => self.parts = self.parts.saturating_add(1),
+            // The first context is the model's; those of drafts follow.
+            EngineLogLine::Context(tokens) => self.context = self.context.or(Some(tokens)),
+            EngineLogLine::Build(build) => self.build = self.build.or(Some(build)),
+            EngineLogLine::FlashAttentionOff => self.flash_attention_off |= self.parts == 1,
+            EngineLogLine::CopiesDropped => self.copies_dropped = true,
+            EngineLogLine::Ready => self.ready = true,
+            EngineLogLine::Complaint(words) => {
+                if self.complaints.len() < MOST_COMPLAINTS {
+                    self.complaints.push(words.to_owned());
+                }
+            }
+            EngineLogLine::Nothing => {}
+        }
+    }
+
+    fn add(&mut self, place: Place, kind: BufferKind, bytes: Bytes) {
+        let buffer = Buffer {
+            place,
+            kind,
+            bytes,
+            part: self.parts,
+        };
+        let same = |old: &&mut Buffer| (old.place, old.kind, old.part) == (place, kind, buffer.part);
+        let again = self.buffers.iter_mut().find(same);
+        if let Some(old) = again.filter(|_| kind == BufferKind::Compute) {
+            *old = buffer;
+        } else if self.buffers.len() < MOST_BUFFERS {
+            self.buffers.push(buffer);
+        }
+    }
+
+    /// True once every buffer is known, whatever the engine loads.
+    pub fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    /// True once the first context is whole, which is all there is without draft model, projector and adapters.
+    pub fn has_context(&self) -> bool {
+        self.reserved || self.ready
+    }
+
+    pub fn buffers(&self) -> &[Buffer] {
+        &self.buffers
+    }
+
+    /// The sum of what is in one place for one purpose.
+    pub fn sum(&self, place: Place, kind: BufferKind) -> Bytes {
+        let of = |buffer: &&Buffer| (buffer.place, buffer.kind) == (place, kind);
+        self.buffers.iter().filter(of).map(|buffer| buffer.bytes).sum()
+    }
+
+    /// The context that the engine settled on, in tokens.
+    pub fn context(&self) -> Option<u64> {
+        self.context
+    }
+
+    pub fn build(&self) -> Option<u32> {
+        self.build
+    }
+
+    /// True where flash attention was left to the engine, and the engine switched it off.
+    pub fn flash_attention_off(&self) -> bool {
+        self.flash_attention_off
+    }
+
+    pub fn copies_dropped(&self) -> bool {
+        self.copies_dropped
+    }
+
+    /// By how much each number may be wrong.
+    pub fn margin(&self) -> Bytes {
+        /// The log has two places: half of the last is 5242.88 bytes.
+        const HALF_A_PLACE: Bytes = Bytes::new(5243);
+        if self.coarse { Bytes::mib(1) } else { HALF_A_PLACE }
+    }
+
+    /// True where another log tells of the same memory.
+    pub fn agrees_with(&self, other: &Self) -> bool {
+        let said = |log: &Self| {
+            (
+                log.context,
+                log.flash_attention_off,
+                log.copies_dropped,
+                log.coarse,
+            )
+        };
+        self.buffers == other.buffers && said(self) == said(other)
+    }
+
+    /// Why an engine that ended before it was ready did so.
+    pub fn refusal(&self) -> Refusal {
+        Refusal::from_complaints(&self.complaints)
+    }
+}

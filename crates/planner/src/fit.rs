@@ -1,0 +1,104 @@
+//! Search for the largest value that fits: context, micro-batch, slots, layers, cache type, division over cards.
+//!
+//! DECISION: every answer is planned again through [`Price`], never interpolated. So is the step above it, which is shown
+//! not to fit, and so are its trades against other changes. An answer is a [`Change`], and thereby the flags to paste.
+
+mod answer;
+mod change;
+mod course;
+mod outline;
+mod price;
+mod scale;
+mod search;
+mod split;
+
+use self::answer::FitQuestion;
+use super::cost::{PlanCalculator, RequestCost, peak};
+use super::request::PlanRequest;
+use super::reserve::CELLS;
+
+pub(super) use self::change::saturated;
+pub(super) use self::outline::QuickEstimate;
+pub(super) use self::search::{LargestSearch, smallest};
+use super::reserve::Reserve;
+pub use answer::{Answer, CardLine, Dimension, Fit, Next, Trade};
+pub use change::{Change, edited};
+pub use course::{Point, course};
+pub use price::{Formulas, Price, Priced, slack_of};
+
+/// Answers each of `dimensions`, and gives advice where the unchanged request does not fit.
+pub fn fit<P: Price>(
+    request: &PlanRequest<'_>,
+    price: &P,
+    dimensions: &[Dimension],
+) -> Result<Fit, P::Error> {
+    let asked = price.price(&[], request.cards)?;
+    let question = FitQuestion::new(request, price, asked);
+    let answers = dimensions.iter().map(|&dimension| question.answer(dimension));
+    let answers = answers.collect();
+    Ok(question.finish(answers))
+}
+
+pub(super) fn fits(request: &PlanRequest<'_>, cost: &RequestCost) -> bool {
+    let mut cards = request.cards.iter().zip(&cost.cards);
+    cards.all(|(card, terms)| peak(terms) <= card.free)
+}
+
+/// The first questions of [`confirmed_context`]: the guessed context and the step above it.
+pub fn likely_contexts(request: &PlanRequest<'_>, guess: u64) -> Vec<Vec<Change>> {
+    let asked = Reserve::of_model(request, u64::from(request.wish.context)).context;
+    let most = most_steps(request, asked);
+    let first = (guess / CELLS).clamp(1, most);
+    (first..=most.min(first + 1)).map(context).collect()
+}
+
+fn context(steps: u64) -> Vec<Change> {
+    vec![Change::Context(saturated(steps * CELLS))]
+}
+
+/// The largest context that fits, found from a guess. One step of 256 tokens more does not fit, or exceeds both the
+/// requested and the trained context. `Err` holds the largest that was seen to fit, where questions were left open.
+pub fn confirmed_context<P: Price>(
+    request: &PlanRequest<'_>,
+    price: &P,
+    guess: Option<u64>,
+) -> Result<Option<u64>, Option<u64>> {
+    let asked = Reserve::of_model(request, u64::from(request.wish.context)).context;
+    let most = most_steps(request, asked);
+    let slack = |changes: &[Change]| Some(price.price(changes, request.cards).ok()?.slack(request.cards));
+    let foresee =
+        |steps: &[u64]| price.foresee(&steps.iter().map(|&steps| context(steps)).collect::<Vec<_>>());
+    let mut search = LargestSearch::new(1..=most, |steps| slack(&context(steps)))
+        .guess(guess.map(|tokens| (tokens / CELLS).clamp(1, most)))
+        .foreseen(Some(Box::new(foresee)));
+    // The request itself is often priced already, and it is one of the steps if it is a multiple of them.
+    if let Some(slack) = slack(&[]).filter(|_| asked.is_multiple_of(CELLS)) {
+        search.know(asked / CELLS, slack);
+    }
+    let found = search.largest().map(|found| found.at * CELLS);
+    if price.is_spent() {
+        return Err(search.seen().map(|steps| steps * CELLS));
+    }
+    Ok(found)
+}
+
+fn most_steps(request: &PlanRequest<'_>, asked: u64) -> u64 {
+    let trained = u64::from(request.model.hyper.context_train);
+    trained.max(asked).div_ceil(CELLS).max(1)
+}
+
+/// The largest context that fits on these cards, at most the larger of the requested and the trained context. `None` if
+/// not even the smallest fits.
+pub(super) fn largest_context(
+    request: &PlanRequest<'_>,
+    calculator: &PlanCalculator<'_>,
+    asked: &RequestCost,
+) -> Option<u64> {
+    let most = most_steps(request, asked.reserve.context);
+    let slack = |cost: RequestCost| Priced::from(cost).slack(request.cards);
+    let mut search = LargestSearch::new(1..=most, |steps| calculator.at(steps * CELLS).ok().map(slack));
+    if asked.reserve.context.is_multiple_of(CELLS) {
+        search.know(asked.reserve.context / CELLS, slack(asked.clone()));
+    }
+    Some(search.largest()?.at * CELLS)
+}

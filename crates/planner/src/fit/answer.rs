@@ -1,0 +1,394 @@
+//! Best value of each dimension, the reason why no more fits, and its trades against other changes.
+
+use plimsoll_base::{Bytes, Card, CardId, Fact, Hint};
+use plimsoll_model::{TensorType, types};
+use serde::{Serialize, Serializer};
+
+use super::change::{Change, changed, saturated};
+use super::outline::QuickEstimate;
+use super::price::{Price, Priced, headroom};
+use super::scale::FitScale;
+use super::search::FitBound;
+use super::split;
+use crate::outcome::EngineInfo;
+use crate::request::PlanRequest;
+use crate::reserve::Reserve;
+use crate::{cost, engine_info, hints, model_name};
+
+/// A direction in which more may fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dimension {
+    Context,
+    MicroBatch,
+    Slots,
+    Layers,
+    Cache,
+    Split,
+    Experts,
+}
+
+impl Dimension {
+    pub const ALL: [Self; 7] = [
+        Self::Context,
+        Self::MicroBatch,
+        Self::Slots,
+        Self::Cache,
+        Self::Split,
+        Self::Layers,
+        Self::Experts,
+    ];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Context => "ctx",
+            Self::MicroBatch => "ub",
+            Self::Slots => "np",
+            Self::Layers => "ngl",
+            Self::Cache => "kv",
+            Self::Split => "split",
+            Self::Experts => "moe",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|dimension| dimension.name() == name)
+    }
+}
+
+impl Serialize for Dimension {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// A card under one plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CardLine {
+    pub id: CardId,
+    pub total: Bytes,
+    pub free: Bytes,
+    pub peak: Bytes,
+    pub headroom: i64,
+}
+
+/// The step above the best, and the memory that it lacks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Next {
+    pub value: u64,
+    /// `None` where the engine refuses the step for another reason than memory.
+    pub card: Option<CardId>,
+    pub short: Option<Bytes>,
+}
+
+/// The best of `dimension` under another change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Trade {
+    pub flags: String,
+    pub dimension: Dimension,
+    /// `None` where nothing fits.
+    pub best: Option<u64>,
+}
+
+/// The best of one dimension.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Answer {
+    pub dimension: Dimension,
+    pub asked: Fact,
+    /// False where the dimension does not exist for this model or machine.
+    pub applicable: bool,
+    /// `None` where nothing in this direction fits.
+    pub best: Option<Fact>,
+    /// The change to make; serialised as flags.
+    #[serde(rename = "flags", serialize_with = "as_flags")]
+    pub change: Option<Change>,
+    /// The cards under the best.
+    pub cards: Vec<CardLine>,
+    pub next: Option<Next>,
+    pub trades: Vec<Trade>,
+    pub text: String,
+}
+
+fn as_flags<S: Serializer>(change: &Option<Change>, serializer: S) -> Result<S::Ok, S::Error> {
+    let flags = change.as_ref().map(|change| change.flags().join(" "));
+    flags.serialize(serializer)
+}
+
+/// Answers for all requested dimensions (`plimsoll.fit/1`).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Fit {
+    pub schema: &'static str,
+    pub model: String,
+    pub engine: EngineInfo,
+    /// The unchanged request fits.
+    pub fits: bool,
+    pub cards: Vec<CardLine>,
+    pub answers: Vec<Answer>,
+    /// Advice, where the unchanged request does not fit.
+    pub hints: Vec<Hint>,
+}
+
+/// A request, its price model, and its price without changes.
+pub(super) struct FitQuestion<'a, P> {
+    pub(super) request: &'a PlanRequest<'a>,
+    pub(super) price: &'a P,
+    pub(super) asked: Priced,
+    outline: Option<QuickEstimate<'a>>,
+}
+
+/// The text of an answer after the price model has stopped answering.
+const OPEN: &str = "not known: the engine was not asked often enough";
+
+/// Cache types from the best to the smallest.
+const CACHE_TYPES: [TensorType; 3] = [types::F16, types::Q8_0, types::Q4_0];
+
+impl<'a, P: Price> FitQuestion<'a, P> {
+    pub(super) fn new(request: &'a PlanRequest<'a>, price: &'a P, asked: Priced) -> Self {
+        Self {
+            request,
+            price,
+            outline: QuickEstimate::new(request, &asked),
+            asked,
+        }
+    }
+
+    pub(super) fn priced(&self, changes: &[Change]) -> Option<Priced> {
+        self.price.price(changes, self.request.cards).ok()
+    }
+
+    pub(super) fn lines(&self, priced: &Priced) -> Vec<CardLine> {
+        let line = |(card, terms): (&Card, _)| CardLine {
+            id: card.id.clone(),
+            total: card.total,
+            free: card.free,
+            peak: cost::peak(terms),
+            headroom: headroom(card, terms),
+        };
+        self.request.cards.iter().zip(&priced.cards).map(line).collect()
+    }
+
+    /// The answer with its trades; an empty one where the price model left questions open.
+    pub(super) fn answer(&self, dimension: Dimension) -> Answer {
+        let answer = match dimension {
+            Dimension::Cache => self.cache(),
+            Dimension::Split => split::answer(self),
+            _ => match FitScale::of(dimension, self.request) {
+                Some(scale) => self.number(dimension, &scale),
+                None => inapplicable(dimension, "the model has no experts"),
+            },
+        };
+        // An unanswered question looks like a refusal, so nothing that was found after it can be relied on.
+        if answer.applicable && self.price.is_spent() {
+            return nothing(dimension, OPEN);
+        }
+        Answer {
+            trades: self.trades(&answer),
+            ..answer
+        }
+    }
+
+    pub(super) fn finish(self, answers: Vec<Answer>) -> Fit {
+        Fit {
+            schema: "plimsoll.fit/1",
+            model: model_name(self.request),
+            engine: engine_info(self.request),
+            fits: self.asked.fits(self.request.cards),
+            cards: self.lines(&self.asked),
+            hints: hints::hints(self.request, self.price, &self.asked),
+            answers,
+        }
+    }
+
+    fn number(&self, dimension: Dimension, scale: &FitScale) -> Answer {
+        let found = self.best(scale, true, &[]);
+        let change = found.map(|found| scale.change(found.at));
+        // Where nothing fits, the answer shows by how much the least of all fails.
+        let failing = match found {
+            Some(found) => found.above,
+            None => Some(scale.least()),
+        };
+        let next = failing.map(|steps| self.next(scale.value(steps), &[scale.change(steps)]));
+        let priced = change.clone().and_then(|change| self.priced(&[change]));
+        let cards = priced.map_or(Vec::new(), |priced| self.lines(&priced));
+        let best = found.map(|found| scale.value(found.at));
+        Answer {
+            asked: scale.asked.into(),
+            text: text(scale, best, &cards, next.as_ref()),
+            best: best.map(Fact::from),
+            change,
+            cards,
+            next,
+            ..nothing(dimension, "")
+        }
+    }
+
+    /// The best on a scale, with other changes made as well.
+    fn best(&self, scale: &FitScale, guarded: bool, beside: &[Change]) -> Option<FitBound> {
+        let with = |&steps: &u64| [beside, &[scale.change(steps)]].concat();
+        // Only steps that move whole tensors need the outline: elsewhere a straight line finds the answer.
+        let outline = self.outline.as_ref().filter(|_| scale.has_steps());
+        let estimate = |steps| {
+            let changes = with(&steps);
+            let slack = self.price.estimate(&changes);
+            slack.or_else(|| outline?.slack(&changes))
+        };
+        let guess = scale.best(false, None, None, estimate).map(|guess| guess.at);
+        let foresee = |steps: &[u64]| self.price.foresee(&steps.iter().map(with).collect::<Vec<_>>());
+        scale.best(guarded, guess, Some(Box::new(foresee)), |steps| {
+            Some(self.priced(&with(&steps))?.slack(self.request.cards))
+        })
+    }
+
+    /// The failure of `changes` on the tightest card.
+    fn next(&self, value: u64, changes: &[Change]) -> Next {
+        let lines = self.priced(changes).map(|priced| self.lines(&priced));
+        let tightest = lines.and_then(|lines| tightest(&lines).cloned());
+        let short = tightest.as_ref().map(|line| line.headroom.unsigned_abs());
+        Next {
+            value,
+            short: short.map(Bytes::new),
+            card: tightest.map(|line| line.id),
+        }
+    }
+
+    /// The best of a dimension under each other change; for a cache type, the largest context.
+    fn trades(&self, answer: &Answer) -> Vec<Trade> {
+        let (dimension, turns) = match answer.dimension {
+            Dimension::Split => return Vec::new(),
+            _ if !answer.applicable => return Vec::new(),
+            Dimension::Cache => (Dimension::Context, CACHE_TYPES.map(Change::Cache).to_vec()),
+            dimension => (dimension, self.turns(dimension)),
+        };
+        let each: Vec<Vec<Change>> = turns.iter().map(|turn| vec![turn.clone()]).collect();
+        self.price.foresee(&each);
+        let trades = each.iter().filter_map(|turn| self.trade(dimension, turn));
+        trades.collect()
+    }
+
+    fn trade(&self, dimension: Dimension, turn: &[Change]) -> Option<Trade> {
+        self.priced(turn)?;
+        let wish = changed(self.request.wish, turn);
+        let request = PlanRequest {
+            wish: &wish,
+            ..*self.request
+        };
+        // The change may move the ends of the scale: half the context leaves room for more slots.
+        let scale = FitScale::of(dimension, &request)?;
+        let found = self.best(&scale, false, turn);
+        let flags: Vec<String> = turn.iter().flat_map(Change::flags).collect();
+        (!self.price.is_spent()).then(|| Trade {
+            flags: flags.join(" "),
+            dimension,
+            best: found.map(|found| scale.value(found.at)),
+        })
+    }
+
+    /// Changes to trade against: half and twice the context, twice the micro-batch or the slots, a smaller cache.
+    fn turns(&self, dimension: Dimension) -> Vec<Change> {
+        let wish = self.request.wish;
+        let reserve = Reserve::of_model(self.request, u64::from(wish.context));
+        let mut turns = Vec::new();
+        if dimension != Dimension::Context {
+            turns.push(Change::Context(saturated(reserve.context.saturating_mul(2))));
+            turns.push(Change::Context(saturated((reserve.context / 2).max(1))));
+        }
+        if dimension != Dimension::MicroBatch {
+            let twice = saturated(reserve.micro_batch.saturating_mul(2));
+            turns.push(Change::micro_batch(twice, wish.batch));
+        }
+        if dimension != Dimension::Slots {
+            let slots = reserve.sequences.saturating_mul(2);
+            // More slots keep their tokens each, unless the context itself is searched for.
+            let context = saturated(slots.saturating_mul(reserve.per_sequence));
+            turns.push(Change::Slots {
+                slots: saturated(slots),
+                context: (dimension != Dimension::Context).then_some(context),
+            });
+        }
+        if self.request.model.hyper.cached && !wish.cache_key.quantised() {
+            turns.push(Change::Cache(types::Q8_0));
+        }
+        turns
+    }
+
+    /// The best cache type with which the requested context fits.
+    fn cache(&self) -> Answer {
+        if !self.request.model.hyper.cached {
+            return inapplicable(Dimension::Cache, "the model keeps no cache of keys and values");
+        }
+        self.price
+            .foresee(&CACHE_TYPES.map(|kind| vec![Change::Cache(kind)]));
+        let priced = |kind| Some((kind, self.priced(&[Change::Cache(kind)])?));
+        // All types are priced, so that a refusal of one is remembered for the trades.
+        let allowed: Vec<(TensorType, Priced)> = CACHE_TYPES.into_iter().filter_map(priced).collect();
+        let fits = |(_, priced): &&(_, Priced)| priced.fits(self.request.cards);
+        let asked = self.request.wish.cache_key.name.into();
+        let Some((kind, priced)) = allowed.iter().find(fits) else {
+            return Answer {
+                asked,
+                ..nothing(Dimension::Cache, "no cache type makes it fit")
+            };
+        };
+        let lines = self.lines(priced);
+        Answer {
+            asked,
+            best: Some(kind.name.into()),
+            change: Some(Change::Cache(*kind)),
+            text: format!("a cache in {} fits{}", kind.name, spare(&lines)),
+            cards: lines,
+            ..nothing(Dimension::Cache, "")
+        }
+    }
+}
+
+pub(super) fn inapplicable(dimension: Dimension, why: &str) -> Answer {
+    Answer {
+        applicable: false,
+        ..nothing(dimension, why)
+    }
+}
+
+pub(super) fn nothing(dimension: Dimension, why: &str) -> Answer {
+    Answer {
+        dimension,
+        asked: "".into(),
+        applicable: true,
+        best: None,
+        change: None,
+        cards: Vec::new(),
+        next: None,
+        trades: Vec::new(),
+        text: why.to_owned(),
+    }
+}
+
+fn tightest(lines: &[CardLine]) -> Option<&CardLine> {
+    lines.iter().min_by_key(|line| line.headroom)
+}
+
+/// `, with 12 MiB to spare on H200`.
+pub(super) fn spare(lines: &[CardLine]) -> String {
+    let spare = |line: &CardLine| {
+        let bytes = Bytes::new(line.headroom.unsigned_abs());
+        format!(", with {bytes} to spare on {}", line.id)
+    };
+    tightest(lines).map_or(String::new(), spare)
+}
+
+fn text(scale: &FitScale, best: Option<u64>, cards: &[CardLine], next: Option<&Next>) -> String {
+    let failing = |next: &Next| {
+        let words = scale.words(next.value);
+        match (&next.card, next.short) {
+            (Some(card), Some(short)) => format!("{words} would be {short} too much on {card}"),
+            _ => format!("the engine refuses {words}"),
+        }
+    };
+    let next = next.map(failing);
+    match best {
+        // Without a step above, the scale says why it ends.
+        Some(best) => {
+            let end = next.as_deref().unwrap_or(scale.end);
+            format!("{}{}; {end}", scale.fitting(best), spare(cards))
+        }
+        None => next.map_or("nothing fits".to_owned(), |next| format!("nothing fits: {next}")),
+    }
+}

@@ -1,0 +1,255 @@
+//! One change of a request: its effect on a wish, and the engine's flags for it.
+//!
+//! DECISION: every search and every piece of advice is made of these changes, so that the closed forms, which read a
+//! [`Wish`], and the engine, which reads a command line, answer the same question. A test compares the two.
+
+use plimsoll_base::Advice;
+use plimsoll_flags::{FlagError, FlashAttention, GpuLayers, Options, Parallel, SplitMode, Wish};
+use plimsoll_model::TensorType;
+
+/// A change of one flag, or of flags that belong together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    Context(u32),
+    /// Micro-batches of `tokens`; the batch is raised to it where it is smaller.
+    MicroBatch {
+        tokens: u32,
+        batch: Option<u32>,
+    },
+    /// A number of slots, and the context over all of them where that changes too.
+    Slots {
+        slots: u32,
+        context: Option<u32>,
+    },
+    /// K and V in one type.
+    Cache(TensorType),
+    FlashAttention,
+    Layers(u32),
+    ExpertsOnHost(u32),
+    NoOpOffload,
+    /// No `--swa-full`.
+    WindowedCache,
+    ProjectorOnHost,
+    /// Cards of the process, by their CUDA numbers, and the layers of each.
+    Cards {
+        numbers: Vec<usize>,
+        layers: Vec<u32>,
+    },
+}
+
+impl Change {
+    /// Micro-batches of `tokens`, with a larger batch where they exceed `batch`.
+    pub(crate) fn micro_batch(tokens: u32, batch: u32) -> Self {
+        let batch = (tokens > batch).then_some(tokens);
+        Self::MicroBatch { tokens, batch }
+    }
+
+    pub(crate) fn apply(&self, wish: &mut Wish) {
+        match self {
+            Self::Context(tokens) => wish.context = *tokens,
+            Self::MicroBatch { tokens, batch } => {
+                wish.micro_batch = *tokens;
+                wish.batch = batch.unwrap_or(wish.batch);
+            }
+            Self::Slots { slots, context } => {
+                wish.parallel = Parallel::Count(*slots);
+                wish.context = context.unwrap_or(wish.context);
+            }
+            Self::Cache(kind) => (wish.cache_key, wish.cache_value) = (*kind, *kind),
+            Self::FlashAttention => wish.flash_attention = FlashAttention::Auto,
+            Self::Layers(layers) => wish.gpu_layers = GpuLayers::Count(*layers),
+            Self::ExpertsOnHost(layers) => wish.experts_on_host = *layers,
+            Self::NoOpOffload => wish.op_offload = false,
+            Self::WindowedCache => wish.full_sliding_cache = false,
+            Self::ProjectorOnHost => wish.projector_offload = false,
+            Self::Cards { numbers, layers } => {
+                wish.devices = devices(numbers);
+                wish.tensor_split = shares(layers);
+                // Shares apply to a split by layers alone, and -mg would choose one of the cards.
+                (wish.split_mode, wish.main_gpu) = (SplitMode::Layer, None);
+            }
+        }
+    }
+
+    /// The change as flags of llama-server; empty where a flag is left out.
+    pub fn flags(&self) -> Vec<String> {
+        let flag = |name: &str, value: String| vec![name.to_owned(), value];
+        match self {
+            Self::Context(tokens) => flag("-c", tokens.to_string()),
+            Self::MicroBatch { tokens, batch } => {
+                let mut flags = batch.map_or(Vec::new(), |batch| flag("-b", batch.to_string()));
+                flags.extend(flag("-ub", tokens.to_string()));
+                flags
+            }
+            Self::Slots { slots, context } => {
+                let mut flags = flag("-np", slots.to_string());
+                flags.extend(context.map_or(Vec::new(), |context| flag("-c", context.to_string())));
+                flags
+            }
+            Self::Cache(kind) => ["-ctk", kind.name, "-ctv", kind.name].map(str::to_owned).to_vec(),
+            Self::FlashAttention => flag("-fa", "auto".to_owned()),
+            Self::Layers(layers) => flag("-ngl", layers.to_string()),
+            Self::ExpertsOnHost(layers) => flag("--n-cpu-moe", layers.to_string()),
+            Self::NoOpOffload => vec!["--no-op-offload".to_owned()],
+            // llama-server has no flag for the default.
+            Self::WindowedCache => Vec::new(),
+            Self::ProjectorOnHost => vec!["--no-mmproj-offload".to_owned()],
+            Self::Cards { numbers, layers } => {
+                let mut flags = flag("-dev", devices(numbers).join(","));
+                if numbers.len() > 1 {
+                    let layers: Vec<String> = layers.iter().map(u32::to_string).collect();
+                    flags.extend(flag("-ts", layers.join(",")));
+                }
+                flags
+            }
+        }
+    }
+
+    /// Flags, by one of their spellings, that contradict the change.
+    fn instead_of(&self) -> &'static [&'static str] {
+        match self {
+            Self::Context(_) => &["-c"],
+            Self::MicroBatch { batch: None, .. } => &["-ub"],
+            Self::MicroBatch { .. } => &["-ub", "-b"],
+            Self::Slots { context: None, .. } => &["-np"],
+            Self::Slots { .. } => &["-np", "-c"],
+            Self::Cache(_) => &["-ctk", "-ctv"],
+            // Negated spellings are flags of their own in the table.
+            Self::FlashAttention => &["-fa", "-nfa"],
+            Self::Layers(_) => &["-ngl"],
+            Self::ExpertsOnHost(_) => &["-cmoe", "-ncmoe"],
+            Self::NoOpOffload => &["--op-offload"],
+            Self::WindowedCache => &["--swa-full"],
+            Self::ProjectorOnHost => &["--mmproj-offload"],
+            Self::Cards { .. } => &["-dev", "-ts", "-sm", "-mg"],
+        }
+    }
+
+    /// Two changes of one kind contradict each other.
+    pub(crate) fn kind(&self) -> std::mem::Discriminant<Self> {
+        std::mem::discriminant(self)
+    }
+
+    /// The advice to make this change.
+    pub(crate) fn advice(&self) -> Advice {
+        match self {
+            Self::Context(tokens) => Advice::ShrinkContext(u64::from(*tokens)),
+            Self::MicroBatch { tokens, .. } => Advice::ShrinkMicroBatch(u64::from(*tokens)),
+            Self::Slots { slots, .. } => Advice::FewerSlots(u64::from(*slots)),
+            Self::Cache(kind) => Advice::QuantiseCache(kind.name),
+            Self::FlashAttention => Advice::FlashAttention,
+            Self::Layers(layers) => Advice::FewerLayers(u64::from(*layers)),
+            Self::ExpertsOnHost(layers) => Advice::ExpertsOnHost(u64::from(*layers)),
+            Self::NoOpOffload => Advice::NoOpOffload,
+            Self::WindowedCache => Advice::WindowedCache,
+            Self::ProjectorOnHost => Advice::ProjectorOnHost,
+            Self::Cards { .. } => Advice::DivideLayers(self.flags().join(" ")),
+        }
+    }
+}
+
+/// The wish with changes applied in order.
+pub(crate) fn changed(wish: &Wish, changes: &[Change]) -> Wish {
+    let mut wish = wish.clone();
+    for change in changes {
+        change.apply(&mut wish);
+    }
+    wish
+}
+
+/// A command line with changes applied: contradicting flags are removed, new ones are appended.
+pub fn edited(options: &Options, changes: &[Change]) -> Result<Options, FlagError> {
+    let mut options = options.clone();
+    for change in changes {
+        options.retain(|setting| {
+            // Removed rather than overridden: an earlier -ts or -dev would still be read with the new flags.
+            let spelled = |name: &&str| setting.flag.names.contains(name);
+            !change.instead_of().iter().any(spelled)
+        });
+        for setting in Options::from_argv(&change.flags())?.settings() {
+            options.push(setting.clone());
+        }
+    }
+    Ok(options)
+}
+
+/// A number for a flag of 32 bits.
+pub(crate) fn saturated(value: u64) -> u32 {
+    u32::try_from(value).unwrap_or(u32::MAX)
+}
+
+fn devices(numbers: &[usize]) -> Vec<String> {
+    numbers.iter().map(|number| format!("CUDA{number}")).collect()
+}
+
+/// No shares for a single card, which takes all.
+fn shares(layers: &[u32]) -> Vec<f32> {
+    let share = |&layers: &u32| f32::from(u16::try_from(layers).unwrap_or(u16::MAX));
+    match layers {
+        [_] => Vec::new(),
+        layers => layers.iter().map(share).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_flags::Program;
+    use plimsoll_model::types;
+
+    use super::*;
+
+    fn wish(options: &Options) -> Wish {
+        options.wish(Program::LlamaServer).unwrap()
+    }
+
+    #[test]
+    fn a_change_means_the_same_in_a_wish_and_on_a_command_line() {
+        let changes = [
+            Change::Context(512),
+            Change::MicroBatch {
+                tokens: 256,
+                batch: None,
+            },
+            Change::MicroBatch {
+                tokens: 4096,
+                batch: Some(4096),
+            },
+            Change::Slots {
+                slots: 1,
+                context: None,
+            },
+            Change::Slots {
+                slots: 3,
+                context: Some(768),
+            },
+            Change::Cache(types::Q8_0),
+            Change::FlashAttention,
+            Change::Layers(7),
+            Change::ExpertsOnHost(9),
+            Change::NoOpOffload,
+            Change::WindowedCache,
+            Change::ProjectorOnHost,
+            Change::Cards {
+                numbers: vec![1],
+                layers: vec![33],
+            },
+            Change::Cards {
+                numbers: vec![2, 0],
+                layers: vec![20, 13],
+            },
+        ];
+        let line = "-m a.gguf -c 8192 -b 1024 -ub 512 -np 2 -kvu -ctk q4_0 -ctv q5_0 -fa off -ngl 5 -cmoe -ncmoe 4 \
+                    --op-offload --swa-full -mm p.gguf --mmproj-offload -dev CUDA1 -ts 3,1 -sm none -mg 0 -t 4";
+        let argv: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let before = Options::from_argv(&argv).unwrap();
+        for change in changes {
+            let line = edited(&before, std::slice::from_ref(&change)).unwrap();
+            assert_eq!(
+                wish(&line),
+                changed(&wish(&before), std::slice::from_ref(&change)),
+                "{change:?}"
+            );
+            assert_eq!(line.text("-t"), Some("4"), "what does not say otherwise stays");
+        }
+    }
+}

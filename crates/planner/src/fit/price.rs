@@ -1,0 +1,102 @@
+//! Price model of a search: the closed forms, or the engine itself.
+//!
+//! DECISION: searching knows nothing of formulas. It asks one question, [`Price::price`]: the terms on each card with these
+//! changes. [`Formulas`] answers from the closed forms; `plan --exact` answers by running the engine, so that its
+//! searches find their results in the engine's own numbers.
+
+use plimsoll_base::{Bytes, Card};
+
+use super::change::{Change, changed};
+use crate::cost::{self, PlanCalculator, RequestCost};
+use crate::error::PlanError;
+use crate::outcome::{HostTerms, Terms};
+use crate::request::PlanRequest;
+
+/// Terms of a model on every card and on the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Priced {
+    /// One entry for each card, in the order of the cards.
+    pub cards: Vec<Terms>,
+    pub host: HostTerms,
+}
+
+impl Priced {
+    pub fn peak(&self, card: usize) -> Bytes {
+        self.cards.get(card).map_or(Bytes::ZERO, cost::peak)
+    }
+
+    /// Free bytes on the tightest card; below 0, the bytes missing on all cards together.
+    pub fn slack(&self, cards: &[Card]) -> i64 {
+        slack_of(cards, self.cards.iter().map(cost::peak))
+    }
+
+    pub fn fits(&self, cards: &[Card]) -> bool {
+        self.slack(cards) >= 0
+    }
+}
+
+/// [`Priced::slack`] of these peaks.
+pub fn slack_of(cards: &[Card], peaks: impl Iterator<Item = Bytes>) -> i64 {
+    let headrooms = cards.iter().zip(peaks).map(|(card, peak)| beyond(card, peak));
+    // Missing bytes are summed, because moving work from one short card to another gains nothing.
+    let (short, spare) = headrooms.fold((0_i64, i64::MAX), |(short, spare), headroom| {
+        (short.saturating_add(headroom.min(0)), spare.min(headroom))
+    });
+    if short < 0 { short } else { spare }
+}
+
+fn beyond(card: &Card, peak: Bytes) -> i64 {
+    crate::signed_difference(card.free.get(), peak.get())
+}
+
+pub(super) fn headroom(card: &Card, terms: &Terms) -> i64 {
+    beyond(card, cost::peak(terms))
+}
+
+/// Prices a request with changes. An error is a refusal by the engine.
+pub trait Price {
+    type Error: std::fmt::Display;
+
+    fn price(&self, changes: &[Change], cards: &[Card]) -> Result<Priced, Self::Error>;
+
+    /// Announces the next questions on the request's cards, which an implementation may answer in parallel.
+    fn foresee(&self, _questions: &[Vec<Change>]) {}
+
+    /// Quick estimate of free memory after these changes; only a starting point for the search.
+    fn estimate(&self, _changes: &[Change]) -> Option<i64> {
+        None
+    }
+
+    /// True once no more questions are answered: changes without a price may then still fit.
+    fn is_spent(&self) -> bool {
+        false
+    }
+}
+
+/// The default price model: the closed forms.
+#[derive(Clone, Copy, Debug)]
+pub struct Formulas<'a>(pub PlanRequest<'a>);
+
+impl Price for Formulas<'_> {
+    type Error = PlanError;
+
+    fn price(&self, changes: &[Change], cards: &[Card]) -> Result<Priced, PlanError> {
+        let wish = changed(self.0.wish, changes);
+        let request = PlanRequest {
+            wish: &wish,
+            cards,
+            ..self.0
+        };
+        let cost = PlanCalculator::new(&request)?.at(u64::from(wish.context))?;
+        Ok(cost.into())
+    }
+}
+
+impl From<RequestCost> for Priced {
+    fn from(cost: RequestCost) -> Self {
+        Self {
+            cards: cost.cards,
+            host: cost.host,
+        }
+    }
+}

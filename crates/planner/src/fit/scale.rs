@@ -1,0 +1,171 @@
+//! Scales of the numeric dimensions: range, step, and the change that a number stands for.
+
+use std::ops::RangeInclusive;
+
+use plimsoll_flags::GpuLayers;
+
+use super::answer::Dimension;
+use super::change::{Change, saturated};
+use super::search::{FitBound, Foresee, LargestSearch, smallest};
+use crate::request::PlanRequest;
+use crate::reserve::{CELLS, MOST_SEQUENCES, Reserve};
+
+/// Micro-batches are tried in whole tiles of the engine's matrix kernels.
+const TILE: u64 = 128;
+/// The largest micro-batch that is tried; larger ones are no faster.
+const LARGEST_MICRO_BATCH: u64 = 8192;
+
+/// A dimension in which numbers are tried. The range is in steps of `unit`.
+pub(super) struct FitScale {
+    pub(super) range: RangeInclusive<u64>,
+    pub(super) unit: u64,
+    /// The requested value, in the dimension's own measure.
+    pub(super) asked: u64,
+    /// Fewer is better: experts in host memory.
+    pub(super) fewer: bool,
+    /// The reason for the end of the range.
+    pub(super) end: &'static str,
+    dimension: Dimension,
+    /// Tokens of one slot.
+    per_slot: u64,
+    batch: u32,
+}
+
+impl FitScale {
+    /// `None` where the dimension is no number or does not exist for the model.
+    pub(super) fn of(dimension: Dimension, request: &PlanRequest<'_>) -> Option<Self> {
+        let wish = request.wish;
+        let reserve = Reserve::of_model(request, u64::from(wish.context));
+        let hyper = &request.model.hyper;
+        let layers = u64::from(hyper.layers);
+        let scale = |range, unit, asked, end| Self {
+            range,
+            unit,
+            asked,
+            fewer: false,
+            end,
+            dimension,
+            per_slot: reserve.per_sequence,
+            batch: wish.batch,
+        };
+        Some(match dimension {
+            Dimension::Context => {
+                // The engine rounds the context of every stream up to whole cells.
+                let step = CELLS * reserve.streams;
+                let trained = u64::from(hyper.context_train) * reserve.streams;
+                let (most, end) = if trained >= reserve.context {
+                    (trained, "the model was trained for no more")
+                } else {
+                    (
+                        reserve.context,
+                        "it is what was asked for, and more than the model was trained for",
+                    )
+                };
+                scale(1..=most.div_ceil(step).max(1), step, reserve.context, end)
+            }
+            Dimension::MicroBatch => {
+                let most = LARGEST_MICRO_BATCH.min(reserve.context).div_ceil(TILE).max(1);
+                let end = "larger ones gain nothing or are cut by the context";
+                scale(1..=most, TILE, reserve.micro_batch, end)
+            }
+            Dimension::Slots => {
+                // Slots keep their tokens each, and -c takes 31 bits.
+                let room = u64::from(i32::MAX.unsigned_abs()) / reserve.per_sequence.max(1);
+                let most = u64::from(MOST_SEQUENCES).min(room).max(1);
+                scale(1..=most, 1, reserve.sequences, "the engine has no more")
+            }
+            Dimension::Layers => {
+                let asked = match wish.gpu_layers {
+                    GpuLayers::Auto | GpuLayers::All => layers + 1,
+                    GpuLayers::Count(layers) => u64::from(layers),
+                };
+                scale(0..=layers + 1, 1, asked.min(layers + 1), "the model has no more")
+            }
+            Dimension::Experts => {
+                hyper.experts.as_ref()?;
+                let asked = u64::from(wish.experts_on_host).min(layers);
+                Self {
+                    fewer: true,
+                    ..scale(0..=layers, 1, asked, "none is left")
+                }
+            }
+            Dimension::Cache | Dimension::Split => return None,
+        })
+    }
+
+    /// The change that a number of steps stands for.
+    pub(super) fn change(&self, steps: u64) -> Change {
+        let value = saturated(self.value(steps));
+        match self.dimension {
+            Dimension::Context => Change::Context(value),
+            Dimension::MicroBatch => Change::micro_batch(value, self.batch),
+            Dimension::Slots => Change::Slots {
+                slots: value,
+                context: Some(saturated(steps.saturating_mul(self.per_slot))),
+            },
+            Dimension::Layers => Change::Layers(value),
+            Dimension::Experts | Dimension::Cache | Dimension::Split => Change::ExpertsOnHost(value),
+        }
+    }
+
+    /// The number of steps that needs the least memory.
+    pub(super) fn least(&self) -> u64 {
+        match self.fewer {
+            true => *self.range.end(),
+            false => *self.range.start(),
+        }
+    }
+
+    pub(super) fn value(&self, steps: u64) -> u64 {
+        steps.saturating_mul(self.unit)
+    }
+
+    /// True where a step moves whole tensors, so that memory does not follow a straight line.
+    pub(super) fn has_steps(&self) -> bool {
+        matches!(self.dimension, Dimension::Layers | Dimension::Experts)
+    }
+
+    /// A value in words.
+    pub(super) fn words(&self, value: u64) -> String {
+        match self.dimension {
+            Dimension::Context => format!("a context of {value} tokens"),
+            Dimension::MicroBatch => format!("a micro-batch of {value} tokens"),
+            Dimension::Slots if value == 1 => format!("1 slot of {} tokens", self.per_slot),
+            Dimension::Slots => format!("{value} slots of {} tokens each", self.per_slot),
+            Dimension::Layers if value == 1 => "1 layer on the cards".to_owned(),
+            Dimension::Layers => format!("{value} layers on the cards"),
+            Dimension::Experts if value == 0 => "all experts on the cards".to_owned(),
+            Dimension::Experts => format!("all experts but those of {value} layers on the cards"),
+            Dimension::Cache | Dimension::Split => value.to_string(),
+        }
+    }
+
+    /// `1 slot fits`, `2 slots fit`.
+    pub(super) fn fitting(&self, value: u64) -> String {
+        let several = match self.dimension {
+            Dimension::Slots | Dimension::Layers => value != 1,
+            dimension => dimension == Dimension::Experts,
+        };
+        format!("{} {}", self.words(value), if several { "fit" } else { "fits" })
+    }
+
+    /// The best number of steps. A guarded search also tries a few numbers beyond it.
+    pub(super) fn best(
+        &self,
+        guarded: bool,
+        guess: Option<u64>,
+        foresee: Option<Foresee<'_>>,
+        slack: impl FnMut(u64) -> Option<i64>,
+    ) -> Option<FitBound> {
+        let range = self.range.clone();
+        if self.fewer {
+            return smallest(range, guess, foresee, slack);
+        }
+        let mut search = LargestSearch::new(range, slack).guess(guess).foreseen(foresee);
+        if guarded {
+            search.largest_guarded()
+        } else {
+            search.largest()
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! Search for the largest number that fits, with as few questions as possible.
+//!
+//! DECISION: a question may cost 100 ms (a run of the engine). A search therefore starts at a guess where there is one, and
+//! continues where a straight line between two known ends crosses zero; every other step halves, which bounds the
+//! search. The result was itself priced, and so was the number above it, which does not fit. Memory is not always
+//! monotone in slots or micro-batches (best-fit allocators, contexts rounded per slot), so a few numbers above the
+//! result are priced as well, and the search continues from there if one of them fits.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+/// Result of a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FitBound {
+    pub(crate) at: u64,
+    /// The number above, which does not fit; `None` at the end of the range.
+    pub(crate) above: Option<u64>,
+}
+
+/// Numbers above a result that are priced, in case one of them fits again.
+const GUARD: u64 = 4;
+/// Results that the guard may move on from.
+const ROUNDS: u32 = 8;
+
+/// Steps along a straight line before halving or doubling takes over.
+const STRAIGHT: u32 = 4;
+
+/// Receives the numbers that come next.
+pub(crate) type Foresee<'a> = Box<dyn FnMut(&[u64]) + 'a>;
+
+/// A search over `range`. `slack` returns the free bytes, below 0 the missing ones, `None` where the engine refuses.
+pub(crate) struct LargestSearch<'a, F> {
+    slack: F,
+    foresee: Option<Foresee<'a>>,
+    known: BTreeMap<u64, i64>,
+    range: RangeInclusive<u64>,
+    guess: Option<u64>,
+}
+
+impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
+    pub(crate) fn new(range: RangeInclusive<u64>, slack: F) -> Self {
+        Self {
+            slack,
+            foresee: None,
+            known: BTreeMap::new(),
+            range,
+            guess: None,
+        }
+    }
+
+    /// Sets the likely result.
+    #[must_use]
+    pub(crate) fn guess(mut self, guess: Option<u64>) -> Self {
+        self.guess = guess.filter(|guess| self.range.contains(guess));
+        self
+    }
+
+    #[must_use]
+    pub(crate) fn foreseen(mut self, foresee: Option<Foresee<'a>>) -> Self {
+        self.foresee = foresee;
+        self
+    }
+
+    /// Records a known number, which is then not priced again.
+    pub(crate) fn know(&mut self, number: u64, slack: i64) {
+        self.known.insert(number, slack);
+    }
+
+    fn slack(&mut self, number: u64) -> i64 {
+        if let Some(&known) = self.known.get(&number) {
+            return known;
+        }
+        // A refusal counts as the worst failure, below every number that has a price.
+        let slack = (self.slack)(number).unwrap_or(i64::MIN);
+        self.known.insert(number, slack);
+        slack
+    }
+
+    fn fits(&mut self, number: u64) -> bool {
+        self.slack(number) >= 0
+    }
+
+    /// The largest number that was seen to fit.
+    pub(crate) fn seen(&self) -> Option<u64> {
+        let fitting = self.known.iter().rev().find(|(_, slack)| **slack >= 0);
+        fitting.map(|(number, _)| *number)
+    }
+
+    /// Announces the numbers of a range that come next, where that is more than one question.
+    fn foresee(&mut self, numbers: RangeInclusive<u64>) {
+        let numbers = *numbers.start()..=(*numbers.end()).min(*self.range.end());
+        let unknown: Vec<u64> = numbers
+            .filter(|number| !self.known.contains_key(number))
+            .collect();
+        if let Some(foresee) = self.foresee.as_mut().filter(|_| unknown.len() > 1) {
+            foresee(&unknown);
+        }
+    }
+
+    /// The largest number that fits below one that does not, or the end of the range.
+    pub(crate) fn largest(&mut self) -> Option<FitBound> {
+        let (start, end) = (*self.range.start(), *self.range.end());
+        if start > end {
+            return None;
+        }
+        if let Some(guess) = self.guess {
+            return self.around(guess, start, end);
+        }
+        if self.fits(end) {
+            return Some(FitBound { at: end, above: None });
+        }
+        self.fits(start).then(|| self.between(start, end))
+    }
+
+    /// [`Self::largest`], and a few numbers above it fail too.
+    pub(crate) fn largest_guarded(&mut self) -> Option<FitBound> {
+        let mut found = self.largest()?;
+        let end = *self.range.end();
+        for _ in 0..ROUNDS {
+            let above = found.at.saturating_add(2)..=end.min(found.at.saturating_add(GUARD));
+            self.foresee(above.clone());
+            let Some(again) = above.into_iter().find(|&number| self.fits(number)) else {
+                break;
+            };
+            let Some(next) = (again + 1..=end).find(|&number| !self.fits(number)) else {
+                return Some(FitBound { at: end, above: None });
+            };
+            found = FitBound {
+                at: next - 1,
+                above: Some(next),
+            };
+        }
+        Some(found)
+    }
+
+    /// Searches from a guess, two neighbours at a time, until one fits and the other does not.
+    fn around(&mut self, guess: u64, start: u64, end: u64) -> Option<FitBound> {
+        let (mut low, mut high): (Option<u64>, Option<u64>) = (None, None);
+        let mut at = guess;
+        for round in 0.. {
+            self.foresee(at..=at.saturating_add(1));
+            if self.fits(at) {
+                low = Some(at);
+                if at < end && self.fits(at + 1) {
+                    low = Some(at + 1);
+                } else if at < end {
+                    high = Some(at + 1);
+                }
+                high = high.filter(|high| low < Some(*high));
+            } else {
+                high = Some(at);
+                // A line needs two points.
+                if at < end && self.known.len() == 1 {
+                    self.slack(at + 1);
+                }
+            }
+            match (low, high) {
+                (None, Some(high)) if high == start => return None,
+                (Some(low), None) if low == end => {
+                    return Some(FitBound { at: low, above: None });
+                }
+                (Some(low), Some(high)) if high - low == 1 => {
+                    return Some(FitBound {
+                        at: low,
+                        above: Some(high),
+                    });
+                }
+                (Some(low), Some(high)) if round >= STRAIGHT => return Some(self.between(low, high)),
+                _ => {}
+            }
+            let (floor, ceiling) = (low.unwrap_or(start), high.map_or(end, |high| high - 1));
+            at = self.onward(at, round).clamp(floor, ceiling);
+        }
+        None
+    }
+
+    /// The number after `at`: the zero of a line through it and its nearest neighbour, else a stride away.
+    fn onward(&self, at: u64, round: u32) -> u64 {
+        let here = self.known.get(&at).copied().unwrap_or(i64::MIN);
+        let below = self.known.range(..at).next_back();
+        let above = self.known.range(at.saturating_add(1)..).next();
+        let near = [below, above]
+            .into_iter()
+            .flatten()
+            .filter(|(_, slack)| **slack > i64::MIN);
+        let near = near.min_by_key(|(number, _)| number.abs_diff(at));
+        let straight = near.filter(|_| round < STRAIGHT && here > i64::MIN);
+        if let Some(steps) = straight.and_then(|(&other, &there)| steps_to_zero((at, here), (other, there))) {
+            return at.saturating_add_signed(steps);
+        }
+        let stride = 1_u64.checked_shl(round).unwrap_or(u64::MAX);
+        if here >= 0 {
+            at.saturating_add(stride).saturating_add(1)
+        } else {
+            at.saturating_sub(stride)
+        }
+    }
+
+    /// `low` fits and `high` does not.
+    fn between(&mut self, mut low: u64, mut high: u64) -> FitBound {
+        let mut halve = false;
+        while high - low > 1 {
+            let middle = if halve {
+                low + (high - low) / 2
+            } else {
+                let middle = crossing((low, self.slack(low)), (high, self.slack(high)));
+                self.foresee(middle..=middle + 1);
+                middle
+            };
+            if self.fits(middle) {
+                low = middle;
+            } else {
+                high = middle;
+            }
+            // The line rounds down, so its zero is often the result itself.
+            if !halve && low == middle && high - low > 1 {
+                if self.fits(low + 1) {
+                    low += 1;
+                } else {
+                    high = low + 1;
+                }
+            }
+            halve = !halve;
+        }
+        FitBound {
+            at: low,
+            above: Some(high),
+        }
+    }
+}
+
+/// The zero of a line through both points, strictly between them.
+fn crossing((low, spare): (u64, i64), (high, short): (u64, i64)) -> u64 {
+    let (spare, short) = (u128::from(spare.unsigned_abs()), u128::from(short.unsigned_abs()));
+    let distance = u128::from(high - low);
+    let step = distance * spare / (spare + short).max(1);
+    let step = u64::try_from(step).unwrap_or(u64::MAX);
+    low + step.clamp(1, high - low - 1)
+}
+
+/// Whole steps from `at` for which a falling line through both points stays at or above zero; negative below zero.
+fn steps_to_zero((at, here): (u64, i64), (other, there): (u64, i64)) -> Option<i64> {
+    let distance = i128::from(other) - i128::from(at);
+    let falls = (i128::from(here) - i128::from(there)) * distance.signum();
+    if falls <= 0 {
+        return None;
+    }
+    i64::try_from((i128::from(here) * distance.abs()).div_euclid(falls)).ok()
+}
+
+/// The smallest number of `range` that fits, with the number below it, which does not: the search in a mirror.
+pub(crate) fn smallest(
+    range: RangeInclusive<u64>,
+    guess: Option<u64>,
+    foresee: Option<Foresee<'_>>,
+    mut slack: impl FnMut(u64) -> Option<i64>,
+) -> Option<FitBound> {
+    let (start, end) = range.into_inner();
+    let mirrored = |number: u64| end.saturating_sub(number);
+    let length = end.checked_sub(start)?;
+    let foresee = foresee.map(|mut foresee| -> Foresee<'_> {
+        Box::new(move |numbers| foresee(&numbers.iter().map(|&number| mirrored(number)).collect::<Vec<_>>()))
+    });
+    let mut search = LargestSearch::new(0..=length, |number| slack(mirrored(number)))
+        .guess(guess.map(mirrored))
+        .foreseen(foresee);
+    let found = search.largest()?;
+    Some(FitBound {
+        at: mirrored(found.at),
+        above: found.above.map(mirrored),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_straight_line_takes_a_handful_of_questions(limit in 0_u64..100_000, step in 1_i64..1 << 40) {
+            let mut asked = 0;
+            let mut search = LargestSearch::new(0..=100_000, |n| {
+                asked += 1;
+                Some((i64::try_from(limit).unwrap() - i64::try_from(n).unwrap()).saturating_mul(step))
+            });
+            let found = search.largest().unwrap();
+            prop_assert_eq!(found.at, limit);
+            prop_assert_eq!(found.above, Some(limit + 1));
+            prop_assert!(asked <= 6, "{}", asked);
+        }
+
+        #[test]
+        fn from_any_guess_the_result_fits_and_the_next_does_not(
+            slacks in prop::collection::vec(prop::option::weighted(0.9, -9_i64..9), 1..200),
+            guess in 0_u64..200,
+        ) {
+            let at = |n: u64| slacks[usize::try_from(n).unwrap()].unwrap_or(i64::MIN);
+            let last = u64::try_from(slacks.len()).unwrap() - 1;
+            let mut foreseen = std::collections::BTreeSet::new();
+            let found = LargestSearch::new(0..=last, |n| slacks[usize::try_from(n).unwrap()])
+                .guess(Some(guess.min(last)))
+                .foreseen(Some(Box::new(|numbers| foreseen.extend(numbers.iter().copied()))))
+                .largest();
+            prop_assert!(foreseen.iter().all(|&n| n <= last));
+            match found {
+                Some(found) => {
+                    prop_assert!(at(found.at) >= 0);
+                    prop_assert!(found.above.map_or(found.at == last, |above| above == found.at + 1 && at(above) < 0));
+                }
+                None => prop_assert!(at(0) < 0),
+            }
+        }
+
+        #[test]
+        fn from_a_guess_a_straight_line_takes_two_pairs_of_questions(limit in 0_u64..100_000, guess in 0_u64..99_999, step in 1_i64..1 << 40) {
+            let mut asked = 0;
+            let found = LargestSearch::new(0..=100_000, |n| {
+                asked += 1;
+                Some((i64::try_from(limit).unwrap() - i64::try_from(n).unwrap()).saturating_mul(step))
+            });
+            let found = found.guess(Some(guess)).largest().unwrap();
+            prop_assert_eq!((found.at, found.above), (limit, Some(limit + 1)));
+            prop_assert!(asked <= 5, "{}", asked);
+        }
+
+        #[test]
+        fn for_any_function_the_result_fits_and_the_next_does_not(slacks in prop::collection::vec(-9_i64..9, 1..200)) {
+            let at = |n: u64| slacks[usize::try_from(n).unwrap()];
+            let last = u64::try_from(slacks.len()).unwrap() - 1;
+            let found = LargestSearch::new(0..=last, |n| Some(at(n))).largest_guarded();
+            match found {
+                Some(found) => {
+                    prop_assert!(at(found.at) >= 0);
+                    prop_assert!(found.above.map_or(found.at == last, |above| above == found.at + 1 && at(above) < 0));
+                }
+                None => prop_assert!(at(0) < 0 && at(last) < 0),
+            }
+        }
+    }
+
+    #[test]
+    fn a_right_guess_takes_two_questions_and_a_wrong_one_is_corrected() {
+        for (guess, most) in [(700, 2), (699, 4), (0, 16), (1000, 16), (690, 8)] {
+            let mut asked = 0;
+            let slack = |n: u64| {
+                asked += 1;
+                i64::try_from(n).ok().map(|n| 700 - n)
+            };
+            let found = LargestSearch::new(0..=1000, slack).guess(Some(guess)).largest();
+            assert_eq!(
+                found,
+                Some(FitBound {
+                    at: 700,
+                    above: Some(701)
+                })
+            );
+            assert!(asked <= most, "{asked} from {guess}");
+        }
+        assert_eq!(
+            LargestSearch::new(5..=9, |_| Some(-1)).guess(Some(7)).largest(),
+            None
+        );
+        assert_eq!(
+            LargestSearch::new(5..=9, |_| Some(1)).guess(Some(7)).largest(),
+            Some(FitBound { at: 9, above: None })
+        );
+    }
+
+    #[test]
+    fn the_guard_finds_numbers_that_fit_above_a_gap() {
+        let fits = [
+            true, true, false, false, true, true, false, false, false, false, false, false,
+        ];
+        let slack = |n: u64| Some(if fits[usize::try_from(n).unwrap()] { 1 } else { -1 });
+        let found = LargestSearch::new(0..=11, slack).largest_guarded();
+        assert_eq!(
+            found,
+            Some(FitBound {
+                at: 5,
+                above: Some(6)
+            })
+        );
+    }
+
+    #[test]
+    fn the_smallest_is_the_mirror_of_the_largest() {
+        let found = smallest(3..=60, None, None, |n| i64::try_from(n).ok().map(|n| n - 41));
+        assert_eq!(
+            found,
+            Some(FitBound {
+                at: 41,
+                above: Some(40)
+            })
+        );
+        assert_eq!(smallest(3..=60, None, None, |_| Some(-1)), None);
+        assert_eq!(smallest(3..=60, None, None, |_| None), None);
+        assert_eq!(
+            smallest(3..=60, None, None, |_| Some(0)),
+            Some(FitBound { at: 3, above: None })
+        );
+    }
+}

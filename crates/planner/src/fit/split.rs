@@ -1,0 +1,207 @@
+//! Best division of the layers over the cards: as few cards as possible, with the most free memory on the tightest.
+//!
+//! The cards with the most free memory come first. Starting from the engine's own division by free memory, layers move
+//! from the tightest card to the roomiest for as long as the tightest gains.
+
+use plimsoll_base::CardKind;
+use plimsoll_flags::GpuLayers;
+
+use super::answer::{Answer, Dimension, FitQuestion, inapplicable, nothing, spare};
+use super::change::{Change, saturated};
+use super::price::{Price, Priced, headroom};
+
+/// Moves of layers before a division is final.
+const MOVES: usize = 48;
+
+/// A division that was priced.
+struct Division {
+    numbers: Vec<usize>,
+    /// Their positions among the request's cards.
+    positions: Vec<usize>,
+    layers: Vec<u32>,
+    priced: Priced,
+    /// Of the cards in use, in their order.
+    headrooms: Vec<i64>,
+}
+
+impl Division {
+    fn change(&self) -> Change {
+        Change::Cards {
+            numbers: self.numbers.clone(),
+            layers: self.layers.clone(),
+        }
+    }
+
+    fn worst(&self) -> i64 {
+        self.headrooms.iter().copied().min().unwrap_or(i64::MIN)
+    }
+}
+
+pub(super) fn answer<P: Price>(question: &FitQuestion<'_, P>) -> Answer {
+    let request = question.request;
+    let cuda: Vec<usize> = (0..request.cards.len())
+        .filter(|&card| request.cards[card].kind == CardKind::Cuda)
+        .collect();
+    if cuda.len() < 2 {
+        return inapplicable(Dimension::Split, "there is one card and nothing to divide");
+    }
+    // Fewer cards first: a card that is not used stays free for another model.
+    let divisions = (1..=cuda.len()).filter_map(|count| best_on(question, &cuda, count));
+    let mut tightest = None;
+    for division in divisions {
+        if division.priced.fits(request.cards) {
+            return fitting(question, &division);
+        }
+        if tightest
+            .as_ref()
+            .is_none_or(|best: &Division| division.worst() > best.worst())
+        {
+            tightest = Some(division);
+        }
+    }
+    let text = match tightest {
+        Some(division) => format!(
+            "no division fits; `{}` misses least, {} on its tightest card",
+            division.change().flags().join(" "),
+            plimsoll_base::Bytes::new(division.worst().unsigned_abs()),
+        ),
+        None => "the engine refuses every division".to_owned(),
+    };
+    nothing(Dimension::Split, &text)
+}
+
+fn fitting<P: Price>(question: &FitQuestion<'_, P>, division: &Division) -> Answer {
+    let flags = division.change().flags().join(" ");
+    let cards = question.lines(&division.priced);
+    let used: Vec<_> = division
+        .positions
+        .iter()
+        .map(|&card| cards[card].clone())
+        .collect();
+    let many = match division.numbers.len() {
+        1 => "one card is enough".to_owned(),
+        count => format!("{count} cards are needed"),
+    };
+    Answer {
+        asked: question.request.wish.devices.join(",").into(),
+        best: Some(flags.as_str().into()),
+        change: Some(division.change()),
+        text: format!("{many}: `{flags}` fits{}", spare(&used)),
+        cards,
+        ..nothing(Dimension::Split, "")
+    }
+}
+
+/// The best division over `count` cards.
+fn best_on<P: Price>(question: &FitQuestion<'_, P>, cuda: &[usize], count: usize) -> Option<Division> {
+    let cards = question.request.cards;
+    let mut numbers: Vec<usize> = (0..cuda.len()).collect();
+    numbers.sort_by_key(|&number| (std::cmp::Reverse(cards[cuda[number]].free), number));
+    numbers.truncate(count);
+    numbers.sort_unstable();
+    // Whole MiB, as the engine's own split sees free memory.
+    let free: Vec<u64> = numbers
+        .iter()
+        .map(|&number| cards[cuda[number]].free.get() >> 20)
+        .collect();
+    let price = |layers: Vec<u32>| priced(question, cuda, &numbers, layers);
+    let mut best = price(by_share(active_layers(question), &free)?)?;
+    // Long moves first; once one overshoots, single layers.
+    let mut reach = true;
+    for _ in 0..MOVES {
+        let next = moved(&best, reach).and_then(&price);
+        match next.filter(|next| next.worst() > best.worst()) {
+            Some(next) => best = next,
+            None if reach => reach = false,
+            None => break,
+        }
+    }
+    Some(best)
+}
+
+fn priced<P: Price>(
+    question: &FitQuestion<'_, P>,
+    cuda: &[usize],
+    numbers: &[usize],
+    layers: Vec<u32>,
+) -> Option<Division> {
+    let change = Change::Cards {
+        numbers: numbers.to_vec(),
+        layers: layers.clone(),
+    };
+    let priced = question.priced(&[change])?;
+    let cards = question.request.cards;
+    let room = |&number: &usize| headroom(&cards[cuda[number]], &priced.cards[cuda[number]]);
+    Some(Division {
+        positions: numbers.iter().map(|&number| cuda[number]).collect(),
+        headrooms: numbers.iter().map(room).collect(),
+        numbers: numbers.to_vec(),
+        layers,
+        priced,
+    })
+}
+
+/// Layers on cards, including the output.
+fn active_layers<P>(question: &FitQuestion<'_, P>) -> u32 {
+    let all = question.request.model.hyper.layers.saturating_add(1);
+    match question.request.wish.gpu_layers {
+        GpuLayers::Auto | GpuLayers::All => all,
+        GpuLayers::Count(layers) => layers.min(all),
+    }
+}
+
+/// Whole layers in proportion to `weights`, at least one each.
+fn by_share(layers: u32, weights: &[u64]) -> Option<Vec<u32>> {
+    let count = u32::try_from(weights.len()).ok()?;
+    let rest = u64::from(layers.checked_sub(count)?);
+    let sum: u64 = weights.iter().sum::<u64>().max(1);
+    // Cumulative shares are rounded, so that rounding errors do not add up.
+    let (mut given, mut seen) = (0, 0);
+    let mut shares = Vec::with_capacity(weights.len());
+    for weight in weights {
+        seen += weight;
+        let until = u64::try_from(u128::from(rest) * u128::from(seen) / u128::from(sum)).ok()?;
+        shares.push(1 + u32::try_from(until - given).ok()?);
+        given = until;
+    }
+    if let Some(last) = shares.last_mut() {
+        *last += u32::try_from(rest - given).ok()?;
+    }
+    Some(shares)
+}
+
+/// Layers moved from the tightest card to the roomiest: as many as level the two with `reach`, else one.
+fn moved(division: &Division, reach: bool) -> Option<Vec<u32>> {
+    let rooms = division.headrooms.iter().enumerate();
+    let (tight, &least) = rooms.clone().min_by_key(|(_, room)| **room)?;
+    let (roomy, &most) = rooms.max_by_key(|(_, room)| **room)?;
+    let here = division.layers[tight];
+    if tight == roomy || here < 2 {
+        return None;
+    }
+    let terms = division.priced.cards.get(division.positions[tight])?;
+    // Only weights and cache move with a layer.
+    let held = terms.weights.known() + terms.kv.known();
+    let layer = (held.get() / u64::from(here)).max(1);
+    let level = most.saturating_sub(least).unsigned_abs() / 2 / layer;
+    let wanted = if reach { saturated(level).max(1) } else { 1 };
+    let mut layers = division.layers.clone();
+    let step = wanted.min(here - 1);
+    layers[tight] -= step;
+    layers[roomy] += step;
+    Some(layers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_are_divided_whole_and_none_is_lost() {
+        assert_eq!(by_share(33, &[24, 24]), Some(vec![16, 17]));
+        assert_eq!(by_share(33, &[30, 10]), Some(vec![24, 9]));
+        assert_eq!(by_share(3, &[1, 1, 1]), Some(vec![1, 1, 1]));
+        assert_eq!(by_share(2, &[1, 1, 1]), None);
+        assert_eq!(by_share(62, &[0, 0]), Some(vec![1, 61]));
+    }
+}

@@ -1,0 +1,116 @@
+//! Memory plan of a model: bytes on each card and on the host, term by term.
+//!
+//! The sum is weights + KV cache + compute buffer + run-time pool + driver context, with one file for each term. Every
+//! term carries its source, and an unknown term is shown as unknown, not as zero. [`plan`] is pure: the same request gives
+//! the same plan on any machine, without an engine and without a GPU.
+//!
+//! `layout` places tensors on devices, `reserve` settles the engine's sizes, `cost` adds up the terms, `fit` searches in
+//! every direction, `depth` gives the memory before the context is full, and `reasons` and `hints` explain the result.
+//! `architecture` is the table to extend for a new model, and `quirks` the one for a new engine build.
+#![forbid(unsafe_code)]
+
+mod architecture;
+mod calibration;
+mod compute;
+pub mod contexts;
+mod cost;
+mod depth;
+mod error;
+pub mod exact;
+pub mod fit;
+mod flash;
+mod hints;
+mod host_weights;
+mod kv;
+mod latent;
+mod layout;
+mod named;
+mod outcome;
+mod pool;
+mod quirks;
+mod reasons;
+mod request;
+mod reserve;
+mod weights;
+
+use plimsoll_base::{Card, Reason};
+
+use self::cost::{PlanCalculator, RequestCost};
+use self::fit::Formulas;
+
+pub use contexts::MeasuredContext;
+pub use depth::curve;
+pub use error::PlanError;
+pub use host_weights::computed_on_host;
+pub use named::{NamedCards, named};
+pub use outcome::{CardPlan, EngineInfo, Growth, HostPlan, HostTerms, Plan, Term, Terms};
+pub use request::{Engine, EngineKind, PlanRequest};
+
+/// Plans a model on the cards of a request.
+pub fn plan(request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+    let calculator = PlanCalculator::new(request)?;
+    let cost = calculator.at(u64::from(request.wish.context))?;
+    let largest_context = fit::largest_context(request, &calculator, &cost);
+    let reasons = reasons::reasons(request, &calculator, &cost);
+    Ok(assemble(request, cost, largest_context, reasons))
+}
+
+fn assemble(
+    request: &PlanRequest<'_>,
+    cost: RequestCost,
+    largest_context: Option<u64>,
+    reasons: Vec<Reason>,
+) -> Plan {
+    Plan {
+        schema: "plimsoll.plan/1",
+        model: model_name(request),
+        engine: engine_info(request),
+        context: cost.reserve.context,
+        cards: cards(request, &cost),
+        fits: fit::fits(request, &cost),
+        hints: hints::hints(request, &Formulas(*request), &cost.clone().into()),
+        host: HostPlan {
+            peak: cost.host_peak(),
+            terms: cost.host,
+        },
+        growth: cost.growth,
+        largest_context,
+        reasons,
+    }
+}
+
+/// The name in the header, else the file that was asked for, else the architecture.
+fn model_name(request: &PlanRequest<'_>) -> String {
+    let named = request.model.name.as_ref().or(request.wish.model.as_ref());
+    named.unwrap_or(&request.model.architecture).clone()
+}
+
+fn engine_info(request: &PlanRequest<'_>) -> EngineInfo {
+    EngineInfo {
+        kind: request.engine.kind.name(),
+        build: request.engine.build,
+    }
+}
+
+fn cards(request: &PlanRequest<'_>, cost: &RequestCost) -> Vec<CardPlan> {
+    let card = |(card, terms): (&Card, &Terms)| {
+        let peak = cost::peak(terms);
+        CardPlan {
+            id: card.id.clone(),
+            total: card.total,
+            free: card.free,
+            loaded: cost::loaded(terms),
+            peak,
+            headroom: signed_difference(card.free.get(), peak.get()),
+            fits: peak <= card.free,
+            terms: terms.clone(),
+        }
+    };
+    request.cards.iter().zip(&cost.cards).map(card).collect()
+}
+
+/// `a - b`, at the ends of the range rather than beyond them.
+fn signed_difference(a: u64, b: u64) -> i64 {
+    let magnitude = i64::try_from(a.abs_diff(b)).unwrap_or(i64::MAX);
+    if a >= b { magnitude } else { -magnitude }
+}

@@ -1,0 +1,154 @@
+//! Cards that the flags name.
+//!
+//! Flags number all cards of the machine. With `-dev`, the flags `-mg` and `-ts` count along its list instead
+//! (`llama.cpp: llama_prepare_model_devices @ b10605`). A list, a main card and shares given by hand name exactly the cards
+//! of the model. A buffer or a draft model on a card only requires that card. `-mg` without `-sm none` decides nothing.
+
+use plimsoll_flags::{SplitMode, Wish};
+
+use super::error::PlanError;
+
+/// Cards that flags name, as positions among the machine's, lowest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NamedCards {
+    pub cards: Vec<usize>,
+    /// The model must use these cards and no others.
+    pub only: bool,
+}
+
+/// Returns the cards that `wish` names on a machine with this many.
+pub fn named(wish: &Wish, cards: usize) -> Result<NamedCards, PlanError> {
+    if cards == 0 {
+        return Ok(NamedCards::default());
+    }
+    let list = match wish.devices.as_slice() {
+        [] => None,
+        names => Some(listed(names, cards)?),
+    };
+    let main = chosen(wish, list.as_deref(), cards)?;
+    let drafts = listed(&wish.draft_devices, cards)?;
+    let only = main.is_some();
+    let mut named = main.unwrap_or_default();
+    // `-dev none` puts everything on the host, which requires no card at all.
+    if only && named.is_empty() && drafts.is_empty() {
+        return Ok(NamedCards::default());
+    }
+    named.extend(drafts);
+    for over in wish.overrides.iter().chain(&wish.draft_overrides) {
+        if let Some(number) = cuda_number(&over.buffer) {
+            named.push(there(number, cards).ok_or_else(|| PlanError::OverrideBuffer {
+                buffer: over.buffer.clone(),
+                cards,
+            })?);
+        }
+    }
+    named.sort_unstable();
+    named.dedup();
+    Ok(NamedCards { cards: named, only })
+}
+
+/// The cards of the model itself; `None` where the flags leave that open.
+fn chosen(wish: &Wish, list: Option<&[usize]>, cards: usize) -> Result<Option<Vec<usize>>, PlanError> {
+    match (wish.split_mode, wish.main_gpu, list) {
+        (_, _, Some([])) => Ok(Some(Vec::new())),
+        // The engine's main card is the first of its list.
+        (SplitMode::None, None, list) => Ok(list.map(|list| list.iter().take(1).copied().collect())),
+        (SplitMode::None, Some(main), list) => {
+            let at = usize::try_from(main).unwrap_or(usize::MAX);
+            let card = match list {
+                Some(list) => list.get(at).copied(),
+                None => there(at, cards),
+            };
+            let unknown = PlanError::UnknownMainGpu {
+                main,
+                cards: list.map_or(cards, <[usize]>::len),
+            };
+            card.map(|card| Some(vec![card])).ok_or(unknown)
+        }
+        (_, _, Some(list)) => Ok(Some(list.to_vec())),
+        (_, _, None) => Ok(shared(&wish.tensor_split, cards)),
+    }
+}
+
+/// The cards with a share by hand; zero shares, and shares of absent cards, choose none.
+fn shared(shares: &[f32], cards: usize) -> Option<Vec<usize>> {
+    let given = shares.iter().take(cards).enumerate();
+    let given: Vec<usize> = given.filter(|(_, share)| **share > 0.0).map(|(i, _)| i).collect();
+    (!given.is_empty()).then_some(given)
+}
+
+/// The cards behind device names; `none` and devices of other backends name none of them.
+fn listed(names: &[String], cards: usize) -> Result<Vec<usize>, PlanError> {
+    // Another backend may have that device, so its name is no error here.
+    let find = |name: &String| {
+        let number = cuda_number(name)?;
+        Some(there(number, cards).ok_or_else(|| PlanError::UnknownDevice {
+            name: name.clone(),
+            cards,
+        }))
+    };
+    names.iter().filter_map(find).collect()
+}
+
+/// The number of a CUDA device by its name.
+pub(super) fn cuda_number(name: &str) -> Option<usize> {
+    name.strip_prefix("CUDA")?.parse().ok()
+}
+
+fn there(number: usize, cards: usize) -> Option<usize> {
+    (number < cards).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_flags::{Options, Program};
+
+    use super::*;
+
+    fn names(line: &str) -> Result<NamedCards, PlanError> {
+        let argv: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let wish = Options::from_argv(&argv).unwrap().wish(Program::LlamaServer);
+        named(&wish.unwrap(), 4)
+    }
+
+    #[test]
+    fn flags_name_exact_cards_or_required_cards_or_none() {
+        for (line, cards, only) in [
+            ("", &[][..], false),
+            ("-mg 1", &[], false),
+            ("-sm none", &[], false),
+            ("-dev none", &[], false),
+            ("-dev Vulkan0", &[], false),
+            ("-ts 0,0", &[], false),
+            ("-dev CUDA1", &[1], true),
+            ("-dev CUDA3,CUDA1", &[1, 3], true),
+            ("-sm none -mg 1", &[1], true),
+            ("-sm none -mg 0", &[0], true),
+            ("-dev CUDA3,CUDA1 -sm none", &[3], true),
+            ("-dev CUDA3,CUDA1 -sm none -mg 1", &[1], true),
+            ("-ts 3,0,1", &[0, 2], true),
+            ("-ts 1,1,1,1,1", &[0, 1, 2, 3], true),
+            ("-sm none -ts 0,1", &[], false),
+            ("-ot exps=CUDA2,attn=CPU", &[2], false),
+            ("-devd CUDA1", &[1], false),
+            ("-dev none -devd CUDA1", &[1], true),
+            ("-dev CUDA0 -devd CUDA2", &[0, 2], true),
+        ] {
+            let cards = cards.to_vec();
+            assert_eq!(names(line).unwrap(), NamedCards { cards, only }, "{line}");
+        }
+    }
+
+    #[test]
+    fn an_absent_card_is_refused_by_name() {
+        for (line, words) in [
+            ("-dev CUDA4", "-dev names `CUDA4`, but there are 4 cards"),
+            ("-sm none -mg 4", "-mg 4 is no card: there are 4"),
+            ("-dev CUDA1 -sm none -mg 1", "-mg 1 is no card: there are 1"),
+            ("-ot exps=CUDA9", "`CUDA9`, which is no buffer here"),
+        ] {
+            let error = names(line).unwrap_err().to_string();
+            assert!(error.contains(words), "{line}: {error}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Result of a plan: the document that `plimsoll plan --json` prints and that admission reads (`plimsoll.plan/1`).
+
+use plimsoll_base::{Bytes, CardId, Hint, Reason, Source};
+use serde::{Serialize, Serializer};
+
+/// One term of the sum, with the source of its number. `None` is unknown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Term {
+    pub bytes: Option<Bytes>,
+    pub source: Source,
+}
+
+impl Term {
+    pub fn new(bytes: Bytes, source: Source) -> Self {
+        Self {
+            bytes: Some(bytes),
+            source,
+        }
+    }
+
+    pub fn unknown() -> Self {
+        Self {
+            bytes: None,
+            source: Source::Unknown,
+        }
+    }
+
+    /// The bytes for a sum: an unknown term counts as zero, and the reasons of the plan name it.
+    pub fn known(&self) -> Bytes {
+        self.bytes.unwrap_or_default()
+    }
+}
+
+/// Serialises as the integer alone, `null` where unknown; sources stand beside the terms.
+impl Serialize for Term {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.bytes.serialize(serializer)
+    }
+}
+
+/// The terms on one card.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Terms {
+    pub weights: Term,
+    pub kv: Term,
+    pub compute: Term,
+    /// Run-time pool at full depth.
+    pub pool: Term,
+    /// Driver context, modules, cuBLAS.
+    pub context: Term,
+}
+
+/// The terms in host memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HostTerms {
+    pub weights: Term,
+    pub kv: Term,
+    pub compute: Term,
+    pub output: Term,
+}
+
+/// Memory of the model on one card.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CardPlan {
+    pub id: CardId,
+    pub total: Bytes,
+    pub free: Bytes,
+    pub terms: Terms,
+    /// After loading, before the first request.
+    pub loaded: Bytes,
+    /// At full context.
+    pub peak: Bytes,
+    /// `free - peak`; negative when it does not fit.
+    pub headroom: i64,
+    pub fits: bool,
+}
+
+impl CardPlan {
+    /// Memory that the engine itself asks for, which is all but the driver's context; `None` where a term is unknown.
+    pub fn asked(&self) -> Option<Bytes> {
+        let terms = &self.terms;
+        let asked = [&terms.weights, &terms.kv, &terms.compute, &terms.pool];
+        // A sum with an unknown term is itself unknown.
+        asked.iter().map(|term| term.bytes).sum()
+    }
+}
+
+/// Memory of the model on the host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HostPlan {
+    pub terms: HostTerms,
+    pub peak: Bytes,
+}
+
+/// Growth of memory with depth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Growth {
+    /// Bytes of cache that one more token of context costs, over all cards.
+    pub bytes_per_token: Bytes,
+    /// Bytes of run-time pool that one more token of depth costs; 0 where the pool does not grow.
+    pub pool: Bytes,
+}
+
+/// The engine that the plan mirrors.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct EngineInfo {
+    pub kind: &'static str,
+    pub build: Option<u32>,
+}
+
+/// Memory of a model on every card and on the host, with reasons and advice.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Plan {
+    pub schema: &'static str,
+    pub model: String,
+    pub engine: EngineInfo,
+    /// Context the engine will really reserve, in tokens.
+    pub context: u64,
+    pub cards: Vec<CardPlan>,
+    pub host: HostPlan,
+    pub growth: Growth,
+    /// The largest context that fits where this plan puts it; `None` if not even the smallest does.
+    pub largest_context: Option<u64>,
+    pub fits: bool,
+    pub reasons: Vec<Reason>,
+    pub hints: Vec<Hint>,
+}

@@ -1,0 +1,148 @@
+//! The run-time pool: what operations borrow while they run. No planner of the engine's own counts it.
+//!
+//! What an operation asks for is `plimsoll_pool::demand`'s to say; here is which operations a model has. One operation runs at a time,
+//! so with virtual memory the pool's peak is the hungriest operation, in steps of 2 MiB (`ggml-cuda.cu: ggml_cuda_pool_vmm @ b8799,
+//! b10605`). The legacy pool strands blocks as a cache copy grows; its peak comes from replaying a prompt over that pool (`legacy`).
+
+mod attention;
+mod ik;
+mod legacy;
+mod product;
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use plimsoll_base::{Bytes, Card, Counting, Source};
+use plimsoll_model::{Model, Tensor, TensorType};
+use plimsoll_pool::demand::{Engine, Rules};
+use plimsoll_pool::replay::{GRANULE, driver_takes};
+
+use self::attention::AttentionPool;
+use super::calibration;
+use super::latent::LatentAttention;
+use super::layout::{DeviceLayout, TensorDevice};
+use super::outcome::Term;
+use super::reserve::Reserve;
+
+/// Of a card that was described without it: that of the H200.
+const USUAL_CAPABILITY: (u32, u32) = (9, 0);
+
+/// What the pool of one device takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RunTimePool {
+    /// At full depth.
+    pub(super) peak: Term,
+    /// Bytes that one more token of depth costs.
+    pub(super) growth: Bytes,
+}
+
+/// What decides the growth of a pool.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PoolInputs {
+    pub(super) flash_attention: bool,
+    pub(super) engine: Engine,
+    pub(super) key: TensorType,
+    pub(super) value: TensorType,
+    /// Cells at full depth.
+    pub(super) cells: u64,
+    /// ik_llama.cpp's ways with latent attention.
+    pub(super) latent: Option<LatentAttention>,
+    /// That engine multiplies `ffn_up` and `ffn_gate` in one operation.
+    pub(super) fused: bool,
+    /// What the first use of cuBLAS takes and keeps.
+    pub(super) cublas: Bytes,
+}
+
+/// The matrices of each device, one of each size and type: which of them is the hungriest depends on the batch.
+pub(super) fn matrices<'a>(model: &'a Model, layout: &DeviceLayout) -> Vec<Vec<&'a Tensor>> {
+    let mut matrices: Vec<Vec<&Tensor>> = vec![Vec::new(); layout.devices.len()];
+    let mut known = HashSet::new();
+    for tensor in model.tensors.iter().filter(|tensor| tensor.shape[1] > 1) {
+        if let TensorDevice::Card(device) = layout.tensor(tensor)
+            && known.insert((device, tensor.shape, tensor.kind.id))
+        {
+            matrices[usize::from(device)].push(tensor);
+        }
+    }
+    matrices
+}
+
+/// The pool of one device, whose matrices are `weights`.
+pub(super) fn pool(
+    model: &Model,
+    layout: &DeviceLayout,
+    (device, weights): (usize, &[&Tensor]),
+    card: &Card,
+    reserve: &Reserve,
+    depth: PoolInputs,
+) -> RunTimePool {
+    let rules = rules(card, depth.engine);
+    let products = weights
+        .iter()
+        .map(|tensor| product::group(tensor, model, reserve, (rules, depth.fused)));
+    let products: Vec<_> = products.collect();
+    let here = TensorDevice::card(device);
+    let attends =
+        (0..model.hyper.layers).filter(|&layer| layout.layer(layer) == here && !model.hyper.recurs(layer));
+    let attention = attends
+        .map(|layer| AttentionPool::of(model, layer, reserve, (rules, depth)))
+        .max_by_key(|attention| attention.most(depth.cells))
+        .unwrap_or_default();
+    // before the rotation of a quantised cache had a kernel of its own it was a product in F32
+    let rotates = depth.engine.copies() && depth.key.quantised();
+    let multiplies = weights
+        .iter()
+        .any(|tensor| product::is_for_cublas(tensor, reserve, rules));
+    let cublas = if multiplies || rotates || !depth.flash_attention || depth.latent.is_some() {
+        depth.cublas
+    } else {
+        Bytes::ZERO
+    };
+    let peak = if card.legacy_pool && depth.engine.copies() {
+        let first = attention::warm_up(model, depth, rules);
+        let blocks = legacy::blocks(first, products, attention, rules, reserve, depth.cells);
+        counted(blocks, card.counting)
+    } else {
+        let hungriest = products.into_iter().map(sum).max().unwrap_or_default();
+        hungriest.max(attention.most(depth.cells)).padded(GRANULE)
+    };
+    RunTimePool {
+        peak: Term::new(peak + cublas, source(card, depth)),
+        growth: attention.growth,
+    }
+}
+
+fn rules(card: &Card, engine: Engine) -> Rules {
+    let (major, minor) = card.compute_capability.unwrap_or(USUAL_CAPABILITY);
+    Rules {
+        capability: major.saturating_mul(100).saturating_add(minor.saturating_mul(10)),
+        processors: calibration::processors(card),
+        engine,
+    }
+}
+
+/// Blocks that are alive together.
+fn sum(sizes: impl IntoIterator<Item = u64>) -> Bytes {
+    sizes.into_iter().map(Bytes::new).sum()
+}
+
+fn counted(blocks: Vec<u64>, counting: Counting) -> Bytes {
+    match counting {
+        Counting::Guard => sum(blocks),
+        Counting::Driver => Bytes::new(driver_takes(blocks)),
+    }
+}
+
+fn source(card: &Card, depth: PoolInputs) -> Source {
+    if card.legacy_pool && depth.engine.copies() {
+        return Source::Calibration(Cow::Borrowed(
+            "replay of ggml_cuda_pool_leg's best fit over a prompt",
+        ));
+    }
+    if depth.latent.is_some() {
+        return Source::Formula(
+            "ggml-cuda.cu:ggml_cuda_op_mul_mat_cublas, fattn-new-mma.cu:launch_fattn_new_mma @ ik_llama.cpp 8337e4cd",
+        );
+    }
+    Source::Formula("mmq.cu:ggml_cuda_mul_mat_q, fattn-common.cuh:launch_fattn @ b10605")
+}

@@ -1,0 +1,90 @@
+//! The legacy pool: what it holds once a prompt has filled the cache, micro-batch by micro-batch.
+//!
+//! Within a micro-batch the requests of one layer are those of every other. Replayed with the shapes of `data/traces` over
+//! `plimsoll-pool`'s model of `ggml-cuda.cu: ggml_cuda_pool_leg @ b8799`, this is what the driver was asked for on an H200, block by block.
+
+use plimsoll_pool::GgmlLegacy;
+use plimsoll_pool::demand::{Group, Rules};
+use plimsoll_pool::replay::{GRANULE, Scopes};
+
+use super::attention::AttentionPool;
+use super::product;
+use crate::reserve::{CELLS, Reserve};
+
+/// Micro-batches that are looked at; a longer prompt takes larger steps.
+const STEPS: u64 = 4096;
+
+/// Every block that the pool holds of the driver. `first` is asked for before any prompt; `products` are the matrix multiplications of a
+/// whole micro-batch, which find their blocks again in every later one.
+pub(super) fn blocks(
+    first: [Group<5>; 2],
+    products: Vec<product::ProductBlocks>,
+    attention: AttentionPool,
+    rules: Rules,
+    reserve: &Reserve,
+    cells: u64,
+) -> Vec<u64> {
+    let pool = replayed(first, products, reserve.tokens, cells, |depth| {
+        attention.groups(rules, depth)
+    });
+    pool.policy().idle().collect()
+}
+
+fn replayed(
+    first: [Group<5>; 2],
+    mut products: Vec<product::ProductBlocks>,
+    tokens: u64,
+    cells: u64,
+    attention: impl Fn(u64) -> [Group<5>; 2],
+) -> Scopes<GgmlLegacy> {
+    let mut pool = Scopes::new(GgmlLegacy::default(), GRANULE);
+    first.iter().for_each(|group| pool.group(group));
+    // an engine comes to the wide products of a layer last
+    products.sort_unstable_by_key(|group| group.iter().fold(0, |sum: u64, size| sum.saturating_add(*size)));
+    products.iter().for_each(|group| pool.group(group));
+    let step = tokens.max(cells / STEPS).max(1);
+    let mut depth = 0;
+    while depth < cells {
+        depth = depth.saturating_add(step).min(cells);
+        let groups = attention(depth.next_multiple_of(CELLS));
+        groups.iter().for_each(|group| pool.group(group));
+    }
+    pool
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Model m8 on an H200: products of width 4096 and 14 336, each with partial tiles.
+    fn products() -> Vec<product::ProductBlocks> {
+        let of_width = |width: u64| {
+            let activations = width / 128 * 144 * 512 + 128 * 144;
+            [activations, 132 * 128 * 128 * 4, 0, 0, 0, 0, 0]
+        };
+        vec![of_width(14_336), of_width(4096), of_width(4096)]
+    }
+
+    fn first(attention: [u64; 5]) -> [Group<5>; 2] {
+        [[9216, 0, 0, 0, 0], attention]
+    }
+
+    #[test]
+    fn a_grown_prompt_asks_the_driver_for_what_an_engine_was_seen_to_ask_for() {
+        let said = include_str!("../../../../data/traces/old-q8_0-ub512.legacy-driver.txt");
+        let said: Vec<u64> = said.lines().map(|line| line.parse().unwrap()).collect();
+        let copies = |depth| [[2048 * depth, 2048 * depth, 0, 0, 0], [0; 5]];
+        let pool = replayed(first([0, 0, 0, 65_536, 1024]), products(), 512, 61_440, copies);
+        assert_eq!(pool.driver_sizes(), said);
+        assert_eq!(pool.policy().idle().count(), said.len());
+    }
+
+    #[test]
+    fn without_copies_only_the_products_are_held() {
+        // by guard's page under b8799 with an f16 cache
+        let pool = replayed(first([0, 0, 0, 0, 67_584]), products(), 512, 61_440, |_| {
+            [[0; 5]; 2]
+        });
+        assert_eq!(pool.policy().idle().sum::<u64>(), 20_744_448);
+    }
+}

@@ -1,0 +1,90 @@
+//! Products of matrices: what the model's own ask for.
+
+use plimsoll_model::{Model, Tensor, TensorType};
+use plimsoll_pool::demand::product::{self, Kind, Matrix};
+use plimsoll_pool::demand::{Engine, Rules};
+
+use super::ik;
+use crate::reserve::Reserve;
+
+/// Blocks of one product: halves of ik_llama.cpp's fused experts, and the most that one asks for.
+pub(super) type ProductBlocks = [u64; 7];
+
+/// One matrix with a whole micro-batch.
+pub(super) fn group(
+    tensor: &Tensor,
+    model: &Model,
+    reserve: &Reserve,
+    (rules, fused): (Rules, bool),
+) -> ProductBlocks {
+    let matrices = tensor.shape[2];
+    let tokens = tokens(tensor, reserve);
+    let experts = model.hyper.experts.as_ref().filter(|_| matrices > 1);
+    let used = experts.map_or(1, |experts| u64::from(experts.used));
+    let columns = tokens.saturating_mul(used);
+    let matrix = matrix(tensor, rules.engine);
+    let halves = if fused && tensor.kind.quantised() {
+        ik::halves(tensor, columns).get()
+    } else {
+        0
+    };
+    let mut group = [0; 7];
+    group[0] = halves;
+    match experts {
+        Some(_) => {
+            let experts = product::Experts {
+                count: matrices,
+                used,
+                shared: !is_last(tensor),
+            };
+            let asked = product::of_experts(rules, experts, matrix, tokens);
+            group[1..].copy_from_slice(&asked);
+        }
+        None => group[1..4].copy_from_slice(&product::dense(rules, matrix, tokens)),
+    }
+    group
+}
+
+/// Whether cuBLAS multiplies the matrix with a whole micro-batch.
+pub(super) fn is_for_cublas(tensor: &Tensor, reserve: &Reserve, rules: Rules) -> bool {
+    matrix(tensor, rules.engine).goes_by_cublas(rules, tokens(tensor, reserve))
+}
+
+fn matrix(tensor: &Tensor, engine: Engine) -> Matrix {
+    let [width, rows, ..] = tensor.shape;
+    Matrix {
+        width,
+        rows,
+        kind: kind(tensor.kind, engine),
+    }
+}
+
+/// Columns that the matrix is multiplied with at most.
+fn tokens(tensor: &Tensor, reserve: &Reserve) -> u64 {
+    match tensor.name.as_str() {
+        "output.weight" => reserve.outputs_asked,
+        _ => reserve.tokens,
+    }
+}
+
+/// Whether each of a token's experts has activations of its own, as behind its first matrix.
+fn is_last(tensor: &Tensor) -> bool {
+    tensor.name.contains("ffn_down")
+}
+
+/// What the engine multiplies a matrix of this type by (`mmq.cu: ggml_cuda_should_use_mmq @ b8799, b10605`).
+fn kind(of: TensorType, engine: Engine) -> Kind {
+    let tiles = match engine {
+        Engine::Ik => ik::has_tiles(of.name),
+        Engine::Copying | Engine::Reserving | Engine::Third => {
+            !["iq1_m", "tq1_0", "tq2_0"].contains(&of.name)
+        }
+    };
+    match of.name {
+        "f16" => Kind::F16,
+        "bf16" => Kind::Bf16,
+        _ if !of.quantised() => Kind::F32,
+        _ if tiles => Kind::Tiles,
+        _ => Kind::Blocks,
+    }
+}

@@ -1,0 +1,181 @@
+//! Why the plan is what it is: one tree per card, and what the plan does not know.
+
+mod ik;
+
+use plimsoll_base::{Bytes, Card, CardKind, Reason};
+use plimsoll_flags::{GpuLayers, Program, SplitMode};
+
+use super::cost::{PlanCalculator, RequestCost, peak};
+use super::outcome::{Term, Terms};
+use super::request::PlanRequest;
+use super::{calibration, fit};
+
+pub(super) fn reasons(
+    request: &PlanRequest<'_>,
+    calculator: &PlanCalculator<'_>,
+    cost: &RequestCost,
+) -> Vec<Reason> {
+    let cards = request.cards.iter().zip(&cost.cards).enumerate();
+    let mut reasons: Vec<Reason> = cards
+        .map(|(index, (card, terms))| on_card(request, card, terms, calculator.uses(index)))
+        .collect();
+    reasons.extend(caveats(request, calculator, cost));
+    reasons
+}
+
+fn on_card(request: &PlanRequest<'_>, card: &Card, terms: &Terms, used: bool) -> Reason {
+    let need = peak(terms);
+    let model = super::model_name(request);
+    let (code, text) = if need > card.free {
+        let short = need.saturating_sub(card.free);
+        (
+            "does_not_fit",
+            format!(
+                "{model} needs {need} on {}, where {} is free: {short} too much",
+                card.id, card.free
+            ),
+        )
+    } else if used || card.kind == CardKind::Host {
+        (
+            "fits",
+            format!("{model} needs {need} on {}, where {} is free", card.id, card.free),
+        )
+    } else {
+        (
+            "not_used",
+            format!(
+                "{model} has no layer on {}; seeing the card costs {need}",
+                card.id
+            ),
+        )
+    };
+    Reason::new(code, text)
+        .fact("need", need)
+        .fact("free", card.free)
+        .fact("total", card.total)
+        .because_all(asked(terms))
+}
+
+/// What is asked, the largest term first; terms of nothing are left out.
+fn asked(terms: &Terms) -> Vec<Reason> {
+    let mut named: Vec<(&'static str, &'static str, &Term)> = vec![
+        ("weights", "the weights", &terms.weights),
+        ("kv", "the KV cache", &terms.kv),
+        ("compute", "the compute buffer", &terms.compute),
+        ("pool", "the run-time pool at full depth", &terms.pool),
+        ("context", "the driver's context and modules", &terms.context),
+    ];
+    named.retain(|(_, _, term)| term.bytes.is_none_or(|bytes| !bytes.is_zero()));
+    named.sort_by_key(|(_, _, term)| std::cmp::Reverse(term.known()));
+    let reason = |(code, what, term): (&'static str, &'static str, &Term)| {
+        let reason = match term.bytes {
+            Some(bytes) => Reason::new(code, format!("{what}: {bytes}")).fact("bytes", bytes),
+            None => Reason::new(code, format!("{what}: not known")),
+        };
+        reason.fact("source", term.source.to_string())
+    };
+    named.into_iter().map(reason).collect()
+}
+
+/// What the numbers above leave open, and what the engine does differently from what was asked.
+fn caveats(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
+    let wish = request.wish;
+    let mut reasons = Vec::new();
+    let flash = calculator.flash();
+    if let Some(missing) = flash.missing {
+        reasons.push(match flash.on {
+            true => Reason::new(
+                "attention_on_host",
+                format!("the host computes attention: {missing}; that is slow"),
+            ),
+            false => Reason::new(
+                "flash_attention_off",
+                format!(
+                    "the engine will switch flash attention off: {missing}; the whole KQ matrix is then in the compute buffer"
+                ),
+            ),
+        });
+    }
+    if !cost.sure {
+        let text = format!(
+            "the compute buffer is estimated: the graph of architecture `{}` with these flags is not mirrored here; `plimsoll plan --exact` asks the engine itself",
+            request.model.architecture
+        );
+        reasons.push(Reason::new("compute_estimated", text));
+    }
+    if !request.model.hyper.known {
+        let text = format!(
+            "architecture `{}` is not known: its cache is counted as in most architectures and may differ",
+            request.model.architecture
+        );
+        reasons.push(Reason::new("architecture_unknown", text));
+    }
+    if request.projector.is_some() {
+        reasons.push(Reason::new(
+            "projector_compute_unknown",
+            "the projector's weights are counted; what it computes with is not known here; `plimsoll plan --exact` asks the engine itself",
+        ));
+    }
+    if !wish.adapters.is_empty() {
+        reasons.push(
+            Reason::new(
+                "adapters_not_counted",
+                "adapters are loaded beside the weights and are not counted",
+            )
+            .fact("adapters", u64::try_from(wish.adapters.len()).unwrap_or(u64::MAX)),
+        );
+    }
+    reasons.extend(ik::caveats(request, calculator, cost));
+    reasons.extend(beside_the_sum(request));
+    let assumed = |(index, card): (usize, &Card)| {
+        let open =
+            calculator.uses(index) && card.kind == CardKind::Cuda && !calibration::is_known(request, card);
+        open.then(|| {
+            Reason::new(
+                "context_assumed",
+                format!(
+                    "the driver's context on {} is assumed, not measured; `plimsoll calibrate` measures it there",
+                    card.id
+                ),
+            )
+        })
+    };
+    reasons.extend(request.cards.iter().enumerate().filter_map(assumed));
+    let left_open = wish.context == 0 || wish.gpu_layers == GpuLayers::Auto;
+    if wish.fit && left_open && !fit::fits(request, cost) {
+        let text = format!(
+            "llama-server's --fit is on: it lowers what was not given (-c to no less than {}, -ngl) until it fits by its own count, which leaves out pool and context",
+            wish.fit_context
+        );
+        reasons.push(Reason::new("engine_may_shrink", text));
+    }
+    if wish.context != 0 && u64::from(wish.context) != cost.reserve.context {
+        let text = format!(
+            "the engine rounds the context of {} tokens to {}",
+            wish.context, cost.reserve.context
+        );
+        reasons.push(Reason::new("context_rounded", text).fact("tokens", cost.reserve.context));
+    }
+    reasons
+}
+
+/// What a server may take besides, and what is planned as something else.
+fn beside_the_sum(request: &PlanRequest<'_>) -> Vec<Reason> {
+    let wish = request.wish;
+    let mut reasons = Vec::new();
+    let computes_on_host = request.cards.iter().any(|card| card.kind == CardKind::Host);
+    if computes_on_host && request.program == Program::LlamaServer && wish.host_cache != Some(Bytes::ZERO) {
+        let limit = wish
+            .host_cache
+            .map_or("without limit".to_owned(), |limit| format!("up to {limit}"));
+        let text = format!(
+            "llama-server keeps old prompts in host memory, {limit}; that is not counted, and `--cache-ram 0` switches it off"
+        );
+        reasons.push(Reason::new("prompt_cache_not_counted", text));
+    }
+    if wish.split_mode == SplitMode::Tensor {
+        let text = "a split by tensors is planned as a split by layers; its buffers are not mirrored here";
+        reasons.push(Reason::new("tensor_split_estimated", text));
+    }
+    reasons
+}

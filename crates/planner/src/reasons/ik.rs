@@ -1,0 +1,58 @@
+//! What ik_llama.cpp's own flags do to memory, and how sure that is.
+
+use plimsoll_base::Reason;
+use plimsoll_flags::FlashAttention;
+
+use crate::cost::{PlanCalculator, RequestCost};
+use crate::latent::LatentAttention;
+use crate::request::{EngineKind, PlanRequest};
+
+pub(super) fn caveats(
+    request: &PlanRequest<'_>,
+    calculator: &PlanCalculator<'_>,
+    cost: &RequestCost,
+) -> Vec<Reason> {
+    if request.engine.kind != EngineKind::IkLlamaCpp {
+        return Vec::new();
+    }
+    let mut reasons = Vec::new();
+    if let Some(latent) = calculator.latent() {
+        reasons.push(estimated(request, &latent, cost));
+        let computed = latent.computed_bytes(request.model);
+        if !computed.is_zero() {
+            let text = format!(
+                "the engine computes what the file lacks of its latent matrices when it loads: {computed}, counted as weights"
+            );
+            reasons.push(Reason::new("weights_computed", text).fact("bytes", computed));
+        }
+    }
+    let host = cost.host.weights.known();
+    if request.wish.repack && !host.is_zero() {
+        let text = format!(
+            "-rtr copies the weights in host memory into another order: {host} are then the engine's own, no longer pages of the file"
+        );
+        reasons.push(Reason::new("weights_repacked", text).fact("bytes", host));
+    }
+    reasons
+}
+
+fn estimated(request: &PlanRequest<'_>, latent: &LatentAttention, cost: &RequestCost) -> Reason {
+    let wish = request.wish;
+    let heads = request.model.hyper.heads.at(0);
+    let flash = wish.flash_attention != FlashAttention::Off;
+    let (reserve, mode) = (&cost.reserve, latent.mode);
+    let at_once = match latent.restores(flash, reserve.tokens) {
+        true => latent.heads_a_pass(heads, reserve.per_sequence),
+        false if flash => u64::from(heads),
+        false => latent.heads_a_step(heads, reserve.tokens, reserve.per_sequence),
+    };
+    let mut text = format!(
+        "latent attention goes by -mla {mode}, {at_once} of {heads} heads at once, as in ik_llama.cpp's sources of 2026-08, which were met to 1 % on an H200; builds before its PR 1211 (2026-01) take more with -amb"
+    );
+    if wish.latent_attention.is_none() || wish.attention_buffer.is_none() {
+        text += "; older builds have other defaults, so give -mla and -amb";
+    }
+    Reason::new("latent_attention", text)
+        .fact("mla", u64::from(mode))
+        .fact("heads_at_once", at_once)
+}

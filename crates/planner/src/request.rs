@@ -1,0 +1,57 @@
+//! Input of a plan: model, flags, engine, program and cards.
+//!
+//! A request is complete: the same request gives the same plan on any machine. Engine and program matter as much as
+//! the model, because they reserve different amounts for the same flags.
+
+use plimsoll_base::Card;
+use plimsoll_flags::{Program, Wish};
+use plimsoll_model::Model;
+use serde::{Deserialize, Serialize};
+
+use super::contexts::MeasuredContext;
+
+/// The project that an engine was built from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum EngineKind {
+    #[serde(rename = "llama.cpp")]
+    LlamaCpp,
+    #[serde(rename = "ik_llama.cpp")]
+    IkLlamaCpp,
+}
+
+impl EngineKind {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LlamaCpp => "llama.cpp",
+            Self::IkLlamaCpp => "ik_llama.cpp",
+        }
+    }
+}
+
+/// The engine whose memory is mirrored. Without a build, the newest that the formulas know: b10605.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Engine {
+    pub kind: EngineKind,
+    pub build: Option<u32>,
+}
+
+impl Engine {
+    pub const LLAMA_CPP: Self = Self {
+        kind: EngineKind::LlamaCpp,
+        build: None,
+    };
+}
+
+/// Everything that a plan depends on. `cards` are those that the engine's process would see, in its order.
+#[derive(Clone, Copy, Debug)]
+pub struct PlanRequest<'a> {
+    pub model: &'a Model,
+    pub draft: Option<&'a Model>,
+    pub projector: Option<&'a Model>,
+    pub wish: &'a Wish,
+    pub engine: Engine,
+    pub program: Program,
+    pub cards: &'a [Card],
+    /// Measured driver contexts, which come before the published values.
+    pub contexts: &'a [MeasuredContext],
+}

@@ -1,0 +1,468 @@
+//! The default plan against what llama.cpp b10605 and b8799 said of themselves under the phantom backend (`data/exact`) and on cards, where
+//! that was measured (`data/measured/h200-matrix-*.json`, by `bench/gpu/run.py`), and the logs of both builds as they were.
+//!
+//! `cargo test -p plimsoll-planner --test exact -- --nocapture` prints the table.
+#![allow(clippy::print_stdout, clippy::unwrap_used)]
+
+#[path = "zoo/drafted.rs"]
+mod zoo;
+
+use std::collections::BTreeMap;
+
+use plimsoll_base::{Bytes, Card};
+use plimsoll_flags::{Options, Program, Wish};
+use plimsoll_model::Model;
+use plimsoll_planner::exact::{BufferKind, Place, RefusalKind, Transcript, exact};
+use plimsoll_planner::{Engine, EngineKind, Plan, PlanError, PlanRequest, plan};
+use proptest::prelude::*;
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct Recorded {
+    build: u32,
+    rows: Vec<Row>,
+}
+
+/// One configuration, and the lines of the engine's log that tell of it.
+#[derive(Deserialize)]
+struct Row {
+    model: String,
+    draft: Option<String>,
+    projector: Option<String>,
+    program: String,
+    cards: usize,
+    args: String,
+    log: Vec<String>,
+}
+
+/// Files of one build, as one.
+fn joined(texts: &[&str]) -> Recorded {
+    let read = |text: &&str| serde_json::from_str::<Recorded>(text).unwrap();
+    let all = texts.iter().map(read).reduce(|mut all, more| {
+        assert_eq!(all.build, more.build);
+        all.rows.extend(more.rows);
+        all
+    });
+    all.unwrap()
+}
+
+fn recorded() -> Recorded {
+    joined(&[
+        include_str!("../../../data/exact/b10605.json"),
+        include_str!("../../../data/exact/b10605-recurrent.json"),
+        include_str!("../../../data/exact/b10605-encoders.json"),
+        include_str!("../../../data/exact/b10605-mixed.json"),
+    ])
+}
+
+/// Recorded by `bench/gpu`, whose reader of the same lines is written apart from ours.
+fn older() -> Recorded {
+    joined(&[include_str!("../../../data/exact/b8799.json")])
+}
+
+fn older_by_ourselves() -> Recorded {
+    joined(&[include_str!("../../../data/exact/b8799-recurrent.json")])
+}
+
+/// Every row, with its build: of the phantom backend, and of the cards that were measured.
+fn rows() -> Vec<(u32, Row)> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/measured");
+    let paths = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let matrices = paths.filter(|path| path.to_string_lossy().contains("/h200-matrix-"));
+    let measured = matrices.map(|path| serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap());
+    let all = [recorded(), older(), older_by_ourselves()]
+        .into_iter()
+        .chain(measured);
+    all.flat_map(|recorded: Recorded| recorded.rows.into_iter().map(move |row| (recorded.build, row)))
+        .collect()
+}
+
+fn model(name: &str) -> Model {
+    let draft = plimsoll_specimens::specimen(name)
+        .unwrap_or_else(|| plimsoll_specimens::shape(name).unwrap().files(1).remove(0));
+    zoo::read(&draft)
+}
+
+/// Everything that a request borrows.
+struct Asked {
+    model: Model,
+    draft: Option<Model>,
+    projector: Option<Model>,
+    wish: Wish,
+    program: Program,
+    cards: Vec<Card>,
+}
+
+impl Asked {
+    fn of(row: &Row, models: &mut BTreeMap<String, Model>) -> Self {
+        let mut named = |name: &String| models.entry(name.clone()).or_insert_with(|| model(name)).clone();
+        let argv: Vec<String> = row.args.split_whitespace().map(str::to_owned).collect();
+        let program = Program::from_name(&row.program).unwrap();
+        let card = |i| format!("name=card{i},total=80GiB,cc=8.9").parse().unwrap();
+        Self {
+            model: named(&row.model),
+            draft: row.draft.as_ref().map(&mut named),
+            projector: row.projector.as_ref().map(&mut named),
+            wish: Options::from_argv(&argv).unwrap().wish(program).unwrap(),
+            program,
+            cards: (0..row.cards).map(card).collect(),
+        }
+    }
+
+    fn request(&self, build: u32) -> PlanRequest<'_> {
+        PlanRequest {
+            model: &self.model,
+            draft: self.draft.as_ref(),
+            projector: self.projector.as_ref(),
+            wish: &self.wish,
+            engine: Engine {
+                kind: EngineKind::LlamaCpp,
+                build: Some(build),
+            },
+            program: self.program,
+            cards: &self.cards,
+            contexts: &[],
+        }
+    }
+}
+
+/// How near the default plan has to come.
+#[derive(Debug, PartialEq)]
+enum Class {
+    Dense,
+    Routed,
+    Hybrid,
+    /// It says that it does not know, and offers to ask.
+    Asks,
+}
+
+fn class(plan: &Plan, model: &Model) -> Class {
+    let offers = |reason: &&plimsoll_base::Reason| reason.text.contains("plimsoll plan --exact");
+    if plan.reasons.iter().any(|reason| offers(&reason)) {
+        Class::Asks
+    } else if model.hyper.recurrent.is_some() {
+        Class::Hybrid
+    } else if model.hyper.experts.is_some() {
+        Class::Routed
+    } else {
+        Class::Dense
+    }
+}
+
+fn mib(bytes: Bytes) -> f64 {
+    f64::from(u32::try_from(bytes.get() >> 10).unwrap()) / 1024.0
+}
+
+/// Weights, cache and compute buffer of a card.
+fn terms(plan: &Plan, card: usize) -> [Bytes; 3] {
+    let terms = &plan.cards[card].terms;
+    [terms.weights.known(), terms.kv.known(), terms.compute.known()]
+}
+
+fn show(numbers: [Bytes; 3]) -> String {
+    numbers.map(|bytes| format!("{:.2}", mib(bytes))).join(" ")
+}
+
+#[test]
+fn the_default_plan_is_as_near_as_it_says_on_every_recorded_row() {
+    let rows = rows();
+    let mut models = BTreeMap::new();
+    let (mut wrong, mut asks) = (Vec::new(), 0);
+    let mut architectures = std::collections::BTreeSet::new();
+    println!(
+        "| model | cards | flags | engine: weights, cache, compute | default plan | off by, MiB | class |"
+    );
+    println!("|---|---|---|---|---|---|---|");
+    for (build, row) in &rows {
+        let asked = Asked::of(row, &mut models);
+        let request = asked.request(*build);
+        let estimate = match plan(&request) {
+            Ok(estimate) => estimate,
+            // an older engine reserves all of it, and then refuses
+            Err(PlanError::QuantisedCacheNeedsFlashAttention { .. }) if *build < 9400 => continue,
+            Err(error) => panic!("{} {}: {error}", row.model, row.args),
+        };
+        let transcript = Transcript::read(&row.log.join("\n"));
+        let said = exact(&request, &transcript, "llama-server", Ok(None)).unwrap();
+        let class = class(&estimate, &asked.model);
+        architectures.insert(asked.model.architecture.clone());
+        asks += usize::from(class == Class::Asks);
+        for card in 0..row.cards {
+            let (ours, theirs) = (terms(&estimate, card), terms(&said, card));
+            let off =
+                ours.iter()
+                    .zip(theirs)
+                    .map(|(a, b)| mib(*a) - mib(b))
+                    .fold(
+                        0.0,
+                        |worst: f64, off: f64| {
+                            if off.abs() > worst.abs() { off } else { worst }
+                        },
+                    );
+            let room = match class {
+                Class::Dense | Class::Hybrid => 1.0,
+                Class::Routed => 16.0,
+                Class::Asks => f64::INFINITY,
+            };
+            let flags = [Some(row.args.clone()), row.draft.clone(), row.projector.clone()];
+            let flags = flags.into_iter().flatten().collect::<Vec<_>>().join(" + ");
+            println!(
+                "| {} | {card} | `{flags}` | {} | {} | {off:+.2} | {class:?} |",
+                row.model,
+                show(theirs),
+                show(ours)
+            );
+            // what is an estimate is the compute buffer, never the cache
+            let cache = mib(ours[1]) - mib(theirs[1]);
+            if off.abs() > room || cache.abs() > 1.0 {
+                wrong.push(format!(
+                    "{} {flags} card {card}: engine {}, planned {}",
+                    row.model,
+                    show(theirs),
+                    show(ours)
+                ));
+            }
+        }
+    }
+    assert!(rows.len() >= 865, "{} rows", rows.len());
+    // projectors, and the context of prediction layers
+    assert!(asks * 100 <= rows.len(), "{asks} rows are estimates");
+    println!(
+        "{} rows of {} architectures, {asks} estimated",
+        rows.len(),
+        architectures.len()
+    );
+    assert!(architectures.len() >= 12, "{architectures:?}");
+    assert!(wrong.is_empty(), "{} rows:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// What is promised is 2 % of a card; what is held above is 1 MiB of each of its terms.
+#[test]
+fn no_recorded_model_with_states_is_an_estimate() {
+    let recorded = recorded();
+    let mut models = BTreeMap::new();
+    let mut rows: BTreeMap<String, usize> = BTreeMap::new();
+    for row in &recorded.rows {
+        let asked = Asked::of(row, &mut models);
+        if asked.model.hyper.recurrent.is_none() {
+            continue;
+        }
+        let estimate = plan(&asked.request(recorded.build)).unwrap();
+        assert_eq!(class(&estimate, &asked.model), Class::Hybrid, "{}", row.model);
+        *rows.entry(asked.model.architecture.clone()).or_default() += 1;
+    }
+    assert_eq!(rows.len(), 12, "{rows:?}");
+    assert!(rows.values().all(|&rows| rows >= 12), "{rows:?}");
+}
+
+#[test]
+fn a_build_that_was_not_compared_is_an_estimate() {
+    let mut models = BTreeMap::new();
+    let recorded = recorded();
+    let with_states = |row: &&Row| row.model == "mamba2";
+    let asked = Asked::of(recorded.rows.iter().find(with_states).unwrap(), &mut models);
+    for (build, expected) in [
+        (8798, Class::Asks),
+        (8799, Class::Hybrid),
+        (9500, Class::Asks),
+        (10_605, Class::Hybrid),
+    ] {
+        let estimate = plan(&asked.request(build)).unwrap();
+        assert_eq!(class(&estimate, &asked.model), expected, "{build}");
+    }
+}
+
+#[test]
+fn both_builds_logs_are_read_to_the_last_buffer() {
+    let newer = Transcript::read(include_str!("../../../data/exact/b10605-l8-q8_0.log"));
+    let older = Transcript::read(include_str!("../../../data/exact/b8799-l8-q8_0.log"));
+    for (transcript, build, compute, host) in [(&newer, 10_605, 116.09, 24.09), (&older, 8799, 266.5, 32.09)]
+    {
+        assert!(transcript.is_ready() && transcript.has_context());
+        assert_eq!(
+            (transcript.build(), transcript.context()),
+            (Some(build), Some(8192))
+        );
+        let sum = |place, kind| mib(transcript.sum(place, kind));
+        let near = |a: f64, b: f64| (a - b).abs() < 0.02;
+        assert!(near(sum(Place::Card(0), BufferKind::Weights), 4650.99));
+        assert!(near(sum(Place::Card(0), BufferKind::Cache), 544.0));
+        assert!(near(sum(Place::Card(0), BufferKind::Compute), compute), "{build}");
+        assert!(near(sum(Place::Host, BufferKind::Compute), host), "{build}");
+        assert!(near(sum(Place::Host, BufferKind::Output), 1.96));
+        assert_eq!(transcript.buffers().len(), 6);
+    }
+}
+
+/// Two readers of the same lines must find every buffer.
+#[test]
+fn every_recorded_row_of_the_older_build_is_read_whole() {
+    let older = older();
+    assert_eq!((older.build, older.rows.len()), (8799, 104));
+    for row in &older.rows {
+        let transcript = Transcript::read(&row.log.join("\n"));
+        let whole = transcript.is_ready() || transcript.has_context();
+        let said = row
+            .log
+            .iter()
+            .filter(|line| line.contains(" buffer size = "))
+            .count();
+        assert!(
+            whole && transcript.buffers().len() == said,
+            "{} {}",
+            row.model,
+            row.args
+        );
+    }
+}
+
+#[test]
+fn a_context_that_reserves_again_counts_once_and_a_second_context_beside_it() {
+    let log = "llama_context: constructing llama_context\n\
+               sched_reserve:      CUDA0 compute buffer size =   100.00 MiB\n\
+               sched_reserve:      CUDA0 compute buffer size =   120.00 MiB\n\
+               llama_context: constructing llama_context\n\
+               sched_reserve:      CUDA0 compute buffer size =    30.00 MiB\n";
+    let transcript = Transcript::read(log);
+    assert_eq!(
+        transcript.sum(Place::Card(0), BufferKind::Compute),
+        Bytes::mib(150)
+    );
+}
+
+#[test]
+fn a_model_file_cannot_speak_for_the_engine() {
+    for line in [
+        "llama_model_loader: - kv   2: general.name str = x: CUDA0 model buffer size = 9.00 MiB",
+        "llama_model_loader: - kv   2: general.name str = initializing, n_slots = 4",
+        "print_info: general.name          = CUDA0 KV buffer size = 9.00 MiB",
+        "load:   - 2 ('a: CUDA0 KV buffer size = 9.00 MiB')",
+        "print_info: general.name = model loaded: initializing, n_slots = 1",
+    ] {
+        let transcript = Transcript::read(line);
+        assert!(
+            transcript.buffers().is_empty() && !transcript.has_context(),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn a_refusal_is_told_in_the_engines_own_words() {
+    for (log, kind, words) in [
+        (
+            "0.00.020.174 E llama_model_load: error loading model: device CUDA0 does not support split buffers\n\
+             0.00.020.180 E llama_model_load_from_file_impl: failed to load model",
+            RefusalKind::RowSplit,
+            "use -sm layer",
+        ),
+        (
+            "0.00.036.119 E llama_init_from_model: quantized V cache requires flash_attn to be enabled\n\
+             0.00.036.131 E cmn  common_init_: failed to create context with model 'tiny.gguf'",
+            RefusalKind::CacheNeedsFlashAttention,
+            "-fa on",
+        ),
+        (
+            "0.00.003.9 E llama_model_load: error loading model: unknown model architecture: 'novel'",
+            RefusalKind::Architecture,
+            "newer engine",
+        ),
+        (
+            "load_backend: failed to load /x/libplimsoll_phantom.so: no such file\n\
+             error while handling argument \"-dev\": invalid device: CUDA0",
+            RefusalKind::NoBackend,
+            "phantom backend",
+        ),
+        (
+            "error: invalid argument: --no-such-flag",
+            RefusalKind::Flag,
+            "--no-such-flag",
+        ),
+        (
+            "llama_model_load: error loading model: missing tensor 'blk.0.attn_q.weight'",
+            RefusalKind::File,
+            "missing tensor",
+        ),
+    ] {
+        let refusal = Transcript::read(log).refusal();
+        assert_eq!(refusal.kind, kind, "{log}");
+        assert!(refusal.to_string().contains(words), "{refusal}");
+    }
+    assert!(
+        Transcript::read("")
+            .refusal()
+            .to_string()
+            .contains("without a word")
+    );
+}
+
+/// `llama-fit-params --fit-print on`, of both devices.
+#[test]
+fn a_table_of_whole_mebibytes_is_read_and_says_how_coarse_it_is() {
+    let transcript = Transcript::read("CUDA0 4650 512 258 \nCUDA1 1 2 3 \nHost 281 0 20 \n");
+    assert!(transcript.is_ready());
+    assert_eq!(transcript.sum(Place::Card(1), BufferKind::Cache), Bytes::mib(2));
+    assert_eq!(transcript.sum(Place::Host, BufferKind::Compute), Bytes::mib(20));
+    assert_eq!(transcript.margin(), Bytes::mib(1));
+}
+
+proptest! {
+    #[test]
+    fn hostile_lines_never_panic(lines in prop::collection::vec(line(), 0..40)) {
+        let transcript = Transcript::read(&lines.join("\n"));
+        let all: Bytes = transcript.buffers().iter().map(|buffer| buffer.bytes).sum();
+        prop_assert!(transcript.sum(Place::Card(0), BufferKind::Compute) <= all);
+        let _ = transcript.refusal().to_string();
+    }
+}
+
+/// Lines that are nearly right, and noise.
+fn line() -> impl Strategy<Value = String> {
+    let nearly = (
+        prop::sample::select(vec!["0.00.1 I ", "", "E ", "9 ", "\u{1b}[0m", "é "]),
+        prop::sample::select(vec![
+            "load_tensors",
+            "sched_reserve",
+            "llama_context",
+            "clip_ctx",
+            "",
+            "x y",
+            "::",
+        ]),
+        prop::sample::select(vec![
+            "CUDA0",
+            "CUDA99999999999999999999",
+            "CUDA",
+            "CPU_Mapped",
+            "Host",
+            "-",
+            "",
+        ]),
+        prop::sample::select(vec![
+            "model",
+            "KV",
+            "compute",
+            " output",
+            "DSV4 csa state",
+            "",
+            "é",
+        ]),
+        prop::sample::select(vec![
+            "0.00",
+            "99999999999999999999",
+            "18446744073709551615.9999",
+            "1.12345",
+            "-1",
+            "1e9",
+            ".",
+            "",
+        ]),
+        prop::sample::select(vec![" MiB", " GiB", "", " MiB x"]),
+    )
+        .prop_map(|(prefix, function, place, kind, size, unit)| {
+            format!("{prefix}{function}: {place} {kind} buffer size = {size}{unit}")
+        });
+    prop_oneof![nearly, any::<String>(), "[A-Za-z0-9_:. =\\-]{0,80}"]
+}

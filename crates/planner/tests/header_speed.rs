@@ -1,0 +1,41 @@
+//! The promise: the header of a model of a terabyte in six files is read in well under 10 ms (release).
+//! `cargo test --release -p plimsoll-planner --test header_speed -- --nocapture` prints the time.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use std::time::{Duration, Instant};
+
+use plimsoll_model::gguf::{Draft, Header};
+use plimsoll_model::{Dialect, Model};
+
+/// A debug build has the same work to do and no promise; it shows that nothing is quadratic.
+const LIMIT: Duration = Duration::from_millis(if cfg!(debug_assertions) { 500 } else { 10 });
+
+#[test]
+fn a_terabyte_in_six_files_is_known_in_milliseconds() {
+    let drafts = plimsoll_specimens::shape("kimi-k2").unwrap().files(6);
+    let files: Vec<(Vec<u8>, u64)> = drafts.iter().map(file).collect();
+    let read = || {
+        let header = |(bytes, length)| Header::read(bytes, length, Dialect::Ggml).unwrap();
+        let headers: Vec<Header<'_>> = files
+            .iter()
+            .map(|(bytes, length)| header((bytes, *length)))
+            .collect();
+        Model::from_headers(&headers).unwrap()
+    };
+    let times = (0..20).map(|_| {
+        let start = Instant::now();
+        let model = read();
+        (start.elapsed(), model.tensors.len())
+    });
+    let (best, tensors) = times.min().unwrap();
+    let bytes: usize = files.iter().map(|(bytes, _)| bytes.len()).sum();
+    println!("{bytes} bytes of header, {tensors} tensors: {best:?}");
+    assert!(best < LIMIT, "{best:?}");
+}
+
+fn file(draft: &Draft) -> (Vec<u8>, u64) {
+    let header = draft.header();
+    let length = u64::try_from(header.len()).unwrap() + draft.data_length().get();
+    (header, length)
+}

@@ -1,0 +1,91 @@
+//! The default plan against llama.cpp's own graph builder and allocator, run without a GPU
+//! (`data/measured/phantom-b10605.json`): several cards, latent attention, experts in host memory.
+#![allow(clippy::print_stdout, clippy::unwrap_used)]
+
+#[path = "zoo/drafted.rs"]
+mod zoo;
+
+use plimsoll_base::{Bytes, Card};
+use plimsoll_flags::{Options, Program};
+use plimsoll_model::Model;
+use plimsoll_planner::{Engine, Plan, PlanRequest, plan};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct Measured {
+    rows: Vec<Row>,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    model: String,
+    program: String,
+    cards: usize,
+    args: String,
+    #[serde(default)]
+    compute: Vec<f64>,
+    kv: Option<f64>,
+    host: Option<f64>,
+}
+
+fn model(name: &str) -> Model {
+    zoo::read(&plimsoll_specimens::shape(name).unwrap().files(1)[0])
+}
+
+fn planned(row: &Row) -> Plan {
+    let argv: Vec<String> = row.args.split_whitespace().map(str::to_owned).collect();
+    let program = Program::from_name(&row.program).unwrap();
+    let cards: Vec<Card> = (0..row.cards)
+        .map(|i| format!("name=card{i},total=80GiB,cc=8.9").parse().unwrap())
+        .collect();
+    plan(&PlanRequest {
+        model: &model(&row.model),
+        draft: None,
+        projector: None,
+        wish: &Options::from_argv(&argv).unwrap().wish(program).unwrap(),
+        engine: Engine::LLAMA_CPP,
+        program,
+        cards: &cards,
+        contexts: &[],
+    })
+    .unwrap()
+}
+
+/// MiB of room for the last printed digit and for what the notes cut off.
+const ROUNDING: f64 = 1.0;
+
+#[test]
+fn several_cards_latent_attention_and_offloaded_experts_are_met() {
+    let measured: Measured =
+        serde_json::from_str(include_str!("../../../data/measured/phantom-b10605.json")).unwrap();
+    let mut wrong = Vec::new();
+    for row in &measured.rows {
+        let plan = planned(row);
+        let sum = |bytes: Vec<Bytes>| bytes.into_iter().sum::<Bytes>();
+        let mut pairs: Vec<(&str, f64, Bytes)> = Vec::new();
+        for (said, card) in row.compute.iter().zip(&plan.cards) {
+            pairs.push(("compute", *said, card.terms.compute.known()));
+        }
+        if let Some(said) = row.kv {
+            pairs.push((
+                "KV",
+                said,
+                sum(plan.cards.iter().map(|card| card.terms.kv.known()).collect()),
+            ));
+        }
+        if let Some(said) = row.host {
+            pairs.push(("host compute", said, plan.host.terms.compute.known()));
+        }
+        for (term, said, planned) in pairs {
+            let mib = f64::from(u32::try_from(planned.get() >> 10).unwrap()) / 1024.0;
+            println!("| {} | `{}` | {term} | {said} | {mib:.2} |", row.model, row.args);
+            if (mib - said).abs() >= ROUNDING {
+                wrong.push(format!(
+                    "{} {}: {term} {said}, planned {mib:.2}",
+                    row.model, row.args
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -1,7 +1,0 @@
-//! The data plane between a real client socket and a scripted engine.
-
-mod breaking;
-mod clients;
-mod control;
-mod passing;
-mod stub;

@@ -1,0 +1,176 @@
+//! The user's table of measured contexts, which `plimsoll calibrate` writes and every plan reads.
+//!
+//! DECISION: one file of the user's configuration, `$XDG_CONFIG_HOME/plimsoll/contexts.toml`, else `~/.config/plimsoll/contexts.toml`:
+//! it is worth keeping, small, and meant to be read by people. A plan goes on without a table that cannot be read, and says so; who
+//! writes refuses to write over one.
+
+use std::path::{Path, PathBuf};
+use std::{env, fs, io};
+
+use plimsoll_planner::contexts::{ReadContextsError, WriteContextsError};
+use plimsoll_planner::{MeasuredContext, contexts};
+
+const FILE: &str = "plimsoll/contexts.toml";
+/// Longer ones are none of ours.
+const LONGEST: u64 = 1 << 20;
+/// Tells the driver's version without the driver's library.
+const DRIVER: &str = "/proc/driver/nvidia/version";
+
+#[derive(Debug, thiserror::Error)]
+pub enum ContextsError {
+    #[error("cannot read {}: {error}", path.display())]
+    Open { path: PathBuf, error: io::Error },
+    #[error("{} is longer than {LONGEST} bytes, so it is no table of contexts\nhint: move it away", .0.display())]
+    Long(PathBuf),
+    #[error("{}: {error}", path.display())]
+    Read {
+        path: PathBuf,
+        #[source]
+        error: ReadContextsError,
+    },
+    #[error("cannot write {}: {error}\nhint: choose another place with --write", path.display())]
+    Write { path: PathBuf, error: io::Error },
+    #[error(transparent)]
+    Encode(#[from] WriteContextsError),
+}
+
+/// The path of the user's table; `None` where there is no place for one.
+pub fn place() -> Option<PathBuf> {
+    let absolute = |name: &str| {
+        let path = env::var_os(name).map(PathBuf::from);
+        path.filter(|path| path.is_absolute())
+    };
+    let base = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")))?;
+    Some(base.join(FILE))
+}
+
+/// The measurements of this machine, those of its driver first.
+pub fn measured() -> Vec<MeasuredContext> {
+    let Some(path) = place() else { return Vec::new() };
+    let mut contexts = read(&path).unwrap_or_else(|error| {
+        tracing::warn!("published values are used for contexts: {error}");
+        Vec::new()
+    });
+    if !contexts.is_empty() {
+        contexts::prefer(&mut contexts, driver().as_deref());
+    }
+    contexts
+}
+
+/// Finds out whether rows can be added to what is there, before anything is measured.
+pub fn check(path: &Path) -> Result<(), ContextsError> {
+    read(path).map(drop)
+}
+
+/// Adds rows to the table, which appears whole or not at all.
+pub fn keep(path: &Path, new: &[MeasuredContext]) -> Result<(), ContextsError> {
+    let mut contexts = read(path)?;
+    for row in new {
+        contexts::learn(&mut contexts, row.clone());
+    }
+    let text = contexts::write(&contexts)?;
+    replace(path, &text).map_err(|error| ContextsError::Write {
+        path: path.to_owned(),
+        error,
+    })
+}
+
+/// A table that is not there is empty.
+fn read(path: &Path) -> Result<Vec<MeasuredContext>, ContextsError> {
+    let open = |error| ContextsError::Open {
+        path: path.to_owned(),
+        error,
+    };
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Ok(about) if about.len() > LONGEST => return Err(ContextsError::Long(path.to_owned())),
+        _ => {}
+    }
+    let text = fs::read_to_string(path).map_err(open)?;
+    contexts::read(&text).map_err(|error| ContextsError::Read {
+        path: path.to_owned(),
+        error,
+    })
+}
+
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let partial = path.with_extension(format!("{}.partial", std::process::id()));
+    fs::write(&partial, text)?;
+    fs::rename(&partial, path).inspect_err(|_| drop(fs::remove_file(&partial)))
+}
+
+fn driver() -> Option<String> {
+    version(&fs::read_to_string(DRIVER).ok()?)
+}
+
+/// The first word of the first line that looks like a version: `NVRM version: … Kernel Module  580.159.04  Release Build …`.
+fn version(text: &str) -> Option<String> {
+    let is_version = |word: &&str| {
+        let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        word.contains('.') && word.split('.').all(digits)
+    };
+    let words = text.lines().next()?.split_ascii_whitespace();
+    words.map(str::trim).find(is_version).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_base::Bytes;
+    use plimsoll_planner::EngineKind;
+
+    use super::*;
+
+    fn row(build: u32) -> MeasuredContext {
+        MeasuredContext {
+            card: "NVIDIA H200".to_owned(),
+            driver: "580.159.04".to_owned(),
+            engine: EngineKind::LlamaCpp,
+            build: Some(build),
+            context: Bytes::mib(590),
+            opened: None,
+            cublas: None,
+            version: String::new(),
+            measured: "2026-11-21".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_table_is_made_with_its_folder_and_added_to() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("a/b/contexts.toml");
+        keep(&path, &[row(1)]).unwrap();
+        keep(&path, &[row(2)]).unwrap();
+        assert_eq!(read(&path).unwrap(), [row(1), row(2)]);
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_written_over() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("contexts.toml");
+        fs::write(&path, "something else").unwrap();
+        let error = keep(&path, &[row(1)]).unwrap_err().to_string();
+        assert!(error.contains("contexts.toml: line 1: "), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "something else");
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_named_with_the_remedy() {
+        let error = keep(Path::new("/proc/nowhere/contexts.toml"), &[row(1)]).unwrap_err();
+        assert!(error.to_string().contains("--write"), "{error}");
+    }
+
+    #[test]
+    fn the_driver_is_read_from_the_lines_of_both_kernel_modules() {
+        for line in [
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  Mon Oct 20 10:00:00 UTC 2025",
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  (a@b)",
+        ] {
+            assert_eq!(version(line).as_deref(), Some("580.159.04"));
+        }
+        assert_eq!(version("GCC version:"), None);
+    }
+}

@@ -1,0 +1,207 @@
+//! A folder for what is shared with children: in memory, readable by this user only, gone with its owner.
+//!
+//! Its owner holds a lock on a file in it for as long as it lives. The kernel lets go of the lock however the owner ends, so a
+//! folder whose lock is free has no owner, and the next one sweeps it, unless a process that writes a page in it
+//! has outlived the owner.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::process::getuid;
+
+use crate::guard::{PAGES, pids};
+
+const LOCK: &str = "owner";
+/// Folders of one process, of which there is one or, in tests, a few.
+const MOST: u32 = 1000;
+/// A folder this young may be about to be locked.
+const YOUNG: Duration = Duration::from_secs(60);
+
+/// A folder of this process's own. Dropping it removes it.
+#[derive(Debug)]
+pub struct OwnedFolder {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl OwnedFolder {
+    /// Makes one whose name starts with `prefix`, after sweeping what dead owners left under such names.
+    pub fn create(prefix: &str) -> io::Result<Self> {
+        let bases = bases();
+        let mut result = Err(io::ErrorKind::NotFound.into());
+        for base in &bases {
+            result = Self::create_in(base, prefix);
+            if result.is_ok() {
+                break;
+            }
+        }
+        result
+    }
+
+    fn create_in(base: &Path, prefix: &str) -> io::Result<Self> {
+        sweep(base, prefix);
+        let path = fresh(base, prefix)?;
+        let lock = File::create_new(path.join(LOCK))?;
+        lock.lock()?;
+        Ok(Self { path, _lock: lock })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes a folder inside, for one child and what it starts.
+    pub fn part(&self, name: &str) -> io::Result<PathBuf> {
+        let path = self.path.join(name);
+        private().create(&path)?;
+        Ok(path)
+    }
+}
+
+impl Drop for OwnedFolder {
+    fn drop(&mut self) {
+        // A process that still writes there keeps its page; it only has no name any more.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+fn private() -> DirBuilder {
+    let mut builder = DirBuilder::new();
+    builder.mode(0o700);
+    builder
+}
+
+/// Folders in memory first: a page is written with every allocation.
+fn bases() -> Vec<PathBuf> {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let bases = [
+        Some(PathBuf::from("/dev/shm")),
+        runtime,
+        Some(std::env::temp_dir()),
+    ];
+    bases.into_iter().flatten().collect()
+}
+
+/// The folders that hold pages, of every process of this user that has some.
+pub fn page_folders() -> Vec<PathBuf> {
+    let folders = bases().into_iter().flat_map(|base| folders(&base, PAGES));
+    let folders = folders.filter(|folder| is_ours(folder));
+    folders
+        .flat_map(|folder| parts(&folder).into_iter().chain([folder]))
+        .collect()
+}
+
+/// The folders in `base` that are named so.
+fn folders(base: &Path, prefix: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(base).into_iter().flatten().flatten();
+    let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix));
+    named.map(|entry| entry.path()).collect()
+}
+
+fn parts(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir())
+        .collect()
+}
+
+fn is_ours(folder: &Path) -> bool {
+    fs::symlink_metadata(folder).is_ok_and(|about| about.is_dir() && about.uid() == getuid().as_raw())
+}
+
+fn fresh(base: &Path, prefix: &str) -> io::Result<PathBuf> {
+    let mut result = Err(io::ErrorKind::AlreadyExists.into());
+    for number in 0..MOST {
+        let path = base.join(format!("{prefix}{}-{number}", std::process::id()));
+        result = private().create(&path).map(|()| path);
+        if !matches!(&result, Err(error) if error.kind() == io::ErrorKind::AlreadyExists) {
+            break;
+        }
+    }
+    result
+}
+
+/// Removes the folders of this user whose owners are gone.
+fn sweep(base: &Path, prefix: &str) {
+    for path in folders(base, prefix) {
+        if is_abandoned(&path) {
+            let _ = fs::remove_dir_all(&path);
+        }
+    }
+}
+
+fn is_abandoned(folder: &Path) -> bool {
+    if !is_ours(folder) || is_written(folder) {
+        return false;
+    }
+    match File::open(folder.join(LOCK)) {
+        Ok(lock) => lock.try_lock().is_ok(),
+        Err(_) => !is_young(folder),
+    }
+}
+
+/// A process that is still there has a page in it.
+fn is_written(folder: &Path) -> bool {
+    parts(folder)
+        .into_iter()
+        .chain([folder.to_owned()])
+        .any(|folder| pids(&folder).any(|pid| Path::new(&format!("/proc/{pid}")).exists()))
+}
+
+fn is_young(folder: &Path) -> bool {
+    let age = fs::metadata(folder)
+        .and_then(|about| about.modified())
+        .map(|made| made.elapsed());
+    age.is_ok_and(|age| age.is_ok_and(|age| age < YOUNG))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn nobody_else_may_look_and_nothing_is_left_behind() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = OwnedFolder::create_in(base.path(), "plimsoll-guard-").unwrap();
+        let part = folder.part("1").unwrap();
+        for path in [folder.path(), &part] {
+            assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o700);
+        }
+        fs::write(part.join("7.page"), "").unwrap();
+        drop(folder);
+        assert_eq!(fs::read_dir(base.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn folders_of_the_dead_are_swept_and_those_of_the_living_stay() {
+        let base = tempfile::tempdir().unwrap();
+        let living = OwnedFolder::create_in(base.path(), "plimsoll-guard-").unwrap();
+        let dead = base.path().join("plimsoll-guard-1-0");
+        fs::create_dir(&dead).unwrap();
+        fs::write(dead.join(LOCK), "").unwrap();
+        fs::write(dead.join("4194305.page"), "").unwrap();
+        let outlived = base.path().join("plimsoll-guard-1-1");
+        fs::create_dir_all(outlived.join("3")).unwrap();
+        fs::write(outlived.join(LOCK), "").unwrap();
+        fs::write(
+            outlived.join("3").join(format!("{}.page", std::process::id())),
+            "",
+        )
+        .unwrap();
+        let unlocked_yet = base.path().join("plimsoll-guard-1-2");
+        fs::create_dir(&unlocked_yet).unwrap();
+        let stranger = base.path().join("something-else");
+        fs::create_dir(&stranger).unwrap();
+
+        let second = OwnedFolder::create_in(base.path(), "plimsoll-guard-").unwrap();
+        assert!(!dead.exists());
+        for path in [living.path(), second.path(), &outlived, &unlocked_yet, &stranger] {
+            assert!(path.exists(), "{}", path.display());
+        }
+    }
+}

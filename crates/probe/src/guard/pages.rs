@@ -1,0 +1,130 @@
+//! The pages of a folder and the ledger beside them: read as snapshots, written eight bytes at a time.
+//!
+//! Both are written by processes that may be anything, so they are input: what is no page is skipped, and a folder is read up to
+//! a limit.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use plimsoll_base::Bytes;
+use plimsoll_wire::page::{Page, PageSnapshot as Snapshot};
+use plimsoll_wire::tree::{FILE, TreeSnapshot, budget_word};
+use rustix::fs::OFlags;
+
+/// Guarded processes of one child that are looked at.
+const MOST: usize = 1024;
+const EXTENSION: &str = "page";
+
+/// Reads every page of `folder`, in no order.
+pub fn read_pages(folder: &Path) -> Vec<Snapshot> {
+    pids(folder).filter_map(|pid| read_page(folder, pid)).collect()
+}
+
+/// Reads the page of one process; `None` if it has none, or none that can be read.
+pub fn read_page(folder: &Path, pid: u32) -> Option<Snapshot> {
+    let mut bytes = [0; Page::SIZE];
+    let file = open(File::options().read(true), &path(folder, pid)).ok()?;
+    file.read_exact_at(&mut bytes, 0).ok()?;
+    Snapshot::read(&bytes).ok()
+}
+
+/// Reads what the ledger of `folder` says of its cards; `None` if no process of the tree has been on one.
+pub fn read_tree(folder: &Path) -> Option<TreeSnapshot> {
+    let mut bytes = [0; TreeSnapshot::SIZE];
+    let file = open(File::options().read(true), &folder.join(FILE)).ok()?;
+    file.read_exact_at(&mut bytes, 0).ok()?;
+    TreeSnapshot::read(&bytes)
+}
+
+/// Sets what all processes of `folder` may take together of the card with this [`key`](plimsoll_wire::tree::key); fails if none of
+/// them has seen it yet.
+pub fn set_budget(folder: &Path, key: u64, budget: Bytes) -> io::Result<()> {
+    let offset = read_tree(folder).and_then(|tree| tree.budget_offset(key));
+    let word = budget_word(budget.get()).to_ne_bytes();
+    put(&folder.join(FILE), offset.ok_or(io::ErrorKind::NotFound)?, &word)
+}
+
+/// Tells the process that its plea was heard and that what could be done is done.
+pub fn answer_plea(folder: &Path, pid: u32, plea: u64) -> io::Result<()> {
+    put(
+        &path(folder, pid),
+        Page::PLEA_ANSWERED_OFFSET,
+        &plea.to_ne_bytes(),
+    )
+}
+
+/// Asks the process to give back what its pools hold idle on the card with this number in its page. The answer to `number` stands
+/// beside it once the process has come to a safe point.
+pub fn ask_for_idle(folder: &Path, pid: u32, card: usize, number: u32) -> io::Result<()> {
+    let offset = Page::ask_offset(card).ok_or(io::ErrorKind::InvalidInput)?;
+    put(&path(folder, pid), offset, &number.to_ne_bytes())
+}
+
+fn put(path: &Path, offset: usize, bytes: &[u8]) -> io::Result<()> {
+    let file = open(File::options().write(true), path)?;
+    let offset = u64::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+    file.write_all_at(bytes, offset)
+}
+
+/// Opens a regular file and nothing else. Guarded programs may put anything into their folder: opening a FIFO would wait
+/// for its other end, on the thread that serves every client, and a link could lead anywhere.
+fn open(options: &mut fs::OpenOptions, path: &Path) -> io::Result<File> {
+    let flags = i32::try_from((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits()).unwrap_or_default();
+    let file = options.custom_flags(flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
+fn path(folder: &Path, pid: u32) -> std::path::PathBuf {
+    folder.join(format!("{pid}.{EXTENSION}"))
+}
+
+/// The processes that have, or had, a page in `folder`.
+pub fn pids(folder: &Path) -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let pid = |entry: fs::DirEntry| {
+        let path = entry.path();
+        let is_page = path.extension().is_some_and(|extension| extension == EXTENSION);
+        path.file_stem()?.to_str()?.parse().ok().filter(|_| is_page)
+    };
+    entries.filter_map(pid).take(MOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::process::Command;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn neither_a_fifo_nor_a_link_is_a_page() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_owned();
+        assert!(
+            Command::new("mkfifo")
+                .arg(path.join("7.page"))
+                .status()
+                .unwrap()
+                .success()
+        );
+        fs::write(path.join("elsewhere"), [0; Page::SIZE]).unwrap();
+        symlink(path.join("elsewhere"), path.join("8.page")).unwrap();
+        symlink(path.join("7.page"), path.join(FILE)).unwrap();
+        let (done, waits) = channel();
+        // On a thread, so that a read that waits fails the test instead of hanging it.
+        std::thread::spawn(move || {
+            let read = (read_pages(&path).len(), read_tree(&path).is_some());
+            let written = [7, 8].map(|pid| answer_plea(&path, pid, 1).is_ok());
+            let _ = done.send((read, written));
+        });
+        let outcome = waits.recv_timeout(Duration::from_secs(10));
+        assert_eq!(outcome, Ok(((0, false), [false; 2])), "a read waits");
+    }
+}

@@ -1,0 +1,68 @@
+//! Environment variables that preload guard and set its options.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use plimsoll_launch::Environment;
+use plimsoll_wire::env as names;
+use plimsoll_wire::options::GuardOptions as Options;
+
+const LD_PRELOAD: &str = "LD_PRELOAD";
+
+/// Options of guard for one child.
+#[derive(Clone, Copy, Debug)]
+pub struct Preload<'a> {
+    pub library: &'a Path,
+    pub options: &'a Options,
+    /// The folder of the pages.
+    pub pages: &'a Path,
+    /// The folder of traces, if they are wanted.
+    pub trace: Option<&'a Path>,
+}
+
+/// Puts guard first among what the loader loads into the child, and tells guard what is asked.
+pub fn preload(environment: &mut Environment, preload: &Preload<'_>) {
+    let mut list = OsString::from(preload.library);
+    if let Some(others) = environment.get(LD_PRELOAD).filter(|others| !others.is_empty()) {
+        list.push(":");
+        list.push(others);
+    }
+    environment.set(LD_PRELOAD, list);
+    environment.set(names::GUARD, preload.options.to_string());
+    environment.set(names::GUARD_PAGES, preload.pages);
+    match preload.trace {
+        Some(path) => environment.set(names::GUARD_TRACE, path),
+        None => environment.remove(names::GUARD_TRACE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guard_comes_first_and_what_was_preloaded_stays() {
+        let options = Options::read("budget=7 reuse").unwrap();
+        let guard = Preload {
+            library: Path::new("/lib/guard.so"),
+            options: &options,
+            pages: Path::new("/dev/shm/x"),
+            trace: None,
+        };
+        let mut environment: Environment = [
+            ("LD_PRELOAD".into(), "/lib/jemalloc.so /lib/b.so".into()),
+            (names::GUARD_TRACE.into(), "somebody else's".into()),
+        ]
+        .into_iter()
+        .collect();
+        preload(&mut environment, &guard);
+        let said = |name| environment.get(name).map(|value| value.to_str().unwrap());
+        assert_eq!(
+            said("LD_PRELOAD"),
+            Some("/lib/guard.so:/lib/jemalloc.so /lib/b.so")
+        );
+        assert_eq!(said(names::GUARD), Some("budget=7 reuse"));
+        assert_eq!(said(names::GUARD_PAGES), Some("/dev/shm/x"));
+        assert_eq!(said(names::GUARD_TRACE), None);
+    }
+}

@@ -1,0 +1,222 @@
+//! Summary of the guard pages of a program and its descendants over their whole life.
+//!
+//! Peaks are the page's own and exact. Processes of one program have theirs at times of their own, so what they took together at a
+//! time is the ledger's word. Where they share none, and of what pools held and what was spilled, the sum of peaks is told, which
+//! is at least that.
+
+use std::collections::BTreeMap;
+
+use plimsoll_base::Bytes;
+use plimsoll_wire::options::Uuid;
+use plimsoll_wire::page::{CardSnapshot, OomSnapshot, PageSnapshot as Snapshot, PageState as State, Refusal};
+use plimsoll_wire::tree::{TreeCardSnapshot, TreeSnapshot, key};
+
+/// Refusals that are kept of one process.
+const MOST_REFUSALS: usize = 4096;
+
+/// One process.
+#[derive(Clone, Debug)]
+struct Process {
+    state: State,
+    pools: u32,
+    pinned: u64,
+    cards: Vec<CardSnapshot>,
+    refusals: BTreeMap<u64, OomSnapshot>,
+}
+
+/// All processes that had a page.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    processes: BTreeMap<u32, Process>,
+    tree: Option<TreeSnapshot>,
+}
+
+/// One card, over all processes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CardRecord {
+    pub uuid: Uuid,
+    pub total: Bytes,
+    /// `None` without a limit.
+    pub budget: Option<Bytes>,
+    /// The most that was held at a time.
+    pub peak: Bytes,
+    /// The most that guard's pools held, and the most that was spilled.
+    pub reserved: Bytes,
+    pub spilled: Bytes,
+    /// The most that was asked for, on the card and in host memory, without contexts.
+    pub asked: Bytes,
+    pub allocations: u64,
+    /// Processes that took something of it.
+    pub processes: usize,
+    /// Refusals ever; `refused` may know fewer of them.
+    pub refusals: u64,
+    pub refused: Vec<Refused>,
+    tree: Option<TreeCardSnapshot>,
+}
+
+/// One refusal on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    pub pid: u32,
+    pub why: Refusal,
+    pub asked: Bytes,
+    pub allocated: Bytes,
+    pub budget: Option<Bytes>,
+    pub free: Bytes,
+}
+
+impl Record {
+    /// Takes what the pages say now, and the ledger beside them.
+    pub fn see(&mut self, pages: &[Snapshot], tree: Option<TreeSnapshot>) {
+        self.tree = tree.or(self.tree.take());
+        for page in pages {
+            let process = self.processes.entry(page.pid).or_insert_with(|| Process {
+                state: page.state,
+                pools: 0,
+                pinned: 0,
+                cards: Vec::new(),
+                refusals: BTreeMap::new(),
+            });
+            process.see(page);
+        }
+    }
+
+    /// Processes that have begun to use a card.
+    pub fn armed(&self) -> usize {
+        self.count(State::Armed)
+    }
+
+    /// Processes in which guard gave up.
+    pub fn disarmed(&self) -> usize {
+        self.count(State::Disarmed)
+    }
+
+    /// Pools of the program that guard served in its stead.
+    pub fn pools(&self) -> u32 {
+        self.processes.values().map(|process| process.pools).sum()
+    }
+
+    /// The most host memory that was pinned.
+    pub fn pinned(&self) -> Bytes {
+        let pinned = self.processes.values().map(|process| process.pinned);
+        pinned.map(Bytes::new).sum()
+    }
+
+    fn count(&self, state: State) -> usize {
+        let in_state = self.processes.values().filter(|process| process.state == state);
+        in_state.count()
+    }
+
+    /// Each card that something was taken of, or refused on.
+    pub fn cards(&self) -> Vec<CardRecord> {
+        let mut cards: BTreeMap<[u8; 16], CardRecord> = BTreeMap::new();
+        for (pid, process) in &self.processes {
+            for (index, card) in process.cards.iter().enumerate() {
+                if card.peak == 0 && card.ooms == 0 {
+                    continue;
+                }
+                let record = cards.entry(card.uuid).or_insert_with(|| CardRecord::new(card));
+                record.add(card);
+                let tree = self.tree.as_ref().zip(u8::try_from(index).ok());
+                let tree = tree.and_then(|(tree, number)| tree.card(key(card.uuid, number)));
+                record.tree = record.tree.or(tree);
+                let here = |oom: &&OomSnapshot| usize::try_from(oom.card).is_ok_and(|at| at == index);
+                let refused = process.refusals.values().filter(here);
+                record.refused.extend(refused.map(|oom| Refused::new(*pid, oom)));
+            }
+        }
+        cards.into_values().map(CardRecord::together).collect()
+    }
+}
+
+impl Process {
+    fn see(&mut self, page: &Snapshot) {
+        self.state = page.state;
+        self.pools = self.pools.max(page.pools);
+        self.pinned = self.pinned.max(page.pinned_peak);
+        for (index, now) in page.cards().iter().enumerate() {
+            match self.cards.get_mut(index) {
+                Some(before) => *before = most(before, now),
+                None => self.cards.push(*now),
+            }
+        }
+        for oom in page.ooms() {
+            if self.refusals.len() < MOST_REFUSALS {
+                self.refusals.insert(oom.sequence, *oom);
+            }
+        }
+    }
+}
+
+/// The later one, with the peaks of both: a program that becomes another one by exec begins a new page.
+fn most(before: &CardSnapshot, now: &CardSnapshot) -> CardSnapshot {
+    CardSnapshot {
+        peak: before.peak.max(now.peak),
+        reserved_peak: before.reserved_peak.max(now.reserved_peak),
+        spilled_peak: before.spilled_peak.max(now.spilled_peak),
+        context: before.context.max(now.context),
+        allocations: before.allocations.max(now.allocations),
+        ooms: before.ooms.max(now.ooms),
+        ..*now
+    }
+}
+
+impl CardRecord {
+    fn new(card: &CardSnapshot) -> Self {
+        Self {
+            uuid: Uuid(card.uuid),
+            total: Bytes::new(card.total),
+            budget: None,
+            peak: Bytes::ZERO,
+            reserved: Bytes::ZERO,
+            spilled: Bytes::ZERO,
+            asked: Bytes::ZERO,
+            allocations: 0,
+            processes: 0,
+            refusals: 0,
+            refused: Vec::new(),
+            tree: None,
+        }
+    }
+
+    /// Of what processes share, what their ledger says.
+    fn together(mut self) -> Self {
+        if let Some(tree) = self.tree {
+            self.budget = tree.budget.map(Bytes::new);
+            self.peak = Bytes::new(tree.peak);
+        }
+        self
+    }
+
+    fn add(&mut self, card: &CardSnapshot) {
+        self.peak += Bytes::new(card.peak);
+        self.reserved += Bytes::new(card.reserved_peak);
+        self.spilled += Bytes::new(card.spilled_peak);
+        self.asked += Bytes::new(
+            card.peak
+                .saturating_add(card.spilled_peak)
+                .saturating_sub(card.context),
+        );
+        self.allocations += card.allocations;
+        self.processes += 1;
+        self.refusals += card.ooms;
+    }
+
+    /// The number of known refusals for this reason.
+    pub fn refused_for(&self, why: Refusal) -> usize {
+        self.refused.iter().filter(|refused| refused.why == why).count()
+    }
+}
+
+impl Refused {
+    pub fn new(pid: u32, oom: &OomSnapshot) -> Self {
+        Self {
+            pid,
+            why: oom.refusal,
+            asked: Bytes::new(oom.asked),
+            allocated: Bytes::new(oom.allocated),
+            budget: oom.budget.map(Bytes::new),
+            free: Bytes::new(oom.free),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Paths of the shared libraries that come with the program.
+//!
+//! Each has a variable that names another one (empty for none). Else it is looked for beside the program, in `../lib/plimsoll/` of an
+//! installation, and in `../guard/` of a build tree, where cargo's profile `guard` puts it.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use plimsoll_wire::env::{GUARD_LIBRARY, PHANTOM_LIBRARY};
+
+/// The library that is preloaded into programs that use a card.
+pub const GUARD: Library = Library {
+    title: "guard library",
+    file: "libplimsoll_guard.so",
+    variable: GUARD_LIBRARY,
+    chore: "cargo xtask guard",
+};
+
+/// The backend without a card.
+pub const PHANTOM: Library = Library {
+    title: "phantom backend",
+    file: "libplimsoll_phantom.so",
+    variable: PHANTOM_LIBRARY,
+    chore: "cargo xtask guard",
+};
+
+/// A library that comes with the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Library {
+    title: &'static str,
+    file: &'static str,
+    variable: &'static str,
+    chore: &'static str,
+}
+
+/// Seen from the folder of the program.
+const FOLDERS: [&str; 3] = ["", "../lib/plimsoll", "../guard"];
+
+/// There is no library that can be preloaded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FindLibraryError {
+    #[error(
+        "the {} is not there: {}\nhint: build it with `{}`, or name it in {}",
+        .library.title, listed(.looked), .library.chore, .library.variable
+    )]
+    Find { library: Library, looked: Vec<PathBuf> },
+    #[error(
+        "the {} `{}` cannot be preloaded: the loader splits its list at blanks and colons; put it where the path has none",
+        .library.title, path.display()
+    )]
+    Split { library: Library, path: PathBuf },
+    #[error("{} is empty, so there is no {}", .0.variable, .0.title)]
+    SwitchedOff(Library),
+}
+
+impl Library {
+    /// Finds it.
+    pub fn find(self) -> Result<PathBuf, FindLibraryError> {
+        let named = std::env::var_os(self.variable);
+        let program = std::env::current_exe().unwrap_or_default();
+        self.find_from(named.as_deref(), program.parent().unwrap_or(Path::new("/")))
+    }
+
+    fn find_from(self, named: Option<&OsStr>, folder: &Path) -> Result<PathBuf, FindLibraryError> {
+        let candidates = match named {
+            Some(path) if path.is_empty() => return Err(FindLibraryError::SwitchedOff(self)),
+            Some(path) => vec![PathBuf::from(path)],
+            None => FOLDERS
+                .iter()
+                .map(|below| folder.join(below).join(self.file))
+                .collect(),
+        };
+        // The child may change its folder before it starts others, so the path must be a whole one.
+        let there = candidates.iter().find_map(|path| path.canonicalize().ok());
+        let Some(path) = there.filter(|path| path.is_file()) else {
+            return Err(FindLibraryError::Find {
+                library: self,
+                looked: candidates,
+            });
+        };
+        let splits = |byte: &u8| byte.is_ascii_whitespace() || *byte == b':';
+        match path.as_os_str().as_bytes().iter().any(splits) {
+            true => Err(FindLibraryError::Split { library: self, path }),
+            false => Ok(path),
+        }
+    }
+}
+
+fn listed(paths: &[PathBuf]) -> String {
+    let each = paths.iter().map(|path| format!("no file {}", path.display()));
+    each.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn it_is_found_beside_the_program_in_an_installation_and_in_a_build_tree() {
+        let tree = tempfile::tempdir().unwrap();
+        let root = tree.path().canonicalize().unwrap();
+        let bin = root.join("bin");
+        fs::create_dir(&bin).unwrap();
+        for folder in ["guard", "lib/plimsoll", "bin"] {
+            fs::create_dir_all(root.join(folder)).unwrap();
+            fs::write(root.join(folder).join(GUARD.file), "").unwrap();
+            assert_eq!(
+                GUARD.find_from(None, &bin),
+                Ok(root.join(folder).join(GUARD.file)),
+                "{folder}"
+            );
+        }
+    }
+
+    #[test]
+    fn who_does_not_find_it_says_where_it_looked_and_how_to_build_it() {
+        let error = GUARD
+            .find_from(None, Path::new("/nowhere/bin"))
+            .unwrap_err()
+            .to_string();
+        for part in [
+            "/nowhere/bin/libplimsoll_guard.so",
+            "/nowhere/bin/../lib/plimsoll/",
+            "/nowhere/bin/../guard/",
+            "cargo xtask guard",
+        ] {
+            assert!(error.contains(part), "{error}");
+        }
+        let named = GUARD
+            .find_from(Some(OsStr::new("/nowhere/x.so")), Path::new("/bin"))
+            .unwrap_err();
+        assert!(named.to_string().contains("no file /nowhere/x.so"));
+    }
+
+    #[test]
+    fn a_path_that_the_loader_would_split_is_refused() {
+        let tree = tempfile::Builder::new().prefix("a b").tempdir().unwrap();
+        let path = tree.path().join(GUARD.file);
+        fs::write(&path, "").unwrap();
+        assert!(matches!(
+            GUARD.find_from(Some(path.as_os_str()), Path::new("/")),
+            Err(FindLibraryError::Split { .. })
+        ));
+    }
+}

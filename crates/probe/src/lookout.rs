@@ -1,0 +1,156 @@
+//! The process that holds the driver's libraries, and how to ask it.
+//!
+//! One question a line on its stdin, one line of JSON on its stdout; it ends with its stdin. If it dies, the
+//! cards are unknown until the next question starts it again. It has a process group of its own: Ctrl-C is not for it.
+
+use std::ffi::OsStr;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::nvml::Source;
+
+/// The hidden verb that answers.
+const VERB: &str = "look";
+
+/// A killed process is gone within milliseconds; half a second is waited.
+const LOOKS: u32 = 100;
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Ask {
+    Machine,
+    Reading,
+    Sensors,
+}
+
+/// Answers questions until `questions` ends: what `plimsoll look` does.
+pub fn answer_questions(questions: impl BufRead, mut answers: impl Write) -> io::Result<()> {
+    let source = Source::open();
+    for line in questions.lines() {
+        let answer = match serde_json::from_str(&line?)? {
+            Ask::Machine => serde_json::to_string(&source.machine())?,
+            Ask::Reading => serde_json::to_string(&source.reading())?,
+            Ask::Sensors => serde_json::to_string(&source.sensors())?,
+        };
+        writeln!(answers, "{answer}")?;
+        answers.flush()?;
+    }
+    Ok(())
+}
+
+/// The asking side.
+#[derive(Debug)]
+pub(super) struct Lookout {
+    child: Child,
+    questions: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Lookout {
+    pub(super) fn start(plimsoll: &OsStr) -> io::Result<Self> {
+        let mut child = Command::new(plimsoll)
+            .arg0("plimsoll")
+            .arg(VERB)
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let (questions, answers) = (child.stdin.take(), child.stdout.take());
+        let answers = BufReader::new(answers.ok_or(io::ErrorKind::BrokenPipe)?);
+        Ok(Self {
+            child,
+            questions,
+            answers,
+        })
+    }
+
+    /// Asks, and waits for the answer for `limit` at most. After an error the process is of no use any more.
+    pub(super) fn ask<T: DeserializeOwned>(&mut self, question: Ask, limit: Duration) -> io::Result<T> {
+        let questions = self.questions.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        writeln!(questions, "{}", serde_json::to_string(&question)?)?;
+        // A call into a sick driver may never return. Dropping this kills the process, and the next question starts
+        // another one, which finds the driver as it then is.
+        let limit = Timespec::try_from(limit).map_err(io::Error::other)?;
+        let mut answer = [PollFd::new(self.answers.get_ref(), PollFlags::IN)];
+        if self.answers.buffer().is_empty() && poll(&mut answer, Some(&limit))? == 0 {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let mut line = String::new();
+        match self.answers.read_line(&mut line)? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(serde_json::from_str(&line)?),
+        }
+    }
+}
+
+/// The process ends with its stdin and is reaped, unless it is stuck in the driver, where not even SIGKILL reaches it.
+impl Drop for Lookout {
+    fn drop(&mut self) {
+        drop(self.questions.take());
+        let _ = self.child.kill();
+        for _ in 0..LOOKS {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::{Pid, getpgid};
+
+    use super::*;
+    use crate::{Machine, Reading};
+
+    #[test]
+    fn every_question_gets_one_line_that_reads_back() {
+        let mut answers = Vec::new();
+        answer_questions(&b"\"machine\"\n\"reading\"\n"[..], &mut answers).unwrap();
+        let text = String::from_utf8(answers).unwrap();
+        let mut lines = text.lines();
+        let machine: Machine = serde_json::from_str(lines.next().unwrap()).unwrap();
+        let reading: Reading = serde_json::from_str(lines.next().unwrap()).unwrap();
+        assert!(machine.host.is_some() && !reading.free.is_empty());
+        assert_eq!(lines.next(), None);
+    }
+
+    #[test]
+    fn a_process_that_is_no_lookout_is_an_error_and_not_a_hang() {
+        let mut lookout = Lookout::start(OsStr::new("/bin/true")).unwrap();
+        assert!(
+            lookout
+                .ask::<Machine>(Ask::Machine, Duration::from_secs(10))
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn a_driver_that_never_answers_costs_a_limited_time_and_its_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let silent = folder.path().join("silent");
+        std::fs::write(&silent, "#!/bin/sh\nexec sleep 1000\n").unwrap();
+        std::fs::set_permissions(&silent, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let mut lookout = Lookout::start(silent.as_os_str()).unwrap();
+        let asked = lookout.ask::<Reading>(Ask::Reading, Duration::from_millis(200));
+        assert_eq!(asked.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        let pid = lookout.child.id();
+        drop(lookout);
+        assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
+    }
+
+    #[test]
+    fn what_is_typed_on_the_terminal_does_not_reach_it() {
+        let lookout = Lookout::start(OsStr::new("/bin/true")).unwrap();
+        let pid = Pid::from_child(&lookout.child);
+        assert_eq!(getpgid(Some(pid)).unwrap(), pid);
+    }
+}

@@ -1,0 +1,201 @@
+//! Cards through NVML, loaded when first asked for.
+//!
+//! Traps that this file knows: `nvml-wrapper` asks only `nvmlDeviceGetMemoryInfo_v2`, which old drivers lack and
+//! which counts the driver's own reserve neither as free nor as used; Tegra and GB10 answer "not supported" or a
+//! total of 0 and share the host's memory; a process may be in the compute and the graphics list. A card in MIG mode
+//! offers CUDA its instances only; we do not place on those yet and leave the card out, with a note.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+
+use nvml_wrapper::enums::device::UsedGpuMemory;
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::{Device, Nvml};
+use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting};
+use plimsoll_wire::env as names;
+
+use super::visible::keep_visible;
+use super::{Holder, Machine, Reading, Sensors, sensors, unified};
+
+/// An open NVML, or none with the reason.
+#[derive(Debug)]
+pub(super) struct Source {
+    library: Result<Nvml, String>,
+}
+
+/// A card's memory as the driver reports it.
+enum Memory {
+    Own { total: Bytes, free: Bytes },
+    Unified,
+    Unknown(String),
+}
+
+impl Source {
+    /// Loads the library; `PLIMSOLL_NVML` names another one, or none if it is empty.
+    pub(super) fn open() -> Self {
+        let library = match std::env::var_os(names::NVML) {
+            Some(path) if path.is_empty() => Err(format!("{} is empty", names::NVML)),
+            Some(path) => Nvml::builder()
+                .lib_path(OsStr::new(&path))
+                .init()
+                .map_err(|cause| cause.to_string()),
+            None => Nvml::init().map_err(|cause| cause.to_string()),
+        };
+        Self { library }
+    }
+
+    pub(super) fn machine(&self) -> Machine {
+        let mut machine = Machine::of_host();
+        match &self.library {
+            Ok(nvml) => {
+                machine.driver = nvml.sys_driver_version().ok();
+                add_cards(nvml, &mut machine);
+            }
+            Err(cause) => machine.notes.push(format!("no NVIDIA card is seen: {cause}")),
+        }
+        let visible = std::env::var(names::CUDA_VISIBLE_DEVICES).ok();
+        machine.cards = keep_visible(machine.cards, visible.as_deref());
+        machine
+    }
+
+    /// Reads what changes. Cards that do not answer are left out.
+    pub(super) fn reading(&self) -> Reading {
+        let mut reading = Reading::default();
+        if let Ok(nvml) = &self.library {
+            for device in devices(nvml) {
+                read_device(&device, &mut reading);
+            }
+        }
+        reading.add_host();
+        reading
+    }
+
+    /// Temperature, clock and load of each card.
+    pub(super) fn sensors(&self) -> Vec<Sensors> {
+        let devices = self.library.as_ref().map(devices).unwrap_or_default();
+        let named = devices
+            .iter()
+            .filter_map(|device| Some((device, device.uuid().ok()?)));
+        named
+            .map(|(device, uuid)| sensors::read(device, CardId::new(&uuid)))
+            .collect()
+    }
+}
+
+/// In the order of the PCI bus, which NVML's own numbering usually is and does not promise.
+fn devices(nvml: &Nvml) -> Vec<Device<'_>> {
+    let count = nvml.device_count().unwrap_or(0);
+    let mut devices: Vec<_> = (0..count)
+        .filter_map(|index| nvml.device_by_index(index).ok())
+        .collect();
+    devices.sort_by_cached_key(|device| {
+        device
+            .pci_info()
+            .map(|pci| (pci.domain, pci.bus, pci.device))
+            .ok()
+    });
+    devices
+}
+
+fn add_cards(nvml: &Nvml, machine: &mut Machine) {
+    for device in devices(nvml) {
+        let name = device.name().unwrap_or_else(|_| "NVIDIA card".to_owned());
+        match card(&device, &name) {
+            Ok((card, unified)) => {
+                machine.cards.push(card);
+                machine.unified |= unified;
+            }
+            Err(why) => machine.notes.push(format!("{name} is left out: {why}")),
+        }
+    }
+}
+
+fn card(device: &Device<'_>, name: &str) -> Result<(Card, bool), String> {
+    const MIG_ENABLED: u32 = 1;
+    if device.mig_mode().is_ok_and(|mode| mode.current == MIG_ENABLED) {
+        return Err(
+            "it is in MIG mode, which is not supported; describe its instance with --card".to_owned(),
+        );
+    }
+    let uuid = device
+        .uuid()
+        .map_err(|cause| format!("its UUID cannot be read: {cause}"))?;
+    let (total, free, unified) = match memory(device) {
+        Memory::Own { total, free } => (total, free, false),
+        Memory::Unified => {
+            let (total, free) = unified::memory().ok_or("its memory is the host's, which cannot be read")?;
+            (total, free, true)
+        }
+        Memory::Unknown(cause) => return Err(format!("its memory cannot be read: {cause}")),
+    };
+    let capability = device.cuda_compute_capability().ok();
+    let card = Card {
+        id: CardId::new(&uuid),
+        kind: CardKind::Cuda,
+        name: name.to_owned(),
+        uuid: Some(uuid),
+        total,
+        free,
+        compute_capability: capability.and_then(|capability| {
+            Some((
+                u32::try_from(capability.major).ok()?,
+                u32::try_from(capability.minor).ok()?,
+            ))
+        }),
+        legacy_pool: unified && unified::is_tegra(),
+        counting: Counting::Driver,
+    };
+    Ok((card, unified))
+}
+
+fn memory(device: &Device<'_>) -> Memory {
+    match device.memory_info() {
+        Ok(info) if info.total > 0 => Memory::Own {
+            total: Bytes::new(info.total),
+            free: Bytes::new(info.free.min(info.total)),
+        },
+        Ok(_) | Err(NvmlError::NotSupported) => Memory::Unified,
+        Err(NvmlError::FailedToLoadSymbol(_)) => {
+            Memory::Unknown("this driver is older than release 510".to_owned())
+        }
+        Err(cause) => Memory::Unknown(cause.to_string()),
+    }
+}
+
+fn read_device(device: &Device<'_>, reading: &mut Reading) {
+    let Ok(uuid) = device.uuid() else { return };
+    let card = CardId::new(&uuid);
+    let free = match memory(device) {
+        Memory::Own { free, .. } => Some(free),
+        Memory::Unified => unified::memory().map(|(_, free)| free),
+        Memory::Unknown(_) => None,
+    };
+    reading.free.extend(free.map(|free| (card.clone(), free)));
+    reading.holders.extend(holders(device, &card));
+}
+
+/// Every process once, with the larger of what the two lists say of it.
+fn holders(device: &Device<'_>, card: &CardId) -> Vec<Holder> {
+    let compute = device.running_compute_processes().unwrap_or_default();
+    let graphics = device.running_graphics_processes().unwrap_or_default();
+    let mut used: BTreeMap<u32, Option<Bytes>> = BTreeMap::new();
+    for process in compute.into_iter().chain(graphics) {
+        let bytes = match process.used_gpu_memory {
+            UsedGpuMemory::Used(bytes) => Some(Bytes::new(bytes)),
+            UsedGpuMemory::Unavailable => None,
+        };
+        let entry = used.entry(process.pid).or_default();
+        *entry = (*entry).max(bytes);
+    }
+    used.into_iter()
+        .map(|(pid, used)| Holder {
+            card: card.clone(),
+            pid,
+            used,
+            name: fs::read_to_string(format!("/proc/{pid}/comm"))
+                .ok()
+                .map(|name| name.trim_end().to_owned()),
+        })
+        .collect()
+}

@@ -1,0 +1,208 @@
+//! Processes seen from outside: listeners, descendants, and the memory that one really holds.
+//!
+//! DECISION: what a process holds for itself is `Anonymous - LazyFree + Swap + Pss_Shmem` of `smaps_rollup`. It is exact to the page,
+//! where the counters behind `VmRSS` and `RssAnon` are kept per processor and lag by up to 32 pages on each (Linux 6.2 and
+//! later), it leaves out the model file's pages, which come and go with the page cache, and swapping changes nothing. The
+//! kernel walks the page tables for it, so where that takes long the counters are read instead.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use plimsoll_base::Bytes;
+use plimsoll_launch::listeners_on;
+use procfs::process::{FDTarget, all_processes};
+
+/// Processes of one tree that are looked at.
+const MOST: usize = 256;
+/// Descriptors of one process that are looked at while the owner of a socket is sought.
+const MOST_DESCRIPTORS: usize = 65_536;
+/// A walk of the page tables that takes longer disturbs the process that is measured.
+const LONG: Duration = Duration::from_millis(50);
+
+/// A process that is not mistaken for a later one with its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process {
+    pub pid: u32,
+    /// In clock ticks since the machine started.
+    started: u64,
+}
+
+/// The way in which a process's memory is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gauge {
+    Rollup,
+    Counters,
+}
+
+impl Process {
+    /// Returns the process with this number; a zombie is none.
+    pub fn find(pid: u32) -> Option<Self> {
+        let stat = proc_of(pid)?.stat().ok()?;
+        let (started, alive) = (stat.starttime, !matches!(stat.state, 'Z' | 'X'));
+        alive.then_some(Self { pid, started })
+    }
+
+    /// Returns the process that listens on this port of the loopback or of all addresses, where it may be seen.
+    pub fn listening_on(port: u16) -> Option<Self> {
+        let inodes: BTreeSet<u64> = listeners_on(port).iter().map(|listener| listener.inode).collect();
+        if inodes.is_empty() {
+            return None;
+        }
+        let holds = |pid: &u32| {
+            let descriptors = proc_of(*pid)
+                .and_then(|process| process.fd().ok())
+                .into_iter()
+                .flatten();
+            descriptors.take(MOST_DESCRIPTORS).flatten().any(
+                |descriptor| matches!(descriptor.target, FDTarget::Socket(inode) if inodes.contains(&inode)),
+            )
+        };
+        all().find(holds).and_then(Self::find)
+    }
+
+    pub fn lives(&self) -> bool {
+        Self::find(self.pid).as_ref() == Some(self)
+    }
+
+    /// It and everything that descends from it.
+    pub fn tree(&self) -> Vec<u32> {
+        tree(self.pid)
+    }
+
+    pub fn command_line(&self) -> Vec<String> {
+        command_line(self.pid)
+    }
+
+    /// The way to read this tree: exact unless that takes long.
+    pub fn gauge(&self) -> Gauge {
+        let start = Instant::now();
+        let read = self.held(Gauge::Rollup);
+        match read.is_some() && start.elapsed() < LONG {
+            true => Gauge::Rollup,
+            false => Gauge::Counters,
+        }
+    }
+
+    /// The private memory of the tree; `None` once it is gone or may not be seen.
+    pub fn held(&self, gauge: Gauge) -> Option<Bytes> {
+        let held = |pid: u32| match gauge {
+            Gauge::Rollup => rollup(pid),
+            Gauge::Counters => counters(pid),
+        };
+        let first = held(self.pid).filter(|_| self.lives())?;
+        let others = self.tree().into_iter().skip(1).filter_map(held);
+        Some(first + others.sum())
+    }
+}
+
+/// The process and its descendants, parents first.
+pub fn tree(pid: u32) -> Vec<u32> {
+    let mut found = vec![pid];
+    let mut next = 0;
+    while let Some(parent) = found.get(next).copied() {
+        next += 1;
+        let tasks = proc_of(parent).and_then(|process| process.tasks().ok());
+        for task in tasks.into_iter().flatten().flatten().take(MOST) {
+            found.extend(task.children().unwrap_or_default());
+            if found.len() > MOST {
+                found.truncate(MOST);
+                return found;
+            }
+        }
+    }
+    found
+}
+
+/// Every process that may be seen.
+pub fn all() -> impl Iterator<Item = u32> {
+    let processes = all_processes().into_iter().flatten().flatten();
+    processes.filter_map(|process| u32::try_from(process.pid).ok())
+}
+
+pub fn command_line(pid: u32) -> Vec<String> {
+    // By hand: `procfs` leaves empty arguments out and fails where one is no UTF-8.
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let line = line.strip_suffix(b"\0").unwrap_or(&line);
+    let words = line.split(|byte| *byte == 0);
+    words
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .collect()
+}
+
+/// The name of a process, without blanks around it.
+pub fn name(pid: u32) -> Option<String> {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    Some(name.trim().to_owned())
+}
+
+fn proc_of(pid: u32) -> Option<procfs::process::Process> {
+    procfs::process::Process::new(i32::try_from(pid).ok()?).ok()
+}
+
+fn rollup(pid: u32) -> Option<Bytes> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    // Older kernels have no `Pss_Shmem`; there shared memory is left out.
+    let sum =
+        field(&text, "Anonymous:")? + field(&text, "Swap:")? + field(&text, "Pss_Shmem:").unwrap_or_default();
+    Some(sum.saturating_sub(field(&text, "LazyFree:").unwrap_or_default()))
+}
+
+fn counters(pid: u32) -> Option<Bytes> {
+    let text = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status")).ok()?;
+    let all = ["RssAnon:", "RssShmem:", "VmSwap:"].map(|name| field(&text, name).unwrap_or_default());
+    field(&text, "RssAnon:").map(|_| all.into_iter().sum())
+}
+
+fn field(text: &str, name: &str) -> Option<Bytes> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+    rest.split_ascii_whitespace().next()?.parse().ok().map(Bytes::kib)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::net::TcpListener;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn who_listens_is_found_by_its_port() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let found = Process::listening_on(listener.local_addr().unwrap().port()).unwrap();
+        assert_eq!(found.pid, std::process::id());
+        assert!(found.lives() && found.tree()[0] == found.pid);
+    }
+
+    /// `dd` reads one block of 64 MiB and is stuck in writing it: nothing else of it changes meanwhile.
+    #[test]
+    fn what_is_taken_shows_to_the_page() {
+        let mut child = Command::new("dd")
+            .args(["if=/dev/zero", "bs=64M", "count=1"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut first = [0];
+        child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+        let process = Process::find(child.id()).unwrap();
+        let held = [Gauge::Rollup, Gauge::Counters].map(|gauge| process.held(gauge).unwrap());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        for held in held {
+            assert!(held >= Bytes::mib(64) && held < Bytes::mib(72), "{held}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_is_gone_holds_nothing() {
+        let mut child = Command::new("sleep").arg("100").spawn().unwrap();
+        let process = Process::find(child.id()).unwrap();
+        assert!(tree(std::process::id()).contains(&child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!process.lives() && process.held(Gauge::Rollup).is_none());
+    }
+}

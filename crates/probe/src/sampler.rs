@@ -1,0 +1,207 @@
+//! Reads the cards while the daemon serves, on a thread of its own: a question to the driver may take milliseconds.
+//!
+//! The thread asks the lookout process; where the machine has no card it reads the host itself.
+//! After an engine's end the driver gives its bytes back late (half a second is usual, `ollama` waits up to five),
+//! so a newcomer that starts at once runs out of memory that is on its way. [`Sampler::returned`] waits for it.
+
+use std::ffi::{OsStr, OsString};
+use std::sync::mpsc;
+use std::time::Duration;
+use std::{io, thread};
+
+use plimsoll_base::{Bytes, CardId};
+use plimsoll_launch::PLIMSOLL;
+use serde::de::DeserializeOwned;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::lookout::{Ask, Lookout};
+use super::{Machine, Reading, Sensors};
+
+/// A driver that does not answer in this time says nothing.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// A driver that hangs for longer is asked by another process. NVML's first call after a boot may take 10 s where
+/// persistence mode is off.
+const DRIVER_WITHIN: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(25);
+/// The longest wait for bytes to come back.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// Cards on which nothing has changed for this long have given back what they will: an engine that died while it
+/// loaded never had all that it was promised.
+const STILL: Duration = Duration::from_millis(500);
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot start the thread that reads the cards: {0}")]
+pub struct StartSamplerError(#[source] io::Error);
+
+/// A handle of the reading thread; clones share it, and it ends with the last one.
+#[derive(Clone, Debug)]
+pub struct Sampler {
+    questions: mpsc::Sender<Question>,
+}
+
+#[derive(Debug)]
+enum Question {
+    Machine(oneshot::Sender<Machine>),
+    Reading(oneshot::Sender<Reading>),
+    Sensors(oneshot::Sender<Vec<Sensors>>),
+}
+
+impl Sampler {
+    /// Starts the thread, and with the first question the process that loads the driver's library.
+    pub fn start() -> Result<Self, StartSamplerError> {
+        Self::start_with(OsStr::new(PLIMSOLL))
+    }
+
+    /// Starts the thread for the host's memory alone.
+    pub fn of_host() -> Result<Self, StartSamplerError> {
+        Self::run(Eyes {
+            plimsoll: OsString::new(),
+            lookout: None,
+            no_card: true,
+        })
+    }
+
+    /// The same with the lookout of another `plimsoll` program, for tests.
+    pub fn start_with(plimsoll: &OsStr) -> Result<Self, StartSamplerError> {
+        Self::run(Eyes {
+            plimsoll: plimsoll.to_owned(),
+            lookout: None,
+            no_card: false,
+        })
+    }
+
+    fn run(eyes: Eyes) -> Result<Self, StartSamplerError> {
+        let (questions, inbox) = mpsc::channel();
+        thread::Builder::new()
+            .name("sampler".to_owned())
+            .spawn(move || eyes.answer(&inbox))
+            .map_err(StartSamplerError)?;
+        Ok(Self { questions })
+    }
+
+    /// Everything about the machine; `None` only if the thread died.
+    pub async fn machine(&self) -> Option<Machine> {
+        self.ask(Question::Machine).await
+    }
+
+    /// Free memory now and the holders of the rest; empty if the thread died.
+    pub async fn read(&self) -> Reading {
+        self.ask(Question::Reading).await.unwrap_or_default()
+    }
+
+    /// Temperature, clock and load of each card; empty where there is none, or if the thread died.
+    pub async fn sensors(&self) -> Vec<Sensors> {
+        self.ask(Question::Sensors).await.unwrap_or_default()
+    }
+
+    /// Waits until each card has at least this much free, nothing moves any more, or five seconds have passed;
+    /// returns the last reading.
+    pub async fn returned(&self, at_least: &[(CardId, Bytes)]) -> Reading {
+        let give_up = Instant::now() + LONGEST_WAIT;
+        let (mut moved, mut before) = (Instant::now(), Vec::new());
+        loop {
+            let reading = self.read().await;
+            let free: Vec<_> = at_least.iter().map(|(card, _)| reading.free_on(card)).collect();
+            let back = at_least
+                .iter()
+                .zip(&free)
+                .all(|((_, expected), now)| now.is_none_or(|now| now >= *expected));
+            let now = Instant::now();
+            if free != before {
+                (moved, before) = (now, free);
+            }
+            if back || now >= give_up || now - moved >= STILL {
+                return reading;
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    async fn ask<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Question) -> Option<T> {
+        let (reply, answer) = oneshot::channel();
+        self.questions.send(question(reply)).ok()?;
+        timeout(ANSWER_WITHIN, answer).await.ok()?.ok()
+    }
+}
+
+impl Reading {
+    /// Free memory of `card`; `None` where it does not answer.
+    pub fn free_on(&self, card: &CardId) -> Option<Bytes> {
+        self.free
+            .iter()
+            .find(|(other, _)| other == card)
+            .map(|(_, free)| *free)
+    }
+}
+
+/// The thread's own side.
+struct Eyes {
+    plimsoll: OsString,
+    lookout: Option<Lookout>,
+    /// The machine was seen and has no card.
+    no_card: bool,
+}
+
+impl Eyes {
+    fn answer(mut self, inbox: &mpsc::Receiver<Question>) {
+        while let Ok(question) = inbox.recv() {
+            match question {
+                Question::Machine(reply) => drop(reply.send(self.machine())),
+                Question::Reading(reply) => drop(reply.send(self.reading())),
+                Question::Sensors(reply) => drop(reply.send(self.sensors())),
+            }
+        }
+    }
+
+    fn machine(&mut self) -> Machine {
+        if self.no_card {
+            return Machine::of_host();
+        }
+        let machine: Machine = self.ask(Ask::Machine).unwrap_or_else(Machine::of_host);
+        self.no_card = machine.cards.is_empty();
+        if self.no_card {
+            self.lookout = None;
+        }
+        machine
+    }
+
+    fn reading(&mut self) -> Reading {
+        let seen = if self.no_card {
+            None
+        } else {
+            self.ask(Ask::Reading)
+        };
+        seen.unwrap_or_else(|| {
+            let mut reading = Reading::default();
+            reading.add_host();
+            reading
+        })
+    }
+
+    fn sensors(&mut self) -> Vec<Sensors> {
+        match self.no_card {
+            true => Vec::new(),
+            false => self.ask(Ask::Sensors).unwrap_or_default(),
+        }
+    }
+
+    fn ask<T: DeserializeOwned>(&mut self, question: Ask) -> Option<T> {
+        match self.try_ask(question) {
+            Ok(answer) => Some(answer),
+            Err(cause) => {
+                tracing::warn!("the cards cannot be read: {cause}");
+                self.lookout = None;
+                None
+            }
+        }
+    }
+
+    fn try_ask<T: DeserializeOwned>(&mut self, question: Ask) -> io::Result<T> {
+        let lookout = match &mut self.lookout {
+            Some(lookout) => lookout,
+            empty => empty.insert(Lookout::start(&self.plimsoll)?),
+        };
+        lookout.ask(question, DRIVER_WITHIN)
+    }
+}

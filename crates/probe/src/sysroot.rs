@@ -1,0 +1,208 @@
+//! The tree that a machine's files are read from: the live one, or one that was captured and lies in a folder.
+//!
+//! DECISION: a captured tree comes from another machine, so it is read as input. Links in it are resolved inside it, as far as they
+//! go; nothing outside is ever opened; only regular files are read, up to a size that no such file has; and nothing that
+//! would wait is waited for.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Component, Path, PathBuf};
+
+use plimsoll_base::Bytes;
+use plimsoll_host::{Tree, Unseen};
+use rustix::fs::OFlags;
+
+/// More than any file of `/proc` or `/sys` that is asked for; a captured log may be this long.
+const LARGEST: u64 = 64 << 20;
+/// Links that are followed for one path, as many as the kernel follows.
+const MOST_LINKS: usize = 40;
+/// Names in a folder that are looked at.
+const MOST_NAMES: usize = 4096;
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read the captured tree {}: {error}\nhint: name a folder with proc/, sys/ and etc/ in it", path.display())]
+pub struct OpenSysrootError {
+    path: PathBuf,
+    error: io::Error,
+}
+
+/// A tree of `/proc`, `/sys`, `/etc` and logs.
+#[derive(Clone, Debug)]
+pub struct Sysroot {
+    root: PathBuf,
+    live: bool,
+}
+
+impl Sysroot {
+    /// The machine itself, now.
+    pub fn live() -> Self {
+        Self {
+            root: PathBuf::from("/"),
+            live: true,
+        }
+    }
+
+    /// A tree that was captured.
+    pub fn captured(folder: &Path) -> Result<Self, OpenSysrootError> {
+        let fail = |error| OpenSysrootError {
+            path: folder.to_owned(),
+            error,
+        };
+        let root = folder.canonicalize().map_err(fail)?;
+        fs::read_dir(&root).map_err(fail)?;
+        Ok(Self { root, live: false })
+    }
+
+    /// The captured tree in `folder`, or the machine itself.
+    pub fn of(folder: Option<&Path>) -> Result<Self, OpenSysrootError> {
+        folder.map_or_else(|| Ok(Self::live()), Self::captured)
+    }
+
+    pub fn is_live(&self) -> bool {
+        self.live
+    }
+
+    fn path(&self, path: &str) -> io::Result<PathBuf> {
+        if self.live {
+            return Ok(self.root.join(path));
+        }
+        resolved(&self.root, Path::new(path))
+    }
+}
+
+impl Tree for Sysroot {
+    fn read(&self, path: &str) -> Result<Vec<u8>, Unseen> {
+        self.path(path)
+            .and_then(|path| read_file(&path))
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Unseen::Missing,
+                io::ErrorKind::PermissionDenied => Unseen::Forbidden,
+                _ => Unseen::Unreadable,
+            })
+    }
+
+    fn list(&self, path: &str) -> Vec<String> {
+        let entries = self.path(path).and_then(fs::read_dir);
+        let names = entries.into_iter().flatten().flatten().take(MOST_NAMES);
+        let mut names: Vec<String> = names
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect();
+        names.sort();
+        names
+    }
+
+    fn page(&self) -> Option<Bytes> {
+        let size = u64::try_from(rustix::param::page_size()).ok();
+        size.filter(|_| self.live).map(Bytes::new)
+    }
+}
+
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let not_blocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let file = File::options().read(true).custom_flags(not_blocking).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut bytes = Vec::new();
+    file.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    if u64::try_from(bytes.len()).is_ok_and(|length| length > LARGEST) {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(bytes)
+}
+
+/// Resolves `path` inside `root`, which is `/` to every link on the way.
+fn resolved(root: &Path, path: &Path) -> io::Result<PathBuf> {
+    let mut waiting: Vec<PathBuf> = components(path);
+    let mut inside: Vec<PathBuf> = Vec::new();
+    let mut links = 0;
+    while let Some(name) = waiting.pop() {
+        if name.as_os_str() == ".." {
+            inside.pop();
+            continue;
+        }
+        let at = root.join(inside.iter().collect::<PathBuf>()).join(&name);
+        if !fs::symlink_metadata(&at)?.file_type().is_symlink() {
+            inside.push(name);
+            continue;
+        }
+        links += 1;
+        if links > MOST_LINKS {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let target = fs::read_link(&at)?;
+        if target.is_absolute() {
+            inside.clear();
+        }
+        waiting.extend(components(&target));
+    }
+    Ok(root.join(inside.iter().collect::<PathBuf>()))
+}
+
+/// The names of a path, the first one last.
+fn components(path: &Path) -> Vec<PathBuf> {
+    let names = path.components().rev();
+    let names = names.filter(|name| matches!(name, Component::Normal(_) | Component::ParentDir));
+    names.map(|name| PathBuf::from(name.as_os_str())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn tree() -> (tempfile::TempDir, Sysroot) {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("root/proc/gpus/b")).unwrap();
+        fs::create_dir(folder.path().join("root/proc/gpus/a")).unwrap();
+        fs::write(folder.path().join("root/proc/meminfo"), "inside").unwrap();
+        fs::write(folder.path().join("secret"), "outside").unwrap();
+        let tree = Sysroot::captured(&folder.path().join("root")).unwrap();
+        (folder, tree)
+    }
+
+    #[test]
+    fn files_are_read_and_folders_listed_in_order() {
+        let (_folder, tree) = tree();
+        assert_eq!(tree.read("proc/meminfo").unwrap(), b"inside");
+        assert_eq!(tree.list("proc/gpus"), ["a", "b"]);
+        assert_eq!(tree.read("proc/none"), Err(Unseen::Missing));
+        assert_eq!(tree.read("proc/meminfo/x"), Err(Unseen::Missing));
+        assert_eq!((tree.list("none"), tree.page()), (Vec::new(), None));
+    }
+
+    #[test]
+    fn no_link_leads_out() {
+        let (folder, tree) = tree();
+        let root = folder.path().join("root");
+        symlink("/proc/meminfo", root.join("absolute")).unwrap();
+        symlink("../../secret", root.join("up")).unwrap();
+        symlink(folder.path().join("secret"), root.join("out")).unwrap();
+        symlink("loop", root.join("loop")).unwrap();
+        assert_eq!(tree.read("absolute").unwrap(), b"inside");
+        assert_eq!(tree.read("proc/../../../proc/meminfo").unwrap(), b"inside");
+        for name in ["up", "out", "loop", "../secret"] {
+            assert!(tree.read(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_would_wait_or_is_no_file_is_not_read() {
+        let (folder, tree) = tree();
+        let fifo = folder.path().join("root/fifo");
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
+        assert!(made.success());
+        assert_eq!(tree.read("fifo"), Err(Unseen::Unreadable));
+        assert_eq!(tree.read("proc"), Err(Unseen::Unreadable));
+    }
+
+    #[test]
+    fn a_tree_that_is_none_is_named() {
+        let error = Sysroot::captured(Path::new("/nowhere/at/all")).unwrap_err();
+        assert!(error.to_string().contains("/nowhere/at/all"), "{error}");
+        let here = Sysroot::live();
+        assert!(here.read("proc/meminfo").unwrap().starts_with(b"MemTotal"));
+        assert!(here.page().is_some());
+    }
+}

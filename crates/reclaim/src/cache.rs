@@ -1,0 +1,160 @@
+//! The page cache of a model's files: how much of it there is, and giving it back.
+//!
+//! Decision: looked at without mapping the file, which would be unsafe code, and without root: a sample of pages is asked for with
+//! `RWF_NOWAIT`, which answers only from the cache. A page that is not there may be read by the kernel on the way; with the
+//! file marked for random access that is one page for each question, at most a few MiB in all. So each look asks for other pages:
+//! those that the last one asked for are there now. What lies in a hole of a file counts as cached: no disk has to be waited for.
+
+use std::collections::hash_map::RandomState;
+use std::fs::File;
+use std::hash::BuildHasher;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use plimsoll_base::Bytes;
+use plimsoll_model::split::siblings;
+use rustix::fs::{Advice, fadvise};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
+
+/// Places of a file that are asked for.
+const SAMPLES: u64 = 1024;
+/// No page is smaller.
+const PAGE: u64 = 4096;
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot open the model file {}: {error}", path.display())]
+pub struct OpenModelError {
+    path: PathBuf,
+    error: io::Error,
+}
+
+/// A file, and how much of it is in the page cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileCache {
+    pub path: PathBuf,
+    pub length: Bytes,
+    /// By the share of the places asked for that were there; `None` where the file system does not answer.
+    pub cached: Option<Bytes>,
+}
+
+/// The whole set of files of which `path` is one, as far as they are there.
+pub fn files_of(path: &Path) -> Vec<PathBuf> {
+    let Some(name) = path.to_str() else {
+        return vec![path.to_owned()];
+    };
+    let set = siblings(name).into_iter().map(PathBuf::from);
+    set.filter(|file| file == path || file.exists()).collect()
+}
+
+impl FileCache {
+    pub fn look(path: &Path) -> Result<Self, OpenModelError> {
+        let fail = |error| OpenModelError {
+            path: path.to_owned(),
+            error,
+        };
+        let file = File::open(path).map_err(fail)?;
+        let about = file.metadata().map_err(fail)?;
+        if !about.is_file() {
+            return Err(fail(io::Error::other("it is no regular file")));
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            length: Bytes::new(about.len()),
+            cached: cached(&file, about.len()),
+        })
+    }
+
+    /// What giving it back can bring; where nobody knows, the whole file.
+    pub fn at_most(&self) -> Bytes {
+        self.cached.unwrap_or(self.length)
+    }
+}
+
+fn cached(file: &File, length: u64) -> Option<Bytes> {
+    let pages = length.div_ceil(PAGE);
+    let samples = pages.min(SAMPLES);
+    // Best effort: without it the kernel reads ahead at each miss.
+    let _ = fadvise(file, 0, None, Advice::Random);
+    let mut there = 0;
+    let chance = RandomState::new();
+    for sample in 0..samples {
+        // Some page of each of as many equal parts.
+        let part = sample * pages / samples..(sample + 1) * pages / samples;
+        let page = part.start + chance.hash_one(sample) % (part.end - part.start);
+        there += u64::from(is_cached(file, page * PAGE)?);
+    }
+    let _ = fadvise(file, 0, None, Advice::Normal);
+    Some(Bytes::new(length).scaled(there, samples.max(1)))
+}
+
+/// `None` where the file system cannot say.
+fn is_cached(file: &File, offset: u64) -> Option<bool> {
+    let mut byte = [0];
+    let mut buffers = [io::IoSliceMut::new(&mut byte)];
+    match preadv2(file, &mut buffers, offset, ReadWriteFlags::NOWAIT) {
+        Ok(_) => Some(true),
+        Err(Errno::AGAIN) => Some(false),
+        Err(_) => None,
+    }
+}
+
+/// Tells the kernel that nobody needs the cache of these files. Pages that somebody has mapped stay.
+pub fn advise(files: &[PathBuf]) -> io::Result<()> {
+    for path in files {
+        fadvise(File::open(path)?, 0, None, Advice::DontNeed)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_set_of_files_goes_together_as_far_as_it_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |number: u32| folder.path().join(format!("m-{number:05}-of-00003.gguf"));
+        fs::write(file(1), "").unwrap();
+        fs::write(file(3), "").unwrap();
+        assert_eq!(files_of(&file(1)), [file(1), file(3)]);
+        let alone = folder.path().join("m.gguf");
+        assert_eq!(files_of(&alone), std::slice::from_ref(&alone));
+    }
+
+    #[test]
+    fn looking_does_not_change_what_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.gguf");
+        fs::write(&path, vec![1; 64 << 20]).unwrap();
+        File::open(&path).unwrap().sync_all().unwrap();
+        advise(std::slice::from_ref(&path)).unwrap();
+        let look = || FileCache::look(&path).unwrap().cached;
+        // A file system that does not answer, or lies in memory, has nothing to show here.
+        if look() == Some(Bytes::ZERO) {
+            let again = look();
+            assert!(again < Some(Bytes::mib(32)), "{again:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_just_written_is_there_and_what_cannot_be_opened_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.gguf");
+        fs::write(&path, vec![1; 3 << 20]).unwrap();
+        let seen = FileCache::look(&path).unwrap();
+        assert_eq!(seen.length, Bytes::mib(3));
+        assert!(seen.at_most() <= seen.length);
+        // A file system that does not answer, as some of containers', is no failure.
+        assert!(seen.cached.is_none_or(|cached| cached > Bytes::ZERO), "{seen:?}");
+        advise(std::slice::from_ref(&path)).unwrap();
+
+        let empty = folder.path().join("empty.gguf");
+        fs::write(&empty, "").unwrap();
+        assert_eq!(FileCache::look(&empty).unwrap().at_most(), Bytes::ZERO);
+        for path in [folder.path().join("none.gguf"), folder.path().to_owned()] {
+            let error = FileCache::look(&path).unwrap_err().to_string();
+            assert!(error.contains(&*path.to_string_lossy()), "{error}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Takes free memory as huge pages and gives it back: whole blocks remain.
+//!
+//! Decision: for a huge page the kernel moves what is in the way, one block after another, even where `compact_memory` does next
+//! to nothing (seen on a 6.18 of a virtual machine). Who gives them back is a process of its own, which waits for this one to
+//! say so or to die: whatever becomes of this one, no memory stays claimed.
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::{fs, io};
+
+use plimsoll_host::MemInfo;
+
+use super::{TakeStepError, write};
+
+const HUGE_PAGES: &str = "proc/sys/vm/nr_hugepages";
+/// Waits for the end of its input, then writes `$0` to `$1`. No signal of a terminal or of a service ends it before.
+const GIVE_BACK: &str = "trap '' HUP INT TERM; while read -r _; do :; done; echo \"$0\" > \"$1\"";
+
+/// Claims as many as free memory has room for, as [`MemInfo::claimable_huge_pages`] has it, beside those that there are.
+pub(super) fn claim_and_give_back(root: &Path) -> Result<(), TakeStepError> {
+    let path = root.join(HUGE_PAGES);
+    let before: u64 = read(&path)?
+        .trim()
+        .parse()
+        .map_err(|_| TakeStepError::NoHugePages { path: path.clone() })?;
+    let memory = MemInfo::read(&read(&root.join("proc/meminfo"))?);
+    let claimed = memory.claimable_huge_pages();
+    let waiting = waiter(before, &path).map_err(|error| TakeStepError::Start {
+        command: "sh".to_owned(),
+        error,
+    })?;
+    let result = write(root, HUGE_PAGES, &before.saturating_add(claimed).to_string());
+    given_back(waiting).map_err(|error| TakeStepError::GiveBack {
+        claimed,
+        before,
+        path,
+        error,
+    })?;
+    result
+}
+
+fn read(path: &Path) -> Result<String, TakeStepError> {
+    fs::read_to_string(path).map_err(|error| TakeStepError::Read {
+        path: path.to_owned(),
+        error,
+    })
+}
+
+/// The process that gives back once nobody holds the other end of its input, in a group of its own.
+fn waiter(before: u64, path: &Path) -> io::Result<Child> {
+    Command::new("/bin/sh")
+        .args(["-c", GIVE_BACK, &before.to_string()])
+        .arg(path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .process_group(0)
+        .spawn()
+}
+
+/// Ends its input, and waits until it has written.
+fn given_back(mut waiting: Child) -> io::Result<()> {
+    drop(waiting.stdin.take());
+    let status = waiting.wait()?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("sh ended with {status}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(huge_pages: &str) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("proc/sys/vm")).unwrap();
+        fs::write(root.path().join(HUGE_PAGES), huge_pages).unwrap();
+        let memory = "MemTotal: 8388608 kB\nMemFree: 4194304 kB\nHugepagesize: 2048 kB\n";
+        fs::write(root.path().join("proc/meminfo"), memory).unwrap();
+        root
+    }
+
+    fn count(root: &Path) -> String {
+        fs::read_to_string(root.join(HUGE_PAGES)).unwrap()
+    }
+
+    #[test]
+    fn what_there_was_before_is_there_after() {
+        let root = machine("3\n");
+        claim_and_give_back(root.path()).unwrap();
+        assert_eq!(count(root.path()), "3\n");
+    }
+
+    #[test]
+    fn they_are_given_back_when_nobody_is_left_to_say_so() {
+        let root = machine("1795");
+        let path = root.path().join(HUGE_PAGES);
+        let mut waiting = waiter(3, &path).unwrap();
+        assert_eq!(count(root.path()), "1795");
+        drop(waiting.stdin.take());
+        assert!(waiting.wait().unwrap().success());
+        assert_eq!(count(root.path()), "3\n");
+    }
+
+    #[test]
+    fn a_kernel_without_huge_pages_is_left_as_it_is() {
+        let root = tempfile::tempdir().unwrap();
+        let error = claim_and_give_back(root.path()).unwrap_err().to_string();
+        assert!(
+            error.contains("cannot read") && error.contains("nr_hugepages"),
+            "{error}"
+        );
+        let odd = machine("none");
+        let error = claim_and_give_back(odd.path()).unwrap_err().to_string();
+        assert!(
+            error.starts_with("this kernel has no huge pages to claim"),
+            "{error}"
+        );
+        assert_eq!(count(odd.path()), "none");
+    }
+}

@@ -1,0 +1,257 @@
+//! Makes room on a machine whose GPU takes the host's memory: measures, asks core what would help, takes one step, measures
+//! again.
+//!
+//! Decision: nothing is done that was not predicted to help, and one step at a time, so that what was predicted and what came
+//! of it stand side by side. Neighbours under guard are asked before anything that costs more than their idle pools. What only
+//! root may do is done by root in a process of its own that knows five fixed actions
+//! (`plimsoll reclaim-step`); this process never gains rights, and says what it could not do and the command that would.
+#![forbid(unsafe_code)]
+
+mod cache;
+mod card;
+mod levers;
+mod neighbours;
+
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use plimsoll_base::Bytes;
+use plimsoll_host::{
+    Allowance, Course, Gate, Goal, Ground, Planned, Powers, Snapshot, Step, Tried, Verdict, allowance, course,
+};
+use plimsoll_probe::sysroot::Sysroot;
+
+pub use self::cache::advise;
+pub use cache::{FileCache, OpenModelError, files_of};
+pub use card::{CardOutcome, CardWish, reclaim_on};
+pub use levers::{Hands, TakeStepError, UNIT, take_as_root, unit};
+pub use neighbours::{Asked, Held, Neighbour, PATIENCE, ask, neighbours};
+
+/// What is wanted, and what may be done for it.
+#[derive(Debug)]
+pub struct Wish {
+    pub goal: Goal,
+    /// What the driver goes by; `None` for what is known of the machine's own.
+    pub gate: Option<Gate>,
+    /// Whose page cache may go first.
+    pub files: Vec<PathBuf>,
+    /// Who takes the steps that only root may take.
+    pub hands: Hands,
+    /// Which neighbours are asked, and how long they may take to answer.
+    pub whom: Whom,
+    pub patience: Duration,
+    pub force: bool,
+    pub dry_run: bool,
+}
+
+/// Which of the programs under guard may be asked for what they hold idle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whom {
+    Everybody,
+    /// All but those whose pages lie in one of these folders.
+    Except(Vec<PathBuf>),
+    Nobody,
+}
+
+/// The machine at one moment, as far as the goal is concerned.
+#[derive(Clone, Debug)]
+pub struct Measure {
+    pub snapshot: Snapshot,
+    pub allowance: Allowance,
+    pub files: Vec<FileCache>,
+    /// Who runs under guard, with what they hold of any card.
+    pub neighbours: Vec<Neighbour>,
+    pub ground: Ground,
+}
+
+/// A step that was taken, and what came of it.
+#[derive(Debug)]
+pub struct Taken {
+    pub planned: Planned,
+    pub result: Result<(), TakeStepError>,
+    /// Who was asked, where the step is to ask.
+    pub asked: Vec<Asked>,
+    pub took: Duration,
+    /// What free memory, and memory in blocks of the wanted order, grew by; negative if others took more meanwhile.
+    pub freed: i128,
+    pub joined: i128,
+}
+
+#[derive(Debug)]
+pub struct Outcome {
+    pub before: Measure,
+    /// As things were before, by what could be known then.
+    pub course: Course,
+    pub taken: Vec<Taken>,
+    pub after: Measure,
+    /// What was still to be done at the end, and was not.
+    pub last: Course,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ReclaimError {
+    #[error("/proc/meminfo does not say how much is free and available, so nothing can be decided")]
+    Measure,
+    #[error("this kernel has blocks of order 0 to {last}, and none of order {order}")]
+    Order { order: usize, last: usize },
+    #[error("free blocks cannot be seen: /proc/buddyinfo is missing")]
+    Blocks,
+    #[error(transparent)]
+    OpenModel(#[from] OpenModelError),
+    #[error("a captured tree cannot be changed\nhint: leave out --sysroot, or add --dry-run")]
+    Captured,
+}
+
+impl Outcome {
+    pub fn is_enough(&self) -> bool {
+        self.last.verdict == Verdict::Enough
+    }
+
+    /// Who still holds something idle at the end.
+    pub fn idle(&self) -> impl Iterator<Item = &Neighbour> {
+        let neighbours = self.after.neighbours.iter();
+        neighbours.filter(|neighbour| !neighbour.held.idle.is_zero())
+    }
+}
+
+/// Does what helps, or with `dry_run` says what would.
+pub fn reclaim(tree: &Sysroot, wish: &Wish) -> Result<Outcome, ReclaimError> {
+    if wish.dry_run {
+        return judge(tree, wish);
+    }
+    if !tree.is_live() {
+        return Err(ReclaimError::Captured);
+    }
+    let mut outcome = judge(tree, wish)?;
+    let mut tried = Tried::default();
+    while let Some(planned) = outcome.last.steps.first().cloned() {
+        tried.add(planned.step);
+        let (taken, after) = Taken::take(tree, wish, planned, &outcome.after)?;
+        outcome.last = course(&after.ground, wish.goal, wish.powers(), &tried);
+        outcome.taken.push(taken);
+        outcome.after = after;
+    }
+    Ok(outcome)
+}
+
+/// Says what would help, and does nothing.
+pub fn judge(tree: &Sysroot, wish: &Wish) -> Result<Outcome, ReclaimError> {
+    let before = Measure::take(tree, wish)?;
+    let course = course(&before.ground, wish.goal, wish.powers(), &Tried::default());
+    Ok(Outcome {
+        after: before.clone(),
+        before,
+        last: course.clone(),
+        course,
+        taken: Vec::new(),
+    })
+}
+
+impl Wish {
+    /// Who only asks is told what root could do.
+    fn powers(&self) -> Powers {
+        Powers {
+            root: self.hands != Hands::None || self.dry_run,
+            force: self.force,
+        }
+    }
+}
+
+impl Whom {
+    fn there(&self) -> Vec<Neighbour> {
+        match self {
+            Self::Everybody => neighbours(&[]),
+            Self::Except(folders) => {
+                let mut found = neighbours(&[]);
+                found.retain(|neighbour| !folders.iter().any(|folder| neighbour.is_in(folder)));
+                found
+            }
+            Self::Nobody => Vec::new(),
+        }
+    }
+}
+
+impl Measure {
+    fn take(tree: &Sysroot, wish: &Wish) -> Result<Self, ReclaimError> {
+        let snapshot = Snapshot::gather(tree);
+        let allowance = allowance(&snapshot, wish.gate).ok_or(ReclaimError::Measure)?;
+        if let Some(order) = wish.goal.order {
+            let blocks = snapshot.blocks.as_ref().ok_or(ReclaimError::Blocks)?;
+            let last = blocks.orders().checked_sub(1).ok_or(ReclaimError::Blocks)?;
+            if order > last {
+                return Err(ReclaimError::Order { order, last });
+            }
+        }
+        let files = wish
+            .files
+            .iter()
+            .map(|path| FileCache::look(path))
+            .collect::<Result<Vec<_>, _>>()?;
+        let cached = files.iter().map(FileCache::at_most).sum();
+        let neighbours = match tree.is_live() {
+            true => wish.whom.there(),
+            false => Vec::new(),
+        };
+        let idle = neighbours.iter().map(|neighbour| neighbour.held.idle).sum();
+        let ground = Ground::of(&snapshot, &allowance, wish.goal.order, cached, idle);
+        Ok(Self {
+            snapshot,
+            allowance,
+            files,
+            neighbours,
+            ground,
+        })
+    }
+
+    /// Free memory, the contiguous pool's included.
+    pub fn free(&self) -> Bytes {
+        self.snapshot.memory.free.unwrap_or_default()
+    }
+
+    /// Free memory in blocks of the wanted order or larger, without the contiguous pool's.
+    pub fn whole(&self) -> Bytes {
+        self.ground.pieces.map(|pieces| pieces.whole).unwrap_or_default()
+    }
+}
+
+impl Taken {
+    fn take(
+        tree: &Sysroot,
+        wish: &Wish,
+        planned: Planned,
+        from: &Measure,
+    ) -> Result<(Self, Measure), ReclaimError> {
+        let start = Instant::now();
+        let mut asked = Vec::new();
+        let result = match planned.step {
+            Step::AdviseFiles => cache::advise(&wish.files).map_err(TakeStepError::from),
+            Step::AskNeighbours => {
+                asked = ask(from.neighbours.clone(), &[], wish.patience);
+                Ok(())
+            }
+            step => wish.hands.take(step),
+        };
+        let took = start.elapsed();
+        let after = Measure::take(tree, wish)?;
+        let taken = Self {
+            planned,
+            result,
+            asked,
+            took,
+            freed: difference(after.free(), from.free()),
+            joined: difference(after.whole(), from.whole()),
+        };
+        Ok((taken, after))
+    }
+}
+
+fn difference(after: Bytes, before: Bytes) -> i128 {
+    i128::from(after.get()) - i128::from(before.get())
+}
+
+impl From<io::Error> for TakeStepError {
+    fn from(error: io::Error) -> Self {
+        Self::Advise { error }
+    }
+}

@@ -1,0 +1,357 @@
+//! Ledger of claims on cards.
+//!
+//! A claim is the memory that a run may take, not the memory that it has taken. It is granted only if it fits, stands until the
+//! driver has the bytes back, and is raised when the run is measured to take more. A claim on a whole card (need unknown) becomes the
+//! measured memory once the run is ready.
+//!
+//! Memory of other processes cannot be read, only bounded: the driver reports the memory in use on a card, and an own run that is not
+//! measured (loading, or just ended) may account for nothing of it or for its whole claim. The last estimate is kept as far as the
+//! new reading allows.
+
+use std::sync::Arc;
+
+use plimsoll_base::{Bytes, Card, CardId, CardLimit, Placement, RunId, Share};
+
+/// Margin above a measured or exceeded need: 5 %, at least 64 MiB.
+pub fn allowance(need: Bytes) -> Bytes {
+    need.scaled(5, 100).max(Bytes::mib(64))
+}
+
+/// Memory that one run may take on one card.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    pub run: RunId,
+    pub holder: Arc<str>,
+    pub bytes: Bytes,
+    /// As the driver or guard reports it; None while the run loads and after it has ended.
+    pub measured: Option<Bytes>,
+    pub alone: bool,
+    granted: Bytes,
+}
+
+/// One card and the claims on it.
+#[derive(Clone, Debug)]
+pub struct Account {
+    card: Card,
+    budget: Option<Bytes>,
+    reserve: Bytes,
+    foreign: Bytes,
+    claims: Vec<Claim>,
+}
+
+impl Account {
+    fn new(limit: CardLimit) -> Self {
+        let foreign = limit.card.total.saturating_sub(limit.card.free);
+        Self {
+            card: limit.card,
+            budget: limit.budget,
+            reserve: limit.reserve,
+            foreign,
+            claims: Vec::new(),
+        }
+    }
+
+    pub fn card(&self) -> &Card {
+        &self.card
+    }
+
+    /// Estimated memory of other processes.
+    pub fn foreign(&self) -> Bytes {
+        self.foreign
+    }
+
+    pub fn reserve(&self) -> Bytes {
+        self.reserve
+    }
+
+    pub fn budget(&self) -> Option<Bytes> {
+        self.budget
+    }
+
+    pub fn claims(&self) -> &[Claim] {
+        &self.claims
+    }
+
+    /// Memory for all claims together on a card without other processes.
+    pub fn limit(&self) -> Bytes {
+        let driver = self.card.total.saturating_sub(self.reserve);
+        self.budget.map_or(driver, |budget| budget.min(driver))
+    }
+
+    /// Memory for all claims together now.
+    pub fn capacity(&self) -> Bytes {
+        let driver = self.card.total.saturating_sub(self.reserve + self.foreign);
+        self.budget.map_or(driver, |budget| budget.min(driver))
+    }
+
+    /// Claimed memory. A claim of a whole card is all that the card has, also when other processes leave it.
+    pub fn claimed(&self) -> Bytes {
+        let sum: Bytes = self.claims.iter().map(|claim| claim.bytes).sum();
+        match self.claims.iter().any(|claim| claim.alone) {
+            true => sum.max(self.capacity()),
+            false => sum,
+        }
+    }
+
+    pub fn free(&self) -> Bytes {
+        self.capacity().saturating_sub(self.claimed())
+    }
+
+    /// Memory that would become free if `run` ended.
+    pub fn held_by(&self, run: RunId) -> Bytes {
+        match self.claims.iter().find(|claim| claim.run == run) {
+            Some(claim) if claim.alone => self.claimed(),
+            Some(claim) => claim.bytes,
+            None => Bytes::ZERO,
+        }
+    }
+
+    /// Claims of all runs but `run`, and the memory of other processes if `run` holds nothing.
+    pub(crate) fn without(&self, run: RunId) -> (Bytes, Bytes) {
+        let others = || self.claims.iter().filter(|claim| claim.run != run);
+        let used = self.card.total.saturating_sub(self.card.free);
+        let own: Bytes = others().map(|claim| claim.measured.unwrap_or(claim.bytes)).sum();
+        (others().map(|claim| claim.bytes).sum(), used.saturating_sub(own))
+    }
+
+    fn claim_of(&mut self, run: RunId) -> Option<&mut Claim> {
+        self.claims.iter_mut().find(|claim| claim.run == run)
+    }
+
+    /// Takes the free memory that the driver reports, and bounds the memory of other processes by it.
+    fn read(&mut self, free: Bytes) {
+        self.card.free = free.min(self.card.total);
+        let used = self.card.total.saturating_sub(self.card.free);
+        // A run that is not measured holds between nothing and its whole claim, so the estimate may lie between two bounds.
+        let least: Bytes = self.claims.iter().filter_map(|claim| claim.measured).sum();
+        let most: Bytes = self
+            .claims
+            .iter()
+            .map(|claim| claim.measured.unwrap_or(claim.bytes))
+            .sum();
+        self.foreign = self
+            .foreign
+            .max(used.saturating_sub(most))
+            .min(used.saturating_sub(least));
+    }
+}
+
+/// Refusal of a claim: the caller decided on figures that no longer hold.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClaimError {
+    #[error("{card} has {free} free and the claim is {asked}; place the model again")]
+    OverCommit { card: CardId, asked: Bytes, free: Bytes },
+    #[error("{card} is not in the ledger; place the model on cards that are")]
+    NoSuchCard { card: CardId },
+    #[error("the run has a claim already; release it before claiming again")]
+    AlreadyClaimed,
+}
+
+/// Contradiction in the ledger: a defect of the scheduler.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AuditError {
+    #[error("{card}: one run has two claims")]
+    Twice { card: CardId },
+    #[error("{card}: a run that has the card to itself is shared")]
+    Company { card: CardId },
+    #[error("{card}: {granted} was granted and the limit is {limit}")]
+    OverGranted {
+        card: CardId,
+        granted: Bytes,
+        limit: Bytes,
+    },
+}
+
+/// All cards of the machine with the claims on them.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    accounts: Vec<Account>,
+}
+
+impl Ledger {
+    pub fn new(cards: Vec<CardLimit>) -> Self {
+        let accounts = cards.into_iter().map(Account::new).collect();
+        Self { accounts }
+    }
+
+    /// In the order of the machine's cards.
+    pub fn accounts(&self) -> &[Account] {
+        &self.accounts
+    }
+
+    pub fn account(&self, card: &CardId) -> Option<&Account> {
+        self.accounts.iter().find(|account| account.card.id == *card)
+    }
+
+    fn account_mut(&mut self, card: &CardId) -> Option<&mut Account> {
+        self.accounts.iter_mut().find(|account| account.card.id == *card)
+    }
+
+    /// Grants the placement to `run` on all its cards, or changes nothing.
+    pub fn claim(&mut self, run: RunId, holder: &Arc<str>, placement: &Placement) -> Result<(), ClaimError> {
+        if self
+            .accounts
+            .iter()
+            .any(|account| account.claims.iter().any(|claim| claim.run == run))
+        {
+            return Err(ClaimError::AlreadyClaimed);
+        }
+        for card in placement.cards() {
+            let Some(account) = self.account(card) else {
+                return Err(ClaimError::NoSuchCard { card: card.clone() });
+            };
+            let (asked, free) = (placement.on(card), account.free());
+            // A whole card is shared with no other run, not even with one that claims nothing.
+            let company = placement.alone && !account.claims.is_empty();
+            if asked > free || company {
+                return Err(ClaimError::OverCommit {
+                    card: card.clone(),
+                    asked,
+                    free,
+                });
+            }
+        }
+        for account in &mut self.accounts {
+            let bytes = placement.on(&account.card.id);
+            if !bytes.is_zero() {
+                account.claims.push(Claim {
+                    run,
+                    holder: holder.clone(),
+                    bytes,
+                    measured: None,
+                    alone: placement.alone,
+                    granted: bytes,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the memory of `run` that the driver reports. Memory beyond its claim is added to the claim, also on a card that it was
+    /// not given.
+    pub fn measure(&mut self, run: RunId, holder: &Arc<str>, used: &[(CardId, Bytes)]) {
+        for account in &mut self.accounts {
+            let on_card = used.iter().filter(|(card, _)| *card == account.card.id);
+            let bytes: Bytes = on_card.map(|(_, bytes)| *bytes).sum();
+            if let Some(claim) = account.claim_of(run) {
+                claim.measured = Some(bytes);
+                claim.bytes = claim.bytes.max(bytes);
+            } else if !bytes.is_zero() {
+                account.claims.push(Claim {
+                    run,
+                    holder: holder.clone(),
+                    bytes,
+                    measured: Some(bytes),
+                    alone: false,
+                    granted: Bytes::ZERO,
+                });
+            }
+        }
+    }
+
+    /// Raises the run's claim on a card to `wanted`, or as far as the card has room. None if it has no claim there.
+    pub fn raise(&mut self, run: RunId, card: &CardId, wanted: Bytes) -> Option<Bytes> {
+        let account = self.account_mut(card)?;
+        let free = account.free();
+        let claim = account.claim_of(run)?;
+        let raise = wanted.saturating_sub(claim.bytes).min(free);
+        claim.bytes += raise;
+        claim.granted += raise;
+        Some(claim.bytes)
+    }
+
+    /// Lowers the run's claim on a card to `wanted`, but never below its measured memory.
+    pub fn shrink(&mut self, run: RunId, card: &CardId, wanted: Bytes) {
+        let claim = self.account_mut(card).and_then(|account| account.claim_of(run));
+        if let Some(claim) = claim.filter(|claim| !claim.alone) {
+            let floor = wanted.max(claim.measured.unwrap_or_default());
+            claim.bytes = claim.bytes.min(floor);
+            claim.granted = claim.granted.min(claim.bytes);
+        }
+    }
+
+    /// Turns claims on whole cards into measured memory and an [`allowance`]. A reading of zero measures nothing: in some containers
+    /// the driver lists no processes.
+    pub fn settle(&mut self, run: RunId) {
+        for account in &mut self.accounts {
+            let Some(claim) = account.claim_of(run).filter(|claim| claim.alone) else {
+                continue;
+            };
+            if let Some(used) = claim.measured.filter(|used| !used.is_zero()) {
+                claim.alone = false;
+                // The allowance leaves room for memory that the engine takes at its first request.
+                claim.bytes = used.max((used + allowance(used)).min(claim.granted));
+                claim.granted = claim.granted.min(claim.bytes);
+            }
+        }
+    }
+
+    /// Takes the end of a process. Its claim stands until the driver has the bytes back.
+    pub fn leave(&mut self, run: RunId) {
+        for account in &mut self.accounts {
+            if let Some(claim) = account.claim_of(run) {
+                claim.measured = None;
+            }
+        }
+    }
+
+    pub fn release(&mut self, run: RunId) {
+        for account in &mut self.accounts {
+            account.claims.retain(|claim| claim.run != run);
+        }
+    }
+
+    pub fn read(&mut self, cards: &[(CardId, Bytes)]) {
+        for (card, free) in cards {
+            if let Some(account) = self.account_mut(card) {
+                account.read(*free);
+            }
+        }
+    }
+
+    /// Memory that the run may take.
+    pub fn claim_shares(&self, run: RunId) -> Vec<Share> {
+        self.shares(run, |claim| Some(claim.bytes))
+    }
+
+    /// Memory that the run was last measured to take.
+    pub fn measured_shares(&self, run: RunId) -> Vec<Share> {
+        self.shares(run, |claim| claim.measured)
+    }
+
+    fn shares(&self, run: RunId, bytes: impl Fn(&Claim) -> Option<Bytes>) -> Vec<Share> {
+        let of_run = self.accounts.iter().filter_map(|account| {
+            let claim = account.claims.iter().find(|claim| claim.run == run)?;
+            Some(Share::new(account.card.id.clone(), bytes(claim)?))
+        });
+        of_run.collect()
+    }
+
+    /// Checks the ledger: no run has two claims on a card, no whole card is shared, and no more than a card's limit is granted.
+    pub fn audit(&self) -> Result<(), AuditError> {
+        for account in &self.accounts {
+            let card = || account.card.id.clone();
+            let claims = &account.claims;
+            if (1..claims.len()).any(|i| claims[..i].iter().any(|claim| claim.run == claims[i].run)) {
+                return Err(AuditError::Twice { card: card() });
+            }
+            let granted_alone = claims
+                .iter()
+                .filter(|claim| claim.alone && !claim.granted.is_zero())
+                .count();
+            let granted_all = claims.iter().filter(|claim| !claim.granted.is_zero()).count();
+            if granted_alone > 0 && granted_all > 1 {
+                return Err(AuditError::Company { card: card() });
+            }
+            let (granted, limit) = (claims.iter().map(|claim| claim.granted).sum(), account.limit());
+            if granted > limit {
+                return Err(AuditError::OverGranted {
+                    card: card(),
+                    granted,
+                    limit,
+                });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,397 @@
+//! Choice between cards: best fit, and the runs that would have to stop.
+//!
+//! Every usable set of cards is judged by the cost of getting the model there: none, waiting for runs that leave anyway, stopping idle
+//! runs, waiting for busy ones, or not possible now. The cheapest way wins; among equals the fewest cards, then the fewest and least
+//! recently used victims, then the tightest fit. No run is stopped while the model fits somewhere.
+
+use plimsoll_base::{Bytes, Card, CardId, Demand, Hint, Named, Placement, Reason, RunId, Share};
+
+use super::cache::DemandCache;
+use super::evict::{self, Candidate};
+use super::ledger::{Account, Ledger};
+use super::{explain, sets};
+
+/// A model to place.
+#[derive(Clone, Copy, Debug)]
+pub struct PlacementQuery<'a> {
+    pub name: &'a str,
+    pub demand: &'a dyn Demand,
+    pub cache: &'a DemandCache,
+    /// Added on every card, because runs ran out of memory before.
+    pub learned: Bytes,
+    /// Empty for any card.
+    pub allowed: &'a [CardId],
+    /// Cards that the model's flags name.
+    pub named: &'a Named,
+}
+
+/// Readiness of a run to stop for another model; smaller is readier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Standing {
+    /// Its process is ending or has ended; its memory will come back.
+    Leaving,
+    Idle,
+    /// Has requests in flight, and may be made to drain.
+    Busy,
+    /// Loads, or has only just begun to serve.
+    Protected,
+    /// Stops for a model that has waited longer.
+    Promised,
+    /// Pinned.
+    Stays,
+}
+
+/// A run that reserved memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tenant {
+    pub run: RunId,
+    pub standing: Standing,
+    /// Mark in the order of use; smaller is longer ago.
+    pub last_used: u64,
+}
+
+/// Memory reserved for models that have waited longer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reservations(Vec<Share>);
+
+impl Reservations {
+    /// Reserves the memory that `placement` needs beyond the memory that its own victims will free.
+    pub fn reserve(&mut self, placement: &Placement, victims: &[RunId], ledger: &Ledger) {
+        for share in &placement.shares {
+            let account = ledger.account(&share.card);
+            let freed = account.map_or(Bytes::ZERO, |a| victims.iter().map(|run| a.held_by(*run)).sum());
+            self.0
+                .push(Share::new(share.card.clone(), share.bytes.saturating_sub(freed)));
+        }
+    }
+
+    pub(crate) fn on(&self, card: &CardId) -> Bytes {
+        self.0
+            .iter()
+            .filter(|share| share.card == *card)
+            .map(|share| share.bytes)
+            .sum()
+    }
+}
+
+/// Result of a placement.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PlacementVerdict {
+    Fits(Placement),
+    /// It fits once these have stopped; all of them are leaving or idle.
+    FitsAfter {
+        placement: Placement,
+        evict: Vec<RunId>,
+    },
+    /// It fits once these have stopped; some of them are busy, loading or new.
+    WaitsFor {
+        placement: Placement,
+        busy: Vec<RunId>,
+    },
+    /// It fits once models that have waited longer have had their turn.
+    Later,
+    Never(Box<NoPlacement>),
+}
+
+/// Reasons why a model fits nowhere.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NoPlacement {
+    /// It would fit if other processes and pinned models held less.
+    pub crowded_out: bool,
+    pub reason: Reason,
+    pub hints: Vec<Hint>,
+}
+
+/// Finds a place for the model.
+pub fn place(
+    query: &PlacementQuery,
+    ledger: &Ledger,
+    reserved: &Reservations,
+    tenants: &[Tenant],
+) -> PlacementVerdict {
+    let placer = Placer {
+        query,
+        ledger,
+        reserved,
+        tenants,
+    };
+    let mut best: Option<Way> = None;
+    for set in sets::candidates(ledger, query.allowed, query.named) {
+        if matches!(&best, Some(way) if way.ease == Ease::Now && way.cards < set.len()) {
+            break;
+        }
+        let way = placer.way(&set);
+        best = match (best, way) {
+            (Some(best), Some(way)) => Some(if way.rank() < best.rank() { way } else { best }),
+            (best, way) => best.or(way),
+        };
+    }
+    match best {
+        Some(way) => way.verdict(),
+        None => placer.without_cards(),
+    }
+}
+
+/// Memory that the model would take on the first set of cards that suits it, if they were empty; zero if none does.
+pub fn need(query: &PlacementQuery, ledger: &Ledger) -> Bytes {
+    let placer = Placer {
+        query,
+        ledger,
+        reserved: &Reservations::default(),
+        tenants: &[],
+    };
+    let sets = sets::candidates(ledger, query.allowed, query.named);
+    let mut placements = sets
+        .iter()
+        .filter_map(|set| placer.placement(set, Account::limit).ok());
+    placements
+        .next()
+        .map_or(Bytes::ZERO, |placement| placement.total())
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Ease {
+    Now,
+    Evicting,
+    Waiting,
+    Later,
+}
+
+/// A way to place the model on one set of cards.
+struct Way {
+    ease: Ease,
+    cards: usize,
+    placement: Placement,
+    victims: Vec<RunId>,
+    /// Victims that do not leave anyway.
+    stopped: usize,
+    newest: u64,
+    left_over: Bytes,
+}
+
+impl Way {
+    fn rank(&self) -> (Ease, usize, usize, u64, Bytes) {
+        (self.ease, self.cards, self.stopped, self.newest, self.left_over)
+    }
+
+    fn verdict(self) -> PlacementVerdict {
+        let Self {
+            placement, victims, ..
+        } = self;
+        match self.ease {
+            Ease::Now => PlacementVerdict::Fits(placement),
+            Ease::Evicting => PlacementVerdict::FitsAfter {
+                placement,
+                evict: victims,
+            },
+            Ease::Waiting => PlacementVerdict::WaitsFor {
+                placement,
+                busy: victims,
+            },
+            Ease::Later => PlacementVerdict::Later,
+        }
+    }
+}
+
+struct Placer<'a> {
+    query: &'a PlacementQuery<'a>,
+    ledger: &'a Ledger,
+    reserved: &'a Reservations,
+    tenants: &'a [Tenant],
+}
+
+impl Placer<'_> {
+    fn way(&self, set: &[usize]) -> Option<Way> {
+        let now = self.placement(set, Account::free).ok()?;
+        if self.deficits(&now).iter().all(|deficit| deficit.is_zero()) && self.enters(&now) {
+            return Some(self.made(Ease::Now, set, now, Vec::new()));
+        }
+        let placement = self.placement(set, |account| self.at_best(account)).ok()?;
+        if !self.fits_at_best(&placement) {
+            return None;
+        }
+        let deficits = self.deficits(&placement);
+        for (standing, ease) in [
+            (Standing::Leaving, Ease::Evicting),
+            (Standing::Idle, Ease::Evicting),
+            (Standing::Busy, Ease::Waiting),
+            (Standing::Protected, Ease::Waiting),
+        ] {
+            if let Some(victims) = self.victims(&placement, &deficits, standing) {
+                return Some(self.made(ease, set, placement, victims));
+            }
+        }
+        Some(self.made(Ease::Later, set, placement, Vec::new()))
+    }
+
+    fn made(&self, ease: Ease, set: &[usize], placement: Placement, victims: Vec<RunId>) -> Way {
+        let stopped = || {
+            self.tenants
+                .iter()
+                .filter(|t| t.standing != Standing::Leaving && victims.contains(&t.run))
+        };
+        let free: Bytes = set
+            .iter()
+            .map(|index| self.ledger.accounts()[*index].free())
+            .sum();
+        Way {
+            ease,
+            cards: set.len(),
+            stopped: stopped().count(),
+            newest: stopped().map(|tenant| tenant.last_used).max().unwrap_or(0),
+            left_over: free.saturating_sub(placement.total()),
+            placement,
+            victims,
+        }
+    }
+
+    /// Memory that the demand takes on the set if each card has `free` for it.
+    fn placement(&self, set: &[usize], free: impl Fn(&Account) -> Bytes) -> Result<Placement, Reason> {
+        let accounts = self.ledger.accounts();
+        let seen = |index: &usize| {
+            let account = &accounts[*index];
+            Card {
+                free: free(account),
+                ..account.card().clone()
+            }
+        };
+        let cards: Vec<Card> = set.iter().map(seen).collect();
+        let alone = self.query.demand.alone();
+        let share = |(card, bytes): (CardId, Bytes)| {
+            let account = self
+                .ledger
+                .account(&card)
+                .ok_or_else(|| explain::no_such_card(&card))?;
+            let bytes = match alone {
+                true => account.capacity(),
+                false if bytes.is_zero() => bytes,
+                false => bytes + self.query.learned,
+            };
+            Ok(Share::new(card, bytes))
+        };
+        let shares: Result<Vec<Share>, Reason> = self
+            .query
+            .cache
+            .ask(self.query.demand, &cards)?
+            .into_iter()
+            .map(share)
+            .collect();
+        Ok(Placement {
+            shares: shares?,
+            alone,
+        })
+    }
+
+    /// Memory of a card for the model if all other unpinned runs stopped.
+    fn at_best(&self, account: &Account) -> Bytes {
+        account.capacity().saturating_sub(self.staying(account))
+    }
+
+    fn staying(&self, account: &Account) -> Bytes {
+        let stays = |claim_run: RunId| {
+            let tenant = self.tenants.iter().find(|tenant| tenant.run == claim_run);
+            tenant.is_some_and(|tenant| tenant.standing == Standing::Stays)
+        };
+        account
+            .claims()
+            .iter()
+            .filter(|claim| stays(claim.run))
+            .map(|claim| account.held_by(claim.run))
+            .sum()
+    }
+
+    fn fits_at_best(&self, placement: &Placement) -> bool {
+        self.enters(placement)
+            && placement.cards().all(|card| {
+                let account = self.ledger.account(card);
+                account.is_some_and(|account| placement.on(card) <= self.at_best(account))
+            })
+    }
+
+    /// False for a model of unknown need on a card that reports no memory.
+    fn enters(&self, placement: &Placement) -> bool {
+        !placement.alone || placement.shares.iter().all(|share| !share.bytes.is_zero())
+    }
+
+    /// Missing memory on each card of the placement.
+    fn deficits(&self, placement: &Placement) -> Vec<Bytes> {
+        let missing = |card: &CardId| {
+            let account = self.ledger.account(card)?;
+            let wanted = placement.on(card) + self.reserved.on(card) + account.claimed();
+            Some(wanted.saturating_sub(account.capacity()))
+        };
+        placement
+            .cards()
+            .map(|card| missing(card).unwrap_or(Bytes::MAX))
+            .collect()
+    }
+
+    /// All runs that leave anyway and the fewest others with a standing of at most `worst`.
+    fn victims(&self, placement: &Placement, deficits: &[Bytes], worst: Standing) -> Option<Vec<RunId>> {
+        let frees = |run: RunId| -> Vec<Bytes> {
+            let accounts = placement.cards().map(|card| self.ledger.account(card));
+            accounts
+                .map(|account| account.map_or(Bytes::ZERO, |account| account.held_by(run)))
+                .collect()
+        };
+        let (mut rest, mut gone) = (deficits.to_vec(), Vec::new());
+        for tenant in self
+            .tenants
+            .iter()
+            .filter(|tenant| tenant.standing == Standing::Leaving)
+        {
+            let freed = frees(tenant.run);
+            if freed.iter().any(|bytes| !bytes.is_zero()) {
+                gone.push(tenant.run);
+                rest.iter_mut()
+                    .zip(freed)
+                    .for_each(|(rest, freed)| *rest = rest.saturating_sub(freed));
+            }
+        }
+        let mut others: Vec<&Tenant> = self
+            .tenants
+            .iter()
+            .filter(|t| t.standing > Standing::Leaving && t.standing <= worst)
+            .collect();
+        others.sort_by_key(|tenant| (tenant.standing, tenant.last_used));
+        let candidates: Vec<Candidate> = others
+            .iter()
+            .map(|tenant| Candidate {
+                run: tenant.run,
+                frees: frees(tenant.run),
+            })
+            .collect();
+        gone.extend(evict::smallest(&rest, &candidates)?);
+        Some(gone)
+    }
+
+    /// The verdict where no set of cards suits: an engine that needs no card starts all the same.
+    fn without_cards(&self) -> PlacementVerdict {
+        match self.placement(&[], Account::free) {
+            Ok(placement) if placement.shares.is_empty() => PlacementVerdict::Fits(placement),
+            _ => PlacementVerdict::Never(Box::new(self.never())),
+        }
+    }
+
+    fn never(&self) -> NoPlacement {
+        let sets = sets::candidates(self.ledger, self.query.allowed, self.query.named);
+        let asked: Vec<_> = sets
+            .iter()
+            .map(|set| (set, self.placement(set, |account| self.at_best(account))))
+            .collect();
+        let roomy = |placement: &Placement| {
+            self.enters(placement)
+                && placement.shares.iter().all(|share| {
+                    self.ledger
+                        .account(&share.card)
+                        .is_some_and(|account| share.bytes <= account.limit())
+                })
+        };
+        let emptied = |set: &Vec<usize>| {
+            self.placement(set, Account::limit)
+                .is_ok_and(|placement| roomy(&placement))
+        };
+        let crowded_out = sets.iter().any(emptied);
+        explain::never(self.query, self.ledger, self.tenants, crowded_out, &asked)
+    }
+}

@@ -1,0 +1,77 @@
+//! Candidate sets of cards for a placement.
+//!
+//! Up to [`EXACT`] cards all sets are candidates. On larger machines only consecutive cards in the order of free memory are: any set
+//! can be replaced by such a sequence of the same size that has at least as much on its smallest card. Cards of different kinds are
+//! never mixed, and the host is a candidate only where it is named or no card is there. Cards that the model's own flags name are in
+//! every set; if it accepts no others, that is the only set.
+
+use plimsoll_base::{CardId, CardKind, Named};
+
+use super::ledger::Ledger;
+
+const EXACT: usize = 6;
+
+/// Returns sets of indices into the ledger's accounts, fewest cards first.
+pub(super) fn candidates(ledger: &Ledger, allowed: &[CardId], named: &Named) -> Vec<Vec<usize>> {
+    let accounts = ledger.accounts();
+    let of_kind = |kind: CardKind| -> Vec<usize> {
+        let usable = accounts.iter().enumerate().filter(|(_, account)| {
+            account.card().kind == kind && (allowed.is_empty() || allowed.contains(&account.card().id))
+        });
+        usable.map(|(index, _)| index).collect()
+    };
+    let (cards, host) = (of_kind(CardKind::Cuda), of_kind(CardKind::Host));
+    if !named.cards.is_empty() {
+        return around(ledger, &cards, named);
+    }
+    let mut sets = subsets(ledger, cards);
+    if sets.is_empty() || !allowed.is_empty() {
+        sets.extend(host.into_iter().map(|index| vec![index]));
+    }
+    sets.sort_by_key(Vec::len);
+    sets
+}
+
+/// Sets that contain all named cards; none if one of these may not be used.
+fn around(ledger: &Ledger, usable: &[usize], named: &Named) -> Vec<Vec<usize>> {
+    let is_named = |index: &usize| named.cards.contains(&ledger.accounts()[*index].card().id);
+    let (fixed, others): (Vec<usize>, Vec<usize>) = usable.iter().partition(|index| is_named(index));
+    if fixed.len() < named.cards.len() {
+        return Vec::new();
+    }
+    let mut sets = vec![fixed];
+    if !named.only {
+        let wider = subsets(ledger, others).into_iter().map(|more| {
+            let mut set = [sets[0].as_slice(), &more].concat();
+            set.sort_unstable();
+            set
+        });
+        let wider: Vec<Vec<usize>> = wider.collect();
+        sets.extend(wider);
+        sets.sort_by_key(Vec::len);
+    }
+    sets
+}
+
+fn subsets(ledger: &Ledger, mut cards: Vec<usize>) -> Vec<Vec<usize>> {
+    // 2^6 sets are tried in well under a millisecond; each one may cost a plan.
+    if cards.len() <= EXACT {
+        let masks = 1_u32..1 << cards.len();
+        let chosen = |mask: u32| {
+            cards
+                .iter()
+                .enumerate()
+                .filter(move |(i, _)| mask >> i & 1 == 1)
+                .map(|(_, c)| *c)
+        };
+        return masks.map(|mask| chosen(mask).collect()).collect();
+    }
+    cards.sort_by_key(|index| (ledger.accounts()[*index].free(), *index));
+    let windows = (1..=cards.len()).flat_map(|size| cards.windows(size));
+    let in_order = |window: &[usize]| {
+        let mut set = window.to_vec();
+        set.sort_unstable();
+        set
+    };
+    windows.map(in_order).collect()
+}

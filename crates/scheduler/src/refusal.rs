@@ -1,0 +1,267 @@
+//! Texts of refusals.
+
+use std::time::Duration;
+
+use plimsoll_base::{Advice, Bytes, Card, Hint, Reason, Share, Slots};
+
+use super::depth::Depth;
+use super::effect::{Refusal, RefusalKind, State};
+use super::failures::FailureRecord;
+use super::models::{ModelSlot, Seeking};
+use crate::place::{Ledger, NoPlacement};
+
+/// Retry time where nothing indicates a better one.
+const SOON: Duration = Duration::from_secs(1);
+/// Retry time where only a change outside of the scheduler can help.
+const LATER: Duration = Duration::from_secs(10);
+
+fn refusal(kind: RefusalKind, retry_after: Option<Duration>, reason: Reason) -> Refusal {
+    Refusal {
+        kind,
+        retry_after,
+        reason,
+        hints: Vec::new(),
+    }
+}
+
+pub(crate) fn shutting_down() -> Refusal {
+    let reason = Reason::new("shutting_down", "the daemon is shutting down");
+    refusal(RefusalKind::ShuttingDown, Some(LATER), reason)
+}
+
+pub(crate) fn unconfigured() -> Refusal {
+    let reason = Reason::new(
+        "unconfigured",
+        "the model is not, or no longer, in the configuration",
+    );
+    refusal(RefusalKind::Unconfigured, None, reason)
+}
+
+pub(crate) fn queue_full(name: &str, limit: usize) -> Refusal {
+    let limit = u64::try_from(limit).unwrap_or(u64::MAX);
+    let reason = Reason::new(
+        "queue_full",
+        format!("{limit} requests are already waiting for {name}"),
+    )
+    .fact("limit", limit);
+    refusal(RefusalKind::QueueFull, Some(SOON), reason)
+}
+
+pub(crate) fn unloaded(name: &str) -> Refusal {
+    let text = format!("{name} was unloaded by hand while the request waited for it");
+    refusal(RefusalKind::Unloaded, Some(SOON), Reason::new("unloaded", text))
+}
+
+pub(crate) fn load_failed(name: &str, record: &FailureRecord, wait: Option<Duration>) -> Refusal {
+    let mut reason = Reason::new("load_failed", format!("{name} could not be loaded"));
+    if let Some(wait) = wait {
+        let text = format!("the next attempt is allowed in {:.1} s", wait.as_secs_f64());
+        reason = reason.because(Reason::new("held_back", text));
+    }
+    let reason = reason.because_all(record.standing_failure());
+    refusal(RefusalKind::LoadFailed, Some(wait.unwrap_or(LATER)), reason)
+}
+
+pub(crate) fn engine_died(name: &str, record: &FailureRecord, wait: Option<Duration>) -> Refusal {
+    let text = format!("the engine of {name} died twice during this request");
+    let reason = Reason::new("engine_died", text).because_all(record.standing_failure());
+    refusal(RefusalKind::EngineDied, Some(wait.unwrap_or(SOON)), reason)
+}
+
+/// The engine closed the connection, and its health check succeeds: the cause is in the request.
+pub(crate) fn unanswered(name: &str) -> Refusal {
+    let text =
+        format!("the engine of {name} closed the connection without an answer, and is otherwise healthy");
+    // A retry would reach the same engine with the same request.
+    refusal(RefusalKind::Unanswered, None, Reason::new("no_answer", text))
+}
+
+pub(crate) fn no_placement(never: NoPlacement) -> Refusal {
+    let (kind, retry_after) = match never.crowded_out {
+        true => (RefusalKind::NoRoom, Some(LATER)),
+        false => (RefusalKind::NeverFits, None),
+    };
+    Refusal {
+        kind,
+        retry_after,
+        reason: never.reason,
+        hints: never.hints,
+    }
+}
+
+/// A request that goes deeper than its run ever can.
+pub(crate) struct DepthRefusal<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) depth: Depth,
+    pub(crate) slots: &'a Slots,
+    /// Depth that the run could have at best; `None` if not even the first step fits.
+    pub(crate) fits: Option<u64>,
+    /// Memory of the run before the first token, and memory that it would need.
+    pub(crate) loaded: Vec<Share>,
+    pub(crate) needs: Vec<Share>,
+    pub(crate) ledger: &'a Ledger,
+    /// The run's cards, each with the memory that it could give the run at best.
+    pub(crate) cards: &'a [Card],
+    pub(crate) hints: Vec<Hint>,
+}
+
+pub(crate) fn too_deep(depths: &DepthRefusal) -> Refusal {
+    let tokens = depths.depth.tokens(depths.slots);
+    let fits = depths.fits.unwrap_or(0).min(depths.slots.full);
+    let name = depths.name;
+    let text =
+        format!("{name} may reach {tokens} tokens with this request, and its cards have memory for {fits}");
+    // If empty cards could hold that depth, only others' memory is in the way, and a retry may succeed.
+    let crowded_out = depths.needs.iter().all(|need| {
+        let account = depths.ledger.account(&need.card);
+        account.is_some_and(|account| need.bytes <= account.limit())
+    });
+    let reason = Reason::new("too_deep", text)
+        .fact("model", name)
+        .fact("depth", tokens)
+        .fact("fits", fits)
+        .because(asked(&depths.depth, depths.slots))
+        .because_all(depths.cards.iter().filter_map(|card| on_card(depths, card)));
+    let (kind, retry_after) = match crowded_out {
+        true => (RefusalKind::NoRoom, Some(LATER)),
+        false => (RefusalKind::TooDeep, None),
+    };
+    let mut hints: Vec<Hint> = shallower(&depths.depth, fits).into_iter().collect();
+    hints.extend(depths.hints.iter().cloned());
+    Refusal {
+        kind,
+        retry_after,
+        reason,
+        hints,
+    }
+}
+
+/// Parts of a request's depth.
+fn asked(depth: &Depth, slots: &Slots) -> Reason {
+    let prompt = match depth.prompt {
+        Some(prompt) if depth.exact => format!("the prompt has {prompt} tokens"),
+        Some(prompt) => format!("the prompt has at most {prompt} tokens"),
+        None => "the number of tokens in the prompt is unknown".to_owned(),
+    };
+    let answer = match depth.answer.or(slots.answer) {
+        Some(answer) => format!("the answer may have {answer}"),
+        None => format!("the answer is limited only by the context of {}", slots.each),
+    };
+    let reason = Reason::new("asked", format!("{prompt} and {answer}")).fact("context", slots.each);
+    let reason = match depth.prompt {
+        Some(prompt) => reason.fact("prompt", prompt),
+        None => reason,
+    };
+    match depth.answer.or(slots.answer) {
+        Some(answer) => reason.fact("answer", answer),
+        None => reason,
+    }
+}
+
+fn on_card(depths: &DepthRefusal, card: &Card) -> Option<Reason> {
+    let on = |shares: &[Share]| {
+        let on_card = shares.iter().find(|share| share.card == card.id);
+        on_card.map(|share| share.bytes)
+    };
+    let (need, loaded) = (on(&depths.needs)?, on(&depths.loaded)?);
+    let (have, grows) = (card.free, need.saturating_sub(loaded));
+    let text = format!(
+        "on {} it takes {loaded} when loaded and {grows} more at that depth, {need} in total; {have} is available",
+        card.name
+    );
+    let reason = Reason::new("on_card", text)
+        .fact("card", card.id.as_str())
+        .fact("need", need)
+        .fact("loaded", loaded)
+        .fact("growth", grows)
+        .fact("available", have);
+    Some(reason.because_all(held_by_others(depths.ledger, card)))
+}
+
+/// Memory of a card that is not available, by cause.
+fn held_by_others(ledger: &Ledger, card: &Card) -> Vec<Reason> {
+    let Some(account) = ledger.account(&card.id) else {
+        return Vec::new();
+    };
+    let total = account.card().total;
+    let mut reasons = Vec::new();
+    if let Some(budget) = account.budget() {
+        let text = format!("the budget is {budget} of {total}");
+        reasons.push(Reason::new("budget", text).fact("budget", budget));
+    }
+    for (code, bytes, text) in [
+        ("foreign", account.foreign(), "is held by other processes"),
+        ("reserve", account.reserve(), "is kept in reserve"),
+        (
+            "pinned",
+            account.capacity().saturating_sub(card.free),
+            "is held by pinned models",
+        ),
+    ] {
+        if bytes > Bytes::ZERO {
+            reasons.push(Reason::new(code, format!("{bytes} {text}")).fact(code, bytes));
+        }
+    }
+    reasons
+}
+
+/// A request that would fit instead.
+fn shallower(depth: &Depth, fits: u64) -> Option<Hint> {
+    let prompt = depth.prompt.unwrap_or(u64::MAX);
+    let text = match fits.checked_sub(prompt).map(|room| room / depth.answers.max(1)) {
+        Some(room) if room > 0 => format!("limit the answer to {room} tokens (\"max_tokens\": {room})"),
+        _ if fits > 0 => format!("keep prompt and answer within {fits} tokens"),
+        _ => return None,
+    };
+    Some(Hint::new(Advice::Other(text)))
+}
+
+pub(crate) fn deadline(model: Option<&ModelSlot>, ledger: &Ledger, waited: Duration) -> Refusal {
+    let name = model.map_or("the model", |model| &*model.name);
+    let text = format!("the request waited {:.1} s for {name}", waited.as_secs_f64());
+    let mut reason = Reason::new("deadline", text).fact("model", name);
+    if let Some(model) = model {
+        reason = reason
+            .because(still(model, ledger))
+            .because_all(model.record.standing_failure());
+    }
+    refusal(RefusalKind::Deadline, Some(SOON), reason)
+}
+
+/// State of a model when a request for it expired.
+fn still(model: &ModelSlot, ledger: &Ledger) -> Reason {
+    let text = match (model.state(), model.seeking()) {
+        (State::Queued, Seeking::Room(_)) => "it still waits for memory that other models hold",
+        (State::Queued, _) => "its files and its engine are still being checked",
+        (State::Loading, _) => "it is still loading",
+        (State::Ready, _) if model.depth_wait().is_some() => {
+            "the next request needs more memory than the model has now, and waits for it"
+        }
+        (State::Ready, _) => "it is busy with as many requests as it takes at once",
+        (State::Draining | State::Stopping, _) => "it is being stopped, and will be started again",
+        (State::Unloaded | State::Failed, _) => "it is not loaded",
+    };
+    let mut reason = Reason::new("still", text);
+    if let Some(deep) = model.depth_wait() {
+        let runs = u64::try_from(deep.victims.len()).unwrap_or(u64::MAX);
+        reason = reason.fact("runs_to_go", runs).because_all(holders(ledger));
+    }
+    if let Some(room) = model.room() {
+        let runs = u64::try_from(room.victims.len()).unwrap_or(u64::MAX);
+        reason = reason.fact("runs_to_go", runs).because_all(holders(ledger));
+    }
+    reason
+}
+
+/// Claims on each card.
+fn holders(ledger: &Ledger) -> impl Iterator<Item = Reason> {
+    ledger.accounts().iter().flat_map(|account| {
+        account.claims().iter().map(|claim| {
+            let card = &account.card().id;
+            let text = format!("{} holds {} on {card}", claim.holder, claim.bytes);
+            Reason::new("holder", text)
+                .fact("card", card.as_str())
+                .fact("holds", claim.bytes)
+        })
+    })
+}

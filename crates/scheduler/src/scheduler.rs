@@ -1,0 +1,187 @@
+//! The scheduler: events in, effects out.
+//!
+//! Its state is divided into parts that keep their own invariants ([`Models`], [`Queue`], [`Runs`], [`Placements`], [`Clock`]). The
+//! modules below change several parts for one kind of event each; questions are answered by [`StateRef`], which cannot change
+//! anything. Requests to a ready model pass in constant time and without allocation once the tables have grown. Everything that
+//! changes which model holds memory goes through the search for room, which is skipped while no model waits.
+
+mod budget_requests;
+mod commands;
+mod eviction;
+mod growth;
+mod health;
+mod loading;
+mod readings;
+mod requests;
+mod running;
+mod timers;
+
+use plimsoll_base::{Reason, RunId};
+
+use super::clock::Clock;
+use super::effect::Effect;
+use super::event::Event;
+use super::models::Models;
+use super::placements::Placements;
+use super::queue::Queue;
+use super::runs::Runs;
+use super::spec::Settings;
+use super::state::budgets::BudgetRequests;
+use super::state::{ModelView, Snapshot, StateRef};
+use super::time::{ModelId, Moment};
+use crate::place::Ledger;
+
+/// Decides which model runs on which card, and when each request is sent.
+#[derive(Debug)]
+pub struct Scheduler {
+    settings: Settings,
+    models: Models,
+    queue: Queue,
+    runs: Runs,
+    placements: Placements,
+    budgets: BudgetRequests,
+    clock: Clock,
+    /// The end of the drain time, once shutdown has begun.
+    closing: Option<Moment>,
+    drained: bool,
+    /// The caller's vector while an event is handled.
+    effects: Vec<Effect>,
+}
+
+impl Scheduler {
+    pub fn new(mut settings: Settings) -> Self {
+        let ledger = Ledger::new(std::mem::take(&mut settings.cards));
+        Self {
+            settings,
+            models: Models::default(),
+            queue: Queue::default(),
+            runs: Runs::new(),
+            placements: Placements::new(ledger),
+            budgets: BudgetRequests::default(),
+            clock: Clock::new(),
+            closing: None,
+            drained: false,
+            effects: Vec::new(),
+        }
+    }
+
+    /// Takes an event and appends the actions that follow from it to `effects`.
+    pub fn on_event(&mut self, now: Moment, event: Event, effects: &mut Vec<Effect>) {
+        self.clock.advance(now);
+        std::mem::swap(&mut self.effects, effects);
+        self.handle(event);
+        if self.placements.is_dirty() {
+            self.make_room();
+        }
+        self.placements.end_event();
+        // States come last, so that one event reports each model at most once.
+        let shown = &mut self.effects;
+        self.models
+            .report_states(|model, state| shown.push(Effect::StateChanged { model, state }));
+        std::mem::swap(&mut self.effects, effects);
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Arrived {
+                request,
+                model,
+                deadline,
+            } => self.arrived(request, model, deadline),
+            Event::Finished { request, tokens } => self.finished(request, tokens),
+            Event::Abandoned { request } => self.over(request, None),
+            Event::DepthMeasured { request, run, depth } => self.depth_measured(request, run, depth),
+            Event::ForecastFailed { model, reason } => self.forecast_failed(model, reason),
+            Event::Bounced { request, client } => self.bounced(request, client),
+            Event::HealthChecked { run, health } => self.health_checked(run, health),
+            Event::Configured(changes) => self.configured(changes),
+            Event::Surveyed { model, result } => self.surveyed(model, result),
+            Event::Progressed { run, measured } => self.progressed(run, measured),
+            Event::Ready { run } => self.ready(run),
+            Event::Ended { run, end } => self.ended(run, end),
+            Event::NeighboursAsked { model } => self.neighbours_asked(model),
+            Event::MemoryReturned { run } => self.memory_returned(run),
+            Event::Measured { run, used } => self.measured(run, &used),
+            Event::GrowthObserved { run, tokens, used } => self.growth_observed(run, tokens, used),
+            Event::BudgetRequested {
+                run,
+                card,
+                asked,
+                wanted,
+            } => self.budget_requested(run, card, asked, wanted),
+            Event::CardsRead { free, taken } => self.cards_read(&free, taken),
+            Event::LoadWanted { model } => self.load_wanted(model),
+            Event::UnloadWanted { model } => self.unload_wanted(model),
+            Event::Tick => self.tick(),
+            Event::Shutdown => self.shutdown(),
+        }
+    }
+
+    /// The ledger, for reports and audits.
+    pub fn ledger(&self) -> &Ledger {
+        &self.placements.ledger
+    }
+
+    /// Returns a snapshot of all models and cards.
+    pub fn snapshot(&self, now: Moment) -> Snapshot {
+        self.at(now).snapshot()
+    }
+
+    /// Returns one model's part of the snapshot.
+    pub fn view(&self, id: ModelId, now: Moment) -> Option<ModelView> {
+        let state = self.at(now);
+        Some(state.model_view(id, state.model(id)?))
+    }
+
+    /// Runs that could be sent a request and have none.
+    pub fn idle_runs(&self) -> Vec<RunId> {
+        self.state().idle_runs()
+    }
+
+    /// The reason why `run` was told to stop; None if it is unknown, or the run does not stop any more.
+    pub fn stop_reason(&self, run: RunId, now: Moment) -> Option<Reason> {
+        self.at(now).stop_reason(run)
+    }
+
+    /// True if the run's depth is tracked, so that the tokens of its answers matter.
+    pub fn tracks_depth(&self, run: RunId) -> bool {
+        let model = self.state().model_of(run);
+        model.is_some_and(|(_, slot)| slot.tracked().is_some())
+    }
+
+    fn state(&self) -> StateRef<'_> {
+        self.at(self.clock.now())
+    }
+
+    fn at(&self, now: Moment) -> StateRef<'_> {
+        StateRef {
+            settings: &self.settings,
+            models: &self.models,
+            queue: &self.queue,
+            runs: &self.runs,
+            budgets: &self.budgets,
+            ledger: &self.placements.ledger,
+            now,
+            closing: self.closing.is_some(),
+        }
+    }
+
+    fn emit(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+
+    /// Requests a wake-up at `at`, unless an earlier one is pending.
+    fn arm(&mut self, at: Moment) {
+        if self.clock.arm(at) {
+            self.emit(Effect::WakeAt(at));
+        }
+    }
+
+    /// Memory may have become free, or a model began or ceased to wait.
+    fn mark_dirty(&mut self) {
+        // Nothing to search while no model waits; every model that begins to wait marks it again.
+        if self.models.waiting() > 0 {
+            self.placements.mark_dirty();
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Configuration of a model's admission, and settings that hold for all models.
+
+use std::time::Duration;
+
+use plimsoll_base::{CardId, CardLimit};
+
+/// A model's terms of admission. Its need is not among them: the survey before each load determines it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelSpec {
+    pub name: String,
+    /// Cards it may use; empty for any.
+    pub allowed: Vec<CardId>,
+    /// Never stopped to make room for another model, nor for being idle.
+    pub pinned: bool,
+    /// Stop after this long without a request, counted from when it became idle or ready.
+    pub ttl: Option<Duration>,
+    /// Requests that the engine gets at once; the rest wait here.
+    pub concurrency: Option<u32>,
+    /// A load without progress for this long is killed.
+    pub load_timeout: Duration,
+    /// An engine that was asked to stop is killed after this long.
+    pub stop_timeout: Duration,
+    /// Requests are admitted by the depth that they may reach, and the claim follows. Otherwise the claim stays as granted.
+    pub by_depth: bool,
+    /// Load at start, if it fits without stopping another model.
+    pub preload: bool,
+}
+
+impl ModelSpec {
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            allowed: Vec::new(),
+            pinned: false,
+            ttl: None,
+            concurrency: None,
+            load_timeout: Duration::from_secs(120),
+            stop_timeout: Duration::from_secs(10),
+            by_depth: true,
+            preload: false,
+        }
+    }
+}
+
+/// Settings that hold for all models.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    pub cards: Vec<CardLimit>,
+    /// Time that a queued model waits before its victims' traffic is cut, and time that a busy new model is protected before it
+    /// can be a victim itself.
+    pub patience: Duration,
+    /// Time that requests in flight may take to finish at shutdown.
+    pub drain: Duration,
+    /// Requests that one model may have waiting; more are refused.
+    pub queue: usize,
+    /// Guarded processes may be asked to release idle memory before a model is stopped for another.
+    pub asks: bool,
+    /// Of several waiting models the largest loads first, and preloads load one after another: for cards that share the host's
+    /// memory.
+    pub largest_first: bool,
+    /// A load is decided on a reading of the cards no older than this.
+    pub reading_age: Duration,
+}
+
+impl Settings {
+    pub fn new(cards: Vec<CardLimit>) -> Self {
+        Self {
+            cards,
+            patience: Duration::from_secs(5),
+            drain: Duration::from_secs(30),
+            queue: 1024,
+            asks: false,
+            largest_first: false,
+            reading_age: Duration::from_millis(50),
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! A new configuration, orders by hand, and the end.
+
+use std::time::Duration;
+
+use plimsoll_base::Bytes;
+use plimsoll_scheduler::{Change, Effect, Event, ModelId, ModelSpec, RefusalKind, State, Stopping};
+
+use crate::desk::Desk;
+
+fn configured(model: u32, change: Change) -> Event {
+    Event::Configured(vec![(ModelId(model), change)])
+}
+
+#[test]
+fn a_reload_touches_only_what_changed() {
+    let mut desk = Desk::new(&[24], &[8, 8]);
+    let changed = desk.loaded(0);
+    desk.loaded(1);
+    desk.send(configured(0, Change::Replaced(ModelSpec::new("m0"))));
+    assert_eq!(desk.stopped(), [(changed, Stopping::Graceful)]);
+    assert_eq!(desk.state(1), State::Ready);
+    desk.gone(changed);
+    desk.surveyed(0);
+    assert!(desk.started().is_some());
+}
+
+// llama-swap: a reload cuts every stream that is under way.
+#[test]
+fn a_replaced_model_finishes_what_it_has_and_the_new_one_serves_what_came_later() {
+    let mut desk = Desk::new(&[24], &[8]);
+    let old = desk.loaded(0);
+    let busy = desk.ask(0);
+    desk.send(configured(0, Change::Replaced(ModelSpec::new("m0"))));
+    assert_eq!(desk.stopped(), []);
+    let later = desk.ask(0);
+    assert_eq!(desk.dispatched(), []);
+    desk.finish(busy);
+    desk.gone(old);
+    desk.surveyed(0);
+    let new = desk.started().unwrap();
+    desk.ready(new);
+    assert_eq!(desk.dispatched(), [later]);
+}
+
+#[test]
+fn a_survey_of_the_old_configuration_says_nothing_about_the_new_one() {
+    let mut desk = Desk::new(&[24], &[8]);
+    desk.ask(0);
+    desk.send(configured(0, Change::Replaced(ModelSpec::new("m0"))));
+    assert_eq!(desk.surveys(), 0);
+    desk.surveyed(0);
+    assert_eq!((desk.started(), desk.surveys()), (None, 1));
+    desk.surveyed(0);
+    assert!(desk.started().is_some());
+}
+
+#[test]
+fn new_terms_of_admission_take_effect_without_a_restart() {
+    let mut desk = Desk::tuned(&[24], &[8], |_, spec| spec.concurrency = Some(1));
+    desk.loaded(0);
+    desk.ask(0);
+    let queued = desk.ask(0);
+    desk.send(configured(0, Change::Retuned(ModelSpec::new("m0"))));
+    assert_eq!(desk.dispatched(), [queued]);
+    assert_eq!(desk.stopped(), []);
+}
+
+#[test]
+fn a_removed_model_refuses_what_waits_and_finishes_what_it_has() {
+    let mut desk = Desk::tuned(&[24], &[8], |_, spec| spec.concurrency = Some(1));
+    let run = desk.loaded(0);
+    let busy = desk.ask(0);
+    desk.ask(0);
+    desk.send(configured(0, Change::Removed));
+    assert_eq!(desk.refusals()[0].kind, RefusalKind::Unconfigured);
+    desk.ask(0);
+    assert_eq!(desk.refusals()[0].kind, RefusalKind::Unconfigured);
+    desk.finish(busy);
+    assert_eq!(desk.stopped(), [(run, Stopping::Graceful)]);
+    desk.gone(run);
+    assert_eq!(desk.scheduler.snapshot(desk.now).models, []);
+}
+
+#[test]
+fn an_unload_by_hand_refuses_what_waits_and_lets_the_next_request_load_again() {
+    let mut desk = Desk::new(&[24], &[8]);
+    desk.ask(0);
+    desk.surveyed(0);
+    let run = desk.started().unwrap();
+    desk.send(Event::UnloadWanted { model: ModelId(0) });
+    assert_eq!(desk.refusals()[0].kind, RefusalKind::Unloaded);
+    assert_eq!(desk.stopped(), [(run, Stopping::Graceful)]);
+    let request = desk.ask(0);
+    desk.gone(run);
+    desk.surveyed(0);
+    let next = desk.started().unwrap();
+    desk.ready(next);
+    assert_eq!(desk.dispatched(), [request]);
+}
+
+#[test]
+fn a_load_by_hand_makes_room_like_a_request_does() {
+    let mut desk = Desk::new(&[10], &[8, 8]);
+    let run = desk.loaded(0);
+    desk.send(Event::LoadWanted { model: ModelId(1) });
+    desk.surveyed(1);
+    assert_eq!(desk.stopped(), [(run, Stopping::Graceful)]);
+    desk.gone(run);
+    assert!(desk.started().is_some());
+}
+
+#[test]
+fn preloading_fills_what_is_free_and_makes_nobody_go() {
+    let mut desk = Desk::tuned(&[20], &[8, 8, 8], |_, spec| spec.preload = true);
+    assert_eq!(desk.surveys(), 3);
+    for model in 0..3 {
+        desk.surveyed(model);
+        assert_eq!(desk.started().is_some(), model < 2);
+    }
+    assert_eq!(desk.state(2), State::Failed);
+    assert!(
+        desk.view(2)
+            .last_failure
+            .unwrap()
+            .to_string()
+            .contains("not preloaded")
+    );
+}
+
+#[test]
+fn shutdown_refuses_what_waits_lets_requests_finish_and_ends_when_nobody_is_left() {
+    let mut desk = Desk::new(&[24], &[8, 8, 8]);
+    let busy_run = desk.loaded(0);
+    let idle_run = desk.loaded(1);
+    let busy = desk.ask(0);
+    desk.ask(2);
+    desk.send(Event::Shutdown);
+    assert_eq!(desk.refusals()[0].kind, RefusalKind::ShuttingDown);
+    assert_eq!(desk.stopped(), [(idle_run, Stopping::Graceful)]);
+    desk.ask(0);
+    assert_eq!(desk.refusals()[0].kind, RefusalKind::ShuttingDown);
+    desk.ended(idle_run);
+    desk.finish(busy);
+    assert_eq!(desk.stopped(), [(busy_run, Stopping::Graceful)]);
+    desk.ended(busy_run);
+    assert!(desk.effects.contains(&Effect::Drained));
+    assert!(desk.scheduler.snapshot(desk.now).cards[0].holders.is_empty());
+}
+
+#[test]
+fn shutdown_stops_busy_runs_when_the_drain_time_is_over_and_kills_what_stays() {
+    let mut desk = Desk::new(&[24], &[8]);
+    let run = desk.loaded(0);
+    desk.ask(0);
+    desk.send(Event::Shutdown);
+    assert_eq!(desk.stopped(), []);
+    desk.pass(30);
+    assert_eq!(desk.stopped(), [(run, Stopping::Graceful)]);
+    desk.pass(10);
+    assert_eq!(desk.stopped(), [(run, Stopping::Kill)]);
+    desk.crashes(run);
+    assert!(desk.effects.contains(&Effect::Drained));
+}
+
+#[test]
+fn shutdown_with_nothing_running_is_over_at_once() {
+    let mut desk = Desk::new(&[24], &[8]);
+    assert!(desk.send(Event::Shutdown).contains(&Effect::Drained));
+    assert_eq!(desk.send(Event::Shutdown), []);
+}
+
+#[test]
+fn the_snapshot_says_who_holds_what() {
+    let mut desk = Desk::new(&[24], &[8]);
+    let run = desk.loaded(0);
+    desk.now = desk.now + Duration::from_secs(1);
+    let view = serde_json::to_value(desk.scheduler.snapshot(desk.now)).unwrap();
+    let gib = |n| Bytes::gib(n).get();
+    assert_eq!(
+        view["cards"][0],
+        serde_json::json!({
+            "id": "card0", "name": "card0", "total": gib(24), "capacity": gib(24), "claimed": gib(8),
+            "free": gib(16), "foreign": 0,
+            "holders": [{"run": run.0, "model": "m0", "claim": gib(8), "measured": null}],
+        })
+    );
+    assert_eq!(view["models"][0]["state"], "ready");
+}

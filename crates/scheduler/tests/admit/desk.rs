@@ -1,0 +1,296 @@
+//! A scheduler, a clock, and short words for events and effects.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting, Declared, Demand, End, Reason, Stage, Unknown};
+use plimsoll_scheduler::{
+    CardLimit, Change, ClientId, Effect, Event, Health, ModelId, ModelSpec, ModelView, Moment, Refusal,
+    RequestId, RunId, Scheduler, Settings, State, Stopping,
+};
+
+pub(crate) const PATIENCE: u64 = 5;
+
+pub(crate) fn gib(n: u64) -> Bytes {
+    Bytes::gib(n)
+}
+
+pub(crate) fn card(index: usize, total: Bytes) -> CardLimit {
+    let id = format!("card{index}");
+    let card = Card {
+        id: CardId::new(&id),
+        kind: CardKind::Cuda,
+        name: id.clone(),
+        uuid: None,
+        total,
+        free: total,
+        compute_capability: None,
+        legacy_pool: false,
+        counting: Counting::Driver,
+    };
+    CardLimit {
+        card,
+        budget: None,
+        reserve: Bytes::ZERO,
+    }
+}
+
+pub(crate) struct Desk {
+    pub(crate) scheduler: Scheduler,
+    pub(crate) now: Moment,
+    /// What the last event led to.
+    pub(crate) effects: Vec<Effect>,
+    needs: Vec<Arc<dyn Demand>>,
+    next_request: u64,
+    /// Readings that the scheduler asks for find the cards as they were.
+    pub(crate) reads: bool,
+}
+
+impl Desk {
+    /// Cards of these sizes, and models `m0`, `m1`, … that need these.
+    pub(crate) fn new(cards: &[u64], needs: &[u64]) -> Self {
+        Self::tuned(cards, needs, |_, _| {})
+    }
+
+    /// The same, where neighbours can be asked for what they hold idle.
+    pub(crate) fn with_neighbours(cards: &[u64], needs: &[u64]) -> Self {
+        Self::set_up(cards, needs, |_, _| {}, |settings| settings.asks = true)
+    }
+
+    /// The same, where the largest goes first.
+    pub(crate) fn largest_first(cards: &[u64], needs: &[u64], tune: impl Fn(u32, &mut ModelSpec)) -> Self {
+        Self::set_up(cards, needs, tune, |settings| settings.largest_first = true)
+    }
+
+    pub(crate) fn tuned(cards: &[u64], needs: &[u64], tune: impl Fn(u32, &mut ModelSpec)) -> Self {
+        Self::set_up(cards, needs, tune, |_| {})
+    }
+
+    fn set_up(
+        cards: &[u64],
+        needs: &[u64],
+        tune: impl Fn(u32, &mut ModelSpec),
+        set: impl Fn(&mut Settings),
+    ) -> Self {
+        let cards = cards.iter().enumerate().map(|(i, n)| card(i, gib(*n))).collect();
+        let mut settings = Settings {
+            patience: Duration::from_secs(PATIENCE),
+            ..Settings::new(cards)
+        };
+        set(&mut settings);
+        let mut desk = Self {
+            scheduler: Scheduler::new(settings),
+            now: Moment::START,
+            effects: Vec::new(),
+            needs: needs
+                .iter()
+                .map(|n| Arc::new(Declared(gib(*n))) as Arc<dyn Demand>)
+                .collect(),
+            next_request: 0,
+            reads: true,
+        };
+        let spec = |id: u32| {
+            let mut spec = ModelSpec::new(format!("m{id}"));
+            tune(id, &mut spec);
+            (ModelId(id), Change::Added(spec))
+        };
+        desk.send(Event::Configured((0..).take(needs.len()).map(spec).collect()));
+        desk
+    }
+
+    /// Makes a model's need grow with depth.
+    pub(crate) fn grows(&mut self, model: u32, demand: impl Demand + 'static) {
+        self.needs[usize::try_from(model).unwrap()] = Arc::new(demand);
+    }
+
+    /// What the scheduler wants sounded, and whether exactly.
+    pub(crate) fn soundings(&self) -> Vec<(RequestId, bool)> {
+        let sounded = self.effects.iter().filter_map(|effect| match effect {
+            Effect::MeasureDepth { request, exact, .. } => Some((*request, *exact)),
+            _ => None,
+        });
+        sounded.collect()
+    }
+
+    pub(crate) fn unknown_need(&mut self, model: u32) {
+        self.needs[usize::try_from(model).unwrap()] = Arc::new(Unknown);
+    }
+
+    pub(crate) fn send(&mut self, event: Event) -> &[Effect] {
+        self.effects.clear();
+        self.scheduler.on_event(self.now, event, &mut self.effects);
+        // A reading that finds the cards as they were changes nothing but its age.
+        if let Some(asked) = self
+            .effects
+            .iter()
+            .position(|effect| *effect == Effect::ReadCards)
+            && self.reads
+        {
+            self.effects.remove(asked);
+            let accounts = self.scheduler.ledger().accounts().iter();
+            let free = accounts.map(|account| (account.card().id.clone(), account.card().free));
+            let taken = self.now;
+            let free = free.collect();
+            let read = Event::CardsRead { free, taken };
+            self.scheduler.on_event(self.now, read, &mut self.effects);
+        }
+        self.scheduler.ledger().audit().unwrap();
+        &self.effects
+    }
+
+    pub(crate) fn read(&mut self, free: Vec<(CardId, Bytes)>) -> &[Effect] {
+        let taken = self.now;
+        self.send(Event::CardsRead { free, taken })
+    }
+
+    pub(crate) fn health(&mut self, run: RunId, health: Health) -> &[Effect] {
+        self.send(Event::HealthChecked { run, health })
+    }
+
+    pub(crate) fn pass(&mut self, seconds: u64) -> &[Effect] {
+        self.now = self.now + Duration::from_secs(seconds);
+        self.send(Event::Tick)
+    }
+
+    /// A request that may wait for ten minutes.
+    pub(crate) fn ask(&mut self, model: u32) -> RequestId {
+        self.ask_until(model, 600)
+    }
+
+    pub(crate) fn ask_until(&mut self, model: u32, seconds: u64) -> RequestId {
+        let request = RequestId(self.next_request);
+        self.next_request += 1;
+        let deadline = self.now + Duration::from_secs(seconds);
+        self.send(Event::Arrived {
+            request,
+            model: ModelId(model),
+            deadline,
+        });
+        request
+    }
+
+    pub(crate) fn finish(&mut self, request: RequestId) -> &[Effect] {
+        self.send(Event::Finished {
+            request,
+            tokens: None,
+        })
+    }
+
+    pub(crate) fn bounce(&mut self, request: RequestId) -> &[Effect] {
+        self.send(Event::Bounced {
+            request,
+            client: ClientId(request.0),
+        })
+    }
+
+    pub(crate) fn surveyed(&mut self, model: u32) -> &[Effect] {
+        let result = Ok(self.needs[usize::try_from(model).unwrap()].clone());
+        self.send(Event::Surveyed {
+            model: ModelId(model),
+            result,
+        })
+    }
+
+    pub(crate) fn survey_fails(&mut self, model: u32) -> &[Effect] {
+        let result = Err(Reason::new("model_missing", "the file is missing"));
+        self.send(Event::Surveyed {
+            model: ModelId(model),
+            result,
+        })
+    }
+
+    pub(crate) fn ready(&mut self, run: RunId) -> &[Effect] {
+        self.send(Event::Ready { run })
+    }
+
+    pub(crate) fn ended(&mut self, run: RunId) -> &[Effect] {
+        self.send(Event::Ended {
+            run,
+            end: End::Expected,
+        })
+    }
+
+    pub(crate) fn crashes(&mut self, run: RunId) -> &[Effect] {
+        let reason = Reason::new("signal", "killed by signal 11");
+        self.send(Event::Ended {
+            run,
+            end: End::Crashed { reason },
+        })
+    }
+
+    pub(crate) fn runs_out_of_memory(&mut self, run: RunId, shortfall: Option<Bytes>) -> &[Effect] {
+        let reason = Reason::new("cuda_oom", "cudaMalloc failed: out of memory");
+        let end = End::OutOfMemory {
+            stage: Stage::Loading,
+            reason,
+            shortfall,
+        };
+        self.send(Event::Ended { run, end })
+    }
+
+    pub(crate) fn memory_returned(&mut self, run: RunId) -> &[Effect] {
+        self.send(Event::MemoryReturned { run })
+    }
+
+    /// Ends a run that was told to stop, and gives its memory back.
+    pub(crate) fn gone(&mut self, run: RunId) {
+        self.ended(run);
+        self.memory_returned(run);
+    }
+
+    /// Brings a model to ready for one request, which it then finishes.
+    pub(crate) fn loaded(&mut self, model: u32) -> RunId {
+        let request = self.ask(model);
+        self.surveyed(model);
+        let run = self.started().unwrap();
+        self.ready(run);
+        self.finish(request);
+        run
+    }
+
+    pub(crate) fn started(&self) -> Option<RunId> {
+        self.effects.iter().find_map(|effect| match effect {
+            Effect::Start { run, .. } => Some(*run),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn dispatched(&self) -> Vec<RequestId> {
+        let dispatched = self.effects.iter().filter_map(|effect| match effect {
+            Effect::Dispatch { request, .. } => Some(*request),
+            _ => None,
+        });
+        dispatched.collect()
+    }
+
+    pub(crate) fn stopped(&self) -> Vec<(RunId, Stopping)> {
+        let stopped = self.effects.iter().filter_map(|effect| match effect {
+            Effect::Stop { run, how } => Some((*run, *how)),
+            _ => None,
+        });
+        stopped.collect()
+    }
+
+    pub(crate) fn refusals(&self) -> Vec<&Refusal> {
+        let refused = self.effects.iter().filter_map(|effect| match effect {
+            Effect::Refuse { refusal, .. } => Some(&**refusal),
+            _ => None,
+        });
+        refused.collect()
+    }
+
+    pub(crate) fn surveys(&self) -> usize {
+        self.effects
+            .iter()
+            .filter(|effect| matches!(effect, Effect::Survey { .. }))
+            .count()
+    }
+
+    pub(crate) fn view(&self, model: u32) -> ModelView {
+        self.scheduler.view(ModelId(model), self.now).unwrap()
+    }
+
+    pub(crate) fn state(&self, model: u32) -> State {
+        self.view(model).state
+    }
+}

@@ -1,0 +1,16 @@
+//! The scheduler from outside: events in, effects out.
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests")]
+
+mod configuration;
+mod depth;
+mod desk;
+mod failures;
+mod invariants;
+mod neighbours;
+mod pleas;
+mod requests;
+mod room;
+mod script;
+mod trust;
+mod turns;
+mod world;

@@ -1,0 +1,85 @@
+//! Neighbours are asked for what they hold idle before anybody goes.
+
+use plimsoll_base::{Bytes, CardId};
+use plimsoll_scheduler::{Effect, Event, ModelId, RefusalKind, State};
+
+use crate::desk::{Desk, gib};
+
+/// The models for which the last event had neighbours asked.
+fn asked(desk: &Desk) -> Vec<ModelId> {
+    let asked = desk.effects.iter().filter_map(|effect| match effect {
+        Effect::AskNeighbours { model } => Some(*model),
+        _ => None,
+    });
+    asked.collect()
+}
+
+fn free(desk: &mut Desk, bytes: Bytes) {
+    desk.read(vec![(CardId::new("card0"), bytes)]);
+}
+
+#[test]
+fn who_would_have_to_go_stays_where_a_neighbour_gives_enough() {
+    let mut desk = Desk::with_neighbours(&[20], &[8, 8]);
+    let run = desk.loaded(0);
+    // A stranger holds 8 GiB, of which some lie idle.
+    desk.send(Event::Measured {
+        run,
+        used: vec![(CardId::new("card0"), gib(8))],
+    });
+    free(&mut desk, gib(4));
+    desk.ask(1);
+    desk.surveyed(1);
+    assert_eq!(asked(&desk), [ModelId(1)]);
+    assert_eq!((desk.stopped(), desk.started()), (Vec::new(), None));
+    free(&mut desk, gib(4));
+    assert_eq!((desk.stopped(), asked(&desk)), (Vec::new(), Vec::new()), "once");
+    free(&mut desk, gib(10));
+    assert!(desk.started().is_some());
+    assert_eq!(desk.state(0), State::Ready);
+    desk.send(Event::NeighboursAsked { model: ModelId(1) });
+    assert!(desk.effects.is_empty(), "the answer comes too late to matter");
+}
+
+#[test]
+fn where_nobody_gives_enough_the_idle_go_as_ever() {
+    let mut desk = Desk::with_neighbours(&[20], &[16, 16]);
+    let run = desk.loaded(0);
+    desk.ask(1);
+    desk.surveyed(1);
+    assert_eq!((asked(&desk), desk.stopped()), (vec![ModelId(1)], Vec::new()));
+    desk.send(Event::NeighboursAsked { model: ModelId(1) });
+    assert_eq!(desk.stopped().len(), 1);
+    assert_eq!(asked(&desk), []);
+    desk.gone(run);
+    assert!(desk.started().is_some());
+}
+
+#[test]
+fn who_is_crowded_out_is_refused_after_the_question_and_who_never_fits_without_it() {
+    let mut desk = Desk::with_neighbours(&[20], &[8, 30]);
+    free(&mut desk, gib(1));
+    desk.ask(1);
+    desk.surveyed(1);
+    assert_eq!(asked(&desk), []);
+    assert_eq!(desk.refusals()[0].kind, RefusalKind::NeverFits);
+    desk.ask(0);
+    desk.surveyed(0);
+    assert_eq!((asked(&desk), desk.refusals().len()), (vec![ModelId(0)], 0));
+    desk.send(Event::NeighboursAsked { model: ModelId(0) });
+    assert_eq!(desk.refusals()[0].kind, RefusalKind::NoRoom);
+}
+
+#[test]
+fn nobody_is_asked_for_what_fits_or_where_there_is_nobody() {
+    let mut desk = Desk::with_neighbours(&[20], &[8]);
+    desk.ask(0);
+    desk.surveyed(0);
+    assert_eq!(asked(&desk), []);
+    assert!(desk.started().is_some());
+    let mut alone = Desk::new(&[20], &[16, 16]);
+    alone.loaded(0);
+    alone.ask(1);
+    alone.surveyed(1);
+    assert_eq!((asked(&alone), alone.stopped().len()), (Vec::new(), 1));
+}

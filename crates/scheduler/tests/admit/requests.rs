@@ -1,0 +1,118 @@
+//! The way of a request.
+
+use plimsoll_scheduler::{Effect, Event, ModelId, Moment, RefusalKind, RequestId, State};
+
+use crate::desk::Desk;
+
+#[test]
+fn a_request_to_a_ready_model_goes_straight_through() {
+    let mut desk = Desk::new(&[24], &[8]);
+    let run = desk.loaded(0);
+    let request = desk.ask(0);
+    assert_eq!(desk.effects, [Effect::Dispatch { request, run }]);
+    assert_eq!(desk.finish(request), []);
+}
+
+// LM Studio #1751: four parallel requests load four copies.
+#[test]
+fn loads_of_one_model_coalesce() {
+    let mut desk = Desk::new(&[24], &[8]);
+    let first = desk.ask(0);
+    assert_eq!(desk.surveys(), 1);
+    let second = desk.ask(0);
+    assert_eq!(desk.surveys(), 0);
+    desk.surveyed(0);
+    let run = desk.started().unwrap();
+    let third = desk.ask(0);
+    assert_eq!(desk.started(), None);
+    desk.ready(run);
+    assert_eq!(desk.dispatched(), [first, second, third]);
+}
+
+#[test]
+fn requests_beyond_the_concurrency_wait_in_order_and_are_not_refused() {
+    let mut desk = Desk::tuned(&[24], &[8], |_, spec| spec.concurrency = Some(2));
+    desk.loaded(0);
+    let asked: Vec<RequestId> = (0..4).map(|_| desk.ask(0)).collect();
+    assert_eq!((desk.view(0).in_flight, desk.view(0).queued), (2, 2));
+    desk.finish(asked[1]);
+    assert_eq!(desk.dispatched(), [asked[2]]);
+    desk.finish(asked[0]);
+    assert_eq!(desk.dispatched(), [asked[3]]);
+}
+
+#[test]
+fn a_request_that_waits_until_its_deadline_is_refused_with_what_it_waited_for() {
+    let mut desk = Desk::new(&[24], &[8]);
+    let request = desk.ask_until(0, 3);
+    desk.surveyed(0);
+    let run = desk.started().unwrap();
+    desk.pass(3);
+    let refusal = desk.refusals()[0].clone();
+    assert_eq!(refusal.kind, RefusalKind::Deadline);
+    assert!(
+        refusal.reason.to_string().contains("still loading"),
+        "{}",
+        refusal.reason
+    );
+    desk.ready(run);
+    assert_eq!(desk.dispatched(), []);
+    assert_eq!(desk.finish(request), []);
+}
+
+#[test]
+fn the_owner_is_woken_for_the_first_deadline() {
+    let mut desk = Desk::new(&[24], &[8]);
+    desk.ask_until(0, 3);
+    let at = Moment::at(std::time::Duration::from_secs(3));
+    assert!(desk.effects.contains(&Effect::WakeAt(at)));
+}
+
+#[test]
+fn a_client_that_leaves_gives_up_its_place() {
+    let mut desk = Desk::new(&[24], &[8]);
+    let (first, second) = (desk.ask(0), desk.ask(0));
+    desk.send(Event::Abandoned { request: first });
+    desk.surveyed(0);
+    let run = desk.started().unwrap();
+    desk.ready(run);
+    assert_eq!(desk.dispatched(), [second]);
+}
+
+#[test]
+fn a_model_whose_clients_have_all_left_is_not_loaded() {
+    let mut desk = Desk::new(&[24], &[8]);
+    let request = desk.ask(0);
+    desk.send(Event::Abandoned { request });
+    desk.surveyed(0);
+    assert_eq!(desk.started(), None);
+    assert_eq!(desk.state(0), State::Unloaded);
+}
+
+#[test]
+fn a_full_queue_and_an_unknown_model_refuse_at_once() {
+    let mut desk = Desk::new(&[24], &[8]);
+    for _ in 0..1024 {
+        desk.ask(0);
+        assert!(desk.refusals().is_empty());
+    }
+    desk.ask(0);
+    assert_eq!(desk.refusals()[0].kind, RefusalKind::QueueFull);
+    desk.ask(9);
+    assert_eq!(desk.refusals()[0].kind, RefusalKind::Unconfigured);
+}
+
+#[test]
+fn an_event_about_a_request_or_a_run_that_is_over_changes_nothing() {
+    let mut desk = Desk::new(&[24], &[8]);
+    let run = desk.loaded(0);
+    let request = desk.ask(0);
+    desk.finish(request);
+    assert_eq!(desk.finish(request), []);
+    assert_eq!(desk.bounce(request), []);
+    desk.send(Event::UnloadWanted { model: ModelId(0) });
+    desk.gone(run);
+    assert_eq!(desk.ready(run), []);
+    assert_eq!(desk.ended(run), []);
+    assert_eq!(desk.memory_returned(run), []);
+}

@@ -1,0 +1,112 @@
+//! What a simulated machine is told to do; times in milliseconds.
+
+pub(crate) const SURVEY: u64 = 10;
+pub(crate) const STOP: u64 = 50;
+/// A reading of the cards, and a health check.
+pub(crate) const READ: u64 = 3;
+pub(crate) const CHECK: u64 = 4;
+pub(crate) const RETURN: u64 = 100;
+/// Until neighbours have answered, or nobody waits for them any more.
+pub(crate) const ASKED: u64 = 300;
+/// How one life of an engine goes; times in milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fate {
+    Serves {
+        load: u64,
+    },
+    CrashesLoading {
+        after: u64,
+    },
+    OutOfMemory {
+        after: u64,
+    },
+    NeverReady,
+    Unstartable,
+    /// Dies this long after it became ready.
+    DiesServing {
+        load: u64,
+        after: u64,
+        out_of_memory: bool,
+    },
+    /// Serves, and ignores a polite stop.
+    Stubborn {
+        load: u64,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Action {
+    Ask {
+        model: u32,
+        takes: u64,
+        patient_for: u64,
+        prompt: u64,
+    },
+    /// The n-th living run from the youngest back asks for more of its first card.
+    Plead {
+        back: usize,
+        gib: u64,
+    },
+    /// The client of the n-th request from now back leaves.
+    Leave {
+        back: usize,
+    },
+    Foreign {
+        card: usize,
+        gib: u64,
+    },
+    Measure,
+    Replace {
+        model: u32,
+    },
+    Retune {
+        model: u32,
+    },
+    Remove {
+        model: u32,
+    },
+    Load {
+        model: u32,
+    },
+    Unload {
+        model: u32,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Need {
+    /// None for unknown.
+    pub(crate) gib: Option<u64>,
+    pub(crate) pinned: bool,
+    pub(crate) concurrency: Option<u32>,
+    pub(crate) ttl: Option<u64>,
+    pub(crate) survey_fails: bool,
+    pub(crate) grows: Option<Grows>,
+}
+
+/// How a model's memory grows with depth, beside what it needs when loaded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grows {
+    /// At full depth.
+    pub(crate) gib: u64,
+    pub(crate) slots: u64,
+    pub(crate) unified: bool,
+    pub(crate) keeps: bool,
+    /// It is let in with less than it takes at full depth.
+    pub(crate) elastic: bool,
+}
+
+/// Tokens that a slot of every simulated engine has at most.
+pub(crate) const CONTEXT: u64 = 1000;
+/// Tokens of every answer at most.
+pub(crate) const ANSWER: u64 = 50;
+/// The time that an engine takes to count a prompt.
+pub(crate) const COUNT: u64 = 5;
+
+/// A client that asks again as soon as it has its answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Client {
+    pub(crate) model: u32,
+    pub(crate) takes: u64,
+    pub(crate) prompt: u64,
+}

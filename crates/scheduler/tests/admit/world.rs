@@ -1,0 +1,498 @@
+//! A simulated machine under the scheduler: engines that load, crash, hang and run out of memory, clients that
+//! leave, strangers on the cards. It carries out every effect and checks each against what it knows.
+
+mod diving;
+mod effects;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_base::{Bytes, CardId, Declared, Demand, End, Placement, Reason, Stage, Unknown};
+use plimsoll_scheduler::{
+    Change, ClientId, Event, Health, ModelId, ModelSpec, Moment, RequestId, RunId, Scheduler, Settings,
+};
+
+use self::diving::{Diver, Grower, tokens};
+use crate::desk::{PATIENCE, card, gib};
+use crate::script::{Action, Client, Fate, Need};
+
+const HUNG: u64 = u64::MAX;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    Loading,
+    Ready,
+    Ended,
+}
+
+#[derive(Debug)]
+struct Engine {
+    model: ModelId,
+    stage: Life,
+    fate: Fate,
+    placement: Placement,
+    requests: BTreeSet<RequestId>,
+    told_to_stop: bool,
+    /// How deep it really is.
+    diver: Option<Diver>,
+    /// The scheduler has been told that it ended.
+    buried: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Where {
+    Waiting { since: u64 },
+    InFlight(RunId),
+    Over,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    model: u32,
+    takes: u64,
+    prompt: u64,
+    /// The engine was asked to count the prompt, and has.
+    counted: bool,
+    place: Where,
+    looping: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Happening {
+    Act(Action),
+    AskAgain(Client),
+    Surveyed(ModelId),
+    Ready(RunId),
+    Ends(RunId, End),
+    Returned(RunId),
+    Asked(ModelId),
+    Read,
+    Checked(RunId),
+    Answered(RequestId),
+    Sounded(RequestId, RunId, bool),
+    /// Sent to an engine that had just died.
+    Bounces(RequestId),
+    Wake,
+}
+
+impl Engine {
+    /// What it really takes of a card.
+    fn takes(&self, card: &CardId) -> Bytes {
+        match &self.diver {
+            Some(diver) => diver.takes(card),
+            None => self.placement.on(card),
+        }
+    }
+}
+
+pub(crate) struct World {
+    scheduler: Scheduler,
+    now: u64,
+    agenda: BTreeMap<(u64, u64), Happening>,
+    sequence: u64,
+    needs: Vec<Need>,
+    totals: Vec<u64>,
+    foreign: Vec<u64>,
+    fates: Vec<Fate>,
+    lives: usize,
+    engines: BTreeMap<RunId, Engine>,
+    asked: Vec<Asked>,
+    /// Runs whose plea is not answered yet.
+    pleading: BTreeSet<RunId>,
+    closing: Option<u64>,
+    drained: bool,
+    /// Clients ask again until then.
+    busy_until: u64,
+    pub(crate) longest_wait: u64,
+    pub(crate) answered: usize,
+    pub(crate) refused: BTreeMap<String, usize>,
+}
+
+impl World {
+    pub(crate) fn new(totals: &[u64], needs: Vec<Need>, fates: Vec<Fate>, largest_first: bool) -> Self {
+        let cards = totals.iter().enumerate().map(|(i, n)| card(i, gib(*n))).collect();
+        let settings = Settings {
+            patience: Duration::from_secs(PATIENCE),
+            asks: true,
+            largest_first,
+            ..Settings::new(cards)
+        };
+        let mut world = Self {
+            scheduler: Scheduler::new(settings),
+            now: 0,
+            agenda: BTreeMap::new(),
+            sequence: 0,
+            totals: totals.to_vec(),
+            foreign: vec![0; totals.len()],
+            needs,
+            fates,
+            lives: 0,
+            engines: BTreeMap::new(),
+            asked: Vec::new(),
+            pleading: BTreeSet::new(),
+            closing: None,
+            drained: false,
+            busy_until: 0,
+            longest_wait: 0,
+            answered: 0,
+            refused: BTreeMap::new(),
+        };
+        let models = 0..u32::try_from(world.needs.len()).unwrap();
+        let added = models
+            .map(|id| (ModelId(id), Change::Added(world.spec(id))))
+            .collect();
+        world.tell(Event::Configured(added));
+        world
+    }
+
+    fn need(&self, model: u32) -> &Need {
+        &self.needs[usize::try_from(model).unwrap()]
+    }
+
+    fn spec(&self, model: u32) -> ModelSpec {
+        let need = self.need(model);
+        ModelSpec {
+            pinned: need.pinned,
+            concurrency: need.concurrency,
+            ttl: need.ttl.map(Duration::from_millis),
+            preload: model % 2 == 1,
+            ..ModelSpec::new(format!("m{model}"))
+        }
+    }
+
+    pub(crate) fn plan(&mut self, actions: &[(u64, Action)]) {
+        let mut at = self.now;
+        for (gap, action) in actions {
+            at += gap;
+            self.later(at, Happening::Act(*action));
+        }
+    }
+
+    pub(crate) fn with_clients(&mut self, clients: &[Client], busy_until: u64) {
+        self.busy_until = busy_until;
+        for client in clients {
+            self.later(self.now, Happening::AskAgain(*client));
+        }
+    }
+
+    fn later(&mut self, at: u64, happening: Happening) {
+        if at != HUNG {
+            self.sequence += 1;
+            self.agenda.insert((at.max(self.now), self.sequence), happening);
+        }
+    }
+
+    /// Lets everything happen that is going to, then shuts down, and checks that nothing is left.
+    pub(crate) fn run(&mut self) {
+        self.settle();
+        self.closing = Some(self.now);
+        self.tell(Event::Shutdown);
+        self.settle();
+        assert!(self.drained, "an engine is left: {:?}", self.engines);
+        assert!(self.engines.values().all(|engine| engine.stage == Life::Ended));
+        for account in self.scheduler.ledger().accounts() {
+            assert_eq!(account.claims(), [], "the ledger is not back to zero");
+        }
+        assert!(self.pleading.is_empty(), "no answer: {:?}", self.pleading);
+        let open: Vec<&Asked> = self
+            .asked
+            .iter()
+            .filter(|asked| asked.place != Where::Over)
+            .collect();
+        assert!(open.is_empty(), "requests without an end: {open:?}");
+    }
+
+    fn settle(&mut self) {
+        let mut steps = 0;
+        while let Some(((at, _), happening)) = self.agenda.pop_first() {
+            self.now = at;
+            self.happen(happening);
+            steps += 1;
+            assert!(steps < 200_000, "the world does not come to rest");
+        }
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Act(action) => self.act(action),
+            Happening::AskAgain(client) if self.now < self.busy_until => {
+                self.ask(client.model, client.takes, 3_600_000, client.prompt, true);
+            }
+            Happening::AskAgain(_) => {}
+            Happening::Surveyed(model) => {
+                let need = self.need(model.0);
+                let demand: Arc<dyn Demand> = match need.gib {
+                    Some(n) if need.grows.is_some() => Arc::new(Grower::new(n, need.grows.unwrap())),
+                    Some(n) => Arc::new(Declared(gib(n))),
+                    None => Arc::new(Unknown),
+                };
+                let result = if need.survey_fails {
+                    Err(Reason::new("missing", "missing"))
+                } else {
+                    Ok(demand)
+                };
+                self.tell(Event::Surveyed { model, result });
+            }
+            Happening::Ready(run) => self.becomes_ready(run),
+            Happening::Ends(run, end) => self.ends(run, end),
+            Happening::Returned(run) => {
+                let engine = self.engines.get_mut(&run).unwrap();
+                engine.placement = Placement::default();
+                engine.diver = None;
+                self.tell(Event::MemoryReturned { run });
+            }
+            Happening::Read => self.look(),
+            Happening::Checked(run) => {
+                let health = match self.engines[&run].stage {
+                    Life::Ended => Health::Fails,
+                    Life::Loading | Life::Ready => Health::Answers,
+                };
+                self.tell(Event::HealthChecked { run, health });
+            }
+            Happening::Asked(model) => self.tell(Event::NeighboursAsked { model }),
+            Happening::Answered(request) => self.answer(request),
+            Happening::Sounded(request, run, exact) => self.sounded(request, run, exact),
+            Happening::Bounces(request) => self.bounces(request),
+            Happening::Wake => self.tell(Event::Tick),
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        let model = |id: u32| ModelId(id);
+        match action {
+            Action::Ask {
+                model,
+                takes,
+                patient_for,
+                prompt,
+            } => self.ask(model, takes, patient_for, prompt, false),
+            Action::Leave { back } => self.leave(back),
+            Action::Plead { back, gib } => self.plead(back, gib),
+            Action::Foreign { card, gib } => {
+                let card = card % self.totals.len();
+                self.foreign[card] = gib.min(self.totals[card]);
+                self.look();
+            }
+            Action::Measure => self.look(),
+            Action::Replace { model: id } => {
+                self.tell(Event::Configured(vec![(
+                    model(id),
+                    Change::Replaced(self.spec(id)),
+                )]));
+            }
+            Action::Retune { model: id } => {
+                self.tell(Event::Configured(vec![(
+                    model(id),
+                    Change::Retuned(self.spec(id)),
+                )]));
+            }
+            Action::Remove { model: id } => self.tell(Event::Configured(vec![(model(id), Change::Removed)])),
+            Action::Load { model: id } => self.tell(Event::LoadWanted { model: model(id) }),
+            Action::Unload { model: id } => self.tell(Event::UnloadWanted { model: model(id) }),
+        }
+    }
+
+    fn ask(&mut self, model: u32, takes: u64, patient_for: u64, prompt: u64, looping: bool) {
+        let request = RequestId(u64::try_from(self.asked.len()).unwrap());
+        self.asked.push(Asked {
+            model,
+            takes,
+            prompt,
+            counted: false,
+            place: Where::Waiting { since: self.now },
+            looping,
+        });
+        let deadline = moment(self.now + patient_for);
+        self.tell(Event::Arrived {
+            request,
+            model: ModelId(model),
+            deadline,
+        });
+    }
+
+    fn leave(&mut self, back: usize) {
+        let Some(index) = self.asked.len().checked_sub(back + 1) else {
+            return;
+        };
+        if self.asked[index].place != Where::Over {
+            self.over(index);
+            self.tell(Event::Abandoned {
+                request: RequestId(u64::try_from(index).unwrap()),
+            });
+        }
+    }
+
+    fn over(&mut self, index: usize) {
+        let asked = self.asked[index];
+        assert_ne!(asked.place, Where::Over, "request {index} ends twice");
+        if let Where::InFlight(run) = asked.place {
+            let request = RequestId(u64::try_from(index).unwrap());
+            let engine = self.engines.get_mut(&run).unwrap();
+            engine.requests.remove(&request);
+            if let Some(diver) = &mut engine.diver {
+                diver.leave(request);
+            }
+        }
+        self.asked[index].place = Where::Over;
+        if asked.looping {
+            self.later(
+                self.now,
+                Happening::AskAgain(Client {
+                    model: asked.model,
+                    takes: asked.takes,
+                    prompt: asked.prompt,
+                }),
+            );
+        }
+    }
+
+    fn answer(&mut self, request: RequestId) {
+        let index = usize::try_from(request.0).unwrap();
+        if matches!(self.asked[index].place, Where::InFlight(_)) {
+            self.over(index);
+            self.answered += 1;
+            let tokens = tokens(self.asked[index].prompt);
+            self.tell(Event::Finished {
+                request,
+                tokens: request.0.is_multiple_of(2).then_some(tokens),
+            });
+        }
+    }
+
+    fn becomes_ready(&mut self, run: RunId) {
+        let engine = self.engines.get_mut(&run).unwrap();
+        if engine.stage != Life::Loading || engine.told_to_stop {
+            return;
+        }
+        engine.stage = Life::Ready;
+        if let Fate::DiesServing {
+            after, out_of_memory, ..
+        } = engine.fate
+        {
+            let end = match out_of_memory {
+                true => oom(Stage::Serving),
+                false => End::Crashed {
+                    reason: Reason::new("signal", "signal 11"),
+                },
+            };
+            self.later(self.now + after, Happening::Ends(run, end));
+        }
+        self.tell(Event::Ready { run });
+    }
+
+    /// A run asks for more of its first card.
+    fn plead(&mut self, back: usize, more: u64) {
+        let alive = self
+            .engines
+            .iter()
+            .filter(|(_, engine)| engine.stage != Life::Ended);
+        let placed = alive.filter_map(|(run, engine)| Some((*run, engine.placement.cards().next()?.clone())));
+        let Some((run, card)) = placed.collect::<Vec<_>>().into_iter().rev().nth(back) else {
+            return;
+        };
+        let claim = self.scheduler.ledger().account(&card).unwrap().held_by(run);
+        if self.pleading.insert(run) {
+            self.tell(Event::BudgetRequested {
+                run,
+                card,
+                asked: gib(more),
+                wanted: claim + gib(more),
+            });
+        }
+    }
+
+    fn ends(&mut self, run: RunId, end: End) {
+        let engine = self.engines.get_mut(&run).unwrap();
+        if engine.stage == Life::Ended {
+            return;
+        }
+        engine.stage = Life::Ended;
+        self.pleading.remove(&run);
+        let cut: Vec<RequestId> = std::mem::take(&mut engine.requests).into_iter().collect();
+        let early = run.0.is_multiple_of(2);
+        if early {
+            self.cut_off(&cut);
+        }
+        self.engines.get_mut(&run).unwrap().buried = true;
+        self.tell(Event::Ended { run, end });
+        if !early {
+            self.cut_off(&cut);
+        }
+    }
+
+    /// What an engine leaves unanswered: some clients had seen part of it already.
+    fn cut_off(&mut self, cut: &[RequestId]) {
+        for request in cut {
+            let index = usize::try_from(request.0).unwrap();
+            if request.0.is_multiple_of(3) {
+                self.over(index);
+                self.tell(Event::Finished {
+                    request: *request,
+                    tokens: None,
+                });
+            } else {
+                self.bounces(*request);
+            }
+        }
+    }
+
+    fn bounces(&mut self, request: RequestId) {
+        let index = usize::try_from(request.0).unwrap();
+        if let Where::InFlight(run) = self.asked[index].place {
+            if let Some(diver) = &mut self.engines.get_mut(&run).unwrap().diver {
+                diver.leave(request);
+            }
+            self.asked[index].place = Where::Waiting { since: self.now };
+            self.tell(Event::Bounced {
+                request,
+                client: ClientId(request.0),
+            });
+        }
+    }
+
+    /// The owner looks at the cards.
+    fn look(&mut self) {
+        let mut used = self.foreign.clone().into_iter().map(gib).collect::<Vec<Bytes>>();
+        let mut seen = Vec::new();
+        for (run, engine) in &self.engines {
+            for (index, used) in used.iter_mut().enumerate() {
+                *used += engine.takes(&card_id(index));
+            }
+            if engine.stage != Life::Ended {
+                let takes = engine
+                    .placement
+                    .shares
+                    .iter()
+                    .map(|share| (share.card.clone(), engine.takes(&share.card)));
+                seen.push((*run, takes.collect()));
+            }
+        }
+        for (run, used) in seen {
+            self.tell(Event::Measured { run, used });
+        }
+        let free = used
+            .iter()
+            .enumerate()
+            .map(|(index, used)| (card_id(index), gib(self.totals[index]).saturating_sub(*used)));
+        let cards = free.collect();
+        let taken = moment(self.now);
+        self.tell(Event::CardsRead { free: cards, taken });
+    }
+}
+
+fn oom(stage: Stage) -> End {
+    End::OutOfMemory {
+        stage,
+        reason: Reason::new("cuda_oom", "out of memory"),
+        shortfall: None,
+    }
+}
+
+fn card_id(index: usize) -> CardId {
+    CardId::new(&format!("card{index}"))
+}
+
+fn moment(milliseconds: u64) -> Moment {
+    Moment::at(Duration::from_millis(milliseconds))
+}

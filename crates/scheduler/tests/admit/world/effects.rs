@@ -1,0 +1,176 @@
+//! Every effect is checked against what the world knows, and carried out.
+
+use std::collections::BTreeSet;
+
+use plimsoll_base::{Bytes, End, Placement, Reason, Stage};
+use plimsoll_scheduler::{Effect, Event, ModelId, RefusalKind, RequestId, RunId, Stopping};
+
+use super::diving::tokens;
+use super::{Engine, Happening, Life, Where, World, card_id, moment, oom};
+use crate::desk::gib;
+use crate::script::{ASKED, CHECK, COUNT, Fate, READ, RETURN, STOP, SURVEY};
+
+impl World {
+    pub(super) fn tell(&mut self, event: Event) {
+        let mut effects = Vec::new();
+        self.scheduler.on_event(moment(self.now), event, &mut effects);
+        self.scheduler.ledger().audit().unwrap();
+        for effect in effects {
+            self.carry_out(effect);
+        }
+        self.check_depths();
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Survey { model } => self.later(self.now + SURVEY, Happening::Surveyed(model)),
+            Effect::Start {
+                run,
+                model,
+                placement,
+            } => self.start(run, model, placement),
+            Effect::Dispatch { request, run } => self.dispatch(request, run),
+            Effect::MeasureDepth { request, run, exact } => {
+                let takes = if exact { COUNT } else { 0 };
+                self.later(self.now + takes, Happening::Sounded(request, run, exact));
+            }
+            Effect::Refuse { request, refusal } => {
+                let index = usize::try_from(request.0).unwrap();
+                assert!(
+                    matches!(self.asked[index].place, Where::Waiting { .. }),
+                    "refused, but {:?}",
+                    self.asked[index]
+                );
+                assert!(refusal.kind != RefusalKind::NeverFits || refusal.retry_after.is_none());
+                assert!(
+                    refusal.kind != RefusalKind::TooDeep || self.asked[index].counted,
+                    "too deep by a bound alone: {:?}",
+                    self.asked[index]
+                );
+                *self.refused.entry(format!("{:?}", refusal.kind)).or_default() += 1;
+                self.over(index);
+            }
+            Effect::Stop { run, how } => self.stop(run, how),
+            Effect::AwaitMemory { run, .. } => self.later(self.now + RETURN, Happening::Returned(run)),
+            Effect::ReadCards => self.later(self.now + READ, Happening::Read),
+            Effect::CheckHealth { run } => self.later(self.now + CHECK, Happening::Checked(run)),
+            Effect::AskNeighbours { model } => self.later(self.now + ASKED, Happening::Asked(model)),
+            Effect::WakeAt(at) => {
+                let at = u64::try_from(at.since_start().as_millis()).unwrap();
+                self.later(at, Happening::Wake);
+            }
+            Effect::AnswerBudget { run, claim } => {
+                assert!(self.pleading.remove(&run), "answered without a plea: {run:?}");
+                let (claimed, total) = (claim.unwrap_or_default(), self.totals.iter().max());
+                assert!(
+                    claimed <= gib(*total.unwrap()),
+                    "{claimed} is more than a card has"
+                );
+            }
+            Effect::StateChanged { .. } | Effect::ClaimChanged { .. } => {}
+            Effect::Drained => {
+                assert!(self.closing.is_some() && !self.drained);
+                self.drained = true;
+            }
+        }
+    }
+
+    fn start(&mut self, run: RunId, model: ModelId, placement: Placement) {
+        assert!(self.closing.is_none(), "started while shutting down");
+        let alive = self.engines.values().filter(|engine| engine.stage != Life::Ended);
+        assert!(
+            alive.clone().all(|engine| engine.model != model),
+            "{model:?} runs twice"
+        );
+        let fate = self.fates[self.lives % self.fates.len()];
+        self.lives += 1;
+        let diver = self.diver(model.0, &placement);
+        let engine = Engine {
+            model,
+            stage: Life::Loading,
+            fate,
+            placement,
+            requests: BTreeSet::new(),
+            told_to_stop: false,
+            diver,
+            buried: false,
+        };
+        assert!(
+            self.engines.insert(run, engine).is_none(),
+            "{run:?} is used twice"
+        );
+        for (index, total) in self.totals.iter().enumerate() {
+            let id = card_id(index);
+            let held: Bytes = self.engines.values().map(|engine| engine.takes(&id)).sum();
+            assert!(
+                self.scheduler.ledger().account(&id).unwrap().claimed() <= gib(*total) && held <= gib(*total)
+            );
+        }
+        let crash = End::Crashed {
+            reason: Reason::new("exit", "exit status 1"),
+        };
+        match fate {
+            Fate::Serves { load } | Fate::Stubborn { load } | Fate::DiesServing { load, .. } => {
+                self.later(self.now + load, Happening::Ready(run));
+            }
+            Fate::CrashesLoading { after } => self.later(self.now + after, Happening::Ends(run, crash)),
+            Fate::OutOfMemory { after } => {
+                self.later(self.now + after, Happening::Ends(run, oom(Stage::Loading)))
+            }
+            Fate::NeverReady => {}
+            Fate::Unstartable => {
+                let end = End::Unstartable {
+                    reason: Reason::new("missing", "no such file"),
+                };
+                self.later(self.now, Happening::Ends(run, end));
+            }
+        }
+    }
+
+    fn dispatch(&mut self, request: RequestId, run: RunId) {
+        let index = usize::try_from(request.0).unwrap();
+        let asked = self.asked[index];
+        let Where::Waiting { since } = asked.place else {
+            panic!("request {index} is sent, but {asked:?}");
+        };
+        let limit = self.need(asked.model).concurrency;
+        let engine = self.engines.get_mut(&run).unwrap();
+        assert_eq!(engine.model, ModelId(asked.model));
+        assert!(
+            engine.stage != Life::Loading && !engine.told_to_stop,
+            "sent to {engine:?}"
+        );
+        assert!(!engine.buried, "sent to a dead run: {engine:?}");
+        self.longest_wait = self.longest_wait.max(self.now - since);
+        self.asked[index].place = Where::InFlight(run);
+        if engine.stage == Life::Ended {
+            return self.later(self.now, Happening::Bounces(request));
+        }
+        engine.requests.insert(request);
+        if let Some(diver) = &mut engine.diver {
+            diver.enter(request, tokens(asked.prompt));
+        }
+        assert!(limit.is_none_or(|limit| engine.requests.len() <= usize::try_from(limit).unwrap()));
+        self.later(self.now + asked.takes, Happening::Answered(request));
+    }
+
+    fn stop(&mut self, run: RunId, how: Stopping) {
+        let cut_off = self.closing.is_some_and(|since| self.now >= since + 30_000);
+        let engine = self.engines.get_mut(&run).unwrap();
+        assert!(!engine.buried, "a dead run is stopped");
+        let busy = !engine.requests.is_empty();
+        match how {
+            Stopping::Graceful => {
+                assert!(!busy || cut_off, "a busy run is stopped: {engine:?}");
+                if !matches!(engine.fate, Fate::Stubborn { .. } | Fate::NeverReady) {
+                    self.later(self.now + STOP, Happening::Ends(run, End::Expected));
+                }
+            }
+            Stopping::Kill => {
+                assert!(!busy || cut_off, "a busy run is killed: {engine:?}");
+                self.later(self.now + 5, Happening::Ends(run, End::Expected));
+            }
+        }
+        self.engines.get_mut(&run).unwrap().told_to_stop = true;
+    }
+}

@@ -1,0 +1,498 @@
+//! The ledger and the choice between cards, from outside.
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests")]
+
+use std::sync::Arc;
+
+use plimsoll_base::{
+    Bytes, Card, CardId, CardKind, Counting, Declared, Demand, Named, Placement, Reason, RunId, Share,
+    Unknown,
+};
+use plimsoll_scheduler::CardLimit;
+use plimsoll_scheduler::place::{
+    ClaimError, DemandCache, Ledger, PlacementQuery, PlacementVerdict, Reservations, Standing, Tenant, place,
+};
+use proptest::prelude::*;
+
+fn id(name: &str) -> CardId {
+    CardId::new(name)
+}
+
+fn limit(name: &str, gib: u64) -> CardLimit {
+    let card = Card {
+        id: id(name),
+        kind: CardKind::Cuda,
+        name: name.to_owned(),
+        uuid: None,
+        total: Bytes::gib(gib),
+        free: Bytes::gib(gib),
+        compute_capability: None,
+        legacy_pool: false,
+        counting: Counting::Driver,
+    };
+    CardLimit {
+        card,
+        budget: None,
+        reserve: Bytes::ZERO,
+    }
+}
+
+fn ledger(cards: &[(&str, u64)]) -> Ledger {
+    Ledger::new(cards.iter().map(|(name, gib)| limit(name, *gib)).collect())
+}
+
+fn on(card: &str, gib: u64) -> Placement {
+    Placement {
+        shares: vec![Share::new(id(card), Bytes::gib(gib))],
+        alone: false,
+    }
+}
+
+fn whole(card: &str, gib: u64) -> Placement {
+    Placement {
+        alone: true,
+        ..on(card, gib)
+    }
+}
+
+fn holder() -> Arc<str> {
+    "m".into()
+}
+
+fn read(ledger: &mut Ledger, card: &str, free: u64) {
+    ledger.read(&[(id(card), Bytes::gib(free))]);
+}
+
+fn measure(ledger: &mut Ledger, run: u64, card: &str, gib: u64) {
+    ledger.measure(RunId(run), &holder(), &[(id(card), Bytes::gib(gib))]);
+}
+
+fn free(ledger: &Ledger, card: &str) -> Bytes {
+    ledger.account(&id(card)).unwrap().free()
+}
+
+fn foreign(ledger: &Ledger, card: &str) -> Bytes {
+    ledger.account(&id(card)).unwrap().foreign()
+}
+
+#[test]
+fn a_claim_that_does_not_fit_changes_nothing_on_any_card() {
+    let mut ledger = ledger(&[("a", 10), ("b", 4)]);
+    let mut both = on("a", 6);
+    both.shares.extend(on("b", 6).shares);
+    let refused = ledger.claim(RunId(1), &holder(), &both).unwrap_err();
+    let (asked, free_there) = (Bytes::gib(6), Bytes::gib(4));
+    assert_eq!(
+        refused,
+        ClaimError::OverCommit {
+            card: id("b"),
+            asked,
+            free: free_there
+        }
+    );
+    assert_eq!(free(&ledger, "a"), Bytes::gib(10));
+    assert_eq!(
+        ledger.claim(RunId(1), &holder(), &on("c", 1)),
+        Err(ClaimError::NoSuchCard { card: id("c") })
+    );
+}
+
+#[test]
+fn budget_reserve_and_strangers_limit_what_may_be_claimed() {
+    let with = |budget: Option<u64>, reserve: u64, driver_free: u64| {
+        let mut limit = limit("a", 24);
+        limit.budget = budget.map(Bytes::gib);
+        limit.reserve = Bytes::gib(reserve);
+        limit.card.free = Bytes::gib(driver_free);
+        free(&Ledger::new(vec![limit]), "a")
+    };
+    assert_eq!(with(None, 0, 24), Bytes::gib(24));
+    assert_eq!(with(None, 2, 20), Bytes::gib(18));
+    assert_eq!(with(Some(10), 2, 20), Bytes::gib(10));
+    assert_eq!(with(Some(10), 2, 5), Bytes::gib(3));
+    assert_eq!(with(None, 4, 2), Bytes::ZERO);
+}
+
+#[test]
+fn what_a_loading_run_has_taken_so_far_is_not_mistaken_for_a_stranger() {
+    let mut ledger = ledger(&[("a", 24)]);
+    ledger.claim(RunId(1), &holder(), &on("a", 10)).unwrap();
+    read(&mut ledger, "a", 20);
+    assert_eq!(foreign(&ledger, "a"), Bytes::ZERO);
+    read(&mut ledger, "a", 12);
+    assert_eq!(foreign(&ledger, "a"), Bytes::gib(2));
+    assert_eq!(free(&ledger, "a"), Bytes::gib(12));
+}
+
+#[test]
+fn a_stranger_that_was_known_is_still_there_while_a_run_loads_beside_it() {
+    let mut ledger = ledger(&[("a", 24)]);
+    read(&mut ledger, "a", 16);
+    ledger.claim(RunId(1), &holder(), &on("a", 10)).unwrap();
+    read(&mut ledger, "a", 14);
+    assert_eq!(foreign(&ledger, "a"), Bytes::gib(8));
+    assert_eq!(free(&ledger, "a"), Bytes::gib(6));
+}
+
+#[test]
+fn measured_runs_make_the_stranger_exact() {
+    let mut ledger = ledger(&[("a", 24)]);
+    read(&mut ledger, "a", 16);
+    ledger.claim(RunId(1), &holder(), &on("a", 10)).unwrap();
+    measure(&mut ledger, 1, "a", 9);
+    read(&mut ledger, "a", 14);
+    assert_eq!(foreign(&ledger, "a"), Bytes::gib(1));
+    assert_eq!(free(&ledger, "a"), Bytes::gib(13));
+}
+
+#[test]
+fn a_run_on_its_way_out_is_not_mistaken_for_a_stranger() {
+    let mut ledger = ledger(&[("a", 24)]);
+    ledger.claim(RunId(1), &holder(), &on("a", 10)).unwrap();
+    measure(&mut ledger, 1, "a", 9);
+    ledger.leave(RunId(1));
+    read(&mut ledger, "a", 15);
+    assert_eq!(foreign(&ledger, "a"), Bytes::ZERO);
+    assert_eq!(free(&ledger, "a"), Bytes::gib(14));
+    ledger.release(RunId(1));
+    assert_eq!(free(&ledger, "a"), Bytes::gib(24));
+}
+
+#[test]
+fn a_run_that_takes_more_than_its_claim_claims_more_and_never_less() {
+    let mut ledger = ledger(&[("a", 24)]);
+    ledger.claim(RunId(1), &holder(), &on("a", 10)).unwrap();
+    measure(&mut ledger, 1, "a", 12);
+    assert_eq!(free(&ledger, "a"), Bytes::gib(12));
+    measure(&mut ledger, 1, "a", 5);
+    assert_eq!(free(&ledger, "a"), Bytes::gib(12));
+}
+
+// llama.cpp #14719: 2 GB on another card in spite of `-sm none -mg 1`.
+#[test]
+fn memory_on_a_card_that_a_run_was_not_given_counts_all_the_same() {
+    let mut ledger = ledger(&[("a", 24), ("b", 24)]);
+    ledger.claim(RunId(1), &holder(), &on("a", 10)).unwrap();
+    measure(&mut ledger, 1, "b", 2);
+    assert_eq!(free(&ledger, "b"), Bytes::gib(22));
+    ledger.release(RunId(1));
+    assert_eq!(free(&ledger, "b"), Bytes::gib(24));
+}
+
+#[test]
+fn a_whole_card_stays_whole_when_strangers_leave_it_and_shrinks_when_measured() {
+    let mut ledger = ledger(&[("a", 24)]);
+    read(&mut ledger, "a", 20);
+    ledger.claim(RunId(1), &holder(), &whole("a", 20)).unwrap();
+    measure(&mut ledger, 1, "a", 4);
+    read(&mut ledger, "a", 20);
+    assert_eq!(
+        (foreign(&ledger, "a"), free(&ledger, "a")),
+        (Bytes::ZERO, Bytes::ZERO)
+    );
+    ledger.settle(RunId(1));
+    let claimed = ledger.account(&id("a")).unwrap().claimed();
+    assert!(claimed > Bytes::gib(4) && claimed < Bytes::gib(5), "{claimed}");
+    ledger.audit().unwrap();
+}
+
+#[test]
+fn a_measurement_of_nothing_measures_nothing() {
+    let mut ledger = ledger(&[("a", 24)]);
+    ledger.claim(RunId(1), &holder(), &whole("a", 24)).unwrap();
+    measure(&mut ledger, 1, "a", 0);
+    ledger.settle(RunId(1));
+    assert_eq!(free(&ledger, "a"), Bytes::ZERO);
+}
+
+fn placed(ledger: &Ledger, demand: &dyn Demand, allowed: &[CardId], tenants: &[Tenant]) -> PlacementVerdict {
+    let answers = DemandCache::default();
+    let ask = PlacementQuery {
+        name: "m",
+        demand,
+        cache: &answers,
+        learned: Bytes::ZERO,
+        allowed,
+        named: demand.named(),
+    };
+    place(&ask, ledger, &Reservations::default(), tenants)
+}
+
+fn tenant(run: u64, standing: Standing, last_used: u64) -> Tenant {
+    Tenant {
+        run: RunId(run),
+        standing,
+        last_used,
+    }
+}
+
+fn declared(gib: u64) -> Declared {
+    Declared(Bytes::gib(gib))
+}
+
+#[test]
+fn the_tightest_card_that_fits_is_taken() {
+    let ledger = ledger(&[("a", 24), ("b", 10), ("c", 16)]);
+    assert_eq!(
+        placed(&ledger, &declared(9), &[], &[]),
+        PlacementVerdict::Fits(on("b", 9))
+    );
+    assert_eq!(
+        placed(&ledger, &declared(11), &[], &[]),
+        PlacementVerdict::Fits(on("c", 11))
+    );
+    assert_eq!(
+        placed(&ledger, &declared(9), &[id("a")], &[]),
+        PlacementVerdict::Fits(on("a", 9))
+    );
+}
+
+/// 9 GiB, divided as [`Declared`] does it, on the cards that its flags name.
+#[derive(Debug)]
+struct OnNamed(Named);
+
+impl Demand for OnNamed {
+    fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
+        declared(9).on(cards)
+    }
+
+    fn named(&self) -> &Named {
+        &self.0
+    }
+}
+
+fn on_named(cards: &[&str], only: bool) -> OnNamed {
+    let cards = cards.iter().map(|card| id(card)).collect();
+    OnNamed(Named { cards, only })
+}
+
+fn cards_of(verdict: &PlacementVerdict) -> Vec<&str> {
+    let PlacementVerdict::Fits(placement) = verdict else {
+        panic!("{verdict:?}");
+    };
+    placement.cards().map(CardId::as_str).collect()
+}
+
+#[test]
+fn cards_that_the_flags_name_are_the_only_ones_asked_about() {
+    let mut ledger = ledger(&[("a", 24), ("b", 24), ("c", 24), ("d", 10)]);
+    read(&mut ledger, "a", 0);
+    for named in [&["b"][..], &["b", "d"], &["d"]] {
+        let verdict = placed(&ledger, &on_named(named, true), &[], &[]);
+        assert_eq!(cards_of(&verdict), named);
+    }
+    let PlacementVerdict::Never(never) = placed(&ledger, &on_named(&["a"], true), &[], &[]) else {
+        panic!("it goes where its flags do not send it");
+    };
+    assert!(never.crowded_out, "{never:?}");
+    assert_eq!(never.reason.because.len(), 1, "{never:?}");
+}
+
+#[test]
+fn cards_that_must_be_there_may_be_joined_by_others() {
+    let ledger = ledger(&[("a", 8), ("b", 8), ("c", 24), ("d", 10)]);
+    assert_eq!(
+        cards_of(&placed(&ledger, &on_named(&["c"], false), &[], &[])),
+        ["c"]
+    );
+    let joined = placed(&ledger, &on_named(&["b"], false), &[], &[]);
+    assert_eq!(cards_of(&joined), ["a", "b"]);
+}
+
+#[test]
+fn a_named_card_that_may_not_be_used_leaves_no_set() {
+    let ledger = ledger(&[("a", 24), ("b", 24)]);
+    let PlacementVerdict::Never(never) = placed(&ledger, &on_named(&["b"], true), &[id("a")], &[]) else {
+        panic!("it goes where it may not");
+    };
+    assert!(never.reason.text.contains("that its flags name"), "{never:?}");
+}
+
+#[test]
+fn fewest_cards_come_first_and_more_cards_before_an_eviction() {
+    let mut ledger = ledger(&[("a", 10), ("b", 10)]);
+    assert_eq!(
+        placed(&ledger, &declared(10), &[], &[]),
+        PlacementVerdict::Fits(on("a", 10))
+    );
+    ledger.claim(RunId(1), &holder(), &on("a", 4)).unwrap();
+    let PlacementVerdict::Fits(spread) = placed(&ledger, &declared(12), &[], &[tenant(1, Standing::Idle, 1)])
+    else {
+        panic!("an idle model is evicted although two cards would do");
+    };
+    assert_eq!((spread.shares.len(), spread.total()), (2, Bytes::gib(12)));
+}
+
+#[test]
+fn the_least_recently_used_goes_whichever_card_it_is_on() {
+    let mut ledger = ledger(&[("a", 10), ("b", 10)]);
+    ledger.claim(RunId(1), &holder(), &on("a", 8)).unwrap();
+    ledger.claim(RunId(2), &holder(), &on("b", 8)).unwrap();
+    let tenants = |first, second| {
+        [
+            tenant(1, Standing::Idle, first),
+            tenant(2, Standing::Idle, second),
+        ]
+    };
+    let evicted = |tenants: &[Tenant]| match placed(&ledger, &declared(8), &[], tenants) {
+        PlacementVerdict::FitsAfter { evict, .. } => evict,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(evicted(&tenants(1, 2)), [RunId(1)]);
+    assert_eq!(evicted(&tenants(2, 1)), [RunId(2)]);
+}
+
+#[test]
+fn what_leaves_anyway_is_waited_for_before_anybody_is_stopped() {
+    let mut ledger = ledger(&[("a", 20)]);
+    ledger.claim(RunId(1), &holder(), &on("a", 8)).unwrap();
+    ledger.claim(RunId(2), &holder(), &on("a", 8)).unwrap();
+    let tenants = [tenant(1, Standing::Idle, 1), tenant(2, Standing::Leaving, 2)];
+    let PlacementVerdict::FitsAfter { evict, .. } = placed(&ledger, &declared(8), &[], &tenants) else {
+        panic!("it fits once the second has left");
+    };
+    assert_eq!(evict, [RunId(2)]);
+}
+
+#[test]
+fn busy_and_new_runs_are_waited_for_and_pinned_ones_are_not() {
+    let mut ledger = ledger(&[("a", 10)]);
+    ledger.claim(RunId(1), &holder(), &on("a", 8)).unwrap();
+    for standing in [Standing::Busy, Standing::Protected] {
+        let verdict = placed(&ledger, &declared(8), &[], &[tenant(1, standing, 1)]);
+        assert_eq!(
+            verdict,
+            PlacementVerdict::WaitsFor {
+                placement: on("a", 8),
+                busy: vec![RunId(1)]
+            }
+        );
+    }
+    assert_eq!(
+        placed(&ledger, &declared(8), &[], &[tenant(1, Standing::Promised, 1)]),
+        PlacementVerdict::Later
+    );
+    let PlacementVerdict::Never(never) = placed(&ledger, &declared(8), &[], &[tenant(1, Standing::Stays, 1)])
+    else {
+        panic!("a pinned model is counted on to go");
+    };
+    assert!(never.crowded_out);
+    assert_eq!(never.hints[0].to_string(), "free memory that others hold on a");
+}
+
+#[test]
+fn what_is_held_for_another_is_not_free_but_for_what_its_victims_will_give() {
+    let mut ledger = ledger(&[("a", 20)]);
+    ledger.claim(RunId(1), &holder(), &on("a", 12)).unwrap();
+    let mut holds = Reservations::default();
+    holds.reserve(&on("a", 16), &[RunId(1)], &ledger);
+    let answers = DemandCache::default();
+    let (tenants, demand) = ([tenant(1, Standing::Promised, 1)], declared(4));
+    let ask = PlacementQuery {
+        name: "m",
+        demand: &demand,
+        cache: &answers,
+        learned: Bytes::ZERO,
+        allowed: &[],
+        named: &Named::default(),
+    };
+    assert_eq!(
+        place(&ask, &ledger, &holds, &tenants),
+        PlacementVerdict::Fits(on("a", 4))
+    );
+    let larger = PlacementQuery {
+        learned: Bytes::mib(1),
+        ..ask
+    };
+    assert_eq!(place(&larger, &ledger, &holds, &tenants), PlacementVerdict::Later);
+}
+
+#[test]
+fn a_demand_that_no_set_of_cards_meets_says_why_for_each() {
+    let ledger = ledger(&[("a", 10), ("b", 10)]);
+    let PlacementVerdict::Never(never) = placed(&ledger, &declared(30), &[], &[]) else {
+        panic!("30 GiB on 20");
+    };
+    assert!(!never.crowded_out);
+    assert_eq!(
+        never.reason.to_string(),
+        "m does not fit on the cards it may use, even if they were empty\n  \
+         a has 10240 MiB for it and it takes 30720 MiB\n  \
+         b has 10240 MiB for it and it takes 30720 MiB\n  \
+         on 2 cards it takes 30720 MiB\n    \
+         a has 10240 MiB for it and it takes 15360 MiB\n    \
+         b has 10240 MiB for it and it takes 15360 MiB"
+    );
+}
+
+#[test]
+fn an_unknown_need_takes_an_empty_card_and_asks_to_be_declared() {
+    let mut ledger = ledger(&[("a", 10), ("b", 12)]);
+    ledger.claim(RunId(1), &holder(), &on("a", 1)).unwrap();
+    assert_eq!(
+        placed(&ledger, &Unknown, &[], &[]),
+        PlacementVerdict::Fits(whole("b", 12))
+    );
+    ledger.claim(RunId(2), &holder(), &on("b", 1)).unwrap();
+    let pinned = [tenant(1, Standing::Stays, 1), tenant(2, Standing::Stays, 2)];
+    let PlacementVerdict::Never(never) = placed(&ledger, &Unknown, &[], &pinned) else {
+        panic!("no card is empty");
+    };
+    assert!(
+        never
+            .hints
+            .iter()
+            .any(|hint| hint.to_string().contains("memory = "))
+    );
+}
+
+#[derive(Debug)]
+struct NeedsNoCard;
+
+impl Demand for NeedsNoCard {
+    fn on(&self, _: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
+        Ok(Vec::new())
+    }
+}
+
+#[test]
+fn an_engine_that_needs_no_card_starts_anywhere() {
+    let nowhere = PlacementVerdict::Fits(Placement::default());
+    assert_eq!(placed(&ledger(&[]), &NeedsNoCard, &[], &[]), nowhere);
+    assert_eq!(placed(&ledger(&[("a", 1)]), &NeedsNoCard, &[], &[]), nowhere);
+}
+
+proptest! {
+    #[test]
+    fn what_fits_can_be_claimed_and_what_fits_after_can_be_claimed_when_they_are_gone(
+        cards in prop::collection::vec(4_u64..32, 1..8),
+        claims in prop::collection::vec((0_usize..8, 1_u64..12, 0_u8..4), 0..12),
+        need in 1_u64..80,
+    ) {
+        let names: Vec<String> = (0..cards.len()).map(|i| format!("c{i}")).collect();
+        let sized: Vec<(&str, u64)> = names.iter().map(String::as_str).zip(cards.iter().copied()).collect();
+        let mut ledger = ledger(&sized);
+        let mut tenants = Vec::new();
+        for (run, (card, gib, standing)) in (1..).zip(claims) {
+            let standing = [Standing::Leaving, Standing::Idle, Standing::Busy, Standing::Stays][usize::from(standing)];
+            if ledger.claim(RunId(run), &holder(), &on(&names[card % names.len()], gib)).is_ok() {
+                tenants.push(tenant(run, standing, run));
+            }
+        }
+        let (verdict, new) = (placed(&ledger, &declared(need), &[], &tenants), RunId(100));
+        match verdict {
+            PlacementVerdict::Fits(placement) => prop_assert_eq!(ledger.claim(new, &holder(), &placement), Ok(())),
+            PlacementVerdict::FitsAfter { placement, evict } | PlacementVerdict::WaitsFor { placement, busy: evict } => {
+                prop_assert!(ledger.claim(new, &holder(), &placement).is_err());
+                for run in &evict {
+                    let stays = tenants.iter().any(|t| t.run == *run && t.standing == Standing::Stays);
+                    prop_assert!(!stays);
+                    ledger.release(*run);
+                }
+                prop_assert_eq!(ledger.claim(new, &holder(), &placement), Ok(()));
+            }
+            PlacementVerdict::Later => prop_assert!(false, "nobody is promised to anybody"),
+            PlacementVerdict::Never(never) => prop_assert!(!never.reason.because.is_empty()),
+        }
+        prop_assert_eq!(ledger.audit(), Ok(()));
+    }
+}

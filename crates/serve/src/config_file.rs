@@ -1,0 +1,74 @@
+//! Configuration file, and the key files that it names.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use plimsoll_config::{ConfigError, Roster, ServeSettings};
+
+/// An error in the files themselves.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadConfigError {
+    #[error("cannot read the configuration {}: {error}", path.display())]
+    Read { path: PathBuf, error: io::Error },
+    #[error(transparent)]
+    Parse(#[from] ConfigError),
+    #[error("cannot read the API keys in {}: {error}", path.display())]
+    ReadKeys { path: PathBuf, error: io::Error },
+}
+
+/// A configuration with its keys.
+#[derive(Debug)]
+pub struct Config {
+    pub roster: Roster,
+    pub keys: Vec<String>,
+}
+
+impl Config {
+    pub fn read(path: &Path) -> Result<Self, ReadConfigError> {
+        let read = |error| ReadConfigError::Read {
+            path: path.to_owned(),
+            error,
+        };
+        let text = std::fs::read_to_string(path).map_err(read)?;
+        let roster =
+            plimsoll_config::parse(&path.to_string_lossy(), &text, &|name| std::env::var(name).ok())?;
+        let mut keys = roster.serve.api_keys.clone();
+        for file in &roster.serve.api_key_files {
+            let path = PathBuf::from(file);
+            let text =
+                std::fs::read_to_string(&path).map_err(|error| ReadConfigError::ReadKeys { path, error })?;
+            keys.extend(
+                text.lines()
+                    .map(str::trim)
+                    .filter(|key| !key.is_empty())
+                    .map(str::to_owned),
+            );
+        }
+        Ok(Self { roster, keys })
+    }
+
+    /// Logs settings of the file that have another effect here.
+    pub fn warn(&self) {
+        for warning in &self.roster.warnings {
+            tracing::warn!("{warning}");
+        }
+    }
+
+    /// Logs settings of `[serve]` that differ from those of the start and take effect only at a restart.
+    pub fn warn_of_restart(&self, start: &ServeSettings) {
+        let now = &self.roster.serve;
+        let changed = [
+            ("listen", now.listen != start.listen),
+            ("patience", now.patience != start.patience),
+            ("wait", now.wait != start.wait),
+            ("engine", now.engine != start.engine),
+            (
+                "reclaim-before-load",
+                now.reclaim_before_load != start.reclaim_before_load,
+            ),
+        ];
+        for (name, _) in changed.iter().filter(|(_, changed)| *changed) {
+            tracing::warn!("`{name}` under [serve] has changed; restart the server to apply it");
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! Composition of the daemon: configuration, runtime, extensions, listener and signals.
+//!
+//! SIGTERM and SIGINT drain: no new request is taken, answers in flight finish, every engine ends. A second signal ends them at once,
+//! at any time. SIGHUP reads the configuration again; an error in the new one is logged and the old one stays. of its models, a listener in front, and the signals that end it.
+//!
+//! Composition only. SIGTERM and SIGINT drain: nothing new is taken, answers in flight finish, every engine
+//! ends. A second one ends them at once. SIGHUP reads the configuration again; what is wrong with the new one
+//! is told and the old one stays.
+
+mod cards;
+mod descriptors;
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use plimsoll_base::{Bytes, Card};
+use plimsoll_config::{GuardWish, ReclaimBeforeLoad};
+use plimsoll_launch::{LaunchError, Launcher, LogFile};
+use plimsoll_probe::{Machine, Sampler, StartSamplerError};
+use plimsoll_scheduler::Snapshot;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
+
+use crate::config_file::Config;
+use crate::handlers::ExtensionSettings;
+use crate::route::{Harbor, Keys, Limits, Listen, Origins, Server};
+use crate::runtime::{ConfigureError, Forecast, Runtime, RuntimeSettings};
+use crate::{handlers, route, runtime};
+
+/// Time that a request waits for its model by default: a large model may take minutes to load.
+const WAIT: Duration = Duration::from_secs(600);
+const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+
+/// A process at work calls its driver every few milliseconds; a load is not delayed for one that does not.
+const ASK: Duration = Duration::from_millis(500);
+
+/// Settings of the command line; all others are in the configuration.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub config: PathBuf,
+    pub listen: Option<SocketAddr>,
+    /// Other machines may use it without a key.
+    pub open: bool,
+    /// Budgets on cards and descriptions of cards; empty for all cards that are there.
+    pub cards: Vec<Card>,
+    pub reserve: Option<Bytes>,
+    pub engine: Option<PathBuf>,
+    pub log_file: Option<PathBuf>,
+    /// Guard's settings for models that have none of their own.
+    pub guard: GuardWish,
+    /// Time that guarded processes get to release idle memory.
+    pub ask: Option<Duration>,
+    /// Action before a load, if cards share the host's memory.
+    pub reclaim_before_load: Option<ReclaimBeforeLoad>,
+    /// Origins of web pages that may use the server beside those of this machine; `*` for all.
+    pub origins: Vec<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    #[error(transparent)]
+    Config(#[from] ConfigureError),
+    #[error(
+        "no memory to serve from: no card answers and /proc/meminfo cannot be read; describe one with --card name=…,total=…"
+    )]
+    NoCard,
+    #[error(transparent)]
+    Listen(#[from] Listen),
+    #[error(transparent)]
+    Launcher(#[from] LaunchError),
+    #[error(transparent)]
+    Sampler(#[from] StartSamplerError),
+    #[error("cannot open the log file {}: {error}", path.display())]
+    OpenLog { path: PathBuf, error: std::io::Error },
+    #[error("cannot hear signals: {0}")]
+    Signals(#[source] std::io::Error),
+}
+
+/// Result of `serve --check`: the actions of `serve` with a configuration, without taking them.
+#[derive(Debug)]
+pub struct Check {
+    pub cards: Vec<plimsoll_scheduler::CardLimit>,
+    pub models: Vec<Forecast>,
+}
+
+impl Check {
+    /// Reads the cards and surveys every model; starts no engine and opens no port.
+    pub async fn of(setup: Setup) -> Result<Self, DaemonError> {
+        let config = Config::read(&setup.config).map_err(ConfigureError::Read)?;
+        config.warn();
+        let sampler = sampler(&setup.cards)?;
+        let machine = sampler.machine().await.ok_or(DaemonError::NoCard)?;
+        let RuntimeSettings {
+            scheduler: settings,
+            engine,
+            ..
+        } = settings(&setup, &config, machine, Keys::default())?.0;
+        let entries = config.roster.models;
+        let cards: Vec<Card> = settings.cards.iter().map(|limit| limit.card.clone()).collect();
+        runtime::check(entries.clone(), &cards).map_err(ConfigureError::Card)?;
+        let models = runtime::forecast(&entries, engine.as_deref(), &settings.cards);
+        Ok(Self {
+            cards: settings.cards,
+            models,
+        })
+    }
+}
+
+fn sampler(cards: &[Card]) -> Result<Sampler, StartSamplerError> {
+    match cards::are_host_only(cards) {
+        true => Sampler::of_host(),
+        false => Sampler::start(),
+    }
+}
+
+/// A handle on a running daemon, for programs that run it in their own process.
+#[derive(Clone)]
+pub struct DaemonHandle(Rc<Runtime>);
+
+impl fmt::Debug for DaemonHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DaemonHandle").finish_non_exhaustive()
+    }
+}
+
+impl DaemonHandle {
+    /// Ends every engine and waits for it.
+    pub async fn shut_down(&self) {
+        self.0.shut_down().await;
+    }
+
+    /// Returns models, cards and queues.
+    pub fn snapshot(&self) -> Snapshot {
+        self.0.snapshot()
+    }
+}
+
+pub struct Daemon {
+    runtime: Rc<Runtime>,
+    pub address: SocketAddr,
+    config: PathBuf,
+    listener: TcpListener,
+    server: Rc<Server<Runtime>>,
+    signals: Signals,
+}
+
+impl fmt::Debug for Daemon {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Daemon")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Daemon {
+    pub fn handle(&self) -> DaemonHandle {
+        DaemonHandle(Rc::clone(&self.runtime))
+    }
+
+    /// Binds, reads the configuration and applies its models; call inside a `LocalRuntime` or a `LocalSet`.
+    pub async fn start(setup: Setup) -> Result<Self, DaemonError> {
+        let config = Config::read(&setup.config).map_err(ConfigureError::Read)?;
+        config.warn();
+        let signals = Signals::listen()?;
+        let keys = Keys::new(config.keys.clone());
+        let listen = setup.listen.or(config.roster.serve.listen).unwrap_or(LISTEN);
+        let listener = route::bind(listen, setup.open || !keys.is_empty()).await?;
+        let address = listener.local_addr().unwrap_or(listen);
+        let sampler = sampler(&setup.cards)?;
+        let machine = sampler.machine().await.ok_or(DaemonError::NoCard)?;
+        let (mut settings, extensions) = settings(&setup, &config, machine, keys.clone())?;
+        settings.needs_keys = !setup.open && !address.ip().is_loopback();
+        let (extensions, asks) = handlers::all(extensions, settings.cards());
+        settings.scheduler.asks = asks;
+        let runtime = Runtime::start(settings, Launcher::start()?, sampler, extensions);
+        runtime
+            .configure(config.roster.models)
+            .map_err(ConfigureError::Card)?;
+        let settings = route::Settings {
+            keys,
+            origins: origins(setup.origins),
+            limits: Limits {
+                connections: descriptors::connections(Limits::default().connections),
+                ..Limits::default()
+            },
+        };
+        let server = Rc::new(Server::new(Rc::clone(&runtime), settings));
+        tracing::info!(
+            "{} of {} at http://{address}",
+            counted(runtime.count()),
+            setup.config.display()
+        );
+        if runtime.count() == 0 {
+            tracing::warn!("it contains no model; add one and send SIGHUP");
+        }
+        tokio::task::spawn_local(Rc::clone(&runtime).introduce());
+        Ok(Self {
+            runtime,
+            address,
+            config: setup.config,
+            listener,
+            server,
+            signals,
+        })
+    }
+
+    /// Serves until a signal ends it, and returns when no engine is left.
+    pub async fn run(self) {
+        let Self {
+            runtime,
+            config,
+            listener,
+            server,
+            mut signals,
+            ..
+        } = self;
+        let (drained, listening) = oneshot::channel();
+        let end = async {
+            while signals.next().await == Order::Reload {
+                reload(&runtime, &config);
+            }
+            tokio::select! {
+                () = runtime.shut_down() => drop(drained.send(signals)),
+                () = signals.insisted() => tracing::warn!("ending at once; engines are killed"),
+            }
+        };
+        // Connections may outlive the last engine: event streams, and clients that read slowly.
+        let insisted = async {
+            match listening.await {
+                Ok(mut signals) => signals.insisted().await,
+                Err(_) => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = route::serve(listener, server, end) => {}
+            () = insisted => tracing::warn!("ending at once; open connections are closed"),
+        }
+    }
+}
+
+/// Reads the configuration again; an error is logged and changes nothing.
+fn reload(runtime: &Runtime, path: &Path) {
+    match runtime.read_config(path) {
+        Ok(changed) => tracing::info!("{}: read again, {} changed", path.display(), counted(changed)),
+        Err(error) => tracing::error!("{error}; the old configuration stays"),
+    }
+}
+
+fn counted(models: usize) -> String {
+    format!("{models} {}", if models == 1 { "model" } else { "models" })
+}
+
+fn origins(named: Vec<String>) -> Origins {
+    match named.as_slice() {
+        [] => Origins::Loopback,
+        named if named.iter().any(|origin| origin == "*") => Origins::Any,
+        _ => Origins::These(named),
+    }
+}
+
+fn settings(
+    setup: &Setup,
+    config: &Config,
+    machine: Machine,
+    keys: Keys,
+) -> Result<(RuntimeSettings, ExtensionSettings), DaemonError> {
+    let serve = &config.roster.serve;
+    let unified = machine.unified;
+    let cards = cards::choose(&setup.cards, setup.reserve, machine);
+    if cards.is_empty() {
+        return Err(DaemonError::NoCard);
+    }
+    let reclaim_before_load = setup
+        .reclaim_before_load
+        .or(serve.reclaim_before_load)
+        .unwrap_or_default();
+    if reclaim_before_load != ReclaimBeforeLoad::Off && !unified {
+        tracing::info!("reclaim-before-load has no effect: no card of this machine shares the host's memory");
+    }
+    let mut scheduler = plimsoll_scheduler::Settings::new(cards);
+    scheduler.patience = serve.patience.unwrap_or(scheduler.patience);
+    scheduler.largest_first = unified;
+    let chosen = setup
+        .engine
+        .as_ref()
+        .map(|path| vec![path.to_string_lossy().into_owned()]);
+    let log_file = setup.log_file.as_ref().map(|path| {
+        let open = |error| DaemonError::OpenLog {
+            path: path.clone(),
+            error,
+        };
+        LogFile::open(path).map_err(open)
+    });
+    let extensions = ExtensionSettings {
+        guard: setup.guard,
+        ask: setup.ask.unwrap_or(ASK),
+        unified: unified.then_some(reclaim_before_load),
+    };
+    let settings = RuntimeSettings {
+        config: setup.config.clone(),
+        serve: serve.clone(),
+        keys,
+        needs_keys: false,
+        scheduler,
+        engine: chosen.or(serve.engine.clone()),
+        wait: serve.wait.unwrap_or(WAIT),
+        log_file: log_file.transpose()?,
+    };
+    Ok((settings, extensions))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    Reload,
+    End,
+}
+
+struct Signals {
+    term: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Self, DaemonError> {
+        let listen = |kind| signal(kind).map_err(DaemonError::Signals);
+        Ok(Self {
+            term: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hangup: listen(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) -> Order {
+        tokio::select! {
+            _ = self.term.recv() => Order::End,
+            _ = self.interrupt.recv() => Order::End,
+            _ = self.hangup.recv() => Order::Reload,
+        }
+    }
+
+    async fn insisted(&mut self) {
+        while self.next().await != Order::End {}
+    }
+}

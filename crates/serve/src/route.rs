@@ -1,0 +1,60 @@
+//! The HTTP side of `serve`: listener, request bodies, and the proxy to engines.
+//!
+//! One thread, one task per connection. A request's body is read whole before its model is asked for; the
+//! owner of the models ([`Harbor`]) says when it may go and where; the answer passes byte for byte. The
+//! modules stand in the order in which a request meets them.
+
+mod connection;
+mod limits;
+mod listener;
+
+mod api;
+mod auth;
+mod cors;
+mod models_api;
+mod server;
+
+mod body;
+mod model_key;
+mod multipart;
+mod prompt;
+mod query;
+mod rope;
+
+mod harbor;
+mod headers;
+mod proxy;
+mod rewrite;
+mod upstream;
+
+mod events;
+mod exposition;
+mod feed;
+mod listing;
+mod logs;
+mod problem;
+mod reply;
+mod sse;
+mod stream;
+mod tally;
+mod tokens;
+
+pub(crate) use auth::Keys;
+#[cfg(test)]
+pub(crate) use connection::StallLimit;
+pub(crate) use cors::Origins;
+pub(crate) use events::Events;
+pub(crate) use exposition::{Exposition, Kind};
+pub(crate) use harbor::{Harbor, Pass, Wish};
+pub(crate) use limits::Limits;
+pub use listener::Listen;
+pub(crate) use listener::{bind, serve};
+pub(crate) use listing::{Listing, Modalities};
+pub(crate) use problem::Problem;
+pub(crate) use prompt::Prompt;
+pub(crate) use rope::Rope;
+pub(crate) use server::{Server, Settings};
+pub(crate) use upstream::Upstream;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,281 @@
+//! The routes, as one table.
+//!
+//! Engines' routes are those of llama-server b10605 (`tools/server/server.cpp`), each named once; what else
+//! comes under `/v1/` is taken to name its model in the body like all of them do, so that other
+//! OpenAI-compatible engines work too. The rest is our own surface, in the shapes of llama-server's router
+//! and of llama-swap.
+
+use http::Method;
+
+use super::query;
+
+/// The effect of a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// To the engine whose model the request names, in its body or else in `?model=`.
+    Engine,
+    /// The same where `?model=` is given; without it, about this server.
+    EngineOr(Own),
+    Own(Own),
+    /// `/upstream/<model>/<path>`: to the engine, as it is.
+    Upstream,
+}
+
+/// The routes that this server answers itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Own {
+    Index,
+    Health,
+    Version,
+    Props,
+    Models,
+    Model,
+    Load,
+    Unload,
+    ModelEvents,
+    Running,
+    UnloadAll,
+    UnloadNamed,
+    Logs,
+    LogStream,
+    Metrics,
+    Status,
+    StatusStream,
+}
+
+#[derive(Debug)]
+struct Route {
+    /// Ends in `*` where more may follow.
+    path: &'static str,
+    methods: &'static [Method],
+    action: Action,
+}
+
+const GET: &[Method] = &[Method::GET, Method::HEAD];
+const POST: &[Method] = &[Method::POST];
+const GET_OR_POST: &[Method] = &[Method::GET, Method::POST];
+const ANY: &[Method] = &[
+    Method::GET,
+    Method::HEAD,
+    Method::POST,
+    Method::PUT,
+    Method::PATCH,
+    Method::DELETE,
+];
+
+const fn engine(path: &'static str) -> Route {
+    Route {
+        path,
+        methods: POST,
+        action: Action::Engine,
+    }
+}
+
+const fn own(methods: &'static [Method], path: &'static str, own: Own) -> Route {
+    Route {
+        path,
+        methods,
+        action: Action::Own(own),
+    }
+}
+
+const fn or_own(path: &'static str, own: Own) -> Route {
+    Route {
+        path,
+        methods: GET,
+        action: Action::EngineOr(own),
+    }
+}
+
+/// The first that fits is taken.
+const ROUTES: &[Route] = &[
+    engine("/v1/chat/completions"),
+    engine("/v1/completions"),
+    engine("/v1/embeddings"),
+    engine("/v1/responses"),
+    engine("/v1/messages"),
+    engine("/chat/completions"),
+    engine("/completion"),
+    engine("/completions"),
+    engine("/responses"),
+    engine("/embedding"),
+    engine("/embeddings"),
+    engine("/rerank"),
+    engine("/reranking"),
+    engine("/tokenize"),
+    engine("/detokenize"),
+    engine("/apply-template"),
+    engine("/infill"),
+    engine("/audio/transcriptions"),
+    engine("/chat/completions/input_tokens"),
+    engine("/responses/input_tokens"),
+    engine("/props"),
+    engine("/lora-adapters"),
+    engine("/slots/*"),
+    Route {
+        path: "/lora-adapters",
+        methods: GET,
+        action: Action::Engine,
+    },
+    Route {
+        path: "/slots",
+        methods: GET,
+        action: Action::Engine,
+    },
+    own(GET, "/", Own::Index),
+    own(GET, "/health", Own::Health),
+    own(GET, "/v1/health", Own::Health),
+    own(GET, "/v1/models", Own::Models),
+    own(GET, "/v1/models/*", Own::Model),
+    // llama-server's router.
+    own(GET, "/models", Own::Models),
+    own(POST, "/models/load", Own::Load),
+    own(POST, "/models/unload", Own::Unload),
+    own(GET, "/models/sse", Own::ModelEvents),
+    or_own("/props", Own::Props),
+    or_own("/metrics", Own::Metrics),
+    // llama-swap, which unloads by GET too.
+    own(GET, "/running", Own::Running),
+    own(GET_OR_POST, "/unload", Own::UnloadAll),
+    own(POST, "/api/models/unload", Own::UnloadAll),
+    own(POST, "/api/models/unload/*", Own::UnloadNamed),
+    own(GET, "/logs", Own::Logs),
+    own(GET, "/logs/stream", Own::LogStream),
+    own(GET, "/logs/stream/*", Own::LogStream),
+    own(GET, "/api/version", Own::Version),
+    // Ours.
+    own(GET, "/api/status", Own::Status),
+    own(GET, "/api/status/stream", Own::StatusStream),
+    Route {
+        path: "/upstream/*",
+        methods: ANY,
+        action: Action::Upstream,
+    },
+    Route {
+        path: "/v1/*",
+        methods: ANY,
+        action: Action::Engine,
+    },
+];
+
+/// The paths that take GET, for people who open the address in a browser.
+pub(crate) fn index() -> String {
+    let gets = ROUTES
+        .iter()
+        .filter(|route| matches!(route.action, Action::Own(_) | Action::EngineOr(_)))
+        .filter(|route| !route.action.changes(&Method::GET, None))
+        .filter(|route| {
+            route.methods.contains(&Method::GET) && !route.path.ends_with('*') && route.path != "/"
+        });
+    let paths = gets
+        .map(|route| format!("  {}\n", route.path))
+        .collect::<String>();
+    format!(
+        "plimsoll {}: an OpenAI-compatible server. Send requests to /v1/…; what can be looked at is\n{paths}",
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+/// A route found, and what its `*` stands for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Found<'a> {
+    pub(crate) action: Action,
+    pub(crate) rest: &'a str,
+}
+
+/// Reasons for a request without a route.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    Path,
+    /// The path exists for these methods.
+    Method(Vec<Method>),
+}
+
+pub(crate) fn find<'a>(method: &Method, path: &'a str) -> Result<Found<'a>, Missing> {
+    let fitting = || ROUTES.iter().filter_map(|route| Some((route, route.rest(path)?)));
+    // The path may have several rows, one for each method.
+    if let Some((route, rest)) = fitting().find(|(route, _)| route.methods.contains(method)) {
+        return Ok(Found {
+            action: route.action,
+            rest,
+        });
+    }
+    let mut methods: Vec<Method> = fitting()
+        .flat_map(|(route, _)| route.methods.iter().cloned())
+        .collect();
+    methods.dedup();
+    Err(if methods.is_empty() {
+        Missing::Path
+    } else {
+        Missing::Method(methods)
+    })
+}
+
+impl Action {
+    /// True if a request changes something, so that a foreign web page must not cause it. A safe method is no proof:
+    /// a request for an engine loads its model and may evict others for it.
+    pub(crate) fn changes(self, method: &Method, query: Option<&str>) -> bool {
+        let has = |name| query::parameter(query, name).is_some();
+        match self {
+            _ if !method.is_safe() => true,
+            Self::Engine | Self::Upstream | Self::Own(Own::UnloadAll) => true,
+            Self::EngineOr(_) => has("model"),
+            Self::Own(Own::Models) => has("reload"),
+            Self::Own(_) => false,
+        }
+    }
+
+    /// True if it is answered without a key.
+    pub(crate) fn is_public(self) -> bool {
+        matches!(self, Self::Own(Own::Health))
+    }
+}
+
+impl Route {
+    fn rest<'a>(&self, path: &'a str) -> Option<&'a str> {
+        match self.path.strip_suffix('*') {
+            Some(prefix) => path.strip_prefix(prefix),
+            None => (path == self.path).then_some(""),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn routes_are_found_by_path_and_method() {
+        assert_eq!(
+            find(&Method::POST, "/v1/chat/completions").unwrap().action,
+            Action::Engine
+        );
+        assert_eq!(
+            find(&Method::GET, "/v1/health").unwrap().action,
+            Action::Own(Own::Health)
+        );
+        assert_eq!(find(&Method::POST, "/v1/made/up").unwrap().action, Action::Engine);
+        let upstream = find(&Method::DELETE, "/upstream/a/b").unwrap();
+        assert_eq!((upstream.action, upstream.rest), (Action::Upstream, "a/b"));
+        assert_eq!(find(&Method::GET, "/").unwrap().action, Action::Own(Own::Index));
+        assert!(index().contains("\n  /v1/models\n"));
+        for (path, query, changes) in [
+            ("/upstream/b/x.png", None, true),
+            ("/v1/x", Some("model=b"), true),
+            ("/slots", Some("model=b"), true),
+            ("/props", Some("model=b"), true),
+            ("/props", None, false),
+            ("/v1/models", Some("reload"), true),
+            ("/v1/models", None, false),
+            ("/unload", None, true),
+        ] {
+            let action = find(&Method::GET, path).unwrap().action;
+            assert_eq!(action.changes(&Method::GET, query), changes, "{path}");
+        }
+        assert_eq!(find(&Method::GET, "/nowhere"), Err(Missing::Path));
+        assert_eq!(
+            find(&Method::GET, "/tokenize"),
+            Err(Missing::Method(vec![Method::POST]))
+        );
+    }
+}

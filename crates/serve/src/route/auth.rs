@@ -1,0 +1,149 @@
+//! API keys.
+//!
+//! Taken from `Authorization: Bearer`, from `Authorization: Basic` (the password, as llama-swap does) or from
+//! `x-api-key` (as Anthropic's clients send it). Comparing takes the same time whichever byte differs, and
+//! every key is compared, so the time tells nothing but the length of what the client sent itself.
+
+use std::cell::RefCell;
+use std::hint::black_box;
+use std::rc::Rc;
+
+use base64::Engine;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use http::header::{AUTHORIZATION, HeaderMap};
+
+use super::headers::{X_API_KEY, text};
+
+/// Clients differ in whether they pad (RFC 7617 leaves it to base64).
+const BASIC: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// The keys that open this server; none means that it is open. Clones share them, so that a reload replaces them everywhere.
+#[derive(Clone, Default)]
+pub(crate) struct Keys(Rc<RefCell<Vec<String>>>);
+
+impl Keys {
+    pub(crate) fn new(keys: impl IntoIterator<Item = String>) -> Self {
+        let own = Self::default();
+        own.replace(keys);
+        own
+    }
+
+    /// Replaces all keys; returns true if that changed anything.
+    pub(crate) fn replace(&self, keys: impl IntoIterator<Item = String>) -> bool {
+        let keys: Vec<String> = keys.into_iter().filter(|key| !key.is_empty()).collect();
+        let changed = *self.0.borrow() != keys;
+        self.0.replace(keys);
+        changed
+    }
+
+    /// True if every request is let in.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.borrow().is_empty()
+    }
+
+    pub(crate) fn admit(&self, headers: &HeaderMap) -> bool {
+        self.0.borrow().is_empty() || presented(headers).is_some_and(|key| self.knows(&key))
+    }
+
+    fn knows(&self, key: &[u8]) -> bool {
+        self.0
+            .borrow()
+            .iter()
+            .fold(false, |known, own| known | same(own.as_bytes(), key))
+    }
+}
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Keys({})", self.0.borrow().len())
+    }
+}
+
+fn presented(headers: &HeaderMap) -> Option<Vec<u8>> {
+    if let Some(value) = text(headers, &AUTHORIZATION) {
+        let (scheme, rest) = value.split_once(' ').unwrap_or(("", value));
+        return match scheme {
+            // A bare key without a scheme.
+            "" => Some(rest.as_bytes().to_vec()),
+            scheme if scheme.eq_ignore_ascii_case("bearer") => Some(rest.trim().as_bytes().to_vec()),
+            scheme if scheme.eq_ignore_ascii_case("basic") => password(rest.trim()),
+            _ => None,
+        };
+    }
+    text(headers, &X_API_KEY).map(|key| key.as_bytes().to_vec())
+}
+
+fn password(encoded: &str) -> Option<Vec<u8>> {
+    let pair = BASIC.decode(encoded).ok()?;
+    let colon = pair.iter().position(|byte| *byte == b':')?;
+    Some(pair[colon + 1..].to_vec())
+}
+
+/// Compares without telling where the two differ.
+fn same(own: &[u8], given: &[u8]) -> bool {
+    let mut difference = u8::from(own.len() != given.len());
+    for (place, byte) in given.iter().enumerate() {
+        difference |= byte ^ own[place % own.len()];
+        // Keeps the compiler from ending the loop at the first difference.
+        difference = black_box(difference);
+    }
+    difference == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn admits(name: &'static str, value: &str) -> bool {
+        let keys = Keys::new(["alpha".to_owned(), "beta-key".to_owned()]);
+        let mut headers = HeaderMap::new();
+        headers.insert(name, HeaderValue::from_str(value).unwrap());
+        keys.admit(&headers)
+    }
+
+    #[test]
+    fn a_key_is_taken_in_the_four_ways_that_clients_send_it() {
+        assert!(admits("authorization", "Bearer beta-key"));
+        assert!(admits("authorization", "bearer alpha"));
+        assert!(admits("authorization", "alpha"));
+        assert!(admits("x-api-key", "alpha"));
+        assert!(admits("authorization", "Basic dXNlcjphbHBoYQ=="));
+        assert!(admits("authorization", "Basic OmJldGEta2V5"));
+        assert!(admits("authorization", "Basic dXNlcjphbHBoYQ"), "without padding");
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        for value in [
+            "",
+            "Bearer",
+            "Bearer ",
+            "Bearer alph",
+            "Bearer alphaalpha",
+            "Basic alpha",
+            "Basic !!",
+        ] {
+            assert!(!admits("authorization", value), "{value}");
+        }
+        assert!(!admits("authorization", "Digest alpha"));
+        assert!(!admits("x-api-key", "alpha "));
+        assert!(!Keys::new(["alpha".to_owned()]).admit(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn without_keys_everybody_is_let_in_and_an_empty_key_is_no_key() {
+        assert!(Keys::new([]).admit(&HeaderMap::new()));
+        let empty = Keys::new([String::new()]);
+        assert!(
+            empty.admit(&HeaderMap::new()) && empty.is_empty(),
+            "it protects nothing"
+        );
+        assert!(!Keys::new(["alpha".to_owned()]).is_empty());
+    }
+}

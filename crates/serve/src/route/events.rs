@@ -1,0 +1,121 @@
+//! Event streams of model states and scheduler snapshots.
+//!
+//! Two feeds: the events of llama-server's router for its clients (`/models/sse`), and the whole snapshot of
+//! the scheduler for our own screens. No event is built without a listener.
+
+use bytes::Bytes;
+use plimsoll_base::Bytes as Size;
+use plimsoll_scheduler::{Snapshot, State};
+use serde_json::{Value, json};
+
+use super::feed::{Feed, Listener};
+use super::listing::status;
+use super::problem::without_engine_words;
+
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    models: Feed,
+    snapshots: Feed,
+}
+
+impl Events {
+    /// Publishes a model's new state. `info` is what goes with it: the progress of a load, what a
+    /// ready engine says of its model, the exit code of an ended one.
+    ///
+    /// llama-server's router documents `model_status` but sends it only when a load begins and
+    /// `status_change` for everything (`server-models.cpp @ b10605`); clients of either are served.
+    pub(crate) fn state_changed(&self, model: &str, state: State, info: &Value) {
+        if !self.models.is_heard() {
+            return;
+        }
+        let mut data = json!({ "status": status(state) });
+        if let (Some(data), Some(info)) = (data.as_object_mut(), info.as_object()) {
+            data.extend(info.clone());
+        }
+        self.tell(model, "model_status", &data);
+        self.tell(model, "status_change", &data);
+    }
+
+    /// Publishes that the configuration was read again.
+    pub(crate) fn reloaded(&self) {
+        self.tell("*", "models_reload", &json!({}));
+    }
+
+    /// Publishes the idle memory that neighbours released for this model.
+    pub(crate) fn neighbours_gave(&self, model: &str, bytes: Size) {
+        self.tell(model, "neighbours_gave", &json!({ "bytes": bytes }));
+    }
+
+    /// Publishes the steps that made room in the host's memory before a load.
+    pub(crate) fn reclaimed(&self, model: &str, what: &Value) {
+        self.tell(model, "reclaimed", what);
+    }
+
+    /// Publishes that the page cache of the model's files was dropped, and its size before.
+    pub(crate) fn page_cache_dropped(&self, model: &str, cached: Size) {
+        self.tell(model, "page_cache_dropped", &json!({ "cached": cached }));
+    }
+
+    /// Shows the scheduler as it is now; `snapshot` is called only if there is a listener.
+    pub(crate) fn show(&self, snapshot: impl FnOnce() -> Snapshot) {
+        if self.snapshots.is_heard() {
+            self.snapshots.publish(&snapshot_event(&snapshot()));
+        }
+    }
+
+    pub(crate) fn listen_to_models(&self) -> Listener {
+        self.models.listen(None)
+    }
+
+    /// Starts with `now`, so that a watcher needs nothing else.
+    pub(crate) fn listen_to_snapshots(&self, now: &Snapshot) -> Listener {
+        self.snapshots.listen(Some(snapshot_event(now)))
+    }
+
+    fn tell(&self, model: &str, event: &str, data: &Value) {
+        if self.models.is_heard() {
+            self.models.publish(&data_event(
+                &json!({ "model": model, "event": event, "data": data }),
+            ));
+        }
+    }
+}
+
+fn snapshot_event(snapshot: &Snapshot) -> Bytes {
+    data_event(&without_engine_words(json!(snapshot)))
+}
+
+fn data_event(data: &Value) -> Bytes {
+    Bytes::from(format!("data: {data}\n\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_change_is_told_under_both_names_with_its_information() {
+        let events = Events::default();
+        let mut listener = events.listen_to_models();
+        events.state_changed("a", State::Ready, &json!({ "info": 1 }));
+        for name in ["model_status", "status_change"] {
+            let event = poll_fn(|cx| listener.poll_next(cx)).await.unwrap();
+            let event = std::str::from_utf8(&event)
+                .unwrap()
+                .strip_prefix("data: ")
+                .unwrap()
+                .to_owned();
+            assert_eq!(
+                serde_json::from_str::<Value>(&event).unwrap(),
+                json!({"model": "a", "event": name, "data": {"status": "loaded", "info": 1}})
+            );
+        }
+    }
+
+    #[test]
+    fn no_snapshot_is_made_for_nobody() {
+        Events::default().show(|| unreachable!("nobody watches"));
+    }
+}

@@ -1,0 +1,156 @@
+//! Header lines that pass between client and engine, in both directions.
+//!
+//! Hop-by-hop lines end here (RFC 9110 §7.6.1). The client's key is ours and is replaced by the engine's own.
+//! `Accept-Encoding` is dropped so that streams come as they are; `Origin` and CORS answers are this server's
+//! business, not the engine's. Everything else, `traceparent` among it, passes untouched.
+
+use std::collections::HashSet;
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+
+use super::upstream::Upstream;
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+pub(crate) const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+const HOP_BY_HOP: [HeaderName; 9] = [
+    header::CONNECTION,
+    KEEP_ALIVE,
+    PROXY_CONNECTION,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+const OURS: [HeaderName; 7] = [
+    header::HOST,
+    header::CONTENT_LENGTH,
+    header::AUTHORIZATION,
+    X_API_KEY,
+    header::EXPECT,
+    header::ACCEPT_ENCODING,
+    header::ORIGIN,
+];
+
+const CORS: [HeaderName; 6] = [
+    header::ACCESS_CONTROL_ALLOW_ORIGIN,
+    header::ACCESS_CONTROL_ALLOW_CREDENTIALS,
+    header::ACCESS_CONTROL_ALLOW_HEADERS,
+    header::ACCESS_CONTROL_ALLOW_METHODS,
+    header::ACCESS_CONTROL_EXPOSE_HEADERS,
+    header::ACCESS_CONTROL_MAX_AGE,
+];
+
+/// Returns the head that goes to the engine.
+pub(crate) fn to_engine(client: &HeaderMap, upstream: &Upstream) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(client.len() + 2);
+    headers.insert(header::HOST, upstream.host().clone());
+    if let Some(key) = upstream.authorization() {
+        headers.insert(header::AUTHORIZATION, key.clone());
+    }
+    // A set, because a head may hold thousands of tokens, and each header line is looked up among them.
+    let named: HashSet<String> = connection_tokens(client).map(str::to_ascii_lowercase).collect();
+    for (name, value) in client {
+        if !HOP_BY_HOP.contains(name) && !OURS.contains(name) && !named.contains(name.as_str()) {
+            headers.append(name.clone(), value.clone());
+        }
+    }
+    headers
+}
+
+/// Cuts the engine's head down to what goes to the client.
+pub(crate) fn to_client(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = connection_tokens(headers)
+        .filter_map(|token| token.parse().ok())
+        .collect();
+    for name in HOP_BY_HOP.iter().chain(&CORS).chain(&named) {
+        headers.remove(name);
+    }
+}
+
+/// Tells a proxy before us not to collect a stream.
+pub(crate) fn forbid_buffering(headers: &mut HeaderMap) {
+    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+}
+
+pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {
+    text(headers, &header::CONTENT_TYPE).is_some_and(|kind| {
+        let kind = kind.split(';').next().unwrap_or_default().trim();
+        kind.eq_ignore_ascii_case("text/event-stream")
+    })
+}
+
+pub(crate) fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+fn connection_tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let lines = headers.get_all(header::CONNECTION).into_iter();
+    lines
+        .filter_map(|line| line.to_str().ok())
+        .flat_map(|line| line.split(',').map(str::trim))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        lines
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .collect()
+    }
+
+    #[test]
+    fn the_engine_sees_its_own_host_and_key_and_no_hop_by_hop_line() {
+        let upstream = Upstream::new(([127, 0, 0, 1], 4242).into()).with_key("child");
+        let client = map(&[
+            ("host", "plimsoll"),
+            ("authorization", "Bearer mine"),
+            ("x-api-key", "mine"),
+            ("connection", "close, X-Private"),
+            ("x-private", "1"),
+            ("transfer-encoding", "chunked"),
+            ("accept-encoding", "gzip"),
+            ("traceparent", "00-1-2-01"),
+            ("content-type", "application/json"),
+        ]);
+        assert_eq!(
+            to_engine(&client, &upstream),
+            map(&[
+                ("host", "127.0.0.1:4242"),
+                ("authorization", "Bearer child"),
+                ("traceparent", "00-1-2-01"),
+                ("content-type", "application/json"),
+            ])
+        );
+    }
+
+    #[test]
+    fn the_client_sees_no_hop_by_hop_line_and_no_cors_of_the_engine() {
+        let mut engine = map(&[
+            ("connection", "keep-alive, x-inner"),
+            ("x-inner", "1"),
+            ("keep-alive", "timeout=5"),
+            ("access-control-allow-origin", "*"),
+            ("server", "llama.cpp"),
+        ]);
+        to_client(&mut engine);
+        assert_eq!(engine, map(&[("server", "llama.cpp")]));
+    }
+
+    #[test]
+    fn an_event_stream_is_known_with_or_without_parameters() {
+        assert!(is_event_stream(&map(&[(
+            "content-type",
+            "Text/Event-Stream; charset=utf-8"
+        )])));
+        assert!(!is_event_stream(&map(&[("content-type", "application/json")])));
+    }
+}

@@ -1,0 +1,55 @@
+//! Limits on connections, heads and bodies of clients.
+//!
+//! The body of a request is read whole before a model is asked for, so a slow client holds its own connection
+//! and its own buffer, never a model, a queue place or an engine's thread. Sizes follow the engine's own HTTP
+//! server where it has a limit (cpp-httplib in llama-server b10605 takes bodies up to 100 MiB and 100 header
+//! lines): what it would refuse is refused here, earlier.
+
+use std::time::Duration;
+
+use plimsoll_base::Bytes;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    /// Connections at once; the longest idle one makes room for the next.
+    pub(crate) connections: usize,
+    /// Size of a request's head.
+    pub(crate) head: Bytes,
+    /// Header lines of a request.
+    pub(crate) headers: usize,
+    /// Time until a head is complete; also how long a connection may stand idle between two requests.
+    pub(crate) head_time: Duration,
+    /// The same for a peer that has shown no API key, where one is asked for.
+    pub(crate) keyless_time: Duration,
+    /// Size of one body.
+    pub(crate) body: Bytes,
+    /// All bodies held at once.
+    pub(crate) bodies: Bytes,
+    /// Time for a body to start; its credit of time is never more than twice this.
+    pub(crate) body_time: Duration,
+    /// Bytes per second that keep a body's credit of time.
+    pub(crate) body_rate: Bytes,
+    /// Time for an engine to take a connection.
+    pub(crate) connect_time: Duration,
+    /// Time that requests in flight have after a shutdown began.
+    pub(crate) drain_time: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 1024,
+            head: Bytes::kib(64),
+            headers: 100,
+            head_time: Duration::from_secs(30),
+            // A client sends its first request at once; browsers that open spare connections open them again.
+            keyless_time: Duration::from_secs(10),
+            body: Bytes::mib(100),
+            bodies: Bytes::gib(1),
+            body_time: Duration::from_secs(10),
+            body_rate: Bytes::kib(16),
+            connect_time: Duration::from_secs(5),
+            drain_time: Duration::from_secs(30),
+        }
+    }
+}

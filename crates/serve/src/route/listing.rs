@@ -1,0 +1,214 @@
+//! A model as the listings show it, in the shapes that llama-server's router and llama-swap made common.
+
+use std::time::Duration;
+
+use plimsoll_scheduler::State;
+use serde_json::{Value, json};
+
+/// Stands for a secret.
+const MASK: &str = "***";
+
+/// A model's entry for the listings.
+#[derive(Clone, Debug)]
+pub(crate) struct Listing {
+    pub(crate) name: String,
+    pub(crate) aliases: Vec<String>,
+    pub(crate) tags: Vec<String>,
+    pub(crate) description: String,
+    /// Answers when asked for, but is not shown.
+    pub(crate) unlisted: bool,
+    pub(crate) state: State,
+    /// The engine's command line; empty before the first start where it depends on the placement.
+    pub(crate) arguments: Vec<String>,
+    /// The section of the preset that it came from, as INI.
+    pub(crate) preset: Option<String>,
+    /// The exit code of the last run where it failed, or 128 and the signal.
+    pub(crate) exit_code: Option<i32>,
+    /// The engine's own description of the model, once it runs.
+    pub(crate) meta: Option<Value>,
+    pub(crate) modalities: Modalities,
+    /// Measured memory and growth, once there is a measurement.
+    pub(crate) memory: Option<Value>,
+    pub(crate) ttl: Option<Duration>,
+    /// The engine's address.
+    pub(crate) address: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Modalities {
+    pub(crate) input: Vec<String>,
+    pub(crate) output: Vec<String>,
+}
+
+impl Default for Modalities {
+    fn default() -> Self {
+        let text = || vec!["text".to_owned()];
+        Self {
+            input: text(),
+            output: text(),
+        }
+    }
+}
+
+impl Listing {
+    pub(crate) fn is_running(&self) -> bool {
+        !matches!(self.state, State::Unloaded | State::Failed)
+    }
+
+    /// As in llama-server's `/v1/models` (`server-models.cpp:get_router_models @ b10605`).
+    pub(crate) fn as_model(&self, created: u64) -> Value {
+        let mut status = json!({ "value": status(self.state), "args": masked(&self.arguments) });
+        if let Some(preset) = &self.preset {
+            status["preset"] = json!(preset);
+        }
+        if self.state == State::Failed {
+            status["failed"] = json!(true);
+            status["exit_code"] = json!(self.exit_code);
+        }
+        let mut model = json!({
+            "id": self.name,
+            "aliases": self.aliases,
+            "tags": self.tags,
+            "object": "model",
+            "owned_by": "llamacpp",
+            "created": created,
+            "status": status,
+            "architecture": {
+                "input_modalities": self.modalities.input,
+                "output_modalities": self.modalities.output,
+            },
+            "source": "preset",
+            "can_remove": false,
+        });
+        if !self.description.is_empty() {
+            model["description"] = json!(self.description);
+        }
+        if let Some(meta) = &self.meta {
+            model["meta"] = meta.clone();
+        }
+        if let Some(memory) = &self.memory {
+            model["memory"] = memory.clone();
+        }
+        model
+    }
+
+    /// As in llama-swap's `/running`.
+    pub(crate) fn as_running(&self) -> Value {
+        let state = match self.state {
+            State::Unloaded | State::Failed => "stopped",
+            State::Queued | State::Loading => "starting",
+            State::Ready => "ready",
+            State::Draining | State::Stopping => "stopping",
+        };
+        let mut running = json!({
+            "model": self.name,
+            "name": self.name,
+            "description": self.description,
+            "state": state,
+            "cmd": masked(&self.arguments).join(" "),
+            "proxy": self.address.as_ref().map(|address| format!("http://{address}")),
+            "ttl": self.ttl.map_or(0, |ttl| ttl.as_secs()),
+        });
+        if let Some(memory) = &self.memory {
+            running["memory"] = memory.clone();
+        }
+        running
+    }
+}
+
+/// The command line without the values of flags that hold a secret: each client that may list models would see them.
+fn masked(arguments: &[String]) -> Vec<String> {
+    const SECRET: [&str; 5] = ["key", "token", "password", "secret", "credential"];
+    // `--api-key-file` names a file, and `--max-tokens` is no token.
+    let is_secret = |flag: &str| {
+        let flag = flag.to_ascii_lowercase().replace('_', "-");
+        flag.starts_with('-') && SECRET.iter().any(|word| flag.ends_with(word)) || flag == "-hft"
+    };
+    let mut hidden = false;
+    let arguments = arguments.iter().map(|argument| match argument.split_once('=') {
+        _ if std::mem::take(&mut hidden) => MASK.to_owned(),
+        Some((flag, _)) if is_secret(flag) => format!("{flag}={MASK}"),
+        _ => {
+            hidden = is_secret(argument);
+            argument.clone()
+        }
+    });
+    arguments.collect()
+}
+
+/// The words of llama-server's router. It knows no waiting and no stopping: what waits is about to load, and
+/// what stops is still there.
+pub(crate) fn status(state: State) -> &'static str {
+    match state {
+        State::Unloaded | State::Failed => "unloaded",
+        State::Queued | State::Loading => "loading",
+        State::Ready | State::Draining | State::Stopping => "loaded",
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn listing(name: &str, state: State) -> Listing {
+        Listing {
+            name: name.to_owned(),
+            aliases: vec!["alias".to_owned()],
+            tags: Vec::new(),
+            description: String::new(),
+            unlisted: false,
+            state,
+            arguments: vec!["llama-server".to_owned(), "-c".to_owned(), "4096".to_owned()],
+            preset: None,
+            exit_code: None,
+            meta: None,
+            modalities: Modalities::default(),
+            memory: None,
+            ttl: Some(Duration::from_secs(300)),
+            address: Some("127.0.0.1:4000".to_owned()),
+        }
+    }
+
+    #[test]
+    fn a_model_has_the_shape_of_llama_servers_router() {
+        assert_eq!(
+            listing("a", State::Ready).as_model(7),
+            json!({
+                "id": "a", "aliases": ["alias"], "tags": [], "object": "model", "owned_by": "llamacpp",
+                "created": 7, "status": {"value": "loaded", "args": ["llama-server", "-c", "4096"]},
+                "architecture": {"input_modalities": ["text"], "output_modalities": ["text"]},
+                "source": "preset", "can_remove": false,
+            })
+        );
+        let mut failed = listing("a", State::Failed);
+        failed.exit_code = Some(137);
+        let status = &failed.as_model(7)["status"];
+        assert_eq!(
+            (&status["value"], &status["failed"], &status["exit_code"]),
+            (&json!("unloaded"), &json!(true), &json!(137))
+        );
+    }
+
+    #[test]
+    fn secrets_of_a_command_line_are_not_listed() {
+        let line = "vllm --api-key sk-1 --hf-token=hf_2 --max-tokens 5 --api-key-file /k -hft hf_3 -c 1";
+        let line: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let shown = "vllm --api-key *** --hf-token=*** --max-tokens 5 --api-key-file /k -hft *** -c 1";
+        assert_eq!(masked(&line).join(" "), shown);
+        let mut running = listing("a", State::Ready);
+        running.arguments = line;
+        assert_eq!(running.as_running()["cmd"], shown);
+        assert_eq!(running.as_model(7)["status"]["args"][2], "***");
+    }
+
+    #[test]
+    fn a_running_model_has_the_shape_of_llama_swaps() {
+        assert_eq!(
+            listing("a", State::Loading).as_running(),
+            json!({
+                "model": "a", "name": "a", "description": "", "state": "starting",
+                "cmd": "llama-server -c 4096", "proxy": "http://127.0.0.1:4000", "ttl": 300,
+            })
+        );
+    }
+}

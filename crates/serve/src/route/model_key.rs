@@ -1,0 +1,102 @@
+//! The top-level `"model"` of a JSON body.
+//!
+//! The engine parses the body anyway; to route it only one string is needed. The body is walked while it arrives, to its
+//! end, because the last key wins, as in nlohmann::json, whose reading is the one that counts. A last `"model"` that is
+//! no string counts as none. Malformed JSON is the engine's to report, as long as a model was found to ask.
+
+use std::ops::Range;
+
+mod quote;
+mod walk;
+
+use self::walk::Walk;
+
+/// A longer name is not a name of ours.
+const LONGEST_MODEL: usize = 4096;
+/// A model's name, and where its string stands in the body, quotes included.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    pub(crate) name: String,
+    pub(crate) place: Range<usize>,
+}
+
+/// A search that goes on while the body arrives.
+#[derive(Debug, Default)]
+pub(crate) struct Search(Walk);
+
+impl Search {
+    /// Takes the next chunk.
+    pub(crate) fn feed(&mut self, chunk: &[u8]) {
+        self.0.feed(chunk);
+    }
+
+    /// Returns the model of the whole body, whose chunks were fed.
+    pub(crate) fn finish(self) -> Option<Named> {
+        self.0.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::super::rope::tests::rope_of;
+    use super::walk::tests::any_json;
+    use super::*;
+
+    fn search(text: &str, chunk: usize) -> Option<Named> {
+        let body = rope_of(text.as_bytes(), &[chunk]);
+        let mut search = Search::default();
+        body.chunks().for_each(|chunk| search.feed(chunk));
+        search.finish()
+    }
+
+    /// More than is walked while it arrives, and more than the end that is read backwards.
+    fn long() -> String {
+        "a \\\"long\\\" prompt, ".repeat(5000)
+    }
+
+    #[test]
+    fn the_model_of_a_long_body_is_found_before_within_and_behind_the_prompt() {
+        let prompt = long();
+        for text in [
+            format!(r#"{{"model":"a","prompt":"{prompt}"}}"#),
+            format!(r#"{{"prompt":"{prompt}","model":"a","stream":true}}"#),
+            format!(r#"{{"prompt":"{prompt}","model":"a","suffix":"{prompt}"}}"#),
+            format!(r#"{{"model":"b","prompt":"{prompt}","model":"a"}}"#),
+            format!(r#"{{"model":"b","prompt":"{prompt}","model":"a","suffix":"{prompt}"}}"#),
+            format!(r#"{{"prompt":"{prompt}","model":"a","suffix":"never ends"#),
+        ] {
+            let named = search(&text, 10_000).unwrap();
+            assert_eq!(&text[named.place], r#""a""#);
+        }
+    }
+
+    #[test]
+    fn a_last_model_that_is_no_string_is_none_in_a_long_body_too() {
+        let text = format!(r#"{{"model":"b","prompt":"{}","model":7}}"#, long());
+        assert_eq!(search(&text, 10_000), None);
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_serde_json_wherever_a_long_prompt_stands(
+            pairs in proptest::collection::vec(
+                (prop_oneof![Just("model".to_owned()), "[a-z\"\\\\]{0,6}"], any_json()), 0..6),
+            at in 0_usize..6,
+            chunk in 1000_usize..100_000,
+        ) {
+            let mut fields: Vec<_> = pairs.iter()
+                .map(|(key, value)| format!("{}: {value}", json!(key)))
+                .collect();
+            fields.insert(at.min(fields.len()), format!("\"prompt\":\"{}\"", long()));
+            let text = format!("{{{}}}", fields.join(" ,"));
+            let parsed: Value = serde_json::from_str(&text).unwrap();
+            prop_assert_eq!(
+                search(&text, chunk).map(|named| named.name),
+                parsed["model"].as_str().map(str::to_owned)
+            );
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! Reads a JSON object from its beginning, chunk by chunk, for the sake of one key.
+//!
+//! This is no parser: it walks the text once, jumps over strings a block at a time and over nested values by
+//! counting brackets, and builds nothing.
+
+use memchr::memchr;
+
+use super::quote::closing_quote;
+use super::{LONGEST_MODEL, Named};
+
+/// A key longer than this, escapes included, is not `"model"`: five characters of six bytes each.
+const LONGEST_KEY: usize = 30;
+
+/// The position of the walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    BeforeObject,
+    BeforeKey,
+    Key,
+    AfterKey,
+    BeforeValue,
+    Scalar,
+    Text,
+    Model,
+    Nested,
+    NestedText,
+    /// Past the object, or nothing that this walk understands.
+    Over,
+}
+
+/// The walk itself. Feed it the chunks in order.
+#[derive(Debug)]
+pub(super) struct Walk {
+    at: At,
+    depth: u32,
+    /// The chunk before ended in an odd number of backslashes inside a string.
+    escaped: bool,
+    /// The key or model name being read, raw.
+    raw: Vec<u8>,
+    raw_limit: usize,
+    key_is_model: bool,
+    seen: usize,
+    model_starts: usize,
+    found: Option<Named>,
+}
+
+impl Default for Walk {
+    fn default() -> Self {
+        Self {
+            at: At::BeforeObject,
+            depth: 0,
+            escaped: false,
+            raw: Vec::new(),
+            raw_limit: 0,
+            key_is_model: false,
+            seen: 0,
+            model_starts: 0,
+            found: None,
+        }
+    }
+}
+
+impl Walk {
+    pub(super) fn feed(&mut self, chunk: &[u8]) {
+        let mut at = 0;
+        while at < chunk.len() && self.at != At::Over {
+            at += self.step(&chunk[at..], self.seen + at);
+        }
+        self.seen += chunk.len();
+    }
+
+    pub(super) fn finish(self) -> Option<Named> {
+        self.found
+    }
+
+    /// Takes one step into `text`, which stands at `offset` in the body; returns how many bytes it took.
+    fn step(&mut self, text: &[u8], offset: usize) -> usize {
+        match self.at {
+            At::BeforeObject => self.skip_to(text, |byte| match byte {
+                b'{' => Some(At::BeforeKey),
+                b' ' | b'\t' | b'\r' | b'\n' | 0xEF | 0xBB | 0xBF => None,
+                _ => Some(At::Over),
+            }),
+            At::BeforeKey => self.before_key(text),
+            At::AfterKey => self.skip_to(text, |byte| (byte == b':').then_some(At::BeforeValue)),
+            At::BeforeValue => self.before_value(text, offset),
+            At::Scalar => match text.iter().position(|byte| matches!(byte, b',' | b'}')) {
+                Some(end) => {
+                    self.at = At::BeforeKey;
+                    end
+                }
+                None => text.len(),
+            },
+            At::Nested => self.nested(text),
+            At::Key | At::Text | At::Model | At::NestedText => self.in_string(text, offset),
+            At::Over => text.len(),
+        }
+    }
+
+    fn skip_to(&mut self, text: &[u8], next: impl Fn(u8) -> Option<At>) -> usize {
+        for (at, byte) in text.iter().enumerate() {
+            if let Some(next) = next(*byte) {
+                self.at = next;
+                return at + 1;
+            }
+        }
+        text.len()
+    }
+
+    fn before_key(&mut self, text: &[u8]) -> usize {
+        self.record(LONGEST_KEY);
+        self.skip_to(text, |byte| match byte {
+            b'"' => Some(At::Key),
+            b' ' | b'\t' | b'\r' | b'\n' | b',' => None,
+            _ => Some(At::Over),
+        })
+    }
+
+    fn before_value(&mut self, text: &[u8], offset: usize) -> usize {
+        let Some(skipped) = text.iter().position(|byte| !byte.is_ascii_whitespace()) else {
+            return text.len();
+        };
+        if self.key_is_model {
+            self.found = None;
+        }
+        match text[skipped] {
+            b'"' if self.key_is_model => {
+                self.record(LONGEST_MODEL);
+                self.model_starts = offset + skipped;
+                self.at = At::Model;
+            }
+            b'"' => {
+                self.record(0);
+                self.at = At::Text;
+            }
+            b'{' | b'[' => {
+                self.depth = 1;
+                self.at = At::Nested;
+            }
+            _ => {
+                self.at = At::Scalar;
+                return skipped;
+            }
+        }
+        skipped + 1
+    }
+
+    fn nested(&mut self, text: &[u8]) -> usize {
+        for (at, byte) in text.iter().enumerate() {
+            match byte {
+                b'"' => {
+                    self.record(0);
+                    self.at = At::NestedText;
+                    return at + 1;
+                }
+                b'{' | b'[' => self.depth = self.depth.saturating_add(1),
+                b'}' | b']' => {
+                    self.depth -= 1;
+                    if self.depth == 0 {
+                        self.at = At::BeforeKey;
+                        return at + 1;
+                    }
+                }
+                _ => {}
+            }
+        }
+        text.len()
+    }
+
+    fn in_string(&mut self, text: &[u8], offset: usize) -> usize {
+        let close = closing_quote(text, &mut self.escaped);
+        let inside = &text[..close.unwrap_or(text.len())];
+        if self.raw.len() <= self.raw_limit && self.raw_limit > 0 {
+            // One byte more than allowed is kept: it says that the string is too long.
+            let room = self.raw_limit + 1 - self.raw.len();
+            self.raw.extend_from_slice(&inside[..inside.len().min(room)]);
+        }
+        let Some(close) = close else {
+            return text.len();
+        };
+        self.string_ends(offset + close + 1);
+        close + 1
+    }
+
+    fn string_ends(&mut self, end: usize) {
+        self.at = match self.at {
+            At::Key => {
+                self.key_is_model = self.recorded().as_deref() == Some("model");
+                At::AfterKey
+            }
+            At::Model => {
+                let place = self.model_starts..end;
+                self.found = self.recorded().map(|name| Named { name, place });
+                At::BeforeKey
+            }
+            At::NestedText => At::Nested,
+            _ => At::BeforeKey,
+        };
+    }
+
+    fn record(&mut self, limit: usize) {
+        self.raw.clear();
+        self.raw_limit = limit;
+    }
+
+    /// Returns the recorded string, decoded; `None` when it was too long or is not a JSON string.
+    fn recorded(&self) -> Option<String> {
+        if self.raw.len() > self.raw_limit {
+            return None;
+        }
+        if memchr(b'\\', &self.raw).is_none() {
+            return std::str::from_utf8(&self.raw).ok().map(str::to_owned);
+        }
+        let quoted = [b"\"", self.raw.as_slice(), b"\""].concat();
+        serde_json::from_slice(&quoted).ok()
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn walk(text: &[u8], chunk: usize) -> Option<Named> {
+        let mut walk = Walk::default();
+        text.chunks(chunk.max(1)).for_each(|chunk| walk.feed(chunk));
+        walk.finish()
+    }
+
+    fn name(text: &str) -> Option<String> {
+        let whole = walk(text.as_bytes(), text.len());
+        for chunk in 1..text.len().min(40) {
+            assert_eq!(walk(text.as_bytes(), chunk), whole, "chunks of {chunk} of {text}");
+        }
+        whole.map(|named| named.name)
+    }
+
+    #[test]
+    fn finds_the_model_wherever_it_stands() {
+        for text in [
+            r#"{"model":"a"}"#,
+            r#" { "messages" : [ {"model":"no","content":"{\"model\":\"no\"}"} ] , "model" : "a" } "#,
+            r#"{"stream":true,"n":1.5e3,"x":null,"model":"a","stop":["\\","\"","}"]}"#,
+            r#"{"mod\u0065l":"\u0061"}"#,
+            "\u{feff}{\"model\":\"a\"}",
+            r#"{"model":"a","prompt":"never ends"#,
+            r#"{"model":"b","model":"a"}"#,
+            r#"{"model":{"model":"b"},"model":"a"}"#,
+        ] {
+            assert_eq!(name(text).as_deref(), Some("a"), "{text}");
+        }
+    }
+
+    #[test]
+    fn finds_none_where_the_engine_would_find_none() {
+        for text in [
+            "",
+            "[]",
+            "null",
+            r#"[{"model":"a"}]"#,
+            r#""model""#,
+            r#"{"model":7}"#,
+            r#"{"model":"a","model":null}"#,
+            r#"{"x":{"model":"a"}}"#,
+            r#"{"model":"a"#,
+            r#"{"model":"\x"}"#,
+        ] {
+            assert_eq!(name(text), None, "{text}");
+        }
+        let long = format!(r#"{{"model":"{}"}}"#, "a".repeat(LONGEST_MODEL + 1));
+        assert_eq!(walk(long.as_bytes(), 100), None);
+    }
+
+    #[test]
+    fn the_place_is_that_of_the_string_with_its_quotes() {
+        let text = br#"{"x":1, "model" :  "a\"b" }"#;
+        for chunk in 1..text.len() {
+            let named = walk(text, chunk).unwrap();
+            assert_eq!(&text[named.place], br#""a\"b""#);
+        }
+    }
+
+    pub(in super::super) fn any_json() -> impl Strategy<Value = Value> {
+        let text = prop_oneof![Just("model".to_owned()), "[a-z\"\\\\{}\\[\\],:é\\n]{0,8}"];
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            text.clone().prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 32, 6, move |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+                proptest::collection::vec((text.clone(), inner), 0..6)
+                    .prop_map(|pairs| Value::Object(pairs.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_serde_json_on_every_object(
+            pairs in proptest::collection::vec(
+                (prop_oneof![Just("model".to_owned()), "[a-z\"\\\\]{0,6}"], any_json()), 0..6),
+            pretty: bool,
+            chunk in 1_usize..64,
+        ) {
+            // Built by hand, so that keys may repeat.
+            let print = |value: &Value| if pretty { format!("{value:#}") } else { value.to_string() };
+            let fields: Vec<_> = pairs.iter()
+                .map(|(key, value)| format!("{}: {}", json!(key), print(value)))
+                .collect();
+            let text = format!("{{{}}}", fields.join(" ,"));
+            let parsed: Value = serde_json::from_str(&text).unwrap();
+            prop_assert_eq!(
+                walk(text.as_bytes(), chunk).map(|named| named.name),
+                parsed["model"].as_str().map(str::to_owned)
+            );
+        }
+
+        #[test]
+        fn any_bytes_at_all_are_walked_without_a_panic(
+            bytes in proptest::collection::vec(
+                proptest::sample::select(b"{}[]\",:\\model 1\xff".to_vec()), 0..200),
+            chunk in 1_usize..20,
+        ) {
+            walk(&bytes, chunk);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The server's own API: listings, load and unload, logs, metrics and status.
+//!
+//! Three dialects over one owner: llama-server's router (`/models`, `/models/load`), llama-swap (`/running`,
+//! `/unload`, `/logs`) and our own (`/api/status`), which is the scheduler's snapshot as it is.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use http::request::Parts;
+use http::{Response, StatusCode};
+use hyper::body::Incoming;
+use plimsoll_scheduler::ModelId;
+use serde_json::{Value, json};
+
+use super::api::{self, Own};
+use super::exposition::Exposition;
+use super::harbor::Harbor;
+use super::logs;
+use super::problem::{Problem, without_engine_words};
+use super::query;
+use super::reply::{self, Reply, ReplyBody};
+use super::server::Server;
+
+const EVENTS: &str = "text/event-stream";
+const TEXT: &str = "text/plain; charset=utf-8";
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+impl<H: Harbor> Server<H> {
+    pub(crate) async fn own(
+        &self,
+        own: Own,
+        rest: &str,
+        head: &Parts,
+        body: Incoming,
+    ) -> Result<Reply<H::Pass>, Problem> {
+        let snapshot = || self.harbor.snapshot();
+        Ok(match own {
+            Own::Index => reply::text(TEXT, api::index()),
+            Own::Health => reply::json(&json!({ "status": "ok" })),
+            Own::Version => reply::json(&json!({ "version": env!("CARGO_PKG_VERSION"), "name": "plimsoll" })),
+            Own::Props => reply::json(&props()),
+            Own::Models => self.models(head)?,
+            Own::Model => reply::json(&self.listing(&self.named_in_path(rest)?)),
+            Own::Load => self.load(self.receive_model(head, body).await?)?,
+            Own::Unload => self.unload(self.receive_model(head, body).await?)?,
+            Own::ModelEvents => reply::feed(EVENTS, ReplyBody::Feed(self.harbor.events().listen_to_models())),
+            Own::Running => self.running(),
+            Own::UnloadAll => self.unload_all(),
+            Own::UnloadNamed => self.unload(self.named_in_path(rest)?)?,
+            Own::Logs => reply::text(TEXT, logs::tail(&self.harbor.log(None))),
+            Own::LogStream => self.log_stream(rest, head)?,
+            Own::Metrics => self.metrics(),
+            Own::Status => reply::json(&without_engine_words(json!(snapshot()))),
+            Own::StatusStream => {
+                let listener = self.harbor.events().listen_to_snapshots(&snapshot());
+                reply::feed(EVENTS, ReplyBody::Feed(listener))
+            }
+        })
+    }
+
+    /// `?reload` with anything reads the configuration again first, as llama-server's router does.
+    fn models(&self, head: &Parts) -> Result<Reply<H::Pass>, Problem> {
+        if query::parameter(head.uri.query(), "reload").is_some() {
+            self.harbor.reload()?;
+        }
+        let created = now();
+        let models: Vec<Value> = self
+            .harbor
+            .models()
+            .into_iter()
+            .map(|model| self.harbor.listing(model))
+            .filter(|listing| !listing.unlisted)
+            .map(|listing| listing.as_model(created))
+            .collect();
+        Ok(reply::json(&json!({ "object": "list", "data": models })))
+    }
+
+    fn listing(&self, model: &ModelId) -> Value {
+        self.harbor.listing(*model).as_model(now())
+    }
+
+    fn running(&self) -> Reply<H::Pass> {
+        let listings = self
+            .harbor
+            .models()
+            .into_iter()
+            .map(|model| self.harbor.listing(model));
+        let running: Vec<Value> = listings
+            .filter(|listing| listing.is_running())
+            .map(|listing| listing.as_running())
+            .collect();
+        reply::json(&json!({ "running": running }))
+    }
+
+    fn load(&self, model: ModelId) -> Result<Reply<H::Pass>, Problem> {
+        if self.harbor.listing(model).is_running() {
+            // The status and the words of llama-server's router (b10605).
+            let message = "model is already running";
+            return Err(Problem::new(StatusCode::BAD_REQUEST, "model_running", message));
+        }
+        self.harbor.load(model);
+        Ok(success())
+    }
+
+    fn unload(&self, model: ModelId) -> Result<Reply<H::Pass>, Problem> {
+        if !self.harbor.listing(model).is_running() {
+            let message = "model is not running";
+            return Err(Problem::new(
+                StatusCode::BAD_REQUEST,
+                "model_not_running",
+                message,
+            ));
+        }
+        self.harbor.unload(model);
+        Ok(success())
+    }
+
+    fn unload_all(&self) -> Reply<H::Pass> {
+        for model in self.harbor.models() {
+            if self.harbor.listing(model).is_running() {
+                self.harbor.unload(model);
+            }
+        }
+        reply::text(TEXT, "OK")
+    }
+
+    fn log_stream(&self, rest: &str, head: &Parts) -> Result<Reply<H::Pass>, Problem> {
+        let model = match rest.trim_matches('/') {
+            "" => None,
+            name => Some(self.named_in_path(name)?),
+        };
+        // llama-swap's parameter, with or without a value.
+        let with_history = query::parameter(head.uri.query(), "no-history").is_none();
+        let stream = logs::stream(&self.harbor.log(model), with_history);
+        Ok(reply::feed(TEXT, ReplyBody::Log(stream)))
+    }
+
+    fn metrics(&self) -> Reply<H::Pass> {
+        let mut page = Exposition::default();
+        self.tally.write(&mut page, &self.harbor.snapshot());
+        self.harbor.write_metrics(&mut page);
+        reply::text(METRICS, page.finish())
+    }
+
+    fn named_in_path(&self, name: &str) -> Result<ModelId, Problem> {
+        let decoded = query::decode_path(name);
+        let model = decoded.and_then(|name| self.harbor.resolve(&name));
+        model.ok_or_else(|| self.unknown_model(name))
+    }
+}
+
+fn success<P: super::harbor::Pass>() -> Response<ReplyBody<P>> {
+    reply::json(&json!({ "success": true }))
+}
+
+/// The properties that llama-server's router reports; its web page reads them.
+fn props() -> Value {
+    json!({
+        "role": "router",
+        "model_alias": "plimsoll",
+        "model_path": "none",
+        "default_generation_settings": { "params": null, "n_ctx": 0 },
+        "models_autoload": true,
+        "build_info": concat!("plimsoll ", env!("CARGO_PKG_VERSION")),
+    })
+}
+
+fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |now| now.as_secs())
+}

@@ -1,0 +1,194 @@
+//! Error bodies of the API.
+//!
+//! One shape for every case, which OpenAI's and llama-server's clients both read:
+//! `{"error":{"message","type","code","param","reason","hints"}}`. `reason` is the tree the decision left
+//! behind, the same that the command line prints.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
+use plimsoll_base::{Hint, Reason};
+use plimsoll_scheduler::{Refusal, RefusalKind};
+use serde_json::{Value, json};
+
+/// The code of a reason that quotes an engine's log.
+const ENGINE_WORDS: &str = "engine_said";
+
+#[derive(Clone, Debug)]
+pub(crate) struct Problem {
+    pub(crate) status: StatusCode,
+    /// Stable, for machines, e.g. `model_not_found`.
+    pub(crate) code: Cow<'static, str>,
+    pub(crate) message: String,
+    pub(crate) retry_after: Option<Duration>,
+    pub(crate) reason: Option<Box<Reason>>,
+    pub(crate) hints: Vec<Hint>,
+}
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            code: Cow::Borrowed(code),
+            message: message.into(),
+            retry_after: None,
+            reason: None,
+            hints: Vec::new(),
+        }
+    }
+
+    /// Says `reason`, with its tree.
+    pub(crate) fn because(status: StatusCode, reason: Reason) -> Self {
+        let mut problem = Self::new(status, reason.code, reason.text.clone());
+        problem.reason = Some(Box::new(reason));
+        problem
+    }
+
+    #[must_use]
+    pub(crate) fn retry_after(mut self, wait: Duration) -> Self {
+        self.retry_after = Some(wait);
+        self
+    }
+
+    #[must_use]
+    pub(crate) fn hint(mut self, hint: Hint) -> Self {
+        self.hints.push(hint);
+        self
+    }
+
+    /// The names that OpenAI and llama-server give to kinds of errors.
+    fn kind(&self) -> &'static str {
+        match self.status {
+            StatusCode::UNAUTHORIZED => "authentication_error",
+            StatusCode::FORBIDDEN => "permission_error",
+            StatusCode::NOT_FOUND => "not_found_error",
+            StatusCode::NOT_IMPLEMENTED => "not_supported_error",
+            StatusCode::SERVICE_UNAVAILABLE => "unavailable_error",
+            status if status.is_client_error() => "invalid_request_error",
+            _ => "server_error",
+        }
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        let mut error = json!({
+            "message": self.message,
+            "type": self.kind(),
+            "code": self.code,
+            "param": null,
+        });
+        if let Some(reason) = &self.reason {
+            error["reason"] = without_engine_words(json!(reason));
+        }
+        if !self.hints.is_empty() {
+            error["hints"] = json!(self.hints);
+        }
+        if let Some(wait) = self.retry_after {
+            error["retry_after"] = json!(whole_seconds(wait));
+        }
+        json!({ "error": error })
+    }
+
+    pub(crate) fn body(&self) -> Bytes {
+        Bytes::from(self.to_json().to_string())
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let status = match refusal.kind {
+            RefusalKind::NeverFits | RefusalKind::TooDeep => StatusCode::PAYLOAD_TOO_LARGE,
+            RefusalKind::Unconfigured => StatusCode::NOT_FOUND,
+            RefusalKind::Unanswered => StatusCode::BAD_GATEWAY,
+            // 503 is also what llama-server answers while it loads, so its clients try again.
+            RefusalKind::NoRoom
+            | RefusalKind::QueueFull
+            | RefusalKind::Deadline
+            | RefusalKind::LoadFailed
+            | RefusalKind::EngineDied
+            | RefusalKind::Unloaded
+            | RefusalKind::ShuttingDown => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        let mut problem = Self::because(status, refusal.reason);
+        problem.retry_after = refusal.retry_after;
+        problem.hints = refusal.hints;
+        problem
+    }
+}
+
+/// Takes an engine's own log lines out of a tree of reasons.
+///
+/// DECISION: engines log what clients send, so a line that explains one client's error may hold another one's prompt.
+/// Clients get the sign and the sizes; the lines are in `/logs`, which is the operator's, and on stderr.
+pub(crate) fn without_engine_words(mut tree: Value) -> Value {
+    match &mut tree {
+        Value::Array(items) => {
+            items.retain(|item| item["code"] != ENGINE_WORDS);
+            items
+                .iter_mut()
+                .for_each(|item| *item = without_engine_words(item.take()));
+        }
+        Value::Object(fields) => {
+            fields
+                .values_mut()
+                .for_each(|field| *field = without_engine_words(field.take()));
+            if fields.get("because").is_some_and(|causes| *causes == json!([])) {
+                fields.remove("because");
+            }
+        }
+        _ => {}
+    }
+    tree
+}
+
+/// `Retry-After` knows whole seconds only; rounded up, at least one.
+pub(crate) fn whole_seconds(wait: Duration) -> u64 {
+    wait.as_secs()
+        .saturating_add(u64::from(wait.subsec_nanos() > 0))
+        .max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_base::Advice;
+
+    use super::*;
+
+    #[test]
+    fn lines_of_an_engine_are_not_told_to_clients() {
+        let line = || Reason::new("engine_said", "prompt: 'my secret'");
+        let oom = Reason::new("engine_out_of_memory", "a ran out")
+            .fact("asked", 7)
+            .because(line());
+        let died = Reason::new("engine_died", "it went away")
+            .because(oom)
+            .because(line());
+        let problem = Problem::because(StatusCode::BAD_GATEWAY, died).to_json();
+        assert!(!problem.to_string().contains("secret"), "{problem}");
+        assert_eq!(
+            problem["error"]["reason"]["because"][0]["facts"],
+            json!({"asked": 7})
+        );
+        assert_eq!(problem["error"]["reason"]["because"][0].get("because"), None);
+    }
+
+    #[test]
+    fn the_shape_is_that_of_openai_with_the_reason_beside_it() {
+        let problem = Problem::because(
+            StatusCode::SERVICE_UNAVAILABLE,
+            Reason::new("queue_full", "alpha has 9 requests waiting").fact("waiting", 9),
+        )
+        .retry_after(Duration::from_millis(1500))
+        .hint(Hint::new(Advice::FewerSlots(2)));
+        assert_eq!(
+            problem.to_json(),
+            json!({"error": {
+                "message": "alpha has 9 requests waiting", "type": "unavailable_error",
+                "code": "queue_full", "param": null, "retry_after": 2,
+                "reason": {"code": "queue_full", "text": "alpha has 9 requests waiting", "facts": {"waiting": 9}},
+                "hints": [{"text": "serve 2 requests at once (-np 2)", "flags": "-np 2"}],
+            }})
+        );
+    }
+}

@@ -1,0 +1,303 @@
+//! Depth of a request: a bound from its body, or the engine's own count of tokens.
+//!
+//! DECISION: a body has at least as many bytes as its prompt has tokens, whatever the vocabulary and the escapes, so that its length
+//! is a bound for nothing; only the limit of the answer has to be read. A chat template adds words of its own, for which an
+//! allowance is made; where it prints tools, nothing is bounded. An exact count is the engine's own: its `/apply-template`, then its
+//! `/tokenize`. What cannot be told stays unknown, and counts as all that a slot has.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::{Method, Request, StatusCode, Uri};
+use memchr::memmem;
+use plimsoll_scheduler::Depth;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::json;
+
+use super::headers;
+use super::limits::Limits;
+use super::rope::Rope;
+use super::stream::Source;
+use super::upstream::Upstream;
+
+mod asked;
+
+use self::asked::Asked;
+
+/// Tokens that a chat template may add beside what the body holds: a system prompt of its own, and its marks.
+const TEMPLATE: u64 = 1024;
+/// The answer to a count lists every token; more is no answer.
+const LONGEST_COUNT: usize = 256 * 1024 * 1024;
+/// Content types of a message's parts that are no text.
+const MEDIA: [&[u8]; 5] = [
+    b"\"image_url\"",
+    b"\"input_image\"",
+    b"\"input_audio\"",
+    b"\"image\"",
+    b"\"input_file\"",
+];
+
+/// The use that a route makes of the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    Nothing,
+    /// A prompt without an answer.
+    Reads,
+    Completes,
+    Chats,
+    /// A chat in another dialect, which the engine's template route does not take.
+    Converses,
+    /// Not known.
+    Unknown,
+}
+
+/// A request as far as its depth goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Prompt<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) path: &'a str,
+    pub(crate) body: &'a Rope,
+}
+
+impl Prompt<'_> {
+    /// A bound, from the body alone.
+    pub(crate) fn bound(&self) -> Depth {
+        let length = u64::try_from(self.body.len()).unwrap_or(u64::MAX);
+        let works = use_of(self.method, self.path);
+        let prompt = match works {
+            Use::Nothing => return Depth::NOTHING,
+            Use::Unknown => return Depth::UNKNOWN,
+            // An embedding reads its whole input and writes nothing.
+            Use::Reads => {
+                return Depth {
+                    prompt: Some(length),
+                    answer: Some(0),
+                    answers: 1,
+                    exact: true,
+                };
+            }
+            Use::Completes => length,
+            Use::Chats | Use::Converses => length.saturating_add(TEMPLATE),
+        };
+        let text = self.text();
+        let asked = Asked::read(&text);
+        let answers = asked.answers();
+        let bounded = !shows_media(&text) && !asked.has_tools();
+        Depth {
+            prompt: bounded.then(|| prompt.saturating_mul(answers)),
+            answer: asked.limit(),
+            answers,
+            exact: !asked.can_be_counted(works),
+        }
+    }
+
+    /// The engine's count; `None` if it does not answer.
+    pub(crate) async fn count(&self, upstream: &Upstream, limits: &Limits) -> Option<Depth> {
+        let text = self.text();
+        let asked = Asked::read(&text);
+        let prompt = match use_of(self.method, self.path) {
+            Use::Chats => {
+                let body = Rope::from(Bytes::copy_from_slice(&text));
+                let answer = ask(upstream, "/apply-template", body, limits).await?;
+                Cow::Owned(serde_json::from_slice::<Templated>(&answer).ok()?.prompt)
+            }
+            _ => Cow::Borrowed(asked.prompt()?),
+        };
+        let body = json!({"content": prompt, "add_special": true, "parse_special": true}).to_string();
+        let answer = ask(upstream, "/tokenize", Rope::from(Bytes::from(body)), limits).await?;
+        let tokens = serde_json::from_slice::<Tokens>(&answer).ok()?.tokens.len();
+        let tokens = u64::try_from(tokens).unwrap_or(u64::MAX);
+        Some(Depth {
+            prompt: Some(tokens.saturating_mul(asked.answers())),
+            answer: asked.limit(),
+            answers: asked.answers(),
+            exact: true,
+        })
+    }
+
+    fn text(&self) -> Cow<'_, [u8]> {
+        let mut chunks = self.body.chunks();
+        match (chunks.next(), chunks.next()) {
+            (Some(only), None) => Cow::Borrowed(only),
+            _ => Cow::Owned(self.body.copy(0..self.body.len())),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Templated {
+    prompt: String,
+}
+
+#[derive(Deserialize)]
+struct Tokens {
+    tokens: Vec<IgnoredAny>,
+}
+
+fn use_of(method: &Method, path: &str) -> Use {
+    // GET never starts a prompt in llama-server.
+    if method.is_safe() {
+        return Use::Nothing;
+    }
+    match path.strip_prefix("/v1").unwrap_or(path) {
+        "/chat/completions" => Use::Chats,
+        "/messages" | "/responses" => Use::Converses,
+        "/completions" | "/completion" | "/infill" => Use::Completes,
+        "/embeddings" | "/embedding" | "/rerank" | "/reranking" => Use::Reads,
+        "/tokenize" | "/detokenize" | "/apply-template" | "/props" | "/lora-adapters" => Use::Nothing,
+        path if path.ends_with("/input_tokens") || path.ends_with("/count_tokens") => Use::Nothing,
+        _ => Use::Unknown,
+    }
+}
+
+/// A key or a type that names media; within a text the quotes are escaped, so that it is not taken for one.
+fn shows_media(text: &[u8]) -> bool {
+    MEDIA.iter().any(|word| memmem::find(text, word).is_some()) || escapes_letters(text)
+}
+
+/// True if a letter or an underscore is written as `\u00XX`. No encoder does so; it would hide a key from this search.
+fn escapes_letters(text: &[u8]) -> bool {
+    memmem::find_iter(text, b"\\u00").any(|at| match text.get(at + 4..at + 6) {
+        Some([b'6' | b'7', _]) => true,
+        code => code.is_some_and(|code| code.eq_ignore_ascii_case(b"5f")),
+    })
+}
+
+async fn ask(upstream: &Upstream, path: &'static str, body: Rope, limits: &Limits) -> Option<Vec<u8>> {
+    if let Some(wire) = upstream.reuse().await
+        && let Some(answer) = exchange(upstream, wire, path, body.clone()).await
+    {
+        return answer;
+    }
+    let wire = upstream.connect(limits.connect_time).await.ok()?;
+    exchange(upstream, wire, path, body).await.flatten()
+}
+
+/// One question on one connection. The outer `None` is a connection that broke before an answer came; the inner, an engine that does
+/// not answer this.
+async fn exchange(
+    upstream: &Upstream,
+    mut wire: super::upstream::Wire,
+    path: &'static str,
+    body: Rope,
+) -> Option<Option<Vec<u8>>> {
+    let mut request = Request::new(body);
+    *request.method_mut() = Method::POST;
+    *request.uri_mut() = Uri::from_static(path);
+    let mut head = HeaderMap::new();
+    head.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    *request.headers_mut() = headers::to_engine(&head, upstream);
+    let (head, body) = wire.send(request).await.ok()?.into_parts();
+    let mut source = Source { wire, body };
+    let Ok(Some(answer)) = source.rest(LONGEST_COUNT).await else {
+        return Some(None);
+    };
+    upstream.give_back(source.wire);
+    Some((head.status == StatusCode::OK).then_some(answer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::route::rope::tests::rope_of;
+
+    fn bound(path: &str, body: &str) -> Depth {
+        let body = rope_of(body.as_bytes(), &[7]);
+        let prompt = Prompt {
+            method: &Method::POST,
+            path,
+            body: &body,
+        };
+        prompt.bound()
+    }
+
+    #[test]
+    fn a_completion_is_bounded_by_its_bytes_and_its_limit() {
+        let body = r#"{"model":"m","prompt":"the ship","max_tokens":40}"#;
+        let depth = bound("/v1/completions", body);
+        assert_eq!(depth.prompt, Some(u64::try_from(body.len()).unwrap()));
+        assert_eq!((depth.answer, depth.answers, depth.exact), (Some(40), 1, false));
+        assert_eq!(
+            bound("/completion", r#"{"prompt":"x","n_predict":-1}"#).answer,
+            None
+        );
+        assert_eq!(bound("/completion", r#"{"prompt":"x"}"#).answer, None);
+    }
+
+    #[test]
+    fn every_answer_of_every_prompt_has_a_slot_of_its_own() {
+        let depth = bound(
+            "/v1/completions",
+            r#"{"prompt":["a","b","c"],"n":2,"max_tokens":9}"#,
+        );
+        assert_eq!(depth.answers, 6);
+        assert!(depth.exact, "an engine counts one prompt");
+        let tokens = bound("/v1/completions", r#"{"prompt":[1,2,3],"max_tokens":9}"#);
+        assert_eq!(tokens.answers, 1, "a prompt of three tokens");
+        assert_eq!(bound("/v1/completions", r#"{"prompt":[[1,2],[3]]}"#).answers, 2);
+    }
+
+    #[test]
+    fn a_chat_has_an_allowance_for_its_template_and_tools_or_pictures_have_no_bound() {
+        let body = r#"{"messages":[{"role":"user","content":"an \"image_url\""}],"max_completion_tokens":5}"#;
+        let depth = bound("/v1/chat/completions", body);
+        assert_eq!(depth.prompt, Some(u64::try_from(body.len()).unwrap() + TEMPLATE));
+        assert_eq!(depth.answer, Some(5));
+        let tools = bound(
+            "/v1/chat/completions",
+            r#"{"messages":[],"tools":[{"type":"function"}]}"#,
+        );
+        assert_eq!(
+            (tools.prompt, tools.exact),
+            (None, false),
+            "but the engine can count it"
+        );
+        let picture =
+            r#"{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:"}}]}]}"#;
+        let hidden = picture.replace('_', "\\u005F");
+        assert_eq!(
+            bound("/v1/chat/completions", &hidden).prompt,
+            None,
+            "an escape hides nothing"
+        );
+        let picture = bound("/v1/chat/completions", picture);
+        assert_eq!(picture.prompt, None);
+        assert_eq!(
+            bound("/v1/messages", r#"{"messages":[],"max_tokens":7}"#).answer,
+            Some(7)
+        );
+    }
+
+    #[test]
+    fn what_leaves_the_cache_alone_is_no_depth_and_what_nobody_knows_is_all() {
+        for path in [
+            "/tokenize",
+            "/apply-template",
+            "/v1/chat/completions/input_tokens",
+            "/props",
+        ] {
+            assert_eq!(bound(path, "{}"), Depth::NOTHING, "{path}");
+        }
+        for path in ["/slots/0", "/v1/audio/transcriptions", "/v1/made/up"] {
+            assert_eq!(bound(path, "{}"), Depth::UNKNOWN, "{path}");
+        }
+        let got = Prompt {
+            method: &Method::GET,
+            path: "/slots",
+            body: &Rope::default(),
+        };
+        assert_eq!(got.bound(), Depth::NOTHING);
+        assert_eq!(bound("/v1/embeddings", r#"{"input":"abc"}"#).answer, Some(0));
+    }
+
+    #[test]
+    fn a_body_that_is_no_json_is_bounded_by_its_length_and_its_answer_by_nothing() {
+        for body in ["", "{", "[1,2]", r#"{"max_tokens":"many"}"#] {
+            let depth = bound("/v1/completions", body);
+            assert_eq!(depth.prompt, Some(u64::try_from(body.len()).unwrap()));
+            assert_eq!((depth.answer, depth.answers), (None, 1), "{body}");
+        }
+    }
+}

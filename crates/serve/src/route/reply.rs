@@ -1,0 +1,136 @@
+//! Replies to clients: a text of this server, an engine's answer, or a feed.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::header::{
+    CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{Response, StatusCode};
+use hyper::body::{Body, Frame, SizeHint};
+use serde_json::Value;
+
+use super::connection::StallLimit;
+use super::feed::Listener;
+use super::harbor::Pass;
+use super::headers;
+use super::logs::LogStream;
+use super::problem::{Problem, whole_seconds};
+use super::stream::{BrokenAnswer, Relay};
+
+const CORP: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+
+pub(crate) type Reply<P> = Response<ReplyBody<P>>;
+
+pub(crate) enum ReplyBody<P: Pass> {
+    Whole(Bytes),
+    Relay(Relay<P>),
+    Feed(Listener),
+    Log(LogStream),
+}
+
+pub(crate) fn text<P: Pass>(kind: &'static str, body: impl Into<Bytes>) -> Reply<P> {
+    own(kind, ReplyBody::Whole(body.into()))
+}
+
+/// A reply of this server's own, which no browser may take for another type or put into another site's page.
+fn own<P: Pass>(kind: &'static str, body: ReplyBody<P>) -> Reply<P> {
+    let mut reply = Response::new(body);
+    let headers = reply.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(CORP, HeaderValue::from_static("same-origin"));
+    reply
+}
+
+pub(crate) fn json<P: Pass>(body: &Value) -> Reply<P> {
+    text("application/json; charset=utf-8", body.to_string())
+}
+
+pub(crate) fn empty<P: Pass>(status: StatusCode) -> Reply<P> {
+    let mut reply = Response::new(ReplyBody::Whole(Bytes::new()));
+    *reply.status_mut() = status;
+    reply
+}
+
+/// A feed that does not end by itself.
+pub(crate) fn feed<P: Pass>(kind: &'static str, feed: ReplyBody<P>) -> Reply<P> {
+    let mut reply = own(kind, feed);
+    headers::forbid_buffering(reply.headers_mut());
+    reply
+}
+
+pub(crate) fn problem<P: Pass>(problem: &Problem) -> Reply<P> {
+    let mut reply = text("application/json; charset=utf-8", problem.body());
+    *reply.status_mut() = problem.status;
+    if let Some(wait) = problem.retry_after {
+        reply
+            .headers_mut()
+            .insert(RETRY_AFTER, HeaderValue::from(whole_seconds(wait)));
+    }
+    if problem.status == StatusCode::UNAUTHORIZED {
+        let challenge = HeaderValue::from_static("Bearer realm=\"plimsoll\"");
+        reply.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    }
+    reply
+}
+
+impl<P: Pass> Body for ReplyBody<P> {
+    type Data = Bytes;
+    type Error = BrokenAnswer;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BrokenAnswer>>> {
+        match &mut *self {
+            Self::Whole(body) if body.is_empty() => Poll::Ready(None),
+            Self::Whole(body) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(body))))),
+            Self::Relay(relay) => Pin::new(relay).poll_frame(context),
+            Self::Feed(listener) => listener.poll_next(context).map(as_frame),
+            Self::Log(stream) => stream.poll_next(context).map(as_frame),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(body) => body.is_empty(),
+            Self::Relay(relay) => relay.is_end_stream(),
+            Self::Feed(_) | Self::Log(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(body) => SizeHint::with_exact(u64::try_from(body.len()).unwrap_or(u64::MAX)),
+            Self::Relay(relay) => relay.size_hint(),
+            Self::Feed(_) | Self::Log(_) => SizeHint::default(),
+        }
+    }
+}
+
+impl<P: Pass> ReplyBody<P> {
+    pub(crate) fn stall_limit(&self) -> StallLimit {
+        match self {
+            Self::Relay(relay) => relay.stall_limit(),
+            _ => StallLimit::default(),
+        }
+    }
+}
+
+fn as_frame(piece: Option<Bytes>) -> Option<Result<Frame<Bytes>, BrokenAnswer>> {
+    piece.map(|piece| Ok(Frame::data(piece)))
+}
+
+impl<P: Pass> fmt::Debug for ReplyBody<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Whole(_) => "Whole",
+            Self::Relay(_) => "Relay",
+            Self::Feed(_) => "Feed",
+            Self::Log(_) => "Log",
+        })
+    }
+}

@@ -1,0 +1,177 @@
+//! A request body as it came: a list of chunks, never joined.
+//!
+//! A prompt may be megabytes. Joining the chunks would copy all of it once more, so searches in a body
+//! work across the seams, and a change to it (see `rewrite`) is a change to the list.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::ops::Range;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use memchr::memmem;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rope {
+    chunks: VecDeque<Bytes>,
+    len: usize,
+}
+
+impl From<Bytes> for Rope {
+    fn from(chunk: Bytes) -> Self {
+        let mut rope = Self::default();
+        rope.push(chunk);
+        rope
+    }
+}
+
+impl Rope {
+    pub(crate) fn push(&mut self, chunk: Bytes) {
+        if !chunk.is_empty() {
+            self.len += chunk.len();
+            self.chunks.push_back(chunk);
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = &Bytes> {
+        self.chunks.iter()
+    }
+
+    /// Returns the part in `range` without copying it; what lies beyond the end is left out.
+    pub(crate) fn slice(&self, range: Range<usize>) -> Rope {
+        let mut part = Rope::default();
+        let mut start = 0;
+        for chunk in &self.chunks {
+            let end = start + chunk.len();
+            let (from, to) = (range.start.max(start), range.end.min(end));
+            if from < to {
+                part.push(chunk.slice(from - start..to - start));
+            }
+            start = end;
+        }
+        part
+    }
+
+    pub(crate) fn append(&mut self, other: Rope) {
+        other.chunks.into_iter().for_each(|chunk| self.push(chunk));
+    }
+
+    /// Copies the part in `range`; for short parts.
+    pub(crate) fn copy(&self, range: Range<usize>) -> Vec<u8> {
+        let part = self.slice(range);
+        let mut copy = Vec::with_capacity(part.len);
+        part.chunks.iter().for_each(|chunk| copy.extend_from_slice(chunk));
+        copy
+    }
+
+    /// Returns where `needle` first stands at or after `from`, also across seams.
+    pub(crate) fn find(&self, needle: &[u8], from: usize) -> Option<usize> {
+        let finder = memmem::Finder::new(needle);
+        let overlap = needle.len().saturating_sub(1);
+        let mut start = 0;
+        for (index, chunk) in self.chunks.iter().enumerate() {
+            let end = start + chunk.len();
+            if end > from {
+                let begin = from.max(start);
+                if let Some(at) = finder.find(&chunk[begin - start..]) {
+                    return Some(begin + at);
+                }
+                // A needle across chunks is looked for in a copy of their ends, not in a joined body.
+                let seam = end.saturating_sub(overlap).max(begin);
+                if let Some(at) = finder.find(&self.seam(index, seam - start, overlap)) {
+                    return Some(seam + at);
+                }
+            }
+            start = end;
+        }
+        None
+    }
+
+    /// Copies the end of one chunk, from `begin` on, and up to `beyond` bytes of those that follow.
+    fn seam(&self, index: usize, begin: usize, beyond: usize) -> Vec<u8> {
+        let mut seam = self.chunks[index][begin..].to_vec();
+        let limit = seam.len() + beyond;
+        for chunk in self.chunks.range(index + 1..) {
+            let room = limit - seam.len();
+            seam.extend_from_slice(&chunk[..chunk.len().min(room)]);
+            if seam.len() == limit {
+                break;
+            }
+        }
+        seam
+    }
+}
+
+/// Sends the chunks one by one; the length is known, so it goes out with `Content-Length`.
+impl Body for Rope {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let next = self.chunks.pop_front();
+        if let Some(chunk) = &next {
+            self.len -= chunk.len();
+        }
+        Poll::Ready(next.map(|chunk| Ok(Frame::data(chunk))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(u64::try_from(self.len).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Cuts `text` into chunks of the given lengths, over and over.
+    pub(crate) fn rope_of(text: &[u8], lengths: &[usize]) -> Rope {
+        let mut rope = Rope::default();
+        let mut rest = text;
+        for length in lengths.iter().copied().cycle() {
+            if rest.is_empty() {
+                break;
+            }
+            let (chunk, tail) = rest.split_at(length.clamp(1, rest.len()));
+            rope.push(Bytes::copy_from_slice(chunk));
+            rest = tail;
+        }
+        rope
+    }
+
+    #[test]
+    fn a_needle_is_found_at_every_place_for_every_chunk_size() {
+        let text = b"..--boundary..--boundary--";
+        for size in 1..=text.len() {
+            let rope = rope_of(text, &[size]);
+            assert_eq!(rope.find(b"--boundary", 0), Some(2), "chunks of {size}");
+            assert_eq!(rope.find(b"--boundary", 3), Some(14), "chunks of {size}");
+            assert_eq!(rope.find(b"--boundary--", 0), Some(14), "chunks of {size}");
+            assert_eq!(rope.find(b"boundary?", 0), None);
+        }
+    }
+
+    #[test]
+    fn a_slice_holds_what_the_joined_text_holds() {
+        let text = b"0123456789";
+        for size in 1..=text.len() {
+            let rope = rope_of(text, &[size]);
+            assert_eq!(rope.copy(3..8), b"34567");
+            assert_eq!(rope.slice(8..99).len(), 2);
+            assert_eq!(rope.slice(4..4).len(), 0);
+        }
+    }
+}

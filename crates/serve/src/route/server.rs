@@ -1,0 +1,310 @@
+//! Dispatch of requests: API keys, origins, and the route to an engine or to an answer of this server.
+
+use std::borrow::Cow;
+use std::convert::Infallible;
+use std::mem;
+use std::rc::Rc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, ORIGIN, UPGRADE};
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Incoming};
+use plimsoll_base::{Advice, Hint};
+use plimsoll_scheduler::ModelId;
+
+use super::api::{self, Action, Missing};
+use super::auth::Keys;
+use super::body::{BodyBudget, Received, receive};
+use super::connection::ClientConnection;
+use super::cors::Origins;
+use super::harbor::{Harbor, Wish};
+use super::limits::Limits;
+use super::model_key::Named;
+use super::problem::Problem;
+use super::proxy::{self, ProxyRequest, Written};
+use super::reply::{self, Reply, ReplyBody};
+use super::stream::BrokenAnswer;
+use super::tally::Tally;
+use super::{headers, multipart, query};
+
+/// Settings of the server.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settings {
+    pub(crate) keys: Keys,
+    pub(crate) origins: Origins,
+    pub(crate) limits: Limits,
+}
+
+#[derive(Debug)]
+pub(crate) struct Server<H: Harbor> {
+    pub(crate) harbor: Rc<H>,
+    pub(crate) settings: Settings,
+    pub(crate) bodies: BodyBudget,
+    pub(crate) tally: Tally,
+    /// The name of this machine, by which browsers of the local network may ask.
+    hostname: String,
+}
+
+impl<H: Harbor> Server<H> {
+    pub(crate) fn new(harbor: Rc<H>, settings: Settings) -> Self {
+        Self {
+            harbor,
+            settings,
+            bodies: BodyBudget::default(),
+            tally: Tally::default(),
+            // Without one only `localhost`, addresses and allowed origins are left.
+            hostname: std::fs::read_to_string("/proc/sys/kernel/hostname")
+                .unwrap_or_default()
+                .trim()
+                .to_owned(),
+        }
+    }
+
+    /// Answers one request of `client`; a failure is an answer too.
+    pub(crate) async fn answer(
+        self: Rc<Self>,
+        request: Request<Incoming>,
+        client: Rc<ClientConnection>,
+    ) -> Result<Response<impl Body<Data = Bytes, Error = BrokenAnswer> + use<H>>, Infallible> {
+        let in_use = client.begin();
+        let origin = request.headers().get(ORIGIN).cloned();
+        let admitted = self.settings.keys.admit(request.headers());
+        client.has_key.set(admitted);
+        let mut reply = match self.dispatch(request, admitted).await {
+            Ok(reply) => reply,
+            Err(problem) => reply::problem(&problem),
+        };
+        self.settings.origins.grant(origin.as_ref(), reply.headers_mut());
+        // The next request of this connection may be for another model, or for none.
+        client.limit_stalls(reply.body().stall_limit());
+        // The body carries the mark, because hyper drops it once it has been sent.
+        Ok(reply.map(|body| {
+            body.map_err(move |error| {
+                let _mark = &in_use;
+                error
+            })
+        }))
+    }
+
+    async fn dispatch(&self, request: Request<Incoming>, admitted: bool) -> Result<Reply<H::Pass>, Problem> {
+        let (head, body) = request.into_parts();
+        if head.method == Method::OPTIONS {
+            let mut reply = reply::empty(StatusCode::NO_CONTENT);
+            Origins::preflight(&head.headers, reply.headers_mut());
+            return Ok(reply);
+        }
+        // Any page can make its own name point here (DNS rebinding), and the browser then takes it for this server's own.
+        // A key is what such a page lacks; without keys the name must be one that only this machine has.
+        let origins = &self.settings.origins;
+        if self.settings.keys.is_empty() && !origins.permit_host(&head.headers, &self.hostname) {
+            return Err(foreign_host());
+        }
+        let path = head.uri.path().to_owned();
+        let found = match api::find(&head.method, &path) {
+            Ok(found) => found,
+            Err(missing) => return Ok(no_route(&path, missing)),
+        };
+        if !found.action.is_public() && !admitted {
+            return Err(wrong_key());
+        }
+        let changes = found.action.changes(&head.method, head.uri.query());
+        if !origins.permit(changes, &head.headers) {
+            return Err(foreign_page());
+        }
+        match found.action {
+            Action::Engine => self.to_engine(head, body).await,
+            Action::EngineOr(_) if query::parameter(head.uri.query(), "model").is_some() => {
+                self.to_engine(head, body).await
+            }
+            Action::Upstream => self.upstream(found.rest, head, body).await,
+            Action::EngineOr(own) | Action::Own(own) => self.own(own, found.rest, &head, body).await,
+        }
+    }
+
+    /// Sends a request to the engine of the model that it names.
+    async fn to_engine(&self, head: Parts, body: Incoming) -> Result<Reply<H::Pass>, Problem> {
+        let mut received = receive(body, &self.bodies, &self.settings.limits).await?;
+        let named = named_in_body(&head, &mut received);
+        let model = self.model_of(&head, named.as_ref().map(|(named, _)| named))?;
+        let target = head.uri.path_and_query().cloned();
+        let target = target.unwrap_or_else(|| PathAndQuery::from_static("/"));
+        self.carry(
+            model,
+            ProxyRequest {
+                head,
+                target,
+                received,
+                named,
+                holds_head: true,
+            },
+        )
+        .await
+    }
+
+    /// Finds the model named in the body, or else in `?model=`.
+    fn model_of(&self, head: &Parts, named: Option<&Named>) -> Result<ModelId, Problem> {
+        let in_body = named.map(|named| Cow::Borrowed(named.name.as_str()));
+        let name = in_body
+            .filter(|name| !name.is_empty())
+            .or_else(|| query::parameter(head.uri.query(), "model"))
+            .filter(|name| !name.is_empty())
+            .ok_or_else(|| match head.headers.contains_key(CONTENT_ENCODING) {
+                true => compressed(),
+                false => self.no_model_named(),
+            })?;
+        self.harbor
+            .resolve(&name)
+            .ok_or_else(|| self.unknown_model(&name))
+    }
+
+    /// Reads an order about a model: `{"model":…}`.
+    pub(crate) async fn receive_model(&self, head: &Parts, body: Incoming) -> Result<ModelId, Problem> {
+        let mut received = receive(body, &self.bodies, &self.settings.limits).await?;
+        let named = named_in_body(head, &mut received);
+        self.model_of(head, named.as_ref().map(|(named, _)| named))
+    }
+
+    /// `/upstream/<model>/<path>`: the model's name may hold slashes, so the longest name that is one wins.
+    async fn upstream(&self, rest: &str, head: Parts, body: Incoming) -> Result<Reply<H::Pass>, Problem> {
+        if head.headers.contains_key(UPGRADE) {
+            return Err(no_upgrade());
+        }
+        let (model, path) = self
+            .split_upstream(rest)
+            .ok_or_else(|| self.unknown_model(rest))?;
+        let query = head
+            .uri
+            .query()
+            .map(|query| format!("?{query}"))
+            .unwrap_or_default();
+        let target = format!("/{path}{query}").parse();
+        let target = target.unwrap_or_else(|_| PathAndQuery::from_static("/"));
+        let received = receive(body, &self.bodies, &self.settings.limits).await?;
+        self.carry(
+            model,
+            ProxyRequest {
+                head,
+                target,
+                received,
+                named: None,
+                holds_head: false,
+            },
+        )
+        .await
+    }
+
+    fn split_upstream<'a>(&self, rest: &'a str) -> Option<(ModelId, &'a str)> {
+        let ends = rest.match_indices('/').map(|(at, _)| at).chain([rest.len()]);
+        let splits: Vec<usize> = ends.take(16).collect();
+        splits.into_iter().rev().find_map(|end| {
+            let name = query::decode_path(&rest[..end])?;
+            let model = self.harbor.resolve(&name)?;
+            Some((model, rest[end..].trim_start_matches('/')))
+        })
+    }
+
+    async fn carry(&self, model: ModelId, request: ProxyRequest) -> Result<Reply<H::Pass>, Problem> {
+        let autoload = query::parameter(request.head.uri.query(), "autoload");
+        let wish = Wish {
+            autoload: autoload.map(|wanted| matches!(&*wanted, "true" | "1")),
+            client: errand.head.extensions.get().copied().unwrap_or_default(),
+        };
+        let asked = Instant::now();
+        let answer = self.admitted(model, wish, request).await;
+        let status = answer
+            .as_ref()
+            .map_or_else(|problem| problem.status, Response::status);
+        self.tally.count(model, status, asked.elapsed());
+        answer
+    }
+
+    async fn admitted(
+        &self,
+        model: ModelId,
+        wish: Wish,
+        request: ProxyRequest,
+    ) -> Result<Reply<H::Pass>, Problem> {
+        let pass = Rc::clone(&self.harbor)
+            .admit(model, wish, request.prompt())
+            .await?;
+        let answer = proxy::carry(request, pass, &self.settings.limits).await?;
+        Ok(answer.map(ReplyBody::Relay))
+    }
+
+    fn no_model_named(&self) -> Problem {
+        let message = "model name is missing from the request";
+        Problem::new(StatusCode::BAD_REQUEST, "model_missing", message).hint(self.names())
+    }
+
+    pub(crate) fn unknown_model(&self, name: &str) -> Problem {
+        let message = format!("model '{name}' not found");
+        Problem::new(StatusCode::NOT_FOUND, "model_not_found", message).hint(self.names())
+    }
+
+    fn names(&self) -> Hint {
+        let names = self.harbor.names().join(", ");
+        Hint::new(Advice::Other(format!("name one of these models: {names}")))
+    }
+}
+
+fn named_in_body(head: &Parts, received: &mut Received) -> Option<(Named, Written)> {
+    let kind = headers::text(&head.headers, &CONTENT_TYPE);
+    if let Some(boundary) = kind.and_then(multipart::boundary) {
+        return multipart::model(&received.rope, boundary).map(|named| (named, Written::Plain));
+    }
+    mem::take(&mut received.search)
+        .finish()
+        .map(|named| (named, Written::Json))
+}
+
+fn no_route<P: super::harbor::Pass>(path: &str, missing: Missing) -> Reply<P> {
+    match missing {
+        Missing::Path => {
+            let message = format!("there is nothing at {path}");
+            reply::problem(&Problem::new(StatusCode::NOT_FOUND, "no_route", message))
+        }
+        Missing::Method(methods) => {
+            let methods = methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
+            let message = format!("{path} takes {methods}");
+            let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", message);
+            let mut reply = reply::problem(&problem);
+            if let Ok(methods) = HeaderValue::from_str(&methods) {
+                reply.headers_mut().insert(ALLOW, methods);
+            }
+            reply
+        }
+    }
+}
+
+fn wrong_key() -> Problem {
+    let message = "the request carries no valid API key";
+    Problem::new(StatusCode::UNAUTHORIZED, "invalid_api_key", message)
+}
+
+fn foreign_page() -> Problem {
+    let message = "a web page from another origin may not do this";
+    Problem::new(StatusCode::FORBIDDEN, "foreign_origin", message).hint(Hint::new(Advice::Other(
+        "allow it with --allow-origin and the page's origin".to_owned(),
+    )))
+}
+
+fn foreign_host() -> Problem {
+    let message = "this server is asked by a name that is not this machine's";
+    Problem::new(StatusCode::FORBIDDEN, "foreign_host", message).hint(Hint::new(Advice::Other(
+        "ask localhost, or allow the name with --allow-origin http://NAME:PORT".to_owned(),
+    )))
+}
+
+fn compressed() -> Problem {
+    let message = "the request body is compressed; send it as it is";
+    Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "body_compressed", message)
+}
+
+fn no_upgrade() -> Problem {
+    let message = "connections cannot be upgraded (websockets) through this server";
+    Problem::new(StatusCode::NOT_IMPLEMENTED, "no_upgrade", message)
+}

@@ -1,0 +1,247 @@
+//! An engine's answer on its way to the client.
+//!
+//! Bytes pass as they came. A stream of events that breaks ends in an `error` event ([`EventGuard`]); any
+//! other body that breaks takes the client's connection down with it, because a shortened answer under a 200
+//! would be a lie. The pass is held until the last byte.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+
+use super::connection::StallLimit;
+use super::harbor::Pass;
+use super::problem::Problem;
+use super::sse::{Dialect, EventGuard};
+use super::tokens::Tail;
+use super::upstream::Wire;
+
+type Fate = Pin<Box<dyn Future<Output = Problem>>>;
+
+/// The engine went away within an answer that cannot be ended well.
+#[derive(Debug, thiserror::Error)]
+#[error("the engine's answer broke off: {0}")]
+pub(crate) struct BrokenAnswer(hyper::Error);
+
+pub(crate) struct Relay<P: Pass> {
+    source: Option<Source>,
+    /// Held until the answer is over.
+    pass: Option<P>,
+    /// Pieces that may go to the client and have not yet.
+    ready: VecDeque<Bytes>,
+    guard: Option<(EventGuard, Dialect)>,
+    /// The end of the answer, where its depth is asked for.
+    tail: Option<Tail>,
+    /// The engine broke; this will say why.
+    fate: Option<Fate>,
+    stall_limit: StallLimit,
+}
+
+/// An answer being read: its body, and the connection that brings it.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) wire: Wire,
+    pub(crate) body: Incoming,
+}
+
+impl Source {
+    /// Asks the body first: that is what makes the connection read on.
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
+            return Poll::Ready(frame);
+        }
+        self.wire.drive(context);
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    /// Waits for the first piece of the body; an empty one means that there is none.
+    pub(crate) async fn first(&mut self) -> hyper::Result<Bytes> {
+        poll_fn(|context| {
+            loop {
+                match ready!(self.poll(context)) {
+                    Some(Ok(frame)) => {
+                        if let Ok(data) = frame.into_data()
+                            && !data.is_empty()
+                        {
+                            return Poll::Ready(Ok(data));
+                        }
+                    }
+                    Some(Err(error)) => return Poll::Ready(Err(error)),
+                    None => return Poll::Ready(Ok(Bytes::new())),
+                }
+            }
+        })
+        .await
+    }
+}
+
+impl Source {
+    /// Collects the whole body; `None` where it is longer than `most` bytes.
+    pub(crate) async fn rest(&mut self, most: usize) -> hyper::Result<Option<Vec<u8>>> {
+        let mut whole = Vec::new();
+        while let Some(frame) = poll_fn(|context| self.poll(context)).await {
+            if let Ok(data) = frame?.into_data() {
+                // An engine's answer to a question of ours is input as well.
+                if whole.len() + data.len() > most {
+                    return Ok(None);
+                }
+                whole.extend_from_slice(&data);
+            }
+        }
+        Ok(Some(whole))
+    }
+}
+
+impl<P: Pass> Relay<P> {
+    /// Relays `source`, of which `first` has been read already. With a dialect, it is guarded as a stream of
+    /// events.
+    pub(crate) fn new(source: Source, pass: P, first: Bytes, dialect: Option<Dialect>) -> Self {
+        let tail = pass.counts_tokens().then(Tail::default);
+        let stall_limit = pass.stall_limit();
+        let mut relay = Self {
+            source: Some(source),
+            pass: Some(pass),
+            ready: VecDeque::with_capacity(2),
+            guard: dialect.map(|dialect| (EventGuard::default(), dialect)),
+            tail,
+            fate: None,
+            stall_limit,
+        };
+        relay.take(first);
+        relay.finish_if_over();
+        relay
+    }
+
+    /// The time that the client may take nothing of this answer.
+    pub(crate) fn stall_limit(&self) -> StallLimit {
+        self.stall_limit.clone()
+    }
+
+    fn take(&mut self, data: Bytes) {
+        if let Some(tail) = &mut self.tail {
+            tail.feed(&data);
+        }
+        match &mut self.guard {
+            _ if data.is_empty() => {}
+            Some((guard, _)) => guard.feed(data, &mut self.ready),
+            None => self.ready.push_back(data),
+        }
+    }
+
+    fn finish_if_over(&mut self) {
+        if self
+            .source
+            .as_ref()
+            .is_some_and(|source| source.body.is_end_stream())
+        {
+            self.finish();
+        }
+    }
+
+    fn finish(&mut self) {
+        if let (Some(source), Some(pass)) = (self.source.take(), self.pass.take()) {
+            // First, because `finished` may let the next request in, which then finds an idle connection.
+            pass.upstream().give_back(source.wire);
+            pass.finished(self.tail.as_ref().and_then(Tail::tokens));
+        }
+        if let Some((guard, _)) = &mut self.guard {
+            guard.release(&mut self.ready);
+        }
+    }
+
+    /// Ends the stream with an event if that can be, else with the connection.
+    fn break_off(&mut self, error: hyper::Error) -> Result<(), BrokenAnswer> {
+        // Dropping the connection is what cancels the rest in the engine.
+        self.source = None;
+        let fate = self.pass.take().map(P::broke);
+        match &self.guard {
+            Some((guard, _)) if guard.can_end() => {
+                self.fate = fate;
+                Ok(())
+            }
+            _ => Err(BrokenAnswer(error)),
+        }
+    }
+
+    fn poll_source(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BrokenAnswer>> {
+        let Some(source) = &mut self.source else {
+            return Poll::Ready(Ok(()));
+        };
+        match ready!(source.poll(context)) {
+            Some(Ok(frame)) => {
+                if let Ok(data) = frame.into_data() {
+                    self.take(data);
+                }
+                self.finish_if_over();
+            }
+            Some(Err(error)) => self.break_off(error)?,
+            None => self.finish(),
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_fate(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if let Some(fate) = &mut self.fate {
+            let problem = ready!(fate.as_mut().poll(context));
+            self.fate = None;
+            if let Some((_, dialect)) = self.guard.take() {
+                self.ready.push_back(dialect.error_event(&problem));
+            }
+        }
+        Poll::Ready(())
+    }
+}
+
+impl<P: Pass> Body for Relay<P> {
+    type Data = Bytes;
+    type Error = BrokenAnswer;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BrokenAnswer>>> {
+        loop {
+            // Pieces first: an error event is queued behind what came before it.
+            if let Some(piece) = self.ready.pop_front() {
+                return Poll::Ready(Some(Ok(Frame::data(piece))));
+            }
+            if self.is_end_stream() {
+                return Poll::Ready(None);
+            }
+            ready!(self.poll_fate(context));
+            if let Err(error) = ready!(self.poll_source(context)) {
+                return Poll::Ready(Some(Err(error)));
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.source.is_none() && self.fate.is_none() && self.ready.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let ready: usize = self.ready.iter().map(Bytes::len).sum();
+        let ready = u64::try_from(ready).unwrap_or(u64::MAX);
+        // A guarded stream may gain an error event, so its length is unknown.
+        let rest = match &self.source {
+            Some(source) if self.guard.is_none() => source.body.size_hint().exact(),
+            Some(_) => None,
+            None if self.fate.is_none() => Some(0),
+            None => None,
+        };
+        rest.map_or_else(SizeHint::default, |rest| SizeHint::with_exact(rest + ready))
+    }
+}
+
+impl<P: Pass> fmt::Debug for Relay<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Relay")
+            .field("over", &self.source.is_none())
+            .field("ready", &self.ready.len())
+            .finish_non_exhaustive()
+    }
+}

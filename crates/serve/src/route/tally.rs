@@ -1,0 +1,137 @@
+//! Request counters, and the metrics page that shows them beside the scheduler's numbers.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use http::StatusCode;
+use plimsoll_scheduler::{ModelId, ModelView, Snapshot, State};
+
+use super::exposition::{Exposition, Histogram, Kind};
+
+/// Counts per model. Models are numbered densely, so a list will do.
+#[derive(Debug, Default)]
+pub(crate) struct Tally(RefCell<Vec<Counts>>);
+
+#[derive(Clone, Debug, Default)]
+struct Counts {
+    /// Answers by the first digit of their status, from 1xx on.
+    answers: [u64; 5],
+    first_byte: Histogram,
+}
+
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
+impl Tally {
+    /// Counts an answer and the time from the whole request to its first byte.
+    pub(crate) fn count(&self, model: ModelId, status: StatusCode, first_byte: Duration) {
+        let mut all = self.0.borrow_mut();
+        let place = usize::try_from(model.0).unwrap_or(usize::MAX);
+        if all.len() <= place {
+            all.resize_with(place + 1, Counts::default);
+        }
+        // An engine may answer with any three digits.
+        let class = usize::from(status.as_u16() / 100).clamp(1, CLASSES.len()) - 1;
+        all[place].answers[class] += 1;
+        all[place].first_byte.add(first_byte);
+    }
+
+    fn of(&self, model: ModelId) -> Counts {
+        let place = usize::try_from(model.0).unwrap_or(usize::MAX);
+        self.0.borrow().get(place).cloned().unwrap_or_default()
+    }
+
+    /// Writes the requests, the queues and the cards.
+    pub(crate) fn write(&self, page: &mut Exposition, snapshot: &Snapshot) {
+        self.write_requests(page, &snapshot.models);
+        write_models(page, &snapshot.models);
+        write_cards(page, snapshot);
+    }
+
+    fn write_requests(&self, page: &mut Exposition, models: &[ModelView]) {
+        let name = "plimsoll_requests_total";
+        page.family(
+            name,
+            Kind::Counter,
+            "Requests answered for a model, refusals among them",
+        );
+        for model in models {
+            let counts = self.of(model.id);
+            for (class, count) in CLASSES.iter().zip(counts.answers).filter(|(_, count)| *count > 0) {
+                page.sample(name, &[("model", &model.name), ("code", class)], count);
+            }
+        }
+        let name = "plimsoll_first_byte_seconds";
+        page.family(
+            name,
+            Kind::Histogram,
+            "Time from a request being read to the first byte of its answer",
+        );
+        for model in models {
+            page.histogram(name, &[("model", &model.name)], &self.of(model.id).first_byte);
+        }
+    }
+}
+
+fn write_models(page: &mut Exposition, models: &[ModelView]) {
+    type Value = fn(&ModelView) -> u64;
+    let gauges: [(&str, &str, Value); 3] = [
+        (
+            "plimsoll_requests_in_flight",
+            "Requests with an engine now",
+            |model| model.in_flight.into(),
+        ),
+        (
+            "plimsoll_requests_queued",
+            "Requests waiting for a model now",
+            |model| u64::try_from(model.queued).unwrap_or(u64::MAX),
+        ),
+        (
+            "plimsoll_model_ready",
+            "1 while a model takes requests",
+            |model| u64::from(model.state == State::Ready),
+        ),
+    ];
+    for (name, help, value) in gauges {
+        page.family(name, Kind::Gauge, help);
+        for model in models {
+            page.sample(name, &[("model", &model.name)], value(model));
+        }
+    }
+}
+
+fn write_cards(page: &mut Exposition, snapshot: &Snapshot) {
+    for (name, help) in [
+        ("plimsoll_card_total_bytes", "Memory of a card"),
+        (
+            "plimsoll_card_capacity_bytes",
+            "What all claims on a card may take together",
+        ),
+        ("plimsoll_card_claimed_bytes", "What is claimed on a card"),
+        (
+            "plimsoll_card_foreign_bytes",
+            "What processes that are not ours use on a card",
+        ),
+    ] {
+        page.family(name, Kind::Gauge, help);
+        for card in &snapshot.cards {
+            let bytes = match name {
+                "plimsoll_card_total_bytes" => card.total,
+                "plimsoll_card_capacity_bytes" => card.capacity,
+                "plimsoll_card_claimed_bytes" => card.claimed,
+                _ => card.foreign,
+            };
+            page.sample(name, &[("card", &card.name)], bytes.get());
+        }
+    }
+    let name = "plimsoll_claim_bytes";
+    page.family(name, Kind::Gauge, "What a model claims on a card");
+    for card in &snapshot.cards {
+        for holder in &card.holders {
+            page.sample(
+                name,
+                &[("card", &card.name), ("model", &holder.model)],
+                holder.claim.get(),
+            );
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! The data plane between a real client socket and a scripted engine.
+
+mod breaking;
+mod clients;
+mod control;
+mod crowds;
+mod passing;
+mod stub;

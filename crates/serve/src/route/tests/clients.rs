@@ -1,0 +1,219 @@
+//! Refusals of bad requests, and the limits on clients.
+
+use std::time::Duration;
+
+use plimsoll_base::Bytes;
+
+use super::stub::*;
+use crate::route::{Keys, Limits, Settings};
+
+fn limited(change: impl FnOnce(&mut Limits)) -> Settings {
+    let mut settings = Settings::default();
+    change(&mut settings.limits);
+    settings
+}
+
+async fn ask(stage: &Stage, request: &str) -> String {
+    let mut client = stage.client().await;
+    write(&mut client, request).await;
+    read_until(&mut client, "}").await
+}
+
+#[test]
+fn a_request_that_names_no_known_model_is_told_which_there_are() {
+    on_stage(|stage| async move {
+        for (request, status, message) in [
+            (
+                post("/v1/completions", "{}"),
+                "400",
+                "model name is missing from the request",
+            ),
+            (
+                post("/v1/completions", r#"{"model":""}"#),
+                "400",
+                "model name is missing from the request",
+            ),
+            (
+                post("/v1/completions", "not json"),
+                "400",
+                "model name is missing from the request",
+            ),
+            (
+                post("/v1/completions", r#"{"model":"zz"}"#),
+                "404",
+                "model 'zz' not found",
+            ),
+            (post("/upstream/zz/x", ""), "404", "model 'zz/x' not found"),
+        ] {
+            let answer = ask(&stage, &request).await;
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+            assert!(
+                answer.contains(message) && answer.contains("name one of these models: real"),
+                "{answer}"
+            );
+        }
+    });
+}
+
+#[test]
+fn the_model_and_autoload_may_stand_in_the_query() {
+    on_stage(|stage| async move {
+        let mut client = stage.client().await;
+        write(
+            &mut client,
+            "GET /slots?model=user%2Freal%3AQ4&autoload=0 HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        )
+        .await;
+        let mut engine = stage.engine().await;
+        assert!(read_request(&mut engine).await.starts_with("GET /slots?model="));
+        assert_eq!(
+            stage
+                .harbor
+                .wishes
+                .borrow()
+                .iter()
+                .map(|wish| wish.autoload)
+                .collect::<Vec<_>>(),
+            [Some(false)]
+        );
+    });
+}
+
+#[test]
+fn without_a_key_only_health_is_answered() {
+    let settings = Settings {
+        keys: Keys::new(["secret".to_owned()]),
+        ..Settings::default()
+    };
+    on_stage_with(settings, 0, |stage| async move {
+        let refused = ask(&stage, &post("/v1/completions", r#"{"model":"zz"}"#)).await;
+        assert!(refused.starts_with("HTTP/1.1 401 "), "{refused}");
+        assert!(refused.contains("www-authenticate: Bearer"), "{refused}");
+        let health = ask(&stage, "GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+        assert!(health.starts_with("HTTP/1.1 200 "), "{health}");
+        let known = "GET /slots HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer secret\r\n\r\n";
+        assert!(ask(&stage, known).await.starts_with("HTTP/1.1 400 "));
+    });
+}
+
+#[test]
+fn a_foreign_page_is_refused_and_a_local_one_is_granted() {
+    on_stage(|stage| async move {
+        let from = |origin| {
+            format!(
+                "POST /tokenize HTTP/1.1\r\nhost: localhost\r\norigin: {origin}\r\ncontent-length: 0\r\n\r\n"
+            )
+        };
+        let foreign = ask(&stage, &from("https://evil.example")).await;
+        assert!(foreign.starts_with("HTTP/1.1 403 "), "{foreign}");
+        assert!(!foreign.contains("access-control-allow-origin"), "{foreign}");
+        let local = ask(&stage, &from("http://localhost:3000")).await;
+        assert!(
+            local.contains("access-control-allow-origin: http://localhost:3000\r\n"),
+            "{local}"
+        );
+        let mut client = stage.client().await;
+        write(
+            &mut client,
+            "OPTIONS /v1/completions HTTP/1.1\r\nhost: localhost\r\norigin: http://localhost\r\n\r\n",
+        )
+        .await;
+        let preflight = read_until(&mut client, "\r\n\r\n").await;
+        assert!(preflight.starts_with("HTTP/1.1 204 ") && preflight.contains("access-control-allow-methods"));
+    });
+}
+
+#[test]
+fn a_body_beyond_the_limit_is_refused_by_its_length_or_by_its_bytes() {
+    let settings = limited(|limits| limits.body = Bytes::new(10));
+    on_stage_with(settings, 0, |stage| async move {
+        let told = ask(&stage, &post("/v1/completions", "01234567890")).await;
+        assert!(told.starts_with("HTTP/1.1 413 "), "{told}");
+        let chunked = "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n\
+            6\r\n012345\r\n6\r\n012345\r\n";
+        assert!(ask(&stage, chunked).await.starts_with("HTTP/1.1 413 "));
+    });
+}
+
+#[test]
+fn a_slow_head_and_a_slow_body_are_cut_off_without_touching_an_engine() {
+    let settings = limited(|limits| {
+        limits.head_time = Duration::from_millis(50);
+        limits.body_time = Duration::from_millis(50);
+    });
+    on_stage_with(settings, 0, |stage| async move {
+        let mut client = stage.client().await;
+        write(&mut client, "POST /v1/completions HTTP/1.1\r\nhos").await;
+        let answer = read_to_close(&mut client).await;
+        assert!(
+            answer.is_empty() || answer.starts_with("HTTP/1.1 408 "),
+            "{answer}"
+        );
+        let slow = "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99\r\n\r\n{\"model\":\"real\"";
+        assert!(ask(&stage, slow).await.starts_with("HTTP/1.1 408 "));
+        assert!(stage.harbor.wishes.borrow().is_empty(), "no engine was asked for");
+    });
+}
+
+#[test]
+fn a_head_beyond_the_limits_is_refused() {
+    let settings = limited(|limits| {
+        limits.head = Bytes::kib(8);
+        limits.headers = 10;
+    });
+    on_stage_with(settings, 0, |stage| async move {
+        for lines in [format!("x: {}\r\n", "y".repeat(9000)), "x: y\r\n".repeat(11)] {
+            let mut client = stage.client().await;
+            write(
+                &mut client,
+                &format!("GET /health HTTP/1.1\r\nhost: localhost\r\n{lines}\r\n"),
+            )
+            .await;
+            let answer = read_to_close(&mut client).await;
+            assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+        }
+    });
+}
+
+#[test]
+fn expect_continue_is_answered_before_the_body_and_old_clients_are_served() {
+    on_stage(|stage| async move {
+        let mut client = stage.client().await;
+        write(
+            &mut client,
+            "POST /tokenize HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 14\r\n\r\n",
+        )
+        .await;
+        assert_eq!(
+            read_until(&mut client, "\r\n\r\n").await,
+            "HTTP/1.1 100 Continue\r\n\r\n"
+        );
+        write(&mut client, r#"{"model":"zz"}"#).await;
+        assert!(read_until(&mut client, "}").await.starts_with("HTTP/1.1 404 "));
+        let mut old = stage.client().await;
+        write(&mut old, "GET /health HTTP/1.0\r\n\r\n").await;
+        assert!(read_to_close(&mut old).await.ends_with("{\"status\":\"ok\"}"));
+        let mut head = stage.client().await;
+        write(
+            &mut head,
+            "HEAD /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n",
+        )
+        .await;
+        assert!(read_to_close(&mut head).await.ends_with("\r\n\r\n"));
+    });
+}
+
+#[test]
+fn a_path_or_method_that_is_not_served_is_told_so() {
+    on_stage(|stage| async move {
+        let nowhere = ask(&stage, "GET /nowhere HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+        assert!(nowhere.starts_with("HTTP/1.1 404 ") && nowhere.contains("there is nothing at /nowhere"));
+        let wrong = ask(&stage, "GET /tokenize HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+        assert!(
+            wrong.starts_with("HTTP/1.1 405 ") && wrong.contains("allow: POST\r\n"),
+            "{wrong}"
+        );
+        let upgrade = "GET /upstream/real/ws HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
+        assert!(ask(&stage, upgrade).await.starts_with("HTTP/1.1 501 "));
+    });
+}

@@ -1,0 +1,325 @@
+//! A harbour with one engine, and an engine that does as it is told.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use http::StatusCode;
+use plimsoll_base::Bytes;
+use plimsoll_launch::Log;
+use plimsoll_scheduler::{ModelId, ModelView, Moment, Snapshot, State};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::LocalSet;
+
+use crate::route::listing::tests::listing;
+use crate::route::{
+    Events, Exposition, Harbor, Kind, Listing, Pass, Problem, Prompt, Server, Settings, StallLimit, Upstream,
+    Wish, bind, serve,
+};
+
+/// Knows the model `real`, also by the alias `alias`.
+#[derive(Debug)]
+pub(super) struct StubHarbor {
+    upstream: Rc<Upstream>,
+    pub(super) wishes: RefCell<Vec<Wish>>,
+    pub(super) in_flight: Rc<Cell<usize>>,
+    bounces: Rc<Cell<usize>>,
+    pub(super) state: Cell<State>,
+    pub(super) orders: RefCell<Vec<&'static str>>,
+    pub(super) events: Events,
+    pub(super) log: Log,
+    pub(super) stall_limit: StallLimit,
+}
+
+pub(super) struct StubPass {
+    stall_limit: StallLimit,
+    upstream: Rc<Upstream>,
+    in_flight: Rc<Cell<usize>>,
+    bounces: Rc<Cell<usize>>,
+}
+
+impl Harbor for StubHarbor {
+    type Pass = StubPass;
+
+    fn resolve(&self, name: &str) -> Option<ModelId> {
+        ["real", "alias", "user/real:Q4"]
+            .contains(&name)
+            .then_some(ModelId(0))
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec!["real".to_owned()]
+    }
+
+    async fn admit(self: Rc<Self>, _: ModelId, wish: Wish, _: Prompt<'_>) -> Result<StubPass, Problem> {
+        self.wishes.borrow_mut().push(wish);
+        self.in_flight.set(self.in_flight.get() + 1);
+        Ok(StubPass {
+            upstream: Rc::clone(&self.upstream),
+            in_flight: Rc::clone(&self.in_flight),
+            bounces: Rc::clone(&self.bounces),
+            stall_limit: self.stall_limit.clone(),
+        })
+    }
+
+    fn models(&self) -> Vec<ModelId> {
+        vec![ModelId(0)]
+    }
+
+    fn listing(&self, _: ModelId) -> Listing {
+        listing("real", self.state.get())
+    }
+
+    fn load(&self, _: ModelId) {
+        self.orders.borrow_mut().push("load");
+    }
+
+    fn unload(&self, _: ModelId) {
+        self.orders.borrow_mut().push("unload");
+    }
+
+    fn reload(&self) -> Result<(), Problem> {
+        self.orders.borrow_mut().push("reload");
+        Ok(())
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let model = ModelView {
+            id: ModelId(0),
+            name: "real".to_owned(),
+            state: self.state.get(),
+            pinned: false,
+            run: None,
+            in_flight: 1,
+            queued: 2,
+            last_used: None,
+            claim: Vec::new(),
+            alone: false,
+            measured: Vec::new(),
+            learned: Bytes::ZERO,
+            growth: None,
+            depth: None,
+            depth_unwatched: None,
+            overflows: 0,
+            held_back: None,
+            last_failure: None,
+            load_check: Vec::new(),
+        };
+        Snapshot {
+            now: Moment::START,
+            models: vec![model],
+            cards: Vec::new(),
+        }
+    }
+
+    fn events(&self) -> &Events {
+        &self.events
+    }
+
+    fn log(&self, _: Option<ModelId>) -> Log {
+        self.log.clone()
+    }
+
+    fn write_metrics(&self, page: &mut Exposition) {
+        page.family("plimsoll_loads_total", Kind::Counter, "Engines started");
+        page.sample("plimsoll_loads_total", &[("model", "real")], 7);
+    }
+}
+
+impl Pass for StubPass {
+    fn upstream(&self) -> &Rc<Upstream> {
+        &self.upstream
+    }
+
+    fn counts_tokens(&self) -> bool {
+        false
+    }
+
+    fn stall_limit(&self) -> StallLimit {
+        self.stall_limit.clone()
+    }
+
+    fn finished(self, _: Option<u64>) {}
+
+    async fn bounced(self, _: Prompt<'_>) -> Result<Self, Problem> {
+        match self.bounces.get() {
+            0 => Err(Problem::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "engine_died",
+                "real died",
+            )),
+            left => {
+                self.bounces.set(left - 1);
+                Ok(self)
+            }
+        }
+    }
+
+    fn broke(self) -> Pin<Box<dyn Future<Output = Problem>>> {
+        Box::pin(async {
+            tokio::task::yield_now().await;
+            Problem::new(StatusCode::BAD_GATEWAY, "engine_died", "real died in mid-answer")
+        })
+    }
+}
+
+impl Drop for StubPass {
+    fn drop(&mut self) {
+        self.in_flight.set(self.in_flight.get() - 1);
+    }
+}
+
+/// A server in front of an engine.
+pub(super) struct Stage {
+    pub(super) address: SocketAddr,
+    pub(super) harbor: Rc<StubHarbor>,
+    pub(super) engine: TcpListener,
+    /// Dropping it asks the server to shut down.
+    pub(super) running: oneshot::Sender<()>,
+}
+
+impl Stage {
+    pub(super) async fn set(settings: Settings, bounces: usize) -> Self {
+        let engine = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let upstream = Upstream::new(engine.local_addr().unwrap()).with_model("real");
+        let harbor = Rc::new(StubHarbor {
+            upstream: Rc::new(upstream),
+            wishes: RefCell::default(),
+            in_flight: Rc::default(),
+            bounces: Rc::new(Cell::new(bounces)),
+            state: Cell::new(State::Ready),
+            orders: RefCell::default(),
+            events: Events::default(),
+            log: Log::new("real", Bytes::kib(4)),
+            stall_limit: StallLimit::default(),
+        });
+        let listener = bind("127.0.0.1:0".parse().unwrap(), false).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = Rc::new(Server::new(Rc::clone(&harbor), settings));
+        let (running, stopped) = oneshot::channel::<()>();
+        tokio::task::spawn_local(serve(listener, server, async move {
+            let _ = stopped.await;
+        }));
+        Self {
+            address,
+            harbor,
+            engine,
+            running,
+        }
+    }
+
+    pub(super) async fn client(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    /// Takes the next connection to the engine.
+    pub(super) async fn engine(&self) -> TcpStream {
+        self.engine.accept().await.unwrap().0
+    }
+
+    pub(super) async fn until_idle(&self) {
+        while self.harbor.in_flight.get() > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+/// Runs `play` on a stage with the default settings; nothing may take longer than ten seconds.
+pub(super) fn on_stage<F: Future<Output = ()>>(play: impl FnOnce(Stage) -> F) {
+    on_stage_with(Settings::default(), 0, play);
+}
+
+pub(super) fn on_stage_with<F: Future<Output = ()>>(
+    settings: Settings,
+    bounces: usize,
+    play: impl FnOnce(Stage) -> F,
+) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let whole = async {
+        let stage = Stage::set(settings, bounces).await;
+        play(stage).await;
+    };
+    let limited = async { tokio::time::timeout(Duration::from_secs(10), whole).await };
+    LocalSet::new()
+        .block_on(&runtime, limited)
+        .expect("the play hangs");
+}
+
+pub(super) fn post(path: &str, body: &str) -> String {
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// Reads one request, head and body, as text.
+pub(super) async fn read_request(stream: &mut TcpStream) -> String {
+    let mut text = String::new();
+    loop {
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head
+                .lines()
+                .find_map(|line| line.strip_prefix("content-length: "));
+            if body.len() >= length.map_or(0, |length| length.parse().unwrap()) {
+                return text;
+            }
+        }
+        let piece = read_some(stream).await;
+        assert!(!piece.is_empty(), "the request ends early: {text}");
+        text.push_str(&piece);
+    }
+}
+
+pub(super) async fn read_some(stream: &mut TcpStream) -> String {
+    let mut buffer = vec![0; 65536];
+    let length = stream.read(&mut buffer).await.unwrap_or(0);
+    String::from_utf8_lossy(&buffer[..length]).into_owned()
+}
+
+pub(super) async fn read_until(stream: &mut TcpStream, end: &str) -> String {
+    let mut text = String::new();
+    while !text.ends_with(end) {
+        let piece = read_some(stream).await;
+        assert!(!piece.is_empty(), "closed before {end:?}: {text:?}");
+        text.push_str(&piece);
+    }
+    text
+}
+
+pub(super) async fn read_to_close(stream: &mut TcpStream) -> String {
+    let mut text = String::new();
+    loop {
+        let piece = read_some(stream).await;
+        if piece.is_empty() {
+            return text;
+        }
+        text.push_str(&piece);
+    }
+}
+
+pub(super) async fn write(stream: &mut TcpStream, text: &str) {
+    stream.write_all(text.as_bytes()).await.unwrap();
+}
+
+/// Undoes `Transfer-Encoding: chunked`; `None` when the end is missing.
+pub(super) fn unchunked(response: &str) -> Option<String> {
+    let (_, mut rest) = response.split_once("\r\n\r\n")?;
+    let mut body = String::new();
+    loop {
+        let (size, after) = rest.split_once("\r\n")?;
+        let size = usize::from_str_radix(size, 16).ok()?;
+        if size == 0 {
+            return (after == "\r\n").then_some(body);
+        }
+        body.push_str(after.get(..size)?);
+        rest = after.get(size..)?.strip_prefix("\r\n")?;
+    }
+}

@@ -1,0 +1,105 @@
+//! Token counts of an answer, read from its end.
+//!
+//! Engines say it at the end: OpenAI's `usage`, llama-server's `timings`. The bytes pass through untouched; only the last few
+//! kilobytes are kept a moment longer and searched when the answer is over. What is not found stays unknown.
+
+use bytes::Bytes;
+use memchr::memmem;
+
+/// Both stand within this much of the end, but for an engine that was asked to repeat the prompt after them.
+const LONGEST: usize = 4096;
+/// More is no depth.
+const DEEPEST: u64 = 1 << 32;
+
+/// The last bytes of an answer.
+#[derive(Debug, Default)]
+pub(super) struct Tail(Vec<u8>);
+
+impl Tail {
+    pub(super) fn feed(&mut self, piece: &Bytes) {
+        // Copied: a kept piece would hold the whole read buffer that it came in.
+        self.0
+            .extend_from_slice(&piece[piece.len().saturating_sub(LONGEST)..]);
+        if self.0.len() > 2 * LONGEST {
+            self.0.drain(..self.0.len() - LONGEST);
+        }
+    }
+
+    /// Tokens of the prompt and of the answer together.
+    pub(super) fn tokens(&self) -> Option<u64> {
+        // Up to twice as much is kept, so that it is moved rarely.
+        let text = &self.0[self.0.len().saturating_sub(LONGEST)..];
+        number(text, b"\"total_tokens\"")
+            .or_else(|| timed(text))
+            .filter(|tokens| *tokens < DEEPEST)
+    }
+}
+
+/// llama-server's timings: tokens from the cache, of the rest of the prompt, and made.
+fn timed(text: &[u8]) -> Option<u64> {
+    let timings = text.get(memmem::rfind(text, b"\"timings\"")?..)?;
+    let prompt = number(timings, b"\"prompt_n\"")?;
+    let made = number(timings, b"\"predicted_n\"")?;
+    let cached = number(timings, b"\"cache_n\"").unwrap_or(0);
+    prompt.checked_add(made)?.checked_add(cached)
+}
+
+/// The number behind the last occurrence of a key.
+fn number(text: &[u8], key: &[u8]) -> Option<u64> {
+    let after = text.get(memmem::rfind(text, key)? + key.len()..)?;
+    let after = after.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start();
+    let digits = after.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    std::str::from_utf8(after.get(..digits)?).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(pieces: &[&str]) -> Option<u64> {
+        let mut tail = Tail::default();
+        for piece in pieces {
+            tail.feed(&Bytes::copy_from_slice(piece.as_bytes()));
+        }
+        tail.tokens()
+    }
+
+    #[test]
+    fn usage_and_timings_are_read_wherever_the_pieces_break() {
+        let long = "x".repeat(9000);
+        assert_eq!(
+            tokens(&[&long, "\"usage\":{\"total_", "tokens\": 12", "34}}"]),
+            Some(1234)
+        );
+        let timings =
+            "data: {\"timings\":{\"cache_n\":7,\"prompt_n\":20,\"prompt_ms\":3.5,\"predicted_n\":13}}\n\n";
+        assert_eq!(tokens(&[&long, timings, "data: [DONE]\n\n"]), Some(40));
+        assert_eq!(
+            tokens(&["{\"timings\":{\"prompt_n\":20,\"predicted_n\":1}}"]),
+            Some(21)
+        );
+    }
+
+    #[test]
+    fn what_is_not_said_is_unknown() {
+        for answer in [
+            "",
+            "{}",
+            "\"total_tokens\":null",
+            "\"total_tokens\":99999999999999999999",
+            "\"total_tokens\"",
+        ] {
+            assert_eq!(tokens(&[answer]), None, "{answer}");
+        }
+        assert_eq!(tokens(&["\"total_tokens\":5", &"x".repeat(9000)]), None);
+    }
+
+    #[test]
+    fn little_is_kept_however_long_the_answer() {
+        let mut tail = Tail::default();
+        for _ in 0..10_000 {
+            tail.feed(&Bytes::from_static(b"data: {\"choices\":[]}\n\n"));
+        }
+        assert!(tail.0.len() <= 2 * LONGEST && tail.0.capacity() <= 4 * LONGEST);
+    }
+}

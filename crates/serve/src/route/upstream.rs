@@ -1,0 +1,250 @@
+//! One engine's address and its idle connections.
+//!
+//! A connection has no task of its own: the task that waits for an answer drives the connection that brings it. That
+//! saves two wake-ups a request, and it makes cancelling free: dropping the answer drops the connection,
+//! and a closed connection is how an engine learns that its client has left.
+//! The price is that an idle connection is not watched. It is looked at when it is taken, newest first, and a
+//! request that dies on a reused connection before a byte came back is sent again on a fresh one.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::{HeaderValue, Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, Connection, SendRequest};
+use hyper_util::rt::TokioIo;
+use plimsoll_launch::PortOwner;
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use tokio::net::TcpStream;
+
+use super::rope::Rope;
+
+/// Idle connections kept per engine. llama-server gives each one a thread, so there is no point in hoarding.
+const MOST_IDLE: usize = 64;
+/// The most that may wait to be written, and that one read takes. A prompt that goes out in one write costs a
+/// fifth less CPU than one in pieces of 256 KiB (measured at 2 MB). It is a limit: buffers grow only as needed.
+const BUFFER: usize = 4 * 1024 * 1024;
+
+/// The congestion control towards an engine. BBR, the default of some systems, paces what it sends by its estimate
+/// of the line; on the loopback that is only a delay: a request of 2 MB took 0.47 ms instead of 0.31. Reno is in
+/// every Linux and open to every user.
+const UNPACED: &str = "reno";
+
+/// Time without an answer after which idle connections make way for a new one, at first and at most.
+const CROWDED: Duration = Duration::from_millis(20);
+const CROWDED_AT_MOST: Duration = Duration::from_secs(1);
+
+/// No descriptor is left, in this process or in the whole system.
+const EMFILE: i32 = Errno::MFILE.raw_os_error();
+const ENFILE: i32 = Errno::NFILE.raw_os_error();
+/// Until one may be free again.
+const BREATH: Duration = Duration::from_millis(20);
+
+pub(crate) struct Upstream {
+    address: SocketAddr,
+    host: HeaderValue,
+    authorization: Option<HeaderValue>,
+    model: Option<String>,
+    owner: Option<PortOwner>,
+    idle: RefCell<Vec<Wire>>,
+}
+
+impl Upstream {
+    pub(crate) fn new(address: SocketAddr) -> Self {
+        let host = HeaderValue::from_str(&address.to_string());
+        Self {
+            address,
+            host: host.expect("an address prints as ASCII"),
+            authorization: None,
+            model: None,
+            owner: None,
+            idle: RefCell::default(),
+        }
+    }
+
+    /// The engine takes only requests with this key. A key that no header can carry is left out.
+    pub(crate) fn with_key(mut self, key: &str) -> Self {
+        let value = HeaderValue::from_str(&format!("Bearer {key}"));
+        self.authorization = value.ok().map(|mut value| {
+            value.set_sensitive(true);
+            value
+        });
+        self
+    }
+
+    /// The engine knows the model by this name only, so requests are rewritten to it.
+    pub(crate) fn with_model(mut self, name: impl Into<String>) -> Self {
+        self.model = Some(name.into());
+        self
+    }
+
+    /// Only processes of this group, or of this user, may listen where the engine does.
+    pub(crate) fn of_group(mut self, group: u32) -> Self {
+        self.owner = Some(PortOwner::new(self.address.port(), group));
+        self
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(crate) fn host(&self) -> &HeaderValue {
+        &self.host
+    }
+
+    pub(crate) fn authorization(&self) -> Option<&HeaderValue> {
+        self.authorization.as_ref()
+    }
+
+    pub(crate) fn model(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
+
+    /// Takes the newest idle connection that still stands.
+    pub(crate) async fn reuse(&self) -> Option<Wire> {
+        poll_fn(|context| {
+            loop {
+                // The newest is the least likely to have been closed for idleness.
+                let Some(mut wire) = self.idle.borrow_mut().pop() else {
+                    return Poll::Ready(None);
+                };
+                if wire.is_open(context) {
+                    return Poll::Ready(Some(wire));
+                }
+            }
+        })
+        .await
+    }
+
+    pub(crate) async fn connect(&self, patience: Duration) -> io::Result<Wire> {
+        let stream = tokio::time::timeout(patience, self.stream()).await??;
+        // After the connect: the engine may have gone just before, and another user's process taken its port.
+        if self.owner.is_some_and(|owner| owner.stranger().is_some()) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        stream.set_nodelay(true)?;
+        unpace(&stream);
+        // No task drives this connection; see the module's first lines.
+        let handshake = http1::Builder::new()
+            .max_buf_size(BUFFER)
+            .handshake(TokioIo::new(stream))
+            .await;
+        let (sender, connection) = handshake.map_err(io::Error::other)?;
+        Ok(Wire {
+            sender,
+            connection: Box::new(connection),
+            open: true,
+        })
+    }
+
+    /// Waits for the answer on a new connection, and closes idle ones as long as it does not come.
+    ///
+    /// An idle connection holds one of llama-server's threads for 5 s, and of several that come at once it may
+    /// leave some without a thread (`httplib.h: ThreadPool::enqueue @ b10605` asks whether a thread is idle, not
+    /// whether one is left over). Those would wait for nothing but our idle connections.
+    pub(crate) async fn crowd_in<T>(&self, answer: impl Future<Output = T>) -> T {
+        let mut answer = pin!(answer);
+        let mut patience = CROWDED;
+        loop {
+            match tokio::time::timeout(patience, answer.as_mut()).await {
+                Ok(answered) => return answered,
+                Err(_) => self.idle.borrow_mut().clear(),
+            }
+            patience = (patience * 2).min(CROWDED_AT_MOST);
+        }
+    }
+
+    /// Opens a connection. A lack of descriptors is no failure of the engine: idle ones are closed, and others end soon.
+    async fn stream(&self) -> io::Result<TcpStream> {
+        loop {
+            match TcpStream::connect(self.address).await {
+                Err(error) if matches!(error.raw_os_error(), Some(EMFILE | ENFILE)) => {
+                    self.idle.borrow_mut().clear();
+                    tokio::time::sleep(BREATH).await;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Takes back a connection whose answer has been read to its end.
+    pub(crate) fn give_back(&self, wire: Wire) {
+        let mut idle = self.idle.borrow_mut();
+        if wire.open && idle.len() < MOST_IDLE {
+            idle.push(wire);
+        }
+    }
+}
+
+impl fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upstream")
+            .field("address", &self.address)
+            .field("model", &self.model)
+            .field("idle", &self.idle.borrow().len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Switches pacing off. A kernel that refuses still delivers the bytes, only later.
+fn unpace(stream: &TcpStream) {
+    let _ = sockopt::set_tcp_congestion(stream, UNPACED);
+}
+
+/// A connection to an engine.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    sender: SendRequest<Rope>,
+    /// Boxed, because a connection is large and a wire changes hands three times a request.
+    connection: Box<Connection<TokioIo<TcpStream>, Rope>>,
+    open: bool,
+}
+
+impl Wire {
+    /// Moves bytes; call it whenever what this connection brings is not there yet.
+    pub(crate) fn drive(&mut self, context: &mut Context<'_>) {
+        // What went wrong is reported to the task that waits for the answer or its body.
+        if self.open && Pin::new(&mut self.connection).poll(context).is_ready() {
+            self.open = false;
+        }
+    }
+
+    fn is_open(&mut self, context: &mut Context<'_>) -> bool {
+        self.drive(context);
+        self.open && self.sender.is_ready()
+    }
+
+    pub(crate) async fn send(&mut self, request: Request<Rope>) -> hyper::Result<Response<Incoming>> {
+        let mut answer = pin!(self.sender.send_request(request));
+        let (connection, open) = (&mut self.connection, &mut self.open);
+        poll_fn(move |context| {
+            if *open && Pin::new(&mut *connection).poll(context).is_ready() {
+                *open = false;
+            }
+            answer.as_mut().poll(context)
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_to_an_engine_is_never_paced() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        unpace(&stream);
+        assert_eq!(sockopt::tcp_congestion(&stream).unwrap(), UNPACED);
+    }
+}

@@ -1,0 +1,124 @@
+//! Figures: the numbers that a record follows.
+
+use std::fmt;
+
+use plimsoll_base::Bytes;
+use serde::Serialize;
+
+/// The kind of subject of a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Group {
+    Card,
+    Process,
+    /// A guarded process on a card.
+    Guard,
+    Machine,
+    /// Free blocks of a zone, by order.
+    Blocks,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    Bytes,
+    Kib,
+    Count,
+    Celsius,
+    Megahertz,
+    Milliwatt,
+    Percent,
+}
+
+/// Priority of a figure: slow ones may be delayed when a record would grow too large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Pace {
+    Fast,
+    Slow,
+}
+
+/// One number of one thing. Two are the same if all of it is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Figure {
+    pub group: Group,
+    pub unit: Unit,
+    /// A card's UUID, a process (`4711 python3`), a zone (`0 Normal`); empty for the machine.
+    pub subject: String,
+    /// `used`, `MemFree`, `order 9`.
+    pub what: String,
+}
+
+impl Group {
+    pub(super) const ALL: [Self; 5] = [
+        Self::Card,
+        Self::Process,
+        Self::Guard,
+        Self::Machine,
+        Self::Blocks,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Card => "card",
+            Self::Process => "process",
+            Self::Guard => "guard",
+            Self::Machine => "machine",
+            Self::Blocks => "free blocks",
+        }
+    }
+}
+
+impl Unit {
+    pub(super) const ALL: [Self; 7] = [
+        Self::Bytes,
+        Self::Kib,
+        Self::Count,
+        Self::Celsius,
+        Self::Megahertz,
+        Self::Milliwatt,
+        Self::Percent,
+    ];
+
+    /// The value as memory, where it is.
+    pub fn bytes(self, value: u64) -> Option<Bytes> {
+        match self {
+            Self::Bytes => Some(Bytes::new(value)),
+            Self::Kib => Some(Bytes::kib(value)),
+            _ => None,
+        }
+    }
+
+    /// As people read it.
+    pub fn text(self, value: u64) -> String {
+        match self {
+            Self::Bytes | Self::Kib => self.bytes(value).unwrap_or_default().to_string(),
+            Self::Count => value.to_string(),
+            Self::Celsius => format!("{value} °C"),
+            Self::Megahertz => format!("{value} MHz"),
+            // NVML reports milliwatts; whole watts are what nvidia-smi shows.
+            Self::Milliwatt => format!("{} W", value / 1000),
+            Self::Percent => format!("{value} %"),
+        }
+    }
+}
+
+impl Figure {
+    pub fn new(group: Group, unit: Unit, subject: impl Into<String>, what: impl Into<String>) -> Self {
+        Self {
+            group,
+            unit,
+            subject: subject.into(),
+            what: what.into(),
+        }
+    }
+}
+
+/// `process 4711 python3, resident`.
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.subject.is_empty() {
+            true => write!(f, "{} {}", self.group.name(), self.what),
+            false => write!(f, "{} {}, {}", self.group.name(), self.subject, self.what),
+        }
+    }
+}

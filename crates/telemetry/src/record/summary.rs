@@ -1,0 +1,245 @@
+//! Summary of a record: the range of every figure, large moves, log lines and snapshots.
+
+use plimsoll_base::Bytes;
+use serde::Serialize;
+
+use super::about::About;
+use super::figure::{Figure, Group};
+use super::read::{Entry, ReadRecordError, Reader, Source, When};
+use crate::trend::Course;
+
+/// Lines that are kept, from the beginning; how many there were is told.
+const MOST_EVENTS: usize = 2000;
+/// Files that are kept.
+const MOST_SHOTS: usize = 64;
+const MOST_MOVES: usize = 12;
+/// Changes in one direction that lie no further apart are one move.
+const ONE_MOVE_MS: u64 = 2000;
+/// Smaller moves are left out.
+const LEAST_MOVE: Bytes = Bytes::mib(16);
+
+/// All of a record but the single samples.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    pub about: About,
+    pub samples: u64,
+    pub duration_ms: u64,
+    pub figures: Vec<Told>,
+    pub moves: Vec<Move>,
+    pub events: Vec<Event>,
+    pub events_left_out: u64,
+    pub shots: Vec<Shot>,
+    /// The program's end; `None` if the record breaks off.
+    pub end: Option<String>,
+    pub torn_bytes: u64,
+}
+
+/// One figure.
+#[derive(Clone, Debug, Serialize)]
+pub struct Told {
+    pub figure: Figure,
+    pub first: u64,
+    pub last: u64,
+    pub lowest: u64,
+    pub peak: u64,
+    pub peak_ms: u64,
+    #[serde(skip)]
+    pub course: Course,
+}
+
+/// Memory that was taken or given back in one go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Move {
+    /// The place of the figure in the summary.
+    pub figure: usize,
+    pub from_ms: u64,
+    pub until_ms: u64,
+    pub from: Bytes,
+    pub to: Bytes,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Event {
+    pub time_ms: u64,
+    pub source: Source,
+    pub text: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Shot {
+    pub when: When,
+    pub name: String,
+    pub text: String,
+}
+
+impl Told {
+    pub fn grown(&self) -> u64 {
+        self.last.saturating_sub(self.first)
+    }
+}
+
+impl Move {
+    pub fn size(&self) -> Bytes {
+        self.to
+            .saturating_sub(self.from)
+            .max(self.from.saturating_sub(self.to))
+    }
+}
+
+/// Reads a whole record.
+pub fn summarise(bytes: &[u8]) -> Result<Summary, ReadRecordError> {
+    let mut reader = Reader::new(bytes)?;
+    let mut glance = Glance::new(reader.about().clone());
+    while let Some(entry) = reader.next() {
+        glance.take(entry, &reader);
+    }
+    Ok(glance.finish(reader.left()))
+}
+
+/// A summary while it is made.
+struct Glance {
+    summary: Summary,
+    /// Index in the summary of each figure of the record; `None` before its first value.
+    places: Vec<Option<usize>>,
+    under_way: Vec<Option<Move>>,
+}
+
+impl Glance {
+    fn new(about: About) -> Self {
+        Self {
+            summary: Summary {
+                about,
+                samples: 0,
+                duration_ms: 0,
+                figures: Vec::new(),
+                moves: Vec::new(),
+                events: Vec::new(),
+                events_left_out: 0,
+                shots: Vec::new(),
+                end: None,
+                torn_bytes: 0,
+            },
+            places: Vec::new(),
+            under_way: Vec::new(),
+        }
+    }
+
+    fn take(&mut self, entry: Entry, reader: &Reader<'_>) {
+        let summary = &mut self.summary;
+        match entry {
+            Entry::Sample { time_ms, changed } => {
+                summary.samples += 1;
+                summary.duration_ms = time_ms;
+                for number in changed {
+                    if let Some(value) = reader.value(number) {
+                        self.see(number, &reader.figures()[number], time_ms, value);
+                    }
+                }
+            }
+            Entry::Event {
+                time_ms,
+                source,
+                text,
+            } if summary.events.len() < MOST_EVENTS => {
+                summary.events.push(Event {
+                    time_ms,
+                    source,
+                    text,
+                });
+            }
+            Entry::Event { .. } => summary.events_left_out += 1,
+            Entry::Shot { when, name, text } if summary.shots.len() < MOST_SHOTS => {
+                summary.shots.push(Shot { when, name, text });
+            }
+            // Beyond the bound snapshots are dropped; real records hold about forty.
+            Entry::Shot { .. } => {}
+            Entry::End { time_ms, status } => {
+                summary.duration_ms = time_ms;
+                summary.end = Some(status);
+            }
+        }
+    }
+
+    fn see(&mut self, number: usize, figure: &Figure, time_ms: u64, value: u64) {
+        if self.places.len() <= number {
+            self.places.resize(number + 1, None);
+        }
+        let place = *self.places[number].get_or_insert_with(|| {
+            self.summary.figures.push(Told {
+                figure: figure.clone(),
+                first: value,
+                last: value,
+                lowest: value,
+                peak: value,
+                peak_ms: time_ms,
+                course: Course::default(),
+            });
+            self.under_way.push(None);
+            self.summary.figures.len() - 1
+        });
+        let told = &mut self.summary.figures[place];
+        let before = std::mem::replace(&mut told.last, value);
+        told.lowest = told.lowest.min(value);
+        if value > told.peak {
+            (told.peak, told.peak_ms) = (value, time_ms);
+        }
+        // Buckets instead of samples: a day has 172 800 of them.
+        told.course.push(time_ms, value);
+        // `private` is part of `resident`, and most machine figures follow MemAvailable.
+        let is_told =
+            figure.what != "private" && (figure.group != Group::Machine || figure.what == "MemAvailable");
+        let memory = figure.unit.bytes(before).zip(figure.unit.bytes(value));
+        if let Some((from, to)) = memory.filter(|_| is_told) {
+            self.moved(place, time_ms, from, to);
+        }
+    }
+
+    /// Joins a change to the move under way, or begins one.
+    fn moved(&mut self, place: usize, time_ms: u64, from: Bytes, to: Bytes) {
+        let slot = &mut self.under_way[place];
+        if let Some(under_way) = slot {
+            let is_same_way = (under_way.to > under_way.from) == (to > from);
+            // Loading a model takes seconds; its many steps are one move for the reader.
+            if is_same_way && time_ms - under_way.until_ms <= ONE_MOVE_MS {
+                (under_way.until_ms, under_way.to) = (time_ms, to);
+                return;
+            }
+        }
+        let begun = (from != to).then_some(Move {
+            figure: place,
+            from_ms: time_ms,
+            until_ms: time_ms,
+            from,
+            to,
+        });
+        if let Some(over) = std::mem::replace(slot, begun) {
+            self.keep(over);
+        }
+    }
+
+    /// Keeps the largest.
+    fn keep(&mut self, over: Move) {
+        let moves = &mut self.summary.moves;
+        if over.size() < LEAST_MOVE {
+            return;
+        }
+        moves.push(over);
+        // Pruned in batches, so that a day of moves costs no sort per move.
+        if moves.len() > 2 * MOST_MOVES {
+            moves.sort_by_key(|over| std::cmp::Reverse(over.size()));
+            moves.truncate(MOST_MOVES);
+        }
+    }
+
+    fn finish(mut self, left: usize) -> Summary {
+        for over in std::mem::take(&mut self.under_way).into_iter().flatten() {
+            self.keep(over);
+        }
+        let mut summary = self.summary;
+        summary.moves.sort_by_key(|over| std::cmp::Reverse(over.size()));
+        summary.moves.truncate(MOST_MOVES);
+        summary.moves.sort_by_key(|over| over.from_ms);
+        summary.torn_bytes = super::frame::wide(left);
+        summary
+    }
+}

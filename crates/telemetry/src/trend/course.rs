@@ -1,0 +1,119 @@
+//! Downsampling of a figure for plots: lowest, highest and last value of each, whatever the length.
+
+use serde::{Deserialize, Serialize};
+
+/// Buckets that are kept; beyond, neighbours are joined. A picture has fewer pixels.
+const MOST: usize = 720;
+
+/// A stretch of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bucket {
+    pub from: u64,
+    pub until: u64,
+    pub lowest: u64,
+    pub highest: u64,
+    pub last: u64,
+}
+
+/// A figure over time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Course {
+    buckets: Vec<Bucket>,
+    /// Values that go into one bucket.
+    each: u64,
+    /// Values in the last bucket.
+    filled: u64,
+}
+
+impl Default for Course {
+    fn default() -> Self {
+        Self {
+            buckets: Vec::new(),
+            each: 1,
+            filled: 0,
+        }
+    }
+}
+
+impl Course {
+    /// Takes the value that holds from `at` on.
+    pub fn push(&mut self, at: u64, value: u64) {
+        if let Some(last) = self.buckets.last_mut().filter(|_| self.filled < self.each) {
+            last.take(Bucket::of(at, value));
+            self.filled += 1;
+            return;
+        }
+        if self.buckets.len() >= MOST {
+            // Neighbours are merged pairwise, so lows and highs survive any number of halvings.
+            self.join();
+        }
+        self.buckets.push(Bucket::of(at, value));
+        self.filled = 1;
+    }
+
+    fn join(&mut self) {
+        self.buckets = self
+            .buckets
+            .chunks(2)
+            .map(|pair| {
+                let mut joined = pair[0];
+                pair[1..].iter().for_each(|later| joined.take(*later));
+                joined
+            })
+            .collect();
+        self.each = self.each.saturating_mul(2);
+    }
+
+    pub fn buckets(&self) -> &[Bucket] {
+        &self.buckets
+    }
+
+    pub fn highest(&self) -> Option<u64> {
+        self.buckets.iter().map(|bucket| bucket.highest).max()
+    }
+
+    pub fn lowest(&self) -> Option<u64> {
+        self.buckets.iter().map(|bucket| bucket.lowest).min()
+    }
+}
+
+impl Bucket {
+    fn of(at: u64, value: u64) -> Self {
+        Self {
+            from: at,
+            until: at,
+            lowest: value,
+            highest: value,
+            last: value,
+        }
+    }
+
+    fn take(&mut self, later: Self) {
+        self.until = self.until.max(later.until);
+        self.lowest = self.lowest.min(later.lowest);
+        self.highest = self.highest.max(later.highest);
+        self.last = later.last;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_peak_is_lost_however_long_it_is() {
+        let mut course = Course::default();
+        for at in 0..172_800 {
+            course.push(at, if at == 77_777 { 9 } else { 1 });
+        }
+        assert!(course.buckets().len() <= MOST);
+        assert_eq!((course.lowest(), course.highest()), (Some(1), Some(9)));
+        let peak = course
+            .buckets()
+            .iter()
+            .find(|bucket| bucket.highest == 9)
+            .unwrap();
+        assert!(peak.from <= 77_777 && 77_777 <= peak.until);
+        assert_eq!(course.buckets().last().unwrap().until, 172_799);
+    }
+}

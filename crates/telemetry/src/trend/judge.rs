@@ -1,0 +1,192 @@
+//! The verdict on a series.
+
+use plimsoll_base::Bytes;
+use serde::Serialize;
+
+use super::blocks::{Increment, increments, middle, wide};
+use super::series::{Point, Step};
+use super::sign::{at_least, float, interval};
+
+/// Numbers of blocks that are tried: many where the figure is fine-grained, few where it moves in granules of 2 MiB.
+/// Each is a chance to be wrong, so each counts.
+const BLOCKS: [usize; 3] = [25, 19, 14];
+const TRIES: f64 = 3.0;
+/// Looks that are not judged: one of so many at the beginning.
+const WARM_UP: usize = 4;
+/// A slope outside the interval is this unlikely.
+const MISS: f64 = 0.01;
+/// Steps that are told, and the least that is worth telling.
+const MOST_STEPS: usize = 8;
+const LEAST_STEP: Bytes = Bytes::kib(256);
+/// A step is so many times what the figure usually moves by.
+const STANDS_OUT: f64 = 8.0;
+
+/// Thresholds for a leak.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Judging {
+    /// Accepted rate of false alarms, over all figures of one load.
+    pub false_alarms: f64,
+    /// Number of figures that are judged.
+    pub figures: usize,
+    /// Growth in bytes per request that is not reported.
+    pub negligible: f64,
+}
+
+impl Default for Judging {
+    fn default() -> Self {
+        Self {
+            false_alarms: 0.002,
+            figures: 1,
+            negligible: 64.0,
+        }
+    }
+}
+
+/// Behaviour of a figure under load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Growth {
+    /// It grows with the requests, and as fast at the end as before.
+    Leak,
+    /// It still grows, but ever slower: a longer load will tell.
+    Settling,
+    /// No growth was seen.
+    Flat,
+    /// Too few looks to tell.
+    Unknown,
+}
+
+/// The verdict, and what it rests on. Slopes are bytes per request.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Trend {
+    pub growth: Growth,
+    pub slope: f64,
+    /// With 99 %.
+    pub slope_low: f64,
+    pub slope_high: f64,
+    /// 1 less the chance that a flat program looks like this.
+    pub confidence: f64,
+    pub looks: usize,
+    pub blocks: usize,
+    /// Of the increments between blocks, how many rise.
+    pub rising: usize,
+}
+
+/// Judges a series of looks.
+pub fn judge(points: &[Point], judging: &Judging) -> Trend {
+    let settled = &points[points.len() / WARM_UP..];
+    let figures = float(judging.figures.max(1));
+    let found = BLOCKS
+        .iter()
+        .filter_map(|blocks| Sight::new(settled, *blocks))
+        // The smallest chance of three block counts; the factor below pays for choosing it.
+        .min_by(|a, b| a.chance.total_cmp(&b.chance));
+    let Some(sight) = found else {
+        return Trend::unknown(points.len());
+    };
+    // Bonferroni: each block count and each figure is one more chance of a false alarm.
+    let chance = (sight.chance * TRIES * figures).min(1.0);
+    let slopes = sorted(&sight.increments);
+    let slope = middle(&slopes);
+    let (slope_low, slope_high) = interval(&slopes, MISS).unwrap_or_default();
+    let growth = match chance <= judging.false_alarms {
+        // Not significant, however steep it looks.
+        false => Growth::Flat,
+        true if !sight.lasts() || slope < judging.negligible => Growth::Flat,
+        true if sight.slows_down() => Growth::Settling,
+        true => Growth::Leak,
+    };
+    Trend {
+        growth,
+        slope,
+        slope_low,
+        slope_high,
+        confidence: 1.0 - chance,
+        looks: points.len(),
+        blocks: sight.increments.len() + 1,
+        rising: sight.rising,
+    }
+}
+
+impl Trend {
+    fn unknown(looks: usize) -> Self {
+        Self {
+            growth: Growth::Unknown,
+            slope: 0.0,
+            slope_low: 0.0,
+            slope_high: 0.0,
+            confidence: 0.0,
+            looks,
+            blocks: 0,
+            rising: 0,
+        }
+    }
+
+    /// Looks that a verdict takes at least.
+    pub const LEAST_LOOKS: usize = BLOCKS[BLOCKS.len() - 1] * WARM_UP / (WARM_UP - 1) + 1;
+}
+
+/// A series seen in a number of blocks.
+struct Sight {
+    increments: Vec<Increment>,
+    rising: usize,
+    chance: f64,
+}
+
+impl Sight {
+    fn new(points: &[Point], blocks: usize) -> Option<Self> {
+        let increments = increments(points, blocks);
+        if increments.is_empty() {
+            return None;
+        }
+        let rising = increments.iter().filter(|increment| increment.rise > 0.0).count();
+        let chance = at_least(rising, increments.len());
+        Some(Self {
+            increments,
+            rising,
+            chance,
+        })
+    }
+
+    /// True if the growth is still there at the end.
+    fn lasts(&self) -> bool {
+        let net: f64 = self.increments.iter().map(|increment| increment.rise).sum();
+        let mut rises: Vec<f64> = self.increments.iter().map(|increment| increment.rise).collect();
+        rises.sort_by(f64::total_cmp);
+        2.0 * net >= middle(&rises) * float(rises.len())
+    }
+
+    /// The later half rises less than half as fast.
+    fn slows_down(&self) -> bool {
+        let (before, after) = self.increments.split_at(self.increments.len() / 2);
+        2.0 * middle(&sorted(after)) < middle(&sorted(before))
+    }
+}
+
+fn sorted(increments: &[Increment]) -> Vec<f64> {
+    let mut slopes: Vec<f64> = increments.iter().map(|increment| increment.slope).collect();
+    slopes.sort_by(f64::total_cmp);
+    slopes
+}
+
+/// The largest one-shot changes, in their order: those that stand out from what the figure usually moves by.
+pub fn steps(points: &[Point]) -> Vec<Step> {
+    let all = points.windows(2).map(|pair| Step {
+        at: pair[1].at,
+        from: pair[0].held,
+        to: pair[1].held,
+    });
+    let mut sizes: Vec<f64> = all.clone().map(|step| wide(step.size().get())).collect();
+    sizes.sort_by(f64::total_cmp);
+    // Steps stand out against the figure's own noise, so no absolute threshold fits all.
+    let usual = middle(&sizes);
+    let stands_out = |step: &Step| step.size() >= LEAST_STEP && wide(step.size().get()) >= STANDS_OUT * usual;
+    let mut steps: Vec<Step> = all.filter(stands_out).collect();
+    steps.sort_by_key(|step| std::cmp::Reverse(step.size()));
+    steps.truncate(MOST_STEPS);
+    steps.sort_by_key(|step| step.at);
+    steps
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+//! Runs of `cargo nextest`, whose JUnit report is read for counts, flaky tests and times.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::artefacts;
+use super::junit::{self, Report};
+use super::steps::Outcome;
+
+/// One call of `cargo nextest run`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Run {
+    profile: &'static str,
+    arguments: &'static [&'static str],
+    environment: &'static [(&'static str, &'static str)],
+    /// Brings up to date what the tests run.
+    prepare: fn(&Path) -> bool,
+}
+
+// The same random cases each time, so that a result is about the change; plain `cargo test` looks for new ones.
+const SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "20");
+
+const BUILT: (&str, &str) = ("PLIMSOLL_TESTS_ARE_BUILT", "1");
+
+/// All tests but those whose names start with `long_`.
+pub(super) const CI: Run = Run {
+    profile: "ci",
+    arguments: &["--workspace"],
+    environment: &[SEED, BUILT],
+    prepare: artefacts::all,
+};
+
+/// The tests whose names start with `long_`. Today there are none.
+pub(super) const LONG: Run = Run {
+    profile: "long",
+    arguments: &["--workspace", "--no-tests", "pass"],
+    environment: &[SEED, BUILT],
+    prepare: artefacts::all,
+};
+
+/// The interleavings of the lock-free parts. The flag rebuilds everything, so it has a target folder of its own.
+pub(super) const LOOM: Run = Run {
+    profile: "ci",
+    arguments: &[
+        "--package",
+        "plimsoll-pool",
+        "--package",
+        "plimsoll-wire",
+        "--test",
+        "loom",
+    ],
+    environment: &[("RUSTFLAGS", "--cfg loom"), ("CARGO_TARGET_DIR", "target/loom")],
+    prepare: |_| true,
+};
+
+impl Run {
+    pub(super) fn run(&self, root: &Path) -> Outcome {
+        if !is_installed() && !install() {
+            eprintln!(
+                "cannot install cargo-nextest; install it by hand: cargo install cargo-nextest --locked"
+            );
+            return Outcome::default();
+        }
+        if !(self.prepare)(root) {
+            eprintln!("what the tests run does not build");
+            return Outcome::default();
+        }
+        // Below the workspace, wherever the target folder is: `store.dir` of .config/nextest.toml.
+        let report = root.join("target/nextest").join(self.profile).join("junit.xml");
+        // A run that fails before the first test leaves the report of the last run.
+        let _ = fs::remove_file(&report);
+        let status = Command::new("cargo")
+            .args(["nextest", "run", "--profile", self.profile])
+            .args(self.arguments)
+            .envs(self.environment.iter().copied())
+            .current_dir(root)
+            .stdin(Stdio::null())
+            .status();
+        let succeeded = status.is_ok_and(|status| status.success());
+        outcome(&report, succeeded)
+    }
+}
+
+fn outcome(path: &Path, succeeded: bool) -> Outcome {
+    let report = match junit::read(path) {
+        Ok(report) => report,
+        Err(error) => {
+            // Without a single test there is no report either.
+            if !succeeded {
+                eprintln!("{error}");
+            }
+            Report::default()
+        }
+    };
+    Outcome {
+        succeeded,
+        passed: report.passed,
+        failed: report.failed,
+        flaky: report.flaky,
+        tests: report.times,
+    }
+}
+
+fn is_installed() -> bool {
+    let version = Command::new("cargo").args(["nextest", "--version"]).output();
+    version.is_ok_and(|output| output.status.success())
+}
+
+fn install() -> bool {
+    eprintln!("installing cargo-nextest");
+    let status = Command::new("cargo")
+        .args(["install", "cargo-nextest", "--locked"])
+        .status();
+    status.is_ok_and(|status| status.success())
+}

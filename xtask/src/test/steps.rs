@@ -1,0 +1,172 @@
+//! The steps of CI: commands, chores of this program, and runs of tests that are counted.
+
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use super::options::Options;
+use super::{artefacts, doctests, nextest};
+use crate::{artifacts, guard, tidy};
+
+/// The result of a step; without tests, only whether it succeeded.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    pub(super) succeeded: bool,
+    pub(super) passed: usize,
+    pub(super) failed: usize,
+    /// Tests that failed and passed when they were run again.
+    pub(super) flaky: Vec<String>,
+    /// The time that each test took.
+    pub(super) tests: Vec<(String, Duration)>,
+}
+
+impl Outcome {
+    fn of(succeeded: bool) -> Self {
+        Self {
+            succeeded,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.flaky.extend(other.flaky);
+        self.tests.extend(other.tests);
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Action {
+    Command(&'static [&'static str]),
+    Chore(fn(&Path) -> ExitCode),
+    Tests(nextest::Run),
+    DocTests,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Step {
+    pub(super) name: &'static str,
+    action: Action,
+}
+
+impl Step {
+    const fn command(name: &'static str, words: &'static [&'static str]) -> Self {
+        let action = Action::Command(words);
+        Self { name, action }
+    }
+
+    const fn chore(name: &'static str, chore: fn(&Path) -> ExitCode) -> Self {
+        let action = Action::Chore(chore);
+        Self { name, action }
+    }
+
+    const fn tests(name: &'static str, run: nextest::Run) -> Self {
+        let action = Action::Tests(run);
+        Self { name, action }
+    }
+
+    pub(super) fn run(&self, root: &Path) -> Outcome {
+        match self.action {
+            Action::Command(words) => Outcome::of(succeeds(root, words)),
+            Action::Chore(chore) => Outcome::of(chore(root) == ExitCode::SUCCESS),
+            Action::Tests(tests) => tests.run(root),
+            Action::DocTests => doctests::run(root),
+        }
+    }
+}
+
+pub(super) const STEPS: &[Step] = &[
+    Step::command("format", &["cargo", "fmt", "--all", "--check"]),
+    Step::chore("tidy", tidy::run),
+    Step::command(
+        "lints",
+        &[
+            "cargo",
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "--deny",
+            "warnings",
+        ],
+    ),
+    Step::command(
+        "docs",
+        &[
+            "cargo",
+            "doc",
+            "--no-deps",
+            "--workspace",
+            "--config",
+            "build.rustdocflags=[\"--deny\",\"warnings\"]",
+        ],
+    ),
+    BUILD,
+    GUARD,
+    CROSS,
+    Step::chore("artifacts", artifacts::run),
+    Step::tests("tests", nextest::CI),
+    Step {
+        name: "doctests",
+        action: Action::DocTests,
+    },
+    Step::tests("loom", nextest::LOOM),
+];
+
+/// Programs, libraries and tests at once: without the tests, dependencies would be built with fewer features first.
+const BUILD: Step = Step::chore("build", artefacts::here);
+
+/// The libraries that the tests preload.
+const GUARD: Step = Step::chore("guard", guard::run);
+
+const CROSS: Step = Step::chore("cross", artefacts::aarch64);
+
+/// The steps of `--long`.
+pub(super) const LONG_STEPS: &[Step] = &[BUILD, GUARD, CROSS, Step::tests("tests", nextest::LONG)];
+
+/// The steps that are meant, in their order.
+pub(super) fn of(options: &Options) -> Vec<&'static Step> {
+    let all = if options.long { LONG_STEPS } else { STEPS };
+    let is_meant =
+        |step: &&Step| options.only.is_empty() || options.only.iter().any(|name| name == step.name);
+    all.iter().filter(is_meant).collect()
+}
+
+fn succeeds(root: &Path, words: &[&str]) -> bool {
+    let Some((program, arguments)) = words.split_first() else {
+        return false;
+    };
+    let status = Command::new(program)
+        .args(arguments)
+        .current_dir(root)
+        .stdin(Stdio::null())
+        .status();
+    match status {
+        Ok(status) => status.success(),
+        Err(error) => {
+            eprintln!("cannot run {program}: {error}");
+            false
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_have_names_of_their_own() {
+        let mut names: Vec<&str> = STEPS.iter().map(|step| step.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), STEPS.len());
+    }
+
+    #[test]
+    fn only_the_named_steps_run_and_in_their_order() {
+        let options = Options::read(&["tests", "format"]).unwrap();
+        let names: Vec<&str> = of(&options).iter().map(|step| step.name).collect();
+        assert_eq!(names, ["format", "tests"]);
+    }
+}

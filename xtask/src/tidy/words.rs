@@ -1,0 +1,92 @@
+//! Words that have no place in the repository: those that speak of how its work was organised instead of the product.
+
+use regex_lite::Regex;
+
+use super::{Finding, Severity, Source};
+
+/// A pattern, and the advice for a line that it matches.
+const RULES: &[(&str, &str)] = &[
+    (
+        r"(?i)\bmust show\b",
+        "a task's words; say what the program does or a test checks",
+    ),
+    (
+        r"(?i)\bleases?\b",
+        "say on which machine and when it was measured, not how the machine was come by",
+    ),
+    (
+        r"(?i)\blent (gpus?|cards?|machines?|boards?|hosts?)\b|\b(gpus?|cards?|machines?|boards?|hosts?) (that )?((is|are|was|were) )?lent\b",
+        "say on which machine and when it was measured, not how the machine was come by",
+    ),
+    // A PTY, a login and HTTP have sessions; work on the repository has none.
+    (
+        r"(?i)\b(in|of|by|during|from|for) this session\b|\b(an earlier|the next|the last|the previous) session\b",
+        "say the date or the commit",
+    ),
+];
+
+pub(super) fn check<'a>(texts: impl Iterator<Item = &'a Source>) -> Vec<Finding> {
+    let rules: Vec<(Regex, &str)> = RULES
+        .iter()
+        .map(|(pattern, advice)| (Regex::new(pattern).expect("a test compiles them all"), *advice))
+        .collect();
+    texts.flat_map(|text| offences(text, &rules)).collect()
+}
+
+fn offences(text: &Source, rules: &[(Regex, &str)]) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (number, line) in text.text.lines().enumerate() {
+        for (pattern, advice) in rules {
+            if let Some(word) = pattern.find(line) {
+                found.push(Finding {
+                    file: text.path.clone(),
+                    line: number + 1,
+                    rule: format!("`{}`: {advice}", word.as_str()),
+                    severity: SEVERITY,
+                });
+            }
+        }
+    }
+    found
+}
+
+const SEVERITY: Severity = Severity::Warning;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(line: &str) -> usize {
+        let text = Source {
+            path: "README.md".into(),
+            text: line.to_owned(),
+        };
+        check([&text].into_iter()).len()
+    }
+
+    // The words stand apart here, so that this file passes its own check.
+    #[test]
+    fn words_of_the_work_are_found() {
+        for line in [
+            concat!("a Lea", "se is dear"),
+            concat!("what it mu", "st show"),
+            concat!("on a le", "nt card"),
+            concat!("the machines that are le", "nt"),
+            concat!("measured in th", "is session"),
+        ] {
+            assert_eq!(rules(line), 1, "{line}");
+        }
+    }
+
+    #[test]
+    fn words_of_the_field_are_not() {
+        for line in [
+            "released, please",
+            "bytes lent at once; the device is lent to the pool",
+            "the HTTP session and setsid: a new session",
+            "previous session of the program",
+        ] {
+            assert_eq!(rules(line), 0, "{line}");
+        }
+    }
+}
