@@ -35,7 +35,7 @@ use crate::trace::{self, TraceKind};
 /// Objects that can be served at once; further ones keep their own methods.
 const PLACES: usize = 64;
 
-/// What `cudaMalloc` aligns to.
+/// Alignment of `cudaMalloc`.
 const ALIGNMENT: usize = 256;
 
 /// The one stream that a pool object is for, whichever that is.

@@ -53,6 +53,7 @@ impl<P: Policy> Policy for Tracked<P> {
         used.live += size;
         used.peak = used.peak.max(used.live);
         used.allocations += 1;
+        // With the tag of this moment: the caller may have set another one by the time of the free.
         self.blocks.insert(block.address, (self.tag, size));
         Ok(block)
     }

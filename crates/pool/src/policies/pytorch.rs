@@ -160,6 +160,7 @@ impl Policy for Pytorch {
         } else {
             ChunkKind::Large
         };
+        // Kept for the wait before a release, which has to cover every stream that ever had a block.
         self.streams.insert(stream);
         let address = self.find(device, size, kind, stream)?;
         let left = self.chunks.size(address).saturating_sub(size);
@@ -195,6 +196,7 @@ impl Policy for Pytorch {
             self.chunks.join(address);
         }
         self.release(device);
+        // After the release, which has unmapped every page.
         self.ranges.close(device);
         *self = Self::new(self.mode);
     }

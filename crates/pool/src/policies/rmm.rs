@@ -142,6 +142,8 @@ impl RmmPool {
         while attempt >= size {
             match device.allocate(attempt) {
                 Ok(address) => {
+                    // RMM returns whole allocations of the driver at its end, whatever became of their
+                    // blocks.
                     self.upstream.push(address);
                     self.reserved += attempt;
                     return Ok(RmmBlock {

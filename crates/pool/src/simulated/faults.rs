@@ -38,6 +38,8 @@ impl Faults {
     }
 
     pub(crate) fn refuse(&mut self, size: u64) -> bool {
+        // Every request counts, also one that another fault refuses, so that numbers do not depend on their
+        // combination.
         self.seen += 1;
         let next = self.next > 0;
         self.next = self.next.saturating_sub(1);

@@ -57,6 +57,7 @@ impl Streams {
 
     pub(super) fn delay(&mut self, stream: Stream, until: u64) {
         let start = self.start(stream).max(until);
+        // The stream is busy with waiting: work behind it starts no earlier.
         self.busy.insert(stream, start);
     }
 

@@ -134,6 +134,7 @@ fn state(code: u32) -> Result<PageState, PageError> {
     [PageState::Idle, PageState::Armed, PageState::Disarmed]
         .into_iter()
         .find(|state| *state as u32 == code)
+        // An unknown state is an error and not a default: it would be a newer guard, or no page.
         .ok_or(PageError::State { found: code })
 }
 

@@ -1,6 +1,6 @@
 //! What the program will ask of its cards, where it is one whose memory can be planned.
 //!
-//! With `--spill` guard lets overflow what is asked for first, if it knows what is still to come (`guard/src/spill/order.rs`). A
+//! With `--spill` guard lets overflow what is asked for first, if it knows what is still to come (`guard/src/policy/room.rs`). A
 //! program of llama.cpp says that in its flags, so it is planned as under `serve`: on the cards that it sees, each with no
 //! more free than its budget, which is what it will be told. What stands in the way is said in one line, and the program runs
 //! as it would without a plan.

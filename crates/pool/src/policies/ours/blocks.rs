@@ -66,6 +66,7 @@ impl BlockStack {
         {
             return Some(start);
         }
+        // No hole fits: the block goes on top.
         let start = self.top;
         self.top = start.checked_add(size).filter(|&end| end <= self.limit)?;
         let asked = Some(asked);
@@ -94,6 +95,8 @@ impl BlockStack {
 
     fn drop_last(&mut self) {
         if let Some(last) = self.entries.pop() {
+            // Entries have no gaps between them, so the end of the one before is the start of the one that is
+            // gone.
             self.top = last.start;
         }
     }

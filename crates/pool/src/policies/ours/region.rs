@@ -48,6 +48,7 @@ impl Region {
         let blocks = &mut self.traffic.blocks;
         let place = rounded(asked).and_then(|size| Some((blocks.take(size, asked)?, size)));
         let Some((start, size)) = place else {
+            // Bytes of addresses, since memory is not what is missing.
             let free = self.size - blocks.top();
             return Err(OutOfMemory { asked, free });
         };
@@ -143,6 +144,7 @@ impl Region {
             device.forget(pending.event);
         }
         self.pieces.unmap(device, |_, _| true);
+        // After the last unmap: a driver refuses to free addresses with mappings in them.
         device.release(self.base, self.size);
     }
 }
