@@ -78,14 +78,14 @@ pub enum Counting {
     /// The driver: all of it, as `nvidia-smi` shows it.
     #[default]
     Driver,
-    /// Guard, which enforces a budget: the program's own requests, and the context as it is opened. Memory that
-    /// the driver allocates lazily, mostly for kernels, is not counted.
+    /// Guard, which enforces a budget: the program's own requests, and the context as it is opened. Memory
+    /// that the driver allocates lazily, mostly for kernels, is not counted.
     Guard,
 }
 
 impl Card {
-    /// The card as a guarded program sees it: total and free are the budget. Host memory is unchanged, since guard
-    /// does not limit it.
+    /// The card as a guarded program sees it: total and free are the budget. Host memory is unchanged, since
+    /// guard does not limit it.
     pub fn guarded(self, budget: Bytes) -> Self {
         // Memory that other processes hold is not available to the guarded program, whatever its budget.
         let room = budget.min(self.free);

@@ -1,11 +1,13 @@
 //! Memory curves: bytes of a run on each card by depth of its context.
 //!
-//! DECISION: a curve is a table of steps, not a formula: the legacy pool grows in stairs, the pool with virtual
-//! memory in a line, and an engine that is asked under the phantom answers with points. Between two steps the upper one counts, so a curve never
-//! promises less than its source. A pool is a high-water mark, so a curve never falls.
+//! DECISION: a curve is a table of steps, not a formula: the legacy pool grows in stairs, the pool with
+//! virtual memory in a line, and an engine that is asked under the phantom answers with points. Between two
+//! steps the upper one counts, so a curve never promises less than its source. A pool is a high-water mark,
+//! so a curve never falls.
 //!
-//! The depth of a run follows from its [`Slots`]. With a unified cache the tokens of all slots add up. With a cache
-//! per slot the deepest counts once for every busy slot, because the engine attends to all of them in one batch.
+//! The depth of a run follows from its [`Slots`]. With a unified cache the tokens of all slots add up. With a
+//! cache per slot the deepest counts once for every busy slot, because the engine attends to all of them in
+//! one batch.
 
 use serde::Serialize;
 
@@ -48,8 +50,8 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// Makes a curve of `steps`, each with its depth and the bytes on every one of `cards`. `None` without a step, or
-    /// where a step has another number of cards.
+    /// Makes a curve of `steps`, each with its depth and the bytes on every one of `cards`. `None` without a
+    /// step, or where a step has another number of cards.
     pub fn new(slots: Slots, cards: Vec<CardId>, mut steps: Vec<(u64, Vec<Bytes>)>) -> Option<Self> {
         // Callers collect steps from several sources; only the order by depth is an invariant.
         steps.sort_by_key(|(depth, _)| *depth);
@@ -69,6 +71,7 @@ impl Curve {
             });
         }
         let known = !rising.is_empty();
+        // A curve without a step could answer no question.
         known.then_some(Self {
             slots,
             cards,
@@ -117,8 +120,8 @@ impl Curve {
 
     /// The curve corrected by a measured slope: `each` bytes per token between these depths, over all cards.
     ///
-    /// A steeper slope replaces the planned one everywhere. A flatter slope was measured only as far as `to`; beyond
-    /// it, the planned slope applies.
+    /// A steeper slope replaces the planned one everywhere. A flatter slope was measured only as far as `to`;
+    /// beyond it, the planned slope applies.
     #[must_use]
     pub fn seen(&self, each: Bytes, from: u64, to: u64) -> Self {
         let between = total(&self.at(to)).saturating_sub(total(&self.at(from)));

@@ -1,8 +1,8 @@
 //! Memory demand of a model on a set of cards.
 //!
 //! A demand is a function, not a number: planned models answer with their plan for exactly these cards,
-//! declared ones divide the user's figure, and a model of unknown size takes one whole card. A demand states the
-//! size only; the ledger checks that it is free, so a demand never refuses for size.
+//! declared ones divide the user's figure, and a model of unknown size takes one whole card. A demand states
+//! the size only; the ledger checks that it is free, so a demand never refuses for size.
 
 use std::fmt;
 
@@ -69,8 +69,8 @@ static NO_NAMES: Named = Named {
 pub trait Demand: fmt::Debug + Send + Sync {
     /// Returns what the model would take on these cards, each at its peak.
     ///
-    /// `free` of each card is what the model could have there at best. The error says why the model cannot run
-    /// on this set at all, whatever is free; that it is too small is not such a reason.
+    /// `free` of each card is what the model could have there at best. The error says why the model cannot
+    /// run on this set at all, whatever is free; that it is too small is not such a reason.
     fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason>;
 
     /// The cards that it names itself; it is asked about no set that does not suit them.

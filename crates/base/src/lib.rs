@@ -1,7 +1,7 @@
 //! Vocabulary of every other crate: bytes, cards, memory curves, claims, reasons and hints.
 //!
-//! Pure values without input or output. The planner fills them, the scheduler decides on them, and every screen renders
-//! the same [`Reason`] trees, so no two of those crates have to know each other.
+//! Pure values without input or output. The planner fills them, the scheduler decides on them, and every
+//! screen renders the same [`Reason`] trees, so no two of those crates have to know each other.
 #![forbid(unsafe_code)]
 
 mod bytes;

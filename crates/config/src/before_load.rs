@@ -3,14 +3,16 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Reclaim of host memory before a model is loaded, on machines whose GPU shares it, and the privileges for it.
+/// Reclaim of host memory before a model is loaded, on machines whose GPU shares it, and the privileges for
+/// it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReclaimBeforeLoad {
     /// Nothing is done.
     #[default]
     Off,
-    /// Steps without root: the page cache of model files is dropped, and guarded programs release idle memory.
+    /// Steps without root: the page cache of model files is dropped, and guarded programs release idle
+    /// memory.
     User,
     /// Also steps that need root, by `sudo -n plimsoll reclaim-step`.
     Sudo,

@@ -1,7 +1,8 @@
 //! Splitting of command lines into arguments, as a POSIX shell does it: without variables, globs and pipes.
 //!
-//! Lines that start with `#` are comments, and a backslash at the end of a line continues it, as in llama-swap
-//! (`internal/config/commands.go: SanitizeCommand @ v250`). There the quotes need not be closed; here they must.
+//! Lines that start with `#` are comments, and a backslash at the end of a line continues it, as in
+//! llama-swap (`internal/config/commands.go: SanitizeCommand @ v250`). There the quotes need not be closed;
+//! here they must.
 
 use super::failure::Problem;
 

@@ -3,8 +3,8 @@
 use plimsoll_flags::table::Effect;
 use plimsoll_flags::{Options, Origin, Program, Warning};
 
-/// The flags of a command, if its program is a llama-server by name: what its memory is planned from. A program
-/// that only looks like one is not refused for flags we do not know.
+/// The flags of a command, if its program is a llama-server by name: what its memory is planned from. A
+/// program that only looks like one is not refused for flags we do not know.
 pub(crate) fn engine_flags(argv: &[String], at: &Origin, warnings: &mut Vec<Warning>) -> Option<Options> {
     // The first match: wrappers such as taskset come before the program, model paths after it.
     let program = argv.iter().position(|argument| is_llama_server(argument))?;
@@ -19,7 +19,8 @@ pub(crate) fn engine_flags(argv: &[String], at: &Origin, warnings: &mut Vec<Warn
     Some(options)
 }
 
-/// `llama-server`, `/opt/b10605/llama-server`, `ik-llama-server`; also behind a wrapper such as `taskset -c 0-7`.
+/// `llama-server`, `/opt/b10605/llama-server`, `ik-llama-server`; also behind a wrapper such as `taskset -c
+/// 0-7`.
 fn is_llama_server(argument: &str) -> bool {
     let name = argument.rsplit('/').next().unwrap_or(argument);
     name == "llama-server" || name.ends_with("-llama-server") || name.ends_with("_llama-server")

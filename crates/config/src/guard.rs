@@ -1,8 +1,9 @@
-//! Guard settings of one program: from `plimsoll run`, from a model's own settings, from the flags of `serve`.
+//! Guard settings of one program: from `plimsoll run`, from a model's own settings, from the flags of
+//! `serve`.
 //!
-//! DECISION: an engine under `serve` is counted by default, and nothing is enforced. A plan that is a few MiB short must
-//! not kill an engine that fits its card; `budget` enforces the claim. Settings that are not given are `None`, so that
-//! a model's own settings override the server's defaults one by one.
+//! DECISION: an engine under `serve` is counted by default, and nothing is enforced. A plan that is a few MiB
+//! short must not kill an engine that fits its card; `budget` enforces the claim. Settings that are not given
+//! are `None`, so that a model's own settings override the server's defaults one by one.
 
 use plimsoll_base::Bytes;
 use plimsoll_wire::options::{CardRule, Contexts, GuardOptions as Options, GgmlPoolMode as Pool, Uuid};
@@ -143,7 +144,8 @@ impl GuardWish {
         }
     }
 
-    /// True where a plan has to choose which requests spill: spilling is on, and neither `need` nor `keep` is given.
+    /// True where a plan has to choose which requests spill: spilling is on, and neither `need` nor `keep` is
+    /// given.
     pub fn is_to_be_planned(&self) -> bool {
         self.spill.is_some() && self.need.is_none() && self.keep.is_none()
     }
@@ -166,7 +168,8 @@ impl GuardWish {
         options.on_oom_managed = self.on_oom_managed.unwrap_or_default();
         options.hide_vmm = self.hide_vmm.unwrap_or_default();
         for card in cards {
-            // Beyond its room guard treats a card as one that it does not know, as it must with more than its page holds.
+            // Beyond its room guard treats a card as one that it does not know, as it must with more than its
+            // page holds.
             let _ = options.add(CardRule {
                 uuid: card.uuid.0,
                 budget: card.budget.map(Bytes::get),

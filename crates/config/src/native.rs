@@ -1,7 +1,8 @@
 //! Plimsoll's own TOML format, the only one with every setting.
 //!
-//! The structs are the format: they read the file, and the JSON schema that editors use is drawn from the same
-//! (`docs/reference/config.schema.json`). A key that is not theirs is an error with its line, never ignored.
+//! The structs are the format: they read the file, and the JSON schema that editors use is drawn from the
+//! same (`docs/reference/config.schema.json`). A key that is not theirs is an error with its line, never
+//! ignored.
 
 mod document;
 
@@ -146,7 +147,8 @@ fn launch(
     })
 }
 
-/// A model that gives flags only: llama-server's own rules hold, and what is ours to set may not be among them.
+/// A model that gives flags only: llama-server's own rules hold, and what is ours to set may not be among
+/// them.
 fn flags(
     lines: &Lines<'_>,
     entry: &Entry,

@@ -48,6 +48,7 @@ fn unreadable(text: &str) -> Option<(&'static str, &'static str)> {
         let why = "it starts with a byte order mark, which llama-server refuses";
         return Some((why, "save it as UTF-8 without one"));
     }
+    // No argument of a command line can hold one.
     text.contains('\0')
         .then_some(("it holds a zero byte", "save it as UTF-8"))
 }

@@ -1,8 +1,8 @@
 //! llama-server's `--models-preset` file, with its grammar and its precedence.
 //!
-//! What llama-server makes of a file we make of it too, and say so where that is not what the file seems to ask
-//! (`common/preset.cpp`, `tools/server/server-models.cpp @ b10605`). Three things differ on purpose: a section
-//! without a model is refused, where llama-server starts a second router that never answers; a
+//! What llama-server makes of a file we make of it too, and say so where that is not what the file seems to
+//! ask (`common/preset.cpp`, `tools/server/server-models.cpp @ b10605`). Three things differ on purpose: a
+//! section without a model is refused, where llama-server starts a second router that never answers; a
 //! `sleep-idle-seconds` unloads the whole process, card context included; and settings of our own stand in
 //! comments, `;plimsoll: key = value`, so that one file starts both.
 
@@ -29,7 +29,8 @@ const GLOBAL: &str = "*";
 pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<Roster, ConfigError> {
     let mut roster = Roster::default();
     let mut sections = grammar::sections(file, text, &mut roster.warnings)?;
-    // Comments before the first header belong to no section, though llama.cpp gives the settings there a name.
+    // Comments before the first header belong to no section, though llama.cpp gives the settings there a
+    // name.
     let mut ours = sections
         .first_mut()
         .map(|head| std::mem::take(&mut head.ours))
@@ -60,8 +61,8 @@ pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<Roster, ConfigError> 
     Ok(roster)
 }
 
-/// Of two sections with one name the later wins wholly. Names differ before their tags are canonical, and then
-/// the one that sorts later wins (`load_from_ini` walks a `std::map`).
+/// Of two sections with one name the later wins wholly. Names differ before their tags are canonical, and
+/// then the one that sorts later wins (`load_from_ini` walks a `std::map`).
 fn last_of_each(file: &Arc<str>, sections: Vec<Section>, warnings: &mut Vec<Warning>) -> Vec<Section> {
     let mut kept: Vec<(String, Section)> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();

@@ -1,8 +1,8 @@
 //! The parsed configuration: models, their launch commands, server settings and warnings.
 //!
-//! All three formats are read into it: llama-server's `--models-preset` INI, llama-swap's YAML and our own TOML. A
-//! setting that is not honoured is a [`Warning`], never silence. Entries compare without their place in the file, so
-//! that a reload restarts only models that changed.
+//! All three formats are read into it: llama-server's `--models-preset` INI, llama-swap's YAML and our own
+//! TOML. A setting that is not honoured is a [`Warning`], never silence. Entries compare without their place
+//! in the file, so that a reload restarts only models that changed.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -180,8 +180,8 @@ pub const PORT: &str = "${PORT}";
 pub const PID: &str = "${PID}";
 
 impl Launch {
-    /// Returns the command line that serves `name` on `port` of the loopback; `engine` is the program for models
-    /// that give only flags.
+    /// Returns the command line that serves `name` on `port` of the loopback; `engine` is the program for
+    /// models that give only flags.
     pub fn command_line(&self, engine: &[String], name: &str, port: u16) -> Vec<String> {
         match self {
             Self::LlamaServer { program, options } => {

@@ -1,8 +1,8 @@
 //! The value of a setting, read as `common/arg.cpp @ b10605` reads it.
 //!
-//! Numbers are taken as `std::stoi` takes them, which stops at the first character that is no digit: `-c 8k` is
-//! a context of 8. We plan for what the engine will do, so we do the same, and [`Options::remarks`] says so.
-//! There are no suffixes.
+//! Numbers are taken as `std::stoi` takes them, which stops at the first character that is no digit: `-c 8k`
+//! is a context of 8. We plan for what the engine will do, so we do the same, and [`Options::remarks`] says
+//! so. There are no suffixes.
 //!
 //! [`Options::remarks`]: crate::Options::remarks
 
@@ -73,6 +73,7 @@ impl Given<'_> {
     }
 
     pub(crate) fn natural(&self) -> Result<u32, FlagError> {
+        // Negative numbers are refused here, where llama.cpp would wrap or exit.
         let number = self.integer().ok().and_then(|number| u32::try_from(number).ok());
         number.ok_or_else(|| self.error("a whole number from 0 to 2147483647"))
     }
@@ -183,6 +184,7 @@ impl Given<'_> {
     }
 
     pub(crate) fn scaled_files(&self) -> Result<Vec<String>, FlagError> {
+        // The scale is checked and dropped: memory does not depend on it.
         let each = fields(&self.text()?).into_iter().map(|item| {
             let (file, scale) = item.split_once(':')?;
             leading_float(scale).filter(|_| !scale.contains(':'))?;

@@ -1,4 +1,5 @@
-//! llama-server's command-line flags: the table, the options as written, and the model parameters that they set.
+//! llama-server's command-line flags: the table, the options as written, and the model parameters that they
+//! set.
 //!
 //! The flags are data ([`table`]). [`Options`] keeps what was typed; [`Wish`] is its meaning for memory.
 #![forbid(unsafe_code)]

@@ -1,7 +1,8 @@
-//! Flags as they were given: an ordered list of settings, each knowing its row of the table and where it stood.
+//! Flags as they were given: an ordered list of settings, each knowing its row of the table and where it
+//! stood.
 //!
-//! Order and repetition are kept, because llama-server lets the last `-c` win but adds up every `-ot`. What the
-//! settings mean together is [`Wish`](super::Wish); what they look like on a command line is `to_argv`.
+//! Order and repetition are kept, because llama-server lets the last `-c` win but adds up every `-ot`. What
+//! the settings mean together is [`Wish`](super::Wish); what they look like on a command line is `to_argv`.
 
 mod meaning;
 mod read;
@@ -49,7 +50,8 @@ impl Options {
         self.settings.retain(keep);
     }
 
-    /// The setting of a flag that counts where only one can: the last. `name` is any spelling with its dashes.
+    /// The setting of a flag that counts where only one can: the last. `name` is any spelling with its
+    /// dashes.
     pub fn get(&self, name: &str) -> Option<&Setting> {
         self.settings
             .iter()
@@ -70,6 +72,7 @@ impl Options {
     #[must_use]
     pub fn merged_over(mut self, base: &Self) -> Self {
         let below = base.settings.iter();
+        // Settings below come first, so that order-dependent flags keep the base's order.
         let mut settings: Vec<Setting> = below
             // All settings of the flag below go, even of a list such as `-ot`: the router replaces, it does
             // not append.
@@ -80,13 +83,15 @@ impl Options {
         Self { settings }
     }
 
-    /// Orders the settings as llama.cpp's preset map does, by the first spelling: the order its router passes them.
+    /// Orders the settings as llama.cpp's preset map does, by the first spelling: the order its router passes
+    /// them.
     pub fn sort(&mut self) {
         // `common_preset` keeps its options in a std::map; children see them in that order.
         self.settings.sort_by_key(|setting| setting.flag.names.first());
     }
 
-    /// Returns the settings as a command line, each in the spelling llama.cpp itself writes: the last of the row.
+    /// Returns the settings as a command line, each in the spelling llama.cpp itself writes: the last of the
+    /// row.
     pub fn to_argv(&self) -> Vec<String> {
         let mut argv = Vec::with_capacity(self.settings.len() * 2);
         for Setting { flag, value, .. } in &self.settings {

@@ -1,8 +1,8 @@
 //! Table of llama-server's flags: one row for a flag, with every spelling, its variable, and its setter.
 //!
-//! The rows mirror `common/arg.cpp: common_params_parser_init @ b10605` for the server, in its order, plus what
-//! older builds and ik_llama.cpp knew. Parsing, writing, the preset INI and the memory plan all read this one
-//! table, so a flag is known everywhere or nowhere.
+//! The rows mirror `common/arg.cpp: common_params_parser_init @ b10605` for the server, in its order, plus
+//! what older builds and ik_llama.cpp knew. Parsing, writing, the preset INI and the memory plan all read
+//! this one table, so a flag is known everywhere or nowhere.
 //!
 //! To add a flag, write a row in `table/rows.rs`. If memory depends on it, give the row a setter, and add the
 //! field that it sets with its default to [`Wish`]. A test sets every row with a setter and expects a change.
@@ -116,6 +116,7 @@ impl Flag {
     /// The variable that says no, which llama.cpp derives from the one that says yes.
     pub fn negative_env(&self) -> Option<String> {
         let env = self.env.filter(|_| !self.negations.is_empty())?;
+        // `common_arg::get_value_from_env` derives the name in the same way.
         Some(env.replace("LLAMA_ARG_", "LLAMA_ARG_NO_"))
     }
 }
@@ -173,7 +174,8 @@ static KEYS: LazyLock<HashMap<String, Found>> = LazyLock::new(|| {
     for flag in FLAGS {
         let variables = flag.env.map(str::to_owned).into_iter().chain(flag.negative_env());
         for variable in variables {
-            // The negative variable is a key too, but llama.cpp reads its value as if it were the positive one.
+            // The negative variable is a key too, but llama.cpp reads its value as if it were the positive
+            // one.
             let spelling = flag.env.unwrap_or_default();
             let found = Found {
                 flag,

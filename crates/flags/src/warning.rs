@@ -4,7 +4,8 @@ use std::fmt;
 
 use super::origin::Origin;
 
-/// Something that the file says and we do otherwise, or that its own program would do otherwise than it reads.
+/// Something that the file says and we do otherwise, or that its own program would do otherwise than it
+/// reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     pub origin: Origin,

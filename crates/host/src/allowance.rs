@@ -1,9 +1,10 @@
-//! Allocatable memory: the size that a driver's request can get now, the size after reclaim, and the limit that decides.
+//! Allocatable memory: the size that a driver's request can get now, the size after reclaim, and the limit
+//! that decides.
 //!
-//! DECISION: two numbers. `now` is the size of a driver's request that succeeds without any reclaim; `attainable` is the
-//! size after all clean file pages are dropped. Reclaim can gain the difference and no more. A driver that lets the
-//! kernel reclaim is limited by MemAvailable, one that gives up early by MemFree. Pages of the contiguous pool count
-//! for neither.
+//! DECISION: two numbers. `now` is the size of a driver's request that succeeds without any reclaim;
+//! `attainable` is the size after all clean file pages are dropped. Reclaim can gain the difference and no
+//! more. A driver that lets the kernel reclaim is limited by MemAvailable, one that gives up early by
+//! MemFree. Pages of the contiguous pool count for neither.
 
 use plimsoll_base::{Bytes, Reason};
 
@@ -37,8 +38,8 @@ struct Bound {
     reason: Reason,
 }
 
-/// Computes the allocatable memory for `gate`, or for the gate of the machine's driver; `None` where `/proc/meminfo` lacks
-/// the figures.
+/// Computes the allocatable memory for `gate`, or for the gate of the machine's driver; `None` where
+/// `/proc/meminfo` lacks the figures.
 pub fn allowance(snapshot: &Snapshot, gate: Option<Gate>) -> Option<Allowance> {
     let (known, why) = usual_gate(snapshot);
     let gate = gate.unwrap_or(known);
@@ -227,7 +228,8 @@ fn remedy(release: Release) -> Reason {
     )
 }
 
-/// Limits of containers: of every request where the kernel lets go of cache by itself, and of a driver's where it is charged.
+/// Limits of containers: of every request where the kernel lets go of cache by itself, and of a driver's
+/// where it is charged.
 fn groups(snapshot: &Snapshot) -> Vec<Bound> {
     // NvMap before that fix allocates outside any memory cgroup.
     let uncharged = |release: Release| !release.gives_up_early();

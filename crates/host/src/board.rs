@@ -25,7 +25,8 @@ pub enum Chip {
 pub enum Driver {
     /// nvgpu and NvMap, up to Orin.
     Nvmap,
-    /// nvidia.ko with unified memory: Thor and GB10. `cudaMemGetInfo` says MemFree, so page cache counts as used.
+    /// nvidia.ko with unified memory: Thor and GB10. `cudaMemGetInfo` says MemFree, so page cache counts as
+    /// used.
     NvidiaUnified,
 }
 

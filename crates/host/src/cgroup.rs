@@ -1,7 +1,8 @@
 //! Limits of control groups, both versions.
 //!
-//! A limit of any group above a process counts. Page cache that the group itself could drop (`inactive_file`) is not held
-//! against it. Newer NvMap charges GPU memory to its group, so a container's limit then binds CUDA memory too.
+//! A limit of any group above a process counts. Page cache that the group itself could drop (`inactive_file`)
+//! is not held against it. Newer NvMap charges GPU memory to its group, so a container's limit then binds
+//! CUDA memory too.
 
 use plimsoll_base::Bytes;
 
@@ -49,7 +50,8 @@ const V1: Version = Version {
     cache: "total_inactive_file",
 };
 
-/// Reads the limits of the groups that `/proc/self/cgroup` names and of every group above them; `read` reads a file of the tree.
+/// Reads the limits of the groups that `/proc/self/cgroup` names and of every group above them; `read` reads
+/// a file of the tree.
 pub fn limits(own_groups: &str, mut read: impl FnMut(&str) -> Option<String>) -> Vec<CgroupLimit> {
     let mut found = Vec::new();
     for (version, path) in fields::lines(own_groups).filter_map(memory_group).take(MOST) {

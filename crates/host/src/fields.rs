@@ -1,8 +1,10 @@
-//! Elements that several formats share: `key value unit`, `Node 0, zone Normal`, and limits on how much is read.
+//! Elements that several formats share: `key value unit`, `Node 0, zone Normal`, and limits on how much is
+//! read.
 
 use plimsoll_base::Bytes;
 
-/// Lines of one file that are looked at. The longest real one, `/proc/zoneinfo` of a large server, has some ten thousand.
+/// Lines of one file that are looked at. The longest real one, `/proc/zoneinfo` of a large server, has some
+/// ten thousand.
 pub(super) const MOST_LINES: usize = 100_000;
 /// Zones of all nodes together that are kept.
 pub(super) const MOST_ZONES: usize = 4096;

@@ -1,9 +1,10 @@
 //! `/etc/nv_tegra_release`: the release of NVIDIA's Jetson Linux (L4T), and its known faults.
 //!
-//! DECISION: releases are compared as numbers, and the table holds only what NVIDIA said in public. With the fix for
-//! CVE-2025-33182 and CVE-2025-33177 NvMap keeps allocations out of the kernel's OOM path, "which led to some limitations in
-//! the allocable memory" (NVIDIA's forum, on R38.2.1 → R38.2.2, R36.4.4 → R36.4.7 and R35.6.2 → R35.6.3); the release notes
-//! of R36.5 and R35.6.4 name it as fixed. Nothing that a user can reclaim lifts such a cap.
+//! DECISION: releases are compared as numbers, and the table holds only what NVIDIA said in public. With the
+//! fix for CVE-2025-33182 and CVE-2025-33177 NvMap keeps allocations out of the kernel's OOM path, "which led
+//! to some limitations in the allocable memory" (NVIDIA's forum, on R38.2.1 → R38.2.2, R36.4.4 → R36.4.7 and
+//! R35.6.2 → R35.6.3); the release notes of R36.5 and R35.6.4 name it as fixed. Nothing that a user can
+//! reclaim lifts such a cap.
 
 use std::fmt;
 use std::str::FromStr;
@@ -26,9 +27,9 @@ pub struct NvmapFault {
     pub fixed_in: Option<Release>,
 }
 
-/// Reported sizes under R36.4.7: board memory, largest total that was granted, smallest request that failed. An Orin Nano
-/// of 8 GB granted 3.84 GiB and refused 4 GiB with 5.36 GiB free; an Orin NX of 16 GB granted 3.2 GB and refused 6.6 GB
-/// with 12.6 GB free.
+/// Reported sizes under R36.4.7: board memory, largest total that was granted, smallest request that failed.
+/// An Orin Nano of 8 GB granted 3.84 GiB and refused 4 GiB with 5.36 GiB free; an Orin NX of 16 GB granted
+/// 3.2 GB and refused 6.6 GB with 12.6 GB free.
 const SEEN: [(Bytes, Bytes, Bytes); 2] = [
     (Bytes::mib(7620), Bytes::mib(3932), Bytes::mib(4096)),
     (Bytes::mib(15_650), Bytes::mib(3051), Bytes::mib(6294)),
@@ -68,8 +69,9 @@ impl Release {
         FAULTS.into_iter().find(|fault| fault.covers(self))
     }
 
-    /// True if NvMap keeps out of the OOM path. It then fails where the kernel could have reclaimed, so free memory is the
-    /// limit instead of available memory. Inferred from the same fix, which later releases keep.
+    /// True if NvMap keeps out of the OOM path. It then fails where the kernel could have reclaimed, so free
+    /// memory is the limit instead of available memory. Inferred from the same fix, which later releases
+    /// keep.
     pub fn gives_up_early(self) -> bool {
         let same_line = FAULTS.iter().find(|fault| fault.since.major == self.major);
         // Lines with a fix date are compared; later majors are assumed to keep the behaviour.

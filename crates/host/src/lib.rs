@@ -1,8 +1,8 @@
 //! Parsers for a host's memory state (`/proc`, `/sys`, tegrastats) and the arithmetic of reclaim.
 //!
-//! DECISION: one typed and bounded parser for each file of `/proc`, `/sys` and `/etc` and for tegrastats lines, shared by
-//! `probe`, `reclaim` and `doctor`. A file that is cut, mixed up or misnamed yields fewer values, never a panic and never
-//! a wrong number: a value that cannot be read is `None`.
+//! DECISION: one typed and bounded parser for each file of `/proc`, `/sys` and `/etc` and for tegrastats
+//! lines, shared by `probe`, `reclaim` and `doctor`. A file that is cut, mixed up or misnamed yields fewer
+//! values, never a panic and never a wrong number: a value that cannot be read is `None`.
 #![forbid(unsafe_code)]
 
 mod allowance;

@@ -1,8 +1,8 @@
 //! `/proc/meminfo`.
 //!
-//! Every value says `kB` and means KiB. `Cma*` is there only in kernels with a contiguous pool, `NvMap*` only in those of
-//! Jetson before Thor. `MemAvailable` counts page cache that can be dropped, and free pages of the contiguous pool, which a
-//! driver's request cannot have.
+//! Every value says `kB` and means KiB. `Cma*` is there only in kernels with a contiguous pool, `NvMap*` only
+//! in those of Jetson before Thor. `MemAvailable` counts page cache that can be dropped, and free pages of
+//! the contiguous pool, which a driver's request cannot have.
 
 use plimsoll_base::Bytes;
 
@@ -35,6 +35,7 @@ impl MemInfo {
     pub fn read(text: &str) -> Self {
         let mut memory = Self::default();
         for line in fields::lines(text) {
+            // Kernels add fields; unknown ones are skipped.
             if let Some((key, value)) = line.split_once(':') {
                 memory.set(key.trim(), value.trim());
             }
@@ -72,7 +73,8 @@ impl MemInfo {
         })
     }
 
-    /// Page cache of files, which is the part that can be dropped at all: neither shared memory nor what is locked.
+    /// Page cache of files, which is the part that can be dropped at all: neither shared memory nor what is
+    /// locked.
     pub fn file_cache(&self) -> Option<Bytes> {
         Some(self.active_file? + self.inactive_file?)
     }

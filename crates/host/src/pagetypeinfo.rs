@@ -1,7 +1,7 @@
 //! `/proc/pagetypeinfo`, which only root may read: free blocks by migrate type.
 //!
-//! Compaction moves movable pages only. A page block with unmovable pages never becomes a large free block, so compaction
-//! can join only free pages in movable blocks.
+//! Compaction moves movable pages only. A page block with unmovable pages never becomes a large free block,
+//! so compaction can join only free pages in movable blocks.
 
 use plimsoll_base::Bytes;
 
@@ -25,8 +25,8 @@ pub struct PageTypeInfo {
     pub free: Vec<FreeOfType>,
 }
 
-/// Free blocks of one zone and type by order. The kernel stops counting at 100 000 and writes `>100000`, so these are lower
-/// bounds where a list is that long.
+/// Free blocks of one zone and type by order. The kernel stops counting at 100 000 and writes `>100000`, so
+/// these are lower bounds where a list is that long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FreeOfType {
     pub node: u32,
@@ -65,7 +65,8 @@ impl PageTypeInfo {
             let Some((node, zone, rest)) = fields::node_and_zone(line) else {
                 continue;
             };
-            // Rows without a type are the table of page blocks at the end of the file, which nothing is planned from.
+            // Rows without a type are the table of page blocks at the end of the file, which nothing is
+            // planned from.
             let Some(rest) = rest.trim_start_matches([',', ' ']).strip_prefix("type") else {
                 continue;
             };

@@ -1,9 +1,10 @@
 //! Choice of reclaim steps: the mildest recipe that lets a request of a known size succeed, or none.
 //!
-//! DECISION: a closed list of recipes, mildest first. Each is simulated; the first that reaches the goal is chosen, and if
-//! none does nothing is done, because a step that cannot help only costs. Predictions of free memory are exact but for
-//! concurrent changes. Predictions of large blocks are upper bounds, because pinned pages are not visible. The acting
-//! side therefore takes one step, measures again and asks again, with the steps that were tried.
+//! DECISION: a closed list of recipes, mildest first. Each is simulated; the first that reaches the goal is
+//! chosen, and if none does nothing is done, because a step that cannot help only costs. Predictions of free
+//! memory are exact but for concurrent changes. Predictions of large blocks are upper bounds, because pinned
+//! pages are not visible. The acting side therefore takes one step, measures again and asks again, with the
+//! steps that were tried.
 
 mod baseline;
 mod simulation;
@@ -22,9 +23,9 @@ pub enum Step {
     AskNeighbours,
     /// `compact_memory`: moves movable pages together. Costs processor time.
     Compact,
-    /// `nr_hugepages`: allocates free memory as huge pages, for which the kernel migrates pages block by block, and frees
-    /// them again. Meanwhile hardly anything is free, so it comes after `Compact`, which on some kernels returns at once
-    /// and migrates almost nothing.
+    /// `nr_hugepages`: allocates free memory as huge pages, for which the kernel migrates pages block by
+    /// block, and frees them again. Meanwhile hardly anything is free, so it comes after `Compact`, which on
+    /// some kernels returns at once and migrates almost nothing.
     ClaimHugePages,
     /// `drop_caches = 1`: drops clean page cache of all processes, which will read it again.
     DropPageCache,
@@ -95,7 +96,8 @@ const RECIPES: &[&[Step]] = &[
     &[Step::AdviseFiles, Step::Compact],
     &[Step::AdviseFiles, Step::AskNeighbours, Step::Compact],
     &[Step::AskNeighbours, Step::Compact],
-    // Its prediction equals that of compaction, so it is reached only after compaction was tried and gained less.
+    // Its prediction equals that of compaction, so it is reached only after compaction was tried and gained
+    // less.
     &[Step::ClaimHugePages],
     &[Step::AskNeighbours, Step::DropPageCache],
     &[Step::DropPageCache],
@@ -196,8 +198,8 @@ pub fn course(ground: &Ground, goal: Goal, powers: Powers, tried: &Tried) -> Cou
 pub struct Tried(Vec<Step>);
 
 impl Tried {
-    /// Remembers that `step` was taken. What drops more has done what drops less would do; what frees memory makes it worth
-    /// while to compact once more.
+    /// Remembers that `step` was taken. What drops more has done what drops less would do; what frees memory
+    /// makes it worth while to compact once more.
     pub fn add(&mut self, step: Step) {
         let done: &[Step] = match step {
             Step::AdviseFiles => &[Step::AdviseFiles],
@@ -245,8 +247,8 @@ impl Course {
         }
     }
 
-    /// The steps of `recipe` that may be taken, and those that may not. Without any permitted step the page cache of the
-    /// model's files is still dropped, which needs no privilege and brings the goal nearer.
+    /// The steps of `recipe` that may be taken, and those that may not. Without any permitted step the page
+    /// cache of the model's files is still dropped, which needs no privilege and brings the goal nearer.
     fn within(
         powers: Powers,
         start: &Simulation,

@@ -1,7 +1,7 @@
 //! Memory of a tegrastats line, JetPack 4 to 7 and Thor.
 //!
-//! The other fields have changed order, spelling and number from release to release; `RAM used/total` has stayed,
-//! with and without root. `MB` and `kB` mean MiB and KiB.
+//! The other fields have changed order, spelling and number from release to release; `RAM used/total` has
+//! stayed, with and without root. `MB` and `kB` mean MiB and KiB.
 
 use plimsoll_base::Bytes;
 
@@ -21,6 +21,7 @@ impl TegraStats {
     /// Reads a line; `None` if it is not one of tegrastats, which is one with `RAM used/total`.
     pub fn read(line: &str) -> Option<Self> {
         let line = line.trim();
+        // Logs of strangers: a line without end must not be searched to its end.
         let line = &line[..line.floor_char_boundary(LONGEST)];
         // At the start of a word: old boards report `IRAM 0/252kB` as well.
         let mut starts = line.match_indices("RAM ").map(|(at, _)| at);

@@ -1,7 +1,7 @@
 //! `/proc/zoneinfo`: free memory of each zone, and the part that watermarks and reserves withhold.
 //!
-//! A request is met from a zone without effort while more is free there than the low watermark and the zone's reserve against
-//! requests that could have been met elsewhere. Figures are pages.
+//! A request is met from a zone without effort while more is free there than the low watermark and the zone's
+//! reserve against requests that could have been met elsewhere. Figures are pages.
 
 use plimsoll_base::Bytes;
 
@@ -50,7 +50,8 @@ impl ZoneInfo {
         self.sum(held, page)
     }
 
-    /// Memory for a driver's request without any reclaim: down to the low watermark, without the contiguous pool.
+    /// Memory for a driver's request without any reclaim: down to the low watermark, without the contiguous
+    /// pool.
     pub fn usable(&self, page: Bytes) -> Bytes {
         self.sum(Zone::usable, page)
     }

@@ -1,6 +1,7 @@
 //! Files of `/proc`, `/sys` and `/etc` and lines of tegrastats that are cut, mixed up and damaged do no harm.
 //!
-//! Deterministic. `PLIMSOLL_FUZZ=1000000 cargo test -p plimsoll-host --release --test hostile_machine` is the long run.
+//! Deterministic. `PLIMSOLL_FUZZ=1000000 cargo test -p plimsoll-host --release --test hostile_machine` is the
+//! long run.
 
 use plimsoll_base::Bytes;
 use plimsoll_host::{

@@ -1,10 +1,10 @@
 //! Differences between architectures that memory depends on.
 //!
-//! llama.cpp has a function for each architecture (`src/models/*.cpp: load_arch_hparams @ b10605`). Nearly all of what
-//! they do is to read keys that are named alike everywhere, so those are read for every architecture, known or
-//! not; only rules that no key states are here: which layers slide, which recur, which keep a cache. An
-//! architecture in none of the tables gets the shared reading and is marked unknown, and so is one whose
-//! cache has a form that [`HyperParameters`](super::HyperParameters) cannot say.
+//! llama.cpp has a function for each architecture (`src/models/*.cpp: load_arch_hparams @ b10605`). Nearly
+//! all of what they do is to read keys that are named alike everywhere, so those are read for every
+//! architecture, known or not; only rules that no key states are here: which layers slide, which recur, which
+//! keep a cache. An architecture in none of the tables gets the shared reading and is marked unknown, and so
+//! is one whose cache has a form that [`HyperParameters`](super::HyperParameters) cannot say.
 
 mod keys;
 mod layers;
@@ -155,6 +155,7 @@ impl Traits {
 
 /// The traits of an architecture, and whether they are known to be all there is.
 fn traits(name: &str) -> (Traits, bool) {
+    // Some forty rows, and one search per model: a map would not pay.
     let special = SPECIAL.iter().find(|(names, _)| names.contains(&name));
     match special {
         Some((_, traits)) => (*traits, true),
@@ -174,19 +175,25 @@ const SPECIAL: &[(&[&str], Traits)] = {
         (&["cohere2"], Traits::slides(Every(4), Stated)),
         (&["cohere2moe"], Traits::slides(ListedOrEveryFullFirst(4), Stated)),
         (&["exaone-moe"], Traits::slides(Every(4), StatedOr(128))),
+        // The 1.2B model has no window at all, and only the number of layers tells the two apart.
         (&["exaone4"], Traits::slides(Every(4), OnlyWithLayers { window: 4096, layers: 64 })),
         (&["gemma2"], Traits::slides(Every(2), StatedOr(4096))),
         (&["gemma3"], Traits::slides(Every(6), Stated)),
+        // The number of layers with a cache is a constant in `gemma3n.cpp`, not a key.
         (&["gemma3n"], Traits { layers_with_cache: Some(20), ..Traits::slides(Every(5), Stated) }),
         (&["gemma4", "granite_swa"], Traits::slides(Listed, Stated)),
+        // Only a draft context caches the prediction layers.
         (&["mimo2", "step35"], Traits::slides(Listed, Stated).trunk_only()),
         (&["gpt-oss"], Traits::slides(Every(2), Stated)),
         (&["laguna"], Traits::slides(EveryFullFirst(4), Stated)),
+        // A file that states 0 has no chunked attention; without the key the chunk is 8192.
         (&["llama4"], Traits::slides(Every(4), FixedUnlessZero(8192))),
         (&["mellum", "muse-glimmer"], Traits::slides(ListedOrEvery(4), Stated)),
         (&["plamo3"], Traits::slides(Every(8), Stated)),
+        // The code uses 4096 whatever window the file states.
         (&["smallthinker"], Traits::slides(EveryFullFirst(4), FixedIfStated(4096))),
         // Encoders and diffusion models: no cache.
+        // Learned or ALiBi positions: nothing is rotated.
         (&["bert", "jina-bert-v2"], SHARED.uncached().rotates(Rotates::Never)),
         (&["jina-bert-v3", "nomic-bert", "nomic-bert-moe", "neo-bert", "eurobert"], SHARED.uncached()),
         (&["modern-bert"], Traits::slides(EveryFullFirst(3), Stated).uncached()),
@@ -194,14 +201,17 @@ const SPECIAL: &[(&[&str], Traits)] = {
         (&["dream", "llada", "llada-moe", "rnd1"], SHARED.uncached().both_ways()),
         // Recurrent and hybrid.
         (&["mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7"], Traits::recurs(All)),
+        // Attention and Mamba 2 side by side in every layer.
         (&["falcon-h1"], Traits::recurs(AllBesideAttention)),
         (&["jamba"], Traits::recurs(WithoutHeads).rotates(Rotates::Never)),
         (&["granitehybrid"], Traits::recurs(WithoutHeads).rotates(Rotates::UnlessDeclined)),
         (&["plamo2", "kimi-linear", "kimi-k3", "bailingmoe3", "lfm2moe"],
          Traits::recurs(WithoutHeads)),
+        // Layers with short convolutions recur; in some sizes the attention layers slide.
         (&["lfm2"], Traits { recurring: Some(WithoutHeads), ..Traits::slides(Attention, Stated) }),
         (&["nemotron_h", "nemotron_h_moe"], Traits::recurs(WithoutHeadsAndFeedForward).trunk_only().rotates(Rotates::Never)),
         (&["qwen3next", "qwen35", "qwen35moe"], Traits::recurs(ListedOrAllBut(4)).trunk_only()),
+        // Lightning attention: a square state per head instead of a convolution and a scan.
         (&["minimax-01"], Traits { lightning: true, ..Traits::recurs(ListedOrAllBut(8)) }),
         // Sparse attention.
         (&["deepseek32"], SHARED.trunk_only().indexed(Indexing::All)),
@@ -212,9 +222,10 @@ const SPECIAL: &[(&[&str], Traits)] = {
     ]
 };
 
-/// The architectures that the shared keys describe whole. Not here, and so planned as unknown: `deepseek4` and
-/// `dots3note` (several caches of their own), `graniteswitch` and `nanbeige` (layers that the file does not
-/// have), `gemma4-assistant`, `dflash` and `eagle3` (drafts that lean on another model), and those that speak.
+/// The architectures that the shared keys describe whole. Not here, and so planned as unknown: `deepseek4`
+/// and `dots3note` (several caches of their own), `graniteswitch` and `nanbeige` (layers that the file does
+/// not have), `gemma4-assistant`, `dflash` and `eagle3` (drafts that lean on another model), and those that
+/// speak.
 #[rustfmt::skip]
 const PLAIN: &[&str] = &[
     "apertus", "arcee", "arctic", "baichuan", "bailingmoe", "bailingmoe2", "bitnet", "bloom", "chameleon",
@@ -225,5 +236,6 @@ const PLAIN: &[&str] = &[
     "mistral4", "mpt", "nemotron", "olmo", "olmoe", "openelm", "orion", "paddleocr", "pangu-embedded", "phi2",
     "phi3", "phimoe", "plamo", "plm", "qwen", "qwen2", "qwen2moe", "qwen2vl", "qwen3", "qwen3moe", "qwen3vl",
     "qwen3vlmoe", "refact", "seed_oss", "smollm3", "stablelm", "starcoder", "starcoder2", "talkie", "xverse",
+    // Encoder-decoders: the keys describe the decoder's cache.
     "t5", "t5encoder",
 ];

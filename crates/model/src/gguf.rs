@@ -1,9 +1,10 @@
 //! Reads the header of a GGUF file: its keys and the list of its tensors, never its weights.
 //!
-//! The caller hands in a window, the first bytes of the file, and says how long the file is. What does not fit
-//! in the window is [`GgufError::Truncated`], which says how much to read before trying again; what does not
-//! fit in the file is an error for good. An [`Excerpt`] is such a window without the vocabulary. Nothing is copied: text and arrays borrow from the window, and an
-//! array is skipped, not read. A count in a header is a claim: nothing is reserved that the file could not hold.
+//! The caller hands in a window, the first bytes of the file, and says how long the file is. What does not
+//! fit in the window is [`GgufError::Truncated`], which says how much to read before trying again; what does
+//! not fit in the file is an error for good. An [`Excerpt`] is such a window without the vocabulary. Nothing
+//! is copied: text and arrays borrow from the window, and an array is skipped, not read. A count in a header
+//! is a claim: nothing is reserved that the file could not hold.
 //!
 //! The rules are those of `ggml/src/gguf.cpp: gguf_init_from_reader @ b10605`, so that what llama.cpp accepts
 //! is accepted here. Two things are stricter: names must be UTF-8, and a header ends within [`HEADER_LIMIT`].
@@ -97,6 +98,7 @@ impl<'a> Header<'a> {
     fn read_at(cursor: &mut Cursor<'a>, file_length: u64, dialect: Dialect) -> Result<Self, GgufError> {
         let version = read_version(cursor)?;
         let tensor_count = cursor.count(SMALLEST_TENSOR, Place::TensorCount)?;
+        // Both counts are checked against the file's length before anything is read by them.
         let entry_count = cursor.count(SMALLEST_KEY, Place::KeyCount)?;
         let entries = read_entries(cursor, entry_count)?;
         let alignment = read_alignment(&entries)?;
@@ -118,6 +120,7 @@ impl<'a> Header<'a> {
             entries,
             tensors,
         };
+        // Last, because it needs the offset of the data.
         tensors::check_layout(&header)?;
         Ok(header)
     }
@@ -145,6 +148,7 @@ fn read_version(cursor: &mut Cursor<'_>) -> Result<u32, GgufError> {
 
 fn read_entries<'a>(cursor: &mut Cursor<'a>, count: u64) -> Result<Vec<Entry<'a>>, GgufError> {
     let mut entries = Vec::new();
+    // gguf.cpp refuses a second key of one name; a lookup would find the first only.
     let mut seen = HashSet::new();
     for index in 0..count {
         let offset = cursor.offset();

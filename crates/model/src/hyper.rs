@@ -22,6 +22,7 @@ impl<T: Copy + Default> PerLayer<T> {
                 .ok()
                 .and_then(|i| values.get(i))
                 .copied()
+                // Next-token-prediction layers lie beyond lists of the trunk.
                 .unwrap_or_default(),
         }
     }
@@ -75,7 +76,8 @@ pub struct Recurrent {
     pub bare_norms: bool,
 }
 
-/// Sparse attention: a second cache of one small key a token, by which tokens are chosen (DeepSeek-V3.2, GLM-5).
+/// Sparse attention: a second cache of one small key a token, by which tokens are chosen (DeepSeek-V3.2,
+/// GLM-5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Indexer {
     /// `indexer_head_size`: elements of one token's index key.
@@ -109,6 +111,7 @@ impl Pooling {
         Some(match name {
             "none" => Self::Each,
             "mean" => Self::Mean,
+            // llama.cpp's name for the first token.
             "cls" => Self::First,
             "last" => Self::Last,
             "rank" => Self::Rank,
@@ -147,8 +150,8 @@ pub struct HyperParameters {
     pub sliding: Option<SlidingWindow>,
     pub experts: Option<Experts>,
     pub mla: Option<Mla>,
-    /// The same of a file that states whole heads, as converters did before llama.cpp knew latent attention and ik_llama.cpp's still does:
-    /// only that engine attends to the latent vectors of such a file.
+    /// The same of a file that states whole heads, as converters did before llama.cpp knew latent attention
+    /// and ik_llama.cpp's still does: only that engine attends to the latent vectors of such a file.
     pub older_mla: Option<Mla>,
     pub recurrent: Option<Recurrent>,
     pub indexer: Option<Indexer>,
@@ -205,6 +208,7 @@ impl HyperParameters {
     /// Does the main context keep an attention cache for `layer`?
     /// Mirrors `llama-model.cpp: create_memory` and `llama-hparams.cpp: has_kv @ b10605`.
     pub fn caches(&self, layer: u32) -> bool {
+        // The prediction layers are the last ones of the file.
         let trunk = layer < self.layers.saturating_sub(self.nextn_layers);
         let attends =
             !self.recurs(layer) || self.recurrent.as_ref().is_some_and(|recurrent| recurrent.attends);
@@ -221,6 +225,7 @@ impl HyperParameters {
 
     /// Elements of one head's K and V row in `layer`.
     pub fn head_lengths(&self, layer: u32) -> (u32, u32) {
+        // Gemma 4 has other head lengths in its sliding layers.
         if self.slides(layer) {
             (self.sliding_key_length, self.sliding_value_length)
         } else {

@@ -87,6 +87,7 @@ fn check_set(headers: &[Header<'_>]) -> Result<(), ModelError> {
             given: headers.len(),
         });
     }
+    // Files of one part may carry the keys as well, with any number.
     if count == 1 {
         return Ok(());
     }
@@ -95,6 +96,7 @@ fn check_set(headers: &[Header<'_>]) -> Result<(), ModelError> {
     }
     let found: usize = headers.iter().map(|header| header.tensors.len()).sum();
     match first.u32("split.tensors.count")? {
+        // The sum over all files: it tells an interrupted gguf-split from a whole set.
         Some(stated) if usize::try_from(stated) == Ok(found) => Ok(()),
         stated => Err(ModelError::TensorCount {
             stated: stated.unwrap_or(0),
@@ -105,6 +107,7 @@ fn check_set(headers: &[Header<'_>]) -> Result<(), ModelError> {
 
 fn check_place(header: &Header<'_>, number: u32, count: u32) -> Result<(), ModelError> {
     let stated = header.u32("split.no")?;
+    // Only `split.no` is required in every file; gguf-split writes both.
     let stated_count = header.u32("split.count")?.unwrap_or(count);
     if stated != Some(number) || stated_count != count {
         let stated = stated.map_or_else(|| "no number".to_owned(), |n| (n + 1).to_string());

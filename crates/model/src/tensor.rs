@@ -6,8 +6,8 @@ use super::gguf::TensorInfo;
 
 /// An element type: its number in the file, name, and block geometry.
 ///
-/// A plain value rather than an enum, so that a type table is one table and an engine's own types (ik_llama.cpp)
-/// are rows of another.
+/// A plain value rather than an enum, so that a type table is one table and an engine's own types
+/// (ik_llama.cpp) are rows of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TensorType {
     pub id: u32,
@@ -23,12 +23,14 @@ pub struct TensorType {
 impl TensorType {
     /// `ggml_is_quantized`.
     pub const fn quantised(self) -> bool {
+        // ggml counts F32, F16, BF16 and the integers as plain: blocks of one element.
         self.block > 1
     }
 
     /// `ggml_row_size`: bytes of `elements` in a row; `None` if they are no whole number of blocks.
     pub fn row(self, elements: u64) -> Option<Bytes> {
         elements
+            // ggml stores no partial block: a row of another length is of another type.
             .is_multiple_of(self.block)
             .then(|| Bytes::new(elements / self.block) * self.size + Bytes::new(self.row_extra))
     }
@@ -50,8 +52,8 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// The tensor that `info` lists in the file of this number. What its name says is read once: plans ask it of
-    /// every tensor again and again.
+    /// The tensor that `info` lists in the file of this number. What its name says is read once: plans ask it
+    /// of every tensor again and again.
     pub(super) fn listed(info: &TensorInfo<'_>, file: u16) -> Self {
         Self {
             name: info.name.to_owned(),
@@ -59,6 +61,7 @@ impl Tensor {
             shape: info.shape,
             bytes: info.bytes,
             file,
+            // Parsed once here; searches over placements read it for every tensor of every attempt.
             layer: layer(info.name),
             expert: is_expert(info.name),
         }

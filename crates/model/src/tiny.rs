@@ -101,6 +101,7 @@ impl TinyModel {
             tensor("output".to_owned(), F32, &[embedding, vocabulary]),
         ];
         for layer in 0..self.layers {
+            // Loaders find tensors by name, so this order is one of many.
             let in_layer = [
                 ("attn_norm", F32, &[embedding][..]),
                 ("attn_q", matrix, &[embedding, query]),

@@ -6,7 +6,8 @@
 //! is a wrong plan. Numbers that ggml has withdrawn (4, 5, 31 to 33, 36 to 38) have no row.
 //!
 //! Sources: `ggml/src/ggml.c: type_traits @ b10605`, and `ggml/src/ggml.c: type_traits @ ik_llama.cpp
-//! 8337e4cd`, each compiled to print its sizes. Left out of ik's: 36 (`i2_s`), whose size is no multiple of a block.
+//! 8337e4cd`, each compiled to print its sizes. Left out of ik's: 36 (`i2_s`), whose size is no multiple of a
+//! block.
 
 use super::TensorType;
 
@@ -28,6 +29,7 @@ impl Dialect {
             Self::Ggml => row(GGML),
             // The numbers up to BF16 were given before the fork.
             Self::Ik if id <= BF16.id || id == MXFP4.id => row(GGML).or_else(|| row(IK)),
+            // Never llama.cpp's table: a number of a newer llama.cpp may be another type here.
             Self::Ik => row(IK),
         }
     }
@@ -60,6 +62,7 @@ const fn with_row(id: u32, name: &'static str, block: u64, size: u64, row_extra:
     }
 }
 
+// Types that code refers to by name; the tables below hold all of them.
 pub const F32: TensorType = plain(0, "f32", 1, 4);
 pub const F16: TensorType = plain(1, "f16", 1, 2);
 pub const Q4_0: TensorType = plain(2, "q4_0", 32, 18);
@@ -87,6 +90,7 @@ const GGML: &[TensorType] = &[
     Q5_0,
     Q5_1,
     Q8_0,
+    // q8_1 and q8_K are intermediate types of matrix products; files do not use them.
     plain(9, "q8_1", 32, 36),
     Q2_K,
     Q3_K,
@@ -94,6 +98,7 @@ const GGML: &[TensorType] = &[
     Q5_K,
     Q6_K,
     plain(15, "q8_K", 256, 292),
+    // The i-quants: codebooks, in super-blocks of 256 like the K-quants.
     plain(16, "iq2_xxs", 256, 66),
     plain(17, "iq2_xs", 256, 74),
     plain(18, "iq3_xxs", 256, 98),
@@ -109,9 +114,11 @@ const GGML: &[TensorType] = &[
     plain(28, "f64", 1, 8),
     plain(29, "iq1_m", 256, 56),
     BF16,
+    // 31 to 33 were repacked q4_0, which is now done at load time; 36 to 38 were repacked iq4_nl.
     plain(34, "tq1_0", 256, 54),
     plain(35, "tq2_0", 256, 66),
     MXFP4,
+    // Newer than ik_llama.cpp's fork: the same numbers mean other types there.
     plain(40, "nvfp4", 64, 36),
     plain(41, "q1_0", 128, 18),
     plain(42, "q2_0", 64, 18),
@@ -127,6 +134,7 @@ const IK: &[TensorType] = &[
     plain(97, "q8_0_x4", 32, 34),
     plain(98, "q8_1_x4", 32, 36),
     plain(99, "q8_2_x4", 32, 36),
+    // From here on ik_llama.cpp's own quantisations.
     plain(133, "q6_0", 32, 26),
     with_row(134, "iq1_bn", 64, 13, 2),
     with_row(135, "iq2_bn", 64, 16, 4),
@@ -151,6 +159,8 @@ const IK: &[TensorType] = &[
     with_row(156, "iq3_ks", 256, 102, 2),
     with_row(157, "iq2_kl", 256, 86, 2),
     with_row(158, "iq1_kt", 256, 56, 4),
+    // Interleaved rows, which `-rtr` and the repacking quantiser write; most numbers are the plain type's
+    // plus 200.
     plain(202, "q4_0_r8", 32, 18),
     plain(206, "q5_0_r4", 32, 22),
     plain(208, "q8_0_r8", 32, 34),

@@ -1,4 +1,5 @@
-//! What the writer writes, the reader reads, whatever the keys, values and tensors, in both versions and byte orders.
+//! What the writer writes, the reader reads, whatever the keys, values and tensors, in both versions and byte
+//! orders.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 

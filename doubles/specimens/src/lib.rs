@@ -1,10 +1,10 @@
 //! Synthetic models: the shapes of real ones, with weights that are made up or not there at all.
 //!
-//! A [`Recipe`] says what a model is like; it gives the headers of its files and, on demand, the bytes of each
-//! tensor. A file may be the header with a hole behind it: engines check that a file is long enough, planners
-//! read no weights, and zeros are legal in every quantisation. The small recipes have weights that answer in
-//! words, so that a real engine serves them on any machine in milliseconds. Nothing here writes: the caller
-//! takes bytes and has them where it wants.
+//! A [`Recipe`] says what a model is like; it gives the headers of its files and, on demand, the bytes of
+//! each tensor. A file may be the header with a hole behind it: engines check that a file is long enough,
+//! planners read no weights, and zeros are legal in every quantisation. The small recipes have weights that
+//! answer in words, so that a real engine serves them on any machine in milliseconds. Nothing here writes:
+//! the caller takes bytes and has them where it wants.
 #![forbid(unsafe_code)]
 
 mod file;
@@ -85,7 +85,8 @@ pub struct Recipe {
 }
 
 impl Recipe {
-    /// The headers of the model's files: one, or as many as asked for, each with tensors of about equal weight.
+    /// The headers of the model's files: one, or as many as asked for, each with tensors of about equal
+    /// weight.
     pub fn files(&self, count: u16) -> Vec<Draft> {
         let tensors = tensors::list(self);
         let first = Draft {
@@ -166,8 +167,8 @@ mod tests {
         Model::from_headers(&read_all).unwrap()
     }
 
-    /// What llama.cpp puts on a CUDA card and what it leaves to the host, in whole MiB rounded down:
-    /// 128-byte alignment, and quantised rows padded to 512 elements (`ggml-cuda.cu: get_alloc_size @ b10605`).
+    /// What llama.cpp puts on a CUDA card and what it leaves to the host, in whole MiB rounded down: 128-byte
+    /// alignment, and quantised rows padded to 512 elements (`ggml-cuda.cu: get_alloc_size @ b10605`).
     fn weights(model: &Model) -> (u64, u64) {
         let on_card = |tensor: &Tensor| {
             let tail = (512 - tensor.shape[0] % 512) % 512;

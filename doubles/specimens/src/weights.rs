@@ -60,8 +60,8 @@ const fn encodes(kind: TensorType) -> bool {
     kind.id == F32.id || kind.id == F16.id || kind.id == Q8_0.id || kind.id == Q4_0.id
 }
 
-/// A scale that makes the largest number -8, then the numbers as shares of it plus 8, the two halves of the block in the two
-/// halves of a byte (`ggml-quants.c: quantize_row_q4_0_ref @ b10605`).
+/// A scale that makes the largest number -8, then the numbers as shares of it plus 8, the two halves of the
+/// block in the two halves of a byte (`ggml-quants.c: quantize_row_q4_0_ref @ b10605`).
 fn encode_q4_0(block: &[f32], out: &mut Vec<u8>) {
     let further = |a: f32, &b: &f32| if b.abs() > a.abs() { b } else { a };
     let scale = block.iter().fold(0.0_f32, further) / -8.0;

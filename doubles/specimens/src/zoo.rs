@@ -1,8 +1,9 @@
-//! One specimen of each further family: the tensors and keys that llama.cpp asks for, with a real model's numbers.
+//! One specimen of each further family: the tensors and keys that llama.cpp asks for, with a real model's
+//! numbers.
 //!
-//! A [`Recipe`](super::Recipe) describes models that are alike; these have little in common, so each is a sheet of its
-//! own, written down as `src/models/*.cpp: load_arch_hparams, load_arch_tensors @ b10605` reads it. They are headers
-//! only. Planners and engines without a card take them for the model itself.
+//! A [`Recipe`](super::Recipe) describes models that are alike; these have little in common, so each is a
+//! sheet of its own, written down as `src/models/*.cpp: load_arch_hparams, load_arch_tensors @ b10605` reads
+//! it. They are headers only. Planners and engines without a card take them for the model itself.
 
 mod decoders;
 mod encoders;

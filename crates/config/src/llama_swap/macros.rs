@@ -1,7 +1,8 @@
 //! llama-swap's macros: `${name}` in any value (`internal/config/macros.go @ v250`).
 //!
-//! They are put in from the last declared to the first, each once, so a macro may use those before it. A model's
-//! own win over the global ones, in their place. `${PORT}` and `${PID}` stay: they are known at the start only.
+//! They are put in from the last declared to the first, each once, so a macro may use those before it. A
+//! model's own win over the global ones, in their place. `${PORT}` and `${PID}` stay: they are known at the
+//! start only.
 
 use std::sync::Arc;
 

@@ -48,7 +48,8 @@ pub(super) struct Serve {
     pub(super) patience: Option<Length>,
     /// Longest wait of a request in the queue, e.g. `10m`.
     pub(super) wait: Option<Length>,
-    /// On a machine whose GPU shares the host's memory: free the memory that a model needs before loading it. Default: `off`.
+    /// On a machine whose GPU shares the host's memory: free the memory that a model needs before loading it.
+    /// Default: `off`.
     pub(super) reclaim_before_load: Option<ReclaimBeforeLoad>,
 }
 
@@ -61,7 +62,8 @@ pub(super) struct Engine {
     pub(super) command: Option<Spanned<Words>>,
 }
 
-/// A model: either `model` and `flags` for llama-server, or `cmd` for any program that speaks the OpenAI protocol.
+/// A model: either `model` and `flags` for llama-server, or `cmd` for any program that speaks the OpenAI
+/// protocol.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct Model {
@@ -114,8 +116,9 @@ pub(super) struct Model {
     pub(super) guard: Guard,
     /// Handling where it fits on no card at its full context.
     pub(super) too_large: TooLarge,
-    /// For models whose memory grows with depth: a request waits, or is refused, if the depth that it may reach exceeds the
-    /// model's memory. With false, it is sent and the engine may run out of memory. Default: true.
+    /// For models whose memory grows with depth: a request waits, or is refused, if the depth that it may
+    /// reach exceeds the model's memory. With false, it is sent and the engine may run out of memory.
+    /// Default: true.
     #[serde(default = "yes")]
     pub(super) depth_admission: bool,
 }
@@ -128,7 +131,8 @@ fn yes() -> bool {
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct Guard {
-    /// `off`: not loaded. `observe`: it counts. `budget`: it refuses what passes the model's claim. Default: `observe`.
+    /// `off`: not loaded. `observe`: it counts. `budget`: it refuses what passes the model's claim. Default:
+    /// `observe`.
     pub(super) mode: Option<GuardMode>,
     /// A budget on each card, e.g. `20GiB`, instead of the claim.
     pub(super) budget: Option<Size>,
@@ -142,11 +146,11 @@ pub(super) struct Guard {
     pub(super) wait: Option<Length>,
     /// Bytes that may spill to host memory, e.g. `4GiB`.
     pub(super) spill: Option<Size>,
-    /// With `spill`: all bytes that the engine requests on each card, without its context, e.g. `9GiB`. The first requests,
-    /// which are weights, spill. Default: the plan's figure.
+    /// With `spill`: all bytes that the engine requests on each card, without its context, e.g. `9GiB`. The
+    /// first requests, which are weights, spill. Default: the plan's figure.
     pub(super) need: Option<Size>,
-    /// With `spill`: bytes of the budget that requests larger than this leave to smaller ones, e.g. `512MiB`; set by hand instead
-    /// of `need`.
+    /// With `spill`: bytes of the budget that requests larger than this leave to smaller ones, e.g. `512MiB`;
+    /// set by hand instead of `need`.
     pub(super) keep: Option<Size>,
     /// ggml's legacy pool: served by guard's own policy, made of managed memory, or left alone.
     pub(super) pool: Option<PoolChoice>,

@@ -13,8 +13,8 @@ use crate::engine_flags::judge;
 
 /// The settings of a section, ordered as llama.cpp orders them: by the first spelling of the flag.
 ///
-/// Keys are taken in the order of their letters, so of two spellings of one flag the later letter wins, not the
-/// later line.
+/// Keys are taken in the order of their letters, so of two spellings of one flag the later letter wins, not
+/// the later line.
 pub(super) fn options(
     file: &Arc<str>,
     section: &Section,
@@ -100,8 +100,8 @@ fn setting(
     }))
 }
 
-/// `parse_bool_arg`, then `to_args`: a negative key is turned round by a true value only, and then whatever is not
-/// false is on.
+/// `parse_bool_arg`, then `to_args`: a negative key is turned round by a true value only, and then whatever
+/// is not false is on.
 fn switched(found: Found, value: &str) -> bool {
     match found.negative {
         true => truth(value) != Some(true),
@@ -241,7 +241,8 @@ fn list(text: Option<&str>) -> Vec<String> {
     all
 }
 
-/// A number of seconds, read as `std::stoi` reads it; a bad one is left out with a warning, as llama-server does.
+/// A number of seconds, read as `std::stoi` reads it; a bad one is left out with a warning, as llama-server
+/// does.
 fn seconds(options: &Options, name: &str, least: i64, warnings: &mut Vec<Warning>) -> Option<Duration> {
     let setting = options.get(name)?;
     let Value::Text(text) = &setting.value else {
@@ -264,7 +265,8 @@ fn seconds(options: &Options, name: &str, least: i64, warnings: &mut Vec<Warning
     }
 }
 
-/// `canonical_tag`: what stands after the last `:` in upper case, and of that only what follows the last `-` or `.`
+/// `canonical_tag`: what stands after the last `:` in upper case, and of that only what follows the last `-`
+/// or `.`
 pub(super) fn canonical_name(name: &str) -> String {
     let Some((stem, tag)) = name.rsplit_once(':') else {
         return name.to_owned();

@@ -1,8 +1,9 @@
 //! The grammar of a preset file: lines to sections (`common/preset.cpp: parse_ini_from_file @ b10605`).
 //!
 //! It is no common INI. A value ends at the first `;` or `#`, quotes or not; quotes and backslashes are plain
-//! characters; nothing but a comment may be indented; a section written twice is the second one only. llama.cpp
-//! lets a section's name run over line ends to the next `]`, which swallows settings: that alone we refuse.
+//! characters; nothing but a comment may be indented; a section written twice is the second one only.
+//! llama.cpp lets a section's name run over line ends to the next `]`, which swallows settings: that alone we
+//! refuse.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Our own settings in a preset: `;plimsoll: key = value`, a comment to llama-server.
 //!
-//! Those of the server stand before the first section or in `[*]`; those of a model in its section, or in `[*]`
-//! for all.
+//! Those of the server stand before the first section or in `[*]`; those of a model in its section, or in
+//! `[*]` for all.
 
 use std::sync::Arc;
 

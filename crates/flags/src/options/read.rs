@@ -140,6 +140,7 @@ fn variable(
     let origin = Origin::Environment(name.into());
     let value = match (flag.takes, truth(text)) {
         (Takes::Nothing, Some(true)) => Value::Bare,
+        // A bare flag is set by a true variable only; there is no spelling for "not".
         (Takes::Nothing, _) => return Some(Ok(None)),
         (Takes::Switch, Some(on)) => Value::Switch(on),
         (Takes::Switch, None) => {

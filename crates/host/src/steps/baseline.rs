@@ -21,27 +21,30 @@ pub struct Ground {
     /// Page cache that can be dropped once it is written.
     pub unwritten: Bytes,
     pub slab: Bytes,
-    /// Memory that huge pages could hold temporarily; zero where they are smaller than the blocks wanted, or not supported.
+    /// Memory that huge pages could hold temporarily; zero where they are smaller than the blocks wanted, or
+    /// not supported.
     pub claimable: Bytes,
     /// `None` where no order is asked for, or free blocks cannot be seen.
     pub pieces: Option<Pieces>,
 }
 
-/// Free memory as blocks of one order see it, without the contiguous pool and without what the zones keep back.
+/// Free memory as blocks of one order see it, without the contiguous pool and without what the zones keep
+/// back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pieces {
     pub order: usize,
     /// In blocks of this order or larger.
     pub whole: Bytes,
-    /// In smaller ones that compaction may join: those in movable page blocks, where the kernel says which these are.
+    /// In smaller ones that compaction may join: those in movable page blocks, where the kernel says which
+    /// these are.
     pub loose: Bytes,
     /// The kernel reports types.
     pub by_type: bool,
 }
 
 impl Ground {
-    /// `files` is how much page cache the files named have, as far as it was seen; `idle` is what pools under guard hold idle,
-    /// on a card or not: where cards have memory of their own it is not the host's.
+    /// `files` is how much page cache the files named have, as far as it was seen; `idle` is what pools under
+    /// guard hold idle, on a card or not: where cards have memory of their own it is not the host's.
     pub fn of(
         snapshot: &Snapshot,
         allowance: &Allowance,
@@ -89,8 +92,8 @@ impl Pieces {
         Some(pieces)
     }
 
-    /// Adds pages that are given back, and returns what blocks grow by at most: each page may be the last that a block lacked,
-    /// and free blocks side by side join by themselves.
+    /// Adds pages that are given back, and returns what blocks grow by at most: each page may be the last
+    /// that a block lacked, and free blocks side by side join by themselves.
     pub(super) fn gain(&mut self, dropped: Bytes, page: Bytes) -> Bytes {
         let others = block(self.order, Bytes::new(1)).saturating_sub(Bytes::new(1));
         // At best each freed page completes a block whose other pages are free already.
@@ -110,7 +113,8 @@ impl Pieces {
             let rows = rows.filter(|row| row.kind == kind && is_here(row.node, &row.zone));
             rows.map(|row| free_from(&row.counts, order, page)).sum::<Bytes>()
         };
-        // Where types cannot be seen, the pool's free pages are taken to lie in whole blocks: never too much is promised.
+        // Where types cannot be seen, the pool's free pages are taken to lie in whole blocks: never too much
+        // is promised.
         let pool = if self.by_type {
             of_type(MigrateType::Cma, self.order)
         } else {
@@ -157,7 +161,8 @@ mod tests {
     #[test]
     fn a_zone_that_keeps_its_blocks_back_has_none_to_give() {
         let pieces = Pieces::of(&snapshot(None), 9).unwrap();
-        // 20 + 200 MiB in Normal, of which 100 MiB are taken to be the pool's; DMA32 has no page above its reserve.
+        // 20 + 200 MiB in Normal, of which 100 MiB are taken to be the pool's; DMA32 has no page above its
+        // reserve.
         assert_eq!(pieces.whole, Bytes::mib(120));
         assert_eq!(pieces.loose, Bytes::mib(200 - 2));
     }

@@ -104,7 +104,8 @@ impl Simulation {
         (after, planned)
     }
 
-    /// The released memory was a driver's, so it counts as free under either gate, and under a cap on driver memory.
+    /// The released memory was a driver's, so it counts as free under either gate, and under a cap on driver
+    /// memory.
     fn asked(&self) -> (Self, Planned) {
         let mut after = *self;
         let frees = std::mem::take(&mut after.ground.idle);

@@ -47,7 +47,8 @@ pub(super) fn recurrent(
     }))
 }
 
-/// `n_embd_r` and `n_embd_s`. Mirrors `llama-hparams.cpp: n_embd_r, n_embd_s @ b10605`, in the same order of cases.
+/// `n_embd_r` and `n_embd_s`. Mirrors `llama-hparams.cpp: n_embd_r, n_embd_s @ b10605`, in the same order of
+/// cases.
 fn states(keys: &Keys<'_, '_>, traits: &Traits, hyper: &HyperParameters) -> Result<(u64, u64), ModelError> {
     let number = |name| keys.number_or_0(name).map(u64::from);
     let embedding = u64::from(hyper.embedding);
@@ -75,7 +76,7 @@ fn states(keys: &Keys<'_, '_>, traits: &Traits, hyper: &HyperParameters) -> Resu
 
     let kda_head = number("kda.head_dim")?;
     if kda_head > 0 {
-        // Kimi's files lack the kernel; its code has 4 taps, of which 3 are state.
+        // Without the key llama.cpp assumes a kernel of 4 taps, of which 3 are state.
         let taps = if conv > 0 { conv - 1 } else { 3 };
         let wide = heads.saturating_mul(kda_head);
         return Ok((

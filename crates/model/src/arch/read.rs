@@ -42,7 +42,7 @@ fn is_language_model(header: &Header<'_>, architecture: &str) -> Result<bool, Mo
 fn dimensions(keys: &Keys<'_, '_>, traits: &Traits) -> Result<HyperParameters, ModelError> {
     let layers = keys.required("block_count")?;
     let nextn_layers = keys.number_or_0("nextn_predict_layers")?;
-    // llama.cpp has arrays of this size and aborts beyond; 0 layers would divide by zero later.
+    // llama.cpp has arrays of this size and aborts beyond; 0 layers would underflow below.
     if layers == 0 || layers > MOST_LAYERS || nextn_layers > layers {
         return Err(ModelError::Layers { layers, nextn_layers });
     }
@@ -86,7 +86,8 @@ fn rotates(keys: &Keys<'_, '_>, traits: &Traits) -> Result<bool, ModelError> {
     })
 }
 
-/// A number by which graphs multiply; 0 is none (`llama-graph.cpp: build_inp_embd, build_moe_ffn, models/granite.cpp @ b10605`).
+/// A number by which graphs multiply; 0 is none (`llama-graph.cpp: build_inp_embd, build_moe_ffn,
+/// models/granite.cpp @ b10605`).
 fn factor(keys: &Keys<'_, '_>, key: &str) -> Option<f64> {
     match keys.value(key) {
         Some(Value::Float(factor)) if factor != 0.0 => Some(factor),
@@ -119,7 +120,7 @@ impl Lengths {
 
 /// Tokens listed, else the key, else the rows of the embedding. `llama-vocab.cpp: load @ b10605`.
 fn vocabulary(keys: &Keys<'_, '_>, tensors: &[Tensor]) -> Result<u32, ModelError> {
-    // The list wins over `vocab_size`, which some converters round up.
+    // The list wins over `vocab_size`, as in llama.cpp: the two may differ by padding.
     if let Some(tokens) = keys.header().array("tokenizer.ggml.tokens")? {
         return Ok(u32::try_from(tokens.count).unwrap_or(u32::MAX));
     }
@@ -144,7 +145,7 @@ fn experts(
     if count == 0 {
         return Ok(None);
     }
-    // Early MoE files lack the length; the tensor's first dimension is it.
+    // Older MoE files lack the key; the tensor's first dimension is the same number.
     let width = |suffix: &str| {
         let down = tensors.iter().find(|tensor| tensor.name.ends_with(suffix));
         down.and_then(|tensor| u32::try_from(tensor.shape[0]).ok())

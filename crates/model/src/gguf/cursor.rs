@@ -43,7 +43,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// In a window that lacks the vocabulary: what is gone is passed over, what is still there becomes the surplus.
+    /// In a window that lacks the vocabulary: what is gone is passed over, what is still there becomes the
+    /// surplus.
     pub(super) fn among(window: &'a [u8], gaps: &'a [Gap], file_length: u64) -> Self {
         Self {
             gaps: Some(gaps),
@@ -170,9 +171,9 @@ impl<'a> Cursor<'a> {
         Ok(&self.window[start..self.at])
     }
 
-    /// Passes over texts until none is `left`, or to where the first begins that is not whole. Their lengths form a chain that
-    /// can only be walked, so the step is kept to one load, one add and one compare; what stops it is found by
-    /// reading that one text with care.
+    /// Passes over texts until none is `left`, or to where the first begins that is not whole. Their lengths
+    /// form a chain that can only be walked, so the step is kept to one load, one add and one compare; what
+    /// stops it is found by reading that one text with care.
     pub(super) fn pass_texts(&mut self, left: &mut u64, place: Place<'_>) -> Result<(), GgufError> {
         // The inner loop is the fast path; a text that is cut or too long leaves it.
         while *left > 0 {

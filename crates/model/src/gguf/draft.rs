@@ -105,6 +105,7 @@ impl Draft {
             out.tensor(tensor, offset);
         }
         if !self.tensors.is_empty() {
+            // The reader pads only where there are tensors.
             out.pad(self.alignment);
         }
         out.bytes
@@ -135,6 +136,7 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn begin(version: u32, big_endian: bool) -> Self {
         let mut out = Self {
+            // The magic number is text and not swapped.
             bytes: b"GGUF".to_vec(),
             big_endian,
         };
@@ -149,6 +151,7 @@ impl Writer {
 
     fn number(&mut self, number: u64, width: usize) {
         let little = number.to_le_bytes();
+        // Only the low bytes: values are stored as the bits of their own type.
         let used = little.iter().take(width);
         match self.big_endian {
             false => self.bytes.extend(used),

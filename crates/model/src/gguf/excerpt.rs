@@ -1,9 +1,9 @@
 //! Partial headers: a header without its vocabulary, read piece by piece.
 //!
-//! DECISION: words, scores and merges are nearly all of a header (3 to 10 MiB, against 100 KiB of the rest), and a plan
-//! needs only their number. Holding them costs a page fault every 4 KiB, more than all arithmetic of a plan. The file
-//! therefore comes in pieces, of which the caller holds one at a time; the words are skipped there and only the rest is
-//! kept. Errors are the same as for a whole header, to the byte.
+//! DECISION: words, scores and merges are nearly all of a header (3 to 10 MiB, against 100 KiB of the rest),
+//! and a plan needs only their number. Holding them costs a page fault every 4 KiB, more than all arithmetic
+//! of a plan. The file therefore comes in pieces, of which the caller holds one at a time; the words are
+//! skipped there and only the rest is kept. Errors are the same as for a whole header, to the byte.
 
 use std::ops::Range;
 
@@ -45,7 +45,8 @@ impl Excerpt {
         self.wants.clone()
     }
 
-    /// Takes what was wanted and, in the same piece, what follows it in the file. A piece that is too short is the last.
+    /// Takes what was wanted and, in the same piece, what follows it in the file. A piece that is too short
+    /// is the last.
     pub fn take(&mut self, piece: &[u8]) {
         let Some(wanted) = self.wants.take() else {
             return;
@@ -83,7 +84,7 @@ impl Excerpt {
         match (read, cursor.surplus) {
             (Ok(()), _) => {
                 self.kept.truncate(used);
-                // The plan keeps the header while models are compared; the pieces were up to a megabyte.
+                // The buffer has grown by whole pieces, and the header outlives them.
                 self.kept.shrink_to_fit();
             }
             (Err(GgufError::Truncated { .. }), Some(run)) => {

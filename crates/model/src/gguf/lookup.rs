@@ -1,16 +1,19 @@
-//! Lookup of keys. A number may have any width that holds it: converters differ, and what counts is the value.
+//! Lookup of keys. A number may have any width that holds it: converters differ, and what counts is the
+//! value.
 
 use super::error::{GgufError, shortened};
 use super::{Array, Entry, Header, Value};
 
 impl<'a> Header<'a> {
     pub fn entry(&self, key: &str) -> Option<&Entry<'a>> {
+        // Headers have some dozens of keys; a linear search is faster than building a map.
         self.entries.iter().find(|entry| entry.key == key)
     }
 
     pub fn u32(&self, key: &str) -> Result<Option<u32>, GgufError> {
         self.convert(key, "a whole number below 2^32", |value| match value {
             Value::Unsigned(n) => u32::try_from(n).ok(),
+            // Python writers default to signed integers.
             Value::Signed(n) => u32::try_from(n).ok(),
             _ => None,
         })

@@ -31,7 +31,8 @@ impl fmt::Display for Value<'_> {
     }
 }
 
-/// An array, not read yet; in an [`Excerpt`](super::Excerpt) those of the vocabulary have a length but no elements.
+/// An array, not read yet; in an [`Excerpt`](super::Excerpt) those of the vocabulary have a length but no
+/// elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Array<'a> {
     pub element: ValueType,

@@ -61,6 +61,7 @@ impl Vocabulary {
     /// Bytes, printable characters, words and their prefixes.
     pub fn words() -> Self {
         let Self { mut tokens, .. } = Self::bytes();
+        // Without single characters SentencePiece would fall back to bytes inside words.
         let characters = ('!'..='~').chain([SPACE]);
         tokens.extend(characters.map(|character| token(character, 0.0, NORMAL)));
         let words: BTreeSet<String> = WORDS.split(' ').map(|word| format!("{SPACE}{word}")).collect();
@@ -123,6 +124,7 @@ fn prefixes(word: &str) -> impl Iterator<Item = &str> {
 
 fn scored(text: &str) -> Token {
     let length = u16::try_from(text.chars().count()).unwrap_or(u16::MAX);
+    // Merges are chosen by score, so the longest piece has to win.
     token(text, length.into(), NORMAL)
 }
 

@@ -1,8 +1,8 @@
 //! Random weights of synthetic models, and their encodings.
 //!
 //! DECISION: dimension 0 of the residual stream steers the answer. Every embedding has the same number there,
-//! the beacon, and no layer writes to it. The output rows weigh it so that control tokens and bytes never win,
-//! words compete by their random parts, and the end of an answer gets a fair chance.
+//! the beacon, and no layer writes to it. The output rows weigh it so that control tokens and bytes never
+//! win, words compete by their random parts, and the end of an answer gets a fair chance.
 
 use super::vocabulary::{END, Vocabulary};
 use crate::TensorType;
@@ -54,6 +54,7 @@ impl Rows {
             rule: rule(tensor, words),
             random: Random::new(seed, &tensor.name),
             row: 0,
+            // All dimensions but the first, so that expert tensors are rows as well.
             rows: size(tensor.shape.iter().skip(1).product()),
             numbers: vec![0.0; size(tensor.shape.first().copied().unwrap_or(1))],
         }
@@ -156,6 +157,7 @@ pub fn half(number: f32) -> u16 {
     let bits = number.to_bits();
     let sign = bits >> 16 & 0x8000;
     let magnitude = bits & 0x7fff_ffff;
+    // Half precision has an exponent bias of 15 instead of 127, and 13 bits less of mantissa.
     let rebased = (magnitude >> 13).saturating_sub((127 - 15) << 10);
     let normal = if rebased < 1 << 10 { 0 } else { rebased.min(0x7bff) };
     u16::try_from(sign | normal).unwrap_or(0)

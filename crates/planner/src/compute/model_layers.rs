@@ -59,7 +59,7 @@ pub(crate) struct ModelLayers<'a> {
     spare: RefCell<OpGraph>,
 }
 
-/// Tensors of a graph for each tensor of the model: the most in any model of `plimsoll synth`.
+/// Tensors of a graph for each tensor of the model: the most in any model of `specimen`.
 const NODES: usize = 8;
 /// Room that is made at most at once, because a hostile header may state millions of tensors.
 const ROOM: usize = 1 << 16;

@@ -1,4 +1,4 @@
-//! Models of `plimsoll synth`, read back from the header that would be written.
+//! Models of `specimen`, read back from the header that would be written.
 
 use plimsoll_model::gguf::{Draft, Header};
 use plimsoll_model::{Dialect, Model};

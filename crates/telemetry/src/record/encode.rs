@@ -7,7 +7,8 @@ use super::figure::{Figure, Pace};
 use super::frame::{self, Kind, MOST_FIGURES, put, put_text, wide, zigzag};
 use super::read::{Source, When};
 
-/// Bytes that a sample may take on average: 24 hours at two samples a second are 172 800, and 20 MB are promised.
+/// Bytes that a sample may take on average: 24 hours at two samples a second are 172 800, and 20 MB are
+/// promised.
 const SAMPLE_BYTES: u64 = 110;
 /// Bytes that a record may exceed its allowance by: declarations and snapshots come at the beginning.
 const CREDIT: u64 = 512 << 10;
@@ -87,6 +88,8 @@ impl Encoder {
     }
 
     fn is_within(&self) -> bool {
+        // 172 800 samples of 110 bytes are 19 MB, which leaves a megabyte of the 20 for the beginning and
+        // events.
         self.bytes <= CREDIT + self.samples * SAMPLE_BYTES
     }
 
@@ -110,6 +113,7 @@ impl Encoder {
             }
         }
         let gone = self.written.iter().enumerate().filter(|(_, written)| {
+            // Processes end: their figures are written as gone once.
             written.seen != self.samples && written.value != 0 && (all || written.pace == Pace::Fast)
         });
         changes.extend(gone.map(|(number, _)| (number, 0)));
@@ -182,6 +186,7 @@ impl Encoder {
 
 /// The place of a value among all of its type.
 fn code<T: PartialEq>(all: &[T], value: T) -> u8 {
+    // Positions in ALL are the codes on disk, so its order must never change.
     let place = all.iter().position(|other| *other == value);
     place
         .and_then(|place| u8::try_from(place).ok())

@@ -92,6 +92,7 @@ impl Unit {
     pub fn text(self, value: u64) -> String {
         match self {
             Self::Bytes | Self::Kib => self.bytes(value).unwrap_or_default().to_string(),
+            // Counts are small numbers of blocks or pages and need no unit.
             Self::Count => value.to_string(),
             Self::Celsius => format!("{value} °C"),
             Self::Megahertz => format!("{value} MHz"),

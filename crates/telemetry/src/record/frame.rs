@@ -1,7 +1,7 @@
 //! Frames and the numbers in them.
 //!
-//! A file is [`MAGIC`] and then frames: the length of kind and payload as a varint, kind, payload, and the CRC-32 of both,
-//! little-endian. A varint has seven bits a byte, the lowest first.
+//! A file is [`MAGIC`] and then frames: the length of kind and payload as a varint, kind, payload, and the
+//! CRC-32 of both, little-endian. A varint has seven bits a byte, the lowest first.
 
 use crc32fast::hash as crc32;
 
@@ -52,12 +52,13 @@ pub(super) fn write(kind: Kind, payload: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
     out.push(kind.code());
     out.extend_from_slice(payload);
+    // Over kind and payload: a damaged length shows in the sum of the wrong bytes.
     let sum = crc32(&out[start..]);
     out.extend_from_slice(&sum.to_le_bytes());
 }
 
-/// The frame at the beginning of `bytes`, and how long it is with all that belongs to it. A kind that is not known is a
-/// later version's.
+/// The frame at the beginning of `bytes`, and how long it is with all that belongs to it. A kind that is not
+/// known is a later version's.
 pub(super) fn read(bytes: &[u8]) -> Option<(Option<Kind>, &[u8], usize)> {
     let mut rest = Input(bytes);
     let length = usize::try_from(rest.number()?).ok()?;
@@ -133,6 +134,7 @@ impl<'a> Input<'a> {
     }
 
     pub(super) fn text(&mut self) -> Option<String> {
+        // The length is checked by take(): nothing is allocated for a claim.
         let length = usize::try_from(self.number()?).ok()?;
         self.take(length).map(lossy)
     }

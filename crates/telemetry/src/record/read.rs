@@ -193,6 +193,7 @@ impl<'a> Reader<'a> {
         let mut next: usize = 0;
         while let (Some(gap), Some(difference)) = (input.number(), input.number()) {
             let number = usize::try_from(gap).ok().and_then(|gap| next.checked_add(gap));
+            // A number beyond the declared figures ends the sample: later gaps build on it.
             let Some(number) = number.filter(|number| *number < self.values.len()) else {
                 break;
             };

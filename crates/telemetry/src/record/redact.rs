@@ -1,8 +1,8 @@
 //! Redaction of records: names, paths and UUIDs become placeholders, the same name always the same one.
 //!
-//! Names are those of the host, of processes and of words of the command line; every path and every UUID is replaced as
-//! well, wherever it occurs. Flags and numbers stay, and the extension of a model file. Common words (`CUDA`,
-//! `llama-server`, a kernel zone) are not private.
+//! Names are those of the host, of processes and of words of the command line; every path and every UUID is
+//! replaced as well, wherever it occurs. Flags and numbers stay, and the extension of a model file. Common
+//! words (`CUDA`, `llama-server`, a kernel zone) are not private.
 
 use std::collections::BTreeMap;
 
@@ -54,6 +54,7 @@ impl Redaction {
     }
 
     fn learn(&mut self, summary: &Summary) {
+        // Before all others, so that a process of the same name gets the host's placeholder.
         self.name(&summary.about.host, "host");
         let processes = summary
             .figures
@@ -161,6 +162,7 @@ impl Redaction {
         {
             return path.to_owned();
         }
+        // The ending tells a model from a script, which a diagnosis needs.
         let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending);
         let is_ending = (1..=5).contains(&ending.len()) && ending.chars().all(|c| c.is_ascii_alphanumeric());
         let number = self.paths.len() + 1;
@@ -175,7 +177,8 @@ impl Redaction {
     }
 }
 
-/// True for a word of a command line that may be a private name: no flag, no number, no path (paths are replaced anyway).
+/// True for a word of a command line that may be a private name: no flag, no number, no path (paths are
+/// replaced anyway).
 fn is_name(word: &str) -> bool {
     let is_number = word.chars().all(|c| c.is_ascii_digit() || ".kKmMgG".contains(c));
     !word.starts_with('-') && !word.contains('/') && !is_number && word.len() > LEAST_NAME

@@ -161,6 +161,7 @@ impl Glance {
     }
 
     fn see(&mut self, number: usize, figure: &Figure, time_ms: u64, value: u64) {
+        // Figures without a value in this record never get a place.
         if self.places.len() <= number {
             self.places.resize(number + 1, None);
         }
@@ -238,6 +239,7 @@ impl Glance {
         let mut summary = self.summary;
         summary.moves.sort_by_key(|over| std::cmp::Reverse(over.size()));
         summary.moves.truncate(MOST_MOVES);
+        // Chosen by size, shown by time.
         summary.moves.sort_by_key(|over| over.from_ms);
         summary.torn_bytes = super::frame::wide(left);
         summary

@@ -140,7 +140,8 @@ fn a_redacted_summary_names_nobody() {
     assert_eq!(summary.about.command[1], "path-1.py");
 }
 
-/// The liveliest machine that there may be: 300 figures, of which every one changes by megabytes in every sample.
+/// The liveliest machine that there may be: 300 figures, of which every one changes by megabytes in every
+/// sample.
 #[test]
 fn a_day_at_two_samples_a_second_stays_under_twenty_megabytes_on_any_machine() {
     const DAY: u64 = 24 * 3600 * 2;
@@ -214,8 +215,9 @@ proptest::proptest! {
     }
 }
 
-/// Frames with a right sum and wrong contents, whole files with flipped, lost and doubled bytes. Few here; a million with
-/// `PLIMSOLL_FUZZ=1000000 cargo test --release -p plimsoll-telemetry --lib record::tests::hostile`.
+/// Frames with a right sum and wrong contents, whole files with flipped, lost and doubled bytes. Few here; a
+/// million with `PLIMSOLL_FUZZ=1000000 cargo test --release -p plimsoll-telemetry --lib
+/// record::tests::hostile`.
 #[test]
 fn hostile_records_are_read_as_far_as_they_make_sense() {
     let rounds = std::env::var("PLIMSOLL_FUZZ")

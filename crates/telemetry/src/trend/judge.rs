@@ -7,8 +7,8 @@ use super::blocks::{Increment, increments, middle, wide};
 use super::series::{Point, Step};
 use super::sign::{at_least, float, interval};
 
-/// Numbers of blocks that are tried: many where the figure is fine-grained, few where it moves in granules of 2 MiB.
-/// Each is a chance to be wrong, so each counts.
+/// Numbers of blocks that are tried: many where the figure is fine-grained, few where it moves in granules of
+/// 2 MiB. Each is a chance to be wrong, so each counts.
 const BLOCKS: [usize; 3] = [25, 19, 14];
 const TRIES: f64 = 3.0;
 /// Looks that are not judged: one of so many at the beginning.
@@ -74,6 +74,7 @@ pub struct Trend {
 
 /// Judges a series of looks.
 pub fn judge(points: &[Point], judging: &Judging) -> Trend {
+    // Caches, lazily loaded kernels and pools grow in the first requests of every server.
     let settled = &points[points.len() / WARM_UP..];
     let figures = float(judging.figures.max(1));
     let found = BLOCKS
@@ -136,6 +137,7 @@ struct Sight {
 impl Sight {
     fn new(points: &[Point], blocks: usize) -> Option<Self> {
         let increments = increments(points, blocks);
+        // Fewer samples than blocks.
         if increments.is_empty() {
             return None;
         }

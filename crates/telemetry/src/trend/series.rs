@@ -3,7 +3,8 @@
 use plimsoll_base::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// Looks that are kept. Beyond, every other one is dropped and only every other one of the later ones is taken.
+/// Looks that are kept. Beyond, every other one is dropped and only every other one of the later ones is
+/// taken.
 const MOST: usize = 4096;
 
 /// One look: how many requests had been answered, and what was held.
