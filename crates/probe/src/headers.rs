@@ -69,6 +69,7 @@ fn excerpt(path: &Path, dialect: Dialect, piece: &mut Vec<u8>) -> Result<(PathBu
         if piece.len() < least {
             piece.resize(least, 0);
         }
+        // More than is wanted is read, because the next thing wanted usually follows.
         let left = usize::try_from(length.saturating_sub(wanted.start)).unwrap_or(usize::MAX);
         let piece = &mut piece[..left.min(least.max(PIECE))];
         let read = file.read_exact_at(piece, wanted.start);
@@ -124,6 +125,7 @@ impl Window {
         loop {
             window.grow(&file, wanted)?;
             match Header::read(&window.bytes, length, dialect) {
+                // Doubled, so that a header of many small parts is not read again for each.
                 Err(GgufError::Truncated { needed, .. }) if wanted < length.min(LAST_WINDOW) => {
                     wanted = needed.max(wanted * 2);
                 }
