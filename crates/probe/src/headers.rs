@@ -1,7 +1,7 @@
 //! Reads the headers of a model's files, and nothing behind them.
 //!
-//! Plans need all but the vocabulary, so a model is read through an [`Excerpt`], in pieces that fit a processor's cache. Who
-//! hands a header on needs all of it: a header's length is known only once it has been read, so that is read by a window that
+//! Plans need all but the vocabulary, so a model is read through an [`Excerpt`], in pieces that fit a processor's cache.
+//! The phantom needs the whole header: a header's length is known only once it has been read, so that is read by a window that
 //! grows: one mebibyte, then what the parser says it needs, at least doubled. Plain reads rather than mmap: a file
 //! that shrinks, or lies on a network, must be an error and not a SIGBUS.
 
