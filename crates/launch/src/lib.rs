@@ -43,7 +43,7 @@ pub use isolation::{Visible, renumber};
 pub use log_file::LogFile;
 pub use log_ring::{Log, LogLine, LogSource};
 pub use port::free_port;
-pub use port_owner::{Listener, PortOwner, listeners_on};
+pub use port_owner::{Listener, PortOwner, listener_on};
 pub use post_mortem::post_mortem;
 pub use spawn::{ChildSpec, LaunchError, Launcher, Readiness, StopWay, find_program};
 pub use stderr_queue::{FlushStderr, StderrQueue};

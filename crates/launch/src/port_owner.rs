@@ -5,18 +5,14 @@
 //! belongs to this user or to root (root reads our memory anyway, and docker's userland proxy runs as root), or if a
 //! process of the engine's group holds it. An engine behind a NAT rule of a container has no listener here.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader};
-use std::net::Ipv4Addr;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
 
 use procfs::process::FDTarget;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
 use rustix::process::getuid;
 
 use crate::descendants;
-
-/// State of a listening socket in `/proc/net/tcp` (`TCP_LISTEN` in the kernel's `tcp_states.h`).
-const LISTEN: &str = "0A";
-const TABLES: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
 
 /// A socket that listens on a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,49 +35,75 @@ impl PortOwner {
 
     /// Returns the user whose process listens on the port in the engine's stead; `None` if no other user's does.
     pub fn stranger(&self) -> Option<u32> {
-        let own = getuid().as_raw();
-        let listeners = listeners_on(self.port);
-        let suspects = listeners
-            .iter()
-            .filter(|listener| ![own, 0].contains(&listener.uid));
-        let strangers: Vec<&Listener> = suspects.collect();
+        // Without netlink (some sandboxes) nothing can be said, and nothing was said before either.
+        let listener = listener_on(Ipv4Addr::LOCALHOST.into(), self.port).ok()??;
+        let trusted = [getuid().as_raw(), 0].contains(&listener.uid);
         // Descriptors are read only in the rare case: an engine that runs as another user (sudo, setpriv).
-        let first = strangers.first()?;
-        let held = descendants::sockets_of(self.group);
-        let foreign = strangers.iter().find(|listener| !held.contains(&listener.inode));
-        foreign.map(|_| first.uid)
+        let is_engine = trusted || descendants::sockets_of(self.group).contains(&listener.inode);
+        (!is_engine).then_some(listener.uid)
     }
 }
 
-/// Returns the sockets that take connections to `port` of 127.0.0.1.
-pub fn listeners_on(port: u16) -> Vec<Listener> {
-    let tables = TABLES.into_iter().filter_map(|path| File::open(path).ok());
-    tables
-        .flat_map(|table| listeners_in(BufReader::new(table), port))
-        .collect()
+/// Returns the socket that takes connections to `port` of `address`, an address of this machine.
+///
+/// DECISION: the kernel is asked for one socket (`inet_diag.c: inet_diag_find_one_icsk`), as it would look it up for a
+/// connection. Reading `/proc/net/tcp` walks the table of all connections, which takes milliseconds on the thread that serves.
+pub fn listener_on(address: IpAddr, port: u16) -> io::Result<Option<Listener>> {
+    let socket = rustix::net::socket_with(
+        AddressFamily::NETLINK,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        Some(netlink::SOCK_DIAG),
+    )?;
+    rustix::net::send(&socket, &question(address, port), SendFlags::empty())?;
+    let mut answer = [0; 1024];
+    // The kernel answers before `send` returns, so there is nothing to wait for.
+    let (length, _) = rustix::net::recv(&socket, &mut answer[..], RecvFlags::DONTWAIT)?;
+    Ok(listener_in(answer.get(..length).unwrap_or_default()))
 }
 
-/// DECISION: the table is read by hand and not with `procfs::net::tcp`: the kernel prints the listening sockets first
-/// (`tcp_ipv4.c: tcp_get_idx`), so that reading stops before the thousands of connections of a busy server.
-fn listeners_in(table: impl BufRead, port: u16) -> Vec<Listener> {
-    let lines = table.lines().map_while(Result::ok).skip(1);
-    let listening = lines.take_while(|line| line.split_ascii_whitespace().nth(3) == Some(LISTEN));
-    listening.filter_map(|line| listener(&line, port)).collect()
+/// `SOCK_DIAG_BY_FAMILY` (`linux/sock_diag.h`), the type of the question and of its answer.
+const BY_FAMILY: u16 = 20;
+
+/// A `nlmsghdr` and an `inet_diag_req_v2` for the socket with this local address and no remote one.
+fn question(address: IpAddr, port: u16) -> Vec<u8> {
+    const LENGTH: u32 = 72;
+    const NLM_F_REQUEST: u16 = 1;
+    let (family, octets) = match address {
+        IpAddr::V4(address) => (AddressFamily::INET, address.octets().to_vec()),
+        IpAddr::V6(address) => (AddressFamily::INET6, address.octets().to_vec()),
+    };
+    let [family, _] = family.as_raw().to_ne_bytes();
+    let mut question = LENGTH.to_ne_bytes().to_vec();
+    question.extend(BY_FAMILY.to_ne_bytes());
+    question.extend(NLM_F_REQUEST.to_ne_bytes());
+    // Sequence number and sender; there is one question on this socket.
+    question.extend([0; 8]);
+    question.extend([family, TCP, 0, 0]);
+    // Every state.
+    question.extend([0xFF; 4]);
+    question.extend(port.to_be_bytes());
+    question.extend([0; 2]);
+    question.extend(&octets);
+    // The rest of the local address, the remote one and the interface.
+    question.resize(64, 0);
+    // INET_DIAG_NOCOOKIE: the socket is not known from before.
+    question.extend([0xFF; 8]);
+    question
 }
 
-fn listener(line: &str, port: u16) -> Option<Listener> {
-    let mut fields = line.split_ascii_whitespace().skip(1);
-    let (address, local_port) = fields.next()?.rsplit_once(':')?;
-    // The kernel prints addresses as words of the machine's own byte order.
-    let loopback = format!("{:08X}", u32::from_ne_bytes(Ipv4Addr::LOCALHOST.octets()));
-    let takes = address.ends_with(&loopback) || address.bytes().all(|digit| digit == b'0');
-    if !takes || u16::from_str_radix(local_port, 16).ok()? != port {
-        return None;
-    }
-    // Between them: the remote address, the state, the queues, the timer and the retransmits.
-    let uid = fields.nth(5)?.parse().ok()?;
-    let inode = fields.nth(1)?.parse().ok()?;
-    Some(Listener { uid, inode })
+/// `IPPROTO_TCP`.
+const TCP: u8 = 6;
+
+/// Reads the answer: a `nlmsghdr` and an `inet_diag_msg`. An error (ENOENT) means that no socket listens.
+fn listener_in(answer: &[u8]) -> Option<Listener> {
+    let word = |at: usize| Some(u32::from_ne_bytes(answer.get(at..at + 4)?.try_into().ok()?));
+    let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
+    // Behind the header: four bytes, the addresses (48), and the timer and queues (12).
+    (kind == BY_FAMILY).then_some(Listener {
+        uid: word(80)?,
+        inode: word(84)?.into(),
+    })
 }
 
 /// Returns the inodes of the sockets among the descriptors of `pid`; none where they may not be seen.
@@ -97,32 +119,38 @@ pub(super) fn socket_inodes(process: &procfs::process::Process) -> Vec<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
+    use std::net::{Ipv6Addr, TcpListener};
 
     use super::*;
 
     #[test]
-    fn a_listener_is_read_with_its_user_and_connections_are_not() {
-        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
-   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000 65534        0 4711 1 0 100 0 0 10 0\n\
-   1: 00000000:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 4712 1 0 100 0 0 10 0\n\
-   2: 0200000A:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 4713 1 0 100 0 0 10 0\n\
-   3: 0100007F:1F90 0100007F:9999 01 00000000:00000000 00:00000000 00000000  1001        0 4714 1 0 100 0 0 10 0\n";
-        let found = listeners_in(table.as_bytes(), 8080);
-        let wanted = [(65534, 4711), (1000, 4712)];
-        assert_eq!(found, wanted.map(|(uid, inode)| Listener { uid, inode }));
-        assert!(listeners_in(table.as_bytes(), 8081).is_empty());
+    fn this_users_listener_is_found_by_its_port_and_is_no_stranger() {
+        for (bound, asked) in [
+            ("127.0.0.1:0", IpAddr::from(Ipv4Addr::LOCALHOST)),
+            ("0.0.0.0:0", Ipv4Addr::LOCALHOST.into()),
+            ("[::]:0", Ipv4Addr::LOCALHOST.into()),
+            ("[::1]:0", Ipv6Addr::LOCALHOST.into()),
+        ] {
+            let listener = TcpListener::bind(bound).unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let found = listener_on(asked, port).unwrap().unwrap();
+            assert_eq!(found.uid, getuid().as_raw(), "{bound}");
+            let own = procfs::process::Process::myself().unwrap();
+            assert!(socket_inodes(&own).contains(&found.inode), "{bound}");
+            assert_eq!(PortOwner::new(port, 1).stranger(), None);
+            drop(listener);
+            assert_eq!(listener_on(asked, port).unwrap(), None, "{bound}");
+        }
     }
 
     #[test]
-    fn this_users_listener_is_no_stranger_and_is_held_by_this_group() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        assert_eq!(PortOwner::new(port, 1).stranger(), None);
-        let [found] = listeners_on(port)[..] else {
-            panic!("one listener")
-        };
-        let own = procfs::process::Process::myself().unwrap();
-        assert!(socket_inodes(&own).contains(&found.inode));
+    fn an_answer_cut_short_names_no_listener() {
+        for length in 0..88 {
+            let mut answer = vec![0; length];
+            if let Some(kind) = answer.get_mut(4..6) {
+                kind.copy_from_slice(&BY_FAMILY.to_ne_bytes());
+            }
+            assert_eq!(listener_in(&answer), None);
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! The user's table of measured contexts, which `plimsoll calibrate` writes and every plan reads.
 //!
 //! DECISION: one file of the user's configuration, `$XDG_CONFIG_HOME/plimsoll/contexts.toml`, else `~/.config/plimsoll/contexts.toml`:
-//! it is worth keeping, small, and meant to be read by people. A plan goes on without a table that cannot be read, and says so; who
-//! writes refuses to write over one.
+//! it is worth keeping, small, and meant to be read by people. A plan goes on without a table that cannot be read, and
+//! reports it; `calibrate` refuses to write over one.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};

@@ -1,7 +1,7 @@
 //! Reads the headers of a model's files, and nothing behind them.
 //!
-//! Plans need all but the vocabulary, so a model is read through an [`Excerpt`], in pieces that fit a processor's cache. Who
-//! hands a header on needs all of it: a header's length is known only once it has been read, so that is read by a window that
+//! Plans need all but the vocabulary, so a model is read through an [`Excerpt`], in pieces that fit a processor's cache.
+//! The phantom needs the whole header: a header's length is known only once it has been read, so that is read by a window that
 //! grows: one mebibyte, then what the parser says it needs, at least doubled. Plain reads rather than mmap: a file
 //! that shrinks, or lies on a network, must be an error and not a SIGBUS.
 
@@ -69,6 +69,7 @@ fn excerpt(path: &Path, dialect: Dialect, piece: &mut Vec<u8>) -> Result<(PathBu
         if piece.len() < least {
             piece.resize(least, 0);
         }
+        // More than is wanted is read, because the next thing wanted usually follows.
         let left = usize::try_from(length.saturating_sub(wanted.start)).unwrap_or(usize::MAX);
         let piece = &mut piece[..left.min(least.max(PIECE))];
         let read = file.read_exact_at(piece, wanted.start);
@@ -124,6 +125,7 @@ impl Window {
         loop {
             window.grow(&file, wanted)?;
             match Header::read(&window.bytes, length, dialect) {
+                // Doubled, so that a header of many small parts is not read again for each.
                 Err(GgufError::Truncated { needed, .. }) if wanted < length.min(LAST_WINDOW) => {
                     wanted = needed.max(wanted * 2);
                 }

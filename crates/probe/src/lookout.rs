@@ -58,6 +58,7 @@ impl Lookout {
         let mut child = Command::new(plimsoll)
             .arg0("plimsoll")
             .arg(VERB)
+            // Ctrl-C on the terminal is the daemon's to handle.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -113,6 +113,7 @@ fn add_cards(nvml: &Nvml, machine: &mut Machine) {
 
 fn card(device: &Device<'_>, name: &str) -> Result<(Card, bool), String> {
     const MIG_ENABLED: u32 = 1;
+    // An instance has its own UUID and memory, which the card's own figures do not describe.
     if device.mig_mode().is_ok_and(|mode| mode.current == MIG_ENABLED) {
         return Err(
             "it is in MIG mode, which is not supported; describe its instance with --card".to_owned(),
@@ -153,9 +154,12 @@ fn memory(device: &Device<'_>) -> Memory {
     match device.memory_info() {
         Ok(info) if info.total > 0 => Memory::Own {
             total: Bytes::new(info.total),
+            // Two counters of the driver, which are not read at one moment.
             free: Bytes::new(info.free.min(info.total)),
         },
+        // No total, or no answer: the card takes the host's memory (Jetson, GB10).
         Ok(_) | Err(NvmlError::NotSupported) => Memory::Unified,
+        // `nvmlDeviceGetMemoryInfo_v2`, which leaves out what the driver reserves.
         Err(NvmlError::FailedToLoadSymbol(_)) => {
             Memory::Unknown("this driver is older than release 510".to_owned())
         }
@@ -180,6 +184,7 @@ fn holders(device: &Device<'_>, card: &CardId) -> Vec<Holder> {
     let compute = device.running_compute_processes().unwrap_or_default();
     let graphics = device.running_graphics_processes().unwrap_or_default();
     let mut used: BTreeMap<u32, Option<Bytes>> = BTreeMap::new();
+    // A process that computes and draws is in both lists.
     for process in compute.into_iter().chain(graphics) {
         let bytes = match process.used_gpu_memory {
             UsedGpuMemory::Used(bytes) => Some(Bytes::new(bytes)),

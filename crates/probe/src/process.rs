@@ -5,13 +5,13 @@
 //! later), it leaves out the model file's pages, which come and go with the page cache, and swapping changes nothing. The
 //! kernel walks the page tables for it, so where that takes long the counters are read instead.
 
-use std::collections::BTreeSet;
 use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use plimsoll_base::Bytes;
-use plimsoll_launch::listeners_on;
+use plimsoll_launch::listener_on;
 use procfs::process::{FDTarget, all_processes};
 
 /// Processes of one tree that are looked at.
@@ -46,18 +46,17 @@ impl Process {
 
     /// Returns the process that listens on this port of the loopback or of all addresses, where it may be seen.
     pub fn listening_on(port: u16) -> Option<Self> {
-        let inodes: BTreeSet<u64> = listeners_on(port).iter().map(|listener| listener.inode).collect();
-        if inodes.is_empty() {
-            return None;
-        }
+        let addresses = [IpAddr::V4(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()];
+        let mut listeners = addresses
+            .into_iter()
+            .filter_map(|address| listener_on(address, port).ok()?);
+        let listening = listeners.next()?.inode;
         let holds = |pid: &u32| {
-            let descriptors = proc_of(*pid)
-                .and_then(|process| process.fd().ok())
-                .into_iter()
-                .flatten();
-            descriptors.take(MOST_DESCRIPTORS).flatten().any(
-                |descriptor| matches!(descriptor.target, FDTarget::Socket(inode) if inodes.contains(&inode)),
-            )
+            let process = proc_of(*pid).and_then(|process| process.fd().ok());
+            let descriptors = process.into_iter().flatten().take(MOST_DESCRIPTORS).flatten();
+            descriptors
+                .map(|descriptor| descriptor.target)
+                .any(|target| matches!(target, FDTarget::Socket(inode) if inode == listening))
         };
         all().find(holds).and_then(Self::find)
     }
@@ -91,6 +90,7 @@ impl Process {
             Gauge::Rollup => rollup(pid),
             Gauge::Counters => counters(pid),
         };
+        // The number may have gone to another process while it was read.
         let first = held(self.pid).filter(|_| self.lives())?;
         let others = self.tree().into_iter().skip(1).filter_map(held);
         Some(first + others.sum())

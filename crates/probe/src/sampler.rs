@@ -111,6 +111,7 @@ impl Sampler {
             if free != before {
                 (moved, before) = (now, free);
             }
+            // A card that does not answer counts as back: waiting would not help.
             if back || now >= give_up || now - moved >= STILL {
                 return reading;
             }
@@ -159,6 +160,7 @@ impl Eyes {
             return Machine::of_host();
         }
         let machine: Machine = self.ask(Ask::Machine).unwrap_or_else(Machine::of_host);
+        // A machine without a card keeps no process for asking.
         self.no_card = machine.cards.is_empty();
         if self.no_card {
             self.lookout = None;
@@ -191,6 +193,7 @@ impl Eyes {
             Ok(answer) => Some(answer),
             Err(cause) => {
                 tracing::warn!("the cards cannot be read: {cause}");
+                // Dropped, and so killed: its next answer would belong to this question.
                 self.lookout = None;
                 None
             }

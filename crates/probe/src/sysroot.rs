@@ -105,6 +105,7 @@ fn read_file(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let mut bytes = Vec::new();
+    // One byte more, so that a file of exactly the limit is told from a longer one.
     file.take(LARGEST + 1).read_to_end(&mut bytes)?;
     if u64::try_from(bytes.len()).is_ok_and(|length| length > LARGEST) {
         return Err(io::ErrorKind::FileTooLarge.into());
@@ -132,6 +133,7 @@ fn resolved(root: &Path, path: &Path) -> io::Result<PathBuf> {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let target = fs::read_link(&at)?;
+        // `/` of the captured tree, not of this machine.
         if target.is_absolute() {
             inside.clear();
         }

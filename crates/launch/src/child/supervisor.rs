@@ -9,16 +9,14 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use plimsoll_base::Stage;
-use plimsoll_doctor::{Exit, gives_up};
-use plimsoll_wire::control::EXIT_COMMAND;
+use plimsoll_doctor::gives_up;
 use rustix::process::Signal;
 use serde_json::Value;
-use tokio::io::AsyncWriteExt;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until};
 
-use super::{Child, ChildEvent, Ended, Order};
+use super::{Child, ChildEvent, Order};
 use crate::control::State;
 use crate::end::{EndCause, kernel_oom_kills};
 use crate::health::{Announced, Announcement};
@@ -26,21 +24,17 @@ use crate::lines::Lines;
 use crate::log_ring::{Log, LogSource};
 use crate::port_owner::PortOwner;
 use crate::process::Process;
-use crate::spawn::{ChildSpec, LaunchError, Readiness, StopWay};
-use crate::{argv, control, health};
+use crate::spawn::{ChildSpec, LaunchError, Readiness};
+use crate::{control, health};
 
-/// Lines that the post-mortem gets.
-const LAST_LINES: usize = 200;
-/// After the sweep no process holds the pipes any more, except one that left group, tree and environment.
-const DRAIN_WITHIN: Duration = Duration::from_secs(1);
+mod ending;
+
 /// An engine that has given up leaves at once, if it leaves at all (llama.cpp #14458).
 const LEAVES_WITHIN: Duration = Duration::from_secs(5);
 /// An abort that ends the process does so in this time; the health check starts afterwards.
 const ABORTS_WITHIN: Duration = Duration::from_secs(1);
 /// A serving child that answers no health request for this long after such a line is stuck.
 const HEALTHY_WITHIN: Duration = Duration::from_secs(7);
-/// Longer is for ever, and would overflow the clock.
-const LONGEST_STOP: Duration = Duration::from_secs(86_400);
 /// Interval at which lines alone count as progress.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
 const EVENTS: usize = 64;
@@ -256,50 +250,6 @@ impl Supervisor {
         }
     }
 
-    async fn stop(&mut self, within: Duration) {
-        let until = Instant::now() + within.min(LONGEST_STOP);
-        // A second order may only shorten the time: the scheduler insists.
-        if let Phase::Stopping { until: earlier } = self.phase {
-            self.phase = Phase::Stopping {
-                until: earlier.min(until),
-            };
-            return;
-        }
-        let loading = self.phase == Phase::Loading;
-        self.announcement = None;
-        self.cause = EndCause::Asked;
-        self.phase = Phase::Stopping { until };
-        match self.spec.stop.clone() {
-            // A loading llama-server does not listen yet, and there is nothing to finish.
-            StopWay::ExitCommand if loading && self.has_channel => self.kill(),
-            StopWay::ExitCommand if self.has_channel => self.send_exit_command().await,
-            StopWay::ExitCommand | StopWay::Terminate => self.process.signal(Signal::TERM),
-            StopWay::Command(line) => self.run_stop_command(&line),
-        }
-    }
-
-    async fn send_exit_command(&mut self) {
-        let line = format!("{EXIT_COMMAND}\n");
-        let sent = match &mut self.stdin {
-            Some(stdin) => stdin.write_all(line.as_bytes()).await.is_ok(),
-            None => false,
-        };
-        if !sent {
-            self.process.signal(Signal::TERM);
-        }
-    }
-
-    fn run_stop_command(&mut self, line: &[String]) {
-        match argv::stop_command(line, &self.spec, self.process.id()) {
-            Ok(command) => self.stop_command = Some(command),
-            Err(cause) => {
-                let note = format!("cannot run the stop command: {cause}; sent SIGTERM instead");
-                self.log.push(LogSource::Plimsoll, note);
-                self.process.signal(Signal::TERM);
-            }
-        }
-    }
-
     fn lose_patience(&mut self) {
         self.cause = match self.phase {
             Phase::Loading | Phase::Serving => EndCause::Stuck,
@@ -320,60 +270,6 @@ impl Supervisor {
         self.announcement = None;
         self.phase = Phase::Killed;
         self.process.signal(Signal::KILL);
-    }
-
-    async fn end(self) {
-        let Self {
-            process,
-            mut stdout,
-            mut stderr,
-            log,
-            events,
-            cause,
-            was_ready,
-            started,
-            oom_kills,
-            stage_began,
-            ..
-        } = self;
-        let ran = started.elapsed();
-        // Before the pipes are read to their end: only the sweep closes their last copies.
-        let exit = process.bury().await.unwrap_or(Exit::Unknown);
-        let _ = timeout(DRAIN_WITHIN, drain(&mut stdout, &mut stderr, &log)).await;
-        let ended = Ended {
-            exit,
-            cause,
-            was_ready,
-            ran,
-            kernel_oom_kill: oom_kills
-                .zip(kernel_oom_kills())
-                .is_some_and(|(before, now)| now > before),
-            last_lines: log
-                .tail(lines_since(&log, stage_began))
-                .iter()
-                .map(|line| line.text.clone())
-                .collect(),
-        };
-        let _ = events.send(ChildEvent::Ended(ended)).await;
-    }
-}
-
-fn lines_since(log: &Log, began: u64) -> usize {
-    usize::try_from(log.pushed() - began).map_or(LAST_LINES, |lines| lines.min(LAST_LINES))
-}
-
-/// Reads what is left in the pipes.
-async fn drain(stdout: &mut Lines<ChildStdout>, stderr: &mut Lines<ChildStderr>, log: &Log) {
-    while stdout.is_open() || stderr.is_open() {
-        tokio::select! {
-            line = stdout.next(), if stdout.is_open() => {
-                let line = line.filter(|line| control::state(line).is_none());
-                line.into_iter().for_each(|line| log.push(LogSource::Stdout, line));
-            }
-            line = stderr.next(), if stderr.is_open() => {
-                line.into_iter().for_each(|line| log.push(LogSource::Stderr, line));
-            }
-        }
     }
 }
 

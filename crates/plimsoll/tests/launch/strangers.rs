@@ -4,7 +4,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use plimsoll_doctor::Sign;
-use plimsoll_launch::{PortOwner, Readiness, free_port, listeners_on, post_mortem};
+use plimsoll_launch::{PortOwner, Readiness, free_port, listener_on, post_mortem};
 
 use crate::rig::{eventually, launcher, on_one_thread, shell, start};
 
@@ -27,7 +27,7 @@ impl Drop for Thief {
 #[test]
 fn another_user_who_takes_the_port_is_never_taken_for_the_engine() {
     if !rustix::process::getuid().is_root() {
-        // Only root can start a process of another user; the unit tests judge captured tables.
+        // Only root can start a process of another user; the unit tests read the listeners of this one.
         return;
     }
     let port = free_port().unwrap();
@@ -53,7 +53,7 @@ fn another_user_who_takes_the_port_is_never_taken_for_the_engine() {
         .spawn()
         .unwrap();
     let thief = Thief(thief);
-    eventually(|| !listeners_on(port).is_empty());
+    eventually(|| listener_on([127, 0, 0, 1].into(), port).unwrap().is_some());
     assert_eq!(PortOwner::new(port, NO_GROUP).stranger(), Some(65534));
     // Held by a process of the engine's group, the same listener is the engine's (sudo, setpriv).
     assert_eq!(PortOwner::new(port, thief.0.id()).stranger(), None);

@@ -41,7 +41,7 @@ fn a_key_that_is_empty_protects_nothing() {
 }
 
 #[test]
-fn an_open_server_is_not_to_be_had_by_a_name_of_somebody_else() {
+fn an_open_server_refuses_foreign_host_names() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let child = command("", &folder)
         .arg("--open")

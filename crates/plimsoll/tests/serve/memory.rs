@@ -78,7 +78,7 @@ fn memory_of_large_bodies_goes_back_to_the_machine() {
 }
 
 #[test]
-fn eleven_unfinished_bodies_keep_nobody_out() {
+fn eleven_unfinished_bodies_leave_room_for_a_small_one() {
     let daemon = Setup::new().start();
     let piece = vec![b'x'; 1 << 20];
     let clients: Vec<TcpStream> = (0..11)
@@ -98,7 +98,7 @@ fn eleven_unfinished_bodies_keep_nobody_out() {
 }
 
 #[test]
-fn a_stderr_that_nobody_reads_stops_nobody() {
+fn an_unread_stderr_stops_no_request() {
     // A pipe whose reader sleeps: full after 64 KiB.
     let daemon = Setup::new()
         .model("a", "2GiB", "", "")
@@ -141,7 +141,7 @@ fn a_client_that_reads_nothing_does_not_hold_its_model_for_ever() {
 }
 
 #[test]
-fn no_client_sees_what_another_one_wrote_into_the_engines_log() {
+fn lines_of_an_engines_log_reach_no_client() {
     let daemon = Setup::new()
         .config(
             "[models.a]\ncmd = \"sh -c 'echo prompt: my secret >&2; sleep 0.2; exit 3' ${PORT}\"\nmemory = \"10MiB\"\n",

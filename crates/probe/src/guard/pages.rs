@@ -42,6 +42,7 @@ pub fn read_tree(folder: &Path) -> Option<TreeSnapshot> {
 /// them has seen it yet.
 pub fn set_budget(folder: &Path, key: u64, budget: Bytes) -> io::Result<()> {
     let offset = read_tree(folder).and_then(|tree| tree.budget_offset(key));
+    // The offset is looked up each time: cards are added to the ledger as processes first use them.
     let word = budget_word(budget.get()).to_ne_bytes();
     put(&folder.join(FILE), offset.ok_or(io::ErrorKind::NotFound)?, &word)
 }

@@ -68,6 +68,7 @@ pub struct Refused {
 impl Record {
     /// Takes what the pages say now, and the ledger beside them.
     pub fn see(&mut self, pages: &[Snapshot], tree: Option<TreeSnapshot>) {
+        // The last ledger stays: its file goes with the last process.
         self.tree = tree.or(self.tree.take());
         for page in pages {
             let process = self.processes.entry(page.pid).or_insert_with(|| Process {
@@ -112,6 +113,7 @@ impl Record {
         let mut cards: BTreeMap<[u8; 16], CardRecord> = BTreeMap::new();
         for (pid, process) in &self.processes {
             for (index, card) in process.cards.iter().enumerate() {
+                // Seen by the program, but nothing was ever taken of it.
                 if card.peak == 0 && card.ooms == 0 {
                     continue;
                 }
@@ -132,6 +134,7 @@ impl Record {
 impl Process {
     fn see(&mut self, page: &Snapshot) {
         self.state = page.state;
+        // Maxima, because a page is written while it is read.
         self.pools = self.pools.max(page.pools);
         self.pinned = self.pinned.max(page.pinned_peak);
         for (index, now) in page.cards().iter().enumerate() {
@@ -141,6 +144,7 @@ impl Process {
             }
         }
         for oom in page.ooms() {
+            // Pages are input: a program could report refusals without end.
             if self.refusals.len() < MOST_REFUSALS {
                 self.refusals.insert(oom.sequence, *oom);
             }

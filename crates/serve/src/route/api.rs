@@ -158,7 +158,7 @@ const ROUTES: &[Route] = &[
     },
 ];
 
-/// The paths that take GET, for people who open the address in a browser.
+/// The paths that take GET, as a page for browsers.
 pub(crate) fn index() -> String {
     let gets = ROUTES
         .iter()

@@ -62,6 +62,7 @@ impl Exposition {
 
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\")
+        // Backslashes first, or the others would be escaped twice.
         .replace('"', "\\\"")
         .replace('\n', "\\n")
 }

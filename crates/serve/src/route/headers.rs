@@ -68,6 +68,7 @@ pub(crate) fn to_client(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = connection_tokens(headers)
         .filter_map(|token| token.parse().ok())
         .collect();
+    // An engine's CORS answer would grant pages more than `--allow-origin` does.
     for name in HOP_BY_HOP.iter().chain(&CORS).chain(&named) {
         headers.remove(name);
     }

@@ -70,6 +70,7 @@ pub(crate) fn problem<P: Pass>(problem: &Problem) -> Reply<P> {
             .headers_mut()
             .insert(RETRY_AFTER, HeaderValue::from(whole_seconds(wait)));
     }
+    // RFC 9110 section 15.5.2 asks for a challenge with each 401.
     if problem.status == StatusCode::UNAUTHORIZED {
         let challenge = HeaderValue::from_static("Bearer realm=\"plimsoll\"");
         reply.headers_mut().insert(WWW_AUTHENTICATE, challenge);

@@ -92,6 +92,7 @@ impl<H: Harbor> Server<H> {
 
     async fn dispatch(&self, request: Request<Incoming>, admitted: bool) -> Result<Reply<H::Pass>, Problem> {
         let (head, body) = request.into_parts();
+        // Browsers send preflights without a key, and they change nothing.
         if head.method == Method::OPTIONS {
             let mut reply = reply::empty(StatusCode::NO_CONTENT);
             Origins::preflight(&head.headers, reply.headers_mut());
@@ -198,6 +199,7 @@ impl<H: Harbor> Server<H> {
     }
 
     fn split_upstream<'a>(&self, rest: &'a str) -> Option<(ModelId, &'a str)> {
+        // Names of models may hold slashes; up to fifteen are looked for.
         let ends = rest.match_indices('/').map(|(at, _)| at).chain([rest.len()]);
         let splits: Vec<usize> = ends.take(16).collect();
         splits.into_iter().rev().find_map(|end| {
@@ -215,6 +217,7 @@ impl<H: Harbor> Server<H> {
         };
         let asked = Instant::now();
         let answer = self.admitted(model, wish, request).await;
+        // Refusals count as well: they are what a client sees of the model.
         let status = answer
             .as_ref()
             .map_or_else(|problem| problem.status, Response::status);
