@@ -115,7 +115,7 @@ class Engine:
     def complete(self, tokens, predict, **more):
         """One /completion over a prompt of token ids; raises OSError if the engine dies under it.
 
-        The bytes and the end (ids 0 to 258 of `plimsoll synth`) are kept out of the answer: what random weights say need not be
+        The bytes and the end (ids 0 to 258 of `specimen`) are kept out of the answer: what random weights say need not be
         UTF-8, and b8799 answers such text with status 500.
         """
         body = {"prompt": tokens, "n_predict": predict, "temperature": 0, "cache_prompt": True, "return_tokens": True,

@@ -2,7 +2,7 @@
 
 usage: ik.py --server FOLDER --out FOLDER [--lane CARD] [--seconds 300] [--have FOLDER] [--work FOLDER] [--plimsoll PROGRAM]
        ik.py --table FOLDER             prints the table of the results that are there
-FOLDER holds ik's llama-server and its libraries; this script makes neither. The model is `plimsoll synth kimi-k2` with every per-layer size as it
+FOLDER holds ik's llama-server and its libraries; this script makes neither. The model is `specimen kimi-k2` with every per-layer size as it
 is, fewer layers and fewer experts, so that the weights hide less. What an ik build's context takes is not published, so a row keeps what its
 buffers take by its own log, and is judged twice: by the whole process, and by the growth alone.
 """

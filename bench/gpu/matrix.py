@@ -240,4 +240,4 @@ def golden(result, engine, card, date):
     """In the format of `data/exact`, for `data/measured`: the same tests read both."""
     rows = [{**{field: row[field] for field in FIELDS if row.get(field)}, "log": row["log"]} for row in result["rows"] if "exact" in row]
     return {"what": "what llama.cpp said of its buffers on a real card: the lines of its log, without the clock; MiB", "build": result["build"],
-            "engine": engine, "date": date, "card": card, "command": "bench/gpu/run.py, part matrix; models by `plimsoll synth`", "rows": rows}
+            "engine": engine, "date": date, "card": card, "command": "bench/gpu/run.py, part matrix; models by `specimen`", "rows": rows}

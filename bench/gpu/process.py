@@ -1,6 +1,6 @@
 """The whole process by nvidia-smi against `plan`: after load and after a prompt of 30 000 tokens, with llama-fit-params beside it.
 
-No row is tuned: the models are shapes of `plimsoll synth` with no weights behind them, planned by the formulas and the calibrated
+No row is tuned: the models are shapes of `specimen` with no weights behind them, planned by the formulas and the calibrated
 context alone. One process runs on each card at a time, so that a card's own count stands in where the driver does not count by process. The bound
 is 1.5 % or 48 MiB, whichever is larger.
 """

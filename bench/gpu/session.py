@@ -179,14 +179,15 @@ class Session:
                 os.replace(f"{path}.new", path)
 
     def model(self, name, *options):
-        """The path of a model of `plimsoll synth`, made now if it is not there."""
+        """The path of a synthetic model; the program `specimen` beside plimsoll writes it if it is not there."""
         path = "-".join([f"{self.work}/models/{name}", *(option.lstrip("-") for option in options)]) + ".gguf"
         with self.lock:
             if not os.path.exists(path):
                 new = path.replace(".gguf", f"{self.lane}.new.gguf")
-                made = subprocess.run([self.plimsoll, "synth", name, *options, new], capture_output=True, text=True)
+                specimen = os.path.join(os.path.dirname(self.plimsoll), "specimen")
+                made = subprocess.run([specimen, name, *options, new], capture_output=True, text=True)
                 if made.returncode != 0:
-                    raise OSError(f"plimsoll synth {name}: {made.stderr.strip()}")
+                    raise OSError(f"specimen {name}: {made.stderr.strip()}")
                 os.replace(new, path)
         return path
 

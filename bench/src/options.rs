@@ -30,7 +30,7 @@ pub(crate) struct Plan {
     /// Runs of each program for each model
     #[arg(long, default_value_t = 40)]
     pub(crate) runs: usize,
-    /// What to plan, of the shapes of `plimsoll synth`, each with the number of its cards where that is not 1
+    /// What to plan, of the shapes of `specimen`, each with the number of its cards where that is not 1
     #[arg(long, value_delimiter = ',', default_value = PLANNED)]
     pub(crate) shapes: Vec<String>,
 }

@@ -1,7 +1,7 @@
 //! What a plan by formulas costs: the whole process as a user starts it, and the planning alone within this one.
 //!
 //! The programs take turns, in random order within a round, so that what the neighbours do falls on all alike: to compare two
-//! builds, name both. Models are written by the first program's `synth`, headers with holes behind them, and are read once before
+//! builds, name both. Models are synthetic, headers with holes behind them, and are read once before
 //! anything is measured, so they are in the page cache.
 
 use std::fs::File;
@@ -15,20 +15,23 @@ use plimsoll_flags::{Options, Program};
 use plimsoll_model::gguf::Header;
 use plimsoll_model::{Dialect, Model, split};
 use plimsoll_planner::{Engine, PlanRequest};
+use plimsoll_specimens::{Changes, WriteError};
 
 use crate::numbers::{Shuffle, microseconds, percentile};
 use crate::options::Plan;
 
 const CARD: &str = "name=NVIDIA H200,total=143771MiB,free=140000MiB,cc=9.0";
-/// No header of `synth` is longer.
+/// No header of a synthetic model is longer.
 const LONGEST_HEADER: u64 = 16 << 20;
 /// Files of a set, for the models that are too large for one.
-const SHARDS: &str = "6";
+const SHARDS: u16 = 6;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlansError {
     #[error("cannot make a folder for models: {0}")]
     Folder(io::Error),
+    #[error(transparent)]
+    Model(#[from] WriteError),
     #[error("cannot run {}: {source}", program.display())]
     Start { program: PathBuf, source: io::Error },
     #[error("{} ended with {status} over {subject}", program.display())]
@@ -63,7 +66,7 @@ pub(crate) fn run(options: &Plan) -> Result<(), PlansError> {
             subject: shape.to_owned(),
             why: format!("`{cards}` cards: {error}"),
         })?;
-        let subject = Subject::write(shape, cards, &options.plimsoll[0], folder.path())?;
+        let subject = Subject::write(shape, cards, folder.path())?;
         let within = inside(&subject, options.runs)?;
         for (program, whole) in options.plimsoll.iter().zip(outside(&subject, options)?) {
             let line = format!(
@@ -86,20 +89,15 @@ fn cells(mut times: Vec<Duration>) -> String {
 }
 
 impl Subject {
-    fn write(shape: &str, cards: usize, program: &Path, folder: &Path) -> Result<Self, PlansError> {
+    fn write(shape: &str, cards: usize, folder: &Path) -> Result<Self, PlansError> {
         let name = format!("{shape} on {cards}");
-        let is_large = shape == "kimi-k2";
-        let out = folder.join(format!("{shape}.gguf"));
-        let mut synth = Command::new(program);
-        synth.arg("synth").arg(shape).arg(&out).stdout(Stdio::null());
-        if is_large {
-            synth.args(["--shards", SHARDS]);
-        }
-        finish(&mut synth, program, &name, |status| status.success())?;
-        let file = match is_large {
-            true => folder.join(format!("{shape}-00001-of-0000{SHARDS}.gguf")),
-            false => out,
+        let changes = Changes {
+            shards: if shape == "kimi-k2" { SHARDS } else { 1 },
+            ..Changes::default()
         };
+        let out = folder.join(format!("{shape}.gguf"));
+        let files = plimsoll_specimens::write(shape, &out, &changes)?;
+        let file = files.into_iter().next().map_or(out, |first| first.path);
         let card = CARD.parse::<Card>().map_err(|error| PlansError::Plan {
             subject: name.clone(),
             why: error.to_string(),

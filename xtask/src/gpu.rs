@@ -22,6 +22,7 @@ const LIMIT: u64 = 64 << 20;
 /// A file of the archive, when it is divided.
 const PART: u64 = 15 << 20;
 const ARCHIVE: &str = "plimsoll-gpu.tar";
+const PROGRAMS: [&str; 2] = ["plimsoll", "specimen"];
 const LIBRARIES: [&str; 2] = ["libplimsoll_guard.so", "libplimsoll_phantom.so"];
 /// The glibc of the GPU machines (Ubuntu 24.04), and the floor of what is preloaded into other programs.
 const PROGRAM_FLOOR: (u32, u32) = (2, 39);
@@ -109,13 +110,16 @@ fn programs(root: &Path, options: &Options, stage: &Path) -> Result<(), BundleEr
                 ["build", "--profile", "guard", "--package", "plimsoll-guard"],
                 ["build", "--profile", "guard", "--package", "plimsoll-phantom"],
                 ["build", "--profile", "release", "--package", "plimsoll"],
+                ["build", "--profile", "release", "--package", "plimsoll-specimens"],
             ] {
                 call(Command::new("cargo").args(arguments).current_dir(root))?;
             }
             (target.join("release"), target.join("guard"))
         }
     };
-    place(&program.join("plimsoll"), stage, "bin/plimsoll", PROGRAM_FLOOR)?;
+    for name in PROGRAMS {
+        place(&program.join(name), stage, &format!("bin/{name}"), PROGRAM_FLOOR)?;
+    }
     for library in LIBRARIES {
         place(
             &libraries.join(library),

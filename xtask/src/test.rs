@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
+mod artefacts;
 mod doctests;
 mod junit;
 mod nextest;

@@ -11,6 +11,7 @@ mod curve;
 mod demand;
 mod ending;
 mod explain;
+mod round;
 
 pub use bytes::{Bytes, ParseBytesError};
 pub use card::{Card, CardId, CardKind, CardLimit, Counting};
@@ -19,3 +20,4 @@ pub use curve::{Curve, Slots};
 pub use demand::{Declared, Demand, Named, Placement, RunId, Share, Unknown};
 pub use ending::{End, Stage};
 pub use explain::{Advice, Fact, Hint, Reason, Source};
+pub use round::round_u64;

@@ -1,48 +1,47 @@
-//! Whether guard acts: not before the driver is up, not without `PLIMSOLL_GUARD`, not in a forked child.
+//! Arming: when guard begins to act, and that it never does in a forked child.
 //!
-//! The flag that every hook asks lies in a page of memory that the kernel empties in a forked child (MADV_WIPEONFORK), so the
-//! question costs two loads and no system call, and a child can never work on locks and counts that were its parent's. Where the
-//! kernel cannot do that, the process id is compared. Guard arms itself once; if something is not as expected it never does, and
-//! says so. Of several threads in their first `cuInit` one arms guard and the others wait for it, so that nothing is allocated
-//! that is not counted; not for ever, because a thread may be in `cuInit` while it holds the loader's lock, which arming needs.
+//! Guard acts after the first successful `cuInit` of a process with `PLIMSOLL_GUARD`. The flag that every hook reads lies in a page that
+//! the kernel empties in a forked child (MADV_WIPEONFORK), so the test costs two loads and no system call, and a child can never
+//! work on locks and counts of its parent. On kernels without it (before 4.14) the process number is compared.
+//!
+//! DECISION: guard arms itself once; if something is not as expected it reports that and never acts. Of several threads in their first
+//! `cuInit` one arms guard and the others wait for it, so that no allocation goes uncounted. They wait for a second at most: a
+//! thread may be in `cuInit` while it holds the loader's lock, which arming needs.
 
-use alloc::boxed::Box;
-use core::ffi::{CStr, c_char};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32};
 
-use plimsoll_wire::env;
-use plimsoll_wire::options::Options;
 use plimsoll_wire::page::State;
 
-use crate::account;
-use crate::say::say;
-use crate::trace;
+use crate::say::{remember_stderr, say};
+use crate::state::{ledger, page};
+use crate::{process, settings, trace};
 
-/// Lies in the page that a fork empties.
+mod cards;
+
+/// The flag in the page that a fork empties.
 #[derive(Debug)]
-struct Flag {
+struct ArmedFlag {
     armed: AtomicBool,
-    /// The kernel does not empty it: compare process ids.
+    /// The kernel does not empty the page, so process numbers have to be compared.
     compare: AtomicBool,
 }
 
-static FLAG: AtomicPtr<Flag> = AtomicPtr::new(null_mut());
+static FLAG: AtomicPtr<ArmedFlag> = AtomicPtr::new(null_mut());
 static PROCESS: AtomicI32 = AtomicI32::new(0);
-/// How far arming has come.
+/// Progress of arming.
 static STAGE: AtomicU32 = AtomicU32::new(UNTOUCHED);
 const UNTOUCHED: u32 = 0;
 const AT_WORK: u32 = 1;
 const DONE: u32 = 2;
-/// The thread that is at work on it.
+/// The thread that arms guard.
 static WORKER: AtomicI32 = AtomicI32::new(0);
-static OPTIONS: AtomicPtr<Options> = AtomicPtr::new(null_mut());
 
-/// Whether hooks act.
+/// True if hooks act.
 #[inline]
 pub(crate) fn armed() -> bool {
-    // SAFETY: null, or the flag that `raise` made and nobody unmaps.
+    // SAFETY: null, or the flag that `raise` made and that stays mapped.
     let Some(flag) = (unsafe { FLAG.load(Acquire).as_ref() }) else {
         return false;
     };
@@ -51,105 +50,67 @@ pub(crate) fn armed() -> bool {
 
 #[cold]
 fn same_process() -> bool {
-    PROCESS.load(Relaxed) == process()
+    PROCESS.load(Relaxed) == process::id()
 }
 
-/// Whether this is a child of the process that armed itself: its locks and counts are not to be touched.
+/// True in a forked child of the process that armed itself: its locks and counts must not be touched.
 pub(crate) fn forked() -> bool {
     !armed() && PROCESS.load(Relaxed) != 0 && !same_process()
 }
 
-pub(crate) fn process() -> i32 {
-    // SAFETY: getpid takes nothing and cannot fail.
-    unsafe { libc::getpid() }
-}
-
-/// Whether the environment asks for guard at all; read once.
-pub(crate) fn wanted() -> bool {
-    const UNREAD: u32 = 0;
-    const NO: u32 = 1;
-    const YES: u32 = 2;
-    static WANTED: AtomicU32 = AtomicU32::new(UNREAD);
-    match WANTED.load(Relaxed) {
-        UNREAD => {
-            let wanted = variable(env::GUARD).is_some();
-            WANTED.store(if wanted { YES } else { NO }, Relaxed);
-            wanted
-        }
-        state => state == YES,
-    }
-}
-
-/// What guard was asked to do.
-pub(crate) fn options() -> &'static Options {
-    static NONE: Options = Options::NONE;
-    // SAFETY: null, or options that were leaked.
-    unsafe { OPTIONS.load(Acquire).as_ref() }.unwrap_or(&NONE)
-}
-
-/// The driver is up.
+/// Arms guard; to be called after every successful `cuInit`.
 pub(crate) fn initialised() {
-    if !wanted() {
+    if !settings::wanted() {
         return;
     }
     match STAGE.compare_exchange(UNTOUCHED, AT_WORK, AcqRel, Acquire) {
         Ok(_) => {
-            WORKER.store(thread(), Relaxed);
+            WORKER.store(process::thread(), Relaxed);
             begin();
             STAGE.store(DONE, Release);
         }
-        Err(AT_WORK) if WORKER.load(Relaxed) != thread() => let_it_end(),
+        Err(AT_WORK) if WORKER.load(Relaxed) != process::thread() => wait_for_worker(),
+        // Done, or this thread is inside its own arming: guard's calls may reach `cuInit` again.
         Err(_) => {}
     }
 }
 
 /// Waits for the thread that arms guard, at most a second.
 #[cold]
-fn let_it_end() {
-    const NAPS: u32 = 10_000;
-    static NAP: libc::timespec = libc::timespec {
+fn wait_for_worker() {
+    const PAUSES: u32 = 10_000;
+    static PAUSE: libc::timespec = libc::timespec {
         tv_sec: 0,
         tv_nsec: 100_000,
     };
-    for _ in 0..NAPS {
+    for _ in 0..PAUSES {
         if STAGE.load(Acquire) == DONE {
             return;
         }
-        // SAFETY: a time to sleep; what is left of it when a signal comes is nobody's business.
-        unsafe { libc::nanosleep(&raw const NAP, null_mut()) };
+        // SAFETY: a time to sleep; a signal may end it sooner, and then the loop looks again.
+        unsafe { libc::nanosleep(&raw const PAUSE, null_mut()) };
     }
-}
-
-fn thread() -> i32 {
-    // SAFETY: gettid takes nothing and cannot fail; older C libraries have no function for it.
-    let number = unsafe { libc::syscall(libc::SYS_gettid) };
-    i32::try_from(number).unwrap_or(0)
 }
 
 fn begin() {
-    let Some(line) = variable(env::GUARD) else { return };
-    let Ok(line) = line.to_str() else {
-        say!("{} is not text; this process runs unguarded", env::GUARD);
-        return;
-    };
-    match Options::read(line) {
-        Ok(options) => OPTIONS.store(Box::into_raw(Box::new(options)), Release),
-        Err(error) => {
-            say!("{error}; this process runs unguarded");
-            return;
-        }
-    }
-    if !account::open(options()) {
+    if !settings::read() || !cards::enter() || !ledger::join(settings::options()) {
         return;
     }
+    remember_stderr();
     trace::open();
     if raise() {
-        account::page().state.store(State::Armed as u32, Release);
+        page().state.store(code(State::Armed), Release);
     }
+}
+
+#[allow(clippy::as_conversions, reason = "the code that the enum declares")]
+const fn code(state: State) -> u32 {
+    state as u32
 }
 
 fn raise() -> bool {
     const PAGE: usize = 4096;
+    // A page of its own: MADV_WIPEONFORK works on whole pages of private anonymous memory.
     // SAFETY: new memory, ours alone.
     let page = unsafe {
         libc::mmap(
@@ -166,25 +127,12 @@ fn raise() -> bool {
         return false;
     }
     // SAFETY: the page was mapped just now, with room and alignment for a flag; zeroes are a valid one.
-    let flag = unsafe { &*page.cast::<Flag>() };
+    let flag = unsafe { &*page.cast::<ArmedFlag>() };
     // SAFETY: advice on our own page.
     let wiped = unsafe { libc::madvise(page, PAGE, libc::MADV_WIPEONFORK) } == 0;
-    PROCESS.store(process(), Relaxed);
+    PROCESS.store(process::id(), Relaxed);
     flag.compare.store(!wiped, Relaxed);
     flag.armed.store(true, Release);
     FLAG.store(page.cast(), Release);
     true
-}
-
-/// A variable of the environment; a string that nobody changes by the time CUDA starts.
-pub(crate) fn variable(name: &str) -> Option<&'static CStr> {
-    let mut text = [0_u8; 64];
-    text.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
-    if name.len() == text.len() {
-        return None;
-    }
-    // SAFETY: the text ends in zero, since it has more places than the name.
-    let value = unsafe { libc::getenv(text.as_ptr().cast::<c_char>()) };
-    // SAFETY: null, or a C string of the environment.
-    (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })
 }

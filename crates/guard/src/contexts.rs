@@ -1,41 +1,42 @@
-//! The contexts of the process: where they are, what they take, and whether the plan wants them there.
+//! Contexts of the process: their cards, their size, and whether the plan allows them there.
 //!
-//! A context takes some hundred MiB of a card before the program has allocated anything, so it belongs to the budget. The driver
-//! tells a card's free bytes only to those who have a context there, so the first one is measured with NVML, if the card has a
-//! budget: by the process's own entry, or else by the difference that it made. Without a budget nobody is held to the figure, the
-//! daemon asks NVML itself, and a program that asked for nothing does not get NVML loaded into it. With the context goes whatever was allocated in it.
+//! A context takes some hundred MiB of a card before the program has allocated anything, so it counts against the budget. The driver
+//! tells a card's free bytes only to a process with a context there, so the first one is measured with NVML: by the process's own
+//! entry, or else by the difference in used bytes.
+//!
+//! DECISION: only a card with a budget is measured. Without a budget nothing depends on the figure, the daemon asks NVML itself, and a
+//! program that asked for nothing does not get NVML loaded into it.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use plimsoll_nostd::lock::Lock;
 use plimsoll_wire::options::{Contexts, Uuid};
 use plimsoll_wire::page::{CARDS, Refusal, UNLIMITED};
 
-use crate::account::blocks::BLOCKS;
-use crate::account::{CardIndex, card, oom, pinned, tree, uuid};
-use crate::arm;
-use crate::hooks::arrays::ARRAYS;
-use crate::lock::Lock;
+use crate::account::blocks::{ARRAYS, BLOCKS};
+use crate::account::pinned;
 use crate::say::say;
-use crate::spill;
+use crate::state::{CardIndex, card, ledger, refusals, uuid};
+use crate::{settings, spill};
 
-mod measure;
+mod nvml_measure;
 mod stack;
 
-pub(crate) use measure::Before;
+pub(crate) use nvml_measure::MemoryBefore;
 
 #[derive(Clone, Copy, Debug)]
-struct Context {
+struct OpenContext {
     handle: usize,
     card: CardIndex,
     primary: bool,
 }
 
-static OPEN: Lock<Vec<Context>> = Lock::new(Vec::new());
+static OPEN: Lock<Vec<OpenContext>> = Lock::new(Vec::new());
 
-/// Whether a context may not be opened on this card; says so, or only that it is outside the plan.
+/// True if a context may not be opened on this card. A context outside the plan is reported in any case, once per card.
 pub(crate) fn refused(index: CardIndex) -> bool {
-    let options = arm::options();
+    let options = settings::options();
     let card = card(index);
     let uuid = uuid(card);
     if options.contexts == Contexts::Leave || options.plans(&uuid) {
@@ -43,7 +44,7 @@ pub(crate) fn refused(index: CardIndex) -> bool {
     }
     static SAID: [AtomicBool; CARDS] = [const { AtomicBool::new(false) }; CARDS];
     let refuse = options.contexts == Contexts::Refuse;
-    if !SAID[usize::from(index.number()) % CARDS].swap(true, Relaxed) {
+    if !SAID[index.place()].swap(true, Relaxed) {
         let act = if refuse { "refused" } else { "opened" };
         say!(
             "a context on card {} ({}), which is outside the plan, was {act}; asked for by",
@@ -53,38 +54,39 @@ pub(crate) fn refused(index: CardIndex) -> bool {
         stack::say();
     }
     if refuse {
-        oom::record(index, Refusal::Context, 0, 0);
+        refusals::record(index, Refusal::Context, 0, 0);
     }
     refuse
 }
 
-/// What is to be compared with, if the context about to be opened on this card has to be measured.
-pub(crate) fn opening(index: CardIndex) -> Option<Before> {
+/// The used memory of a card, if the context that is about to be opened has to be measured.
+pub(crate) fn opening(index: CardIndex) -> Option<MemoryBefore> {
     let first = !OPEN.hold().iter().any(|context| context.card == index);
-    let limited = tree::budget(index) != UNLIMITED;
-    (first && limited).then(|| Before::look(index)).flatten()
+    let limited = ledger::budget(index) != UNLIMITED;
+    (first && limited).then(|| MemoryBefore::look(index)).flatten()
 }
 
-/// A context is there.
-pub(crate) fn opened(handle: usize, index: CardIndex, primary: bool, before: Option<Before>) {
+/// Enters a context that was opened.
+pub(crate) fn opened(handle: usize, index: CardIndex, primary: bool, before: Option<MemoryBefore>) {
     {
         let mut open = OPEN.hold();
         if open.iter().any(|context| context.handle == handle) {
             return;
         }
-        open.push(Context {
+        open.push(OpenContext {
             handle,
             card: index,
             primary,
         });
     }
-    if let Some(bytes) = before.and_then(Before::difference) {
+    // A primary context is retained many times and returned above; only its first retain has a figure.
+    if let Some(bytes) = before.and_then(MemoryBefore::difference) {
         card(index).context.store(bytes, Relaxed);
-        tree::charge(index, bytes);
+        ledger::charge(index, bytes);
     }
 }
 
-/// A context is gone, and all that was allocated in it.
+/// Releases everything that was allocated in a context that is destroyed.
 pub(crate) fn closed(handle: usize) {
     let (gone, last) = {
         let mut open = OPEN.hold();
@@ -100,11 +102,11 @@ pub(crate) fn closed(handle: usize) {
         blocks.drain(|block| block.context == handle, |block| block.gone(0));
     }
     if last {
-        tree::give(gone.card, card(gone.card).context.swap(0, Relaxed));
+        ledger::give(gone.card, card(gone.card).context.swap(0, Relaxed));
     }
 }
 
-/// The primary context of this card is gone.
+/// The same for the primary context of a card.
 pub(crate) fn primary_closed(index: CardIndex) {
     let handle = {
         let open = OPEN.hold();

@@ -1,31 +1,20 @@
-//! The driver's own functions.
+//! The real functions of libcuda.so.1 and libnvidia-ml.so.1, never guard's own hooks.
 //!
-//! Each is a [`Slot`]: a name and the address that libc's own `dlsym` found for it in the loaded libcuda.so.1 (or
-//! libnvidia-ml.so.1), never our own hook. The library is never loaded by us; once looked into it stays loaded, so that an address
-//! can be called without a lock. A function that a driver does not have answers as the driver would: "not found".
+//! Each is a [`Slot`]: a name, and the address that libc's own `dlsym` found for it in the library that the program has loaded. Guard
+//! never loads libcuda itself. Once a function of it was looked up the library stays loaded, so that an address can be called
+//! without a lock. A function that a driver does not have answers as the driver would: "not found".
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Release};
 
-pub(crate) mod elf;
 mod functions;
 pub(crate) mod loader;
 
 pub(crate) use functions::*;
 
-#[allow(
-    unused_imports,
-    reason = "the driver in one place, called from wherever it is needed"
-)]
-pub(crate) use crate::hooks::{
-    arrays::real::*, capture::real::*, context::real::*, copy::real::*, fill::real::*, graphs::real::*,
-    info::real::*, ipc::real::*, memory::real::*, nvml::real::*, pointer::real::*, pools::real::*,
-    vmm::real::*,
-};
-
-/// `CUresult` and `nvmlReturn_t`: a number, because a driver may know more of them than we do.
+/// `CUresult` and `nvmlReturn_t`. A number and no enum: a newer driver may return codes that we do not know.
 pub(crate) type CuResult = i32;
 /// `CUdeviceptr`.
 pub(crate) type DevicePointer = u64;
@@ -44,11 +33,11 @@ pub(crate) type Array = *mut c_void;
 
 pub(crate) const SUCCESS: CuResult = 0;
 pub(crate) const INVALID_VALUE: CuResult = 1;
-/// The one code that makes ggml and PyTorch give back their caches and try again.
+/// The only code on which ggml and PyTorch give back their caches and try again.
 pub(crate) const OUT_OF_MEMORY: CuResult = 2;
 pub(crate) const NOT_SUPPORTED: CuResult = 801;
 
-/// A library whose functions we stand in front of.
+/// A library that guard interposes.
 #[derive(Debug)]
 pub(crate) struct Library {
     soname: &'static CStr,
@@ -79,13 +68,14 @@ extern "C" fn missing_in_nvml() -> CuResult {
 }
 
 impl Library {
-    /// Its handle, or null while the program has not loaded it.
+    /// Its handle; null while the program has not loaded it.
     pub(crate) fn handle(&self) -> *mut c_void {
         let known = self.handle.load(Acquire);
         if !known.is_null() {
             return known;
         }
         let found = loader::loaded(self.soname);
+        // A failure is not remembered: the program may load the library later.
         if !found.is_null() {
             self.handle.store(found, Release);
         }
@@ -93,7 +83,7 @@ impl Library {
     }
 }
 
-/// A function of a library.
+/// A function of a library, looked up at its first call.
 #[derive(Debug)]
 pub(crate) struct Slot {
     library: &'static Library,
@@ -110,7 +100,7 @@ impl Slot {
         }
     }
 
-    /// What to call: the function, or one that answers that there is none.
+    /// The function, or one that answers "not found".
     pub(crate) fn callee(&self) -> *mut c_void {
         let known = self.address.load(Acquire);
         if known.is_null() { self.resolve() } else { known }
@@ -143,7 +133,7 @@ impl Slot {
     }
 }
 
-/// Declares functions of a library: for each a slot, and a function of its name that calls what the slot finds.
+/// Declares functions of a library: for each a slot, and a function of its name that calls the address in the slot.
 macro_rules! real {
     (in $library:ident; $($symbol:ident $arguments:tt;)*) => {
         pub(crate) mod slots {

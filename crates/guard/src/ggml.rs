@@ -1,76 +1,75 @@
-//! ggml's legacy pool (`ggml_cuda_pool_leg`), taken over through its vtable and served by our own policy.
+//! ggml's legacy pool (`ggml_cuda_pool_leg`), taken over through its vtable and served by guard's own policy.
 //!
 //! DECISION: the pool's objects are never looked into; `this` is a key and nothing more. Each object gets a policy of its own
-//! ([`plimsoll_pool::Ours`]) over memory of the card's ([`backing`]), so that blocks are reused in the order of one stream
-//! only, as ggml's own pool does. What we do not know goes to ggml's own methods, both ways: a block of theirs that reaches our
-//! `free`, an allocation that we cannot serve, a class that is not as we think.
+//! ([`plimsoll_pool::Ours`]) over memory of its card ([`backing`]), so that blocks are reused in the order of one stream only, as
+//! ggml's own pool does. Everything that guard does not recognise goes to ggml's own methods, both ways: a block of theirs that
+//! reaches our `free`, an allocation that cannot be served, a class of another shape.
 //!
-//! Only a request for it (`pool=ours`, `pool=managed`) has any of this happen. The class is looked for when the program
-//! allocates device memory and objects were loaded since the last look; nothing is found where it is hidden and stripped,
-//! and that is said once.
+//! All of this happens only on request (`pool=ours`, `pool=managed`). The class is looked for when the program allocates device memory
+//! and objects were loaded since the last search. It is not found where it is hidden and stripped; that is reported once.
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use plimsoll_nostd::lock::Lock;
 use plimsoll_wire::options::Pool;
 
-use crate::account::CardIndex;
-use crate::arm;
 use crate::driver::{Device, DevicePointer};
-use crate::lock::Lock;
 use crate::say::say;
+use crate::settings;
 
 mod backing;
-mod entry;
 mod fence;
-mod file;
-mod find;
-mod loaded;
+mod locate;
 mod managed;
-mod pace;
+mod mapped_objects;
 pub(crate) mod pools;
+mod replacements;
 mod streams;
+mod symbol_file;
 mod symbols;
 mod takeover;
+mod trim_interval;
 
 pub(crate) use streams::{ending as context_ending, gone as stream_gone, made as stream_made};
 
-use find::Barren;
-use loaded::Changes;
-use takeover::Left;
+use locate::SearchedObjects;
+use mapped_objects::LoadCounts;
+use takeover::TakeoverError;
 
 #[derive(Debug)]
-struct Search {
-    seen: Changes,
-    barren: Barren,
+struct ClassSearch {
+    seen: LoadCounts,
+    /// Objects without the class, which need no second look.
+    searched: SearchedObjects,
 }
 
-static SEARCH: Lock<Search> = Lock::new(Search {
-    seen: Changes {
+static SEARCH: Lock<ClassSearch> = Lock::new(ClassSearch {
+    seen: LoadCounts {
         loaded: 0,
         unloaded: 0,
     },
-    barren: Barren::new(),
+    searched: SearchedObjects::new(),
 });
 
-/// Whether guard was asked to serve the pool itself.
+/// True if guard is to serve the pool itself.
 pub(crate) fn wanted() -> bool {
-    arm::options().pool == Pool::Ours
+    settings::options().pool == Pool::Ours
 }
 
-/// Whether what this thread allocates now is for ggml's own pool and is to be managed memory.
+/// True if the allocation that this thread makes now is for ggml's own pool and is to be managed memory.
 pub(crate) fn managed() -> bool {
-    arm::options().pool == Pool::Managed && managed::inside()
+    settings::options().pool == Pool::Managed && managed::inside()
 }
 
-/// Looks for the class if that was asked for and objects have come or gone since the last time.
+/// Looks for the class, if that was asked for and objects were loaded or unloaded since the last time.
 pub(crate) fn look() {
-    if arm::options().pool != Pool::Leave {
-        loaded::locked(|changes| search(changes, &mut SEARCH.hold()));
+    if settings::options().pool != Pool::Leave {
+        mapped_objects::locked(|counts| search(counts, &mut SEARCH.hold()));
     }
 }
 
 #[cold]
-fn nothing() {
+fn report_nothing() {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Relaxed) {
         say!(
@@ -79,43 +78,38 @@ fn nothing() {
     }
 }
 
-fn search(changes: Changes, search: &mut Search) {
-    if search.seen == changes {
+fn search(counts: LoadCounts, search: &mut ClassSearch) {
+    if search.seen == counts {
         return;
     }
-    search.seen = changes;
-    let found = find::search(&mut search.barren);
+    search.seen = counts;
+    let found = locate::search(&mut search.searched);
     takeover::keep(&found.vtables);
     if found.vtables.is_empty() {
-        nothing();
+        report_nothing();
     }
     for vtable in &found.vtables {
-        match takeover::take(vtable, &found.methods) {
+        match takeover::take(vtable, &found.methods, replacements::of) {
             Ok(()) => {}
-            Err(Left::Shape) => {
+            Err(TakeoverError::UnknownShape) => {
                 say!("ggml's legacy pool has another shape than guard knows; it stays as it is")
             }
-            Err(Left::Sealed) => {
+            Err(TakeoverError::NotWritable) => {
                 say!("the vtable of ggml's legacy pool cannot be written to; it stays as it is")
             }
-            Err(Left::Crowd) => say!("too many copies of ggml are loaded; this one's pool stays as it is"),
+            Err(TakeoverError::TooMany) => {
+                say!("too many copies of ggml are loaded; this one's pool stays as it is")
+            }
         }
     }
 }
 
-/// Gives back what the pools of this card hold idle, and returns how many bytes that was. Pools that are in use at this
-/// moment keep what they have.
-pub(crate) fn trim(card: CardIndex) -> u64 {
-    pools::trim(card)
-}
-
-/// The card `user` may use the memory of `owner` from now on.
+/// Gives the card `user` access to the pools on `owner`.
 pub(crate) fn grant(user: Device, owner: Device) {
     pools::each(|pool| pool.grant(user, owner));
 }
 
-/// Takes back a block of ours that was given to the driver: it went through a pool that we serve and came out of one
-/// that we do not. False if it is none.
+/// Takes back a block of a served pool that the program passed to the driver's free. False for any other address.
 pub(crate) fn release(pointer: DevicePointer) -> bool {
     pools::release(pointer)
 }

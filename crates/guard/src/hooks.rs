@@ -1,8 +1,8 @@
-//! The functions that guard puts in the driver's place, one file per part of the driver's API.
+//! Hooks: the functions that guard puts in place of the driver's, one file for each part of the driver's API.
 //!
-//! `hooks!` makes of each declaration the export, the real function in `real` (see [`crate::driver`]) and the row of the table
-//! that the doors answer from, so that no hook can be reached by one door and missed by another. A hook that is not armed calls
-//! the real function and nothing else; its body runs armed only.
+//! DECISION: `hooks!` makes of each declaration the export, the real function in `real` (see [`crate::driver`]) and the row of the table
+//! in [`crate::interpose`], so that no hook can be reached in one way and missed in another. Before guard is armed a hook calls the
+//! real function and nothing else.
 
 pub(crate) mod arrays;
 pub(crate) mod batch;
@@ -29,16 +29,16 @@ use crate::driver::Slot;
 /// A function of any prototype.
 pub(crate) type Function = unsafe extern "C" fn();
 
-/// One function that guard stands in front of.
+/// One hook.
 #[derive(Debug)]
 pub(crate) struct Hook {
-    /// What the library exports, with the suffix of its ABI.
+    /// Name of the export, with the suffix of its ABI.
     pub(crate) symbol: &'static str,
-    /// What `cuGetProcAddress` calls it.
+    /// Name for `cuGetProcAddress`.
     pub(crate) name: &'static str,
     /// The first version of CUDA in which `name` means this function.
     pub(crate) since: i32,
-    /// Whether it is the twin for programs whose default stream is the thread's own.
+    /// True for the twin that serves programs with per-thread default streams.
     pub(crate) per_thread: bool,
     pub(crate) function: Function,
     pub(crate) slot: &'static Slot,
@@ -52,7 +52,7 @@ impl Hook {
 
 /// Declares hooks: `fn SYMBOL / TWIN = "NAME" since VERSION (arguments) calls REAL { body }`.
 ///
-/// The body may call `REAL`, which is the real function of the symbol or of the twin, whichever was called. With `calls (REAL,
+/// The body may call `REAL`, the real function of the symbol or of the twin that was called. With `calls (REAL,
 /// PER_THREAD)` it also knows whether it is the twin.
 macro_rules! hooks {
     (in $library:ident; $(
@@ -110,7 +110,7 @@ macro_rules! hooks {
             name: $name,
             since: $since,
             per_thread: $per_thread,
-            // SAFETY: nobody calls it before casting it back to its own type.
+            // SAFETY: never called before it is cast back to its own type.
             function: unsafe {
                 core::mem::transmute::<
                     unsafe extern "C" fn($($type),*) -> $crate::driver::CuResult,

@@ -1,46 +1,41 @@
-//! Ranges of guard's own: device head, host tail.
+//! Spilling: allocations whose front lies on the card and whose rest lies in host memory.
 //!
-//! DECISION: what does not fit is spilled, not the whole request: one range of addresses whose front lies on the card and whose
-//! rest lies in host memory, which the card reads over the bus. Which request is cut is [`order`]'s to say; its end is spilled.
-//! A small request costs a granule of host memory and would be touched much, so large ones leave it some room on the card
-//! ([`budget`]); where that is used up too, it is spilled all the same, for a program that is refused four bytes dies of it.
-//! Where host memory may lie is decided per card by [`cascade`] and found out by [`probe`].
+//! DECISION: only the part that does not fit is spilled, not the whole request: one range of addresses, of which the card reads the
+//! tail over the bus. [`crate::policy::room`] decides which requests are divided. A small request costs a granule of host memory and
+//! is touched often, so large ones leave some room on the card for it; where that is used up too, the small one is spilled all
+//! the same, because a program that is refused four bytes dies of it. The kind of host memory is chosen for each card by
+//! [`crate::policy::placement`] and tried out by [`probe`].
 
-pub(crate) mod border;
-pub(crate) mod budget;
-mod cascade;
-pub(crate) mod cut;
-mod host;
+pub(crate) mod copy_border;
 mod make;
-mod order;
-pub(crate) mod peers;
 mod probe;
-pub(crate) mod quiet;
-pub(crate) mod ranges;
+mod probe_results;
 mod release;
 mod touch;
-mod verdicts;
 pub(crate) mod vmm;
 mod whole;
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use cascade::{Crossing, Place};
-use make::Wanted;
-use ranges::Range;
+use make::{RangeError, WantedRange};
 use vmm::{Location, Properties};
 
 pub(crate) use release::{finish, forget, free, free_async, sweep};
 pub(crate) use whole::Advice;
 
-use crate::account::{CardIndex, card};
-use crate::driver::{CuResult, DevicePointer, Handle, OUT_OF_MEMORY};
+use crate::account::{overflow, spilled};
+use crate::driver::{CuResult, Device, DevicePointer, Handle, OUT_OF_MEMORY};
+use crate::driver_guard;
+use crate::policy::placement::Crossing;
+use crate::say::say_some;
+use crate::state::ranges::{self, SpillPlace, SpillRange};
+use crate::state::{CardIndex, card};
 use crate::text::Size;
-use crate::trace::{self, Event, Kind};
+use crate::trace::{self, Kind, TraceEvent};
 
-/// A request in mapped memory of the card alone, in pieces of at least `floor` bytes.
+/// Serves a request with mapped memory of the card alone, in pieces of at least `floor` bytes.
 pub(crate) fn in_chunks(index: CardIndex, size: u64, floor: u64) -> Result<DevicePointer, CuResult> {
-    let wanted = Wanted {
+    let wanted = WantedRange {
         card: index,
         asked: size,
         head: u64::MAX,
@@ -51,15 +46,15 @@ pub(crate) fn in_chunks(index: CardIndex, size: u64, floor: u64) -> Result<Devic
     };
     match make::range(wanted) {
         Ok(range) => Ok(hand_out(index, range)),
-        Err(make::Short::OfSpill) => Err(OUT_OF_MEMORY),
-        Err(make::Short::Driver(code)) => Err(code),
+        Err(RangeError::SpillLimit) => Err(OUT_OF_MEMORY),
+        Err(RangeError::Driver(code)) => Err(code),
     }
 }
 
-/// A request of which the card gets what it has room for, and host memory the rest.
+/// Serves a request with as much of the card as there is room for, and with host memory for the rest.
 pub(crate) fn spill(index: CardIndex, size: u64) -> Result<DevicePointer, CuResult> {
-    let facts = verdicts::facts(index.device());
-    for place in verdicts::get(index).places(facts) {
+    let features = probe_results::features(index.device());
+    for place in probe_results::get(index).places(features) {
         let made = if place.follows_device_memory() {
             behind_device_memory(index, size, place)
         } else {
@@ -67,67 +62,71 @@ pub(crate) fn spill(index: CardIndex, size: u64) -> Result<DevicePointer, CuResu
         };
         match made {
             Ok(range) => {
-                verdicts::say(index, place);
+                probe_results::say(index, place);
                 return Ok(hand_out(index, range));
             }
-            // Too much was asked for; another place would be asked for as much.
-            Err(Short::OfSpill) => return Err(OUT_OF_MEMORY),
-            Err(Short::OfPlace) => {}
+            // The limit counts all places together, so another one would not help.
+            Err(SpillError::Limit) => return Err(OUT_OF_MEMORY),
+            Err(SpillError::Place) => {}
         }
     }
     Err(OUT_OF_MEMORY)
 }
 
-/// Physical memory in the place of a card's, for a program that maps it itself (ggml's VMM pool dies if it gets none).
+/// Physical host memory in place of a card's, for a program that maps it itself. ggml's VMM pool aborts if it gets none
+/// (`ggml_cuda_pool_vmm::alloc`, CU_CHECK around cuMemCreate @ b10605).
 pub(crate) fn memory(index: CardIndex, size: u64) -> Result<Handle, CuResult> {
-    if !budget::take(index, size) {
+    if !spilled::take(index, size) {
         return Err(OUT_OF_MEMORY);
     }
-    let places = verdicts::get(index).places(verdicts::facts(index.device()));
+    let places = probe_results::get(index).places(probe_results::features(index.device()));
     for place in places.filter(|place| place.follows_device_memory()) {
-        let handle = verdicts::crossing(index, place, false)
+        let handle = probe_results::crossing(index, place, false)
             .and_then(|_| vmm::create(size, &Properties::at(Location::of(place)?)).ok());
         if let Some(handle) = handle {
             card(index).raise_peaks();
-            verdicts::say(index, place);
+            probe_results::say(index, place);
             trace::emit(
                 Kind::Spill,
-                Event {
+                TraceEvent {
                     size,
-                    ..Event::on(index)
+                    ..TraceEvent::on(index)
                 },
             );
             return Ok(handle);
         }
     }
-    budget::give(index, size);
+    spilled::give(index, size);
     Err(OUT_OF_MEMORY)
 }
 
-/// The whole of a request in managed memory, within what the card has free (the variants of llama.cpp PR 22158).
+/// Serves a whole request with managed memory, within the free bytes of the card (the variants of llama.cpp PR 22158).
 pub(crate) fn managed(index: CardIndex, size: u64, advice: Advice) -> Result<DevicePointer, CuResult> {
     let base = whole::managed(index, size, advice)?;
-    budget::charge(index, size);
-    Ok(hand_out(index, whole_range(index, base, size, Place::Managed)))
+    spilled::charge(index, size);
+    Ok(hand_out(
+        index,
+        whole_range(index, base, size, SpillPlace::Managed),
+    ))
 }
 
-/// What a request was short of.
-enum Short {
-    /// More would be in host memory than may be.
-    OfSpill,
-    /// This place does not have it, or not on this card.
-    OfPlace,
+/// Failure of one place.
+enum SpillError {
+    /// More bytes would be in host memory than may be.
+    Limit,
+    /// This place does not have the memory, or cannot be used on this card.
+    Place,
 }
 
-fn behind_device_memory(index: CardIndex, size: u64, place: Place) -> Result<Range, Short> {
-    let granule = make::granule(index, Some(place)).map_err(|_| Short::OfPlace)?;
-    let head = budget::room(index).head(size, granule);
-    match verdicts::crossing(index, place, head > 0) {
-        None => return Err(Short::OfPlace),
-        Some(Crossing::Cut) => border::must_not_be_crossed(),
+fn behind_device_memory(index: CardIndex, size: u64, place: SpillPlace) -> Result<SpillRange, SpillError> {
+    let granule = make::granule(index, Some(place)).map_err(|_| SpillError::Place)?;
+    let head = overflow::room(index).head(size, granule);
+    match probe_results::crossing(index, place, head > 0) {
+        None => return Err(SpillError::Place),
+        Some(Crossing::Split) => copy_border::must_not_be_crossed(),
         Some(Crossing::Whole | Crossing::Untried) => {}
     }
-    let wanted = Wanted {
+    let wanted = WantedRange {
         card: index,
         asked: size,
         head,
@@ -136,17 +135,17 @@ fn behind_device_memory(index: CardIndex, size: u64, place: Place) -> Result<Ran
         tail: Some(place),
     };
     make::range(wanted).map_err(|short| match short {
-        make::Short::OfSpill => Short::OfSpill,
-        make::Short::Driver(_) => Short::OfPlace,
+        RangeError::SpillLimit => SpillError::Limit,
+        RangeError::Driver(_) => SpillError::Place,
     })
 }
 
-fn as_a_whole(index: CardIndex, size: u64, place: Place) -> Result<Range, Short> {
-    if !budget::take(index, size) {
-        return Err(Short::OfSpill);
+fn as_a_whole(index: CardIndex, size: u64, place: SpillPlace) -> Result<SpillRange, SpillError> {
+    if !spilled::take(index, size) {
+        return Err(SpillError::Limit);
     }
     let base = match place {
-        Place::Managed => whole::managed(index, size, Advice::Host),
+        SpillPlace::Managed => whole::managed(index, size, Advice::Host),
         _ => whole::pinned(size),
     };
     match base {
@@ -155,62 +154,76 @@ fn as_a_whole(index: CardIndex, size: u64, place: Place) -> Result<Range, Short>
             Ok(whole_range(index, base, size, place))
         }
         Err(_) => {
-            budget::give(index, size);
-            Err(Short::OfPlace)
+            spilled::give(index, size);
+            Err(SpillError::Place)
         }
     }
 }
 
-fn whole_range(index: CardIndex, base: DevicePointer, size: u64, place: Place) -> Range {
-    Range {
+fn whole_range(index: CardIndex, base: DevicePointer, size: u64, place: SpillPlace) -> SpillRange {
+    SpillRange {
         base,
         asked: size,
         size,
         head: 0,
         device: index.device(),
-        context: quiet::context(),
+        context: driver_guard::context(),
         place: Some(place),
         pieces: alloc::vec::Vec::new(),
         id: trace::number(),
     }
 }
 
-/// To prefer host memory, where the driver lets host and card use managed memory at once.
+/// Advice to prefer host memory, where the driver lets host and card use managed memory at once.
 pub(crate) fn host_advice(index: CardIndex) -> Advice {
-    if verdicts::facts(index.device()).concurrent_managed {
+    if probe_results::features(index.device()).concurrent_managed {
         Advice::Host
     } else {
         Advice::None
     }
 }
 
-/// Enters a range into the books and gives its address.
-fn hand_out(index: CardIndex, range: Range) -> DevicePointer {
+/// Enters a range that is complete, and returns its address.
+fn hand_out(index: CardIndex, range: SpillRange) -> DevicePointer {
     let (base, spilled) = (range.base, range.spilled());
-    let event = Event {
+    let event = TraceEvent {
         id: range.id,
         size: range.asked,
-        ..Event::on(index)
+        ..TraceEvent::on(index)
     };
     trace::emit(Kind::Alloc, event);
     if spilled > 0 {
         trace::emit(
             Kind::Spill,
-            Event {
+            TraceEvent {
                 size: spilled,
                 ..event
             },
         );
-        crate::ladder::say_some!(
+        say_some!(
             "card {}: {} overflow: {} of it on the card, {} in {}",
             index.number(),
             Size(range.asked),
             Size(range.head),
             Size(spilled),
-            range.place.map_or("host memory", Place::name),
+            range.place.map_or("host memory", SpillPlace::name),
         );
     }
     card(index).allocations.fetch_add(1, Relaxed);
     ranges::add(range);
     base
+}
+
+/// Gives `user` access to the ranges on `owner`, the present ones and those to come.
+pub(crate) fn enable_peer(user: Device, owner: Device) {
+    let mappings =
+        ranges::collect(|range| (range.device == owner).then(|| (range.base, range.pieces.clone())));
+    for (base, pieces) in mappings {
+        let mut at = base;
+        for piece in pieces {
+            // A card that gets no access finds out when it touches the memory, as with any memory that is not shared.
+            let _ = vmm::grant(at, piece, user);
+            at += piece;
+        }
+    }
 }

@@ -1,10 +1,12 @@
-//! Text in a fixed room, for paths and lines that must not allocate.
+//! Text in a buffer of fixed size, for paths and lines that must not allocate.
 
 use core::ffi::CStr;
 use core::fmt::{self, Write};
 
+/// Longer than any path in a folder of pages, and than any line of guard's.
 const ROOM: usize = 1024;
 
+/// A string of at most [`ROOM`] bytes that ends in zero.
 #[derive(Debug)]
 pub(crate) struct Text {
     bytes: [u8; ROOM],
@@ -23,13 +25,13 @@ impl Text {
         self.bytes.get(..self.length).unwrap_or(&[])
     }
 
-    /// As a path; None if there is a zero in it.
+    /// The text as a path; None if there is a zero in it.
     pub(crate) fn as_c(&self) -> Option<&CStr> {
         CStr::from_bytes_with_nul(self.bytes.get(..=self.length)?).ok()
     }
 }
 
-/// Bytes, as a person reads them.
+/// A number of bytes, formatted for people.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size(pub(crate) u64);
 
@@ -45,8 +47,9 @@ impl fmt::Display for Size {
 }
 
 impl Write for Text {
-    /// Fails, with as much as fitted, when the room is full; the last place stays zero.
+    /// Appends as much as fits, and fails if that is not all.
     fn write_str(&mut self, text: &str) -> fmt::Result {
+        // ROOM - 1: `as_c` needs the zero behind the text.
         let room = self.bytes.get_mut(self.length..ROOM - 1).unwrap_or(&mut []);
         let fitting = text.len().min(room.len());
         for (place, byte) in room.iter_mut().zip(text.bytes()) {

@@ -1,9 +1,10 @@
-//! The trace: what the program asks of its cards' memory, in a file of its own for each process; nothing while none is asked for.
+//! Trace of memory events: one file for each process, and nothing unless `PLIMSOLL_GUARD_TRACE` is set.
 //!
-//! One record is one `write(2)` to a file opened for append: a microsecond, no buffer that is lost when the process is killed,
-//! no lock that a slow disk would make every thread wait for. Two threads may write in another order than their times say;
-//! events of one block never do. The first record that cannot be written ends the trace.
+//! DECISION: one record is one `write(2)` to a file opened for append. That costs a microsecond, and there is no buffer to lose when the
+//! process is killed and no lock for which a slow disk would make every thread wait. Two threads may write in another order than
+//! their times say; events of one block never do. The first record that cannot be written ends the trace.
 
+use core::ffi::{CStr, c_int};
 use core::fmt::Write;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicI32, AtomicU16, AtomicU64};
@@ -13,15 +14,16 @@ use plimsoll_wire::trace::{Header, Record};
 
 pub(crate) use plimsoll_wire::trace::Kind;
 
-use crate::account::blocks::Blocks;
-use crate::account::{CardIndex, page};
+use crate::descriptor::FileIdentity;
 use crate::say::say;
+use crate::state::address_map::AddressMap;
+use crate::state::{CardIndex, page};
 use crate::text::Text;
-use crate::{arm, clock};
+use crate::{clock, process};
 
-/// What a record says beside its kind and time.
+/// Fields of a record, without kind and time.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Event {
+pub(crate) struct TraceEvent {
     pub(crate) card: u8,
     pub(crate) id: u64,
     pub(crate) size: u64,
@@ -31,7 +33,7 @@ pub(crate) struct Event {
     pub(crate) stream: usize,
 }
 
-impl Event {
+impl TraceEvent {
     pub(crate) fn on(card: CardIndex) -> Self {
         Self {
             card: card.number(),
@@ -43,39 +45,51 @@ impl Event {
 const CLOSED: i32 = -1;
 
 static FILE: AtomicI32 = AtomicI32::new(CLOSED);
+static IDENTITY: FileIdentity = FileIdentity::new();
 static STARTED: AtomicU64 = AtomicU64::new(0);
 
-/// Begins the trace, if there is to be one.
+/// Begins the trace, if one is asked for.
 pub(crate) fn open() {
-    let Some(path) = arm::variable(env::GUARD_TRACE).and_then(|path| path.to_str().ok()) else {
+    let Some(path) = process::variable(env::GUARD_TRACE).and_then(|path| path.to_str().ok()) else {
         return;
     };
-    let process = u32::try_from(arm::process()).unwrap_or(0);
+    let process = process::number();
     let mut name = Text::new();
     let named = write!(name, "{path}.{process}").is_ok();
-    let file = name.as_c().filter(|_| named).map_or(CLOSED, |name| {
-        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND | libc::O_CLOEXEC;
-        const OWNER_ONLY: libc::mode_t = 0o600;
-        // SAFETY: a C string; O_CREAT takes the mode.
-        unsafe { libc::open(name.as_ptr(), flags, OWNER_ONLY) }
-    });
+    let file = name.as_c().filter(|_| named).map_or(CLOSED, create);
     let started = clock::now();
     let header = Header::new(process, page().count.load(Relaxed), started, clock::unix());
     if file < 0 || !put(file, &header.to_bytes()) {
         say!("cannot write the trace {path}.{process}; there will be none");
         return;
     }
+    IDENTITY.remember(file);
     STARTED.store(started, Relaxed);
     FILE.store(file, Release);
 }
 
-/// Whether a trace is written.
+/// Creates the file anew; [`CLOSED`] on failure.
+///
+/// The name is predictable and may lie in a folder that others can write to. O_EXCL makes sure that the file is ours alone and no
+/// link. What an earlier process with this number left there is removed first, and never written into.
+fn create(name: &CStr) -> c_int {
+    const OWNER_ONLY: libc::mode_t = 0o600;
+    let flags =
+        libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_APPEND | libc::O_CLOEXEC;
+    // SAFETY: a C string; unlink removes a link, not the file that it leads to. O_CREAT takes the mode.
+    unsafe {
+        libc::unlink(name.as_ptr());
+        libc::open(name.as_ptr(), flags, OWNER_ONLY)
+    }
+}
+
+/// True while a trace is written.
 pub(crate) fn on() -> bool {
     FILE.load(Relaxed) != CLOSED
 }
 
 #[inline]
-pub(crate) fn emit(kind: Kind, event: Event) {
+pub(crate) fn emit(kind: Kind, event: TraceEvent) {
     let file = FILE.load(Acquire);
     if file != CLOSED {
         record(file, kind, event);
@@ -83,7 +97,7 @@ pub(crate) fn emit(kind: Kind, event: Event) {
 }
 
 #[cold]
-fn record(file: i32, kind: Kind, event: Event) {
+fn record(file: i32, kind: Kind, event: TraceEvent) {
     let record = Record {
         time: clock::now().saturating_sub(STARTED.load(Relaxed)),
         id: event.id,
@@ -95,7 +109,9 @@ fn record(file: i32, kind: Kind, event: Event) {
         stream: stream(event.stream),
         thread: thread(),
     };
-    if !put(file, &record.to_bytes()) && FILE.swap(CLOSED, AcqRel) != CLOSED {
+    // The number may mean another file by now, which is not ours to write to (see `descriptor`).
+    let written = IDENTITY.is(file) && put(file, &record.to_bytes());
+    if !written && FILE.swap(CLOSED, AcqRel) != CLOSED {
         say!("cannot write to the trace any more; it ends here");
     }
 }
@@ -111,23 +127,23 @@ fn put(file: i32, bytes: &[u8]) -> bool {
     usize::try_from(written) == Ok(bytes.len())
 }
 
-/// A number for a block or a graph, never used twice.
+/// A new number for a block or a graph.
 pub(crate) fn number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Relaxed)
 }
 
-/// Things numbered in the order in which they are met.
+/// Dense numbers for handles, in the order of their first use.
 #[derive(Debug)]
 struct Numbers {
-    known: Blocks<u16>,
+    known: AddressMap<u16>,
     last: AtomicU16,
 }
 
 impl Numbers {
     const fn new() -> Self {
         Self {
-            known: Blocks::new(),
+            known: AddressMap::new(),
             last: AtomicU16::new(0),
         }
     }
@@ -153,9 +169,9 @@ fn stream(handle: usize) -> u16 {
 
 fn thread() -> u16 {
     static THREADS: Numbers = Numbers::new();
-    // SAFETY: asks for a number.
-    let thread = unsafe { libc::syscall(libc::SYS_gettid) };
-    THREADS.of(u64::try_from(thread).unwrap_or(0)).saturating_sub(1)
+    THREADS
+        .of(u64::try_from(process::thread()).unwrap_or(0))
+        .saturating_sub(1)
 }
 
 #[cfg(test)]

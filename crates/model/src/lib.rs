@@ -11,6 +11,7 @@ pub mod gguf;
 mod hyper;
 pub mod split;
 mod tensor;
+pub mod tiny;
 pub mod types;
 
 pub use error::ModelError;

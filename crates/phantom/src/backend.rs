@@ -10,9 +10,9 @@ use core::ptr::null;
 use crate::abi::{Backend, Device, Event, Function, Graph, Handle, SUCCESS, Tensor};
 use crate::depth::Depth;
 use crate::device::card_of;
-use crate::lock::Lock;
 use crate::memory;
 use crate::phantom::{self, CardState};
+use plimsoll_nostd::lock::Lock;
 
 /// Any that no other backend has.
 static GUID: [u8; 16] = *b"plimsoll phantom";

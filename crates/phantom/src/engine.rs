@@ -12,7 +12,7 @@ use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Release};
 
 use crate::abi::{Backend, Buffer, BufferTable, Device, Event, Graph, Handle, InitParams, Registry, Tensor};
-use crate::elf::Object;
+use plimsoll_nostd::elf::ElfImage;
 
 /// Declares the functions, and finds each by its name.
 macro_rules! functions {
@@ -24,7 +24,7 @@ macro_rules! functions {
 
         impl Functions {
             /// The functions of one object, or the names of those that it lacks.
-            fn of(object: &Object<'_>) -> Result<Self, Vec<&'static str>> {
+            fn of(object: &ElfImage<'_>) -> Result<Self, Vec<&'static str>> {
                 let mut missing = Vec::new();
                 $(let $name = object.function(c_name(concat!(stringify!($name), "\0")));
                 if $name.is_null() {
@@ -170,7 +170,7 @@ pub(crate) fn find() -> Result<Engine, Missing> {
 
 unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, search: *mut c_void) -> c_int {
     // SAFETY: dl_iterate_phdr passes a valid object and the search that `find` gave it.
-    let (object, search) = unsafe { (Object::of(&*info), &mut *search.cast::<Search>()) };
+    let (object, search) = unsafe { (ElfImage::of(&*info), &mut *search.cast::<Search>()) };
     let Some(object) = object else { return 0 };
     let init = object.function(c"ggml_backend_buffer_init");
     if !init.is_null() && search.found.iter().all(|(address, _)| *address != init.addr()) {

@@ -23,15 +23,9 @@ mod cards;
 mod demand;
 mod depth;
 mod device;
-#[allow(dead_code, reason = "guard asks it more than we do")]
-#[path = "../../guard/src/driver/elf.rs"]
-mod elf;
 mod engine;
 mod generation;
 mod kinds;
-#[allow(dead_code, reason = "guard asks it more than we do")]
-#[path = "../../guard/src/lock.rs"]
-mod lock;
 #[cfg(test)]
 mod made;
 mod memory;
@@ -40,9 +34,6 @@ mod phantom;
 mod populate;
 mod probe;
 mod report;
-#[cfg(panic = "abort")]
-#[path = "../../guard/src/runtime.rs"]
-mod runtime;
 mod say;
 mod support;
 mod tensor;

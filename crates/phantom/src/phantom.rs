@@ -20,11 +20,11 @@ use crate::cards::{self, Card};
 use crate::device;
 use crate::engine::{self, Engine, Missing};
 use crate::generation::{self, Generation};
-use crate::lock::Lock;
 use crate::memory;
 use crate::probe::{self, Version};
 use crate::report::Report;
 use crate::say::say;
+use plimsoll_nostd::lock::Lock;
 
 pub(crate) struct Phantom {
     pub(crate) engine: &'static Engine,

@@ -13,7 +13,7 @@ use super::contexts::{self, MeasuredContext};
 use super::outcome::Term;
 use super::request::PlanRequest;
 
-struct Row {
+struct PublishedContext {
     /// A word of the card's name.
     name: &'static str,
     /// Context, modules and handles of a process that computes on the card.
@@ -29,8 +29,8 @@ struct Row {
 
 const MEASURED: &str = "H200, driver 580.159.04, CUDA 13.0, b10605 (measured)";
 
-const ROWS: &[Row] = &[
-    Row {
+const ROWS: &[PublishedContext] = &[
+    PublishedContext {
         name: "H200",
         context: Bytes::mib(590),
         idle: Bytes::mib(518),
@@ -38,7 +38,7 @@ const ROWS: &[Row] = &[
         processors: 132,
         source: MEASURED,
     },
-    Row {
+    PublishedContext {
         name: "H100",
         context: Bytes::mib(590),
         idle: Bytes::mib(518),
@@ -46,7 +46,7 @@ const ROWS: &[Row] = &[
         processors: 132,
         source: "H200 taken for the H100, same chip",
     },
-    Row {
+    PublishedContext {
         name: "RTX PRO 6000",
         context: Bytes::mib(555),
         idle: Bytes::mib(555),
@@ -54,7 +54,7 @@ const ROWS: &[Row] = &[
         processors: 188,
         source: "RTX PRO 6000 Blackwell, published in llama.cpp PR 23604",
     },
-    Row {
+    PublishedContext {
         name: "4060 Ti",
         context: Bytes::mib(107),
         idle: Bytes::mib(107),
@@ -65,7 +65,7 @@ const ROWS: &[Row] = &[
 ];
 
 /// Published values lie between 107 and 590 MiB; the default is near the upper end.
-const DEFAULT: Row = Row {
+const DEFAULT: PublishedContext = PublishedContext {
     name: "",
     context: Bytes::mib(512),
     idle: Bytes::mib(512),
@@ -74,7 +74,7 @@ const DEFAULT: Row = Row {
     source: "assumed, no measurement for this card",
 };
 
-fn row(card: &Card) -> &'static Row {
+fn row(card: &Card) -> &'static PublishedContext {
     ROWS.iter()
         .find(|row| card.name.contains(row.name))
         .unwrap_or(&DEFAULT)
@@ -144,6 +144,6 @@ pub(super) fn is_known(request: &PlanRequest<'_>, card: &Card) -> bool {
     measured(request, card).is_some() || is_published(row(card))
 }
 
-fn is_published(row: &Row) -> bool {
+fn is_published(row: &PublishedContext) -> bool {
     row.source != DEFAULT.source
 }

@@ -1,6 +1,6 @@
 //! The compute buffer: intermediate results of the largest batch, the logits, the attention mask.
 //!
-//! It has no closed form: the engine lays its graph out with a best-fit allocator, and the peak depends on the
+//! It has no closed variant: the engine lays its graph out with a best-fit allocator, and the peak depends on the
 //! order of operations. So the graph is built here as far as sizes go, placed on devices, split, and laid out by
 //! the same rules, over the few layers that differ. That takes tens of microseconds and gives the engine's own
 //! numbers to the byte for the architectures of `mirrored`; others are estimated from the same parts.
@@ -21,18 +21,18 @@ mod schedule;
 mod sketch;
 mod streams;
 
-use self::decoder::{Decoder, Habits};
-use self::graph::Id;
+use self::decoder::{Decoder, EngineQuirks};
+use self::graph::TensorId;
 pub(super) use self::mirrored::is_mirrored;
-use self::schedule::Machine;
-pub(super) use self::sketch::Sketch;
+use self::schedule::BackendSet;
+pub(super) use self::sketch::ModelLayers;
 
 use plimsoll_base::{Bytes, Source};
 use plimsoll_flags::Program;
 
 use super::flash::Flash;
 use super::kv::CacheKind;
-use super::layout::Place;
+use super::layout::TensorDevice;
 use super::request::{EngineKind, PlanRequest};
 use super::reserve::Reserve;
 
@@ -53,22 +53,22 @@ pub(super) fn source(mirrored: bool) -> Source {
 
 pub(super) fn compute(
     request: &PlanRequest<'_>,
-    sketch: &Sketch<'_>,
+    sketch: &ModelLayers<'_>,
     reserve: &Reserve,
     cache: CacheKind,
     flash: Flash,
 ) -> Compute {
-    let (habits, machine) = (habits(request), machine(request, sketch));
+    let (quirks, backends) = (quirks(request), backends(request, sketch));
     let fused = || {
         let small = reserve.probing(DELTA_NET_PROBE);
-        let probe = Decoder::new(sketch, &small, cache, flash, habits);
-        stays_at_home(probe, machine, |decoder| &decoder.fused_nodes)
+        let probe = Decoder::new(sketch, &small, cache, flash, quirks);
+        stays_at_home(probe, backends, |decoder| &decoder.fused_nodes)
     };
     let fused = !Decoder::has_delta_nets(sketch) || *sketch.fuses.get_or_init(fused);
-    let mut decoder = Decoder::new(sketch, reserve, cache, flash, habits);
+    let mut decoder = Decoder::new(sketch, reserve, cache, flash, quirks);
     decoder.fused = fused;
     decoder.build();
-    let mut peaks = schedule::reserve(&mut decoder.graph, machine);
+    let mut peaks = schedule::reserve(&mut decoder.graph, backends);
     sketch.hand_back(decoder.graph);
     let host = peaks.pop().unwrap_or_default();
     Compute {
@@ -77,9 +77,9 @@ pub(super) fn compute(
     }
 }
 
-fn habits(request: &PlanRequest<'_>) -> Habits {
+fn quirks(request: &PlanRequest<'_>) -> EngineQuirks {
     let ik = request.engine.kind == EngineKind::IkLlamaCpp;
-    Habits {
+    EngineQuirks {
         copies_cache: request.engine.reserves_cache_copy(),
         mixes_embeddings: request.engine.mixes_embeddings(),
         casts_mask: request.engine.casts_mask(),
@@ -93,8 +93,8 @@ fn habits(request: &PlanRequest<'_>) -> Habits {
     }
 }
 
-const fn machine(request: &PlanRequest<'_>, sketch: &Sketch<'_>) -> Machine {
-    Machine {
+const fn backends(request: &PlanRequest<'_>, sketch: &ModelLayers<'_>) -> BackendSet {
+    BackendSet {
         devices: sketch.devices,
         copies: sketch.copies,
         op_offload: request.wish.op_offload,
@@ -109,13 +109,13 @@ const DELTA_NET_PROBE: u64 = 16;
 /// Does every layer attend where it is? With `-fa auto`, flash attention is off where one does not.
 pub(super) fn attends_at_home(
     request: &PlanRequest<'_>,
-    sketch: &Sketch<'_>,
+    sketch: &ModelLayers<'_>,
     cache: CacheKind,
     flash: Flash,
 ) -> bool {
     let reserve = Reserve::of_model(request, u64::from(request.wish.context)).probing(ATTENTION_PROBE);
-    let probe = Decoder::new(sketch, &reserve, cache, flash, habits(request));
-    stays_at_home(probe, machine(request, sketch), |decoder| {
+    let probe = Decoder::new(sketch, &reserve, cache, flash, quirks(request));
+    stays_at_home(probe, backends(request, sketch), |decoder| {
         &decoder.attention_nodes
     })
 }
@@ -124,11 +124,11 @@ pub(super) fn attends_at_home(
 /// elsewhere, the engine uses none (`llama-context.cpp: resolve_fused_ops @ b10605`).
 fn stays_at_home(
     mut probe: Decoder<'_>,
-    machine: Machine,
-    uses: for<'d> fn(&'d Decoder<'_>) -> &'d [(Id, Place)],
+    backends: BackendSet,
+    uses: for<'d> fn(&'d Decoder<'_>) -> &'d [(TensorId, TensorDevice)],
 ) -> bool {
     probe.build();
-    let places = schedule::assign(&probe.graph, machine);
+    let places = schedule::assign(&probe.graph, backends);
     let stay = uses(&probe)
         .iter()
         .all(|(id, place)| places[id.index()] == *place);

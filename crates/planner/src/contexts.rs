@@ -52,7 +52,7 @@ pub enum ReadContextsError {
 pub struct WriteContextsError(String);
 
 #[derive(Serialize, Deserialize)]
-struct File {
+struct ContextsFile {
     schema: String,
     #[serde(default, rename = "context")]
     contexts: Vec<MeasuredContext>,
@@ -60,7 +60,8 @@ struct File {
 
 /// Reads the text of a table.
 pub fn read(text: &str) -> Result<Vec<MeasuredContext>, ReadContextsError> {
-    let file: File = toml::from_str(text).map_err(|error| ReadContextsError::Parse(said(text, &error)))?;
+    let file: ContextsFile =
+        toml::from_str(text).map_err(|error| ReadContextsError::Parse(said(text, &error)))?;
     match file.schema.as_str() {
         SCHEMA | SCHEMA_1 => Ok(file.contexts),
         _ => Err(ReadContextsError::Schema(file.schema)),
@@ -79,7 +80,7 @@ fn said(text: &str, error: &toml::de::Error) -> String {
 
 /// The text of a table.
 pub fn write(contexts: &[MeasuredContext]) -> Result<String, WriteContextsError> {
-    let file = File {
+    let file = ContextsFile {
         schema: SCHEMA.to_owned(),
         contexts: contexts.to_vec(),
     };

@@ -7,16 +7,16 @@ mod part;
 mod pools;
 mod sum;
 
-use self::part::Part;
+use self::part::EngineContext;
 pub(super) use self::part::draft_wish;
 use plimsoll_base::{Bytes, Source};
 use plimsoll_model::Model;
 
 use self::pools::{cells, pools};
-use self::sum::Sum;
+use self::sum::TermSums;
 use super::error::PlanError;
 use super::flash::Flash;
-use super::latent::Latent;
+use super::latent::LatentAttention;
 use super::outcome::{Growth, HostTerms, Term, Terms};
 use super::request::PlanRequest;
 use super::reserve::{Reserve, speculates};
@@ -30,15 +30,15 @@ const CACHE: Source = Source::Formula("llama-kv-cache.cpp:llama_kv_cache @ b1060
 const OUTPUT: Source = Source::Formula("llama-context.cpp:output_reserve @ b10605");
 
 /// Works out the cost of a request at any context.
-pub(super) struct Coster<'a> {
+pub(super) struct PlanCalculator<'a> {
     request: &'a PlanRequest<'a>,
-    main: Part<'a>,
-    draft: Option<Part<'a>>,
+    main: EngineContext<'a>,
+    draft: Option<EngineContext<'a>>,
 }
 
 /// The cost of a request at one context.
 #[derive(Clone, Debug)]
-pub(super) struct Cost {
+pub(super) struct RequestCost {
     pub(super) reserve: Reserve,
     /// One entry for each card of the request, in its order.
     pub(super) cards: Vec<Terms>,
@@ -48,7 +48,7 @@ pub(super) struct Cost {
     pub(super) sure: bool,
 }
 
-impl Cost {
+impl RequestCost {
     pub(super) fn host_peak(&self) -> Bytes {
         let host = &self.host;
         host.weights.known() + host.kv.known() + host.compute.known() + host.output.known()
@@ -65,7 +65,7 @@ pub(super) fn peak(terms: &Terms) -> Bytes {
     loaded(terms) + terms.pool.known()
 }
 
-impl<'a> Coster<'a> {
+impl<'a> PlanCalculator<'a> {
     pub(super) fn new(request: &'a PlanRequest<'a>) -> Result<Self, PlanError> {
         for model in [Some(request.model), request.draft].into_iter().flatten() {
             check(model)?;
@@ -77,7 +77,7 @@ impl<'a> Coster<'a> {
         let main_layers = 0..if hyper.nextn_cached { hyper.layers } else { trunk };
         let drafts = predicts || request.draft.is_some();
         let rollback = if drafts { u64::from(wish.draft_tokens) } else { 0 };
-        let main = Part::new(request, request.model, main_layers, Some(predicts), rollback)?;
+        let main = EngineContext::new(request, request.model, main_layers, Some(predicts), rollback)?;
         let draft_wish = draft_wish(wish);
         let draft_request = PlanRequest {
             wish: &draft_wish,
@@ -86,13 +86,13 @@ impl<'a> Coster<'a> {
         let draft = match request.draft {
             Some(draft) => {
                 let layers = 0..draft.hyper.layers;
-                Some(Part::new(&draft_request, draft, layers, Some(true), 0)?)
+                Some(EngineContext::new(&draft_request, draft, layers, Some(true), 0)?)
             }
             None if predicts => {
-                let part = Part::new(request, request.model, trunk..hyper.layers, None, 0)?;
+                let part = EngineContext::new(request, request.model, trunk..hyper.layers, None, 0)?;
                 // it computes its own layers alone, and keeps a cache for as many as the model's context does
                 let layers = if hyper.nextn_cached { 0 } else { trunk }..hyper.layers;
-                Some(Part { layers, ..part })
+                Some(EngineContext { layers, ..part })
             }
             None => None,
         };
@@ -103,7 +103,7 @@ impl<'a> Coster<'a> {
         self.main.flash
     }
 
-    pub(super) fn latent(&self) -> Option<Latent> {
+    pub(super) fn latent(&self) -> Option<LatentAttention> {
         self.main.cache.latent
     }
 
@@ -116,10 +116,10 @@ impl<'a> Coster<'a> {
             .any(|part| part.layout.devices.contains(&card))
     }
 
-    pub(super) fn at(&self, context: u64) -> Result<Cost, PlanError> {
+    pub(super) fn at(&self, context: u64) -> Result<RequestCost, PlanError> {
         let request = self.request;
         let reserve = Reserve::of_model(request, context);
-        let mut sum = Sum::new(request.cards.len());
+        let mut sum = TermSums::new(request.cards.len());
         self.add(&self.main, &reserve, &mut sum)?;
         if let Some(draft) = &self.draft {
             let reserve = Reserve::of_draft(request, draft.model, &reserve);
@@ -129,7 +129,7 @@ impl<'a> Coster<'a> {
         let cards = (0..request.cards.len())
             .map(|card| self.terms(card, &sum))
             .collect();
-        Ok(Cost {
+        Ok(RequestCost {
             reserve,
             cards,
             host: sum.host_terms(),
@@ -142,7 +142,7 @@ impl<'a> Coster<'a> {
     pub(super) fn pools(&self, reserve: &Reserve, depth: u64) -> Vec<Bytes> {
         let request = self.request;
         let mut sums = vec![Bytes::ZERO; request.cards.len()];
-        let mut add = |part: &Part<'_>, reserve: &Reserve| {
+        let mut add = |part: &EngineContext<'_>, reserve: &Reserve| {
             let cells = cells(part, reserve, request).min(depth);
             for ((_, card), pool) in pools(request, part, reserve, cells) {
                 sums[card] += pool.peak.known();
@@ -159,7 +159,7 @@ impl<'a> Coster<'a> {
         request.cards.iter().zip(sums).map(host).collect()
     }
 
-    fn add(&self, part: &Part<'_>, reserve: &Reserve, sum: &mut Sum) -> Result<(), PlanError> {
+    fn add(&self, part: &EngineContext<'_>, reserve: &Reserve, sum: &mut TermSums) -> Result<(), PlanError> {
         let request = self.request;
         let kind = part.cache;
         let cache = kv::cache(part.model, part.layers.clone(), reserve, kind, &part.layout)?;
@@ -187,7 +187,7 @@ impl<'a> Coster<'a> {
         Some((card, bytes))
     }
 
-    fn add_projector(&self, sum: &mut Sum) {
+    fn add_projector(&self, sum: &mut TermSums) {
         match self.projector() {
             Some((Some(card), bytes)) => sum.cards[card].weights += bytes,
             Some((None, bytes)) => sum.host_weights += bytes,
@@ -195,7 +195,7 @@ impl<'a> Coster<'a> {
         }
     }
 
-    fn terms(&self, index: usize, sum: &Sum) -> Terms {
+    fn terms(&self, index: usize, sum: &TermSums) -> Terms {
         let card = &self.request.cards[index];
         let on_card = &sum.cards[index];
         let compute_source = compute::source(sum.sure);

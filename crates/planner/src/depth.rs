@@ -5,7 +5,7 @@
 
 use plimsoll_base::{Bytes, CardId, Curve, Slots};
 
-use super::cost::{Coster, peak};
+use super::cost::{PlanCalculator, peak};
 use super::error::PlanError;
 use super::request::PlanRequest;
 use super::reserve::{CELLS, Reserve};
@@ -15,17 +15,17 @@ const STEPS: u64 = 64;
 
 /// Returns what the model takes on each card at each depth. `answer` is the limit of an answer that the engine sets itself.
 pub fn curve(request: &PlanRequest<'_>, answer: Option<u64>) -> Result<Curve, PlanError> {
-    let coster = Coster::new(request)?;
-    let cost = coster.at(u64::from(request.wish.context))?;
+    let calculator = PlanCalculator::new(request)?;
+    let cost = calculator.at(u64::from(request.wish.context))?;
     let slots = slots(request, &cost.reserve, answer);
-    let deepest = coster.pools(&cost.reserve, slots.full);
+    let deepest = calculator.pools(&cost.reserve, slots.full);
     let base = cost.cards.iter().zip(deepest);
     let base: Vec<Bytes> = base
         .map(|(terms, pool)| peak(terms).saturating_sub(pool))
         .collect();
     let step = slots.full.div_ceil(STEPS).next_multiple_of(CELLS);
     let at = |depth: u64| {
-        let pools = coster.pools(&cost.reserve, depth);
+        let pools = calculator.pools(&cost.reserve, depth);
         let bytes = base.iter().zip(pools).map(|(base, pool)| *base + pool);
         (depth, bytes.collect())
     };

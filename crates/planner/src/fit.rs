@@ -13,13 +13,13 @@ mod scale;
 mod search;
 mod split;
 
-use self::answer::Question;
-use super::cost::{Cost, Coster, peak};
+use self::answer::FitQuestion;
+use super::cost::{PlanCalculator, RequestCost, peak};
 use super::request::PlanRequest;
 use super::reserve::CELLS;
 
-pub(super) use self::outline::Outline;
-pub(super) use self::search::{Search, smallest};
+pub(super) use self::outline::QuickEstimate;
+pub(super) use self::search::{LargestSearch, smallest};
 use super::reserve::Reserve;
 pub use answer::{Answer, CardLine, Dimension, Fit, Next, Trade};
 pub use change::{Change, edited};
@@ -33,13 +33,13 @@ pub fn fit<P: Price>(
     dimensions: &[Dimension],
 ) -> Result<Fit, P::Error> {
     let asked = price.price(&[], request.cards)?;
-    let question = Question::new(request, price, asked);
+    let question = FitQuestion::new(request, price, asked);
     let answers = dimensions.iter().map(|&dimension| question.answer(dimension));
     let answers = answers.collect();
     Ok(question.finish(answers))
 }
 
-pub(super) fn fits(request: &PlanRequest<'_>, cost: &Cost) -> bool {
+pub(super) fn fits(request: &PlanRequest<'_>, cost: &RequestCost) -> bool {
     request
         .cards
         .iter()
@@ -71,7 +71,7 @@ pub fn confirmed_context<P: Price>(
     let slack = |changes: &[Change]| Some(price.price(changes, request.cards).ok()?.slack(request.cards));
     let foresee =
         |steps: &[u64]| price.foresee(&steps.iter().map(|&steps| context(steps)).collect::<Vec<_>>());
-    let mut search = Search::new(1..=most, |steps| slack(&context(steps)))
+    let mut search = LargestSearch::new(1..=most, |steps| slack(&context(steps)))
         .guess(guess.map(|tokens| (tokens / CELLS).clamp(1, most)))
         .foreseen(Some(Box::new(foresee)));
     if let Some(slack) = slack(&[]).filter(|_| asked.is_multiple_of(CELLS)) {
@@ -91,10 +91,14 @@ fn most_steps(request: &PlanRequest<'_>, asked: u64) -> u64 {
 
 /// The largest context that fits on these cards, at most the larger of what was asked for and what the model was
 /// trained for. `None` if not even the smallest fits.
-pub(super) fn largest_context(request: &PlanRequest<'_>, coster: &Coster<'_>, asked: &Cost) -> Option<u64> {
+pub(super) fn largest_context(
+    request: &PlanRequest<'_>,
+    calculator: &PlanCalculator<'_>,
+    asked: &RequestCost,
+) -> Option<u64> {
     let most = most_steps(request, asked.reserve.context);
-    let slack = |cost: Cost| Priced::from(cost).slack(request.cards);
-    let mut search = Search::new(1..=most, |steps| coster.at(steps * CELLS).ok().map(slack));
+    let slack = |cost: RequestCost| Priced::from(cost).slack(request.cards);
+    let mut search = LargestSearch::new(1..=most, |steps| calculator.at(steps * CELLS).ok().map(slack));
     if asked.reserve.context.is_multiple_of(CELLS) {
         search.know(asked.reserve.context / CELLS, slack(asked.clone()));
     }

@@ -9,9 +9,9 @@
 use plimsoll_flags::{FlashAttention, Wish};
 use plimsoll_model::{HyperParameters, Model, TensorType};
 
-use super::compute::Sketch;
+use super::compute::ModelLayers;
 use super::error::PlanError;
-use super::layout::{Layout, Place};
+use super::layout::{DeviceLayout, TensorDevice};
 use super::request::{EngineKind, PlanRequest};
 
 /// On or off, and why.
@@ -30,7 +30,7 @@ impl Flash {
     };
 
     /// Is it for the engine to see where each layer would attend? Only where not all layers are on cards does that need a look.
-    pub(super) fn may_move(&self, request: &PlanRequest<'_>, sketch: &Sketch<'_>) -> bool {
+    pub(super) fn may_move(&self, request: &PlanRequest<'_>, sketch: &ModelLayers<'_>) -> bool {
         let wish = request.wish;
         let free = wish.flash_attention == FlashAttention::Auto && !wish.cache_value.quantised();
         let llama = request.engine.kind == EngineKind::LlamaCpp;
@@ -38,7 +38,11 @@ impl Flash {
     }
 }
 
-pub(super) fn resolve(request: &PlanRequest<'_>, model: &Model, layout: &Layout) -> Result<Flash, PlanError> {
+pub(super) fn resolve(
+    request: &PlanRequest<'_>,
+    model: &Model,
+    layout: &DeviceLayout,
+) -> Result<Flash, PlanError> {
     let wish = request.wish;
     let own_kernels = request.engine.kind == EngineKind::IkLlamaCpp;
     let missing = match wish.flash_attention {
@@ -60,9 +64,9 @@ pub(super) fn resolve(request: &PlanRequest<'_>, model: &Model, layout: &Layout)
     Ok(Flash { on, missing })
 }
 
-fn missing_kernel(model: &Model, layout: &Layout, wish: &Wish) -> Option<&'static str> {
+fn missing_kernel(model: &Model, layout: &DeviceLayout, wish: &Wish) -> Option<&'static str> {
     (0..model.hyper.layers)
-        .filter(|&layer| model.hyper.attends(layer) && matches!(layout.layer(layer), Place::Device(_)))
+        .filter(|&layer| model.hyper.attends(layer) && matches!(layout.layer(layer), TensorDevice::Card(_)))
         .find_map(|layer| unsupported(&model.hyper, layer, [wish.cache_key, wish.cache_value]))
 }
 
@@ -130,7 +134,7 @@ mod tests {
             cards: &cards,
             contexts: &[],
         };
-        let layout = Layout::new(&request, &model)?;
+        let layout = DeviceLayout::new(&request, &model)?;
         resolve(&request, &model, &layout)
     }
 

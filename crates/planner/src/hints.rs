@@ -13,7 +13,7 @@ use plimsoll_flags::{FlashAttention, GpuLayers, Program, SplitMode};
 use plimsoll_model::{TensorType, types};
 
 use super::cost::peak;
-use super::fit::{Change, Outline, Price, Priced, smallest};
+use super::fit::{Change, Price, Priced, QuickEstimate, smallest};
 use super::request::PlanRequest;
 use super::reserve::{CELLS, Reserve};
 
@@ -48,10 +48,10 @@ pub(super) fn hints<P: Price>(request: &PlanRequest<'_>, price: &P, asked: &Pric
     if asked.fits(request.cards) {
         return Vec::new();
     }
-    let weighing = Weighing {
+    let weighing = HintSearch {
         request,
         price,
-        outline: Outline::new(request, asked),
+        outline: QuickEstimate::new(request, asked),
         asked,
     };
     let mut remedies = weighing.singles();
@@ -104,21 +104,21 @@ impl Remedy {
 }
 
 /// A change with a size: how much of it, from the mildest to the most.
-struct Sized {
+struct SizedChange {
     end: u64,
     /// It moves whole tensors.
     has_steps: bool,
     change: Box<dyn Fn(u64) -> Change>,
 }
 
-struct Weighing<'a, P> {
+struct HintSearch<'a, P> {
     request: &'a PlanRequest<'a>,
     price: &'a P,
     asked: &'a Priced,
-    outline: Option<Outline<'a>>,
+    outline: Option<QuickEstimate<'a>>,
 }
 
-impl<P: Price> Weighing<'_, P> {
+impl<P: Price> HintSearch<'_, P> {
     fn singles(&self) -> Vec<Remedy> {
         let mut remedies: Vec<Remedy> = Vec::new();
         for kind in self.plain() {
@@ -187,7 +187,7 @@ impl<P: Price> Weighing<'_, P> {
     }
 
     /// The mildest size of a change that is enough, beside another change if need be.
-    fn mildest(&self, sized: &Sized, beside: Option<&Change>) -> Option<Remedy> {
+    fn mildest(&self, sized: &SizedChange, beside: Option<&Change>) -> Option<Remedy> {
         let changes = |size: u64| {
             let change = (sized.change)(size);
             beside.into_iter().cloned().chain([change]).collect::<Vec<_>>()
@@ -213,7 +213,7 @@ impl<P: Price> Weighing<'_, P> {
         self.remedy(changes(found.at), priced)
     }
 
-    fn guess(&self, sized: &Sized, changes: impl Fn(u64) -> Vec<Change>) -> Option<u64> {
+    fn guess(&self, sized: &SizedChange, changes: impl Fn(u64) -> Vec<Change>) -> Option<u64> {
         let outline = self.outline.as_ref().filter(|_| sized.has_steps);
         let estimate = |size| {
             let changes = changes(size);
@@ -274,12 +274,12 @@ impl<P: Price> Weighing<'_, P> {
     }
 
     /// Changes that can be made more or less of.
-    fn sized(&self) -> Vec<Sized> {
+    fn sized(&self) -> Vec<SizedChange> {
         let (request, wish) = (self.request, self.request.wish);
         let number = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
         let reserve = Reserve::of_model(request, u64::from(wish.context));
         let steps = reserve.context / CELLS;
-        let mut sized = vec![Sized {
+        let mut sized = vec![SizedChange {
             end: steps.saturating_sub(1),
             has_steps: false,
             change: Box::new(move |fewer| Change::Context(number((steps - fewer) * CELLS))),
@@ -290,7 +290,7 @@ impl<P: Price> Weighing<'_, P> {
         let layers = request.model.hyper.layers;
         let started = wish.experts_on_host;
         if request.model.hyper.experts.is_some() && started < layers {
-            sized.push(Sized {
+            sized.push(SizedChange {
                 end: u64::from(layers - started),
                 has_steps: true,
                 change: Box::new(move |more| Change::ExpertsOnHost(started + number(more))),
@@ -301,7 +301,7 @@ impl<P: Price> Weighing<'_, P> {
             GpuLayers::Auto | GpuLayers::All => all,
             GpuLayers::Count(count) => count.min(all),
         };
-        sized.push(Sized {
+        sized.push(SizedChange {
             end: u64::from(now),
             has_steps: true,
             change: Box::new(move |fewer| Change::Layers(now.saturating_sub(number(fewer)))),

@@ -8,8 +8,8 @@ use plimsoll_base::Bytes;
 use plimsoll_model::{HyperParameters, Model, TensorType};
 
 use super::error::PlanError;
-use super::latent::{Cached, Latent};
-use super::layout::{Layout, Place};
+use super::latent::{LatentAttention, LatentCache};
+use super::layout::{DeviceLayout, TensorDevice};
 use super::reserve::Reserve;
 use super::weights::{CARD_ALIGNMENT, HOST_ALIGNMENT, row_padding};
 
@@ -24,8 +24,8 @@ pub(super) struct CacheKind {
     pub(super) offload: bool,
     /// Draft tokens whose state can be rolled back (`n_rs_seq`).
     pub(super) rollback: u64,
-    /// Latent attention in ik_llama.cpp's ways; llama.cpp's needs nothing more than the header.
-    pub(super) latent: Option<Latent>,
+    /// LatentAttention attention in ik_llama.cpp's ways; llama.cpp's needs nothing more than the header.
+    pub(super) latent: Option<LatentAttention>,
 }
 
 impl CacheKind {
@@ -41,7 +41,7 @@ impl CacheKind {
     fn key_type(self) -> TensorType {
         let vectors = self.latent.filter(|_| self.transposed);
         match vectors.map(|latent| (latent.mode, latent.cached(false))) {
-            Some((2.., Cached::Vector)) => self.value,
+            Some((2.., LatentCache::Vector)) => self.value,
             _ => self.key,
         }
     }
@@ -59,7 +59,7 @@ pub(super) fn cache(
     layers: std::ops::Range<u32>,
     reserve: &Reserve,
     kind: CacheKind,
-    layout: &Layout,
+    layout: &DeviceLayout,
 ) -> Result<Cache, PlanError> {
     let mut cache = Cache {
         devices: vec![Bytes::ZERO; layout.devices.len()],
@@ -73,12 +73,12 @@ pub(super) fn cache(
         let place = if kind.offload {
             layout.layer(layer)
         } else {
-            Place::Host
+            TensorDevice::Host
         };
         for tensor in tensors(&model.hyper, layer, reserve, kind, widest)? {
             match place {
-                Place::Host => cache.host += tensor.data.padded(HOST_ALIGNMENT),
-                Place::Device(device) => {
+                TensorDevice::Host => cache.host += tensor.data.padded(HOST_ALIGNMENT),
+                TensorDevice::Card(device) => {
                     cache.devices[usize::from(device)] +=
                         (tensor.data + tensor.padding).padded(CARD_ALIGNMENT)
                 }

@@ -9,7 +9,7 @@ use plimsoll_base::Bytes;
 use plimsoll_model::{Mla, Model, Tensor, TensorType, types};
 use plimsoll_pool::demand::latent as demand;
 
-use super::layout::{Layout, Place};
+use super::layout::{DeviceLayout, TensorDevice};
 use super::request::{EngineKind, PlanRequest};
 use super::reserve::CELLS;
 use super::weights::{CARD_ALIGNMENT, Weights};
@@ -23,7 +23,7 @@ const MOST_HEADS: u64 = 1 << 10;
 
 /// What is cached of a token in one layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cached {
+pub(super) enum LatentCache {
     Heads,
     Vector,
     VectorAndTransposed,
@@ -31,7 +31,7 @@ pub(super) enum Cached {
 
 /// The sizes and the ways of one model's latent attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Latent {
+pub(super) struct LatentAttention {
     pub(super) sizes: Mla,
     /// `-mla`.
     pub(super) mode: u32,
@@ -39,7 +39,7 @@ pub(super) struct Latent {
     pass: Option<u64>,
 }
 
-impl Latent {
+impl LatentAttention {
     /// `None` for other engines, and for models whose attention is not latent.
     pub(super) fn of(request: &PlanRequest<'_>, model: &Model) -> Option<Self> {
         if request.engine.kind != EngineKind::IkLlamaCpp {
@@ -82,11 +82,11 @@ impl Latent {
         self.plain() + self.value()
     }
 
-    pub(super) fn cached(&self, flash: bool) -> Cached {
+    pub(super) fn cached(&self, flash: bool) -> LatentCache {
         match self.mode {
-            0 => Cached::Heads,
-            1 if !flash => Cached::VectorAndTransposed,
-            _ => Cached::Vector,
+            0 => LatentCache::Heads,
+            1 if !flash => LatentCache::VectorAndTransposed,
+            _ => LatentCache::Vector,
         }
     }
 
@@ -94,9 +94,9 @@ impl Latent {
     pub(super) fn rows(&self, heads: u32, flash: bool) -> (u64, u64) {
         let heads = u64::from(heads);
         match self.cached(flash) {
-            Cached::Heads => (u64::from(self.sizes.key_length) * heads, self.value() * heads),
-            Cached::Vector => (self.rank() + self.rope(), 0),
-            Cached::VectorAndTransposed => (self.rank() + self.rope(), self.rank()),
+            LatentCache::Heads => (u64::from(self.sizes.key_length) * heads, self.value() * heads),
+            LatentCache::Vector => (self.rank() + self.rope(), 0),
+            LatentCache::VectorAndTransposed => (self.rank() + self.rope(), self.rank()),
         }
     }
 
@@ -143,13 +143,13 @@ impl Latent {
     }
 
     /// Adds what the engine computes when it loads to the weights (`llama.cpp: llm_prepare_mla`).
-    pub(super) fn add_computed(&self, model: &Model, layout: &Layout, weights: &mut Weights) {
+    pub(super) fn add_computed(&self, model: &Model, layout: &DeviceLayout, weights: &mut Weights) {
         for layer in 0..model.hyper.layers {
             let heads = u64::from(model.hyper.heads.at(layer));
             for (beside, bytes) in self.computed(model, layer, heads) {
                 match layout.tensor(beside) {
-                    Place::Host => weights.host += bytes,
-                    Place::Device(device) => {
+                    TensorDevice::Host => weights.host += bytes,
+                    TensorDevice::Card(device) => {
                         weights.devices[usize::from(device)] += bytes.padded(CARD_ALIGNMENT)
                     }
                 }
@@ -211,8 +211,8 @@ fn common(key: TensorType, value: TensorType) -> TensorType {
 
 /// Kimi K2's latent attention.
 #[cfg(test)]
-pub(super) fn kimi(mode: u32, pass: Option<u64>) -> Latent {
-    Latent {
+pub(super) fn kimi(mode: u32, pass: Option<u64>) -> LatentAttention {
+    LatentAttention {
         sizes: Mla {
             kv_lora_rank: 512,
             rope_dimension: 64,

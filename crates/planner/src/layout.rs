@@ -18,29 +18,29 @@ use super::request::{EngineKind, PlanRequest};
 
 /// Where a tensor or an operation is: in host memory, or on the n-th device of the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Place {
-    Device(u16),
+pub(super) enum TensorDevice {
+    Card(u16),
     Host,
 }
 
-impl Place {
+impl TensorDevice {
     /// By its position in the layout.
-    pub(super) fn device(number: usize) -> Self {
-        Self::Device(u16::try_from(number).unwrap_or(u16::MAX))
+    pub(super) fn card(number: usize) -> Self {
+        Self::Card(u16::try_from(number).unwrap_or(u16::MAX))
     }
 }
 
 /// A compiled pattern of `-ot` may take this much memory.
 const PATTERN_LIMIT: usize = 1 << 18;
 
-pub(super) struct Layout {
+pub(super) struct DeviceLayout {
     /// The devices the model is spread over, as positions among the request's cards.
     pub(super) devices: Vec<usize>,
-    layers: Vec<Place>,
-    pub(super) output: Place,
+    layers: Vec<TensorDevice>,
+    pub(super) output: TensorDevice,
     /// Copies of each graph input: `GGML_SCHED_MAX_COPIES` where prompts are processed in a pipeline.
     pub(super) copies: u64,
-    overrides: Vec<(Regex, Place)>,
+    overrides: Vec<(Regex, TensorDevice)>,
     experts_on_host: u32,
     /// `token_embd_norm` is the last norm (LFM2), not the norm of the embedding.
     ends_with_token_norm: bool,
@@ -49,7 +49,7 @@ pub(super) struct Layout {
 /// `GGML_SCHED_MAX_COPIES @ b10605`.
 const PIPELINE_COPIES: u64 = 4;
 
-impl Layout {
+impl DeviceLayout {
     pub(super) fn new(request: &PlanRequest<'_>, model: &Model) -> Result<Self, PlanError> {
         Ok(Self {
             ends_with_token_norm: matches!(model.architecture.as_str(), "lfm2" | "lfm2moe"),
@@ -70,8 +70,8 @@ impl Layout {
         let start = all.saturating_sub(wanted);
         let active = if devices.is_empty() { 0 } else { wanted.min(all) };
         let place = |layer: u32| match layer.checked_sub(start) {
-            Some(position) if position < active => Place::device(device_at(&splits, position, active)),
-            _ => Place::Host,
+            Some(position) if position < active => TensorDevice::card(device_at(&splits, position, active)),
+            _ => TensorDevice::Host,
         };
         let overrides = overrides(wish, request.cards, &devices)?;
         let pipeline =
@@ -92,7 +92,7 @@ impl Layout {
     }
 
     /// The device of a layer; layers beyond the model are with the output.
-    pub(super) fn layer(&self, layer: u32) -> Place {
+    pub(super) fn layer(&self, layer: u32) -> TensorDevice {
         usize::try_from(layer)
             .ok()
             .and_then(|i| self.layers.get(i))
@@ -106,7 +106,7 @@ impl Layout {
     }
 
     /// Where a tensor's data goes.
-    pub(super) fn tensor(&self, tensor: &Tensor) -> Place {
+    pub(super) fn tensor(&self, tensor: &Tensor) -> TensorDevice {
         if let Some((_, place)) = self
             .overrides
             .iter()
@@ -115,9 +115,9 @@ impl Layout {
             return *place;
         }
         match tensor.layer() {
-            Some(layer) if layer < self.experts_on_host && tensor.is_expert() => Place::Host,
+            Some(layer) if layer < self.experts_on_host && tensor.is_expert() => TensorDevice::Host,
             Some(layer) => self.layer(layer),
-            None if is_input(&tensor.name) => Place::Host,
+            None if is_input(&tensor.name) => TensorDevice::Host,
             // created with the number of the first layer, see `llama-arch.cpp: LLM_TENSOR_INFOS`
             None if self.ends_with_token_norm => self.output,
             None if is_of_the_first_layer(&tensor.name) => self.layer(0),
@@ -228,7 +228,11 @@ fn device_at(splits: &[f32], position: u32, active: u32) -> usize {
     found.unwrap_or(splits.len().saturating_sub(1))
 }
 
-fn overrides(wish: &Wish, cards: &[Card], devices: &[usize]) -> Result<Vec<(Regex, Place)>, PlanError> {
+fn overrides(
+    wish: &Wish,
+    cards: &[Card],
+    devices: &[usize],
+) -> Result<Vec<(Regex, TensorDevice)>, PlanError> {
     let compile = |pattern: &str| {
         RegexBuilder::new(pattern)
             .size_limit(PATTERN_LIMIT)
@@ -244,15 +248,15 @@ fn overrides(wish: &Wish, cards: &[Card], devices: &[usize]) -> Result<Vec<(Rege
         .collect()
 }
 
-fn buffer(name: &str, cards: &[Card], devices: &[usize]) -> Result<Place, PlanError> {
+fn buffer(name: &str, cards: &[Card], devices: &[usize]) -> Result<TensorDevice, PlanError> {
     if matches!(name, "CPU" | "CUDA_Host" | "CPU_REPACK") {
-        return Ok(Place::Host);
+        return Ok(TensorDevice::Host);
     }
     let cuda = |card: &Card| card.kind == CardKind::Cuda;
     cuda_number(name)
         .and_then(|n| (0..cards.len()).filter(|&i| cuda(&cards[i])).nth(n))
         .and_then(|card| devices.iter().position(|&d| d == card))
-        .map(Place::device)
+        .map(TensorDevice::card)
         .ok_or_else(|| PlanError::OverrideBuffer {
             buffer: name.to_owned(),
             cards: cards.len(),
@@ -275,7 +279,7 @@ mod tests {
         Model::from_headers(&[Header::read(&bytes, length, Dialect::Ggml).unwrap()]).unwrap()
     }
 
-    fn layout(wish: &Wish, cards: &[&str]) -> Result<Layout, PlanError> {
+    fn layout(wish: &Wish, cards: &[&str]) -> Result<DeviceLayout, PlanError> {
         let model = model();
         let cards: Vec<Card> = cards.iter().map(|spec| spec.parse().unwrap()).collect();
         let request = PlanRequest {
@@ -288,10 +292,10 @@ mod tests {
             cards: &cards,
             contexts: &[],
         };
-        Layout::of_layers(&request, 48)
+        DeviceLayout::of_layers(&request, 48)
     }
 
-    fn count(layout: &Layout, place: Place) -> usize {
+    fn count(layout: &DeviceLayout, place: TensorDevice) -> usize {
         (0..48).filter(|&layer| layout.layer(layer) == place).count()
     }
 
@@ -301,13 +305,13 @@ mod tests {
     fn layers_are_split_by_free_memory_or_by_hand() {
         let wish = Wish::of(Program::LlamaServer);
         let by_memory = layout(&wish, &TWO).unwrap();
-        assert_eq!(count(&by_memory, Place::Device(0)), 37);
-        assert_eq!((by_memory.output, by_memory.copies), (Place::Device(1), 4));
+        assert_eq!(count(&by_memory, TensorDevice::Card(0)), 37);
+        assert_eq!((by_memory.output, by_memory.copies), (TensorDevice::Card(1), 4));
         let by_hand = Wish {
             tensor_split: vec![1.0, 1.0],
             ..wish
         };
-        assert_eq!(count(&layout(&by_hand, &TWO).unwrap(), Place::Device(0)), 25);
+        assert_eq!(count(&layout(&by_hand, &TWO).unwrap(), TensorDevice::Card(0)), 25);
     }
 
     #[test]
@@ -317,12 +321,12 @@ mod tests {
             ..Wish::of(Program::LlamaServer)
         };
         let layout = layout(&wish, &TWO).unwrap();
-        assert_eq!(count(&layout, Place::Host), 39);
+        assert_eq!(count(&layout, TensorDevice::Host), 39);
         assert_eq!(
             (layout.layer(38), layout.layer(39)),
-            (Place::Host, Place::Device(0))
+            (TensorDevice::Host, TensorDevice::Card(0))
         );
-        assert_eq!((layout.output, layout.copies), (Place::Device(1), 1));
+        assert_eq!((layout.output, layout.copies), (TensorDevice::Card(1), 1));
     }
 
     #[test]
@@ -342,7 +346,7 @@ mod tests {
             devices: vec!["none".to_owned()],
             ..Wish::of(Program::LlamaServer)
         };
-        assert_eq!(count(&layout(&none, &TWO).unwrap(), Place::Host), 48);
+        assert_eq!(count(&layout(&none, &TWO).unwrap(), TensorDevice::Host), 48);
         let missing = Wish {
             main_gpu: Some(2),
             ..wish
@@ -367,10 +371,10 @@ mod tests {
         let model = model();
         let place =
             |name: &str| layout.tensor(model.tensors.iter().find(|tensor| tensor.name == name).unwrap());
-        assert_eq!(place("blk.1.ffn_up_exps.weight"), Place::Device(1));
-        assert_eq!(place("blk.2.ffn_up_exps.weight"), Place::Host);
-        assert_eq!(place("blk.2.attn_q.weight"), Place::Device(0));
-        assert_eq!(place("token_embd.weight"), Place::Host);
+        assert_eq!(place("blk.1.ffn_up_exps.weight"), TensorDevice::Card(1));
+        assert_eq!(place("blk.2.ffn_up_exps.weight"), TensorDevice::Host);
+        assert_eq!(place("blk.2.attn_q.weight"), TensorDevice::Card(0));
+        assert_eq!(place("token_embd.weight"), TensorDevice::Host);
     }
 
     #[test]

@@ -32,7 +32,7 @@ mod weights;
 
 use plimsoll_base::{Hint, Reason};
 
-use self::cost::{Cost, Coster};
+use self::cost::{PlanCalculator, RequestCost};
 use self::fit::Formulas;
 
 pub use contexts::MeasuredContext;
@@ -45,10 +45,10 @@ pub use stays::computed_on_host;
 
 /// Plans a model on the cards of a request.
 pub fn plan(request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
-    let coster = Coster::new(request)?;
-    let cost = coster.at(u64::from(request.wish.context))?;
-    let largest_context = fit::largest_context(request, &coster, &cost);
-    let reasons = reasons::reasons(request, &coster, &cost);
+    let calculator = PlanCalculator::new(request)?;
+    let cost = calculator.at(u64::from(request.wish.context))?;
+    let largest_context = fit::largest_context(request, &calculator, &cost);
+    let reasons = reasons::reasons(request, &calculator, &cost);
     let hints = hints::hints(request, &Formulas(*request), &cost.clone().into());
     Ok(assemble(request, cost, largest_context, reasons, hints))
 }
@@ -56,7 +56,7 @@ pub fn plan(request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
 /// Puts together what was worked out.
 fn assemble(
     request: &PlanRequest<'_>,
-    cost: Cost,
+    cost: RequestCost,
     largest_context: Option<u64>,
     reasons: Vec<Reason>,
     hints: Vec<Hint>,
@@ -87,7 +87,7 @@ fn name(request: &PlanRequest<'_>) -> String {
     named.unwrap_or(&request.model.architecture).clone()
 }
 
-fn cards(request: &PlanRequest<'_>, cost: &Cost) -> Vec<CardPlan> {
+fn cards(request: &PlanRequest<'_>, cost: &RequestCost) -> Vec<CardPlan> {
     let card = |(card, terms): (&plimsoll_base::Card, &Terms)| {
         let peak = cost::peak(terms);
         CardPlan {

@@ -17,10 +17,10 @@ use plimsoll_model::{Model, Tensor, TensorType};
 use plimsoll_pool::demand::{Engine, Rules};
 use plimsoll_pool::replay::{GRANULE, driver_takes};
 
-use self::attention::Attention;
+use self::attention::AttentionPool;
 use super::calibration;
-use super::latent::Latent;
-use super::layout::{Layout, Place};
+use super::latent::LatentAttention;
+use super::layout::{DeviceLayout, TensorDevice};
 use super::outcome::Term;
 use super::reserve::Reserve;
 
@@ -29,7 +29,7 @@ const USUAL_CAPABILITY: (u32, u32) = (9, 0);
 
 /// What the pool of one device takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Pool {
+pub(super) struct RunTimePool {
     /// At full depth.
     pub(super) peak: Term,
     /// Bytes that one more token of depth costs.
@@ -38,7 +38,7 @@ pub(super) struct Pool {
 
 /// What decides the growth of a pool.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Depth {
+pub(super) struct PoolInputs {
     pub(super) flash_attention: bool,
     pub(super) engine: Engine,
     pub(super) key: TensorType,
@@ -46,7 +46,7 @@ pub(super) struct Depth {
     /// Cells at full depth.
     pub(super) cells: u64,
     /// ik_llama.cpp's ways with latent attention.
-    pub(super) latent: Option<Latent>,
+    pub(super) latent: Option<LatentAttention>,
     /// That engine multiplies `ffn_up` and `ffn_gate` in one operation.
     pub(super) fused: bool,
     /// What the first use of cuBLAS takes and keeps.
@@ -54,11 +54,11 @@ pub(super) struct Depth {
 }
 
 /// The matrices of each device, one of each size and type: which of them is the hungriest depends on the batch.
-pub(super) fn matrices<'a>(model: &'a Model, layout: &Layout) -> Vec<Vec<&'a Tensor>> {
+pub(super) fn matrices<'a>(model: &'a Model, layout: &DeviceLayout) -> Vec<Vec<&'a Tensor>> {
     let mut matrices: Vec<Vec<&Tensor>> = vec![Vec::new(); layout.devices.len()];
     let mut known = HashSet::new();
     for tensor in model.tensors.iter().filter(|tensor| tensor.shape[1] > 1) {
-        if let Place::Device(device) = layout.tensor(tensor)
+        if let TensorDevice::Card(device) = layout.tensor(tensor)
             && known.insert((device, tensor.shape, tensor.kind.id))
         {
             matrices[usize::from(device)].push(tensor);
@@ -70,22 +70,22 @@ pub(super) fn matrices<'a>(model: &'a Model, layout: &Layout) -> Vec<Vec<&'a Ten
 /// The pool of one device, whose matrices are `weights`.
 pub(super) fn pool(
     model: &Model,
-    layout: &Layout,
+    layout: &DeviceLayout,
     (device, weights): (usize, &[&Tensor]),
     card: &Card,
     reserve: &Reserve,
-    depth: Depth,
-) -> Pool {
+    depth: PoolInputs,
+) -> RunTimePool {
     let rules = rules(card, depth.engine);
     let products = weights
         .iter()
         .map(|tensor| product::group(tensor, model, reserve, (rules, depth.fused)));
     let products: Vec<_> = products.collect();
-    let here = Place::device(device);
+    let here = TensorDevice::card(device);
     let attends =
         (0..model.hyper.layers).filter(|&layer| layout.layer(layer) == here && !model.hyper.recurs(layer));
     let attention = attends
-        .map(|layer| Attention::of(model, layer, reserve, (rules, depth)))
+        .map(|layer| AttentionPool::of(model, layer, reserve, (rules, depth)))
         .max_by_key(|attention| attention.most(depth.cells))
         .unwrap_or_default();
     // before the rotation of a quantised cache had a kernel of its own it was a product in F32
@@ -106,7 +106,7 @@ pub(super) fn pool(
         let hungriest = products.into_iter().map(sum).max().unwrap_or_default();
         hungriest.max(attention.most(depth.cells)).padded(GRANULE)
     };
-    Pool {
+    RunTimePool {
         peak: Term::new(peak + cublas, source(card, depth)),
         growth: attention.growth,
     }
@@ -133,7 +133,7 @@ fn counted(blocks: Vec<u64>, counting: Counting) -> Bytes {
     }
 }
 
-fn source(card: &Card, depth: Depth) -> Source {
+fn source(card: &Card, depth: PoolInputs) -> Source {
     if card.legacy_pool && depth.engine.copies() {
         return Source::Calibration(Cow::Borrowed(
             "replay of ggml_cuda_pool_leg's best fit over a prompt",

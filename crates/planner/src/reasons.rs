@@ -5,17 +5,21 @@ mod ik;
 use plimsoll_base::{Bytes, Card, CardKind, Reason};
 use plimsoll_flags::{GpuLayers, Program, SplitMode};
 
-use super::cost::{Cost, Coster, peak};
+use super::cost::{PlanCalculator, RequestCost, peak};
 use super::outcome::{Term, Terms};
 use super::request::PlanRequest;
 use super::{calibration, fit};
 
-pub(super) fn reasons(request: &PlanRequest<'_>, coster: &Coster<'_>, cost: &Cost) -> Vec<Reason> {
+pub(super) fn reasons(
+    request: &PlanRequest<'_>,
+    calculator: &PlanCalculator<'_>,
+    cost: &RequestCost,
+) -> Vec<Reason> {
     let cards = request.cards.iter().zip(&cost.cards).enumerate();
     let mut reasons: Vec<Reason> = cards
-        .map(|(index, (card, terms))| on_card(request, card, terms, coster.uses(index)))
+        .map(|(index, (card, terms))| on_card(request, card, terms, calculator.uses(index)))
         .collect();
-    reasons.extend(caveats(request, coster, cost));
+    reasons.extend(caveats(request, calculator, cost));
     reasons
 }
 
@@ -74,10 +78,10 @@ fn asked(terms: &Terms) -> Vec<Reason> {
 }
 
 /// What the numbers above leave open, and what the engine does differently from what was asked.
-fn caveats(request: &PlanRequest<'_>, coster: &Coster<'_>, cost: &Cost) -> Vec<Reason> {
+fn caveats(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
     let wish = request.wish;
     let mut reasons = Vec::new();
-    let flash = coster.flash();
+    let flash = calculator.flash();
     if let Some(missing) = flash.missing {
         reasons.push(match flash.on {
             true => Reason::new(
@@ -121,10 +125,11 @@ fn caveats(request: &PlanRequest<'_>, coster: &Coster<'_>, cost: &Cost) -> Vec<R
             .fact("adapters", u64::try_from(wish.adapters.len()).unwrap_or(u64::MAX)),
         );
     }
-    reasons.extend(ik::caveats(request, coster, cost));
+    reasons.extend(ik::caveats(request, calculator, cost));
     reasons.extend(beside_the_sum(request));
     let assumed = |(index, card): (usize, &Card)| {
-        let open = coster.uses(index) && card.kind == CardKind::Cuda && !calibration::is_known(request, card);
+        let open =
+            calculator.uses(index) && card.kind == CardKind::Cuda && !calibration::is_known(request, card);
         open.then(|| {
             Reason::new(
                 "context_assumed",

@@ -66,7 +66,7 @@ impl Reserve {
         let asked = (server && !all_rows).then(|| sequences.saturating_mul(1 + draft).max(1));
         Self::settle(
             request.model,
-            Sizes {
+            ContextParameters {
                 context,
                 sequences,
                 unified,
@@ -92,7 +92,7 @@ impl Reserve {
         };
         Self::settle(
             draft,
-            Sizes {
+            ContextParameters {
                 context,
                 sequences: main.sequences,
                 unified: main.streams == 1,
@@ -106,7 +106,7 @@ impl Reserve {
         )
     }
 
-    fn settle(model: &Model, sizes: Sizes) -> Self {
+    fn settle(model: &Model, sizes: ContextParameters) -> Self {
         let asked = match sizes.context {
             0 => u64::from(model.hyper.context_train),
             n => n,
@@ -174,7 +174,7 @@ pub(super) fn speculates(request: &PlanRequest<'_>) -> bool {
     asked && request.draft.is_none() && request.model.hyper.nextn_layers > 0
 }
 
-struct Sizes {
+struct ContextParameters {
     context: u64,
     sequences: u64,
     unified: bool,

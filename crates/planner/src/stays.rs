@@ -9,7 +9,7 @@ use plimsoll_model::Model;
 
 use super::cost::draft_wish;
 use super::error::PlanError;
-use super::layout::{Layout, Place, is_input};
+use super::layout::{DeviceLayout, TensorDevice, is_input};
 use super::request::PlanRequest;
 
 /// Bytes of weights of the model and its draft that are computed with on the host.
@@ -27,11 +27,11 @@ pub fn computed_on_host(request: &PlanRequest<'_>) -> Result<Bytes, PlanError> {
 }
 
 fn of(request: &PlanRequest<'_>, model: &Model) -> Result<Bytes, PlanError> {
-    let layout = Layout::new(request, model)?;
+    let layout = DeviceLayout::new(request, model)?;
     let stays = model
         .tensors
         .iter()
-        .filter(|tensor| !is_input(&tensor.name) && layout.tensor(tensor) == Place::Host);
+        .filter(|tensor| !is_input(&tensor.name) && layout.tensor(tensor) == TensorDevice::Host);
     Ok(stays.map(|tensor| tensor.bytes).sum())
 }
 

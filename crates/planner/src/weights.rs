@@ -8,7 +8,7 @@
 use plimsoll_base::Bytes;
 use plimsoll_model::{Model, Tensor};
 
-use super::layout::{Layout, Place, is_input};
+use super::layout::{DeviceLayout, TensorDevice, is_input};
 
 /// `ggml_backend_cuda_buffer_type_get_alignment @ b10605`.
 pub(super) const CARD_ALIGNMENT: u64 = 128;
@@ -25,15 +25,15 @@ pub(super) struct Weights {
 }
 
 impl Weights {
-    fn add(&mut self, place: Place, tensor: &Tensor) {
+    fn add(&mut self, place: TensorDevice, tensor: &Tensor) {
         match place {
-            Place::Host => self.host += tensor.bytes.padded(HOST_ALIGNMENT),
-            Place::Device(device) => self.devices[usize::from(device)] += on_card(tensor),
+            TensorDevice::Host => self.host += tensor.bytes.padded(HOST_ALIGNMENT),
+            TensorDevice::Card(device) => self.devices[usize::from(device)] += on_card(tensor),
         }
     }
 }
 
-pub(super) fn weights(model: &Model, layout: &Layout, loads_prediction_layers: bool) -> Weights {
+pub(super) fn weights(model: &Model, layout: &DeviceLayout, loads_prediction_layers: bool) -> Weights {
     let mut weights = Weights {
         devices: vec![Bytes::ZERO; layout.devices.len()],
         host: Bytes::ZERO,
@@ -89,8 +89,8 @@ fn is_rope_factor(name: &str) -> bool {
     name.starts_with("rope_freqs.") || name.starts_with("rope_factors_")
 }
 
-fn places_with_layers(layout: &Layout, layers: u32) -> Vec<Place> {
-    let mut places: Vec<Place> = Vec::new();
+fn places_with_layers(layout: &DeviceLayout, layers: u32) -> Vec<TensorDevice> {
+    let mut places: Vec<TensorDevice> = Vec::new();
     for place in (0..layers).map(|layer| layout.layer(layer)) {
         if !places.contains(&place) {
             places.push(place);

@@ -23,7 +23,6 @@ mod rungs;
 pub(crate) mod serve;
 pub(crate) mod soak;
 pub(crate) mod sweep;
-pub(crate) mod synth;
 pub(crate) mod warden;
 pub(crate) mod watch;
 
@@ -58,8 +57,6 @@ enum Verb {
     Soak(Box<soak::Arguments>),
     /// Send prompts of growing depth, and show memory and speed over depth
     Sweep(sweep::Arguments),
-    /// Write a model that looks real: a header with a hole behind it, or a tiny one that runs
-    Synth(synth::Arguments),
     /// Write down the course of memory, of a program or of the machine, and read it back
     Watch(Box<watch::Arguments>),
     #[command(hide = true)]
@@ -120,7 +117,6 @@ pub fn main() -> ExitCode {
         }),
         Verb::Soak(arguments) => soak::run(&arguments).map_err(Report::failure),
         Verb::Sweep(arguments) => sweep::run(&arguments).map_err(Report::failure),
-        Verb::Synth(arguments) => synth::run(&arguments).map_err(Report::failure),
         Verb::Watch(arguments) => watch::run(&arguments).map_err(|error| {
             let status = error.status();
             Report::with_status(error, status)

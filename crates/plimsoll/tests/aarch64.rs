@@ -73,7 +73,7 @@ fn it_plans_and_explains_there_as_here() {
     let folder = tempfile::tempdir().unwrap();
     let model = folder.path().join("tiny.gguf");
     let model = model.to_str().unwrap();
-    run(&program, &["synth", "tiny", model], "");
+    plimsoll_specimens::write("tiny", Path::new(model), &plimsoll_specimens::Changes::default()).unwrap();
     let plan = [
         "plan",
         "--json",

@@ -77,6 +77,10 @@ struct Share {
     held: AtomicU64,
 }
 
+/// The most bytes that one claim counts for: more than any card has, and so little that the sum of all claims of a process cannot
+/// overflow. A program may ask for any number of bytes, and without a budget the driver is the first to refuse.
+const MOST: u64 = 1 << 48;
+
 /// What became of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
@@ -135,10 +139,11 @@ impl Tree {
 
     /// Claims `size` bytes of a card for the owner of a slot, once. What is granted is either confirmed or taken back.
     pub fn claim(&self, slot: usize, place: usize, size: u64) -> Claim {
+        let counted = size.min(MOST);
         let claimed = &self.share(slot, place).claimed;
         let budget = self.budget(place);
         if budget == UNLIMITED {
-            claimed.fetch_add(size, Relaxed);
+            claimed.fetch_add(counted, Relaxed);
             return Claim::Granted;
         }
         // A claim that cannot be granted must not stand in the way of one that can.
@@ -146,35 +151,35 @@ impl Tree {
         if sum.is_none_or(|sum| sum > budget) {
             return Claim::Full;
         }
-        claimed.fetch_add(size, Relaxed);
+        claimed.fetch_add(counted, Relaxed);
         fence(SeqCst);
         if self.claimed(place) <= budget {
             return Claim::Granted;
         }
-        lower(claimed, size);
+        lower(claimed, counted);
         Claim::Crossed
     }
 
     /// The driver did not give what was claimed.
     pub fn take_back(&self, slot: usize, place: usize, size: u64) {
-        lower(&self.share(slot, place).claimed, size);
+        lower(&self.share(slot, place).claimed, size.min(MOST));
     }
 
     /// The driver gave what was claimed.
     pub fn confirm(&self, slot: usize, place: usize, size: u64) {
-        self.share(slot, place).held.fetch_add(size, Relaxed);
+        self.share(slot, place).held.fetch_add(size.min(MOST), Relaxed);
     }
 
     /// Counts `size` bytes whether the budget has them or not: they are a fact already, as a context is.
     pub fn charge(&self, slot: usize, place: usize, size: u64) {
-        self.share(slot, place).claimed.fetch_add(size, Relaxed);
+        self.share(slot, place).claimed.fetch_add(size.min(MOST), Relaxed);
         self.confirm(slot, place, size);
     }
 
     /// Gives back `size` bytes of what is held, never below none.
     pub fn give(&self, slot: usize, place: usize, size: u64) {
         let share = self.share(slot, place);
-        let given = lower(&share.held, size);
+        let given = lower(&share.held, size.min(MOST));
         lower(&share.claimed, given);
     }
 

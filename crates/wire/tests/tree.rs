@@ -230,3 +230,23 @@ fn cards_have_places_by_their_keys_and_as_many_as_there_is_room_for() {
     assert_eq!(key(uuid, 0), key(uuid, 7), "a UUID is the same in every process");
     assert_eq!(tree.budget(0), UNLIMITED);
 }
+
+#[test]
+fn an_impossible_claim_takes_nothing_from_the_others() {
+    let tree = Tree::default();
+    let slot = tree.enter(Owner::new(1, 1), 1, none).unwrap();
+    assert_eq!(tree.claim(slot, CARD, 300), Claim::Granted);
+    tree.confirm(slot, CARD, 300);
+    // Without a budget every claim is granted, and the driver refuses what no card has.
+    for _ in 0..2 {
+        assert_eq!(tree.claim(slot, CARD, u64::MAX), Claim::Granted);
+        assert!(tree.claimed(CARD) > 300);
+    }
+    tree.take_back(slot, CARD, u64::MAX);
+    tree.take_back(slot, CARD, u64::MAX);
+    assert_eq!((tree.claimed(CARD), tree.held(CARD)), (300, 300));
+    tree.say_budget(CARD, 400);
+    assert_eq!(tree.claim(slot, CARD, u64::MAX), Claim::Full);
+    assert_eq!(tree.claim(slot, CARD, 101), Claim::Full);
+    assert_eq!(tree.claim(slot, CARD, 100), Claim::Granted);
+}

@@ -64,6 +64,19 @@ impl Card {
     }
 }
 
+/// Domain, bus, device and function of `[DOMAIN:]BUS:DEVICE[.FUNCTION]`. NVML writes the domain with eight digits, CUDA with four.
+fn pci_address(text: &str) -> Option<[u32; 4]> {
+    let number = |digits: &str| u32::from_str_radix(digits, 16).ok();
+    let (rest, function) = text.split_once('.').unwrap_or((text, "0"));
+    let parts: Vec<&str> = rest.split(':').collect();
+    let (domain, bus, device) = match parts.as_slice() {
+        [domain, bus, device] => (*domain, *bus, *device),
+        [bus, device] => ("0", *bus, *device),
+        _ => return None,
+    };
+    Some([number(domain)?, number(bus)?, number(device)?, number(function)?])
+}
+
 impl Driver {
     /// The position of a device in our list of cards.
     pub(crate) fn device(&self, device: i32) -> Result<usize, Code> {
@@ -173,7 +186,8 @@ driver! {
 
     fn cuDeviceGetByPCIBusId = "cuDeviceGetByPCIBusId" since 4010 (dev: Out<i32>, pciBusId: In<c_char>) {
         let wanted = pciBusId.text()?;
-        let position = driver()?.cards.iter().position(|card| card.pci().eq_ignore_ascii_case(&wanted));
+        let wanted = pci_address(&wanted).ok_or(INVALID_VALUE)?;
+        let position = driver()?.cards.iter().position(|card| pci_address(&card.pci()) == Some(wanted));
         dev.set(i32::try_from(position.ok_or(INVALID_DEVICE)?).unwrap_or(0))
     }
 

@@ -6,7 +6,7 @@ use super::*;
 fn stand_ins(folder: &Path, archive_bytes: usize) -> (PathBuf, PathBuf) {
     let from = folder.join("from");
     fs::create_dir_all(&from).unwrap();
-    for name in [&["plimsoll"][..], &LIBRARIES[..]].concat() {
+    for name in [&PROGRAMS[..], &LIBRARIES[..]].concat() {
         fs::write(from.join(name), name).unwrap();
     }
     let archive = folder.join("b8799.small.tar.xz");

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use super::artefacts;
 use super::junit::{self, Report};
 use super::steps::Outcome;
 
@@ -13,23 +14,29 @@ pub(super) struct Run {
     profile: &'static str,
     arguments: &'static [&'static str],
     environment: &'static [(&'static str, &'static str)],
+    /// Brings up to date what the tests run.
+    prepare: fn(&Path) -> bool,
 }
 
 // The same random cases each time, so that a result is about the change; plain `cargo test` looks for new ones.
 const SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "20");
 
+const BUILT: (&str, &str) = ("PLIMSOLL_TESTS_ARE_BUILT", "1");
+
 /// All tests but those whose names start with `long_`.
 pub(super) const CI: Run = Run {
     profile: "ci",
     arguments: &["--workspace"],
-    environment: &[SEED],
+    environment: &[SEED, BUILT],
+    prepare: artefacts::all,
 };
 
 /// The tests whose names start with `long_`. Today there are none.
 pub(super) const LONG: Run = Run {
     profile: "long",
     arguments: &["--workspace", "--no-tests", "pass"],
-    environment: &[SEED],
+    environment: &[SEED, BUILT],
+    prepare: artefacts::all,
 };
 
 /// The interleavings of the lock-free parts. The flag rebuilds everything, so it has a target folder of its own.
@@ -44,6 +51,7 @@ pub(super) const LOOM: Run = Run {
         "loom",
     ],
     environment: &[("RUSTFLAGS", "--cfg loom"), ("CARGO_TARGET_DIR", "target/loom")],
+    prepare: |_| true,
 };
 
 impl Run {
@@ -52,6 +60,10 @@ impl Run {
             eprintln!(
                 "cannot install cargo-nextest; install it by hand: cargo install cargo-nextest --locked"
             );
+            return Outcome::default();
+        }
+        if !(self.prepare)(root) {
+            eprintln!("what the tests run does not build");
             return Outcome::default();
         }
         // Below the workspace, wherever the target folder is: `store.dir` of .config/nextest.toml.

@@ -5,8 +5,8 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use super::options::Options;
-use super::{doctests, nextest};
-use crate::{artifacts, cross, guard, tidy};
+use super::{artefacts, doctests, nextest};
+use crate::{artifacts, guard, tidy};
 
 /// The result of a step; without tests, only whether it succeeded.
 #[derive(Debug, Default)]
@@ -103,9 +103,8 @@ pub(super) const STEPS: &[Step] = &[
         ],
     ),
     BUILD,
-    Step::chore("cross", |_| cross::run()),
-    // Before the tests, which preload these libraries: they then find them built.
-    Step::chore("guard", guard::run),
+    GUARD,
+    CROSS,
     Step::chore("artifacts", artifacts::run),
     Step::tests("tests", nextest::CI),
     Step {
@@ -115,15 +114,16 @@ pub(super) const STEPS: &[Step] = &[
     Step::tests("loom", nextest::LOOM),
 ];
 
-/// Programs and libraries of the doubles, which no test target builds.
-const BUILD: Step = Step::command("build", &["cargo", "build", "--workspace", "--bins", "--lib"]);
+/// Programs, libraries and tests at once: without the tests, dependencies would be built with fewer features first.
+const BUILD: Step = Step::chore("build", artefacts::here);
+
+/// The libraries that the tests preload.
+const GUARD: Step = Step::chore("guard", guard::run);
+
+const CROSS: Step = Step::chore("cross", artefacts::aarch64);
 
 /// The steps of `--long`.
-pub(super) const LONG_STEPS: &[Step] = &[
-    BUILD,
-    Step::chore("guard", guard::run),
-    Step::tests("tests", nextest::LONG),
-];
+pub(super) const LONG_STEPS: &[Step] = &[BUILD, GUARD, CROSS, Step::tests("tests", nextest::LONG)];
 
 /// The steps that are meant, in their order.
 pub(super) fn of(options: &Options) -> Vec<&'static Step> {

@@ -1,33 +1,34 @@
-//! Physical memory: what `cuMemCreate` gave, and who still holds it.
+//! Physical memory of `cuMemCreate`, with its handles and mappings.
 //!
-//! It is the card's again when nobody has a handle to it and nothing maps it any more; handles can be retained from an address,
-//! mapped many times and released while mapped. So it is counted by its own number: the driver may give a released handle's value
-//! to new memory while the old one is still mapped.
+//! The card gets the memory back when no handle and no mapping is left. Handles can be retained from an address, mapped many times
+//! and released while mapped. So memory is counted under a number of its own: the driver may reuse a released handle's value
+//! for new memory while the old one is still mapped.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 
-use super::{CardIndex, tree};
-use crate::driver::{DevicePointer, Handle};
-use crate::lock::Lock;
-use crate::spill::budget;
-use crate::trace::{self, Event};
+use plimsoll_nostd::lock::Lock;
 
-/// Where the memory is that a program asked of a card.
+use super::spilled;
+use crate::driver::{DevicePointer, Handle};
+use crate::state::{CardIndex, ledger};
+use crate::trace::{self, TraceEvent};
+
+/// Memory that stands behind a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Residence {
     Card,
-    /// Spilled: the card did not have it.
+    /// Spilled, because the card did not have room for it.
     Host,
 }
 
-/// One `cuMemCreate`.
+/// Memory of one `cuMemCreate`.
 #[derive(Clone, Copy, Debug)]
-struct Memory {
+struct PhysicalMemory {
     card: CardIndex,
-    place: Place,
+    residence: Residence,
     size: u64,
     handles: u32,
     mappings: u32,
@@ -40,33 +41,33 @@ pub(crate) struct Mapping {
 }
 
 #[derive(Debug)]
-struct Physical {
-    memories: BTreeMap<u64, Memory>,
-    /// Which memory a handle means.
+struct PhysicalTable {
+    memories: BTreeMap<u64, PhysicalMemory>,
+    /// Handles, and the number of the memory behind each.
     handles: BTreeMap<Handle, u64>,
     mappings: BTreeMap<DevicePointer, Mapping>,
 }
 
-static PHYSICAL: Lock<Physical> = Lock::new(Physical {
+static PHYSICAL: Lock<PhysicalTable> = Lock::new(PhysicalTable {
     memories: BTreeMap::new(),
     handles: BTreeMap::new(),
     mappings: BTreeMap::new(),
 });
 
-/// Memories in host memory; without any, nobody need look for one.
+/// Spilled memories; while it is 0, look-ups are skipped.
 static SPILLED: AtomicUsize = AtomicUsize::new(0);
 
-/// New memory, which is accounted for already.
-pub(crate) fn created(handle: Handle, index: CardIndex, size: u64, place: Place) {
+/// Enters new memory, which is charged already.
+pub(crate) fn created(handle: Handle, index: CardIndex, size: u64, residence: Residence) {
     let id = trace::number();
-    let memory = Memory {
+    let memory = PhysicalMemory {
         card: index,
-        place,
+        residence,
         size,
         handles: 1,
         mappings: 0,
     };
-    if place == Place::Host {
+    if residence == Residence::Host {
         SPILLED.fetch_add(1, Relaxed);
     }
     {
@@ -74,15 +75,15 @@ pub(crate) fn created(handle: Handle, index: CardIndex, size: u64, place: Place)
         physical.memories.insert(id, memory);
         physical.handles.insert(handle, id);
     }
-    let event = Event {
+    let event = TraceEvent {
         id,
         size,
-        ..Event::on(index)
+        ..TraceEvent::on(index)
     };
     trace::emit(trace::Kind::Map, event);
 }
 
-/// One more right to release a handle: it was imported from ourselves, or retained from an address.
+/// Counts one more reference to a handle: it was imported from this process, or retained from an address.
 pub(crate) fn shared(handle: Handle, address: Option<DevicePointer>) {
     let mut physical = PHYSICAL.hold();
     let id = match address {
@@ -97,15 +98,15 @@ pub(crate) fn shared(handle: Handle, address: Option<DevicePointer>) {
     }
 }
 
-/// A handle about to be released; what `released` or `kept` gets back.
+/// A handle that is about to be released; goes to [`released`] or [`kept`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Leaving {
+pub(crate) struct HandleRelease {
     handle: Handle,
     id: u64,
 }
 
-/// Takes the handle out before the driver can give its value to somebody else.
-pub(crate) fn leaving(handle: Handle) -> Option<Leaving> {
+/// Takes the handle out before the driver can reuse its value.
+pub(crate) fn leaving(handle: Handle) -> Option<HandleRelease> {
     let mut physical = PHYSICAL.hold();
     let id = physical.handles.get(&handle).copied()?;
     let memory = physical.memories.get_mut(&id)?;
@@ -113,11 +114,11 @@ pub(crate) fn leaving(handle: Handle) -> Option<Leaving> {
     if memory.handles == 0 {
         physical.handles.remove(&handle);
     }
-    Some(Leaving { handle, id })
+    Some(HandleRelease { handle, id })
 }
 
-/// The driver did not release it.
-pub(crate) fn kept(leaving: Leaving) {
+/// Restores a handle that the driver did not release.
+pub(crate) fn kept(leaving: HandleRelease) {
     let mut physical = PHYSICAL.hold();
     if let Some(memory) = physical.memories.get_mut(&leaving.id) {
         memory.handles += 1;
@@ -125,12 +126,12 @@ pub(crate) fn kept(leaving: Leaving) {
     }
 }
 
-/// The driver released it.
-pub(crate) fn released(leaving: Leaving) {
+/// Completes the release of a handle.
+pub(crate) fn released(leaving: HandleRelease) {
     settle(leaving.id);
 }
 
-/// The handle's memory can be reached at this address.
+/// Enters a mapping of the handle's memory.
 pub(crate) fn mapped(address: DevicePointer, size: u64, handle: Handle) {
     let mut physical = PHYSICAL.hold();
     if let Some(id) = physical.handles.get(&handle).copied()
@@ -141,7 +142,7 @@ pub(crate) fn mapped(address: DevicePointer, size: u64, handle: Handle) {
     }
 }
 
-/// Takes out the mappings of a range before the driver can give the addresses to somebody else; for `unmapped` or `remapped`.
+/// Takes out the mappings of a range before the driver can reuse the addresses; they go to [`unmapped`] or [`remapped`].
 pub(crate) fn unmapping(address: DevicePointer, size: u64) -> Vec<(DevicePointer, Mapping)> {
     let mut physical = PHYSICAL.hold();
     let end = address.saturating_add(size);
@@ -156,12 +157,12 @@ pub(crate) fn unmapping(address: DevicePointer, size: u64) -> Vec<(DevicePointer
     inside
 }
 
-/// The driver did not unmap them.
+/// Restores mappings that the driver did not remove.
 pub(crate) fn remapped(mappings: Vec<(DevicePointer, Mapping)>) {
     PHYSICAL.hold().mappings.extend(mappings);
 }
 
-/// The driver unmapped them.
+/// Completes the removal of mappings.
 pub(crate) fn unmapped(mappings: Vec<(DevicePointer, Mapping)>) {
     for (_, mapping) in mappings {
         if let Some(memory) = PHYSICAL.hold().memories.get_mut(&mapping.id) {
@@ -178,7 +179,7 @@ pub(crate) fn pieces_if_spilled(address: DevicePointer, size: u64) -> Option<Vec
     }
     let physical = PHYSICAL.hold();
     let inside = physical.mappings.range(address..address.saturating_add(size));
-    let spilled = |mapping: &Mapping| physical.place(mapping.id) == Some(Place::Host);
+    let spilled = |mapping: &Mapping| physical.residence(mapping.id) == Some(Residence::Host);
     let any = inside.clone().any(|(_, mapping)| spilled(mapping));
     any.then(|| inside.map(|(start, mapping)| (*start, mapping.size)).collect())
 }
@@ -190,21 +191,21 @@ pub(crate) fn spilled_at(address: DevicePointer) -> Option<CardIndex> {
     }
     let physical = PHYSICAL.hold();
     let memory = physical.memories.get(&physical.at(address)?)?;
-    (memory.place == Place::Host).then_some(memory.card)
+    (memory.residence == Residence::Host).then_some(memory.card)
 }
 
-/// Whether a handle's memory is spilled.
+/// True if a handle's memory is spilled.
 pub(crate) fn is_spilled(handle: Handle) -> bool {
     let physical = PHYSICAL.hold();
     let id = physical.handles.get(&handle);
-    id.and_then(|id| physical.place(*id)) == Some(Place::Host)
+    id.and_then(|id| physical.residence(*id)) == Some(Residence::Host)
 }
 
-/// Gives memory back that nobody holds.
+/// Returns memory that has neither handles nor mappings.
 fn settle(id: u64) {
     let gone = {
         let mut physical = PHYSICAL.hold();
-        let unheld = |memory: &&Memory| memory.handles == 0 && memory.mappings == 0;
+        let unheld = |memory: &&PhysicalMemory| memory.handles == 0 && memory.mappings == 0;
         match physical.memories.get(&id).filter(unheld).copied() {
             Some(memory) => {
                 physical.memories.remove(&id);
@@ -213,24 +214,24 @@ fn settle(id: u64) {
             None => return,
         }
     };
-    match gone.place {
-        Place::Card => tree::give(gone.card, gone.size),
-        Place::Host => {
+    match gone.residence {
+        Residence::Card => ledger::give(gone.card, gone.size),
+        Residence::Host => {
             SPILLED.fetch_sub(1, Relaxed);
-            budget::give(gone.card, gone.size);
+            spilled::give(gone.card, gone.size);
         }
     }
-    let event = Event {
+    let event = TraceEvent {
         id,
         size: gone.size,
-        ..Event::on(gone.card)
+        ..TraceEvent::on(gone.card)
     };
     trace::emit(trace::Kind::Unmap, event);
 }
 
-impl Physical {
-    fn place(&self, id: u64) -> Option<Place> {
-        self.memories.get(&id).map(|memory| memory.place)
+impl PhysicalTable {
+    fn residence(&self, id: u64) -> Option<Residence> {
+        self.memories.get(&id).map(|memory| memory.residence)
     }
 
     /// The memory mapped at an address.

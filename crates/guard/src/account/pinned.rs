@@ -1,16 +1,16 @@
-//! Host memory that the program has pinned: the kernel can neither move nor swap it, and a board whose card shares the host's memory
-//! has that much less for the card.
+//! Host memory that the program has pinned.
 //!
-//! Counted and never refused: what may be pinned is the kernel's to say. What guard pins itself, for a spilled range, is spilled and
-//! not this.
+//! The kernel can neither move nor swap it, and a board whose card shares the host's memory has that much less for the card. Pinned
+//! memory is counted and never refused: its limit is the kernel's. What guard pins for a spilled range counts as spilled instead.
 
-use super::blocks::Blocks;
-use super::{context, page};
 use crate::driver::{CuResult, SUCCESS};
-use crate::trace::{self, Event, Kind};
+use crate::driver_guard::context;
+use crate::state::address_map::AddressMap;
+use crate::state::page;
+use crate::trace::{self, Kind, TraceEvent};
 
-/// By their addresses, which are the program's own.
-static PINNED: Blocks<Pinned> = Blocks::new();
+/// Pinned memory by its host address.
+static PINNED: AddressMap<Pinned> = AddressMap::new();
 
 #[derive(Clone, Copy, Debug)]
 struct Pinned {
@@ -21,7 +21,7 @@ struct Pinned {
     id: u64,
 }
 
-/// The driver has pinned so much at this address.
+/// Counts memory that the driver has pinned at this address.
 pub(crate) fn pinned(address: u64, size: u64) {
     let pinned = Pinned {
         size,
@@ -33,7 +33,7 @@ pub(crate) fn pinned(address: u64, size: u64) {
     PINNED.insert(address, pinned);
 }
 
-/// Lets go of what is pinned at this address, through `real`. An address that is unknown is the driver's to judge.
+/// Unpins the memory at this address through `real`. An unknown address is passed on.
 pub(crate) fn unpin(address: u64, real: impl FnOnce() -> CuResult) -> CuResult {
     let Some(pinned) = PINNED.remove(address) else {
         return real();
@@ -47,7 +47,7 @@ pub(crate) fn unpin(address: u64, real: impl FnOnce() -> CuResult) -> CuResult {
     result
 }
 
-/// A context is gone, with what was pinned in it.
+/// Forgets what was pinned in a context that is destroyed.
 pub(crate) fn forget(context: usize) {
     PINNED.drain(|pinned| pinned.context == context, Pinned::gone);
 }
@@ -59,10 +59,10 @@ impl Pinned {
     }
 
     fn tell(self, kind: Kind) {
-        let event = Event {
+        let event = TraceEvent {
             id: self.id,
             size: self.size,
-            ..Event::default()
+            ..TraceEvent::default()
         };
         trace::emit(kind, event);
     }

@@ -1,54 +1,89 @@
-//! Stream-ordered pools: what they hold of their cards, in use or not.
+//! Memory that the driver's stream-ordered pools (`cudaMallocAsync`) have reserved.
 //!
-//! A block of a pool goes back to the pool, and the pool gives memory back when the driver likes, at some synchronisation that we
-//! do not see. So not blocks are counted but pools, by the driver's own figure for what each has reserved, which is read again after
-//! every call that may change it and before a request is refused.
+//! DECISION: pools are counted and not their blocks. A block goes back to its pool, and the driver returns the pool's memory at some
+//! synchronisation that guard does not see. So the card is charged with the driver's own figure for what each pool has reserved,
+//! which is read again after every call that may change it and before a request is refused.
 
 use alloc::vec::Vec;
+use core::ptr::with_exposed_provenance_mut;
 
-use super::{CardIndex, tree};
+use plimsoll_nostd::lock::Lock;
+
 use crate::driver::{self, CuResult, MemoryPool, SUCCESS};
-use crate::lock::Lock;
+use crate::state::{CardIndex, ledger};
 
 /// CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT and CU_MEMPOOL_ATTR_USED_MEM_CURRENT.
 const RESERVED: i32 = 5;
 const USED: i32 = 7;
 
 #[derive(Clone, Copy, Debug)]
-struct Pool {
+struct DriverPool {
     handle: usize,
     card: CardIndex,
     /// The bytes that the card is charged with.
     charged: u64,
+    /// Counts the figures that were stored.
+    generation: u64,
 }
 
-static POOLS: Lock<Vec<Pool>> = Lock::new(Vec::new());
+#[derive(Debug)]
+struct PoolTable {
+    pools: Vec<DriverPool>,
+}
 
-/// A pool that the program allocates from.
+static POOLS: Lock<PoolTable> = Lock::new(PoolTable { pools: Vec::new() });
+
+/// Attempts of a refresh that others overtake.
+const ATTEMPTS: u32 = 16;
+
+impl PoolTable {
+    fn on(&self, index: CardIndex) -> impl Iterator<Item = &DriverPool> {
+        self.pools.iter().filter(move |pool| pool.card == index)
+    }
+
+    fn find(&mut self, handle: usize) -> Option<&mut DriverPool> {
+        self.pools.iter_mut().find(|pool| pool.handle == handle)
+    }
+}
+
+impl DriverPool {
+    /// Stores a figure that was read while `generation` was current, and returns the one before. None if another figure was
+    /// stored since then: that one may be the newer, so the driver has to be asked again.
+    fn store(&mut self, generation: u64, reserved: u64) -> Option<u64> {
+        if self.generation != generation {
+            return None;
+        }
+        self.generation += 1;
+        Some(core::mem::replace(&mut self.charged, reserved))
+    }
+}
+
+/// Enters a pool that the program allocates from.
 pub(crate) fn meet(handle: MemoryPool, index: CardIndex) {
-    let mut pools = POOLS.hold();
-    if !pools.iter().any(|pool| pool.handle == handle.addr()) {
-        pools.push(Pool {
-            handle: handle.addr(),
+    let mut table = POOLS.hold();
+    if !table.pools.iter().any(|pool| pool.handle == handle.addr()) {
+        table.pools.push(DriverPool {
+            handle: handle.expose_provenance(),
             card: index,
             charged: 0,
+            generation: 0,
         });
     }
 }
 
-/// The card of a pool that was met.
+/// The card of a pool that was entered.
 pub(crate) fn card_of(handle: MemoryPool) -> Option<CardIndex> {
-    let pools = POOLS.hold();
-    let pool = pools.iter().find(|pool| pool.handle == handle.addr())?;
+    let table = POOLS.hold();
+    let pool = table.pools.iter().find(|pool| pool.handle == handle.addr())?;
     Some(pool.card)
 }
 
-/// The pool is gone, and what it held.
+/// Forgets a pool that was destroyed, and returns what it held.
 pub(crate) fn forget(handle: MemoryPool) {
-    let mut pools = POOLS.hold();
-    if let Some(place) = pools.iter().position(|pool| pool.handle == handle.addr()) {
-        let pool = pools.swap_remove(place);
-        tree::give(pool.card, pool.charged);
+    let mut table = POOLS.hold();
+    if let Some(place) = table.pools.iter().position(|pool| pool.handle == handle.addr()) {
+        let pool = table.pools.swap_remove(place);
+        ledger::give(pool.card, pool.charged);
     }
 }
 
@@ -60,47 +95,57 @@ pub(crate) fn idle(handle: MemoryPool) -> u64 {
 
 /// Charges the card with what its pools have reserved now.
 pub(crate) fn refresh(index: CardIndex) {
-    let mut known = [(0, 0); 16];
-    let count = {
-        let pools = POOLS.hold();
-        let ours = pools.iter().filter(|pool| pool.card == index);
-        known
-            .iter_mut()
-            .zip(ours)
-            .map(|(place, pool)| place.0 = pool.handle)
-            .count()
-    };
-    for place in known.iter_mut().take(count) {
-        place.1 = read(core::ptr::with_exposed_provenance_mut(place.0), RESERVED).unwrap_or(u64::MAX);
+    let handles: Vec<usize> = POOLS.hold().on(index).map(|pool| pool.handle).collect();
+    for handle in handles {
+        refresh_one(index, handle);
     }
-    let mut pools = POOLS.hold();
-    for (handle, reserved) in known.into_iter().take(count).filter(|known| known.1 != u64::MAX) {
-        if let Some(pool) = pools.iter_mut().find(|pool| pool.handle == handle) {
-            let before = core::mem::replace(&mut pool.charged, reserved);
-            tree::charge(index, reserved.saturating_sub(before));
-            tree::give(index, before.saturating_sub(reserved));
+}
+
+/// Reads and stores one figure. Of two threads that do so at once the later figure must stand: with the older one, memory by which
+/// the pool has grown meanwhile would count for nothing until the next call.
+fn refresh_one(index: CardIndex, handle: usize) {
+    for attempt in 1..=ATTEMPTS {
+        let Some(generation) = POOLS.hold().find(handle).map(|pool| pool.generation) else {
+            return;
+        };
+        // Without the lock: the driver takes locks of its own, and another thread may hold those and wait for ours.
+        let Some(mut reserved) = read(with_exposed_provenance_mut(handle), RESERVED) else {
+            return;
+        };
+        let mut table = POOLS.hold();
+        let Some(pool) = table.find(handle) else { return };
+        let generation = if attempt < ATTEMPTS {
+            generation
+        } else {
+            // Overtaken every time: the larger figure is the safe one until the next call.
+            reserved = reserved.max(pool.charged);
+            pool.generation
+        };
+        if let Some(before) = pool.store(generation, reserved) {
+            ledger::charge(index, reserved.saturating_sub(before));
+            ledger::give(index, before.saturating_sub(reserved));
+            return;
         }
     }
 }
 
-/// Gives back to the card what its pools hold idle, and returns how many bytes that was.
+/// Makes the pools of a card release what they hold idle, and returns how many bytes that was.
 pub(crate) fn trim(index: CardIndex) -> u64 {
     refresh(index);
     let (held, handles) = charged(index);
     for handle in handles {
         // SAFETY: a pool that the program has not destroyed, or a number that the driver refuses.
-        unsafe { driver::cuMemPoolTrimTo(core::ptr::with_exposed_provenance_mut(handle), 0) };
+        unsafe { driver::cuMemPoolTrimTo(with_exposed_provenance_mut(handle), 0) };
     }
     refresh(index);
     held.saturating_sub(charged(index).0)
 }
 
-/// What the card is charged with for its pools, and these.
+/// Bytes that the card is charged with for its pools, and the pools.
 fn charged(index: CardIndex) -> (u64, Vec<usize>) {
-    let pools = POOLS.hold();
-    let ours = pools.iter().filter(|pool| pool.card == index);
-    let handles = ours.clone().map(|pool| pool.handle).collect();
-    (ours.map(|pool| pool.charged).sum(), handles)
+    let table = POOLS.hold();
+    let handles = table.on(index).map(|pool| pool.handle).collect();
+    (table.on(index).map(|pool| pool.charged).sum(), handles)
 }
 
 fn read(handle: MemoryPool, attribute: i32) -> Option<u64> {
@@ -109,4 +154,24 @@ fn read(handle: MemoryPool, attribute: i32) -> Option<u64> {
     let result: CuResult =
         unsafe { driver::cuMemPoolGetAttribute(handle, attribute, (&raw mut figure).cast()) };
     (result == SUCCESS).then_some(figure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_that_was_read_before_another_was_stored_is_read_again() {
+        let mut pool = DriverPool {
+            handle: 7,
+            card: CardIndex::FIRST,
+            charged: 0,
+            generation: 0,
+        };
+        let (first, second) = (pool.generation, pool.generation);
+        assert_eq!(pool.store(second, 64), Some(0));
+        assert_eq!(pool.store(first, 32), None, "the older figure");
+        assert_eq!(pool.charged, 64);
+        assert_eq!(pool.store(pool.generation, 96), Some(64));
+    }
 }

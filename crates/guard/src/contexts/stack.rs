@@ -1,8 +1,8 @@
-//! Who called: one line for each frame, as object, offset and symbol.
+//! Stack trace of the caller on stderr: one line for each frame, with object, offset and symbol.
 //!
-//! A best effort. glibc's `backtrace` unwinds by the tables of each object (it loads libgcc_s for that, if the program has not);
-//! an object without tables ends the list. Names are those an object exports, so a stripped program shows offsets, which
-//! `addr2line -e OBJECT OFFSET` turns into lines.
+//! The trace is a best effort. glibc's `backtrace` unwinds by the tables of each object (and loads libgcc_s for that, if the program
+//! has not); an object without tables ends the list. Names are those that an object exports, so a stripped program shows
+//! offsets, which `addr2line -e OBJECT OFFSET` turns into lines.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null_mut;
@@ -12,6 +12,7 @@ use crate::say::say;
 
 const DEEPEST: usize = 32;
 
+/// Writes the frames of the calling thread, without guard's own.
 pub(super) fn say() {
     let mut frames = [null_mut::<c_void>(); DEEPEST];
     let room = c_int::try_from(frames.len()).unwrap_or(0);

@@ -1,8 +1,37 @@
-//! Functions of the driver that guard calls and does not hook.
+//! Functions of the driver that several modules call for guard's own purposes.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 
-use super::{Array, Context, Device, MemoryPool, Stream};
+use super::{Array, Context, Device, MemoryPool, SUCCESS, Stream};
+
+/// `nvmlProcessInfo_v1_t`, which the NVML function without a version suffix fills.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NvmlProcess {
+    pub(crate) pid: c_uint,
+    pub(crate) used: u64,
+}
+
+impl NvmlProcess {
+    pub(crate) const NONE: Self = Self { pid: 0, used: 0 };
+}
+
+/// `CUdevice_attribute`s that guard asks for.
+pub(crate) mod attribute {
+    use core::ffi::c_int;
+
+    pub(crate) const CONCURRENT_MANAGED_ACCESS: c_int = 89;
+    pub(crate) const VIRTUAL_MEMORY_MANAGEMENT: c_int = 102;
+    pub(crate) const HOST_NUMA_ID: c_int = 134;
+}
+
+/// An attribute of a card by the driver's own word; `otherwise` where the driver does not know the attribute.
+pub(crate) fn device_attribute(device: Device, attribute: c_int, otherwise: c_int) -> c_int {
+    let mut value = otherwise;
+    // SAFETY: the place is ours. A driver that does not know the attribute leaves it.
+    let code = unsafe { cuDeviceGetAttribute(&raw mut value, attribute, device) };
+    if code == SUCCESS { value } else { otherwise }
+}
 
 mod cuda {
     use super::*;
@@ -12,6 +41,8 @@ mod cuda {
         cuDeviceGetCount(count: *mut c_int);
         cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: Device);
         cuDeviceGetUuid(uuid: *mut [u8; 16], device: Device);
+        cuDeviceTotalMem_v2(total: *mut usize, device: Device);
+        cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: Device);
         cuDeviceGetByPCIBusId(device: *mut Device, bus: *const c_char);
         cuDevicePrimaryCtxGetState(device: Device, flags: *mut c_uint, active: *mut c_int);
         cuCtxGetDevice(device: *mut Device);
@@ -23,6 +54,8 @@ mod cuda {
         cuStreamIsCapturing_ptsz(stream: Stream, status: *mut c_uint);
         cuDeviceGetMemPool(pool: *mut MemoryPool, device: Device);
         cuDeviceGetDefaultMemPool(pool: *mut MemoryPool, device: Device);
+        cuMemPoolTrimTo(pool: MemoryPool, keep: usize);
+        cuMemGetInfo_v2(free: *mut u64, total: *mut u64);
         cuMemPoolGetAttribute(pool: MemoryPool, attribute: c_int, value: *mut c_void);
         cuArrayGetMemoryRequirements(requirements: *mut [u64; 4], array: Array, device: Device);
         cuMipmappedArrayGetMemoryRequirements(requirements: *mut [u64; 4], array: Array, device: Device);
@@ -35,6 +68,11 @@ mod nvml {
 
     crate::driver::real! {
         in NVML;
+        nvmlInit_v2();
+        nvmlDeviceGetMemoryInfo(device: *mut c_void, memory: *mut [u64; 3]);
+        nvmlDeviceGetComputeRunningProcesses(
+            device: *mut c_void, count: *mut c_uint, processes: *mut NvmlProcess
+        );
         nvmlDeviceGetHandleByUUID(uuid: *const c_char, device: *mut *mut c_void);
         nvmlDeviceGetUUID(device: *mut c_void, uuid: *mut c_char, length: c_uint);
     }

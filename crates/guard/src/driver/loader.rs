@@ -1,30 +1,30 @@
-//! The loader's own functions, found without naming them.
+//! `dlsym`, `dlopen` and `dladdr` of libc, found by walking the loaded objects.
 //!
-//! We export `dlsym`, so we cannot import it; `dlopen` and `dladdr` are in libdl.so.2 before glibc 2.34 and in libc after it, so
-//! importing them would tie the artefact to one side. Walking the loaded objects finds them on both, works under LD_BIND_NOW,
-//! needs no symbol version, and tells libc's own `dlsym` from the one of another preload. The walk runs once, at the first use.
+//! DECISION: guard exports `dlsym`, so it cannot import it. `dlopen` and `dladdr` are in libdl.so.2 before glibc 2.34 and in libc since,
+//! so an import would tie the artefact to one of the two. The walk finds them on both, works under LD_BIND_NOW, needs no symbol
+//! version, and tells libc's own `dlsym` from the one of another preload. It runs once, at the first use.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::{null, null_mut};
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Release};
 
-use super::elf::Object;
+use plimsoll_nostd::elf::ElfImage;
 
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
 type Dladdr = unsafe extern "C" fn(*const c_void, *mut libc::Dl_info) -> c_int;
 
-/// The `dlsym` that the program would have if we were not here: the next one after ours. Doors jump there.
+/// The `dlsym` that the program would have without guard: the next one after ours. `interpose::symbol` jumps there.
 pub(crate) static NEXT_DLSYM: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 static DLSYM: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 static DLOPEN: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 static DLADDR: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
-/// Libraries that have the loader's functions, before and since glibc 2.34.
+/// Libraries that define the loader's functions, since and before glibc 2.34.
 const HOMES: [&CStr; 2] = [c"libc.so.6", c"libdl.so.2"];
 
-/// Whether the loader's functions are known; finds them at the first call.
+/// True if the loader's functions are known; looks for them at the first call.
 pub(crate) fn ready() -> bool {
     !NEXT_DLSYM.load(Acquire).is_null() || find()
 }
@@ -47,6 +47,7 @@ fn find() -> bool {
     DLSYM.store(dlsym.cast_mut(), Release);
     DLOPEN.store(dlopen.cast_mut(), Release);
     DLADDR.store(dladdr.cast_mut(), Release);
+    // Last: readers take NEXT_DLSYM for the sign that all are there. Without another preload libc's own is the next one.
     let next = if next.is_null() { dlsym } else { next };
     NEXT_DLSYM.store(next.cast_mut(), Release);
     true
@@ -73,16 +74,17 @@ impl Default for Search {
     }
 }
 
-/// Looks at one loaded object; they come in the order in which symbols are searched.
+/// Examines one loaded object. Objects come in the order in which symbols are searched.
 unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, search: *mut c_void) -> c_int {
     // SAFETY: dl_iterate_phdr passes a valid object and the search that `find` gave it.
-    let (object, search) = unsafe { (Object::of(&*info), &mut *search.cast::<Search>()) };
+    let (object, search) = unsafe { (ElfImage::of(&*info), &mut *search.cast::<Search>()) };
     let Some(object) = object else { return 0 };
     let first = |place: &mut *const c_void, name: &CStr| {
         if place.is_null() {
             *place = object.function(name);
         }
     };
+    // Guard itself, by the address of one of its statics: a soname could be anything after a rename.
     if object.holds((&raw const NEXT_DLSYM).cast()) {
         search.passed_us = true;
         return 0;
@@ -98,7 +100,7 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, search: *mut
     0
 }
 
-/// libc's own `dlsym`; a lookup with RTLD_NEXT is seen as ours. Sets `dlerror` as ever. Null if the loader is a strange one.
+/// Calls libc's own `dlsym`, which sets `dlerror`; RTLD_NEXT counts from guard's place. Null if libc's functions were not found.
 pub(crate) fn symbol(handle: *mut c_void, name: &CStr) -> *mut c_void {
     if !ready() {
         return null_mut();
@@ -109,13 +111,13 @@ pub(crate) fn symbol(handle: *mut c_void, name: &CStr) -> *mut c_void {
     unsafe { dlsym(handle, name.as_ptr()) }
 }
 
-/// A handle to the library of this soname if the program has loaded it, and one more reference, so that it stays.
+/// A handle to the library of this soname if the program has loaded it, with one more reference, so that it stays loaded.
 pub(crate) fn loaded(soname: &CStr) -> *mut c_void {
     // RTLD_NOLOAD runs no code of the library.
     open(soname, libc::RTLD_LAZY | libc::RTLD_NOLOAD)
 }
 
-/// Loads a library for our own use.
+/// Loads a library for guard's own use.
 pub(crate) fn load(soname: &CStr) -> *mut c_void {
     open(soname, libc::RTLD_LAZY | libc::RTLD_LOCAL)
 }

@@ -1,23 +1,24 @@
-//! A pool's memory: the driver, as [`plimsoll_pool`] sees a card, within the budget.
+//! Memory of a served pool: the driver as a [`plimsoll_pool::Device`], within the budget.
 //!
-//! DECISION: every byte that comes from the driver is taken from the budget first, and charged to the card as it is mapped. A
-//! refusal goes to the policy, which gives back what it holds idle; only when that does not help is the request made once more
-//! with the ladder behind it ([`Backing::insist`]). Calls are made in the pool's own context, and where the thread is capturing,
-//! in relaxed mode: none of them is part of what is captured.
+//! DECISION: every byte is claimed of the budget before the driver is asked, and charged to the card as it is mapped. A refusal goes to
+//! the policy, which gives back what it holds idle; only when that does not help is the request made once more with the ladder
+//! behind it ([`Backing::insist`]). Calls are made in the pool's own context and in relaxed capture mode, so that none becomes
+//! part of a capture.
 
 use alloc::collections::BTreeMap;
 use core::sync::atomic::Ordering;
 
 use plimsoll_pool::{Address, Device, Event, OutOfMemory, Stream};
 
-use super::fence::Fence;
-use crate::account::request::{self, Outcome};
-use crate::account::{self, CardIndex, tree};
+use super::fence::StreamFence;
+use crate::account::Substitute;
+use crate::account::claim::{self, Outcome};
 use crate::driver::{self, CuResult, DevicePointer, SUCCESS};
-use crate::graphs;
-use crate::ladder::Instead;
-use crate::spill::quiet::{self, Relaxed};
+use crate::driver_guard::{self, RelaxedCapture};
+use crate::ladder;
 use crate::spill::vmm::{self, Location};
+use crate::state::captures;
+use crate::state::{self, CardIndex, ledger};
 use crate::trace::{self, Kind};
 
 mod real {
@@ -30,6 +31,7 @@ mod real {
     }
 }
 
+/// The driver, as one pool uses it.
 #[derive(Debug)]
 pub(super) struct Backing {
     card: CardIndex,
@@ -39,26 +41,26 @@ pub(super) struct Backing {
     granule: u64,
     /// The number of the pool in the trace.
     pool: u8,
-    /// Whether a refusal climbs the ladder.
+    /// True if a refusal climbs the ladder.
     insist: bool,
     /// Sizes of what came from `cuMemAlloc`.
     allocations: BTreeMap<Address, u64>,
     /// Sizes of the mappings.
     mappings: BTreeMap<Address, u64>,
-    fences: BTreeMap<u64, Fence>,
+    fences: BTreeMap<u64, StreamFence>,
     next_fence: u64,
 }
 
-/// What every allocation is rounded up to in the account where the card has no granule of its own to tell.
+/// Rounding of allocations in the account where the card has no granule of virtual memory management.
 const LINEAR_GRANULE: u64 = 512;
 
 impl Backing {
     /// Memory of the card of the calling thread's context; `None` without one.
     pub(super) fn here(pool: u8) -> Option<Self> {
-        let card = account::current()?;
+        let card = driver_guard::current_card()?;
         Some(Self {
             card,
-            context: Some(quiet::context()).filter(|context| *context != 0)?,
+            context: Some(driver_guard::context()).filter(|context| *context != 0)?,
             granule: granule(card.device()),
             pool,
             insist: false,
@@ -77,28 +79,28 @@ impl Backing {
         self.granule > 0
     }
 
-    /// Whether the next refusals climb the ladder.
+    /// Sets whether the next refusals climb the ladder.
     pub(super) fn insist(&mut self, insist: bool) {
         self.insist = insist;
     }
 
-    /// Waits for everything that the pool's context submitted. False if it may not be waited for now.
+    /// Waits for all submitted work of the pool's context. False if a capture forbids it now.
     pub(super) fn synchronize(&self) -> bool {
         // An error is the program's, and its work is over with it.
-        quiet::synchronise(self.context).is_some()
+        driver_guard::synchronise(self.context).is_some()
     }
 
-    /// Runs `act` in the pool's context, so that no capture notices.
+    /// Runs `act` in the pool's context, invisible to captures.
     fn within<R>(&self, act: impl FnOnce() -> R) -> R {
-        let _relaxed = Relaxed::begin();
-        if quiet::context() == self.context {
+        let _relaxed = RelaxedCapture::begin();
+        if driver_guard::context() == self.context {
             act()
         } else {
-            quiet::in_context(self.context, act)
+            driver_guard::in_context(self.context, act)
         }
     }
 
-    /// Lets another card use this memory, as `cuMemAlloc`'s follows of itself.
+    /// Gives another card access to this memory, as `cuMemAlloc` memory gets by itself.
     pub(super) fn grant(&self, user: driver::Device) {
         for (at, size) in &self.mappings {
             // A card that gets no access finds out when it touches the memory.
@@ -106,25 +108,25 @@ impl Backing {
         }
     }
 
-    /// What the card and the budget have left.
+    /// Free bytes of the card, within the budget.
     fn free_now(&self) -> u64 {
-        let free = self.within(vmm::memory).map_or(0, |(free, _)| free);
-        tree::headroom(self.card).min(free)
+        let free = self.within(driver_guard::memory).map_or(0, |(free, _)| free);
+        ledger::headroom(self.card).min(free)
     }
 
-    /// Has the driver give `size` bytes by `give`, within the budget.
+    /// Asks the driver for `size` bytes by `give`, within the budget.
     fn ask(&self, size: u64, mut give: impl FnMut() -> CuResult) -> Result<(), OutOfMemory> {
         let mut ask = || self.within(&mut give);
         let given = if self.insist {
-            request::ask(self.card, size, Instead::Nothing, &mut ask) == Outcome::Given
+            ladder::ask(self.card, size, Substitute::Nothing, &mut ask) == Outcome::Given
         } else {
-            request::once(self.card, size, Instead::Nothing, &mut ask) == Ok(Outcome::Given)
+            claim::once(self.card, size, Substitute::Nothing, &mut ask) == Ok(Outcome::Given)
         };
         if !given {
             let (asked, free) = (size, self.free_now());
             return Err(OutOfMemory { asked, free });
         }
-        let card = account::card(self.card);
+        let card = state::card(self.card);
         card.reserved.fetch_add(size, Ordering::Relaxed);
         card.idle.fetch_add(size, Ordering::Relaxed);
         card.raise_peaks();
@@ -133,27 +135,27 @@ impl Backing {
     }
 
     fn given_back(&self, size: u64) {
-        let card = account::card(self.card);
-        tree::give(self.card, size);
+        let card = state::card(self.card);
+        ledger::give(self.card, size);
         card.reserved.fetch_sub(size, Ordering::Relaxed);
         card.idle.fetch_sub(size, Ordering::Relaxed);
         self.tell(Kind::Unmap, size);
     }
 
     fn tell(&self, kind: Kind, size: u64) {
-        let event = trace::Event {
+        let event = trace::TraceEvent {
             size,
             pool: self.pool,
-            ..trace::Event::on(self.card)
+            ..trace::TraceEvent::on(self.card)
         };
         trace::emit(kind, event);
     }
 }
 
-/// What regions are made of; 0 where there can be none. Found out by making one: a driver may say that it has virtual memory
-/// management and refuse it all the same (containers, WSL).
+/// Granule of regions; 0 where there can be none. Found out by making one: a driver may report virtual memory management and refuse it
+/// all the same (containers, WSL).
 fn granule(device: driver::Device) -> u64 {
-    let _relaxed = Relaxed::begin();
+    let _relaxed = RelaxedCapture::begin();
     let Ok(granule) = vmm::granule(device) else {
         return 0;
     };
@@ -178,13 +180,12 @@ impl Device for Backing {
         }
     }
 
-    /// A region goes by the budget alone: it maps a few MiB ahead, which a driver that has not got them refuses without harm, and
-    /// each question to the driver would cost as much as the map that is saved. Where a refusal climbs the ladder, nothing is
-    /// asked for but the need.
+    /// A region asks the budget alone: it maps a few MiB ahead, a driver without them refuses without harm, and cuMemGetInfo would cost
+    /// as much as the map that it saves. Where a refusal climbs the ladder, nothing is mapped ahead.
     fn available(&self) -> u64 {
         match (self.has_regions(), self.insist) {
             (true, true) => 0,
-            (true, false) => tree::headroom(self.card),
+            (true, false) => ledger::headroom(self.card),
             (false, _) => self.free_now(),
         }
     }
@@ -220,7 +221,7 @@ impl Device for Backing {
     }
 
     fn unmap(&mut self, at: Address, size: u64) {
-        // What cannot be unmapped is not counted any more: its context is gone, and the memory with it.
+        // A mapping that cannot be removed is not counted any more: its context is gone, and the memory with it.
         let _ = self.within(|| vmm::detach(at.0, size));
         self.mappings.remove(&at);
         self.given_back(size);
@@ -231,14 +232,14 @@ impl Device for Backing {
     }
 
     fn record(&mut self, _: Stream) -> Event {
-        let fence = self.within(|| Fence::record(self.context));
+        let fence = self.within(|| StreamFence::record(self.context));
         self.next_fence += 1;
         self.fences.insert(self.next_fence, fence);
         Event(self.next_fence)
     }
 
     fn done(&mut self, event: Event) -> bool {
-        self.fences.get(&event.0).is_some_and(Fence::done)
+        self.fences.get(&event.0).is_some_and(StreamFence::done)
     }
 
     fn wait(&mut self, event: Event) {
@@ -248,7 +249,7 @@ impl Device for Backing {
         }
     }
 
-    /// A pool has one stream, so that this is never asked for; waiting is right whatever the streams are.
+    /// Never called, since a pool has one stream; waiting is right for any streams.
     fn order(&mut self, _: Stream, event: Event) {
         self.wait(event);
     }
@@ -258,6 +259,6 @@ impl Device for Backing {
     }
 
     fn capturing(&self, _: Stream) -> bool {
-        graphs::capturing()
+        captures::capturing()
     }
 }

@@ -1,7 +1,7 @@
-//! A mark in everything that a context was given to do.
+//! Fence behind all submitted work of a context.
 //!
-//! DECISION: an event on each of its streams (see [`streams`]). A mark of which a part could not be made is never past of itself:
-//! only waiting for the whole card gets past it.
+//! DECISION: a fence is an event on each stream of the context (see [`streams`]). A fence of which an event could not be made never
+//! completes by itself: only a wait for the whole card completes it.
 
 use alloc::vec::Vec;
 use core::ffi::{c_uint, c_void};
@@ -25,16 +25,17 @@ mod real {
 /// CU_EVENT_DISABLE_TIMING.
 const WITHOUT_TIMING: c_uint = 2;
 
+/// Events on all streams of a context.
 #[derive(Debug)]
-pub(super) struct Fence {
+pub(super) struct StreamFence {
     /// By their addresses.
     events: Vec<usize>,
     broken: bool,
     over: bool,
 }
 
-impl Fence {
-    /// Marks what a context, the calling thread's, has been given so far.
+impl StreamFence {
+    /// Records a fence behind the work of a context, which must be the calling thread's.
     pub(super) fn record(context: usize) -> Self {
         let streams = streams::of(context);
         let mut fence = Self {
@@ -57,12 +58,12 @@ impl Fence {
         fence
     }
 
-    /// The card has been waited for.
+    /// Completes the fence after a wait for the card.
     pub(super) fn over(&mut self) {
         self.over = true;
     }
 
-    /// Whether the card is past it. Does not wait.
+    /// True if the work is done. Does not wait.
     pub(super) fn done(&self) -> bool {
         // SAFETY: events of ours that were recorded.
         let past =
@@ -71,10 +72,10 @@ impl Fence {
     }
 }
 
-impl Drop for Fence {
+impl Drop for StreamFence {
     fn drop(&mut self) {
         for event in &self.events {
-            // SAFETY: an event of ours, of which nobody else knows.
+            // SAFETY: an event of ours, which nothing else uses.
             unsafe { real::cuEventDestroy_v2(with_exposed_provenance_mut(*event)) };
         }
     }

@@ -1,17 +1,18 @@
-//! The variant of llama.cpp PR 22158: ggml's own pool, on managed memory.
+//! ggml's own pool on managed memory (`pool=managed`), the variant of llama.cpp PR 22158.
 //!
-//! DECISION: ggml's `alloc` runs as ever, and the `cuMemAlloc` that it makes is answered with managed memory. The hook knows by the
-//! thread: one word for each of a few threads that may be inside `alloc` at once; a thread that finds no room gets
+//! DECISION: ggml's `alloc` runs unchanged, and the `cuMemAlloc` that it makes is answered with managed memory. The hook recognises
+//! the call by its thread: a table has one word for each thread that is inside `alloc`. A thread that finds the table full gets
 //! ordinary memory.
 
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 const THREADS: usize = 64;
 
-/// The threads that are inside `alloc` now, by their `pthread_self`; 0 for none.
+/// Threads inside `alloc`, by their `pthread_self`; 0 for a free place. A thread local would need TLS of the preload, which the
+/// loader may have to allocate.
 static INSIDE: [AtomicUsize; THREADS] = [const { AtomicUsize::new(0) }; THREADS];
 
-/// Runs ggml's own `alloc` so that its memory is managed.
+/// Runs ggml's own `alloc` on managed memory.
 pub(super) fn around<R>(alloc: impl FnOnce() -> R) -> R {
     let place = INSIDE.iter().find(|place| {
         let free = place.compare_exchange(0, this_thread(), Relaxed, Relaxed);
@@ -24,7 +25,7 @@ pub(super) fn around<R>(alloc: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Whether this thread is inside `alloc`.
+/// True if this thread is inside `alloc`.
 pub(super) fn inside() -> bool {
     let thread = this_thread();
     INSIDE.iter().any(|place| place.load(Relaxed) == thread)

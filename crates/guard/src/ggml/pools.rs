@@ -1,11 +1,17 @@
-//! The pools that are served, one for each of ggml's pool objects.
+//! Served pools, one for each of ggml's pool objects.
 //!
 //! DECISION: a fixed table, searched from its start: there are as many objects as cards and streams in use, nearly always one or
-//! two, and finding one takes a comparison. A pool that ends leaves its place for the next; places are never freed, so that
-//! nobody can hold a stale one. Each has its own lock, which in a steady state one thread alone ever takes. It is held while
-//! the driver maps memory: nobody else but [`trim`] wants it then, and that passes by.
+//! two, and finding one takes a comparison. A pool that ends leaves its place for the next; places are never freed, so that no
+//! reference to one becomes stale.
 //!
-//! A block's size is rounded up to the alignment that `cudaMalloc` gives, and that is what ggml is told it got.
+//! DECISION: each pool has its own lock, and this is the one lock of guard that is held across calls into the driver, up to the
+//! waits of the ladder (`wait=SECONDS`). The policy decides which driver call comes next by the result of the one before, and
+//! ggml calls a pool object from one thread at a time, so no second caller of `alloc` or `free` waits. This cannot deadlock. While
+//! the lock is held guard takes no other pool's lock (the trim of rung 1 uses `try_hold` and skips this pool), and no lock of
+//! its own is held when this one is taken. The driver does not call back into a hook of the same thread. Threads that begin a
+//! capture or enable a peer visit every pool and wait for it, at most as long as the request that they wait behind.
+//!
+//! A block's size is rounded up to the alignment that `cudaMalloc` gives, and the rounded size is reported to ggml.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -14,13 +20,14 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
 use plimsoll_pool::{Address, Block, Graph, Options, Ours, Policy, Stream, Trim};
 
+use plimsoll_nostd::lock::Lock;
+
 use super::backing::Backing;
-use super::loaded::{long, wide};
-use super::pace::Pace;
-use crate::account::{self, CardIndex};
+use super::mapped_objects::{long, wide};
+use super::trim_interval::TrimInterval;
 use crate::driver::{Device, DevicePointer};
-use crate::graphs;
-use crate::lock::Lock;
+use crate::ladder::reuse;
+use crate::state::{self, CardIndex, captures};
 use crate::trace::{self, Kind};
 
 /// Objects that can be served at once; further ones keep their own methods.
@@ -32,51 +39,53 @@ const ALIGNMENT: usize = 256;
 /// The one stream that a pool object is for, whichever that is.
 const STREAM: Stream = Stream(0);
 
+/// An entry of the table.
 #[derive(Debug)]
-pub(super) struct Pool {
-    /// The object that it serves; 0 for none.
+pub(super) struct PoolEntry {
+    /// The object that it serves; 0 for a free entry.
     this: AtomicUsize,
     /// Every block ever handed out lies between these.
     low: AtomicU64,
     high: AtomicU64,
-    inside: Lock<Option<Inside>>,
+    served: Lock<Option<ServedPool>>,
 }
 
+/// A policy with its memory.
 #[derive(Debug)]
-pub(crate) struct Inside {
+pub(crate) struct ServedPool {
     policy: Ours,
     backing: Backing,
     number: u8,
-    pace: Pace,
-    /// The blocks' numbers in the trace; empty without one.
+    interval: TrimInterval,
+    /// Numbers of the blocks in the trace; empty without a trace.
     numbers: BTreeMap<Address, u64>,
 }
 
-/// How a pool ended.
+/// State of a pool at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Closed {
-    /// Nothing of it is left.
+pub(super) enum PoolEnd {
+    /// All blocks were given back.
     Even,
-    /// Blocks of it were never given back to us.
+    /// Some blocks were never given back to guard.
     Owing,
 }
 
-/// Pools whose objects are gone, and whose memory could not go yet.
-static LEFT: Lock<Vec<Inside>> = Lock::new(Vec::new());
+/// Pools whose objects are gone and whose memory could not be released yet.
+static LEFT: Lock<Vec<ServedPool>> = Lock::new(Vec::new());
 
-static POOLS: [Pool; PLACES] = [const { Pool::none() }; PLACES];
-/// So many places from the start have ever been used; a process without such a pool searches none.
+static POOLS: [PoolEntry; PLACES] = [const { PoolEntry::none() }; PLACES];
+/// Entries from the start that have ever been used; a process without such a pool searches none.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-fn used() -> impl Iterator<Item = &'static Pool> {
+fn used() -> impl Iterator<Item = &'static PoolEntry> {
     POOLS.iter().take(USED.load(Acquire))
 }
 
-/// A block of at least `size` bytes for this object: its address and its size. `None`: ggml's own pool must do.
+/// Allocates at least `size` bytes for this object; returns address and size. `None` leaves the request to ggml's own pool.
 pub(super) fn allocate(this: usize, size: usize) -> Option<(usize, usize)> {
     let size = size.max(1).checked_next_multiple_of(ALIGNMENT)?;
     let pool = find(this).or_else(|| open(this))?;
-    let mut held = pool.inside.hold();
+    let mut held = pool.served.hold();
     let block = held.as_mut()?.allocate(long(size))?;
     drop(held);
     pool.low.fetch_min(block.address.0, Relaxed);
@@ -84,118 +93,122 @@ pub(super) fn allocate(this: usize, size: usize) -> Option<(usize, usize)> {
     Some((wide(block.address.0), size))
 }
 
-/// Takes a block back. False if it is none of ours.
+/// Takes a block back. False for an address that no served pool handed out.
 pub(super) fn free(this: usize, pointer: DevicePointer) -> bool {
     let own = find(this).is_some_and(|pool| pool.free(pointer));
     own || release(pointer)
 }
 
-/// Takes back a block of whatever pool. False if it is of none.
+/// Takes back a block of any served pool.
 pub(super) fn release(pointer: DevicePointer) -> bool {
     used().any(|pool| pool.free(pointer))
 }
 
 /// Ends the pool of this object, if it has one.
-pub(super) fn close(this: usize) -> Closed {
+pub(super) fn close(this: usize) -> PoolEnd {
     let Some(pool) = find(this) else {
-        return Closed::Even;
+        return PoolEnd::Even;
     };
-    let inside = pool.inside.hold().take();
+    let served = pool.served.hold().take();
     pool.low.store(u64::MAX, Relaxed);
     pool.high.store(0, Relaxed);
     pool.this.store(0, Release);
-    inside.map_or(Closed::Even, Inside::close)
+    served.map_or(PoolEnd::Even, ServedPool::close)
 }
 
-pub(super) fn trim(card: CardIndex) -> u64 {
-    let held = used().filter_map(|pool| pool.inside.try_hold());
+/// Gives back what the pools of this card hold idle, and returns how many bytes that was. Skips pools that are in use now.
+fn trim(card: CardIndex) -> u64 {
+    // try_hold: this is called on a rung of the ladder, which a pool climbs with its own lock held.
+    let held = used().filter_map(|pool| pool.served.try_hold());
     held.map(|mut held| match held.as_mut() {
-        Some(inside) if inside.backing.card() == card => inside.trim(Trim::All),
+        Some(served) if served.backing.card() == card => served.trim(Trim::All),
         _ => 0,
     })
     .sum()
 }
 
-/// Ends the pools that ended while somebody was capturing.
+/// Releases the pools whose objects ended during a capture.
 pub(crate) fn settle() {
     let left = core::mem::take(&mut *LEFT.hold());
     let still = left
         .into_iter()
-        .filter_map(|mut inside| (!inside.finish()).then_some(inside));
-    let still: Vec<Inside> = still.collect();
+        .filter_map(|mut served| (!served.finish()).then_some(served));
+    let still: Vec<ServedPool> = still.collect();
     LEFT.hold().extend(still);
 }
 
-/// Shows every policy, with nobody else using it.
-pub(crate) fn each(mut show: impl FnMut(&mut Inside)) {
+/// Passes every served pool to `show`, under its lock.
+pub(crate) fn each(mut show: impl FnMut(&mut ServedPool)) {
     let open = used().filter(|pool| pool.this.load(Acquire) != 0);
-    for mut held in open.map(|pool| pool.inside.hold()) {
-        if let Some(inside) = held.as_mut() {
-            show(inside);
+    for mut held in open.map(|pool| pool.served.hold()) {
+        if let Some(served) = held.as_mut() {
+            show(served);
         }
     }
 }
 
-fn find(this: usize) -> Option<&'static Pool> {
+fn find(this: usize) -> Option<&'static PoolEntry> {
     (this != 0).then_some(())?;
     used().find(|pool| pool.this.load(Acquire) == this)
 }
 
 #[cold]
-fn open(this: usize) -> Option<&'static Pool> {
-    let free = |pool: &Pool| pool.this.compare_exchange(0, this, AcqRel, Relaxed).is_ok();
+fn open(this: usize) -> Option<&'static PoolEntry> {
+    let free = |pool: &PoolEntry| pool.this.compare_exchange(0, this, AcqRel, Relaxed).is_ok();
     let (place, pool) = (1..).zip(&POOLS).find(|(_, pool)| free(pool))?;
-    // Before it asks what is being captured: a capture that begins either is told to it or finds it.
+    reuse::also_trim(trim);
+    // Before `ServedPool::open` reads the captures under way: one that begins now either is in that list or finds this entry.
     USED.fetch_max(place, AcqRel);
-    let mut held = pool.inside.hold();
-    *held = Inside::open();
+    let mut held = pool.served.hold();
+    *held = ServedPool::open();
     if held.is_none() {
         pool.this.store(0, Release);
     }
     held.is_some().then_some(pool)
 }
 
-impl Pool {
+impl PoolEntry {
     const fn none() -> Self {
         Self {
             this: AtomicUsize::new(0),
             low: AtomicU64::new(u64::MAX),
             high: AtomicU64::new(0),
-            inside: Lock::new(None),
+            served: Lock::new(None),
         }
     }
 
     fn free(&self, pointer: DevicePointer) -> bool {
-        let inside = (self.low.load(Relaxed)..self.high.load(Acquire)).contains(&pointer);
-        inside
+        // The bounds first: frees of all other memory pass through here and must not take the lock.
+        let possible = (self.low.load(Relaxed)..self.high.load(Acquire)).contains(&pointer);
+        possible
             && self
-                .inside
+                .served
                 .hold()
                 .as_mut()
-                .is_some_and(|inside| inside.free(pointer))
+                .is_some_and(|served| served.free(pointer))
     }
 }
 
-impl Inside {
+impl ServedPool {
     fn open() -> Option<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(1);
         let number = u8::try_from(NUMBER.fetch_add(1, Relaxed)).unwrap_or(u8::MAX);
         let backing = Backing::here(number)?;
-        account::page().pools.fetch_add(1, Relaxed);
-        let total = account::card(backing.card()).total.load(Relaxed);
+        state::page().pools.fetch_add(1, Relaxed);
+        let total = state::card(backing.card()).total.load(Relaxed);
         let mut policy = Ours::new(Options {
             regions: backing.has_regions(),
-            // Twice the card, so that holes never use the addresses up.
+            // Twice the card, so that holes never use up the addresses.
             addresses: total.saturating_mul(2),
         });
-        for graph in graphs::open() {
+        for graph in captures::under_way() {
             policy.capture_begin(graph);
         }
         Some(Self {
             policy,
             backing,
             number,
-            pace: Pace::default(),
+            interval: TrimInterval::default(),
             numbers: BTreeMap::new(),
         })
     }
@@ -206,12 +219,12 @@ impl Inside {
             .allocate(&mut self.backing, size, STREAM)
             .or_else(|_| self.insist(size))
             .ok()?;
-        account::card(self.backing.card()).idle.fetch_sub(size, Relaxed);
+        state::card(self.backing.card()).idle.fetch_sub(size, Relaxed);
         self.tell(Kind::Alloc, block);
         Some(block)
     }
 
-    /// The policy has given back what it held idle and was refused all the same.
+    /// Allocates with the ladder behind it, after the policy has given back all idle memory and was refused all the same.
     #[cold]
     fn insist(&mut self, size: u64) -> Result<Block, plimsoll_pool::OutOfMemory> {
         self.backing.insist(true);
@@ -229,11 +242,11 @@ impl Inside {
         let block = Block { address, size: 0 };
         self.policy.deallocate(&mut self.backing, block, STREAM);
         let size = before - self.policy.live();
-        account::card(self.backing.card()).idle.fetch_add(size, Relaxed);
+        state::card(self.backing.card()).idle.fetch_add(size, Relaxed);
         if size > 0 {
             self.tell(Kind::Free, Block { address, size });
         }
-        if self.pace.due(self.policy.live()) {
+        if self.interval.due(self.policy.live()) {
             self.trim(Trim::Idle);
         }
         true
@@ -243,17 +256,17 @@ impl Inside {
         self.policy.trim(&mut self.backing, trim)
     }
 
-    fn close(mut self) -> Closed {
+    fn close(mut self) -> PoolEnd {
         let owing = self.policy.live();
-        account::card(self.backing.card()).idle.fetch_add(owing, Relaxed);
-        account::page().pools.fetch_sub(1, Relaxed);
+        state::card(self.backing.card()).idle.fetch_add(owing, Relaxed);
+        state::page().pools.fetch_sub(1, Relaxed);
         if !self.finish() {
             LEFT.hold().push(self);
         }
-        if owing == 0 { Closed::Even } else { Closed::Owing }
+        if owing == 0 { PoolEnd::Even } else { PoolEnd::Owing }
     }
 
-    /// Gives everything back, once the card is done. False if it may not be waited for now.
+    /// Waits for the card and gives everything back. False if a capture forbids the wait now.
     fn finish(&mut self) -> bool {
         let may = self.backing.synchronize();
         if may {
@@ -262,7 +275,7 @@ impl Inside {
         may
     }
 
-    /// Traces are of blocks and not of addresses, so that a block's number is kept for as long as it lives.
+    /// Records an event. A trace names blocks by number, so a block's number is kept as long as it lives.
     fn tell(&mut self, kind: Kind, block: Block) {
         if !trace::on() {
             return;
@@ -274,11 +287,11 @@ impl Inside {
         if kind == Kind::Alloc {
             self.numbers.insert(block.address, id);
         }
-        let event = trace::Event {
+        let event = trace::TraceEvent {
             id,
             size: block.size,
             pool: self.number,
-            ..trace::Event::on(self.backing.card())
+            ..trace::TraceEvent::on(self.backing.card())
         };
         trace::emit(kind, event);
     }

@@ -1,17 +1,17 @@
-//! What is sought: the vtable of ggml's legacy pool and the methods that stand in it, by their mangled names.
+//! Mangled names of ggml's legacy pool: its vtable and the methods in it.
 //!
-//! DECISION: nothing about the class is assumed but its name and the signatures of its two virtual methods. Which slot of the
-//! vtable is which is found by comparing the slots with the addresses of the methods, so that another order of
-//! declaration, or a base class that grows a method, moves the slots and breaks nothing.
+//! DECISION: only the name of the class and the signatures of its two virtual methods are assumed. The slots of the vtable are
+//! identified by comparing them with the addresses of the methods, so that another order of declaration, or a base class that
+//! gains a method, moves the slots and breaks nothing.
 
 use core::ffi::CStr;
 
-/// The part that all the names share; a string table without it holds none of them.
+/// Substring of all the names; a string table without it holds none of them.
 pub(super) const SHARED: &[u8] = b"18ggml_cuda_pool_leg";
 
-/// A part of the class that has a symbol of its own.
+/// A part of the class with a symbol of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum ClassPart {
     Vtable,
     /// `void * alloc(size_t, size_t *)`
     Alloc,
@@ -23,13 +23,13 @@ pub(super) enum Part {
     Destroy,
 }
 
-pub(super) const NAMES: [(&CStr, Part); 6] = [
-    (c"_ZTV18ggml_cuda_pool_leg", Part::Vtable),
-    (c"_ZN18ggml_cuda_pool_leg5allocEmPm", Part::Alloc),
-    (c"_ZN18ggml_cuda_pool_leg4freeEPvm", Part::Free),
-    (c"_ZN18ggml_cuda_pool_legD0Ev", Part::Delete),
-    (c"_ZN18ggml_cuda_pool_legD1Ev", Part::Destroy),
-    (c"_ZN18ggml_cuda_pool_legD2Ev", Part::Destroy),
+pub(super) const NAMES: [(&CStr, ClassPart); 6] = [
+    (c"_ZTV18ggml_cuda_pool_leg", ClassPart::Vtable),
+    (c"_ZN18ggml_cuda_pool_leg5allocEmPm", ClassPart::Alloc),
+    (c"_ZN18ggml_cuda_pool_leg4freeEPvm", ClassPart::Free),
+    (c"_ZN18ggml_cuda_pool_legD0Ev", ClassPart::Delete),
+    (c"_ZN18ggml_cuda_pool_legD1Ev", ClassPart::Destroy),
+    (c"_ZN18ggml_cuda_pool_legD2Ev", ClassPart::Destroy),
 ];
 
 /// The longest of the names, with the zero behind it.
@@ -45,48 +45,48 @@ const _: () = {
 
 /// A definition of one part, at an address as the object's file counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Symbol {
-    pub(super) part: Part,
+pub(super) struct ClassSymbol {
+    pub(super) part: ClassPart,
     pub(super) value: u64,
     pub(super) size: u64,
 }
 
-/// Bytes that may be looked at: a file, or the memory of a loaded object. Whoever reads beyond their end is told so.
-pub(super) trait Bytes {
+/// Bytes of a file or of a loaded object, read with bounds checks.
+pub(super) trait ByteSource {
     /// Fills `into` from `at`; false if not all of it is there.
     fn read(&self, at: u64, into: &mut [u8]) -> bool;
 }
 
-pub(super) fn array<const N: usize>(bytes: &impl Bytes, at: u64) -> Option<[u8; N]> {
+pub(super) fn array<const N: usize>(bytes: &impl ByteSource, at: u64) -> Option<[u8; N]> {
     let mut array = [0; N];
     bytes.read(at, &mut array).then_some(array)
 }
 
-pub(super) fn half(bytes: &impl Bytes, at: u64) -> Option<u16> {
+pub(super) fn half(bytes: &impl ByteSource, at: u64) -> Option<u16> {
     array(bytes, at).map(u16::from_le_bytes)
 }
 
-pub(super) fn word(bytes: &impl Bytes, at: u64) -> Option<u32> {
+pub(super) fn word(bytes: &impl ByteSource, at: u64) -> Option<u32> {
     array(bytes, at).map(u32::from_le_bytes)
 }
 
-pub(super) fn long(bytes: &impl Bytes, at: u64) -> Option<u64> {
+pub(super) fn long(bytes: &impl ByteSource, at: u64) -> Option<u64> {
     array(bytes, at).map(u64::from_le_bytes)
 }
 
 /// Bytes of an entry of a symbol table.
 pub(super) const ENTRY: u64 = 24;
 
-/// An entry of a symbol table, as far as it matters here.
+/// An entry of a symbol table (`Elf64_Sym`), without its binding and section.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
+pub(super) struct SymbolEntry {
     pub(super) name: u32,
     pub(super) value: u64,
     pub(super) size: u64,
     defined: bool,
 }
 
-impl Entry {
+impl SymbolEntry {
     pub(super) fn of(bytes: &[u8; 24]) -> Self {
         let [n0, n1, n2, n3, _, _, s0, s1, rest @ ..] = *bytes;
         let [v0, v1, v2, v3, v4, v5, v6, v7, z0, z1, z2, z3, z4, z5, z6, z7] = rest;
@@ -98,9 +98,9 @@ impl Entry {
         }
     }
 
-    /// The symbol that this entry defines, if it is a definition.
-    pub(super) fn defines(&self, part: Part) -> Option<Symbol> {
+    /// The symbol of this entry, if the entry is a definition.
+    pub(super) fn defines(&self, part: ClassPart) -> Option<ClassSymbol> {
         let Self { value, size, .. } = *self;
-        self.defined.then_some(Symbol { part, value, size })
+        self.defined.then_some(ClassSymbol { part, value, size })
     }
 }

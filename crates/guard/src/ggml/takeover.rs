@@ -1,22 +1,22 @@
-//! The slots of the vtable, and whose they are.
+//! Takeover of a vtable: its slots are replaced, checked and restored.
 //!
-//! DECISION: the slots are changed and the symbols are left alone. g++ turns the virtual calls of builds without virtual memory
-//! management into a comparison of the slot with the address of `alloc` and an inlined copy of it; with another address
-//! in the slot the comparison fails and the call comes to us, whereas a substituted symbol would change both sides of it
-//! and never be called. A slot is one aligned word, so that a thread that calls through it meanwhile gets the old function or
-//! the new one. `alloc` is changed last and restored first: whoever gets a block from us finds our `free`.
+//! DECISION: the slots are changed and the symbols are left alone. g++ devirtualises calls in builds without virtual memory
+//! management: it compares the slot with the address of `alloc` and runs an inlined copy if they are equal. With another address in
+//! the slot the comparison fails and the call comes to guard, whereas a substituted symbol would change both sides of it and
+//! never be called. A slot is one aligned word, so that a concurrent call gets the old function or the new one. `alloc` is changed
+//! last and restored first, so that every block of guard's meets guard's `free`.
 //!
-//! A takeover must prove itself: the first `alloc` has sane arguments, and a `free` of one of our blocks arrives within
-//! [`PATIENCE`] of them. Otherwise `alloc` is restored, and that is said.
+//! A takeover is on probation: the first `alloc` must have sane arguments, and a `free` of one of our blocks must arrive within
+//! [`PROBATION`] allocations. Otherwise `alloc` is restored, and that is reported.
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
-use super::find::{Methods, Vtable};
-use super::symbols::Part;
-use super::{entry, loaded};
+use super::locate::{Methods, Vtable};
+use super::mapped_objects;
+use super::symbols::ClassPart;
 
 /// Allocations that may come before the first of their blocks is given back. ggml holds a dozen at once.
-const PATIENCE: u32 = 128;
+const PROBATION: u32 = 128;
 
 /// An object points at its vtable's third word, behind the offset to the top and the type.
 const HEAD: usize = 2;
@@ -24,25 +24,34 @@ const HEAD: usize = 2;
 /// Copies of ggml that one process may have loaded.
 const COPIES: usize = 8;
 
-/// The methods in the order in which their slots are changed.
-const ORDER: [Part; 4] = [Part::Free, Part::Destroy, Part::Delete, Part::Alloc];
+/// Address of the replacement of a method; 0 for none.
+pub(super) type ReplacementOf = fn(ClassPart) -> usize;
 
-/// One vtable that leads to us.
+/// The methods in the order in which their slots are changed.
+const ORDER: [ClassPart; 4] = [
+    ClassPart::Free,
+    ClassPart::Destroy,
+    ClassPart::Delete,
+    ClassPart::Alloc,
+];
+
+/// A vtable whose slots lead to guard.
 #[derive(Debug)]
 pub(super) struct Takeover {
-    /// What objects of the class begin with; 0 for none.
+    /// First word of the objects of the class; 0 for a free entry.
     point: AtomicUsize,
     state: AtomicU32,
     /// Allocations before the first `free`.
     unproved: AtomicU32,
-    slots: [Slot; 4],
+    slots: [VtableSlot; 4],
 }
 
-/// A slot by its address, 0 if the class has none, and the function that was in it.
+/// A slot by its address, 0 if the class has none, with the function that was in it and the one that replaces it.
 #[derive(Debug)]
-struct Slot {
+struct VtableSlot {
     place: AtomicUsize,
     original: AtomicUsize,
+    replacement: AtomicUsize,
 }
 
 const TAKEN: u32 = 1;
@@ -51,38 +60,42 @@ const RESTORED: u32 = 3;
 
 static TAKEOVERS: [Takeover; COPIES] = [const { Takeover::none() }; COPIES];
 
-/// Why a vtable was left as it was.
+/// Reason why a vtable was left unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Left {
-    /// Its slots are not the methods.
-    Shape,
-    /// Its page would not be written to.
-    Sealed,
-    /// There are too many of them.
-    Crowd,
+pub(super) enum TakeoverError {
+    /// Its slots do not hold the methods.
+    UnknownShape,
+    /// Its page cannot be written to.
+    NotWritable,
+    /// The table of takeovers is full.
+    TooMany,
 }
 
-/// Takes over a vtable, unless that has been done or was undone. To be called under the loader's lock.
-pub(super) fn take(vtable: &Vtable, methods: &Methods) -> Result<(), Left> {
+/// Takes over a vtable, unless that has been done or was undone. Needs the loader's lock.
+pub(super) fn take(
+    vtable: &Vtable,
+    methods: &Methods,
+    replacement_of: ReplacementOf,
+) -> Result<(), TakeoverError> {
     let point = vtable.address + HEAD * size_of::<usize>();
     let known = TAKEOVERS.iter().find(|taken| taken.point.load(Acquire) == point);
     if known.is_some_and(|taken| taken.stands() || taken.state.load(Acquire) == RESTORED) {
         return Ok(());
     }
-    let places = places(vtable, methods).ok_or(Left::Shape)?;
+    let places = places(vtable, methods).ok_or(TakeoverError::UnknownShape)?;
     let taken = known
         .or_else(|| TAKEOVERS.iter().find(|taken| taken.point.load(Acquire) == 0))
-        .ok_or(Left::Crowd)?;
-    taken.fill(&places);
+        .ok_or(TakeoverError::TooMany)?;
+    taken.fill(&places, replacement_of);
     taken.point.store(point, Release);
     if taken.change() {
         return Ok(());
     }
     taken.restore();
-    Err(Left::Sealed)
+    Err(TakeoverError::NotWritable)
 }
 
-/// Forgets what is no longer loaded: its place may be another object's by now.
+/// Forgets vtables that are no longer loaded: their addresses may be another object's by now.
 pub(super) fn keep(vtables: &[Vtable]) {
     for taken in &TAKEOVERS {
         let point = taken.point.load(Acquire);
@@ -99,6 +112,7 @@ pub(super) fn keep(vtables: &[Vtable]) {
 /// `this` is null or an object of a class with virtual methods.
 pub(super) unsafe fn of(this: usize) -> Option<&'static Takeover> {
     if this == 0 || !this.is_multiple_of(align_of::<usize>()) {
+        // Not an object; any takeover will do, since all lead to the same class.
         return TAKEOVERS.first();
     }
     // SAFETY: such an object begins with the address of its vtable.
@@ -107,16 +121,16 @@ pub(super) unsafe fn of(this: usize) -> Option<&'static Takeover> {
     takeovers.find(|taken| taken.point.load(Acquire) == point)
 }
 
-/// Where the methods stand: each in one slot, as many of them as are needed.
+/// Addresses of the methods' slots, in [`ORDER`]; None unless the necessary ones are there, each once.
 fn places(vtable: &Vtable, methods: &Methods) -> Option<[(usize, usize); 4]> {
     let mut places = [(0, 0); 4];
     for index in HEAD..vtable.slots {
         let place = vtable.address + index * size_of::<usize>();
-        let target = loaded::word(place)?;
+        let target = mapped_objects::word(place)?;
         let part = methods.iter().find(|(_, address)| *address == target);
         let position = part.and_then(|(part, _)| ORDER.iter().position(|ordered| ordered == part));
         if let Some(position) = position {
-            // A method that stands in two slots is one that we do not understand.
+            // A method in two slots: a class that we do not understand.
             (places[position] == (0, 0)).then_some(())?;
             places[position] = (place, target);
         }
@@ -132,41 +146,42 @@ impl Takeover {
             state: AtomicU32::new(0),
             unproved: AtomicU32::new(0),
             slots: [const {
-                Slot {
+                VtableSlot {
                     place: AtomicUsize::new(0),
                     original: AtomicUsize::new(0),
+                    replacement: AtomicUsize::new(0),
                 }
             }; 4],
         }
     }
 
-    fn fill(&self, places: &[(usize, usize); 4]) {
-        for (slot, (place, original)) in self.slots.iter().zip(places) {
+    fn fill(&self, places: &[(usize, usize); 4], replacement_of: ReplacementOf) {
+        for ((slot, part), (place, original)) in self.slots.iter().zip(ORDER).zip(places) {
             slot.place.store(*place, Relaxed);
             slot.original.store(*original, Relaxed);
+            slot.replacement.store(replacement_of(part), Relaxed);
         }
         self.unproved.store(0, Relaxed);
         self.state.store(TAKEN, Release);
     }
 
-    /// The function of ggml's own that stood in the slot of this method.
-    pub(super) fn original(&self, part: Part) -> usize {
+    /// ggml's own function for this method.
+    pub(super) fn original(&self, part: ClassPart) -> usize {
         let position = ORDER.iter().position(|ordered| *ordered == part);
         position.map_or(0, |position| self.slots[position].original.load(Acquire))
     }
 
-    /// Whether its slots still lead to us: a library may have been unloaded and loaded again at the same place.
+    /// True if its slots still lead to guard: a library may have been unloaded and loaded again at the same address.
     fn stands(&self) -> bool {
-        let mut slots = self.slots.iter().zip(ORDER);
-        slots.all(|(slot, part)| match slot.place.load(Acquire) {
+        self.slots.iter().all(|slot| match slot.place.load(Acquire) {
             0 => true,
-            place => loaded::word(place) == Some(entry::of(part)),
+            place => mapped_objects::word(place) == Some(slot.replacement.load(Relaxed)),
         })
     }
 
     fn change(&self) -> bool {
-        let mut slots = self.slots.iter().zip(ORDER);
-        slots.all(|(slot, part)| slot.write(entry::of(part)))
+        let mut slots = self.slots.iter();
+        slots.all(|slot| slot.write(slot.replacement.load(Relaxed)))
     }
 
     fn restore(&self) {
@@ -176,37 +191,37 @@ impl Takeover {
         }
     }
 
-    /// Gives ggml its methods back; but once we have handed out a block, `alloc` alone: the others send on what is not ours, and
-    /// ggml's own would count our blocks wrong. False if that was done before.
+    /// Restores ggml's methods; only `alloc` once guard has handed out a block: the other replacements pass on foreign blocks, and
+    /// ggml's own would count guard's blocks wrong. False if that was done before.
     #[cold]
     pub(super) fn disarm(&self) -> bool {
         let first = self.state.swap(RESTORED, Release) != RESTORED;
         let [.., alloc] = &self.slots;
         let used = self.unproved.load(Relaxed) > 0;
         if first && used {
-            loaded::locked(|_| _ = alloc.write(alloc.original.load(Relaxed)));
+            mapped_objects::locked(|_| _ = alloc.write(alloc.original.load(Relaxed)));
         } else if first {
-            loaded::locked(|_| self.restore());
+            mapped_objects::locked(|_| self.restore());
         }
         first
     }
 
-    /// Whether it may serve: not restored.
+    /// True unless it was restored.
     pub(super) fn serves(&self) -> bool {
         self.state.load(Acquire) != RESTORED
     }
 
-    /// Whether nothing has come through it yet.
+    /// True before the first allocation.
     pub(super) fn fresh(&self) -> bool {
         self.state.load(Relaxed) == TAKEN && self.unproved.load(Relaxed) == 0
     }
 
-    /// Counts an allocation. False if too many have come without one of them being given back to us.
+    /// Counts an allocation. False if too many came without one of their blocks being freed here.
     pub(super) fn plausible(&self) -> bool {
-        self.state.load(Relaxed) == PROVED || self.unproved.fetch_add(1, Relaxed) < PATIENCE
+        self.state.load(Relaxed) == PROVED || self.unproved.fetch_add(1, Relaxed) < PROBATION
     }
 
-    /// One of our blocks was given back to us.
+    /// Ends the probation: a block of guard's was freed here.
     pub(super) fn prove(&self) {
         if self.state.load(Relaxed) == TAKEN {
             let _ = self.state.compare_exchange(TAKEN, PROVED, Release, Relaxed);
@@ -214,10 +229,10 @@ impl Takeover {
     }
 }
 
-impl Slot {
-    /// Writes to the slot, whatever protects its page. True if there is no such slot.
+impl VtableSlot {
+    /// Writes to the slot, also on a sealed page. True if the class has no such slot.
     fn write(&self, function: usize) -> bool {
         let place = self.place.load(Relaxed);
-        place == 0 || loaded::write(place, function)
+        place == 0 || mapped_objects::write(place, function)
     }
 }

@@ -1,26 +1,28 @@
-//! Arrays and mipmapped arrays.
+//! Hooks of arrays and mipmapped arrays.
 //!
-//! Their size is the driver's secret: it tells the requirement only of an array whose memory comes later. So one of those is made
-//! with the same description, asked and destroyed; where that does not work, or no budget depends on it, the sum of the elements
-//! stands for it. Arrays that are mapped later or sparse take nothing of their own.
+//! The driver reports the size only of an array whose memory is mapped later (CUDA_ARRAY3D_DEFERRED_MAPPING). So such an array is made
+//! with the same description, queried and destroyed; where that does not work, or no budget depends on it, the sum of the
+//! elements stands for the size. Deferred and sparse arrays take no memory of their own.
 
 use core::ffi::{c_int, c_uint};
 use core::ptr::null_mut;
 
 use plimsoll_wire::page::UNLIMITED;
 
-use crate::account::blocks::{Block, Blocks, Kind};
-use crate::account::request::{self, Outcome};
-use crate::account::{CardIndex, current, tree};
+use crate::account::Substitute;
+use crate::account::blocks::{ARRAYS, BlockKind, DeviceBlock};
+use crate::account::claim::Outcome;
 use crate::driver::{self, Array, CuResult, SUCCESS};
+use crate::driver_guard::current_card;
 use crate::hooks::hooks;
 use crate::hooks::memory::bytes;
-use crate::ladder::Instead;
+use crate::ladder;
+use crate::state::{CardIndex, ledger};
 
 /// `CUDA_ARRAY_DESCRIPTOR`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Flat {
+pub(crate) struct ArrayDescriptor {
     width: usize,
     height: usize,
     format: c_int,
@@ -30,7 +32,7 @@ pub(crate) struct Flat {
 /// `CUDA_ARRAY3D_DESCRIPTOR`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Solid {
+pub(crate) struct Array3DDescriptor {
     width: usize,
     height: usize,
     depth: usize,
@@ -42,23 +44,20 @@ pub(crate) struct Solid {
 const SPARSE: c_uint = 0x40;
 const DEFERRED: c_uint = 0x80;
 
-/// Arrays by their handle.
-pub(crate) static ARRAYS: Blocks = Blocks::new();
-
 hooks! {
     in CUDA;
 
-    fn cuArrayCreate_v2 = "cuArrayCreate" since 3020 (array: *mut Array, description: *const Flat) calls real {
-        let solid = description.as_ref().map(|flat| Solid::from(*flat));
+    fn cuArrayCreate_v2 = "cuArrayCreate" since 3020 (array: *mut Array, description: *const ArrayDescriptor) calls real {
+        let solid = description.as_ref().map(|flat| Array3DDescriptor::from(*flat));
         create(array, solid, 0, &mut || real(array, description))
     }
 
-    fn cuArray3DCreate_v2 = "cuArray3DCreate" since 3020 (array: *mut Array, description: *const Solid) calls real {
+    fn cuArray3DCreate_v2 = "cuArray3DCreate" since 3020 (array: *mut Array, description: *const Array3DDescriptor) calls real {
         create(array, description.as_ref().copied(), 0, &mut || real(array, description))
     }
 
     fn cuMipmappedArrayCreate = "cuMipmappedArrayCreate" since 5000
-        (array: *mut Array, description: *const Solid, levels: c_uint) calls real
+        (array: *mut Array, description: *const Array3DDescriptor, levels: c_uint) calls real
     {
         create(array, description.as_ref().copied(), levels.max(1), &mut || real(array, description, levels))
     }
@@ -72,9 +71,9 @@ hooks! {
     }
 }
 
-impl From<Flat> for Solid {
-    fn from(flat: Flat) -> Self {
-        let Flat {
+impl From<ArrayDescriptor> for Array3DDescriptor {
+    fn from(flat: ArrayDescriptor) -> Self {
+        let ArrayDescriptor {
             width,
             height,
             format,
@@ -91,7 +90,7 @@ impl From<Flat> for Solid {
     }
 }
 
-impl Solid {
+impl Array3DDescriptor {
     /// Bytes of the elements, all levels together; `levels` is 0 for an array that is not mipmapped.
     fn elements(&self, levels: c_uint) -> u64 {
         let element = element_size(self.format).saturating_mul(u64::from(self.channels));
@@ -107,7 +106,7 @@ impl Solid {
     }
 }
 
-/// Bytes of one channel; what is not known is taken for four.
+/// Bytes of one channel; four for an unknown format, the largest that drivers have had.
 fn element_size(format: c_int) -> u64 {
     match format {
         0x01 | 0x08 => 1,
@@ -120,30 +119,35 @@ fn element_size(format: c_int) -> u64 {
 /// After `ask` succeeds, `array` can be read.
 unsafe fn create(
     array: *mut Array,
-    description: Option<Solid>,
+    description: Option<Array3DDescriptor>,
     levels: c_uint,
     ask: &mut dyn FnMut() -> CuResult,
 ) -> CuResult {
-    let takes = |solid: &Solid| solid.flags & (SPARSE | DEFERRED) == 0;
-    let (Some(solid), Some(index)) = (description.filter(takes).filter(|_| !array.is_null()), current())
-    else {
+    let takes = |solid: &Array3DDescriptor| solid.flags & (SPARSE | DEFERRED) == 0;
+    let (Some(solid), Some(index)) = (
+        description.filter(takes).filter(|_| !array.is_null()),
+        current_card(),
+    ) else {
         return ask();
     };
-    let limited = tree::budget(index) != UNLIMITED;
+    let limited = ledger::budget(index) != UNLIMITED;
     let exactly = limited.then(|| required(index, solid, levels)).flatten();
     let size = exactly.unwrap_or_else(|| solid.elements(levels));
-    let outcome = request::ask(index, size, Instead::Nothing, ask);
+    let outcome = ladder::ask(index, size, Substitute::Nothing, ask);
     if outcome == Outcome::Given {
         // SAFETY: the driver succeeded, so it has written the handle.
         let handle = unsafe { *array };
-        ARRAYS.insert(bytes(handle.addr()), Block::new(index, size, Kind::Linear, 0));
+        ARRAYS.insert(
+            bytes(handle.addr()),
+            DeviceBlock::new(index, size, BlockKind::Linear, 0),
+        );
     }
     outcome.code()
 }
 
-/// What the driver would take for such an array.
-fn required(index: CardIndex, solid: Solid, levels: c_uint) -> Option<u64> {
-    let deferred = Solid {
+/// Bytes that the driver would take for such an array.
+fn required(index: CardIndex, solid: Array3DDescriptor, levels: c_uint) -> Option<u64> {
+    let deferred = Array3DDescriptor {
         flags: solid.flags | DEFERRED,
         ..solid
     };
@@ -151,19 +155,19 @@ fn required(index: CardIndex, solid: Solid, levels: c_uint) -> Option<u64> {
     // SAFETY: the description is whole and the places are ours; the array is ours until it is destroyed.
     let result = unsafe {
         if levels == 0 {
-            if driver::cuArray3DCreate_v2(&raw mut array, &raw const deferred) != SUCCESS {
+            if real::cuArray3DCreate_v2(&raw mut array, &raw const deferred) != SUCCESS {
                 return None;
             }
             let result = driver::cuArrayGetMemoryRequirements(&raw mut requirements, array, index.device());
-            driver::cuArrayDestroy(array);
+            real::cuArrayDestroy(array);
             result
         } else {
-            if driver::cuMipmappedArrayCreate(&raw mut array, &raw const deferred, levels) != SUCCESS {
+            if real::cuMipmappedArrayCreate(&raw mut array, &raw const deferred, levels) != SUCCESS {
                 return None;
             }
             let result =
                 driver::cuMipmappedArrayGetMemoryRequirements(&raw mut requirements, array, index.device());
-            driver::cuMipmappedArrayDestroy(array);
+            real::cuMipmappedArrayDestroy(array);
             result
         }
     };
@@ -189,7 +193,7 @@ mod tests {
 
     #[test]
     fn elements_of_all_levels_are_summed() {
-        let solid = Solid {
+        let solid = Array3DDescriptor {
             width: 64,
             height: 32,
             depth: 0,
@@ -200,7 +204,7 @@ mod tests {
         assert_eq!(solid.elements(0), 64 * 32 * 16);
         assert_eq!(solid.elements(3), (64 * 32 + 32 * 16 + 16 * 8) * 16);
         assert_eq!(
-            Solid {
+            Array3DDescriptor {
                 width: usize::MAX,
                 height: 9,
                 ..solid

@@ -1,7 +1,7 @@
-//! Many copies in one call: each is cut at the borders that it would cross, on the drivers that refuse such a copy.
+//! Hooks of batched copies: each copy is split at the borders that it would cross, on drivers that refuse such a copy.
 //!
 //! A batch has sets of attributes, each from a first copy on, so the first pieces of those copies take their place. A failure is
-//! told by the number of the program's copy. Batches of boxes (`cuMemcpy3DBatchAsync`) are passed on as they are.
+//! reported with the number of the program's copy. Batches of boxes (`cuMemcpy3DBatchAsync`) are passed on unchanged.
 
 use alloc::vec::Vec;
 use core::ffi::c_void;
@@ -9,12 +9,12 @@ use core::slice;
 
 use crate::driver::{DevicePointer, Stream};
 use crate::hooks::hooks;
-use crate::spill::border;
-use crate::spill::cut::{Block, Side, cut};
+use crate::policy::copy_split::{CopyBox, CopySide, split};
+use crate::spill::copy_border;
 
 /// The arrays of a batch as the driver takes them.
 #[derive(Clone, Copy, Debug)]
-struct Batch {
+struct CopyBatch {
     to: *const DevicePointer,
     from: *const DevicePointer,
     sizes: *const usize,
@@ -26,20 +26,20 @@ struct Batch {
 
 /// The pieces of a batch.
 #[derive(Debug, Default)]
-struct Pieces {
+struct BatchPieces {
     to: Vec<DevicePointer>,
     from: Vec<DevicePointer>,
     sizes: Vec<usize>,
     first: Vec<usize>,
-    /// Which of the program's copies each is a piece of.
+    /// For each piece the number of the program's copy.
     of: Vec<usize>,
 }
 
-impl Pieces {
+impl BatchPieces {
     fn add(&mut self, copy: usize, to: DevicePointer, from: DevicePointer, size: usize) {
-        let sides = [to, from].map(|start| Side::line(start, border::of(start)));
-        let whole = Block::line(u64::try_from(size).unwrap_or(u64::MAX));
-        let _ = cut::<()>(whole, &sides, &mut |piece| {
+        let sides = [to, from].map(|start| CopySide::line(start, copy_border::of(start)));
+        let whole = CopyBox::line(u64::try_from(size).unwrap_or(u64::MAX));
+        let _ = split::<()>(whole, &sides, &mut |piece| {
             self.to.push(to + piece.x);
             self.from.push(from + piece.x);
             self.sizes.push(usize::try_from(piece.width).unwrap_or(size));
@@ -49,14 +49,14 @@ impl Pieces {
     }
 }
 
-impl Batch {
-    /// Its pieces, if any copy is to be cut.
+impl CopyBatch {
+    /// Its pieces, if any copy has to be split.
     ///
     /// # Safety
     /// The arrays are as long as they say, or null.
-    unsafe fn pieces(&self) -> Option<Pieces> {
+    unsafe fn pieces(&self) -> Option<BatchPieces> {
         let null = self.to.is_null() || self.from.is_null() || self.sizes.is_null() || self.first.is_null();
-        if !border::matter() || null {
+        if !copy_border::matter() || null {
             return None;
         }
         // SAFETY: not null, and as long as the caller promises.
@@ -68,11 +68,11 @@ impl Batch {
                 slice::from_raw_parts(self.first, self.kinds),
             )
         };
-        let mut pieces = Pieces::default();
+        let mut pieces = BatchPieces::default();
         for (copy, ((to, from), size)) in to.iter().zip(from).zip(sizes).enumerate() {
             pieces.add(copy, *to, *from, *size);
         }
-        // A set that begins behind the last copy is the driver's to refuse.
+        // A set that begins behind the last copy is passed on, for the driver to refuse.
         let begin = |copy: &usize| {
             pieces
                 .of
@@ -92,7 +92,7 @@ hooks! {
         to: *const DevicePointer, from: *const DevicePointer, sizes: *const usize, count: usize,
         attributes: *const c_void, first: *const usize, kinds: usize, failed: *mut usize, stream: Stream
     ) calls copy {
-        let batch = Batch { to, from, sizes, count, first, kinds };
+        let batch = CopyBatch { to, from, sizes, count, first, kinds };
         let Some(pieces) = batch.pieces() else {
             return copy(to, from, sizes, count, attributes, first, kinds, failed, stream);
         };
@@ -111,7 +111,7 @@ hooks! {
         to: *const DevicePointer, from: *const DevicePointer, sizes: *const usize, count: usize,
         attributes: *const c_void, first: *const usize, kinds: usize, stream: Stream
     ) calls copy {
-        let batch = Batch { to, from, sizes, count, first, kinds };
+        let batch = CopyBatch { to, from, sizes, count, first, kinds };
         let Some(pieces) = batch.pieces() else {
             return copy(to, from, sizes, count, attributes, first, kinds, stream);
         };

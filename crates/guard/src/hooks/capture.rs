@@ -1,22 +1,20 @@
-//! Streams, and their capture into graphs.
+//! Hooks of streams and of their capture into graphs.
 //!
-//! DECISION: pools that guard serves are told before a capture begins and after it has ended, so that nothing is given back, waited
-//! for or recorded in between. A capture that the driver says goes on is not ended.
+//! DECISION: served pools learn of a capture before it begins and after it has ended, so that nothing is given back, waited for or
+//! recorded in between. A capture that goes on by the driver's answer is not ended.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null_mut;
 
 use crate::driver::{CuResult, SUCCESS, Stream};
-use crate::ggml;
-use crate::graphs;
 use crate::hooks::hooks;
-use crate::spill;
-use crate::trace::{self, Event, Kind};
+use crate::trace::{self, Kind, TraceEvent};
+use crate::{ggml, graphs, spill};
 
 /// `CUgraph`.
 pub(crate) type Graph = *mut c_void;
 
-/// CUDA_ERROR_STREAM_CAPTURE_UNMATCHED and CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD: somebody else has to end it.
+/// CUDA_ERROR_STREAM_CAPTURE_UNMATCHED and CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD: another call has to end the capture.
 const STILL_CAPTURING: [CuResult; 2] = [903, 908];
 
 hooks! {
@@ -108,10 +106,10 @@ fn end(stream: Stream, made: Graph) {
 }
 
 pub(crate) fn tell(kind: Kind, stream: Stream, id: u64) {
-    let event = Event {
+    let event = TraceEvent {
         id,
         stream: stream.addr(),
-        ..Event::default()
+        ..TraceEvent::default()
     };
     trace::emit(kind, event);
 }

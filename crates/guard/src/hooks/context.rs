@@ -1,14 +1,13 @@
-//! Contexts: opened, refused and destroyed.
+//! Hooks of contexts: opened, refused and destroyed.
 
 use core::ffi::{c_int, c_uint, c_void};
 
-use crate::account::CardIndex;
-use crate::contexts;
 use crate::driver::{self, Context, CuResult, Device, SUCCESS};
-use crate::ggml;
 use crate::hooks::hooks;
+use crate::state::CardIndex;
+use crate::{contexts, ggml};
 
-/// CUDA_ERROR_DEVICE_UNAVAILABLE: what a card in exclusive mode answers, for which programs are prepared.
+/// CUDA_ERROR_DEVICE_UNAVAILABLE: the answer of a card in exclusive mode, which programs handle.
 const UNAVAILABLE: CuResult = 46;
 
 hooks! {
@@ -86,7 +85,7 @@ unsafe fn open(
     result
 }
 
-/// A primary context may be gone now, with everything in it.
+/// Releases or resets a primary context. It is gone only when its last reference is.
 fn end(device: Device, real: impl FnOnce() -> CuResult) -> CuResult {
     ggml::context_ending();
     let result = real();

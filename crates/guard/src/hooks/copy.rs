@@ -1,15 +1,15 @@
-//! Copies: cut where they would cross the border of a spilled range, on the drivers that refuse such a copy.
+//! Hooks of copies: split where they would cross the border of a spilled range, on drivers that refuse such a copy.
 //!
-//! Device and host part of a spilled range are both memory that the driver knows, and the H200's driver copies across the
-//! border as if it were not there. No document promises that, so the probe of [`crate::spill`] finds out; only if the driver
-//! refuses is anything done here. The pieces of an asynchronous copy go into the same stream one after the other, so that what
-//! waits for the copy waits for all of them. The copy nodes of graphs that are built by hand are not cut: no engine builds any, and
-//! the only driver with the calls that has been tried crosses the border by itself.
+//! Device and host part of a spilled range are both memory that the driver knows, and the H200's driver copies across the border. No
+//! document promises that, so the probe of [`crate::spill`] finds out; copies are split only if the driver refuses. The pieces of
+//! an asynchronous copy go into the same stream one after the other, so that a wait for the copy waits for all of them. Copy
+//! nodes of graphs that are built by hand are not split: no engine builds any, and the only driver that was tried with these
+//! calls crosses the border.
 
 use crate::driver::{Array, Context, CuResult, DevicePointer, Stream};
 use crate::hooks::hooks;
-use crate::spill::border;
-use crate::spill::cut::{Block, Side, cut};
+use crate::policy::copy_split::{CopyBox, CopySide, split};
+use crate::spill::copy_border;
 
 /// A pointer to the program's memory: passed on, never followed.
 type HostPointer = u64;
@@ -21,16 +21,16 @@ const UNIFIED: u32 = 4;
 /// `CUDA_MEMCPY2D_v2`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Plane {
-    from: PlaneSide,
-    to: PlaneSide,
+pub(crate) struct Copy2D {
+    from: Copy2DSide,
+    to: Copy2DSide,
     width: u64,
     height: u64,
 }
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-struct PlaneSide {
+struct Copy2DSide {
     x: u64,
     y: u64,
     memory: u32,
@@ -43,9 +43,9 @@ struct PlaneSide {
 /// `CUDA_MEMCPY3D_v2`, and `CUDA_MEMCPY3D_PEER`, which has contexts where this has nothing.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Solid {
-    from: SolidSide,
-    to: SolidSide,
+pub(crate) struct Copy3D {
+    from: Copy3DSide,
+    to: Copy3DSide,
     width: u64,
     height: u64,
     depth: u64,
@@ -53,7 +53,7 @@ pub(crate) struct Solid {
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-struct SolidSide {
+struct Copy3DSide {
     x: u64,
     y: u64,
     z: u64,
@@ -67,10 +67,10 @@ struct SolidSide {
     height: u64,
 }
 
-const _: () = assert!(size_of::<Plane>() == 128 && size_of::<Solid>() == 200);
+const _: () = assert!(size_of::<Copy2D>() == 128 && size_of::<Copy3D>() == 200);
 
-impl PlaneSide {
-    fn side(&self) -> Side {
+impl Copy2DSide {
+    fn side(&self) -> CopySide {
         let origin = self
             .device
             .wrapping_add(self.x)
@@ -78,7 +78,7 @@ impl PlaneSide {
         side(self.memory, self.device, origin, self.pitch, 0)
     }
 
-    fn at(self, piece: &Block) -> Self {
+    fn at(self, piece: &CopyBox) -> Self {
         Self {
             x: self.x + piece.x,
             y: self.y + piece.y,
@@ -87,8 +87,8 @@ impl PlaneSide {
     }
 }
 
-impl SolidSide {
-    fn side(&self) -> Side {
+impl Copy3DSide {
+    fn side(&self) -> CopySide {
         let slice = self.pitch.wrapping_mul(self.height);
         let rows = self.y.wrapping_mul(self.pitch);
         let slices = self.z.wrapping_mul(slice);
@@ -100,7 +100,7 @@ impl SolidSide {
         side(self.memory, self.device, origin, self.pitch, slice)
     }
 
-    fn at(self, piece: &Block) -> Self {
+    fn at(self, piece: &CopyBox) -> Self {
         Self {
             x: self.x + piece.x,
             y: self.y + piece.y,
@@ -110,12 +110,12 @@ impl SolidSide {
     }
 }
 
-fn side(memory: u32, device: DevicePointer, start: u64, pitch: u64, slice: u64) -> Side {
+fn side(memory: u32, device: DevicePointer, start: u64, pitch: u64, slice: u64) -> CopySide {
     let border = match memory {
-        DEVICE | UNIFIED => border::of(device),
-        _ => border::NONE,
+        DEVICE | UNIFIED => copy_border::of(device),
+        _ => copy_border::NONE,
     };
-    Side {
+    CopySide {
         start,
         pitch,
         slice,
@@ -125,27 +125,27 @@ fn side(memory: u32, device: DevicePointer, start: u64, pitch: u64, slice: u64) 
 
 /// A copy of `size` bytes that touches the memory behind `ends`; `copy` does the bytes from an offset on.
 fn line(ends: [DevicePointer; 2], size: u64, copy: impl Fn(u64, u64) -> CuResult) -> CuResult {
-    if !border::matter() {
+    if !copy_border::matter() {
         return copy(0, size);
     }
-    let sides = ends.map(|start| Side::line(start, border::of(start)));
-    code(cut(Block::line(size), &sides, &mut |piece| {
+    let sides = ends.map(|start| CopySide::line(start, copy_border::of(start)));
+    code(split(CopyBox::line(size), &sides, &mut |piece| {
         result(copy(piece.x, piece.width))
     }))
 }
 
-fn plane(whole: *const Plane, copy: impl Fn(*const Plane) -> CuResult) -> CuResult {
-    if !border::matter() || whole.is_null() {
+fn plane(whole: *const Copy2D, copy: impl Fn(*const Copy2D) -> CuResult) -> CuResult {
+    if !copy_border::matter() || whole.is_null() {
         return copy(whole);
     }
     // SAFETY: not null, and the caller promised the driver a description of a copy.
     let whole = unsafe { whole.read() };
     let sides = [whole.from.side(), whole.to.side()];
-    code(cut(
-        Block::solid(whole.width, whole.height, 1),
+    code(split(
+        CopyBox::solid(whole.width, whole.height, 1),
         &sides,
         &mut |piece| {
-            result(copy(&Plane {
+            result(copy(&Copy2D {
                 from: whole.from.at(&piece),
                 to: whole.to.at(&piece),
                 width: piece.width,
@@ -155,16 +155,16 @@ fn plane(whole: *const Plane, copy: impl Fn(*const Plane) -> CuResult) -> CuResu
     ))
 }
 
-fn solid(whole: *const Solid, copy: impl Fn(*const Solid) -> CuResult) -> CuResult {
-    if !border::matter() || whole.is_null() {
+fn solid(whole: *const Copy3D, copy: impl Fn(*const Copy3D) -> CuResult) -> CuResult {
+    if !copy_border::matter() || whole.is_null() {
         return copy(whole);
     }
     // SAFETY: not null, and the caller promised the driver a description of a copy.
     let whole = unsafe { whole.read() };
     let sides = [whole.from.side(), whole.to.side()];
-    let block = Block::solid(whole.width, whole.height, whole.depth);
-    code(cut(block, &sides, &mut |piece| {
-        result(copy(&Solid {
+    let block = CopyBox::solid(whole.width, whole.height, whole.depth);
+    code(split(block, &sides, &mut |piece| {
+        result(copy(&Copy3D {
             from: whole.from.at(&piece),
             to: whole.to.at(&piece),
             width: piece.width,
@@ -261,38 +261,38 @@ hooks! {
         line([to, from], size, |at, size| copy(to + at, to_context, from + at, from_context, size, stream))
     }
 
-    fn cuMemcpy2D_v2 / cuMemcpy2D_v2_ptds = "cuMemcpy2D" since 3020 (whole: *const Plane) calls copy {
+    fn cuMemcpy2D_v2 / cuMemcpy2D_v2_ptds = "cuMemcpy2D" since 3020 (whole: *const Copy2D) calls copy {
         plane(whole, |piece| copy(piece))
     }
 
     fn cuMemcpy2DUnaligned_v2 / cuMemcpy2DUnaligned_v2_ptds = "cuMemcpy2DUnaligned" since 3020
-        (whole: *const Plane) calls copy
+        (whole: *const Copy2D) calls copy
     {
         plane(whole, |piece| copy(piece))
     }
 
     fn cuMemcpy2DAsync_v2 / cuMemcpy2DAsync_v2_ptsz = "cuMemcpy2DAsync" since 3020
-        (whole: *const Plane, stream: Stream) calls copy
+        (whole: *const Copy2D, stream: Stream) calls copy
     {
         plane(whole, |piece| copy(piece, stream))
     }
 
-    fn cuMemcpy3D_v2 / cuMemcpy3D_v2_ptds = "cuMemcpy3D" since 3020 (whole: *const Solid) calls copy {
+    fn cuMemcpy3D_v2 / cuMemcpy3D_v2_ptds = "cuMemcpy3D" since 3020 (whole: *const Copy3D) calls copy {
         solid(whole, |piece| copy(piece))
     }
 
     fn cuMemcpy3DAsync_v2 / cuMemcpy3DAsync_v2_ptsz = "cuMemcpy3DAsync" since 3020
-        (whole: *const Solid, stream: Stream) calls copy
+        (whole: *const Copy3D, stream: Stream) calls copy
     {
         solid(whole, |piece| copy(piece, stream))
     }
 
-    fn cuMemcpy3DPeer / cuMemcpy3DPeer_ptds = "cuMemcpy3DPeer" since 4000 (whole: *const Solid) calls copy {
+    fn cuMemcpy3DPeer / cuMemcpy3DPeer_ptds = "cuMemcpy3DPeer" since 4000 (whole: *const Copy3D) calls copy {
         solid(whole, |piece| copy(piece))
     }
 
     fn cuMemcpy3DPeerAsync / cuMemcpy3DPeerAsync_ptsz = "cuMemcpy3DPeerAsync" since 4000
-        (whole: *const Solid, stream: Stream) calls copy
+        (whole: *const Copy3D, stream: Stream) calls copy
     {
         solid(whole, |piece| copy(piece, stream))
     }

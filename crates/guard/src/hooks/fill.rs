@@ -1,10 +1,12 @@
-//! Memsets: cut as copies are (see [`super::copy`]). A border is a multiple of any element's size, so no element is cut.
+//! Hooks of memsets, which are split as copies are (see [`super::copy`]).
+//!
+//! A border is a multiple of any element's size, so no element is split.
 
 use super::copy::{code, result};
 use crate::driver::{CuResult, DevicePointer, Stream};
 use crate::hooks::hooks;
-use crate::spill::border;
-use crate::spill::cut::{Block, Side, cut};
+use crate::policy::copy_split::{CopyBox, CopySide, split};
+use crate::spill::copy_border;
 
 /// Fills `count` elements of `element` bytes; `fill` does as many from an address on.
 fn line(
@@ -13,12 +15,12 @@ fn line(
     count: u64,
     fill: impl Fn(DevicePointer, u64) -> CuResult,
 ) -> CuResult {
-    if !border::matter() {
+    if !copy_border::matter() {
         return fill(at, count);
     }
-    let side = Side::line(at, border::of(at));
-    let block = Block::line(count.saturating_mul(element));
-    code(cut(block, &[side], &mut |piece| {
+    let side = CopySide::line(at, copy_border::of(at));
+    let block = CopyBox::line(count.saturating_mul(element));
+    code(split(block, &[side], &mut |piece| {
         result(fill(side.address(piece.x, 0, 0), piece.width / element))
     }))
 }
@@ -31,15 +33,15 @@ fn plane(
     (width, height): (u64, u64),
     fill: impl Fn(DevicePointer, u64, u64) -> CuResult,
 ) -> CuResult {
-    if !border::matter() {
+    if !copy_border::matter() {
         return fill(at, width, height);
     }
-    let side = Side {
+    let side = CopySide {
         pitch,
-        ..Side::line(at, border::of(at))
+        ..CopySide::line(at, copy_border::of(at))
     };
-    let block = Block::solid(width.saturating_mul(element), height, 1);
-    code(cut(block, &[side], &mut |piece| {
+    let block = CopyBox::solid(width.saturating_mul(element), height, 1);
+    code(split(block, &[side], &mut |piece| {
         result(fill(
             side.address(piece.x, piece.y, 0),
             piece.width / element,

@@ -1,7 +1,7 @@
-//! Graphs: what was made of which capture, as far as it pins memory of the pools that guard serves.
+//! Hooks of graphs: which handle replays which capture, as far as captures pin memory of served pools.
 //!
-//! DECISION: only acts that make one handle do what another one does are followed. Destroying forgets before the driver does: its
-//! next graph may get the same address.
+//! DECISION: only calls that make one handle do what another one does are followed. A destroyed handle is forgotten before the driver
+//! destroys it: the next graph may get the same address.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -9,7 +9,8 @@ use super::capture::{Graph, tell};
 use crate::driver::{CuResult, SUCCESS, Stream};
 use crate::graphs;
 use crate::hooks::hooks;
-use crate::trace::Kind;
+use crate::state::captures;
+use crate::trace::{self, Kind};
 
 /// `CUgraphExec`.
 type Exec = *mut c_void;
@@ -105,8 +106,8 @@ hooks! {
 
     fn cuGraphLaunch / cuGraphLaunch_ptsz = "cuGraphLaunch" since 10000 (exec: Exec, stream: Stream) calls real {
         let result = real(exec, stream);
-        if result == SUCCESS && crate::trace::on() {
-            tell(Kind::GraphLaunch, stream, graphs::number(exec.addr()));
+        if result == SUCCESS && trace::on() {
+            tell(Kind::GraphLaunch, stream, captures::number(exec.addr()));
         }
         result
     }
@@ -117,14 +118,14 @@ hooks! {
 unsafe fn made(from: Graph, to: *mut *mut c_void, result: CuResult) -> CuResult {
     if result == SUCCESS && !to.is_null() {
         // SAFETY: the driver has written it.
-        graphs::spread(from.addr(), unsafe { *to }.addr());
+        captures::spread(from.addr(), unsafe { *to }.addr());
     }
     result
 }
 
 fn joined(child: Graph, parent: *mut c_void, result: CuResult) -> CuResult {
     if result == SUCCESS && !child.is_null() {
-        graphs::spread(child.addr(), parent.addr());
+        captures::spread(child.addr(), parent.addr());
     }
     result
 }

@@ -1,26 +1,26 @@
-//! What the program may know of its cards: no more than its tree's budget, and of what is free no more than the tree has left.
+//! Hooks of memory queries: total memory is the tree's budget at most, free memory the budget's unclaimed rest at most.
 //!
-//! A program that sizes itself by free memory (llama.cpp's fit, PyTorch's fraction, vLLM's utilisation) then fits by itself.
+//! A program that sizes itself by free memory (llama.cpp's fit, PyTorch's fraction, vLLM's utilisation) then fits without further help.
 
 use core::ffi::{c_int, c_uint};
 
 use plimsoll_wire::page::UNLIMITED;
 
-use crate::account::{CardIndex, current, pools, tree};
-use crate::arm;
+use crate::account::pools;
+use crate::driver::attribute::VIRTUAL_MEMORY_MANAGEMENT;
 use crate::driver::{Device, SUCCESS};
+use crate::driver_guard::current_card;
 use crate::hooks::hooks;
 use crate::hooks::memory::bytes;
-
-/// CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED.
-const VIRTUAL_MEMORY: c_int = 102;
+use crate::settings;
+use crate::state::{CardIndex, ledger};
 
 hooks! {
     in CUDA;
 
     fn cuMemGetInfo_v2 = "cuMemGetInfo" since 3020 (free: *mut usize, total: *mut usize) calls real {
         let result = real(free, total);
-        if result == SUCCESS && let Some(limit) = limit(current()) {
+        if result == SUCCESS && let Some(limit) = limit(current_card()) {
             if let Some(free) = free.as_mut() {
                 *free = limit.free(bytes(*free)).try_into().unwrap_or(*free);
             }
@@ -34,7 +34,7 @@ hooks! {
     // The ABI of CUDA 3.1.
     fn cuMemGetInfo = "cuMemGetInfo" since 2000 (free: *mut c_uint, total: *mut c_uint) calls real {
         let result = real(free, total);
-        if result == SUCCESS && let Some(limit) = limit(current()) {
+        if result == SUCCESS && let Some(limit) = limit(current_card()) {
             if let Some(free) = free.as_mut() {
                 *free = limit.free(u64::from(*free)).try_into().unwrap_or(*free);
             }
@@ -71,21 +71,21 @@ hooks! {
         (value: *mut c_int, attribute: c_int, device: Device) calls real
     {
         let result = real(value, attribute, device);
-        if result == SUCCESS && attribute == VIRTUAL_MEMORY && arm::options().hide_vmm {
+        if result == SUCCESS && attribute == VIRTUAL_MEMORY_MANAGEMENT && settings::options().hide_vmm {
             *value = 0;
         }
         result
     }
 }
 
-/// A card with a budget.
+/// Budget of a card, as queries see it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limit {
+pub(crate) struct BudgetLimit {
     budget: u64,
     headroom: u64,
 }
 
-impl Limit {
+impl BudgetLimit {
     #[cfg(test)]
     pub(crate) fn new(budget: u64, headroom: u64) -> Self {
         Self { budget, headroom }
@@ -100,14 +100,14 @@ impl Limit {
     }
 }
 
-/// The limit of a card, its pools counted as they are now.
-pub(crate) fn limit(index: Option<CardIndex>) -> Option<Limit> {
+/// The limit of a card that has a budget, with its pools counted as they are now.
+pub(crate) fn limit(index: Option<CardIndex>) -> Option<BudgetLimit> {
     let index = index?;
-    let budget = tree::budget(index);
+    let budget = ledger::budget(index);
     if budget == UNLIMITED {
         return None;
     }
     pools::refresh(index);
-    let headroom = tree::headroom(index);
-    Some(Limit { budget, headroom })
+    let headroom = ledger::headroom(index);
+    Some(BudgetLimit { budget, headroom })
 }

@@ -1,15 +1,15 @@
-//! Memory shared with other processes: guard's own ranges cannot be.
+//! Hooks of interprocess sharing, which spilled memory does not support.
 //!
-//! Mapped memory has no legacy IPC handle, and host memory exported as a card's would be something else than the other process
-//! asks for. Both are refused with the code that programs know as "this kind of memory cannot be shared" and then do without.
+//! Mapped memory has no legacy IPC handle, and host memory exported as a card's would not be what the other process asks for. Both are
+//! refused with CUDA_ERROR_NOT_SUPPORTED, on which programs fall back to copies.
 
 use core::ffi::{c_int, c_void};
 
 use crate::account::physical;
 use crate::driver::{CuResult, DevicePointer, Handle, NOT_SUPPORTED};
 use crate::hooks::hooks;
-use crate::ladder::say_some;
-use crate::spill::ranges;
+use crate::say::say_some;
+use crate::state::ranges;
 
 fn refuse(pointer: DevicePointer) -> Option<CuResult> {
     ranges::find(pointer, |range| range.device).map(|device| {

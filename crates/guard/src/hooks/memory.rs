@@ -1,18 +1,20 @@
-//! Linear memory: `cuMemAlloc` and its kin.
+//! Hooks of linear memory: `cuMemAlloc` and its variants.
 //!
-//! Counted as the program asked for it; what the driver rounds up is seen by the daemon, which asks NVML. Managed memory moves as
-//! the driver likes, so it is nobody's budget, except on cards that cannot move it: there it lies on the card from the start.
+//! Memory is counted in the size that the program asked for; the daemon sees the driver's rounding in NVML. The driver moves managed
+//! memory as it likes, so that counts against no budget, except on cards that cannot move it: there it lies on the card from the
+//! start.
 
 use core::ffi::c_uint;
 
-use crate::account::blocks::{BLOCKS, Block, Kind};
-use crate::account::request::{self, Outcome};
-use crate::account::{CardIndex, current, managed_stays, tree};
-use crate::driver::{CuResult, DevicePointer, SUCCESS};
-use crate::ggml;
+use crate::account::Substitute;
+use crate::account::blocks::{BLOCKS, BlockKind, DeviceBlock};
+use crate::account::claim::Outcome;
+use crate::driver::{CuResult, DevicePointer, SUCCESS, attribute, device_attribute};
+use crate::driver_guard::current_card;
 use crate::hooks::hooks;
-use crate::ladder::{self, Instead};
-use crate::spill::{self, Advice};
+use crate::spill::Advice;
+use crate::state::{CardIndex, ledger};
+use crate::{ggml, ladder, spill};
 
 /// The driver rounds rows up to this, on every card there has been.
 const ROW: u64 = 512;
@@ -32,9 +34,9 @@ hooks! {
     // The ABI of CUDA 3.1, with addresses of four bytes.
     fn cuMemAlloc = "cuMemAlloc" since 2000 (pointer: *mut u32, size: c_uint) calls real {
         let Some(index) = target(pointer) else { return real(pointer, size) };
-        let outcome = request::ask(index, u64::from(size), Instead::Nothing, &mut || real(pointer, size));
+        let outcome = ladder::ask(index, u64::from(size), Substitute::Nothing, &mut || real(pointer, size));
         if outcome == Outcome::Given {
-            given(index, u64::from(*pointer), u64::from(size), Kind::Linear);
+            given(index, u64::from(*pointer), u64::from(size), BlockKind::Linear);
         }
         outcome.code()
     }
@@ -46,15 +48,15 @@ hooks! {
         let Some(index) = target(pointer).filter(|_| !pitch.is_null()) else { return ask() };
         let row = bytes(width).saturating_add(ROW - 1) / ROW * ROW;
         let expected = row.saturating_mul(bytes(height));
-        let outcome = request::ask(index, expected, Instead::Range(pointer, expected), ask);
+        let outcome = ladder::ask(index, expected, Substitute::Range(pointer, expected), ask);
         if outcome == Outcome::Elsewhere {
             *pitch = usize::try_from(row).unwrap_or(width);
         }
         if outcome == Outcome::Given {
             let size = bytes(*pitch).saturating_mul(bytes(height));
-            tree::charge(index, size.saturating_sub(expected));
-            tree::give(index, expected.saturating_sub(size));
-            given(index, *pointer, size, Kind::Linear);
+            ledger::charge(index, size.saturating_sub(expected));
+            ledger::give(index, expected.saturating_sub(size));
+            given(index, *pointer, size, BlockKind::Linear);
         }
         outcome.code()
     }
@@ -64,11 +66,11 @@ hooks! {
     {
         let ask = &mut || real(pointer, size, flags);
         match target(pointer) {
-            Some(index) if managed_stays(index) => allocate(index, pointer, bytes(size), Instead::Nothing, ask),
+            Some(index) if managed_stays(index) => allocate(index, pointer, bytes(size), Substitute::Nothing, ask),
             Some(index) => {
                 let result = ask();
                 if result == SUCCESS {
-                    given(index, *pointer, bytes(size), Kind::Managed);
+                    given(index, *pointer, bytes(size), BlockKind::Managed);
                 }
                 result
             }
@@ -88,20 +90,25 @@ hooks! {
     }
 }
 
-/// The card on which a request that makes sense is to be served.
+/// The card of a request; None for a null pointer or a thread without a context, for which the driver has its own answer.
 fn target<T>(place: *mut T) -> Option<CardIndex> {
-    if place.is_null() { None } else { current() }
+    if place.is_null() { None } else { current_card() }
 }
 
 pub(crate) fn bytes(size: usize) -> u64 {
     u64::try_from(size).unwrap_or(u64::MAX)
 }
 
-fn spillable(pointer: *mut DevicePointer, size: usize) -> Instead {
-    Instead::Range(pointer, bytes(size))
+fn spillable(pointer: *mut DevicePointer, size: usize) -> Substitute {
+    Substitute::Range(pointer, bytes(size))
 }
 
-/// Answers a request with managed memory that the driver may move; false if there is none to be had.
+/// True if managed memory of this card stays on it, because the driver cannot move it while kernels run.
+fn managed_stays(index: CardIndex) -> bool {
+    device_attribute(index.device(), attribute::CONCURRENT_MANAGED_ACCESS, 1) == 0
+}
+
+/// Answers a request with managed memory that the driver may move; false if that fails.
 ///
 /// # Safety
 /// `pointer` can be written.
@@ -117,20 +124,20 @@ unsafe fn allocate(
     index: CardIndex,
     pointer: *mut DevicePointer,
     size: u64,
-    instead: Instead,
+    instead: Substitute,
     ask: &mut dyn FnMut() -> CuResult,
 ) -> CuResult {
-    let outcome = request::ask(index, size, instead, ask);
+    let outcome = ladder::ask(index, size, instead, ask);
     if outcome == Outcome::Given {
         // SAFETY: the driver succeeded, so it has written the address.
-        given(index, unsafe { *pointer }, size, Kind::Linear);
+        given(index, unsafe { *pointer }, size, BlockKind::Linear);
     }
     outcome.code()
 }
 
-/// Remembers a block that the driver gave and the card is charged with.
-pub(crate) fn given(index: CardIndex, pointer: DevicePointer, size: u64, kind: Kind) {
-    BLOCKS.insert(pointer, Block::new(index, size, kind, 0));
+/// Enters a block that the driver gave and the card is charged with.
+pub(crate) fn given(index: CardIndex, pointer: DevicePointer, size: u64, kind: BlockKind) {
+    BLOCKS.insert(pointer, DeviceBlock::new(index, size, kind, 0));
 }
 
 fn free(pointer: DevicePointer, real: impl FnOnce() -> CuResult) -> CuResult {
@@ -143,7 +150,7 @@ fn free(pointer: DevicePointer, real: impl FnOnce() -> CuResult) -> CuResult {
     release(pointer, 0, real)
 }
 
-/// Frees a block through `real`, in the order of a stream if one is given. An address that is unknown is the driver's to judge.
+/// Frees a block through `real`, in the order of a stream if one is given. An unknown address is passed on.
 pub(crate) fn release(pointer: DevicePointer, stream: usize, real: impl FnOnce() -> CuResult) -> CuResult {
     let Some(block) = BLOCKS.remove(pointer) else {
         return real();

@@ -1,56 +1,53 @@
-//! NVML: what it says of memory is within the budget, and PyTorch's three questions are answered even where it cannot.
+//! Hooks of NVML: memory within the budget, and an answer to PyTorch's query of processes where NVML has none.
 //!
 //! While PyTorch (2.1 to 2.10) words an out-of-memory error it asks NVML for the card's processes, and asserts that the answer is
-//! success; on Jetson, under MIG in containers and in sandboxes it is not, and the user sees INTERNAL ASSERT FAILED instead of
-//! `torch.cuda.OutOfMemoryError`. The three functions of that question succeed here when the real ones fail, and list what
-//! guard knows itself: this process, and its neighbours of the same tree on the card. A healthy NVML answers unchanged.
+//! success. On Jetson, under MIG in containers and in sandboxes it is not, and the user sees INTERNAL ASSERT FAILED in place of
+//! `torch.cuda.OutOfMemoryError`. The three functions of that query succeed here when the real ones fail, and list what guard
+//! knows: this process, and its siblings on the card. A healthy NVML answers unchanged.
+//!
+//! DECISION: a stand-in for a device is given only while NVML is not initialised. NVML then refuses every call before it looks at the
+//! handle, so that no function of it ever follows a pointer of guard's. An initialised NVML that does not know a card by its
+//! PCI address is asked for the card's UUID, which gives a handle of its own.
 
 use core::ffi::{CStr, c_char, c_uint, c_void};
-
+use core::fmt::Write;
+use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 
 use plimsoll_wire::options::Uuid;
 use plimsoll_wire::page::CARDS;
 use plimsoll_wire::tree::SLOTS;
 
-use crate::account::{CardIndex, card, current, tree, uuid};
-use crate::arm;
-use crate::driver::{self, CuResult, SUCCESS};
+use crate::driver::{self, CuResult, NvmlProcess, SUCCESS};
+use crate::driver_guard::current_card;
 use crate::hooks::hooks;
-use crate::hooks::info::{Limit, limit};
+use crate::hooks::info::{BudgetLimit, limit};
+use crate::process;
+use crate::state::{CardIndex, card, ledger, uuid};
+use crate::text::Text;
 
 type NvmlDevice = *mut c_void;
 
 const INSUFFICIENT_SIZE: CuResult = 7;
 const NOT_SUPPORTED: CuResult = 3;
 
-/// What stands in for a device that NVML does not give: its address is the handle, its place the card. The last one is for a card
-/// that is not known.
-static STAND_INS: [u64; CARDS + 1] = [0; CARDS + 1];
+/// True while the last `nvmlInit_v2` of the program has failed.
+static INIT_FAILED: AtomicBool = AtomicBool::new(false);
 
-/// `nvmlProcessInfo_v1_t`, which the function without a suffix fills.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Process {
-    pub(crate) pid: c_uint,
-    pub(crate) used: u64,
-}
-
-impl Process {
-    pub(crate) const NONE: Self = Self { pid: 0, used: 0 };
-}
+/// Stand-ins for devices of an NVML that is not initialised: the address is the handle, the position the card.
+static STAND_INS: [u64; CARDS] = [0; CARDS];
 
 /// `nvmlMemory_t`.
 #[repr(C)]
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct NvmlMemory {
     total: u64,
     free: u64,
     used: u64,
 }
 
-impl Memory {
-    fn within(&mut self, limit: Limit) {
+impl NvmlMemory {
+    fn within(&mut self, limit: BudgetLimit) {
         (self.total, self.free) = (limit.total(self.total), limit.free(self.free));
         self.used = self.total.saturating_sub(self.free);
     }
@@ -59,7 +56,7 @@ impl Memory {
 /// `nvmlMemory_v2_t`.
 #[repr(C)]
 #[derive(Debug)]
-pub(crate) struct Memory2 {
+pub(crate) struct NvmlMemoryV2 {
     version: c_uint,
     total: u64,
     reserved: u64,
@@ -67,8 +64,8 @@ pub(crate) struct Memory2 {
     used: u64,
 }
 
-impl Memory2 {
-    fn within(&mut self, limit: Limit) {
+impl NvmlMemoryV2 {
+    fn within(&mut self, limit: BudgetLimit) {
         (self.total, self.free) = (limit.total(self.total), limit.free(self.free));
         self.reserved = self.reserved.min(self.total - self.free);
         self.used = self.total - self.free - self.reserved;
@@ -79,8 +76,8 @@ hooks! {
     in NVML;
 
     fn nvmlInit_v2 = "" since 0 () calls real {
-        // Uninitialised, it gives no device, and a stand-in takes the device's place.
-        let _ = real();
+        // Success in any case: PyTorch asserts it, and the device functions below report what is missing.
+        INIT_FAILED.store(real() != SUCCESS, Relaxed);
         SUCCESS
     }
 
@@ -91,12 +88,20 @@ hooks! {
         if result == SUCCESS || bus.is_null() || device.is_null() {
             return result;
         }
-        *device = stand_in(bus);
-        SUCCESS
+        // Programs also ask for addresses that are no card (NCCL walks the PCI topology) and rely on the error.
+        let Some(index) = card_at(bus) else { return result };
+        let found = if INIT_FAILED.load(Relaxed) { Some(stand_in(index)) } else { by_uuid(index) };
+        match found {
+            Some(found) => {
+                *device = found;
+                SUCCESS
+            }
+            None => result,
+        }
     }
 
     fn nvmlDeviceGetComputeRunningProcesses = "" since 0
-        (device: NvmlDevice, count: *mut c_uint, processes: *mut Process) calls real
+        (device: NvmlDevice, count: *mut c_uint, processes: *mut NvmlProcess) calls real
     {
         let place = STAND_INS.iter().position(|place| core::ptr::from_ref(place).addr() == device.addr());
         let result = if place.is_some() { NOT_SUPPORTED } else { real(device, count, processes) };
@@ -107,10 +112,10 @@ hooks! {
             Some(place) => i32::try_from(place).ok().and_then(CardIndex::of),
             None => card_of(device),
         };
-        list(index.or_else(current), count, processes)
+        list(index.or_else(current_card), count, processes)
     }
 
-    fn nvmlDeviceGetMemoryInfo = "" since 0 (device: NvmlDevice, memory: *mut Memory) calls real {
+    fn nvmlDeviceGetMemoryInfo = "" since 0 (device: NvmlDevice, memory: *mut NvmlMemory) calls real {
         let result = real(device, memory);
         if result == SUCCESS && let Some((limit, memory)) = limit(card_of(device)).zip(memory.as_mut()) {
             memory.within(limit);
@@ -118,7 +123,7 @@ hooks! {
         result
     }
 
-    fn nvmlDeviceGetMemoryInfo_v2 = "" since 0 (device: NvmlDevice, memory: *mut Memory2) calls real {
+    fn nvmlDeviceGetMemoryInfo_v2 = "" since 0 (device: NvmlDevice, memory: *mut NvmlMemoryV2) calls real {
         let result = real(device, memory);
         if result == SUCCESS && let Some((limit, memory)) = limit(card_of(device)).zip(memory.as_mut()) {
             memory.within(limit);
@@ -127,20 +132,31 @@ hooks! {
     }
 }
 
-/// A handle for the card at this address of the PCI bus.
+/// The card at this address of the PCI bus, by the driver.
 ///
 /// # Safety
 /// `bus` is a C string.
-unsafe fn stand_in(bus: *const c_char) -> NvmlDevice {
+unsafe fn card_at(bus: *const c_char) -> Option<CardIndex> {
     let mut device = -1;
     // SAFETY: a C string, as the caller promises, and a place of ours.
-    unsafe { driver::cuDeviceGetByPCIBusId(&raw mut device, bus) };
-    let place = CardIndex::of(device).map_or(CARDS, |index| usize::from(index.number()));
-    let stand_in = STAND_INS.get(place).unwrap_or(&STAND_INS[CARDS]);
-    core::ptr::from_ref(stand_in).cast_mut().cast()
+    let result = unsafe { driver::cuDeviceGetByPCIBusId(&raw mut device, bus) };
+    (result == SUCCESS).then(|| CardIndex::of(device)).flatten()
 }
 
-/// The card that NVML means by a handle.
+fn stand_in(index: CardIndex) -> NvmlDevice {
+    core::ptr::from_ref(&STAND_INS[index.place()]).cast_mut().cast()
+}
+
+/// NVML's own handle for a card, by its UUID.
+fn by_uuid(index: CardIndex) -> Option<NvmlDevice> {
+    let (mut name, mut device) = (Text::new(), core::ptr::null_mut());
+    write!(name, "{}", Uuid(uuid(card(index)))).ok()?;
+    // SAFETY: a C string, and a place of ours.
+    let found = unsafe { driver::nvmlDeviceGetHandleByUUID(name.as_c()?.as_ptr(), &raw mut device) };
+    (found == SUCCESS).then_some(device)
+}
+
+/// The card of an NVML handle.
 fn card_of(device: NvmlDevice) -> Option<CardIndex> {
     let mut text = [0_u8; 96];
     // SAFETY: room for so many characters.
@@ -153,29 +169,30 @@ fn card_of(device: NvmlDevice) -> Option<CardIndex> {
     CardIndex::all().find(|index| uuid(card(*index)) == wanted)
 }
 
-/// Lists this process and its neighbours.
+/// Lists this process and its siblings on a card.
 ///
 /// # Safety
 /// `count` can be read and written; `processes` is null or has room for `*count` entries.
-unsafe fn list(index: Option<CardIndex>, count: *mut c_uint, processes: *mut Process) -> CuResult {
-    let mut listed = [Process::NONE; SLOTS];
+unsafe fn list(index: Option<CardIndex>, count: *mut c_uint, processes: *mut NvmlProcess) -> CuResult {
+    let mut listed = [NvmlProcess::NONE; SLOTS];
     let mut length = 0;
-    let mut add = |process: Process| {
+    let mut add = |process: NvmlProcess| {
         if let Some(place) = listed.get_mut(length) {
             *place = process;
             length += 1;
         }
     };
     if let Some(index) = index {
-        add(Process {
-            pid: c_uint::try_from(arm::process()).unwrap_or(0),
+        add(NvmlProcess {
+            pid: c_uint::try_from(process::id()).unwrap_or(0),
             used: card(index).allocated.load(Relaxed),
         });
-        tree::others(index).for_each(|(pid, used)| add(Process { pid, used }));
+        ledger::others(index).for_each(|(pid, used)| add(NvmlProcess { pid, used }));
     }
     // SAFETY: as the caller promises.
     let room = unsafe { count.replace(c_uint::try_from(length).unwrap_or(0)) };
     let room = usize::try_from(room).unwrap_or(0);
+    // NVML's own protocol: the caller asks with room for nothing first, and gets the number.
     if length > room || (processes.is_null() && length > 0) {
         return INSUFFICIENT_SIZE;
     }
@@ -191,16 +208,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_never_said_to_be_more_than_all_of_it() {
-        let limit = Limit::new(1000, 300);
-        let mut memory = Memory {
+    fn free_and_used_memory_never_exceed_the_total() {
+        let limit = BudgetLimit::new(1000, 300);
+        let mut memory = NvmlMemory {
             total: 5000,
             free: 4000,
             used: 1000,
         };
         memory.within(limit);
         assert_eq!((memory.total, memory.free, memory.used), (1000, 300, 700));
-        let mut memory = Memory2 {
+        let mut memory = NvmlMemoryV2 {
             version: 2,
             total: 5000,
             reserved: 900,

@@ -1,4 +1,4 @@
-//! Pinned host memory: asked of the driver, or the program's own and registered.
+//! Hooks of pinned host memory, allocated by the driver or registered by the program.
 
 use core::ffi::{c_uint, c_void};
 

@@ -1,18 +1,20 @@
-//! What the program may know of an address in guard's own ranges: what it would know of an address of `cuMemAlloc`.
+//! Hooks of pointer queries: spilled ranges look like memory of `cuMemAlloc`.
 //!
-//! For mapped memory the driver speaks of one mapping, not of the range, and calls the tail host memory. Runtimes and engines branch
-//! on both (UCX registers what `cuMemGetAddressRange` says; cudart copies by memory type), so these questions are answered
-//! here: device memory of this card, from here to there. What is unknown to us is asked of the range's first byte, so that all of
-//! a range has one answer. Advice and prefetches are for managed memory; for a range that cannot move they are done.
+//! For mapped memory the driver describes one mapping, not the range, and calls the tail host memory. Runtimes and engines branch on
+//! both (UCX registers the result of `cuMemGetAddressRange`; cudart copies by memory type), so these queries are answered here: one
+//! block of device memory on this card. Other attributes are those of the range's first byte, so that the whole range has one
+//! answer. Advice and prefetches are for managed memory; for a range that cannot move they succeed without effect.
 
 use core::ffi::{c_int, c_uint, c_void};
 
 use crate::account::physical;
 use crate::driver::{CuResult, Device, DevicePointer, INVALID_VALUE, SUCCESS, Stream};
+use crate::driver_guard;
 use crate::hooks::hooks;
-use crate::spill::ranges::{self, Range};
 use crate::spill::vmm::Location;
-use crate::spill::{peers, quiet};
+use crate::state::peers;
+use crate::state::ranges::{self, SpillRange};
+use crate::{ggml, spill};
 
 /// `CUpointer_attribute`.
 type Attribute = c_int;
@@ -35,47 +37,47 @@ const MAPPING_BASE: Attribute = 19;
 /// CU_MEMORYTYPE_DEVICE.
 const DEVICE_MEMORY: u32 = 2;
 
-/// An answer of ours to a question about a pointer.
+/// Answer to a query about a pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
+enum AttributeAnswer {
     Word(u32),
     Long(u64),
-    /// As for any device memory, there is none: an error where one attribute is asked, zero where many are.
+    /// No value, as for all device memory: an error in a query of one attribute, zero in a query of many.
     Nothing,
     /// The driver's, for the first byte of the range.
     Driver,
 }
 
-fn answer(range: &Range, attribute: Attribute, pointer: DevicePointer) -> Answer {
+fn answer(range: &SpillRange, attribute: Attribute, pointer: DevicePointer) -> AttributeAnswer {
     match attribute {
-        CONTEXT => Answer::Long(u64::try_from(range.context).unwrap_or(0)),
-        MEMORY_TYPE => Answer::Word(DEVICE_MEMORY),
-        DEVICE_POINTER => Answer::Long(pointer),
-        HOST_POINTER => Answer::Nothing,
-        IS_MANAGED | IS_IPC_CAPABLE => Answer::Word(0),
-        DEVICE_ORDINAL => Answer::Word(u32::from_ne_bytes(range.device.to_ne_bytes())),
-        RANGE_START | MAPPING_BASE => Answer::Long(range.base),
-        RANGE_SIZE => Answer::Long(range.asked),
-        MAPPING_SIZE => Answer::Long(range.size),
-        MAPPED => Answer::Word(1),
-        ALLOWED_HANDLE_TYPES | MEMORY_POOL => Answer::Long(0),
-        _ => Answer::Driver,
+        CONTEXT => AttributeAnswer::Long(u64::try_from(range.context).unwrap_or(0)),
+        MEMORY_TYPE => AttributeAnswer::Word(DEVICE_MEMORY),
+        DEVICE_POINTER => AttributeAnswer::Long(pointer),
+        HOST_POINTER => AttributeAnswer::Nothing,
+        IS_MANAGED | IS_IPC_CAPABLE => AttributeAnswer::Word(0),
+        DEVICE_ORDINAL => AttributeAnswer::Word(u32::from_ne_bytes(range.device.to_ne_bytes())),
+        RANGE_START | MAPPING_BASE => AttributeAnswer::Long(range.base),
+        RANGE_SIZE => AttributeAnswer::Long(range.asked),
+        MAPPING_SIZE => AttributeAnswer::Long(range.size),
+        MAPPED => AttributeAnswer::Word(1),
+        ALLOWED_HANDLE_TYPES | MEMORY_POOL => AttributeAnswer::Long(0),
+        _ => AttributeAnswer::Driver,
     }
 }
 
-/// Our answer, and the first byte of the range; None if the pointer is none of ours.
-fn about(pointer: DevicePointer, attribute: Attribute) -> Option<(Answer, DevicePointer)> {
+/// Guard's answer, and the first byte of the range; None for memory of the driver.
+fn about(pointer: DevicePointer, attribute: Attribute) -> Option<(AttributeAnswer, DevicePointer)> {
     ranges::find(pointer, |range| (answer(range, attribute, pointer), range.base))
         .or_else(|| physical::spilled_at(pointer).map(|card| (of_memory(attribute, card.device()), pointer)))
 }
 
 /// The answer for memory that the program mapped itself, and that was spilled.
-fn of_memory(attribute: Attribute, device: Device) -> Answer {
+fn of_memory(attribute: Attribute, device: Device) -> AttributeAnswer {
     match attribute {
-        MEMORY_TYPE => Answer::Word(DEVICE_MEMORY),
-        HOST_POINTER => Answer::Nothing,
-        DEVICE_ORDINAL => Answer::Word(u32::from_ne_bytes(device.to_ne_bytes())),
-        _ => Answer::Driver,
+        MEMORY_TYPE => AttributeAnswer::Word(DEVICE_MEMORY),
+        HOST_POINTER => AttributeAnswer::Nothing,
+        DEVICE_ORDINAL => AttributeAnswer::Word(u32::from_ne_bytes(device.to_ne_bytes())),
+        _ => AttributeAnswer::Driver,
     }
 }
 
@@ -83,24 +85,29 @@ fn of_memory(attribute: Attribute, device: Device) -> Answer {
 ///
 /// # Safety
 /// `data` has room for the attribute, whose type is its own (`cuda.h`).
-unsafe fn tell(data: *mut c_void, answer: Answer, many: bool, ask: impl FnOnce() -> CuResult) -> CuResult {
+unsafe fn tell(
+    data: *mut c_void,
+    answer: AttributeAnswer,
+    many: bool,
+    ask: impl FnOnce() -> CuResult,
+) -> CuResult {
     if data.is_null() {
         return INVALID_VALUE;
     }
     // SAFETY: room for a word or a long, as the caller promises.
     unsafe {
         match answer {
-            Answer::Word(word) => data.cast::<u32>().write_unaligned(word),
-            Answer::Long(long) => data.cast::<u64>().write_unaligned(long),
-            Answer::Nothing if many => data.cast::<u64>().write_unaligned(0),
-            Answer::Nothing => return INVALID_VALUE,
-            Answer::Driver => return ask(),
+            AttributeAnswer::Word(word) => data.cast::<u32>().write_unaligned(word),
+            AttributeAnswer::Long(long) => data.cast::<u64>().write_unaligned(long),
+            AttributeAnswer::Nothing if many => data.cast::<u64>().write_unaligned(0),
+            AttributeAnswer::Nothing => return INVALID_VALUE,
+            AttributeAnswer::Driver => return ask(),
         }
     }
     SUCCESS
 }
 
-/// Done without doing anything, for a range of ours; otherwise `real`.
+/// Succeeds without effect for a spilled range; otherwise calls `real`.
 fn unless_ours(pointer: DevicePointer, real: impl FnOnce() -> CuResult) -> CuResult {
     if ranges::has(pointer) { SUCCESS } else { real() }
 }
@@ -180,9 +187,12 @@ hooks! {
     {
         let result = real(peer, flags);
         if result == SUCCESS {
-            let owner = quiet::in_context(peer.expose_provenance(), quiet::device);
-            if let (Some(user), Some(owner)) = (quiet::device(), owner) {
-                peers::enable(user, owner);
+            let owner = driver_guard::in_context(peer.expose_provenance(), driver_guard::device);
+            if let (Some(user), Some(owner)) = (driver_guard::device(), owner)
+                && peers::enable(user, owner)
+            {
+                ggml::grant(user, owner);
+                spill::enable_peer(user, owner);
             }
         }
         result
@@ -195,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_range_is_device_memory_from_end_to_end() {
-        let range = Range {
+        let range = SpillRange {
             base: 0x1000,
             asked: 900,
             size: 1024,
@@ -208,16 +218,16 @@ mod tests {
         };
         for pointer in [0x1000, 0x1000 + 700] {
             let answer = |attribute| answer(&range, attribute, pointer);
-            assert_eq!(answer(MEMORY_TYPE), Answer::Word(DEVICE_MEMORY));
-            assert_eq!(answer(DEVICE_ORDINAL), Answer::Word(1));
-            assert_eq!(answer(DEVICE_POINTER), Answer::Long(pointer));
-            assert_eq!(answer(CONTEXT), Answer::Long(77));
-            assert_eq!(answer(HOST_POINTER), Answer::Nothing);
+            assert_eq!(answer(MEMORY_TYPE), AttributeAnswer::Word(DEVICE_MEMORY));
+            assert_eq!(answer(DEVICE_ORDINAL), AttributeAnswer::Word(1));
+            assert_eq!(answer(DEVICE_POINTER), AttributeAnswer::Long(pointer));
+            assert_eq!(answer(CONTEXT), AttributeAnswer::Long(77));
+            assert_eq!(answer(HOST_POINTER), AttributeAnswer::Nothing);
             assert_eq!(
                 (answer(RANGE_START), answer(RANGE_SIZE)),
-                (Answer::Long(0x1000), Answer::Long(900))
+                (AttributeAnswer::Long(0x1000), AttributeAnswer::Long(900))
             );
-            assert_eq!(answer(7), Answer::Driver);
+            assert_eq!(answer(7), AttributeAnswer::Driver);
         }
     }
 }

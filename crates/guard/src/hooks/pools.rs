@@ -1,19 +1,21 @@
-//! Stream-ordered memory: `cuMemAllocAsync` and its pools.
+//! Hooks of stream-ordered memory: `cuMemAllocAsync` and its pools.
 //!
-//! In a capture these calls make nodes of a graph, whose memory is the graph's; they pass. What a pool may still give without
-//! growing is not asked of the budget again.
+//! In a capture these calls make nodes of a graph, whose memory belongs to the graph; they are passed on. Bytes that a pool can give
+//! without growing are not claimed of the budget again.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null_mut;
 
-use crate::account::blocks::{BLOCKS, Block, Kind};
-use crate::account::request::{self, Outcome};
-use crate::account::{CardIndex, current, pools, tree};
+use crate::account::Substitute;
+use crate::account::blocks::{BLOCKS, BlockKind, DeviceBlock};
+use crate::account::claim::Outcome;
+use crate::account::pools;
 use crate::driver::{self, CuResult, DevicePointer, MemoryPool, SUCCESS, Stream};
+use crate::driver_guard::current_card;
 use crate::hooks::hooks;
 use crate::hooks::memory::{bytes, release};
-use crate::ladder::{self, Instead};
-use crate::spill;
+use crate::state::{CardIndex, ledger};
+use crate::{ladder, spill};
 
 /// CU_STREAM_PER_THREAD.
 const THREAD_STREAM: usize = 2;
@@ -49,7 +51,7 @@ hooks! {
         (pointer: *mut DevicePointer, size: usize, stream: Stream) calls (real, per_thread)
     {
         let ask = &mut || real(pointer, size, stream);
-        match current().filter(|_| !pointer.is_null() && !capturing(stream, per_thread)) {
+        match current_card().filter(|_| !pointer.is_null() && !capturing(stream, per_thread)) {
             Some(index) => allocate(index, pool_of(index), stream, pointer, size, ask),
             None => ask(),
         }
@@ -108,7 +110,7 @@ hooks! {
     }
 }
 
-/// What a pool of a card is asked for; `ask` takes it from there.
+/// Allocates from a pool of a card, through `ask`.
 ///
 /// # Safety
 /// After `ask` succeeds, `pointer` can be read.
@@ -122,16 +124,16 @@ unsafe fn allocate(
 ) -> CuResult {
     pools::meet(pool, index);
     let growth = bytes(size).saturating_sub(pools::idle(pool));
-    let outcome = request::ask(index, growth, Instead::Range(pointer, bytes(size)), ask);
+    let outcome = ladder::ask(index, growth, Substitute::Range(pointer, bytes(size)), ask);
     if outcome == Outcome::Given {
-        // The pool's own figure says what it really took.
-        tree::give(index, growth);
+        // The pool's own figure replaces the estimate: it grows in steps of the driver's choice.
+        ledger::give(index, growth);
         pools::refresh(index);
         // SAFETY: the driver succeeded, so it has written the address.
         let pointer = unsafe { *pointer };
         BLOCKS.insert(
             pointer,
-            Block::new(index, bytes(size), Kind::Pooled, stream.addr()),
+            DeviceBlock::new(index, bytes(size), BlockKind::Pooled, stream.addr()),
         );
     }
     outcome.code()
@@ -155,7 +157,8 @@ fn default_of(pool: MemoryPool) -> Option<CardIndex> {
     })
 }
 
-/// Whether calls in this stream become nodes of a graph. A legacy stream that must not be asked now stands for yes.
+/// True if calls in this stream become nodes of a graph, or if the driver refuses the question: the legacy stream must not be queried
+/// while another stream captures in the global mode.
 fn capturing(stream: Stream, per_thread: bool) -> bool {
     const NONE: c_uint = 0;
     let stream = if per_thread && stream.is_null() {

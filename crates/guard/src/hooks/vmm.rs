@@ -1,23 +1,25 @@
-//! Virtual memory management: physical memory, its handles and its mappings.
+//! Hooks of virtual memory management: physical memory, its handles and its mappings.
 //!
-//! Only memory that is to lie on a card is counted. Handles that came from another process are that process's memory.
+//! Only memory on a card is counted. Memory of handles that came from another process is counted there.
 
 use core::ffi::{c_int, c_uchar, c_ushort, c_void};
 
-use crate::account::physical::{self, Place};
-use crate::account::request::{self, Outcome};
-use crate::arm;
+use crate::account::Substitute;
+use crate::account::claim::Outcome;
+use crate::account::physical::{self, Residence};
 use crate::driver::{DevicePointer, Handle, OUT_OF_MEMORY, SUCCESS};
 use crate::hooks::hooks;
 use crate::hooks::memory::bytes;
 use crate::hooks::pools::Location;
-use crate::ladder::{Instead, reservations, say_some};
+use crate::say::say_some;
+use crate::state::reservations;
 use crate::text::Size;
+use crate::{ladder, settings};
 
 /// `CUmemAllocationProp`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Properties {
+pub(crate) struct AllocationProperties {
     pub(crate) kind: c_int,
     pub(crate) handles: c_int,
     pub(crate) location: Location,
@@ -28,21 +30,21 @@ pub(crate) struct Properties {
     pub(crate) reserved: [c_uchar; 4],
 }
 
-const _: () = assert!(size_of::<Properties>() == 32);
+const _: () = assert!(size_of::<AllocationProperties>() == 32);
 
 hooks! {
     in CUDA;
 
     fn cuMemCreate = "cuMemCreate" since 10020
-        (handle: *mut Handle, size: usize, properties: *const Properties, flags: u64) calls real
+        (handle: *mut Handle, size: usize, properties: *const AllocationProperties, flags: u64) calls real
     {
         let ask = &mut || real(handle, size, properties, flags);
         let index = properties.as_ref().and_then(|properties| properties.location.card());
         let Some(index) = index.filter(|_| !handle.is_null()) else { return ask() };
-        let outcome = request::ask(index, bytes(size), Instead::Memory(handle, bytes(size)), ask);
+        let outcome = ladder::ask(index, bytes(size), Substitute::Memory(handle, bytes(size)), ask);
         match outcome {
-            Outcome::Given => physical::created(*handle, index, bytes(size), Place::Card),
-            Outcome::Elsewhere => physical::created(*handle, index, bytes(size), Place::Host),
+            Outcome::Given => physical::created(*handle, index, bytes(size), Residence::Card),
+            Outcome::Elsewhere => physical::created(*handle, index, bytes(size), Residence::Host),
             Outcome::Failed(_) => {}
         }
         outcome.code()
@@ -82,7 +84,7 @@ hooks! {
         if result == SUCCESS {
             return result;
         }
-        // A driver may want to be told of each place by itself.
+        // A driver may refuse one call for mappings in two places; each by itself is what guard's own ranges do.
         let Some(pieces) = physical::pieces_if_spilled(address, bytes(size)) else { return result };
         let mut grant = |(at, size)| real(at, usize::try_from(size).unwrap_or(usize::MAX), access, count);
         pieces.into_iter().map(&mut grant).find(|code| *code != SUCCESS).unwrap_or(SUCCESS)
@@ -92,7 +94,7 @@ hooks! {
         (address: *mut DevicePointer, size: usize, alignment: usize, hint: DevicePointer, flags: u64) calls real
     {
         let result = real(address, size, alignment, hint, flags);
-        if result != OUT_OF_MEMORY || address.is_null() || arm::options().chunk.is_none() {
+        if result != OUT_OF_MEMORY || address.is_null() || settings::options().chunk.is_none() {
             return result;
         }
         let given = reservations::smaller(bytes(size))

@@ -1,4 +1,6 @@
-//! Waits for the card. A program that replays graphs calls little else, and the card has nothing to do when one ends.
+//! Hooks of waits for the card, which are safe points for requests from outside.
+//!
+//! A program that replays graphs calls little else, and the card has nothing to do when a wait ends.
 
 use crate::driver::{CuResult, Stream};
 use crate::hooks::hooks;

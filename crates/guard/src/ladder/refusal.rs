@@ -1,64 +1,31 @@
-//! The last rung: the program is refused, and whoever looks can see why.
+//! Report of a refused request: on the page for the daemon, in the trace, and on stderr.
 //!
-//! A refusal stands on the page for the daemon, in the trace for later, and on stderr for whoever reads the program's log. A
-//! program that lives off refusals (PyTorch asks, flushes and asks again) would fill the log, so after the first few only
-//! the powers of two are said.
+//! A program that is refused regularly (PyTorch asks, flushes and asks again) would fill its log, so after the first few only the
+//! powers of two are written to stderr.
 
-use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 
 use plimsoll_wire::page::{Refusal, UNLIMITED};
 
-use super::Request;
-use super::kin::Kin;
-use crate::account::{card, oom, tree};
-use crate::say::say;
-use crate::spill::vmm;
+use super::RefusedRequest;
+use crate::driver_guard;
+use crate::policy::siblings::Siblings;
+use crate::say::{Recurrence, say};
+use crate::state::{card, ledger, refusals};
 use crate::text::Size;
-use crate::trace::{self, Event, Kind};
-
-/// Said in full before only every power of two is.
-const SAID: u32 = 8;
-
-/// Counts what is said often, and tells whether it is said this time.
-#[derive(Debug)]
-pub(crate) struct Often(AtomicU32);
-
-impl Often {
-    pub(crate) const fn new() -> Self {
-        Self(AtomicU32::new(0))
-    }
-
-    /// The number of this time, if it is to be said.
-    pub(crate) fn again(&self) -> Option<u32> {
-        let times = self.0.fetch_add(1, Relaxed).saturating_add(1);
-        (times <= SAID || times.is_power_of_two()).then_some(times)
-    }
-}
-
-/// Says a line, but not every time.
-macro_rules! say_some {
-    ($($word:tt)*) => {{
-        static TIMES: $crate::ladder::Often = $crate::ladder::Often::new();
-        if TIMES.again().is_some() {
-            $crate::say::say!($($word)*);
-        }
-    }};
-}
-
-pub(crate) use say_some;
+use crate::trace::{self, Kind, TraceEvent};
 
 /// Records a refusal everywhere.
-pub(super) fn record(request: &Request<'_>) {
-    let free = vmm::memory_of(request.card.device()).map_or(0, |(free, _)| free);
-    oom::record(request.card, request.refusal, request.size, free);
-    let event = Event {
+pub(super) fn record(request: &RefusedRequest<'_>) {
+    let free = driver_guard::memory_of(request.card.device()).map_or(0, |(free, _)| free);
+    refusals::record(request.card, request.refusal, request.size, free);
+    let event = TraceEvent {
         size: request.size,
         detail: u8::try_from(code(request.refusal)).unwrap_or(0),
-        ..Event::on(request.card)
+        ..TraceEvent::on(request.card)
     };
     trace::emit(Kind::Oom, event);
-    static TIMES: Often = Often::new();
+    static TIMES: Recurrence = Recurrence::new();
     if let Some(times) = TIMES.again() {
         on_stderr(request, free, times);
     }
@@ -69,12 +36,15 @@ const fn code(refusal: Refusal) -> u32 {
     refusal as u32
 }
 
-fn on_stderr(request: &Request<'_>, free: u64, times: u32) {
+fn on_stderr(request: &RefusedRequest<'_>, free: u64, times: u32) {
     let card = card(request.card);
     let (number, asked) = (request.card.number(), Size(request.size));
-    let (allocated, free) = (Size(tree::held(request.card)), Size(free));
+    let (allocated, free) = (Size(ledger::held(request.card)), Size(free));
     let spilled = Size(card.spilled.load(Relaxed));
-    let (budget, kin) = (tree::budget(request.card), Kin::on(request.card));
+    let (budget, siblings) = (
+        ledger::budget(request.card),
+        Siblings::of(ledger::others(request.card)),
+    );
     let why = match request.refusal {
         Refusal::Budget => "the budget does not have it",
         Refusal::Driver => "the driver does not have it",
@@ -83,25 +53,13 @@ fn on_stderr(request: &Request<'_>, free: u64, times: u32) {
     };
     if budget == UNLIMITED {
         say!(
-            "card {number}: {asked} refused, {why}: {allocated} allocated, {spilled} spilled, {free} free (refusal {times}){kin}"
+            "card {number}: {asked} refused, {why}: {allocated} allocated, {spilled} spilled, {free} free (refusal {times}){siblings}"
         );
     } else {
         let budget = Size(budget);
         say!(
             "card {number}: {asked} refused, {why}: {allocated} of a budget of {budget} allocated, {spilled} spilled, \
-             {free} free (refusal {times}){kin}"
+             {free} free (refusal {times}){siblings}"
         );
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_happens_often_is_said_more_and_more_seldom() {
-        let often = Often::new();
-        let said: Vec<u32> = (0..100).filter_map(|_| often.again()).collect();
-        assert_eq!(said, [1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64]);
     }
 }

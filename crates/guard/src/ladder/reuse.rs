@@ -1,14 +1,27 @@
-//! Rung 1: what is held and not used.
+//! Rung 1: idle memory of pools.
 //!
-//! The driver's own pools (`cudaMallocAsync`) keep what was freed into them and can let go of it, and so can the pools that guard
-//! serves in ggml's stead. A program's own cache cannot
-//! be reached from here, but programs that have one (PyTorch, ggml since #22155) flush it themselves when they are told
-//! OUT_OF_MEMORY, and ask again.
+//! The driver's own pools (`cudaMallocAsync`) keep what was freed into them and can release it. Pools that guard serves itself can as
+//! well; they stand above the ladder, because they climb it, and enter their trim here with [`also_trim`]. A program's own cache is
+//! out of reach, but programs that have one (PyTorch, ggml since #22155) flush it themselves at OUT_OF_MEMORY, and ask again.
 
-use crate::account::{CardIndex, pools};
-use crate::ggml;
+use plimsoll_nostd::lock::Lock;
 
-/// Lets go of what pools hold idle on a card, and returns how many bytes that was.
+use crate::account::pools;
+use crate::state::CardIndex;
+
+/// Releases the idle memory of one kind of pools on a card, and returns how many bytes that was.
+pub(crate) type Trim = fn(CardIndex) -> u64;
+
+static OTHER_POOLS: Lock<Option<Trim>> = Lock::new(None);
+
+/// Enters the trim of further pools.
+pub(crate) fn also_trim(trim: Trim) {
+    *OTHER_POOLS.hold() = Some(trim);
+}
+
+/// Releases what pools hold idle on a card, and returns how many bytes that was.
 pub(super) fn give_back(card: CardIndex) -> u64 {
-    ggml::trim(card) + pools::trim(card)
+    // Copied out: no lock is held across calls into the driver.
+    let others = *OTHER_POOLS.hold();
+    others.map_or(0, |trim| trim(card)) + pools::trim(card)
 }

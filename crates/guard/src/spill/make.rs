@@ -1,52 +1,52 @@
-//! Making a range: addresses, a head on the card in as few pieces as the driver gives, a tail in host memory.
+//! Construction of a spilled range: addresses, a head on the card in as few pieces as the driver gives, a tail in host memory.
 //!
-//! A range that is half made belongs to a [`Draft`], which takes everything back when it is dropped, so that no way out of here
-//! leaks memory, addresses or budget.
+//! An incomplete range belongs to a [`RangeDraft`], which takes everything back when it is dropped, so that no error path leaks
+//! memory, addresses or budget.
 
 use alloc::vec::Vec;
 
-use super::cascade::Place;
-use super::ranges::Range;
 use super::vmm::{self, Location};
-use super::{budget, quiet};
-use crate::account::{CardIndex, card, tree};
+use crate::account::spilled;
 use crate::driver::{CuResult, INVALID_VALUE, OUT_OF_MEMORY};
-use crate::ladder::pieces::{Pieces, up};
+use crate::driver_guard;
+use crate::policy::pieces::{Pieces, up};
+use crate::state::ranges::{SpillPlace, SpillRange};
+use crate::state::{CardIndex, card, ledger};
 use crate::trace;
 
-/// What is to be made.
+/// Specification of a range.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct WantedRange {
     pub(crate) card: CardIndex,
     /// Bytes that the program asked for.
     pub(crate) asked: u64,
     /// At most so many of them on the card, in whole granules.
     pub(crate) head: u64,
-    /// The first piece of the card's memory to ask for, and the smallest.
+    /// Size of the first piece of the card's memory, and the smallest that is worth asking for.
     pub(crate) first: u64,
     pub(crate) floor: u64,
-    /// Where the rest goes; without a place all must go to the card.
-    pub(crate) tail: Option<Place>,
+    /// Memory for the rest; without one all bytes must go to the card.
+    pub(crate) tail: Option<SpillPlace>,
 }
 
-/// Why a range was not made.
+/// Reason why a range was not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Short {
-    /// More would lie in host memory than may.
-    OfSpill,
-    /// The driver said no, with this code.
+pub(crate) enum RangeError {
+    /// More bytes would lie in host memory than may.
+    SpillLimit,
+    /// The driver refused, with this code.
     Driver(CuResult),
 }
 
-impl From<CuResult> for Short {
+impl From<CuResult> for RangeError {
     fn from(code: CuResult) -> Self {
         Self::Driver(code)
     }
 }
 
-/// A range in the making.
+/// A range under construction.
 #[derive(Debug)]
-struct Draft {
+struct RangeDraft {
     card: CardIndex,
     base: u64,
     size: u64,
@@ -54,11 +54,12 @@ struct Draft {
     pieces: Vec<u64>,
 }
 
-impl Draft {
+impl RangeDraft {
     /// Puts as many pieces on the card as budget and driver allow.
     fn fill_head(&mut self, mut pieces: Pieces) -> Result<(), CuResult> {
         while let Some(piece) = pieces.next() {
-            if !tree::take(self.card, piece) {
+            // A refusal of the budget halves the piece as one of the driver does: a smaller one may still fit.
+            if !ledger::take(self.card, piece) {
                 pieces.refused(piece);
                 continue;
             }
@@ -68,10 +69,10 @@ impl Draft {
                     self.head += piece;
                     self.pieces.push(piece);
                     pieces.given(piece);
-                    tree::confirm(self.card, piece);
+                    ledger::confirm(self.card, piece);
                 }
                 Err(code) => {
-                    tree::take_back(self.card, piece);
+                    ledger::take_back(self.card, piece);
                     if code != OUT_OF_MEMORY {
                         return Err(code);
                     }
@@ -83,14 +84,14 @@ impl Draft {
     }
 
     /// Puts the rest into host memory.
-    fn fill_tail(&mut self, place: Option<Place>) -> Result<(), Short> {
+    fn fill_tail(&mut self, place: Option<SpillPlace>) -> Result<(), RangeError> {
         let rest = self.size - self.head;
         if rest == 0 {
             return Ok(());
         }
         let location = place.and_then(Location::of).ok_or(OUT_OF_MEMORY)?;
-        if !budget::take(self.card, rest) {
-            return Err(Short::OfSpill);
+        if !spilled::take(self.card, rest) {
+            return Err(RangeError::SpillLimit);
         }
         let attached = vmm::attach(self.base + self.head, rest, location, self.card.device());
         match attached {
@@ -98,15 +99,15 @@ impl Draft {
                 self.pieces.push(rest);
                 card(self.card).raise_peaks();
             }
-            Err(_) => budget::give(self.card, rest),
+            Err(_) => spilled::give(self.card, rest),
         }
-        attached.map_err(Short::Driver)
+        attached.map_err(RangeError::Driver)
     }
 }
 
-impl Drop for Draft {
+impl Drop for RangeDraft {
     fn drop(&mut self) {
-        // What was never handed out was never used, so there is no work to wait for.
+        // The range was never handed out, so no work uses it and there is nothing to wait for.
         unmake(self.card, self.base, self.size, self.head, &self.pieces);
     }
 }
@@ -119,12 +120,12 @@ pub(super) fn unmake(index: CardIndex, base: u64, size: u64, head: u64, pieces: 
         at += piece;
     }
     let _ = vmm::free_addresses(base, size);
-    tree::give(index, head);
-    budget::give(index, (at - base) - head);
+    ledger::give(index, head);
+    spilled::give(index, (at - base) - head);
 }
 
-/// What all pieces of a range are multiples of. They are powers of two, so the largest is a multiple of all.
-pub(super) fn granule(card: CardIndex, tail: Option<Place>) -> Result<u64, CuResult> {
+/// Common granule of all pieces of a range: granules are powers of two, so the largest is a multiple of all.
+pub(super) fn granule(card: CardIndex, tail: Option<SpillPlace>) -> Result<u64, CuResult> {
     let of_card = vmm::granule(card.device())?;
     let of_tail = tail
         .and_then(Location::of)
@@ -133,10 +134,10 @@ pub(super) fn granule(card: CardIndex, tail: Option<Place>) -> Result<u64, CuRes
 }
 
 /// Makes a range of mapped memory.
-pub(crate) fn range(wanted: Wanted) -> Result<Range, Short> {
+pub(crate) fn range(wanted: WantedRange) -> Result<SpillRange, RangeError> {
     let granule = granule(wanted.card, wanted.tail)?;
     let size = up(wanted.asked, granule).ok_or(INVALID_VALUE)?;
-    let mut draft = Draft {
+    let mut draft = RangeDraft {
         card: wanted.card,
         base: vmm::reserve(size)?,
         size,
@@ -150,18 +151,18 @@ pub(crate) fn range(wanted: Wanted) -> Result<Range, Short> {
         granule,
     ))?;
     draft.fill_tail(wanted.tail)?;
-    let range = Range {
+    let range = SpillRange {
         base: draft.base,
         asked: wanted.asked,
         size,
         head: draft.head,
         device: wanted.card.device(),
-        context: quiet::context(),
+        context: driver_guard::context(),
         place: (draft.head < size).then_some(wanted.tail).flatten(),
         pieces: core::mem::take(&mut draft.pieces),
         id: trace::number(),
     };
-    // The range owns it all now.
+    // The range owns the memory now; the draft must not release it.
     core::mem::forget(draft);
     Ok(range)
 }

@@ -1,19 +1,20 @@
-//! Whether a place can hold a tail on this card, found out by trying: once per card, at its first spill.
+//! Probe of a place for spilled bytes: tried out once per card, at its first spill.
 //!
-//! A granule of the place is mapped behind a granule of the card; a memset, a kernel and a copy cross the border, and what comes
-//! back is compared. If the crossing is refused, both halves are tried alone. All runs in a stream of its own that waits for no
-//! other, so that a busy program is not held up.
+//! A granule of the place is mapped behind a granule of the card; a memset, a kernel and a copy cross the border, and the bytes that
+//! come back are compared. If the crossing is refused, both halves are tried alone. Everything runs in a stream of its own that
+//! waits for no other, so that a busy program is not held up.
 
 use alloc::vec;
 use core::ffi::{c_uint, c_void};
 use core::ptr::null_mut;
 
-use super::cascade::{Crossing, Place};
 use super::make;
-use super::touch::Kernel;
+use super::touch::TouchKernel;
 use super::vmm::{self, Location};
-use crate::account::{CardIndex, tree};
 use crate::driver::{CuResult, DevicePointer, SUCCESS, Stream};
+use crate::policy::placement::Crossing;
+use crate::state::ranges::SpillPlace;
+use crate::state::{CardIndex, ledger};
 
 mod real {
     use super::*;
@@ -28,34 +29,35 @@ mod real {
     }
 }
 
-/// Does not wait for the default stream.
+/// CU_STREAM_NON_BLOCKING: does not wait for the default stream.
 const NON_BLOCKING: c_uint = 1;
 /// Bytes touched on each side of the border.
 const TOUCHED: u64 = 4096;
 
-/// A stream of guard's own, and the kernel that runs in it, where there is one.
+/// A stream of guard's own, and the kernel that runs in it, where the driver can compile one.
 #[derive(Debug)]
-struct Hand {
+struct ProbeStream {
     stream: Stream,
-    kernel: Option<Kernel>,
+    kernel: Option<TouchKernel>,
 }
 
-impl Hand {
+impl ProbeStream {
     fn new() -> Option<Self> {
         let mut stream = null_mut();
         // SAFETY: the place is ours.
         let code = unsafe { real::cuStreamCreate(&raw mut stream, NON_BLOCKING) };
         (code == SUCCESS).then(|| Self {
             stream,
-            kernel: Kernel::load(),
+            kernel: TouchKernel::load(),
         })
     }
 
-    /// Fills `size` bytes with `value`, has the kernel add one to each, and reads them back; the code of what failed.
+    /// Fills `size` bytes with `value`, has the kernel add one to each, and reads them back. Err is the code of the first failure.
     fn touch(&self, at: DevicePointer, size: u64, value: u8) -> Result<bool, CuResult> {
         let expected = value + u8::from(self.kernel.is_some());
+        // Filled with the complement: bytes that were never copied cannot pass for the expected ones.
         let mut back = vec![!expected; usize::try_from(size).unwrap_or(0)];
-        let kernel = |kernel: &Kernel| kernel.touch(at, size, self.stream);
+        let kernel = |kernel: &TouchKernel| kernel.touch(at, size, self.stream);
         // SAFETY: the addresses are mapped by us, and the buffer has room for `size` bytes. Both outlive the work, which is waited
         // for whatever failed.
         let codes = unsafe {
@@ -77,16 +79,16 @@ impl Hand {
     }
 }
 
-impl Drop for Hand {
+impl Drop for ProbeStream {
     fn drop(&mut self) {
         // SAFETY: ours, and idle.
         unsafe { real::cuStreamDestroy_v2(self.stream) };
     }
 }
 
-/// Two granules of addresses, and what is mapped there.
+/// Two granules of addresses, with the place's memory behind the card's.
 #[derive(Debug)]
-struct Trial {
+struct BorderTrial {
     card: CardIndex,
     base: DevicePointer,
     granule: u64,
@@ -94,8 +96,8 @@ struct Trial {
     tail: bool,
 }
 
-impl Trial {
-    fn new(index: CardIndex, place: Place) -> Option<Self> {
+impl BorderTrial {
+    fn new(index: CardIndex, place: SpillPlace) -> Option<Self> {
         let device = index.device();
         let granule = make::granule(index, Some(place)).ok()?;
         let mut trial = Self {
@@ -107,45 +109,46 @@ impl Trial {
         };
         let location = Location::of(place)?;
         trial.tail = vmm::attach(trial.base + granule, granule, location, device).is_ok();
-        if trial.tail && tree::take(index, granule) {
+        if trial.tail && ledger::take(index, granule) {
             trial.head = vmm::attach(trial.base, granule, Location::card(device), device).is_ok();
             if !trial.head {
-                tree::take_back(index, granule);
+                ledger::take_back(index, granule);
             }
         }
         trial.tail.then_some(trial)
     }
 
-    fn verdict(&self) -> Option<Crossing> {
-        let hand = Hand::new()?;
+    fn result(&self) -> Option<Crossing> {
+        let stream = ProbeStream::new()?;
         let border = self.base + self.granule;
-        if self.head && hand.reaches(border - TOUCHED, 2 * TOUCHED, 0x5a) {
+        if self.head && stream.reaches(border - TOUCHED, 2 * TOUCHED, 0x5a) {
             return Some(Crossing::Whole);
         }
-        let tail = hand.reaches(border, TOUCHED, 0xa5);
-        let head = !self.head || hand.reaches(border - TOUCHED, TOUCHED, 0x3c);
+        // The driver refuses the crossing. Both halves alone tell whether it refuses the memory, too.
+        let tail = stream.reaches(border, TOUCHED, 0xa5);
+        let head = !self.head || stream.reaches(border - TOUCHED, TOUCHED, 0x3c);
         match (tail && head, self.head) {
             (false, _) => None,
-            (true, true) => Some(Crossing::Cut),
+            (true, true) => Some(Crossing::Split),
             (true, false) => Some(Crossing::Untried),
         }
     }
 }
 
-impl Drop for Trial {
+impl Drop for BorderTrial {
     fn drop(&mut self) {
         if self.tail {
             let _ = vmm::detach(self.base + self.granule, self.granule);
         }
         if self.head {
             let _ = vmm::detach(self.base, self.granule);
-            tree::take_back(self.card, self.granule);
+            ledger::take_back(self.card, self.granule);
         }
         let _ = vmm::free_addresses(self.base, 2 * self.granule);
     }
 }
 
-/// Whether copies cross from the card's memory into `place`; None if the place cannot be used at all.
-pub(crate) fn probe(card: CardIndex, place: Place) -> Option<Crossing> {
-    Trial::new(card, place)?.verdict()
+/// Tries whether copies cross from the card's memory into `place`; None if the place cannot be used at all.
+pub(crate) fn probe(card: CardIndex, place: SpillPlace) -> Option<Crossing> {
+    BorderTrial::new(card, place)?.result()
 }

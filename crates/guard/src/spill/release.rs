@@ -1,9 +1,9 @@
-//! Giving ranges back, never under work that still uses them.
+//! Release of spilled ranges, never under work that still uses them.
 //!
-//! `cuMemFree` waits for the card before it frees, and programs rely on it; `cuMemUnmap` does not, so guard waits in its stead.
-//! Waiting is forbidden while any stream of the process is capturing (it would spoil the capture), and a stream-ordered free must
-//! not wait at all. Such ranges stand in a list, with the event to wait for, until somebody sweeps: every later free, every climb
-//! of the ladder, and the end of the last capture.
+//! `cuMemFree` waits for the card before it frees, and programs rely on that; `cuMemUnmap` does not wait, so guard waits in its
+//! place. Waiting is forbidden while any stream of the process is capturing (it would invalidate the capture), and a stream-ordered
+//! free must not wait at all. Such ranges stay in a list, with the event to wait for, until a sweep: at every later free, every
+//! climb of the ladder, and the end of the last capture.
 
 use alloc::vec::Vec;
 use core::ffi::{c_uint, c_void};
@@ -11,14 +11,16 @@ use core::ptr::{null_mut, with_exposed_provenance_mut};
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Acquire, Release};
 
-use super::cascade::Place;
-use super::quiet::{self, Relaxed};
-use super::ranges::{self, Range};
-use super::{budget, make, whole};
-use crate::account::CardIndex;
+use plimsoll_nostd::lock::Lock;
+
+use super::{make, whole};
+use crate::account::spilled;
 use crate::driver::{CuResult, DevicePointer, SUCCESS, Stream};
-use crate::lock::Lock;
-use crate::trace::{self, Event, Kind};
+use crate::driver_guard::{self, RelaxedCapture};
+use crate::state::CardIndex;
+use crate::state::captures::capturing;
+use crate::state::ranges::{self, SpillPlace, SpillRange};
+use crate::trace::{self, Kind, TraceEvent};
 
 mod real {
     use super::*;
@@ -36,39 +38,72 @@ mod real {
 
 const DISABLE_TIMING: c_uint = 2;
 
-/// What has to happen before a range may go.
+/// Condition for the release of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Until {
     /// No stream captures, and the card has been waited for.
     Idle,
-    /// This event, as a number, has come.
-    Event(usize),
+    /// This event has completed. The driver destroys it with the context that it was created in.
+    Event { event: usize, context: usize },
 }
 
-static WAITING: Lock<Vec<(Range, Until)>> = Lock::new(Vec::new());
+/// A range that could not be released yet.
+#[derive(Debug)]
+struct Pending {
+    range: SpillRange,
+    until: Until,
+}
+
+impl Pending {
+    /// True if nothing has to be waited for once this context is destroyed.
+    fn ends_with(&self, context: usize) -> bool {
+        match self.until {
+            Until::Idle => self.range.context == context,
+            Until::Event {
+                context: of_event, ..
+            } => of_event == context,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct PendingList {
+    entries: Vec<Pending>,
+    /// Threads that have entries in hand.
+    sweeping: u32,
+    /// Contexts that were destroyed meanwhile, in order: their events may be in those hands.
+    destroyed: Vec<usize>,
+}
+
+static PENDING: Lock<PendingList> = Lock::new(PendingList {
+    entries: Vec::new(),
+    sweeping: 0,
+    destroyed: Vec::new(),
+});
+/// Length of the list, so that a free without pending ranges takes no lock.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-fn put_off(range: Range, until: Until) {
-    let mut waiting = WAITING.hold();
-    waiting.push((range, until));
-    COUNT.store(waiting.len(), Release);
+fn put_off(range: SpillRange, until: Until) {
+    let mut pending = PENDING.hold();
+    pending.entries.push(Pending { range, until });
+    COUNT.store(pending.entries.len(), Release);
 }
 
-/// Frees the range that starts at this address; None if it is none of ours.
+/// Frees the range that starts at this address; None if guard made no range there.
 pub(crate) fn free(pointer: DevicePointer) -> Option<CuResult> {
     let range = ranges::take(pointer)?;
-    if quiet::capturing() {
+    if capturing() {
         put_off(range, Until::Idle);
         return Some(SUCCESS);
     }
-    let _relaxed = Relaxed::begin();
+    let _relaxed = RelaxedCapture::begin();
     sweep();
     Some(after_all_work(range))
 }
 
-/// Frees a range when the card has done all that it was given, or later, if that may not be waited for now.
-fn after_all_work(range: Range) -> CuResult {
-    match quiet::synchronise(range.context) {
+/// Frees a range when the card has finished all submitted work, or later, if that may not be waited for now.
+fn after_all_work(range: SpillRange) -> CuResult {
+    match driver_guard::synchronise(range.context) {
         Some(code) => {
             give_back(range);
             code
@@ -80,19 +115,21 @@ fn after_all_work(range: Range) -> CuResult {
     }
 }
 
-/// Frees the range that starts at this address once `stream` has done what it was given; None if it is none of ours.
+/// Frees the range that starts at this address once `stream` has finished its submitted work; None if guard made no range there.
 pub(crate) fn free_async(pointer: DevicePointer, stream: Stream, per_thread: bool) -> Option<CuResult> {
     let range = ranges::take(pointer)?;
-    if quiet::capturing() {
+    if capturing() {
         put_off(range, Until::Idle);
         return Some(SUCCESS);
     }
-    let _relaxed = Relaxed::begin();
+    let _relaxed = RelaxedCapture::begin();
     sweep();
     let Some(event) = record(stream, per_thread) else {
         return Some(after_all_work(range));
     };
-    put_off(range, Until::Event(event));
+    // An event belongs to the context that is current now, which need not be the one of the memory.
+    let context = driver_guard::context();
+    put_off(range, Until::Event { event, context });
     Some(SUCCESS)
 }
 
@@ -103,6 +140,7 @@ fn record(stream: Stream, per_thread: bool) -> Option<usize> {
         if real::cuEventCreate(&raw mut event, DISABLE_TIMING) != SUCCESS {
             return None;
         }
+        // Handle 0 is the thread's own stream for a program that was built for per-thread default streams.
         let record = if per_thread {
             real::cuEventRecord_ptsz
         } else {
@@ -120,13 +158,13 @@ fn event(number: usize) -> *mut c_void {
     with_exposed_provenance_mut(number)
 }
 
-/// Gives back what may go by now; whether that was anything.
+/// Releases the ranges whose work is done; true if there were any.
 pub(crate) fn sweep() -> bool {
     // SAFETY: an event of ours, not destroyed while its entry is in the list or with us.
     settle(|number| unsafe { real::cuEventQuery(event(number)) } != NOT_READY)
 }
 
-/// The same, and waits for the work that holds the rest up; whether anything was given back.
+/// Waits for the work that holds ranges up and releases them; true if there were any.
 pub(crate) fn finish() -> bool {
     settle(|number| {
         // SAFETY: as in `sweep`. An error is the program's, and the work is over with it too.
@@ -135,41 +173,81 @@ pub(crate) fn finish() -> bool {
     })
 }
 
+/// CUDA_ERROR_NOT_READY.
 const NOT_READY: CuResult = 600;
 
 fn settle(mut done: impl FnMut(usize) -> bool) -> bool {
-    if COUNT.load(Acquire) == 0 || quiet::capturing() {
+    if COUNT.load(Acquire) == 0 || capturing() {
         return false;
     }
     // Out of the list while the driver is asked: no lock is held across a call.
-    let waiting = core::mem::take(&mut *WAITING.hold());
-    let _relaxed = Relaxed::begin();
+    let (entries, destroyed_before) = {
+        let mut pending = PENDING.hold();
+        pending.sweeping += 1;
+        (core::mem::take(&mut pending.entries), pending.destroyed.len())
+    };
+    let _relaxed = RelaxedCapture::begin();
     let mut kept = Vec::new();
     let mut any = false;
-    for (range, until) in waiting {
-        if let Until::Event(number) = until {
-            if !done(number) {
-                kept.push((range, until));
-                continue;
+    for entry in entries {
+        let over = match entry.until {
+            Until::Event { event: number, .. } => {
+                let over = done(number);
+                if over {
+                    // SAFETY: ours, and in no list any more.
+                    unsafe { real::cuEventDestroy_v2(event(number)) };
+                }
+                over
             }
-            // SAFETY: ours, and in no list any more.
-            unsafe { real::cuEventDestroy_v2(event(number)) };
-        } else if quiet::synchronise(range.context).is_none() {
-            kept.push((range, until));
-            continue;
+            Until::Idle => driver_guard::synchronise(entry.range.context).is_some(),
+        };
+        if over {
+            give_back(entry.range);
+            any = true;
+        } else {
+            kept.push(entry);
         }
-        give_back(range);
+    }
+    for entry in keep(kept, destroyed_before) {
+        give_back(entry.range);
         any = true;
     }
-    let mut waiting = WAITING.hold();
-    waiting.append(&mut kept);
-    COUNT.store(waiting.len(), Release);
     any
 }
 
-/// A context is gone, its work with it, and what was allocated in it.
+/// Puts entries back into the list, without those whose context was destroyed since: they are returned.
+fn keep(kept: Vec<Pending>, destroyed_before: usize) -> Vec<Pending> {
+    let mut pending = PENDING.hold();
+    let destroyed = pending.destroyed.get(destroyed_before..).unwrap_or(&[]);
+    let (over, mut kept): (Vec<_>, Vec<_>) = kept
+        .into_iter()
+        .partition(|entry| destroyed.iter().any(|context| entry.ends_with(*context)));
+    pending.entries.append(&mut kept);
+    pending.sweeping -= 1;
+    if pending.sweeping == 0 {
+        pending.destroyed.clear();
+    }
+    COUNT.store(pending.entries.len(), Release);
+    over
+}
+
+/// Releases everything that a destroyed context leaves behind: its work has ended, and its memory and events are gone.
 pub(crate) fn forget(context: usize) {
-    let _relaxed = Relaxed::begin();
+    let _relaxed = RelaxedCapture::begin();
+    let over = {
+        let mut pending = PENDING.hold();
+        // An event of this context must not be queried again: its handle may be dangling, or mean a new event.
+        let over: Vec<Pending> = pending
+            .entries
+            .extract_if(.., |entry| entry.ends_with(context))
+            .collect();
+        if pending.sweeping > 0 {
+            pending.destroyed.push(context);
+        }
+        COUNT.store(pending.entries.len(), Release);
+        over
+    };
+    over.into_iter().for_each(|entry| give_back(entry.range));
     let gone = ranges::collect(|range| (range.context == context).then_some(range.base));
     for range in gone.into_iter().filter_map(ranges::take) {
         give_back(range);
@@ -177,25 +255,25 @@ pub(crate) fn forget(context: usize) {
 }
 
 /// Frees a range that nothing uses any more.
-fn give_back(range: Range) {
+fn give_back(range: SpillRange) {
     let Some(card) = CardIndex::of(range.device) else {
         return;
     };
     match range.place {
-        Some(Place::Managed) => {
+        Some(SpillPlace::Managed) => {
             whole::free_managed(card, range.base, range.asked);
-            budget::give(card, range.size);
+            spilled::give(card, range.size);
         }
-        Some(Place::Pinned) => {
+        Some(SpillPlace::Pinned) => {
             whole::free_pinned(range.base);
-            budget::give(card, range.size);
+            spilled::give(card, range.size);
         }
         _ => make::unmake(card, range.base, range.size, range.head, &range.pieces),
     }
-    let event = Event {
+    let event = TraceEvent {
         id: range.id,
         size: range.asked,
-        ..Event::on(card)
+        ..TraceEvent::on(card)
     };
     trace::emit(Kind::Free, event);
 }

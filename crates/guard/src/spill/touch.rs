@@ -1,10 +1,9 @@
-//! A kernel that touches memory, for the probe.
+//! Test kernel of the probe: adds one to each byte of a range.
 //!
-//! Some cards are said to map host memory, to copy to it and to fill it, and yet to refuse it to kernels (consumer Blackwell). So
-//! the probe has a kernel add one to each byte. It is PTX for the oldest card that drivers still know, compiled by the driver for
-//! the card at hand, once per card. Where the driver cannot compile (its compiler is a library of its own), there is no
-//! kernel and the probe does without. A kernel that faults ends the program's context; so would the program's first kernel
-//! on such memory.
+//! Some cards are reported to map, copy and fill host memory and yet to refuse it to kernels (consumer Blackwell). The kernel is PTX for
+//! the oldest architecture that drivers still accept, and the driver compiles it for the card at hand, once per card. Where the
+//! driver cannot compile (its compiler is a separate library), the probe does without a kernel. A kernel that faults ends the
+//! program's context; so would the program's first kernel on such memory.
 
 use core::ffi::{c_char, c_uint, c_void};
 use core::ptr::null_mut;
@@ -33,12 +32,12 @@ const THREADS: c_uint = 256;
 
 /// The kernel, loaded into the calling thread's context.
 #[derive(Debug)]
-pub(super) struct Kernel {
+pub(super) struct TouchKernel {
     module: *mut c_void,
     function: *mut c_void,
 }
 
-impl Kernel {
+impl TouchKernel {
     pub(super) fn load() -> Option<Self> {
         let mut kernel = Self {
             module: null_mut(),
@@ -80,7 +79,7 @@ impl Kernel {
     }
 }
 
-impl Drop for Kernel {
+impl Drop for TouchKernel {
     fn drop(&mut self) {
         if !self.module.is_null() {
             // SAFETY: ours; the probe has waited for its stream.

@@ -1,15 +1,15 @@
-//! The driver's virtual memory management, as the few acts that guard needs, each of which leaves nothing behind when it fails.
+//! Virtual memory management of the driver, reduced to the operations that guard needs. None leaves anything behind when it fails.
 //!
-//! A handle is released as soon as it is mapped: the mapping keeps the memory, and unmapping frees it, so there is one thing to
-//! remember and not two. Access is given per mapping, because a host part may be given less than a device part (CUDA programming
-//! guide, virtual memory management); cards that were made peers of the owner get it too, as they would for cuMemAlloc.
+//! DECISION: a handle is released as soon as it is mapped. The mapping keeps the memory and unmapping frees it, so there is one thing to
+//! remember and not two. Access is set for each mapping, because a host part may be given less than a device part (CUDA
+//! programming guide, virtual memory management); peers of the card get it too, as they would for cuMemAlloc.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null;
 
-use super::cascade::Place;
-use super::{peers, quiet};
 use crate::driver::{CuResult, Device, DevicePointer, Handle, SUCCESS};
+use crate::state::peers;
+use crate::state::ranges::SpillPlace;
 
 /// `CUmemLocation`.
 #[repr(C)]
@@ -31,12 +31,12 @@ impl Location {
         }
     }
 
-    /// Where the tail of a range lies; None for what cannot be mapped.
-    pub(crate) const fn of(place: Place) -> Option<Self> {
+    /// The location of a range's tail; None for memory that cannot be mapped.
+    pub(crate) const fn of(place: SpillPlace) -> Option<Self> {
         match place {
-            Place::Node(id) => Some(Self { kind: NODE, id }),
-            Place::Host => Some(Self { kind: HOST, id: 0 }),
-            Place::Managed | Place::Pinned => None,
+            SpillPlace::Node(id) => Some(Self { kind: NODE, id }),
+            SpillPlace::Host => Some(Self { kind: HOST, id: 0 }),
+            SpillPlace::Managed | SpillPlace::Pinned => None,
         }
     }
 }
@@ -79,7 +79,6 @@ mod real {
         cuMemMap(at: DevicePointer, size: u64, offset: u64, handle: Handle, flags: u64);
         cuMemUnmap(at: DevicePointer, size: u64);
         cuMemSetAccess(at: DevicePointer, size: u64, access: *const Access, count: u64);
-        cuMemGetInfo_v2(free: *mut u64, total: *mut u64);
     }
 }
 
@@ -99,20 +98,22 @@ fn check(code: CuResult) -> Result<(), CuResult> {
     if code == SUCCESS { Ok(()) } else { Err(code) }
 }
 
-/// What mappings of a card's memory are multiples of.
+/// Granule of mappings of a card's memory.
 pub(crate) fn granule(device: Device) -> Result<u64, CuResult> {
     granule_at(Location::card(device))
 }
 
-/// What mappings of memory in this place are multiples of.
+/// Granule of mappings of memory in this place.
 pub(crate) fn granule_at(location: Location) -> Result<u64, CuResult> {
     let properties = Properties::at(location);
     let mut granule = 0;
     // SAFETY: the places are ours.
     check(unsafe { real::cuMemGetAllocationGranularity(&raw mut granule, &raw const properties, MINIMUM) })?;
+    // Divisors must not be 0, whatever a driver writes.
     Ok(granule.max(1))
 }
 
+/// Reserves addresses.
 pub(crate) fn reserve(size: u64) -> Result<DevicePointer, CuResult> {
     let mut base = 0;
     // SAFETY: the place is ours.
@@ -120,12 +121,13 @@ pub(crate) fn reserve(size: u64) -> Result<DevicePointer, CuResult> {
     Ok(base)
 }
 
+/// Frees addresses from which everything was unmapped.
 pub(crate) fn free_addresses(base: DevicePointer, size: u64) -> Result<(), CuResult> {
     // SAFETY: addresses that `reserve` gave, from which everything was unmapped.
     check(unsafe { real::cuMemAddressFree(base, size) })
 }
 
-/// Physical memory.
+/// Creates physical memory.
 pub(crate) fn create(size: u64, properties: &Properties) -> Result<Handle, CuResult> {
     let mut handle = 0;
     // SAFETY: the places are ours.
@@ -133,7 +135,7 @@ pub(crate) fn create(size: u64, properties: &Properties) -> Result<Handle, CuRes
     Ok(handle)
 }
 
-/// Makes physical memory at `location` and maps it, so that `device` and its peers can use it.
+/// Creates physical memory at `location` and maps it, accessible to `device` and its peers.
 pub(crate) fn attach(
     at: DevicePointer,
     size: u64,
@@ -167,21 +169,8 @@ pub(crate) fn grant(at: DevicePointer, size: u64, device: Device) -> Result<(), 
     check(unsafe { real::cuMemSetAccess(at, size, &raw const access, 1) })
 }
 
-/// Unmaps what one [`attach`] mapped, which frees it. Does not wait for the GPU.
+/// Unmaps the memory of one [`attach`], which frees it. Does not wait for the card.
 pub(crate) fn detach(at: DevicePointer, size: u64) -> Result<(), CuResult> {
     // SAFETY: a mapping of ours, whole.
     check(unsafe { real::cuMemUnmap(at, size) })
-}
-
-/// What the driver has free on a card and what the card has in all, if the calling thread's context is on it.
-pub(crate) fn memory_of(device: Device) -> Option<(u64, u64)> {
-    (quiet::device() == Some(device)).then(memory).flatten()
-}
-
-/// What the driver has free on the card of the calling thread's context, and what the card has in all.
-pub(crate) fn memory() -> Option<(u64, u64)> {
-    let (mut free, mut total) = (0, 0);
-    // SAFETY: the places are ours.
-    let code = unsafe { real::cuMemGetInfo_v2(&raw mut free, &raw mut total) };
-    (code == SUCCESS).then_some((free, total))
 }

@@ -1,8 +1,8 @@
-//! Requests that lie in host memory as a whole, because it cannot stand behind device memory in one range.
+//! Managed and pinned memory for requests that lie in host memory as a whole.
 //!
-//! Managed memory is asked for within what the card has free, always and in sum: a program that asks for more can hang a GPU,
-//! not only itself, and the driver pages instead of refusing. Advised to prefer the host and to be mapped by the card, it is read
-//! over the bus and not moved. Pinned memory has the same address for host and card under unified addressing.
+//! DECISION: all managed memory together stays within the free bytes of the card. The driver pages instead of refusing, and a program
+//! that asks for more can hang the GPU for every process. Advised to prefer the host and to be mapped by the card, managed memory
+//! is read over the bus and not moved. Pinned memory has the same address for host and card under unified addressing.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null_mut;
@@ -11,9 +11,10 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use plimsoll_wire::page::CARDS;
 
-use super::{budget, vmm};
-use crate::account::CardIndex;
+use crate::account::spilled;
 use crate::driver::{CuResult, Device, DevicePointer, OUT_OF_MEMORY, SUCCESS};
+use crate::driver_guard;
+use crate::state::CardIndex;
 
 mod real {
     use super::*;
@@ -40,21 +41,21 @@ const PORTABLE_AND_MAPPED: c_uint = 1 | 2;
 static MANAGED: [AtomicU64; CARDS] = [const { AtomicU64::new(0) }; CARDS];
 
 fn managed_on(card: CardIndex) -> &'static AtomicU64 {
-    &MANAGED[usize::from(card.number()) % CARDS]
+    &MANAGED[card.place()]
 }
 
-/// Where managed memory is to lie.
+/// Preferred location of managed memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Advice {
     /// In host memory, read by the card from there.
     Host,
-    /// Wherever the driver moves it.
+    /// The driver moves it as it likes.
     None,
 }
 
-/// Managed memory for the card of the calling thread's context, within what that card has free.
+/// Allocates managed memory for the card of the calling thread's context, within the free bytes of that card.
 pub(crate) fn managed(card: CardIndex, size: u64, advice: Advice) -> Result<DevicePointer, CuResult> {
-    let Some((free, _)) = vmm::memory_of(card.device()) else {
+    let Some((free, _)) = driver_guard::memory_of(card.device()) else {
         return Err(OUT_OF_MEMORY);
     };
     let within = |asked: u64| asked.checked_add(size).filter(|sum| *sum <= free);
@@ -65,7 +66,7 @@ pub(crate) fn managed(card: CardIndex, size: u64, advice: Advice) -> Result<Devi
     // SAFETY: the place is ours.
     let code = unsafe { real::cuMemAllocManaged(&raw mut pointer, size, ATTACH_GLOBAL) };
     if code != SUCCESS {
-        budget::lower(managed_on(card), size);
+        spilled::lower(managed_on(card), size);
         return Err(code);
     }
     if advice == Advice::Host {
@@ -78,14 +79,14 @@ pub(crate) fn managed(card: CardIndex, size: u64, advice: Advice) -> Result<Devi
     Ok(pointer)
 }
 
-/// Frees what [`managed`] gave. The driver waits for work that uses it.
+/// Frees memory of [`managed`]. The driver waits for work that uses it.
 pub(crate) fn free_managed(card: CardIndex, pointer: DevicePointer, size: u64) -> CuResult {
-    budget::lower(managed_on(card), size);
+    spilled::lower(managed_on(card), size);
     // SAFETY: the caller passes what `managed` gave, once.
     unsafe { real::cuMemFree_v2(pointer) }
 }
 
-/// Page-locked host memory under the address that the card sees.
+/// Allocates page-locked host memory, under the address that the card sees.
 pub(crate) fn pinned(size: u64) -> Result<DevicePointer, CuResult> {
     let (mut host, mut device) = (null_mut(), 0);
     // SAFETY: the places are ours.
@@ -98,13 +99,13 @@ pub(crate) fn pinned(size: u64) -> Result<DevicePointer, CuResult> {
         if code == SUCCESS && usize::try_from(device) == Ok(host.addr()) {
             return Ok(device);
         }
-        // Two addresses for one memory: the program's frees and questions would not find it.
+        // Without unified addressing the memory has two addresses, and frees by the other one would miss it.
         real::cuMemFreeHost(host);
     }
     Err(OUT_OF_MEMORY)
 }
 
-/// Frees what [`pinned`] gave.
+/// Frees memory of [`pinned`].
 pub(crate) fn free_pinned(pointer: DevicePointer) -> CuResult {
     let host = usize::try_from(pointer).map_or(null_mut(), core::ptr::with_exposed_provenance_mut);
     // SAFETY: the caller passes what `pinned` gave, once.

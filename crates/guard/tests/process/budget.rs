@@ -149,6 +149,25 @@ fn pools_are_counted_by_what_they_have_reserved() {
 }
 
 #[test]
+fn any_number_of_pools_stays_within_the_budget() {
+    // Pool k is slot 1 + 2k, and its block the slot behind it. Of 40 blocks of 32 MiB the budget has room for 32.
+    let mut words = vec!["stream".to_owned()];
+    for pool in 0..40 {
+        words.push("pool:0".to_owned());
+        words.push(format!("from-pool:{}:{}:0", 32 * MIB, 1 + 2 * pool));
+    }
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let budget = 1024 * MIB;
+    let run = Client::new("dlsym", &format!("budget={budget}"))
+        .driver("cards=1 total=4G context=0")
+        .run(&[&START, &words[..]].concat());
+    let given = run.lines.iter().filter(|line| *line == "from-pool 0").count();
+    assert_eq!(given, 32, "{}", run.said);
+    assert_eq!(run.page().cards()[0].allocated, budget);
+    assert!(run.tree().peak <= budget);
+}
+
+#[test]
 fn the_default_pool_gives_back_unseen_and_is_looked_at_before_a_refusal() {
     let asked = format!("async:{}:0", 64 * MIB);
     let linear = format!("alloc:{}", 64 * MIB);

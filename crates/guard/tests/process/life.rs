@@ -134,3 +134,42 @@ fn a_page_folder_that_is_not_there_is_said_and_budgets_hold() {
         run.said
     );
 }
+
+#[test]
+fn nothing_is_written_to_a_file_that_took_the_number_of_a_closed_one() {
+    let client = Client::new("dlsym", "budget=1000");
+    let opened = client.folder().join("opened");
+    // A refusal is a record of the trace and a line on stderr.
+    let run = client.env("OPENED", &opened).run(&[
+        "init",
+        "retain:0",
+        "alloc:600",
+        "alloc:600",
+        "daemonise",
+        "alloc:600",
+        "free:0",
+    ]);
+    assert_eq!(
+        run.lines[2..],
+        ["alloc 0", "alloc 2", "daemonise 0", "alloc 2", "free 0"]
+    );
+    assert_eq!(std::fs::read_to_string(opened).unwrap(), "");
+}
+
+#[test]
+fn a_trace_never_goes_through_a_link() {
+    let client = Client::of(std::path::Path::new("/bin/sh"), "-c").guarded("");
+    let folder = client.folder().to_owned();
+    let target = folder.join("target");
+    std::fs::write(&target, "kept").unwrap();
+    // The shell makes the link under its own number, and becomes the program.
+    let script = format!(
+        r#"ln -s {} {}.$$; exec "$0" dlsym init retain:0 alloc:600"#,
+        target.display(),
+        folder.join("trace").display()
+    );
+    let run = client.run(&[&script, &crate::client::program("dlsym").to_string_lossy()]);
+    assert_eq!(run.lines.last().unwrap(), "alloc 0", "{}", run.said);
+    assert_eq!(std::fs::read_to_string(target).unwrap(), "kept");
+    assert_eq!(run.trace()[0].size, 600);
+}

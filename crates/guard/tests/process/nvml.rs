@@ -7,6 +7,11 @@ const UUID: &str = "GPU-00000000-0000-0000-0000-00000000000a";
 const BUS: &str = "00000000:01:00.0";
 
 fn torch(options: Option<&str>, nvml: &str) -> Run {
+    torch_at(BUS, options, nvml)
+}
+
+/// The same for the card at this PCI address.
+fn torch_at(bus: &str, options: Option<&str>, nvml: &str) -> Run {
     let client = Client::of(&artefact::program("torch.c", &["-ldl"]), "torch");
     let client = match options {
         Some(options) => client.guarded(options),
@@ -17,7 +22,7 @@ fn torch(options: Option<&str>, nvml: &str) -> Run {
         .driver(&format!("cards=1 total=1G uuids={UUID}"))
         .env("LD_LIBRARY_PATH", libraries)
         .env("PLIMSOLL_FAKE_NVML_CARDS", nvml)
-        .run(&[BUS, "1000000"])
+        .run(&[bus, "1000000"])
 }
 
 fn card(processes: &str) -> String {
@@ -29,7 +34,8 @@ const NO_PERMISSION: &str = r#""processes":null,"processes_code":4"#;
 
 #[test]
 fn where_nvml_fails_pytorch_asserts_without_guard_and_raises_its_own_error_with_it() {
-    let elsewhere = r#"[{"uuid":"GPU-1","pci":"00000000:77:00.0"}]"#.to_owned();
+    // As on Tegra: NVML has the card under another PCI address than the driver.
+    let elsewhere = card(NOT_SUPPORTED).replace(BUS, "00000000:77:00.0");
     for (nvml, assertion) in [
         (card(NOT_SUPPORTED), "processes gave 3"),
         (card(NO_PERMISSION), "processes gave 4"),
@@ -46,6 +52,35 @@ fn where_nvml_fails_pytorch_asserts_without_guard_and_raises_its_own_error_with_
             guarded.said
         );
     }
+}
+
+#[test]
+fn a_device_that_an_initialised_nvml_does_not_know_is_an_error_as_without_guard() {
+    let stranger = r#"[{"uuid":"GPU-1","pci":"00000000:77:00.0"}]"#;
+    let no_card = "00000000:99:00.0";
+    for (bus, nvml) in [
+        (BUS, stranger),
+        (no_card, stranger),
+        (no_card, &card(NOT_SUPPORTED)),
+    ] {
+        let asserted = ["INTERNAL ASSERT FAILED: device gave 6"];
+        assert_eq!(torch_at(bus, None, nvml).lines, asserted, "{bus}");
+        assert_eq!(
+            torch_at(bus, Some("budget=2500000"), nvml).lines,
+            asserted,
+            "{bus}"
+        );
+    }
+}
+
+#[test]
+fn an_address_without_a_card_has_no_stand_in() {
+    let run = torch_at("00000000:99:00.0", Some("budget=2500000"), "!9");
+    assert!(
+        run.lines[0].starts_with("INTERNAL ASSERT FAILED: device gave"),
+        "{:?}",
+        run.lines
+    );
 }
 
 #[test]

@@ -5,8 +5,8 @@ use core::ffi::c_char;
 use core::ptr::null_mut;
 
 use crate::abi::{Buffer, Function, Handle};
-use crate::lock::Lock;
 use crate::phantom;
+use plimsoll_nostd::lock::Lock;
 
 use super::ALIGNMENT;
 use super::range::Range;

@@ -4,25 +4,25 @@
 //! @ b10605`: best fit among free blocks, results written over dying sources of the same layout, freed at their
 //! last use. The order of operations decides the peak, so it is not a sum that one could write down.
 
-use super::graph::{Graph, Id, Kind};
-use crate::layout::Place;
+use super::graph::{OpGraph, OpKind, TensorId};
+use crate::layout::TensorDevice;
 use crate::weights::{CARD_ALIGNMENT, HOST_ALIGNMENT};
 
 /// Free memory of one buffer, by offset; the last block has no end.
 #[derive(Debug)]
 struct Heap {
     alignment: u64,
-    free: Vec<Block>,
+    free: Vec<FreeBlock>,
     peak: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Block {
+struct FreeBlock {
     offset: u64,
     size: u64,
 }
 
-impl Block {
+impl FreeBlock {
     const fn end(self) -> u64 {
         self.offset.saturating_add(self.size)
     }
@@ -34,7 +34,7 @@ impl Heap {
     fn new(alignment: u64) -> Self {
         Self {
             alignment,
-            free: vec![Block {
+            free: vec![FreeBlock {
                 offset: 0,
                 size: ENDLESS,
             }],
@@ -82,7 +82,7 @@ impl Heap {
         let Some(at) = touching else {
             let at = self.free.iter().position(|block| block.offset >= offset);
             self.free
-                .insert(at.unwrap_or(self.free.len()), Block { offset, size });
+                .insert(at.unwrap_or(self.free.len()), FreeBlock { offset, size });
             return;
         };
         let grows = self.free[at].end() == offset;
@@ -106,7 +106,7 @@ impl Heap {
 
 /// What the allocator keeps of a tensor.
 #[derive(Clone, Copy, Debug, Default)]
-struct State {
+struct TensorState {
     offset: u64,
     children: u32,
     views: u32,
@@ -120,35 +120,35 @@ struct State {
 
 /// One step of what is allocated and freed, in order.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Step {
+pub(super) enum AllocationStep {
     /// Run this operation on this place.
-    Run(Id, Place),
+    Run(TensorId, TensorDevice),
     /// Keep this tensor until here: a copy of it is made.
-    Keep(Id),
+    Keep(TensorId),
     /// The copy of a tensor on another place.
-    Receive(Id, Place),
+    Receive(TensorId, TensorDevice),
 }
 
 pub(super) struct Allocator<'a> {
-    graph: &'a Graph,
+    graph: &'a OpGraph,
     heaps: Vec<Heap>,
-    states: Vec<State>,
+    states: Vec<TensorState>,
 }
 
 impl<'a> Allocator<'a> {
     /// Heaps for `devices` cards and, last, the host.
-    pub(super) fn new(graph: &'a Graph, devices: usize) -> Self {
+    pub(super) fn new(graph: &'a OpGraph, devices: usize) -> Self {
         let mut heaps: Vec<Heap> = (0..devices).map(|_| Heap::new(CARD_ALIGNMENT)).collect();
         heaps.push(Heap::new(HOST_ALIGNMENT));
         Self {
             graph,
             heaps,
-            states: vec![State::default(); graph.nodes().len()],
+            states: vec![TensorState::default(); graph.nodes().len()],
         }
     }
 
     /// Peaks of the cards' heaps and of the host's.
-    pub(super) fn peaks(mut self, leaves: &[(Id, Place)], steps: &[Step]) -> Vec<u64> {
+    pub(super) fn peaks(mut self, leaves: &[(TensorId, TensorDevice)], steps: &[AllocationStep]) -> Vec<u64> {
         for &(leaf, place) in leaves {
             self.settle(leaf, place);
         }
@@ -157,19 +157,19 @@ impl<'a> Allocator<'a> {
         }
         for step in steps {
             match *step {
-                Step::Run(id, place) => self.run(id, place),
-                Step::Receive(id, place) => self.settle(id, place),
-                Step::Keep(id) => self.used(id),
+                AllocationStep::Run(id, place) => self.run(id, place),
+                AllocationStep::Receive(id, place) => self.settle(id, place),
+                AllocationStep::Keep(id) => self.used(id),
             }
         }
         self.heaps.iter().map(|heap| heap.peak).collect()
     }
 
-    fn count(&mut self, step: Step) {
+    fn count(&mut self, step: AllocationStep) {
         match step {
-            Step::Keep(id) => self.states[id.index()].children += 1,
-            Step::Receive(..) => {}
-            Step::Run(id, _) => {
+            AllocationStep::Keep(id) => self.states[id.index()].children += 1,
+            AllocationStep::Receive(..) => {}
+            AllocationStep::Run(id, _) => {
                 let node = self.graph.node(id);
                 if let Some(root) = node.root {
                     self.states[root.index()].views += 1;
@@ -181,7 +181,7 @@ impl<'a> Allocator<'a> {
         }
     }
 
-    fn run(&mut self, id: Id, place: Place) {
+    fn run(&mut self, id: TensorId, place: TensorDevice) {
         self.settle(id, place);
         let sources = self.graph.node(id).sources;
         for source in sources.into_iter().flatten() {
@@ -189,15 +189,15 @@ impl<'a> Allocator<'a> {
         }
     }
 
-    fn heap(&self, place: Place) -> usize {
+    fn heap(&self, place: TensorDevice) -> usize {
         match place {
-            Place::Device(device) => usize::from(device),
-            Place::Host => self.heaps.len() - 1,
+            TensorDevice::Card(device) => usize::from(device),
+            TensorDevice::Host => self.heaps.len() - 1,
         }
     }
 
     /// Bytes of a tensor in a heap; scratch is a card's alone.
-    fn bytes(&self, id: Id, heap: usize) -> u64 {
+    fn bytes(&self, id: TensorId, heap: usize) -> u64 {
         let node = self.graph.node(id);
         let scratch = if heap + 1 == self.heaps.len() {
             0
@@ -208,9 +208,9 @@ impl<'a> Allocator<'a> {
     }
 
     /// `ggml_gallocr_allocate_node`.
-    fn settle(&mut self, id: Id, place: Place) {
+    fn settle(&mut self, id: TensorId, place: TensorDevice) {
         let node = self.graph.node(id);
-        let external = matches!(node.kind, Kind::Weight(_) | Kind::Cache(_));
+        let external = matches!(node.kind, OpKind::Weight(_) | OpKind::Cache(_));
         if external || node.root.is_some() || self.states[id.index()].settled {
             return;
         }
@@ -230,9 +230,9 @@ impl<'a> Allocator<'a> {
     }
 
     /// A source that dies here and whose memory fits: its only remaining reader is `id`.
-    fn reusable(&self, id: Id) -> Option<Id> {
+    fn reusable(&self, id: TensorId) -> Option<TensorId> {
         let node = self.graph.node(id);
-        if !matches!(node.kind, Kind::InPlace | Kind::Rope) {
+        if !matches!(node.kind, OpKind::InPlace | OpKind::Rope) {
             return None;
         }
         node.sources.iter().flatten().copied().find(|&source| {
@@ -243,7 +243,7 @@ impl<'a> Allocator<'a> {
         })
     }
 
-    fn take_over(&mut self, id: Id, parent: Id) -> (usize, u64) {
+    fn take_over(&mut self, id: TensorId, parent: TensorId) -> (usize, u64) {
         let state = &mut self.states[parent.index()];
         state.allocated = false;
         let (heap, offset) = (state.heap as usize, state.offset);
@@ -256,7 +256,7 @@ impl<'a> Allocator<'a> {
     }
 
     /// One reader of `id` is done.
-    fn used(&mut self, id: Id) {
+    fn used(&mut self, id: TensorId) {
         let state = &mut self.states[id.index()];
         state.children = state.children.saturating_sub(1);
         if state.children > 0 || state.views > 0 {
@@ -273,7 +273,7 @@ impl<'a> Allocator<'a> {
         }
     }
 
-    fn release(&mut self, id: Id) {
+    fn release(&mut self, id: TensorId) {
         let state = self.states[id.index()];
         if !state.allocated || self.graph.node(id).output {
             return;

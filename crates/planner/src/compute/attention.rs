@@ -8,11 +8,11 @@ mod projections;
 
 use self::projections::Projections;
 use super::decoder::Decoder;
-use super::graph::Id;
-use super::sketch::{Block, shares_cache};
+use super::graph::TensorId;
+use super::sketch::{ModelBlock, shares_cache};
 
 impl Decoder<'_> {
-    pub(super) fn attention(&mut self, block: &Block<'_>, input: Id) -> Id {
+    pub(super) fn attention(&mut self, block: &ModelBlock<'_>, input: TensorId) -> TensorId {
         let latent = self.cache.latent;
         if let Some(attended) = latent.and_then(|latent| self.latent_attention(block, input, &latent)) {
             return attended;
@@ -28,7 +28,7 @@ impl Decoder<'_> {
         self.linear(block, "attn_output", attended).unwrap_or(attended)
     }
 
-    fn attend(&mut self, block: &Block<'_>, mut p: Projections) -> Id {
+    fn attend(&mut self, block: &ModelBlock<'_>, mut p: Projections) -> TensorId {
         let slides = self.sketch.model.hyper.slides(block.layer);
         let inputs = if slides {
             self.inputs.sliding
@@ -67,7 +67,7 @@ impl Decoder<'_> {
     }
 
     /// `llama_mul_mat_hadamard`.
-    fn hadamard(&mut self, of: Id, rotation: Id) -> Id {
+    fn hadamard(&mut self, of: TensorId, rotation: TensorId) -> TensorId {
         let shape = self.graph.shape(of);
         let side = self.graph.shape(rotation)[0].max(1);
         let elements = shape.iter().fold(1, |all: u64, &n| all.saturating_mul(n));

@@ -7,13 +7,13 @@
 mod layer;
 mod parts;
 
-use super::form::{Form, WantedRows};
-use super::graph::{F32, Graph, I32, I64, Id};
+use super::form::{GraphVariant, WantedRows};
+use super::graph::{F32, I32, I64, OpGraph, TensorId};
 use super::inputs::{Inputs, inputs};
-use super::sketch::Sketch;
+use super::sketch::ModelLayers;
 use crate::flash::Flash;
 use crate::kv::CacheKind;
-use crate::layout::Place;
+use crate::layout::TensorDevice;
 use crate::reserve::Reserve;
 
 /// How the roles of a matrix and of what is added to its product end.
@@ -22,7 +22,7 @@ pub(super) const BIAS: &str = ".bias";
 
 /// What builds of the engine do differently in one graph.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Habits {
+pub(super) struct EngineQuirks {
     /// Room for f16 copies of the cache behind the result of attention.
     pub(super) copies_cache: bool,
     /// Flash attention gets an F16 copy of an F32 mask, instead of a mask that is F16.
@@ -46,45 +46,45 @@ pub(super) struct Habits {
 }
 
 pub(super) struct Decoder<'a> {
-    pub(super) graph: Graph,
-    pub(super) sketch: &'a Sketch<'a>,
+    pub(super) graph: OpGraph,
+    pub(super) sketch: &'a ModelLayers<'a>,
     pub(super) reserve: &'a Reserve,
     pub(super) cache: CacheKind,
     pub(super) flash: Flash,
-    pub(super) habits: Habits,
-    pub(super) form: Form,
+    pub(super) quirks: EngineQuirks,
+    pub(super) variant: GraphVariant,
     /// Every layer's device has the kernel of the gated delta net.
     pub(super) fused: bool,
     /// Uses of that kernel, and where their layers are.
-    pub(super) fused_nodes: Vec<(Id, Place)>,
+    pub(super) fused_nodes: Vec<(TensorId, TensorDevice)>,
     /// The same of flash attention.
-    pub(super) attention_nodes: Vec<(Id, Place)>,
+    pub(super) attention_nodes: Vec<(TensorId, TensorDevice)>,
     pub(super) tokens: u64,
     pub(super) inputs: Inputs,
     /// Masks, and their copies for flash attention.
-    pub(super) masks: Vec<(Id, Id)>,
+    pub(super) masks: Vec<(TensorId, TensorId)>,
 }
 
 impl<'a> Decoder<'a> {
     pub(super) fn new(
-        sketch: &'a Sketch<'a>,
+        sketch: &'a ModelLayers<'a>,
         reserve: &'a Reserve,
         cache: CacheKind,
         flash: Flash,
-        habits: Habits,
+        quirks: EngineQuirks,
     ) -> Self {
         let mut graph = sketch.graph();
-        let inputs = inputs(&mut graph, sketch, reserve, cache, flash.on && !habits.casts_mask);
+        let inputs = inputs(&mut graph, sketch, reserve, cache, flash.on && !quirks.casts_mask);
         Self {
             graph,
             sketch,
             reserve,
             cache,
             flash,
-            habits,
-            form: match habits.picks_rows_early {
-                true => Form::of_older(sketch.model),
-                false => Form::of(sketch.model),
+            quirks,
+            variant: match quirks.picks_rows_early {
+                true => GraphVariant::of_older(sketch.model),
+                false => GraphVariant::of(sketch.model),
             },
             fused: true,
             fused_nodes: Vec::new(),
@@ -104,9 +104,9 @@ impl<'a> Decoder<'a> {
         self.finish(current);
     }
 
-    fn layers(&mut self, mut current: Id) -> Id {
+    fn layers(&mut self, mut current: TensorId) -> TensorId {
         let last = self.sketch.blocks.len().saturating_sub(1);
-        let wanted = self.form.wanted;
+        let wanted = self.variant.wanted;
         for (i, block) in self.sketch.blocks.iter().enumerate() {
             current = self.layer(block, current, i == last);
         }
@@ -118,11 +118,11 @@ impl<'a> Decoder<'a> {
     }
 
     /// `build_inp_embd`: the host looks the tokens up; the place for ready-made embeddings is reserved as well.
-    fn embed(&mut self) -> Id {
+    fn embed(&mut self) -> TensorId {
         let width = u64::from(self.sketch.model.hyper.embedding);
         let tokens = self.graph.input(I32, [self.tokens, 1, 1, 1]);
         let table = self.sketch.other("token_embd.weight");
-        let ready = (table.is_none() || !self.habits.is_lean)
+        let ready = (table.is_none() || !self.quirks.is_lean)
             .then(|| self.graph.input(F32, [width, self.tokens, 1, 1]));
         let looked_up = table.map(|(table, place)| {
             let table = self.stored(table, place);
@@ -133,7 +133,7 @@ impl<'a> Decoder<'a> {
         if let Some(ready) = ready {
             self.graph.expand(ready);
         }
-        if self.habits.mixes_embeddings {
+        if self.quirks.mixes_embeddings {
             let second = self.graph.input(F32, [width, self.tokens, 1, 1]);
             let which = self.graph.input(I64, [self.tokens, 1, 1, 1]);
             self.graph.expand(second);
@@ -153,30 +153,30 @@ impl<'a> Decoder<'a> {
         embedded
     }
 
-    pub(super) fn wanted_rows(&mut self, of: Id) -> Id {
+    pub(super) fn wanted_rows(&mut self, of: TensorId) -> TensorId {
         let width = self.graph.shape(of)[0];
         self.graph
             .gather([width, self.reserve.outputs, 1, 1], of, self.inputs.outputs)
     }
 
-    fn finish(&mut self, current: Id) {
-        let mut normed = match self.sketch.other(self.form.last_norm) {
+    fn finish(&mut self, current: TensorId) {
+        let mut normed = match self.sketch.other(self.variant.last_norm) {
             Some((weight, place)) => {
                 let weight = self.stored(weight, place);
-                match self.habits.is_lean {
+                match self.quirks.is_lean {
                     true => self.graph.own(F32, self.graph.shape(current), &[current, weight]),
                     false => {
-                        let normed = self.bare_norm(current, self.form.subtracts_mean);
+                        let normed = self.bare_norm(current, self.variant.subtracts_mean);
                         self.graph.in_place(&[normed, weight])
                     }
                 }
             }
             None => current,
         };
-        if !self.habits.is_lean {
+        if !self.quirks.is_lean {
             self.graph.mark_output(normed);
         }
-        if self.form.wanted == WantedRows::AfterLastNorm {
+        if self.variant.wanted == WantedRows::AfterLastNorm {
             normed = self.wanted_rows(normed);
             self.graph.mark_output(normed);
         }

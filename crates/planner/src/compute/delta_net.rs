@@ -5,16 +5,16 @@
 //! it all where every layer's device has it; else the engine falls back to chunks of 64 tokens in small operations.
 
 use super::decoder::Decoder;
-use super::graph::{F32, Id};
+use super::graph::{F32, TensorId};
 use super::recurrent::Carried;
-use super::sketch::Block;
+use super::sketch::ModelBlock;
 
 /// Tokens that are worked on together without the kernel.
 const CHUNK: u64 = 64;
 
-/// Heads and their length; keys may have fewer heads than values.
+/// DeltaHeads and their length; keys may have fewer heads than values.
 #[derive(Clone, Copy)]
-struct Heads {
+struct DeltaHeads {
     length: u64,
     keys: u64,
     values: u64,
@@ -22,40 +22,40 @@ struct Heads {
 
 /// What goes into the recurrence, `[length, heads, tokens, sequences]` each.
 struct Recurrence {
-    query: Id,
-    key: Id,
-    value: Id,
-    decay: Id,
-    beta: Id,
+    query: TensorId,
+    key: TensorId,
+    value: TensorId,
+    decay: TensorId,
+    beta: TensorId,
 }
 
 /// The same for the small operations, as `[.., chunk, chunks, heads]`.
-struct Chunks {
-    query: Id,
-    key: Id,
-    value: Id,
-    key_beta: Id,
-    value_beta: Id,
-    decay: Id,
+struct DeltaChunks {
+    query: TensorId,
+    key: TensorId,
+    value: TensorId,
+    key_beta: TensorId,
+    value_beta: TensorId,
+    decay: TensorId,
     count: u64,
     heads: u64,
 }
 
 impl Decoder<'_> {
-    fn heads(&self, block: &Block<'_>) -> Option<Heads> {
+    fn heads(&self, block: &ModelBlock<'_>) -> Option<DeltaHeads> {
         let recurrent = self.sketch.model.hyper.recurrent.as_ref()?;
         let inner = block.get("ssm_out.weight")?.0.shape[0].max(1);
         let values = block.get("ssm_a")?.0.shape[0].max(1);
         let channels = block.get("ssm_conv1d.weight")?.0.shape[1];
         let state = (recurrent.state / inner).max(1);
-        Some(Heads {
+        Some(DeltaHeads {
             length: (inner / values).max(1),
             keys: (channels.saturating_sub(inner) / 2 / state).max(1),
             values,
         })
     }
 
-    pub(super) fn delta_net(&mut self, block: &Block<'_>, input: Id) -> Option<Id> {
+    pub(super) fn delta_net(&mut self, block: &ModelBlock<'_>, input: TensorId) -> Option<TensorId> {
         let heads = self.heads(block)?;
         let wide = [heads.length, heads.values, self.each(), self.sequences()];
         let mixed = self.linear(block, "attn_qkv", input)?;
@@ -91,7 +91,12 @@ impl Decoder<'_> {
     }
 
     /// `build_conv_state`, the state of the recurrence, and the convolution, in the order in which they are built.
-    fn convolved_and_state(&mut self, block: &Block<'_>, mixed: Id, heads: Heads) -> Option<(Id, Carried)> {
+    fn convolved_and_state(
+        &mut self,
+        block: &ModelBlock<'_>,
+        mixed: TensorId,
+        heads: DeltaHeads,
+    ) -> Option<(TensorId, Carried)> {
         let [kernel, channels, ..] = block.get("ssm_conv1d.weight")?.0.shape;
         let taps = kernel.saturating_sub(1);
         let shape = [channels, self.each(), self.sequences(), 1];
@@ -104,7 +109,12 @@ impl Decoder<'_> {
     }
 
     /// How much of the new is written and of the old forgotten: from one matrix (Qwen3-Next) or two.
-    fn beta_and_decay(&mut self, block: &Block<'_>, input: Id, heads: Heads) -> Option<(Id, Id)> {
+    fn beta_and_decay(
+        &mut self,
+        block: &ModelBlock<'_>,
+        input: TensorId,
+        heads: DeltaHeads,
+    ) -> Option<(TensorId, TensorId)> {
         let (each, sequences) = (self.each(), self.sequences());
         let flat = [heads.values, each, sequences, 1];
         let (beta, alpha) = match self.linear(block, "ssm_ba", input) {
@@ -135,7 +145,7 @@ impl Decoder<'_> {
     }
 
     /// `ggml_l2_norm`, and keys repeated for every value head: always in Qwen3-Next, later ones only without the kernel.
-    fn unit_rows(&mut self, part: Id, heads: Heads) -> Id {
+    fn unit_rows(&mut self, part: TensorId, heads: DeltaHeads) -> TensorId {
         let shape = self.graph.shape(part);
         let unit = self.graph.own(F32, shape, &[part]);
         let always = self.sketch.model.architecture == "qwen3next";
@@ -156,7 +166,13 @@ impl Decoder<'_> {
     }
 
     /// `build_delta_net_fused`: one result holds the outputs and the states after them.
-    fn fused_net(&mut self, block: &Block<'_>, r: &Recurrence, state: Id, carried: &Carried) -> Id {
+    fn fused_net(
+        &mut self,
+        block: &ModelBlock<'_>,
+        r: &Recurrence,
+        state: TensorId,
+        carried: &Carried,
+    ) -> TensorId {
         let [length, heads, each, sequences] = self.graph.shape(r.value);
         let snapshots = self.snapshots();
         let states = snapshots.saturating_mul(length).saturating_mul(sequences);
@@ -180,7 +196,7 @@ impl Decoder<'_> {
     }
 
     /// `build_delta_net_chunking`.
-    fn chunked_net(&mut self, r: &Recurrence, state: Id, carried: &Carried) -> Id {
+    fn chunked_net(&mut self, r: &Recurrence, state: TensorId, carried: &Carried) -> TensorId {
         let [length, heads, each, sequences] = self.graph.shape(r.value);
         let chunks = self.chunks(r);
         let (output, state) = self.over_chunks(&chunks, state);
@@ -193,7 +209,7 @@ impl Decoder<'_> {
     }
 
     /// Pads the tokens to whole chunks, and cuts them up.
-    fn chunks(&mut self, r: &Recurrence) -> Chunks {
+    fn chunks(&mut self, r: &Recurrence) -> DeltaChunks {
         let [_, _, each, sequences] = self.graph.shape(r.value);
         let count = each.div_ceil(CHUNK);
         let query = self.graph.in_place(&[r.query]);
@@ -212,7 +228,7 @@ impl Decoder<'_> {
                 self.graph.view(part, shape)
             });
         let heads = self.graph.shape(r.value)[1].saturating_mul(sequences);
-        Chunks {
+        DeltaChunks {
             query,
             key,
             value,
@@ -225,14 +241,14 @@ impl Decoder<'_> {
     }
 
     /// The same operation on a turned copy of `of`.
-    fn turned(&mut self, of: Id) -> Id {
+    fn turned(&mut self, of: TensorId) -> TensorId {
         let [a, b, c, d] = self.graph.shape(of);
         let turned = self.graph.view(of, [b, a, c, d]);
         self.graph.own(F32, [b, a, c, d], &[turned])
     }
 
     /// What the tokens of each chunk do to each other, then chunk by chunk what the state adds.
-    fn over_chunks(&mut self, c: &Chunks, mut state: Id) -> (Id, Id) {
+    fn over_chunks(&mut self, c: &DeltaChunks, mut state: TensorId) -> (TensorId, TensorId) {
         let square = [CHUNK, CHUNK, c.count, c.heads];
         let decay = self.turned(c.decay);
         let sums = self.graph.own(F32, [CHUNK, 1, c.count, c.heads], &[decay]);
@@ -283,7 +299,12 @@ impl Decoder<'_> {
         (output, state)
     }
 
-    fn next_chunk(&mut self, parts: [Id; 6], output: Id, state: Id) -> (Id, Id) {
+    fn next_chunk(
+        &mut self,
+        parts: [TensorId; 6],
+        output: TensorId,
+        state: TensorId,
+    ) -> (TensorId, TensorId) {
         let [key_decay, value, key_query, query, key, growth] = parts.map(|part| {
             let [a, b, _, d] = self.graph.shape(part);
             self.graph.view(part, [a, b, 1, d])

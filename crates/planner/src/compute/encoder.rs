@@ -6,12 +6,12 @@
 use plimsoll_model::Pooling;
 
 use super::decoder::Decoder;
-use super::graph::{F32, I32, Id};
-use super::sketch::Block;
+use super::graph::{F32, I32, TensorId};
+use super::sketch::ModelBlock;
 
 impl Decoder<'_> {
     /// Kinds of tokens (the first one) and learned positions are added, and the sum is normed, each where the file has it.
-    pub(super) fn encoder_input(&mut self, embedded: Id) -> Id {
+    pub(super) fn encoder_input(&mut self, embedded: TensorId) -> TensorId {
         let [width, tokens, ..] = self.graph.shape(embedded);
         let mut sum = embedded;
         if let Some((kinds, place)) = self.sketch.other("token_types.weight") {
@@ -36,7 +36,12 @@ impl Decoder<'_> {
     }
 
     /// `llama_model_bert::graph`.
-    pub(super) fn encoder_layer(&mut self, block: &Block<'_>, input: Id, is_last: bool) -> Id {
+    pub(super) fn encoder_layer(
+        &mut self,
+        block: &ModelBlock<'_>,
+        input: TensorId,
+        is_last: bool,
+    ) -> TensorId {
         let mut current = self.attention(block, input);
         let mut residual = input;
         if is_last {
@@ -55,7 +60,7 @@ impl Decoder<'_> {
     }
 
     /// `build_pooling`, and the dense layers behind it.
-    pub(super) fn pool(&mut self, pooling: Pooling, embedded: Id) {
+    pub(super) fn pool(&mut self, pooling: Pooling, embedded: TensorId) {
         let mean_first = self.sketch.model.architecture == "modern-bert";
         let mut pooled = match pooling {
             Pooling::Each => embedded,
@@ -80,7 +85,7 @@ impl Decoder<'_> {
     }
 
     /// Each sequence's mean over its tokens.
-    fn mean(&mut self, embedded: Id) -> Id {
+    fn mean(&mut self, embedded: TensorId) -> TensorId {
         let [width, rows, ..] = self.graph.shape(embedded);
         let sequences = self.sequences();
         let shares = self.graph.input(F32, [self.tokens, sequences, 1, 1]);
@@ -89,7 +94,7 @@ impl Decoder<'_> {
         self.graph.multiply(turned, shares)
     }
 
-    fn classify(&mut self, pooled: Id) -> Id {
+    fn classify(&mut self, pooled: TensorId) -> TensorId {
         let mut score = pooled;
         if let Some(hidden) = self.outer_linear("cls", score) {
             score = self.graph.in_place(&[hidden]);
@@ -107,13 +112,13 @@ impl Decoder<'_> {
     }
 
     /// A tensor outside of layers.
-    pub(super) fn outer(&mut self, name: &str) -> Option<Id> {
+    pub(super) fn outer(&mut self, name: &str) -> Option<TensorId> {
         let (tensor, place) = self.sketch.other(name)?;
         Some(self.stored(tensor, place))
     }
 
     /// A matrix outside of layers, and its bias.
-    fn outer_linear(&mut self, name: &str, input: Id) -> Option<Id> {
+    fn outer_linear(&mut self, name: &str, input: TensorId) -> Option<TensorId> {
         let weight = self.outer(&format!("{name}.weight"))?;
         let product = self.graph.multiply(weight, input);
         Some(match self.outer(&format!("{name}.bias")) {

@@ -3,8 +3,8 @@
 //! Mirrors `llama-graph.cpp: build_ffn, build_moe_ffn @ b10605`.
 
 use super::decoder::{BIAS, Decoder, WEIGHT};
-use super::graph::{F32, I32, Id};
-use super::sketch::Block;
+use super::graph::{F32, I32, TensorId};
+use super::sketch::ModelBlock;
 
 /// The tensors of a dense network, by their roles.
 struct Roles {
@@ -26,7 +26,7 @@ const SHARED: Roles = Roles {
 
 impl Decoder<'_> {
     /// Everything between the second norm and the residual sum.
-    pub(super) fn feed_forward(&mut self, block: &Block<'_>, input: Id) -> Id {
+    pub(super) fn feed_forward(&mut self, block: &ModelBlock<'_>, input: TensorId) -> TensorId {
         if !block.has("ffn_gate_inp.weight") {
             return self.dense(block, input, &DENSE);
         }
@@ -43,7 +43,7 @@ impl Decoder<'_> {
         self.graph.in_place(&[experts, shared])
     }
 
-    fn dense(&mut self, block: &Block<'_>, input: Id, roles: &Roles) -> Id {
+    fn dense(&mut self, block: &ModelBlock<'_>, input: TensorId, roles: &Roles) -> TensorId {
         let up = self.linear(block, roles.up, input);
         let Some(up) = up else {
             return input;
@@ -63,7 +63,7 @@ impl Decoder<'_> {
         self.linear(block, roles.down, active).unwrap_or(active)
     }
 
-    fn experts(&mut self, block: &Block<'_>, input: Id) -> Id {
+    fn experts(&mut self, block: &ModelBlock<'_>, input: TensorId) -> TensorId {
         let [width, tokens, ..] = self.graph.shape(input);
         let Some(hyper) = &self.sketch.model.hyper.experts else {
             return input;
@@ -85,7 +85,12 @@ impl Decoder<'_> {
     }
 
     /// The chosen experts and their weights.
-    fn route(&mut self, block: &Block<'_>, input: Id, [count, used, tokens]: [u64; 3]) -> (Id, Id) {
+    fn route(
+        &mut self,
+        block: &ModelBlock<'_>,
+        input: TensorId,
+        [count, used, tokens]: [u64; 3],
+    ) -> (TensorId, TensorId) {
         let late_softmax = self.sketch.model.architecture == "gpt-oss";
         let logits = self.linear(block, "ffn_gate_inp", input).unwrap_or(input);
         let odds = if late_softmax {
@@ -104,11 +109,11 @@ impl Decoder<'_> {
         let weights = self.graph.view(weights, [used, tokens, 1, 1]);
         let weights = if late_softmax {
             self.graph.in_place(&[weights])
-        } else if !self.form.weighs_experts {
+        } else if !self.variant.weighs_experts {
             weights
         } else {
             let sum = self.graph.own(F32, [1, tokens, 1, 1], &[weights]);
-            let sum = match self.habits.clamps_views {
+            let sum = match self.quirks.clamps_views {
                 true => self.graph.overwrite(&[sum], sum),
                 false => self.graph.in_place(&[sum]),
             };
@@ -122,7 +127,7 @@ impl Decoder<'_> {
         (chosen, weights)
     }
 
-    fn expert_activation(&mut self, block: &Block<'_>, input: Id, chosen: Id) -> Id {
+    fn expert_activation(&mut self, block: &ModelBlock<'_>, input: TensorId, chosen: TensorId) -> TensorId {
         if let Some(both) = self.expert_linear(block, "ffn_gate_up_exps", input, chosen) {
             let [width, used, tokens, _] = self.graph.shape(both);
             let half = [width / 2, used, tokens, 1];
@@ -146,10 +151,15 @@ impl Decoder<'_> {
     }
 
     /// `llama-build-context.cpp: llm_build_moe_ffn` of ik_llama.cpp (8337e4cd): where gate and up are of one type.
-    fn fused_activation(&mut self, block: &Block<'_>, input: Id, chosen: Id) -> Option<Id> {
+    fn fused_activation(
+        &mut self,
+        block: &ModelBlock<'_>,
+        input: TensorId,
+        chosen: TensorId,
+    ) -> Option<TensorId> {
         let (up, _) = block.get("ffn_up_exps.weight")?;
         let (gate, _) = block.get("ffn_gate_exps.weight")?;
-        if !self.habits.fuses_experts || up.kind != gate.kind {
+        if !self.quirks.fuses_experts || up.kind != gate.kind {
             return None;
         }
         let up = self.weight(block, "ffn_up_exps.weight")?;
@@ -158,7 +168,13 @@ impl Decoder<'_> {
         Some(self.weighed(product, chosen))
     }
 
-    fn expert_linear(&mut self, block: &Block<'_>, role: &str, input: Id, chosen: Id) -> Option<Id> {
+    fn expert_linear(
+        &mut self,
+        block: &ModelBlock<'_>,
+        role: &str,
+        input: TensorId,
+        chosen: TensorId,
+    ) -> Option<TensorId> {
         let weight = self.part(block, role, WEIGHT)?;
         let product = self.graph.multiply_experts(weight, input, chosen);
         let product = self.weighed(product, chosen);
@@ -169,7 +185,7 @@ impl Decoder<'_> {
     }
 
     /// `ggml-cuda.cu: ggml_backend_cuda_offload_op` of ik_llama.cpp (8337e4cd).
-    fn weighed(&mut self, product: Id, chosen: Id) -> Id {
+    fn weighed(&mut self, product: TensorId, chosen: TensorId) -> TensorId {
         let count = self
             .sketch
             .model
@@ -177,7 +193,7 @@ impl Decoder<'_> {
             .experts
             .as_ref()
             .map_or(1, |experts| experts.count);
-        if self.habits.shares_batch {
+        if self.quirks.shares_batch {
             let [used, tokens, ..] = self.graph.shape(chosen);
             let share = tokens.saturating_mul(used) / u64::from(count).max(1);
             self.graph.count_batch(product, share);
@@ -186,9 +202,9 @@ impl Decoder<'_> {
     }
 
     /// One view of each expert's output, all in order before the first sum.
-    fn sum_experts(&mut self, outputs: Id, used: u64) -> Id {
+    fn sum_experts(&mut self, outputs: TensorId, used: u64) -> TensorId {
         let [width, _, tokens, _] = self.graph.shape(outputs);
-        let views: Vec<Id> = (0..used)
+        let views: Vec<TensorId> = (0..used)
             .map(|_| self.graph.view(outputs, [width, tokens, 1, 1]))
             .collect();
         for &view in &views {

@@ -1,6 +1,6 @@
 //! What no tensor tells of a graph: the order of sums, and where the rows that are wanted are picked.
 //!
-//! An architecture's graph follows from the tensors that it has, but for these few habits, which
+//! An architecture's graph follows from the tensors that it has, but for these few quirks, which
 //! `src/models/*.cpp @ b10605` have each for itself.
 
 use plimsoll_model::Model;
@@ -19,7 +19,7 @@ pub(super) enum WantedRows {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Form {
+pub(super) struct GraphVariant {
     pub(super) wanted: WantedRows,
     /// Which of a layer's two sums name what goes around first, and so write over that.
     pub(super) residual_first: [bool; 2],
@@ -41,7 +41,7 @@ pub(super) struct Form {
     pub(super) positions: u64,
 }
 
-impl Form {
+impl GraphVariant {
     pub(super) fn of(model: &Model) -> Self {
         let usual = Self {
             wanted: WantedRows::WithinLastLayer,
@@ -117,15 +117,15 @@ impl Form {
     /// Before there were layers that predict further tokens from rows of their own, the wanted rows were picked within the last
     /// layer (`src/models/*.cpp @ b8799`).
     pub(super) fn of_older(model: &Model) -> Self {
-        let form = Self::of(model);
-        let wanted = match form.wanted {
+        let variant = Self::of(model);
+        let wanted = match variant.wanted {
             WantedRows::AfterLastLayer | WantedRows::AfterLastNorm => WantedRows::WithinLastLayer,
-            WantedRows::WithinLastLayer | WantedRows::AfterFirstSum => form.wanted,
+            WantedRows::WithinLastLayer | WantedRows::AfterFirstSum => variant.wanted,
         };
         Self {
             wanted,
             views_gates: model.architecture == "qwen3next",
-            ..form
+            ..variant
         }
     }
 }

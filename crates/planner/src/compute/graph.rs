@@ -5,14 +5,14 @@
 
 use std::num::NonZeroU32;
 
-use crate::layout::Place;
+use crate::layout::TensorDevice;
 
 /// A tensor of the graph, by its number from 1. Small, because a node has room for seven and what is touched for the first time
 /// costs a page fault: a graph of all layers of a large model is a megabyte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Id(NonZeroU32);
+pub(super) struct TensorId(NonZeroU32);
 
-impl Id {
+impl TensorId {
     pub(super) const fn index(self) -> usize {
         self.0.get() as usize - 1
     }
@@ -25,11 +25,11 @@ impl Id {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum OpKind {
     /// A weight; already in memory at its place.
-    Weight(Place),
+    Weight(TensorDevice),
     /// A tensor of the cache; already in memory at its place.
-    Cache(Place),
+    Cache(TensorDevice),
     /// A graph input, written by the host.
     Input,
     /// Looks at another tensor's memory and computes nothing.
@@ -48,7 +48,7 @@ pub(super) enum Kind {
     Gather,
 }
 
-impl Kind {
+impl OpKind {
     pub(super) const fn is_leaf(self) -> bool {
         matches!(self, Self::Weight(_) | Self::Cache(_) | Self::Input)
     }
@@ -61,7 +61,7 @@ pub(super) const I64: u64 = 8;
 
 /// How a tensor lies in memory; equal layouts can share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(super) struct MemoryLayout {
     pub(super) element: u64,
     pub(super) shape: [u64; 4],
 }
@@ -70,27 +70,27 @@ pub(super) struct Layout {
 const SOURCES: usize = 7;
 
 #[derive(Clone, Debug)]
-pub(super) struct Node {
-    pub(super) kind: Kind,
-    pub(super) layout: Layout,
+pub(super) struct OpNode {
+    pub(super) kind: OpKind,
+    pub(super) layout: MemoryLayout,
     /// Bytes of its data.
     pub(super) bytes: u64,
     /// Bytes that its operation, or the padding of its rows, wants behind its data on a card.
     pub(super) scratch: u64,
-    pub(super) sources: [Option<Id>; SOURCES],
+    pub(super) sources: [Option<TensorId>; SOURCES],
     /// The tensor whose memory it looks at.
-    pub(super) root: Option<Id>,
+    pub(super) root: Option<TensorId>,
     /// Never freed nor written over.
     pub(super) output: bool,
     /// No card has a kernel for it.
     pub(super) host_only: bool,
     /// Where the engine insists that it is computed.
-    pub(super) pinned: Option<Place>,
+    pub(super) pinned: Option<TensorDevice>,
     /// `get_op_batch_size`: rows that make copying a host weight to a card worth it.
     pub(super) batch: u64,
 }
 
-impl Node {
+impl OpNode {
     /// What a card adds behind the rows of a quantised tensor, and so behind a copy of it.
     fn padding(&self) -> u64 {
         if self.kind.is_leaf() { self.scratch } else { 0 }
@@ -98,18 +98,18 @@ impl Node {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Graph {
-    nodes: Vec<Node>,
+pub(super) struct OpGraph {
+    nodes: Vec<OpNode>,
     visited: Vec<bool>,
     /// Operations in the order in which they run.
-    pub(super) order: Vec<Id>,
+    pub(super) order: Vec<TensorId>,
     /// Inputs, weights and cache tensors in the order in which they are met.
-    pub(super) leaves: Vec<Id>,
+    pub(super) leaves: Vec<TensorId>,
     /// What [`Self::expand`] has yet to look at, kept for its memory.
-    pending: Vec<(Id, usize)>,
+    pending: Vec<(TensorId, usize)>,
 }
 
-impl Graph {
+impl OpGraph {
     /// Empty, with room for `count` tensors, which do not move while it is built.
     pub(super) fn clear(&mut self, count: usize) {
         self.nodes.clear();
@@ -120,36 +120,36 @@ impl Graph {
         self.leaves.clear();
     }
 
-    pub(super) fn node(&self, id: Id) -> &Node {
+    pub(super) fn node(&self, id: TensorId) -> &OpNode {
         &self.nodes[id.index()]
     }
 
-    fn node_mut(&mut self, id: Id) -> &mut Node {
+    fn node_mut(&mut self, id: TensorId) -> &mut OpNode {
         &mut self.nodes[id.index()]
     }
 
-    pub(super) fn nodes(&self) -> &[Node] {
+    pub(super) fn nodes(&self) -> &[OpNode] {
         &self.nodes
     }
 
-    pub(super) fn shape(&self, id: Id) -> [u64; 4] {
+    pub(super) fn shape(&self, id: TensorId) -> [u64; 4] {
         self.node(id).layout.shape
     }
 
-    pub(super) fn push(&mut self, node: Node) -> Id {
+    pub(super) fn push(&mut self, node: OpNode) -> TensorId {
         self.nodes.push(node);
         self.visited.push(false);
-        Id::last(self.nodes.len())
+        TensorId::last(self.nodes.len())
     }
 
-    fn new_node(&mut self, kind: Kind, element: u64, shape: [u64; 4], sources: &[Id]) -> Id {
+    fn new_node(&mut self, kind: OpKind, element: u64, shape: [u64; 4], sources: &[TensorId]) -> TensorId {
         let mut held = [None; SOURCES];
         for (slot, source) in held.iter_mut().zip(sources) {
             *slot = Some(*source);
         }
         let bytes = shape.iter().fold(element, |bytes, &n| bytes.saturating_mul(n));
-        let layout = Layout { element, shape };
-        self.push(Node {
+        let layout = MemoryLayout { element, shape };
+        self.push(OpNode {
             kind,
             layout,
             bytes,
@@ -164,7 +164,7 @@ impl Graph {
     }
 
     /// A weight or a tensor of the cache, of any element type.
-    pub(super) fn stored(&mut self, kind: Kind, bytes: u64, padding: u64, shape: [u64; 4]) -> Id {
+    pub(super) fn stored(&mut self, kind: OpKind, bytes: u64, padding: u64, shape: [u64; 4]) -> TensorId {
         let id = self.new_node(kind, 0, shape, &[]);
         self.node_mut(id).bytes = bytes;
         self.node_mut(id).scratch = padding;
@@ -172,51 +172,51 @@ impl Graph {
     }
 
     /// A tensor of the cache of F32: one row for each state that is kept.
-    pub(super) fn states(&mut self, place: Place, row: u64, rows: u64) -> Id {
-        self.new_node(Kind::Cache(place), F32, [row, rows, 1, 1], &[])
+    pub(super) fn states(&mut self, place: TensorDevice, row: u64, rows: u64) -> TensorId {
+        self.new_node(OpKind::Cache(place), F32, [row, rows, 1, 1], &[])
     }
 
-    pub(super) fn input(&mut self, element: u64, shape: [u64; 4]) -> Id {
-        self.new_node(Kind::Input, element, shape, &[])
+    pub(super) fn input(&mut self, element: u64, shape: [u64; 4]) -> TensorId {
+        self.new_node(OpKind::Input, element, shape, &[])
     }
 
     /// An operation whose result has the layout of its first source.
-    pub(super) fn in_place(&mut self, sources: &[Id]) -> Id {
+    pub(super) fn in_place(&mut self, sources: &[TensorId]) -> TensorId {
         let like = self.node(sources[0]).layout;
-        self.new_node(Kind::InPlace, like.element, like.shape, sources)
+        self.new_node(OpKind::InPlace, like.element, like.shape, sources)
     }
 
-    pub(super) fn pin(&mut self, id: Id, place: Place) {
+    pub(super) fn pin(&mut self, id: TensorId, place: TensorDevice) {
         self.node_mut(id).pinned = Some(place);
     }
 
-    pub(super) fn keep_on_host(&mut self, id: Id) {
+    pub(super) fn keep_on_host(&mut self, id: TensorId) {
         self.node_mut(id).host_only = true;
     }
 
-    pub(super) fn rope(&mut self, sources: &[Id]) -> Id {
+    pub(super) fn rope(&mut self, sources: &[TensorId]) -> TensorId {
         let like = self.node(sources[0]).layout;
-        let id = self.new_node(Kind::Rope, like.element, like.shape, sources);
+        let id = self.new_node(OpKind::Rope, like.element, like.shape, sources);
         self.node_mut(id).batch = like.shape[2];
         id
     }
 
-    pub(super) fn own(&mut self, element: u64, shape: [u64; 4], sources: &[Id]) -> Id {
-        self.new_node(Kind::Own, element, shape, sources)
+    pub(super) fn own(&mut self, element: u64, shape: [u64; 4], sources: &[TensorId]) -> TensorId {
+        self.new_node(OpKind::Own, element, shape, sources)
     }
 
-    pub(super) fn gather(&mut self, shape: [u64; 4], table: Id, rows: Id) -> Id {
-        let id = self.new_node(Kind::Gather, F32, shape, &[table, rows]);
+    pub(super) fn gather(&mut self, shape: [u64; 4], table: TensorId, rows: TensorId) -> TensorId {
+        let id = self.new_node(OpKind::Gather, F32, shape, &[table, rows]);
         self.node_mut(id).batch = 0;
         id
     }
 
     /// `ggml_mul_mat`: F32 of the weight's rows by the activations' columns.
-    pub(super) fn multiply(&mut self, weight: Id, activations: Id) -> Id {
+    pub(super) fn multiply(&mut self, weight: TensorId, activations: TensorId) -> TensorId {
         let rows = self.shape(weight)[1];
         let [_, columns, second, third] = self.shape(activations);
         let id = self.new_node(
-            Kind::Own,
+            OpKind::Own,
             F32,
             [rows, columns, second, third],
             &[weight, activations],
@@ -226,11 +226,16 @@ impl Graph {
     }
 
     /// `ggml_mul_mat_id`: one product for each of the `used` experts of a token.
-    pub(super) fn multiply_experts(&mut self, weight: Id, activations: Id, chosen: Id) -> Id {
+    pub(super) fn multiply_experts(
+        &mut self,
+        weight: TensorId,
+        activations: TensorId,
+        chosen: TensorId,
+    ) -> TensorId {
         let rows = self.shape(weight)[1];
         let [used, tokens, ..] = self.shape(chosen);
         let id = self.new_node(
-            Kind::Own,
+            OpKind::Own,
             F32,
             [rows, used, tokens, 1],
             &[weight, activations, chosen],
@@ -240,31 +245,37 @@ impl Graph {
     }
 
     /// Says how many rows make copying a host weight for this worth it, where the shape does not.
-    pub(super) fn count_batch(&mut self, id: Id, rows: u64) {
+    pub(super) fn count_batch(&mut self, id: TensorId, rows: u64) {
         self.node_mut(id).batch = rows;
     }
 
     /// ik_llama.cpp's `ggml_moe_up_gate`: two products for each expert of a token, of which one result is left.
-    pub(super) fn multiply_both(&mut self, up: Id, gate: Id, activations: Id, chosen: Id) -> Id {
+    pub(super) fn multiply_both(
+        &mut self,
+        up: TensorId,
+        gate: TensorId,
+        activations: TensorId,
+        chosen: TensorId,
+    ) -> TensorId {
         let id = self.multiply_experts(up, activations, chosen);
         self.node_mut(id).sources[3] = Some(gate);
         id
     }
 
-    pub(super) fn attention(&mut self, shape: [u64; 4], scratch: u64, sources: &[Id]) -> Id {
-        let id = self.new_node(Kind::Attention, F32, shape, sources);
+    pub(super) fn attention(&mut self, shape: [u64; 4], scratch: u64, sources: &[TensorId]) -> TensorId {
+        let id = self.new_node(OpKind::Attention, F32, shape, sources);
         self.node_mut(id).scratch = scratch;
         id
     }
 
     /// The same memory in another shape, or a part of it.
-    pub(super) fn view(&mut self, of: Id, shape: [u64; 4]) -> Id {
-        let &Node {
+    pub(super) fn view(&mut self, of: TensorId, shape: [u64; 4]) -> TensorId {
+        let &OpNode {
             layout, bytes, root, ..
         } = self.node(of);
-        let Layout { element, shape: all } = layout;
+        let MemoryLayout { element, shape: all } = layout;
         let root = root.unwrap_or(of);
-        let id = self.new_node(Kind::View, element, shape, &[of]);
+        let id = self.new_node(OpKind::View, element, shape, &[of]);
         if count(&shape) == count(&all) {
             self.node_mut(id).bytes = bytes;
         }
@@ -273,8 +284,8 @@ impl Graph {
     }
 
     /// A part of each row. What lies between belongs to the next, and so to a copy of it, too (`ggml_nbytes`).
-    pub(super) fn slice(&mut self, of: Id, shape: [u64; 4]) -> Id {
-        let Layout { element, shape: all } = self.node(of).layout;
+    pub(super) fn slice(&mut self, of: TensorId, shape: [u64; 4]) -> TensorId {
+        let MemoryLayout { element, shape: all } = self.node(of).layout;
         let rows = count(&all[1..]).max(1);
         let before = (rows - 1).saturating_mul(all[0]);
         let id = self.view(of, shape);
@@ -285,52 +296,52 @@ impl Graph {
     }
 
     /// A view of the cache whose bytes are not those of its shape times a plain element.
-    pub(super) fn cache_view(&mut self, of: Id, shape: [u64; 4], bytes: u64) -> Id {
+    pub(super) fn cache_view(&mut self, of: TensorId, shape: [u64; 4], bytes: u64) -> TensorId {
         let id = self.view(of, shape);
         self.node_mut(id).bytes = bytes;
         id
     }
 
-    pub(super) fn store(&mut self, values: Id, rows: Id, cache: Id) -> Id {
+    pub(super) fn store(&mut self, values: TensorId, rows: TensorId, cache: TensorId) -> TensorId {
         self.overwrite(&[values, rows, cache], cache)
     }
 
     /// An operation whose result is written into the memory of `target`.
-    pub(super) fn overwrite(&mut self, sources: &[Id], target: Id) -> Id {
-        let &Node {
+    pub(super) fn overwrite(&mut self, sources: &[TensorId], target: TensorId) -> TensorId {
+        let &OpNode {
             layout: like, root, ..
         } = self.node(target);
         let root = root.unwrap_or(target);
-        let id = self.new_node(Kind::Store, like.element, like.shape, sources);
+        let id = self.new_node(OpKind::Store, like.element, like.shape, sources);
         self.node_mut(id).root = Some(root);
         id
     }
 
     /// `ggml_cpy`.
-    pub(super) fn copy_into(&mut self, of: Id, target: Id) -> Id {
+    pub(super) fn copy_into(&mut self, of: TensorId, target: TensorId) -> TensorId {
         self.overwrite(&[of, target], target)
     }
 
     /// A tensor of the same size for a copy of `source`.
-    pub(super) fn duplicate(&mut self, source: Id) -> Id {
+    pub(super) fn duplicate(&mut self, source: TensorId) -> TensorId {
         let node = self.node(source);
         let (layout, bytes, padding) = (node.layout, node.bytes, node.padding());
-        let id = self.new_node(Kind::Own, layout.element, layout.shape, &[]);
+        let id = self.new_node(OpKind::Own, layout.element, layout.shape, &[]);
         self.node_mut(id).bytes = bytes;
         self.node_mut(id).scratch = padding;
         id
     }
 
-    pub(super) fn replace_source(&mut self, id: Id, slot: usize, source: Id) {
+    pub(super) fn replace_source(&mut self, id: TensorId, slot: usize, source: TensorId) {
         self.node_mut(id).sources[slot] = Some(source);
     }
 
-    pub(super) fn mark_output(&mut self, id: Id) {
+    pub(super) fn mark_output(&mut self, id: TensorId) {
         self.node_mut(id).output = true;
     }
 
     /// `ggml_build_forward_expand`: everything `id` needs, sources first, then `id`.
-    pub(super) fn expand(&mut self, id: Id) {
+    pub(super) fn expand(&mut self, id: TensorId) {
         let mut pending = std::mem::take(&mut self.pending);
         pending.push((id, 0));
         while let Some((id, next)) = pending.pop() {

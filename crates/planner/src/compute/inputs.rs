@@ -5,9 +5,9 @@
 
 use plimsoll_model::TensorType;
 
-use super::form::Form;
-use super::graph::{F16, F32, Graph, I32, I64, Id};
-use super::sketch::Sketch;
+use super::form::GraphVariant;
+use super::graph::{F16, F32, I32, I64, OpGraph, TensorId};
+use super::sketch::ModelLayers;
 use crate::kv;
 use crate::kv::CacheKind;
 use crate::reserve::Reserve;
@@ -15,40 +15,42 @@ use crate::reserve::Reserve;
 /// Inputs of one kind of cache.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CacheInputs {
-    pub(super) key_rows: Id,
-    pub(super) value_rows: Id,
-    pub(super) mask: Id,
+    pub(super) key_rows: TensorId,
+    pub(super) value_rows: TensorId,
+    pub(super) mask: TensorId,
     /// Hadamard rotations of a quantised cache.
-    pub(super) key_rotation: Option<Id>,
-    pub(super) value_rotation: Option<Id>,
+    pub(super) key_rotation: Option<TensorId>,
+    pub(super) value_rotation: Option<TensorId>,
 }
 
 /// Which kept states the sequences of a batch go on from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StateInputs {
-    pub(super) of_batch: Id,
+    pub(super) of_batch: TensorId,
     /// Of sequences that are not in the batch: none, in the graph that is reserved.
-    pub(super) beside: Id,
+    pub(super) beside: TensorId,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inputs {
-    pub(super) positions: Id,
+    pub(super) positions: TensorId,
     pub(super) full: CacheInputs,
     pub(super) sliding: CacheInputs,
     pub(super) states: StateInputs,
-    pub(super) outputs: Id,
+    pub(super) outputs: TensorId,
 }
 
 /// The mask is F16 where it is `halved`.
 pub(super) fn inputs(
-    graph: &mut Graph,
-    sketch: &Sketch<'_>,
+    graph: &mut OpGraph,
+    sketch: &ModelLayers<'_>,
     reserve: &Reserve,
     cache: CacheKind,
     halved: bool,
 ) -> Inputs {
-    let positions = Form::of(sketch.model).positions.saturating_mul(reserve.tokens);
+    let positions = GraphVariant::of(sketch.model)
+        .positions
+        .saturating_mul(reserve.tokens);
     let positions = graph.input(I32, [positions, 1, 1, 1]);
     let full = cache_inputs(graph, sketch, reserve, cache, halved, false);
     let sliding = match sketch.model.hyper.sliding {
@@ -64,7 +66,7 @@ pub(super) fn inputs(
     }
 }
 
-fn state_inputs(graph: &mut Graph, reserve: &Reserve) -> StateInputs {
+fn state_inputs(graph: &mut OpGraph, reserve: &Reserve) -> StateInputs {
     let sequences = reserve.sequences;
     let all = graph.input(I32, [sequences, 1, 1, 1]);
     StateInputs {
@@ -75,8 +77,8 @@ fn state_inputs(graph: &mut Graph, reserve: &Reserve) -> StateInputs {
 
 /// `build_attn_inp_kv_impl`, `build_attn_inp_no_cache`.
 fn cache_inputs(
-    graph: &mut Graph,
-    sketch: &Sketch<'_>,
+    graph: &mut OpGraph,
+    sketch: &ModelLayers<'_>,
     reserve: &Reserve,
     cache: CacheKind,
     halved: bool,
@@ -126,13 +128,13 @@ fn cache_inputs(
     }
 }
 
-fn head_length(sketch: &Sketch<'_>, layer: u32, row: u64) -> u64 {
+fn head_length(sketch: &ModelLayers<'_>, layer: u32, row: u64) -> u64 {
     row / u64::from(sketch.model.hyper.heads_kv.at(layer)).max(1)
 }
 
 /// `llama-kv-cache.cpp: build_input_k_rot, build_input_v_rot @ b10605`: quantised caches are rotated, K by the
 /// largest power of two times 64 that divides a head, V by 64.
-fn rotation(graph: &mut Graph, kind: TensorType, head: u64, largest: bool) -> Option<Id> {
+fn rotation(graph: &mut OpGraph, kind: TensorType, head: u64, largest: bool) -> Option<TensorId> {
     const SMALLEST: u64 = 64;
     if !kind.quantised() || head == 0 || !head.is_multiple_of(SMALLEST) {
         return None;

@@ -1,39 +1,44 @@
-//! Latent attention as ik_llama.cpp builds it: restored keys and values in passes of heads, or the absorbed form in steps.
+//! LatentAttention attention as ik_llama.cpp builds it: restored keys and values in passes of heads, or the absorbed variant in steps.
 //!
 //! Mirrors `graphs/build_deepseek2.cpp: build_deepseek2_layer_attention` (8337e4cd), as far as sizes go.
 
 use super::decoder::{Decoder, WEIGHT};
-use super::graph::{F16, F32, Id, Kind};
-use super::sketch::Block;
+use super::graph::{F16, F32, OpKind, TensorId};
+use super::sketch::ModelBlock;
 use crate::kv;
-use crate::latent::{Cached, Latent};
-use crate::layout::Place;
+use crate::latent::{LatentAttention, LatentCache};
+use crate::layout::TensorDevice;
 
 /// Passes at each end that are built: those between them hold what their neighbours hold, but for a result that grows evenly.
 const BUILT: u64 = 4;
 
 /// Of the batch: queries with their halves, `[length, heads, tokens]`, and what goes into the cache.
-struct Batch {
+struct LatentBatch {
     heads: u64,
-    plain: Id,
-    rotary: Id,
-    vector: Id,
-    rotary_key: Id,
+    plain: TensorId,
+    rotary: TensorId,
+    vector: TensorId,
+    rotary_key: TensorId,
 }
 
 /// The latent cache of a layer.
 #[derive(Clone, Copy)]
-struct Cache {
+struct LatentRows {
     cells: u64,
-    tensor: Id,
+    tensor: TensorId,
 }
 
 impl Decoder<'_> {
     /// `None` where the layer's attention is not latent.
-    pub(super) fn latent_attention(&mut self, block: &Block<'_>, input: Id, latent: &Latent) -> Option<Id> {
+    pub(super) fn latent_attention(
+        &mut self,
+        block: &ModelBlock<'_>,
+        input: TensorId,
+        latent: &LatentAttention,
+    ) -> Option<TensorId> {
         let batch = self.latent_batch(block, input, latent)?;
         let attended = match latent.cached(self.flash.on) {
-            Cached::Heads => self.whole_heads(block, latent, &batch),
+            LatentCache::Heads => self.whole_heads(block, latent, &batch),
             _ => {
                 let cache = self.keep(block, latent, &batch);
                 match latent.restores(self.flash.on, self.tokens) {
@@ -46,7 +51,12 @@ impl Decoder<'_> {
         Some(self.linear(block, "attn_output", attended).unwrap_or(attended))
     }
 
-    fn latent_batch(&mut self, block: &Block<'_>, input: Id, latent: &Latent) -> Option<Batch> {
+    fn latent_batch(
+        &mut self,
+        block: &ModelBlock<'_>,
+        input: TensorId,
+        latent: &LatentAttention,
+    ) -> Option<LatentBatch> {
         let heads = u64::from(self.sketch.model.hyper.heads.at(block.layer)).max(1);
         let tokens = self.tokens;
         let low = self.linear(block, "attn_q_a", input);
@@ -69,7 +79,7 @@ impl Decoder<'_> {
         let rotary_key = self.rotate(block, rotary_key);
         self.graph.expand(rotary_key);
         let vector = self.norm(block, "attn_kv_a_norm", vector);
-        Some(Batch {
+        Some(LatentBatch {
             heads,
             plain,
             rotary,
@@ -79,7 +89,7 @@ impl Decoder<'_> {
     }
 
     /// Writes the batch into the cache.
-    fn keep(&mut self, block: &Block<'_>, latent: &Latent, batch: &Batch) -> Cache {
+    fn keep(&mut self, block: &ModelBlock<'_>, latent: &LatentAttention, batch: &LatentBatch) -> LatentRows {
         let cells = kv::cells(&self.sketch.model.hyper, block.layer, self.reserve);
         let rows = cells.saturating_mul(self.reserve.streams);
         let place = self.cache_place(block);
@@ -89,18 +99,24 @@ impl Decoder<'_> {
         let joined = self.graph.own(F32, [row, self.tokens, 1, 1], &both);
         let store = self.graph.store(joined, self.inputs.full.key_rows, tensor);
         self.graph.expand(store);
-        Cache { cells, tensor }
+        LatentRows { cells, tensor }
     }
 
-    fn cache_place(&self, block: &Block<'_>) -> Place {
+    fn cache_place(&self, block: &ModelBlock<'_>) -> TensorDevice {
         match self.cache.offload {
             true => block.place,
-            false => Place::Host,
+            false => TensorDevice::Host,
         }
     }
 
     /// Keys and values of everything cached, for the heads of one pass after the other.
-    fn restored(&mut self, block: &Block<'_>, latent: &Latent, batch: &Batch, cache: Cache) -> Id {
+    fn restored(
+        &mut self,
+        block: &ModelBlock<'_>,
+        latent: &LatentAttention,
+        batch: &LatentBatch,
+        cache: LatentRows,
+    ) -> TensorId {
         let (rope, value, cells, tokens) = (latent.rope(), latent.value(), cache.cells, self.tokens);
         let heads = u32::try_from(batch.heads).unwrap_or(u32::MAX);
         let one_pass = latent.heads_a_pass(heads, cells);
@@ -152,21 +168,27 @@ impl Decoder<'_> {
     }
 
     /// The part of `attn_kv_b` for the heads of a pass, from the file or computed at load.
-    fn restoring(&mut self, block: &Block<'_>, latent: &Latent, heads: u64) -> Id {
+    fn restoring(&mut self, block: &ModelBlock<'_>, latent: &LatentAttention, heads: u64) -> TensorId {
         let shape = [latent.rank(), latent.restored().saturating_mul(heads), 1, 1];
         self.latent_matrix(block, ["attn_kv_b", "attn_k_b"], shape)
     }
 
     /// A matrix beside the first of these that the file has.
-    fn latent_matrix(&mut self, block: &Block<'_>, beside: [&str; 2], shape: [u64; 4]) -> Id {
+    fn latent_matrix(&mut self, block: &ModelBlock<'_>, beside: [&str; 2], shape: [u64; 4]) -> TensorId {
         let found = beside.iter().find_map(|role| block.part(role, WEIGHT));
         let place = found.map_or(block.place, |(_, place)| place);
         let elements = shape.iter().fold(1, |all: u64, &n| all.saturating_mul(n));
-        self.graph.stored(Kind::Weight(place), elements, 0, shape)
+        self.graph.stored(OpKind::Weight(place), elements, 0, shape)
     }
 
     /// The key matrix absorbed into the query, values decompressed afterwards.
-    fn absorbed(&mut self, block: &Block<'_>, latent: &Latent, batch: &Batch, cache: Cache) -> Id {
+    fn absorbed(
+        &mut self,
+        block: &ModelBlock<'_>,
+        latent: &LatentAttention,
+        batch: &LatentBatch,
+        cache: LatentRows,
+    ) -> TensorId {
         let (rank, tokens, heads) = (latent.rank(), self.tokens, batch.heads);
         let row = rank + latent.rope();
         let absorb = self.latent_matrix(block, ["attn_k_b", "attn_kv_b"], [latent.plain(), rank, heads, 1]);
@@ -193,7 +215,13 @@ impl Decoder<'_> {
     }
 
     /// Scores, their softmax and their product with the transposed vectors, for as many heads at once as `-amb` allows.
-    fn stepwise(&mut self, latent: &Latent, query: Id, cache: Cache, heads: u64) -> Id {
+    fn stepwise(
+        &mut self,
+        latent: &LatentAttention,
+        query: TensorId,
+        cache: LatentRows,
+        heads: u64,
+    ) -> TensorId {
         let (rank, tokens, cells) = (latent.rank(), self.tokens, cache.cells);
         let counted = u32::try_from(heads).unwrap_or(u32::MAX);
         let step = latent.heads_a_step(counted, tokens, cells).max(1);
@@ -226,7 +254,12 @@ impl Decoder<'_> {
     }
 
     /// `-mla 0`: whole heads are cached, as if the attention were not latent.
-    fn whole_heads(&mut self, block: &Block<'_>, latent: &Latent, batch: &Batch) -> Id {
+    fn whole_heads(
+        &mut self,
+        block: &ModelBlock<'_>,
+        latent: &LatentAttention,
+        batch: &LatentBatch,
+    ) -> TensorId {
         let (tokens, heads, value) = (self.tokens, batch.heads, latent.value());
         let length = latent.plain() + latent.rope();
         let cells = kv::cells(&self.sketch.model.hyper, block.layer, self.reserve);

@@ -1,7 +1,7 @@
 //! Where the compute term is the engine's own number, and where it is an estimate.
 //!
 //! An architecture is listed once its numbers agreed with what the engine said on every row that was recorded of it
-//! (`data/measured`, `data/exact`). What no row has seen, a build or a form of file, stays an estimate, and the plan
+//! (`data/measured`, `data/exact`). What no row has seen, a build or a variant of file, stays an estimate, and the plan
 //! says so and offers `--exact`.
 
 use plimsoll_model::Model;

@@ -5,14 +5,14 @@
 //! the cache, carried over the sequence's tokens, and written back, one copy for each token that can be taken back.
 
 use super::decoder::Decoder;
-use super::graph::{F32, Id};
-use super::sketch::Block;
-use crate::layout::Place;
+use super::graph::{F32, TensorId};
+use super::sketch::ModelBlock;
+use crate::layout::TensorDevice;
 
 /// A layer's states, and what was read of those that the batch goes on from.
 pub(super) struct Carried {
-    pub(super) states: Id,
-    pub(super) current: Id,
+    pub(super) states: TensorId,
+    pub(super) current: TensorId,
 }
 
 /// The sizes of a scan over states, read off the layer's tensors.
@@ -47,14 +47,14 @@ impl Decoder<'_> {
     /// `build_rs`: the states of `row` elements each, and what `read` makes of those that `which` names.
     pub(super) fn carry(
         &mut self,
-        block: &Block<'_>,
+        block: &ModelBlock<'_>,
         row: u64,
-        read: impl FnOnce(&mut Self, Id, Id) -> Id,
+        read: impl FnOnce(&mut Self, TensorId, TensorId) -> TensorId,
     ) -> Carried {
         let place = if self.cache.offload {
             block.place
         } else {
-            Place::Host
+            TensorDevice::Host
         };
         let rows = self.sequences().saturating_mul(self.snapshots());
         let cache = self.graph.states(place, row, rows);
@@ -77,7 +77,7 @@ impl Decoder<'_> {
     }
 
     /// The states as they are.
-    pub(super) fn carry_plain(&mut self, block: &Block<'_>, row: u64) -> Carried {
+    pub(super) fn carry_plain(&mut self, block: &ModelBlock<'_>, row: u64) -> Carried {
         let sequences = self.sequences();
         self.carry(block, row, |decoder, states, which| {
             decoder.graph.gather([row, sequences, 1, 1], states, which)
@@ -85,7 +85,7 @@ impl Decoder<'_> {
     }
 
     /// Puts the kept last tokens, `[taps, channels]` a sequence, before those of the batch, and keeps its own last ones.
-    pub(super) fn window(&mut self, kept: &Carried, channels: u64, taps: u64, batch: Id) -> Id {
+    pub(super) fn window(&mut self, kept: &Carried, channels: u64, taps: u64, batch: TensorId) -> TensorId {
         let (each, sequences) = (self.each(), self.sequences());
         let before = self.graph.view(kept.current, [taps, channels, sequences, 1]);
         let turned = self.graph.view(batch, [each, channels, sequences, 1]);
@@ -102,14 +102,19 @@ impl Decoder<'_> {
     }
 
     /// Writes `last` back, as rows of `shape`.
-    pub(super) fn write_back(&mut self, carried: &Carried, last: Id, shape: [u64; 4]) {
+    pub(super) fn write_back(&mut self, carried: &Carried, last: TensorId, shape: [u64; 4]) {
         let target = self.graph.view(carried.states, shape);
         let kept = self.graph.copy_into(last, target);
         self.graph.expand(kept);
     }
 
     /// `ggml_ssm_conv`, and what follows it: a bias where there is one, and SiLU.
-    pub(super) fn convolve(&mut self, block: &Block<'_>, window: Id, channels: u64) -> Option<Id> {
+    pub(super) fn convolve(
+        &mut self,
+        block: &ModelBlock<'_>,
+        window: TensorId,
+        channels: u64,
+    ) -> Option<TensorId> {
         let kernel = self.weight(block, "ssm_conv1d.weight")?;
         let shape = [channels, self.each(), self.sequences(), 1];
         let mut convolved = self.graph.own(F32, shape, &[window, kernel]);
@@ -119,7 +124,7 @@ impl Decoder<'_> {
         Some(self.graph.in_place(&[convolved]))
     }
 
-    fn scan_sizes(&self, block: &Block<'_>) -> Option<Scan> {
+    fn scan_sizes(&self, block: &ModelBlock<'_>) -> Option<Scan> {
         let recurrent = self.sketch.model.hyper.recurrent.as_ref()?;
         let inner = block.get("ssm_out.weight")?.0.shape[0].max(1);
         let [kernel, channels, ..] = block.get("ssm_conv1d.weight")?.0.shape;
@@ -135,12 +140,12 @@ impl Decoder<'_> {
     }
 
     /// `build_mamba2_layer`.
-    pub(super) fn mamba2(&mut self, block: &Block<'_>, input: Id) -> Option<Id> {
+    pub(super) fn mamba2(&mut self, block: &ModelBlock<'_>, input: TensorId) -> Option<TensorId> {
         let scan = self.scan_sizes(block)?;
         let (each, sequences) = (self.each(), self.sequences());
         let head = scan.inner / scan.heads;
         let recent = self.carry_plain(block, scan.taps.saturating_mul(scan.channels));
-        let input = match self.habits.projects_by_sequence {
+        let input = match self.quirks.projects_by_sequence {
             true => {
                 let width = self.graph.shape(input)[0];
                 self.graph.view(input, [width, each, sequences, 1])
@@ -174,7 +179,7 @@ impl Decoder<'_> {
             }
             false => y,
         };
-        if !self.habits.projects_by_sequence {
+        if !self.quirks.projects_by_sequence {
             let y = self.graph.view(y, [scan.inner, self.tokens, 1, 1]);
             return self.linear(block, "ssm_out", y);
         }
@@ -187,11 +192,11 @@ impl Decoder<'_> {
     /// `ggml_ssm_scan`, which reads the states where they are kept, and the states after it written back.
     fn scan(
         &mut self,
-        block: &Block<'_>,
+        block: &ModelBlock<'_>,
         scan: Scan,
-        [x, step, into, out]: [Id; 4],
+        [x, step, into, out]: [TensorId; 4],
         snapshots: u64,
-    ) -> Option<Id> {
+    ) -> Option<TensorId> {
         let decay = self.weight(block, "ssm_a")?;
         let (sequences, row) = (self.sequences(), scan.state.saturating_mul(scan.inner));
         let results = scan.inner.saturating_mul(self.tokens);
@@ -214,7 +219,13 @@ impl Decoder<'_> {
     }
 
     /// Adds what goes around the scan, and gates the sum.
-    fn skip_and_gate(&mut self, block: &Block<'_>, y: Id, around: Id, gate: Id) -> Option<Id> {
+    fn skip_and_gate(
+        &mut self,
+        block: &ModelBlock<'_>,
+        y: TensorId,
+        around: TensorId,
+        gate: TensorId,
+    ) -> Option<TensorId> {
         let skip = self.weight(block, "ssm_d")?;
         let around = self.graph.in_place(&[around, skip]);
         let y = self.graph.in_place(&[y, around]);
@@ -224,7 +235,7 @@ impl Decoder<'_> {
     }
 
     /// `build_mamba_layer`: heads of one element, and steps from a matrix of their own.
-    pub(super) fn mamba(&mut self, block: &Block<'_>, input: Id) -> Option<Id> {
+    pub(super) fn mamba(&mut self, block: &ModelBlock<'_>, input: TensorId) -> Option<TensorId> {
         let scan = self.scan_sizes(block)?;
         let (each, sequences) = (self.each(), self.sequences());
         let rank = block.get("ssm_dt.weight")?.0.shape[0];
@@ -257,7 +268,7 @@ impl Decoder<'_> {
     }
 
     /// `build_shortconv_block`.
-    pub(super) fn short_convolution(&mut self, block: &Block<'_>, input: Id) -> Option<Id> {
+    pub(super) fn short_convolution(&mut self, block: &ModelBlock<'_>, input: TensorId) -> Option<TensorId> {
         let (each, sequences) = (self.each(), self.sequences());
         let [kernel, channels, ..] = block.get("shortconv.conv.weight")?.0.shape;
         let taps = kernel.saturating_sub(1);

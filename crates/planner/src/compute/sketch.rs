@@ -7,26 +7,26 @@ use std::cell::{OnceCell, RefCell};
 
 use plimsoll_model::{HyperParameters, Model, Tensor};
 
-use super::graph::Graph;
+use super::graph::OpGraph;
 use crate::flash::Flash;
-use crate::layout::{Layout, Place};
+use crate::layout::{DeviceLayout, TensorDevice};
 
 /// A layer with its tensors, by role: `attn_q.weight`.
 #[derive(Debug)]
-pub(crate) struct Block<'a> {
+pub(crate) struct ModelBlock<'a> {
     pub(super) layer: u32,
-    pub(super) place: Place,
-    tensors: Vec<(&'a str, &'a Tensor, Place)>,
+    pub(super) place: TensorDevice,
+    tensors: Vec<(&'a str, &'a Tensor, TensorDevice)>,
 }
 
-impl<'a> Block<'a> {
-    pub(super) fn get(&self, role: &str) -> Option<(&'a Tensor, Place)> {
+impl<'a> ModelBlock<'a> {
+    pub(super) fn get(&self, role: &str) -> Option<(&'a Tensor, TensorDevice)> {
         let found = self.tensors.iter().find(|(own, ..)| *own == role);
         found.map(|&(_, tensor, place)| (tensor, place))
     }
 
     /// A tensor by the two halves of its role: `attn_q` and `.weight`.
-    pub(super) fn part(&self, role: &str, ending: &str) -> Option<(&'a Tensor, Place)> {
+    pub(super) fn part(&self, role: &str, ending: &str) -> Option<(&'a Tensor, TensorDevice)> {
         let mut tensors = self.tensors.iter();
         let found = tensors.find(|(own, ..)| own.strip_prefix(role) == Some(ending));
         found.map(|&(_, tensor, place)| (tensor, place))
@@ -39,20 +39,20 @@ impl<'a> Block<'a> {
 
 /// What the graph is built from.
 #[derive(Debug)]
-pub(crate) struct Sketch<'a> {
+pub(crate) struct ModelLayers<'a> {
     pub(super) model: &'a Model,
-    pub(super) blocks: Vec<Block<'a>>,
+    pub(super) blocks: Vec<ModelBlock<'a>>,
     /// Where each layer of the model is.
-    layers: Vec<Place>,
+    layers: Vec<TensorDevice>,
     /// Tensors outside of layers.
-    others: Vec<(&'a Tensor, Place)>,
-    pub(super) output: Place,
+    others: Vec<(&'a Tensor, TensorDevice)>,
+    pub(super) output: TensorDevice,
     pub(super) devices: usize,
     pub(super) copies: u64,
     /// Whether every device runs the kernel of the gated delta net, once it was asked; no context changes it.
     pub(super) fuses: OnceCell<bool>,
     /// The memory of the last graph for the next.
-    spare: RefCell<Graph>,
+    spare: RefCell<OpGraph>,
 }
 
 /// Tensors of a graph for each of the model's that it is made of, at most in all that `plimsoll synth` knows.
@@ -67,13 +67,18 @@ const REPETITIONS: usize = 2;
 /// Layers at the end of a device's share that are always built.
 const LAST: usize = 2;
 
-impl<'a> Sketch<'a> {
-    pub(crate) fn new(model: &'a Model, layers: std::ops::Range<u32>, layout: &Layout, flash: Flash) -> Self {
+impl<'a> ModelLayers<'a> {
+    pub(crate) fn new(
+        model: &'a Model,
+        layers: std::ops::Range<u32>,
+        layout: &DeviceLayout,
+        flash: Flash,
+    ) -> Self {
         let on_host = flash.on && flash.missing.is_some();
         let all = layout.is_scattered() || on_host;
-        let mut blocks: Vec<Block<'a>> = layers
+        let mut blocks: Vec<ModelBlock<'a>> = layers
             .clone()
-            .map(|layer| Block {
+            .map(|layer| ModelBlock {
                 layer,
                 place: layout.layer(layer),
                 tensors: Vec::new(),
@@ -108,7 +113,7 @@ impl<'a> Sketch<'a> {
     }
 
     /// An empty graph, to be handed back when it is done with.
-    pub(super) fn graph(&self) -> Graph {
+    pub(super) fn graph(&self) -> OpGraph {
         let blocks = self.blocks.iter().map(|block| block.tensors.len());
         let tensors = self.others.len() + blocks.sum::<usize>();
         let mut graph = self.spare.take();
@@ -116,23 +121,23 @@ impl<'a> Sketch<'a> {
         graph
     }
 
-    pub(super) fn hand_back(&self, graph: Graph) {
+    pub(super) fn hand_back(&self, graph: OpGraph) {
         self.spare.replace(graph);
     }
 
     pub(super) fn all_on_cards(&self) -> bool {
-        let on_card = |place: &Place| *place != Place::Host;
+        let on_card = |place: &TensorDevice| *place != TensorDevice::Host;
         on_card(&self.output) && self.blocks.iter().all(|block| on_card(&block.place))
     }
 
     /// Layers on the host, beside a card that could compute them.
     pub(crate) fn reaches_host(&self) -> bool {
-        self.devices > 0 && self.layers.contains(&Place::Host)
+        self.devices > 0 && self.layers.contains(&TensorDevice::Host)
     }
 
     /// Where the cache is that `block` attends to: its own, or that of the last layer of its kind that has one
     /// (`llama-model.cpp: create_memory @ b10605`).
-    pub(super) fn cache_place(&self, block: &Block<'_>) -> Place {
+    pub(super) fn cache_place(&self, block: &ModelBlock<'_>) -> TensorDevice {
         let hyper = &self.model.hyper;
         if !shares_cache(hyper, block.layer) {
             return block.place;
@@ -143,7 +148,7 @@ impl<'a> Sketch<'a> {
         place.copied().unwrap_or(block.place)
     }
 
-    pub(super) fn other(&self, name: &str) -> Option<(&'a Tensor, Place)> {
+    pub(super) fn other(&self, name: &str) -> Option<(&'a Tensor, TensorDevice)> {
         self.others
             .iter()
             .find(|(tensor, _)| tensor.name == name)
@@ -156,7 +161,7 @@ pub(super) fn shares_cache(hyper: &HyperParameters, layer: u32) -> bool {
     hyper.cached && layer >= hyper.layers_with_cache
 }
 
-fn representative<'a>(model: &Model, blocks: Vec<Block<'a>>, all: bool) -> Vec<Block<'a>> {
+fn representative<'a>(model: &Model, blocks: Vec<ModelBlock<'a>>, all: bool) -> Vec<ModelBlock<'a>> {
     // A recurrent layer, or one whose weights are copied to the card, leaves other holes in the heap than it found, and the
     // next one falls into them: no state of the allocator repeats, so all layers are built. What the host attends to comes back in
     // copies that a pipeline keeps for each layer. So are those of a model whose layers
@@ -206,7 +211,7 @@ fn representative<'a>(model: &Model, blocks: Vec<Block<'a>>, all: bool) -> Vec<B
 }
 
 /// Do two layers have the same operations of the same sizes on the same place?
-fn alike(model: &Model, a: &Block<'_>, b: &Block<'_>) -> bool {
+fn alike(model: &Model, a: &ModelBlock<'_>, b: &ModelBlock<'_>) -> bool {
     let hyper = &model.hyper;
     a.place == b.place
         && hyper.slides(a.layer) == hyper.slides(b.layer)

@@ -4,21 +4,21 @@
 //! operations as in `models/gemma3n-iswa.cpp @ b8799`.
 
 use super::decoder::Decoder;
-use super::graph::{F32, I32, Id};
-use super::sketch::Block;
+use super::graph::{F32, I32, TensorId};
+use super::sketch::ModelBlock;
 
 /// `n_layer_sparsity`: the first layers let only the largest of the gates through.
 const SPARSE_LAYERS: u32 = 10;
 
 /// What says how the streams are weighed, twice a layer.
 struct Router {
-    norm: Id,
-    matrix: Id,
+    norm: TensorId,
+    matrix: TensorId,
 }
 
 impl Decoder<'_> {
     /// All layers, with their streams merged again and the wanted rows picked; nothing for a model without streams.
-    pub(super) fn streams(&mut self, embedded: Id) -> Option<Id> {
+    pub(super) fn streams(&mut self, embedded: TensorId) -> Option<TensorId> {
         let spread = self.outer("altup_proj.weight")?;
         let merge = self.outer("altup_unembd_proj.weight")?;
         let others = self.graph.shape(spread)[2];
@@ -49,7 +49,7 @@ impl Decoder<'_> {
     }
 
     /// What each layer adds of its own for each token, `[each, tokens, layers]`.
-    fn per_layer_inputs(&mut self, embedded: Id) -> Option<Id> {
+    fn per_layer_inputs(&mut self, embedded: TensorId) -> Option<TensorId> {
         let tokens = self.tokens;
         let ids = self.graph.input(I32, [tokens, 1, 1, 1]);
         let table = self.outer("per_layer_token_embd.weight")?;
@@ -73,7 +73,12 @@ impl Decoder<'_> {
         Some(self.graph.own(F32, turned, &[view]))
     }
 
-    fn stream_layer(&mut self, block: &Block<'_>, all: Id, per_layer: Id) -> Option<Id> {
+    fn stream_layer(
+        &mut self,
+        block: &ModelBlock<'_>,
+        all: TensorId,
+        per_layer: TensorId,
+    ) -> Option<TensorId> {
         let [width, tokens, ..] = self.graph.shape(all);
         let router = self.router(block)?;
         let predictions = self.predict_streams(block, &router, all)?;
@@ -94,7 +99,7 @@ impl Decoder<'_> {
         self.add_layer_input(block, corrected, per_layer)
     }
 
-    fn stream_feed_forward(&mut self, block: &Block<'_>, input: Id) -> Option<Id> {
+    fn stream_feed_forward(&mut self, block: &ModelBlock<'_>, input: TensorId) -> Option<TensorId> {
         let normed = self.norm(block, "ffn_norm", input);
         let up = self.linear(block, "ffn_up", normed)?;
         let mut gate = self.linear(block, "ffn_gate", normed)?;
@@ -111,7 +116,7 @@ impl Decoder<'_> {
     }
 
     /// `gaussian_topk`.
-    fn largest(&mut self, of: Id) -> Id {
+    fn largest(&mut self, of: TensorId) -> TensorId {
         let one = [1, self.tokens, 1, 1];
         let mean = self.graph.own(F32, one, &[of]);
         let apart = self.graph.in_place(&[of, mean]);
@@ -125,7 +130,7 @@ impl Decoder<'_> {
         self.graph.in_place(&[above])
     }
 
-    fn router(&mut self, block: &Block<'_>) -> Option<Router> {
+    fn router(&mut self, block: &ModelBlock<'_>) -> Option<Router> {
         Some(Router {
             norm: self.weight(block, "altup_router_norm.weight")?,
             matrix: self.weight(block, "altup_router.weight")?,
@@ -133,14 +138,19 @@ impl Decoder<'_> {
     }
 
     /// `altup_compute_router_modalities`.
-    fn route_streams(&mut self, block: &Block<'_>, router: &Router, active: Id) -> Id {
+    fn route_streams(&mut self, block: &ModelBlock<'_>, router: &Router, active: TensorId) -> TensorId {
         let normed = self.norm_by(block, (router.norm, None), active);
         let normed = self.graph.in_place(&[normed]);
         let routed = self.graph.multiply(router.matrix, normed);
         self.graph.in_place(&[routed])
     }
 
-    fn predict_streams(&mut self, block: &Block<'_>, router: &Router, all: Id) -> Option<Id> {
+    fn predict_streams(
+        &mut self,
+        block: &ModelBlock<'_>,
+        router: &Router,
+        all: TensorId,
+    ) -> Option<TensorId> {
         let [width, tokens, count, _] = self.graph.shape(all);
         let active = self.graph.view(all, [width, tokens, 1, 1]);
         let routed = self.route_streams(block, router, active);
@@ -157,11 +167,11 @@ impl Decoder<'_> {
 
     fn correct_streams(
         &mut self,
-        block: &Block<'_>,
+        block: &ModelBlock<'_>,
         router: &Router,
-        predictions: Id,
-        active: Id,
-    ) -> Option<Id> {
+        predictions: TensorId,
+        active: TensorId,
+    ) -> Option<TensorId> {
         let shape = self.graph.shape(predictions);
         let [width, tokens, count, _] = shape;
         let routed = self.route_streams(block, router, active);
@@ -177,7 +187,12 @@ impl Decoder<'_> {
     }
 
     /// What the first stream and the layer's own input make of each other is added to the other streams.
-    fn add_layer_input(&mut self, block: &Block<'_>, corrected: Id, per_layer: Id) -> Option<Id> {
+    fn add_layer_input(
+        &mut self,
+        block: &ModelBlock<'_>,
+        corrected: TensorId,
+        per_layer: TensorId,
+    ) -> Option<TensorId> {
         let shape = self.graph.shape(corrected);
         let [width, tokens, count, _] = shape;
         let each = self.graph.shape(per_layer)[0];
@@ -199,14 +214,14 @@ impl Decoder<'_> {
     }
 
     /// `calc_magnitude`.
-    fn magnitude(&mut self, of: Id) -> Id {
+    fn magnitude(&mut self, of: TensorId) -> TensorId {
         let [_, tokens, count, _] = self.graph.shape(of);
         let squared = self.graph.in_place(&[of]);
         let sum = self.graph.own(F32, [1, tokens, count, 1], &[squared]);
         self.graph.in_place(&[sum])
     }
 
-    fn rescaled(&mut self, of: Id, target: Id) -> Id {
+    fn rescaled(&mut self, of: TensorId, target: TensorId) -> TensorId {
         let own = self.magnitude(of);
         let scaled = self.graph.in_place(&[of, target]);
         self.graph.in_place(&[scaled, own])

@@ -3,30 +3,30 @@
 use plimsoll_flags::{FlashAttention, Wish};
 use plimsoll_model::{Model, Tensor};
 
-use super::super::compute::{self, Sketch};
+use super::super::compute::{self, ModelLayers};
 use super::super::error::PlanError;
 use super::super::flash::{self, Flash};
 use super::super::kv::CacheKind;
-use super::super::latent::Latent;
-use super::super::layout::Layout;
+use super::super::latent::LatentAttention;
+use super::super::layout::DeviceLayout;
 use super::super::pool;
 use super::super::request::PlanRequest;
 use super::super::weights::{self, Weights};
 
 /// One context of the engine: the model's, the draft model's, or that of the model's own prediction layers.
-pub(super) struct Part<'a> {
+pub(super) struct EngineContext<'a> {
     pub(super) model: &'a Model,
     pub(super) layers: std::ops::Range<u32>,
-    pub(super) layout: Layout,
+    pub(super) layout: DeviceLayout,
     pub(super) weights: Option<Weights>,
-    pub(super) sketch: Sketch<'a>,
+    pub(super) sketch: ModelLayers<'a>,
     /// Distinct matrices of each device.
     pub(super) matrices: Vec<Vec<&'a Tensor>>,
     pub(super) flash: Flash,
     pub(super) cache: CacheKind,
 }
 
-impl<'a> Part<'a> {
+impl<'a> EngineContext<'a> {
     pub(super) fn new(
         request: &PlanRequest<'_>,
         model: &'a Model,
@@ -34,9 +34,9 @@ impl<'a> Part<'a> {
         loads_prediction_layers: Option<bool>,
         rollback: u64,
     ) -> Result<Self, PlanError> {
-        let layout = Layout::new(request, model)?;
+        let layout = DeviceLayout::new(request, model)?;
         let mut flash = flash::resolve(request, model, &layout)?;
-        let latent = Latent::of(request, model);
+        let latent = LatentAttention::of(request, model);
         let weights = loads_prediction_layers.map(|all| {
             let mut weights = weights::weights(model, &layout, all);
             if let Some(latent) = latent {
@@ -52,7 +52,7 @@ impl<'a> Part<'a> {
             rollback,
             latent,
         };
-        let sketch = Sketch::new(model, layers.clone(), &layout, flash);
+        let sketch = ModelLayers::new(model, layers.clone(), &layout, flash);
         if flash.may_move(request, &sketch) && !compute::attends_at_home(request, &sketch, cache, flash) {
             flash = Flash::MOVED;
         }

@@ -2,20 +2,20 @@
 
 use plimsoll_base::Bytes;
 
-use super::super::pool::{self, Depth};
+use super::super::pool::{self, PoolInputs};
 use super::super::request::PlanRequest;
 use super::super::reserve::Reserve;
 use super::super::{calibration, compute};
-use super::part::Part;
+use super::part::EngineContext;
 
 /// The pools of a part's devices at a depth of `cells`, by device and card.
 pub(super) fn pools(
     request: &PlanRequest<'_>,
-    part: &Part<'_>,
+    part: &EngineContext<'_>,
     reserve: &Reserve,
     cells: u64,
-) -> Vec<((usize, usize), pool::Pool)> {
-    let depth = Depth {
+) -> Vec<((usize, usize), pool::RunTimePool)> {
+    let depth = PoolInputs {
         flash_attention: part.flash.on,
         engine: request.engine.of_pool(),
         key: part.cache.key,
@@ -31,7 +31,7 @@ pub(super) fn pools(
         .map(|(device, &card)| {
             let weights = part.matrices[device].as_slice();
             let on_card = &request.cards[card];
-            let depth = Depth {
+            let depth = PoolInputs {
                 cublas: calibration::cublas(request, on_card),
                 ..depth
             };
@@ -51,7 +51,7 @@ pub(super) fn pools(
 
 /// What each device's compute buffer takes at run time beyond what is reserved for the deepest cache, where a shallower one of those that a run
 /// comes by needs more (ik_llama.cpp 8337e4cd: `llama_init_from_model` reserves once, `ggml_gallocr_reserve_n` takes more and keeps it).
-fn regrown(request: &PlanRequest<'_>, part: &Part<'_>, reserve: &Reserve, cells: u64) -> Vec<Bytes> {
+fn regrown(request: &PlanRequest<'_>, part: &EngineContext<'_>, reserve: &Reserve, cells: u64) -> Vec<Bytes> {
     let mut most = vec![Bytes::ZERO; part.layout.devices.len()];
     let Some(latent) = part.cache.latent else {
         return most;
@@ -81,7 +81,7 @@ fn regrown(request: &PlanRequest<'_>, part: &Part<'_>, reserve: &Reserve, cells:
 
 /// Cells that the pool reaches at full depth. A copy of the cache holds every sequence that is worked on at once; without flash
 /// attention a micro-batch is shared among them, so that one sequence counts (`llama-graph.cpp: build_attn_mha @ b10605`).
-pub(super) fn cells(part: &Part<'_>, reserve: &Reserve, request: &PlanRequest<'_>) -> u64 {
+pub(super) fn cells(part: &EngineContext<'_>, reserve: &Reserve, request: &PlanRequest<'_>) -> u64 {
     match part.flash.on && !request.engine.reserves_cache_copy() {
         true => reserve.context,
         false => reserve.per_sequence,

@@ -6,11 +6,11 @@ use super::super::compute::{self, Compute};
 use super::super::kv::Cache;
 use super::super::outcome::{Growth, HostTerms, Term};
 use super::super::request::Engine;
-use super::part::Part;
+use super::part::EngineContext;
 use super::{CACHE, OUTPUT, WEIGHTS};
 
 /// What adds up while the parts are walked through.
-pub(super) struct Sum {
+pub(super) struct TermSums {
     pub(super) cards: Vec<CardSum>,
     pub(super) host_weights: Bytes,
     pub(super) host_kv: Bytes,
@@ -39,7 +39,7 @@ impl CardSum {
     }
 }
 
-impl Sum {
+impl TermSums {
     pub(super) fn new(cards: usize) -> Self {
         Self {
             cards: vec![CardSum::default(); cards],
@@ -55,7 +55,13 @@ impl Sum {
         }
     }
 
-    pub(super) fn add_part(&mut self, part: &Part<'_>, cache: &Cache, compute: &Compute, engine: Engine) {
+    pub(super) fn add_part(
+        &mut self,
+        part: &EngineContext<'_>,
+        cache: &Cache,
+        compute: &Compute,
+        engine: Engine,
+    ) {
         for (device, &card) in part.layout.devices.iter().enumerate() {
             let sum = &mut self.cards[card];
             sum.kv += cache.devices[device];

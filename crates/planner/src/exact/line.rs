@@ -32,7 +32,7 @@ pub enum Place {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Line<'a> {
+pub(super) enum EngineLogLine<'a> {
     Buffer {
         place: Place,
         kind: BufferKind,
@@ -61,10 +61,10 @@ pub(super) enum Line<'a> {
     Nothing,
 }
 
-pub(super) fn read(line: &str) -> Line<'_> {
+pub(super) fn read(line: &str) -> EngineLogLine<'_> {
     let text = without_prefix(line.trim_end());
     if text.len() > LONGEST {
-        return Line::Nothing;
+        return EngineLogLine::Nothing;
     }
     if let Some(row) = row(text) {
         return row;
@@ -76,21 +76,21 @@ pub(super) fn read(line: &str) -> Line<'_> {
 }
 
 /// What a function of the engine says.
-fn said_by<'a>(function: &str, rest: &'a str, text: &'a str) -> Line<'a> {
+fn said_by<'a>(function: &str, rest: &'a str, text: &'a str) -> EngineLogLine<'a> {
     if let Some(buffer) = buffer(rest) {
         return buffer;
     }
     match function {
-        "llama_context" if rest == "constructing llama_context" => Line::Begins,
-        "sched_reserve" if rest.starts_with("graph nodes") => Line::Reserved,
-        "clip_ctx" if rest.starts_with("CLIP using ") => Line::Begins,
+        "llama_context" if rest == "constructing llama_context" => EngineLogLine::Begins,
+        "sched_reserve" if rest.starts_with("graph nodes") => EngineLogLine::Reserved,
+        "clip_ctx" if rest.starts_with("CLIP using ") => EngineLogLine::Begins,
         "llama_context" if rest.starts_with("n_ctx ") => {
             let tokens = rest.split_once('=').and_then(|(_, n)| n.trim().parse().ok());
-            tokens.map_or(Line::Nothing, Line::Context)
+            tokens.map_or(EngineLogLine::Nothing, EngineLogLine::Context)
         }
-        _ if FLASH_ATTENTION_OFF.contains(&rest) => Line::FlashAttentionOff,
+        _ if FLASH_ATTENTION_OFF.contains(&rest) => EngineLogLine::FlashAttentionOff,
         _ if rest.starts_with("compute buffer allocation failed, retrying without pipeline") => {
-            Line::CopiesDropped
+            EngineLogLine::CopiesDropped
         }
         _ => announced(text),
     }
@@ -104,26 +104,26 @@ const FLASH_ATTENTION_OFF: [&str; 2] = [
 
 /// What a program says, of which the function's name differs between builds. Nothing is allocated once the slots are
 /// there, and what comes next quotes the model's chat template.
-fn announced(text: &str) -> Line<'_> {
+fn announced(text: &str) -> EngineLogLine<'_> {
     let quotes_a_file = ["llama_model_loader:", "print_info:", "load:"];
     if quotes_a_file.iter().any(|function| text.starts_with(function)) {
-        return Line::Nothing;
+        return EngineLogLine::Nothing;
     }
     let words = text.rsplit(": ").next().unwrap_or(text).trim();
     if words.starts_with("initializing, n_slots") || words.starts_with("initializing slots, n_slots") {
-        return Line::Ready;
+        return EngineLogLine::Ready;
     }
     if let Some(build) = build(words) {
-        return Line::Build(build);
+        return EngineLogLine::Build(build);
     }
     // Said of every backend that is linked in: it is looked for as a plugin first.
     if text.contains("failed to find ggml_backend_init") {
-        return Line::Nothing;
+        return EngineLogLine::Nothing;
     }
     if COMPLAINTS.iter().any(|word| text.contains(word)) {
-        return Line::Complaint(text);
+        return EngineLogLine::Complaint(text);
     }
-    Line::Nothing
+    EngineLogLine::Nothing
 }
 
 /// How engines begin to complain.
@@ -170,11 +170,11 @@ fn is_name(text: &str) -> bool {
 }
 
 /// `CUDA0 model buffer size =  4096.00 MiB`.
-fn buffer(text: &str) -> Option<Line<'static>> {
+fn buffer(text: &str) -> Option<EngineLogLine<'static>> {
     let (what, size) = text.split_once(" buffer size = ")?;
     let (place, kind) = what.split_once(' ')?;
     let bytes = mebibytes(size.trim().strip_suffix(" MiB")?)?;
-    Some(Line::Buffer {
+    Some(EngineLogLine::Buffer {
         place: place_of(place)?,
         kind: kind_of(kind.trim()),
         bytes,
@@ -217,14 +217,14 @@ fn mebibytes(text: &str) -> Option<Bytes> {
 }
 
 /// `CUDA0 4650 512 258 `, which `common/fit.cpp: common_fit_print` writes.
-fn row(text: &str) -> Option<Line<'static>> {
+fn row(text: &str) -> Option<EngineLogLine<'static>> {
     let mut words = text.split_ascii_whitespace();
     let place = words
         .next()
         .filter(|&name| name == "Host" || name.starts_with("CUDA"))?;
     let mut next = || words.next()?.parse().ok().map(Bytes::mib);
     let (weights, cache, compute) = (next()?, next()?, next()?);
-    let row = Line::Row {
+    let row = EngineLogLine::Row {
         place: place_of(place)?,
         weights,
         cache,

@@ -4,7 +4,7 @@ use plimsoll_base::{Bytes, Card, CardKind, Reason, Source};
 
 use super::line::{BufferKind, Place};
 use super::transcript::Transcript;
-use crate::cost::{Cost, Coster};
+use crate::cost::{PlanCalculator, RequestCost};
 use crate::fit::{Formulas, Priced};
 use crate::outcome::{HostTerms, Plan, Term, Terms};
 use crate::request::PlanRequest;
@@ -18,9 +18,9 @@ pub fn exact(
     program: &str,
     largest_context: Result<Option<u64>, Option<u64>>,
 ) -> Result<Plan, PlanError> {
-    let coster = Coster::new(request)?;
-    let cost = merged(request, transcript, &coster, program)?;
-    let mut reasons = reasons::reasons(request, &coster, &cost);
+    let calculator = PlanCalculator::new(request)?;
+    let cost = merged(request, transcript, &calculator, program)?;
+    let mut reasons = reasons::reasons(request, &calculator, &cost);
     reasons.push(provenance(transcript, program));
     reasons.extend(remarks(transcript));
     if largest_context.is_err() {
@@ -39,16 +39,16 @@ pub fn priced(
     transcript: &Transcript,
     program: &str,
 ) -> Result<Priced, PlanError> {
-    Ok(merged(request, transcript, &Coster::new(request)?, program)?.into())
+    Ok(merged(request, transcript, &PlanCalculator::new(request)?, program)?.into())
 }
 
 fn merged(
     request: &PlanRequest<'_>,
     transcript: &Transcript,
-    coster: &Coster<'_>,
+    calculator: &PlanCalculator<'_>,
     program: &str,
-) -> Result<Cost, PlanError> {
-    let mut cost = coster.at(u64::from(request.wish.context))?;
+) -> Result<RequestCost, PlanError> {
+    let mut cost = calculator.at(u64::from(request.wish.context))?;
     let source = Source::Engine(
         format!(
             "{}, ± {}",
@@ -73,7 +73,7 @@ fn merged(
         replace(terms, transcript, place, &source);
     }
     replace_host(&mut cost.host, transcript, &source);
-    add_projector(coster, &mut cost);
+    add_projector(calculator, &mut cost);
     Ok(cost)
 }
 
@@ -104,8 +104,8 @@ fn replace_host(terms: &mut HostTerms, transcript: &Transcript, source: &Source)
 }
 
 /// The engine says what a projector computes with, but not what its weights take; those follow from its header.
-fn add_projector(coster: &Coster<'_>, cost: &mut Cost) {
-    let Some((card, bytes)) = coster.projector() else {
+fn add_projector(calculator: &PlanCalculator<'_>, cost: &mut RequestCost) {
+    let Some((card, bytes)) = calculator.projector() else {
         return;
     };
     let term = match card {

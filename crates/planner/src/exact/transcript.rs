@@ -5,7 +5,7 @@
 
 use plimsoll_base::Bytes;
 
-use super::line::{self, BufferKind, Line, Place};
+use super::line::{self, BufferKind, EngineLogLine, Place};
 use super::refusal::Refusal;
 
 /// More buffers than any engine has: one for each device, cache and context.
@@ -52,15 +52,15 @@ impl Transcript {
     /// Takes in the next line; true if it matters.
     pub fn hear(&mut self, text: &str) -> bool {
         let line = line::read(text);
-        let matters = line != Line::Nothing;
+        let matters = line != EngineLogLine::Nothing;
         self.take(line);
         matters
     }
 
-    fn take(&mut self, line: Line<'_>) {
+    fn take(&mut self, line: EngineLogLine<'_>) {
         match line {
-            Line::Buffer { place, kind, bytes } => self.add(place, kind, bytes),
-            Line::Row {
+            EngineLogLine::Buffer { place, kind, bytes } => self.add(place, kind, bytes),
+            EngineLogLine::Row {
                 place,
                 weights,
                 cache,
@@ -73,20 +73,20 @@ impl Transcript {
                 // The host's row is the last.
                 self.ready |= place == Place::Host;
             }
-            Line::Reserved => self.reserved = true,
-            Line::Begins => self.parts = self.parts.saturating_add(1),
+            EngineLogLine::Reserved => self.reserved = true,
+            EngineLogLine::Begins => self.parts = self.parts.saturating_add(1),
             // The first context is the model's; those of drafts follow.
-            Line::Context(tokens) => self.context = self.context.or(Some(tokens)),
-            Line::Build(build) => self.build = self.build.or(Some(build)),
-            Line::FlashAttentionOff => self.flash_attention_off |= self.parts == 1,
-            Line::CopiesDropped => self.copies_dropped = true,
-            Line::Ready => self.ready = true,
-            Line::Complaint(words) => {
+            EngineLogLine::Context(tokens) => self.context = self.context.or(Some(tokens)),
+            EngineLogLine::Build(build) => self.build = self.build.or(Some(build)),
+            EngineLogLine::FlashAttentionOff => self.flash_attention_off |= self.parts == 1,
+            EngineLogLine::CopiesDropped => self.copies_dropped = true,
+            EngineLogLine::Ready => self.ready = true,
+            EngineLogLine::Complaint(words) => {
                 if self.complaints.len() < MOST_COMPLAINTS {
                     self.complaints.push(words.to_owned());
                 }
             }
-            Line::Nothing => {}
+            EngineLogLine::Nothing => {}
         }
     }
 

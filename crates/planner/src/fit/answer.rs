@@ -8,10 +8,10 @@ use super::super::hints;
 use super::super::outcome::EngineInfo;
 use super::super::request::PlanRequest;
 use super::change::{Change, changed};
-use super::outline::Outline;
+use super::outline::QuickEstimate;
 use super::price::{Price, Priced, headroom};
-use super::scale::Scale;
-use super::search::Found;
+use super::scale::FitScale;
+use super::search::FitBound;
 use super::split;
 
 /// A direction in which more may fit.
@@ -128,11 +128,11 @@ pub struct Fit {
 }
 
 /// A request, who prices it, and what it costs as it is.
-pub(super) struct Question<'a, P> {
+pub(super) struct FitQuestion<'a, P> {
     pub(super) request: &'a PlanRequest<'a>,
     pub(super) price: &'a P,
     pub(super) asked: Priced,
-    outline: Option<Outline<'a>>,
+    outline: Option<QuickEstimate<'a>>,
 }
 
 /// Said where whoever prices stopped answering.
@@ -141,12 +141,12 @@ const OPEN: &str = "it is not known: not everything was answered that had to be 
 /// Cache types from the best to the smallest.
 const CACHE_TYPES: [TensorType; 3] = [types::F16, types::Q8_0, types::Q4_0];
 
-impl<'a, P: Price> Question<'a, P> {
+impl<'a, P: Price> FitQuestion<'a, P> {
     pub(super) fn new(request: &'a PlanRequest<'a>, price: &'a P, asked: Priced) -> Self {
         Self {
             request,
             price,
-            outline: Outline::new(request, &asked),
+            outline: QuickEstimate::new(request, &asked),
             asked,
         }
     }
@@ -175,7 +175,7 @@ impl<'a, P: Price> Question<'a, P> {
         let answer = match dimension {
             Dimension::Cache => self.cache(),
             Dimension::Split => split::answer(self),
-            _ => match Scale::of(dimension, self.request) {
+            _ => match FitScale::of(dimension, self.request) {
                 Some(scale) => self.number(dimension, &scale),
                 None => inapplicable(dimension, "the model has no experts"),
             },
@@ -204,7 +204,7 @@ impl<'a, P: Price> Question<'a, P> {
         }
     }
 
-    fn number(&self, dimension: Dimension, scale: &Scale) -> Answer {
+    fn number(&self, dimension: Dimension, scale: &FitScale) -> Answer {
         let at = |steps: u64| vec![scale.change(steps)];
         let found = self.best(scale, true, &[]);
         let worst = if scale.fewer {
@@ -237,7 +237,7 @@ impl<'a, P: Price> Question<'a, P> {
     }
 
     /// The best on a scale, beside other changes.
-    fn best(&self, scale: &Scale, guarded: bool, beside: &[Change]) -> Option<Found> {
+    fn best(&self, scale: &FitScale, guarded: bool, beside: &[Change]) -> Option<FitBound> {
         let with = |steps: u64| {
             beside
                 .iter()
@@ -303,7 +303,7 @@ impl<'a, P: Price> Question<'a, P> {
             wish: &wish,
             ..*self.request
         };
-        let scale = Scale::of(dimension, &request)?;
+        let scale = FitScale::of(dimension, &request)?;
         let found = self.best(&scale, false, &turn);
         if self.is_open() {
             return None;
@@ -408,7 +408,7 @@ pub(super) fn spare(lines: &[CardLine]) -> String {
     tightest(lines).map_or(String::new(), spare)
 }
 
-fn text(scale: &Scale, best: Option<u64>, cards: &[CardLine], next: Option<&Next>) -> String {
+fn text(scale: &FitScale, best: Option<u64>, cards: &[CardLine], next: Option<&Next>) -> String {
     let next = next.map(|next| failing(scale, next));
     match (best, next) {
         (Some(best), Some(next)) => format!("{}{}; {next}", scale.fitting(best), spare(cards)),
@@ -418,7 +418,7 @@ fn text(scale: &Scale, best: Option<u64>, cards: &[CardLine], next: Option<&Next
     }
 }
 
-fn failing(scale: &Scale, next: &Next) -> String {
+fn failing(scale: &FitScale, next: &Next) -> String {
     let words = scale.words(next.value);
     match (&next.card, next.short) {
         (Some(card), Some(short)) => format!("{words} would be {short} too much on {card}"),

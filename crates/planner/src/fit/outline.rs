@@ -6,21 +6,21 @@
 use plimsoll_base::Bytes;
 
 use super::super::kv::{self, CacheKind};
-use super::super::latent::Latent;
-use super::super::layout::Layout;
+use super::super::latent::LatentAttention;
+use super::super::layout::DeviceLayout;
 use super::super::request::PlanRequest;
 use super::super::reserve::Reserve;
 use super::super::weights;
 use super::change::{Change, changed};
 use super::price::{Priced, slack_of};
 
-pub(crate) struct Outline<'a> {
+pub(crate) struct QuickEstimate<'a> {
     request: &'a PlanRequest<'a>,
     /// What is on each card beside weights and cache.
     rest: Vec<Bytes>,
 }
 
-impl<'a> Outline<'a> {
+impl<'a> QuickEstimate<'a> {
     /// `None` where the request cannot be laid out.
     pub(crate) fn new(request: &'a PlanRequest<'a>, asked: &Priced) -> Option<Self> {
         let held = held(request)?;
@@ -47,7 +47,7 @@ impl<'a> Outline<'a> {
 /// Weights and cache of the model itself on each card.
 fn held(request: &PlanRequest<'_>) -> Option<Vec<Bytes>> {
     let (model, wish) = (request.model, request.wish);
-    let layout = Layout::new(request, model).ok()?;
+    let layout = DeviceLayout::new(request, model).ok()?;
     let weights = weights::weights(model, &layout, false);
     let kind = CacheKind {
         key: wish.cache_key,
@@ -55,7 +55,7 @@ fn held(request: &PlanRequest<'_>) -> Option<Vec<Bytes>> {
         transposed: false,
         offload: wish.cache_offload,
         rollback: 0,
-        latent: Latent::of(request, model),
+        latent: LatentAttention::of(request, model),
     };
     let reserve = Reserve::of_model(request, u64::from(wish.context));
     let cache = kv::cache(model, 0..model.hyper.layers, &reserve, kind, &layout).ok()?;

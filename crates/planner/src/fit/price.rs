@@ -6,7 +6,7 @@
 
 use plimsoll_base::{Bytes, Card};
 
-use super::super::cost::{self, Cost, Coster};
+use super::super::cost::{self, PlanCalculator, RequestCost};
 use super::super::error::PlanError;
 use super::super::outcome::{HostTerms, Terms};
 use super::super::request::PlanRequest;
@@ -86,13 +86,13 @@ impl Price for Formulas<'_> {
             cards,
             ..self.0
         };
-        let cost = Coster::new(&request)?.at(u64::from(wish.context))?;
+        let cost = PlanCalculator::new(&request)?.at(u64::from(wish.context))?;
         Ok(cost.into())
     }
 }
 
-impl From<Cost> for Priced {
-    fn from(cost: Cost) -> Self {
+impl From<RequestCost> for Priced {
+    fn from(cost: RequestCost) -> Self {
         Self {
             cards: cost.cards,
             host: cost.host,

@@ -8,7 +8,7 @@ use super::super::request::PlanRequest;
 use super::super::reserve::{CELLS, MOST_SEQUENCES, Reserve};
 use super::answer::Dimension;
 use super::change::Change;
-use super::search::{Foresee, Found, Search, smallest};
+use super::search::{FitBound, Foresee, LargestSearch, smallest};
 
 /// Micro-batches are tried in whole tiles of the engine's matrix kernels.
 const TILE: u64 = 128;
@@ -16,7 +16,7 @@ const TILE: u64 = 128;
 const LARGEST_MICRO_BATCH: u64 = 8192;
 
 /// A direction in which numbers are tried. Everything here is in steps; `unit` is one of them.
-pub(super) struct Scale {
+pub(super) struct FitScale {
     pub(super) range: RangeInclusive<u64>,
     pub(super) unit: u64,
     /// What is asked for now, in the dimension's own measure.
@@ -31,7 +31,7 @@ pub(super) struct Scale {
     batch: u32,
 }
 
-impl Scale {
+impl FitScale {
     /// `None` where the dimension is no number or the model has nothing of the kind.
     pub(super) fn of(dimension: Dimension, request: &PlanRequest<'_>) -> Option<Self> {
         let wish = request.wish;
@@ -147,12 +147,12 @@ impl Scale {
         guess: Option<u64>,
         foresee: Option<Foresee<'_>>,
         slack: impl FnMut(u64) -> Option<i64>,
-    ) -> Option<Found> {
+    ) -> Option<FitBound> {
         let range = self.range.clone();
         if self.fewer {
             return smallest(range, guess, foresee, slack);
         }
-        let mut search = Search::new(range, slack).guess(guess).foreseen(foresee);
+        let mut search = LargestSearch::new(range, slack).guess(guess).foreseen(foresee);
         if guarded {
             search.largest_guarded()
         } else {

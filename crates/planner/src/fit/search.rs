@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 
 /// What was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FitBound {
     pub(crate) at: u64,
     /// The number above, which does not fit; `None` at the end of the range.
     pub(crate) above: Option<u64>,
@@ -29,7 +29,7 @@ const STRAIGHT: u32 = 4;
 pub(crate) type Foresee<'a> = Box<dyn FnMut(&[u64]) + 'a>;
 
 /// A search over `range`; `slack` says what stays free, below 0 what is missing, `None` where the engine refuses.
-pub(crate) struct Search<'a, F> {
+pub(crate) struct LargestSearch<'a, F> {
     slack: F,
     foresee: Option<Foresee<'a>>,
     known: BTreeMap<u64, i64>,
@@ -37,7 +37,7 @@ pub(crate) struct Search<'a, F> {
     guess: Option<u64>,
 }
 
-impl<'a, F: FnMut(u64) -> Option<i64>> Search<'a, F> {
+impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
     pub(crate) fn new(range: RangeInclusive<u64>, slack: F) -> Self {
         Self {
             slack,
@@ -97,7 +97,7 @@ impl<'a, F: FnMut(u64) -> Option<i64>> Search<'a, F> {
     }
 
     /// The largest number that fits below one that does not, or the end of the range.
-    pub(crate) fn largest(&mut self) -> Option<Found> {
+    pub(crate) fn largest(&mut self) -> Option<FitBound> {
         let (start, end) = (*self.range.start(), *self.range.end());
         if start > end {
             return None;
@@ -106,13 +106,13 @@ impl<'a, F: FnMut(u64) -> Option<i64>> Search<'a, F> {
             return self.around(guess, start, end);
         }
         if self.fits(end) {
-            return Some(Found { at: end, above: None });
+            return Some(FitBound { at: end, above: None });
         }
         self.fits(start).then(|| self.between(start, end))
     }
 
     /// [`Self::largest`], and a few numbers above it fail too.
-    pub(crate) fn largest_guarded(&mut self) -> Option<Found> {
+    pub(crate) fn largest_guarded(&mut self) -> Option<FitBound> {
         let mut found = self.largest()?;
         let end = *self.range.end();
         for _ in 0..ROUNDS {
@@ -122,9 +122,9 @@ impl<'a, F: FnMut(u64) -> Option<i64>> Search<'a, F> {
                 break;
             };
             let Some(next) = (again + 1..=end).find(|&number| !self.fits(number)) else {
-                return Some(Found { at: end, above: None });
+                return Some(FitBound { at: end, above: None });
             };
-            found = Found {
+            found = FitBound {
                 at: next - 1,
                 above: Some(next),
             };
@@ -133,7 +133,7 @@ impl<'a, F: FnMut(u64) -> Option<i64>> Search<'a, F> {
     }
 
     /// From a guess, two neighbours at a time, until one fits and the other does not.
-    fn around(&mut self, guess: u64, start: u64, end: u64) -> Option<Found> {
+    fn around(&mut self, guess: u64, start: u64, end: u64) -> Option<FitBound> {
         let (mut low, mut high): (Option<u64>, Option<u64>) = (None, None);
         let mut at = guess;
         for round in 0.. {
@@ -156,10 +156,10 @@ impl<'a, F: FnMut(u64) -> Option<i64>> Search<'a, F> {
             match (low, high) {
                 (None, Some(high)) if high == start => return None,
                 (Some(low), None) if low == end => {
-                    return Some(Found { at: low, above: None });
+                    return Some(FitBound { at: low, above: None });
                 }
                 (Some(low), Some(high)) if high - low == 1 => {
-                    return Some(Found {
+                    return Some(FitBound {
                         at: low,
                         above: Some(high),
                     });
@@ -196,7 +196,7 @@ impl<'a, F: FnMut(u64) -> Option<i64>> Search<'a, F> {
     }
 
     /// `low` fits and `high` does not.
-    fn between(&mut self, mut low: u64, mut high: u64) -> Found {
+    fn between(&mut self, mut low: u64, mut high: u64) -> FitBound {
         let mut halve = false;
         while high - low > 1 {
             let middle = if halve {
@@ -221,7 +221,7 @@ impl<'a, F: FnMut(u64) -> Option<i64>> Search<'a, F> {
             }
             halve = !halve;
         }
-        Found {
+        FitBound {
             at: low,
             above: Some(high),
         }
@@ -253,18 +253,18 @@ pub(crate) fn smallest(
     guess: Option<u64>,
     foresee: Option<Foresee<'_>>,
     mut slack: impl FnMut(u64) -> Option<i64>,
-) -> Option<Found> {
+) -> Option<FitBound> {
     let (start, end) = range.into_inner();
     let mirrored = |number: u64| end.saturating_sub(number);
     let length = end.checked_sub(start)?;
     let foresee = foresee.map(|mut foresee| -> Foresee<'_> {
         Box::new(move |numbers| foresee(&numbers.iter().map(|&number| mirrored(number)).collect::<Vec<_>>()))
     });
-    let mut search = Search::new(0..=length, |number| slack(mirrored(number)))
+    let mut search = LargestSearch::new(0..=length, |number| slack(mirrored(number)))
         .guess(guess.map(mirrored))
         .foreseen(foresee);
     let found = search.largest()?;
-    Some(Found {
+    Some(FitBound {
         at: mirrored(found.at),
         above: found.above.map(mirrored),
     })
@@ -279,7 +279,7 @@ mod tests {
         #[test]
         fn a_straight_line_is_crossed_in_a_handful_of_questions(limit in 0_u64..100_000, step in 1_i64..1 << 40) {
             let mut asked = 0;
-            let mut search = Search::new(0..=100_000, |n| {
+            let mut search = LargestSearch::new(0..=100_000, |n| {
                 asked += 1;
                 Some((i64::try_from(limit).unwrap() - i64::try_from(n).unwrap()).saturating_mul(step))
             });
@@ -297,7 +297,7 @@ mod tests {
             let at = |n: u64| slacks[usize::try_from(n).unwrap()].unwrap_or(i64::MIN);
             let last = u64::try_from(slacks.len()).unwrap() - 1;
             let mut foreseen = std::collections::BTreeSet::new();
-            let found = Search::new(0..=last, |n| slacks[usize::try_from(n).unwrap()])
+            let found = LargestSearch::new(0..=last, |n| slacks[usize::try_from(n).unwrap()])
                 .guess(Some(guess.min(last)))
                 .foreseen(Some(Box::new(|numbers| foreseen.extend(numbers.iter().copied()))))
                 .largest();
@@ -314,7 +314,7 @@ mod tests {
         #[test]
         fn from_a_guess_a_straight_line_takes_two_pairs(limit in 0_u64..100_000, guess in 0_u64..99_999, step in 1_i64..1 << 40) {
             let mut asked = 0;
-            let found = Search::new(0..=100_000, |n| {
+            let found = LargestSearch::new(0..=100_000, |n| {
                 asked += 1;
                 Some((i64::try_from(limit).unwrap() - i64::try_from(n).unwrap()).saturating_mul(step))
             });
@@ -327,7 +327,7 @@ mod tests {
         fn whatever_the_function_the_answer_fits_and_the_next_does_not(slacks in prop::collection::vec(-9_i64..9, 1..200)) {
             let at = |n: u64| slacks[usize::try_from(n).unwrap()];
             let last = u64::try_from(slacks.len()).unwrap() - 1;
-            let found = Search::new(0..=last, |n| Some(at(n))).largest_guarded();
+            let found = LargestSearch::new(0..=last, |n| Some(at(n))).largest_guarded();
             match found {
                 Some(found) => {
                     prop_assert!(at(found.at) >= 0);
@@ -346,20 +346,23 @@ mod tests {
                 asked += 1;
                 i64::try_from(n).ok().map(|n| 700 - n)
             };
-            let found = Search::new(0..=1000, slack).guess(Some(guess)).largest();
+            let found = LargestSearch::new(0..=1000, slack).guess(Some(guess)).largest();
             assert_eq!(
                 found,
-                Some(Found {
+                Some(FitBound {
                     at: 700,
                     above: Some(701)
                 })
             );
             assert!(asked <= most, "{asked} from {guess}");
         }
-        assert_eq!(Search::new(5..=9, |_| Some(-1)).guess(Some(7)).largest(), None);
         assert_eq!(
-            Search::new(5..=9, |_| Some(1)).guess(Some(7)).largest(),
-            Some(Found { at: 9, above: None })
+            LargestSearch::new(5..=9, |_| Some(-1)).guess(Some(7)).largest(),
+            None
+        );
+        assert_eq!(
+            LargestSearch::new(5..=9, |_| Some(1)).guess(Some(7)).largest(),
+            Some(FitBound { at: 9, above: None })
         );
     }
 
@@ -369,10 +372,10 @@ mod tests {
             true, true, false, false, true, true, false, false, false, false, false, false,
         ];
         let slack = |n: u64| Some(if fits[usize::try_from(n).unwrap()] { 1 } else { -1 });
-        let found = Search::new(0..=11, slack).largest_guarded();
+        let found = LargestSearch::new(0..=11, slack).largest_guarded();
         assert_eq!(
             found,
-            Some(Found {
+            Some(FitBound {
                 at: 5,
                 above: Some(6)
             })
@@ -384,7 +387,7 @@ mod tests {
         let found = smallest(3..=60, None, None, |n| i64::try_from(n).ok().map(|n| n - 41));
         assert_eq!(
             found,
-            Some(Found {
+            Some(FitBound {
                 at: 41,
                 above: Some(40)
             })
@@ -393,7 +396,7 @@ mod tests {
         assert_eq!(smallest(3..=60, None, None, |_| None), None);
         assert_eq!(
             smallest(3..=60, None, None, |_| Some(0)),
-            Some(Found { at: 3, above: None })
+            Some(FitBound { at: 3, above: None })
         );
     }
 }

@@ -7,7 +7,7 @@
 use plimsoll_base::CardKind;
 use plimsoll_flags::GpuLayers;
 
-use super::answer::{Answer, Dimension, Question, inapplicable, nothing, spare};
+use super::answer::{Answer, Dimension, FitQuestion, inapplicable, nothing, spare};
 use super::change::Change;
 use super::price::{Price, Priced, headroom};
 
@@ -38,7 +38,7 @@ impl Division {
     }
 }
 
-pub(super) fn answer<P: Price>(question: &Question<'_, P>) -> Answer {
+pub(super) fn answer<P: Price>(question: &FitQuestion<'_, P>) -> Answer {
     let request = question.request;
     let cuda: Vec<usize> = (0..request.cards.len())
         .filter(|&card| request.cards[card].kind == CardKind::Cuda)
@@ -70,7 +70,7 @@ pub(super) fn answer<P: Price>(question: &Question<'_, P>) -> Answer {
     nothing(Dimension::Split, &text)
 }
 
-fn fitting<P: Price>(question: &Question<'_, P>, division: &Division) -> Answer {
+fn fitting<P: Price>(question: &FitQuestion<'_, P>, division: &Division) -> Answer {
     let flags = division.change().flags().join(" ");
     let cards = question.lines(&division.priced);
     let used: Vec<_> = division
@@ -93,7 +93,7 @@ fn fitting<P: Price>(question: &Question<'_, P>, division: &Division) -> Answer 
 }
 
 /// The best division over `count` cards.
-fn best_on<P: Price>(question: &Question<'_, P>, cuda: &[usize], count: usize) -> Option<Division> {
+fn best_on<P: Price>(question: &FitQuestion<'_, P>, cuda: &[usize], count: usize) -> Option<Division> {
     let cards = question.request.cards;
     let mut numbers: Vec<usize> = (0..cuda.len()).collect();
     numbers.sort_by_key(|&number| (std::cmp::Reverse(cards[cuda[number]].free), number));
@@ -120,7 +120,7 @@ fn best_on<P: Price>(question: &Question<'_, P>, cuda: &[usize], count: usize) -
 }
 
 fn priced<P: Price>(
-    question: &Question<'_, P>,
+    question: &FitQuestion<'_, P>,
     cuda: &[usize],
     numbers: &[usize],
     layers: Vec<u32>,
@@ -142,7 +142,7 @@ fn priced<P: Price>(
 }
 
 /// Layers that go to cards, the output among them.
-fn active_layers<P>(question: &Question<'_, P>) -> u32 {
+fn active_layers<P>(question: &FitQuestion<'_, P>) -> u32 {
     let all = question.request.model.hyper.layers.saturating_add(1);
     match question.request.wish.gpu_layers {
         GpuLayers::Auto | GpuLayers::All => all,

@@ -1,26 +1,26 @@
-//! Attention: what a layer asks for, whatever the depth, and for each cell in use.
+//! AttentionPool: what a layer blocks for, whatever the depth, and for each cell in use.
 
 use plimsoll_base::Bytes;
 use plimsoll_model::{Model, TensorType};
 use plimsoll_pool::demand::attention::{Call, Element, Kernel};
 use plimsoll_pool::demand::{Group, Rules, product};
 
-use super::{Depth, ik, sum};
+use super::{PoolInputs, ik, sum};
 use crate::reserve::{CELLS, Reserve};
 
 /// One layer's attention to a whole micro-batch.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Attention {
+pub(super) struct AttentionPool {
     /// What it takes at any depth.
     constant: Bytes,
     /// What each cell in use adds.
     pub(super) growth: Bytes,
-    asks: Asks,
+    blocks: AttentionBlocks,
 }
 
 /// What its blocks are made of.
 #[derive(Clone, Copy, Debug, Default)]
-enum Asks {
+enum AttentionBlocks {
     #[default]
     Nothing,
     /// The kernel that copies the cache.
@@ -31,8 +31,13 @@ enum Asks {
     Plain,
 }
 
-impl Attention {
-    pub(super) fn of(model: &Model, layer: u32, reserve: &Reserve, (rules, depth): (Rules, Depth)) -> Self {
+impl AttentionPool {
+    pub(super) fn of(
+        model: &Model,
+        layer: u32,
+        reserve: &Reserve,
+        (rules, depth): (Rules, PoolInputs),
+    ) -> Self {
         let heads = model.hyper.heads.at(layer);
         if !depth.flash_attention {
             return Self::plain(model, layer, reserve, depth);
@@ -44,7 +49,7 @@ impl Attention {
             return Self {
                 constant,
                 growth,
-                asks: Asks::Latent(restored),
+                blocks: AttentionBlocks::Latent(restored),
             };
         }
         if !depth.engine.copies() {
@@ -55,12 +60,12 @@ impl Attention {
             // a prompt can end with any number of tokens
             constant: Bytes::new(call.cut_at_most(rules)),
             growth: sum(call.copies(Kernel::Matrix)),
-            asks: Asks::Flash(call),
+            blocks: AttentionBlocks::Flash(call),
         }
     }
 
     /// The probabilities in f16, for the product with V, and its result in f16.
-    fn plain(model: &Model, layer: u32, reserve: &Reserve, depth: Depth) -> Self {
+    fn plain(model: &Model, layer: u32, reserve: &Reserve, depth: PoolInputs) -> Self {
         let heads = model.hyper.heads.at(layer);
         let at_once = match depth.latent {
             Some(latent) => latent.heads_a_step(heads, reserve.tokens, depth.cells),
@@ -71,7 +76,7 @@ impl Attention {
         Self {
             constant: halves * value,
             growth: halves,
-            asks: Asks::Plain,
+            blocks: AttentionBlocks::Plain,
         }
     }
 
@@ -82,11 +87,11 @@ impl Attention {
 
     /// Blocks of a whole micro-batch with so many cells in use, operation by operation.
     pub(super) fn groups(&self, rules: Rules, cells: u64) -> [Group<5>; 2] {
-        match self.asks {
-            Asks::Nothing => [[0; 5]; 2],
-            Asks::Flash(call) => [Call { cells, ..call }.group(rules), [0; 5]],
-            Asks::Latent(restored) => restored.groups(cells),
-            Asks::Plain => {
+        match self.blocks {
+            AttentionBlocks::Nothing => [[0; 5]; 2],
+            AttentionBlocks::Flash(call) => [Call { cells, ..call }.group(rules), [0; 5]],
+            AttentionBlocks::Latent(restored) => restored.groups(cells),
+            AttentionBlocks::Plain => {
                 let (copy, result) = (self.growth * cells, self.constant);
                 [[copy.get(), result.get(), 0, 0, 0], [0; 5]]
             }
@@ -95,7 +100,7 @@ impl Attention {
 }
 
 /// The call of flash attention with one cell in use.
-fn call(model: &Model, layer: u32, tokens: u64, depth: Depth) -> Call {
+fn call(model: &Model, layer: u32, tokens: u64, depth: PoolInputs) -> Call {
     let hyper = &model.hyper;
     let heads = u64::from(hyper.heads.at(layer));
     let (key, value) = hyper.head_lengths(layer);
@@ -135,7 +140,7 @@ fn element(kind: TensorType) -> Element {
 }
 
 /// What the two tokens of a warm-up ask for first: the activations of a product of width `n_embd`, and attention to the first cells.
-pub(super) fn warm_up(model: &Model, depth: Depth, rules: Rules) -> [Group<5>; 2] {
+pub(super) fn warm_up(model: &Model, depth: PoolInputs, rules: Rules) -> [Group<5>; 2] {
     const TOKENS: u64 = 2;
     let activations = product::vectors(u64::from(model.hyper.embedding), TOKENS);
     let call = Call {

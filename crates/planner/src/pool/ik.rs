@@ -11,7 +11,7 @@ use plimsoll_pool::demand::latent::{copied as latent_copy, restored as restored_
 use plimsoll_pool::demand::{Engine, Group};
 
 use super::sum;
-use crate::latent::Latent;
+use crate::latent::LatentAttention;
 
 /// Columns of queries that a block of the attention kernel works on (`fattn-new-mma.cu: ggml_cuda_flash_attn_ext_mma_f16_switch_ncols1`).
 const COLUMNS: u64 = 64;
@@ -24,7 +24,7 @@ const BLOCKS_OF_VECTORS: u64 = 1;
 
 /// Pool bytes of one layer's latent attention with its kernel: a constant, and so many for each cell once there are `cells`.
 pub(super) fn attention(
-    latent: &Latent,
+    latent: &LatentAttention,
     heads: u32,
     key: TensorType,
     cells: u64,
@@ -52,7 +52,7 @@ pub(super) fn attention(
 /// What a prompt of so many tokens brings about, operation by operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Restored {
-    latent: Latent,
+    latent: LatentAttention,
     heads: u32,
     key: TensorType,
     tokens: u64,
@@ -60,7 +60,12 @@ pub(super) struct Restored {
 }
 
 impl Restored {
-    pub(super) fn of(latent: Latent, heads: u32, key: TensorType, (tokens, processors): (u64, u64)) -> Self {
+    pub(super) fn of(
+        latent: LatentAttention,
+        heads: u32,
+        key: TensorType,
+        (tokens, processors): (u64, u64),
+    ) -> Self {
         Self {
             latent,
             heads,
@@ -89,7 +94,7 @@ impl Restored {
 }
 
 /// What each pass restores: whatever the depth, and for each cell.
-fn restored(latent: &Latent, heads: u32, key: TensorType, cells: u64) -> (Bytes, Bytes) {
+fn restored(latent: &LatentAttention, heads: u32, key: TensorType, cells: u64) -> (Bytes, Bytes) {
     let length = latent
         .heads_a_pass(heads, cells)
         .saturating_mul(latent.restored());
@@ -98,7 +103,7 @@ fn restored(latent: &Latent, heads: u32, key: TensorType, cells: u64) -> (Bytes,
 }
 
 /// The cache in f16 where it is of another type.
-fn copied(latent: &Latent, key: TensorType) -> Bytes {
+fn copied(latent: &LatentAttention, key: TensorType) -> Bytes {
     match key.name {
         "f16" => Bytes::ZERO,
         _ => Bytes::new(latent_copy(latent.rank() + latent.rope(), 1)),

@@ -7,7 +7,7 @@ use plimsoll_pool::GgmlLegacy;
 use plimsoll_pool::demand::{Group, Rules};
 use plimsoll_pool::replay::{GRANULE, Scopes};
 
-use super::attention::Attention;
+use super::attention::AttentionPool;
 use super::product;
 use crate::reserve::{CELLS, Reserve};
 
@@ -18,8 +18,8 @@ const STEPS: u64 = 4096;
 /// whole micro-batch, which find their blocks again in every later one.
 pub(super) fn blocks(
     first: [Group<5>; 2],
-    products: Vec<product::Group>,
-    attention: Attention,
+    products: Vec<product::ProductBlocks>,
+    attention: AttentionPool,
     rules: Rules,
     reserve: &Reserve,
     cells: u64,
@@ -32,7 +32,7 @@ pub(super) fn blocks(
 
 fn replayed(
     first: [Group<5>; 2],
-    mut products: Vec<product::Group>,
+    mut products: Vec<product::ProductBlocks>,
     tokens: u64,
     cells: u64,
     attention: impl Fn(u64) -> [Group<5>; 2],
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     /// Model m8 on an H200: products of width 4096 and 14 336, each with partial tiles.
-    fn products() -> Vec<product::Group> {
+    fn products() -> Vec<product::ProductBlocks> {
         let of_width = |width: u64| {
             let activations = width / 128 * 144 * 512 + 128 * 144;
             [activations, 132 * 128 * 128 * 4, 0, 0, 0, 0, 0]

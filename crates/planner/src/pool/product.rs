@@ -8,7 +8,7 @@ use super::ik;
 use crate::reserve::Reserve;
 
 /// Blocks of one product: halves of ik_llama.cpp's fused experts, and the most that one asks for.
-pub(super) type Group = [u64; 7];
+pub(super) type ProductBlocks = [u64; 7];
 
 /// One matrix with a whole micro-batch.
 pub(super) fn group(
@@ -16,7 +16,7 @@ pub(super) fn group(
     model: &Model,
     reserve: &Reserve,
     (rules, fused): (Rules, bool),
-) -> Group {
+) -> ProductBlocks {
     let matrices = tensor.shape[2];
     let tokens = tokens(tensor, reserve);
     let experts = model.hyper.experts.as_ref().filter(|_| matrices > 1);

@@ -3,16 +3,20 @@
 use plimsoll_base::Reason;
 use plimsoll_flags::FlashAttention;
 
-use crate::cost::{Cost, Coster};
-use crate::latent::Latent;
+use crate::cost::{PlanCalculator, RequestCost};
+use crate::latent::LatentAttention;
 use crate::request::{EngineKind, PlanRequest};
 
-pub(super) fn caveats(request: &PlanRequest<'_>, coster: &Coster<'_>, cost: &Cost) -> Vec<Reason> {
+pub(super) fn caveats(
+    request: &PlanRequest<'_>,
+    calculator: &PlanCalculator<'_>,
+    cost: &RequestCost,
+) -> Vec<Reason> {
     if request.engine.kind != EngineKind::IkLlamaCpp {
         return Vec::new();
     }
     let mut reasons = Vec::new();
-    if let Some(latent) = coster.latent() {
+    if let Some(latent) = calculator.latent() {
         reasons.push(estimated(request, &latent, cost));
         let computed = latent.computed_bytes(request.model);
         if !computed.is_zero() {
@@ -32,7 +36,7 @@ pub(super) fn caveats(request: &PlanRequest<'_>, coster: &Coster<'_>, cost: &Cos
     reasons
 }
 
-fn estimated(request: &PlanRequest<'_>, latent: &Latent, cost: &Cost) -> Reason {
+fn estimated(request: &PlanRequest<'_>, latent: &LatentAttention, cost: &RequestCost) -> Reason {
     let wish = request.wish;
     let heads = request.model.hyper.heads.at(0);
     let flash = wish.flash_attention != FlashAttention::Off;

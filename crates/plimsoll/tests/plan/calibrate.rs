@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::built::built;
 use super::real::{driver, guard};
-use super::{synth, text};
+use super::{specimen, text};
 
 const CARD: &str = "GPU-00000001-0000-0000-0000-000000000000";
 const MIB: u64 = 1 << 20;
@@ -88,7 +88,7 @@ impl Machine {
     }
 
     fn planned_with(&self, words: &[&str]) -> (u64, String) {
-        let model = synth("m8", self.folder.path());
+        let model = specimen("m8", self.folder.path());
         let model = model.to_str().unwrap();
         let engine = ["--engine", "llama.cpp@10605"];
         let flags = ["--", "-m", model, "-c", "4096", "-ngl", "99"];
@@ -107,7 +107,7 @@ impl Machine {
 impl Machine {
     /// MiB that a daemon plans for a model on this engine.
     fn served(&self, engine: &Path) -> u64 {
-        let model = synth("m8", self.folder.path());
+        let model = specimen("m8", self.folder.path());
         let config = self.path("plimsoll.toml");
         let (engine, model) = (engine.display(), model.display());
         let text =

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::built::built;
-use super::{plimsoll, synth, text};
+use super::{plimsoll, specimen, text};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -79,7 +79,7 @@ fn json(output: &Output) -> Value {
 #[test]
 fn a_process_is_planned_from_its_own_words_and_compared_with_what_the_driver_says() {
     let folder = tempfile::tempdir().unwrap();
-    let model = synth("l8", folder.path());
+    let model = specimen("l8", folder.path());
     let engine = Engine::start(&model, &["-c", "8192"], &[("LLAMA_ARG_N_PARALLEL", "2")]);
     let pid = engine.child.id().to_string();
     let check = json(&engine.checked(&pid, 6500, &[]));
@@ -117,7 +117,7 @@ fn a_process_is_planned_from_its_own_words_and_compared_with_what_the_driver_say
 #[test]
 fn an_engine_is_found_by_its_address_and_asked_for_its_context() {
     let folder = tempfile::tempdir().unwrap();
-    let model = synth("l8", folder.path());
+    let model = specimen("l8", folder.path());
     let engine = Engine::start(&model, &["--ctx-size", "8192"], &[]);
     let address = format!("http://127.0.0.1:{}", engine.port);
     let output = engine.checked(&address, 6390, &[]);

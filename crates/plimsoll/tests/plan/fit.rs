@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-use super::{plimsoll, synth, text};
+use super::{plimsoll, specimen, text};
 
 const CARD: &str = "name=RTX4090,total=24564MiB,free=10000MiB,cc=8.9";
 
 #[test]
 fn stdout_is_a_command_line_that_fits_and_stderr_says_why_no_more() {
     let folder = tempfile::tempdir().unwrap();
-    let model = synth("l8", folder.path());
+    let model = specimen("l8", folder.path());
     let model = model.to_str().unwrap();
     let output = plimsoll(&[
         "plan", "--fit", "ctx", "--card", CARD, "--", "-m", model, "-c", "4096",
@@ -40,7 +40,7 @@ fn stdout_is_a_command_line_that_fits_and_stderr_says_why_no_more() {
 #[test]
 fn under_a_budget_the_largest_context_is_the_one_that_survived_on_a_card() {
     let folder = tempfile::tempdir().unwrap();
-    let model = synth("m8", folder.path());
+    let model = specimen("m8", folder.path());
     let card = "name=H200,total=143771MiB,free=143139MiB,cc=9.0,pool=vmm";
     let mut words = vec![
         "plan",
@@ -67,7 +67,7 @@ fn under_a_budget_the_largest_context_is_the_one_that_survived_on_a_card() {
 #[test]
 fn each_direction_is_an_answer_with_its_flags_in_json() {
     let folder = tempfile::tempdir().unwrap();
-    let model = synth("q30", folder.path());
+    let model = specimen("q30", folder.path());
     let cards = [
         "name=a,total=24GiB,cc=8.9",
         "name=b,total=24GiB,free=20GiB,cc=8.6",
@@ -122,7 +122,7 @@ fn each_direction_is_an_answer_with_its_flags_in_json() {
 #[test]
 fn where_nothing_fits_the_status_is_1_and_hints_say_what_would_help() {
     let folder = tempfile::tempdir().unwrap();
-    let model = synth("q30", folder.path());
+    let model = specimen("q30", folder.path());
     let output = plimsoll(&[
         "plan",
         "--fit",
@@ -149,7 +149,7 @@ fn where_nothing_fits_the_status_is_1_and_hints_say_what_would_help() {
 #[test]
 fn what_is_asked_of_the_wrong_kind_is_said() {
     let folder = tempfile::tempdir().unwrap();
-    let model = synth("l8", folder.path());
+    let model = specimen("l8", folder.path());
     let model = model.to_str().unwrap();
     let output = plimsoll(&["plan", "--fit", "moe,split", "--card", CARD, "--", "-m", model]);
     assert_eq!(output.status.code(), Some(0));

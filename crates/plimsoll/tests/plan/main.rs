@@ -28,10 +28,9 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-fn synth(shape: &str, folder: &Path) -> PathBuf {
+fn specimen(shape: &str, folder: &Path) -> PathBuf {
     let path = folder.join(format!("{shape}.gguf"));
-    let made = plimsoll(&["synth", shape, path.to_str().unwrap()]);
-    assert!(made.status.success(), "{}", text(&made.stderr));
+    plimsoll_specimens::write(shape, &path, &plimsoll_specimens::Changes::default()).unwrap();
     path
 }
 
@@ -40,7 +39,7 @@ const H200: &str = "name=H200,total=143771MiB,free=140000MiB,cc=9.0";
 #[test]
 fn what_fits_exits_0_and_says_so_in_json() {
     let folder = tempfile::tempdir().unwrap();
-    let model = synth("l8", folder.path());
+    let model = specimen("l8", folder.path());
     let output = plimsoll(&[
         "plan",
         "--json",
@@ -77,7 +76,7 @@ fn what_fits_exits_0_and_says_so_in_json() {
 #[test]
 fn what_does_not_fit_exits_1_with_reasons_and_advice_that_works() {
     let folder = tempfile::tempdir().unwrap();
-    let model = synth("q30", folder.path());
+    let model = specimen("q30", folder.path());
     let model = model.to_str().unwrap();
     let card = "name=RTX4090,total=24564MiB,free=23000MiB,cc=8.9";
     let output = plimsoll(&["plan", "--card", card, "--", "-m", model, "-c", "8192"]);
@@ -142,7 +141,7 @@ fn bad_input_exits_2_and_names_the_remedy() {
 #[test]
 fn the_machine_itself_is_planned_for_where_no_card_is_described() {
     let folder = tempfile::tempdir().unwrap();
-    let model = synth("tiny", folder.path());
+    let model = specimen("tiny", folder.path());
     let output = plimsoll(&["plan", "--json", "--", "-m", model.to_str().unwrap(), "-c", "512"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let plan: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -152,7 +151,7 @@ fn the_machine_itself_is_planned_for_where_no_card_is_described() {
 #[test]
 fn a_picture_shows_every_card_and_its_load_line() {
     let folder = tempfile::tempdir().unwrap();
-    let model = synth("l8", folder.path());
+    let model = specimen("l8", folder.path());
     let picture = folder.path().join("plan.svg");
     let cards = ["name=a,total=8GiB", "name=b,total=8GiB,free=6GiB"];
     let output = plimsoll(&[
@@ -179,7 +178,7 @@ fn a_picture_shows_every_card_and_its_load_line() {
 #[test]
 fn an_engine_that_nobody_isolates_has_a_context_beside_the_card_it_names() {
     let folder = tempfile::tempdir().unwrap();
-    let model = synth("l8", folder.path());
+    let model = specimen("l8", folder.path());
     let output = plimsoll(&[
         "plan",
         "--json",

@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use super::{plimsoll, synth, text};
+use super::{plimsoll, specimen, text};
 
 fn page(cards: &[&str], flags: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
-    let model = synth("l8", folder.path());
+    let model = specimen("l8", folder.path());
     let file = folder.path().join("plan.html");
     let mut words = vec!["plan", "--html", file.to_str().unwrap()];
     for card in cards {

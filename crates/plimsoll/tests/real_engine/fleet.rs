@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
+use plimsoll_specimens::Changes;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -26,16 +27,18 @@ pub(crate) fn chat(address: SocketAddr, model: &str) -> Answer {
 /// A model as it is configured.
 pub(crate) struct Member {
     pub(crate) name: &'static str,
-    /// What `plimsoll synth` is told.
-    pub(crate) shape: &'static [&'static str],
+    /// The shape of the synthetic model, and its layers where they are not the shape's own.
+    pub(crate) shape: &'static str,
+    pub(crate) layers: Option<u32>,
     pub(crate) flags: String,
 }
 
 impl Member {
-    pub(crate) fn new(name: &'static str, shape: &'static [&'static str], more: &str) -> Self {
+    pub(crate) fn new(name: &'static str, shape: &'static str, more: &str) -> Self {
         Self {
             name,
             shape,
+            layers: None,
             flags: format!("{FLAGS} {more}"),
         }
     }
@@ -44,9 +47,9 @@ impl Member {
 /// Two that chat and one that embeds.
 pub(crate) fn three() -> [Member; 3] {
     [
-        Member::new("alpha", &["tiny"], ""),
-        Member::new("beta", &["tiny", "--seed", "7"], ""),
-        Member::new("gamma", &["tiny-embed"], "--embeddings"),
+        Member::new("alpha", "tiny", ""),
+        Member::new("beta", "tiny", ""),
+        Member::new("gamma", "tiny-embed", "--embeddings"),
     ]
 }
 
@@ -72,7 +75,11 @@ impl Fleet {
         let mut needs = Vec::new();
         for member in members {
             let file = folder.path().join(format!("{}.gguf", member.name));
-            write(&file, member.shape);
+            let changes = Changes {
+                layers: member.layers,
+                ..Changes::default()
+            };
+            plimsoll_specimens::write(member.shape, &file, &changes).unwrap();
             needs.push(need(&file, &member.flags));
             let (name, file, flags) = (member.name, file.display(), &member.flags);
             config += &format!("[models.{name}]\nmodel = \"{file}\"\nflags = \"{flags}\"\n");
@@ -88,12 +95,6 @@ impl Fleet {
             _folder: folder,
         }
     }
-}
-
-fn write(file: &Path, shape: &[&str]) {
-    let (name, options) = shape.split_first().unwrap();
-    let written = plimsoll().args(["synth", name]).arg(file).args(options).output();
-    assert!(written.unwrap().status.success());
 }
 
 /// The bytes that `plimsoll plan` says the model takes at most.

@@ -10,11 +10,14 @@ use crate::fleet::{Fleet, Member};
 use crate::http;
 
 /// Deep enough that a whole answer takes far longer than the test waits.
-const SLOW: &[&str] = &["tiny", "--layers", "96"];
+const LAYERS: u32 = 96;
 
 #[test]
 fn the_engine_stops_computing_for_a_client_that_left() {
-    let members = [Member::new("alpha", SLOW, "-c 4096 -np 1")];
+    let members = [Member {
+        layers: Some(LAYERS),
+        ..Member::new("alpha", "tiny", "-c 4096 -np 1")
+    }];
     let fleet = Fleet::start(&members, "", |needs| needs[0]);
     let address = fleet.daemon.address;
     let slot = || http::get(address, "/slots?model=alpha").json()[0].clone();

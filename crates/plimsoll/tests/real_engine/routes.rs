@@ -106,8 +106,8 @@ fn models_are_loaded_listed_and_unloaded_by_hand() {
 #[test]
 fn a_model_that_never_fits_is_refused_with_the_reason_and_nothing_starts() {
     let members = [
-        Member::new("alpha", &["tiny"], ""),
-        Member::new("crowd", &["tiny"], "-c 1048576 -np 256"),
+        Member::new("alpha", "tiny", ""),
+        Member::new("crowd", "tiny", "-c 1048576 -np 256"),
     ];
     let fleet = Fleet::start(&members, "", |needs| needs[0] * 2);
     let answer = fleet::chat(fleet.daemon.address, "crowd");

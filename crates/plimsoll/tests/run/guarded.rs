@@ -84,11 +84,8 @@ fn llama(folder: &Path, asks: &str) -> (String, Vec<String>) {
     std::fs::write(&program, script).expect("the folder is ours");
     std::fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("the file is ours");
     let model = folder.join("m8.gguf");
-    let made = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
-        .args(["synth", "m8"])
-        .arg(&model)
-        .output();
-    assert!(made.expect("plimsoll runs").status.success());
+    plimsoll_specimens::write("m8", &model, &plimsoll_specimens::Changes::default())
+        .expect("the folder is ours");
     let flags = format!("-m {} -c 8192 -ngl 99 -fa on -fit off -np 1", model.display());
     let text = program.to_str().expect("text").to_owned();
     (text, flags.split(' ').map(str::to_owned).collect())

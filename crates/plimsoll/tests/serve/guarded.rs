@@ -93,8 +93,8 @@ fn an_engine_that_may_spill_is_told_what_it_will_ask_for() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let model = folder.path().join("m8.gguf");
     let plimsoll = || Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-    let made = plimsoll().args(["synth", "m8"]).arg(&model).output();
-    assert!(made.expect("plimsoll runs").status.success());
+    plimsoll_specimens::write("m8", &model, &plimsoll_specimens::Changes::default())
+        .expect("the folder is ours");
     let flags = format!("-m {} -c 8192 -ngl 99 -fa on -fit off -np 1", model.display());
     let planned = plimsoll()
         .args(["plan", "--json", "--card", "name=Fake,total=8GiB,free=8GiB", "--"])

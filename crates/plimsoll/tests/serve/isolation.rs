@@ -1,7 +1,6 @@
 //! An engine sees exactly its own cards, and the daemon touches none.
 
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -131,11 +130,8 @@ fn a_model_goes_to_the_card_that_its_flags_name_whatever_fills_the_other() {
 fn a_planned_model_claims_nothing_on_a_card_that_its_flags_do_not_name() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let model = folder.path().join("l8.gguf");
-    let made = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
-        .args(["synth", "l8"])
-        .arg(&model)
-        .output();
-    assert!(made.expect("plimsoll runs").status.success());
+    plimsoll_specimens::write("l8", &model, &plimsoll_specimens::Changes::default())
+        .expect("the folder is ours");
     let engine = folder.path().join("llama-server");
     let script = format!(
         "#!/bin/sh\n[ \"$1\" = --version ] && exec echo 'version: 1.0 (build 10605, commit abc)'\nexec '{}' \"$@\"\n",

@@ -64,18 +64,13 @@ impl Disk {
     }
 
     /// A model that has all of its weights.
-    fn model(&self, name: &str, shards: &str) -> PathBuf {
-        let path = self.path(name);
-        let made = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
-            .args(["synth", "tiny", "--shards", shards])
-            .arg(&path)
-            .output()
-            .expect("plimsoll runs");
-        assert!(made.status.success(), "{made:?}");
-        match shards {
-            "1" => path,
-            _ => PathBuf::from(path.to_string_lossy().replace(".gguf", "-00001-of-00002.gguf")),
-        }
+    fn model(&self, name: &str, shards: u16) -> PathBuf {
+        let changes = plimsoll_specimens::Changes {
+            shards,
+            ..Default::default()
+        };
+        let files = plimsoll_specimens::write("tiny", &self.path(name), &changes);
+        files.expect("the folder is ours").swap_remove(0).path
     }
 
     /// A file of this length. Of one with a hole in it nobody can say what is cached: looking fills it.
@@ -133,9 +128,9 @@ fn of_file(name: &str, path: &Path, flags: &str) -> String {
 fn what_a_load_has_read_is_given_back_once_it_is_on_the_card() {
     let Some(disk) = Disk::new() else { return };
     let (whole, partial, read) = (
-        disk.model("whole.gguf", "2"),
-        disk.model("partial.gguf", "1"),
-        disk.model("read.gguf", "1"),
+        disk.model("whole.gguf", 2),
+        disk.model("partial.gguf", 1),
+        disk.model("read.gguf", 1),
     );
     let daemon = unified(&[])
         .config(&of_file("whole", &whole, "-ngl 99"))
@@ -180,7 +175,7 @@ fn what_a_load_has_read_is_given_back_once_it_is_on_the_card() {
 #[test]
 fn a_card_with_memory_of_its_own_leaves_the_page_cache_as_it_is() {
     let Some(disk) = Disk::new() else { return };
-    let path = disk.model("whole.gguf", "1");
+    let path = disk.model("whole.gguf", 1);
     let daemon = Setup::new()
         .config(&format!(
             "[engine]\ncommand = [\"{}\"]\n",

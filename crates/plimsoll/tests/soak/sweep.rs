@@ -23,11 +23,7 @@ fn sweep(card: &Card, engine: &Engine, arguments: &[&str]) -> Output {
 fn each_depth_is_beside_the_plan_of_the_servers_own_flags() {
     let card = Card::new();
     let model = card.path("tiny.gguf");
-    let made = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
-        .args(["synth", "tiny"])
-        .arg(&model)
-        .output();
-    assert!(made.unwrap().status.success());
+    plimsoll_specimens::write("tiny", &model, &plimsoll_specimens::Changes::default()).unwrap();
     let engine = Engine::start_with(TAKES, |command| {
         command.envs(card.variables());
         command.arg("--model").arg(&model).args(["--ctx-size", "2048"]);

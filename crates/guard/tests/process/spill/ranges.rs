@@ -52,6 +52,22 @@ fn a_stream_ordered_free_waits_for_its_stream_and_not_for_the_program() {
 }
 
 #[test]
+fn events_of_a_destroyed_context_are_not_used_again() {
+    let run = Run::steps("total=4G clock=queries delay=40", &options());
+    let ran = run.run("stream:s alloc:a:300 work:a:s freeasync:a:s reset alloc:b:300 free:b");
+    assert_eq!(ran.said(), ["0"; 7], "{}", ran.errors);
+    let (_, after) = ran
+        .log
+        .split_once("cuDevicePrimaryCtxReset")
+        .expect("the context was reset");
+    let events = after
+        .lines()
+        .filter(|line| line.contains("cuEventQuery") || line.contains("cuEventDestroy"));
+    assert_eq!(events.collect::<Vec<_>>(), [""; 0]);
+    assert_eq!((ran.card().allocated, ran.card().spilled), (0, 0));
+}
+
+#[test]
 fn stream_ordered_requests_are_spilled_too() {
     let ran = Run::steps("total=4G", &options())
         .run("stream:a async:x:300 write:x check:x freeasync:x:a async:y:300 freeasync:y:a wait:a alloc:z:300 free:z");

@@ -7,16 +7,16 @@ use plimsoll_model::TensorType;
 
 use super::projections::Projections;
 use crate::compute::decoder::Decoder;
-use crate::compute::graph::{F16, F32, Id, Kind};
+use crate::compute::graph::{F16, F32, OpKind, TensorId};
 use crate::compute::inputs::CacheInputs;
-use crate::compute::sketch::Block;
+use crate::compute::sketch::ModelBlock;
 use crate::kv;
-use crate::layout::Place;
+use crate::layout::TensorDevice;
 
 /// The cache of a layer as attention reads it.
 pub(super) struct CacheViews {
-    pub(super) key: Id,
-    pub(super) value: Id,
+    pub(super) key: TensorId,
+    pub(super) value: TensorId,
     /// Length of a head's value.
     pub(super) width: u64,
     /// Bytes of the f16 copies of K and V that the kernel wants behind its result.
@@ -27,7 +27,7 @@ impl Decoder<'_> {
     /// Stores the batch in the cache and looks at all of it.
     pub(super) fn cache_views(
         &mut self,
-        block: &Block<'_>,
+        block: &ModelBlock<'_>,
         p: &Projections,
         inputs: &CacheInputs,
     ) -> CacheViews {
@@ -35,7 +35,7 @@ impl Decoder<'_> {
         let place = if self.cache.offload {
             self.sketch.cache_place(block)
         } else {
-            Place::Host
+            TensorDevice::Host
         };
         let cells = kv::cells(hyper, block.layer, self.reserve);
         let streams = self.reserve.streams;
@@ -103,10 +103,11 @@ impl Decoder<'_> {
         kind: TensorType,
         row: u64,
         rows: u64,
-        place: Place,
-    ) -> Id {
+        place: TensorDevice,
+    ) -> TensorId {
         let bytes = (kind.row(row).unwrap_or_default() * rows).get();
-        self.graph.stored(Kind::Cache(place), bytes, 0, [row, rows, 1, 1])
+        self.graph
+            .stored(OpKind::Cache(place), bytes, 0, [row, rows, 1, 1])
     }
 
     /// Encoders attend to the batch itself.

@@ -8,19 +8,19 @@ use plimsoll_model::TensorType;
 use super::cache::CacheViews;
 use super::projections::Projections;
 use crate::compute::decoder::Decoder;
-use crate::compute::graph::{F16, F32, Id};
-use crate::compute::sketch::Block;
+use crate::compute::graph::{F16, F32, TensorId};
+use crate::compute::sketch::ModelBlock;
 use crate::{flash, weights};
 
 impl Decoder<'_> {
     /// `build_attn_mha`.
     pub(super) fn attention_core(
         &mut self,
-        block: &Block<'_>,
+        block: &ModelBlock<'_>,
         p: &Projections,
         views: &CacheViews,
-        mask: Id,
-    ) -> Id {
+        mask: TensorId,
+    ) -> TensorId {
         let streams = self.graph.shape(views.key)[3];
         let [length, heads, tokens, _] = self.graph.shape(p.query);
         let each = tokens / streams.max(1);
@@ -49,13 +49,13 @@ impl Decoder<'_> {
 
     fn flash_attention(
         &mut self,
-        block: &Block<'_>,
+        block: &ModelBlock<'_>,
         p: &Projections,
         views: &CacheViews,
         [width, heads, each, streams]: [u64; 4],
-        [query, mask]: [Id; 2],
-        sinks: Option<Id>,
-    ) -> Id {
+        [query, mask]: [TensorId; 2],
+        sinks: Option<TensorId>,
+    ) -> TensorId {
         let (key, value) = (
             self.as_f16(views.key, self.cache.key),
             self.as_f16(views.value, self.cache.value),
@@ -89,8 +89,8 @@ impl Decoder<'_> {
     }
 
     /// The copy is made where it is first used, and stays for all layers (`llama-graph.cpp: build_attn_inp_kv_impl @ b8799`).
-    fn cast_mask(&mut self, mask: Id) -> Id {
-        if !self.habits.casts_mask {
+    fn cast_mask(&mut self, mask: TensorId) -> TensorId {
+        if !self.quirks.casts_mask {
             return mask;
         }
         if let Some((_, copy)) = self.masks.iter().find(|(of, _)| *of == mask) {
@@ -102,7 +102,7 @@ impl Decoder<'_> {
     }
 
     /// Flash attention reads f16; an F32 cache is cast in a tensor of its own.
-    fn as_f16(&mut self, id: Id, kind: TensorType) -> Id {
+    fn as_f16(&mut self, id: TensorId, kind: TensorType) -> TensorId {
         if kind.name != "f32" || !self.sketch.model.hyper.cached {
             return id;
         }
@@ -115,9 +115,9 @@ impl Decoder<'_> {
         p: &Projections,
         views: &CacheViews,
         [width, heads, each, streams]: [u64; 4],
-        [query, mask]: [Id; 2],
-        sinks: Option<Id>,
-    ) -> Id {
+        [query, mask]: [TensorId; 2],
+        sinks: Option<TensorId>,
+    ) -> TensorId {
         let cells = self.graph.shape(views.key)[1];
         let scores = self
             .graph
@@ -137,7 +137,7 @@ impl Decoder<'_> {
     }
 
     /// A cache that was not stored for this is turned over first.
-    fn turned_values(&mut self, views: &CacheViews, width: u64) -> Id {
+    fn turned_values(&mut self, views: &CacheViews, width: u64) -> TensorId {
         if self.cache.transposed || !self.sketch.model.hyper.cached {
             return views.value;
         }
@@ -148,7 +148,7 @@ impl Decoder<'_> {
     }
 
     /// `[width, tokens, heads]` → `[width * heads, tokens]`, which needs a copy.
-    fn merge_heads(&mut self, values: Id) -> Id {
+    fn merge_heads(&mut self, values: TensorId) -> TensorId {
         let [width, each, heads, streams] = self.graph.shape(values);
         let turned = self.graph.view(values, [width, heads, each, streams]);
         self.graph.own(
@@ -160,7 +160,7 @@ impl Decoder<'_> {
 
     /// Room behind a result of `bytes` for the f16 copies.
     fn scratch(&self, bytes: u64, copies: [u64; 2]) -> u64 {
-        if !self.habits.copies_cache {
+        if !self.quirks.copies_cache {
             return 0;
         }
         let wanted = copies.into_iter().filter(|&copy| copy > 0);

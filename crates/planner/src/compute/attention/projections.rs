@@ -3,22 +3,22 @@
 //! Mirrors `llama-graph.cpp: build_qkv`, `models/deepseek2.cpp @ b10605`.
 
 use crate::compute::decoder::{Decoder, WEIGHT};
-use crate::compute::graph::{F32, Id};
-use crate::compute::sketch::Block;
+use crate::compute::graph::{F32, TensorId};
+use crate::compute::sketch::ModelBlock;
 
 /// Queries, keys and values of the batch, `[head, heads, tokens]`.
 pub(super) struct Projections {
-    pub(super) query: Id,
-    pub(super) key: Id,
-    pub(super) value: Id,
+    pub(super) query: TensorId,
+    pub(super) key: TensorId,
+    pub(super) value: TensorId,
     /// `attn_v_b`, with which MLA turns latent vectors back into values.
-    pub(super) decompress: Option<Id>,
+    pub(super) decompress: Option<TensorId>,
     /// What scales the result, where queries come with as many gates.
-    pub(super) gate: Option<Id>,
+    pub(super) gate: Option<TensorId>,
 }
 
 impl Decoder<'_> {
-    pub(super) fn projections(&mut self, block: &Block<'_>, input: Id) -> Option<Projections> {
+    pub(super) fn projections(&mut self, block: &ModelBlock<'_>, input: TensorId) -> Option<Projections> {
         if self.sketch.model.hyper.mla.is_some() && block.has("attn_kv_a_mqa.weight") {
             return self.latent(block, input);
         }
@@ -60,7 +60,7 @@ impl Decoder<'_> {
         let query = self.rotate(block, query);
         let key = self.head_norm(block, "attn_k_norm", key);
         let key = self.rotate(block, key);
-        let value = match self.form.norms_values {
+        let value = match self.variant.norms_values {
             true => self.graph.in_place(&[value]),
             false => value,
         };
@@ -74,18 +74,18 @@ impl Decoder<'_> {
     }
 
     /// `models/qwen3next.cpp: build_layer_attn @ b10605`.
-    pub(super) fn gated(&mut self, attended: Id, gate: Id) -> Id {
+    pub(super) fn gated(&mut self, attended: TensorId, gate: TensorId) -> TensorId {
         let shape = self.graph.shape(attended);
         let gate = self.graph.own(F32, shape, &[gate]);
         let mut gate = self.graph.in_place(&[gate]);
-        if self.form.views_gates {
+        if self.variant.views_gates {
             gate = self.graph.view(gate, shape);
         }
         self.graph.in_place(&[attended, gate])
     }
 
     /// A norm over all heads together (OLMo 2).
-    fn wide_norm(&mut self, block: &Block<'_>, role: &str, of: Id) -> Id {
+    fn wide_norm(&mut self, block: &ModelBlock<'_>, role: &str, of: TensorId) -> TensorId {
         let width = self.graph.shape(of)[0];
         match block.part(role, WEIGHT) {
             Some((norm, _)) if norm.shape[0] == width => self.norm(block, role, of),
@@ -94,7 +94,7 @@ impl Decoder<'_> {
     }
 
     /// A norm over each head (Qwen 3).
-    fn head_norm(&mut self, block: &Block<'_>, role: &str, of: Id) -> Id {
+    fn head_norm(&mut self, block: &ModelBlock<'_>, role: &str, of: TensorId) -> TensorId {
         let length = self.graph.shape(of)[0];
         match block.part(role, WEIGHT) {
             Some((norm, _)) if norm.shape[0] == length => self.norm(block, role, of),
@@ -102,7 +102,7 @@ impl Decoder<'_> {
         }
     }
 
-    pub(in crate::compute) fn rotate(&mut self, block: &Block<'_>, of: Id) -> Id {
+    pub(in crate::compute) fn rotate(&mut self, block: &ModelBlock<'_>, of: TensorId) -> TensorId {
         if self.sketch.model.hyper.rope_dimension == 0 {
             return of;
         }
@@ -113,8 +113,8 @@ impl Decoder<'_> {
         }
     }
 
-    /// Latent attention with the key matrix absorbed into the query.
-    fn latent(&mut self, block: &Block<'_>, input: Id) -> Option<Projections> {
+    /// LatentAttention attention with the key matrix absorbed into the query.
+    fn latent(&mut self, block: &ModelBlock<'_>, input: TensorId) -> Option<Projections> {
         let hyper = &self.sketch.model.hyper;
         let mla = hyper.mla.as_ref()?;
         let (rank, rope, length) = (

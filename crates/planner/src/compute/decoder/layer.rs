@@ -4,8 +4,8 @@ use plimsoll_model::Model;
 
 use crate::compute::decoder::Decoder;
 use crate::compute::form::WantedRows;
-use crate::compute::graph::Id;
-use crate::compute::sketch::{Block, Sketch};
+use crate::compute::graph::TensorId;
+use crate::compute::sketch::{ModelBlock, ModelLayers};
 
 /// What a layer does with its tokens before its feed-forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,11 +20,11 @@ enum Mixer {
 }
 
 impl Decoder<'_> {
-    pub(super) fn layer(&mut self, block: &Block<'_>, input: Id, is_last: bool) -> Id {
+    pub(super) fn layer(&mut self, block: &ModelBlock<'_>, input: TensorId, is_last: bool) -> TensorId {
         if norms_after_sums(block, self.sketch.model.hyper.cached) {
             return self.encoder_layer(block, input, is_last);
         }
-        if self.form.side_by_side {
+        if self.variant.side_by_side {
             return self.layer_side_by_side(block, input, is_last);
         }
         let mixer = mixer(self.sketch.model, block);
@@ -32,14 +32,14 @@ impl Decoder<'_> {
             true => self.mix_beside_attention(block, input),
             false => {
                 let normed = self.norm(block, "attn_norm", input);
-                if self.form.norm_first {
+                if self.variant.norm_first {
                     self.graph.expand(normed);
                 }
                 self.mix(block, mixer, normed)
             }
         };
         let mut residual = input;
-        if is_last && self.form.wanted == WantedRows::WithinLastLayer {
+        if is_last && self.variant.wanted == WantedRows::WithinLastLayer {
             current = self.wanted_rows(current);
             residual = self.wanted_rows(residual);
         }
@@ -48,7 +48,7 @@ impl Decoder<'_> {
             current = self.norm(block, "post_attention_norm", current);
         }
         let mut residual = self.sum(0, current, residual);
-        if is_last && self.form.wanted == WantedRows::AfterFirstSum {
+        if is_last && self.variant.wanted == WantedRows::AfterFirstSum {
             residual = self.wanted_rows(residual);
         }
         if mixer == Mixer::FeedForward || !has_feed_forward(block) {
@@ -66,7 +66,7 @@ impl Decoder<'_> {
     }
 
     /// `models/command-r.cpp @ b10605`.
-    fn layer_side_by_side(&mut self, block: &Block<'_>, input: Id, is_last: bool) -> Id {
+    fn layer_side_by_side(&mut self, block: &ModelBlock<'_>, input: TensorId, is_last: bool) -> TensorId {
         let normed = self.norm(block, "attn_norm", input);
         let attended = self.attention(block, normed);
         let mut parts = [attended, input, normed];
@@ -80,7 +80,7 @@ impl Decoder<'_> {
     }
 
     /// A layer that lacks a tensor passes its tokens on.
-    fn mix(&mut self, block: &Block<'_>, mixer: Mixer, input: Id) -> Id {
+    fn mix(&mut self, block: &ModelBlock<'_>, mixer: Mixer, input: TensorId) -> TensorId {
         let mixed = match mixer {
             Mixer::Attention => Some(self.attention(block, input)),
             Mixer::FeedForward => Some(self.feed_forward(block, input)),
@@ -92,7 +92,7 @@ impl Decoder<'_> {
         mixed.unwrap_or(input)
     }
 
-    pub(in crate::compute) fn has_delta_nets(sketch: &Sketch<'_>) -> bool {
+    pub(in crate::compute) fn has_delta_nets(sketch: &ModelLayers<'_>) -> bool {
         let mut blocks = sketch.blocks.iter();
         blocks.any(|block| mixer(sketch.model, block) == Mixer::DeltaNet)
     }
@@ -103,7 +103,7 @@ impl Decoder<'_> {
     }
 
     /// Attention and Mamba 2 side by side, each norming the same input by the same weight (Falcon-H1).
-    fn mix_beside_attention(&mut self, block: &Block<'_>, input: Id) -> Id {
+    fn mix_beside_attention(&mut self, block: &ModelBlock<'_>, input: TensorId) -> TensorId {
         let Some(weights) = self.norm_weights(block, "attn_norm") else {
             return input;
         };
@@ -115,12 +115,12 @@ impl Decoder<'_> {
     }
 
     /// The first or the second sum around a part of a layer.
-    fn sum(&mut self, which: usize, current: Id, residual: Id) -> Id {
+    fn sum(&mut self, which: usize, current: TensorId, residual: TensorId) -> TensorId {
         let current = match self.sketch.model.hyper.scales_residual {
             true => self.graph.in_place(&[current]),
             false => current,
         };
-        match self.form.residual_first[which] {
+        match self.variant.residual_first[which] {
             true => self.graph.in_place(&[residual, current]),
             false => self.graph.in_place(&[current, residual]),
         }
@@ -128,7 +128,7 @@ impl Decoder<'_> {
 }
 
 /// Reads off a layer's tensors what it does with its tokens first.
-fn mixer(model: &Model, block: &Block<'_>) -> Mixer {
+fn mixer(model: &Model, block: &ModelBlock<'_>) -> Mixer {
     let attends = || block.has("attn_q.weight") || block.has("attn_qkv.weight");
     if model.hyper.recurrent.is_none() {
         Mixer::Attention
@@ -148,12 +148,12 @@ fn mixer(model: &Model, block: &Block<'_>) -> Mixer {
 }
 
 /// BERT and its kin norm after their sums. Grok has norms of the same names before them.
-fn norms_after_sums(block: &Block<'_>, cached: bool) -> bool {
+fn norms_after_sums(block: &ModelBlock<'_>, cached: bool) -> bool {
     !cached && block.has("layer_output_norm.weight")
 }
 
 /// Is there anything after the mixer?
-fn has_feed_forward(block: &Block<'_>) -> bool {
+fn has_feed_forward(block: &ModelBlock<'_>) -> bool {
     ["ffn_up.weight", "ffn_gate_inp.weight", "ffn_down.weight"]
         .iter()
         .any(|role| block.has(role))

@@ -2,17 +2,16 @@
 //!
 //! Everything is the same on every run, so a second run finds it all there. Files appear whole or not at all.
 
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting};
 use plimsoll_flags::Program;
-use plimsoll_model::gguf::Draft;
+use plimsoll_model::tiny::TinyModel;
 use plimsoll_planner::{Engine, Plan};
-use plimsoll_specimens::Recipe;
 
-use crate::command::{plan, synth as writer};
+use crate::command::plan;
 
 /// One thread is plenty for models of this size, and leaves the machine to whoever else uses it. Old prompts are
 /// not kept: up to 8 GiB of them, which no plan counts, have no place in a budget of a few MiB.
@@ -32,8 +31,6 @@ pub(crate) enum FolderError {
     Name(PathBuf),
     #[error("cannot write {}: {error}\nhint: free some space, or choose another place with --folder", path.display())]
     Write { path: PathBuf, error: io::Error },
-    #[error("{0}\nhint: free some space, or choose another place with --folder")]
-    Model(#[from] writer::Error),
     #[error(transparent)]
     Plan(#[from] plan::Error),
 }
@@ -75,8 +72,8 @@ impl Folder {
             pair: [member("alpha", "alpha.gguf", 1)?, member("beta", "beta.gguf", 1)?],
             giant: member("alpha-crowd", "alpha.gguf", CROWD)?,
         };
-        for (member, recipe) in folder.pair.iter().zip(recipes()) {
-            write_model(Path::new(&member.file), &recipe)?;
+        for (member, model) in folder.pair.iter().zip(models()) {
+            write_model(Path::new(&member.file), &model)?;
         }
         write_configuration(&folder.config, &folder.configuration())?;
         Ok(folder)
@@ -126,19 +123,18 @@ impl Member {
     }
 }
 
-/// Two of different size, so that they can be told apart in every list.
-fn recipes() -> impl Iterator<Item = Recipe> {
-    let tiny = plimsoll_specimens::shape("tiny").into_iter();
-    tiny.flat_map(|recipe| {
-        let deeper = Recipe {
-            name: "beta",
-            layers: 4,
-            seed: 7,
-            ..recipe.clone()
-        };
-        let name = "alpha";
-        [Recipe { name, ..recipe }, deeper]
-    })
+/// Two models of different depth, so that lists and plans tell them apart.
+fn models() -> [TinyModel; 2] {
+    let alpha = TinyModel {
+        name: "alpha",
+        ..TinyModel::default()
+    };
+    let beta = TinyModel {
+        name: "beta",
+        layers: 4,
+        ..TinyModel::default()
+    };
+    [alpha, beta]
 }
 
 fn card(total: Bytes) -> Card {
@@ -155,22 +151,17 @@ fn card(total: Bytes) -> Card {
     }
 }
 
-fn write_model(path: &Path, recipe: &Recipe) -> Result<(), FolderError> {
-    match is_there(path, recipe) {
+/// Writes the model unless the file is there already; an older Plimsoll may have written another one.
+fn write_model(path: &Path, model: &TinyModel) -> Result<(), FolderError> {
+    let file = model.file();
+    // The length first: a file of the same name may be a real model of many GiB.
+    let length = u64::try_from(file.len()).unwrap_or(u64::MAX);
+    let is_there = fs::metadata(path).is_ok_and(|found| found.len() == length)
+        && fs::read(path).is_ok_and(|found| found == file);
+    match is_there {
         true => Ok(()),
-        false => whole(path, |path| Ok(writer::write_model(path, recipe).map(drop)?)),
+        false => whole(path, |path| fs::write(path, file).map_err(unwritten(path))),
     }
-}
-
-/// Whether the file has the recipe's header; one that an older Plimsoll wrote may have another.
-fn is_there(path: &Path, recipe: &Recipe) -> bool {
-    let starts_with = |header: Vec<u8>| {
-        let mut found = vec![0; header.len()];
-        let read = File::open(path).and_then(|mut file| file.read_exact(&mut found));
-        read.is_ok() && found == header
-    };
-    let drafts = recipe.files(1);
-    drafts.iter().map(Draft::header).all(starts_with)
 }
 
 fn write_configuration(path: &Path, text: &str) -> Result<(), FolderError> {
@@ -193,7 +184,6 @@ fn unwritten(path: &Path) -> impl FnOnce(io::Error) -> FolderError {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     #[test]

@@ -1,0 +1,69 @@
+//! One request for device memory: claimed of the budget, passed to the driver, and returned if the driver refuses.
+
+use plimsoll_wire::page::Refusal;
+
+use super::{Substitute, overflow, pools};
+use crate::driver::{CuResult, OUT_OF_MEMORY, SUCCESS};
+use crate::state::{CardIndex, ledger};
+
+/// Result of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The driver gave the memory, and the card is charged with it.
+    Given,
+    /// The program has a substitute, which guard accounts for (see [`crate::spill`]).
+    Elsewhere,
+    /// Nothing was given; the program gets this code.
+    Failed(CuResult),
+}
+
+impl Outcome {
+    pub(crate) fn code(self) -> CuResult {
+        match self {
+            Self::Given | Self::Elsewhere => SUCCESS,
+            Self::Failed(code) => code,
+        }
+    }
+}
+
+/// One attempt that leaves later requests their room; Err says which limit refused.
+pub(crate) fn once(
+    index: CardIndex,
+    size: u64,
+    substitute: Substitute,
+    ask: &mut dyn FnMut() -> CuResult,
+) -> Result<Outcome, Refusal> {
+    if overflow::yields(index, size, substitute) {
+        return Err(Refusal::Budget);
+    }
+    whole(index, size, ask)
+}
+
+/// One attempt that may take the room of later requests as well.
+pub(crate) fn whole(
+    index: CardIndex,
+    size: u64,
+    ask: &mut dyn FnMut() -> CuResult,
+) -> Result<Outcome, Refusal> {
+    if !ledger::take(index, size) {
+        // The driver returns memory of its pools at synchronisations, which guard does not see.
+        pools::refresh(index);
+        if !ledger::take(index, size) {
+            return Err(Refusal::Budget);
+        }
+    }
+    match ask() {
+        SUCCESS => {
+            ledger::confirm(index, size);
+            Ok(Outcome::Given)
+        }
+        code => {
+            ledger::take_back(index, size);
+            if code == OUT_OF_MEMORY {
+                Err(Refusal::Driver)
+            } else {
+                Ok(Outcome::Failed(code))
+            }
+        }
+    }
+}

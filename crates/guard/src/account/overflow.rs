@@ -1,0 +1,58 @@
+//! Room of a card as [`crate::policy::room`] needs it, measured of budget, driver and options.
+//!
+//! Of a request that does not fit, the card takes what budget and driver still have, less a little: after it, a program still asks
+//! for small things (a workspace, a counter) and the driver for its own (a module that is loaded late, stacks of a larger kernel),
+//! which host memory cannot or should not serve.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use plimsoll_wire::page::UNLIMITED;
+
+use super::Substitute;
+use super::spilled;
+use crate::policy::room::{LARGE, Room};
+use crate::state::{CardIndex, card, ledger, uuid};
+use crate::{driver_guard, settings};
+
+/// True if a request that the card has room for overflows all the same, in favour of later ones.
+pub(crate) fn yields(index: CardIndex, size: u64, substitute: Substitute) -> bool {
+    let options = settings::options();
+    let may = options.spill.is_some() && !matches!(substitute, Substitute::Nothing);
+    let may = may && (options.keep > 0 || size >= LARGE);
+    // The driver is asked only where its answer matters: cuMemGetInfo takes longer than the rest of a hook.
+    if !may || !by_budget(index).holds_back_from(size) {
+        return false;
+    }
+    let room = room(index);
+    // Physical memory cannot be divided, so it goes where its larger part would lie.
+    let whole = matches!(substitute, Substitute::Memory(..));
+    room.yields(size) && !(whole && room.head(size, 1) >= size / 2)
+}
+
+/// Room of a card, by budget and driver.
+pub(crate) fn room(index: CardIndex) -> Room {
+    let (free, total) = driver_guard::memory_of(index.device()).unwrap_or((UNLIMITED, UNLIMITED));
+    Room {
+        total,
+        free,
+        ..by_budget(index)
+    }
+}
+
+/// Room of a card by the budget alone.
+fn by_budget(index: CardIndex) -> Room {
+    let (card, options) = (card(index), settings::options());
+    let spilled = card.spilled.load(Relaxed);
+    let asked = card.allocated.load(Relaxed).saturating_add(spilled);
+    Room {
+        budget: ledger::budget(index),
+        headroom: ledger::headroom(index),
+        total: UNLIMITED,
+        free: UNLIMITED,
+        spillable: spilled::left(),
+        // The plan's need is without the context.
+        held: asked.saturating_sub(card.context.load(Relaxed)),
+        need: options.need_of(&uuid(card)),
+        keep: options.keep,
+    }
+}

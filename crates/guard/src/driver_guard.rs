@@ -1,0 +1,110 @@
+//! Thread state around guard's own calls into the driver: capture mode, context, and waits.
+//!
+//! Two properties of the calling thread decide the effect of a call, its capture mode and its context. A call that may allocate would
+//! invalidate another thread's capture in the global mode, so the mode is RELAXED while guard works; the context is the one in
+//! which the memory was asked for. Both are restored, so that the program cannot tell.
+
+use core::ffi::c_uint;
+use core::ptr::{null_mut, without_provenance_mut};
+use core::sync::atomic::Ordering::SeqCst;
+use core::sync::atomic::{AtomicU32, fence};
+
+use crate::driver::{self, CuResult, Device, SUCCESS};
+use crate::state::CardIndex;
+use crate::state::captures::capturing;
+
+/// CU_STREAM_CAPTURE_MODE_RELAXED.
+const RELAXED: c_uint = 2;
+
+/// Keeps the thread's capture mode RELAXED until it is dropped.
+#[derive(Debug)]
+pub(crate) struct RelaxedCapture(c_uint);
+
+impl RelaxedCapture {
+    pub(crate) fn begin() -> Self {
+        let mut mode = RELAXED;
+        // SAFETY: the place is ours; the old mode comes back in it. A driver without it leaves RELAXED, which is harmless.
+        unsafe { driver::cuThreadExchangeStreamCaptureMode(&raw mut mode) };
+        Self(mode)
+    }
+}
+
+impl Drop for RelaxedCapture {
+    fn drop(&mut self) {
+        // SAFETY: the place is ours.
+        unsafe { driver::cuThreadExchangeStreamCaptureMode(&raw mut self.0) };
+    }
+}
+
+/// The calling thread's context, as a number; 0 for none.
+pub(crate) fn context() -> usize {
+    let mut context = null_mut();
+    // SAFETY: the place is ours.
+    let code = unsafe { driver::cuCtxGetCurrent(&raw mut context) };
+    if code == SUCCESS { context.addr() } else { 0 }
+}
+
+/// The card of the calling thread's context, by the driver's number.
+pub(crate) fn device() -> Option<Device> {
+    let mut device = 0;
+    // SAFETY: the place is ours.
+    let code = unsafe { driver::cuCtxGetDevice(&raw mut device) };
+    (code == SUCCESS).then_some(device)
+}
+
+/// The card of the calling thread's context. None without a context; the driver then has its own answer.
+pub(crate) fn current_card() -> Option<CardIndex> {
+    device().and_then(CardIndex::of)
+}
+
+/// Free and total bytes of a card by the driver, if the calling thread's context is on it.
+pub(crate) fn memory_of(device: Device) -> Option<(u64, u64)> {
+    (self::device() == Some(device)).then(memory).flatten()
+}
+
+/// Free and total bytes of the card of the calling thread's context, by the driver.
+pub(crate) fn memory() -> Option<(u64, u64)> {
+    let (mut free, mut total) = (0, 0);
+    // SAFETY: the places are ours.
+    let code = unsafe { driver::cuMemGetInfo_v2(&raw mut free, &raw mut total) };
+    (code == SUCCESS).then_some((free, total))
+}
+
+/// Runs `act` in a context; in the thread's own if that context has been destroyed.
+pub(crate) fn in_context<T>(context: usize, act: impl FnOnce() -> T) -> T {
+    // SAFETY: a context that the driver once gave; it refuses one that is gone.
+    let pushed =
+        context != 0 && unsafe { driver::cuCtxPushCurrent_v2(without_provenance_mut(context)) } == SUCCESS;
+    let result = act();
+    if pushed {
+        let mut popped = null_mut();
+        // SAFETY: pushed above.
+        unsafe { driver::cuCtxPopCurrent_v2(&raw mut popped) };
+    }
+    result
+}
+
+/// Threads that wait for a card on guard's account.
+static WAITING: AtomicU32 = AtomicU32::new(0);
+
+/// Waits until a context has finished all submitted work. None, without waiting, while a capture is under way: a wait would
+/// invalidate it.
+pub(crate) fn synchronise(context: usize) -> Option<CuResult> {
+    WAITING.fetch_add(1, SeqCst);
+    // Dekker's pattern with `graphs::begin`: either this sees the capture that is about to begin, or `let_waits_end` sees WAITING.
+    fence(SeqCst);
+    // SAFETY: takes nothing.
+    let code = (!capturing()).then(|| in_context(context, || unsafe { driver::cuCtxSynchronize() }));
+    WAITING.fetch_sub(1, SeqCst);
+    code
+}
+
+/// Returns when guard waits for no card any more; to be called after a capture was announced.
+pub(crate) fn let_waits_end() {
+    fence(SeqCst);
+    while WAITING.load(SeqCst) > 0 {
+        // Yielding, not sleeping: the wait ends with the card's work, which takes milliseconds at most when a capture begins.
+        // SAFETY: takes nothing.
+        unsafe { libc::sched_yield() };
+    }
+}

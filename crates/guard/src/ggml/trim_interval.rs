@@ -1,0 +1,45 @@
+//! Interval between trims of idle memory.
+//!
+//! DECISION: the program's own calls drive the trims, because guard has no thread. After a number of frees, while nothing is live, the
+//! clock is read, and once a second the policy trims. It releases what rested for several trims, so that memory that every prompt
+//! needs is not unmapped and mapped between two prompts. A program that calls nothing keeps its memory until the page asks for it.
+
+/// Frees between two readings of the clock: one evaluation of a model makes a few hundred.
+const FREES: u32 = 512;
+const SECONDS: i64 = 1;
+
+/// Frees since the last reading of the clock, and the second of the last trim.
+#[derive(Debug, Default)]
+pub(super) struct TrimInterval {
+    frees: u32,
+    last: i64,
+}
+
+impl TrimInterval {
+    /// Counts a free that left `live` bytes; true if a trim is due.
+    pub(super) fn due(&mut self, live: u64) -> bool {
+        self.frees = self.frees.saturating_add(1);
+        live == 0 && self.frees >= FREES && self.late()
+    }
+
+    #[cold]
+    fn late(&mut self) -> bool {
+        self.frees = 0;
+        let now = now();
+        let due = now - self.last >= SECONDS;
+        if due {
+            self.last = now;
+        }
+        due
+    }
+}
+
+fn now() -> i64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the place is ours. Ticks of a few milliseconds will do, and cost no system call.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut time) };
+    time.tv_sec
+}

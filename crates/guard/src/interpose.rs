@@ -1,0 +1,170 @@
+//! The three ways by which a program finds a function of the driver, and the table of hooks that answers all of them.
+//!
+//! ELF import: guard's exports come first in the order of symbols. `dlsym`: [`symbol`]. `cuGetProcAddress`, which every CUDA runtime
+//! uses: [`procedure`]. In the last two the real look-up runs first, and only its result is replaced, so that guard never offers a
+//! function which this driver does not have or which belongs to another library. `dlvsym`, `cuGetExportTable` and `dlopen` are
+//! left alone; RTLD_DEEPBIND, dlmopen, static and setuid programs are out of reach.
+//!
+//! DECISION: a name is hashed once and looked up in a table that the compiler has built: no allocation, no lock, no thread local, nothing
+//! that could panic, because `dlsym` runs through here for every name of every program of the tree.
+
+use core::ffi::{CStr, c_char, c_void};
+
+use crate::hooks::{self, Hook};
+
+mod procedure;
+// A unit test keeps the `dlsym` that it came with.
+#[cfg(not(test))]
+mod symbol;
+
+const PARTS: [&[Hook]; 18] = [
+    hooks::init::TABLE,
+    procedure::TABLE,
+    hooks::memory::TABLE,
+    hooks::vmm::TABLE,
+    hooks::pools::TABLE,
+    hooks::arrays::TABLE,
+    hooks::info::TABLE,
+    hooks::context::TABLE,
+    hooks::nvml::TABLE,
+    hooks::copy::TABLE,
+    hooks::batch::TABLE,
+    hooks::fill::TABLE,
+    hooks::pointer::TABLE,
+    hooks::ipc::TABLE,
+    hooks::capture::TABLE,
+    hooks::graphs::TABLE,
+    hooks::waits::TABLE,
+    hooks::pinned::TABLE,
+];
+
+/// A power of two, more than twice the number of hooks, so that a search ends after few probes.
+const PLACES: usize = 512;
+
+static NAMES: [Option<&Hook>; PLACES] = places();
+
+const fn places() -> [Option<&'static Hook>; PLACES] {
+    let mut places = [None; PLACES];
+    let mut part = 0;
+    while part < PARTS.len() {
+        let mut row = 0;
+        while row < PARTS[part].len() {
+            let hook = &PARTS[part][row];
+            let mut place = place_of(hash(hook.symbol.as_bytes()));
+            while places[place].is_some() {
+                place = (place + 1) % PLACES;
+            }
+            places[place] = Some(hook);
+            row += 1;
+        }
+        part += 1;
+    }
+    places
+}
+
+/// FNV-1a.
+const fn hash(name: &[u8]) -> u32 {
+    let mut hash = START;
+    let mut index = 0;
+    while index < name.len() {
+        hash = mixed(hash, name[index]);
+        index += 1;
+    }
+    hash
+}
+
+const START: u32 = 0x811c_9dc5;
+
+const fn mixed(hash: u32, byte: u8) -> u32 {
+    (hash ^ byte as u32).wrapping_mul(0x0100_0193)
+}
+
+#[allow(
+    clippy::as_conversions,
+    reason = "u32 fits usize here, and `try_from` is not const"
+)]
+const fn place_of(hash: u32) -> usize {
+    hash as usize % PLACES
+}
+
+/// The hook for a symbol of this name.
+///
+/// # Safety
+/// `name` is a C string.
+unsafe fn named(name: *const c_char) -> Option<&'static Hook> {
+    // Nearly all names fail here, after three bytes: the driver's are "cuUpper…", NVML's "nvml…", and "cuda…" is the runtime's.
+    // SAFETY: each byte is read only after the ones before it were not the closing zero.
+    let ours = unsafe {
+        match (*name.cast::<[u8; 1]>())[0] {
+            b'c' => *name.add(1).cast::<u8>() == b'u' && (*name.add(2).cast::<u8>()).is_ascii_uppercase(),
+            b'n' => *name.add(1).cast::<u8>() == b'v' && *name.add(2).cast::<u8>() == b'm',
+            _ => false,
+        }
+    };
+    if !ours {
+        return None;
+    }
+    // SAFETY: a C string, as the caller promises.
+    let name = unsafe { CStr::from_ptr(name) }.to_bytes();
+    let mut place = place_of(hash(name));
+    while let Some(Some(hook)) = NAMES.get(place) {
+        if hook.symbol.as_bytes() == name {
+            return Some(hook);
+        }
+        place = (place + 1) % PLACES;
+    }
+    None
+}
+
+/// The hooks that `cuGetProcAddress` knows by this name, with or without the suffix of an ABI.
+fn variants(name: &[u8]) -> impl Iterator<Item = &'static Hook> {
+    all().filter(move |hook| hook.name.as_bytes() == name || hook.symbol.as_bytes() == name)
+}
+
+fn all() -> impl Iterator<Item = &'static Hook> {
+    PARTS.iter().copied().flatten()
+}
+
+/// The hook whose real function is at this address.
+fn standing_for(name: &[u8], address: *const c_void) -> Option<&'static Hook> {
+    variants(name).find(|hook| hook.slot.function().cast_const() == address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_hook_is_found_by_its_name_and_by_no_other() {
+        for hook in all() {
+            let name = std::ffi::CString::new(hook.symbol).unwrap();
+            // SAFETY: a C string.
+            let found = unsafe { named(name.as_ptr()) }.unwrap();
+            assert_eq!((found.symbol, found.address()), (hook.symbol, hook.address()));
+        }
+        for name in [
+            c"",
+            c"c",
+            c"cu",
+            c"n",
+            c"cuMemAlloc_v",
+            c"cuMemAlloc_v22",
+            c"cudaMalloc",
+            c"cuBogus",
+            c"nvml",
+        ] {
+            // SAFETY: a C string.
+            assert!(unsafe { named(name.as_ptr()) }.is_none(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn no_name_stands_twice() {
+        let mut names: Vec<&str> = all().map(|hook| hook.symbol).collect();
+        names.sort_unstable();
+        let count = names.len();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        assert!(count * 2 < PLACES, "{count} hooks want a larger table");
+    }
+}

@@ -1,0 +1,83 @@
+//! Requests to the daemon to make room on a card.
+//!
+//! A request is a number on the page that grows by one, with the needed bytes beside it; the daemon writes the number back once it
+//! has tried, with or without success. Two threads that ask at once ask for the later one's bytes and are both answered by it.
+//! A daemon that did not answer once is waited for only briefly, until it answers again.
+
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::time::Duration;
+
+use plimsoll_wire::env;
+
+use crate::process;
+use crate::say::say;
+use crate::state::{CardIndex, page};
+use crate::text::Size;
+
+/// Time for a daemon's answer where `wait` is shorter.
+const ANSWER: Duration = Duration::from_secs(2);
+/// Time for a daemon that did not answer before.
+const SILENT: Duration = Duration::from_millis(20);
+
+static WAS_SILENT: AtomicBool = AtomicBool::new(false);
+
+/// An open request.
+#[derive(Debug)]
+pub(super) struct RoomRequest {
+    number: u64,
+}
+
+/// True if the page is a file that a daemon can read.
+pub(super) fn is_heard() -> bool {
+    process::variable(env::GUARD_PAGES).is_some()
+}
+
+/// Asks for so many bytes on a card.
+pub(super) fn make(card: CardIndex, bytes: u64) -> RoomRequest {
+    let page = page();
+    page.plea_bytes.store(bytes, Relaxed);
+    page.plea_card.store(card.number().into(), Relaxed);
+    // Release: a daemon that sees the number sees the bytes and the card.
+    let number = page.plea.fetch_add(1, Release) + 1;
+    if number == 1 {
+        say!(
+            "card {}: asking the daemon to make room for {}",
+            card.number(),
+            Size(bytes)
+        );
+    }
+    RoomRequest { number }
+}
+
+impl RoomRequest {
+    pub(super) fn is_answered(&self) -> bool {
+        page().plea_answered.load(Acquire) >= self.number
+    }
+
+    /// Time to wait in all.
+    pub(super) fn patience(&self, wait: Duration) -> Duration {
+        let answer = match (is_heard(), WAS_SILENT.load(Relaxed)) {
+            (false, _) => Duration::ZERO,
+            (true, true) => SILENT,
+            (true, false) => ANSWER,
+        };
+        wait.max(answer)
+    }
+}
+
+impl Drop for RoomRequest {
+    fn drop(&mut self) {
+        WAS_SILENT.store(!self.is_answered(), Relaxed);
+    }
+}
+
+/// Sleeps; a signal may end it sooner.
+pub(super) fn sleep(pause: Duration) {
+    let time = libc::timespec {
+        tv_sec: libc::time_t::try_from(pause.as_secs()).unwrap_or(0),
+        tv_nsec: libc::c_long::from(i32::try_from(pause.subsec_nanos()).unwrap_or(0)),
+    };
+    // SAFETY: the time is ours; the rest of an interrupted sleep is not wanted.
+    unsafe { libc::nanosleep(&raw const time, core::ptr::null_mut()) };
+}

@@ -1,0 +1,254 @@
+//! Splitting of a copy at the border between the device part and the host part of a spilled range.
+//!
+//! A copy of any dimension is a box of bytes, rows and slices; a side of it (source, destination) turns a position in the box
+//! into an address. The box is divided along its slowest dimension first, until each piece lies wholly on one side of the
+//! border: a line gives at most two pieces, a plane at most four, a solid at most six. A copy between two spilled ranges
+//! is split at the one border, and each piece at the other.
+
+/// A piece of a copy, counted from the copy's first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CopyBox {
+    pub(crate) x: u64,
+    pub(crate) y: u64,
+    pub(crate) z: u64,
+    /// Bytes of a row.
+    pub(crate) width: u64,
+    /// Rows of a slice.
+    pub(crate) height: u64,
+    /// Slices.
+    pub(crate) depth: u64,
+}
+
+/// One side of a copy, and the address at which its memory changes; 0 for none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CopySide {
+    pub(crate) start: u64,
+    /// Bytes from a row to the next.
+    pub(crate) pitch: u64,
+    /// Bytes from a slice to the next.
+    pub(crate) slice: u64,
+    pub(crate) border: u64,
+}
+
+impl CopyBox {
+    pub(crate) const fn line(width: u64) -> Self {
+        Self::solid(width, 1, 1)
+    }
+
+    pub(crate) const fn solid(width: u64, height: u64, depth: u64) -> Self {
+        Self {
+            x: 0,
+            y: 0,
+            z: 0,
+            width,
+            height,
+            depth,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.width == 0 || self.height == 0 || self.depth == 0
+    }
+
+    fn divide_slices(self, first: u64) -> (Self, Self) {
+        let head = Self { depth: first, ..self };
+        let tail = Self {
+            z: self.z + first,
+            depth: self.depth - first,
+            ..self
+        };
+        (head, tail)
+    }
+
+    fn divide_rows(self, first: u64) -> (Self, Self) {
+        let head = Self {
+            height: first,
+            ..self
+        };
+        let tail = Self {
+            y: self.y + first,
+            height: self.height - first,
+            ..self
+        };
+        (head, tail)
+    }
+
+    fn divide_bytes(self, first: u64) -> (Self, Self) {
+        let head = Self { width: first, ..self };
+        let tail = Self {
+            x: self.x + first,
+            width: self.width - first,
+            ..self
+        };
+        (head, tail)
+    }
+}
+
+impl CopySide {
+    /// A side without rows.
+    pub(crate) const fn line(start: u64, border: u64) -> Self {
+        Self {
+            start,
+            pitch: 0,
+            slice: 0,
+            border,
+        }
+    }
+
+    /// The address of a byte of the box.
+    pub(crate) const fn address(&self, x: u64, y: u64, z: u64) -> u64 {
+        self.start
+            .wrapping_add(x)
+            .wrapping_add(y.wrapping_mul(self.pitch))
+            .wrapping_add(z.wrapping_mul(self.slice))
+    }
+
+    fn first(&self, block: &CopyBox) -> u64 {
+        self.address(block.x, block.y, block.z)
+    }
+
+    /// The address after the last byte of the block's first `height` rows in each of its first `depth` slices.
+    fn end(&self, block: &CopyBox, height: u64, depth: u64) -> u64 {
+        self.address(block.x + block.width, block.y + height - 1, block.z + depth - 1)
+    }
+
+    /// Two smaller blocks, if the border is inside this one.
+    fn divide(&self, block: CopyBox) -> Option<(CopyBox, CopyBox)> {
+        if block.is_empty() || self.border <= self.first(&block) {
+            return None;
+        }
+        if self.end(&block, block.height, block.depth) <= self.border {
+            return None;
+        }
+        // Rows (or slices) that lie wholly before the border, of `count` that are `stride` apart and of which the first ends at
+        // `end`; at least one and not all, so that both halves are smaller than the block.
+        let whole = |end: u64, stride: u64, count: u64| {
+            let behind = self.border.saturating_sub(end).checked_div(stride).unwrap_or(0);
+            let before = if self.border < end { 0 } else { behind + 1 };
+            before.clamp(1, count - 1)
+        };
+        Some(if block.depth > 1 {
+            block.divide_slices(whole(self.end(&block, block.height, 1), self.slice, block.depth))
+        } else if block.height > 1 {
+            block.divide_rows(whole(self.end(&block, 1, 1), self.pitch, block.height))
+        } else {
+            block.divide_bytes(self.border - self.first(&block))
+        })
+    }
+}
+
+/// Calls `each` for the pieces of `block` in order, none of which crosses a border of `sides`; stops at the first failure.
+pub(crate) fn split<E>(
+    block: CopyBox,
+    sides: &[CopySide],
+    each: &mut impl FnMut(CopyBox) -> Result<(), E>,
+) -> Result<(), E> {
+    let Some((side, rest)) = sides.split_first() else {
+        return each(block);
+    };
+    match side.divide(block) {
+        None => split(block, rest, each),
+        Some((head, tail)) => {
+            split(head, sides, each)?;
+            split(tail, sides, each)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pieces(block: CopyBox, sides: &[CopySide]) -> Vec<CopyBox> {
+        let mut pieces = Vec::new();
+        split::<()>(block, sides, &mut |piece| {
+            pieces.push(piece);
+            Ok(())
+        })
+        .unwrap();
+        pieces
+    }
+
+    /// Every byte of `block` is in one piece and no piece has bytes on both sides of a border.
+    fn check(block: CopyBox, sides: &[CopySide]) -> usize {
+        let pieces = pieces(block, sides);
+        let bytes = |block: &CopyBox| block.width * block.height * block.depth;
+        assert_eq!(pieces.iter().map(bytes).sum::<u64>(), bytes(&block));
+        let mut seen = std::collections::BTreeSet::new();
+        for piece in &pieces {
+            for side in sides {
+                let crosses = side.first(piece) < side.border
+                    && side.border < side.end(piece, piece.height, piece.depth);
+                assert!(!crosses, "{piece:?} crosses {side:?}");
+            }
+            for z in piece.z..piece.z + piece.depth {
+                for y in piece.y..piece.y + piece.height {
+                    for x in piece.x..piece.x + piece.width {
+                        assert!(seen.insert((x, y, z)), "{x} {y} {z} twice");
+                    }
+                }
+            }
+        }
+        pieces.len()
+    }
+
+    #[test]
+    fn a_line_is_cut_only_where_it_crosses() {
+        let line = |start, border| check(CopyBox::line(10), &[CopySide::line(start, border)]);
+        assert_eq!(line(100, 105), 2);
+        assert_eq!(line(100, 100), 1);
+        assert_eq!(line(100, 110), 1);
+        assert_eq!(line(100, 99), 1);
+        assert_eq!(line(100, 111), 1);
+    }
+
+    #[test]
+    fn a_line_between_two_ranges_is_cut_at_both_borders() {
+        let sides = [CopySide::line(100, 103), CopySide::line(500, 507)];
+        let widths: Vec<_> = pieces(CopyBox::line(10), &sides)
+            .iter()
+            .map(|piece| (piece.x, piece.width))
+            .collect();
+        assert_eq!(widths, [(0, 3), (3, 4), (7, 3)]);
+    }
+
+    #[test]
+    fn every_border_of_a_plane_and_of_a_solid_is_found() {
+        for border in 0..200 {
+            let plane = CopySide {
+                start: 10,
+                pitch: 9,
+                slice: 0,
+                border,
+            };
+            assert!(check(CopyBox::solid(5, 6, 1), &[plane]) <= 4);
+            let solid = CopySide { slice: 40, ..plane };
+            assert!(check(CopyBox::solid(5, 4, 3), &[solid]) <= 6);
+            let dense = CopySide {
+                start: 90,
+                pitch: 5,
+                slice: 20,
+                border: 137,
+            };
+            check(CopyBox::solid(5, 4, 3), &[solid, dense]);
+        }
+    }
+
+    #[test]
+    fn rows_without_a_pitch_and_empty_copies_end() {
+        let side = CopySide::line(10, 12);
+        assert_eq!(pieces(CopyBox::solid(5, 3, 1), &[side]).len(), 6);
+        assert_eq!(pieces(CopyBox::solid(0, 1, 1), &[side]).len(), 1);
+        assert_eq!(pieces(CopyBox::solid(5, 0, 1), &[side]).len(), 1);
+    }
+
+    #[test]
+    fn the_first_failure_ends_it() {
+        let mut calls = 0;
+        let result = split(CopyBox::line(10), &[CopySide::line(0, 5)], &mut |_| {
+            calls += 1;
+            Err(7)
+        });
+        assert_eq!((result, calls), (Err(7), 1));
+    }
+}

@@ -1,0 +1,111 @@
+//! Division of a request between card and host memory: the requests that come first overflow.
+//!
+//! DECISION: kernels read spilled bytes over the bus, so the bytes that are read least must overflow. llama.cpp allocates in the
+//! order of rising traffic: weights (a token reads each byte once), KV cache (attention reads it once for each group of heads),
+//! compute buffer and pools (written and read by every operator). So where the total is known (`need`, from the plan), a request
+//! leaves room for all that is still to come:
+//!
+//! ```text
+//! later = need - asked before - this        left = min(budget - allocated, free - the driver's) - small
+//! whole on the card      if left >= this + later, or if this is too small to be worth a cut
+//! on the card otherwise  head = min(this, left - later), in whole granules; the rest in host memory
+//! ```
+//!
+//! Let B be what the requests may have of the card less `small`, and O = need - B. If O <= 0 nothing is cut. Else the first
+//! request gives min(O, its size), after which left = later holds for every request behind it until O is used up: so the first O
+//! bytes that are asked for overflow, and no others. The KV cache overflows only where O is more than all weights, the compute
+//! buffer only where it is more than weights and KV cache. At the end the card has `small` left, and less than a granule for each
+//! cut. Each card has its own need, budget and accounts, so several cards are several such sums.
+//!
+//! A need that is wrong by less than `small`, less a granule for each cut, changes none of this: a plan that is short takes from
+//! `small`, one that is long leaves that much more empty. Without a need, the requests to come are unknown, and holding room back for
+//! them would slow a program that fits; then the last request overflows. (Moving earlier blocks to host memory when a later
+//! request does not fit would need no foresight, but another thread may just have launched a kernel on them, and guard does not
+//! hook launches.) `keep` is the same by hand: requests larger than it always leave it to smaller ones.
+
+use plimsoll_wire::page::UNLIMITED;
+
+use crate::policy::pieces::{down, up};
+
+/// Left of the budget for requests that are too small to spill: cuBLAS workspaces, counters, tables.
+const SMALL_REQUESTS: u64 = 32 << 20;
+/// Left of the card for the driver itself: modules that it loads late, stacks of larger kernels.
+const DRIVER: u64 = 128 << 20;
+/// Divisor: neither is more than a 64th of the whole.
+const PART: u64 = 64;
+/// A smaller request costs more, in granules and bus traffic, than the room that it would make.
+pub(crate) const LARGE: u64 = 8 << 20;
+
+/// Room of a card, by the budget and by the driver, and the bytes that will still be asked of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// The whole budget, and its unclaimed part.
+    pub(crate) budget: u64,
+    pub(crate) headroom: u64,
+    /// All bytes of the card and its free bytes, by the driver.
+    pub(crate) total: u64,
+    pub(crate) free: u64,
+    /// Bytes that may still be spilled.
+    pub(crate) spillable: u64,
+    /// Bytes that the program holds on the card and in host memory, without its context.
+    pub(crate) held: u64,
+    /// Total of its requests, where the plan tells it.
+    pub(crate) need: Option<u64>,
+    /// Bytes that larger requests leave to smaller ones, by hand; 0 for none.
+    pub(crate) keep: u64,
+}
+
+impl Room {
+    /// True if a request of `size` has to leave room for later ones.
+    pub(crate) fn holds_back_from(self, size: u64) -> bool {
+        self.later(size) > 0
+    }
+
+    /// True if a request that would fit overflows all the same, in favour of later ones.
+    pub(crate) fn yields(self, size: u64) -> bool {
+        let later = self.later(size);
+        later > 0 && self.left() < size.saturating_add(later)
+    }
+
+    /// True if the card has room for all of it now.
+    pub(crate) fn has(self, size: u64) -> bool {
+        size <= self.headroom.min(self.free)
+    }
+
+    /// The bytes of a request of `size` that go to the card, in whole granules.
+    pub(crate) fn head(self, size: u64, granule: u64) -> u64 {
+        let wanted = self.left().saturating_sub(self.later(size)).min(size);
+        // If host memory cannot take the rest, the card has to give more than this request should have.
+        let least = up(size.saturating_sub(down(self.spillable, granule)), granule);
+        let wanted = down(wanted, granule);
+        least
+            .filter(|least| self.has(*least))
+            .map_or(wanted, |least| least.max(wanted))
+    }
+
+    /// Bytes that are still to come after a request of `size`.
+    fn later(self, size: u64) -> u64 {
+        match (self.keep, self.need) {
+            (0, Some(need)) if size >= LARGE => need.saturating_sub(self.held.saturating_add(size)),
+            (keep, _) if size > keep => keep.saturating_sub(self.small()),
+            _ => 0,
+        }
+    }
+
+    fn left(self) -> u64 {
+        let within = |whole: u64, left: u64, kept: u64| match whole {
+            UNLIMITED => UNLIMITED,
+            _ => left.saturating_sub(kept),
+        };
+        let budget = within(self.budget, self.headroom, self.small());
+        let driver = within(self.total, self.free, DRIVER.min(self.total / PART));
+        budget.min(driver)
+    }
+
+    fn small(self) -> u64 {
+        SMALL_REQUESTS.min(self.budget / PART)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,63 @@
+//! Results of the probes of each card's places, and when a probe runs.
+
+use plimsoll_nostd::lock::Lock;
+use plimsoll_wire::page::CARDS;
+
+use super::probe;
+use crate::driver::{Device, attribute, device_attribute};
+use crate::driver_guard;
+use crate::policy::placement::{CardFeatures, Crossing, ProbeResults};
+use crate::say::say;
+use crate::state::CardIndex;
+use crate::state::ranges::SpillPlace;
+
+static RESULTS: [Lock<ProbeResults>; CARDS] = [const { Lock::new(ProbeResults::NONE) }; CARDS];
+
+fn of(index: CardIndex) -> &'static Lock<ProbeResults> {
+    &RESULTS[index.place()]
+}
+
+pub(super) fn get(index: CardIndex) -> ProbeResults {
+    *of(index).hold()
+}
+
+/// The card's attributes by the driver's own word, not by what guard tells the program.
+pub(super) fn features(device: Device) -> CardFeatures {
+    CardFeatures {
+        vmm: device_attribute(device, attribute::VIRTUAL_MEMORY_MANAGEMENT, 0) != 0,
+        node: device_attribute(device, attribute::HOST_NUMA_ID, -1),
+        concurrent_managed: device_attribute(device, attribute::CONCURRENT_MANAGED_ACCESS, 0) != 0,
+    }
+}
+
+/// Behaviour of copies at the border to `place` on this card; None if the place cannot be used. Probes at the first call, and again
+/// if the first probe had no room for a device granule and its result matters now.
+pub(super) fn crossing(index: CardIndex, place: SpillPlace, matters: bool) -> Option<Crossing> {
+    let known = get(index).proven(place);
+    if let Some(crossing) = known.filter(|crossing| *crossing != Crossing::Untried || !matters) {
+        return Some(crossing);
+    }
+    if driver_guard::device() != Some(index.device()) {
+        // The probe needs a context on the card.
+        return Some(Crossing::Untried);
+    }
+    // Without the lock: a probe makes some twenty calls of the driver. Two threads may probe at once and find the same.
+    let crossing = probe::probe(index, place);
+    let mut results = of(index).hold();
+    match crossing {
+        Some(crossing) => results.prove(place, crossing),
+        None => results.refuse(place),
+    }
+    crossing
+}
+
+/// Reports once which memory takes a card's overflow.
+pub(super) fn say(index: CardIndex, place: SpillPlace) {
+    if of(index).hold().say_once() {
+        say!(
+            "card {}: what does not fit goes to {}",
+            index.number(),
+            place.name()
+        );
+    }
+}

@@ -1,0 +1,71 @@
+//! Tables and counters of this process, without decisions and without calls into the driver.
+//!
+//! Cards are numbered as the program numbers them. Locks are held for a look-up only.
+
+pub(crate) mod address_map;
+pub(crate) mod captures;
+pub(crate) mod ledger;
+mod liveness;
+mod page;
+pub(crate) mod peers;
+pub(crate) mod ranges;
+pub(crate) mod refusals;
+pub(crate) mod reservations;
+mod shared_file;
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use plimsoll_wire::page::{CARDS, Card, Page};
+
+pub(crate) use page::{create, page};
+
+use crate::driver::Device;
+
+/// Number of a card that has a place on the page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CardIndex(u8);
+
+impl CardIndex {
+    #[cfg(test)]
+    pub(crate) const FIRST: Self = Self(0);
+
+    /// None for a card beyond those that a page has room for; it is not guarded.
+    pub(crate) fn of(device: Device) -> Option<Self> {
+        let index = u8::try_from(device).ok()?;
+        let count = page().count.load(Relaxed);
+        (u32::from(index) < count && usize::from(index) < CARDS).then_some(Self(index))
+    }
+
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        let count = page().count.load(Relaxed);
+        (0..u8::try_from(count).unwrap_or(0)).map(Self)
+    }
+
+    pub(crate) fn number(self) -> u8 {
+        self.0
+    }
+
+    /// Its place in a table with one entry for each card of a page.
+    pub(crate) fn place(self) -> usize {
+        usize::from(self.0) % CARDS
+    }
+
+    pub(crate) fn device(self) -> Device {
+        Device::from(self.0)
+    }
+}
+
+/// The card's entry on the page.
+pub(crate) fn card(index: CardIndex) -> &'static Card {
+    let page: &'static Page = page();
+    &page.cards[index.place()]
+}
+
+/// The UUID of a card, as the driver told it when guard armed itself.
+pub(crate) fn uuid(card: &Card) -> [u8; 16] {
+    let mut uuid = [0; 16];
+    for (half, place) in uuid.chunks_exact_mut(8).zip(&card.uuid) {
+        half.copy_from_slice(&place.load(Relaxed).to_le_bytes());
+    }
+    uuid
+}

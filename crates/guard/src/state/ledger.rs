@@ -1,0 +1,237 @@
+//! Claims on the budget: this process's slot in the ledger that all processes of one command share.
+//!
+//! The ledger lies beside the pages. A process takes a slot when guard arms itself, and none before. A process that gets no slot
+//! reports that, counts in a private ledger and keeps to its budget alone; so does one without a folder.
+//!
+//! DECISION: nothing is cleaned up at the end of a process, because ends are sudden. The remaining processes find out which others
+//! have ended: whenever a claim fails, and at most every ten milliseconds when the headroom is asked for or a new peak is
+//! to be recorded.
+
+use alloc::boxed::Box;
+use core::fmt::Write;
+use core::ptr::null_mut;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU64};
+
+use plimsoll_wire::env;
+use plimsoll_wire::options::Options;
+use plimsoll_wire::page::{CARDS, UNLIMITED};
+use plimsoll_wire::tree::{Claim, FILE, Owner, SLOTS, Tree, key};
+
+use super::shared_file::{self, errno};
+use super::{CardIndex, card, liveness, uuid};
+use crate::clock;
+use crate::process;
+use crate::say::say;
+use crate::text::Text;
+
+/// Nanoseconds between two sweeps where no claim has failed: a sweep costs some microseconds for each process.
+const SWEEPS: u64 = 10_000_000;
+/// Attempts of a claim that collides with others: each is over in well under a microsecond.
+const TRIES: u32 = 64;
+
+/// This process's part of a ledger.
+#[derive(Debug)]
+struct Seat {
+    tree: &'static Tree,
+    me: Owner,
+    space: u64,
+    slot: usize,
+    /// The ledger's place of each of our cards: processes may number cards differently.
+    places: [usize; CARDS],
+}
+
+static SEAT: AtomicPtr<Seat> = AtomicPtr::new(null_mut());
+
+/// Takes a slot; false, after a line on stderr, if there is no memory for a ledger. The page must have its cards.
+pub(crate) fn join(options: &Options) -> bool {
+    let folder = process::variable(env::GUARD_PAGES).and_then(|folder| folder.to_str().ok());
+    let seat = folder.and_then(shared).or_else(alone);
+    let Some(seat) = seat else {
+        say!("no memory for a ledger; this process runs unguarded");
+        return false;
+    };
+    for index in CardIndex::all() {
+        if let Some(budget) = options.budget_of(&uuid(card(index))) {
+            seat.tree.say_budget(seat.place(index), budget);
+        }
+    }
+    SEAT.store(Box::into_raw(Box::new(seat)), Release);
+    true
+}
+
+/// Takes a slot in the ledger of this folder, or reports why there is none.
+fn shared(folder: &str) -> Option<Seat> {
+    let mut path = Text::new();
+    // A path that is too long is cut, and cannot be opened.
+    let _ = write!(path, "{folder}/{FILE}");
+    let Some(tree) = path.as_c().and_then(shared_file::ledger) else {
+        say!(
+            "cannot share a ledger in {folder} (error {}); this process keeps to its budget alone",
+            errno()
+        );
+        return None;
+    };
+    let seat = Seat::take(tree);
+    if seat.is_none() {
+        say!(
+            "this run has {SLOTS} processes or {CARDS} other cards in its ledger already; this process keeps to its budget alone"
+        );
+    }
+    seat
+}
+
+/// Takes a slot in a private ledger.
+fn alone() -> Option<Seat> {
+    Seat::take(shared_file::private()?)
+}
+
+impl Seat {
+    fn take(tree: &'static Tree) -> Option<Self> {
+        let mut places = [0; CARDS];
+        for (place, index) in places.iter_mut().zip(CardIndex::all()) {
+            *place = tree.place(key(uuid(card(index)), index.number()))?;
+        }
+        let (me, space) = (liveness::me(), liveness::space());
+        let slot = tree.enter(me, space, |other, theirs| {
+            theirs == space && liveness::is_gone(other)
+        })?;
+        Some(Self {
+            tree,
+            me,
+            space,
+            slot,
+            places,
+        })
+    }
+
+    fn place(&self, index: CardIndex) -> usize {
+        self.places[index.place()]
+    }
+
+    /// Empties the slots of processes that have ended; true if there were any.
+    fn sweep(&self) -> bool {
+        // Process numbers of another namespace mean nothing here, so its processes are never declared dead.
+        let is_gone = |other, space| space == self.space && liveness::is_gone(other);
+        self.tree.is_shared(self.me) && self.tree.sweep(self.me, is_gone)
+    }
+
+    fn claim(&self, place: usize, size: u64) -> bool {
+        for tries in 0..TRIES {
+            match self.tree.claim(self.slot, place, size) {
+                Claim::Granted => return true,
+                Claim::Full if self.sweep() => {}
+                Claim::Full => return false,
+                Claim::Crossed => pause(tries),
+            }
+        }
+        false
+    }
+
+    /// Empties the slots of processes that have ended, but not again within [`SWEEPS`].
+    fn sweep_at_times(&self) {
+        static SWEPT: AtomicU64 = AtomicU64::new(0);
+        if self.tree.is_shared(self.me) {
+            let now = clock::now();
+            if now.saturating_sub(SWEPT.load(Relaxed)) > SWEEPS {
+                SWEPT.store(now, Relaxed);
+                self.sweep();
+            }
+        }
+    }
+
+    fn raise_peak(&self, place: usize) {
+        self.tree.raise_peak(place, || self.sweep_at_times());
+    }
+}
+
+/// Waits briefly after a collision. The clock's last digits are the jitter: two processes must not collide in step for ever.
+#[cold]
+fn pause(tries: u32) {
+    // The wait doubles up to 16 << 10 spins, some microseconds.
+    const LONGEST: u32 = 10;
+    for _ in 0..clock::now() % (16 << tries.min(LONGEST)) {
+        core::hint::spin_loop();
+    }
+    // SAFETY: it takes nothing and cannot fail.
+    unsafe { libc::sched_yield() };
+}
+
+/// None until guard arms itself, which is before anything is counted.
+fn seat() -> Option<&'static Seat> {
+    // SAFETY: null, or a seat that was leaked.
+    unsafe { SEAT.load(Acquire).as_ref() }
+}
+
+/// Claims `size` bytes of the budget; false, and nothing claimed, if they would pass it. [`confirm`] then counts them as held, or
+/// [`take_back`] returns them if the driver refuses. No two claims pass the budget together.
+pub(crate) fn take(index: CardIndex, size: u64) -> bool {
+    seat().is_none_or(|seat| seat.claim(seat.place(index), size))
+}
+
+/// Returns a claim that the driver did not grant.
+pub(crate) fn take_back(index: CardIndex, size: u64) {
+    if let Some(seat) = seat() {
+        seat.tree.take_back(seat.slot, seat.place(index), size);
+    }
+}
+
+/// Counts a claim as held.
+pub(crate) fn confirm(index: CardIndex, size: u64) {
+    hold(index, size, Tree::confirm);
+}
+
+/// Counts `size` bytes as held whether the budget has them or not: they exist already, as a context does.
+pub(crate) fn charge(index: CardIndex, size: u64) {
+    hold(index, size, Tree::charge);
+}
+
+/// Adds `size` bytes to the page, and to the ledger by `count`.
+fn hold(index: CardIndex, size: u64, count: impl FnOnce(&Tree, usize, usize, u64)) {
+    card(index).add(size);
+    if let Some(seat) = seat() {
+        let place = seat.place(index);
+        count(seat.tree, seat.slot, place, size);
+        seat.raise_peak(place);
+    }
+}
+
+/// Gives back `size` held bytes; saturates at zero.
+pub(crate) fn give(index: CardIndex, size: u64) {
+    card(index).remove(size);
+    if let Some(seat) = seat() {
+        seat.tree.give(seat.slot, seat.place(index), size);
+    }
+}
+
+/// The tree's budget on a card; [`UNLIMITED`] without one. The daemon may change it at any time.
+pub(crate) fn budget(index: CardIndex) -> u64 {
+    seat().map_or(UNLIMITED, |seat| seat.tree.budget(seat.place(index)))
+}
+
+/// Unclaimed bytes of the budget; [`UNLIMITED`] without one.
+pub(crate) fn headroom(index: CardIndex) -> u64 {
+    seat().map_or(UNLIMITED, |seat| {
+        let place = seat.place(index);
+        if seat.tree.budget(place) != UNLIMITED {
+            seat.sweep_at_times();
+        }
+        seat.tree.headroom(place)
+    })
+}
+
+/// Bytes of a card that the tree holds.
+pub(crate) fn held(index: CardIndex) -> u64 {
+    seat().map_or(0, |seat| seat.tree.held(seat.place(index)))
+}
+
+/// Process number and held bytes of each other process of the tree.
+pub(crate) fn others(index: CardIndex) -> impl Iterator<Item = (u32, u64)> {
+    seat().into_iter().flat_map(move |seat| {
+        seat.sweep();
+        let others = seat.tree.holders(seat.place(index));
+        others
+            .filter(|(owner, _)| *owner != seat.me)
+            .map(|(owner, held)| (owner.process(), held))
+    })
+}

@@ -1,0 +1,51 @@
+//! Peer access between cards, as the program has enabled it.
+//!
+//! After `cuCtxEnablePeerAccess` a program may use all `cuMemAlloc` memory of the peer, also what is still to be allocated. Mapped
+//! memory does not follow by itself, so guard remembers the pairs and gives access to its own ranges, the old ones and the new.
+//! Access is never taken back: no program may count on a fault after `cuCtxDisablePeerAccess`.
+
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
+
+use plimsoll_wire::page::CARDS;
+
+use crate::driver::Device;
+
+/// For each card, a bit for each card that may use its memory.
+static USERS: [AtomicU32; CARDS] = [const { AtomicU32::new(0) }; CARDS];
+
+fn users(owner: Device) -> Option<&'static AtomicU32> {
+    USERS.get(usize::try_from(owner).ok()?)
+}
+
+/// The cards that may use the memory of `owner`, other than itself.
+pub(crate) fn of(owner: Device) -> impl Iterator<Item = Device> {
+    let users = users(owner).map_or(0, |users| users.load(Relaxed));
+    (0..).take(CARDS).filter(move |user| users & 1 << user != 0)
+}
+
+/// Remembers that `user` may use the memory of `owner`; false for a pair that guard does not follow.
+pub(crate) fn enable(user: Device, owner: Device) -> bool {
+    let (Some(users), Ok(user_index)) = (users(owner), usize::try_from(user)) else {
+        return false;
+    };
+    if user_index >= CARDS || user == owner {
+        return false;
+    }
+    users.fetch_or(1 << user_index, Relaxed);
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_are_remembered_for_the_owner_alone() {
+        assert!(enable(3, 1) && enable(0, 1));
+        assert!(!enable(1, 1) && !enable(99, 1) && !enable(0, 99));
+        assert_eq!(of(1).collect::<Vec<_>>(), [0, 3]);
+        assert_eq!(of(3).count(), 0);
+        assert_eq!(of(-1).count(), 0);
+    }
+}

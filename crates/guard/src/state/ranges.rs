@@ -1,0 +1,171 @@
+//! Ranges that guard allocated in place of the driver, found by any address inside them.
+//!
+//! DECISION: a sorted list under one lock. A program has few of them (they are what did not fit), and while there are none the
+//! question "is this address one of ours" is answered without the lock.
+
+use alloc::vec::Vec;
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::{Acquire, Release};
+
+use plimsoll_nostd::lock::Lock;
+
+/// Memory that holds spilled bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SpillPlace {
+    /// Host memory of this NUMA node, mapped behind the device part.
+    Node(i32),
+    /// Host memory of any node, mapped likewise.
+    Host,
+    /// Managed memory with the host as its preferred location.
+    Managed,
+    /// Page-locked host memory.
+    Pinned,
+}
+
+impl SpillPlace {
+    /// True if device memory can stand before it in one range.
+    pub(crate) const fn follows_device_memory(self) -> bool {
+        matches!(self, Self::Node(_) | Self::Host)
+    }
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Node(_) => "host memory of the card's NUMA node",
+            Self::Host => "host memory",
+            Self::Managed => "managed memory that prefers the host",
+            Self::Pinned => "pinned host memory",
+        }
+    }
+}
+
+/// One allocation of the program's, made by guard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SpillRange {
+    pub(crate) base: u64,
+    /// Bytes that the program asked for.
+    pub(crate) asked: u64,
+    /// Bytes that there are: `asked` in whole granules.
+    pub(crate) size: u64,
+    /// Bytes on the card, at the front.
+    pub(crate) head: u64,
+    pub(crate) device: i32,
+    /// The context in which it was asked for, as a number.
+    pub(crate) context: usize,
+    /// Memory of the rest; none if all is on the card.
+    pub(crate) place: Option<SpillPlace>,
+    /// The sizes of the mappings, from the front on; none where the range is not mapped by us.
+    pub(crate) pieces: Vec<u64>,
+    /// The id of the block in the trace.
+    pub(crate) id: u64,
+}
+
+impl SpillRange {
+    /// Bytes in host memory.
+    pub(crate) const fn spilled(&self) -> u64 {
+        self.size - self.head
+    }
+
+    /// The address at which device memory ends and host memory begins; none if it has only one kind.
+    pub(crate) fn border(&self) -> Option<u64> {
+        (self.head > 0 && self.spilled() > 0).then_some(self.base + self.head)
+    }
+
+    pub(crate) const fn holds(&self, address: u64) -> bool {
+        // Subtraction first: the end of a range may be the end of all addresses.
+        self.base <= address && address - self.base < self.size
+    }
+}
+
+static RANGES: Lock<Vec<SpillRange>> = Lock::new(Vec::new());
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// True if there are none at all.
+pub(crate) fn none() -> bool {
+    COUNT.load(Acquire) == 0
+}
+
+pub(crate) fn add(range: SpillRange) {
+    let mut ranges = RANGES.hold();
+    let at = ranges.partition_point(|other| other.base < range.base);
+    ranges.insert(at, range);
+    COUNT.store(ranges.len(), Release);
+}
+
+/// Takes out the range that begins at `base`; the caller frees it.
+pub(crate) fn take(base: u64) -> Option<SpillRange> {
+    if none() {
+        return None;
+    }
+    let mut ranges = RANGES.hold();
+    let at = ranges.binary_search_by_key(&base, |range| range.base).ok()?;
+    let range = ranges.remove(at);
+    COUNT.store(ranges.len(), Release);
+    Some(range)
+}
+
+/// Applies `look` to the range that holds `address`.
+pub(crate) fn find<T>(address: u64, look: impl FnOnce(&SpillRange) -> T) -> Option<T> {
+    if none() {
+        return None;
+    }
+    let ranges = RANGES.hold();
+    let after = ranges.partition_point(|range| range.base <= address);
+    let range = ranges.get(after.checked_sub(1)?)?;
+    range.holds(address).then(|| look(range))
+}
+
+/// True if `address` is in one of the ranges.
+pub(crate) fn has(address: u64) -> bool {
+    find(address, |_| ()).is_some()
+}
+
+/// Applies `pick` to each range.
+pub(crate) fn collect<T>(pick: impl FnMut(&SpillRange) -> Option<T>) -> Vec<T> {
+    RANGES.hold().iter().filter_map(pick).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(base: u64, head: u64, tail: u64) -> SpillRange {
+        SpillRange {
+            base,
+            asked: head + tail,
+            size: head + tail,
+            head,
+            device: 0,
+            context: 0,
+            place: Some(SpillPlace::Host),
+            pieces: Vec::new(),
+            id: 0,
+        }
+    }
+
+    #[test]
+    fn a_range_is_found_by_every_address_inside_it_and_taken_by_its_first() {
+        add(range(0x5000, 0x100, 0x100));
+        add(range(0x1000, 0x100, 0));
+        add(range(0x5200, 0, 0x100));
+        let base = |address| find(address, |range| range.base);
+        assert_eq!(base(0x5000), Some(0x5000));
+        assert_eq!(base(0x51ff), Some(0x5000));
+        assert_eq!(base(0x5200), Some(0x5200));
+        assert_eq!(base(0x5300), None);
+        assert_eq!(base(0xfff), None);
+        assert_eq!(base(0x1100), None);
+        assert_eq!(take(0x5001), None);
+        assert_eq!(take(0x5000).map(|range| range.border()), Some(Some(0x5100)));
+        assert_eq!(take(0x5000), None);
+        assert!(!has(0x5000) && has(0x1000) && !none());
+        assert_eq!(take(0x1000).and_then(|range| range.border()), None);
+        assert_eq!(take(0x5200).and_then(|range| range.border()), None);
+        assert!(none());
+    }
+
+    #[test]
+    fn the_last_address_of_all_is_no_overflow() {
+        let last = range(u64::MAX - 0xff, 0, 0xff);
+        assert!(last.holds(u64::MAX - 1) && !last.holds(u64::MAX) && !last.holds(0));
+    }
+}

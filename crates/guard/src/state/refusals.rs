@@ -1,0 +1,31 @@
+//! The latest refusals, as the page keeps them.
+
+use core::sync::atomic::Ordering::{Relaxed, Release};
+
+use plimsoll_wire::page::{OOMS, Refusal};
+
+use super::{CardIndex, card, ledger, page};
+use crate::clock;
+
+/// Enters the refusal of `asked` bytes; `free` is what the driver reported of the card.
+pub(crate) fn record(index: CardIndex, refusal: Refusal, asked: u64, free: u64) {
+    let (page, card) = (page(), card(index));
+    let number = page.oom_count.fetch_add(1, Relaxed);
+    let oom = &page.ooms[usize::try_from(number).unwrap_or(0) % OOMS];
+    // Sequence 0 while the fields change: a reader that meets half an entry ignores it.
+    oom.sequence.store(0, Release);
+    oom.time.store(clock::now(), Relaxed);
+    oom.asked.store(asked, Relaxed);
+    oom.allocated.store(ledger::held(index), Relaxed);
+    oom.budget.store(ledger::budget(index), Relaxed);
+    oom.free.store(free, Relaxed);
+    oom.card.store(u32::from(index.number()), Relaxed);
+    oom.refusal.store(code(refusal), Relaxed);
+    oom.sequence.store(number + 1, Release);
+    card.ooms.fetch_add(1, Relaxed);
+}
+
+#[allow(clippy::as_conversions, reason = "the code that the enum declares")]
+const fn code(refusal: Refusal) -> u32 {
+    refusal as u32
+}

@@ -1,0 +1,153 @@
+//! A folder with the programs, models and files that a page's commands name.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use plimsoll_specimens::{shape, specimen};
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::built::built;
+use crate::page::Page;
+use crate::real::{driver, guard, take};
+use crate::repository;
+
+/// What the pages call their models, and the synthetic shapes behind the names.
+const MODELS: &[(&str, &str)] = &[
+    ("l8.gguf", "l8"),
+    ("m8.gguf", "m8"),
+    ("q30.gguf", "q30"),
+    ("embed.gguf", "nomic-embed"),
+];
+
+/// The configuration of pages that show none.
+const CONFIGURATION: &str = "[models.chat]\nmodel = \"l8.gguf\"\nflags = \"-c 8192 -ctk q8_0 -ctv q8_0\"\n";
+
+/// The address in the pages; each test serves on a port of its own.
+const ADDRESS: &str = "127.0.0.1:8080";
+
+pub(crate) struct Room {
+    folder: TempDir,
+    /// Where fake-cuda lies under the name of the driver.
+    driver: TempDir,
+    serving: Option<(Child, String)>,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        if let Some((mut child, _)) = self.serving.take() {
+            child.kill().ok();
+            child.wait().ok();
+        }
+    }
+}
+
+impl Room {
+    pub(crate) fn furnished(page: &Page) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("bin")).unwrap();
+        symlink(env!("CARGO_BIN_EXE_plimsoll"), at("bin/plimsoll")).unwrap();
+        symlink(built("fake-engine", "fake-engine"), at("bin/llama-server")).unwrap();
+        symlink(take(), at("bin/take")).unwrap();
+        symlink(repository().join("data/sysroot/gb10"), at("gb10")).unwrap();
+        for (name, of) in MODELS {
+            let draft = specimen(of).unwrap_or_else(|| shape(of).unwrap().files(1).remove(0));
+            write_header(&at(name), &draft.header(), draft.data_length().get());
+        }
+        let log = repository().join("data/logs/kv_cache_too_large.llama.log");
+        fs::copy(log, at("server.log")).unwrap();
+        let configuration = page.configuration().unwrap_or_else(|| CONFIGURATION.to_owned());
+        fs::write(at("plimsoll.toml"), configuration).unwrap();
+        let driver = driver(&built("libplimsoll_fake_cuda.so", "fake-cuda"));
+        Self {
+            folder,
+            driver,
+            serving: None,
+        }
+    }
+
+    /// Runs a command and returns its status and both its streams, in the order of a terminal.
+    pub(crate) fn run(&self, command: &str) -> (Option<i32>, String) {
+        let output = self.shell(&format!("{{ {command}; }} 2>&1")).output().unwrap();
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+        )
+    }
+
+    /// Starts a server and waits for its address, which is the first line on stdout.
+    pub(crate) fn serve(&mut self, command: &str) {
+        let line = format!("exec {command} --listen 127.0.0.1:0 --card name=host,kind=host,total=64GiB");
+        let mut child = self.shell(&line).stdout(Stdio::piped()).spawn().unwrap();
+        let mut first = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut first)
+            .unwrap();
+        let address = first
+            .trim()
+            .strip_prefix("http://")
+            .expect("an address")
+            .to_owned();
+        self.serving = Some((child, address));
+    }
+
+    fn shell(&self, command: &str) -> Command {
+        let address = self.serving.as_ref().map_or(ADDRESS, |(_, address)| address);
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", &command.replace(ADDRESS, address)])
+            .current_dir(self.folder.path())
+            .env("PATH", path_with(&self.folder.path().join("bin")))
+            .env("HOME", self.folder.path())
+            .env("PLIMSOLL_NVML", "")
+            .env("PLIMSOLL_GUARD_LIBRARY", guard())
+            .env("COLUMNS", "120")
+            .stdin(Stdio::null());
+        if command.contains("plimsoll run") {
+            shell.envs(self.one_card());
+        }
+        shell
+    }
+
+    /// A driver and an NVML of doubles, with one card of 8 GiB.
+    fn one_card(&self) -> [(&'static str, String); 4] {
+        let uuid = "GPU-00000001-0000-0000-0000-000000000000";
+        let card =
+            json!([{"uuid": uuid, "name": "RTX3090", "total": 8_u64 << 30, "pci": "00000000:01:00.0"}]);
+        let shared = self.driver.path().join("shared");
+        [
+            ("LD_LIBRARY_PATH", self.driver.path().display().to_string()),
+            (
+                "PLIMSOLL_NVML",
+                built("libnvidia_ml.so", "fake-nvml").display().to_string(),
+            ),
+            ("PLIMSOLL_FAKE_NVML_CARDS", card.to_string()),
+            (
+                "PLIMSOLL_FAKE_CUDA",
+                format!("cards=1 uuids={uuid} context=0 shared={}", shared.display()),
+            ),
+        ]
+    }
+}
+
+fn path_with(folder: &Path) -> std::ffi::OsString {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::iter::once(folder.to_owned()).chain(std::env::split_paths(&path));
+    std::env::join_paths(folders).unwrap()
+}
+
+/// Writes a header and a hole of the length of the weights behind it.
+fn write_header(path: &Path, header: &[u8], data: u64) {
+    fs::write(path, header).unwrap();
+    let length = u64::try_from(header.len()).unwrap() + data;
+    fs::OpenOptions::new()
+        .write(true)
+        .open(path)
+        .unwrap()
+        .set_len(length)
+        .unwrap();
+}
