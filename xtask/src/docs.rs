@@ -19,12 +19,64 @@ struct Document {
 
 const DOCUMENTS: &[Document] = &[
     Document {
-        path: "docs/reference/cli.md",
+        path: "docs/reference/commands.md",
         words: &["reference", "markdown"],
     },
     Document {
-        path: "docs/reference/plimsoll.1",
+        path: "docs/reference/man/plimsoll.1",
         words: &["reference", "man"],
+    },
+    Document {
+        path: "docs/reference/man/plimsoll-calibrate.1",
+        words: &["reference", "man", "calibrate"],
+    },
+    Document {
+        path: "docs/reference/man/plimsoll-doctor.1",
+        words: &["reference", "man", "doctor"],
+    },
+    Document {
+        path: "docs/reference/man/plimsoll-engine.1",
+        words: &["reference", "man", "engine"],
+    },
+    Document {
+        path: "docs/reference/man/plimsoll-plan.1",
+        words: &["reference", "man", "plan"],
+    },
+    Document {
+        path: "docs/reference/man/plimsoll-pool.1",
+        words: &["reference", "man", "pool"],
+    },
+    Document {
+        path: "docs/reference/man/plimsoll-quickstart.1",
+        words: &["reference", "man", "quickstart"],
+    },
+    Document {
+        path: "docs/reference/man/plimsoll-reclaim.1",
+        words: &["reference", "man", "reclaim"],
+    },
+    Document {
+        path: "docs/reference/man/plimsoll-run.1",
+        words: &["reference", "man", "run"],
+    },
+    Document {
+        path: "docs/reference/man/plimsoll-serve.1",
+        words: &["reference", "man", "serve"],
+    },
+    Document {
+        path: "docs/reference/man/plimsoll-soak.1",
+        words: &["reference", "man", "soak"],
+    },
+    Document {
+        path: "docs/reference/man/plimsoll-sweep.1",
+        words: &["reference", "man", "sweep"],
+    },
+    Document {
+        path: "docs/reference/man/plimsoll-watch.1",
+        words: &["reference", "man", "watch"],
+    },
+    Document {
+        path: "docs/reference/configuration.md",
+        words: &["reference", "configuration"],
     },
     Document {
         path: "docs/reference/completions/plimsoll.bash",

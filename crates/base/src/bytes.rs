@@ -1,4 +1,4 @@
-//! Sizes of memory. One type, one way to read them, one way to print them.
+//! Sizes of memory: the one type, with its parser and its output format.
 //!
 //! `Bytes` is the only currency of plan, ledger and wire: an integer number of bytes. Arithmetic that could
 //! leave the range is either checked or saturating and says so in its name; there is no `as`.
@@ -45,6 +45,7 @@ impl Bytes {
 
     /// Whole mebibytes, rounded to nearest: for tables, never for arithmetic.
     pub const fn whole_mib(self) -> u64 {
+        // The bit below the cut rounds to nearest without an addition that could overflow.
         (self.0 >> 20) + ((self.0 >> 19) & 1)
     }
 
@@ -75,6 +76,7 @@ impl Bytes {
 
     /// The next multiple of `to`; saturates at the end of the range, and `to == 0` changes nothing.
     pub const fn padded(self, to: u64) -> Self {
+        // An alignment of 0 comes from damaged headers; checked_next_multiple_of would panic on it.
         if to == 0 {
             return self;
         }
@@ -86,6 +88,7 @@ impl Bytes {
 
     /// `self * numerator / denominator`, rounded down, without overflow on the way.
     pub fn scaled(self, numerator: u64, denominator: u64) -> Self {
+        // 64 x 64 bits fit 128, so only the conversion back can leave the range.
         let wide = u128::from(self.0) * u128::from(numerator) / u128::from(denominator.max(1));
         Self(u64::try_from(wide).unwrap_or(u64::MAX))
     }
@@ -123,7 +126,10 @@ impl Sum for Bytes {
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self.0 {
+            // MiB even for large sizes: nvidia-smi and llama.cpp's log use them, and users compare the
+            // numbers.
             n if n >= 1 << 20 => format!("{} MiB", self.whole_mib()),
+            // Half a KiB is added first, so that KiB round like MiB.
             n if n >= 1 << 10 => format!("{} KiB", (n + (1 << 9)) >> 10),
             n => format!("{n} B"),
         };
@@ -164,6 +170,7 @@ impl FromStr for Bytes {
             "m" | "mib" => 1 << 20,
             "g" | "gib" => 1 << 30,
             "t" | "tib" => 1 << 40,
+            // Only the SI spellings are decimal; `K` and `KiB` follow the tools that users copy sizes from.
             "kb" => 1_000,
             "mb" => 1_000_000,
             "gb" => 1_000_000_000,
@@ -171,6 +178,7 @@ impl FromStr for Bytes {
             _ => return Err(fail()),
         };
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        // Nine digits of fraction are a byte of a GiB; more would overflow the power of ten below.
         if whole.is_empty() || fraction.contains('.') || fraction.len() > 9 {
             return Err(fail());
         }

@@ -1,4 +1,4 @@
-//! A card as seen by whoever looked.
+//! GPUs and host memory that models can be placed on.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::Bytes;
 
-/// Names a card among those of one machine: its UUID where it has one, else the name it was given.
+/// Identifier of a card within one machine: its UUID where it has one, else its given name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CardId(Arc<str>);
 
@@ -39,7 +39,7 @@ impl<'de> Deserialize<'de> for CardId {
     }
 }
 
-/// What kind of memory a card's is.
+/// The kind of memory that a card stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CardKind {
@@ -54,37 +54,40 @@ pub enum CardKind {
 pub struct Card {
     pub id: CardId,
     pub kind: CardKind,
-    /// For people: `NVIDIA H200`.
+    /// The product name: `NVIDIA H200`.
     pub name: String,
     /// `GPU-…`; what `CUDA_VISIBLE_DEVICES` gets. None for a card that the user only described.
     pub uuid: Option<String>,
     pub total: Bytes,
-    /// Free by the driver's word when it was last read; equals `total` for a budget of the user's own.
+    /// Free memory when the driver was last asked; equals `total` for a budget that the user gives.
     pub free: Bytes,
     /// Compute capability, e.g. (9, 0).
     pub compute_capability: Option<(u32, u32)>,
     /// True where the engine gets its pool from plain cudaMalloc (Tegra, or a build without VMM).
+    // Tegra has no virtual memory management API, so ggml falls back to its legacy pool there.
     pub legacy_pool: bool,
-    /// Who counts what is taken of it.
+    /// The accounting that its numbers come from.
     #[serde(default)]
     pub counting: Counting,
 }
 
-/// Who counts what a process takes of a card.
+/// The accounting of a process's memory on a card.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Counting {
     /// The driver: all of it, as `nvidia-smi` shows it.
     #[default]
     Driver,
-    /// Guard, which holds a budget: what the program asks for, and the context as it is opened. What the driver loads later, kernels
-    /// above all, nobody asks for.
+    /// Guard, which enforces a budget: the program's own requests, and the context as it is opened. Memory that
+    /// the driver allocates lazily, mostly for kernels, is not counted.
     Guard,
 }
 
 impl Card {
-    /// The card as a program sees it that guard holds to a budget; memory of the host, which guard does not hold, as it is.
+    /// The card as a guarded program sees it: total and free are the budget. Host memory is unchanged, since guard
+    /// does not limit it.
     pub fn guarded(self, budget: Bytes) -> Self {
+        // Memory that other processes hold is not available to the guarded program, whatever its budget.
         let room = budget.min(self.free);
         match self.kind {
             CardKind::Host => self,
@@ -109,6 +112,19 @@ pub struct CardLimit {
     pub card: Card,
     /// The user's own limit on all claims together.
     pub budget: Option<Bytes>,
-    /// Left untouched for others.
+    /// Bytes that no claim may use.
     pub reserve: Bytes,
+}
+
+/// Bytes on one card.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Share {
+    pub card: CardId,
+    pub bytes: Bytes,
+}
+
+impl Share {
+    pub fn new(card: CardId, bytes: Bytes) -> Self {
+        Self { card, bytes }
+    }
 }

@@ -1,7 +1,7 @@
-//! A card in words: `name=H200,total=143771MiB,free=140000MiB,cc=9.0`.
+//! Card descriptions: `name=H200,total=143771MiB,free=140000MiB,cc=9.0`.
 //!
-//! What `--card` takes, so that a plan can be made for a card that is not here and a budget given to one that
-//! is. Only `name` and `total` are needed; everything else has a default that promises nothing.
+//! The syntax of `--card`, which describes a card that is not in this machine, or sets a budget on one that is. Only
+//! `name` and `total` are required; the defaults of the others promise no memory.
 
 use std::str::FromStr;
 
@@ -92,6 +92,8 @@ impl<'a> Draft<'a> {
                 let capability = compute_capability(value).ok_or_else(|| unreadable("e.g. cc=8.9"))?;
                 self.compute_capability = Some(capability);
             }
+            // Unknown words are errors rather than defaults: a typo in `kind` would plan for the wrong
+            // memory.
             ("kind", "cuda" | "host") => self.host = value == "host",
             ("kind", _) => return Err(unreadable("kind=cuda or kind=host")),
             ("pool", "vmm" | "legacy") => self.legacy_pool = value == "legacy",
@@ -116,6 +118,7 @@ impl<'a> Draft<'a> {
             .filter(|name| !name.is_empty())
             .ok_or_else(|| lacks("name"))?;
         let total = self.total.ok_or_else(|| lacks("total"))?;
+        // A described card is taken as idle.
         let free = self.free.unwrap_or(total);
         if free > total {
             return Err(CardSpecError::FreeBeyondTotal {
@@ -125,6 +128,7 @@ impl<'a> Draft<'a> {
             });
         }
         let card = Card {
+            // The UUID wins, so that a description with one meets the real card of a machine.
             id: CardId::new(self.uuid.unwrap_or(name)),
             kind: if self.host { CardKind::Host } else { CardKind::Cuda },
             name: name.to_owned(),

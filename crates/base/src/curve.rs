@@ -1,19 +1,18 @@
-//! What a run takes of its cards at each depth.
+//! Memory curves: bytes of a run on each card by depth of its context.
 //!
-//! DECISION: a curve is a table of steps, not a formula: the legacy pool climbs in stairs, the pool with virtual memory in a line,
-//! and an engine that was asked itself answers with points. Between two steps the upper one counts, so a curve never
+//! DECISION: a curve is a table of steps, not a formula: the legacy pool grows in stairs, the pool with virtual
+//! memory in a line, and an engine that is asked under the phantom answers with points. Between two steps the upper one counts, so a curve never
 //! promises less than its source. A pool is a high-water mark, so a curve never falls.
 //!
-//! How deep a run is follows from its [`Slots`]: with one cache for all, what they hold adds up; with a cache for each, the
-//! deepest counts once for every slot at work, because the engine attends to all of them at once.
+//! The depth of a run follows from its [`Slots`]. With a unified cache the tokens of all slots add up. With a cache
+//! per slot the deepest counts once for every busy slot, because the engine attends to all of them in one batch.
 
 use serde::Serialize;
 
-use super::card::CardId;
-use super::demand::Share;
+use super::card::{CardId, Share};
 use crate::Bytes;
 
-/// How an engine's slots share its cache.
+/// Slots of an engine, and the way they share its cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Slots {
     /// Requests that it works on at once.
@@ -49,9 +48,10 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// Makes a curve of `steps`, each with its depth and the bytes on every one of `cards`. `None` where there is no step or a
-    /// step knows another number of cards.
+    /// Makes a curve of `steps`, each with its depth and the bytes on every one of `cards`. `None` without a step, or
+    /// where a step has another number of cards.
     pub fn new(slots: Slots, cards: Vec<CardId>, mut steps: Vec<(u64, Vec<Bytes>)>) -> Option<Self> {
+        // Callers collect steps from several sources; only the order by depth is an invariant.
         steps.sort_by_key(|(depth, _)| *depth);
         let mut most = vec![Bytes::ZERO; cards.len()];
         let mut rising = Vec::with_capacity(steps.len());
@@ -60,6 +60,7 @@ impl Curve {
                 return None;
             }
             for (most, bytes) in most.iter_mut().zip(bytes) {
+                // A pool does not return memory, so a later step is never below an earlier one.
                 *most = bytes.max(*most);
             }
             rising.push(Step {
@@ -75,8 +76,10 @@ impl Curve {
         })
     }
 
-    /// What the run takes once it has been so deep.
+    /// Bytes on each card once the run has reached this depth.
     pub fn at(&self, depth: u64) -> Vec<Share> {
+        // The first step at or beyond this depth; beyond the last, the last: a run cannot grow past its
+        // cache.
         let index = self.steps.partition_point(|step| step.depth < depth);
         let step = &self.steps[index.min(self.steps.len() - 1)];
         let shares = self.cards.iter().zip(&step.bytes);
@@ -90,6 +93,7 @@ impl Curve {
         let held: Vec<Bytes> = self.cards.iter().map(held).collect();
         let enough = |step: &Step| step.bytes.iter().zip(&held).all(|(need, held)| need <= held);
         let fitting = self.steps.partition_point(enough);
+        // All steps fit, so no depth is too deep.
         if fitting == self.steps.len() {
             return Some(u64::MAX);
         }
@@ -101,19 +105,20 @@ impl Curve {
         self.steps.first().map(|step| &step.bytes) != self.steps.last().map(|step| &step.bytes)
     }
 
-    /// What a token adds in the middle, over all cards.
+    /// Average bytes per token, over all cards.
     pub fn bytes_per_token(&self) -> Bytes {
         let (Some(first), Some(last)) = (self.steps.first(), self.steps.last()) else {
             return Bytes::ZERO;
         };
+        // A curve of one step has no distance; its increment is zero anyway.
         let tokens = last.depth.saturating_sub(first.depth).max(1);
         sum(last).saturating_sub(sum(first)).scaled(1, tokens)
     }
 
-    /// The curve as it was seen to be: `each` byte a token between these depths, over all cards.
+    /// The curve corrected by a measured slope: `each` bytes per token between these depths, over all cards.
     ///
-    /// A slope that is steeper than this one replaces it everywhere. One that is flatter was seen only as far as `to`; beyond,
-    /// this one goes on.
+    /// A steeper slope replaces the planned one everywhere. A flatter slope was measured only as far as `to`; beyond
+    /// it, the planned slope applies.
     #[must_use]
     pub fn seen(&self, each: Bytes, from: u64, to: u64) -> Self {
         let between = total(&self.at(to)).saturating_sub(total(&self.at(from)));
@@ -130,6 +135,7 @@ impl Curve {
         let step = |step: &Step| {
             let bytes = step.bytes.iter().zip(&first).zip(&at_to);
             let bytes = bytes.map(|((bytes, base), at_to)| {
+                // Beyond the measured range only the planned part may be used for a flatter slope.
                 let known = if steeper { *bytes } else { *bytes.min(at_to) };
                 *base + scaled(known.saturating_sub(*base)) + bytes.saturating_sub(known)
             });

@@ -1,47 +1,34 @@
-//! What a model asks of a set of cards.
+//! Memory demand of a model on a set of cards.
 //!
 //! A demand is a function, not a number: planned models answer with their plan for exactly these cards,
-//! declared ones divide what the user wrote, and a model that nobody knows takes one whole card. A demand says
-//! how much it would take; whether that much is there is the ledger's business, so it never refuses for size.
+//! declared ones divide the user's figure, and a model of unknown size takes one whole card. A demand states the
+//! size only; the ledger checks that it is free, so a demand never refuses for size.
 
 use std::fmt;
 
 use serde::Serialize;
 
-use super::card::{Card, CardId};
+use super::card::{Card, CardId, Share};
 use super::curve::Curve;
 use crate::Bytes;
 use crate::{Hint, Reason};
 
-/// One life of one engine. Never used twice.
+/// Identifier of one start of an engine. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct RunId(pub u64);
 
-/// Bytes on one card.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Share {
-    pub card: CardId,
-    pub bytes: Bytes,
-}
-
-impl Share {
-    pub fn new(card: CardId, bytes: Bytes) -> Self {
-        Self { card, bytes }
-    }
-}
-
-/// Where a run goes and what it may take there.
+/// Cards of a run, with the bytes it may take on each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Placement {
     /// In the order of the machine's cards; empty for an engine that needs no card.
     pub shares: Vec<Share>,
-    /// The run takes its card whole because nobody knows what it needs.
+    /// The run takes a whole card because its need is unknown.
     pub alone: bool,
 }
 
 impl Placement {
-    /// Returns what the placement takes on `card`; nothing where it does not go.
+    /// Bytes of the placement on `card`; zero where it has no share.
     pub fn on(&self, card: &CardId) -> Bytes {
         let on_card = self.shares.iter().filter(|share| share.card == *card);
         on_card.map(|share| share.bytes).sum()
@@ -68,6 +55,7 @@ pub struct Named {
 impl Named {
     /// False for a card that the flags rule out.
     pub fn allows(&self, card: &CardId) -> bool {
+        // `--device` rules out all other cards; `--main-gpu` alone does not.
         !self.only || self.cards.contains(card)
     }
 }
@@ -77,7 +65,7 @@ static NO_NAMES: Named = Named {
     only: false,
 };
 
-/// What a model needs, as a function of the cards it gets.
+/// Memory need of a model, as a function of the cards it gets.
 pub trait Demand: fmt::Debug + Send + Sync {
     /// Returns what the model would take on these cards, each at its peak.
     ///
@@ -90,33 +78,34 @@ pub trait Demand: fmt::Debug + Send + Sync {
         &NO_NAMES
     }
 
-    /// Nobody knows the need: the model gets one card whole and alone, until it is measured.
+    /// The need is unknown: the model gets one card exclusively, until it is measured.
     fn alone(&self) -> bool {
         false
     }
 
-    /// What the model takes on these cards at each depth; or, in words, why its depth is not watched.
+    /// Bytes on these cards by depth; or the reason why depth is not tracked, as text.
     fn curve(&self, _cards: &[Card]) -> Result<Curve, String> {
+        // Only a plan knows the growth; a declared size is a constant.
         Err("how its need grows with depth is not known".to_owned())
     }
 
-    /// The context that it gets instead of the one that it asks for, because that is too large for these cards.
+    /// The reduced context, where the requested one is too large for these cards.
     fn lowered_context(&self) -> Option<u64> {
         None
     }
 
-    /// Returns what would make the model smaller, best first.
+    /// Returns advice that would make the model smaller, best first.
     fn hints(&self, _cards: &[Card]) -> Vec<Hint> {
         Vec::new()
     }
 
-    /// Returns what the engine itself will ask of each of these cards in all, without the driver's context, where that is known.
+    /// Bytes that the engine will request on each of these cards, without the driver's context, where known.
     fn asked(&self, _cards: &[Card]) -> Vec<(CardId, Bytes)> {
         Vec::new()
     }
 }
 
-/// The user wrote down how much the model takes. On several cards it is divided as their free memory is.
+/// A size that the user declared. On several cards it is divided in proportion to their free memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Declared(pub Bytes);
 
@@ -126,6 +115,7 @@ impl Demand for Declared {
         let Some((last, others)) = cards.split_last() else {
             return match self.0.is_zero() {
                 true => Ok(Vec::new()),
+                // Without a card, even a declared size has nowhere to go; zero is an engine on the CPU.
                 false => {
                     Err(Reason::new("no_card", "it needs a card and there is none").fact("need", self.0))
                 }
@@ -133,7 +123,9 @@ impl Demand for Declared {
         };
         let mut rest = self.0;
         let mut shares = Vec::with_capacity(cards.len());
+        // The last card takes the remainder, so that rounding loses no byte of the declared size.
         for card in others {
+            // With no free memory at all, scaled() divides by one and the ledger refuses the placement.
             let share = self.0.scaled(card.free.get(), free.get());
             rest = rest.saturating_sub(share);
             shares.push((card.id.clone(), share));
@@ -143,7 +135,7 @@ impl Demand for Declared {
     }
 }
 
-/// Nobody knows how much the model takes: one whole card, alone.
+/// A model of unknown size: one whole card, exclusively.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unknown;
 

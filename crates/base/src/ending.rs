@@ -2,17 +2,18 @@
 
 use crate::{Bytes, Reason};
 
-/// When memory ran out.
+/// The phase in which memory ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     Loading,
     Serving,
 }
 
-/// How a process ended.
+/// The end of an engine process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
     /// It was asked to stop and did, or ended by itself with success.
+    // Exit status 0, or any end after we sent a signal: neither is a failure of the model.
     Expected,
     Crashed {
         reason: Reason,
@@ -20,7 +21,7 @@ pub enum End {
     OutOfMemory {
         stage: Stage,
         reason: Reason,
-        /// How much more it would have needed, where its own words tell.
+        /// Missing bytes, where the engine's log states them.
         shortfall: Option<Bytes>,
     },
     /// There never was a process: the program is missing, is not executable, its port was taken.

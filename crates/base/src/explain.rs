@@ -1,4 +1,4 @@
-//! Saying it: where numbers come from, why a decision fell, what would help.
+//! Explanations: sources of numbers, reasons of decisions, hints.
 //!
 //! A reason is built while deciding, never reconstructed afterwards; text, JSON, HTTP errors and pictures
 //! all render the same tree.

@@ -14,10 +14,10 @@ mod explain;
 mod round;
 
 pub use bytes::{Bytes, ParseBytesError};
-pub use card::{Card, CardId, CardKind, CardLimit, Counting};
+pub use card::{Card, CardId, CardKind, CardLimit, Counting, Share};
 pub use card_spec::CardSpecError;
 pub use curve::{Curve, Slots};
-pub use demand::{Declared, Demand, Named, Placement, RunId, Share, Unknown};
+pub use demand::{Declared, Demand, Named, Placement, RunId, Unknown};
 pub use ending::{End, Stage};
 pub use explain::{Advice, Fact, Hint, Reason, Source};
 pub use round::round_u64;

@@ -11,6 +11,7 @@
     reason = "`as` from f64 saturates and maps NaN to 0 (Rust reference, numeric casts), which is the contract"
 )]
 pub fn round_u64(number: f64) -> u64 {
+    // Rounding comes before the cast: the cast alone truncates, so 0.9 would become 0.
     number.round() as u64
 }
 

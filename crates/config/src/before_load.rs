@@ -1,27 +1,25 @@
-//! What the server may do to memory before it loads a model.
+//! Reclaim before a load: the setting `reclaim-before-load`.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Whether memory that a model will need is made free before it is loaded, where cards take the host's memory; and who takes the
-/// steps for that.
+/// Reclaim of host memory before a model is loaded, on machines whose GPU shares it, and the privileges for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReclaimBeforeLoad {
     /// Nothing is done.
     #[default]
     Off,
-    /// Only what needs no root: the page cache of model files is given back, and programs under guard are asked for what they hold
-    /// idle.
+    /// Steps without root: the page cache of model files is dropped, and guarded programs release idle memory.
     User,
-    /// Also what needs root, by `sudo -n plimsoll reclaim-step`.
+    /// Also steps that need root, by `sudo -n plimsoll reclaim-step`.
     Sudo,
-    /// Also what needs root, by the systemd unit of `plimsoll reclaim --print-unit`.
+    /// Also steps that need root, by the systemd unit of `plimsoll reclaim --print-unit`.
     Systemd,
 }
 
 impl ReclaimBeforeLoad {
-    /// What [`ReclaimBeforeLoad::read`] takes, for messages.
+    /// Words that [`ReclaimBeforeLoad::read`] takes, for messages.
     pub const EXPECTED: &'static str = "off, user, sudo or systemd";
 
     /// Reads one word; `None` if it is none of ours.

@@ -1,5 +1,4 @@
-//! A command line written as text, split into arguments as a POSIX shell splits it, and nothing else of a shell:
-//! no variables, no globs, no pipes.
+//! Splitting of command lines into arguments, as a POSIX shell does it: without variables, globs and pipes.
 //!
 //! Lines that start with `#` are comments, and a backslash at the end of a line continues it, as in llama-swap
 //! (`internal/config/commands.go: SanitizeCommand @ v250`). There the quotes need not be closed; here they must.
@@ -23,6 +22,7 @@ pub(crate) fn without_comments(text: &str) -> String {
         .filter(|line| !line.trim_start().starts_with('#'));
     let mut clean = String::with_capacity(text.len());
     for line in lines {
+        // Blanks after the backslash are tolerated. The newline stays and separates the arguments.
         match line.trim().strip_suffix('\\') {
             Some(continued) => clean.push_str(continued),
             None => clean.push_str(line),
@@ -66,6 +66,7 @@ impl Words {
 
     fn single_quoted(&mut self, rest: &mut std::str::Chars<'_>) -> Result<(), Complaint> {
         let (quoted, after) = rest.as_str().split_once('\'').ok_or(UNCLOSED)?;
+        // Quotes may open inside a word, and an empty pair is an empty argument.
         self.word.get_or_insert_default().push_str(quoted);
         *rest = after.chars();
         Ok(())
@@ -79,6 +80,7 @@ impl Words {
                 '"' => return Ok(()),
                 '\\' => {
                     let escaped = rest.next().ok_or(UNCLOSED)?;
+                    // POSIX: inside double quotes a backslash is literal before any other character.
                     if !matches!(escaped, '"' | '\\' | '$' | '`') {
                         word.push('\\');
                     }

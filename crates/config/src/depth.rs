@@ -1,9 +1,9 @@
-//! What the user wants of a model whose need passes the cards, or grows with depth.
+//! Handling of models that do not fit at their full context: the setting `too-large`.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// What becomes of a model that fits on no card at its full context.
+/// Handling of a model that fits on no card at its full context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TooLarge {
@@ -17,7 +17,7 @@ pub enum TooLarge {
 }
 
 impl TooLarge {
-    /// What [`TooLarge::read`] takes, for messages.
+    /// Words that [`TooLarge::read`] takes, for messages.
     pub const EXPECTED: &'static str = "refuse, lower-context or limit-depth";
 
     /// Reads one word; `None` if it is none of ours.

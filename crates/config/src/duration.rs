@@ -1,14 +1,15 @@
-//! Lengths of time as people write them: `90s`, `10m`, `1h30m`, `500ms`; a bare number is seconds.
+//! Durations in configuration files: `90s`, `10m`, `1h30m`, `500ms`; a bare number is seconds.
 
 use std::time::Duration;
 
-/// What to tell whoever wrote something else.
+/// The expected form, for messages.
 pub(crate) const EXPECTED: &str = "a length of time such as 90s, 10m or 1h30m";
 
 /// Reads a length of time; `None` if it is none, or longer than a century.
 pub(crate) fn parse(text: &str) -> Option<Duration> {
     const LONGEST: u64 = 100 * 366 * 86_400 * 1000;
     let text = text.trim();
+    // llama-swap and llama-server write plain seconds.
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         return parse(&format!("{}s", text));
     }
@@ -22,11 +23,13 @@ pub(crate) fn parse(text: &str) -> Option<Duration> {
         let scale = match unit {
             "ms" => 1,
             "s" => 1000,
+            // Minutes, not months: no setting is that long.
             "m" | "min" => 60_000,
             "h" => 3_600_000,
             "d" => 86_400_000,
             _ => return None,
         };
+        // checked: `99999999999h` must be refused, not wrap to a short time.
         let part = number.parse::<u64>().ok()?.checked_mul(scale)?;
         total = total.checked_add(part).filter(|&total| total <= LONGEST)?;
         rest = after;

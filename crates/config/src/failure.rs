@@ -22,7 +22,7 @@ impl From<FlagError> for ConfigError {
     }
 }
 
-/// What is wrong with a configuration.
+/// A fault of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     #[error("the format of the file is not known; name it .ini, .yaml, .yml or .toml")]
@@ -49,6 +49,11 @@ pub enum Problem {
     },
     #[error("`{key}` takes two values, which a preset cannot give; start the model by a command instead")]
     PassTwoValues { key: String },
+    #[error(
+        "`{key}` holds a blank API key, which would admit requests without a key; write the key, or remove the \
+         entry"
+    )]
+    BlankKey { key: &'static str },
     #[error("model `{model}` has no model; {remedy}")]
     FindModel { model: String, remedy: &'static str },
     #[error("model `{model}` has no command; add `cmd`, or `model` and `flags`")]

@@ -1,17 +1,17 @@
-//! What guard is asked to do for one program: by `plimsoll run`, by a model's own settings, by the flags of `serve`.
+//! Guard settings of one program: from `plimsoll run`, from a model's own settings, from the flags of `serve`.
 //!
-//! DECISION: an engine under `serve` is watched unless something else is said, and held to nothing. A plan that is a few MiB short
-//! must not kill an engine that fits its card; who wants the claim enforced says `budget`. Everything that is not said is
-//! `None`, so that a model's own words win over the defaults of the server, word by word.
+//! DECISION: an engine under `serve` is counted by default, and nothing is enforced. A plan that is a few MiB short must
+//! not kill an engine that fits its card; `budget` enforces the claim. Settings that are not given are `None`, so that
+//! a model's own settings override the server's defaults one by one.
 
 use plimsoll_base::Bytes;
-use plimsoll_wire::options::{CardRule, Contexts, Options, Pool, Uuid};
+use plimsoll_wire::options::{CardRule, Contexts, GuardOptions as Options, GgmlPoolMode as Pool, Uuid};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::duration;
 
-/// How far guard goes.
+/// Guard's mode: not loaded, counting, or enforcing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum GuardMode {
@@ -23,11 +23,11 @@ pub enum GuardMode {
     Budget,
 }
 
-/// What is asked; `None` is "not said".
+/// Guard settings; `None` is "not given".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GuardWish {
     pub mode: Option<GuardMode>,
-    /// Of each card, instead of the claim.
+    /// Bytes on each card, instead of the claim.
     pub budget: Option<Bytes>,
     pub reuse: Option<bool>,
     pub chunk: Option<Bytes>,
@@ -35,9 +35,9 @@ pub struct GuardWish {
     /// In seconds.
     pub wait: Option<u32>,
     pub spill: Option<Bytes>,
-    /// With `spill`: what the program asks of each card in all, without its context.
+    /// With `spill`: all bytes that the program requests on each card, without its context.
     pub need: Option<Bytes>,
-    /// With `spill`: what a larger request leaves of the budget to smaller ones.
+    /// With `spill`: bytes of the budget that are reserved for smaller requests.
     pub keep: Option<Bytes>,
     pub pool: Option<Pool>,
     pub on_oom_managed: Option<bool>,
@@ -45,22 +45,23 @@ pub struct GuardWish {
     pub contexts: Option<Contexts>,
 }
 
-/// A card of the plan, as guard is told of it.
+/// A card of the plan, as it is passed to guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuardedCard {
     pub uuid: Uuid,
     pub budget: Option<Bytes>,
-    /// What the program is going to ask of it in all, without its context, where a plan says so.
+    /// Planned requests of the program on it, without its context.
     pub need: Option<Bytes>,
 }
 
 impl GuardWish {
-    /// What a line of [`GuardWish::read`] may hold, for messages.
+    /// Words that [`GuardWish::read`] takes, for messages.
     pub const EXPECTED: &'static str = "off, observe or budget[=SIZE], then any of reuse, chunk=SIZE, reclaim, wait=TIME, spill=SIZE, need=SIZE, keep=SIZE, \
                                         pool=ours|managed|leave, on-oom=managed, hide-vmm, contexts=leave|report|refuse";
 
     /// Reads a line of words; `None` if one of them is no word of ours.
     pub fn read(line: &str) -> Option<Self> {
+        // Unknown words fail the whole line: a misspelt `spill` must not start an engine without it.
         let mut wish = Self::default();
         for word in line.split_whitespace() {
             wish.take(word)?;
@@ -98,10 +99,10 @@ impl GuardWish {
         Some(())
     }
 
-    /// This wish, with `usual` for what it does not say.
+    /// These settings, with `usual` for those not given.
     #[must_use]
     pub fn or(self, usual: &Self) -> Self {
-        // Whoever switches guard off or to watching means it, whatever budget is usual.
+        // A model that sets `off` or `observe` must not inherit a budget, which would enforce again.
         let budget = match self.mode {
             Some(GuardMode::Off | GuardMode::Observe) => self.budget,
             _ => self.budget.or(usual.budget),
@@ -115,6 +116,7 @@ impl GuardWish {
             wait: self.wait.or(usual.wait),
             spill: self.spill.or(usual.spill),
             need: self.need.or(usual.need),
+            // Settings are independent of each other, so each falls back alone.
             keep: self.keep.or(usual.keep),
             pool: self.pool.or(usual.pool),
             on_oom_managed: self.on_oom_managed.or(usual.on_oom_managed),
@@ -123,10 +125,11 @@ impl GuardWish {
         }
     }
 
-    /// How far guard goes: a budget that is given is meant.
+    /// The effective mode: a budget implies enforcement.
     pub fn mode(&self) -> GuardMode {
         match (self.mode, self.budget) {
             (Some(GuardMode::Off), _) => GuardMode::Off,
+            // Only `off` beats a budget; `observe budget=…` enforces, since a size has no other use.
             (Some(GuardMode::Budget), _) | (_, Some(_)) => GuardMode::Budget,
             (Some(GuardMode::Observe) | None, None) => GuardMode::Observe,
         }
@@ -140,7 +143,7 @@ impl GuardWish {
         }
     }
 
-    /// Whether what overflows is to be decided by a plan: something may, and nobody has said what it is to be.
+    /// True where a plan has to choose which requests spill: spilling is on, and neither `need` nor `keep` is given.
     pub fn is_to_be_planned(&self) -> bool {
         self.spill.is_some() && self.need.is_none() && self.keep.is_none()
     }
@@ -148,6 +151,7 @@ impl GuardWish {
     /// The line for guard itself. `cards` are those of the plan.
     pub fn options(&self, cards: &[GuardedCard]) -> Options {
         let mut options = Options::NONE;
+        // The claim is not known here; cards of the plan carry it in their own rules below.
         options.budget = self.budget_for(None).map(Bytes::get);
         options.contexts = self.contexts.unwrap_or_default();
         options.reuse = self.reuse.unwrap_or_default();
@@ -156,6 +160,7 @@ impl GuardWish {
         options.wait = self.wait.unwrap_or_default();
         options.spill = self.spill.map(Bytes::get);
         options.need = self.need.map(Bytes::get);
+        // 0 reserves nothing, which is guard's own default.
         options.keep = self.keep.map_or(0, Bytes::get);
         options.pool = self.pool.unwrap_or_default();
         options.on_oom_managed = self.on_oom_managed.unwrap_or_default();
@@ -175,6 +180,7 @@ impl GuardWish {
 /// Whole seconds, rounded up.
 fn seconds(text: &str) -> Option<u32> {
     let time = duration::parse(text)?;
+    // Guard counts whole seconds; rounding up keeps 500 ms from becoming no wait at all.
     u32::try_from(time.as_millis().div_ceil(1000)).ok()
 }
 

@@ -67,6 +67,7 @@ pub(super) fn parse(
         file,
         roster: Roster::default(),
     };
+    // The order is llama-swap's: comments out, environment in, macros last.
     let mut pairs = match std::mem::replace(&mut root.tree, Tree::Null) {
         Tree::Map(pairs) => pairs,
         Tree::Null => Vec::new(),
@@ -78,6 +79,7 @@ pub(super) fn parse(
         model::strip_comments(pair);
         macros::expand_environment(file, &mut pair.value, env)?;
     }
+    // Keys are unique: the YAML reader refuses a second one.
     let find = |key| {
         pairs
             .iter()
@@ -107,12 +109,13 @@ pub(super) fn parse(
         let entry = reader.model(pair, &macros, &defaults)?;
         reader.roster.models.push(entry);
     }
+    // After the models, whose entries they change.
     reader.groups(&global)?;
     reader.preload(&global)?;
     Ok(reader.roster)
 }
 
-/// What a model takes where it says nothing itself.
+/// Global defaults of models.
 struct Defaults {
     ttl: Option<Duration>,
     load_timeout: Duration,
@@ -172,6 +175,7 @@ impl Reader<'_> {
             .trim()
             .parse::<i64>()
             .ok()
+            // -1 means "as the global setting" in llama-swap.
             .filter(|number| (-1..=0x7fff_ffff).contains(number));
         match (number, parent.get(key)) {
             (Some(number), _) => Ok(Some(number)),
@@ -227,12 +231,13 @@ impl Reader<'_> {
             Duration::from_secs(number.unwrap_or(default))
         };
         for (key, line) in self.texts(global, "apiKeys")? {
-            if key.is_empty() || key.contains(' ') {
-                return Err(self.fault(
-                    line,
-                    "an API key is empty or has a blank",
-                    "write a key without blanks",
-                ));
+            // A macro or variable without a value leaves a blank key behind.
+            if key.trim().is_empty() {
+                let problem = Problem::BlankKey { key: "apiKeys" };
+                return Err(ConfigError::new(Origin::file(self.file, line), problem));
+            }
+            if key.contains(char::is_whitespace) {
+                return Err(self.fault(line, "an API key has a blank", "write a key without blanks"));
             }
             self.roster.serve.api_keys.push(key);
         }
@@ -244,6 +249,7 @@ impl Reader<'_> {
         );
         Ok(Defaults {
             ttl: (!ttl.is_zero()).then_some(ttl),
+            // 120 s by default and 15 s at least, as in llama-swap.
             load_timeout: seconds(self.number(global, "healthCheckTimeout")?, 120)
                 .max(Duration::from_secs(15)),
             stop_timeout: stop,
@@ -263,6 +269,7 @@ impl Reader<'_> {
                 "requests wait in order",
             );
         }
+        // Newer releases have groups below `routing.router.settings`, older ones at the top level.
         for parent in [Some(global), settings].into_iter().flatten() {
             if let Some(matrix) = parent.get("matrix") {
                 let text = "`matrix` has no effect: models run together when their memory fits";
@@ -289,6 +296,7 @@ impl Reader<'_> {
                 .iter_mut()
                 .find(|entry| answers_to(entry, &member));
             match known {
+                // A model may be in several groups.
                 Some(entry) => entry.pinned |= persistent,
                 None => self.warn(
                     line,

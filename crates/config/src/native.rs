@@ -1,4 +1,4 @@
-//! Our own configuration, in TOML: the one format that says all we can do.
+//! Plimsoll's own TOML format, the only one with every setting.
 //!
 //! The structs are the format: they read the file, and the JSON schema that editors use is drawn from the same
 //! (`docs/reference/config.schema.json`). A key that is not theirs is an error with its line, never ignored.
@@ -12,6 +12,7 @@ use plimsoll_flags::{Options, Origin, Warning, quoted};
 
 use self::document::{Document, Model, Words};
 use super::command;
+use super::engine_flags::{engine_flags, judge};
 use super::failure::{ConfigError, Problem};
 use super::roster::{Entry, Launch, PORT, Roster, ServeSettings};
 
@@ -26,12 +27,14 @@ pub fn schema() -> String {
 /// Reads a file.
 pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<Roster, ConfigError> {
     let lines = Lines { file, text };
+    // Spans are byte offsets; lines are counted only for errors and entries.
     let document: Document = toml::from_str(text).map_err(|error| lines.explain(&error))?;
     let mut roster = Roster {
         serve: serve_settings(&lines, &document)?,
         ..Roster::default()
     };
     let mut models: Vec<_> = document.models.into_iter().collect();
+    // The map is sorted by name; users expect the list of models in the order of their file.
     models.sort_by_key(|(name, _)| name.span().start);
     for (name, model) in models {
         let origin = lines.origin(name.span().start);
@@ -48,11 +51,20 @@ pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<Roster, ConfigError> 
 
 fn serve_settings(lines: &Lines<'_>, document: &Document) -> Result<ServeSettings, ConfigError> {
     let serve = &document.serve;
+    let mut api_keys = Vec::with_capacity(serve.api_keys.len());
+    for key in &serve.api_keys {
+        // An unset variable in a template leaves `""`, which would switch the check for keys off.
+        if key.get_ref().trim().is_empty() {
+            let problem = Problem::BlankKey { key: "api-keys" };
+            return Err(ConfigError::new(lines.origin(key.span().start), problem));
+        }
+        api_keys.push(key.get_ref().clone());
+    }
     let command = document.engine.command.as_ref();
     let engine = command.map(|command| words(command.get_ref(), || lines.origin(command.span().start)));
     Ok(ServeSettings {
         listen: serve.listen,
-        api_keys: serve.api_keys.clone(),
+        api_keys,
         api_key_files: serve.api_key_files.clone(),
         patience: serve.patience.map(Into::into),
         wait: serve.wait.map(Into::into),
@@ -95,10 +107,11 @@ fn launch(
     model: &Model,
     warnings: &mut Vec<Warning>,
 ) -> Result<Launch, ConfigError> {
-    let fail = |problem| Err(ConfigError::new(entry.origin.clone(), problem));
+    let fail = |problem| Err(ConfigError::new(entry.origin.0.clone(), problem));
     let Some(cmd) = &model.cmd else {
         return flags(lines, entry, model, warnings);
     };
+    // A model that states both would be ambiguous in what is planned and what runs.
     if model.model.is_some() || model.flags.is_some() || model.program.is_some() {
         return fail(Problem::ReadLine {
             why: "the model has both `cmd` and `model`, `flags` or `program`",
@@ -111,6 +124,7 @@ fn launch(
         .stop
         .as_ref()
         .map(|stop| words(stop.get_ref(), || lines.origin(stop.span().start)));
+    // Without the port the daemon could neither check nor reach the child.
     if model.proxy.is_none() && !argv.iter().any(|argument| argument.contains(PORT)) {
         return Err(ConfigError::new(
             at,
@@ -121,7 +135,7 @@ fn launch(
         ));
     }
     Ok(Launch::Command {
-        options: super::roster::engine_flags(&argv, &at, warnings),
+        options: engine_flags(&argv, &at, warnings),
         argv,
         proxy: model
             .proxy
@@ -140,11 +154,13 @@ fn flags(
     warnings: &mut Vec<Warning>,
 ) -> Result<Launch, ConfigError> {
     let mut argv = Vec::new();
-    let mut at = entry.origin.clone();
+    let mut at = entry.origin.0.clone();
+    // As a flag, so that one code path plans and starts all models of llama-server.
     if let Some(path) = &model.model {
         argv.extend(["--model".to_owned(), path.clone()]);
     }
     if let Some(flags) = &model.flags {
+        // Faults in flags point at their line, not at the model's.
         at = lines.origin(flags.span().start);
         argv.extend(words(flags.get_ref(), || at.clone())?);
     }
@@ -157,7 +173,7 @@ fn flags(
     {
         let model = quoted(&entry.name);
         return Err(ConfigError::new(
-            entry.origin.clone(),
+            entry.origin.0.clone(),
             Problem::FindCommand { model },
         ));
     }
@@ -169,9 +185,10 @@ fn flags(
         let text = format!("{} is ours to set and is left out", setting.flag.name());
         warnings.push(Warning::new(setting.origin.clone(), text).hint("say it under [serve]"));
     }
+    // The daemon chooses address and port of its children.
     options.retain(|setting| setting.flag.effect != Effect::Router);
     warnings.extend(options.remarks());
-    super::roster::judge(&options, warnings);
+    judge(&options, warnings);
     let program = model
         .program
         .as_ref()
@@ -185,11 +202,12 @@ fn flags(
 fn words(words: &Words, origin: impl Fn() -> Origin) -> Result<Vec<String>, ConfigError> {
     match words {
         Words::Line(line) => command::split(line).map_err(|problem| ConfigError::new(origin(), problem)),
+        // A list is taken as it is: no quoting, no comments.
         Words::List(list) => Ok(list.clone()),
     }
 }
 
-/// The lines of the file, to name them.
+/// Line numbers of the file.
 struct Lines<'a> {
     file: &'a Arc<str>,
     text: &'a str,
@@ -206,6 +224,7 @@ impl Lines<'_> {
         let origin = self.origin(error.span().map_or(0, |span| span.start));
         let message = error.message();
         let problem = unknown_key(message).unwrap_or_else(|| {
+            // toml prints the source below its message; the origin names the line already.
             let first = message.lines().next().unwrap_or_default();
             Problem::ParseToml(quoted(first))
         });
@@ -217,6 +236,7 @@ impl Lines<'_> {
 fn unknown_key(message: &str) -> Option<Problem> {
     let (key, known) = message.strip_prefix("unknown field `")?.split_once('`')?;
     let known = known.split('`').skip(1).step_by(2);
+    // The message is serde's: the first backquoted word is the unknown key, the others are the known ones.
     let near = known.filter_map(|name| Some((distance_within(key, name, name.len() / 2)?, name)));
     Some(Problem::FindKey {
         key: quoted(key),

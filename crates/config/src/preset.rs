@@ -20,7 +20,7 @@ use self::grammar::Section;
 use super::failure::{ConfigError, Problem};
 use super::roster::{Entry, Launch, Roster};
 
-/// What llama.cpp calls the section before the first header.
+/// llama.cpp's name for the section before the first header.
 const DEFAULT: &str = "default";
 /// The section that holds for every model.
 const GLOBAL: &str = "*";
@@ -35,6 +35,7 @@ pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<Roster, ConfigError> 
         .map(|head| std::mem::take(&mut head.ours))
         .unwrap_or_default();
     let mut sections = last_of_each(file, sections, &mut roster.warnings);
+    // `[*]` is the base of every model, wherever it stands in the file.
     let global = sections.extract_if(.., |section| section.name == GLOBAL).next();
     let mut global_options = Options::default();
     if let Some(mut global) = global {
@@ -44,11 +45,13 @@ pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<Roster, ConfigError> 
     let ours = ours::of_server(file, &ours, &mut roster.serve)?;
     for section in sections {
         let options = assemble::options(file, &section, &mut roster.warnings)?;
+        // A file that starts with a header still has this section.
         if section.name == DEFAULT && options.is_empty() {
             continue;
         }
         let options = options.merged_over(&global_options);
         let mut entry = assemble::entry(file, &section, options, &mut roster.warnings)?;
+        // Global settings first: a section's own line replaces them.
         for line in ours.iter().copied().chain(&section.ours) {
             ours::apply(file, line, &mut entry)?;
         }
@@ -64,7 +67,9 @@ fn last_of_each(file: &Arc<str>, sections: Vec<Section>, warnings: &mut Vec<Warn
     let mut places: HashMap<String, usize> = HashMap::new();
     for mut section in sections {
         let raw = std::mem::take(&mut section.name);
+        // llama-server compares canonical names, but sorts raw ones.
         section.name = assemble::canonical_name(&raw);
+        // The grammar takes the name up to `]`, blanks included; a request for it would have to carry them.
         if section.name.ends_with([' ', '\t']) {
             let text = format!("the name of the section ends in a blank: `{}`", section.name);
             warnings
@@ -80,6 +85,7 @@ fn last_of_each(file: &Arc<str>, sections: Vec<Section>, warnings: &mut Vec<Warn
             (*raw_before, *before) = (raw, section);
             continue;
         }
+        // `load_from_ini` walks a std::map of raw names, so the greater one overwrites.
         let (lost, wins) = if raw < *raw_before {
             (&section, &*before)
         } else {

@@ -1,26 +1,22 @@
-//! The roster: which models there are, how each is started, and what the file said that we cannot honour.
+//! The parsed configuration: models, their launch commands, server settings and warnings.
 //!
-//! Three formats end here: llama-server's `--models-preset` INI, llama-swap's YAML and our own TOML. Nothing after
-//! this point knows which one it was. What a format asks for and we do otherwise is a [`Warning`], never silence.
-//! Two entries are equal if they ask for the same, wherever they stand: a reload restarts only what changed.
+//! All three formats are read into it: llama-server's `--models-preset` INI, llama-swap's YAML and our own TOML. A
+//! setting that is not honoured is a [`Warning`], never silence. Entries compare without their place in the file, so
+//! that a reload restarts only models that changed.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::ops::Deref;
 use std::time::Duration;
 
 use plimsoll_base::Bytes;
-use plimsoll_flags::table::Effect;
-use plimsoll_flags::{Options, Origin, Program, Warning, quoted};
+use plimsoll_flags::{Options, Origin, Warning};
 
 use super::before_load::ReclaimBeforeLoad;
 use super::depth::TooLarge;
-use super::failure::{ConfigError, Problem};
 use super::guard::GuardWish;
-use super::{llama_swap, native, preset};
 
-/// What a configuration file says, whatever its format.
+/// The contents of a configuration file, whatever its format.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Roster {
     pub serve: ServeSettings,
@@ -29,28 +25,28 @@ pub struct Roster {
     pub warnings: Vec<Warning>,
 }
 
-/// Settings of the server itself; `None` is "not said", the caller's own default stands.
+/// Settings of the server itself; `None` where the file does not set one.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ServeSettings {
     pub listen: Option<SocketAddr>,
     pub api_keys: Vec<String>,
     /// Files with one key per line.
     pub api_key_files: Vec<String>,
-    /// How long a warm model may keep a queued one waiting before it drains.
+    /// Time that a warm model may keep a queued one waiting before it drains.
     pub patience: Option<Duration>,
-    /// How long a request may wait in the queue.
+    /// Longest wait of a request in the queue.
     pub wait: Option<Duration>,
     /// The program for models that give only flags, with leading arguments if it takes any.
     pub engine: Option<Vec<String>>,
-    /// What is done before a load where cards take the host's memory.
+    /// Reclaim before a load, where the GPU shares the host's memory.
     pub reclaim_before_load: Option<ReclaimBeforeLoad>,
 }
 
-/// Keys are counted, not shown: what is debugged ends up in logs.
 impl fmt::Debug for ServeSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ServeSettings")
             .field("listen", &self.listen)
+            // Never the keys themselves: this output ends up in logs and bug reports.
             .field("api_keys", &self.api_keys.len())
             .field("api_key_files", &self.api_key_files)
             .field("patience", &self.patience)
@@ -62,7 +58,7 @@ impl fmt::Debug for ServeSettings {
 }
 
 /// A model that can be asked for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     pub name: String,
     pub aliases: Vec<String>,
@@ -70,7 +66,7 @@ pub struct Entry {
     pub launch: Launch,
     /// Variables set for this child only, as written; [`Entry::environment`] knows the port.
     pub env: Vec<(String, String)>,
-    /// What it takes, said by the user; wins over what is planned.
+    /// Declared memory; overrides the plan.
     pub memory: Option<Bytes>,
     /// Names or UUIDs of the cards it may use; empty for any.
     pub cards: Vec<String>,
@@ -82,23 +78,23 @@ pub struct Entry {
     pub preload: bool,
     /// Served, but not shown in `/v1/models`.
     pub unlisted: bool,
-    /// How many requests at once.
+    /// Concurrent requests.
     pub concurrency: Option<u32>,
     pub load_timeout: Option<Duration>,
     pub stop_timeout: Option<Duration>,
-    /// The name the child wants in `model`, where it differs from ours.
+    /// The child's own name for the model, where it differs.
     pub upstream_name: Option<String>,
-    /// What guard does for it, as far as it says so itself.
+    /// Guard settings of this model's own.
     pub guard: GuardWish,
-    /// What becomes of it where its full context does not fit.
+    /// Handling where its full context does not fit.
     pub too_large: TooLarge,
-    /// Its requests are admitted by the depth that they may reach.
+    /// Requests are admitted by the depth that they may reach.
     pub depth_admission: bool,
-    pub origin: Origin,
+    pub origin: Placement,
 }
 
 impl Entry {
-    /// An entry that says nothing but its name yet.
+    /// An entry with all settings at their defaults.
     pub fn new(name: String, origin: Origin) -> Self {
         Self {
             name,
@@ -121,8 +117,9 @@ impl Entry {
             upstream_name: None,
             guard: GuardWish::default(),
             too_large: TooLarge::default(),
+            // On by default: sending the request instead risks the engine of every other client.
             depth_admission: true,
-            origin,
+            origin: Placement(origin),
         }
     }
 
@@ -134,33 +131,52 @@ impl Entry {
     }
 }
 
-/// How a model is started.
+/// The place of an entry. Any two are equal, so that entries compare by what they ask for.
+#[derive(Clone, Debug)]
+pub struct Placement(pub Origin);
+
+impl PartialEq for Placement {
+    fn eq(&self, _: &Self) -> bool {
+        // A line added at the top of a file moves every entry below it, and none of them has to restart.
+        true
+    }
+}
+
+impl Deref for Placement {
+    type Target = Origin;
+
+    fn deref(&self) -> &Origin {
+        &self.0
+    }
+}
+
+/// The launch command of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Launch {
     /// llama-server with these flags. Host, port and alias are ours to set.
     LlamaServer {
-        /// Where it differs from [`ServeSettings::engine`].
+        /// The program, if not [`ServeSettings::engine`].
         program: Option<Vec<String>>,
         options: Options,
     },
     /// Any program that speaks the OpenAI protocol on a port of its own.
     Command {
-        /// `${PORT}` still stands in it.
+        /// With `${PORT}` unexpanded.
         argv: Vec<String>,
         /// Its flags, if it is a llama-server.
         options: Option<Options>,
-        /// Where it listens: an `http://` address in which `${PORT}` still stands.
+        /// The listening address: `http://…`, with `${PORT}` unexpanded.
         proxy: String,
         /// The path that answers 200 once it is ready; `none` for no check.
         check: String,
-        /// What stops it, where a signal does not; `${PORT}` and `${PID}` still stand in it.
+        /// The command that stops it instead of a signal, with `${PORT}` and `${PID}` unexpanded.
         stop: Option<Vec<String>>,
     },
 }
 
-/// What stands for the port in a command of the user's own.
+/// Placeholder for the port in a user's command.
 pub const PORT: &str = "${PORT}";
-/// What stands for the process id in a command that stops one.
+/// Placeholder for the process id in a stop command.
 pub const PID: &str = "${PID}";
 
 impl Launch {
@@ -172,6 +188,7 @@ impl Launch {
                 let mut argv = program.as_deref().unwrap_or(engine).to_vec();
                 argv.extend(options.to_argv());
                 let port = port.to_string();
+                // Last on the line, so they win over anything in the options.
                 argv.extend(["--host", "127.0.0.1", "--port", &port, "--alias", name].map(str::to_owned));
                 argv
             }
@@ -208,6 +225,7 @@ impl Launch {
             .strip_prefix("http://")?
             .trim_end_matches('/')
             .split_once(':')?;
+        // Only the loopback: an engine elsewhere is no child, and its memory is not on our cards.
         matches!(host, "127.0.0.1" | "localhost")
             .then(|| port.parse().ok())
             .flatten()
@@ -216,6 +234,7 @@ impl Launch {
     /// Returns the path that answers 200 once the child is ready; `None` if it is not to be asked.
     pub fn check(&self) -> Option<&str> {
         match self {
+            // llama-server answers 503 there while it loads.
             Self::LlamaServer { .. } => Some("/health"),
             Self::Command { check, .. } => (check != "none").then_some(check),
         }
@@ -231,149 +250,6 @@ impl Launch {
 }
 
 fn with_port(text: &str, port: u16) -> String {
+    // Plain substitution: the text was split into arguments before, so a port cannot add any.
     text.replace(PORT, &port.to_string())
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        let Self {
-            name,
-            aliases,
-            tags,
-            launch,
-            env,
-            memory,
-            cards,
-            ttl,
-            pinned,
-            preload,
-            unlisted,
-            concurrency,
-            load_timeout,
-            stop_timeout,
-            upstream_name,
-            guard,
-            too_large,
-            depth_admission,
-            origin: _,
-        } = self;
-        *name == other.name
-            && *aliases == other.aliases
-            && *tags == other.tags
-            && *launch == other.launch
-            && *env == other.env
-            && *memory == other.memory
-            && *cards == other.cards
-            && *ttl == other.ttl
-            && *pinned == other.pinned
-            && *preload == other.preload
-            && *unlisted == other.unlisted
-            && *concurrency == other.concurrency
-            && *load_timeout == other.load_timeout
-            && *stop_timeout == other.stop_timeout
-            && *upstream_name == other.upstream_name
-            && *guard == other.guard
-            && *too_large == other.too_large
-            && *depth_admission == other.depth_admission
-    }
-}
-
-/// The longest file that is read: a thousand models with long commands are a fraction of it.
-const LONGEST: usize = 1 << 20;
-
-/// Reads a configuration file of any of the three formats, told apart by the extension of its name.
-///
-/// `env` looks a variable of the environment up, for `${env.NAME}` in llama-swap's YAML.
-pub fn parse(
-    file_name: &str,
-    text: &str,
-    env: &dyn Fn(&str) -> Option<String>,
-) -> Result<Roster, ConfigError> {
-    let file: Arc<str> = file_name.into();
-    let refused = |problem| Err(ConfigError::new(Origin::file(&file, 0), problem));
-    if let Some((why, remedy)) = unreadable(text) {
-        return refused(Problem::ReadText { why, remedy });
-    }
-    let extension = file_name.rsplit_once('.').map_or("", |(_, extension)| extension);
-    let roster = match extension.to_ascii_lowercase().as_str() {
-        "ini" => preset::parse(&file, text)?,
-        "yaml" | "yml" => llama_swap::parse(&file, text, env)?,
-        "toml" => native::parse(&file, text)?,
-
-        _ => return refused(Problem::TellFormat),
-    };
-    names_differ(&roster.models)?;
-    roster.models.iter().try_for_each(listens_here)?;
-    Ok(roster)
-}
-
-/// No text of a file may hold what no command line can; and no file be larger than any real one.
-fn unreadable(text: &str) -> Option<(&'static str, &'static str)> {
-    if text.len() > LONGEST {
-        return Some(("it is longer than 1 MiB", "split it"));
-    }
-    if text.starts_with('\u{feff}') {
-        let why = "it starts with a byte order mark, which llama-server refuses";
-        return Some((why, "save it as UTF-8 without one"));
-    }
-    text.contains('\0')
-        .then_some(("it holds a zero byte", "save it as UTF-8"))
-}
-
-/// A name leads to one model: no two models share a name or an alias.
-fn names_differ(models: &[Entry]) -> Result<(), ConfigError> {
-    let mut taken: HashMap<&str, &Entry> = HashMap::new();
-    for entry in models {
-        for name in std::iter::once(&entry.name).chain(&entry.aliases) {
-            if let Some(other) = taken.insert(name, entry) {
-                let problem = Problem::NameModel {
-                    name: quoted(name),
-                    other: quoted(&other.name),
-                    first: other.origin.clone(),
-                };
-                return Err(ConfigError::new(entry.origin.clone(), problem));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Engines are our children, so they listen on this machine.
-fn listens_here(entry: &Entry) -> Result<(), ConfigError> {
-    let problem = Problem::ReadLine {
-        why: "`proxy` is no port of this machine's loopback",
-        remedy: "write `http://127.0.0.1:PORT`, without a path",
-    };
-    match entry.launch.listens_on(1) {
-        Some(_) => Ok(()),
-        None => Err(ConfigError::new(entry.origin.clone(), problem)),
-    }
-}
-
-/// The flags of a command, if its program is a llama-server by name: what its memory is planned from. A program
-/// that only looks like one is not refused for flags we do not know.
-pub(super) fn engine_flags(argv: &[String], at: &Origin, warnings: &mut Vec<Warning>) -> Option<Options> {
-    let program = argv.iter().position(|argument| is_llama_server(argument))?;
-    let (mut options, unknown) = Options::known_in(&argv[program + 1..], |_| at.clone());
-    for error in unknown {
-        let text = format!("{}: its memory is planned without it", error.problem);
-        warnings.push(Warning::new(error.origin, text));
-    }
-    options.retain(|setting| setting.flag.effect != Effect::Router);
-    judge(&options, warnings);
-    Some(options)
-}
-
-/// `llama-server`, `/opt/b10605/llama-server`, `ik-llama-server`; also behind a wrapper such as `taskset -c 0-7`.
-fn is_llama_server(argument: &str) -> bool {
-    let name = argument.rsplit('/').next().unwrap_or(argument);
-    name == "llama-server" || name.ends_with("-llama-server") || name.ends_with("_llama-server")
-}
-
-/// Values that the engine would refuse are told, not judged: another build may take them.
-pub(super) fn judge(options: &Options, warnings: &mut Vec<Warning>) {
-    if let Err(error) = options.wish(Program::LlamaServer) {
-        let text = format!("llama-server may refuse this: {}", error.problem);
-        warnings.push(Warning::new(error.origin, text));
-    }
 }

@@ -259,7 +259,7 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
         ),
         (
             "apiKeys: ['a b']\n",
-            "config.yaml:1: an API key is empty or has a blank; write a key without blanks",
+            "config.yaml:1: an API key has a blank; write a key without blanks",
         ),
         (
             "models:\n  a:\n    cmd: p ${PORT}\n  b:\n    cmd: p ${PORT}\n    aliases: [a]\n",
@@ -273,6 +273,21 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
         ("a: 1\na: 2\n", "config.yaml:2: "),
     ] {
         assert!(refusal(text).starts_with(line), "{}", refusal(text));
+    }
+}
+
+#[test]
+fn a_blank_api_key_is_refused_with_its_line() {
+    for key in ["''", "' '", "\"\\t\"", "${env.EMPTY}"] {
+        let text = format!("healthCheckTimeout: 300\napiKeys:\n  - secret\n  - {key}\n");
+        let empty = |name: &str| (name == "EMPTY").then(String::new);
+        let error = plimsoll_config::parse("config.yaml", &text, &empty).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "config.yaml:4: `apiKeys` holds a blank API key, which would admit requests without a key; \
+             write the key, or remove the entry",
+            "{key}"
+        );
     }
 }
 

@@ -260,3 +260,17 @@ contexts = "refuse"
     let wrong = text.replace("\"ours\"", "\"best\"");
     assert!(refusal(&wrong).contains("plimsoll.toml:9"), "{}", refusal(&wrong));
 }
+
+#[test]
+fn a_blank_api_key_is_refused_with_its_line() {
+    for key in ["", " ", "\\t"] {
+        assert_eq!(
+            refusal(&format!(
+                "[serve]\napi-keys = [\n  \"secret\",\n  \"{key}\",\n]\n"
+            )),
+            "plimsoll.toml:4: `api-keys` holds a blank API key, which would admit requests without a key; \
+             write the key, or remove the entry",
+            "{key:?}"
+        );
+    }
+}

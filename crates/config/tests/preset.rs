@@ -461,3 +461,25 @@ fn an_entry_moved_in_its_file_is_the_same_entry() {
     assert_eq!(before.models, roster("; moved\n\n[a]\nc = 5\nmodel = m\n").models);
     assert_ne!(before.models, roster("[a]\nmodel = m\nc = 6\n").models);
 }
+
+#[test]
+fn a_blank_api_key_is_refused_with_its_line() {
+    for (text, message) in [
+        (
+            "[*]\napi-key =\n[a]\nmodel = /m.gguf\n",
+            "models.ini:2: `api-key` holds a blank API key, which would admit requests without a key; \
+             write the key, or remove the entry",
+        ),
+        (
+            "[a]\nmodel = /m.gguf\nLLAMA_API_KEY = ; none\n",
+            "models.ini:3: `api-key` holds a blank API key, which would admit requests without a key; \
+             write the key, or remove the entry",
+        ),
+        (
+            ";plimsoll: api-key-file =\n[a]\nmodel = /m.gguf\n",
+            "models.ini:1: `` is no value for `api-key-file`; write the path of a file with one key per line",
+        ),
+    ] {
+        assert_eq!(refusal(text), message, "{text}");
+    }
+}

@@ -1,8 +1,8 @@
-//! The verdict over evidence: one cause, how sure, what else it may be, what proves it, what helps.
+//! The verdict over the facts: one cause with its confidence, alternatives, evidence and remedies.
 //!
-//! DECISION: rules speak, this only adds. Weights of one cause are added as odds are; `none of these` has a fixed weight of its own, so that little
-//! evidence gives little confidence. Below [`TELLING`] the cause is `other` and the likeliest stands under `also`: a guess is
-//! not dressed as a verdict. Where rules see little, what the words are like decides ([`Likeness`]).
+//! DECISION: rules speak, this only adds. Weights of one cause are added as log odds; `none of these` has a
+//! fixed weight, so little evidence gives little confidence. Below [`TELLING`] the cause is `other`, and the
+//! likeliest stands under `also`. Where the rules see little, the text classifier decides (`ensemble.rs`).
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
 use super::cause::{Cause, SubCause};
-use super::evidence::{Evidence, Quote, Stage};
-use super::likeness::{Alike, Likeness};
-use super::opinions::heard;
+use super::classifier::{ClassifierMatch, TextClassifier};
+use super::ensemble::combine;
+use super::facts::{Facts, LoadStage, Quote};
 use super::remedy;
-use super::rule::{self, Finding, Weight};
+use super::rules::{self, EvidenceWeight, Rule, RuleFinding};
 
 pub const SCHEMA: &str = "plimsoll.diagnosis/1";
 /// The weight of `none of these`, in nats.
@@ -25,8 +25,9 @@ pub(super) const TELLING: f64 = 0.28;
 const LIKELY: f64 = 0.4;
 /// Nothing is certain.
 const MOST_SURE: f64 = 0.99;
-/// What people say is a reading of theirs, and no proof.
-pub(super) const MOST_TOLD: f64 = 0.79;
+/// Upper bound for verdicts without a printed refusal or a number of it: the words of a report are its
+/// author's view.
+pub(super) const MOST_INDIRECT: f64 = 0.79;
 const MOST_ALSO: usize = 3;
 const MOST_QUOTES: usize = 8;
 
@@ -38,21 +39,22 @@ pub struct Candidate {
     pub confidence: f64,
 }
 
-/// What is the matter, as far as the evidence goes.
+/// The likeliest cause with its evidence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diagnosis {
     pub cause: Cause,
     pub sub_cause: Option<SubCause>,
     pub confidence: f64,
     pub evidence: Vec<Quote>,
-    /// What else it may be, the likeliest first.
+    /// Other causes, the likeliest first.
     pub also: Vec<Candidate>,
     pub hints: Vec<Hint>,
     pub reason: Reason,
 }
 
 impl Diagnosis {
-    /// The verdict and its remedies without the lines, for a tree that has them; `None` where nothing is named.
+    /// The verdict and its remedies without the lines, for a tree that has the lines; `None` where no cause
+    /// is named.
     pub fn brief(&self) -> Option<Reason> {
         let verdict = Candidate {
             cause: self.cause,
@@ -68,64 +70,72 @@ impl Diagnosis {
     }
 }
 
-/// Weighs the evidence, and what the report's words are like.
-pub fn diagnose(evidence: &Evidence) -> Diagnosis {
-    judged(evidence, true)
+/// Weighs the facts by rules and by the text classifier.
+pub fn diagnose(facts: &Facts) -> Diagnosis {
+    judged(facts, true)
 }
 
-/// Weighs the evidence by rules alone.
-pub(super) fn by_rules(evidence: &Evidence) -> Diagnosis {
-    judged(evidence, false)
+/// Weighs the facts by rules alone.
+pub(super) fn by_rules(facts: &Facts) -> Diagnosis {
+    judged(facts, false)
 }
 
-fn judged(evidence: &Evidence, hears_words: bool) -> Diagnosis {
-    let found: Vec<(&str, &str, Finding)> = rule::all()
-        .filter_map(|rule| Some((rule.name, rule.source, (rule.test)(evidence)?)))
+type Found = (&'static Rule, RuleFinding);
+
+fn judged(facts: &Facts, reads_text: bool) -> Diagnosis {
+    let found: Vec<Found> = rules::all()
+        .filter_map(|rule| Some((rule, (rule.test)(facts)?)))
         .collect();
-    let mut candidates = weigh(found.iter().map(|(_, _, finding)| finding));
-    // a refusal on guard's page is beyond doubt, and a log of a server at work of which no rule speaks is like any other
-    let is_at_work = candidates.is_empty() && evidence.stage == Stage::Serving;
-    let hears_words = hears_words && evidence.guard.is_none() && !is_at_work;
-    let likeness = hears_words.then(|| Likeness::of(&evidence.report)).flatten();
-    let by_words = likeness.filter(|likeness| heard(&mut candidates, likeness, evidence));
+    // Rules run on every call: there are some 80, and each is a few comparisons.
+    let mut candidates = weigh(found.iter().map(|(_, finding)| finding));
+    let by_text = classified(facts, &candidates)
+        .filter(|_| reads_text)
+        .filter(|text| combine(&mut candidates, text, facts));
     let named = candidates
         .first()
         .copied()
-        .filter(|first| first.cause != Cause::Other || by_words.is_none())
-        .filter(|first| first.confidence >= TELLING || by_words.is_some());
+        .filter(|first| first.cause != Cause::Other || by_text.is_none())
+        .filter(|first| first.confidence >= TELLING || by_text.is_some());
+    // `other` by a rule names a mechanism, such as a refused reservation of addresses. Without a named cause
+    // it only says that nothing is known, so its confidence is zero.
     let verdict = named.unwrap_or(Candidate {
         cause: Cause::Other,
         sub_cause: None,
         confidence: 0.0,
     });
-    let by_words = by_words.filter(|_| named.is_some());
-    let also = candidates
+    // A hundredth is below what the output prints as a whole percent.
+    let others = candidates
         .iter()
-        .filter(|other| other.cause != verdict.cause)
-        .copied();
-    let also: Vec<Candidate> = also
-        .filter(|other| other.confidence >= 0.01)
-        .take(MOST_ALSO)
-        .collect();
+        .filter(|other| other.cause != verdict.cause && other.confidence >= 0.01);
+    let also: Vec<Candidate> = others.copied().take(MOST_ALSO).collect();
     let speaking = found
         .iter()
-        .filter(|(_, _, finding)| named.is_some() && finding.cause == verdict.cause);
-    let by_rule = speaking.flat_map(|(_, _, finding)| finding.quotes.clone());
-    let alike = by_words.map(|likeness| Alike::of(&likeness, verdict.cause));
-    let by_word = alike.iter().flat_map(|alike| alike.quotes.clone());
+        .filter(|(_, finding)| named.is_some() && finding.cause == verdict.cause);
+    let by_rule = speaking.flat_map(|(_, finding)| finding.quotes.clone());
+    let by_text = by_text
+        .filter(|_| named.is_some())
+        .map(|text| ClassifierMatch::of(&text, verdict.cause));
+    let by_word = by_text.iter().flat_map(|text| text.quotes.clone());
     Diagnosis {
         cause: verdict.cause,
         sub_cause: verdict.sub_cause,
         confidence: verdict.confidence,
-        evidence: some(by_rule.chain(by_word)),
-        hints: remedy::hints(verdict.cause, verdict.sub_cause, evidence),
-        reason: reason(&verdict, &also, &found, alike.as_ref()),
+        evidence: first_unique_quotes(by_rule.chain(by_word)),
+        hints: remedy::hints(verdict.cause, verdict.sub_cause, facts),
+        reason: reason(&verdict, &also, &found, by_text.as_ref()),
         also,
     }
 }
 
-/// The first of them, each once.
-fn some(quotes: impl Iterator<Item = Quote>) -> Vec<Quote> {
+/// The classifier's opinion, where the log is a report: guard's page is beyond doubt, and the log of a server
+/// at work without a finding is like any other.
+fn classified<'a>(facts: &'a Facts, candidates: &[Candidate]) -> Option<TextClassifier<'a>> {
+    let at_work = candidates.is_empty() && facts.progress().stage == LoadStage::Serving && !facts.ran_out();
+    let is_report = facts.guard().is_none() && !at_work;
+    is_report.then(|| TextClassifier::of(facts.report())).flatten()
+}
+
+fn first_unique_quotes(quotes: impl Iterator<Item = Quote>) -> Vec<Quote> {
     let mut first: Vec<Quote> = Vec::new();
     for quote in quotes {
         if first.len() < MOST_QUOTES && !first.contains(&quote) {
@@ -136,11 +146,12 @@ fn some(quotes: impl Iterator<Item = Quote>) -> Vec<Quote> {
 }
 
 /// Adds the weights of each cause and shares out the whole, the likeliest first.
-fn weigh<'a>(found: impl Iterator<Item = &'a Finding>) -> Vec<Candidate> {
-    let mut tallies: BTreeMap<Cause, Tally> = BTreeMap::new();
+fn weigh<'a>(found: impl Iterator<Item = &'a RuleFinding>) -> Vec<Candidate> {
+    let mut tallies: BTreeMap<Cause, CauseTally> = BTreeMap::new();
     for finding in found {
         tallies.entry(finding.cause).or_default().add(finding);
     }
+    // Softmax over the sums, with `none of these` as one more class.
     let whole = NONE.exp() + tallies.values().map(|tally| tally.sum.exp()).sum::<f64>();
     let mut candidates: Vec<Candidate> = tallies
         .into_iter()
@@ -150,25 +161,27 @@ fn weigh<'a>(found: impl Iterator<Item = &'a Finding>) -> Vec<Candidate> {
             confidence: (tally.sum.exp() / whole).min(tally.most()),
         })
         .collect();
+    // The map iterates in the order of the causes, so equal confidences keep a fixed order.
     candidates.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
     candidates
 }
 
-/// What speaks for one cause.
+/// Sum of the findings for one cause.
 #[derive(Default)]
-struct Tally {
+struct CauseTally {
     sum: f64,
-    /// Of it, by what programs printed and by numbers.
-    shown: f64,
+    /// The part of the sum that rests on printed lines and numbers.
+    direct: f64,
     strongest: f64,
     sub_cause: Option<SubCause>,
 }
 
-impl Tally {
-    fn add(&mut self, finding: &Finding) {
+impl CauseTally {
+    fn add(&mut self, finding: &RuleFinding) {
         let weight = finding.weight.nats();
         self.sum += weight;
-        self.shown += if finding.is_told { 0.0 } else { weight };
+        self.direct += if finding.is_indirect { 0.0 } else { weight };
+        // The strongest finding names the mechanism.
         if weight > self.strongest || self.sub_cause.is_none() {
             self.strongest = weight;
             self.sub_cause = finding.sub_cause.or(self.sub_cause);
@@ -176,33 +189,25 @@ impl Tally {
     }
 
     fn most(&self) -> f64 {
-        if self.shown >= Weight::Strong.nats() {
-            MOST_SURE
-        } else {
-            MOST_TOLD
-        }
+        let is_direct = self.direct >= EvidenceWeight::Strong.nats();
+        if is_direct { MOST_SURE } else { MOST_INDIRECT }
     }
 }
 
 fn reason(
     verdict: &Candidate,
     also: &[Candidate],
-    found: &[(&str, &str, Finding)],
-    alike: Option<&Alike>,
+    found: &[Found],
+    by_text: Option<&ClassifierMatch>,
 ) -> Reason {
-    let speaking = found
-        .iter()
-        .filter(|(_, _, finding)| finding.cause == verdict.cause);
-    let reasons = speaking.map(|(name, source, finding)| {
-        let quotes = finding
-            .quotes
-            .iter()
-            .take(3)
-            .map(|quote| Reason::new("line", quote.text.clone()));
+    let speaking = found.iter().filter(|(_, finding)| finding.cause == verdict.cause);
+    let reasons = speaking.map(|(rule, finding)| {
+        // The JSON has all quotes under `evidence`; the tree is for reading.
+        let quotes = finding.quotes.iter().take(3);
         Reason::new("rule", finding.text.clone())
-            .fact("rule", *name)
-            .fact("source", *source)
-            .because_all(quotes)
+            .fact("rule", rule.name)
+            .fact("source", rule.source)
+            .because_all(quotes.map(|quote| Reason::new("line", quote.text.clone())))
     });
     let others = also.iter().map(|other| {
         let text = format!(
@@ -215,7 +220,7 @@ fn reason(
     });
     summary(verdict)
         .because_all(reasons)
-        .because_all(alike.map(Alike::reason))
+        .because_all(by_text.map(ClassifierMatch::reason))
         .because_all(others)
 }
 
@@ -230,6 +235,7 @@ fn summary(verdict: &Candidate) -> Reason {
 }
 
 fn headline(verdict: &Candidate) -> String {
+    // The bounds are those of `brief`, so that a verdict in a death's reason never reads `perhaps`.
     let how = match verdict.confidence {
         sure if sure >= 0.8 => "",
         likely if likely >= LIKELY => ", most likely",

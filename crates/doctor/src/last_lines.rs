@@ -1,28 +1,30 @@
-//! Reads an engine's last lines for signs of what killed it.
+//! The sign of an engine's last lines: the refusal or error that ended it.
 //!
-//! Lines are hostile input: sizes are parsed with bounds, evidence is limited in number and length. The phrases and the sizes are read
-//! as [`Reader`](super::Reader) reads them.
+//! Lines are hostile input: sizes are parsed with bounds, evidence is limited in number and length. Phrases
+//! and sizes are read with the tables of [`Reader`](super::Reader). The sizes are for people: they come from
+//! text that a client may have chosen.
 
 use plimsoll_base::Bytes;
 
+use super::formats::{LineSign, rows_in};
 use super::line::shortened;
-use super::saying::{self, Saying, Tells};
+use super::pattern::Pattern;
 use super::sign::Sign;
 use super::sizes::after;
 
 const MOST_EVIDENCE: usize = 6;
 
-/// What the lines say.
+/// The sign of some lines, with the lines that show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub sign: Sign,
-    /// The lines that say so, as the engine wrote them.
+    /// The lines as the engine wrote them.
     pub evidence: Vec<String>,
-    /// The size of the first request that was refused.
+    /// Size of the first refused request.
     pub asked: Option<Bytes>,
-    /// What the engine saw free at that moment; only PyTorch tells.
+    /// Free memory at that moment; only PyTorch prints it.
     pub free: Option<Bytes>,
-    /// In the engine's own words: `device 0`, `CUDA1`, `GPU 0`.
+    /// Name of the device in the engine's form: `device 0`, `CUDA1`, `GPU 0`.
     pub device: Option<String>,
 }
 
@@ -30,19 +32,15 @@ pub struct Finding {
 pub fn read_last_lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<Finding> {
     let mut said: Vec<(Sign, &str)> = Vec::new();
     for line in lines {
-        let rows = saying::rows_in(line);
-        if rows.iter().any(|row| row.saying == Saying::Recovered) {
+        let rows = rows_in(line);
+        if rows.iter().any(|row| row.pattern == Pattern::Recovered) {
             // After this line every refusal before it is history: the engine tries again with less.
             said.clear();
-        } else if let Some(Tells::Sign(sign)) = rows
-            .iter()
-            .map(|row| row.tells)
-            .find(|tells| *tells != Tells::Nothing)
-        {
+        } else if let Some(sign) = sign_of(rows.iter().filter_map(|row| row.sign)) {
             said.push((sign, line));
         }
     }
-    // The order of the variants is their weight: what follows from a refusal (`failed to load model`) weighs less.
+    // A consequence of a refusal (`failed to load model`) weighs less than the refusal.
     let sign = said.iter().map(|(sign, _)| *sign).min()?;
     let lines: Vec<&str> = said
         .iter()
@@ -56,12 +54,28 @@ pub fn read_last_lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<F
             .iter()
             .find_map(|line| after(line.split_once(" is free")?.0, "of which ")),
         device: lines.iter().find_map(|line| device(line)),
+        // A dying engine repeats itself; its first lines are the closest to the cause.
         evidence: lines
             .into_iter()
             .take(MOST_EVIDENCE)
             .map(|line| shortened(line).to_owned())
             .collect(),
     })
+}
+
+/// The sign of one line. The name of a host buffer outweighs the words for a refusal that host and card
+/// share.
+fn sign_of(signs: impl Iterator<Item = LineSign>) -> Option<Sign> {
+    let mut fatal = Vec::new();
+    for sign in signs {
+        match sign {
+            LineSign::Harmless => return None,
+            LineSign::Fatal(sign) => fatal.push(sign),
+        }
+    }
+    fatal
+        .into_iter()
+        .min_by_key(|sign| (*sign != Sign::HostMemory, *sign))
 }
 
 fn asked(line: &str) -> Option<Bytes> {

@@ -1,32 +1,41 @@
-//! Why memory was refused, or why an engine died: words and numbers, judged.
+//! Diagnosis of refused GPU allocations and dead inference engines.
 //!
-//! Decision: never dress a guess. A cause is named where a line, a number or a refusal on guard's page says so; they stand as
-//! evidence in the reason tree, with a confidence and what else it may be. Where these say little, a report is compared with others by its words,
-//! and the verdict says so and is never sure. Where nothing matches, the plain status and the last lines are the answer. Reading is apart from judging: a [`Reader`] turns logs, circumstances and the machine's state
-//! into typed [`Evidence`], rules speak for causes, [`diagnose`] adds them up.
+//! Three stages, one direction: [`formats`](self) turn lines that programs print into [`Facts`]; rules do
+//! arithmetic over the facts; a text classifier gives a second opinion on reports in people's words.
+//! [`diagnose`] adds them up.
+//!
+//! DECISION: only printed formats have rules. A line that a program prints belongs into a table of
+//! `formats/`, with the log or the source that shows it. A number belongs into [`Facts`], a conclusion from
+//! numbers into `rules/`. Prose belongs to nobody's rule: the classifier learns it from labelled reports
+//! (`bench/likeness/train.py`). Word lists for prose were tried and did not carry over to new reports
+//! (`bench/RESULTS.md`).
+//!
+//! DECISION: a guess is shown as a guess. Each verdict has its lines, its confidence and its alternatives;
+//! without evidence the answer is the exit status and the last lines.
 #![forbid(unsafe_code)]
 
 mod cause;
+mod classifier;
 mod diagnosis;
-mod evidence;
+mod ensemble;
+mod facts;
+mod formats;
 mod last_lines;
-mod likeness;
 mod line;
-mod opinions;
-mod read;
+mod pattern;
+mod reader;
 mod refused;
 mod remedy;
-mod rule;
-mod saying;
+mod rules;
 mod sign;
 mod sizes;
 mod verdict;
 
 pub use cause::{Cause, SubCause};
 pub use diagnosis::{Candidate, Diagnosis, SCHEMA, diagnose};
-pub use evidence::{Evidence, Quote, Source};
+pub use facts::{Facts, Quote, Source};
 pub use last_lines::{Finding, read_last_lines};
-pub use read::Reader;
+pub use reader::Reader;
 pub use refused::Refused;
 pub use sign::{Sign, gives_up};
 pub use verdict::{Death, Exit, Verdict, judge};

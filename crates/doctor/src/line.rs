@@ -1,17 +1,19 @@
-//! A line as people read it: without colours, control bytes and what is too long to matter.
+//! Text of a log line: without colours and control bytes, and cut to a window.
 //!
-//! DECISION: a log is bytes. What is not UTF-8 becomes U+FFFD, escape sequences and control bytes go, and of a very long line a window
-//! around the phrase is kept, so that a line of 100 MB costs no more than one of 4 KiB.
+//! DECISION: a log is bytes. Bytes that are not UTF-8 become U+FFFD, escape sequences and control bytes go,
+//! and of a long line a window around the phrase is kept, so that a line of 100 MB costs no more than one of
+//! 4 KiB.
 
 use std::borrow::Cow;
 
-/// What is kept of a line before and behind the phrase for which it is looked at.
-const WINDOW: usize = 2048;
+/// Bytes that are kept before and after the phrase of a line.
+pub(super) const WINDOW: usize = 2048;
 /// The longest text that stands as evidence, in characters.
 pub(super) const LONGEST_QUOTE: usize = 400;
 
 /// The part of `line` around `at`, as text.
 pub(super) fn around(line: &[u8], at: usize) -> Cow<'_, str> {
+    // The cut may split a character, which then reads as U+FFFD.
     let from = at.saturating_sub(WINDOW);
     let to = line.len().min(at.saturating_add(WINDOW));
     clean(&line[from..to])
@@ -20,6 +22,7 @@ pub(super) fn around(line: &[u8], at: usize) -> Cow<'_, str> {
 /// Without colours and control bytes, tabs as blanks.
 pub(super) fn clean(line: &[u8]) -> Cow<'_, str> {
     let text = String::from_utf8_lossy(line);
+    // Most lines are clean, and stay borrowed.
     if text.bytes().any(|byte| byte < b' ') {
         return Cow::Owned(without_controls(&text));
     }

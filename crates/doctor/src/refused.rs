@@ -1,51 +1,53 @@
-//! A refusal that guard left on its page: what was asked, what stood in the way, and who holds the rest.
+//! A refusal on guard's page: the request, the limit or the driver's answer, and the other holders.
 //!
-//! Guard writes it at the moment at which the program gets its error, so its numbers are of that moment; what the neighbours hold is of the
-//! last reading of the cards.
+//! Guard writes the page when the program gets its error, so its sizes are of that moment. The neighbours'
+//! sizes are of the last reading of the cards.
 
 use std::time::Duration;
 
 use plimsoll_base::{Bytes, Reason};
 use plimsoll_wire::page::Refusal;
 
-/// An end this soon after a refusal comes of it, where nothing else is known of the end.
+/// An end this soon after a refusal is its consequence, if nothing else is known of the end.
 const SOON: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     pub why: Refusal,
-    /// The card as people know it.
+    /// Name of the card.
     pub card: String,
     pub asked: Bytes,
-    /// What the program held of the card then.
+    /// Memory of the card that the program held then.
     pub allocated: Bytes,
     /// `None` without a limit.
     pub budget: Option<Bytes>,
-    /// Free on the card then, by the driver's word.
+    /// Free memory of the card then, by the driver.
     pub free: Bytes,
     /// Refusals of this run in all.
     pub count: u64,
     /// Before the end of the program.
     pub ago: Duration,
-    /// Who else holds how much of the card.
+    /// Other holders of the card.
     pub neighbours: Vec<(String, Bytes)>,
-    /// What a token of depth was seen to add, where that is known.
+    /// Measured growth per token of depth.
     pub growth: Option<Bytes>,
 }
 
 impl Refused {
-    /// The program ended so soon afterwards that it ended of it.
+    /// True where the program ended because of it, by the time between them.
     pub(super) fn is_fresh(&self) -> bool {
         self.ago <= SOON && self.why != Refusal::Context
     }
 
-    /// How much more would have been needed at that moment.
+    /// Missing memory at that moment.
     pub(super) fn shortfall(&self) -> Option<Bytes> {
         match self.why {
             Refusal::Budget | Refusal::Spill => {
                 Some((self.allocated + self.asked).saturating_sub(self.budget?))
             }
+            // The driver counts in pages of 2 MiB, so this is a lower bound.
             Refusal::Driver => Some(self.asked.saturating_sub(self.free)),
+            // A context on a foreign card is refused whatever is free.
             Refusal::Context => None,
         }
     }
@@ -66,9 +68,9 @@ impl Refused {
             Reason::new("neighbour", text).fact("holds", *bytes)
         });
         reason = reason.because_all(holders);
-        // of a load that has nothing yet it explains nothing
+        // Growth with depth explains nothing of a load that holds nothing yet.
         if let Some(growth) = self.growth.filter(|_| !self.allocated.is_zero()) {
-            let text = format!("it was seen to take {growth} more for each token of depth");
+            let text = format!("it takes {growth} more for each token of depth");
             reason = reason.because(Reason::new("growth", text).fact("bytes_per_token", growth));
         }
         reason

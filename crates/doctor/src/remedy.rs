@@ -1,40 +1,44 @@
-//! What helps against a cause, the mildest first.
+//! Remedies for each cause and sub-cause, the mildest first.
 //!
-//! Remedies are facts of the mechanism, not of the report: a table by cause and sub-cause. The numbers of a model belong to `plan`,
-//! whose hints the caller puts before these where the command line and the header are known.
+//! Remedies follow from the mechanism, not from the report. The numbers of a model belong to `plan`, whose
+//! hints the caller puts first where the command line and the header are known.
 
 use plimsoll_base::{Advice, Hint};
 
 use super::cause::{Cause, SubCause};
-use super::evidence::Evidence;
-use super::saying::Saying;
+use super::facts::Facts;
+use super::pattern::Pattern;
 
-pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, evidence: &Evidence) -> Vec<Hint> {
+pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) -> Vec<Hint> {
     let mut advice = match sub_cause {
         Some(sub_cause) => of_sub_cause(sub_cause),
         None => &[],
     };
+    // Sub-causes without an entry of their own are served by their cause.
     if advice.is_empty() {
         advice = of_cause(cause);
     }
-    let mut hints: Vec<Hint> = advice.iter().map(|text| told(text)).collect();
+    let mut hints: Vec<Hint> = advice.iter().map(|text| hint(text)).collect();
     match cause {
+        // The typed hint comes first: `plan` can compute it for the model at hand.
         Cause::KvCacheTooLarge => hints.insert(0, Hint::new(Advice::QuantiseCache("q8_0"))),
         Cause::ForeignProcess => {
-            if let Some(holder) = evidence.holders.iter().max_by_key(|holder| holder.used) {
+            if let Some(holder) = facts.holders().iter().max_by_key(|holder| holder.used) {
                 hints.insert(
                     0,
-                    told(&format!(
-                        "{} holds {}: end it or move it",
+                    hint(&format!(
+                        "{} holds {}: stop it or move it to another card",
                         holder.name, holder.used
                     )),
                 );
             }
         }
-        Cause::PoolGrowth if evidence.says(Saying::SeesImage) => {
+        // The encoder of images allocates on the card with the first image
+        // (`clip.cpp:clip_image_batch_encode`).
+        Cause::PoolGrowth if facts.says(Pattern::SeesImage) => {
             hints.insert(
                 0,
-                told("leave room for the image encoder, or keep it on the host (--no-mmproj-offload)"),
+                hint("leave room for the image encoder, or keep it on the host (--no-mmproj-offload)"),
             );
         }
         _ => {}
@@ -42,41 +46,41 @@ pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, evidence: &Eviden
     hints
 }
 
-fn told(text: &str) -> Hint {
+fn hint(text: &str) -> Hint {
     Hint::new(Advice::Other(text.to_owned()))
 }
 
 fn of_cause(cause: Cause) -> &'static [&'static str] {
     match cause {
         Cause::ModelTooLarge => &[
-            "put fewer layers on the card (-ngl), keep experts on the host (--n-cpu-moe), or take a smaller quantisation",
-            "plimsoll plan -- FLAGS says what fits",
+            "put fewer layers on the card (-ngl), keep experts on the host (--n-cpu-moe), or use a smaller quantisation",
+            "plimsoll plan -- FLAGS shows what fits",
         ],
         Cause::KvCacheTooLarge => &["use a shorter context (-c), fewer slots (-np), or a quantised cache"],
         Cause::ComputeBufferTooLarge => &[
-            "use a smaller micro-batch (-ub), switch flash attention on (-fa on), or serve fewer requests at once",
+            "use a smaller micro-batch (-ub), enable flash attention (-fa on), or serve fewer requests at once",
         ],
         Cause::PoolGrowth => &[
-            "leave room above the load: a shorter context, fewer layers, or an f16 cache in builds that convert a quantised one",
-            "plimsoll run --pool ours -- CMD serves a legacy pool in its stead; plimsoll plan -- FLAGS says what it grows to",
+            "leave free memory after the load: a shorter context, fewer layers, or an f16 cache in builds that convert a quantised one",
+            "plimsoll run --pool ours -- CMD replaces a legacy pool; plimsoll plan -- FLAGS shows the size it grows to",
         ],
-        Cause::ForeignProcess => {
-            &["see who holds the card with plimsoll doctor, end what is not needed, or choose another card"]
-        }
+        Cause::ForeignProcess => &[
+            "list the holders of the card with plimsoll doctor, stop those that are not needed, or use another card",
+        ],
         Cause::WrongDeviceContext => &[
             "set CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER=PCI_BUS_ID before the process starts, and name the main card (-mg)",
-            "plimsoll run --card CARD -- CMD shows a program its own card only",
+            "plimsoll run --card CARD -- CMD hides the other cards from a program",
         ],
         Cause::UnifiedMemoryRefused => &[
-            "plimsoll doctor on the machine tells which: release, page cache, true shortage, small blocks or a container's limit",
+            "run plimsoll doctor on the machine: it tells the release, page cache, true shortage, small blocks and a container's limit apart",
         ],
         Cause::HostPinnedLimit => &[
             "raise the limit of locked memory (ulimit -l, memlock of the container), pin less at once, or go without pinning (GGML_CUDA_NO_PINNED=1)",
         ],
         Cause::FragmentationCachingAllocator => &["set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"],
         Cause::NvmlAssertMasksOom => &[
-            "take it as out of memory: the size is in the traceback's last allocation, and what else holds the card decides",
-            "a newer PyTorch words the refusal even where NVML cannot list processes",
+            "treat it as out of memory: the traceback's last allocation has the size; check the other holders of the card",
+            "a newer PyTorch reports the refusal even where NVML cannot list processes",
         ],
         Cause::UnifiedMemoryThrash => {
             &["unset GGML_CUDA_ENABLE_UNIFIED_MEMORY, and put only as many layers on the card as fit"]
@@ -88,7 +92,7 @@ fn of_cause(cause: Cause) -> &'static [&'static str] {
             "restart the program before it is full, and update it; plimsoll run --trace FILE shows what is never freed",
         ],
         Cause::NotOom => &["look for the cause in the lines above; more memory will not help"],
-        Cause::Other => &["plimsoll doctor -- CMD runs it under guard and sees what is refused"],
+        Cause::Other => &["plimsoll doctor -- CMD runs it under guard and records what is refused"],
     }
 }
 
@@ -98,11 +102,9 @@ fn of_sub_cause(sub_cause: SubCause) -> &'static [&'static str] {
             "upgrade L4T to a release without the cap (R35.6.4, R36.5 or later); dropping caches does not help",
         ],
         SubCause::PageCache => &[
-            "plimsoll reclaim --need SIZE --file MODEL drops the model files' own pages first, which needs no root, and measures before and after",
+            "plimsoll reclaim --need SIZE --file MODEL first drops the cached pages of the model files, which needs no root, and measures before and after",
         ],
-        SubCause::TrueShortage => {
-            &["end other programs, add swap for what is not the card's, or take a smaller model"]
-        }
+        SubCause::TrueShortage => &["stop other programs, add swap for host memory, or use a smaller model"],
         SubCause::Fragmentation => &["write 1 to /proc/sys/vm/compact_memory, after dropping caches"],
         SubCause::AddressReservation => {
             &["build ggml with GGML_CUDA_NO_VMM, or let guard shrink the reservation (plimsoll run)"]
@@ -110,27 +112,31 @@ fn of_sub_cause(sub_cause: SubCause) -> &'static [&'static str] {
         SubCause::AllocationLimit => &[
             "use a smaller micro-batch or context, or let ggml split its buffers (GGML_VK_FORCE_MAX_ALLOCATION_SIZE)",
         ],
-        SubCause::ContainerLimit => &["raise the container's memory limit: it counts memory of the card too"],
-        SubCause::Override => &["drop the overrides of tensors (-ot) one by one"],
+        SubCause::ContainerLimit => &["raise the container's memory limit: it includes GPU memory"],
+        SubCause::Override => &["remove the tensor overrides (-ot) one by one"],
         SubCause::PipelineCopies => {
             &["build with GGML_SCHED_MAX_COPIES=1, or serve one request at once (--parallel 1)"]
         }
-        SubCause::KernelSlab => &["reboot, and look at slabtop: reclaim cannot free it"],
-        SubCause::KeepAlive => &["set keep_alive to 0 to give memory back at once"],
+        SubCause::KernelSlab => &["reboot, and watch slabtop: reclaim cannot free it"],
+        SubCause::KeepAlive => &["set keep_alive to 0 to release memory at once"],
         SubCause::HostKilled | SubCause::HostMemory => {
             &["add host memory or swap, or keep mmap on (no --no-mmap)"]
         }
-        SubCause::Baseline => &["ask for a slightly smaller share (--gpu-memory-utilization)"],
+        SubCause::Baseline => &["request a slightly smaller share (--gpu-memory-utilization)"],
         SubCause::PreviousChild => {
-            &["wait until the card's memory is back before the next start; plimsoll serve does"]
+            &["wait until the card's memory is released before the next start, as plimsoll serve does"]
         }
         SubCause::WrongBuild => &["use a build for this card's architecture and this driver's CUDA"],
-        SubCause::Optional | SubCause::Recovered => &["nothing needs doing"],
-        SubCause::PortTaken => &["end who listens there, or take another port"],
+        SubCause::Optional | SubCause::Recovered => &["no action is needed"],
+        SubCause::PortTaken => &["stop the program that listens there, or use another port"],
         SubCause::CommandLine => &["compare the options with those of the build (--help)"],
         SubCause::MissingLibrary => &["install the library, or add its folder to LD_LIBRARY_PATH"],
-        SubCause::ModelFile => &["check that the file exists, is complete, and that the build knows it"],
-        SubCause::RequestTooLong => &["raise the context (-c), if the plan says that it fits, or send less"],
+        SubCause::ModelFile => {
+            &["check that the file exists and is complete, and that the build supports it"]
+        }
+        SubCause::RequestTooLong => {
+            &["raise the context (-c) if the plan shows that it fits, or send a shorter request"]
+        }
         SubCause::NotStarted => &["check that the program exists, is executable and fits this machine"],
         SubCause::DriverSpill | SubCause::MemoryFault => &[],
     }

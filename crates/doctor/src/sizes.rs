@@ -1,21 +1,21 @@
 //! Sizes as logs write them: `805.66 MiB`, `120,00 MB`, `24GB`, `0 bytes`, `3649053696`.
 //!
-//! DECISION: MB and GB are binary here, other than in [`Bytes`]'s own reading of what people type: engines, drivers and tegrastats
-//! print them and mean MiB and GiB. A decimal comma is a point. What does not fit 64 bits is no size.
+//! DECISION: MB and GB are binary here, unlike in [`Bytes`]'s own parser for user input: engines, drivers and
+//! tegrastats print MB and mean MiB. A decimal comma is a point. A number beyond 64 bits is no size.
 
 use plimsoll_base::Bytes;
 
-/// Digits of a number that are looked at; a longer one is not a size.
+/// A number with more digits is no size.
 const LONGEST_NUMBER: usize = 24;
 
-/// The size right behind `phrase`, matched without regard to case; a bare number is bytes.
+/// The size right after `phrase`, matched without regard to case; a bare number is bytes.
 pub(super) fn after(line: &str, phrase: &str) -> Option<Bytes> {
     let rest = behind(line, phrase)?;
     let rest = rest.trim_start_matches([' ', '\t', '=', ':', '~', '"', '[', '(']);
     read(rest).map(|(size, _)| size)
 }
 
-/// The whole number right behind `phrase`.
+/// The whole number right after `phrase`.
 pub(super) fn count_after(line: &str, phrase: &str) -> Option<u64> {
     count(behind(line, phrase)?)
 }
@@ -27,12 +27,16 @@ pub(super) fn count(text: &str) -> Option<u64> {
     rest[..digits.count()].parse().ok()
 }
 
-/// What stands behind `phrase`, which is in lower case.
+/// The text after `phrase`, which is in lower case.
 pub(super) fn behind<'a>(line: &'a str, phrase: &str) -> Option<&'a str> {
-    let at = line
-        .as_bytes()
-        .windows(phrase.len().max(1))
-        .position(|window| window.eq_ignore_ascii_case(phrase.as_bytes()))?;
+    let (bytes, phrase) = (line.as_bytes(), phrase.as_bytes());
+    let first = *phrase.first()?;
+    // Several readers look for several phrases in each line: the first byte is searched with SIMD.
+    let mut places = memchr::memchr2_iter(first, first.to_ascii_uppercase(), bytes);
+    let at = places.find(|at| {
+        let start = bytes.get(*at..at + phrase.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(phrase))
+    })?;
     line.get(at + phrase.len()..)
 }
 
@@ -46,7 +50,7 @@ pub(super) fn all(text: &str) -> impl Iterator<Item = (Bytes, &str)> {
             let number = number(&rest[at..]);
             let behind = &rest[at + number.len()..];
             rest = behind;
-            // `7B` is a model, `16k` and `1M` are tokens.
+            // `7B` is a model; `16k` and `1M` are tokens.
             if let (false, Some((unit, length))) = (glued, unit(behind))
                 && !matches!(behind.as_bytes()[length - 1], b'B' | b'b' | b'k' | b'K' | b'm' | b'M' if length == 1)
                 && let Some(size) = scaled(number, unit)
@@ -58,7 +62,7 @@ pub(super) fn all(text: &str) -> impl Iterator<Item = (Bytes, &str)> {
     })
 }
 
-/// The size at the start of `text`, and what follows.
+/// The size at the start of `text`, and the text after it.
 fn read(text: &str) -> Option<(Bytes, &str)> {
     let number = number(text);
     let behind = &text[number.len()..];
@@ -74,6 +78,7 @@ fn number(text: &str) -> &str {
         .take(LONGEST_NUMBER)
         .take_while(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b','))
         .count();
+    // A sentence may end after a number.
     text[..length].trim_end_matches(['.', ','])
 }
 
@@ -121,6 +126,13 @@ fn scaled(number: &str, unit: &str) -> Option<Bytes> {
     let fraction = fraction.get(..fraction.len().min(9))?;
     let point = if fraction.is_empty() { "" } else { "." };
     format!("{whole}{point}{fraction}{unit}").parse().ok()
+}
+
+/// Bytes for arithmetic with shares, to the whole MiB.
+pub(super) fn in_float(bytes: Bytes) -> f64 {
+    // An f64 counts MiB exactly up to 2^53, and no machine has more than u32 of them.
+    let mib = u32::try_from(bytes.whole_mib()).unwrap_or(u32::MAX);
+    f64::from(mib) * 1_048_576.0
 }
 
 #[cfg(test)]

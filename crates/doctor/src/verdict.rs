@@ -1,21 +1,25 @@
-//! The verdict on a death: what the scheduler acts on, and the reason that people read.
+//! The verdict on a dead engine: its end for the scheduler, and the reason for people.
+//!
+//! DECISION: a shortfall comes only from guard's page. A log is text that a client may have chosen (engines
+//! quote requests), so the sizes of a log stand in the reason for people, and the scheduler never learns a
+//! demand from them.
 
 use std::fmt;
 
-use plimsoll_base::{Advice, Bytes, End, Hint, Reason, Stage};
+use plimsoll_base::{Advice, End, Hint, Reason, Stage};
 
 use super::diagnosis::{Diagnosis, by_rules};
-use super::evidence::Source;
+use super::facts::Source;
 use super::last_lines::{Finding, read_last_lines};
 use super::line::shortened;
-use super::read::Reader;
+use super::reader::Reader;
 use super::refused::Refused;
 use super::sign::Sign;
 
 #[cfg(test)]
 mod tests;
 
-/// Lines shown where none of them is known.
+/// Lines that are shown where none of them is known.
 const SHOWN_LINES: usize = 5;
 const SIGKILL: i32 = 9;
 /// Signals that a program does not send itself when something goes wrong: SIGHUP, SIGINT, SIGKILL, SIGTERM.
@@ -62,37 +66,39 @@ fn signal_name(signal: i32) -> Option<&'static str> {
     })
 }
 
-/// All that is known of a death.
+/// Everything that is known of a dead engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Death<'a> {
     /// The model's name.
     pub model: &'a str,
     pub exit: Exit,
-    /// We wanted it.
+    /// The scheduler stopped the engine.
     pub asked: bool,
-    /// It had given up and stayed, so we killed it: the signal is ours, the cause is in its words.
+    /// The engine had given up and hung, so the supervisor killed it: the cause is in its lines, not in the
+    /// signal.
     pub stuck: bool,
     pub stage: Stage,
-    /// The kernel killed some process for want of memory meanwhile.
+    /// The kernel's out-of-memory killer ran meanwhile.
     pub kernel_oom_kill: bool,
-    /// Of the stage in which it died, the oldest first.
+    /// Lines of the stage in which it died, the oldest first.
     pub last_lines: &'a [String],
-    /// The last that guard refused it.
+    /// The last refusal on guard's page.
     pub refused: Option<&'a Refused>,
 }
 
-/// What is to be thought of it.
+/// Judgement of a dead engine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// None where no line is known.
+    /// `None` where no line is known.
     pub sign: Option<Sign>,
     pub end: End,
     pub hints: Vec<Hint>,
-    /// Why, as `plimsoll doctor` says it; none for an end that was expected.
+    /// The diagnosis of `plimsoll doctor`; `None` for an expected end.
     pub diagnosis: Option<Diagnosis>,
 }
 
 pub fn judge(death: &Death<'_>) -> Verdict {
+    // llama-server and the Python engines leave with 0 after SIGTERM.
     if death.asked || death.exit == Exit::Code(0) {
         return Verdict {
             sign: None,
@@ -101,7 +107,7 @@ pub fn judge(death: &Death<'_>) -> Verdict {
             diagnosis: None,
         };
     }
-    // Who is killed from outside may have complained of something else before, and lived with it.
+    // An engine that is killed from outside may have logged an older error that it survived.
     if struck_down(death.exit) && !death.stuck {
         return of_status(death);
     }
@@ -111,17 +117,18 @@ pub fn judge(death: &Death<'_>) -> Verdict {
     }
 }
 
-/// Who sends such a signal is somebody else.
+/// True for a signal that another process sent.
 fn struck_down(exit: Exit) -> bool {
     matches!(exit, Exit::Signal(signal) if FROM_OUTSIDE.contains(&signal))
 }
 
-/// The same rules as `plimsoll doctor`, over the last lines and guard's page.
+/// The rules of `plimsoll doctor` over the last lines and guard's page.
 fn diagnosed(death: &Death<'_>) -> Diagnosis {
     let mut reader = Reader::new();
     if death.stage == Stage::Serving {
         reader.served();
     }
+    // The supervisor cuts the lines at their newlines, the reader needs them back.
     for line in death.last_lines {
         reader.feed(Source::Log, line.as_bytes());
         reader.feed(Source::Log, b"\n");
@@ -129,6 +136,7 @@ fn diagnosed(death: &Death<'_>) -> Diagnosis {
     if let Some(refused) = death.refused {
         reader.guard(refused);
     }
+    // No classifier here: the last lines of a server are no report, and their words are partly its clients'.
     by_rules(&reader.finish())
 }
 
@@ -151,6 +159,7 @@ fn of_finding(death: &Death<'_>, finding: &Finding) -> Verdict {
     if let Some(device) = &finding.device {
         reason = reason.fact("device", device.as_str());
     }
+    // Guard sees the cards only; a refusal of host memory beside it has another reason.
     let refused = death.refused.filter(|_| finding.sign == Sign::CardMemory);
     let end = match finding.sign {
         Sign::CardMemory | Sign::HostMemory => End::OutOfMemory {
@@ -158,10 +167,9 @@ fn of_finding(death: &Death<'_>, finding: &Finding) -> Verdict {
             reason: reason
                 .because_all(refused.map(Refused::reason))
                 .because_all(diagnosis.brief()),
-            shortfall: refused
-                .and_then(Refused::shortfall)
-                .or_else(|| shortfall(finding)),
+            shortfall: refused.and_then(Refused::shortfall),
         },
+        // These fail again at once, so another attempt is only worth making after a change.
         Sign::PortTaken | Sign::NotStarted | Sign::MissingLibrary => End::Unstartable { reason },
         Sign::CardFault => End::Crashed {
             reason: reason.because_all(diagnosis.brief()),
@@ -176,19 +184,15 @@ fn of_finding(death: &Death<'_>, finding: &Finding) -> Verdict {
     }
 }
 
-/// The refused request, less what was free: at least this much more would have been needed at that moment. Where
-/// the engine does not say what was free, the request alone tells nothing: all of it may have been there but a byte.
-fn shortfall(finding: &Finding) -> Option<Bytes> {
-    Some(finding.asked?.saturating_sub(finding.free?))
-}
-
 fn of_status(death: &Death<'_>) -> Verdict {
     let lines = death.last_lines.iter().filter(|line| !line.trim().is_empty());
     let skip = lines.clone().count().saturating_sub(SHOWN_LINES);
     let shown = lines.skip(skip).map(|line| said(shortened(line)));
     let reason = Reason::new("engine_died", format!("{} {}", death.model, death.exit))
         .fact("exit", death.exit.to_string());
+    // The counter is of the whole machine (`/proc/vmstat: oom_kill`), so the signal has to fit too.
     let kernel = death.kernel_oom_kill && death.exit == Exit::Signal(SIGKILL);
+    // An engine may end without a word, as after `free(): invalid pointer`; the page still has the refusal.
     let fresh = death
         .refused
         .filter(|refused| refused.is_fresh() && !struck_down(death.exit));
@@ -206,7 +210,7 @@ fn of_status(death: &Death<'_>) -> Verdict {
     } else if kernel {
         let kernel = Reason::new(
             "kernel_oom_kill",
-            "the kernel's out-of-memory killer ran while it lived, and nobody here sent SIGKILL",
+            "the kernel's out-of-memory killer ran during its life, and Plimsoll sent no SIGKILL",
         );
         End::OutOfMemory {
             stage: death.stage,
@@ -238,7 +242,7 @@ fn words(sign: Sign) -> (&'static str, &'static str) {
         Sign::PortTaken => ("engine_port_taken", "found its port taken"),
         Sign::NotStarted => ("engine_not_started", "could not be started"),
         Sign::MissingLibrary => ("engine_missing_library", "lacks a shared library"),
-        Sign::UnknownFlag => ("engine_unknown_flag", "refused its command line"),
+        Sign::UnknownFlag => ("engine_unknown_flag", "rejected its command line"),
         Sign::ModelFile => ("engine_model_file", "could not read its model"),
     }
 }

@@ -1,9 +1,12 @@
-//! Real reports, where the folder with them is beside the checkout: how often the verdict is what the thread confirmed.
+//! Real reports, where the folder with them is beside the checkout: how often the verdict is what the thread
+//! confirmed.
 //!
-//! The reports are not ours to copy, so they are not in the repository; without the folder this says so and holds nothing. Threads, not
-//! cases, are split in two by the digest of their address: the rules were written with only the first half in view.
+//! The reports are not ours to copy, so they are not in the repository; without the folder this says so and
+//! holds nothing. Threads, not cases, are split in two by the digest of their address: the rules were written
+//! with only the first half in view.
 //!
-//! `PLIMSOLL_CORPUS=FOLDER` judges another folder of reports in the same form, `PLIMSOLL_CORPUS_MISSES=all` prints why each was missed.
+//! `PLIMSOLL_CORPUS=FOLDER` judges another folder of reports in the same form, `PLIMSOLL_CORPUS_MISSES=all`
+//! prints why each was missed.
 
 #![expect(clippy::print_stdout, reason = "the figures are what it is run for")]
 
@@ -37,7 +40,8 @@ fn beside<'a>(mut folders: impl Iterator<Item = &'a Path>) -> Option<PathBuf> {
     folders.find_map(|folder| Some(folder.join("shared/corpus")).filter(|folder| folder.is_dir()))
 }
 
-/// The reports that were read while the rules were written: those of the threads whose address has an even SHA-256.
+/// The reports that were read while the rules were written: those of the threads whose address has an even
+/// SHA-256.
 const IN_VIEW: [u16; 40] = [
     11, 16, 23, 35, 43, 46, 53, 55, 60, 62, 63, 66, 72, 73, 75, 92, 94, 98, 100, 105, 107, 114, 117, 120,
     123, 124, 126, 127, 129, 132, 134, 137, 139, 169, 170, 171, 176, 180, 182, 195,

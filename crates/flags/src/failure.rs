@@ -1,4 +1,4 @@
-//! What can be wrong with flags or a configuration: always the place, what it is, and what to do.
+//! Errors in flags: the place, the fault and the remedy.
 
 use super::origin::Origin;
 
@@ -10,7 +10,7 @@ pub struct FlagError {
     pub problem: FlagProblem,
 }
 
-/// What is wrong with a flag.
+/// A fault of one flag.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FlagProblem {
     #[error("unknown flag `{argument}`; {}", meant(*.nearest))]

@@ -4,16 +4,20 @@
 #![forbid(unsafe_code)]
 
 mod failure;
+mod given;
 mod options;
 mod origin;
 mod program;
 pub mod table;
+mod value;
 mod warning;
 mod wish;
 
 pub use failure::{FlagError, FlagProblem, quoted};
-pub use options::{Options, Setting, Value, truth};
+pub use given::Given;
+pub use options::{Options, Setting};
 pub use origin::Origin;
 pub use program::Program;
+pub use value::{Value, truth};
 pub use warning::Warning;
 pub use wish::{BufferOverride, FlashAttention, GpuLayers, Parallel, SplitMode, Wish};

@@ -3,23 +3,12 @@
 //! Order and repetition are kept, because llama-server lets the last `-c` win but adds up every `-ot`. What the
 //! settings mean together is [`Wish`](super::Wish); what they look like on a command line is `to_argv`.
 
+mod meaning;
 mod read;
 
 use super::origin::Origin;
 use super::table::Flag;
-
-pub use read::truth;
-
-/// What a flag was given.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
-    /// Nothing: the flag alone.
-    Bare,
-    /// One of an on-off pair: `--mmap` or `--no-mmap`.
-    Switch(bool),
-    Text(String),
-    Pair(String, String),
-}
+use super::value::Value;
 
 /// One flag with its value.
 #[derive(Clone, Debug)]
@@ -64,6 +53,7 @@ impl Options {
     pub fn get(&self, name: &str) -> Option<&Setting> {
         self.settings
             .iter()
+            // llama-server lets the last of several settings win.
             .rev()
             .find(|setting| setting.flag.names.contains(&name) || setting.flag.negations.contains(&name))
     }
@@ -81,6 +71,8 @@ impl Options {
     pub fn merged_over(mut self, base: &Self) -> Self {
         let below = base.settings.iter();
         let mut settings: Vec<Setting> = below
+            // All settings of the flag below go, even of a list such as `-ot`: the router replaces, it does
+            // not append.
             .filter(|setting| !self.settings.iter().any(|ours| ours.flag == setting.flag))
             .cloned()
             .collect();
@@ -90,6 +82,7 @@ impl Options {
 
     /// Orders the settings as llama.cpp's preset map does, by the first spelling: the order its router passes them.
     pub fn sort(&mut self) {
+        // `common_preset` keeps its options in a std::map; children see them in that order.
         self.settings.sort_by_key(|setting| setting.flag.names.first());
     }
 
@@ -99,6 +92,7 @@ impl Options {
         for Setting { flag, value, .. } in &self.settings {
             argv.extend(flag.spelling(value).map(str::to_owned));
             match value {
+                // The spelling itself carries the value of a switch.
                 Value::Bare | Value::Switch(_) => {}
                 Value::Text(text) => argv.push(text.clone()),
                 Value::Pair(first, second) => argv.extend([first.clone(), second.clone()]),

@@ -1,4 +1,4 @@
-//! Where a setting was written, so that every complaint can point at it.
+//! Places of settings, which every error and warning names.
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,6 +36,7 @@ impl Origin {
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // Line 0 is the file as a whole: an unreadable text has no line.
             Self::File { name, line: 0 } => f.write_str(name),
             Self::File { name, line } => write!(f, "{name}:{line}"),
             Self::Argument(index) => write!(f, "argument {index}"),

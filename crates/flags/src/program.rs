@@ -1,6 +1,6 @@
-//! Which of an engine's programs reads the flags: their defaults differ, and so does what they reserve.
+//! Programs of an engine: their defaults differ, and so does the memory they reserve.
 
-/// Which program of the engine runs.
+/// The program of the engine that runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Program {
     #[default]
@@ -17,6 +17,7 @@ impl Program {
         match name.rsplit('/').next().unwrap_or(name) {
             "llama-server" => Some(Self::LlamaServer),
             "llama-fit-params" => Some(Self::LlamaFitParams),
+            // All of them load a model with `common_params` and decode one sequence.
             "llama-cli" | "llama-completion" | "llama-perplexity" => Some(Self::LlamaCli),
             "library" => Some(Self::Library),
             _ => None,

@@ -1,32 +1,40 @@
-//! llama-server's flags as data: one row for a flag, with every spelling, its variable, what follows it, and
-//! which part of a plan it touches.
+//! Table of llama-server's flags: one row for a flag, with every spelling, its variable, and its setter.
 //!
 //! The rows mirror `common/arg.cpp: common_params_parser_init @ b10605` for the server, in its order, plus what
-//! older builds and ik_llama.cpp knew. Parsing, writing, the preset INI and the meaning for memory all read
-//! this one table; a flag is known everywhere or nowhere.
+//! older builds and ik_llama.cpp knew. Parsing, writing, the preset INI and the memory plan all read this one
+//! table, so a flag is known everywhere or nowhere.
+//!
+//! To add a flag, write a row in `table/rows.rs`. If memory depends on it, give the row a setter, and add the
+//! field that it sets with its default to [`Wish`]. A test sets every row with a setter and expects a change.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use super::options::Value;
+use super::failure::FlagError;
+use super::given::Given;
+use super::value::Value;
+use super::wish::Wish;
 
+mod builder;
 mod rows;
 
 pub use rows::FLAGS;
 
-/// What follows a flag on the command line.
+/// Arguments that follow a flag on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
     Nothing,
     /// Nothing, but there is a negative spelling too.
     Switch,
     Value,
+    /// A value that older builds did without: `-fa`, `-fa on`.
+    OptionalValue,
     /// A value that llama.cpp reads with `std::stoi`.
     Number,
     TwoValues,
 }
 
-/// Which part of a plan a flag touches. One variant for one field of [`Wish`](super::Wish).
+/// The class of a flag, for code that treats some flags apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
     None,
@@ -34,72 +42,28 @@ pub enum Effect {
     /// A model that is fetched first: a repository or an address.
     Remote,
     Projector,
-    ProjectorAuto,
-    ProjectorOffload,
-    ProjectorDevice,
     Adapters,
     ScaledAdapters,
     ControlVectors,
-    Context,
-    Batch,
-    MicroBatch,
-    Parallel,
-    UnifiedCache,
-    CacheKey,
-    CacheValue,
-    CacheOffload,
-    FullSlidingCache,
-    FlashAttention,
-    NoFlashAttention,
-    Layers,
-    SplitMode,
-    TensorSplit,
-    MainGpu,
     Devices,
+    MainGpu,
     Overrides,
-    AllExperts,
-    Experts,
-    OpOffload,
-    Embeddings,
-    Rerank,
-    Pooling,
-    Mmap,
-    LoadMode,
-    NoMmap,
-    HostCache,
-    Checkpoints,
-    BackendSampling,
-    Images,
     Fit,
-    FitContext,
     Draft,
-    DraftRemote,
-    DraftContext,
-    DraftTokens,
-    DraftLayers,
     DraftDevices,
-    DraftCacheKey,
-    DraftCacheValue,
     DraftOverrides,
-    DraftAllExperts,
-    DraftExperts,
+    DraftRemote,
     Speculation,
     /// A flag that stands for several, e.g. `--gpt-oss-20b-default`.
     Bundle,
-    /// ik_llama.cpp: how latent attention is computed.
-    LatentAttention,
-    /// ik_llama.cpp: the bound of the attention buffer.
-    AttentionBuffer,
-    /// ik_llama.cpp: gate and up of the experts in one operation, or not.
-    FusedExperts,
-    NoFusedExperts,
-    /// ik_llama.cpp: weights of the host in another order, and no longer mapped.
-    Repack,
-    /// Belongs to whoever routes, not to the model: address, keys, where models are.
+    /// Belongs to the router, not to the model: address, keys, where models are.
     Router,
 }
 
-/// Who knows a flag.
+/// Writes a flag's value into the parameters that it sets.
+pub type Setter = fn(&mut Wish, &Given<'_>) -> Result<(), FlagError>;
+
+/// Engines that accept a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     /// llama-server b10605.
@@ -121,12 +85,15 @@ pub struct Flag {
     pub env: Option<&'static str>,
     pub takes: Takes,
     pub effect: Effect,
+    /// `None` for a flag on which no memory depends.
+    pub setter: Option<Setter>,
     pub known: Known,
 }
 
 /// Rows are equal if they are the same row.
 impl PartialEq for Flag {
     fn eq(&self, other: &Self) -> bool {
+        // Function pointers cannot be compared reliably, and the spellings identify a row.
         self.names == other.names
     }
 }
@@ -159,12 +126,13 @@ pub struct Found {
     pub flag: &'static Flag,
     /// The spelling as the table has it.
     pub spelling: &'static str,
-    /// Whether it is one of the negative spellings.
+    /// The spelling is one of the negative ones.
     pub negative: bool,
 }
 
 /// Looks an argument up. As llama.cpp does, `_` counts as `-` in a long flag.
 pub fn by_argument(argument: &str) -> Option<Found> {
+    // `common_params_parse_ex @ b10605` replaces underscores in long flags only.
     if argument.starts_with("--") && argument.contains('_') {
         return ARGUMENTS.get(argument.replace('_', "-").as_str()).copied();
     }
@@ -175,11 +143,6 @@ pub fn by_argument(argument: &str) -> Option<Found> {
 /// (`common/preset.cpp: get_map_key_opt`).
 pub fn by_key(key: &str) -> Option<Found> {
     KEYS.get(key).copied()
-}
-
-/// Looks the row of an effect up; the newest, where there are several.
-pub fn by_effect(effect: Effect) -> Option<&'static Flag> {
-    FLAGS.iter().find(|flag| flag.effect == effect)
 }
 
 fn spellings(flag: &'static Flag) -> impl Iterator<Item = Found> {
@@ -197,6 +160,7 @@ fn spellings(flag: &'static Flag) -> impl Iterator<Item = Found> {
 }
 
 static ARGUMENTS: LazyLock<HashMap<&'static str, Found>> = LazyLock::new(|| {
+    // Preset keys are no flags: llama-server refuses them on a command line.
     let on_a_line = FLAGS.iter().filter(|flag| flag.known != Known::Preset);
     on_a_line
         .flat_map(spellings)
@@ -216,6 +180,7 @@ static KEYS: LazyLock<HashMap<String, Found>> = LazyLock::new(|| {
                 spelling,
                 negative: false,
             };
+            // Spellings are added after the variables and would win; no name is in both sets.
             keys.insert(variable, found);
         }
         keys.extend(spellings(flag).map(|found| (found.spelling.trim_start_matches('-').to_owned(), found)));
@@ -234,6 +199,8 @@ pub fn nearest(argument: &str) -> Option<&'static str> {
     all.filter(|found| long == found.spelling.starts_with("--"))
         .filter_map(|found| {
             let name = found.spelling.trim_start_matches('-');
+            // A third of the letters: enough for transpositions and missing letters, too little for other
+            // flags.
             distance_within(typed, name, name.len() / 3).map(|distance| (distance, found.spelling))
         })
         .min_by_key(|&(distance, _)| distance)
@@ -242,12 +209,14 @@ pub fn nearest(argument: &str) -> Option<&'static str> {
 
 /// Levenshtein distance, if it is not above `limit`. Long input cannot cost more than the known word allows.
 pub fn distance_within(typed: &str, known: &str, limit: usize) -> Option<usize> {
+    // Hostile input is long: this check bounds the work by the length of the known word.
     if typed.len().abs_diff(known.len()) > limit {
         return None;
     }
     let known: Vec<char> = known.chars().collect();
     let mut row: Vec<usize> = (0..=known.len()).collect();
     for (i, typed) in typed.chars().enumerate() {
+        // One row of the distance matrix at a time; `diagonal` is the value above and to the left.
         let mut diagonal = row[0];
         row[0] = i + 1;
         for (j, &wanted) in known.iter().enumerate() {

@@ -4,8 +4,6 @@
 //! differ (`swa_full`).
 
 mod bundle;
-mod given;
-mod read;
 
 use plimsoll_base::Bytes;
 use plimsoll_model::{Pooling, TensorType, types};
@@ -51,16 +49,16 @@ pub struct BufferOverride {
     pub buffer: String,
 }
 
-/// What the user wants of an engine, as far as memory goes.
+/// Model parameters that memory depends on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wish {
     pub model: Option<String>,
-    /// Where the model comes from when it is no local file: a Hugging Face or Docker repository, or an address.
+    /// The source of a model that is no local file: a Hugging Face or Docker repository, or an address.
     pub remote: Option<String>,
     pub draft_model: Option<String>,
     pub draft_remote: Option<String>,
     pub projector: Option<String>,
-    /// Whether the projector goes on a card.
+    /// The projector is loaded on a card.
     pub projector_offload: bool,
     pub adapters: Vec<String>,
     pub control_vectors: Vec<String>,
@@ -127,7 +125,7 @@ pub struct Wish {
 }
 
 impl Wish {
-    /// What a program does when no flag is given. Programs differ in one thing: only llama-server resolves
+    /// Defaults of a program. Programs differ in one thing: only llama-server resolves
     /// [`Parallel::Auto`] to 4 slots; the others decode one sequence.
     pub fn of(program: Program) -> Self {
         Self {
@@ -162,11 +160,15 @@ impl Wish {
             experts_on_host: 0,
             embeddings: false,
             pooling: None,
+            // The platforms that Plimsoll runs on support it.
             mmap: true,
+            // On since `--fit` exists; other programs than llama-server have it as well.
             fit: true,
             fit_context: 4096,
             backend_sampling: false,
+            // `common_params::cache_ram_mib`.
             host_cache: Some(Bytes::mib(8192)),
+            // `common_params::n_ctx_checkpoints`.
             checkpoints: 32,
             image_tokens: None,
             speculation: Vec::new(),

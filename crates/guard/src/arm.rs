@@ -1,18 +1,20 @@
 //! Arming: when guard begins to act, and that it never does in a forked child.
 //!
-//! Guard acts after the first successful `cuInit` of a process with `PLIMSOLL_GUARD`. The flag that every hook reads lies in a page that
-//! the kernel empties in a forked child (MADV_WIPEONFORK), so the test costs two loads and no system call, and a child can never
-//! work on locks and counts of its parent. On kernels without it (before 4.14) the process number is compared.
+//! Guard acts after the first successful `cuInit` of a process with `PLIMSOLL_GUARD`. The flag that every
+//! hook reads lies in a page that the kernel empties in a forked child (MADV_WIPEONFORK), so the test costs
+//! two loads and no system call, and a child can never work on locks and counts of its parent. On kernels
+//! without it (before 4.14) the process number is compared.
 //!
-//! DECISION: guard arms itself once; if something is not as expected it reports that and never acts. Of several threads in their first
-//! `cuInit` one arms guard and the others wait for it, so that no allocation goes uncounted. They wait for a second at most: a
-//! thread may be in `cuInit` while it holds the loader's lock, which arming needs.
+//! DECISION: guard arms itself once; if something is not as expected it reports that and never acts. Of
+//! several threads in their first `cuInit` one arms guard and the others wait for it, so that no allocation
+//! goes uncounted. They wait for a second at most: a thread may be in `cuInit` while it holds the loader's
+//! lock, which arming needs.
 
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32};
 
-use plimsoll_wire::page::State;
+use plimsoll_wire::page::PageState;
 
 use crate::say::{remember_stderr, say};
 use crate::state::{ledger, page};
@@ -99,12 +101,12 @@ fn begin() {
     remember_stderr();
     trace::open();
     if raise() {
-        page().state.store(code(State::Armed), Release);
+        page().state.store(code(PageState::Armed), Release);
     }
 }
 
 #[allow(clippy::as_conversions, reason = "the code that the enum declares")]
-const fn code(state: State) -> u32 {
+const fn code(state: PageState) -> u32 {
     state as u32
 }
 

@@ -1,11 +1,11 @@
 //! Contexts of the process: their cards, their size, and whether the plan allows them there.
 //!
-//! A context takes some hundred MiB of a card before the program has allocated anything, so it counts against the budget. The driver
-//! tells a card's free bytes only to a process with a context there, so the first one is measured with NVML: by the process's own
-//! entry, or else by the difference in used bytes.
+//! A context takes some hundred MiB of a card before the program has allocated anything, so it counts against
+//! the budget. The driver tells a card's free bytes only to a process with a context there, so the first one
+//! is measured with NVML: by the process's own entry, or else by the difference in used bytes.
 //!
-//! DECISION: only a card with a budget is measured. Without a budget nothing depends on the figure, the daemon asks NVML itself, and a
-//! program that asked for nothing does not get NVML loaded into it.
+//! DECISION: only a card with a budget is measured. Without a budget nothing depends on the figure, the
+//! daemon asks NVML itself, and a program that asked for nothing does not get NVML loaded into it.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -34,7 +34,8 @@ struct OpenContext {
 
 static OPEN: Lock<Vec<OpenContext>> = Lock::new(Vec::new());
 
-/// True if a context may not be opened on this card. A context outside the plan is reported in any case, once per card.
+/// True if a context may not be opened on this card. A context outside the plan is reported in any case, once
+/// per card.
 pub(crate) fn refused(index: CardIndex) -> bool {
     let options = settings::options();
     let card = card(index);

@@ -1,8 +1,10 @@
-//! Identity of an open file, to notice that the program has closed a descriptor and its number means another file now.
+//! Identity of an open file, to notice that the program has closed a descriptor and its number means another
+//! file now.
 //!
-//! DECISION: programs that become daemons close every descriptor, guard's own among them, and what they open next gets the lowest free
-//! number. A record or a line written there would corrupt the program's data, so the file behind the number is compared before
-//! each write. The remaining race (closed and reopened between look and write) needs a second thread within a microsecond.
+//! DECISION: programs that become daemons close every descriptor, guard's own among them, and what they open
+//! next gets the lowest free number. A record or a line written there would corrupt the program's data, so
+//! the file behind the number is compared before each write. The remaining race (closed and reopened between
+//! look and write) needs a second thread within a microsecond.
 
 use core::ffi::c_int;
 use core::mem::zeroed;
@@ -48,8 +50,8 @@ impl FileIdentity {
 fn file_of(descriptor: c_int) -> Option<(u64, u64)> {
     // SAFETY: a structure of plain numbers, for which zeroes are valid.
     let mut stat: libc::stat = unsafe { zeroed() };
-    // By number: glibc exports the function fstat since 2.33 only, and 2.31 is the floor. The kernel's structure is libc's on all
-    // 64-bit machines.
+    // By number: glibc exports the function fstat since 2.33 only, and 2.31 is the floor. The kernel's
+    // structure is libc's on all 64-bit machines.
     // SAFETY: the place is ours; a descriptor that is closed is refused.
     let result = unsafe { libc::syscall(libc::SYS_fstat, descriptor, &raw mut stat) };
     (result == 0).then_some((stat.st_dev, stat.st_ino))

@@ -1,8 +1,9 @@
 //! The real functions of libcuda.so.1 and libnvidia-ml.so.1, never guard's own hooks.
 //!
-//! Each is a [`Slot`]: a name, and the address that libc's own `dlsym` found for it in the library that the program has loaded. Guard
-//! never loads libcuda itself. Once a function of it was looked up the library stays loaded, so that an address can be called
-//! without a lock. A function that a driver does not have answers as the driver would: "not found".
+//! Each is a [`Slot`]: a name, and the address that libc's own `dlsym` found for it in the library that the
+//! program has loaded. Guard never loads libcuda itself. Once a function of it was looked up the library
+//! stays loaded, so that an address can be called without a lock. A function that a driver does not have
+//! answers as the driver would: "not found".
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::null_mut;
@@ -19,17 +20,17 @@ pub(crate) type CuResult = i32;
 /// `CUdeviceptr`.
 pub(crate) type DevicePointer = u64;
 /// `CUdevice`: the ordinal of a card.
-pub(crate) type Device = c_int;
+pub(crate) type DeviceOrdinal = c_int;
 /// `CUmemGenericAllocationHandle`.
-pub(crate) type Handle = u64;
+pub(crate) type AllocationHandle = u64;
 /// `CUcontext`.
 pub(crate) type Context = *mut c_void;
 /// `CUstream`.
-pub(crate) type Stream = *mut c_void;
+pub(crate) type CuStream = *mut c_void;
 /// `CUmemoryPool`.
 pub(crate) type MemoryPool = *mut c_void;
 /// `CUarray` and `CUmipmappedArray`.
-pub(crate) type Array = *mut c_void;
+pub(crate) type CuArray = *mut c_void;
 
 pub(crate) const SUCCESS: CuResult = 0;
 pub(crate) const INVALID_VALUE: CuResult = 1;
@@ -39,19 +40,19 @@ pub(crate) const NOT_SUPPORTED: CuResult = 801;
 
 /// A library that guard interposes.
 #[derive(Debug)]
-pub(crate) struct Library {
+pub(crate) struct DriverLibrary {
     soname: &'static CStr,
     handle: AtomicPtr<c_void>,
     missing: extern "C" fn() -> CuResult,
 }
 
-pub(crate) static CUDA: Library = Library {
+pub(crate) static CUDA: DriverLibrary = DriverLibrary {
     soname: c"libcuda.so.1",
     handle: AtomicPtr::new(null_mut()),
     missing: missing_in_cuda,
 };
 
-pub(crate) static NVML: Library = Library {
+pub(crate) static NVML: DriverLibrary = DriverLibrary {
     soname: c"libnvidia-ml.so.1",
     handle: AtomicPtr::new(null_mut()),
     missing: missing_in_nvml,
@@ -67,7 +68,7 @@ extern "C" fn missing_in_nvml() -> CuResult {
     13
 }
 
-impl Library {
+impl DriverLibrary {
     /// Its handle; null while the program has not loaded it.
     pub(crate) fn handle(&self) -> *mut c_void {
         let known = self.handle.load(Acquire);
@@ -86,13 +87,13 @@ impl Library {
 /// A function of a library, looked up at its first call.
 #[derive(Debug)]
 pub(crate) struct Slot {
-    library: &'static Library,
+    library: &'static DriverLibrary,
     name: &'static CStr,
     address: AtomicPtr<c_void>,
 }
 
 impl Slot {
-    pub(crate) const fn new(library: &'static Library, name: &'static CStr) -> Self {
+    pub(crate) const fn new(library: &'static DriverLibrary, name: &'static CStr) -> Self {
         Self {
             library,
             name,
@@ -133,7 +134,8 @@ impl Slot {
     }
 }
 
-/// Declares functions of a library: for each a slot, and a function of its name that calls the address in the slot.
+/// Declares functions of a library: for each a slot, and a function of its name that calls the address in the
+/// slot.
 macro_rules! real {
     (in $library:ident; $($symbol:ident $arguments:tt;)*) => {
         pub(crate) mod slots {
@@ -158,8 +160,8 @@ macro_rules! real {
         #[allow(dead_code, reason = "a hook need not call what it stands for")]
         #[allow(clippy::too_many_arguments, reason = "the driver's prototypes")]
         pub(crate) unsafe fn $symbol($($argument: $type),*) -> $crate::driver::CuResult {
-            // SAFETY: the slot has the address of this function, whose prototype in cuda.h is this, or of one without
-            // arguments, which C's calling convention lets us call with any.
+            // SAFETY: the slot has the address of this function, whose prototype in cuda.h is this, or of one
+            // without arguments, which C's calling convention lets us call with any.
             unsafe {
                 let function = core::mem::transmute::<
                     *mut core::ffi::c_void,

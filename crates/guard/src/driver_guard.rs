@@ -1,15 +1,16 @@
 //! Thread state around guard's own calls into the driver: capture mode, context, and waits.
 //!
-//! Two properties of the calling thread decide the effect of a call, its capture mode and its context. A call that may allocate would
-//! invalidate another thread's capture in the global mode, so the mode is RELAXED while guard works; the context is the one in
-//! which the memory was asked for. Both are restored, so that the program cannot tell.
+//! Two properties of the calling thread decide the effect of a call, its capture mode and its context. A call
+//! that may allocate would invalidate another thread's capture in the global mode, so the mode is RELAXED
+//! while guard works; the context is the one in which the memory was asked for. Both are restored, so that
+//! the program cannot tell.
 
 use core::ffi::c_uint;
 use core::ptr::{null_mut, without_provenance_mut};
 use core::sync::atomic::Ordering::SeqCst;
 use core::sync::atomic::{AtomicU32, fence};
 
-use crate::driver::{self, CuResult, Device, SUCCESS};
+use crate::driver::{self, CuResult, DeviceOrdinal, SUCCESS};
 use crate::state::CardIndex;
 use crate::state::captures::capturing;
 
@@ -23,7 +24,8 @@ pub(crate) struct RelaxedCapture(c_uint);
 impl RelaxedCapture {
     pub(crate) fn begin() -> Self {
         let mut mode = RELAXED;
-        // SAFETY: the place is ours; the old mode comes back in it. A driver without it leaves RELAXED, which is harmless.
+        // SAFETY: the place is ours; the old mode comes back in it. A driver without it leaves RELAXED, which
+        // is harmless.
         unsafe { driver::cuThreadExchangeStreamCaptureMode(&raw mut mode) };
         Self(mode)
     }
@@ -45,7 +47,7 @@ pub(crate) fn context() -> usize {
 }
 
 /// The card of the calling thread's context, by the driver's number.
-pub(crate) fn device() -> Option<Device> {
+pub(crate) fn device() -> Option<DeviceOrdinal> {
     let mut device = 0;
     // SAFETY: the place is ours.
     let code = unsafe { driver::cuCtxGetDevice(&raw mut device) };
@@ -58,7 +60,7 @@ pub(crate) fn current_card() -> Option<CardIndex> {
 }
 
 /// Free and total bytes of a card by the driver, if the calling thread's context is on it.
-pub(crate) fn memory_of(device: Device) -> Option<(u64, u64)> {
+pub(crate) fn memory_of(device: DeviceOrdinal) -> Option<(u64, u64)> {
     (self::device() == Some(device)).then(memory).flatten()
 }
 
@@ -87,11 +89,12 @@ pub(crate) fn in_context<T>(context: usize, act: impl FnOnce() -> T) -> T {
 /// Threads that wait for a card on guard's account.
 static WAITING: AtomicU32 = AtomicU32::new(0);
 
-/// Waits until a context has finished all submitted work. None, without waiting, while a capture is under way: a wait would
-/// invalidate it.
+/// Waits until a context has finished all submitted work. None, without waiting, while a capture is under
+/// way: a wait would invalidate it.
 pub(crate) fn synchronise(context: usize) -> Option<CuResult> {
     WAITING.fetch_add(1, SeqCst);
-    // Dekker's pattern with `graphs::begin`: either this sees the capture that is about to begin, or `let_waits_end` sees WAITING.
+    // Dekker's pattern with `graphs::begin`: either this sees the capture that is about to begin, or
+    // `let_waits_end` sees WAITING.
     fence(SeqCst);
     // SAFETY: takes nothing.
     let code = (!capturing()).then(|| in_context(context, || unsafe { driver::cuCtxSynchronize() }));
@@ -103,7 +106,8 @@ pub(crate) fn synchronise(context: usize) -> Option<CuResult> {
 pub(crate) fn let_waits_end() {
     fence(SeqCst);
     while WAITING.load(SeqCst) > 0 {
-        // Yielding, not sleeping: the wait ends with the card's work, which takes milliseconds at most when a capture begins.
+        // Yielding, not sleeping: the wait ends with the card's work, which takes milliseconds at most when a
+        // capture begins.
         // SAFETY: takes nothing.
         unsafe { libc::sched_yield() };
     }

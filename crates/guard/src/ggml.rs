@@ -1,19 +1,21 @@
 //! ggml's legacy pool (`ggml_cuda_pool_leg`), taken over through its vtable and served by guard's own policy.
 //!
-//! DECISION: the pool's objects are never looked into; `this` is a key and nothing more. Each object gets a policy of its own
-//! ([`plimsoll_pool::Ours`]) over memory of its card ([`backing`]), so that blocks are reused in the order of one stream only, as
-//! ggml's own pool does. Everything that guard does not recognise goes to ggml's own methods, both ways: a block of theirs that
-//! reaches our `free`, an allocation that cannot be served, a class of another shape.
+//! DECISION: the pool's objects are never looked into; `this` is a key and nothing more. Each object gets a
+//! policy of its own ([`plimsoll_pool::Ours`]) over memory of its card ([`backing`]), so that blocks are
+//! reused in the order of one stream only, as ggml's own pool does. Everything that guard does not recognise
+//! goes to ggml's own methods, both ways: a block of theirs that reaches our `free`, an allocation that
+//! cannot be served, a class of another shape.
 //!
-//! All of this happens only on request (`pool=ours`, `pool=managed`). The class is looked for when the program allocates device memory
-//! and objects were loaded since the last search. It is not found where it is hidden and stripped; that is reported once.
+//! All of this happens only on request (`pool=ours`, `pool=managed`). The class is looked for when the
+//! program allocates device memory and objects were loaded since the last search. It is not found where it is
+//! hidden and stripped; that is reported once.
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use plimsoll_nostd::lock::Lock;
-use plimsoll_wire::options::Pool;
+use plimsoll_wire::options::GgmlPoolMode;
 
-use crate::driver::{Device, DevicePointer};
+use crate::driver::{DeviceOrdinal, DevicePointer};
 use crate::say::say;
 use crate::settings;
 
@@ -53,17 +55,17 @@ static SEARCH: Lock<ClassSearch> = Lock::new(ClassSearch {
 
 /// True if guard is to serve the pool itself.
 pub(crate) fn wanted() -> bool {
-    settings::options().pool == Pool::Ours
+    settings::options().pool == GgmlPoolMode::Ours
 }
 
 /// True if the allocation that this thread makes now is for ggml's own pool and is to be managed memory.
 pub(crate) fn managed() -> bool {
-    settings::options().pool == Pool::Managed && managed::inside()
+    settings::options().pool == GgmlPoolMode::Managed && managed::inside()
 }
 
 /// Looks for the class, if that was asked for and objects were loaded or unloaded since the last time.
 pub(crate) fn look() {
-    if settings::options().pool != Pool::Leave {
+    if settings::options().pool != GgmlPoolMode::Leave {
         mapped_objects::locked(|counts| search(counts, &mut SEARCH.hold()));
     }
 }
@@ -105,11 +107,12 @@ fn search(counts: LoadCounts, search: &mut ClassSearch) {
 }
 
 /// Gives the card `user` access to the pools on `owner`.
-pub(crate) fn grant(user: Device, owner: Device) {
+pub(crate) fn grant(user: DeviceOrdinal, owner: DeviceOrdinal) {
     pools::each(|pool| pool.grant(user, owner));
 }
 
-/// Takes back a block of a served pool that the program passed to the driver's free. False for any other address.
+/// Takes back a block of a served pool that the program passed to the driver's free. False for any other
+/// address.
 pub(crate) fn release(pointer: DevicePointer) -> bool {
     pools::release(pointer)
 }

@@ -1,7 +1,8 @@
 //! Beginning and end of captures and graphs, as the pools that guard serves have to know them.
 //!
-//! DECISION: pools learn of a capture before it begins, and guard's own waits end first; so that no pool gives memory back and
-//! nothing is waited for between the driver's begin and end. What lives on in which graph is kept in [`crate::state::captures`].
+//! DECISION: pools learn of a capture before it begins, and guard's own waits end first; so that no pool
+//! gives memory back and nothing is waited for between the driver's begin and end. What lives on in which
+//! graph is kept in [`crate::state::captures`].
 
 use plimsoll_pool::Graph;
 
@@ -10,7 +11,8 @@ use crate::ggml::pools;
 use crate::state::captures::{self, GraphHandle};
 use crate::trace;
 
-/// Announces a capture on this stream. When this returns, no pool is giving anything back and nothing is waited for.
+/// Announces a capture on this stream. When this returns, no pool is giving anything back and nothing is
+/// waited for.
 pub(crate) fn begin(stream: usize) -> Graph {
     let graph = Graph(trace::number());
     captures::begin(stream, graph);

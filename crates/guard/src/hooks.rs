@@ -1,8 +1,8 @@
 //! Hooks: the functions that guard puts in place of the driver's, one file for each part of the driver's API.
 //!
-//! DECISION: `hooks!` makes of each declaration the export, the real function in `real` (see [`crate::driver`]) and the row of the table
-//! in [`crate::interpose`], so that no hook can be reached in one way and missed in another. Before guard is armed a hook calls the
-//! real function and nothing else.
+//! DECISION: `hooks!` makes of each declaration the export, the real function in `real` (see
+//! [`crate::driver`]) and the row of the table in [`crate::interpose`], so that no hook can be reached in one
+//! way and missed in another. Before guard is armed a hook calls the real function and nothing else.
 
 pub(crate) mod arrays;
 pub(crate) mod batch;
@@ -27,7 +27,7 @@ use core::ffi::c_void;
 use crate::driver::Slot;
 
 /// A function of any prototype.
-pub(crate) type Function = unsafe extern "C" fn();
+pub(crate) type HookFunction = unsafe extern "C" fn();
 
 /// One hook.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(crate) struct Hook {
     pub(crate) since: i32,
     /// True for the twin that serves programs with per-thread default streams.
     pub(crate) per_thread: bool,
-    pub(crate) function: Function,
+    pub(crate) function: HookFunction,
     pub(crate) slot: &'static Slot,
 }
 
@@ -52,8 +52,8 @@ impl Hook {
 
 /// Declares hooks: `fn SYMBOL / TWIN = "NAME" since VERSION (arguments) calls REAL { body }`.
 ///
-/// The body may call `REAL`, the real function of the symbol or of the twin that was called. With `calls (REAL,
-/// PER_THREAD)` it also knows whether it is the twin.
+/// The body may call `REAL`, the real function of the symbol or of the twin that was called. With `calls
+/// (REAL, PER_THREAD)` it also knows whether it is the twin.
 macro_rules! hooks {
     (in $library:ident; $(
         fn $symbol:ident $(/ $twin:ident)? = $name:literal since $since:literal
@@ -91,7 +91,8 @@ macro_rules! hooks {
         #[cfg_attr(not(test), unsafe(no_mangle))]
         #[allow(clippy::too_many_arguments, reason = "the driver's prototypes")]
         pub(crate) unsafe extern "C" fn $symbol($($argument: $type),*) -> $crate::driver::CuResult {
-            // SAFETY: the program calls us as it would call the driver; what it promises the driver, it promises us.
+            // SAFETY: the program calls us as it would call the driver; what it promises the driver, it
+            // promises us.
             unsafe {
                 if !$crate::arm::armed() {
                     return real::$symbol($($argument),*);
@@ -114,7 +115,7 @@ macro_rules! hooks {
             function: unsafe {
                 core::mem::transmute::<
                     unsafe extern "C" fn($($type),*) -> $crate::driver::CuResult,
-                    $crate::hooks::Function,
+                    $crate::hooks::HookFunction,
                 >($symbol)
             },
             slot: &real::slots::$symbol,

@@ -1,12 +1,15 @@
-//! The three ways by which a program finds a function of the driver, and the table of hooks that answers all of them.
+//! The three ways by which a program finds a function of the driver, and the table of hooks that answers all
+//! of them.
 //!
-//! ELF import: guard's exports come first in the order of symbols. `dlsym`: [`symbol`]. `cuGetProcAddress`, which every CUDA runtime
-//! uses: [`procedure`]. In the last two the real look-up runs first, and only its result is replaced, so that guard never offers a
-//! function which this driver does not have or which belongs to another library. `dlvsym`, `cuGetExportTable` and `dlopen` are
-//! left alone; RTLD_DEEPBIND, dlmopen, static and setuid programs are out of reach.
+//! ELF import: guard's exports come first in the order of symbols. `dlsym`: [`symbol`]. `cuGetProcAddress`,
+//! which every CUDA runtime uses: [`procedure`]. In the last two the real look-up runs first, and only its
+//! result is replaced, so that guard never offers a function which this driver does not have or which belongs
+//! to another library. `dlvsym`, `cuGetExportTable` and `dlopen` are left alone; RTLD_DEEPBIND, dlmopen,
+//! static and setuid programs are out of reach.
 //!
-//! DECISION: a name is hashed once and looked up in a table that the compiler has built: no allocation, no lock, no thread local, nothing
-//! that could panic, because `dlsym` runs through here for every name of every program of the tree.
+//! DECISION: a name is hashed once and looked up in a table that the compiler has built: no allocation, no
+//! lock, no thread local, nothing that could panic, because `dlsym` runs through here for every name of every
+//! program of the tree.
 
 use core::ffi::{CStr, c_char, c_void};
 
@@ -92,7 +95,8 @@ const fn place_of(hash: u32) -> usize {
 /// # Safety
 /// `name` is a C string.
 unsafe fn named(name: *const c_char) -> Option<&'static Hook> {
-    // Nearly all names fail here, after three bytes: the driver's are "cuUpper…", NVML's "nvml…", and "cuda…" is the runtime's.
+    // Nearly all names fail here, after three bytes: the driver's are "cuUpper…", NVML's "nvml…", and "cuda…"
+    // is the runtime's.
     // SAFETY: each byte is read only after the ones before it were not the closing zero.
     let ours = unsafe {
         match (*name.cast::<[u8; 1]>())[0] {

@@ -1,12 +1,13 @@
 //! Rungs that a request climbs when the budget or the driver refuses it.
 //!
-//! DECISION: rungs come in the order of what they cost the program. First memory that is free for the taking: ranges that the program
-//! has freed and whose work is done, idle memory of pools (`reuse`). Then the same memory in another shape (`chunk`). Then time:
-//! the daemon is asked to make room, or a neighbour is waited for (`reclaim`, `wait`). Then speed: the part that does not fit goes
-//! to host memory (`spill`), or the whole becomes managed memory (`on-oom=managed`). Last the program gets exactly
-//! CUDA_ERROR_OUT_OF_MEMORY, and the reason is left on the page. A rung without its option is skipped. Nothing is tried while a
-//! stream captures: waiting, freeing and mapping would invalidate the capture. The ladder itself holds no lock; a caller may (see
-//! `ggml::pools`).
+//! DECISION: rungs come in the order of what they cost the program. First memory that is free for the taking:
+//! ranges that the program has freed and whose work is done, idle memory of pools (`reuse`). Then the same
+//! memory in another shape (`chunk`). Then time: the daemon is asked to make room, or a neighbour is waited
+//! for (`reclaim`, `wait`). Then speed: the part that does not fit goes to host memory (`spill`), or the
+//! whole becomes managed memory (`on-oom=managed`). Last the program gets exactly CUDA_ERROR_OUT_OF_MEMORY,
+//! and the reason is left on the page. A rung without its option is skipped. Nothing is tried while a stream
+//! captures: waiting, freeing and mapping would invalidate the capture. The ladder itself holds no lock; a
+//! caller may (see `ggml::pools`).
 
 use core::time::Duration;
 
@@ -18,7 +19,7 @@ pub(crate) mod reuse;
 mod room_request;
 
 use crate::account::Substitute;
-use crate::account::claim::{self, Outcome};
+use crate::account::claim::{self, ClaimOutcome};
 use crate::account::overflow;
 use crate::driver::{CuResult, DevicePointer, OUT_OF_MEMORY};
 use crate::driver_guard::{self, RelaxedCapture};
@@ -39,13 +40,14 @@ struct RefusedRequest<'a> {
     ask: &'a mut dyn FnMut() -> CuResult,
 }
 
-/// Asks the driver for `size` bytes by `ask`, within the budget of the card, and climbs the ladder after a refusal.
+/// Asks the driver for `size` bytes by `ask`, within the budget of the card, and climbs the ladder after a
+/// refusal.
 pub(crate) fn ask(
     index: CardIndex,
     size: u64,
     substitute: Substitute,
     ask: &mut dyn FnMut() -> CuResult,
-) -> Outcome {
+) -> ClaimOutcome {
     answer();
     match claim::once(index, size, substitute, ask) {
         Ok(outcome) => outcome,
@@ -59,7 +61,7 @@ pub(crate) fn ask(
     }
 }
 
-fn climb(mut request: RefusedRequest<'_>) -> Outcome {
+fn climb(mut request: RefusedRequest<'_>) -> ClaimOutcome {
     let end = if capturing() {
         // Nothing may be mapped now, but what is held back for later requests may be taken.
         request.yields().then(|| request.whole()).flatten()
@@ -69,12 +71,12 @@ fn climb(mut request: RefusedRequest<'_>) -> Outcome {
     };
     end.unwrap_or_else(|| {
         refusal::record(&request);
-        Outcome::Failed(OUT_OF_MEMORY)
+        ClaimOutcome::Failed(OUT_OF_MEMORY)
     })
 }
 
 /// The rungs in their order; None if all fail.
-fn rungs(request: &mut RefusedRequest<'_>) -> Option<Outcome> {
+fn rungs(request: &mut RefusedRequest<'_>) -> Option<ClaimOutcome> {
     if request.yields() {
         return request.spilled().or_else(|| request.whole());
     }
@@ -94,15 +96,15 @@ impl RefusedRequest<'_> {
     }
 
     /// Takes that room after all.
-    fn whole(&mut self) -> Option<Outcome> {
+    fn whole(&mut self) -> Option<ClaimOutcome> {
         let outcome = claim::whole(self.card, self.size, self.ask);
-        (outcome == Ok(Outcome::Given)).then_some(Outcome::Given)
+        (outcome == Ok(ClaimOutcome::Given)).then_some(ClaimOutcome::Given)
     }
 
     /// Asks once more, within the budget.
-    fn again(&mut self) -> Option<Outcome> {
+    fn again(&mut self) -> Option<ClaimOutcome> {
         match claim::once(self.card, self.size, self.substitute, self.ask) {
-            Ok(Outcome::Failed(_)) => None,
+            Ok(ClaimOutcome::Failed(_)) => None,
             Ok(outcome) => Some(outcome),
             Err(refusal) => {
                 self.refusal = refusal;
@@ -112,12 +114,13 @@ impl RefusedRequest<'_> {
     }
 
     /// Rung 0: ranges that the program has freed and that waited for the card.
-    fn freed(&mut self) -> Option<Outcome> {
+    fn freed(&mut self) -> Option<ClaimOutcome> {
+        // The program has freed these ranges; only their work is still to end.
         if spill::finish() { self.again() } else { None }
     }
 
     /// Rung 1: idle memory of pools.
-    fn reused(&mut self) -> Option<Outcome> {
+    fn reused(&mut self) -> Option<ClaimOutcome> {
         if settings::options().reuse && reuse::give_back(self.card) > 0 {
             self.again()
         } else {
@@ -126,7 +129,7 @@ impl RefusedRequest<'_> {
     }
 
     /// Rung 2: smaller pieces, where the driver refuses one large request although it has enough.
-    fn chunked(&mut self) -> Option<Outcome> {
+    fn chunked(&mut self) -> Option<ClaimOutcome> {
         let chunk = settings::options().chunk?;
         let enough = || driver_guard::memory_of(self.card.device()).is_none_or(|(free, _)| free >= self.size);
         if self.refusal != Refusal::Driver || self.size <= chunk || !enough() {
@@ -136,7 +139,7 @@ impl RefusedRequest<'_> {
     }
 
     /// Rung 3: time.
-    fn waited_for(&mut self) -> Option<Outcome> {
+    fn waited_for(&mut self) -> Option<ClaimOutcome> {
         let options = settings::options();
         let wait = Duration::from_secs(options.wait.into());
         if !(options.reclaim || options.wait > 0) || self.is_hopeless() {
@@ -170,7 +173,7 @@ impl RefusedRequest<'_> {
     }
 
     /// Rung 4: host memory for the part that does not fit.
-    fn spilled(&mut self) -> Option<Outcome> {
+    fn spilled(&mut self) -> Option<ClaimOutcome> {
         settings::options().spill?;
         let end = match self.substitute {
             Substitute::Nothing => return None,
@@ -178,7 +181,7 @@ impl RefusedRequest<'_> {
             Substitute::Memory(place, size) => spill::memory(self.card, size).ok().map(|handle| {
                 // SAFETY: where the program wants its handle; the hook ruled out null.
                 unsafe { place.write(handle) };
-                Outcome::Elsewhere
+                ClaimOutcome::Elsewhere
             }),
         };
         if end.is_none() {
@@ -188,7 +191,7 @@ impl RefusedRequest<'_> {
     }
 
     /// Rung 5: managed memory for the whole.
-    fn managed(&mut self) -> Option<Outcome> {
+    fn managed(&mut self) -> Option<ClaimOutcome> {
         if !settings::options().on_oom_managed {
             return None;
         }
@@ -199,13 +202,13 @@ impl RefusedRequest<'_> {
     fn answer(
         &self,
         make: impl FnOnce(CardIndex, u64) -> Result<DevicePointer, CuResult>,
-    ) -> Option<Outcome> {
+    ) -> Option<ClaimOutcome> {
         let Substitute::Range(place, size) = self.substitute else {
             return None;
         };
         let address = make(self.card, size).ok()?;
         // SAFETY: where the program wants its address; the hook ruled out null.
         unsafe { place.write(address) };
-        Some(Outcome::Elsewhere)
+        Some(ClaimOutcome::Elsewhere)
     }
 }

@@ -1,8 +1,8 @@
 //! `libplimsoll_guard.so`: an interposer between an unmodified program and the CUDA driver.
 //!
-//! The library is preloaded, so it lives in every process of a tree, and most of those never touch CUDA. It therefore does nothing
-//! while it is loaded, needs nothing but libc, and passes every call through until `PLIMSOLL_GUARD` is set and the driver's own
-//! `cuInit` has succeeded.
+//! The library is preloaded, so it lives in every process of a tree, and most of those never touch CUDA. It
+//! therefore does nothing while it is loaded, needs nothing but libc, and passes every call through until
+//! `PLIMSOLL_GUARD` is set and the driver's own `cuInit` has succeeded.
 //!
 //! Floors, each of which imports only those above it in this list:
 //!
@@ -16,12 +16,12 @@
 //! | actions | `spill`, `ladder`, `ggml`, `graphs`, `contexts`: what is made, released, waited for |
 //! | entrances | `arm`, `hooks`, `interpose`: exports, and how a program finds them |
 //!
-//! An upper floor that a lower one has to call hands down a function: a hook passes the real call to `ladder::ask`, and `ggml` enters
-//! its trim in `ladder::reuse`.
+//! An upper floor that a lower one has to call hands down a function: a hook passes the real call to
+//! `ladder::ask`, and `ggml` enters its trim in `ladder::reuse`.
 //!
-//! DECISION: the artefact is built with the profile `guard` (panic = abort), and only then is it `no_std`: that takes 0.1 ms off every
-//! exec and needs no unwinder. With any other profile this is an ordinary crate, for tests and lints. Exports exist in neither unit
-//! tests nor rlibs.
+//! DECISION: the artefact is built with the profile `guard` (panic = abort), and only then is it `no_std`:
+//! that takes 0.1 ms off every exec and needs no unwinder. With any other profile this is an ordinary crate,
+//! for tests and lints. Exports exist in neither unit tests nor rlibs.
 #![cfg_attr(panic = "abort", no_std)]
 #![allow(
     non_snake_case,

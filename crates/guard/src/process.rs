@@ -21,7 +21,8 @@ pub(crate) fn thread() -> i32 {
     i32::try_from(number).unwrap_or(0)
 }
 
-/// An environment variable. The string stays valid: programs do not change their environment once CUDA starts.
+/// An environment variable. The string stays valid: programs do not change their environment once CUDA
+/// starts.
 pub(crate) fn variable(name: &str) -> Option<&'static CStr> {
     let mut text = [0_u8; 64];
     text.get_mut(..name.len())?.copy_from_slice(name.as_bytes());

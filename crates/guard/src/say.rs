@@ -12,10 +12,10 @@ macro_rules! say {
     ($($word:tt)*) => { $crate::say::line(format_args!($($word)*)) };
 }
 
-/// Writes a line that may recur, but not every time (see [`Recurrence`]).
+/// Writes a line that may recur, but not every time (see [`ReportCount`]).
 macro_rules! say_some {
     ($($word:tt)*) => {{
-        static TIMES: $crate::say::Recurrence = $crate::say::Recurrence::new();
+        static TIMES: $crate::say::ReportCount = $crate::say::ReportCount::new();
         if TIMES.again().is_some() {
             $crate::say::say!($($word)*);
         }
@@ -50,9 +50,9 @@ pub(crate) fn line(words: fmt::Arguments<'_>) {
 
 /// Occurrences of an event, and which of them are reported: the first few, then only the powers of two.
 #[derive(Debug)]
-pub(crate) struct Recurrence(AtomicU32);
+pub(crate) struct ReportCount(AtomicU32);
 
-impl Recurrence {
+impl ReportCount {
     /// Reported in full before only the powers of two are.
     const IN_FULL: u32 = 8;
 
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn frequent_events_are_reported_more_and_more_rarely() {
-        let events = Recurrence::new();
+        let events = ReportCount::new();
         let reported: Vec<u32> = (0..100).filter_map(|_| events.again()).collect();
         assert_eq!(reported, [1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64]);
     }

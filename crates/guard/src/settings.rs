@@ -1,4 +1,4 @@
-//! Options of this process, read from `PLIMSOLL_GUARD`.
+//! GuardOptions of this process, read from `PLIMSOLL_GUARD`.
 
 use alloc::boxed::Box;
 use core::ptr::null_mut;
@@ -6,12 +6,12 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 
 use plimsoll_wire::env;
-use plimsoll_wire::options::Options;
+use plimsoll_wire::options::GuardOptions;
 
 use crate::process;
 use crate::say::say;
 
-static OPTIONS: AtomicPtr<Options> = AtomicPtr::new(null_mut());
+static OPTIONS: AtomicPtr<GuardOptions> = AtomicPtr::new(null_mut());
 
 /// True if the environment asks for guard at all; read once.
 pub(crate) fn wanted() -> bool {
@@ -31,8 +31,8 @@ pub(crate) fn wanted() -> bool {
 }
 
 /// The options; the empty ones until [`read`] has succeeded.
-pub(crate) fn options() -> &'static Options {
-    static NONE: Options = Options::NONE;
+pub(crate) fn options() -> &'static GuardOptions {
+    static NONE: GuardOptions = GuardOptions::NONE;
     // SAFETY: null, or options that were leaked.
     unsafe { OPTIONS.load(Acquire).as_ref() }.unwrap_or(&NONE)
 }
@@ -46,7 +46,7 @@ pub(crate) fn read() -> bool {
         say!("{} is not text; this process runs unguarded", env::GUARD);
         return false;
     };
-    match Options::read(line) {
+    match GuardOptions::read(line) {
         Ok(options) => {
             // Leaked: hooks of other threads may hold a reference until the process ends.
             OPTIONS.store(Box::into_raw(Box::new(options)), Release);

@@ -1,9 +1,10 @@
 //! Spilling: allocations whose front lies on the card and whose rest lies in host memory.
 //!
-//! DECISION: only the part that does not fit is spilled, not the whole request: one range of addresses, of which the card reads the
-//! tail over the bus. [`crate::policy::room`] decides which requests are divided. A small request costs a granule of host memory and
-//! is touched often, so large ones leave some room on the card for it; where that is used up too, the small one is spilled all
-//! the same, because a program that is refused four bytes dies of it. The kind of host memory is chosen for each card by
+//! DECISION: only the part that does not fit is spilled, not the whole request: one range of addresses, of
+//! which the card reads the tail over the bus. [`crate::policy::room`] decides which requests are divided. A
+//! small request costs a granule of host memory and is touched often, so large ones leave some room on the
+//! card for it; where that is used up too, the small one is spilled all the same, because a program that is
+//! refused four bytes dies of it. The kind of host memory is chosen for each card by
 //! [`crate::policy::placement`] and tried out by [`probe`].
 
 pub(crate) mod copy_border;
@@ -18,20 +19,20 @@ mod whole;
 use core::sync::atomic::Ordering::Relaxed;
 
 use make::{RangeError, WantedRange};
-use vmm::{Location, Properties};
+use vmm::{Location, VmmProperties};
 
 pub(crate) use release::{finish, forget, free, free_async, sweep};
-pub(crate) use whole::Advice;
+pub(crate) use whole::ManagedAdvice;
 
 use crate::account::{overflow, spilled};
-use crate::driver::{CuResult, Device, DevicePointer, Handle, OUT_OF_MEMORY};
+use crate::driver::{AllocationHandle, CuResult, DeviceOrdinal, DevicePointer, OUT_OF_MEMORY};
 use crate::driver_guard;
 use crate::policy::placement::Crossing;
 use crate::say::say_some;
 use crate::state::ranges::{self, SpillPlace, SpillRange};
 use crate::state::{CardIndex, card};
-use crate::text::Size;
-use crate::trace::{self, Kind, TraceEvent};
+use crate::text::ByteSize;
+use crate::trace::{self, TraceEvent, TraceKind};
 
 /// Serves a request with mapped memory of the card alone, in pieces of at least `floor` bytes.
 pub(crate) fn in_chunks(index: CardIndex, size: u64, floor: u64) -> Result<DevicePointer, CuResult> {
@@ -73,21 +74,21 @@ pub(crate) fn spill(index: CardIndex, size: u64) -> Result<DevicePointer, CuResu
     Err(OUT_OF_MEMORY)
 }
 
-/// Physical host memory in place of a card's, for a program that maps it itself. ggml's VMM pool aborts if it gets none
-/// (`ggml_cuda_pool_vmm::alloc`, CU_CHECK around cuMemCreate @ b10605).
-pub(crate) fn memory(index: CardIndex, size: u64) -> Result<Handle, CuResult> {
+/// Physical host memory in place of a card's, for a program that maps it itself. ggml's VMM pool aborts if it
+/// gets none (`ggml_cuda_pool_vmm::alloc`, CU_CHECK around cuMemCreate @ b10605).
+pub(crate) fn memory(index: CardIndex, size: u64) -> Result<AllocationHandle, CuResult> {
     if !spilled::take(index, size) {
         return Err(OUT_OF_MEMORY);
     }
     let places = probe_results::get(index).places(probe_results::features(index.device()));
     for place in places.filter(|place| place.follows_device_memory()) {
         let handle = probe_results::crossing(index, place, false)
-            .and_then(|_| vmm::create(size, &Properties::at(Location::of(place)?)).ok());
+            .and_then(|_| vmm::create(size, &VmmProperties::at(Location::of(place)?)).ok());
         if let Some(handle) = handle {
             card(index).raise_peaks();
             probe_results::say(index, place);
             trace::emit(
-                Kind::Spill,
+                TraceKind::Spill,
                 TraceEvent {
                     size,
                     ..TraceEvent::on(index)
@@ -100,8 +101,9 @@ pub(crate) fn memory(index: CardIndex, size: u64) -> Result<Handle, CuResult> {
     Err(OUT_OF_MEMORY)
 }
 
-/// Serves a whole request with managed memory, within the free bytes of the card (the variants of llama.cpp PR 22158).
-pub(crate) fn managed(index: CardIndex, size: u64, advice: Advice) -> Result<DevicePointer, CuResult> {
+/// Serves a whole request with managed memory, within the free bytes of the card (the variants of llama.cpp
+/// PR 22158).
+pub(crate) fn managed(index: CardIndex, size: u64, advice: ManagedAdvice) -> Result<DevicePointer, CuResult> {
     let base = whole::managed(index, size, advice)?;
     spilled::charge(index, size);
     Ok(hand_out(
@@ -145,7 +147,7 @@ fn as_a_whole(index: CardIndex, size: u64, place: SpillPlace) -> Result<SpillRan
         return Err(SpillError::Limit);
     }
     let base = match place {
-        SpillPlace::Managed => whole::managed(index, size, Advice::Host),
+        SpillPlace::Managed => whole::managed(index, size, ManagedAdvice::Host),
         _ => whole::pinned(size),
     };
     match base {
@@ -175,11 +177,11 @@ fn whole_range(index: CardIndex, base: DevicePointer, size: u64, place: SpillPla
 }
 
 /// Advice to prefer host memory, where the driver lets host and card use managed memory at once.
-pub(crate) fn host_advice(index: CardIndex) -> Advice {
+pub(crate) fn host_advice(index: CardIndex) -> ManagedAdvice {
     if probe_results::features(index.device()).concurrent_managed {
-        Advice::Host
+        ManagedAdvice::Host
     } else {
-        Advice::None
+        ManagedAdvice::None
     }
 }
 
@@ -191,10 +193,10 @@ fn hand_out(index: CardIndex, range: SpillRange) -> DevicePointer {
         size: range.asked,
         ..TraceEvent::on(index)
     };
-    trace::emit(Kind::Alloc, event);
+    trace::emit(TraceKind::Alloc, event);
     if spilled > 0 {
         trace::emit(
-            Kind::Spill,
+            TraceKind::Spill,
             TraceEvent {
                 size: spilled,
                 ..event
@@ -203,9 +205,9 @@ fn hand_out(index: CardIndex, range: SpillRange) -> DevicePointer {
         say_some!(
             "card {}: {} overflow: {} of it on the card, {} in {}",
             index.number(),
-            Size(range.asked),
-            Size(range.head),
-            Size(spilled),
+            ByteSize(range.asked),
+            ByteSize(range.head),
+            ByteSize(spilled),
             range.place.map_or("host memory", SpillPlace::name),
         );
     }
@@ -215,13 +217,14 @@ fn hand_out(index: CardIndex, range: SpillRange) -> DevicePointer {
 }
 
 /// Gives `user` access to the ranges on `owner`, the present ones and those to come.
-pub(crate) fn enable_peer(user: Device, owner: Device) {
+pub(crate) fn enable_peer(user: DeviceOrdinal, owner: DeviceOrdinal) {
     let mappings =
         ranges::collect(|range| (range.device == owner).then(|| (range.base, range.pieces.clone())));
     for (base, pieces) in mappings {
         let mut at = base;
         for piece in pieces {
-            // A card that gets no access finds out when it touches the memory, as with any memory that is not shared.
+            // A card that gets no access finds out when it touches the memory, as with any memory that is not
+            // shared.
             let _ = vmm::grant(at, piece, user);
             at += piece;
         }

@@ -15,11 +15,11 @@ mod shared_file;
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use plimsoll_wire::page::{CARDS, Card, Page};
+use plimsoll_wire::page::{CARDS, Page, PageCard};
 
 pub(crate) use page::{create, page};
 
-use crate::driver::Device;
+use crate::driver::DeviceOrdinal;
 
 /// Number of a card that has a place on the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl CardIndex {
     pub(crate) const FIRST: Self = Self(0);
 
     /// None for a card beyond those that a page has room for; it is not guarded.
-    pub(crate) fn of(device: Device) -> Option<Self> {
+    pub(crate) fn of(device: DeviceOrdinal) -> Option<Self> {
         let index = u8::try_from(device).ok()?;
         let count = page().count.load(Relaxed);
         (u32::from(index) < count && usize::from(index) < CARDS).then_some(Self(index))
@@ -50,19 +50,19 @@ impl CardIndex {
         usize::from(self.0) % CARDS
     }
 
-    pub(crate) fn device(self) -> Device {
-        Device::from(self.0)
+    pub(crate) fn device(self) -> DeviceOrdinal {
+        DeviceOrdinal::from(self.0)
     }
 }
 
 /// The card's entry on the page.
-pub(crate) fn card(index: CardIndex) -> &'static Card {
+pub(crate) fn card(index: CardIndex) -> &'static PageCard {
     let page: &'static Page = page();
     &page.cards[index.place()]
 }
 
 /// The UUID of a card, as the driver told it when guard armed itself.
-pub(crate) fn uuid(card: &Card) -> [u8; 16] {
+pub(crate) fn uuid(card: &PageCard) -> [u8; 16] {
     let mut uuid = [0; 16];
     for (half, place) in uuid.chunks_exact_mut(8).zip(&card.uuid) {
         half.copy_from_slice(&place.load(Relaxed).to_le_bytes());

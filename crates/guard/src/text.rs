@@ -33,9 +33,9 @@ impl Text {
 
 /// A number of bytes, formatted for people.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Size(pub(crate) u64);
+pub(crate) struct ByteSize(pub(crate) u64);
 
-impl fmt::Display for Size {
+impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const MIB: u64 = 1 << 20;
         match self.0 {

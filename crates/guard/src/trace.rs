@@ -1,8 +1,9 @@
 //! Trace of memory events: one file for each process, and nothing unless `PLIMSOLL_GUARD_TRACE` is set.
 //!
-//! DECISION: one record is one `write(2)` to a file opened for append. That costs a microsecond, and there is no buffer to lose when the
-//! process is killed and no lock for which a slow disk would make every thread wait. Two threads may write in another order than
-//! their times say; events of one block never do. The first record that cannot be written ends the trace.
+//! DECISION: one record is one `write(2)` to a file opened for append. That costs a microsecond, and there is
+//! no buffer to lose when the process is killed and no lock for which a slow disk would make every thread
+//! wait. Two threads may write in another order than their times say; events of one block never do. The first
+//! record that cannot be written ends the trace.
 
 use core::ffi::{CStr, c_int};
 use core::fmt::Write;
@@ -10,9 +11,9 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicI32, AtomicU16, AtomicU64};
 
 use plimsoll_wire::env;
-use plimsoll_wire::trace::{Header, Record};
+use plimsoll_wire::trace::{TraceHeader, TraceRecord};
 
-pub(crate) use plimsoll_wire::trace::Kind;
+pub(crate) use plimsoll_wire::trace::TraceKind;
 
 use crate::descriptor::FileIdentity;
 use crate::say::say;
@@ -58,7 +59,7 @@ pub(crate) fn open() {
     let named = write!(name, "{path}.{process}").is_ok();
     let file = name.as_c().filter(|_| named).map_or(CLOSED, create);
     let started = clock::now();
-    let header = Header::new(process, page().count.load(Relaxed), started, clock::unix());
+    let header = TraceHeader::new(process, page().count.load(Relaxed), started, clock::unix());
     if file < 0 || !put(file, &header.to_bytes()) {
         say!("cannot write the trace {path}.{process}; there will be none");
         return;
@@ -70,8 +71,9 @@ pub(crate) fn open() {
 
 /// Creates the file anew; [`CLOSED`] on failure.
 ///
-/// The name is predictable and may lie in a folder that others can write to. O_EXCL makes sure that the file is ours alone and no
-/// link. What an earlier process with this number left there is removed first, and never written into.
+/// The name is predictable and may lie in a folder that others can write to. O_EXCL makes sure that the file
+/// is ours alone and no link. What an earlier process with this number left there is removed first, and never
+/// written into.
 fn create(name: &CStr) -> c_int {
     const OWNER_ONLY: libc::mode_t = 0o600;
     let flags =
@@ -89,7 +91,7 @@ pub(crate) fn on() -> bool {
 }
 
 #[inline]
-pub(crate) fn emit(kind: Kind, event: TraceEvent) {
+pub(crate) fn emit(kind: TraceKind, event: TraceEvent) {
     let file = FILE.load(Acquire);
     if file != CLOSED {
         record(file, kind, event);
@@ -97,8 +99,8 @@ pub(crate) fn emit(kind: Kind, event: TraceEvent) {
 }
 
 #[cold]
-fn record(file: i32, kind: Kind, event: TraceEvent) {
-    let record = Record {
+fn record(file: i32, kind: TraceKind, event: TraceEvent) {
+    let record = TraceRecord {
         time: clock::now().saturating_sub(STARTED.load(Relaxed)),
         id: event.id,
         size: event.size,
@@ -117,7 +119,7 @@ fn record(file: i32, kind: Kind, event: TraceEvent) {
 }
 
 #[allow(clippy::as_conversions, reason = "the code that the enum declares")]
-const fn code(kind: Kind) -> u8 {
+const fn code(kind: TraceKind) -> u8 {
     kind as u8
 }
 
@@ -135,12 +137,12 @@ pub(crate) fn number() -> u64 {
 
 /// Dense numbers for handles, in the order of their first use.
 #[derive(Debug)]
-struct Numbers {
+struct DenseNumbers {
     known: AddressMap<u16>,
     last: AtomicU16,
 }
 
-impl Numbers {
+impl DenseNumbers {
     const fn new() -> Self {
         Self {
             known: AddressMap::new(),
@@ -160,7 +162,7 @@ impl Numbers {
 fn stream(handle: usize) -> u16 {
     /// CU_STREAM_LEGACY is the default stream's other name.
     const LEGACY: usize = 1;
-    static STREAMS: Numbers = Numbers::new();
+    static STREAMS: DenseNumbers = DenseNumbers::new();
     match handle {
         0 | LEGACY => 0,
         handle => STREAMS.of(u64::try_from(handle).unwrap_or(0)),
@@ -168,7 +170,7 @@ fn stream(handle: usize) -> u16 {
 }
 
 fn thread() -> u16 {
-    static THREADS: Numbers = Numbers::new();
+    static THREADS: DenseNumbers = DenseNumbers::new();
     THREADS
         .of(u64::try_from(process::thread()).unwrap_or(0))
         .saturating_sub(1)

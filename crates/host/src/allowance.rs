@@ -1,20 +1,20 @@
-//! What may be asked for now, what could be made of it, and which of several limits decides.
+//! Allocatable memory: the size that a driver's request can get now, the size after reclaim, and the limit that decides.
 //!
-//! Decision: two numbers. `now` is what a driver's request gets without anybody doing anything; `attainable` is what it could
-//! get if every clean page of a file were dropped. What lies between them is for reclaim; what lies beyond `attainable` no
-//! reclaim brings. Which number a driver goes by depends on how it allocates: one that lets the kernel make room goes by
-//! MemAvailable, one that gives up early goes by MemFree. Pages of the contiguous pool count for neither.
+//! DECISION: two numbers. `now` is the size of a driver's request that succeeds without any reclaim; `attainable` is the
+//! size after all clean file pages are dropped. Reclaim can gain the difference and no more. A driver that lets the
+//! kernel reclaim is limited by MemAvailable, one that gives up early by MemFree. Pages of the contiguous pool count
+//! for neither.
 
 use plimsoll_base::{Bytes, Reason};
 
 use super::{Chip, Driver, Release, Snapshot};
 
-/// What a driver's request is met from.
+/// The memory that a driver's request is served from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Gate {
-    /// From memory that is free at this moment: page cache is in its way.
+    /// Free memory only: page cache counts as used.
     Free,
-    /// From what the kernel can make free: page cache gives way by itself.
+    /// Available memory: the kernel reclaims page cache for the request.
     Available,
 }
 
@@ -37,8 +37,8 @@ struct Bound {
     reason: Reason,
 }
 
-/// Says what may be asked for, going by `gate` or, without one, by what the machine's driver is known to do; `None` where
-/// `/proc/meminfo` does not say enough.
+/// Computes the allocatable memory for `gate`, or for the gate of the machine's driver; `None` where `/proc/meminfo` lacks
+/// the figures.
 pub fn allowance(snapshot: &Snapshot, gate: Option<Gate>) -> Option<Allowance> {
     let (known, why) = usual_gate(snapshot);
     let gate = gate.unwrap_or(known);
@@ -47,9 +47,11 @@ pub fn allowance(snapshot: &Snapshot, gate: Option<Gate>) -> Option<Allowance> {
     if gate == Gate::Free {
         bounds.push(free(snapshot)?);
     }
+    // debugfs, so only for root; NvMap's figure includes its own caps.
     bounds.extend(kernels_word(snapshot));
     bounds.extend(cap(snapshot));
     bounds.extend(groups(snapshot));
+    // The tightest limit decides, and is named first in the explanation.
     bounds.sort_by_key(|bound| bound.bytes);
     let now = bounds.first()?.bytes;
     let attainable = bounds
@@ -57,12 +59,14 @@ pub fn allowance(snapshot: &Snapshot, gate: Option<Gate>) -> Option<Allowance> {
         .filter(|bound| !bound.moves)
         .map(|bound| bound.bytes)
         .min();
+    // Limits that reclaim does not raise bound the result; a stale figure must not put it below `now`.
     let attainable = attainable.unwrap_or(now).max(now);
     let said = format!("{now} may be asked for now: {} decides", bounds.first()?.name);
     let mut reason = Reason::new("allowance", said)
         .fact("now", now)
         .fact("attainable", attainable)
         .because_all(bounds.into_iter().map(|bound| bound.reason));
+    // A gate that the caller chose has no evidence to show.
     if gate == known {
         reason = reason.because(why);
     }
@@ -75,7 +79,7 @@ pub fn allowance(snapshot: &Snapshot, gate: Option<Gate>) -> Option<Allowance> {
     })
 }
 
-/// How this machine's driver allocates, and how that is known.
+/// The gate of this machine's driver, and the evidence for it.
 fn usual_gate(snapshot: &Snapshot) -> (Gate, Reason) {
     let (gate, text) = match (snapshot.driver(), snapshot.release) {
         (None, _) => (
@@ -225,11 +229,13 @@ fn remedy(release: Release) -> Reason {
 
 /// Limits of containers: of every request where the kernel lets go of cache by itself, and of a driver's where it is charged.
 fn groups(snapshot: &Snapshot) -> Vec<Bound> {
+    // NvMap before that fix allocates outside any memory cgroup.
     let uncharged = |release: Release| !release.gives_up_early();
     if snapshot.driver() == Some(Driver::Nvmap) && snapshot.release.is_some_and(uncharged) {
         return Vec::new();
     }
     let total = snapshot.memory.total.unwrap_or(Bytes::MAX);
+    // A limit at or above the machine's memory never binds; v1 writes a huge number for none.
     let binding = snapshot.limits.iter().filter(|limit| limit.limit < total);
     let bound = |limit: &super::CgroupLimit| {
         let (bytes, group) = (limit.room(), &limit.group);

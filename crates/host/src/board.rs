@@ -1,4 +1,4 @@
-//! Which chip it is: the device tree's `model` and `compatible`, and the name that NVIDIA's driver gives the GPU.
+//! Chips with unified memory, from the device tree's `compatible` and the driver's name of the GPU.
 
 /// Longer texts are no name.
 const LONGEST: usize = 4096;
@@ -20,7 +20,7 @@ pub enum Chip {
     Gb10,
 }
 
-/// How the GPU's driver comes by host memory.
+/// The kernel driver that allocates host memory for the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Driver {
     /// nvgpu and NvMap, up to Orin.
@@ -36,6 +36,7 @@ impl Chip {
             .get(..compatible.len().min(LONGEST))?
             .split(|byte| *byte == 0);
         names
+            // The list starts with the board's name; the chip's comes last, as in every Jetson device tree.
             .filter_map(|name| name.strip_prefix(b"nvidia,"))
             .find_map(|name| match name {
                 b"tegra210" => Some(Self::Tegra210),
@@ -56,6 +57,7 @@ impl Chip {
         let mut words = model.split_ascii_whitespace();
         words.find_map(|word| match word {
             "GB10" => Some(Self::Gb10),
+            // Thor's device tree may lack the name, but its driver is nvidia.ko and prints it.
             "Thor" => Some(Self::Tegra264),
             _ => None,
         })
@@ -80,15 +82,6 @@ impl Chip {
     }
 }
 
-/// A name as `/proc/device-tree/model` has it, without its NUL; `None` where it is not printable.
-pub fn name(bytes: &[u8]) -> Option<String> {
-    let bytes = bytes.get(..bytes.len().min(LONGEST))?;
-    let name = bytes.split(|byte| *byte == 0).next()?;
-    let name = std::str::from_utf8(name).ok()?.trim();
-    let printable = !name.is_empty() && !name.chars().any(char::is_control);
-    printable.then(|| name.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,16 +100,5 @@ mod tests {
         );
         assert_eq!(Chip::of_information("Model: NVIDIA H200\n"), None);
         assert_eq!(Chip::Tegra264.driver(), Driver::NvidiaUnified);
-    }
-
-    #[test]
-    fn a_name_is_printable_or_nothing() {
-        assert_eq!(
-            name(b"NVIDIA Jetson Orin Nano Engineering Reference Developer Kit Super\0").as_deref(),
-            Some("NVIDIA Jetson Orin Nano Engineering Reference Developer Kit Super")
-        );
-        for bytes in [&b""[..], b"\0", b"\xff\xfe", b"a\x1b[2Jb"] {
-            assert_eq!(name(bytes), None, "{bytes:?}");
-        }
     }
 }

@@ -14,7 +14,7 @@ pub struct BuddyInfo {
     pub zones: Vec<ZoneBlocks>,
 }
 
-/// How many blocks of 2^order pages are free in a zone; the index is the order.
+/// Free blocks of 2^order pages in a zone; the index is the order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneBlocks {
     pub node: u32,
@@ -30,7 +30,7 @@ impl BuddyInfo {
         }
     }
 
-    /// How many orders the kernel has.
+    /// Number of orders of the kernel.
     pub fn orders(&self) -> usize {
         self.zones.iter().map(|zone| zone.counts.len()).max().unwrap_or(0)
     }
@@ -43,8 +43,9 @@ impl BuddyInfo {
             .fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// How many requests of this order can be met: larger blocks are split.
+    /// Number of requests of this order that can be served: larger blocks are split.
     pub fn blocks_from(&self, order: usize) -> u64 {
+        // A block of order n + k serves 2^k requests of order n.
         (order..self.orders()).fold(0, |sum: u64, larger| {
             sum.saturating_add(shifted(self.blocks(larger), larger - order))
         })
@@ -59,20 +60,6 @@ impl BuddyInfo {
     pub fn free(&self, page: Bytes) -> Bytes {
         self.free_from(0, page)
     }
-
-    /// The largest order of which a block is free.
-    pub fn largest(&self) -> Option<usize> {
-        (0..self.orders()).rev().find(|order| self.blocks(*order) > 0)
-    }
-
-    /// Thousandths of free memory that a request of this order cannot use; `None` where nothing is free.
-    ///
-    /// The kernel's own index (`mm/vmstat.c: unusable_free_index`), over all zones together.
-    pub fn unusable(&self, order: usize) -> Option<u64> {
-        let free = self.blocks_from(0);
-        let usable = self.free_from(order, Bytes::new(1)).get();
-        (free > 0).then(|| 1000 - Bytes::new(usable).scaled(1000, free).get().min(1000))
-    }
 }
 
 /// The size of a block of this order; saturates.
@@ -82,12 +69,14 @@ pub(super) fn block(order: usize, page: Bytes) -> Bytes {
 
 fn shifted(number: u64, by: usize) -> u64 {
     let factor = u32::try_from(by).ok().and_then(|by| 1_u64.checked_shl(by));
+    // checked_shl fails beyond 63 bits, where any size is larger than memory.
     factor.map_or(u64::MAX, |factor| number.saturating_mul(factor))
 }
 
 fn zone(line: &str) -> Option<ZoneBlocks> {
     let (node, zone, rest) = fields::node_and_zone(line)?;
     let words = rest.split_ascii_whitespace().take(MOST_ORDERS);
+    // One bad column drops the zone: shifted columns would count under wrong orders.
     let counts: Option<Vec<u64>> = words.map(|word| word.parse().ok()).collect();
     let counts = counts.filter(|counts| !counts.is_empty())?;
     Some(ZoneBlocks {
@@ -115,7 +104,6 @@ Node 0, zone   Normal    100     50      0      0      0      0      0      0   
         assert_eq!(blocks.blocks_from(9), 3 + 2 * 4);
         assert_eq!(blocks.free_from(9, PAGE), Bytes::mib(22));
         assert_eq!(blocks.free(PAGE), Bytes::mib(23) + Bytes::kib(800));
-        assert_eq!(blocks.largest(), Some(10));
     }
 
     #[test]
@@ -123,17 +111,6 @@ Node 0, zone   Normal    100     50      0      0      0      0      0      0   
         let blocks = BuddyInfo::read(TEGRA);
         assert_eq!((blocks.orders(), blocks.blocks(10)), (13, 1));
         assert_eq!(blocks.free_from(10, PAGE), Bytes::mib(4 + 20 * 8 + 94 * 16));
-        assert!(blocks.unusable(10).unwrap() < 5);
-    }
-
-    #[test]
-    fn the_unusable_index_is_the_kernels() {
-        let blocks = BuddyInfo::read("Node 0, zone Normal 2 1 1\n");
-        assert_eq!(
-            [0, 1, 2, 3].map(|order| blocks.unusable(order)),
-            [Some(0), Some(250), Some(500), Some(1000)]
-        );
-        assert_eq!(BuddyInfo::read("Node 0, zone Normal 0 0\n").unusable(0), None);
     }
 
     #[test]
@@ -142,6 +119,5 @@ Node 0, zone   Normal    100     50      0      0      0      0      0      0   
         let blocks = BuddyInfo::read(text);
         assert_eq!(blocks.zones.len(), 1);
         assert_eq!(blocks.free(PAGE), Bytes::MAX);
-        assert!(blocks.unusable(1).is_some());
     }
 }

@@ -53,6 +53,7 @@ const V1: Version = Version {
 pub fn limits(own_groups: &str, mut read: impl FnMut(&str) -> Option<String>) -> Vec<CgroupLimit> {
     let mut found = Vec::new();
     for (version, path) in fields::lines(own_groups).filter_map(memory_group).take(MOST) {
+        // A limit binds all groups below it, so the path is walked to the root.
         for group in upwards(version.mount, path) {
             found.extend(version.limit_of(&group, &mut read));
         }
@@ -65,6 +66,7 @@ fn memory_group(line: &str) -> Option<(Version, &str)> {
     let mut fields = line.splitn(3, ':');
     let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
     match controllers {
+        // Version 2 has one line without controllers; on hybrid systems both lines exist.
         "" => Some((V2, path)),
         _ if controllers.split(',').any(|name| name == "memory") => Some((V1, path)),
         _ => None,
@@ -77,6 +79,7 @@ fn upwards(mount: &str, path: &str) -> Vec<String> {
         .split('/')
         .filter(|name| !name.is_empty() && *name != ".")
         .collect();
+    // The path is read from a file, and a captured tree may be hostile.
     if names.contains(&"..") || names.len() > MOST {
         return Vec::new();
     }

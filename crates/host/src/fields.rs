@@ -1,4 +1,4 @@
-//! What the formats have in common: `key value unit`, `Node 0, zone Normal`, and limits on how much is read.
+//! Elements that several formats share: `key value unit`, `Node 0, zone Normal`, and limits on how much is read.
 
 use plimsoll_base::Bytes;
 
@@ -36,6 +36,7 @@ pub(super) fn leading_number(text: &str) -> Option<(u64, &str)> {
 /// `12MB`, `252kB`, `17K`: a size and what follows it.
 pub(super) fn leading_size(text: &str) -> Option<(Bytes, &str)> {
     let (number, rest) = leading_number(text)?;
+    // One ASCII letter, so the byte slice below stays on a character boundary.
     let unit = rest.chars().next().filter(|c| "kKmMgG".contains(*c));
     let rest = if unit.is_some() { &rest[1..] } else { rest };
     let size = scaled(number, unit)?;

@@ -1,6 +1,6 @@
-//! `/etc/nv_tegra_release`: which release of NVIDIA's Jetson Linux (L4T) a board runs, and what is known of it.
+//! `/etc/nv_tegra_release`: the release of NVIDIA's Jetson Linux (L4T), and its known faults.
 //!
-//! Decision: releases are compared as numbers, and the table holds only what NVIDIA said in public. With the fix for
+//! DECISION: releases are compared as numbers, and the table holds only what NVIDIA said in public. With the fix for
 //! CVE-2025-33182 and CVE-2025-33177 NvMap keeps allocations out of the kernel's OOM path, "which led to some limitations in
 //! the allocable memory" (NVIDIA's forum, on R38.2.1 → R38.2.2, R36.4.4 → R36.4.7 and R35.6.2 → R35.6.3); the release notes
 //! of R36.5 and R35.6.4 name it as fixed. Nothing that a user can reclaim lifts such a cap.
@@ -26,8 +26,9 @@ pub struct NvmapFault {
     pub fixed_in: Option<Release>,
 }
 
-/// What was seen to be given and to be refused, on boards with about this much memory, by R36.4.7: an Orin Nano of 8 GB
-/// gave 3.84 GiB in sum and refused 4 GiB with 5.36 GiB free; an Orin NX of 16 GB gave 3.2 GB and refused 6.6 GB with 12.6 GB free.
+/// Reported sizes under R36.4.7: board memory, largest total that was granted, smallest request that failed. An Orin Nano
+/// of 8 GB granted 3.84 GiB and refused 4 GiB with 5.36 GiB free; an Orin NX of 16 GB granted 3.2 GB and refused 6.6 GB
+/// with 12.6 GB free.
 const SEEN: [(Bytes, Bytes, Bytes); 2] = [
     (Bytes::mib(7620), Bytes::mib(3932), Bytes::mib(4096)),
     (Bytes::mib(15_650), Bytes::mib(3051), Bytes::mib(6294)),
@@ -67,40 +68,26 @@ impl Release {
         FAULTS.into_iter().find(|fault| fault.covers(self))
     }
 
-    /// Whether NvMap keeps out of the OOM path: then it gives up where the kernel would have made room, and free memory
-    /// decides, not available memory. Inferred from the same fix, which later releases keep.
+    /// True if NvMap keeps out of the OOM path. It then fails where the kernel could have reclaimed, so free memory is the
+    /// limit instead of available memory. Inferred from the same fix, which later releases keep.
     pub fn gives_up_early(self) -> bool {
         let same_line = FAULTS.iter().find(|fault| fault.since.major == self.major);
+        // Lines with a fix date are compared; later majors are assumed to keep the behaviour.
         same_line.map_or(self.major > 38, |fault| self >= fault.since)
-    }
-
-    /// The JetPack that brought it, where that is known.
-    pub fn jetpack(self) -> Option<&'static str> {
-        Some(match (self.major, self.minor, self.patch) {
-            (32, ..) => "4",
-            (35, 6, _) => "5.1.5",
-            (34 | 35, ..) => "5",
-            (36, 4, 3) => "6.2",
-            (36, 4, 4 | 7) => "6.2.1",
-            (36, 5, _) => "6.2.2",
-            (36, ..) => "6",
-            (38, 2, _) => "7.0",
-            (38, 4, _) => "7.1",
-            (39, 2, _) => "7.2",
-            _ => return None,
-        })
     }
 }
 
 impl NvmapFault {
     fn covers(self, release: Release) -> bool {
+        // The fault is in one minor line; the next minor starts without or with it on its own.
         let same_minor = (self.since.major, self.since.minor) == (release.major, release.minor);
         let before_fix = self.fixed_in.is_none_or(|fixed| release < fixed);
         same_minor && release >= self.since && before_fix
     }
 
-    /// What was reported to be given in sum, and the least that was reported to be refused, on a board of this size.
+    /// The largest total that was granted and the smallest request that failed, on a board of this size.
     pub fn seen_on(self, total: Bytes) -> Option<(Bytes, Bytes)> {
+        // Boards of one size differ by carve-outs for firmware, so 10 % either way is the same board.
         let near = |seen: Bytes| total >= seen.scaled(9, 10) && total <= seen.scaled(11, 10);
         let row = SEEN.into_iter().find(|(size, ..)| near(*size))?;
         Some((row.1, row.2))

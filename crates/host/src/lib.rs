@@ -1,39 +1,32 @@
-//! What the kernel and the board say of a machine's memory, read from bytes, and what follows from it.
+//! Parsers for a host's memory state (`/proc`, `/sys`, tegrastats) and the arithmetic of reclaim.
 //!
-//! Decision: one parser for each file of `/proc`, `/sys` and `/etc` and for each line of tegrastats, typed and bounded, used
-//! by whoever looks (probe, reclaim, doctor). A file that is cut, mixed up or not what its name says gives less, never a
-//! panic and never a wrong number: what cannot be read is `None`.
+//! DECISION: one typed and bounded parser for each file of `/proc`, `/sys` and `/etc` and for tegrastats lines, shared by
+//! `probe`, `reclaim` and `doctor`. A file that is cut, mixed up or misnamed yields fewer values, never a panic and never
+//! a wrong number: a value that cannot be read is `None`.
 #![forbid(unsafe_code)]
 
 mod allowance;
-pub mod board;
+mod board;
 mod buddyinfo;
 pub mod cgroup;
-mod extfrag;
 mod fields;
 mod l4t;
 mod meminfo;
 pub mod nvmap;
 mod pagetypeinfo;
-mod pressure;
 mod snapshot;
 mod steps;
 mod tegrastats;
-mod vmstat;
 mod zoneinfo;
 
 pub use allowance::{Allowance, Gate, allowance};
 pub use board::{Chip, Driver};
 pub use buddyinfo::{BuddyInfo, ZoneBlocks};
 pub use cgroup::CgroupLimit;
-pub use extfrag::{Fragmentation, FragmentationIndex, ZoneIndex};
 pub use l4t::{NvmapFault, Release};
 pub use meminfo::MemInfo;
-pub use nvmap::{NvmapClient, NvmapClients};
-pub use pagetypeinfo::{BlocksOfType, FreeOfType, MigrateType, PageTypeInfo};
-pub use pressure::{Pressure, Stall};
+pub use pagetypeinfo::{FreeOfType, MigrateType, PageTypeInfo};
 pub use snapshot::{Snapshot, Tree, Unseen, limits};
 pub use steps::{Course, Goal, Ground, Pieces, Planned, Powers, Step, Tried, Verdict, course};
-pub use tegrastats::{Iram, LargestFree, Rail, Swap, TegraStats, Temperature};
-pub use vmstat::VmStat;
+pub use tegrastats::TegraStats;
 pub use zoneinfo::{Zone, ZoneInfo};

@@ -8,21 +8,16 @@ use plimsoll_base::Bytes;
 
 use super::fields;
 
-/// What was there; a field that was not, or was no number, is `None`.
+/// Fields of the file; `None` for one that is absent or no number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemInfo {
     pub total: Option<Bytes>,
     pub free: Option<Bytes>,
     pub available: Option<Bytes>,
-    pub buffers: Option<Bytes>,
-    /// Page cache with `shmem`, without `buffers`.
+    /// Page cache with `shmem`.
     pub cached: Option<Bytes>,
     pub active_file: Option<Bytes>,
     pub inactive_file: Option<Bytes>,
-    pub unevictable: Option<Bytes>,
-    pub mlocked: Option<Bytes>,
-    pub swap_total: Option<Bytes>,
-    pub swap_free: Option<Bytes>,
     pub dirty: Option<Bytes>,
     pub writeback: Option<Bytes>,
     pub anonymous: Option<Bytes>,
@@ -31,16 +26,9 @@ pub struct MemInfo {
     pub shmem: Option<Bytes>,
     pub slab_reclaimable: Option<Bytes>,
     pub slab_unreclaimable: Option<Bytes>,
-    pub kernel_stack: Option<Bytes>,
-    pub page_tables: Option<Bytes>,
-    pub cma_total: Option<Bytes>,
     pub cma_free: Option<Bytes>,
-    /// Pages, not bytes.
-    pub huge_pages_total: Option<u64>,
-    pub huge_pages_free: Option<u64>,
     pub huge_page_size: Option<Bytes>,
     pub nvmap_used: Option<Bytes>,
-    pub nvmap_free: Option<Bytes>,
 }
 
 impl MemInfo {
@@ -56,14 +44,9 @@ impl MemInfo {
 
     /// The first of two lines with one key stands.
     fn set(&mut self, key: &str, value: &str) {
-        match key {
-            "HugePages_Total" => self.huge_pages_total = self.huge_pages_total.or(value.parse().ok()),
-            "HugePages_Free" => self.huge_pages_free = self.huge_pages_free.or(value.parse().ok()),
-            _ => {
-                if let Some(slot) = self.slot(key) {
-                    *slot = slot.or_else(|| kilobytes(value));
-                }
-            }
+        if let Some(slot) = self.slot(key) {
+            // The first of two lines with one key counts; captured files may be concatenated.
+            *slot = slot.or_else(|| kilobytes(value));
         }
     }
 
@@ -72,14 +55,9 @@ impl MemInfo {
             "MemTotal" => &mut self.total,
             "MemFree" => &mut self.free,
             "MemAvailable" => &mut self.available,
-            "Buffers" => &mut self.buffers,
             "Cached" => &mut self.cached,
             "Active(file)" => &mut self.active_file,
             "Inactive(file)" => &mut self.inactive_file,
-            "Unevictable" => &mut self.unevictable,
-            "Mlocked" => &mut self.mlocked,
-            "SwapTotal" => &mut self.swap_total,
-            "SwapFree" => &mut self.swap_free,
             "Dirty" => &mut self.dirty,
             "Writeback" => &mut self.writeback,
             "AnonPages" => &mut self.anonymous,
@@ -87,13 +65,9 @@ impl MemInfo {
             "Shmem" => &mut self.shmem,
             "SReclaimable" => &mut self.slab_reclaimable,
             "SUnreclaim" => &mut self.slab_unreclaimable,
-            "KernelStack" => &mut self.kernel_stack,
-            "PageTables" => &mut self.page_tables,
-            "CmaTotal" => &mut self.cma_total,
             "CmaFree" => &mut self.cma_free,
             "Hugepagesize" => &mut self.huge_page_size,
             "NvMapMemUsed" => &mut self.nvmap_used,
-            "NvMapMemFree" => &mut self.nvmap_free,
             _ => return None,
         })
     }
@@ -103,24 +77,26 @@ impl MemInfo {
         Some(self.active_file? + self.inactive_file?)
     }
 
-    /// What waits to be written, and can be dropped only after.
+    /// Pages that have to be written before they can be dropped.
     pub fn unwritten(&self) -> Bytes {
         self.dirty.unwrap_or_default() + self.writeback.unwrap_or_default()
     }
 
-    /// Page cache that `drop_caches` drops now: of files, in nobody's address space, and not waiting to be written.
+    /// Page cache that `drop_caches` drops now: of files, unmapped and clean.
     ///
     /// A lower bound: `Mapped` counts shared memory too.
     pub fn droppable(&self) -> Option<Bytes> {
+        // Mapped also counts shared memory, so the result is too small rather than too large.
         let held = self.mapped.unwrap_or_default() + self.unwritten();
         Some(self.file_cache()?.saturating_sub(held))
     }
 
-    /// Huge pages for which free memory has room, with a sixteenth of all memory, 512 MiB at least, left for everybody else.
+    /// Huge pages that fit into free memory with a sixteenth of all memory, 512 MiB at least, left over.
     pub fn claimable_huge_pages(&self) -> u64 {
         let (Some(total), Some(free), Some(size)) = (self.total, self.free, self.huge_page_size) else {
             return 0;
         };
+        // Below that, allocations of other processes start direct reclaim.
         let left = Bytes::new(total.get() / 16).max(Bytes::mib(512));
         free.saturating_sub(left)
             .get()
@@ -133,7 +109,7 @@ impl MemInfo {
         Some(self.free?.saturating_sub(self.cma_free.unwrap_or_default()))
     }
 
-    /// What the kernel could make free, without the contiguous pool's: the gate of newer NvMap
+    /// Available memory without the contiguous pool: the limit of newer NvMap
     /// (`nvmap_dev.c: system_heap_free_mem`).
     pub fn available_without_cma(&self) -> Option<Bytes> {
         Some(self.available?.saturating_sub(self.cma_free.unwrap_or_default()))
@@ -160,12 +136,9 @@ mod tests {
     fn every_field_is_read_and_kib_are_meant() {
         let memory = MemInfo::read(ORIN);
         assert_eq!(memory.total, Some(Bytes::kib(7_802_664)));
-        assert_eq!(
-            (memory.huge_pages_total, memory.huge_pages_free),
-            (Some(4), Some(1))
-        );
+        assert_eq!(memory.huge_page_size, Some(Bytes::mib(2)));
         assert_eq!(memory.nvmap_used, Some(Bytes::mib(128)));
-        assert_eq!(memory.swap_total, None);
+        assert_eq!(memory.shmem, None);
     }
 
     #[test]

@@ -1,14 +1,14 @@
-//! `/proc/pagetypeinfo`, which only root may read: free blocks by what they may hold, and what every page block holds.
+//! `/proc/pagetypeinfo`, which only root may read: free blocks by migrate type.
 //!
-//! Compaction moves movable pages and no others. A page block that holds unmovable pages gives no large block however long
-//! one compacts, so what lies free in blocks of the movable kind is all that compaction can put together.
+//! Compaction moves movable pages only. A page block with unmovable pages never becomes a large free block, so compaction
+//! can join only free pages in movable blocks.
 
 use plimsoll_base::Bytes;
 
 use super::buddyinfo::block;
 use super::fields::{self, MOST_ORDERS, MOST_ZONES};
 
-/// What pages a block may hold.
+/// Migrate type of a page block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MigrateType {
     Unmovable,
@@ -22,10 +22,7 @@ pub enum MigrateType {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageTypeInfo {
-    /// The order of a page block: what compaction works towards.
-    pub block_order: Option<usize>,
     pub free: Vec<FreeOfType>,
-    pub blocks: Vec<BlocksOfType>,
 }
 
 /// Free blocks of one zone and type by order. The kernel stops counting at 100 000 and writes `>100000`, so these are lower
@@ -38,17 +35,8 @@ pub struct FreeOfType {
     pub counts: Vec<u64>,
 }
 
-/// How many page blocks of a zone are of a type.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BlocksOfType {
-    pub node: u32,
-    pub zone: String,
-    pub kind: MigrateType,
-    pub count: u64,
-}
-
 impl MigrateType {
-    /// What compaction does not join for an ordinary request.
+    /// Types that compaction does not join for an ordinary request.
     pub const FIXED: [Self; 5] = [
         Self::Unmovable,
         Self::Reclaimable,
@@ -73,83 +61,42 @@ impl MigrateType {
 impl PageTypeInfo {
     pub fn read(text: &str) -> Self {
         let mut types = Self::default();
-        let mut columns: Vec<Option<MigrateType>> = Vec::new();
         for line in fields::lines(text) {
-            if let Some(order) = line.strip_prefix("Page block order:") {
-                types.block_order = order.trim().parse().ok().filter(|order| *order < MOST_ORDERS);
-            } else if let Some(names) = line.strip_prefix("Number of blocks type") {
-                columns = names
-                    .split_ascii_whitespace()
-                    .take(MOST_ORDERS)
-                    .map(MigrateType::named)
-                    .collect();
-            } else if let Some((node, zone, rest)) = fields::node_and_zone(line) {
-                types.read_row(node, zone, rest, &columns);
+            let Some((node, zone, rest)) = fields::node_and_zone(line) else {
+                continue;
+            };
+            // Rows without a type are the table of page blocks at the end of the file, which nothing is planned from.
+            let Some(rest) = rest.trim_start_matches([',', ' ']).strip_prefix("type") else {
+                continue;
+            };
+            let mut words = rest.split_ascii_whitespace();
+            if let Some(kind) = words.next().and_then(MigrateType::named)
+                && types.free.len() < MOST_ZONES
+            {
+                types.free.push(FreeOfType {
+                    node,
+                    zone: zone.to_owned(),
+                    kind,
+                    counts: words.take(MOST_ORDERS).map_while(count).collect(),
+                });
             }
         }
         types
-    }
-
-    fn read_row(&mut self, node: u32, zone: &str, rest: &str, columns: &[Option<MigrateType>]) {
-        if self.free.len().max(self.blocks.len()) >= MOST_ZONES {
-            return;
-        }
-        let zone = zone.to_owned();
-        if let Some(rest) = rest.trim_start_matches([',', ' ']).strip_prefix("type") {
-            let mut words = rest.split_ascii_whitespace();
-            if let Some(kind) = words.next().and_then(MigrateType::named) {
-                let counts = words.take(MOST_ORDERS).map_while(count).collect();
-                self.free.push(FreeOfType {
-                    node,
-                    zone,
-                    kind,
-                    counts,
-                });
-            }
-            return;
-        }
-        let counts = rest.split_ascii_whitespace().map_while(count);
-        for (kind, count) in columns.iter().zip(counts) {
-            if let Some(kind) = *kind {
-                self.blocks.push(BlocksOfType {
-                    node,
-                    zone: zone.clone(),
-                    kind,
-                    count,
-                });
-            }
-        }
     }
 
     /// Free memory of a type in blocks of this order or larger.
     pub fn free_from(&self, kind: MigrateType, order: usize, page: Bytes) -> Bytes {
         let rows = self.free.iter().filter(|row| row.kind == kind);
         rows.flat_map(|row| row.counts.iter().enumerate().skip(order))
+            // Saturating throughout: counts of a damaged file may be anything.
             .map(|(order, count)| block(order, page) * *count)
             .sum()
-    }
-
-    /// Page blocks of a type, over all zones.
-    pub fn blocks_of(&self, kind: MigrateType) -> u64 {
-        let rows = self.blocks.iter().filter(|row| row.kind == kind);
-        rows.fold(0, |sum, row| sum.saturating_add(row.count))
-    }
-
-    /// Thousandths of all page blocks that compaction cannot empty.
-    pub fn unmovable(&self) -> Option<u64> {
-        let all = self
-            .blocks
-            .iter()
-            .fold(0_u64, |sum, row| sum.saturating_add(row.count));
-        let movable = self
-            .blocks_of(MigrateType::Movable)
-            .saturating_add(self.blocks_of(MigrateType::Cma));
-        (all > 0).then(|| Bytes::new(all.saturating_sub(movable)).scaled(1000, all).get())
     }
 }
 
 /// `12`, or `>100000` for more than were counted.
 fn count(word: &str) -> Option<u64> {
+    // The kernel stops at 100 000 to bound its time under the zone lock (`mm/vmstat.c`).
     word.strip_prefix('>').unwrap_or(word).parse().ok()
 }
 
@@ -172,10 +119,9 @@ Node 0, zone   Normal           90          300           10            0       
 ";
 
     #[test]
-    fn free_blocks_and_page_blocks_are_read_by_type() {
+    fn free_blocks_are_read_by_type() {
         let types = PageTypeInfo::read(TEXT);
         let page = Bytes::kib(4);
-        assert_eq!(types.block_order, Some(9));
         assert_eq!(
             types.free_from(MigrateType::Movable, 9, page),
             Bytes::mib(6 * 2 + 2 * 4)
@@ -183,10 +129,6 @@ Node 0, zone   Normal           90          300           10            0       
         assert_eq!(types.free_from(MigrateType::Cma, 0, page), Bytes::mib(200));
         assert_eq!(types.free.len(), 3);
         assert_eq!(types.free[1].counts[0], 100_000);
-        assert_eq!(
-            (types.blocks_of(MigrateType::Cma), types.unmovable()),
-            (100, Some(200))
-        );
     }
 
     #[test]

@@ -1,14 +1,11 @@
-//! All that a machine, or a captured tree of its files, says of its memory at one moment.
+//! Snapshot of a machine's memory state, from the live system or a captured tree of its files.
 //!
-//! Decision: whoever has the files hands them over through [`Tree`]; what could not be seen is kept by its path and the
-//! reason, so that "not there" and "not for an ordinary user" are told apart wherever it matters.
+//! DECISION: files come through [`Tree`], so this crate does no input. Files that could not be read are kept with path and
+//! reason, so that "missing" and "not permitted" stay distinct.
 
 use plimsoll_base::Bytes;
 
-use super::{
-    BuddyInfo, CgroupLimit, Chip, Driver, FragmentationIndex, MemInfo, NvmapClients, PageTypeInfo, Pressure,
-    Release, VmStat, ZoneInfo, board, cgroup, nvmap,
-};
+use super::{BuddyInfo, CgroupLimit, Chip, Driver, MemInfo, PageTypeInfo, Release, ZoneInfo, cgroup, nvmap};
 
 /// Files by their paths from the root of the tree, without a leading slash.
 pub trait Tree {
@@ -19,7 +16,7 @@ pub trait Tree {
     fn page(&self) -> Option<Bytes>;
 }
 
-/// Why a file was not read.
+/// Reasons for an unread file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unseen {
     Missing,
@@ -36,17 +33,11 @@ pub struct Snapshot {
     pub blocks: Option<BuddyInfo>,
     pub zones: Option<ZoneInfo>,
     pub types: Option<PageTypeInfo>,
-    pub counters: Option<VmStat>,
-    pub pressure: Option<Pressure>,
-    /// Of the groups above the process that looked.
+    /// Limits of the groups above the reading process.
     pub limits: Vec<CgroupLimit>,
-    pub fragmentation: Option<FragmentationIndex>,
-    pub kernel: Option<String>,
-    pub board: Option<String>,
     pub chip: Option<Chip>,
     pub release: Option<Release>,
-    pub nvmap_clients: Option<NvmapClients>,
-    /// NvMap's own answer to how much may be asked for.
+    /// NvMap's own figure for the largest request.
     pub nvmap_allocatable: Option<Bytes>,
     /// Files that are there and could not be read.
     pub unseen: Vec<(&'static str, Unseen)>,
@@ -73,6 +64,7 @@ impl Snapshot {
         let compatible = reader.bytes("proc/device-tree/compatible");
         let chip = compatible
             .and_then(|bytes| Chip::of_compatible(&bytes))
+            // GB10 boots by ACPI and has no device tree.
             .or_else(|| chip_of_driver(tree));
         Self {
             page: tree.page().unwrap_or_else(|| page_size(&memory, blocks.as_ref())),
@@ -80,23 +72,7 @@ impl Snapshot {
             types: reader
                 .text("proc/pagetypeinfo")
                 .map(|text| PageTypeInfo::read(&text)),
-            counters: reader.text("proc/vmstat").map(|text| VmStat::read(&text)),
-            pressure: reader
-                .text("proc/pressure/memory")
-                .map(|text| Pressure::read(&text)),
             limits: limits(tree),
-            fragmentation: reader
-                .text("sys/kernel/debug/extfrag/extfrag_index")
-                .map(|text| FragmentationIndex::read(&text)),
-            kernel: reader
-                .bytes("proc/sys/kernel/osrelease")
-                .and_then(|bytes| board::name(&bytes)),
-            board: reader
-                .bytes("proc/device-tree/model")
-                .and_then(|bytes| board::name(&bytes)),
-            nvmap_clients: reader
-                .text("sys/kernel/debug/nvmap/iovmm/clients")
-                .map(|text| NvmapClients::read(&text)),
             nvmap_allocatable: reader
                 .text("sys/kernel/debug/nvmap/iovmm/free_size")
                 .and_then(|text| nvmap::most_allocatable(&text)),
@@ -108,8 +84,9 @@ impl Snapshot {
         }
     }
 
-    /// How the GPU's driver comes by host memory; `None` where the GPU has memory of its own, or there is none.
+    /// The driver that allocates host memory for the GPU; `None` for a discrete GPU, or none.
     pub fn driver(&self) -> Option<Driver> {
+        // The file exists on Jetsons only, and all of them up to Orin use NvMap.
         let by_release = self.release.map(|_| Driver::Nvmap);
         self.chip.map(Chip::driver).or(by_release)
     }
@@ -136,6 +113,7 @@ fn page_size(memory: &MemInfo, blocks: Option<&BuddyInfo>) -> Bytes {
     let (Some(free), Some(blocks)) = (memory.free, blocks) else {
         return USUAL;
     };
+    // Both files count the same free pages, so the right page size makes them agree.
     let distance = |page: &Bytes| blocks.free(*page).get().abs_diff(free.get());
     let sizes = [USUAL, Bytes::kib(16), Bytes::kib(64)];
     sizes.into_iter().min_by_key(distance).unwrap_or(USUAL)
@@ -150,6 +128,7 @@ impl<T: Tree> Reader<'_, T> {
     fn bytes(&mut self, path: &'static str) -> Option<Vec<u8>> {
         match self.tree.read(path) {
             Ok(bytes) => Some(bytes),
+            // Most files are absent on most machines; only unreadable ones are worth reporting.
             Err(Unseen::Missing) => None,
             Err(why) => {
                 self.unseen.push((path, why));

@@ -1,31 +1,32 @@
-//! What to do so that a request of a known size is met: the mildest thing that does, or nothing, with the arithmetic.
+//! Choice of reclaim steps: the mildest recipe that lets a request of a known size succeed, or none.
 //!
-//! Decision: a closed list of recipes, from the mildest on. Each is carried through on paper first; the first that reaches the
-//! goal is the course, and where none does nothing is done, because a step that cannot help only costs. Predictions of free
-//! memory are exact to what moves meanwhile; predictions of large blocks are upper bounds, because nobody can see which page is
-//! pinned. So the acting side takes the first step, measures again and asks again, with what was tried.
+//! DECISION: a closed list of recipes, mildest first. Each is simulated; the first that reaches the goal is chosen, and if
+//! none does nothing is done, because a step that cannot help only costs. Predictions of free memory are exact but for
+//! concurrent changes. Predictions of large blocks are upper bounds, because pinned pages are not visible. The acting
+//! side therefore takes one step, measures again and asks again, with the steps that were tried.
 
-mod ground;
-mod paper;
+mod baseline;
+mod simulation;
 
 use plimsoll_base::{Bytes, Reason};
 
-use self::paper::Paper;
-pub use ground::{Ground, Pieces};
+use self::simulation::Simulation;
+pub use baseline::{Ground, Pieces};
 
 /// Something that can be done, from the mildest on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Step {
-    /// `posix_fadvise(POSIX_FADV_DONTNEED)` on the model's files: drops their page cache and nobody else's.
+    /// `posix_fadvise(POSIX_FADV_DONTNEED)` on the model's files: drops their page cache only.
     AdviseFiles,
-    /// Asks the programs that run under guard to give back what their pools hold idle; who needs it takes it again.
+    /// Asks guarded programs to release idle pool memory, which they can allocate again later.
     AskNeighbours,
     /// `compact_memory`: moves movable pages together. Costs processor time.
     Compact,
-    /// `nr_hugepages`: takes free memory as huge pages, for which the kernel moves pages out of the way one block after another, and gives them
-    /// back. For a moment hardly anything is free, so it comes after `Compact`, which on some kernels returns at once and moves nearly nothing.
+    /// `nr_hugepages`: allocates free memory as huge pages, for which the kernel migrates pages block by block, and frees
+    /// them again. Meanwhile hardly anything is free, so it comes after `Compact`, which on some kernels returns at once
+    /// and migrates almost nothing.
     ClaimHugePages,
-    /// `drop_caches = 1`: drops clean page cache of everybody, who will read it again.
+    /// `drop_caches = 1`: drops clean page cache of all processes, which will read it again.
     DropPageCache,
     /// `sync`, then `drop_caches = 1`.
     WriteAndDropPageCache,
@@ -33,7 +34,7 @@ pub enum Step {
     DropSlab,
 }
 
-/// What is wanted.
+/// The request that has to succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Goal {
     pub need: Bytes,
@@ -41,12 +42,12 @@ pub struct Goal {
     pub order: Option<usize>,
 }
 
-/// What whoever acts may do.
+/// Privileges of the acting side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Powers {
     /// Steps that only root may take.
     pub root: bool,
-    /// Steps that cost everybody, and steps that are not predicted to be enough.
+    /// Steps that slow the whole system, and steps that are not predicted to be enough.
     pub force: bool,
 }
 
@@ -75,7 +76,7 @@ pub enum Verdict {
     },
 }
 
-/// What to do next.
+/// The chosen steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Course {
     pub verdict: Verdict,
@@ -85,8 +86,7 @@ pub struct Course {
     pub withheld: Vec<Planned>,
 }
 
-/// From the mildest on; what costs only the caller's own files comes first, what costs everybody comes last. Neighbours are
-/// asked before anything that costs more, where they hold something.
+/// Mildest first: steps on the caller's own files, then neighbours under guard, then system-wide steps.
 const RECIPES: &[&[Step]] = &[
     &[Step::AdviseFiles],
     &[Step::AskNeighbours],
@@ -95,7 +95,7 @@ const RECIPES: &[&[Step]] = &[
     &[Step::AdviseFiles, Step::Compact],
     &[Step::AdviseFiles, Step::AskNeighbours, Step::Compact],
     &[Step::AskNeighbours, Step::Compact],
-    // On paper it does what compacting does, so it is only come to where that was tried and brought less.
+    // Its prediction equals that of compaction, so it is reached only after compaction was tried and gained less.
     &[Step::ClaimHugePages],
     &[Step::AskNeighbours, Step::DropPageCache],
     &[Step::DropPageCache],
@@ -153,14 +153,16 @@ impl Step {
     }
 }
 
-/// Says what to do for `goal` as things are; `tried` are the steps that are not worth taking again.
+/// Chooses steps for `goal`; `tried` are the steps that are not worth repeating.
 pub fn course(ground: &Ground, goal: Goal, powers: Powers, tried: &Tried) -> Course {
-    let start = Paper::of(ground, goal);
+    let start = Simulation::of(ground, goal);
+    // Checked before any recipe: an empty one is no course.
     if start.short().is_zero() {
         return Course::nothing(Verdict::Enough);
     }
     let allowed = |recipe: &&&[Step]| {
         let may = |step: &Step| powers.force || !step.needs_force();
+        // One forbidden or exhausted step rules the recipe out; shorter ones cover the rest.
         recipe.iter().all(|step| may(step) && !tried.has(*step))
     };
     let recipes: Vec<Vec<Planned>> = RECIPES
@@ -173,6 +175,7 @@ pub fn course(ground: &Ground, goal: Goal, powers: Powers, tried: &Tried) -> Cou
             .iter()
             .filter(|recipe| recipe.iter().all(Planned::gains) && !recipe.is_empty())
     };
+    // The list is ordered by cost, so the first match is the mildest.
     let reached = usable().find(|recipe| start.after(recipe).short().is_zero());
     if let Some(recipe) = reached {
         return Course::within(powers, &start, recipe, Verdict::Reachable, tried);
@@ -181,6 +184,7 @@ pub fn course(ground: &Ground, goal: Goal, powers: Powers, tried: &Tried) -> Cou
     let strongest = usable().min_by_key(|recipe| start.after(recipe).short());
     let short = strongest.map_or_else(|| start.short(), |recipe| start.after(recipe).short());
     let verdict = Verdict::Beyond { short };
+    // Without force, steps that cannot reach the goal are not taken at all.
     match strongest.filter(|_| powers.force) {
         Some(recipe) => Course::within(powers, &start, recipe, verdict, tried),
         None => Course::nothing(verdict),
@@ -209,6 +213,7 @@ impl Tried {
             Step::DropSlab => &[Step::DropSlab],
         };
         let moves = |step: Step| matches!(step, Step::Compact | Step::ClaimHugePages);
+        // Freed pages give compaction new material.
         if !moves(step) {
             self.0.retain(|tried| !moves(*tried));
         }
@@ -240,9 +245,15 @@ impl Course {
         }
     }
 
-    /// The steps of `recipe` that may be taken, and those that may not. Who may take none can still give back the page cache of
-    /// their own files, which brings the goal nearer.
-    fn within(powers: Powers, start: &Paper, recipe: &[Planned], verdict: Verdict, tried: &Tried) -> Self {
+    /// The steps of `recipe` that may be taken, and those that may not. Without any permitted step the page cache of the
+    /// model's files is still dropped, which needs no privilege and brings the goal nearer.
+    fn within(
+        powers: Powers,
+        start: &Simulation,
+        recipe: &[Planned],
+        verdict: Verdict,
+        tried: &Tried,
+    ) -> Self {
         let (withheld, mut steps): (Vec<Planned>, Vec<Planned>) = recipe
             .iter()
             .cloned()

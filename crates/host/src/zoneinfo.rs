@@ -1,4 +1,4 @@
-//! `/proc/zoneinfo`: how much of each zone's free memory the kernel keeps back.
+//! `/proc/zoneinfo`: free memory of each zone, and the part that watermarks and reserves withhold.
 //!
 //! A request is met from a zone without effort while more is free there than the low watermark and the zone's reserve against
 //! requests that could have been met elsewhere. Figures are pages.
@@ -17,10 +17,7 @@ pub struct Zone {
     pub node: u32,
     pub name: String,
     pub free: u64,
-    pub min: u64,
     pub low: u64,
-    pub high: u64,
-    pub managed: u64,
     /// Free pages of the contiguous pool, which are part of `free`.
     pub free_cma: u64,
     /// The largest reserve of its `protection`.
@@ -47,20 +44,15 @@ impl ZoneInfo {
         Self { zones }
     }
 
-    /// What the zones hold back of what is free in them.
+    /// Free memory that watermarks and reserves withhold.
     pub fn held_back(&self, page: Bytes) -> Bytes {
         let held = |zone: &Zone| zone.free.saturating_sub(zone.free_cma).min(zone.kept());
         self.sum(held, page)
     }
 
-    /// What a driver's request can have without any reclaim: no page of the contiguous pool, and down to the low watermark.
+    /// Memory for a driver's request without any reclaim: down to the low watermark, without the contiguous pool.
     pub fn usable(&self, page: Bytes) -> Bytes {
-        let usable = |zone: &Zone| {
-            zone.free
-                .saturating_sub(zone.free_cma)
-                .saturating_sub(zone.kept())
-        };
-        self.sum(usable, page)
+        self.sum(Zone::usable, page)
     }
 
     fn sum(&self, pages: impl Fn(&Zone) -> u64, page: Bytes) -> Bytes {
@@ -77,12 +69,14 @@ impl Zone {
     }
 
     fn kept(&self) -> u64 {
+        // `__zone_watermark_ok` compares free pages with the watermark plus lowmem_reserve.
         self.low.saturating_add(self.reserve)
     }
 
     fn read_line(&mut self, line: &str) {
         if let Some(list) = line.strip_prefix("protection:") {
             let reserves = list.trim().trim_matches(['(', ')']).split(',');
+            // The entry that applies depends on the request's zone; the largest never promises too much.
             self.reserve = reserves.filter_map(|n| n.trim().parse().ok()).max().unwrap_or(0);
             return;
         }
@@ -93,10 +87,8 @@ impl Zone {
         };
         match key {
             "free" => self.free = value,
-            "min" => self.min = value,
             "low" => self.low = value,
-            "high" => self.high = value,
-            "managed" => self.managed = value,
+            // Listed below the zone's counters, so lines are matched by key and not by position.
             "nr_free_cma" => self.free_cma = value,
             _ => {}
         }
@@ -154,11 +146,6 @@ Node 0, zone  Movable
             Bytes::new((470_000 - 6845 - 22_178) + (60_000 - 30_000 - 19_900))
         );
         assert_eq!(zones.held_back(page), Bytes::new(6845 + 22_178 + 19_900));
-    }
-
-    #[test]
-    fn the_high_mark_of_a_processors_list_is_not_the_zones() {
-        assert_eq!(ZoneInfo::read(TEXT).zones[0].high, 8214);
     }
 
     #[test]

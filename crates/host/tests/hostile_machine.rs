@@ -4,9 +4,8 @@
 
 use plimsoll_base::Bytes;
 use plimsoll_host::{
-    BuddyInfo, Chip, FragmentationIndex, Gate, Goal, Ground, MemInfo, MigrateType, NvmapClients,
-    PageTypeInfo, Powers, Pressure, Release, Snapshot, TegraStats, Tree, Tried, Unseen, VmStat, ZoneInfo,
-    allowance, board, cgroup, course, nvmap,
+    BuddyInfo, Chip, Gate, Goal, Ground, MemInfo, MigrateType, PageTypeInfo, Powers, Release, Snapshot,
+    TegraStats, Tree, Tried, Unseen, ZoneInfo, allowance, cgroup, course, nvmap,
 };
 
 /// Text, and what reads it.
@@ -40,13 +39,8 @@ const PARSERS: &[Parser] = &[
         read: |text| {
             let blocks = BuddyInfo::read(text);
             for order in [0, 4, 9, 39, 64, usize::MAX] {
-                let _ = (
-                    blocks.free_from(order, PAGE),
-                    blocks.unusable(order),
-                    blocks.blocks(order),
-                );
+                let _ = (blocks.free_from(order, PAGE), blocks.blocks(order));
             }
-            let _ = blocks.largest();
         },
     },
     Parser {
@@ -56,11 +50,7 @@ const PARSERS: &[Parser] = &[
                Node 0, zone   Normal           90          300          100 \n",
         read: |text| {
             let types = PageTypeInfo::read(text);
-            let _ = (
-                types.free_from(MigrateType::Movable, 3, PAGE),
-                types.unmovable(),
-                types.block_order,
-            );
+            let _ = types.free_from(MigrateType::Movable, 3, PAGE);
         },
     },
     Parser {
@@ -70,25 +60,6 @@ const PARSERS: &[Parser] = &[
         read: |text| {
             let zones = ZoneInfo::read(text);
             let _ = (zones.usable(PAGE), zones.held_back(PAGE));
-        },
-    },
-    Parser {
-        name: "vmstat",
-        seed: "nr_free_pages 60000\nallocstall_dma 2\nallocstall_normal 3\ncompact_stall 5\ncompact_fail 4\ncompact_success 1\noom_kill 1\n",
-        read: |text| {
-            let counters = VmStat::read(text);
-            let _ = (
-                counters.since(&VmStat::default()),
-                counters.direct_reclaims(),
-                counters.compactions(),
-            );
-        },
-    },
-    Parser {
-        name: "pressure",
-        seed: "some avg10=0.28 avg60=1.55 avg300=100.00 total=8494083\nfull avg10=0.00 avg60=0.41 avg300=0.52 total=2945146\n",
-        read: |text| {
-            let _ = Pressure::read(text);
         },
     },
     Parser {
@@ -114,7 +85,7 @@ const PARSERS: &[Parser] = &[
         seed: "# R36 (release), REVISION: 4.7, GCID: 42132812, BOARD: generic, EABI: aarch64\n# KERNEL_VARIANT: oot\n",
         read: |text| {
             if let Some(release) = Release::read(text) {
-                let _ = (release.jetpack(), release.gives_up_early(), release.to_string());
+                let _ = (release.gives_up_early(), release.to_string());
                 let _ = release
                     .nvmap_fault()
                     .and_then(|fault| fault.seen_on(Bytes::gib(8)));
@@ -123,10 +94,9 @@ const PARSERS: &[Parser] = &[
     },
     Parser {
         name: "nvmap",
-        seed: "CLIENT  PROCESS  PID  SIZE\n user  llama-server  4711  2097152K\n user  Isolated Web Co  815  4096K\n total  2101248K\n\
-               Max allocatable IOVMM memory: 5493489664 bytes\n",
+        seed: "Max allocatable IOVMM memory: 5493489664 bytes\n",
         read: |text| {
-            let _ = (NvmapClients::read(text), nvmap::most_allocatable(text));
+            let _ = nvmap::most_allocatable(text);
         },
     },
     Parser {
@@ -134,18 +104,7 @@ const PARSERS: &[Parser] = &[
         seed: "nvidia,p3767-0005\0nvidia,tegra234\0Model: \t NVIDIA GB10\n",
         read: |text| {
             let bytes = text.as_bytes();
-            let _ = (
-                Chip::of_compatible(bytes),
-                Chip::of_information(text),
-                board::name(bytes),
-            );
-        },
-    },
-    Parser {
-        name: "extfrag_index",
-        seed: "Node 0, zone   Normal -1.000 -1.000 0.500 0.967 1.000 \n",
-        read: |text| {
-            let _ = FragmentationIndex::read(text);
+            let _ = (Chip::of_compatible(bytes), Chip::of_information(text));
         },
     },
 ];
@@ -244,9 +203,8 @@ impl Tree for Damaged {
     fn read(&self, path: &str) -> Result<Vec<u8>, Unseen> {
         let mut dice = self.0.borrow_mut();
         let name = match path.rsplit('/').next().unwrap_or_default() {
-            "memory" => "pressure",
-            "clients" | "free_size" => "nvmap",
-            "compatible" | "model" | "information" | "osrelease" => "board",
+            "free_size" => "nvmap",
+            "compatible" | "information" => "board",
             "memory.max" | "memory.current" => return Ok(dice.next().to_string().into_bytes()),
             name => name,
         };

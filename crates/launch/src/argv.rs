@@ -1,5 +1,5 @@
-//! What a child's command line gets that only the acting half can know: a key of its own, and the number of the
-//! process in a command that stops it. The rest of the line is core's (`flags::Launch::command_line`).
+//! Per-child secrets and stop commands: an API key of its own, and the process number in a command that stops it.
+//! The rest of the command line comes from the configuration (`Launch::command_line`).
 
 use std::fs::File;
 use std::io::{self, Read};

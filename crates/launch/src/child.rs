@@ -16,7 +16,7 @@ mod supervisor;
 
 pub(super) use self::supervisor::supervise;
 
-/// What a child does, as its owner sees it.
+/// A change in a child's life.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChildEvent {
     /// It loads; the payload is llama-server's `{"stages", "current", "value"}`, null where all we know is that it

@@ -9,7 +9,7 @@
 use plimsoll_wire::control::{EARLY_READY, EARLY_SLEEP, STATE_PREFIX};
 use serde_json::Value;
 
-/// What a state line says.
+/// The content of a state line.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum State {
     /// `{"stages": […], "current": …, "value": 0..1}`.
@@ -27,6 +27,7 @@ pub(super) fn state(line: &str) -> Option<State> {
         #[serde(default)]
         payload: Value,
     }
+    // The early builds' words are whole lines; text that only begins so is log.
     match line {
         EARLY_READY => return Some(State::Ready(Value::Null)),
         EARLY_SLEEP => return Some(State::Sleeping(Value::Null)),

@@ -1,11 +1,11 @@
-//! How a child came to its end: what the kernel and we saw, before anyone reads its last words.
+//! Causes of a child's end, and the kernel's count of out-of-memory kills.
 
 use std::fs;
 
-/// Who wanted it.
+/// The side that ended a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndCause {
-    /// Nobody: it left or died by itself.
+    /// The child itself: it left or died.
     OnItsOwn,
     /// We asked, and it obeyed in time.
     Asked,
@@ -18,6 +18,7 @@ pub enum EndCause {
 /// The number of processes that the kernel has killed for want of memory since boot: of our cgroup where it is
 /// told, else of the machine.
 pub(super) fn kernel_oom_kills() -> Option<u64> {
+    // Engines run in the daemon's cgroup or below it, and the counter of version 2 includes what is below.
     let cgroup = fs::read_to_string("/proc/self/cgroup").ok().and_then(|text| {
         let path = text.lines().find_map(|line| line.strip_prefix("0::"))?;
         counter(

@@ -20,7 +20,7 @@ pub use self::install::{InstallError, RELEASE, Step, install, installed};
 /// The name that llama.cpp and its family give their server.
 const LLAMA_SERVER: &str = "llama-server";
 
-/// Where an engine was found.
+/// The place in which an engine was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {

@@ -1,6 +1,6 @@
 //! The environment of a child: what it inherits, what it must not see, and what isolates it.
 //!
-//! Decision: a child inherits the daemon's environment, `LLAMA_ARG_*` included, as llama-server's own router
+//! DECISION: a child inherits the daemon's environment, `LLAMA_ARG_*` included, as llama-server's own router
 //! has it (defaults for every model; its arguments win). Not passed on are the daemon's API key, what switches
 //! router mode on in a child, and what belongs to the daemon's own supervisor. The model's own variables come
 //! next, and isolation last: a pin is read from the configuration by the planner, never by the driver.
@@ -31,7 +31,7 @@ const NOT_INHERITED: &[&str] = &[
     "LLAMA_ARG_MODELS_AUTOLOAD",
     "LLAMA_ARG_SSL_KEY_FILE",
     "LLAMA_ARG_SSL_CERT_FILE",
-    // systemd's word to the daemon.
+    // systemd's messages to the daemon; an engine that answered them would be taken for it.
     "NOTIFY_SOCKET",
     "LISTEN_FDS",
     "LISTEN_PID",
@@ -40,6 +40,21 @@ const NOT_INHERITED: &[&str] = &[
     "WATCHDOG_PID",
     "INVOCATION_ID",
     "JOURNAL_STREAM",
+    // Set by the daemon for itself (`plimsoll serve` starts itself anew with them).
+    "MALLOC_MMAP_THRESHOLD_",
+    "MALLOC_TRIM_THRESHOLD_",
+];
+
+/// The variable that ggml-vulkan reads (`ggml-vulkan.cpp: ggml_vk_instance_init @ b10605`); an empty list is no card.
+const VULKAN: &str = "GGML_VK_VISIBLE_DEVICES";
+/// Variables of the other runtimes, each with the value that hides every card.
+const OTHER_RUNTIMES: &[(&str, &str)] = &[
+    // ROCr takes an empty list for no device.
+    ("ROCR_VISIBLE_DEVICES", ""),
+    // HIP ignores an empty list and would read CUDA_VISIBLE_DEVICES instead; an index below 0 ends its list.
+    ("HIP_VISIBLE_DEVICES", "-1"),
+    // SYCL wants one selector; this one leaves the processors.
+    ("ONEAPI_DEVICE_SELECTOR", "*:cpu"),
 ];
 
 /// A whole environment, sorted by name.
@@ -90,13 +105,17 @@ pub fn child_environment(
     for (name, value) in own {
         environment.set(name, value);
     }
+    let chose_vulkan = own.iter().any(|(name, _)| name == VULKAN);
     match visible {
-        Visible::Cards(uuids) => environment.set(names::CUDA_VISIBLE_DEVICES, uuids.join(",")),
-        Visible::NoCard => environment.set(names::CUDA_VISIBLE_DEVICES, ""),
+        Visible::Cards(uuids) => {
+            environment.set(names::CUDA_VISIBLE_DEVICES, uuids.join(","));
+            hide_other_runtimes(&mut environment, chose_vulkan);
+        }
+        Visible::NoCard => {
+            environment.set(names::CUDA_VISIBLE_DEVICES, "");
+            hide_other_runtimes(&mut environment, false);
+        }
         Visible::AsInherited => {}
-    }
-    if *visible != Visible::AsInherited {
-        environment.set(names::CUDA_DEVICE_ORDER, "PCI_BUS_ID");
     }
     if let Some(port) = control_port {
         environment.set(names::LLAMA_SERVER_ROUTER_PORT, port.to_string());
@@ -105,6 +124,21 @@ pub fn child_environment(
         environment.set(names::LLAMA_API_KEY, key);
     }
     environment
+}
+
+/// Hides every card from the runtimes that do not read CUDA's variable.
+///
+/// DECISION: cards are chosen by NVML's UUIDs, which only CUDA understands. Vulkan counts cards in an order of its
+/// loader's own, so an index chosen here could name a neighbour's card. Users of a Vulkan build name
+/// the card in the model's own variables, and that choice is kept.
+fn hide_other_runtimes(environment: &mut Environment, chose_vulkan: bool) {
+    environment.set(names::CUDA_DEVICE_ORDER, "PCI_BUS_ID");
+    for (name, nothing) in OTHER_RUNTIMES {
+        environment.set(*name, *nothing);
+    }
+    if !chose_vulkan {
+        environment.set(VULKAN, "");
+    }
 }
 
 #[cfg(test)]
@@ -135,6 +169,25 @@ mod tests {
         let child = child_environment(daemon(), &own, &visible, None, None);
         assert_eq!(text(&child, "CUDA_VISIBLE_DEVICES"), Some("GPU-b,GPU-d"));
         assert_eq!(text(&child, "CUDA_DEVICE_ORDER"), Some("PCI_BUS_ID"));
+    }
+
+    #[test]
+    fn no_other_runtime_sees_a_card_unless_the_model_names_one_for_vulkan() {
+        let own = [("GGML_VK_VISIBLE_DEVICES".to_owned(), "1".to_owned())];
+        let cards = Visible::Cards(vec!["GPU-b".into()]);
+        for (visible, own, vulkan) in [
+            (&cards, &own[..], "1"),
+            (&cards, &[][..], ""),
+            (&Visible::NoCard, &own[..], ""),
+        ] {
+            let child = child_environment(daemon(), own, visible, None, None);
+            assert_eq!(text(&child, "GGML_VK_VISIBLE_DEVICES"), Some(vulkan));
+            assert_eq!(text(&child, "ROCR_VISIBLE_DEVICES"), Some(""));
+            assert_eq!(text(&child, "HIP_VISIBLE_DEVICES"), Some("-1"));
+            assert_eq!(text(&child, "ONEAPI_DEVICE_SELECTOR"), Some("*:cpu"));
+        }
+        let inherited = child_environment(daemon(), &[], &Visible::AsInherited, None, None);
+        assert_eq!(text(&inherited, "GGML_VK_VISIBLE_DEVICES"), None);
     }
 
     #[test]

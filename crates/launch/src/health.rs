@@ -1,67 +1,99 @@
-//! Readiness of engines that do not report it: a path of theirs answers 200.
+//! HTTP health checks of engines: readiness where no channel reports it, and life where the log is in doubt.
 //!
-//! A GET of its own on the loopback, twenty milliseconds apart at first and never more than a quarter second, so
-//! that a ready model is not left waiting for the next whole second.
+//! A GET on the loopback, twenty milliseconds apart at first and never more than a quarter second, so that a ready
+//! model is not left waiting for the next whole second. A listener of another user is never asked.
 
 use std::future::Future;
 use std::net::Ipv4Addr;
 use std::pin::Pin;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use http::{Request, StatusCode};
+use http_body_util::Full;
 use tokio::time::{sleep, timeout};
 
+use super::http_client::HttpClient;
+use super::port_owner::PortOwner;
 use super::spawn::Readiness;
 
-/// llama-server reports within milliseconds; one that knows no channel is asked by HTTP after this time.
+/// llama-server reports within milliseconds; a build without the channel is asked by HTTP after this time.
 const SILENT_CHANNEL: Duration = Duration::from_millis(250);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 /// A child that accepts and stays silent is asked again.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+const HEALTH: &str = "/health";
 
-/// Ends when a child is ready that does not say so itself.
-pub(super) type Announcement = Pin<Box<dyn Future<Output = ()>>>;
+/// Result of waiting for a child's readiness.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Announced {
+    Ready,
+    /// A process of this user (by number) listens on the child's port.
+    Stranger(u32),
+}
 
-pub(super) fn announcement(readiness: &Readiness, port: u16) -> Announcement {
+/// A wait for the readiness of a child that does not report it.
+pub(super) type Announcement = Pin<Box<dyn Future<Output = Announced>>>;
+
+pub(super) fn announcement(readiness: &Readiness, port: u16, group: u32) -> Announcement {
     match readiness.clone() {
-        Readiness::Immediate => Box::pin(std::future::ready(())),
-        Readiness::Health { path } => Box::pin(until_ready(port, path)),
+        Readiness::Immediate => Box::pin(std::future::ready(Announced::Ready)),
+        Readiness::Health { path } => Box::pin(until_ready(PortOwner::new(port, group), port, path)),
         Readiness::Control => Box::pin(async move {
             sleep(SILENT_CHANNEL).await;
-            until_ready(port, "/health".to_owned()).await;
+            until_ready(PortOwner::new(port, group), port, HEALTH.to_owned()).await
         }),
     }
 }
 
 /// Returns once `path` of the child on `port` answers 200; asks for ever otherwise.
-async fn until_ready(port: u16, path: String) {
+async fn until_ready(owner: PortOwner, port: u16, path: String) -> Announced {
     let mut pause = FIRST_PAUSE;
     loop {
-        if let Ok(Ok(true)) = timeout(ANSWER_WITHIN, answers_ok(port, &path)).await {
-            return;
+        // Checked after the answer as well: the listener may have changed in between.
+        if let Some(uid) = owner.stranger() {
+            return Announced::Stranger(uid);
+        }
+        let answer = timeout(ANSWER_WITHIN, status_of(port, &path)).await;
+        if answer == Ok(Some(StatusCode::OK)) && owner.stranger().is_none() {
+            return Announced::Ready;
         }
         sleep(pause).await;
+        // Growing, so that a fast engine is seen at once and a slow one is not asked a thousand times.
         pause = (pause * 3 / 2).min(LONGEST_PAUSE);
     }
 }
 
-async fn answers_ok(port: u16, path: &str) -> std::io::Result<bool> {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+/// Returns whether a child answers a request on a fresh connection before `limit` has passed. Every HTTP status is an
+/// answer: an engine that reports "busy" or "not found" runs.
+pub(super) async fn answers_within(readiness: &Readiness, port: u16, limit: Duration) -> bool {
+    let path = match readiness {
+        Readiness::Health { path } => path,
+        Readiness::Control | Readiness::Immediate => HEALTH,
+    };
+    let asked = async {
+        while status_of(port, path).await.is_none() {
+            sleep(LONGEST_PAUSE).await;
+        }
+    };
+    timeout(limit, asked).await.is_ok()
+}
+
+async fn status_of(port: u16, path: &str) -> Option<StatusCode> {
     let slash = if path.starts_with('/') { "" } else { "/" };
-    let request =
-        format!("GET {slash}{path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await?;
-    let mut head = [0; 12];
-    stream.read_exact(&mut head).await?;
-    Ok(head.starts_with(b"HTTP/1.") && head.ends_with(b" 200"))
+    let request = Request::get(format!("{slash}{path}"))
+        .body(Full::default())
+        .ok()?;
+    let mut client = HttpClient::new(Ipv4Addr::LOCALHOST.to_string(), port);
+    client.send(request).await.ok().map(|answer| answer.status())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
+
+    use super::*;
 
     #[tokio::test]
     async fn only_a_200_is_ready() {
@@ -82,6 +114,26 @@ mod tests {
                 stream.write_all(answer).await.unwrap();
             }
         };
-        tokio::join!(server, until_ready(port, "health".to_owned()));
+        let owner = PortOwner::new(port, std::process::id());
+        let (_, announced) = tokio::join!(server, until_ready(owner, port, "health".to_owned()));
+        assert_eq!(announced, Announced::Ready);
+    }
+
+    #[tokio::test]
+    async fn every_status_is_life_and_silence_is_not() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let limit = Duration::from_millis(300);
+        assert!(!answers_within(&Readiness::Control, port, limit).await);
+        let server = async {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let _ = stream.write_all(b"HTTP/1.1 503 Busy\r\n\r\n").await;
+            }
+        };
+        tokio::select! {
+            () = server => {}
+            answers = answers_within(&Readiness::Immediate, port, LONGEST_PAUSE * 8) => assert!(answers),
+        }
     }
 }

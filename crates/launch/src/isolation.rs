@@ -1,14 +1,14 @@
-//! What a child sees of the machine's cards, and the numbers by which it then knows them.
+//! Card isolation: the cards that a child sees, and the numbers by which it knows them.
 //!
-//! A child's cards are named by UUID in `CUDA_VISIBLE_DEVICES`, so it counts them from 0 in that order. A user who
-//! wrote `-dev CUDA1` or `--main-gpu 1` counted all cards in the order of the PCI bus. These numbers are rewritten
+//! A child's cards are named by UUID in `CUDA_VISIBLE_DEVICES`, so it counts them from 0 in that order. A
+//! configuration with `-dev CUDA1` or `--main-gpu 1` counts all cards in the order of the PCI bus. These numbers are rewritten
 //! here: names of devices and buffers by the child's own count, `--main-gpu` and `--tensor-split` along `-dev`
 //! where that is given, as llama.cpp takes them (`llama.cpp: llama_prepare_model_devices @ b10605`). Flags and
 //! their variables are one command line, in which the flag wins.
 
 use super::environment::Environment;
 
-/// Which cards a child may see.
+/// The cards that a child may see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Visible {
     /// These UUIDs, in this order.
@@ -65,6 +65,7 @@ pub fn renumber(
             kept.push(flag);
             continue;
         };
+        // A flag without its value is the engine's to report.
         let Some(value) = rest.next() else {
             kept.push(flag);
             break;
@@ -99,6 +100,7 @@ impl Numbers {
                 cards,
             };
         };
+        // Only the names that the child keeps are numbered: the others leave no gap.
         let mut next = 0..;
         let list = chosen.split(',').map(|name| {
             device(name.trim(), &cards)?;
@@ -129,7 +131,7 @@ impl Numbers {
     }
 }
 
-/// What the last of these flags was given.
+/// The value of the last of these flags.
 fn last_value<'a>(arguments: &'a [String], flags: &[&str]) -> Option<&'a str> {
     let at = arguments
         .iter()
@@ -213,6 +215,7 @@ fn tensor_split(value: &str, numbers: &Numbers) -> Option<String> {
         .zip(&numbers.list)
         .filter_map(|(share, own)| Some(((*own)?, share.trim())))
         .collect();
+    // llama.cpp takes the shares in the child's own order of cards.
     shares.sort_by_key(|(own, _)| *own);
     let kept: Vec<&str> = shares.into_iter().map(|(_, share)| share).collect();
     (!kept.is_empty()).then(|| kept.join(","))

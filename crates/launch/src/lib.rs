@@ -8,34 +8,42 @@
 //! be taken by a stranger.
 #![forbid(unsafe_code)]
 
-/// This very program, to be started again. Whoever starts it resolves the link itself, so an upgrade that replaces the file
-/// does no harm.
+/// This very program, to be started again. The link is resolved at that moment, so an upgrade that replaces the
+/// file does no harm.
 pub const PLIMSOLL: &str = "/proc/self/exe";
 
 mod argv;
 mod child;
 mod control;
+mod descendants;
 mod end;
 pub mod engine;
 mod environment;
 mod health;
+mod http_client;
 mod isolation;
 mod lines;
 mod log_file;
 mod log_ring;
 mod port;
+mod port_owner;
 mod post_mortem;
 mod process;
 mod spawn;
+mod stderr_queue;
 mod warden;
 
 pub use argv::random_key;
 pub use child::{Child, ChildEvent, Ended};
+pub use descendants::{CHILD_MARK, sweep};
 pub use end::EndCause;
 pub use environment::{Environment, child_environment};
+pub use http_client::{HttpClient, HttpClientError, collect_body};
 pub use isolation::{Visible, renumber};
 pub use log_file::LogFile;
 pub use log_ring::{Log, LogLine, LogSource};
 pub use port::free_port;
+pub use port_owner::{Listener, PortOwner, listeners_on};
 pub use post_mortem::post_mortem;
 pub use spawn::{ChildSpec, LaunchError, Launcher, Readiness, StopWay, find_program};
+pub use stderr_queue::{FlushStderr, StderrQueue};

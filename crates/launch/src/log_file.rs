@@ -1,10 +1,11 @@
-//! A log file that can hurt nobody.
+//! The engines' log file, written by a thread of its own.
 //!
 //! A thread of its own writes; the runtime only hands lines over and drops them where the disk cannot keep up. A
 //! write that fails (disk full) is reported once and tried again with the next line.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -22,7 +23,12 @@ pub struct LogFile {
 
 impl LogFile {
     pub fn open(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        // Engines log prompts, so a new file is readable by this user only.
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(path)?;
         Self::to(file, path.to_owned())
     }
 
@@ -57,6 +63,7 @@ fn write_all(mut file: File, path: &Path, inbox: &Receiver<Arc<LogLine>>) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
     use std::time::{Duration, Instant};
 
     use plimsoll_base::Bytes;
@@ -84,6 +91,8 @@ mod tests {
         let all = Log::new("plimsoll", Bytes::mib(1));
         let log = Log::feeding("alpha", Bytes::mib(1), &all, Some(LogFile::open(&path).unwrap()));
         log.push(LogSource::Stdout, "hello".to_owned());
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "prompts are for this user's eyes");
         let limit = Instant::now() + Duration::from_secs(30);
         while std::fs::read_to_string(&path).unwrap() != "[alpha] hello\n" {
             assert!(Instant::now() < limit);

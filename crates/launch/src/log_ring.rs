@@ -1,4 +1,4 @@
-//! The last lines of a child, for people who ask and for the post-mortem.
+//! Ring buffer of a child's last log lines.
 //!
 //! Bounded by bytes, both pipes merged in the order in which they were read. A log may feed another one (all
 //! children into the daemon's), and a file. Subscribers that are too slow lose lines, never the child its time.
@@ -15,7 +15,7 @@ use super::log_file::LogFile;
 
 /// Lines that a slow subscriber may be behind.
 const SLACK: usize = 512;
-/// What a line costs beside its text.
+/// Bytes that a line costs beside its text.
 const OVERHEAD: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub enum LogSource {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine {
-    /// Whose line it is.
+    /// The model whose engine wrote it.
     pub model: Arc<str>,
     pub source: LogSource,
     pub text: String,
@@ -98,6 +98,7 @@ impl Log {
     }
 
     fn keep(&self, line: Arc<LogLine>) {
+        // An error means that there is no subscriber.
         let _ = self.0.subscribers.send(line.clone());
         self.0.ring.borrow_mut().keep(line);
     }

@@ -7,7 +7,7 @@
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 
-/// Returns a port of 127.0.0.1 that nobody listens on now.
+/// Returns a port of 127.0.0.1 on which no process listens now.
 pub fn free_port() -> io::Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     Ok(listener.local_addr()?.port())

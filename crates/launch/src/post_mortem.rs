@@ -1,4 +1,4 @@
-//! Why a child died: what the kernel and its own last words say, judged by core.
+//! Post-mortem of a child: its exit and its last lines, judged by the doctor.
 
 use plimsoll_base::Stage;
 use plimsoll_doctor::{Death, Refused, Verdict, judge};

@@ -61,13 +61,14 @@ impl Process {
     pub(super) async fn ended(&self) {
         // An error here means that the reactor is gone; then nothing can be waited for.
         if let Ok(mut ready) = self.pidfd.readable().await {
+            // Kept ready: the future may be cancelled and asked again.
             ready.retain_ready();
         }
     }
 
     /// Signals the whole group. It is safe until `bury`: the unreaped leader keeps the number.
     pub(super) fn signal(&self, signal: Signal) {
-        // The only failure is that nobody is left.
+        // ESRCH is the only failure: no process of the group is left.
         let _ = kill_process_group(self.group, signal);
     }
 

@@ -3,6 +3,7 @@
 //! It lives as long as a [`Launcher`] or a child does; when it ends, the kernel kills what is left. Spawning
 //! blocks (the forking thread waits for the exec), which is why the request path must not do it.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,11 +16,12 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use tokio::sync::oneshot;
 
 use super::child::{self, Child, ChildEvent};
+use super::descendants::{self, ChildCgroup};
 use super::log_ring::Log;
 use super::process::Process;
 use super::warden::Warden;
 
-/// How a child says that it is ready.
+/// The way in which a child reports that it is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readiness {
     /// llama-server's own router channel: state lines on stdout, commands on stdin.
@@ -30,7 +32,7 @@ pub enum Readiness {
     Immediate,
 }
 
-/// What ends a child in good order. SIGKILL to the whole group follows where it does not.
+/// The way in which a child is asked to end. SIGKILL to the whole group follows where it does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StopWay {
     /// The exit command of the control channel.
@@ -56,7 +58,7 @@ pub struct ChildSpec {
     pub stop: StopWay,
 }
 
-/// Why a child could not be started.
+/// Reasons for a child that could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
     #[error("program `{}` was not found; install it, or give its full path", program.display())]
@@ -123,12 +125,19 @@ impl Launcher {
         let plimsoll = plimsoll.to_owned();
         std::thread::Builder::new()
             .name("launcher".to_owned())
-            .spawn(move || Parent { plimsoll, warden }.serve(&inbox))
+            .spawn(move || {
+                let parent = Parent {
+                    plimsoll,
+                    warden,
+                    cgroups: BTreeMap::new(),
+                };
+                parent.serve(&inbox);
+            })
             .map_err(LaunchError::StartThread)?;
         Ok(Self { requests })
     }
 
-    /// Finds out whether `spec` can be started at all, before anybody is evicted for it.
+    /// Finds out whether `spec` can be started at all, before a model is evicted for it.
     pub fn check(spec: &ChildSpec) -> Result<(), LaunchError> {
         let paths = spec.environment.get("PATH");
         find_program(&spec.program, spec.directory.as_deref(), paths).map(drop)
@@ -160,7 +169,7 @@ impl Launcher {
         answer.await.unwrap_or(Err(io::ErrorKind::BrokenPipe.into()))
     }
 
-    /// The same for a child whose status nobody will ask for.
+    /// The same for a child whose status is not needed.
     pub(super) fn abandon(&self, child: std::process::Child) {
         self.send_bury(child, None);
     }
@@ -179,6 +188,7 @@ impl Launcher {
 struct Parent {
     plimsoll: PathBuf,
     warden: Warden,
+    cgroups: BTreeMap<u32, ChildCgroup>,
 }
 
 impl Parent {
@@ -198,7 +208,7 @@ impl Parent {
 
     fn answer_spawn(&mut self, spec: &ChildSpec, reply: oneshot::Sender<Result<Spawned, LaunchError>>) {
         if let Err(Ok(unwanted)) = reply.send(self.spawn(spec)) {
-            // The asker was cancelled; nobody else knows of this child.
+            // The request was cancelled meanwhile, so no handle of this child exists.
             let _ = self.bury(unwanted.child);
         }
     }
@@ -208,9 +218,14 @@ impl Parent {
             .command(spec)
             .spawn()
             .map_err(|cause| fork_error(&spec.program, cause))?;
+        // The trampoline is still being loaded, so nothing has been forked outside yet.
+        if let Some(cgroup) = ChildCgroup::enclose(child.id()) {
+            self.cgroups.insert(child.id(), cgroup);
+        }
         if let Err(cause) = self.warden.register(child.id()) {
             tracing::warn!(model = spec.name, "no warden watches this child: {cause}");
         }
+        // The number cannot have been reused: the child is unreaped until `bury`.
         match pidfd_open(pid_of(&child), PidfdFlags::NONBLOCK) {
             Ok(pidfd) => Ok(Spawned { child, pidfd }),
             Err(cause) => {
@@ -231,14 +246,17 @@ impl Parent {
             .args(["--parent", &std::process::id().to_string(), "--"])
             .arg(&spec.program)
             .args(&spec.arguments)
+            // The spec's environment is the whole one: the daemon's own key must not leak into it.
             .env_clear()
             .envs(spec.environment.iter())
             .stdin(match spec.readiness {
+                // llama-server ends on end of file here, which makes it die with the daemon.
                 Readiness::Control => Stdio::piped(),
                 _ => Stdio::null(),
             })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
+            // A group of its own: one signal reaches what it starts, and Ctrl-C on the terminal does not.
             .process_group(0);
         if let Some(directory) = &spec.directory {
             command.current_dir(directory);
@@ -246,9 +264,15 @@ impl Parent {
         command
     }
 
-    /// Kills the group while its leader is unreaped, so that its number is still its own.
+    /// Kills the group and all that descends from it while its leader is unreaped, so that its number is still its
+    /// own.
     fn bury(&mut self, mut child: std::process::Child) -> io::Result<std::process::ExitStatus> {
+        // Before the group: the death of the leader tears the tree apart, after which only marks are left.
+        let cgroup = self.cgroups.remove(&child.id());
+        cgroup.iter().for_each(ChildCgroup::kill);
+        descendants::sweep(child.id());
         let _ = kill_process_group(pid_of(&child), Signal::KILL);
+        descendants::sweep(child.id());
         if let Err(cause) = self.warden.strike_off(child.id()) {
             tracing::warn!("cannot tell the warden that {} is gone: {cause}", child.id());
         }
@@ -283,6 +307,7 @@ pub fn find_program(
             .map(|folder| folder.join(program))
             .collect(),
     };
+    // A file that cannot be executed is reported only if no later folder has one that can, as `execvp` does.
     let mut found_file = false;
     for candidate in candidates {
         if !candidate.is_file() {

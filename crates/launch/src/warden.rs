@@ -47,6 +47,7 @@ impl Warden {
 
     fn replace(&mut self) -> io::Result<()> {
         tracing::warn!("the warden died; starting another");
+        // A helper that lost its pipe but lives would kill by its old list.
         let _ = self.helper.kill();
         let _ = self.helper.wait();
         self.helper = helper(self.program.as_os_str())?;
@@ -65,7 +66,7 @@ impl Drop for Warden {
 
 fn helper(program: &OsStr) -> io::Result<Child> {
     Command::new(program)
-        // For whoever reads `ps`: the program is reached by way of /proc/self/exe.
+        // The program is started by way of /proc/self/exe; `ps` shows its name instead.
         .arg0("plimsoll")
         .arg("warden")
         .stdin(Stdio::piped())

@@ -1,8 +1,8 @@
-//! What differs between architectures, as far as memory goes.
+//! Differences between architectures that memory depends on.
 //!
 //! llama.cpp has a function for each architecture (`src/models/*.cpp: load_arch_hparams @ b10605`). Nearly all of what
 //! they do is to read keys that are named alike everywhere, so those are read for every architecture, known or
-//! not; here stand only the rules that no key states: which layers slide, which recur, who keeps a cache. An
+//! not; only rules that no key states are here: which layers slide, which recur, which keep a cache. An
 //! architecture in none of the tables gets the shared reading and is marked unknown, and so is one whose
 //! cache has a form that [`HyperParameters`](super::HyperParameters) cannot say.
 
@@ -14,7 +14,7 @@ mod tests;
 
 pub(super) use self::read::read;
 
-/// How the layers that slide are told.
+/// The rule that tells sliding layers from full ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pattern {
     /// Every n-th layer is full; the file's `sliding_window_pattern` may set another n.
@@ -30,7 +30,7 @@ enum Pattern {
     Attention,
 }
 
-/// How wide the window is.
+/// The rule for the width of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Window {
     /// As the file says; without the key, or with 0, nothing slides.
@@ -45,7 +45,7 @@ enum Window {
     OnlyWithLayers { window: u32, layers: u32 },
 }
 
-/// Which layers are recurrent.
+/// The rule for recurrent layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Recurring {
     All,
@@ -59,7 +59,7 @@ enum Recurring {
     ListedOrAllBut(u32),
 }
 
-/// What is true of an architecture beside its keys.
+/// Properties of an architecture that its keys do not state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Traits {
     sliding: Option<(Pattern, Window)>,
@@ -85,7 +85,7 @@ enum Rotates {
     UnlessDeclined,
 }
 
-/// Which layers keep an index key.
+/// The rule for layers that keep an index key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Indexing {
     All,

@@ -13,10 +13,12 @@ mod cursor;
 mod draft;
 mod error;
 mod excerpt;
+mod gap;
 mod lean;
 mod lookup;
 mod tensors;
 mod value;
+mod value_type;
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -29,7 +31,8 @@ use crate::{Dialect, TensorType};
 pub use draft::{Datum, Draft, DraftTensor};
 pub use error::GgufError;
 pub use excerpt::Excerpt;
-pub use value::{Array, Value, ValueType};
+pub use value::{Array, Value};
+pub use value_type::ValueType;
 
 /// No real header comes near: a vocabulary of half a million words with its merges is 30 MiB.
 pub const HEADER_LIMIT: Bytes = Bytes::mib(256);
@@ -39,7 +42,7 @@ pub const DEFAULT_ALIGNMENT: u64 = 32;
 
 const MAGIC: &[u8; 4] = b"GGUF";
 
-/// How the keys of a vocabulary start.
+/// Prefix of the vocabulary's keys.
 const VOCABULARY: &str = "tokenizer.";
 
 /// The fewest bytes that a key with its value, and a tensor's entry, take in a file.
@@ -53,7 +56,7 @@ pub struct Entry<'a> {
     /// The type the file states; an array's elements have their own.
     pub kind: ValueType,
     pub value: Value<'a>,
-    /// Where in the file the entry starts.
+    /// Offset of the entry in the file.
     pub offset: u64,
 }
 
@@ -76,9 +79,9 @@ pub struct Header<'a> {
     /// llama.cpp reads only files of its machine's own byte order.
     pub big_endian: bool,
     pub alignment: u64,
-    /// Where in the file the list of tensors stands.
+    /// Byte range of the list of tensors in the file.
     pub tensor_list: Range<u64>,
-    /// Where the data of the tensors starts in the file.
+    /// Offset of the tensors' data in the file.
     pub data_offset: u64,
     pub file_length: u64,
     pub entries: Vec<Entry<'a>>,
@@ -100,6 +103,7 @@ impl<'a> Header<'a> {
         let list_start = cursor.offset();
         let tensors = tensors::read(cursor, tensor_count, dialect)?;
         let tensor_list = list_start..cursor.offset();
+        // gguf.cpp pads only before data, and a file without tensors has none.
         let data_offset = match tensors.is_empty() {
             true => tensor_list.end,
             false => Bytes::new(tensor_list.end).padded(alignment).get(),
@@ -127,6 +131,7 @@ fn read_version(cursor: &mut Cursor<'_>) -> Result<u32, GgufError> {
             found: magic.escape_ascii().to_string(),
         });
     }
+    // Versions are small numbers: a low half of zero means that the bytes are swapped.
     let mut version = cursor.u32(Place::Version)?;
     if version != 0 && version & 0xffff == 0 {
         cursor.big_endian = true;

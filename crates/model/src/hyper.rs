@@ -84,7 +84,7 @@ pub struct Indexer {
     pub layers: PerLayer<bool>,
 }
 
-/// How the results of a sequence's tokens become one (`llama.h: llama_pooling_type`).
+/// Pooling of a sequence's token embeddings into one (`llama.h: llama_pooling_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pooling {
     /// Every token keeps its own.
@@ -117,7 +117,7 @@ impl Pooling {
     }
 }
 
-/// What the engine derives its memory from.
+/// Hyper-parameters that the engine derives its memory from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HyperParameters {
     /// `block_count`, which includes the next-token-prediction layers at the end, if any.
@@ -142,7 +142,7 @@ pub struct HyperParameters {
     pub rope_dimension: u32,
     /// Embeddings are multiplied by a number before the first layer (`embedding_scale`).
     pub scales_embedding: bool,
-    /// What a part of a layer adds is multiplied by a number first (`residual_scale`).
+    /// Residual branches are multiplied by a number (`residual_scale`).
     pub scales_residual: bool,
     pub sliding: Option<SlidingWindow>,
     pub experts: Option<Experts>,
@@ -177,6 +177,7 @@ impl HyperParameters {
     /// `n_embd_v_gqa(il)`: elements of one token's V row in `layer`; 0 with MLA, where V is a view of K.
     pub fn value_row(&self, layer: u32) -> u64 {
         match &self.mla {
+            // The latent vector holds both; llama.cpp makes V a view of it.
             Some(_) => 0,
             None => u64::from(self.head_lengths(layer).1) * u64::from(self.heads_kv.at(layer)),
         }
@@ -196,6 +197,7 @@ impl HyperParameters {
 
     /// Does `layer` attend at all, rather than only carry a state or be a feed-forward?
     pub fn attends(&self, layer: u32) -> bool {
+        // Falcon-H1 has both in one layer.
         let recurs_only = self.recurs(layer) && !self.recurrent.as_ref().is_some_and(|own| own.attends);
         !recurs_only && self.key_row(layer) > 0
     }
@@ -206,6 +208,7 @@ impl HyperParameters {
         let trunk = layer < self.layers.saturating_sub(self.nextn_layers);
         let attends =
             !self.recurs(layer) || self.recurrent.as_ref().is_some_and(|recurrent| recurrent.attends);
+        // Gemma 3n's last layers read the cache of earlier ones and have none.
         self.cached && attends && layer < self.layers_with_cache && (trunk || self.nextn_cached)
     }
 

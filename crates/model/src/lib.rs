@@ -1,4 +1,4 @@
-//! What a model is: its tensors and its hyper-parameters, from the header bytes of its files.
+//! Models as their GGUF headers describe them: tensors and hyper-parameters.
 //!
 //! A header is hostile input. It is read by bounds-checked slices, never copied whole, and the weights behind
 //! it are never touched: a model of a terabyte is known from a few megabytes. The way: [`gguf::Header::read`]
@@ -34,6 +34,7 @@ impl Model {
     /// Puts the headers of all files of a model together, the first file first; most models have one.
     pub fn from_headers(headers: &[gguf::Header<'_>]) -> Result<Self, ModelError> {
         let tensors = split::join(headers)?;
+        // Only the first file of a set carries the model's keys.
         let first = headers.first().ok_or(ModelError::NoFile)?;
         let architecture = first
             .text("general.architecture")?

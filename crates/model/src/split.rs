@@ -24,6 +24,7 @@ impl<'a> SplitName<'a> {
         let rest = path.strip_suffix(".gguf")?;
         let (rest, count) = rest.rsplit_once("-of-")?;
         let (prefix, number) = rest.rsplit_once('-')?;
+        // `llama_split_path` pads to five digits, so shorter names belong to no set.
         let (number, count) = (five_digits(number)?, five_digits(count)?);
         let plausible = !prefix.is_empty() && (1..=count).contains(&number);
         plausible.then_some(Self {
@@ -79,6 +80,7 @@ pub(super) fn join(headers: &[Header<'_>]) -> Result<Vec<Tensor>, ModelError> {
 fn check_set(headers: &[Header<'_>]) -> Result<(), ModelError> {
     let first = headers.first().ok_or(ModelError::NoFile)?;
     let count = first.u32("split.count")?.unwrap_or(0).max(1);
+    // A wrong number of files would give a plan with layers missing.
     if usize::try_from(count) != Ok(headers.len()) || count > u32::from(u16::MAX) {
         return Err(ModelError::FileCount {
             stated: count,

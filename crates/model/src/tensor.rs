@@ -43,7 +43,7 @@ pub struct Tensor {
     pub shape: [u64; 4],
     /// Bytes of its data.
     pub bytes: Bytes,
-    /// Which file of a split set holds it, from 0.
+    /// The file of a split set that holds it, from 0.
     pub file: u16,
     layer: Option<u32>,
     expert: bool,
@@ -69,7 +69,7 @@ impl Tensor {
         self.layer
     }
 
-    /// What a name says within its layer: `blk.7.attn_q.weight` → `attn_q.weight`.
+    /// The name within its layer: `blk.7.attn_q.weight` → `attn_q.weight`.
     pub fn role(&self) -> Option<&str> {
         self.name
             .strip_prefix("blk.")?
@@ -96,6 +96,7 @@ fn is_expert(name: &str) -> bool {
     let expert = |part: &str| {
         let (matrix, suffix) = part.strip_prefix("ffn_")?.rsplit_once('_')?;
         let matrix = matches!(matrix, "up" | "down" | "gate" | "gate_up");
+        // Shared experts (`shexp`) are not routed and stay on the card.
         Some(matrix && matches!(suffix, "exps" | "chexps"))
     };
     name.split('.').any(|part| expert(part) == Some(true))

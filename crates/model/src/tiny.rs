@@ -58,6 +58,7 @@ impl TinyModel {
         draft.put("general.name", self.name);
         for (key, number) in [
             ("block_count", self.layers),
+            // Enough for every prompt of the tour and of calibration.
             ("context_length", 4096),
             ("embedding_length", self.embedding),
             ("feed_forward_length", self.feed_forward),
@@ -73,6 +74,7 @@ impl TinyModel {
         draft.put("llama.rope.freq_base", 500_000_f32);
         draft.put("llama.vocab_size", vocabulary.len());
         vocabulary.put(&mut draft);
+        // After the keys: gguf.cpp reads tensors last.
         draft.tensors = self.tensors(vocabulary.len());
         draft
     }
@@ -157,7 +159,7 @@ mod tests {
         let model = Model::from_headers(&[header]).unwrap();
         assert!(model.hyper.known);
         assert_eq!((model.hyper.layers, model.tensors.len()), (3, 30));
-        assert_eq!(model.hyper.vocabulary, u64::from(Vocabulary::words().len()));
+        assert_eq!(model.hyper.vocabulary, Vocabulary::words().len());
         assert_eq!(file, tiny.file());
     }
 }

@@ -10,7 +10,7 @@
 
 use super::TensorType;
 
-/// Whose numbers a file uses.
+/// The engine whose type numbers a file uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Dialect {
     /// llama.cpp, and all that follow it.
@@ -26,6 +26,7 @@ impl Dialect {
         let row = |table: &[TensorType]| table.iter().find(|row| row.id == id).copied();
         match self {
             Self::Ggml => row(GGML),
+            // The numbers up to BF16 were given before the fork.
             Self::Ik if id <= BF16.id || id == MXFP4.id => row(GGML).or_else(|| row(IK)),
             Self::Ik => row(IK),
         }

@@ -1,7 +1,8 @@
 //! Dynamic symbols of an ELF object that the loader has mapped into this process.
 //!
-//! DECISION: the symbols are read from memory, by the dynamic section and the GNU (or System V) hash table, which glibc's loader
-//! itself relies on. `dlsym` is not called: guard stands in front of it, and it takes the loader's lock.
+//! DECISION: the symbols are read from memory, by the dynamic section and the GNU (or System V) hash table,
+//! which glibc's loader itself relies on. `dlsym` is not called: guard stands in front of it, and it takes
+//! the loader's lock.
 
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr::null;
@@ -120,8 +121,10 @@ impl<'a> ElfImage<'a> {
 
     fn by_gnu_hash(&self, name: &CStr) -> Option<&libc::Elf64_Sym> {
         let hash = gnu_hash(name);
-        // Layout of DT_GNU_HASH: header, Bloom filter of 64-bit words, buckets, chains (glibc elf/dl-lookup.c:do_lookup_x @ 2.36).
-        // SAFETY: the table starts with four words: buckets, first hashed symbol, words of the filter, its shift.
+        // Layout of DT_GNU_HASH: header, Bloom filter of 64-bit words, buckets, chains (glibc
+        // elf/dl-lookup.c:do_lookup_x @ 2.36).
+        // SAFETY: the table starts with four words: buckets, first hashed symbol, words of the filter, its
+        // shift.
         let [buckets, first, filter, _] = unsafe { *self.gnu_hash.cast::<[u32; 4]>() };
         let table = self.gnu_hash.wrapping_add(4 + usize::try_from(filter).ok()? * 2);
         let bucket = usize::try_from(hash.checked_rem(buckets)?).ok()?;

@@ -1,7 +1,8 @@
 //! A mutual exclusion lock of four bytes, on a futex.
 //!
-//! It allocates nothing and registers nothing with libc, so that it works in any process and before `main`. A fork while another
-//! thread holds the lock leaves it locked in the child for ever; guard therefore passes every call through in a forked child.
+//! It allocates nothing and registers nothing with libc, so that it works in any process and before `main`. A
+//! fork while another thread holds the lock leaves it locked in the child for ever; guard therefore passes
+//! every call through in a forked child.
 
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
@@ -14,8 +15,8 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 /// Held, and at least one thread sleeps on it.
 const AWAITED: u32 = 2;
-/// Attempts before a thread goes to sleep. Most critical sections are map look-ups of well under a microsecond, and a futex call
-/// costs more than that.
+/// Attempts before a thread goes to sleep. Most critical sections are map look-ups of well under a
+/// microsecond, and a futex call costs more than that.
 const SPINS: u32 = 100;
 
 /// A value and the lock that protects it.
@@ -91,8 +92,8 @@ impl<T> Lock<T> {
             }
             core::hint::spin_loop();
         }
-        // A thread that has slept cannot know whether others still do, so it takes the lock as AWAITED: one wake-up too many at
-        // the release costs a system call, one too few would leave a sleeper for ever.
+        // A thread that has slept cannot know whether others still do, so it takes the lock as AWAITED: one
+        // wake-up too many at the release costs a system call, one too few would leave a sleeper for ever.
         while self.state.swap(AWAITED, Acquire) != FREE {
             // SAFETY: the futex is our own live word; a wake-up without cause is allowed for.
             unsafe {

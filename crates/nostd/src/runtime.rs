@@ -1,6 +1,7 @@
 //! Global allocator and panic handler of the shipped libraries, over libc's `malloc` and `abort`.
 //!
-//! Memory comes from the program's own `malloc`, so that a program with an allocator of its own (jemalloc, tcmalloc) keeps one heap.
+//! Memory comes from the program's own `malloc`, so that a program with an allocator of its own (jemalloc,
+//! tcmalloc) keeps one heap.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::panic::PanicInfo;
@@ -19,8 +20,9 @@ unsafe impl GlobalAlloc for Malloc {
             return unsafe { libc::malloc(layout.size()) }.cast();
         }
         let mut block = null_mut();
-        // posix_memalign and not aligned_alloc, which older C libraries refuse for sizes that the alignment does not divide.
-        // SAFETY: `block` is ours, and a Layout's alignment is a power of two; more than 16 is a multiple of a pointer's size.
+        // posix_memalign and not aligned_alloc: C11 demands of that a size which the alignment divides.
+        // SAFETY: `block` is ours, and a Layout's alignment is a power of two; more than 16 is a multiple of
+        // a pointer's size.
         match unsafe { libc::posix_memalign(&raw mut block, layout.align(), layout.size()) } {
             0 => block.cast(),
             _ => null_mut(),

@@ -1,9 +1,11 @@
 //! ggml's C structures, as far as a backend and its loader share them.
 //!
-//! DECISION: own declarations, field by field in ggml's order. Tables of functions that only the engine calls are lists of
-//! addresses in the order of their slots: which slot is which is measured in the engine at hand (`probe.rs`), and so is every
-//! offset below. The two interface versions differ in the table of buffer types, of which version 3 has two slots more.
-//! Source: `ggml-backend-impl.h, ggml-backend.h, ggml.h, ggml-impl.h @ b8799, b10605` (version 2), `@ ggml 0.26.0` (version 3).
+//! DECISION: own declarations, field by field in ggml's order. Tables of functions that only the engine calls
+//! are lists of addresses in the order of their slots: which slot is which is measured in the engine at hand
+//! (`probe.rs`), and so is every offset below. The two interface versions differ in the table of buffer
+//! types, of which version 3 has two slots more.
+//! Source: `ggml-backend-impl.h, ggml-backend.h, ggml.h, ggml-impl.h @ b8799, b10605` (version 2), `@ ggml
+//! 0.26.0` (version 3).
 
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::{null, null_mut};
@@ -86,7 +88,8 @@ pub(crate) struct Buffer {
     pub(crate) usage: c_int,
 }
 
-/// `struct ggml_backend_buffer_type`: its table is followed by the device and a context. Room for the longer version.
+/// `struct ggml_backend_buffer_type`: its table is followed by the device and a context. Room for the longer
+/// version.
 pub(crate) const BUFFER_TYPE_SLOTS_2: usize = 6;
 pub(crate) const BUFFER_TYPE_SLOTS_3: usize = 8;
 #[repr(C)]
@@ -122,7 +125,8 @@ pub(crate) struct Device {
     pub(crate) context: Handle,
 }
 
-/// `struct ggml_backend_dev_props`. The last capability is not in the older builds, where it lies in the padding.
+/// `struct ggml_backend_dev_props`. The last capability is not in the older builds, where it lies in the
+/// padding.
 #[repr(C)]
 pub(crate) struct Properties {
     pub(crate) name: *const c_char,

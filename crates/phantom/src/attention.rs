@@ -1,9 +1,9 @@
-//! Which flash attention a card has a kernel for, and what room it wants behind its result.
+//! Flash attention: supported operands, and the room that the kernel needs behind its result.
 //!
-//! DECISION: what there is no kernel for is decided here, by the operands; which of the kernels runs is `plimsoll_pool::demand`'s to say.
-//! Builds before PR 23907 (about b9400) ask nothing behind the result: there the f16 copies of a quantised cache come out of the
-//! run-time pool.
-//! Source: `fattn.cu:ggml_cuda_get_best_fattn_kernel, ggml_cuda_flash_attn_ext_get_alloc_size`,
+//! DECISION: what there is no kernel for is decided here, by the operands; which of the kernels runs is
+//! `plimsoll_pool::demand`'s to say. Builds before PR 23907 (about b9400) ask nothing behind the result:
+//! there the f16 copies of a quantised cache come out of the run-time pool. Source:
+//! `fattn.cu:ggml_cuda_get_best_fattn_kernel, ggml_cuda_flash_attn_ext_get_alloc_size`,
 //! `fattn-common.cuh:ggml_cuda_flash_attn_ext_get_f16_extra_data @ b8799, b10605, ggml 0.26.0`.
 
 use plimsoll_pool::demand::Rules;
@@ -41,7 +41,7 @@ impl<'a> Attention<'a> {
         self.result.float_parameter(1)
     }
 
-    /// Whether heads that share are computed together.
+    /// True if heads that share are computed together.
     pub(crate) fn shares_well(&self) -> bool {
         let operands = [Some(self.q), Some(self.k), Some(self.v), self.mask];
         let aligned =
@@ -106,7 +106,7 @@ impl<'a> Attention<'a> {
         }
     }
 
-    /// Whether V is the front of K, so that one copy does for both.
+    /// True if V is the front of K, so that one copy does for both.
     pub(crate) fn v_is_k(&self) -> bool {
         self.v.viewed().is_some_and(|viewed| {
             viewed.is(self.k)
@@ -142,7 +142,7 @@ impl<'a> Attention<'a> {
         end - start
     }
 
-    /// Whether a default build has a vector kernel for these types.
+    /// True if a default build has a vector kernel for these types.
     fn has_vector(&self, generation: Generation) -> bool {
         let as_half = |kind| if kind == Type::F32 { Type::F16 } else { kind };
         let (k, v) = (as_half(self.k.kind()), as_half(self.v.kind()));
@@ -264,7 +264,8 @@ mod tests {
 
     #[test]
     fn a_quantised_cache_is_copied_behind_the_result_since_pr_23907() {
-        // Llama 3 8B, 131 072 cells: two copies of 8 heads of 128 halves, as in the 512 MiB of a measured 672 MiB buffer
+        // Llama 3 8B, 131 072 cells: two copies of 8 heads of 128 halves, as in the 512 MiB of a measured 672
+        // MiB buffer
         let operands = llama(Type::Q8_0, 512, 131_072);
         let result = 128 * 32 * 512 * 4;
         assert_eq!(size(&operands, 900, Generation::Copying), result);

@@ -1,6 +1,7 @@
 //! A stream of a card: what an engine's context computes on.
 //!
-//! DECISION: computing is looking at what each operation would ask of the run-time pool; all else returns at once, as if done.
+//! DECISION: computing is looking at what each operation would ask of the run-time pool; all else returns at
+//! once, as if done.
 //! Source: `ggml-cuda.cu:ggml_backend_cuda_interface @ b10605`.
 
 use alloc::boxed::Box;

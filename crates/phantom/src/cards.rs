@@ -1,7 +1,8 @@
 //! The cards that the plugin pretends to have, from `PLIMSOLL_PHANTOM_CARDS`.
 //!
-//! DECISION: one card after another, in the order of the engine's device numbers, each a list of `key=value`. What is left out is
-//! the H200's; what cannot be read is an error that names it, because a plan for another card than was meant is worse than none.
+//! DECISION: one card after another, in the order of the engine's device numbers, each a list of `key=value`.
+//! What is left out is the H200's; what cannot be read is an error that names it, because a plan for another
+//! card than was meant is worse than none.
 
 use alloc::ffi::CString;
 use alloc::format;

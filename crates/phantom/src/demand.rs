@@ -1,12 +1,14 @@
-//! What a node of the engine's graph asks of the run-time pool.
+//! Pool demand of one node of the engine's graph.
 //!
-//! DECISION: the requests are made from the tensors themselves, in the order in which the scopes of ggml's functions make and leave
-//! them: `Some(bytes)` takes a block, `None` gives the last one back. Which of ggml's functions a node goes to is decided here, by
-//! its operands (`product`, `attention`, `order`); what quantised products and attention then ask for is `plimsoll_pool::demand`'s
-//! to say, which plans and made traces ask too. What ggml runs as one kernel asks once (`fusion`). Where a size is known to CUB or to
-//! the occupancy of a compiled kernel only, it is an estimate, and counted as one ([`Requests::estimated`]).
+//! DECISION: the requests are made from the tensors themselves, in the order in which the scopes of ggml's
+//! functions make and leave them: `Some(bytes)` takes a block, `None` gives the last one back. Which of
+//! ggml's functions a node goes to is decided here, by its operands (`product`, `attention`, `order`); what
+//! quantised products and attention then ask for is `plimsoll_pool::demand`'s to say, which plans and made
+//! traces ask too. What ggml runs as one kernel asks once (`fusion`). Where a size is known to CUB or to the
+//! occupancy of a compiled kernel only, it is an estimate, and counted as one ([`Requests::estimated`]).
 //!
-//! The third generation is taken to ask as b10605 does; it differs in sorting, top-k, convolutions and sparse attention.
+//! The third generation is taken to ask as b10605 does; it differs in sorting, top-k, convolutions and sparse
+//! attention.
 
 use alloc::vec::Vec;
 
@@ -31,9 +33,9 @@ const MOST_VALUES: u64 = 1 << 40;
 #[derive(Default)]
 pub(crate) struct Requests {
     steps: Vec<Option<u64>>,
-    /// How many of the blocks are of an estimated size.
+    /// Number of blocks with an estimated size.
     pub(crate) estimated: u64,
-    /// How many products cuBLAS does; the first one makes it take its workspace.
+    /// Number of products by cuBLAS; the first one allocates its workspace.
     pub(crate) cublas: u64,
 }
 
@@ -48,7 +50,8 @@ impl Requests {
         self.cublas = 0;
     }
 
-    /// Takes a block, which is given back by [`Requests::give`]; returns how many were taken: none where nothing is needed.
+    /// Takes a block, which is given back by [`Requests::give`]; returns how many were taken: none where
+    /// nothing is needed.
     fn take(&mut self, bytes: u64) -> usize {
         if bytes == 0 {
             return 0;

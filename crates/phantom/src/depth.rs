@@ -1,9 +1,10 @@
 //! The run-time pools at depth: what they would hold, as prompts grow.
 //!
-//! DECISION: each stream of a card has pools of its own, as in ggml, and both policies run on every graph, whichever the card has:
-//! ggml's legacy pool (no virtual memory management) and its VMM pool. They are `plimsoll-pool`'s exact models, on a card without
-//! end. A `depth` line is written whenever a graph changes a high-water mark or goes deeper; nothing runs without a report. The
-//! requests themselves go to the file of `PLIMSOLL_PHANTOM_TRACE`, which `plimsoll replay` reads.
+//! DECISION: each stream of a card has pools of its own, as in ggml, and both policies run on every graph,
+//! whichever the card has: ggml's legacy pool (no virtual memory management) and its VMM pool. They are
+//! `plimsoll-pool`'s exact models, on a card without end. A `depth` line is written whenever a graph changes
+//! a high-water mark or goes deeper; nothing runs without a report. The requests themselves go to the file of
+//! `PLIMSOLL_PHANTOM_TRACE`, which `plimsoll replay` reads.
 //!
 //! | field | is |
 //! |---|---|
@@ -50,7 +51,7 @@ pub(crate) struct Depth {
     seen: Seen,
 }
 
-/// What the last line said.
+/// Figures of the last line.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Seen {
     cells: u64,

@@ -177,10 +177,11 @@ unsafe extern "C" fn supports_op(device: *mut Device, op: *const Tensor) -> bool
     on_this_card(op, state, phantom) && support::supports(op, state.rules)
 }
 
-/// Whether no source of it lies on another card.
+/// True if no source of it lies on another card.
 fn on_this_card(op: View<'_>, state: &CardState, phantom: &Phantom) -> bool {
     let sources = op.raw().src.iter().filter(|source| !source.is_null());
-    // SAFETY: sources of a live tensor are live; a buffer they name is one of the engine's, made or kept by it.
+    // SAFETY: sources of a live tensor are live; a buffer they name is one of the engine's, made or kept by
+    // it.
     let types =
         sources.filter_map(|source| unsafe { (**source).buffer.as_ref() }.map(|buffer| buffer.buffer_type));
     let elsewhere = |memory: Handle| {

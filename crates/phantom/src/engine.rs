@@ -1,9 +1,10 @@
 //! The engine that has loaded us: the functions of its ggml that we call.
 //!
-//! DECISION: they are looked up in the tables of what is loaded, not linked and not by `dlsym`: the plugin then loads into any
-//! process, finds a ggml that was loaded privately (a Python module's), and can say what is missing instead of failing to load.
-//! Exactly one ggml must be there; with two there is no telling which one is loading us. An engine that was linked statically and
-//! exports nothing shows none: it is told so, and what to do about it.
+//! DECISION: they are looked up in the tables of what is loaded, not linked and not by `dlsym`: the plugin
+//! then loads into any process, finds a ggml that was loaded privately (a Python module's), and can say what
+//! is missing instead of failing to load. Exactly one ggml must be there; with two there is no telling which
+//! one is loading us. An engine that was linked statically and exports nothing shows none: it is told so, and
+//! what to do about it.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -33,8 +34,9 @@ macro_rules! functions {
                 if !missing.is_empty() {
                     return Err(missing);
                 }
-                // SAFETY: each is the function of that name in a ggml; their signatures are the same in every build that has
-                // them, and what they take and return is measured before it is relied on (`probe`).
+                // SAFETY: each is the function of that name in a ggml; their signatures are the same in every
+                // build that has them, and what they take and return is measured before it is relied on
+                // (`probe`).
                 Ok(unsafe { Self { $($name: core::mem::transmute::<*const c_void, unsafe extern "C" fn($($argument),*) $(-> $result)?>($name)),* } })
             }
         }
@@ -103,18 +105,19 @@ const fn c_name(name: &'static str) -> &'static CStr {
     }
 }
 
-/// What the engine is, as far as it shows.
+/// Properties of the engine, as far as they can be measured.
 pub(crate) struct Engine {
     pub(crate) functions: Functions,
     /// `llama_build_number`, where it is exported.
     pub(crate) build: Option<u32>,
     /// ggml's own version.
     pub(crate) version: String,
-    /// Whether its ggml has operations that came with builds whose copies of the cache are in the compute buffer.
+    /// True if its ggml has operations that came with builds whose copies of the cache are in the compute
+    /// buffer.
     pub(crate) has_col2im: bool,
 }
 
-/// Why there is no engine to speak to.
+/// Reason why no engine was found.
 pub(crate) enum Missing {
     Nothing,
     Several,

@@ -1,10 +1,11 @@
-//! Which of ggml's CUDA backends is mirrored.
+//! Generation of ggml's CUDA backend that is mirrored.
 //!
-//! DECISION: three, told apart by what was measured in the engine, and by its build's number where that is known. Interface
-//! version 3 is the third. Among those of version 2 the line is PR 23907, which moved the f16 copies of a quantised cache out of
-//! the run-time pool; it was merged between b9305 and b9893, about b9400, and left no mark in the interface. So the number decides
-//! (`PLIMSOLL_PHANTOM_BUILD`, else the engine's exported `llama_build_number`); without one, whether ggml has the operation
-//! `col2im_1d`, which b8799 lacks and b10605 has. The report says which evidence it was. ik_llama.cpp loads no backend, so it is
+//! DECISION: three, told apart by what was measured in the engine, and by its build's number where that is
+//! known. Interface version 3 is the third. Among those of version 2 the line is PR 23907, which moved the
+//! f16 copies of a quantised cache out of the run-time pool; it was merged between b9305 and b9893, about
+//! b9400, and left no mark in the interface. So the number decides (`PLIMSOLL_PHANTOM_BUILD`, else the
+//! engine's exported `llama_build_number`); without one, whether ggml has the operation `col2im_1d`, which
+//! b8799 lacks and b10605 has. The report says which evidence it was. ik_llama.cpp loads no backend, so it is
 //! never met here.
 
 pub(crate) use plimsoll_pool::demand::Engine as Generation;

@@ -1,7 +1,8 @@
 //! Types and operations of tensors, by their names.
 //!
-//! DECISION: their numbers differ between builds, so each number that is met is asked its name, once, and the answer is kept. What
-//! is not in the lists below is `Other`: an operation that the CUDA backend does not know, a type that it does not multiply.
+//! DECISION: their numbers differ between builds, so each number that is met is asked its name, once, and the
+//! answer is kept. What is not in the lists below is `Other`: an operation that the CUDA backend does not
+//! know, a type that it does not multiply.
 //! Source: `ggml.c:GGML_OP_NAME, GGML_UNARY_OP_NAME, GGML_GLU_OP_NAME, type_traits @ b10605`.
 
 use core::ffi::{CStr, c_char, c_int};
@@ -91,7 +92,7 @@ named! {
     }
 }
 
-/// How values of a type lie in memory.
+/// Memory layout of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     /// Values in a block.
@@ -195,7 +196,7 @@ impl Layout {
         quantised: false,
     };
 
-    /// How the engine lays out the type of this number.
+    /// Layout of the type with this number, by the engine.
     pub(crate) fn of(number: c_int) -> Self {
         let kept = usize::try_from(number)
             .ok()

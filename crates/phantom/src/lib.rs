@@ -1,17 +1,20 @@
 //! `libplimsoll_phantom.so`: a ggml backend that claims to be CUDA and mirrors only its sizes.
 //!
-//! An unmodified llama.cpp that finds it in `GGML_BACKEND_PATH` builds its own graphs and allocates its own buffers for cards that
-//! need not exist: what it then says of its memory is what it would say with those cards. Device memory is a range of addresses
-//! that cannot be touched; the host's buffers are real. Nothing is computed: results are zeros.
+//! An unmodified llama.cpp that finds it in `GGML_BACKEND_PATH` builds its own graphs and allocates its own
+//! buffers for cards that need not exist: what it then says of its memory is what it would say with those
+//! cards. Device memory is a range of addresses that cannot be touched; the host's buffers are real. Nothing
+//! is computed: results are zeros.
 //!
-//! The plugin finds its engine (`engine`), measures which interface it speaks (`probe`), and declines with one line on stderr
-//! whatever it does not know. Sizes and refusals follow ggml's CUDA backend of the engine's own generation (`generation`):
-//! `attention`, `support`, `memory`. While the engine replays a prompt, `demand` says what each operation would ask of the
-//! run-time pool and `depth` runs the pools of `plimsoll-pool` on it. What was seen goes to a file of JSON lines (`report`).
+//! The plugin finds its engine (`engine`), measures which interface it speaks (`probe`), and declines with
+//! one line on stderr whatever it does not know. Sizes and refusals follow ggml's CUDA backend of the
+//! engine's own generation (`generation`): `attention`, `support`, `memory`. While the engine replays a
+//! prompt, `demand` says what each operation would ask of the run-time pool and `depth` runs the pools of
+//! `plimsoll-pool` on it. What was seen goes to a file of JSON lines (`report`).
 //!
 //! Mirrored are NVIDIA's cards. ROCm, MUSA, Vulkan and row split of old builds are not.
 //!
-//! The artefact is built with the profile `guard` (panic = abort), and is then `no_std`: it needs libc and nothing else.
+//! The artefact is built with the profile `guard` (panic = abort), and is then `no_std`: it needs libc and
+//! nothing else.
 #![cfg_attr(panic = "abort", no_std)]
 
 extern crate alloc;
@@ -51,7 +54,7 @@ pub extern "C" fn ggml_backend_init() -> *mut c_void {
     })
 }
 
-/// How well we suit the machine, which ggml's loader asks first: not at all where the plugin declines.
+/// Score of the plugin, which ggml's loader asks first; 0 where the plugin declines.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn ggml_backend_score() -> c_int {
     c_int::from(phantom::get().is_some())

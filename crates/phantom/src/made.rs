@@ -63,7 +63,7 @@ pub(crate) fn view(tensor: &Tensor) -> View<'_> {
     unsafe { View::of(tensor) }.unwrap()
 }
 
-/// What an attention works on.
+/// Operands of an attention.
 pub(crate) struct Operands {
     pub(crate) q: Tensor,
     pub(crate) k: Tensor,

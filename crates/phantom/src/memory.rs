@@ -1,8 +1,9 @@
 //! Buffers: a card's, which are addresses only, and the host's pinned ones, which are real.
 //!
-//! DECISION: a card's buffer is a range of addresses that nothing backs and nobody may touch, so that every tensor has an address of
-//! its own and a mistake shows at once. Nothing is refused for lack of memory: whether it fits is the caller's arithmetic, and an
-//! engine that dies half-way says only half of it. What is read back from a card is zeros.
+//! DECISION: a card's buffer is a range of addresses that has no memory behind it and must not be touched, so that every
+//! tensor has an address of its own and a mistake shows at once. Nothing is refused for lack of memory:
+//! whether it fits is the caller's arithmetic, and an engine that dies half-way says only half of it. What is
+//! read back from a card is zeros.
 //! Source: `ggml-cuda.cu:ggml_backend_cuda_buffer_type_get_alloc_size, ggml_backend_cuda_buffer_interface,
 //! ggml_backend_cuda_host_buffer_type @ b10605`; `MATRIX_ROW_PADDING` of `common.cuh`.
 
@@ -29,7 +30,7 @@ const ALIGNMENT: usize = 128;
 /// Kernels read quantised rows in steps of so many values.
 const ROW_PADDING: u64 = 512;
 
-/// What a tensor takes in a card's buffer.
+/// Bytes of a tensor in a card's buffer.
 pub(crate) fn size(tensor: View<'_>, rules: Rules) -> u64 {
     let attention = Some(tensor)
         .filter(|tensor| tensor.op() == Op::FlashAttnExt)
@@ -72,7 +73,8 @@ pub(crate) fn of_host(version: Version, device: *mut Device) -> BufferType {
     )
 }
 
-/// Name, allocation, alignment, size of a tensor, whether it is the host's; in the slots where the version has them.
+/// Name, allocation, alignment, size of a tensor, whether it is the host's; in the slots where the version
+/// has them.
 fn buffer_type(
     version: Version,
     functions: [Function; 5],

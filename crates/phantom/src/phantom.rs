@@ -1,7 +1,7 @@
-//! What the plugin is in one process: its cards, behind one registry.
+//! State of the plugin in one process: its cards, behind one registry.
 //!
-//! DECISION: made once, at the first call of the loader, and never freed: the engine keeps addresses of all of it. Where something
-//! does not fit, the plugin declines for good, and has said why in one line.
+//! DECISION: made once, at the first call of the loader, and never freed: the engine keeps addresses of all
+//! of it. Where something does not fit, the plugin declines for good, and has said why in one line.
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};

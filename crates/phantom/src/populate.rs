@@ -1,11 +1,12 @@
 //! Model files are mapped and not read, and memory of the host is allocated and not written.
 //!
-//! llama.cpp asks the kernel to read a whole file as it maps it (`llama-mmap.cpp @ b10605`: `MAP_POPULATE`, and
-//! `POSIX_MADV_WILLNEED`), which for the weights of a large model takes minutes, and memory where the file has a hole. Here
-//! nothing computes with weights, so a page is read when it is touched and not before. A cache in host memory is cleared page by page
-//! (`llama-kv-cache.cpp`, `llama-memory-recurrent.cpp @ b10605, b8799`), which for a long context would take seconds and the host's
-//! memory; here nothing reads it. This half of the library works only
-//! where it is preloaded, as `plimsoll plan --exact` does; opened as a plugin it is out of the way.
+//! llama.cpp asks the kernel to read a whole file as it maps it (`llama-mmap.cpp @ b10605`: `MAP_POPULATE`,
+//! and `POSIX_MADV_WILLNEED`), which for the weights of a large model takes minutes, and memory where the
+//! file has a hole. Here nothing computes with weights, so a page is read when it is touched and not before.
+//! A cache in host memory is cleared page by page (`llama-kv-cache.cpp`, `llama-memory-recurrent.cpp @
+//! b10605, b8799`), which for a long context would take seconds and the host's memory; here nothing reads it.
+//! This half of the library works only where it is preloaded, as `plimsoll plan --exact` does; opened as a
+//! plugin it is out of the way.
 
 use core::ffi::{c_int, c_void};
 
@@ -25,8 +26,8 @@ pub(crate) unsafe extern "C" fn mmap(
     offset: off_t,
 ) -> *mut c_void {
     let flags = if file >= 0 { flags & !MAP_POPULATE } else { flags };
-    // SAFETY: the arguments are the caller's, but for a flag that only says when pages are read. On failure both this and
-    // mmap return -1 and set errno.
+    // SAFETY: the arguments are the caller's, but for a flag that only says when pages are read. On failure
+    // both this and mmap return -1 and set errno.
     unsafe { syscall(SYS_mmap, address, length, protection, flags, file, offset) as *mut c_void }
 }
 
@@ -53,6 +54,6 @@ pub(crate) extern "C" fn posix_madvise(_address: *mut c_void, _length: size_t, _
     0
 }
 
-/// ggml's own `clear` of a buffer, which has nothing in it that anybody reads.
+/// ggml's own `clear` of a buffer, whose contents are never read.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn ggml_backend_buffer_clear(_buffer: *mut c_void, _value: u8) {}

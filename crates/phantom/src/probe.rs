@@ -1,11 +1,13 @@
-//! Which interface the engine speaks, measured in the engine itself.
+//! Interface version of the engine, measured in the engine itself.
 //!
-//! DECISION: no version number is taken on trust. The engine's own accessors (`ggml_backend_buft_get_alignment` and so on) are
-//! called with objects whose tables hold, in each slot, a function that notes the slot's number: that is the slot that this engine
-//! reads. Version 2 reads the alignment from slot 2, version 3 from slot 3; whatever does not fit one of the two
-//! in every slot and offset that we rely on is declined, with the place named. Tensors and graphs are made by the engine and read
-//! back through our declarations. A loader of another version ignores us by its own check (`api_version`).
-//! Source of the versions: `ggml-backend-impl.h:GGML_BACKEND_API_VERSION`, 2 @ b8799 and b10605, 3 @ ggml 0.26.0.
+//! DECISION: no version number is taken on trust. The engine's own accessors
+//! (`ggml_backend_buft_get_alignment` and so on) are called with objects whose tables hold, in each slot, a
+//! function that notes the slot's number: that is the slot that this engine reads. Version 2 reads the
+//! alignment from slot 2, version 3 from slot 3; whatever does not fit one of the two in every slot and
+//! offset that we rely on is declined, with the place named. Tensors and graphs are made by the engine and
+//! read back through our declarations. A loader of another version ignores us by its own check
+//! (`api_version`). Source of the versions: `ggml-backend-impl.h:GGML_BACKEND_API_VERSION`, 2 @ b8799 and
+//! b10605, 3 @ ggml 0.26.0.
 
 use alloc::format;
 use alloc::string::String;
@@ -55,7 +57,7 @@ extern "C" fn slot<const N: usize>() -> usize {
     1
 }
 
-/// The slot that the engine reads when it is asked something; none of the probes' if it asks nobody.
+/// The slot that the engine reads when it is asked something; none of the probes' if it calls no slot.
 fn called<T>(ask: impl FnOnce() -> T) -> usize {
     CALLED.store(usize::MAX, Relaxed);
     ask();
@@ -75,7 +77,7 @@ fn probes<const N: usize>() -> [Function; N] {
     table
 }
 
-/// What was measured against what was expected, in the order in which it is done.
+/// Measurements and expected values, in order.
 struct Findings(Option<String>);
 
 impl Findings {
@@ -103,7 +105,8 @@ fn buffer_types(engine: &Functions) -> Result<Version, String> {
     let mut table = BufferType(probes());
     let handle: Handle = (&raw mut table).cast();
     let tensor = Tensor::EMPTY;
-    // SAFETY: each calls one slot of the table with the handle and at most a tensor; all slots are functions that look at nothing.
+    // SAFETY: each calls one slot of the table with the handle and at most a tensor; all slots are functions
+    // that look at nothing.
     let (alignment, size, most, host, name) = unsafe {
         (
             called(|| (engine.ggml_backend_buft_get_alignment)(handle)),

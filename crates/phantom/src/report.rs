@@ -1,7 +1,7 @@
-//! What was seen, as JSON lines in the file that `PLIMSOLL_PHANTOM_REPORT` names; nothing without it.
+//! Report of all observations, as JSON lines in the file that `PLIMSOLL_PHANTOM_REPORT` names.
 //!
-//! DECISION: one `write(2)` a line to a file opened for append, so that nothing is lost when the engine is killed, and several
-//! processes may share a file. Every line has `event`; sizes are plain bytes.
+//! DECISION: one `write(2)` a line to a file opened for append, so that nothing is lost when the engine is
+//! killed, and several processes may share a file. Every line has `event`; sizes are plain bytes.
 //!
 //! | event | says |
 //! |---|---|

@@ -1,9 +1,9 @@
-//! One line on stderr, by one `write(2)`.
+//! Lines on stderr, by one `write(2)` each.
 
 use alloc::string::String;
 use core::fmt::{self, Write};
 
-/// Says a line, with who says it.
+/// Writes a line that begins with the name of the library.
 macro_rules! say {
     ($($word:tt)*) => { $crate::say::line(format_args!($($word)*)) };
 }

@@ -1,9 +1,11 @@
-//! Which operations a CUDA card takes, and which are worth taking to it.
+//! Operations that a CUDA card supports, and those that are worth offloading.
 //!
-//! DECISION: operation by operation as ggml has it; a missing source is a refusal. An operation that is refused runs on the CPU and
-//! splits the graph, which moves memory from the card to the host: the refusals matter, not the many that are taken.
-//! Source: `ggml-cuda.cu:ggml_backend_cuda_device_supports_op, ggml_backend_cuda_device_offload_op, get_op_batch_size`,
-//! `lightning-indexer.cu:ggml_cuda_lightning_indexer_supported @ b8799, b10605, ggml 0.26.0`. Builds with CUB, as all since CUDA 11.7.
+//! DECISION: operation by operation as ggml has it; a missing source is a refusal. An operation that is
+//! refused runs on the CPU and splits the graph, which moves memory from the card to the host: the refusals
+//! matter, not the many that are taken.
+//! Source: `ggml-cuda.cu:ggml_backend_cuda_device_supports_op, ggml_backend_cuda_device_offload_op,
+//! get_op_batch_size`, `lightning-indexer.cu:ggml_cuda_lightning_indexer_supported @ b8799, b10605, ggml
+//! 0.26.0`. Builds with CUB, as all since CUDA 11.7.
 
 use plimsoll_pool::demand::Rules;
 
@@ -18,7 +20,7 @@ mod moves;
 #[cfg(test)]
 mod tests;
 
-/// Whether a card of this capability takes the operation.
+/// True if a card of this capability takes the operation.
 pub(crate) fn supports(op: View<'_>, rules: Rules) -> bool {
     match op.op() {
         Op::FlashAttnExt => Attention::of(op).is_some_and(|attention| attention.kernel(rules).is_some()),

@@ -1,8 +1,8 @@
 //! A tensor of the engine's, as the rules see it.
 //!
-//! DECISION: a view that computes in `u64` and saturates, so that no shape can make it panic or wrap; what is negative counts as
-//! nothing. Reading through the engine's pointers is unsafe and happens here only.
-//! Source: `ggml.c:ggml_nbytes, ggml_nelements, ggml_nrows, ggml_is_contiguous_m_n, ggml_row_size @ b10605`.
+//! DECISION: a view that computes in `u64` and saturates, so that no shape can make it panic or wrap; what is
+//! negative counts as nothing. Reading through the engine's pointers is unsafe and happens here only. Source:
+//! `ggml.c:ggml_nbytes, ggml_nelements, ggml_nrows, ggml_is_contiguous_m_n, ggml_row_size @ b10605`.
 
 use core::ffi::c_int;
 
@@ -57,7 +57,7 @@ impl<'a> View<'a> {
         self.0.view_offs
     }
 
-    /// Whether both views are of one tensor.
+    /// True if both views are of one tensor.
     pub(crate) fn is(self, other: Self) -> bool {
         core::ptr::eq(self.0, other.0)
     }
@@ -124,7 +124,8 @@ impl<'a> View<'a> {
         self.is_contiguous_from(0, DIMENSIONS)
     }
 
-    /// The first `until` dimensions follow each other without gaps, but that those up to `from` may have them.
+    /// The first `until` dimensions follow each other without gaps, but that those up to `from` may have
+    /// them.
     pub(crate) fn is_contiguous_from(self, from: usize, until: usize) -> bool {
         let layout = self.layout();
         if self.ne(0) != layout.block && self.nb(0) != layout.size {

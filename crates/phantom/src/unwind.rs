@@ -1,5 +1,5 @@
-//! Two names that the standard `alloc` refers to, because it was compiled to unwind. Nothing here unwinds (panic = abort), so
-//! nobody arrives at them. Hidden: the plugin exports what its list says.
+//! Two names that the standard `alloc` refers to, because it was compiled to unwind. Nothing here unwinds
+//! (panic = abort), so they are never reached. Hidden: the plugin exports what its list says.
 
 use core::arch::global_asm;
 

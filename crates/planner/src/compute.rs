@@ -1,9 +1,9 @@
-//! The compute buffer: intermediate results of the largest batch, the logits, the attention mask.
+//! Compute buffer: intermediate results of the largest batch, logits and attention mask.
 //!
-//! It has no closed variant: the engine lays its graph out with a best-fit allocator, and the peak depends on the
-//! order of operations. So the graph is built here as far as sizes go, placed on devices, split, and laid out by
-//! the same rules, over the few layers that differ. That takes tens of microseconds and gives the engine's own
-//! numbers to the byte for the architectures of `mirrored`; others are estimated from the same parts.
+//! It has no closed form: the engine lays its graph out with a best-fit allocator, so the peak depends on the order of
+//! operations. The graph is therefore built here as far as sizes go, placed on devices, split and laid out by the same
+//! rules, over the few layers that differ. That takes tens of microseconds. The result equals the engine's own number to
+//! the byte for the compared architectures; others are estimated from the same parts.
 
 mod allocator;
 mod attention;
@@ -11,127 +11,85 @@ mod decoder;
 mod delta_net;
 mod encoder;
 mod feed_forward;
-mod form;
 mod graph;
 mod inputs;
 mod latent;
-mod mirrored;
+mod model_layers;
 mod recurrent;
 mod schedule;
-mod sketch;
 mod streams;
 
-use self::decoder::{Decoder, EngineQuirks};
-use self::graph::TensorId;
-pub(super) use self::mirrored::is_mirrored;
+use self::decoder::Decoder;
+use self::graph::Id;
+pub(super) use self::model_layers::ModelLayers;
 use self::schedule::BackendSet;
-pub(super) use self::sketch::ModelLayers;
 
 use plimsoll_base::{Bytes, Source};
-use plimsoll_flags::Program;
 
-use super::flash::Flash;
-use super::kv::CacheKind;
-use super::layout::TensorDevice;
-use super::request::{EngineKind, PlanRequest};
+use super::layout::{DeviceBytes, TensorDevice};
+use super::quirks::EngineQuirks;
+use super::request::PlanRequest;
 use super::reserve::Reserve;
 
-/// Compute buffers by place.
-#[derive(Clone, Debug)]
-pub(super) struct Compute {
-    pub(super) devices: Vec<Bytes>,
-    pub(super) host: Bytes,
+pub(super) fn source(compared: bool) -> Source {
+    Source::Formula(match compared {
+        true => "ggml-alloc.c:ggml_gallocr_reserve_n @ b10605",
+        false => "ggml-alloc.c:ggml_gallocr_reserve_n @ b10605, graph estimated",
+    })
 }
 
-pub(super) fn source(mirrored: bool) -> Source {
-    if mirrored {
-        Source::Formula("ggml-alloc.c:ggml_gallocr_reserve_n @ b10605")
-    } else {
-        Source::Formula("ggml-alloc.c:ggml_gallocr_reserve_n @ b10605, graph estimated")
-    }
-}
-
-pub(super) fn compute(
-    request: &PlanRequest<'_>,
-    sketch: &ModelLayers<'_>,
-    reserve: &Reserve,
-    cache: CacheKind,
-    flash: Flash,
-) -> Compute {
-    let (quirks, backends) = (quirks(request), backends(request, sketch));
-    let fused = || {
-        let small = reserve.probing(DELTA_NET_PROBE);
-        let probe = Decoder::new(sketch, &small, cache, flash, quirks);
-        stays_at_home(probe, backends, |decoder| &decoder.fused_nodes)
-    };
-    let fused = !Decoder::has_delta_nets(sketch) || *sketch.fuses.get_or_init(fused);
-    let mut decoder = Decoder::new(sketch, reserve, cache, flash, quirks);
-    decoder.fused = fused;
-    decoder.build();
-    let mut peaks = schedule::reserve(&mut decoder.graph, backends);
-    sketch.hand_back(decoder.graph);
-    let host = peaks.pop().unwrap_or_default();
-    Compute {
-        devices: peaks.into_iter().map(Bytes::new).collect(),
-        host: Bytes::new(host),
-    }
-}
-
-fn quirks(request: &PlanRequest<'_>) -> EngineQuirks {
-    let ik = request.engine.kind == EngineKind::IkLlamaCpp;
-    EngineQuirks {
-        copies_cache: request.engine.reserves_cache_copy(),
-        mixes_embeddings: request.engine.mixes_embeddings(),
-        casts_mask: request.engine.casts_mask(),
-        picks_rows_early: request.engine.picks_rows_early(),
-        pins_norms: request.program != Program::LlamaFitParams,
-        clamps_views: request.engine.clamps_views(),
-        projects_by_sequence: request.engine.projects_by_sequence(),
-        is_lean: ik,
-        fuses_experts: request.engine.fuses_experts(request.wish),
-        shares_batch: ik,
-    }
-}
-
-const fn backends(request: &PlanRequest<'_>, sketch: &ModelLayers<'_>) -> BackendSet {
-    BackendSet {
-        devices: sketch.devices,
-        copies: sketch.copies,
-        op_offload: request.wish.op_offload,
-    }
-}
-
-/// Tokens of each sequence in the graphs that are placed to see where kernels would run (`llama-context.cpp:
+/// Tokens of each sequence in the small graphs that show which device a kernel would run on (`llama-context.cpp:
 /// llm_fused_op_flash_attn_probe, llm_fused_op_gdn_ch_probe @ b10605`).
 const ATTENTION_PROBE: u64 = 1;
 const DELTA_NET_PROBE: u64 = 16;
 
-/// Does every layer attend where it is? With `-fa auto`, flash attention is off where one does not.
-pub(super) fn attends_at_home(
-    request: &PlanRequest<'_>,
-    sketch: &ModelLayers<'_>,
-    cache: CacheKind,
-    flash: Flash,
-) -> bool {
+pub(super) fn compute(request: &PlanRequest<'_>, layers: &ModelLayers<'_>, reserve: &Reserve) -> DeviceBytes {
+    let (quirks, backends) = (EngineQuirks::of(request), backends(request, layers));
+    let fused = || {
+        let small = reserve.probing(DELTA_NET_PROBE);
+        let probe = Decoder::new(layers, &small, quirks);
+        runs_at_home(probe, backends, |decoder| &decoder.fused_nodes)
+    };
+    // No context changes the answer, so the search over contexts asks for it once.
+    let fused = !Decoder::has_delta_nets(layers) || *layers.fuses.get_or_init(fused);
+    let mut decoder = Decoder::new(layers, reserve, quirks);
+    decoder.fused = fused;
+    decoder.build();
+    let mut peaks = schedule::reserve(&mut decoder.graph, backends);
+    layers.hand_back(decoder.graph);
+    let host = Bytes::new(peaks.pop().unwrap_or_default());
+    let cards = peaks.into_iter().map(Bytes::new).collect();
+    DeviceBytes { cards, host }
+}
+
+const fn backends(request: &PlanRequest<'_>, layers: &ModelLayers<'_>) -> BackendSet {
+    BackendSet {
+        devices: layers.devices,
+        copies: layers.copies,
+        op_offload: request.wish.op_offload,
+    }
+}
+
+/// True where every layer attends on its own device. With `-fa auto`, flash attention is off where one does not.
+pub(super) fn attends_at_home(request: &PlanRequest<'_>, layers: &ModelLayers<'_>) -> bool {
     let reserve = Reserve::of_model(request, u64::from(request.wish.context)).probing(ATTENTION_PROBE);
-    let probe = Decoder::new(sketch, &reserve, cache, flash, quirks(request));
-    stays_at_home(probe, backends(request, sketch), |decoder| {
+    let probe = Decoder::new(layers, &reserve, EngineQuirks::of(request));
+    runs_at_home(probe, backends(request, layers), |decoder| {
         &decoder.attention_nodes
     })
 }
 
-/// Does every use of a kernel run where its layer is? A small graph is placed to find out; where the scheduler moves one
-/// elsewhere, the engine uses none (`llama-context.cpp: resolve_fused_ops @ b10605`).
-fn stays_at_home(
+/// Places a small graph and compares the devices of a kernel's uses with those of their layers. The engine drops the
+/// kernel for all layers where the scheduler moves one use (`llama-context.cpp: resolve_fused_ops @ b10605`).
+fn runs_at_home(
     mut probe: Decoder<'_>,
     backends: BackendSet,
-    uses: for<'d> fn(&'d Decoder<'_>) -> &'d [(TensorId, TensorDevice)],
+    uses: for<'d> fn(&'d Decoder<'_>) -> &'d [(Id, TensorDevice)],
 ) -> bool {
     probe.build();
     let places = schedule::assign(&probe.graph, backends);
-    let stay = uses(&probe)
-        .iter()
-        .all(|(id, place)| places[id.index()] == *place);
-    probe.sketch.hand_back(probe.graph);
+    let stays = |(id, place): &(Id, TensorDevice)| places[id.index()] == *place;
+    let stay = uses(&probe).iter().all(stays);
+    probe.layers.hand_back(probe.graph);
     stay
 }

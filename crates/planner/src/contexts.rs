@@ -1,8 +1,8 @@
-//! What contexts were measured to take: the table that `plimsoll calibrate` writes and a plan reads before the published values.
+//! Table of measured driver contexts, which `plimsoll calibrate` writes.
 //!
-//! DECISION: a row belongs to a kind of card, a driver and a build of an engine, because nothing else decides these bytes. Of a card
-//! and an engine the row of this very build is taken, else the first of that engine, which is nearer than any published value; the
-//! plan names the build and the driver that were measured. Who reads the table puts the rows of the driver at hand first.
+//! DECISION: a row belongs to a kind of card, a driver and a build of an engine, because nothing else decides these bytes.
+//! A plan takes the row of its build, else the first row of its engine, which is nearer than any published value, and
+//! names the build and the driver that were measured. A reader of the table sorts the rows of the current driver first.
 
 use plimsoll_base::Bytes;
 use serde::{Deserialize, Serialize};
@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 use super::request::{Engine, EngineKind};
 
 const SCHEMA: &str = "plimsoll.contexts/2";
-/// Its rows lack what a context takes as it is opened.
+/// Rows of the first schema lack the opened size.
 const SCHEMA_1: &str = "plimsoll.contexts/1";
-const HEAD: &str = "# Written by `plimsoll calibrate`: what a CUDA context takes, in bytes. Without its table a card has the published value again.\n";
+const HEAD: &str = "# Written by `plimsoll calibrate`: memory of a CUDA context, in bytes. A card without a table gets the published value.\n";
 
-/// What a process takes of one kind of card besides what it asks for.
+/// Memory that a process takes of one kind of card beyond what it asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MeasuredContext {
-    /// The card's name, as the driver tells it.
+    /// The card's name, as the driver reports it.
     pub card: String,
     pub driver: String,
     pub engine: EngineKind,
@@ -25,30 +25,30 @@ pub struct MeasuredContext {
     pub build: Option<u32>,
     /// Context, modules and handles once a model is loaded.
     pub context: Bytes,
-    /// The part of `context` that is there as it is opened, before anything is loaded into it; none where that could not be measured.
+    /// The part of `context` that is there when it is opened, before anything is loaded; `None` where not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub opened: Option<Bytes>,
-    /// What a prompt that uses cuBLAS adds for good; none where that could not be measured.
+    /// Memory that the first prompt with cuBLAS adds for good; `None` where not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cublas: Option<Bytes>,
     /// The version line of the engine that was measured.
     pub version: String,
-    /// The day, for people.
+    /// The day of the measurement, for display.
     pub measured: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadContextsError {
-    #[error("{0}\nhint: measure anew with `plimsoll calibrate`, after moving the file away")]
+    #[error("{0}\nhint: move the file away and measure again with `plimsoll calibrate`")]
     Parse(String),
     #[error(
-        "its schema is `{0}` and this program reads `{SCHEMA}`\nhint: move the file away and measure anew with `plimsoll calibrate`"
+        "its schema is `{0}` and this program reads `{SCHEMA}`\nhint: move the file away and measure again with `plimsoll calibrate`"
     )]
     Schema(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("what was measured cannot be written as TOML: {0}")]
+#[error("the measurements cannot be written as TOML: {0}")]
 pub struct WriteContextsError(String);
 
 #[derive(Serialize, Deserialize)]
@@ -61,15 +61,16 @@ struct ContextsFile {
 /// Reads the text of a table.
 pub fn read(text: &str) -> Result<Vec<MeasuredContext>, ReadContextsError> {
     let file: ContextsFile =
-        toml::from_str(text).map_err(|error| ReadContextsError::Parse(said(text, &error)))?;
+        toml::from_str(text).map_err(|error| ReadContextsError::Parse(located(text, &error)))?;
     match file.schema.as_str() {
         SCHEMA | SCHEMA_1 => Ok(file.contexts),
         _ => Err(ReadContextsError::Schema(file.schema)),
     }
 }
 
-/// The place and the fault in one line.
-fn said(text: &str, error: &toml::de::Error) -> String {
+/// The line number and the error in one line.
+fn located(text: &str, error: &toml::de::Error) -> String {
+    // A TOML error spans several lines and quotes the text; one line is enough for a report.
     let before = error.span().and_then(|span| text.get(..span.start));
     let line = before.map_or(1, |before| before.matches('\n').count() + 1);
     format!(
@@ -88,13 +89,13 @@ pub fn write(contexts: &[MeasuredContext]) -> Result<String, WriteContextsError>
     Ok(HEAD.to_owned() + &text)
 }
 
-/// Takes the place of what was measured before of the same card, driver and build.
+/// Adds a measurement, which replaces an older one of the same card, driver and build.
 pub fn learn(contexts: &mut Vec<MeasuredContext>, new: MeasuredContext) {
     contexts.retain(|old| !old.is_of(&new));
     contexts.push(new);
 }
 
-/// Puts the rows of this driver first, and of each driver the newest.
+/// Sorts the rows of this driver first, and within a driver the newest.
 pub fn prefer(contexts: &mut [MeasuredContext], driver: Option<&str>) {
     contexts.sort_by(|a, b| {
         let foreign = |row: &MeasuredContext| driver.is_some_and(|driver| row.driver != driver);
@@ -103,23 +104,21 @@ pub fn prefer(contexts: &mut [MeasuredContext], driver: Option<&str>) {
     });
 }
 
-/// The row that a plan for this card and this engine takes.
+/// The row for this card and this engine.
 pub(super) fn find<'a>(
     contexts: &'a [MeasuredContext],
     card: &str,
     engine: Engine,
 ) -> Option<&'a MeasuredContext> {
-    let of_engine = || {
-        contexts
-            .iter()
-            .filter(|row| row.is_named(card) && row.engine == engine.kind)
-    };
-    let of_build = of_engine().find(|row| row.build == engine.build);
-    of_build.or_else(|| of_engine().next())
+    let of_engine = |row: &&MeasuredContext| row.is_named(card) && row.engine == engine.kind;
+    let mut rows = contexts.iter().filter(of_engine);
+    // A context depends more on the project than on its build, so another build is better than a published value.
+    let of_build = rows.clone().find(|row| row.build == engine.build);
+    of_build.or_else(|| rows.next())
 }
 
 impl MeasuredContext {
-    /// A card that a user describes may go without the vendor's words: `H200` is `NVIDIA H200`.
+    /// True for the whole name or its last words: a user may describe `NVIDIA H200` as `H200`.
     fn is_named(&self, card: &str) -> bool {
         let rest = self.card.strip_suffix(card);
         !card.is_empty() && rest.is_some_and(|rest| rest.is_empty() || rest.ends_with(' '))
@@ -127,7 +126,7 @@ impl MeasuredContext {
 
     fn is_of(&self, other: &Self) -> bool {
         let key = |row: &Self| {
-            // builds that are not stamped are told apart by what they print
+            // Builds without a number differ only in the version line that they print.
             let unstamped = row.build.is_none().then(|| row.version.clone());
             (
                 row.card.clone(),
@@ -140,7 +139,7 @@ impl MeasuredContext {
         key(self) == key(other)
     }
 
-    /// How a plan names it.
+    /// The text of its source in a plan.
     pub(super) fn label(&self) -> String {
         let Self {
             card,
@@ -176,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn a_written_table_reads_back() {
         let rows = [
             row("580.159.04", Some(10_605), "2026-11-21"),
             MeasuredContext {
@@ -193,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_of_the_first_schema_reads_on_and_is_written_as_the_second() {
+    fn a_table_of_the_first_schema_is_read_and_written_as_the_second() {
         let old = "schema = \"plimsoll.contexts/1\"\n\n[[context]]\ncard = \"NVIDIA H200\"\ndriver = \"1\"\nengine = \"llama.cpp\"\nbuild = 5\n\
                    context = 618659840\ncublas = 102760448\nversion = \"version: 10605 (abc)\"\nmeasured = \"d\"\n";
         let rows = read(old).unwrap();
@@ -206,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_table_is_refused_with_its_line_and_one_of_another_kind_by_its_schema() {
+    fn a_damaged_table_is_refused_by_line_and_another_schema_by_name() {
         let damaged = write(&[row("1", Some(1), "d")])
             .unwrap()
             .replace("context = 618659840", "context = -1");
@@ -220,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_measure_takes_the_place_of_the_old_one_of_its_driver_and_build() {
+    fn a_new_measurement_replaces_the_old_one_of_its_driver_and_build() {
         let mut rows = vec![row("1", Some(5), "2026-01-01"), row("2", Some(5), "2026-01-02")];
         learn(&mut rows, row("1", Some(5), "2026-01-03"));
         learn(&mut rows, row("1", Some(6), "2026-01-04"));
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_build_is_taken_before_the_same_driver_and_that_before_the_newest() {
+    fn the_same_build_comes_before_the_same_driver_and_that_before_the_newest() {
         let mut rows = vec![
             row("2", Some(6), "2026-01-03"),
             row("1", Some(5), "2026-01-01"),

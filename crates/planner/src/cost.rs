@@ -1,17 +1,17 @@
-//! The sum: every term of one request, at any context.
+//! Sum of all memory terms of one request, at any context.
 //!
-//! What does not depend on the context (layout, weights, driver context) is worked out once; searching for the
-//! largest context and weighing advice re-plan the rest, and never interpolate.
+//! Layout, weights and driver context do not depend on the context and are computed once. Searches for the largest
+//! context and for advice plan the rest again at each step, and never interpolate.
 
-mod part;
+mod engine_context;
 mod pools;
 mod sum;
 
-use self::part::EngineContext;
-pub(super) use self::part::draft_wish;
-use plimsoll_base::{Bytes, Source};
+use plimsoll_base::{Bytes, Card, CardKind, Source};
 use plimsoll_model::Model;
 
+use self::engine_context::EngineContext;
+pub(super) use self::engine_context::draft_wish;
 use self::pools::{cells, pools};
 use self::sum::TermSums;
 use super::error::PlanError;
@@ -28,8 +28,12 @@ const MOST_LAYERS: u32 = 1024;
 const WEIGHTS: Source = Source::Formula("llama-model.cpp:load_tensors @ b10605");
 const CACHE: Source = Source::Formula("llama-kv-cache.cpp:llama_kv_cache @ b10605");
 const OUTPUT: Source = Source::Formula("llama-context.cpp:output_reserve @ b10605");
+/// Zero by definition: the pool is a part of the CUDA backend, so a device without operations of it has none.
+const NO_POOL: Source = Source::Formula("ggml-cuda.cu:ggml_cuda_pool_vmm @ b10605");
+/// Zero by definition: the engine prepares contexts for its devices only.
+const NO_CONTEXT: Source = Source::Formula("llama.cpp:llama_prepare_model_devices @ b10605");
 
-/// Works out the cost of a request at any context.
+/// Calculates the cost of a request at any context.
 pub(super) struct PlanCalculator<'a> {
     request: &'a PlanRequest<'a>,
     main: EngineContext<'a>,
@@ -73,11 +77,12 @@ impl<'a> PlanCalculator<'a> {
         let wish = request.wish;
         let hyper = &request.model.hyper;
         let trunk = hyper.layers.saturating_sub(hyper.nextn_layers);
+        let cached = if hyper.nextn_cached { hyper.layers } else { trunk };
         let predicts = speculates(request);
-        let main_layers = 0..if hyper.nextn_cached { hyper.layers } else { trunk };
         let drafts = predicts || request.draft.is_some();
         let rollback = if drafts { u64::from(wish.draft_tokens) } else { 0 };
-        let main = EngineContext::new(request, request.model, main_layers, Some(predicts), rollback)?;
+        // Prediction layers are loaded only where they draft (`src/models/qwen35moe.cpp @ b10605`).
+        let main = EngineContext::new(request, request.model, 0..cached, Some(predicts), rollback)?;
         let draft_wish = draft_wish(wish);
         let draft_request = PlanRequest {
             wish: &draft_wish,
@@ -89,10 +94,10 @@ impl<'a> PlanCalculator<'a> {
                 Some(EngineContext::new(&draft_request, draft, layers, Some(true), 0)?)
             }
             None if predicts => {
-                let part = EngineContext::new(request, request.model, trunk..hyper.layers, None, 0)?;
-                // it computes its own layers alone, and keeps a cache for as many as the model's context does
+                let context = EngineContext::new(request, request.model, trunk..hyper.layers, None, 0)?;
+                // It computes its own layers alone, and keeps a cache for as many as the model's context does.
                 let layers = if hyper.nextn_cached { 0 } else { trunk }..hyper.layers;
-                Some(EngineContext { layers, ..part })
+                Some(EngineContext { layers, ..context })
             }
             None => None,
         };
@@ -100,38 +105,44 @@ impl<'a> PlanCalculator<'a> {
     }
 
     pub(super) fn flash(&self) -> Flash {
-        self.main.flash
+        self.main.graph.flash
     }
 
     pub(super) fn latent(&self) -> Option<LatentAttention> {
-        self.main.cache.latent
+        self.main.graph.cache.latent
     }
 
     /// True where `card` (a position in the request) holds a part of the model.
     pub(super) fn uses(&self, card: usize) -> bool {
-        let parts = [Some(&self.main), self.draft.as_ref()];
-        parts
-            .into_iter()
-            .flatten()
-            .any(|part| part.layout.devices.contains(&card))
+        let mut contexts = [Some(&self.main), self.draft.as_ref()].into_iter().flatten();
+        contexts.any(|context| context.layout.devices.contains(&card))
+    }
+
+    /// The contexts of the process, each with the sizes that it reserves for.
+    fn contexts(&self, reserve: Reserve) -> impl Iterator<Item = (&EngineContext<'a>, Reserve)> {
+        let draft = self.draft.iter().map(move |draft| {
+            let reserve = Reserve::of_draft(self.request, draft.model, &reserve);
+            (draft, reserve)
+        });
+        [(&self.main, reserve)].into_iter().chain(draft)
     }
 
     pub(super) fn at(&self, context: u64) -> Result<RequestCost, PlanError> {
         let request = self.request;
         let reserve = Reserve::of_model(request, context);
         let mut sum = TermSums::new(request.cards.len());
-        self.add(&self.main, &reserve, &mut sum)?;
-        if let Some(draft) = &self.draft {
-            let reserve = Reserve::of_draft(request, draft.model, &reserve);
-            self.add(draft, &reserve, &mut sum)?;
+        for (context, reserve) in self.contexts(reserve) {
+            self.add(context, &reserve, &mut sum)?;
         }
-        self.add_projector(&mut sum);
-        let cards = (0..request.cards.len())
-            .map(|card| self.terms(card, &sum))
-            .collect();
+        match self.projector() {
+            Some((Some(card), bytes)) => sum.cards[card].weights += bytes,
+            Some((None, bytes)) => sum.host_weights += bytes,
+            None => {}
+        }
+        let cards = (0..request.cards.len()).map(|card| self.terms(card, &sum));
         Ok(RequestCost {
             reserve,
-            cards,
+            cards: cards.collect(),
             host: sum.host_terms(),
             growth: sum.growth,
             sure: sum.sure,
@@ -142,40 +153,36 @@ impl<'a> PlanCalculator<'a> {
     pub(super) fn pools(&self, reserve: &Reserve, depth: u64) -> Vec<Bytes> {
         let request = self.request;
         let mut sums = vec![Bytes::ZERO; request.cards.len()];
-        let mut add = |part: &EngineContext<'_>, reserve: &Reserve| {
-            let cells = cells(part, reserve, request).min(depth);
-            for ((_, card), pool) in pools(request, part, reserve, cells) {
+        for (context, reserve) in self.contexts(*reserve) {
+            let cells = cells(context, &reserve, request).min(depth);
+            for (card, pool) in pools(request, context, &reserve, cells) {
                 sums[card] += pool.peak.known();
             }
-        };
-        add(&self.main, reserve);
-        if let Some(draft) = &self.draft {
-            add(draft, &Reserve::of_draft(request, draft.model, reserve));
         }
-        let host = |(card, sum): (&plimsoll_base::Card, Bytes)| match card.kind {
-            plimsoll_base::CardKind::Host => Bytes::ZERO,
-            plimsoll_base::CardKind::Cuda => sum,
-        };
-        request.cards.iter().zip(sums).map(host).collect()
+        sums
     }
 
-    fn add(&self, part: &EngineContext<'_>, reserve: &Reserve, sum: &mut TermSums) -> Result<(), PlanError> {
-        let request = self.request;
-        let kind = part.cache;
-        let cache = kv::cache(part.model, part.layers.clone(), reserve, kind, &part.layout)?;
-        let compute = compute::compute(request, &part.sketch, reserve, kind, part.flash);
-        sum.add_part(part, &cache, &compute, request.engine);
-        sum.growth.bytes_per_token +=
-            kv::bytes_per_token(&part.model.hyper, part.layers.clone(), reserve, kind);
-        for ((_, card), pool) in pools(request, part, reserve, cells(part, reserve, request)) {
+    fn add(
+        &self,
+        context: &EngineContext<'_>,
+        reserve: &Reserve,
+        sum: &mut TermSums,
+    ) -> Result<(), PlanError> {
+        let (request, kind, model) = (self.request, context.graph.cache, context.model);
+        let layers = || context.layers.clone();
+        let cache = kv::cache(model, layers(), reserve, kind, &context.layout)?;
+        let compute = compute::compute(request, &context.graph, reserve);
+        sum.add_context(context, &cache, &compute, request.engine);
+        sum.growth.bytes_per_token += kv::bytes_per_token(&model.hyper, layers(), reserve, kind);
+        for (card, pool) in pools(request, context, reserve, cells(context, reserve, request)) {
             sum.growth.pool += pool.growth;
             sum.cards[card].add_pool(pool.peak);
         }
-        sum.host_output += output(part.model, reserve, request);
+        sum.host_output += output(model, reserve, request);
         Ok(())
     }
 
-    /// A projector's weights, on a card or on the host; what it computes with is not known here.
+    /// The weights of a projector, and the card that they are on; `None` for the host. Its compute buffer is not known.
     pub(super) fn projector(&self) -> Option<(Option<usize>, Bytes)> {
         let tensors = &self.request.projector?.tensors;
         let first = self.main.layout.devices.first().copied();
@@ -187,84 +194,65 @@ impl<'a> PlanCalculator<'a> {
         Some((card, bytes))
     }
 
-    fn add_projector(&self, sum: &mut TermSums) {
-        match self.projector() {
-            Some((Some(card), bytes)) => sum.cards[card].weights += bytes,
-            Some((None, bytes)) => sum.host_weights += bytes,
-            None => {}
-        }
-    }
-
     fn terms(&self, index: usize, sum: &TermSums) -> Terms {
         let card = &self.request.cards[index];
-        let on_card = &sum.cards[index];
-        let compute_source = compute::source(sum.sure);
-        if card.kind == plimsoll_base::CardKind::Host {
+        let none = |source| Term::new(Bytes::ZERO, source);
+        if card.kind == CardKind::Host {
+            let host = sum.host_terms();
             return Terms {
-                weights: Term::new(sum.host_weights, WEIGHTS),
-                kv: Term::new(sum.host_kv, CACHE),
-                compute: Term::new(sum.host_compute + sum.host_output, compute_source),
-                pool: Term::new(Bytes::ZERO, OUTPUT),
-                context: Term::new(Bytes::ZERO, OUTPUT),
+                weights: host.weights,
+                kv: host.kv,
+                compute: Term::new(host.compute.known() + sum.host_output, sum.compute_source()),
+                pool: none(NO_POOL),
+                context: none(NO_CONTEXT),
             };
         }
-        let context = if self.uses(index) {
-            calibration::context(self.request, card)
-        } else if self.opens_context(index) {
-            calibration::opened_context(self.request, card)
-        } else {
-            Term::new(
-                Bytes::ZERO,
-                Source::Formula("llama.cpp:llama_prepare_model_devices @ b10605"),
-            )
-        };
+        let on_card = &sum.cards[index];
         Terms {
             weights: Term::new(on_card.weights, WEIGHTS),
             kv: Term::new(on_card.kv, CACHE),
-            compute: Term::new(on_card.compute, compute_source),
-            pool: on_card
-                .pool
-                .clone()
-                .unwrap_or_else(|| Term::new(Bytes::ZERO, OUTPUT)),
-            context,
+            compute: Term::new(on_card.compute, sum.compute_source()),
+            pool: on_card.pool.clone().unwrap_or_else(|| none(NO_POOL)),
+            context: if self.uses(index) {
+                calibration::context(self.request, card)
+            } else if self.opens_context(index) {
+                calibration::opened_context(self.request, card)
+            } else {
+                none(NO_CONTEXT)
+            },
         }
     }
 
     /// A process opens a context on every card it sees, unless `-dev` names others; even then on the first one
     /// (measured on two H200).
     fn opens_context(&self, card: usize) -> bool {
-        let first = self
-            .request
-            .cards
-            .iter()
-            .position(|card| card.kind == plimsoll_base::CardKind::Cuda);
+        let is_cuda = |card: &Card| card.kind == CardKind::Cuda;
         match self.request.wish.devices.as_slice() {
             [] => true,
             [none] if none == "none" => false,
-            _ => first == Some(card),
+            _ => self.request.cards.iter().position(is_cuda) == Some(card),
         }
     }
 }
 
+/// A header is hostile input: layers are counted before anything is allocated for each of them.
 fn check(model: &Model) -> Result<(), PlanError> {
-    if model.hyper.layers > MOST_LAYERS {
-        return Err(PlanError::Header {
+    match model.hyper.layers {
+        0..=MOST_LAYERS => Ok(()),
+        layers => Err(PlanError::Header {
             what: "block_count",
-            value: u64::from(model.hyper.layers),
-        });
+            value: u64::from(layers),
+        }),
     }
-    Ok(())
 }
 
 /// The output buffer: a row of logits, and of embeddings where asked for, for every output.
 fn output(model: &Model, reserve: &Reserve, request: &PlanRequest<'_>) -> Bytes {
-    let embeds = request.wish.embeddings;
-    let width = u64::from(model.hyper.vocabulary)
-        + if embeds {
-            u64::from(model.hyper.embedding)
-        } else {
-            0
-        };
-    let rows = if embeds { reserve.tokens } else { reserve.sequences };
+    let logits = u64::from(model.hyper.vocabulary);
+    let (width, rows) = match request.wish.embeddings {
+        true => (logits + u64::from(model.hyper.embedding), reserve.tokens),
+        // Without embeddings the engine starts with one row for each sequence and grows the buffer on demand.
+        false => (logits, reserve.sequences),
+    };
     Bytes::new(4) * width * rows
 }

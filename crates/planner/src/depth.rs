@@ -1,19 +1,20 @@
-//! What a plan takes at each depth: the same sum, with the run-time pool as deep as the run has been.
+//! Memory of a plan at each depth of a run.
 //!
-//! Only the pool depends on depth; weights, cache and compute buffer are reserved at load for the whole context. So a curve is
+//! Only the pool depends on depth; weights, cache and compute buffer are reserved at load for the whole context. A curve is
 //! the plan's peak less the pool at full depth plus the pool at each step, by the same formulas, never interpolated.
 
 use plimsoll_base::{Bytes, CardId, Curve, Slots};
 
 use super::cost::{PlanCalculator, peak};
 use super::error::PlanError;
+use super::quirks::EngineQuirks;
 use super::request::PlanRequest;
 use super::reserve::{CELLS, Reserve};
 
 /// Steps of a curve; more would be finer than the pool's own granules on most models.
 const STEPS: u64 = 64;
 
-/// Returns what the model takes on each card at each depth. `answer` is the limit of an answer that the engine sets itself.
+/// Returns the memory of the model on each card at each depth. `answer` is the engine's own limit for one answer.
 pub fn curve(request: &PlanRequest<'_>, answer: Option<u64>) -> Result<Curve, PlanError> {
     let calculator = PlanCalculator::new(request)?;
     let cost = calculator.at(u64::from(request.wish.context))?;
@@ -23,6 +24,7 @@ pub fn curve(request: &PlanRequest<'_>, answer: Option<u64>) -> Result<Curve, Pl
     let base: Vec<Bytes> = base
         .map(|(terms, pool)| peak(terms).saturating_sub(pool))
         .collect();
+    // Whole steps of cells: the engine attends to no fewer.
     let step = slots.full.div_ceil(STEPS).next_multiple_of(CELLS);
     let at = |depth: u64| {
         let pools = calculator.pools(&cost.reserve, depth);
@@ -33,7 +35,8 @@ pub fn curve(request: &PlanRequest<'_>, answer: Option<u64>) -> Result<Curve, Pl
     let steps = depths.chain([slots.full]).map(at).collect();
     let cards: Vec<CardId> = request.cards.iter().map(|card| card.id.clone()).collect();
     let curve = Curve::new(slots, cards, steps);
-    Ok(curve.expect("there is a step, and each knows every card"))
+    // The last step is at `full`, so there is at least one.
+    Ok(curve.expect("there is a step, and each has every card"))
 }
 
 fn slots(request: &PlanRequest<'_>, reserve: &Reserve, answer: Option<u64>) -> Slots {
@@ -44,8 +47,9 @@ fn slots(request: &PlanRequest<'_>, reserve: &Reserve, answer: Option<u64>) -> S
         each: reserve.per_sequence,
         full: reserve.context,
         unified,
-        keeps: request.engine.keeps_idle_slots(request.wish),
-        // `llama-kv-cache.cpp: find_slot @ b10605` goes back to the first cell only when more than two batches would fit there.
+        keeps: EngineQuirks::of(request).keeps_idle_slots,
+        // Cells that scattered sequences leave unused: `llama-kv-cache.cpp: find_slot @ b10605` goes back to the first
+        // cell only when more than two batches would fit there.
         scatter: if scatters { 3 * reserve.micro_batch } else { 0 },
         answer,
     }

@@ -1,6 +1,6 @@
-//! Requests that no engine would carry out.
+//! Errors for requests that every engine would refuse.
 
-/// Why a request cannot be planned: the engine itself would refuse it.
+/// The reason why a request cannot be planned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     #[error("-dev names `{name}`, but there are {cards} cards; give one of CUDA0 to CUDA{last} or none", last = cards.saturating_sub(1))]

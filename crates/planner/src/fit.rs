@@ -1,8 +1,7 @@
-//! The largest that fits, in each direction: context, micro-batch, slots, layers, cache type, division over cards.
+//! Search for the largest value that fits: context, micro-batch, slots, layers, cache type, division over cards.
 //!
-//! DECISION: every answer is re-planned, never interpolated, through [`Price`]; so is the next step above it, which is
-//! shown not to fit, and so is what the answer becomes if something else is asked otherwise. An answer is a [`Change`],
-//! and thereby the flags to paste.
+//! DECISION: every answer is planned again through [`Price`], never interpolated. So is the step above it, which is shown
+//! not to fit, and so are its trades against other changes. An answer is a [`Change`], and thereby the flags to paste.
 
 mod answer;
 mod change;
@@ -18,6 +17,7 @@ use super::cost::{PlanCalculator, RequestCost, peak};
 use super::request::PlanRequest;
 use super::reserve::CELLS;
 
+pub(super) use self::change::saturated;
 pub(super) use self::outline::QuickEstimate;
 pub(super) use self::search::{LargestSearch, smallest};
 use super::reserve::Reserve;
@@ -26,7 +26,7 @@ pub use change::{Change, edited};
 pub use course::{Point, course};
 pub use price::{Formulas, Price, Priced, slack_of};
 
-/// Answers each of `dimensions`, and says what would help where the request as it is does not fit.
+/// Answers each of `dimensions`, and gives advice where the unchanged request does not fit.
 pub fn fit<P: Price>(
     request: &PlanRequest<'_>,
     price: &P,
@@ -40,14 +40,11 @@ pub fn fit<P: Price>(
 }
 
 pub(super) fn fits(request: &PlanRequest<'_>, cost: &RequestCost) -> bool {
-    request
-        .cards
-        .iter()
-        .zip(&cost.cards)
-        .all(|(card, terms)| peak(terms) <= card.free)
+    let mut cards = request.cards.iter().zip(&cost.cards);
+    cards.all(|(card, terms)| peak(terms) <= card.free)
 }
 
-/// What [`confirmed_context`] asks first: the context guessed at and the step above it.
+/// The first questions of [`confirmed_context`]: the guessed context and the step above it.
 pub fn likely_contexts(request: &PlanRequest<'_>, guess: u64) -> Vec<Vec<Change>> {
     let asked = Reserve::of_model(request, u64::from(request.wish.context)).context;
     let most = most_steps(request, asked);
@@ -56,11 +53,11 @@ pub fn likely_contexts(request: &PlanRequest<'_>, guess: u64) -> Vec<Vec<Change>
 }
 
 fn context(steps: u64) -> Vec<Change> {
-    vec![Change::Context(u32::try_from(steps * CELLS).unwrap_or(u32::MAX))]
+    vec![Change::Context(saturated(steps * CELLS))]
 }
 
-/// The largest context that fits by whoever prices it, found from a guess; one step of 256 tokens more does not fit, or is more
-/// than asked for and trained for. `Err` holds the largest that was seen to fit where not everything was answered.
+/// The largest context that fits, found from a guess. One step of 256 tokens more does not fit, or exceeds both the
+/// requested and the trained context. `Err` holds the largest that was seen to fit, where questions were left open.
 pub fn confirmed_context<P: Price>(
     request: &PlanRequest<'_>,
     price: &P,
@@ -74,6 +71,7 @@ pub fn confirmed_context<P: Price>(
     let mut search = LargestSearch::new(1..=most, |steps| slack(&context(steps)))
         .guess(guess.map(|tokens| (tokens / CELLS).clamp(1, most)))
         .foreseen(Some(Box::new(foresee)));
+    // The request itself is often priced already, and it is one of the steps if it is a multiple of them.
     if let Some(slack) = slack(&[]).filter(|_| asked.is_multiple_of(CELLS)) {
         search.know(asked / CELLS, slack);
     }
@@ -89,8 +87,8 @@ fn most_steps(request: &PlanRequest<'_>, asked: u64) -> u64 {
     trained.max(asked).div_ceil(CELLS).max(1)
 }
 
-/// The largest context that fits on these cards, at most the larger of what was asked for and what the model was
-/// trained for. `None` if not even the smallest fits.
+/// The largest context that fits on these cards, at most the larger of the requested and the trained context. `None` if
+/// not even the smallest fits.
 pub(super) fn largest_context(
     request: &PlanRequest<'_>,
     calculator: &PlanCalculator<'_>,

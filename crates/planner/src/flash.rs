@@ -1,10 +1,9 @@
-//! Whether flash attention is used, resolved as the engine does.
+//! Resolution of `-fa`: flash attention on or off, and the reason.
 //!
-//! Mirrors `llama-context.cpp: resolve_fused_ops` and `fattn.cu: ggml_cuda_get_best_fattn_kernel @ b10605`. With
-//! `-fa auto` it is used where every layer's card has a kernel for the head size and cache type; one layer
-//! without switches it off for all, and the whole KQ matrix appears in the compute buffer. A quantised V cache needs
-//! it: with `-fa auto` it then stays on, and layers without a kernel attend in host memory.
-//! ik_llama.cpp has it on unless told otherwise, and kernels of its own that are not listed here.
+//! Mirrors `llama-context.cpp: resolve_fused_ops` and `fattn.cu: ggml_cuda_get_best_fattn_kernel @ b10605`. With `-fa
+//! auto`, one layer whose card lacks a kernel for its head size and cache type turns flash attention off for all layers,
+//! and the whole KQ matrix appears in the compute buffer. A quantised V cache needs flash attention: it then stays on, and
+//! layers without a kernel attend in host memory. ik_llama.cpp has kernels of its own, which are not listed here.
 
 use plimsoll_flags::{FlashAttention, Wish};
 use plimsoll_model::{HyperParameters, Model, TensorType};
@@ -12,29 +11,35 @@ use plimsoll_model::{HyperParameters, Model, TensorType};
 use super::compute::ModelLayers;
 use super::error::PlanError;
 use super::layout::{DeviceLayout, TensorDevice};
+use super::quirks::EngineQuirks;
 use super::request::{EngineKind, PlanRequest};
 
 /// On or off, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Flash {
     pub(super) on: bool,
-    /// Why a card has no kernel: then `-fa auto` is off, and what stays on is computed by the host.
+    /// The reason why a card has no kernel. Flash attention that stays on is then computed by the host.
     pub(super) missing: Option<&'static str>,
 }
 
 impl Flash {
-    /// A layer of the host would attend on a card, or the other way round.
+    /// A layer in host memory would attend on a card, or the other way round.
     pub(super) const MOVED: Self = Self {
         on: false,
         missing: Some("a layer in host memory would attend on a card"),
     };
 
-    /// Is it for the engine to see where each layer would attend? Only where not all layers are on cards does that need a look.
-    pub(super) fn may_move(&self, request: &PlanRequest<'_>, sketch: &ModelLayers<'_>) -> bool {
+    /// True where the host computes attention, because a card has no kernel for it.
+    pub(super) fn is_on_host(&self) -> bool {
+        self.on && self.missing.is_some()
+    }
+
+    /// True where the engine looks at each layer's device before it decides: only where some layers are not on cards.
+    pub(super) fn may_move(&self, request: &PlanRequest<'_>, layers: &ModelLayers<'_>) -> bool {
         let wish = request.wish;
         let free = wish.flash_attention == FlashAttention::Auto && !wish.cache_value.quantised();
         let llama = request.engine.kind == EngineKind::LlamaCpp;
-        self.on && llama && free && sketch.reaches_host()
+        self.on && llama && free && layers.reaches_host()
     }
 }
 
@@ -49,9 +54,11 @@ pub(super) fn resolve(
         FlashAttention::Auto | FlashAttention::On if !own_kernels => missing_kernel(model, layout, wish),
         _ => None,
     };
+    // Only flash attention reads a quantised V: the other way needs V transposed, which splits its blocks.
     let needed = wish.cache_value.quantised() && model.hyper.cached;
+    let gives_up = EngineQuirks::of(request).gives_up_flash_attention;
     let on = match wish.flash_attention {
-        FlashAttention::Auto => missing.is_none() || needed && !request.engine.gives_up_flash_attention(),
+        FlashAttention::Auto => missing.is_none() || needed && !gives_up,
         FlashAttention::On => true,
         FlashAttention::Off => false,
     };
@@ -65,12 +72,13 @@ pub(super) fn resolve(
 }
 
 fn missing_kernel(model: &Model, layout: &DeviceLayout, wish: &Wish) -> Option<&'static str> {
+    let on_card = |layer: &u32| matches!(layout.layer(*layer), TensorDevice::Card(_));
     (0..model.hyper.layers)
-        .filter(|&layer| model.hyper.attends(layer) && matches!(layout.layer(layer), TensorDevice::Card(_)))
+        .filter(|layer| model.hyper.attends(*layer) && on_card(layer))
         .find_map(|layer| unsupported(&model.hyper, layer, [wish.cache_key, wish.cache_value]))
 }
 
-/// Why the CUDA backend has no kernel for a layer that caches K and V so; `None` if it has one.
+/// The reason why the CUDA backend has no kernel for a layer with this cache; `None` if it has one.
 pub(super) fn unsupported(
     hyper: &HyperParameters,
     layer: u32,
@@ -83,11 +91,13 @@ pub(super) fn unsupported(
         None => hyper.value_row(layer) / kv_heads,
     };
     let ratio = u64::from(hyper.heads.at(layer)) / kv_heads;
+    // Large head sizes have kernels only for grouped queries.
     let sizes = match key {
         40 | 64 | 72 | 80 | 96 | 112 | 128 | 256 => value == key,
         192 => value == 128 && ratio >= 2 && ratio.is_multiple_of(8),
         320 => value == 256 && ratio >= 2 && ratio.is_multiple_of(32),
         512 => value == key && ratio >= 2,
+        // Latent attention: a vector of 512 and 64 elements of rotary key.
         576 => value == 512 && ratio >= 2,
         _ => false,
     };
@@ -97,6 +107,7 @@ pub(super) fn unsupported(
     if !hyper.cached {
         return None;
     }
+    // Mixed types have kernels only in builds with GGML_CUDA_FA_ALL_QUANTS, which releases are not.
     if cache_key != cache_value {
         return Some("no CUDA kernel for K and V of different types");
     }

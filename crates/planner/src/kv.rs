@@ -1,15 +1,17 @@
-//! The KV cache and recurrent state: exact from the header and the context.
+//! KV cache and recurrent state, exact from the header and the context.
 //!
-//! Mirrors `llama-kv-cache.cpp`, `llama-kv-cache-iswa.cpp` and `llama-memory-recurrent.cpp` (constructors)
-//! `@ b10605`. One K and one V tensor a layer, on the layer's device; sliding layers have fewer cells; layers that
-//! share a cache, and encoders, have none; recurrent layers keep a state that does not depend on the context.
+//! Mirrors the constructors in `llama-kv-cache.cpp`, `llama-kv-cache-iswa.cpp` and `llama-memory-recurrent.cpp @ b10605`.
+//! Each layer has one K and one V tensor on its own device, and sliding layers have fewer cells. Encoders and layers that
+//! share a cache have none. Recurrent layers keep a state that does not depend on the context.
+
+use std::ops::Range;
 
 use plimsoll_base::Bytes;
 use plimsoll_model::{HyperParameters, Model, TensorType};
 
 use super::error::PlanError;
 use super::latent::{LatentAttention, LatentCache};
-use super::layout::{DeviceLayout, TensorDevice};
+use super::layout::{DeviceBytes, DeviceLayout, TensorDevice};
 use super::reserve::Reserve;
 use super::weights::{CARD_ALIGNMENT, HOST_ALIGNMENT, row_padding};
 
@@ -18,18 +20,26 @@ use super::weights::{CARD_ALIGNMENT, HOST_ALIGNMENT, row_padding};
 pub(super) struct CacheKind {
     pub(super) key: TensorType,
     pub(super) value: TensorType,
-    /// Where flash attention is off from the start V is stored transposed, every layer as wide as the widest.
+    /// Without flash attention V is stored transposed, every layer as wide as the widest.
     pub(super) transposed: bool,
     /// `-nkvo` keeps the whole cache in host memory.
     pub(super) offload: bool,
     /// Draft tokens whose state can be rolled back (`n_rs_seq`).
     pub(super) rollback: u64,
-    /// LatentAttention attention in ik_llama.cpp's ways; llama.cpp's needs nothing more than the header.
+    /// ik_llama.cpp's latent attention; llama.cpp's needs nothing more than the header.
     pub(super) latent: Option<LatentAttention>,
 }
 
 impl CacheKind {
-    /// Elements of one token's K and V in a layer, without the transposition's padding.
+    /// The device of the cache of a layer on `layer`.
+    pub(super) fn device(self, layer: TensorDevice) -> TensorDevice {
+        match self.offload {
+            true => layer,
+            false => TensorDevice::Host,
+        }
+    }
+
+    /// Elements of one token's K and V in a layer, without the padding of a transposed V.
     fn rows(self, hyper: &HyperParameters, layer: u32) -> (u64, u64) {
         match self.latent {
             Some(latent) => latent.rows(hyper.heads.at(layer), !self.transposed),
@@ -37,8 +47,9 @@ impl CacheKind {
         }
     }
 
-    /// The type that K has in the end (`llama.cpp: llama_kv_cache_init`, 8337e4cd): without flash attention the vectors have V's.
+    /// The type that K really has (`llama.cpp: llama_kv_cache_init`, 8337e4cd).
     fn key_type(self) -> TensorType {
+        // Without flash attention, the vectors of modes 2 and 3 have the type of V.
         let vectors = self.latent.filter(|_| self.transposed);
         match vectors.map(|latent| (latent.mode, latent.cached(false))) {
             Some((2.., LatentCache::Vector)) => self.value,
@@ -47,45 +58,32 @@ impl CacheKind {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Cache {
-    pub(super) devices: Vec<Bytes>,
-    pub(super) host: Bytes,
-}
-
 /// The cache of `layers` of a model: the main ones, or the prediction layers alone.
 pub(super) fn cache(
     model: &Model,
-    layers: std::ops::Range<u32>,
+    layers: Range<u32>,
     reserve: &Reserve,
     kind: CacheKind,
     layout: &DeviceLayout,
-) -> Result<Cache, PlanError> {
-    let mut cache = Cache {
-        devices: vec![Bytes::ZERO; layout.devices.len()],
-        host: Bytes::ZERO,
-    };
-    let widest = (0..model.hyper.layers)
-        .map(|layer| model.hyper.value_row(layer))
-        .max()
-        .unwrap_or(0);
+) -> Result<DeviceBytes, PlanError> {
+    let mut cache = DeviceBytes::none(layout);
+    let widest = widest_value(&model.hyper);
     for layer in layers {
-        let place = if kind.offload {
-            layout.layer(layer)
-        } else {
-            TensorDevice::Host
-        };
-        for tensor in tensors(&model.hyper, layer, reserve, kind, widest)? {
-            match place {
-                TensorDevice::Host => cache.host += tensor.data.padded(HOST_ALIGNMENT),
-                TensorDevice::Card(device) => {
-                    cache.devices[usize::from(device)] +=
-                        (tensor.data + tensor.padding).padded(CARD_ALIGNMENT)
-                }
-            }
+        let place = kind.device(layout.layer(layer));
+        for (data, padding) in tensors(&model.hyper, layer, reserve, kind, widest)? {
+            *cache.at(place) += match place {
+                TensorDevice::Host => data.padded(HOST_ALIGNMENT),
+                TensorDevice::Card(_) => (data + padding).padded(CARD_ALIGNMENT),
+            };
         }
     }
     Ok(cache)
+}
+
+/// Elements of V in the widest layer.
+pub(super) fn widest_value(hyper: &HyperParameters) -> u64 {
+    let rows = (0..hyper.layers).map(|layer| hyper.value_row(layer));
+    rows.max().unwrap_or(0)
 }
 
 /// Cells of a layer's cache in one stream.
@@ -96,19 +94,14 @@ pub(super) fn cells(hyper: &HyperParameters, layer: u32, reserve: &Reserve) -> u
     }
 }
 
-/// One tensor of the cache: its data, and what a card adds at the end.
-struct CacheTensor {
-    data: Bytes,
-    padding: Bytes,
-}
-
+/// The cache tensors of a layer: the data of each, and the padding that a card adds at its end.
 fn tensors(
     hyper: &HyperParameters,
     layer: u32,
     reserve: &Reserve,
     kind: CacheKind,
     widest_value: u64,
-) -> Result<Vec<CacheTensor>, PlanError> {
+) -> Result<Vec<(Bytes, Bytes)>, PlanError> {
     let mut tensors = recurrent_state(hyper, layer, reserve, kind);
     if !hyper.caches(layer) {
         return Ok(tensors);
@@ -116,6 +109,7 @@ fn tensors(
     let rows = cells(hyper, layer, reserve).saturating_mul(reserve.streams);
     let (key, value) = kind.rows(hyper, layer);
     let value = match value {
+        // Latent attention caches no V, transposed or not.
         0 => 0,
         _ if kind.transposed && kind.latent.is_none() => widest_value,
         own => own,
@@ -130,14 +124,12 @@ fn tensors(
             elements,
             block: kind.block,
         })?;
-        tensors.push(CacheTensor {
-            data: row * rows,
-            padding: if elements > 0 {
-                row_padding(kind, elements)
-            } else {
-                Bytes::ZERO
-            },
-        });
+        // A tensor that is not there must not be padded.
+        let padding = match elements {
+            0 => Bytes::ZERO,
+            _ => row_padding(kind, elements),
+        };
+        tensors.push((row * rows, padding));
     }
     Ok(tensors)
 }
@@ -150,43 +142,40 @@ fn index_row(hyper: &HyperParameters, layer: u32) -> u64 {
     }
 }
 
-/// `llama-memory-recurrent.cpp @ b10605`: F32, one cell a sequence and one more for every draft token.
+/// `llama-memory-recurrent.cpp @ b10605`: F32, one cell for each sequence and each draft token that can be rolled back.
 fn recurrent_state(
     hyper: &HyperParameters,
     layer: u32,
     reserve: &Reserve,
     kind: CacheKind,
-) -> Vec<CacheTensor> {
+) -> Vec<(Bytes, Bytes)> {
     let Some(recurrent) = hyper.recurrent.as_ref().filter(|_| hyper.recurs(layer)) else {
         return Vec::new();
     };
     let cells = reserve.sequences.saturating_mul(kind.rollback.saturating_add(1));
-    [recurrent.rolling, recurrent.state]
-        .into_iter()
+    let states = [recurrent.rolling, recurrent.state].into_iter();
+    states
         .filter(|&elements| elements > 0)
-        .map(|elements| CacheTensor {
-            data: Bytes::new(4) * elements * cells,
-            padding: Bytes::ZERO,
-        })
+        .map(|elements| (Bytes::new(4) * elements * cells, Bytes::ZERO))
         .collect()
 }
 
-/// Bytes that one more token of context costs over all places, for layers whose cache grows with it.
+/// Bytes that one more token of context costs on all devices, over the layers whose cache grows with the context.
 pub(super) fn bytes_per_token(
     hyper: &HyperParameters,
-    layers: std::ops::Range<u32>,
+    layers: Range<u32>,
     reserve: &Reserve,
     kind: CacheKind,
 ) -> Bytes {
+    let row = |layer| {
+        let (key, value) = kind.rows(hyper, layer);
+        let key = kind.key_type().row(key).unwrap_or_default();
+        let value = kind.value.row(value).unwrap_or_default();
+        key + value + kind.key.row(index_row(hyper, layer)).unwrap_or_default()
+    };
+    // A window that is smaller than the context stays as it is when the context grows.
     layers
-        .filter(|&layer| hyper.caches(layer))
-        .filter(|&layer| cells(hyper, layer, reserve) == reserve.per_sequence)
-        .map(|layer| {
-            let (key, value) = kind.rows(hyper, layer);
-            let key = kind.key_type().row(key).unwrap_or_default();
-            let value = kind.value.row(value).unwrap_or_default();
-            let index = kind.key.row(index_row(hyper, layer)).unwrap_or_default();
-            key + value + index
-        })
+        .filter(|&layer| hyper.caches(layer) && cells(hyper, layer, reserve) == reserve.per_sequence)
+        .map(row)
         .sum()
 }

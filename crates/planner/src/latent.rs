@@ -1,27 +1,28 @@
-//! ik_llama.cpp's own ways with latent attention: `-mla` and `-amb`.
+//! Latent attention of ik_llama.cpp: `-mla` and `-amb`.
 //!
-//! DECISION: read off its sources @ 8337e4cd (2026-08-15) and held to logs that its users published, so every compute term of that engine
-//! is marked as estimated. `-mla 0` caches whole heads; 1 keeps the latent vectors, without flash attention a second time, transposed;
-//! 2 and 3 keep them once and turn them back into keys and values for prompts, for all heads together or for as many as `-amb` allows. A file lacks
-//! a matrix that a mode needs, depending on who converted it: the engine then computes it when it loads, beside the others.
+//! DECISION: this was read off its sources @ 8337e4cd (2026-08-15) and checked against published logs, so every compute
+//! term of that engine is marked as estimated. `-mla 0` caches whole heads. Mode 1 caches the latent vectors and, without
+//! flash attention, a transposed copy of them. Modes 2 and 3 cache the vectors once and restore keys and values from them
+//! for prompts, for as many heads at once as `-amb` allows. Files differ in the matrices that they hold; the engine
+//! computes a missing one when it loads.
 
 use plimsoll_base::Bytes;
 use plimsoll_model::{Mla, Model, Tensor, TensorType, types};
 use plimsoll_pool::demand::latent as demand;
 
-use super::layout::{DeviceLayout, TensorDevice};
+use super::layout::{DeviceBytes, DeviceLayout, TensorDevice};
 use super::request::{EngineKind, PlanRequest};
 use super::reserve::CELLS;
-use super::weights::{CARD_ALIGNMENT, Weights};
+use super::weights::CARD_ALIGNMENT;
 
-/// `common.h: gpt_params` (8337e4cd): `mla_attn` and, in MiB, `attn_max_batch`, which is never less than the last.
+/// `common.h: gpt_params` (8337e4cd): `mla_attn` and, in MiB, `attn_max_batch`, which is at least the last.
 const USUAL_MODE: u32 = 3;
 const USUAL_PASS: u64 = 256;
 const SMALLEST_PASS: u64 = 128;
 /// More heads than any model has.
 const MOST_HEADS: u64 = 1 << 10;
 
-/// What is cached of a token in one layer.
+/// The form in which a layer caches a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LatentCache {
     Heads,
@@ -29,13 +30,13 @@ pub(super) enum LatentCache {
     VectorAndTransposed,
 }
 
-/// The sizes and the ways of one model's latent attention.
+/// The sizes and the mode of one model's latent attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LatentAttention {
     pub(super) sizes: Mla,
     /// `-mla`.
     pub(super) mode: u32,
-    /// `-amb` in MiB; none for no bound.
+    /// `-amb` in MiB; `None` for no bound.
     pass: Option<u64>,
 }
 
@@ -45,8 +46,6 @@ impl LatentAttention {
         if request.engine.kind != EngineKind::IkLlamaCpp {
             return None;
         }
-        let hyper = &model.hyper;
-        let sizes = hyper.mla.or(hyper.older_mla)?;
         let wish = request.wish;
         let pass = match wish.attention_buffer.map(|bytes| bytes.get() >> 20) {
             None => Some(USUAL_PASS),
@@ -54,7 +53,8 @@ impl LatentAttention {
             Some(mebibytes) => Some(mebibytes.max(SMALLEST_PASS)),
         };
         Some(Self {
-            sizes,
+            // Files converted before llama.cpp knew latent attention describe it by other keys.
+            sizes: model.hyper.mla.or(model.hyper.older_mla)?,
             mode: wish.latent_attention.unwrap_or(USUAL_MODE).min(USUAL_MODE),
             pass,
         })
@@ -77,7 +77,7 @@ impl LatentAttention {
         u64::from(self.sizes.value_length)
     }
 
-    /// A head's key and value as one latent vector gives them.
+    /// Length of a head's key and value as restored from a latent vector.
     pub(super) fn restored(&self) -> u64 {
         self.plain() + self.value()
     }
@@ -100,7 +100,7 @@ impl LatentAttention {
         }
     }
 
-    /// Are keys and values of all that is cached restored for a prompt?
+    /// True where a prompt restores the keys and values of all that is cached.
     pub(super) fn restores(&self, flash: bool, tokens: u64) -> bool {
         self.mode > 1 && flash && tokens >= demand::LEAST_PROMPT
     }
@@ -110,7 +110,7 @@ impl LatentAttention {
         demand::heads_a_pass(self.pass, self.restored(), u64::from(heads), cells)
     }
 
-    /// Heads that are attended to at once where no kernel does all of it (`build_deepseek2.cpp: n_per_step`).
+    /// Heads that are attended to at once without an attention kernel (`build_deepseek2.cpp: n_per_step`).
     pub(super) fn heads_a_step(&self, heads: u32, tokens: u64, cells: u64) -> u64 {
         let heads = u64::from(heads).clamp(1, MOST_HEADS);
         let whole = (Bytes::new(4) * heads * tokens * cells).get() >> 20;
@@ -120,21 +120,23 @@ impl LatentAttention {
         }
     }
 
-    /// Is there a kernel for queries with the key matrix absorbed?
+    /// True where a kernel takes queries with the key matrix absorbed.
     pub(super) fn absorbs(&self) -> bool {
         self.mode == 1 || self.mode == 3
     }
 
-    /// Depths below `cells` at which as many heads as ever fit a pass, in cells: at the next step there are fewer, and all that a
-    /// pass holds is smaller. The engine reserves for the deepest cache alone and takes more when a prompt comes by one of these.
+    /// Depths below `cells`, in cells, at which one pass holds the most: one step deeper, fewer heads fit a pass. The
+    /// engine reserves for the deepest cache alone and allocates more when a prompt passes one of these depths.
     pub(super) fn borders(&self, heads: u32, cells: u64) -> Vec<u64> {
         let Some(pass) = self.pass else {
             return Vec::new();
         };
         let heads = u64::from(heads).clamp(1, MOST_HEADS);
         let cell = 4 * self.restored().saturating_mul(heads).max(1);
+        // The engine only makes passes of equally many heads.
         let divide = (1..heads).filter(|passes| heads.is_multiple_of(*passes));
         let deepest = divide.map(|passes| {
+            // It compares whole mebibytes, so the bound holds up to just below the next one.
             let beyond = (u128::from(pass + 1) * u128::from(passes)) << 20;
             let deepest = u64::try_from((beyond - 1) / u128::from(cell)).unwrap_or(u64::MAX);
             deepest - deepest % CELLS
@@ -142,58 +144,53 @@ impl LatentAttention {
         deepest.filter(|border| (1..cells).contains(border)).collect()
     }
 
-    /// Adds what the engine computes when it loads to the weights (`llama.cpp: llm_prepare_mla`).
-    pub(super) fn add_computed(&self, model: &Model, layout: &DeviceLayout, weights: &mut Weights) {
-        for layer in 0..model.hyper.layers {
-            let heads = u64::from(model.hyper.heads.at(layer));
-            for (beside, bytes) in self.computed(model, layer, heads) {
-                match layout.tensor(beside) {
-                    TensorDevice::Host => weights.host += bytes,
-                    TensorDevice::Card(device) => {
-                        weights.devices[usize::from(device)] += bytes.padded(CARD_ALIGNMENT)
-                    }
-                }
-            }
+    /// Adds the matrices that the engine computes when it loads to the weights (`llama.cpp: llm_prepare_mla`).
+    pub(super) fn add_computed(&self, model: &Model, layout: &DeviceLayout, weights: &mut DeviceBytes) {
+        for (beside, bytes) in self.all_computed(model) {
+            // A computed matrix is allocated beside the tensor that it is made from.
+            let place = layout.tensor(beside);
+            *weights.at(place) += match place {
+                TensorDevice::Host => bytes,
+                TensorDevice::Card(_) => bytes.padded(CARD_ALIGNMENT),
+            };
         }
     }
 
-    /// All of it, wherever it lies.
+    /// Bytes of all computed matrices, on any device.
     pub(super) fn computed_bytes(&self, model: &Model) -> Bytes {
-        let layers = 0..model.hyper.layers;
-        let computed = layers.flat_map(|layer| {
-            let heads = u64::from(model.hyper.heads.at(layer));
-            self.computed(model, layer, heads)
-        });
-        computed.map(|(_, bytes)| bytes).sum()
+        self.all_computed(model).map(|(_, bytes)| bytes).sum()
     }
 
-    /// What is computed for one layer, each beside the tensor that it is made from.
-    fn computed<'a>(&self, model: &'a Model, layer: u32, heads: u64) -> Vec<(&'a Tensor, Bytes)> {
+    fn all_computed<'a>(&self, model: &'a Model) -> impl Iterator<Item = (&'a Tensor, Bytes)> {
+        let layers = 0..model.hyper.layers;
+        layers.flat_map(move |layer| self.computed(model, layer))
+    }
+
+    /// The matrices that are computed for one layer, each with the tensor that it is made from.
+    fn computed<'a>(&self, model: &'a Model, layer: u32) -> Vec<(&'a Tensor, Bytes)> {
+        let heads = u64::from(model.hyper.heads.at(layer));
         let find = |role: &str| {
             let name = format!("blk.{layer}.{role}.weight");
             model.tensors.iter().find(|tensor| tensor.name == name)
         };
-        let size = |kind: TensorType, row: u64, rows: u64| kind.row(row).unwrap_or_default() * rows;
+        let size = |kind: TensorType, row: u64, each: u64| {
+            kind.row(row).unwrap_or_default() * each.saturating_mul(heads)
+        };
         match (find("attn_k_b"), find("attn_v_b"), find("attn_kv_b")) {
+            // Newer files split the matrix in two; restoring needs it joined.
             (Some(key), Some(value), None) if self.mode != 1 => {
-                let kind = common(key.kind, value.kind);
-                vec![(
-                    key,
-                    size(kind, self.rank(), self.restored().saturating_mul(heads)),
-                )]
+                let kind = joined_type(key.kind, value.kind);
+                vec![(key, size(kind, self.rank(), self.restored()))]
             }
+            // Older files have it joined; absorbing needs it split.
             (None, _, Some(both)) if self.mode > 0 => {
-                let kind = if both.kind.quantised() {
-                    types::Q8_0
-                } else {
-                    both.kind
+                let kind = match both.kind.quantised() {
+                    true => types::Q8_0,
+                    false => both.kind,
                 };
                 vec![
-                    (both, size(kind, self.plain(), self.rank().saturating_mul(heads))),
-                    (
-                        both,
-                        size(both.kind, self.rank(), self.value().saturating_mul(heads)),
-                    ),
+                    (both, size(kind, self.plain(), self.rank())),
+                    (both, size(both.kind, self.rank(), self.value())),
                 ]
             }
             _ => Vec::new(),
@@ -202,7 +199,7 @@ impl LatentAttention {
 }
 
 /// The type of a matrix that is joined from two.
-fn common(key: TensorType, value: TensorType) -> TensorType {
+fn joined_type(key: TensorType, value: TensorType) -> TensorType {
     match key == value && !key.quantised() && key.size == 2 {
         true => key,
         false => types::Q8_0,
@@ -229,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passes_divide_the_heads_and_stay_within_the_bound_until_one_head_is_left() {
+    fn passes_divide_the_heads_and_keep_the_bound_down_to_one_head() {
         // 64 heads of 256 over 32768 cells are 2 GiB
         assert_eq!(kimi(3, None).heads_a_pass(64, 32_768), 64);
         assert_eq!(kimi(3, Some(256)).heads_a_pass(64, 32_768), 8);
@@ -243,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_heads_as_ever_fit_at_a_border_and_fewer_beyond_it() {
+    fn a_border_is_the_deepest_cache_for_its_number_of_heads() {
         let latent = kimi(3, Some(512));
         let borders = latent.borders(64, 131_072);
         assert_eq!(borders, [8192, 16_384, 32_768, 65_536]);
@@ -255,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn attention_without_a_kernel_goes_in_the_steps_of_pull_request_237() {
+    fn attention_without_a_kernel_takes_the_steps_of_pull_request_237() {
         // 163840 x 1024 x 128 x 4 bytes are 80 GiB: with -amb 1024 two heads at a time
         assert_eq!(kimi(3, Some(1024)).heads_a_step(128, 1024, 163_840), 2);
         assert_eq!(kimi(3, None).heads_a_step(128, 1024, 163_840), 128);

@@ -1,22 +1,23 @@
-//! Which device holds what.
+//! Placement of layers and tensors on devices.
 //!
 //! Mirrors `llama-model.cpp: load_tensors`, `llama-model-loader.cpp: create_tensor` and `common/arg.cpp` (`-ot`,
-//! `--cpu-moe`, `--n-cpu-moe`) `@ b10605`. Without `-ts` the engine splits by the memory that is free when it
-//! loads, so the layout depends on who else is on the cards.
+//! `--cpu-moe`, `--n-cpu-moe`) `@ b10605`. Without `-ts` the engine splits by the memory that is free when it loads, so
+//! the layout depends on the other processes on the cards.
 //!
-//! Patterns of `-ot` are ECMAScript regular expressions searched in the tensor's name. The dialect here is the
-//! regular part of it, matched in linear time; back-references and look-around are refused by name.
+//! Patterns of `-ot` are ECMAScript regular expressions searched in the tensor's name. The dialect here is their regular
+//! part, matched in linear time; back-references and look-around are refused by name.
 
-use plimsoll_base::{Card, CardKind};
+use plimsoll_base::{Bytes, Card, CardKind};
 use plimsoll_flags::{GpuLayers, SplitMode, Wish};
 use plimsoll_model::{Model, Tensor};
 use regex_lite::{Regex, RegexBuilder};
 
+use super::architecture::GraphVariant;
 use super::error::PlanError;
 use super::named::cuda_number;
 use super::request::{EngineKind, PlanRequest};
 
-/// Where a tensor or an operation is: in host memory, or on the n-th device of the layout.
+/// The device of a tensor or an operation: a card, by its number in the layout, or host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum TensorDevice {
     Card(u16),
@@ -24,17 +25,42 @@ pub(super) enum TensorDevice {
 }
 
 impl TensorDevice {
-    /// By its position in the layout.
     pub(super) fn card(number: usize) -> Self {
         Self::Card(u16::try_from(number).unwrap_or(u16::MAX))
     }
 }
 
-/// A compiled pattern of `-ot` may take this much memory.
+/// Bytes on each card of a layout, and in host memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct DeviceBytes {
+    pub(super) cards: Vec<Bytes>,
+    pub(super) host: Bytes,
+}
+
+impl DeviceBytes {
+    pub(super) fn none(layout: &DeviceLayout) -> Self {
+        Self {
+            cards: vec![Bytes::ZERO; layout.devices.len()],
+            host: Bytes::ZERO,
+        }
+    }
+
+    pub(super) fn at(&mut self, device: TensorDevice) -> &mut Bytes {
+        match device {
+            TensorDevice::Card(card) => &mut self.cards[usize::from(card)],
+            TensorDevice::Host => &mut self.host,
+        }
+    }
+}
+
+/// Memory limit of one compiled `-ot` pattern; patterns come from configuration files.
 const PATTERN_LIMIT: usize = 1 << 18;
 
+/// `GGML_SCHED_MAX_COPIES @ b10605`.
+const PIPELINE_COPIES: u64 = 4;
+
 pub(super) struct DeviceLayout {
-    /// The devices the model is spread over, as positions among the request's cards.
+    /// The devices that the model is spread over, as positions among the request's cards.
     pub(super) devices: Vec<usize>,
     layers: Vec<TensorDevice>,
     pub(super) output: TensorDevice,
@@ -46,13 +72,10 @@ pub(super) struct DeviceLayout {
     ends_with_token_norm: bool,
 }
 
-/// `GGML_SCHED_MAX_COPIES @ b10605`.
-const PIPELINE_COPIES: u64 = 4;
-
 impl DeviceLayout {
     pub(super) fn new(request: &PlanRequest<'_>, model: &Model) -> Result<Self, PlanError> {
         Ok(Self {
-            ends_with_token_norm: matches!(model.architecture.as_str(), "lfm2" | "lfm2moe"),
+            ends_with_token_norm: GraphVariant::of(model, false).last_norm == "token_embd_norm.weight",
             ..Self::of_layers(request, model.hyper.layers)?
         })
     }
@@ -61,12 +84,14 @@ impl DeviceLayout {
     fn of_layers(request: &PlanRequest<'_>, layers: u32) -> Result<Self, PlanError> {
         let wish = request.wish;
         let devices = devices(request)?;
+        // The output counts as one more layer for -ngl.
         let all = layers.saturating_add(1);
         let wanted = match wish.gpu_layers {
             GpuLayers::Auto | GpuLayers::All => all,
             GpuLayers::Count(n) => n,
         };
         let splits = splits(wish, request.cards, &devices);
+        // The last layers go to the cards, so the first ones stay in host memory.
         let start = all.saturating_sub(wanted);
         let active = if devices.is_empty() { 0 } else { wanted.min(all) };
         let place = |layer: u32| match layer.checked_sub(start) {
@@ -74,6 +99,8 @@ impl DeviceLayout {
             _ => TensorDevice::Host,
         };
         let overrides = overrides(wish, request.cards, &devices)?;
+        // The engine's own conditions for a pipeline (`llama-context.cpp: llama_context @ b10605`); it also asks that
+        // no weight lies elsewhere than its layer.
         let pipeline =
             devices.len() > 1 && wanted > layers && wish.split_mode == SplitMode::Layer && wish.cache_offload;
         let mut layout = Self {
@@ -93,25 +120,20 @@ impl DeviceLayout {
 
     /// The device of a layer; layers beyond the model are with the output.
     pub(super) fn layer(&self, layer: u32) -> TensorDevice {
-        usize::try_from(layer)
-            .ok()
-            .and_then(|i| self.layers.get(i))
-            .copied()
-            .unwrap_or(self.output)
+        let layer = usize::try_from(layer).ok().and_then(|i| self.layers.get(i));
+        layer.copied().unwrap_or(self.output)
     }
 
-    /// Whether weights of a layer may lie elsewhere than the layer.
+    /// True where weights of a layer may lie elsewhere than the layer.
     pub(super) fn is_scattered(&self) -> bool {
         !self.overrides.is_empty() || self.experts_on_host > 0
     }
 
-    /// Where a tensor's data goes.
+    /// The device of a tensor's data.
     pub(super) fn tensor(&self, tensor: &Tensor) -> TensorDevice {
-        if let Some((_, place)) = self
-            .overrides
-            .iter()
-            .find(|(pattern, _)| pattern.is_match(&tensor.name))
-        {
+        let mut overrides = self.overrides.iter();
+        // The first pattern that matches wins, over every other rule.
+        if let Some((_, place)) = overrides.find(|(pattern, _)| pattern.is_match(&tensor.name)) {
             return *place;
         }
         match tensor.layer() {
@@ -127,48 +149,46 @@ impl DeviceLayout {
 }
 
 fn is_of_the_first_layer(name: &str) -> bool {
-    [
+    let starts = [
         "token_embd_norm.",
         "per_layer_model_proj.",
         "per_layer_proj_norm.",
-    ]
-    .iter()
-    .any(|start| name.starts_with(start))
+    ];
+    starts.iter().any(|start| name.starts_with(start))
 }
 
 /// Tensors of the input layer, which stays in host memory (`llama-arch.cpp: LLM_TENSOR_LAYER_INPUT @ b10605`).
 pub(super) fn is_input(name: &str) -> bool {
-    [
+    let starts = [
         "token_embd.",
         "position_embd.",
         "token_types.",
         "per_layer_token_embd.",
-    ]
-    .iter()
-    .any(|prefix| name.starts_with(prefix))
+    ];
+    starts.iter().any(|start| name.starts_with(start))
 }
 
+/// The cards that the flags allow the model, in the engine's order.
 fn devices(request: &PlanRequest<'_>) -> Result<Vec<usize>, PlanError> {
     let wish = request.wish;
     let cuda: Vec<usize> = (0..request.cards.len())
         .filter(|&i| request.cards[i].kind == CardKind::Cuda)
         .collect();
     let named = if wish.devices.is_empty() {
-        cuda.clone()
+        cuda
     } else if wish.devices == ["none"] {
         Vec::new()
     } else {
         let find = |name: &String| {
-            cuda_number(name)
-                .and_then(|n| cuda.get(n))
-                .copied()
-                .ok_or_else(|| PlanError::UnknownDevice {
-                    name: name.clone(),
-                    cards: cuda.len(),
-                })
+            let card = cuda_number(name).and_then(|n| cuda.get(n)).copied();
+            card.ok_or_else(|| PlanError::UnknownDevice {
+                name: name.clone(),
+                cards: cuda.len(),
+            })
         };
         wish.devices.iter().map(find).collect::<Result<_, _>>()?
     };
+    // The engine refuses row split only where there is more than one device to split over.
     if wish.split_mode == SplitMode::Row && request.engine.kind == EngineKind::LlamaCpp && named.len() > 1 {
         return Err(PlanError::RowSplit);
     }
@@ -183,30 +203,25 @@ fn devices(request: &PlanRequest<'_>) -> Result<Vec<usize>, PlanError> {
     })
 }
 
-/// Cumulative shares in [0, 1], in the engine's own `float`.
+/// Cumulative shares in [0, 1], in the engine's own `float`, because rounding decides layers at a border.
 fn splits(wish: &Wish, cards: &[Card], devices: &[usize]) -> Vec<f32> {
     let given = |i: usize| {
-        wish.tensor_split
-            .get(i)
-            .copied()
+        let share = wish.tensor_split.get(i).copied();
+        share
             .filter(|share| share.is_finite() && *share >= 0.0)
             .unwrap_or(0.0)
     };
+    // Shares that are all zero count as not given.
     let by_hand = (0..devices.len()).any(|i| given(i) > 0.0);
-    let share = |i: usize| {
-        if by_hand {
-            given(i)
-        } else {
-            free_share(&cards[devices[i]])
-        }
-    };
     let mut sum = 0.0_f32;
-    let mut cumulative: Vec<f32> = (0..devices.len())
-        .map(|i| {
-            sum += share(i);
-            sum
-        })
-        .collect();
+    let mut cumulative = Vec::with_capacity(devices.len());
+    for (i, &device) in devices.iter().enumerate() {
+        sum += match by_hand {
+            true => given(i),
+            false => free_share(&cards[device]),
+        };
+        cumulative.push(sum);
+    }
     for share in &mut cumulative {
         *share = if sum > 0.0 { *share / sum } else { 1.0 };
     }
@@ -216,16 +231,19 @@ fn splits(wish: &Wish, cards: &[Card], devices: &[usize]) -> Vec<f32> {
 /// Free memory as a weight; whole MiB are exact in `f32` up to 16 TiB.
 fn free_share(card: &Card) -> f32 {
     let mib = u32::try_from(card.free.get() >> 20).unwrap_or(u32::MAX);
-    f32::from(u16::try_from(mib >> 16).unwrap_or(u16::MAX)) * 65536.0
-        + f32::from(u16::try_from(mib & 0xffff).unwrap_or(u16::MAX))
+    // Two halves of 16 bits, because `f32: From<u32>` does not exist and a bare cast is not allowed.
+    float(mib >> 16) * 65536.0 + float(mib & 0xffff)
 }
 
 /// `std::upper_bound(splits, position / active)`, in the engine's own `float`.
 fn device_at(splits: &[f32], position: u32, active: u32) -> usize {
-    let float = |n: u32| f32::from(u16::try_from(n).unwrap_or(u16::MAX));
     let at = float(position) / float(active.max(1));
     let found = splits.iter().position(|&split| split > at);
     found.unwrap_or(splits.len().saturating_sub(1))
+}
+
+fn float(n: u32) -> f32 {
+    f32::from(u16::try_from(n).unwrap_or(u16::MAX))
 }
 
 fn overrides(
@@ -234,16 +252,14 @@ fn overrides(
     devices: &[usize],
 ) -> Result<Vec<(Regex, TensorDevice)>, PlanError> {
     let compile = |pattern: &str| {
-        RegexBuilder::new(pattern)
-            .size_limit(PATTERN_LIMIT)
-            .build()
-            .map_err(|error| PlanError::OverridePattern {
-                pattern: pattern.to_owned(),
-                why: error.to_string(),
-            })
+        let regex = RegexBuilder::new(pattern).size_limit(PATTERN_LIMIT).build();
+        regex.map_err(|error| PlanError::OverridePattern {
+            pattern: pattern.to_owned(),
+            why: error.to_string(),
+        })
     };
-    wish.overrides
-        .iter()
+    let overrides = wish.overrides.iter();
+    overrides
         .map(|over| Ok((compile(&over.pattern)?, buffer(&over.buffer, cards, devices)?)))
         .collect()
 }

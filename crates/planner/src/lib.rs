@@ -1,13 +1,15 @@
-//! What it will cost: bytes on each card and on the host, term by term.
+//! Memory plan of a model: bytes on each card and on the host, term by term.
 //!
-//! The sum is weights + KV cache + compute buffer + run-time pool + driver context. One file per term; every term
-//! says where it comes from, and a term nobody knows is unknown, not zero. [`plan`] is pure: the same request
-//! gives the same plan on any machine, with no engine and no GPU.
+//! The sum is weights + KV cache + compute buffer + run-time pool + driver context, with one file for each term. Every
+//! term carries its source, and an unknown term is shown as unknown, not as zero. [`plan`] is pure: the same request gives
+//! the same plan on any machine, without an engine and without a GPU.
 //!
-//! `layout` says which device holds what, `reserve` which sizes the engine settles first, `cost` adds up, `fit`
-//! searches in every direction, `depth` says what is taken before the context is full, `reasons` and `hints` explain.
+//! `layout` places tensors on devices, `reserve` settles the engine's sizes, `cost` adds up the terms, `fit` searches in
+//! every direction, `depth` gives the memory before the context is full, and `reasons` and `hints` explain the result.
+//! `architecture` is the table to extend for a new model, and `quirks` the one for a new engine build.
 #![forbid(unsafe_code)]
 
+mod architecture;
 mod calibration;
 mod compute;
 pub mod contexts;
@@ -18,19 +20,20 @@ pub mod exact;
 pub mod fit;
 mod flash;
 mod hints;
+mod host_weights;
 mod kv;
 mod latent;
 mod layout;
 mod named;
 mod outcome;
 mod pool;
+mod quirks;
 mod reasons;
 mod request;
 mod reserve;
-mod stays;
 mod weights;
 
-use plimsoll_base::{Hint, Reason};
+use plimsoll_base::{Card, Reason};
 
 use self::cost::{PlanCalculator, RequestCost};
 use self::fit::Formulas;
@@ -38,10 +41,10 @@ use self::fit::Formulas;
 pub use contexts::MeasuredContext;
 pub use depth::curve;
 pub use error::PlanError;
+pub use host_weights::computed_on_host;
 pub use named::{NamedCards, named};
 pub use outcome::{CardPlan, EngineInfo, Growth, HostPlan, HostTerms, Plan, Term, Terms};
 pub use request::{Engine, EngineKind, PlanRequest};
-pub use stays::computed_on_host;
 
 /// Plans a model on the cards of a request.
 pub fn plan(request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
@@ -49,28 +52,23 @@ pub fn plan(request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     let cost = calculator.at(u64::from(request.wish.context))?;
     let largest_context = fit::largest_context(request, &calculator, &cost);
     let reasons = reasons::reasons(request, &calculator, &cost);
-    let hints = hints::hints(request, &Formulas(*request), &cost.clone().into());
-    Ok(assemble(request, cost, largest_context, reasons, hints))
+    Ok(assemble(request, cost, largest_context, reasons))
 }
 
-/// Puts together what was worked out.
 fn assemble(
     request: &PlanRequest<'_>,
     cost: RequestCost,
     largest_context: Option<u64>,
     reasons: Vec<Reason>,
-    hints: Vec<Hint>,
 ) -> Plan {
     Plan {
         schema: "plimsoll.plan/1",
-        model: name(request),
-        engine: EngineInfo {
-            kind: request.engine.kind.name(),
-            build: request.engine.build,
-        },
+        model: model_name(request),
+        engine: engine_info(request),
         context: cost.reserve.context,
         cards: cards(request, &cost),
         fits: fit::fits(request, &cost),
+        hints: hints::hints(request, &Formulas(*request), &cost.clone().into()),
         host: HostPlan {
             peak: cost.host_peak(),
             terms: cost.host,
@@ -78,17 +76,24 @@ fn assemble(
         growth: cost.growth,
         largest_context,
         reasons,
-        hints,
     }
 }
 
-fn name(request: &PlanRequest<'_>) -> String {
+/// The name in the header, else the file that was asked for, else the architecture.
+fn model_name(request: &PlanRequest<'_>) -> String {
     let named = request.model.name.as_ref().or(request.wish.model.as_ref());
     named.unwrap_or(&request.model.architecture).clone()
 }
 
+fn engine_info(request: &PlanRequest<'_>) -> EngineInfo {
+    EngineInfo {
+        kind: request.engine.kind.name(),
+        build: request.engine.build,
+    }
+}
+
 fn cards(request: &PlanRequest<'_>, cost: &RequestCost) -> Vec<CardPlan> {
-    let card = |(card, terms): (&plimsoll_base::Card, &Terms)| {
+    let card = |(card, terms): (&Card, &Terms)| {
         let peak = cost::peak(terms);
         CardPlan {
             id: card.id.clone(),

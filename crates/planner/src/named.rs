@@ -1,9 +1,8 @@
-//! Which cards the flags name.
+//! Cards that the flags name.
 //!
-//! Flags number cards as the user counts them, all of the machine's. With `-dev`, `-mg` and `-ts` count along that
-//! list instead (`llama.cpp: llama_prepare_model_devices @ b10605`). A list, one card to be on, and shares given by
-//! hand say exactly which cards the model is to be on; a buffer or a draft model that is sent somewhere says only
-//! what must be among them. `-mg` without `-sm none` decides nothing.
+//! Flags number all cards of the machine. With `-dev`, the flags `-mg` and `-ts` count along its list instead
+//! (`llama.cpp: llama_prepare_model_devices @ b10605`). A list, a main card and shares given by hand name exactly the cards
+//! of the model. A buffer or a draft model on a card only requires that card. `-mg` without `-sm none` decides nothing.
 
 use plimsoll_flags::{SplitMode, Wish};
 
@@ -13,7 +12,7 @@ use super::error::PlanError;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamedCards {
     pub cards: Vec<usize>,
-    /// The model is to be on these and no others.
+    /// The model must use these cards and no others.
     pub only: bool,
 }
 
@@ -30,6 +29,7 @@ pub fn named(wish: &Wish, cards: usize) -> Result<NamedCards, PlanError> {
     let drafts = listed(&wish.draft_devices, cards)?;
     let only = main.is_some();
     let mut named = main.unwrap_or_default();
+    // `-dev none` puts everything on the host, which requires no card at all.
     if only && named.is_empty() && drafts.is_empty() {
         return Ok(NamedCards::default());
     }
@@ -51,6 +51,7 @@ pub fn named(wish: &Wish, cards: usize) -> Result<NamedCards, PlanError> {
 fn chosen(wish: &Wish, list: Option<&[usize]>, cards: usize) -> Result<Option<Vec<usize>>, PlanError> {
     match (wish.split_mode, wish.main_gpu, list) {
         (_, _, Some([])) => Ok(Some(Vec::new())),
+        // The engine's main card is the first of its list.
         (SplitMode::None, None, list) => Ok(list.map(|list| list.iter().take(1).copied().collect())),
         (SplitMode::None, Some(main), list) => {
             let at = usize::try_from(main).unwrap_or(usize::MAX);
@@ -69,15 +70,16 @@ fn chosen(wish: &Wish, list: Option<&[usize]>, cards: usize) -> Result<Option<Ve
     }
 }
 
-/// The cards that get a share by hand; shares of nothing, or of cards that are not there, choose none.
+/// The cards with a share by hand; zero shares, and shares of absent cards, choose none.
 fn shared(shares: &[f32], cards: usize) -> Option<Vec<usize>> {
     let given = shares.iter().take(cards).enumerate();
     let given: Vec<usize> = given.filter(|(_, share)| **share > 0.0).map(|(i, _)| i).collect();
     (!given.is_empty()).then_some(given)
 }
 
-/// What is no CUDA device (`none`, another backend's) names none of these cards.
+/// The cards behind device names; `none` and devices of other backends name none of them.
 fn listed(names: &[String], cards: usize) -> Result<Vec<usize>, PlanError> {
+    // Another backend may have that device, so its name is no error here.
     let find = |name: &String| {
         let number = cuda_number(name)?;
         Some(there(number, cards).ok_or_else(|| PlanError::UnknownDevice {
@@ -110,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_name_exactly_these_cards_or_some_that_must_be_among_them_or_none() {
+    fn flags_name_exact_cards_or_required_cards_or_none() {
         for (line, cards, only) in [
             ("", &[][..], false),
             ("-mg 1", &[], false),
@@ -138,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_that_is_not_there_is_refused_by_its_name() {
+    fn an_absent_card_is_refused_by_name() {
         for (line, words) in [
             ("-dev CUDA4", "-dev names `CUDA4`, but there are 4 cards"),
             ("-sm none -mg 4", "-mg 4 is no card: there are 4"),

@@ -1,9 +1,9 @@
-//! The plan itself: what `plimsoll plan --json` prints and what admission reads (`plimsoll.plan/1`).
+//! Result of a plan: the document that `plimsoll plan --json` prints and that admission reads (`plimsoll.plan/1`).
 
 use plimsoll_base::{Bytes, CardId, Hint, Reason, Source};
 use serde::{Serialize, Serializer};
 
-/// One summand: how much, and who says so. `None` is unknown.
+/// One term of the sum, with the source of its number. `None` is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
     pub bytes: Option<Bytes>,
@@ -25,7 +25,7 @@ impl Term {
         }
     }
 
-    /// The bytes to count with: what is unknown counts as nothing and makes the plan say so.
+    /// The bytes for a sum: an unknown term counts as zero, and the reasons of the plan name it.
     pub fn known(&self) -> Bytes {
         self.bytes.unwrap_or_default()
     }
@@ -38,19 +38,19 @@ impl Serialize for Term {
     }
 }
 
-/// The summands on one card.
+/// The terms on one card.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Terms {
     pub weights: Term,
     pub kv: Term,
     pub compute: Term,
-    /// Run-time pool at its deepest.
+    /// Run-time pool at full depth.
     pub pool: Term,
     /// Driver context, modules, cuBLAS.
     pub context: Term,
 }
 
-/// The summands in host memory.
+/// The terms in host memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HostTerms {
     pub weights: Term,
@@ -59,7 +59,7 @@ pub struct HostTerms {
     pub output: Term,
 }
 
-/// What the model takes on one card.
+/// Memory of the model on one card.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CardPlan {
     pub id: CardId,
@@ -76,28 +76,23 @@ pub struct CardPlan {
 }
 
 impl CardPlan {
-    /// What the engine itself asks of the card: all but the driver's context. `None` where a term that it asks for is not known.
+    /// Memory that the engine itself asks for, which is all but the driver's context; `None` where a term is unknown.
     pub fn asked(&self) -> Option<Bytes> {
-        let Terms {
-            weights,
-            kv,
-            compute,
-            pool,
-            ..
-        } = &self.terms;
-        let terms = [weights, kv, compute, pool];
-        terms.iter().map(|term| term.bytes).sum()
+        let terms = &self.terms;
+        let asked = [&terms.weights, &terms.kv, &terms.compute, &terms.pool];
+        // A sum with an unknown term is itself unknown.
+        asked.iter().map(|term| term.bytes).sum()
     }
 }
 
-/// What the model takes in host memory.
+/// Memory of the model on the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HostPlan {
     pub terms: HostTerms,
     pub peak: Bytes,
 }
 
-/// How memory grows with depth.
+/// Growth of memory with depth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Growth {
     /// Bytes of cache that one more token of context costs, over all cards.
@@ -106,14 +101,14 @@ pub struct Growth {
     pub pool: Bytes,
 }
 
-/// Which engine the plan mirrors.
+/// The engine that the plan mirrors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct EngineInfo {
     pub kind: &'static str,
     pub build: Option<u32>,
 }
 
-/// The whole answer.
+/// Memory of a model on every card and on the host, with reasons and advice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Plan {
     pub schema: &'static str,

@@ -25,7 +25,7 @@ pub(super) fn reasons(
 
 fn on_card(request: &PlanRequest<'_>, card: &Card, terms: &Terms, used: bool) -> Reason {
     let need = peak(terms);
-    let model = super::name(request);
+    let model = super::model_name(request);
     let (code, text) = if need > card.free {
         let short = need.saturating_sub(card.free);
         (

@@ -1,11 +1,12 @@
-//! The sizes that the engine settles before it allocates anything.
+//! Sizes that the engine settles before it allocates anything.
 //!
-//! Mirrors `llama-context.cpp: llama_context::llama_context` and `sched_reserve @ b10605`, and for llama-server
-//! the defaults in `tools/server/server.cpp` and `server_output_limits`. All later terms are functions of these.
+//! Mirrors `llama-context.cpp: llama_context::llama_context` and `sched_reserve @ b10605`, and for llama-server the
+//! defaults in `tools/server/server.cpp` and `server_output_limits`. All later terms are functions of these sizes.
 
 use plimsoll_flags::{Parallel, Program};
 use plimsoll_model::{Model, Pooling};
 
+use super::quirks::EngineQuirks;
 use super::request::{EngineKind, PlanRequest};
 
 /// Cache cells come in multiples of this.
@@ -14,7 +15,7 @@ pub(super) const CELLS: u64 = 256;
 /// `LLAMA_MAX_SEQ`; the engine refuses more.
 pub(super) const MOST_SEQUENCES: u32 = 256;
 
-/// What one context of the engine reserves for.
+/// The sizes that one context of the engine reserves for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reserve {
     /// `n_ctx`: tokens over all sequences.
@@ -29,14 +30,26 @@ pub(super) struct Reserve {
     pub(super) micro_batch: u64,
     /// Tokens of the prompt graph that is reserved.
     pub(super) tokens: u64,
-    /// Rows of output of that graph.
+    /// Output rows of that graph.
     pub(super) outputs: u64,
-    /// Rows of output that a run asks for at most; engines that do not limit them reserve for more.
+    /// Output rows that a run asks for at most; engines that do not limit them reserve for more.
     pub(super) outputs_asked: u64,
     /// Sliding-window caches are kept at full size.
     pub(super) full_sliding: bool,
-    /// How the results of each sequence become one embedding; `None` where no embeddings are asked for.
+    /// Pooling of each sequence into one embedding; `None` where no embeddings are asked for.
     pub(super) pooling: Option<Pooling>,
+}
+
+/// Parameters of a context, as its program passes them to the engine.
+struct ContextParameters {
+    context: u64,
+    sequences: u64,
+    unified: bool,
+    batch: u64,
+    /// Output rows that the program asks for at most, where that is known.
+    asked: Option<u64>,
+    full_sliding: bool,
+    pooling: Option<Pooling>,
 }
 
 impl Reserve {
@@ -45,6 +58,7 @@ impl Reserve {
         let server = request.program == Program::LlamaServer;
         let ik = request.engine.kind == EngineKind::IkLlamaCpp;
         let (sequences, unified) = match wish.parallel {
+            // llama-server takes 4 slots over one cache where -np is not given (`tools/server/server.cpp @ b10605`).
             Parallel::Auto if server && !ik => (4, true),
             Parallel::Auto => (1, wish.unified_cache.unwrap_or(ik)),
             Parallel::Count(n) => (
@@ -52,35 +66,29 @@ impl Reserve {
                 wish.unified_cache.unwrap_or(ik),
             ),
         };
+        let batch = match wish.embeddings && server {
+            // An embedding needs all tokens of its prompt in one micro-batch.
+            true => wish.batch.min(wish.micro_batch),
+            false => wish.batch,
+        };
+        let drafts = request.draft.is_some() || speculates(request);
+        let draft = if drafts { u64::from(wish.draft_tokens) } else { 0 };
         let all_rows = wish.embeddings || wish.pooling.is_some_and(|pooling| pooling != Pooling::Each);
-        let batch = if wish.embeddings && server {
-            u64::from(wish.batch.min(wish.micro_batch))
-        } else {
-            u64::from(wish.batch)
+        let parameters = ContextParameters {
+            context,
+            sequences,
+            unified,
+            batch: u64::from(batch),
+            // A drafted token is verified by its own row of logits, beside the one that follows.
+            asked: (server && !all_rows).then(|| sequences.saturating_mul(1 + draft).max(1)),
+            // The C API's default is a full window cache; llama-server's is not (`common.h @ b10605`).
+            full_sliding: wish.full_sliding_cache || ik || request.program == Program::Library,
+            pooling: wish
+                .pooling
+                .or(request.model.hyper.pooling)
+                .filter(|_| wish.embeddings),
         };
-        let draft = if request.draft.is_some() || speculates(request) {
-            u64::from(wish.draft_tokens)
-        } else {
-            0
-        };
-        let asked = (server && !all_rows).then(|| sequences.saturating_mul(1 + draft).max(1));
-        Self::settle(
-            request.model,
-            ContextParameters {
-                context,
-                sequences,
-                unified,
-                batch,
-                micro_batch: u64::from(wish.micro_batch),
-                rows: asked.filter(|_| request.engine.limits_outputs()),
-                asked,
-                full_sliding: wish.full_sliding_cache || ik || request.program == Program::Library,
-                pooling: wish
-                    .pooling
-                    .or(request.model.hyper.pooling)
-                    .filter(|_| wish.embeddings),
-            },
-        )
+        Self::settle(request, request.model, &parameters)
     }
 
     /// A draft model's context, or that of the model's own prediction layers.
@@ -90,63 +98,62 @@ impl Reserve {
             0 => main.context,
             n => n,
         };
-        Self::settle(
-            draft,
-            ContextParameters {
-                context,
-                sequences: main.sequences,
-                unified: main.streams == 1,
-                batch: u64::from(wish.batch),
-                micro_batch: u64::from(wish.micro_batch),
-                rows: request.engine.limits_outputs().then_some(main.sequences),
-                asked: Some(main.sequences),
-                full_sliding: main.full_sliding,
-                pooling: None,
-            },
-        )
+        let parameters = ContextParameters {
+            context,
+            sequences: main.sequences,
+            unified: main.streams == 1,
+            batch: u64::from(wish.batch),
+            asked: Some(main.sequences),
+            full_sliding: main.full_sliding,
+            pooling: None,
+        };
+        Self::settle(request, draft, &parameters)
     }
 
-    fn settle(model: &Model, sizes: ContextParameters) -> Self {
-        let asked = match sizes.context {
+    fn settle(request: &PlanRequest<'_>, model: &Model, parameters: &ContextParameters) -> Self {
+        let sequences = parameters.sequences;
+        let asked = match parameters.context {
             0 => u64::from(model.hyper.context_train),
             n => n,
         };
-        let batch = if model.hyper.causal {
-            sizes.batch.min(asked)
-        } else {
-            sizes.batch
-        }
-        .max(1);
-        let micro_batch = batch.min(if sizes.micro_batch == 0 {
-            batch
-        } else {
-            sizes.micro_batch
-        });
+        // A causal model cannot have more tokens in a batch than in its context; an encoder can.
+        let batch = match model.hyper.causal {
+            true => parameters.batch.min(asked),
+            false => parameters.batch,
+        };
+        let batch = batch.max(1);
+        let micro_batch = match u64::from(request.wish.micro_batch) {
+            0 => batch,
+            n => batch.min(n),
+        };
         let context = asked.max(1).next_multiple_of(CELLS);
-        let (context, per_sequence) = if sizes.unified {
+        let (context, per_sequence) = if parameters.unified {
             (context, context)
         } else {
-            let each = (context / sizes.sequences).max(1).next_multiple_of(CELLS);
-            (each.saturating_mul(sizes.sequences), each)
+            // Each stream is rounded up for itself, so the whole may exceed what was asked for.
+            let each = (context / sequences).max(1).next_multiple_of(CELLS);
+            (each.saturating_mul(sequences), each)
         };
         let tokens = context.min(micro_batch);
         let rows = |limit: Option<u64>| tokens.min(limit.unwrap_or(batch).min(batch));
+        let limits = EngineQuirks::of(request).limits_outputs;
         Self {
             context,
             per_sequence,
-            sequences: sizes.sequences,
-            streams: if sizes.unified { 1 } else { sizes.sequences },
+            sequences,
+            streams: if parameters.unified { 1 } else { sequences },
             micro_batch,
-            tokens: tokens.next_multiple_of(sizes.sequences),
-            outputs: rows(sizes.rows),
-            outputs_asked: rows(sizes.asked),
-            full_sliding: sizes.full_sliding,
-            pooling: sizes.pooling,
+            // The reserved graph has equally many tokens of every sequence.
+            tokens: tokens.next_multiple_of(sequences),
+            outputs: rows(parameters.asked.filter(|_| limits)),
+            outputs_asked: rows(parameters.asked),
+            full_sliding: parameters.full_sliding,
+            pooling: parameters.pooling,
         }
     }
 
-    /// A graph in which the engine looks for kernels that a device lacks, with so many tokens of each sequence
-    /// (`llama-context.cpp: resolve_fused_ops @ b10605`).
+    /// A small graph with this many tokens of each sequence, with which the engine looks for kernels that a device
+    /// lacks (`llama-context.cpp: resolve_fused_ops @ b10605`).
     pub(super) fn probing(&self, tokens_each: u64) -> Self {
         let tokens = self.sequences.saturating_mul(tokens_each);
         Self {
@@ -162,6 +169,7 @@ impl Reserve {
         if self.full_sliding {
             return self.per_sequence;
         }
+        // A unified cache holds the windows of all sequences, and a micro-batch is written before old cells are freed.
         let shared = if self.streams == 1 { self.sequences } else { 1 };
         let needed = window.saturating_mul(shared).saturating_add(self.micro_batch);
         self.per_sequence.min(needed).next_multiple_of(CELLS)
@@ -172,18 +180,4 @@ impl Reserve {
 pub(super) fn speculates(request: &PlanRequest<'_>) -> bool {
     let asked = request.wish.speculation.iter().any(|kind| kind.contains("mtp"));
     asked && request.draft.is_none() && request.model.hyper.nextn_layers > 0
-}
-
-struct ContextParameters {
-    context: u64,
-    sequences: u64,
-    unified: bool,
-    batch: u64,
-    micro_batch: u64,
-    /// Rows of output that the program asks for at most, where that is known.
-    asked: Option<u64>,
-    /// `n_outputs_max` where the program sets one.
-    rows: Option<u64>,
-    full_sliding: bool,
-    pooling: Option<Pooling>,
 }

@@ -1,14 +1,15 @@
-//! The subcommands, one file each: clap arguments in, an exit code out. Only here is anything printed.
+//! Subcommands, one file each: clap arguments in, an exit code out. Only this module prints.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use plimsoll_launch::{FlushStderr, StderrQueue};
+use plimsoll_reclaim::TakeStepError;
 use tracing_subscriber::EnvFilter;
 
-use crate::report::Report;
+use crate::report::{ExitStatus, Report};
 
 pub(crate) mod calibrate;
-pub(crate) mod die_by;
 pub(crate) mod doctor;
 pub(crate) mod engine;
 pub(crate) mod exec_child;
@@ -16,8 +17,10 @@ pub(crate) mod look;
 pub(crate) mod plan;
 pub(crate) mod pool;
 pub(crate) mod quickstart;
+pub(crate) mod raise_signal;
 pub(crate) mod reclaim;
 pub(crate) mod reclaim_step;
+mod reference;
 pub(crate) mod run;
 mod rungs;
 pub(crate) mod serve;
@@ -28,39 +31,37 @@ pub(crate) mod watch;
 
 #[derive(Debug, Parser)]
 #[command(name = "plimsoll", version, about = "The load line for GPU memory")]
-struct Line {
+struct Cli {
     #[command(subcommand)]
-    verb: Verb,
+    command: Command,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
-    /// Measure once what a CUDA context takes on these cards, for every plan from then on
+enum Command {
+    /// Measure the CUDA context on these cards, for later plans
     Calibrate(calibrate::Arguments),
-    /// Say why memory was refused: of a log, a program, a process or the machine as it is
+    /// Diagnose failed allocations: in a log, a program, a process or this machine
     Doctor(doctor::Arguments),
-    /// Install, list and find the programs that run models
+    /// Install, list and find engines
     Engine(engine::Arguments),
-    /// Say what a model will take, on which card, and whether it fits
+    /// Plan the memory of a model on each card, and whether it fits
     Plan(plan::Arguments),
-    /// Replay, make and judge what programs ask of allocators of GPU memory
+    /// Replay, generate and judge allocation traces
     Pool(pool::Arguments),
-    /// See it work: two small models, a budget that holds one, and what happens when both are asked
+    /// Take a tour: two small models, a budget that holds one of them, and requests to both
     Quickstart(quickstart::Arguments),
-    /// Make room on a machine whose GPU takes the host's memory: say what would help and by how much, then do it
+    /// Free memory on a machine whose GPU shares the host's memory
     Reclaim(reclaim::Arguments),
-    /// Run a program as it is, with guard in it: counted, kept to a budget, told why where it does not fit
+    /// Run an unmodified CUDA program under guard: counted, and kept to a budget
     Run(Box<run::Arguments>),
-    /// Serve several models from one memory budget, each in its own process
+    /// Serve several models behind one address, each in its own process
     Serve(serve::Arguments),
-    /// Hold load on a server, and tell a leak from what is taken once
+    /// Put load on a server and look for memory leaks
     Soak(Box<soak::Arguments>),
-    /// Send prompts of growing depth, and show memory and speed over depth
+    /// Measure a server's memory and speed over prompt depth
     Sweep(sweep::Arguments),
-    /// Write down the course of memory, of a program or of the machine, and read it back
+    /// Record the memory of a program or of this machine
     Watch(Box<watch::Arguments>),
-    #[command(hide = true)]
-    DieBy(die_by::Arguments),
     #[command(hide = true)]
     ExecChild(exec_child::Arguments),
     #[command(hide = true)]
@@ -68,86 +69,62 @@ enum Verb {
     #[command(hide = true)]
     ReclaimStep(reclaim_step::Arguments),
     #[command(hide = true)]
+    RaiseSignal(raise_signal::Arguments),
+    #[command(hide = true)]
+    Reference(reference::Arguments),
+    #[command(hide = true)]
     Warden(warden::Arguments),
 }
 
-/// Reads the command line and does what it says.
+impl ExitStatus for quickstart::Error {}
+impl ExitStatus for TakeStepError {}
+
+/// Parses the command line and runs the subcommand.
 pub fn main() -> ExitCode {
-    let verb = Line::parse().verb;
-    // The tour tells in its own words what the daemon under it does.
-    talk_on_stderr(match verb {
-        Verb::Calibrate(_)
-        | Verb::Doctor(_)
-        | Verb::Quickstart(_)
-        | Verb::Reclaim(_)
-        | Verb::Run(_)
-        | Verb::Soak(_)
-        | Verb::Sweep(_)
-        | Verb::Watch(_) => "warn",
+    let command = Cli::parse().command;
+    // The tour prints what the daemon under it does; the daemon's own lines would repeat it.
+    let _flushed = log_to_stderr(match command {
+        Command::Calibrate(_)
+        | Command::Doctor(_)
+        | Command::Quickstart(_)
+        | Command::Reclaim(_)
+        | Command::Run(_)
+        | Command::Soak(_)
+        | Command::Sweep(_)
+        | Command::Watch(_) => "warn",
         _ => "info",
     });
-    let result = match verb {
-        Verb::Calibrate(arguments) => calibrate::run(&arguments).map_err(|error| match error.is_input() {
-            true => Report::input(error),
-            false => Report::failure(error),
-        }),
-        Verb::Doctor(arguments) => doctor::run(&arguments).map_err(|error| match error.is_input() {
-            true => Report::input(error),
-            false => Report::failure(error),
-        }),
-        Verb::Engine(arguments) => engine::run(arguments).map_err(Report::failure),
-        Verb::Plan(arguments) => plan::run(&arguments).map_err(Report::input),
-        Verb::Pool(arguments) => pool::run(&arguments).map_err(|error| match error.is_input() {
-            true => Report::input(error),
-            false => Report::failure(error),
-        }),
-        Verb::Quickstart(arguments) => quickstart::run(arguments).map_err(Report::failure),
-        Verb::Reclaim(arguments) => reclaim::run(&arguments).map_err(|error| match error.is_input() {
-            true => Report::input(error),
-            false => Report::failure(error),
-        }),
-        Verb::ReclaimStep(arguments) => reclaim_step::run(&arguments).map_err(Report::failure),
-        Verb::Run(arguments) => run::run(&arguments).map_err(|error| {
-            let status = error.status();
-            Report::with_status(error, status)
-        }),
-        Verb::Serve(arguments) => serve::run(arguments).map_err(|error| match error.is_input() {
-            true => Report::input(error),
-            false => Report::failure(error),
-        }),
-        Verb::Soak(arguments) => soak::run(&arguments).map_err(Report::failure),
-        Verb::Sweep(arguments) => sweep::run(&arguments).map_err(Report::failure),
-        Verb::Watch(arguments) => watch::run(&arguments).map_err(|error| {
-            let status = error.status();
-            Report::with_status(error, status)
-        }),
-        Verb::DieBy(arguments) => return die_by::run(&arguments),
-        Verb::ExecChild(arguments) => return exec_child::run(&arguments),
-        Verb::Look(arguments) => return look::run(&arguments),
-        Verb::Warden(arguments) => return warden::run(&arguments),
+    let result = match command {
+        Command::Calibrate(arguments) => calibrate::run(&arguments).map_err(Report::from),
+        Command::Doctor(arguments) => doctor::run(&arguments).map_err(Report::from),
+        Command::Engine(arguments) => engine::run(arguments).map_err(Report::from),
+        Command::Plan(arguments) => plan::run(&arguments).map_err(Report::from),
+        Command::Pool(arguments) => pool::run(&arguments).map_err(Report::from),
+        Command::Quickstart(arguments) => quickstart::run(arguments).map_err(Report::from),
+        Command::Reclaim(arguments) => reclaim::run(&arguments).map_err(Report::from),
+        Command::ReclaimStep(arguments) => reclaim_step::run(&arguments).map_err(Report::from),
+        Command::Reference(arguments) => reference::run(&arguments).map_err(Report::from),
+        Command::Run(arguments) => run::run(&arguments).map_err(Report::from),
+        Command::Serve(arguments) => serve::run(arguments).map_err(Report::from),
+        Command::Soak(arguments) => soak::run(&arguments).map_err(Report::from),
+        Command::Sweep(arguments) => sweep::run(&arguments).map_err(Report::from),
+        Command::Watch(arguments) => watch::run(&arguments).map_err(Report::from),
+        Command::RaiseSignal(arguments) => return raise_signal::run(&arguments),
+        Command::ExecChild(arguments) => return exec_child::run(&arguments),
+        Command::Look(arguments) => return look::run(&arguments),
+        Command::Warden(arguments) => return warden::run(&arguments),
     };
     result.unwrap_or_else(|report| report.print())
 }
 
-/// Notes of the daemon go to stderr, one line each; `RUST_LOG` chooses which.
-fn talk_on_stderr(usual: &str) {
+/// Sends log lines to stderr; `RUST_LOG` selects them. They are written when the result is dropped.
+fn log_to_stderr(usual: &str) -> Option<FlushStderr> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual));
+    // Without a thread there are no lines, and everything else still works.
+    let (queue, flush) = StderrQueue::start(std::io::stderr()).ok()?;
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(|| Unheard(std::io::stderr()));
+        .with_writer(move || queue.clone());
     lines.without_time().with_target(false).with_ansi(false).init();
-}
-
-/// Stderr, of which it does not matter whether anybody reads it: the subscriber would panic over a closed pipe.
-struct Unheard(std::io::Stderr);
-
-impl std::io::Write for Unheard {
-    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
-        Ok(self.0.write(line).unwrap_or(line.len()))
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        let _ = self.0.flush();
-        Ok(())
-    }
+    Some(flush)
 }

@@ -1,14 +1,24 @@
-//! The edge: how a failed command speaks to the person who typed it.
-//!
-//! Libraries return typed errors that carry operand and remedy; here they become lines on stderr and an exit
-//! status. 2 is bad input, 1 is everything else, as in `plimsoll plan`.
+//! Error reports of failed subcommands: lines on stderr and an exit status.
 
 use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// The status of a program that SIGPIPE ends, as a shell shows it.
+/// Status of a program that SIGPIPE ends, as a shell shows it.
 const CLOSED_PIPE: u8 = 141;
+
+/// Exit status of a failed subcommand.
+pub(crate) trait ExitStatus: Error {
+    /// Returns true where the user's input is at fault.
+    fn is_input(&self) -> bool {
+        false
+    }
+
+    /// Returns the status to exit with: 2 for bad input, 1 for any other failure.
+    fn status(&self) -> u8 {
+        if self.is_input() { 2 } else { 1 }
+    }
+}
 
 /// A failure on its way to stderr.
 #[derive(Debug)]
@@ -17,34 +27,20 @@ pub(crate) struct Report {
     status: u8,
 }
 
-impl Report {
-    /// What the user asked for could not be done.
-    pub(crate) fn failure(error: impl Error + 'static) -> Self {
-        Self {
-            error: Box::new(error),
-            status: 1,
-        }
-    }
-
-    /// What the user asked for makes no sense as it is written.
-    pub(crate) fn input(error: impl Error + 'static) -> Self {
-        Self {
-            error: Box::new(error),
-            status: 2,
-        }
-    }
-
-    /// A failure with a status of its own.
-    pub(crate) fn with_status(error: impl Error + 'static, status: u8) -> Self {
+impl<E: ExitStatus + 'static> From<E> for Report {
+    fn from(error: E) -> Self {
+        let status = error.status();
         Self {
             error: Box::new(error),
             status,
         }
     }
+}
 
-    /// Prints the error and what caused it, innermost last, and returns the status to exit with.
+impl Report {
+    /// Prints the error and its causes, innermost last, and returns the status to exit with.
     pub(crate) fn print(&self) -> ExitCode {
-        // Whoever stopped reading has what they wanted: `plimsoll plan | head`.
+        // A reader such as `head` closes the pipe when it has enough; that is no error.
         if self.is_closed_pipe() {
             return ExitCode::from(CLOSED_PIPE);
         }
@@ -54,7 +50,7 @@ impl Report {
         let mut cause = self.error.source();
         while let Some(error) = cause {
             let text = error.to_string();
-            // Many errors already print their cause; saying it twice helps nobody.
+            // Many errors already print their cause; a repetition would only be noise.
             if !said.contains(&text) {
                 let _ = writeln!(stderr, "  because {text}");
             }

@@ -8,7 +8,7 @@ use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use plimsoll_wire::page::{Card, Refusal};
+use plimsoll_wire::page::{PageCard as Card, Refusal};
 use serde_json::Value;
 
 use self::hand_written::{HandWritten, library};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use assert_cmd::Command;
-use plimsoll_wire::trace::{Header, Record};
+use plimsoll_wire::trace::{TraceHeader as Header, TraceRecord as Record};
 use serde_json::Value;
 
 fn pool(arguments: &[&str]) -> Output {
@@ -233,7 +233,7 @@ fn a_trace_of_guard_is_read_and_the_pool_may_be_chosen() {
     assert_eq!(json(&output)["peak_live"], 1 << 20);
     let output = pool(&["replay", path, "--card", "0", "--pool", "9"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("nobody asked pool 9 of card 0"));
+    assert!(text(&output.stderr).contains("the trace has no request to pool 9 of card 0"));
 }
 
 /// The published figure of Llama-3-8B at 128k, and advice that works when it is followed.

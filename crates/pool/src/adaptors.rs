@@ -1,12 +1,12 @@
-//! Adaptors that stack: each wraps a device or a policy and is one.
+//! Adaptors: each wraps a device or a policy and is one, so that they stack.
 //!
-//! DECISION: what concerns memory of the card wraps the device ([`Limited`], [`Failing`]); what concerns blocks wraps
-//! the policy ([`Tracked`]). [`Traced`] and [`Spilled`] concern both: they wrap the policy and lend it, call by call, a
-//! view of the device.
+//! DECISION: an adaptor of the card's memory wraps the device ([`Limited`], [`Failing`]); an adaptor of
+//! blocks wraps the policy ([`Tracked`]). [`Traced`] and [`Spilled`] concern both: they wrap the policy and
+//! lend it, call by call, a view of the device.
 
 use crate::device::{Address, Device, Event, OutOfMemory, Stream};
 
-/// Has a wrapper do what its `device` does, for the methods that are named.
+/// Forwards the named methods of a wrapper to its `device`.
 macro_rules! forward {
     ($($method:ident)*) => { $(forward!(@$method);)* };
     (@granule) => { fn granule(&self) -> u64 { self.device.granule() } };

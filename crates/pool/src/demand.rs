@@ -1,12 +1,12 @@
-//! What operations of ggml's CUDA backend ask of its run-time pool: in bytes, and in the order in which they ask.
+//! Pool demand of the operations of ggml's CUDA backend: bytes of each request, in order.
 //!
-//! DECISION: one home for these formulas, as plain numbers of plain numbers. Who knows the operations of a real graph (the phantom
-//! backend), who makes them from a model's shape ([`generate`](crate::generate)), and who plans from a model's header (core) all ask
-//! here, so that none of them can disagree. An operation's blocks are one [`Group`]: allocated in order, freed in reverse. Nothing
-//! passes the end of `u64`, whatever the operands say: sums and products saturate.
+//! DECISION: one home for these formulas, as functions of plain numbers. The phantom backend (which sees real
+//! graphs), the generator ([`generate`](crate::generate), which knows a model's shape) and the planner (which
+//! reads a model's header) all call them, so that they cannot disagree. An operation's blocks are one
+//! [`Group`]: allocated in order, freed in reverse. Sums and products saturate, so that no operand overflows.
 //!
-//! Which kernel runs, and so which blocks are needed, follows from the card and the engine's build ([`Rules`]). Each file names its
-//! sources as `file:function @ build`.
+//! Which kernel runs, and so which blocks are needed, follows from the card and the engine's build
+//! ([`Rules`]). Each file names its sources as `file:function @ build`.
 
 pub mod attention;
 pub mod latent;
@@ -14,7 +14,8 @@ mod launch;
 pub mod product;
 mod tile;
 
-/// A compute capability as ggml writes it: 890 for 8.9. The source of every constant is `common.cuh @ b10605`.
+/// A compute capability as ggml writes it: 890 for 8.9. The source of every constant is `common.cuh @
+/// b10605`.
 pub type Capability = u32;
 
 pub const VOLTA: Capability = 700;
@@ -32,18 +33,19 @@ pub enum Engine {
     Copying,
     /// llama.cpp since then (b10605): the copies are in the compute buffer.
     Reserving,
-    /// Interface version 3 of ggml's backends (ggml 0.26.0). It asks as b10605 does, but chooses some kernels otherwise.
+    /// Interface version 3 of ggml's backends (ggml 0.26.0). It asks as b10605 does, but chooses some kernels
+    /// otherwise.
     Third,
 }
 
 impl Engine {
-    /// Whether the f16 copies of a quantised cache are taken of the pool.
+    /// True if the f16 copies of a quantised cache come from the pool.
     pub const fn copies(self) -> bool {
         matches!(self, Self::Ik | Self::Copying)
     }
 }
 
-/// What decides which kernels run.
+/// Card and engine, which decide which kernels run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
     pub capability: Capability,
@@ -52,10 +54,10 @@ pub struct Rules {
     pub engine: Engine,
 }
 
-/// Blocks of one operation: allocated in order and freed in reverse. A size of 0 stands for what is not needed.
+/// Blocks of one operation: allocated in order and freed in reverse. A size of 0 is no request.
 pub type Group<const N: usize> = [u64; N];
 
-/// The product of many factors.
+/// The saturating product of many factors.
 fn times<const N: usize>(factors: [u64; N]) -> u64 {
     factors.into_iter().fold(1, u64::saturating_mul)
 }

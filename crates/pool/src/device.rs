@@ -1,9 +1,10 @@
-//! What a policy may do with a card.
+//! Interface between a policy and a card.
 //!
-//! DECISION: one trait that a driver's functions fill in one to one, in plain numbers. Memory comes in two ways: whole
-//! allocations (`cuMemAlloc`), which every card has, and a region (`cuMemAddressReserve`, `cuMemCreate`, `cuMemMap`),
-//! an address range that is backed with memory piece by piece, which only cards with virtual memory management have.
-//! Time is seen through events only: a policy gives nothing back that the card may still be using, and it has no clock.
+//! DECISION: one trait whose methods are the driver's functions one to one, in plain numbers. Memory comes in
+//! two ways: whole allocations (`cuMemAlloc`), which every card has, and a region (`cuMemAddressReserve`,
+//! `cuMemCreate`, `cuMemMap`), an address range that is backed with memory piece by piece, which only cards
+//! with virtual memory management have. Events are the only notion of time: a policy gives nothing back that
+//! the card may still be using, and it has no clock.
 //!
 //! Addresses are numbers, never pointers: a policy computes, it touches no memory.
 
@@ -21,20 +22,20 @@ impl Address {
     }
 }
 
-/// A queue of work on a card, which is done in order. The number is the owner's (a handle, an index).
+/// A queue of work on a card, executed in order. The number is the caller's (a handle, an index).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stream(pub u64);
 
-/// A mark in a stream: all the work that was submitted before it.
+/// A point in a stream, behind all the work that was submitted before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Event(pub u64);
 
-/// A captured graph and all that is instantiated from it. Addresses that were in use while it was captured are baked
-/// into it.
+/// A captured graph and all that is instantiated from it. Addresses that were in use while it was captured
+/// are baked into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Graph(pub u64);
 
-/// The card, or a budget on it, has not got that much.
+/// A refusal by the card, or by a budget on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory {
     /// Bytes of the request that was refused, as the device counts them.
@@ -61,10 +62,10 @@ impl core::error::Error for OutOfMemory {}
 
 /// A card's memory and its order of work.
 pub trait Device {
-    /// What every allocation and every piece of a region is a multiple of; a power of two.
+    /// Granule of every allocation and every piece of a region; a power of two.
     fn granule(&self) -> u64;
 
-    /// Bytes that could be had now, under whatever budget holds. A hint: others use the card too.
+    /// Bytes that are available now, within the budget. A hint: other processes use the card too.
     fn available(&self) -> u64;
 
     /// Takes a range that is backed from the start.
@@ -75,37 +76,38 @@ pub trait Device {
         Err(OutOfMemory::none(size))
     }
 
-    /// Gives an allocation of either kind back: exactly an address that was returned, once, with no work on it in flight.
+    /// Gives an allocation of either kind back: exactly an address that was returned, once, with no work on
+    /// it in flight.
     fn free(&mut self, address: Address);
 
-    /// Sets `size` bytes of addresses aside, backed with nothing. `None` where the card has no virtual memory
-    /// management or not so many addresses: that is no lack of memory.
+    /// Reserves `size` bytes of addresses without memory. `None` where the card has no virtual memory
+    /// management or too few addresses: that is no lack of memory.
     fn reserve(&mut self, _size: u64) -> Option<Address> {
         None
     }
 
-    /// Backs a piece of a region: whole granules, none of them backed.
+    /// Maps memory to a piece of a region: whole granules, none of them mapped.
     fn map(&mut self, _at: Address, size: u64) -> Result<(), OutOfMemory> {
         Err(OutOfMemory::none(size))
     }
 
-    /// Backs a piece of a region with the host's memory.
+    /// Maps host memory to a piece of a region.
     fn map_host(&mut self, _at: Address, size: u64) -> Result<(), OutOfMemory> {
         Err(OutOfMemory::none(size))
     }
 
-    /// Takes the memory from a piece of a region: exactly the address and size of one `map` or `map_host`, with no
-    /// work on it in flight. The addresses stay set aside and may be backed again.
+    /// Takes the memory from a piece of a region: exactly the address and size of one `map` or `map_host`,
+    /// with no work on it in flight. The addresses stay set aside and may be backed again.
     fn unmap(&mut self, _at: Address, _size: u64) {}
 
     /// Gives the addresses of a region back, of which nothing is backed: exactly the address and size of one
     /// `reserve`.
     fn release(&mut self, _at: Address, _size: u64) {}
 
-    /// Marks what has been submitted to a stream. Every event ends in one [`Device::forget`].
+    /// Records an event behind the submitted work of a stream. Every event ends in one [`Device::forget`].
     fn record(&mut self, stream: Stream) -> Event;
 
-    /// Whether all the work before an event is done. Never waits.
+    /// True if all the work before an event is done. Never waits.
     fn done(&mut self, event: Event) -> bool;
 
     /// Waits on the CPU until an event is done. Where that fails, the event is not done afterwards, either.
@@ -114,10 +116,10 @@ pub trait Device {
     /// Has later work of a stream wait, on the card, until an event is done.
     fn order(&mut self, stream: Stream, event: Event);
 
-    /// The event will not be asked about again.
+    /// Releases an event.
     fn forget(&mut self, event: Event);
 
-    /// Whether a stream's work is being captured into a graph. Then none of the five calls above may name it, and
-    /// nothing may be freed or unmapped; what is allocated or mapped meanwhile is not part of the graph.
+    /// True if a stream's work is being captured into a graph. Then none of the five calls above may name it,
+    /// and nothing may be freed or unmapped; what is allocated or mapped meanwhile is not part of the graph.
     fn capturing(&self, stream: Stream) -> bool;
 }

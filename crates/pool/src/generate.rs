@@ -1,9 +1,11 @@
-//! Traces from formulas: what an engine asks of its run-time pool while a prompt grows, with no card and no model.
+//! Trace generator: the requests of an engine to its run-time pool while a prompt grows, without card and
+//! model.
 //!
-//! DECISION: one device, one stream, one group of blocks for each operation, allocated in order and freed in reverse, as
-//! the engine's scopes do it. Which operations there are follows from the shapes of a model's matrices, the micro-batch and
-//! the cells in use; what each asks for is in [`demand`](crate::demand). Checked against two traces recorded on an H200, step
-//! by step, and against figures published by others (`tests/traces/generate.rs`).
+//! DECISION: one device, one stream, one group of blocks for each operation, allocated in order and freed in
+//! reverse, as the engine's scopes do it. Which operations there are follows from the shapes of a model's
+//! matrices, the micro-batch and the cells in use; what each asks for is in [`demand`](crate::demand).
+//! Checked against two traces recorded on an H200, step by step, and against figures published by others
+//! (`tests/traces/generate.rs`).
 
 use core::fmt;
 
@@ -23,9 +25,9 @@ pub use shape::{Experts, Latent, Shape, Window};
 
 /// Cells in use are rounded up to this: `llama-kv-cache.cpp:get_n_kv @ b10605`.
 const CELLS: u64 = 256;
-/// No trace is longer: a few hundred megabytes.
+/// Bound on the steps of a trace: a few hundred megabytes.
 const MOST_STEPS: usize = 1 << 24;
-/// No engine takes a larger context, and the formulas stay far from the end of `u64`.
+/// Bound on the context, beyond any engine's; with it the formulas stay far from the end of `u64`.
 const LONGEST: u64 = 1 << 26;
 
 /// The type of the KV cache. All quantised ones are copied to f16 alike.
@@ -35,16 +37,16 @@ pub enum Cache {
     Quantised,
 }
 
-/// Which tokens of a prompt get an output.
+/// Tokens of a prompt with an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outputs {
-    /// The last one, as a server asks for: the last layer does for one token what it does after attention.
+    /// The last one, as in a server: after its attention the last layer computes one token only.
     Last,
     /// The layers only, each for every token; no output matrix.
     Layers,
 }
 
-/// What is run.
+/// A run of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     pub engine: Engine,
@@ -84,7 +86,7 @@ impl Run {
     }
 }
 
-/// A run that no trace can be made of.
+/// A run for which no trace can be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GenerateError {
     Context {
@@ -94,7 +96,7 @@ pub enum GenerateError {
         tokens: u64,
     },
     TooLong,
-    /// llama.cpp has no kernel for it.
+    /// llama.cpp has no kernel for it (llama-context.cpp refuses it at start).
     QuantisedWithoutFlashAttention,
     Step(Fault),
 }
@@ -142,8 +144,10 @@ pub fn generate(shape: &Shape, run: &Run, card: &Card) -> Result<Trace, Generate
         groups: Groups::default(),
     };
     if run.warm_up {
+        // common_init_from_params runs BOS and EOS through the model before the first request.
         engine.forward(2, 1, CELLS)?;
     }
+    // A conversation: each part of the prompt is followed by an answer, and the cache keeps both.
     let part = if run.part == 0 { run.context } else { run.part };
     let mut done = 0;
     while done < run.context {
@@ -197,7 +201,8 @@ impl Operations<'_> {
         Ok(())
     }
 
-    /// `llama-graph.cpp @ b10605`: Q, K, V, attention and its output for all tokens, the rest for those that go on.
+    /// `llama-graph.cpp @ b10605`: Q, K, V, attention and its output for all tokens, the rest for those that
+    /// go on.
     fn layer(&mut self, layer: u64, tokens: u64, going_on: u64, cells: u64) -> Result<(), GenerateError> {
         let shape = self.shape;
         if let Some(latent) = &shape.latent {
@@ -205,15 +210,18 @@ impl Operations<'_> {
         }
         let head = shape.head(layer);
         let (queries, keys) = (shape.heads * head.size, head.count * head.size);
+        // Q, K and V are separate products, as in models without a fused matrix.
         for rows in [queries, keys, keys] {
             self.matrix(shape.embedding, rows, tokens)?;
         }
         let cells = match head.window {
+            // A windowed cache holds the window and one micro-batch: llama-kv-cache-iswa.cpp @ b10605.
             Some(window) => cells.min((window + tokens.max(self.run.micro_batch)).next_multiple_of(CELLS)),
             None => cells,
         };
         attention::attention(self, head, tokens, cells)?;
         self.matrix(queries, shape.embedding, tokens)?;
+        // No token has an output: the engine prunes the rest of the last layer from the graph.
         if going_on == 0 {
             return Ok(());
         }
@@ -222,7 +230,7 @@ impl Operations<'_> {
 
     fn feed_forward(&mut self, tokens: u64) -> Result<(), GenerateError> {
         let (embedding, width) = (self.shape.embedding, self.shape.feed_forward);
-        // for one token gate and up are one kernel: ggml-cuda.cu:ggml_cuda_should_fuse_mul_mat @ b8799
+        // For one token gate and up are one kernel: ggml-cuda.cu:ggml_cuda_should_fuse_mul_mat @ b8799.
         let wide = if tokens == 1 { 1 } else { 2 };
         for _ in 0..wide {
             self.matrix_of_experts(embedding, width, tokens, true)?;
@@ -255,7 +263,7 @@ impl Operations<'_> {
     }
 }
 
-/// A quantised matrix as most are: of a type that has tiles.
+/// A quantised matrix of a type with an MMQ kernel, as most are.
 fn tiled(width: u64, rows: u64) -> product::Matrix {
     product::Matrix {
         width,
@@ -272,9 +280,10 @@ struct Groups {
 }
 
 impl Groups {
-    /// Sizes of 0 stand for what the operation does not need.
+    /// Adds one group; sizes of 0 are no requests.
     fn group(&mut self, sizes: &[u64]) -> Result<(), GenerateError> {
         const STREAM: Stream = Stream(0);
+        // Checked for each group: a run is bounded by its formulas, not by its input alone.
         if self.builder.steps() > MOST_STEPS {
             return Err(GenerateError::TooLong);
         }
@@ -285,6 +294,7 @@ impl Groups {
                 .map_err(GenerateError::Step)?;
             self.name += 1;
         }
+        // The scopes of ggml_cuda_pool_alloc end in reverse order.
         for name in (first..self.name).rev() {
             self.builder
                 .free(name, None, STREAM)

@@ -1,11 +1,11 @@
-//! Allocator policies as pure offset logic over an abstract device. No CUDA, no I/O, no clock.
+//! Allocator policies as pure offset logic over an abstract device: no CUDA, no I/O, no clock.
 //!
-//! A [`Policy`] hands out ranges of memory that it got from a [`Device`]; it has the shape of RAPIDS RMM's
-//! `device_memory_resource`, so that policies stack and traces of one can be replayed over another. [`Direct`] is the
-//! simplest one and what every other is measured against; [`Simulated`] is a device of so many bytes with streams,
-//! events and graphs, which finds out whoever breaks the rules.
+//! A [`Policy`] hands out ranges of memory that it got from a [`Device`]. It has the shape of RAPIDS RMM's
+//! `device_memory_resource`, so that policies stack and traces of one can be replayed over another.
+//! [`Direct`] is the simplest policy and the baseline of all measurements. [`Simulated`] is a device with a
+//! given size, streams, events and graphs, which records every broken rule.
 //!
-//! The crate needs `alloc` only, so that guard can carry it into programs that it does not know.
+//! The crate needs `alloc` only, so that guard can carry it into unknown programs.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

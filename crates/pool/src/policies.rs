@@ -1,4 +1,4 @@
-//! The policies, one file each.
+//! Allocator policies, one file each.
 
 mod direct;
 mod ggml_legacy;
@@ -10,6 +10,6 @@ mod rmm;
 pub use direct::Direct;
 pub use ggml_legacy::{GgmlLegacy, GgmlLegacyOptions};
 pub use ggml_vmm::GgmlVmm;
-pub use ours::{Options, Ours};
+pub use ours::{Ours, OursOptions};
 pub use pytorch::{Pytorch, PytorchMode};
 pub use rmm::RmmPool;

@@ -1,10 +1,10 @@
-//! A trace over a policy over a simulated card: what it would have taken.
+//! Replay of a trace over a policy on a simulated card.
 //!
-//! DECISION: a replay is one pass that stops where the original would have died. Whoever wants to know how long the
-//! bookkeeping takes hands in a [`Watch`]; the clock is theirs, and what they do is not inside what they measure. Whole
-//! allocations are counted as they were asked for (a card rounds large ones up to 2 MiB, small ones share such a piece),
-//! mapped pieces in granules of 2 MiB. Work is done at once: the order of a recorded program's streams is in the trace,
-//! its times are not.
+//! DECISION: a replay is one pass that stops where the original would have died. A caller that measures the
+//! time of the bookkeeping passes a [`Watch`] with its own clock, whose calls lie outside of the measured
+//! time. Whole allocations are counted as they were asked for (a card rounds large ones up to 2 MiB, small
+//! ones share such a piece), mapped pieces in granules of 2 MiB. Work is done at once: the order of a
+//! recorded program's streams is in the trace, its times are not.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -22,12 +22,12 @@ pub use kind::{PolicyKind, UnknownPolicy};
 use samples::Samples;
 pub use scopes::{Scopes, driver_takes};
 
-/// What pieces of a region are multiples of, on all cards so far.
+/// Granule of regions, on all cards so far.
 pub const GRANULE: u64 = 2 << 20;
 /// A budget that no policy meets.
 pub const UNLIMITED: u64 = 1 << 44;
 
-/// Looks on while a policy works.
+/// Observer of a policy's calls.
 pub trait Watch {
     /// The policy is about to be called.
     fn begin(&mut self);
@@ -35,7 +35,7 @@ pub trait Watch {
     fn end(&mut self);
 }
 
-/// Looks at nothing.
+/// An observer that does nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Unwatched;
 
@@ -44,15 +44,15 @@ impl Watch for Unwatched {
     fn end(&mut self) {}
 }
 
-/// What a replay came to.
+/// Result of a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// `None` where the trace was replayed to its end.
     pub failure: Option<Failure>,
     pub peak_reserved: u64,
-    /// What was asked of the driver and granted, in order.
+    /// Sizes of granted driver requests, in order.
     pub driver_sizes: Vec<u64>,
-    /// Rules of the card that were broken: what a real one would have punished later.
+    /// Broken rules of the card, which a real one would have punished later.
     pub violations: usize,
     /// The course of it, in at most [`Outcome::SAMPLES`] parts.
     pub samples: Vec<Sample>,
@@ -75,7 +75,7 @@ pub struct Sample {
     pub reserved: u64,
 }
 
-/// Where a replay stopped.
+/// End of a replay that stopped early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub step: usize,
@@ -85,7 +85,7 @@ pub struct Failure {
     pub cause: Cause,
 }
 
-/// Why it stopped.
+/// Cause of an early end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// The policy refused so many bytes.
@@ -119,7 +119,7 @@ impl fmt::Display for Failure {
 pub fn replay(trace: &Trace, kind: PolicyKind, budget: u64, watch: &mut impl Watch) -> Outcome {
     let mut device = Simulated::new(budget, kind.granule());
     let mut policy = kind.policy();
-    let mut pass = Pass {
+    let mut pass = ReplayPass {
         policy: &mut *policy,
         device: &mut device,
         blocks: alloc::vec![NO_BLOCK; usize::try_from(trace.blocks()).unwrap_or_default()],
@@ -136,21 +136,26 @@ pub fn replay(trace: &Trace, kind: PolicyKind, budget: u64, watch: &mut impl Wat
     }
 }
 
-/// The smallest budget with which the policy replays the trace to its end, to a thousandth of what is live or a granule,
-/// found by halving; `None` where no budget helps. A policy may fail with more than it completes with: what is returned
-/// was seen to be enough.
+/// The smallest budget with which the policy replays the trace to its end, to a thousandth of what is live or
+/// a granule, found by halving; `None` where no budget helps. A policy may fail with more than it completes
+/// with: what is returned was seen to be enough.
 pub fn smallest_budget(trace: &Trace, kind: PolicyKind) -> Option<u64> {
     let unlimited = replay(trace, kind, UNLIMITED, &mut Unwatched);
     if !unlimited.completed() {
         return None;
     }
     let completes = |budget: u64| replay(trace, kind, budget, &mut Unwatched).completed();
+    // Finer steps would cost replays for digits that do not matter.
     let step = kind.granule().max(trace.peak_live() / 1024);
     let least = trace.peak_live().next_multiple_of(kind.granule());
+    // A policy without overhead needs no search.
     if completes(least) {
         return Some(least);
     }
+    // Invariant of the search: `fails` was seen to fail, `enough` was seen to complete.
     let (mut fails, mut enough) = (least, unlimited.peak_reserved);
+    // Refusals on the way can change a policy's decisions, so the peak of an unlimited run need not be
+    // enough.
     if !completes(enough) {
         enough = UNLIMITED;
     }
@@ -173,15 +178,15 @@ const NO_BLOCK: Block = Block {
     size: 0,
 };
 
-struct Pass<'a> {
+struct ReplayPass<'a> {
     policy: &'a mut dyn Policy,
     device: &'a mut Simulated,
-    /// What the policy handed out for each block of the trace.
+    /// The policy's block for each block of the trace.
     blocks: Vec<Block>,
     samples: Samples,
 }
 
-impl Pass<'_> {
+impl ReplayPass<'_> {
     fn run(&mut self, trace: &Trace, watch: &mut impl Watch) -> Option<Failure> {
         for (step, &request) in trace.steps().iter().enumerate() {
             let cause = match self.step(request, watch) {
@@ -205,6 +210,7 @@ impl Pass<'_> {
     fn step(&mut self, step: Step, watch: &mut impl Watch) -> Result<(), Cause> {
         match step {
             Step::Allocate { block, size, stream } => {
+                // Only the policy is timed, neither the trace nor the sampling.
                 watch.begin();
                 let allocated = self.policy.allocate(self.device, size, stream);
                 watch.end();

@@ -1,16 +1,18 @@
-//! A card without a card: so many bytes, streams with a completion clock, events, capture, graphs.
+//! Simulated card: memory, streams with a completion clock, events, captures and graphs.
 //!
-//! DECISION: it is a judge, not only a supply. Whatever a real card would punish by corruption or a crash at some later
-//! time (memory given back in flight, two streams in one range, a graph that is launched into memory that is gone, a
-//! call that breaks a capture) is written down as a [`Violation`] at the moment it happens, and the simulation goes on.
-//! Addresses of allocations are never used twice, so that whoever holds on to a freed one is found out. Time is counted
-//! in microseconds: every call to the driver costs what [`Latency`] says, and work ends when its duration is over.
+//! DECISION: the simulation checks, and does not only supply. An act that corrupts memory or crashes on a
+//! real card at some later time (memory given back in flight, two streams in one range, a graph that is
+//! launched into freed memory, a call that invalidates a capture) is recorded as a [`Violation`] when it
+//! happens, and the simulation goes on. Addresses of allocations are never reused, so that a use after a free
+//! is noticed. Time is counted in microseconds: every driver call costs its [`Latency`], and work ends when
+//! its duration is over.
 
 use alloc::vec::Vec;
 
 use crate::device::{Address, Event, Graph, Stream};
 use crate::policy::Block;
 
+// The parts of the card; this file has its controls for tests.
 mod driver;
 mod faults;
 mod memory;
@@ -19,10 +21,10 @@ mod streams;
 mod tests;
 
 pub use faults::Faults;
-use memory::Memory;
+use memory::SimulatedMemory;
 use streams::Streams;
 
-/// What a call to the driver costs, in microseconds.
+/// Cost of driver calls, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
     pub allocate: u64,
@@ -34,7 +36,7 @@ pub struct Latency {
     pub query: u64,
 }
 
-/// How many calls of each kind the driver got.
+/// Number of driver calls of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
     pub allocate: u64,
@@ -58,9 +60,10 @@ pub enum Violation {
     Misplaced { address: Address, size: u64 },
     /// The addresses of a region were given back while some of them were backed.
     StillBacked { address: Address },
-    /// Memory was given back while work on `stream` used it.
+    /// SimulatedMemory was given back while work on `stream` used it.
     InFlight { address: Address, stream: Stream },
-    /// Work on `second` uses what work on `first` is still using: a block was handed to another stream too early.
+    /// Work on `second` uses what work on `first` is still using: a block was handed to another stream too
+    /// early.
     UseAfterReuse {
         address: Address,
         first: Stream,
@@ -79,7 +82,7 @@ pub enum Violation {
 /// The device. `Simulated::new` has virtual memory management; see [`Simulated::without_virtual_memory`].
 #[derive(Clone, Debug)]
 pub struct Simulated {
-    memory: Memory,
+    memory: SimulatedMemory,
     streams: Streams,
     faults: Faults,
     latency: Latency,
@@ -89,11 +92,11 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// A device of `total` bytes that are given out in multiples of `granule`, a power of two, and with 256 TiB of
-    /// addresses.
+    /// A device of `total` bytes that are given out in multiples of `granule`, a power of two, and with 256
+    /// TiB of addresses.
     pub fn new(total: u64, granule: u64) -> Self {
         Self {
-            memory: Memory::new(total, granule),
+            memory: SimulatedMemory::new(total, granule),
             streams: Streams::default(),
             faults: Faults::default(),
             latency: Latency::default(),
@@ -167,7 +170,7 @@ impl Simulated {
         self.calls
     }
 
-    /// What was asked of the driver and granted, by allocation or by mapping, in order.
+    /// Sizes of granted driver requests, allocations and mappings, in order.
     pub fn driver_sizes(&self) -> &[u64] {
         &self.driver_sizes
     }

@@ -1,5 +1,5 @@
-//! The atomics of this crate, in one place, so that loom can take them over and try every order of events:
-//! `RUSTFLAGS="--cfg loom" cargo test -p plimsoll-pool --test loom`.
+//! Atomics of this crate, replaced by loom's in the model test: `RUSTFLAGS="--cfg loom" cargo test -p
+//! plimsoll-pool --test loom`.
 
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::{AtomicU64, Ordering};

@@ -1,10 +1,10 @@
-//! What a program asked of its allocator, in order.
+//! Allocation traces: the requests of a program to its allocator, in order.
 //!
-//! DECISION: a trace holds steps, not addresses. Logs name blocks by pointers, which are used again after a free; a
-//! `Builder` gives every block a number of its own, so that a replay needs an array and no map, and finds out what
-//! cannot have happened (a block freed twice, two blocks at one address). Readers and the generator build traces with
-//! it; nothing that they are given can make one that is wrong. Blocks that are never freed are allowed: a log may end
-//! anywhere.
+//! DECISION: a trace holds steps, not addresses. Logs name blocks by pointers, which are used again after a
+//! free; a `Builder` gives every block a number of its own, so that a replay needs an array and no map, and
+//! rejects impossible steps (a block freed twice, two blocks at one address). Readers and the generator build
+//! traces with it, so no input makes an inconsistent trace. Blocks that are never freed are allowed: a log
+//! may end anywhere.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -31,7 +31,7 @@ pub enum Step {
     Free { block: u32, stream: Stream },
 }
 
-/// What a program asked of its allocator.
+/// The requests of a program to its allocator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
     steps: Vec<Step>,
@@ -45,22 +45,23 @@ impl Trace {
         &self.steps
     }
 
-    /// How many blocks there are; their numbers are smaller.
+    /// Number of blocks; their numbers are smaller.
     pub fn blocks(&self) -> u32 {
         self.blocks
     }
 
-    /// The most bytes that were live at once: no allocator can do with less.
+    /// The most bytes that were live at once, a lower bound for every allocator.
     pub fn peak_live(&self) -> u64 {
         self.peak_live
     }
 
-    /// Requests that the recorded allocator refused. They are no steps: nobody got anything.
+    /// Requests that the recorded allocator refused. They are no steps, since nothing was allocated.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// The trace as RAPIDS RMM's log, with the step's number for the time and the block's number for the pointer.
+    /// The trace as RAPIDS RMM's log, with the step's number for the time and the block's number for the
+    /// pointer.
     pub fn to_csv(&self) -> String {
         csv::written(self)
     }
@@ -95,7 +96,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Makes a trace from steps that name blocks by whatever their source has for them.
+/// Builds a trace from steps that name blocks as their source does.
 #[derive(Debug, Default)]
 pub(crate) struct Builder {
     trace: Trace,
@@ -104,7 +105,7 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// A request for nothing is no step.
+    /// Adds an allocation; a request for 0 bytes is no step.
     pub(crate) fn allocate(&mut self, name: u64, size: u64, stream: Stream) -> Result<(), Fault> {
         if size == 0 {
             return Ok(());
@@ -116,12 +117,15 @@ impl Builder {
         if block >= MOST_BLOCKS {
             return Err(Fault::TooMany);
         }
+        // Checked before anything changes: a trace with a fault is not used, but it must not be inconsistent
+        // either.
         let bytes = self.bytes.checked_add(size).ok_or(Fault::TooLarge)?;
         if self.live.insert(name, (block, size)).is_some() {
             return Err(Fault::Live);
         }
         self.bytes = bytes;
         self.trace.blocks = block + 1;
+        // Kept here, where every step passes, so that no reader of a trace needs a second pass.
         self.trace.peak_live = self.trace.peak_live.max(bytes);
         self.trace.steps.push(Step::Allocate { block, size, stream });
         Ok(())
@@ -132,6 +136,7 @@ impl Builder {
         if size == Some(0) {
             return Ok(());
         }
+        // Removed before the size is compared: the trace ends with the fault in any case.
         let (block, allocated) = self.live.remove(&name).ok_or(Fault::NotLive)?;
         if size.is_some_and(|size| size != allocated) {
             return Err(Fault::OtherSize { allocated });

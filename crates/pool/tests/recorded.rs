@@ -1,13 +1,13 @@
 //! What our policy holds itself to on recorded traffic (SPECIFICATION: pool).
 //!
-//! The whole recordings are large and not in the repository: they are read where they are present, and a cut one,
-//! `data/traces`, always.
+//! The whole recordings are large and not in the repository: they are read where they are present, and a cut
+//! one, `data/traces`, always.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use std::collections::HashMap;
 use std::path::Path;
 
-use plimsoll_pool::{Block, Options, Ours, Policy, Simulated, Stream, Trim};
+use plimsoll_pool::{Block, Ours, OursOptions, Policy, Simulated, Stream, Trim};
 
 const GRANULE: u64 = 2 << 20;
 const CARD: u64 = 141 << 30;
@@ -128,9 +128,9 @@ fn a_region_completes_at_a_budget_of_102_percent_of_the_peak() {
 
 #[test]
 fn slots_stay_within_a_quarter_of_the_peak_and_complete_at_a_budget_of_110_percent() {
-    let options = Options {
+    let options = OursOptions {
         regions: false,
-        ..Options::default()
+        ..OursOptions::default()
     };
     for recording in recordings() {
         let peak = recording.peak_live;

@@ -34,7 +34,7 @@ pub enum ContextsError {
     Encode(#[from] WriteContextsError),
 }
 
-/// Where the user's table is; `None` where there is no place for one.
+/// The path of the user's table; `None` where there is no place for one.
 pub fn place() -> Option<PathBuf> {
     let absolute = |name: &str| {
         let path = env::var_os(name).map(PathBuf::from);
@@ -44,7 +44,7 @@ pub fn place() -> Option<PathBuf> {
     Some(base.join(FILE))
 }
 
-/// What was measured on this machine, that of its driver first.
+/// The measurements of this machine, those of its driver first.
 pub fn measured() -> Vec<MeasuredContext> {
     let Some(path) = place() else { return Vec::new() };
     let mut contexts = read(&path).unwrap_or_else(|error| {

@@ -1,7 +1,7 @@
-//! A folder for what is shared with children: in memory, readable by nobody else, gone with its owner.
+//! A folder for what is shared with children: in memory, readable by this user only, gone with its owner.
 //!
 //! Its owner holds a lock on a file in it for as long as it lives. The kernel lets go of the lock however the owner ends, so a
-//! folder whose lock is free belongs to nobody, and the next owner sweeps it, unless a process that writes a page in it
+//! folder whose lock is free has no owner, and the next one sweeps it, unless a process that writes a page in it
 //! has outlived the owner.
 
 use std::fs::{self, DirBuilder, File};
@@ -63,7 +63,7 @@ impl OwnedFolder {
 
 impl Drop for OwnedFolder {
     fn drop(&mut self) {
-        // Who still writes there keeps its page; it only has no name any more.
+        // A process that still writes there keeps its page; it only has no name any more.
         let _ = fs::remove_dir_all(&self.path);
     }
 }

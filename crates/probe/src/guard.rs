@@ -2,7 +2,7 @@
 //!
 //! DECISION: this half never loads the library itself. It says what is wanted in the child's environment, and everything else goes
 //! through files of a folder that belongs to this process: one page for each guarded process and one ledger for all of them, read
-//! with `pread`, and changed with aligned eight-byte writes. A child that dies, or this process, leaves nothing that anybody waits on; folders of
+//! with `pread`, and changed with aligned eight-byte writes. A child that dies, or this process, leaves nothing to wait for; folders of
 //! processes that are gone are swept by the next one. What guard cannot reach (a static or a setuid program) is said
 //! only where the program's file shows it.
 

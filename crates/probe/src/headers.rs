@@ -14,7 +14,7 @@ use plimsoll_model::gguf::{Excerpt, GgufError, Header};
 use plimsoll_model::split::siblings;
 use plimsoll_model::{Dialect, Model, ModelError};
 
-/// What is read of a file at once where its vocabulary is passed over.
+/// Bytes that are read of a file at once where its vocabulary is passed over.
 const PIECE: usize = 64 << 10;
 const FIRST_WINDOW: u64 = 1 << 20;
 /// Beyond this no real header goes; the largest vocabularies take a few mebibytes.
@@ -148,7 +148,7 @@ impl Window {
         &self.path
     }
 
-    /// How long the whole file is.
+    /// The length of the whole file.
     pub fn length(&self) -> u64 {
         self.length
     }

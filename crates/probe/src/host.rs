@@ -12,7 +12,7 @@ use crate::sysroot::Sysroot;
 /// The id of the host's card.
 pub const HOST_CARD: &str = "host";
 
-/// What the host has and what of it can be had.
+/// The host's memory: in all, and available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostMemory {
     pub total: Bytes,

@@ -47,11 +47,11 @@ pub struct Machine {
     pub unified: bool,
     /// The version of NVIDIA's driver, where it tells.
     pub driver: Option<String>,
-    /// What could not be seen, and why, for people.
+    /// Readings that failed, and their reasons, for people.
     pub notes: Vec<String>,
 }
 
-/// What is free on each card now, and who holds the rest.
+/// Free memory of each card now, and the holders of the rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
     pub free: Vec<(CardId, Bytes)>,
@@ -75,7 +75,7 @@ pub fn look() -> Machine {
     nvml::Source::open().machine()
 }
 
-/// Reads once what is free on each card and who holds the rest.
+/// Reads once the free memory of each card and the holders of the rest.
 pub fn read() -> Reading {
     nvml::Source::open().reading()
 }

@@ -1,4 +1,4 @@
-//! Where the libraries are that come with the program.
+//! Paths of the shared libraries that come with the program.
 //!
 //! Each has a variable that names another one (empty for none). Else it is looked for beside the program, in `../lib/plimsoll/` of an
 //! installation, and in `../guard/` of a build tree, where cargo's profile `guard` puts it.
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_wire::env::{GUARD_LIBRARY, PHANTOM_LIBRARY};
 
-/// What is preloaded into programs that use a card.
+/// The library that is preloaded into programs that use a card.
 pub const GUARD: Library = Library {
     title: "guard library",
     file: "libplimsoll_guard.so",

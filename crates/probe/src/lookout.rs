@@ -7,7 +7,9 @@ use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +17,10 @@ use super::nvml::Source;
 
 /// The hidden verb that answers.
 const VERB: &str = "look";
+
+/// A killed process is gone within milliseconds; half a second is waited.
+const LOOKS: u32 = 100;
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -65,9 +71,17 @@ impl Lookout {
         })
     }
 
-    pub(super) fn ask<T: DeserializeOwned>(&mut self, question: Ask) -> io::Result<T> {
+    /// Asks, and waits for the answer for `limit` at most. After an error the process is of no use any more.
+    pub(super) fn ask<T: DeserializeOwned>(&mut self, question: Ask, limit: Duration) -> io::Result<T> {
         let questions = self.questions.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
         writeln!(questions, "{}", serde_json::to_string(&question)?)?;
+        // A call into a sick driver may never return. Dropping this kills the process, and the next question starts
+        // another one, which finds the driver as it then is.
+        let limit = Timespec::try_from(limit).map_err(io::Error::other)?;
+        let mut answer = [PollFd::new(self.answers.get_ref(), PollFlags::IN)];
+        if self.answers.buffer().is_empty() && poll(&mut answer, Some(&limit))? == 0 {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
         let mut line = String::new();
         match self.answers.read_line(&mut line)? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -76,12 +90,17 @@ impl Lookout {
     }
 }
 
-/// The process ends with its stdin and is reaped.
+/// The process ends with its stdin and is reaped, unless it is stuck in the driver, where not even SIGKILL reaches it.
 impl Drop for Lookout {
     fn drop(&mut self) {
         drop(self.questions.take());
         let _ = self.child.kill();
-        let _ = self.child.wait();
+        for _ in 0..LOOKS {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
     }
 }
 
@@ -107,7 +126,25 @@ mod tests {
     #[test]
     fn a_process_that_is_no_lookout_is_an_error_and_not_a_hang() {
         let mut lookout = Lookout::start(OsStr::new("/bin/true")).unwrap();
-        assert!(lookout.ask::<Machine>(Ask::Machine).is_err());
+        assert!(
+            lookout
+                .ask::<Machine>(Ask::Machine, Duration::from_secs(10))
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn a_driver_that_never_answers_costs_a_limited_time_and_its_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let silent = folder.path().join("silent");
+        std::fs::write(&silent, "#!/bin/sh\nexec sleep 1000\n").unwrap();
+        std::fs::set_permissions(&silent, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let mut lookout = Lookout::start(silent.as_os_str()).unwrap();
+        let asked = lookout.ask::<Reading>(Ask::Reading, Duration::from_millis(200));
+        assert_eq!(asked.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        let pid = lookout.child.id();
+        drop(lookout);
+        assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
     }
 
     #[test]

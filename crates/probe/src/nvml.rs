@@ -24,7 +24,7 @@ pub(super) struct Source {
     library: Result<Nvml, String>,
 }
 
-/// What a driver says of a card's memory.
+/// A card's memory as the driver reports it.
 enum Memory {
     Own { total: Bytes, free: Bytes },
     Unified,
@@ -71,7 +71,7 @@ impl Source {
         reading
     }
 
-    /// How warm and how fast each card is.
+    /// Temperature, clock and load of each card.
     pub(super) fn sensors(&self) -> Vec<Sensors> {
         let devices = self.library.as_ref().map(devices).unwrap_or_default();
         let named = devices

@@ -1,4 +1,4 @@
-//! Processes from outside: who listens on a port, what belongs to whom, what one really holds.
+//! Processes seen from outside: listeners, descendants, and the memory that one really holds.
 //!
 //! DECISION: what a process holds for itself is `Anonymous - LazyFree + Swap + Pss_Shmem` of `smaps_rollup`. It is exact to the page,
 //! where the counters behind `VmRSS` and `RssAnon` are kept per processor and lag by up to 32 pages on each (Linux 6.2 and
@@ -11,15 +11,15 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use plimsoll_base::Bytes;
+use plimsoll_launch::listeners_on;
+use procfs::process::{FDTarget, all_processes};
 
 /// Processes of one tree that are looked at.
 const MOST: usize = 256;
 /// Descriptors of one process that are looked at while the owner of a socket is sought.
 const MOST_DESCRIPTORS: usize = 65_536;
-/// A walk of the page tables that takes longer disturbs who is measured.
+/// A walk of the page tables that takes longer disturbs the process that is measured.
 const LONG: Duration = Duration::from_millis(50);
-/// State of a listening socket in `/proc/net/tcp`.
-const LISTEN: &str = "0A";
 
 /// A process that is not mistaken for a later one with its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct Process {
     started: u64,
 }
 
-/// How what a process holds is read.
+/// The way in which a process's memory is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gauge {
     Rollup,
@@ -37,33 +37,27 @@ pub enum Gauge {
 }
 
 impl Process {
+    /// Returns the process with this number; a zombie is none.
     pub fn find(pid: u32) -> Option<Self> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // After the name, which may hold anything: state, parent, … and the start as the twentieth.
-        let (_, rest) = stat.rsplit_once(')')?;
-        let mut fields = rest.split_ascii_whitespace();
-        if matches!(fields.next()?, "Z" | "X") {
-            return None;
-        }
-        let started = fields.nth(18)?.parse().ok()?;
-        Some(Self { pid, started })
+        let stat = proc_of(pid)?.stat().ok()?;
+        let (started, alive) = (stat.starttime, !matches!(stat.state, 'Z' | 'X'));
+        alive.then_some(Self { pid, started })
     }
 
-    /// Who listens on this port of the loopback or of all addresses, where that may be seen.
+    /// Returns the process that listens on this port of the loopback or of all addresses, where it may be seen.
     pub fn listening_on(port: u16) -> Option<Self> {
-        let sockets = sockets_listening_on(port);
-        if sockets.is_empty() {
+        let inodes: BTreeSet<u64> = listeners_on(port).iter().map(|listener| listener.inode).collect();
+        if inodes.is_empty() {
             return None;
         }
         let holds = |pid: &u32| {
-            let descriptors = fs::read_dir(format!("/proc/{pid}/fd"))
+            let descriptors = proc_of(*pid)
+                .and_then(|process| process.fd().ok())
                 .into_iter()
-                .flatten()
                 .flatten();
-            descriptors
-                .take(MOST_DESCRIPTORS)
-                .filter_map(|descriptor| fs::read_link(descriptor.path()).ok())
-                .any(|link| link.to_str().is_some_and(|link| sockets.contains(link)))
+            descriptors.take(MOST_DESCRIPTORS).flatten().any(
+                |descriptor| matches!(descriptor.target, FDTarget::Socket(inode) if inodes.contains(&inode)),
+            )
         };
         all().find(holds).and_then(Self::find)
     }
@@ -91,7 +85,7 @@ impl Process {
         }
     }
 
-    /// What the tree holds for itself; `None` once it is gone or may not be seen.
+    /// The private memory of the tree; `None` once it is gone or may not be seen.
     pub fn held(&self, gauge: Gauge) -> Option<Bytes> {
         let held = |pid: u32| match gauge {
             Gauge::Rollup => rollup(pid),
@@ -109,17 +103,9 @@ pub fn tree(pid: u32) -> Vec<u32> {
     let mut next = 0;
     while let Some(parent) = found.get(next).copied() {
         next += 1;
-        let tasks = fs::read_dir(format!("/proc/{parent}/task"))
-            .into_iter()
-            .flatten()
-            .flatten();
-        for task in tasks.take(MOST) {
-            let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
-            found.extend(
-                children
-                    .split_ascii_whitespace()
-                    .filter_map(|pid| pid.parse::<u32>().ok()),
-            );
+        let tasks = proc_of(parent).and_then(|process| process.tasks().ok());
+        for task in tasks.into_iter().flatten().flatten().take(MOST) {
+            found.extend(task.children().unwrap_or_default());
             if found.len() > MOST {
                 found.truncate(MOST);
                 return found;
@@ -131,11 +117,12 @@ pub fn tree(pid: u32) -> Vec<u32> {
 
 /// Every process that may be seen.
 pub fn all() -> impl Iterator<Item = u32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+    let processes = all_processes().into_iter().flatten().flatten();
+    processes.filter_map(|process| u32::try_from(process.pid).ok())
 }
 
 pub fn command_line(pid: u32) -> Vec<String> {
+    // By hand: `procfs` leaves empty arguments out and fails where one is no UTF-8.
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let line = line.strip_suffix(b"\0").unwrap_or(&line);
     let words = line.split(|byte| *byte == 0);
@@ -150,21 +137,13 @@ pub fn name(pid: u32) -> Option<String> {
     Some(name.trim().to_owned())
 }
 
-fn sockets_listening_on(port: u16) -> BTreeSet<String> {
-    let ending = format!(":{port:04X}");
-    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| fs::read_to_string(path).unwrap_or_default());
-    let lines = tables.iter().flat_map(|table| table.lines().skip(1));
-    lines
-        .filter_map(|line| {
-            let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-            let listens = fields.get(1)?.ends_with(&ending) && *fields.get(3)? == LISTEN;
-            listens.then(|| format!("socket:[{}]", fields.get(9).unwrap_or(&"")))
-        })
-        .collect()
+fn proc_of(pid: u32) -> Option<procfs::process::Process> {
+    procfs::process::Process::new(i32::try_from(pid).ok()?).ok()
 }
 
 fn rollup(pid: u32) -> Option<Bytes> {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    // Older kernels have no `Pss_Shmem`; there shared memory is left out.
     let sum =
         field(&text, "Anonymous:")? + field(&text, "Swap:")? + field(&text, "Pss_Shmem:").unwrap_or_default();
     Some(sum.saturating_sub(field(&text, "LazyFree:").unwrap_or_default()))

@@ -1,6 +1,6 @@
 //! Reads the cards while the daemon serves, on a thread of its own: a question to the driver may take milliseconds.
 //!
-//! The thread asks the lookout process; where the machine has no card it asks nobody and reads the host itself.
+//! The thread asks the lookout process; where the machine has no card it reads the host itself.
 //! After an engine's end the driver gives its bytes back late (half a second is usual, `ollama` waits up to five),
 //! so a newcomer that starts at once runs out of memory that is on its way. [`Sampler::returned`] waits for it.
 
@@ -20,8 +20,11 @@ use super::{Machine, Reading, Sensors};
 
 /// A driver that does not answer in this time says nothing.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// A driver that hangs for longer is asked by another process. NVML's first call after a boot may take 10 s where
+/// persistence mode is off.
+const DRIVER_WITHIN: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(25);
-/// The longest that anybody waits for bytes to come back.
+/// The longest wait for bytes to come back.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// Cards on which nothing has changed for this long have given back what they will: an engine that died while it
 /// loaded never had all that it was promised.
@@ -82,12 +85,12 @@ impl Sampler {
         self.ask(Question::Machine).await
     }
 
-    /// What is free now and who holds the rest; empty if the thread died.
+    /// Free memory now and the holders of the rest; empty if the thread died.
     pub async fn read(&self) -> Reading {
         self.ask(Question::Reading).await.unwrap_or_default()
     }
 
-    /// How warm and how fast each card is; empty where there is none, or if the thread died.
+    /// Temperature, clock and load of each card; empty where there is none, or if the thread died.
     pub async fn sensors(&self) -> Vec<Sensors> {
         self.ask(Question::Sensors).await.unwrap_or_default()
     }
@@ -123,7 +126,7 @@ impl Sampler {
 }
 
 impl Reading {
-    /// What is free on `card`; `None` where it does not answer.
+    /// Free memory of `card`; `None` where it does not answer.
     pub fn free_on(&self, card: &CardId) -> Option<Bytes> {
         self.free
             .iter()
@@ -199,6 +202,6 @@ impl Eyes {
             Some(lookout) => lookout,
             empty => empty.insert(Lookout::start(&self.plimsoll)?),
         };
-        lookout.ask(question)
+        lookout.ask(question, DRIVER_WITHIN)
     }
 }

@@ -1,4 +1,4 @@
-//! How warm and how fast the cards are, and what slows them down, as NVML says it.
+//! Temperature, clock and throttling of the cards, from NVML.
 
 use nvml_wrapper::Device;
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
@@ -15,7 +15,7 @@ pub struct Sensors {
     pub most_megahertz: Option<u32>,
     pub milliwatts: Option<u32>,
     pub busy_percent: Option<u32>,
-    /// What holds the clock down, in words; idling and settings of the user are none.
+    /// Causes of throttling, in words; idling and settings of the user are none.
     pub slowed_by: Vec<String>,
 }
 

@@ -1,6 +1,6 @@
 //! The tree that a machine's files are read from: the live one, or one that was captured and lies in a folder.
 //!
-//! Decision: a captured tree is somebody else's, so it is read as input. Links in it are resolved inside it, as far as they
+//! DECISION: a captured tree comes from another machine, so it is read as input. Links in it are resolved inside it, as far as they
 //! go; nothing outside is ever opened; only regular files are read, up to a size that no such file has; and nothing that
 //! would wait is waited for.
 
@@ -112,7 +112,7 @@ fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Where `path` leads inside `root`, which is `/` to every link on the way.
+/// Resolves `path` inside `root`, which is `/` to every link on the way.
 fn resolved(root: &Path, path: &Path) -> io::Result<PathBuf> {
     let mut waiting: Vec<PathBuf> = components(path);
     let mut inside: Vec<PathBuf> = Vec::new();

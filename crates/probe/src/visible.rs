@@ -1,4 +1,4 @@
-//! Which cards the daemon itself was given: `CUDA_VISIBLE_DEVICES` in its own environment (a job scheduler's, or
+//! The cards that the daemon itself was given: `CUDA_VISIBLE_DEVICES` in its own environment (a job scheduler's, or
 //! the user's) limits it as it would limit an engine.
 
 use plimsoll_base::Card;

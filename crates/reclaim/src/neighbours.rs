@@ -12,7 +12,7 @@ use plimsoll_base::Bytes;
 use plimsoll_probe::guard::{ask_for_idle, page_folders, read_page, read_pages};
 use plimsoll_probe::process::name;
 use plimsoll_wire::options::Uuid;
-use plimsoll_wire::page::{CardSnapshot, Snapshot, State};
+use plimsoll_wire::page::{CardSnapshot, PageSnapshot as Snapshot, PageState as State};
 
 /// How long neighbours have to answer where nobody says otherwise: many evaluations of a model that is at work.
 pub const PATIENCE: Duration = Duration::from_secs(2);

@@ -1,32 +1,32 @@
-//! How deep a request may go: the tokens of its prompt and of the longest answer to it.
+//! Depth of a request: the tokens of its prompt and of the longest answer to it.
 //!
-//! A prompt has at most as many tokens as bytes, whatever the vocabulary, so a bound costs no more than a look at the body. It is
-//! asked first; the engine counts only where the bound does not fit.
+//! A prompt has at most as many tokens as bytes, whatever the vocabulary, so an upper bound costs no more than a look at the body. The
+//! bound is tried first; the engine counts tokens only if the bound does not fit.
 
 use plimsoll_base::Slots;
 
-/// What a request says of its depth.
+/// Depth of a request, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
-    /// Tokens of all its prompts, or a bound; `None` where nothing bounds them.
+    /// Tokens of all its prompts, or an upper bound; `None` if there is no bound.
     pub prompt: Option<u64>,
-    /// Tokens of each answer at most; `None` where the request sets no limit.
+    /// Tokens of each answer at most; `None` if the request sets no limit.
     pub answer: Option<u64>,
-    /// Answers that it wants, each in a slot of its own.
+    /// Answers that it asks for, each in a slot of its own.
     pub answers: u64,
-    /// The engine has counted, or cannot be asked: the prompt will not be known better.
+    /// The engine has counted the tokens, or cannot be asked: the prompt will not be known better.
     pub exact: bool,
 }
 
 impl Depth {
-    /// A request that leaves the cache alone.
+    /// A request that does not use the cache.
     pub const NOTHING: Self = Self {
         prompt: Some(0),
         answer: Some(0),
         answers: 1,
         exact: true,
     };
-    /// A request of which nothing is known, and never will be.
+    /// A request whose depth cannot be known.
     pub const UNKNOWN: Self = Self {
         prompt: None,
         answer: None,
@@ -34,9 +34,10 @@ impl Depth {
         exact: true,
     };
 
-    /// The tokens that it has in the cache in the end; never more than its slots have, where the engine ends it.
+    /// Tokens that it occupies in the cache at most. The engine ends it at the size of its slots.
     pub fn tokens(&self, slots: &Slots) -> u64 {
         let answers = self.answers.max(1);
+        // llama-server ends an answer when its slot is full, so that no request gets deeper than its slots.
         let most = slots.each.saturating_mul(answers).min(slots.full);
         let answer = self.answer.or(slots.answer);
         match (self.prompt, answer) {
@@ -45,7 +46,7 @@ impl Depth {
         }
     }
 
-    /// True where the prompt alone leaves no room in its slot: the engine refuses it by itself.
+    /// True if the prompt alone fills its slot, so that the engine refuses it by itself.
     pub fn overflows(&self, slots: &Slots) -> bool {
         let most = slots.each.saturating_mul(self.answers.max(1));
         self.exact && self.prompt.is_some_and(|prompt| prompt >= most)

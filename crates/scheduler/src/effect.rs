@@ -1,18 +1,20 @@
-//! What is to be done, and how a request is refused.
+//! Outputs of the scheduler: actions for the driver, and refusals of requests.
 
 use std::time::Duration;
 
 use plimsoll_base::{Bytes, Hint, Placement, Reason, RunId, Share};
 use serde::Serialize;
 
-use super::moment::{ModelId, Moment, RequestId};
+use super::time::{ModelId, Moment, RequestId};
 
-/// Something that the owner has to do. Effects are to be carried out in the order in which they come.
+/// An action for the driver. Effects are carried out in the order in which they come.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// Find out whether the model can load at all and what it needs: engine, files, header, plan. Answer with
+    /// Find out whether the model can load at all, and its need: engine, files, header, plan. Answer with
     /// [`super::Event::Surveyed`].
     Survey { model: ModelId },
+    /// Read the cards: a load is about to be decided. Answer with Measured and CardsRead, in any case after a few seconds.
+    ReadCards,
     /// Start an engine. Answer with Ready or Ended.
     Start {
         run: RunId,
@@ -21,32 +23,34 @@ pub enum Effect {
     },
     /// Send the request to the run. Answer with Finished, Abandoned or Bounced.
     Dispatch { request: RequestId, run: RunId },
-    /// Answer the request with a refusal; it is over.
+    /// Answer the request with a refusal, which ends it.
     Refuse {
         request: RequestId,
         refusal: Box<Refusal>,
     },
+    /// Check on a fresh connection that the engine answers. Answer with HealthChecked within two seconds.
+    CheckHealth { run: RunId },
     /// End an engine. Answer with Ended once its process is gone.
     Stop { run: RunId, how: Stopping },
-    /// Wait until the driver has this much back from the run that ended: what it was last seen to take, or its
-    /// claim where it was not seen. Answer with MemoryReturned, in any case after a few seconds.
+    /// Wait until the driver has this much back from a run that ended: its last measured memory, or its claim if it was never
+    /// measured. Answer with MemoryReturned, in any case after a few seconds.
     AwaitMemory { run: RunId, taken: Vec<Share> },
-    /// The model does not fit as things are: ask neighbours on the cards for what they hold idle. Answer with NeighboursAsked, in
+    /// The model does not fit now: ask guarded processes on the cards to release idle memory. Answer with NeighboursAsked, in
     /// any case after a moment; before it, with CardsRead if any gave something.
     AskNeighbours { model: ModelId },
-    /// Find out how deep a request that waits may go: from its body alone, or, if `exact`, by asking the engine of the run to count.
-    /// Answer with Sounded.
-    Sound {
+    /// Measure the depth of a waiting request: from its body alone or, if `exact`, by asking the run's engine to count tokens.
+    /// Answer with DepthMeasured.
+    MeasureDepth {
         request: RequestId,
         run: RunId,
         exact: bool,
     },
-    /// What could be done for the run's plea is done: it may hold so much of the card now. None if nothing could be.
-    Pleaded { run: RunId, claim: Option<Bytes> },
-    /// The run's claim on a card was lowered or raised. What holds it to its claim has to follow, before what comes next.
-    Claimed { run: RunId, share: Share },
+    /// The answer to BudgetRequested: the run's claim on the card now. None if it could not be raised.
+    AnswerBudget { run: RunId, claim: Option<Bytes> },
+    /// The run's claim on a card changed. Its enforcement has to follow before the next effect.
+    ClaimChanged { run: RunId, share: Share },
     /// For listings and event streams.
-    Changed { model: ModelId, state: State },
+    StateChanged { model: ModelId, state: State },
     /// Send [`super::Event::Tick`] at this time. Only the latest one counts.
     WakeAt(Moment),
     /// After Shutdown: no engine is left.
@@ -60,27 +64,27 @@ pub enum Stopping {
     Kill,
 }
 
-/// What a model is doing, as seen from outside.
+/// State of a model, as shown to clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     Unloaded,
-    /// Being looked at, or waiting for room.
+    /// Being surveyed, or waiting for memory.
     Queued,
     Loading,
     Ready,
-    /// Finishes what it has and takes nothing new.
+    /// Finishes the requests in flight and takes no new ones.
     Draining,
     Stopping,
     /// The last load or run failed; see its reason.
     Failed,
 }
 
-/// Why a request ends without an answer.
+/// The end of a request without an answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Refusal {
     pub kind: RefusalKind,
-    /// When it makes sense to ask again.
+    /// Time after which a retry makes sense.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "seconds")]
     pub retry_after: Option<Duration>,
     pub reason: Reason,
@@ -88,7 +92,7 @@ pub struct Refusal {
     pub hints: Vec<Hint>,
 }
 
-/// Whole seconds, rounded up, as `Retry-After` wants them.
+/// Whole seconds, rounded up, as `Retry-After` requires.
 fn seconds<S: serde::Serializer>(wait: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u64(wait.map_or(0, |wait| wait.as_secs() + u64::from(wait.subsec_nanos() > 0)))
 }
@@ -96,20 +100,22 @@ fn seconds<S: serde::Serializer>(wait: &Option<Duration>, serializer: S) -> Resu
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RefusalKind {
-    /// It does not fit on the cards it may use even when nobody else is on them.
+    /// It does not fit on the cards it may use, even if they were empty.
     NeverFits,
-    /// It may go deeper than its model ever can on these cards.
+    /// The request may go deeper than its model ever can on these cards.
     TooDeep,
-    /// It would fit, but strangers or pinned models hold what it needs.
+    /// It would fit, but foreign processes or pinned models hold the memory.
     NoRoom,
     /// Too many requests wait for this model already.
     QueueFull,
     /// It waited until its deadline.
     Deadline,
-    /// The survey or the engine failed, or a crash loop is being waited out.
+    /// The survey or the engine failed, or the model is held back after repeated crashes.
     LoadFailed,
     /// The engine died under the request, twice.
     EngineDied,
+    /// The engine closed the connection without an answer, and is healthy otherwise.
+    Unanswered,
     /// The model was unloaded by hand while the request waited.
     Unloaded,
     /// The model is not, or no longer, in the configuration.

@@ -1,19 +1,19 @@
-//! What happened, as the owner saw it.
+//! Inputs of the scheduler, as the driver observed them.
 
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, CardId, Demand, End, Reason, RunId};
 
 use super::depth::Depth;
-use super::moment::{ModelId, Moment, RequestId};
 use super::spec::ModelSpec;
+use super::time::{ClientId, ModelId, Moment, RequestId};
 
-/// Something that happened. Events about runs and requests that are over already are ignored.
+/// Something that happened. Events about runs and requests that have ended are ignored.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// The configuration was read, at start or again: what differs from before.
+    /// The configuration was read, at start or again. Carries the differences to the one before.
     Configured(Vec<(ModelId, Change)>),
-    /// A client asks. It is refused if it is still waiting at `deadline`.
+    /// A request arrived. It is refused if it still waits at `deadline`.
     Arrived {
         request: RequestId,
         model: ModelId,
@@ -21,51 +21,57 @@ pub enum Event {
     },
     /// The client left, whether the request was waiting or in flight.
     Abandoned { request: RequestId },
-    /// The answer is through, or broke off after the client had seen part of it. `tokens` are those of the prompt and the answer
-    /// together, where the engine said so.
+    /// The answer is complete, or it broke off after the client had seen part of it. `tokens` counts the prompt and the
+    /// answer together, where the engine reported them.
     Finished { request: RequestId, tokens: Option<u64> },
-    /// Answers [`super::Effect::Sound`]; `None` where the engine went away meanwhile.
-    Sounded {
+    /// The answer to [`super::Effect::MeasureDepth`]; `None` if the engine went away meanwhile.
+    DepthMeasured {
         request: RequestId,
         run: RunId,
         depth: Option<Depth>,
     },
-    /// The model was looked at without being asked for, and cannot run: what is wrong is shown until somebody asks.
-    Foreseen { model: ModelId, reason: Reason },
-    /// The engine died before the client saw a byte of the answer: the request may be tried once more.
-    Bounced { request: RequestId },
-    /// Answers [`super::Effect::Survey`].
+    /// A look at the model's files found, without a request, that it cannot run. The reason is shown until a client asks for it.
+    ForecastFailed { model: ModelId, reason: Reason },
+    /// The engine closed the connection before the client saw a byte of the answer.
+    Bounced { request: RequestId, client: ClientId },
+    /// The answer to [`super::Effect::CheckHealth`].
+    HealthChecked { run: RunId, health: Health },
+    /// The answer to [`super::Effect::Survey`].
     Surveyed {
         model: ModelId,
         result: Result<Arc<dyn Demand>, Reason>,
     },
-    /// The engine is still loading, and gets on: the load timeout starts again.
-    Progressed { run: RunId },
+    /// The engine is still loading. `measured` progress (a percentage) restarts the load timeout; mere output extends it to ten
+    /// times its length at most.
+    Progressed { run: RunId, measured: bool },
     /// The engine takes requests.
     Ready { run: RunId },
-    /// The engine's process is gone.
+    /// The engine's process is gone. After an end for want of memory, send a fresh [`Event::CardsRead`] first.
     Ended { run: RunId, end: End },
-    /// Answers [`super::Effect::AwaitMemory`]: the driver has the bytes back, or waiting for them was given up.
+    /// The answer to [`super::Effect::AwaitMemory`]: the driver has the bytes back, or the wait timed out.
     MemoryReturned { run: RunId },
-    /// Answers [`super::Effect::AskNeighbours`]: they gave what they gave.
+    /// The answer to [`super::Effect::AskNeighbours`], whatever they gave.
     NeighboursAsked { model: ModelId },
-    /// What the run takes now, by the driver's word. Send it before the [`Event::CardsRead`] of the same look.
+    /// Memory that the driver reports for the run. Send it before the [`Event::CardsRead`] of the same reading.
     Measured { run: RunId, used: Vec<(CardId, Bytes)> },
-    /// An answer of this many tokens is through, and the run took so much of its cards then.
-    Deepened { run: RunId, tokens: u64, used: Bytes },
-    /// The run is about to be refused `asked` bytes on the card; with them it would hold `wanted` there. Answered by
-    /// [`super::Effect::Pleaded`], unless the run ends first.
-    Pleaded {
+    /// An answer of this many tokens is complete, and the run used this much of its cards then.
+    GrowthObserved { run: RunId, tokens: u64, used: Bytes },
+    /// The run is about to be refused `asked` bytes on the card; with them it would hold `wanted` there. The scheduler answers
+    /// with [`super::Effect::AnswerBudget`], unless the run ends first.
+    BudgetRequested {
         run: RunId,
         card: CardId,
         asked: Bytes,
         wanted: Bytes,
     },
-    /// What is free on each card, by the driver's word.
-    CardsRead(Vec<(CardId, Bytes)>),
-    /// Somebody wants the model loaded, without a request.
+    /// Free memory of each card that the driver reports, and the time at which it was asked.
+    CardsRead {
+        free: Vec<(CardId, Bytes)>,
+        taken: Moment,
+    },
+    /// An operator wants the model loaded, without a request.
     LoadWanted { model: ModelId },
-    /// Somebody wants the model gone; requests in flight finish, queued ones are refused.
+    /// An operator wants the model gone. Requests in flight finish.
     UnloadWanted { model: ModelId },
     /// The time of [`super::Effect::WakeAt`] has come; harmless at any other time.
     Tick,
@@ -73,13 +79,24 @@ pub enum Event {
     Shutdown,
 }
 
-/// How a model's configuration differs from before.
+/// The difference of a model's configuration to the one before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     Added(ModelSpec),
-    /// What the engine runs has changed: a run of the old kind drains, and the new kind takes its place.
+    /// The engine's own configuration changed: the old run drains, and a new one takes its place.
     Replaced(ModelSpec),
-    /// Only the terms of admission have changed: the run goes on under the new ones.
+    /// Only the terms of admission changed: the run continues under the new ones.
     Retuned(ModelSpec),
     Removed,
+}
+
+/// The outcome of a health check on a fresh connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// The engine answered.
+    Answers,
+    /// The connection was refused or closed, or the engine reported an internal error.
+    Fails,
+    /// The engine accepted the connection and did not answer in time: it hangs, or it serves one request at a time.
+    Silent,
 }

@@ -1,27 +1,28 @@
-//! When a model may start, who must go for it, and which request waits for what.
+//! Scheduler of models on cards: admission, placement, eviction and the order of requests.
 //!
-//! The scheduler is sans-I/O: [`Scheduler::on_event`] takes what happened and the time, and returns what is to
-//! be done. It has one owner and no lock, and every read that gates a change happens inside it; the owner
-//! starts and stops engines, moves requests and reads cards, and tells the scheduler what came of it.
+//! The scheduler does no I/O: [`Scheduler::on_event`] takes an event and the time, and returns the actions that follow. One driver
+//! owns it, without a lock, and every read that gates a change happens inside it. The driver starts and stops engines, passes
+//! requests on, reads cards, and reports the outcome as events.
 //!
-//! Nobody is stopped for a newcomer before the newcomer is known to load (surveyed) and to fit once they are
-//! gone (placed). A run that is chosen drains: it finishes what it has and takes nothing new. Waiting is
-//! bounded: after `patience` the oldest queued model gets its victims chosen even if traffic keeps them busy,
-//! and what it needs is held for it. Where cards take the host's memory, the largest has its turn first until then.
+//! No model is stopped for another before the other is known to load (surveyed) and to fit once the victims are gone (placed). A
+//! victim drains: it finishes the requests in flight and takes no new ones. Waiting is bounded: after the patience of the settings
+//! the oldest queued model gets its victims even if traffic keeps them busy, and its need is reserved for it. Where cards share the
+//! host's memory, the largest model loads first until then.
 //!
-//! Where an engine's memory grows with depth, a request is let through only if the run's claim covers the depth that it may
-//! reach; else the claim is raised, or the request waits, or is refused if that depth can never be had. What a run holds beyond
-//! what its requests may reach is there for others who wait.
+//! Where an engine's memory grows with depth, a request is admitted only if the run's claim covers the depth that it may reach; else
+//! the claim is raised, or the request waits, or is refused if that depth can never be had. The part of a claim that no admitted
+//! request can use is available to waiting models.
 //!
-//! One request to a model that is not loaded, and the way back down:
+//! A load is decided on a reading of the cards that was taken for it, because other processes allocate without asking.
+//!
+//! The life of a model, from its first request to the return of its memory:
 //!
 //! ```
 //! use std::sync::Arc;
 //! use std::time::Duration;
 //!
-//! use crate::*;
-//! use plimsoll_base::Bytes;
-//! use crate::place::{Card, CardId, CardKind, Counting, Declared};
+//! use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting, Declared};
+//! use plimsoll_scheduler::*;
 //!
 //! let card = Card {
 //!     id: CardId::new("GPU-1"),
@@ -40,7 +41,7 @@
 //! let mut tell = |event| {
 //!     let mut effects = Vec::new();
 //!     scheduler.on_event(now, event, &mut effects);
-//!     effects.retain(|effect| !matches!(effect, Effect::Changed { .. } | Effect::WakeAt(_)));
+//!     effects.retain(|effect| !matches!(effect, Effect::StateChanged { .. } | Effect::WakeAt(_)));
 //!     effects
 //! };
 //!
@@ -49,7 +50,9 @@
 //! assert_eq!(tell(Event::Arrived { request, model, deadline }), [Effect::Survey { model }]);
 //!
 //! let result = Ok(Arc::new(Declared(Bytes::gib(24))) as Arc<_>);
-//! let effects = tell(Event::Surveyed { model, result });
+//! assert_eq!(tell(Event::Surveyed { model, result }), [Effect::ReadCards]);
+//! let free = vec![(CardId::new("GPU-1"), Bytes::gib(140))];
+//! let effects = tell(Event::CardsRead { free, taken: now });
 //! let [Effect::Start { run, placement, .. }] = &effects[..] else { panic!() };
 //! assert_eq!(placement.total(), Bytes::gib(24));
 //!
@@ -64,38 +67,32 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod deepening;
+mod clock;
 mod depth;
 mod effect;
 mod event;
-mod gate;
-mod growth;
-mod loading;
-mod model;
-mod moment;
+mod failures;
+mod load_check;
+mod models;
 mod occupancy;
-mod orders;
-mod parting;
 pub mod place;
-mod pleas;
+mod placements;
+mod queue;
 mod refusal;
-mod requests;
-mod retry;
-mod running;
+mod runs;
 mod scheduler;
-mod slack;
-mod snapshot;
+mod slope;
 mod spec;
-mod timers;
-mod turns;
-mod waiting;
+mod state;
+mod time;
 
 pub use depth::Depth;
 pub use effect::{Effect, Refusal, RefusalKind, State, Stopping};
-pub use event::{Change, Event};
-pub use growth::Growth;
-pub use moment::{ModelId, Moment, RequestId};
+pub use event::{Change, Event, Health};
+pub use load_check::{Discrepancy, LoadCheck};
 pub use plimsoll_base::{CardLimit, End, RunId, Stage};
 pub use scheduler::Scheduler;
-pub use snapshot::{CardView, DepthView, HolderView, ModelView, Snapshot};
+pub use slope::Growth;
 pub use spec::{ModelSpec, Settings};
+pub use state::{CardView, DepthView, HolderView, ModelView, Snapshot};
+pub use time::{ClientId, ModelId, Moment, RequestId};

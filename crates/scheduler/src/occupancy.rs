@@ -1,32 +1,32 @@
-//! How deep a run is, and what that takes.
+//! Depth of a run, and the memory that it takes.
 //!
-//! What is in flight counts with the most that it may reach. With one cache for all slots, so does what idle slots keep: which slot
-//! the engine gives to the next request is its own affair, so the smallest is taken to go, and what remains is never less than
-//! what is really there. A pool is a high-water mark: what was once reached stays. A request that ended counts with
-//! what it told of itself, where it did.
+//! A request in flight counts with the most tokens that it may reach. With one cache for all slots, so do the tokens that idle slots
+//! keep. The engine alone chooses the slot of the next request, so the smallest kept sequence is assumed to go; what remains is
+//! never less than what is really there. A pool is a high-water mark: a depth once reached stays. A request that ended counts with
+//! the tokens that it reported, if it did.
 
 use plimsoll_base::{Bytes, CardId, Curve, Share, Slots};
 
-use super::growth::Growth;
-use super::moment::RequestId;
+use super::slope::Growth;
+use super::time::RequestId;
 
-/// The depth of one run.
+/// Depth of one run.
 #[derive(Debug)]
-pub(super) struct Occupancy {
+pub(crate) struct Occupancy {
     planned: Curve,
-    /// The plan's curve, as far as it was seen to be otherwise.
+    /// The plan's curve, corrected by observation.
     curve: Curve,
     live: Vec<(RequestId, u64)>,
-    /// What idle slots keep, the deepest first.
+    /// Tokens that idle slots keep, the deepest first.
     kept: Vec<u64>,
     reached: u64,
-    /// What the run takes on a card beyond its curve.
+    /// Memory of the run on each card beyond its curve.
     beyond: Vec<Share>,
 }
 
 impl Occupancy {
-    /// An empty run that takes `learned` more on each card than planned.
-    pub(super) fn new(planned: Curve, learned: Bytes) -> Self {
+    /// Creates an empty run that takes `learned` more on each card than planned.
+    pub(crate) fn new(planned: Curve, learned: Bytes) -> Self {
         let cards = planned.at(0);
         let beyond = cards.into_iter().map(|share| Share::new(share.card, learned));
         Self {
@@ -39,45 +39,46 @@ impl Occupancy {
         }
     }
 
-    pub(super) fn slots(&self) -> &Slots {
+    pub(crate) fn slots(&self) -> &Slots {
         &self.curve.slots
     }
 
-    pub(super) fn curve(&self) -> &Curve {
+    pub(crate) fn curve(&self) -> &Curve {
         &self.curve
     }
 
-    /// What the run may reach with what it has.
-    pub(super) fn admitted(&self) -> u64 {
+    /// Depth that the run may reach with its requests.
+    pub(crate) fn admitted(&self) -> u64 {
         let live: Vec<u64> = self.live.iter().map(|(_, tokens)| *tokens).collect();
         self.reached.max(depth(self.slots(), live, &self.kept))
     }
 
-    /// What the run may reach with one more request of these tokens.
-    pub(super) fn with(&self, tokens: u64) -> u64 {
+    /// Depth that the run may reach with one more request of these tokens.
+    pub(crate) fn with(&self, tokens: u64) -> u64 {
         let mut live: Vec<u64> = self.live.iter().map(|(_, tokens)| *tokens).collect();
         live.push(tokens);
         let kept = self.kept.len().min(self.room_to_keep(live.len()));
         self.reached.max(depth(self.slots(), live, &self.kept[..kept]))
     }
 
-    /// What a run that has just started reaches with these tokens alone.
-    pub(super) fn alone(&self, tokens: u64) -> u64 {
+    /// Depth that a run just started reaches with these tokens alone.
+    pub(crate) fn alone(&self, tokens: u64) -> u64 {
         tokens.min(self.slots().full)
     }
 
-    pub(super) fn enter(&mut self, id: RequestId, tokens: u64) {
+    pub(crate) fn enter(&mut self, id: RequestId, tokens: u64) {
         let kept = self.room_to_keep(self.live.len() + 1);
         if kept < self.kept.len() {
-            // Beside what goes now, who is at work may have been as deep as it may ever be.
+            // Requests still in flight may already have reached their maximum depth beside the sequence that goes now, so the
+            // high-water mark is taken before it is dropped.
             self.reached = self.admitted();
             self.kept.truncate(kept);
         }
         self.live.push((id, tokens));
     }
 
-    /// The request is over, and had so many tokens if it said so.
-    pub(super) fn leave(&mut self, id: RequestId, tokens: Option<u64>) {
+    /// Takes the end of a request, with its tokens if it reported them.
+    pub(crate) fn leave(&mut self, id: RequestId, tokens: Option<u64>) {
         let Some(index) = self.live.iter().position(|(live, _)| *live == id) else {
             return;
         };
@@ -98,15 +99,15 @@ impl Occupancy {
         count.saturating_sub(live)
     }
 
-    /// What the run takes at this depth.
-    pub(super) fn needs(&self, depth: u64) -> Vec<Share> {
+    /// Memory of the run at this depth.
+    pub(crate) fn needs(&self, depth: u64) -> Vec<Share> {
         let shares = self.curve.at(depth).into_iter().zip(&self.beyond);
         let shares = shares.map(|(share, beyond)| Share::new(share.card, share.bytes + beyond.bytes));
         shares.collect()
     }
 
-    /// The depth that claims of `held` cover.
-    pub(super) fn covered(&self, held: impl Fn(&CardId) -> Bytes) -> Option<u64> {
+    /// Depth that claims of `held` cover.
+    pub(crate) fn covered(&self, held: impl Fn(&CardId) -> Bytes) -> Option<u64> {
         self.curve
             .within(|card| held(card).saturating_sub(self.beyond_on(card)))
     }
@@ -116,19 +117,20 @@ impl Occupancy {
         on_card.map_or(Bytes::ZERO, |share| share.bytes)
     }
 
-    /// Takes what the run was seen to take: what that is beyond the curve, the curve lacks at every depth.
-    pub(super) fn measured(&mut self, used: &[(CardId, Bytes)]) {
+    /// Takes the measured memory of the run. What it exceeds the curve by is missing from the curve at every depth.
+    pub(crate) fn measured(&mut self, used: &[(CardId, Bytes)]) {
         let expected = self.curve.at(self.admitted());
         for (share, beyond) in expected.iter().zip(&mut self.beyond) {
             let seen = used.iter().find(|(card, _)| *card == share.card);
             let seen = seen.map_or(Bytes::ZERO, |(_, bytes)| *bytes);
+            // Only upwards: a pool that has not grown yet is measured below the curve and is no reason to lower it.
             beyond.bytes = beyond.bytes.max(seen.saturating_sub(share.bytes));
         }
     }
 
-    /// Takes a slope that was seen over answers. With several slots an answer says less than the pool had to reach, so
-    /// that only a steeper slope than planned is believed.
-    pub(super) fn learned(&mut self, growth: Growth) {
+    /// Takes an observed slope. With several slots an answer reports fewer tokens than the pool had to hold, so only a steeper slope
+    /// than planned is believed.
+    pub(crate) fn learned(&mut self, growth: Growth) {
         let Growth {
             bytes_per_token,
             from,
@@ -145,7 +147,7 @@ impl Occupancy {
     }
 }
 
-/// The depth that the pool has to reach for these.
+/// Depth that the pool has to reach for these sequences.
 fn depth(slots: &Slots, mut live: Vec<u64>, kept: &[u64]) -> u64 {
     let count = usize::try_from(slots.count).unwrap_or(usize::MAX);
     live.sort_unstable_by(|a, b| b.cmp(a));
@@ -157,12 +159,14 @@ fn depth(slots: &Slots, mut live: Vec<u64>, kept: &[u64]) -> u64 {
             .chain(kept.iter().take(count.saturating_sub(live.len())));
         let several = live.len() + kept.len() > 1;
         let sum = all.fold(0_u64, |sum, tokens| sum.saturating_add(*tokens));
+        // Sequences of several slots interleave in one cache, whose cells are padded: `scatter` bounds the gaps between them.
         if sum > 0 && several {
             sum.saturating_add(slots.scatter)
         } else {
             sum
         }
     } else {
+        // Separate caches are processed in one batch, padded to the deepest of them.
         let deepest = live.first().copied().unwrap_or(0);
         deepest.saturating_mul(working)
     };

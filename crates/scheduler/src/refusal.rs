@@ -1,4 +1,4 @@
-//! The words of every refusal.
+//! Texts of refusals.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use plimsoll_base::{Advice, Bytes, Card, Hint, Reason, Share, Slots};
 
 use super::depth::Depth;
 use super::effect::{Refusal, RefusalKind, State};
-use super::model::{Model, Seeking};
-use super::retry::Record;
-use crate::place::{Ledger, Never};
+use super::failures::FailureRecord;
+use super::models::{ModelSlot, Seeking};
+use crate::place::{Ledger, NoPlacement};
 
-/// When to ask again where nothing tells.
+/// Retry time where nothing indicates a better one.
 const SOON: Duration = Duration::from_secs(1);
-/// When to ask again where only the outside world can change something.
+/// Retry time where only a change outside of the scheduler can help.
 const LATER: Duration = Duration::from_secs(10);
 
 fn refusal(kind: RefusalKind, retry_after: Option<Duration>, reason: Reason) -> Refusal {
@@ -24,12 +24,12 @@ fn refusal(kind: RefusalKind, retry_after: Option<Duration>, reason: Reason) -> 
     }
 }
 
-pub(super) fn shutting_down() -> Refusal {
+pub(crate) fn shutting_down() -> Refusal {
     let reason = Reason::new("shutting_down", "the daemon is shutting down");
     refusal(RefusalKind::ShuttingDown, Some(LATER), reason)
 }
 
-pub(super) fn unconfigured() -> Refusal {
+pub(crate) fn unconfigured() -> Refusal {
     let reason = Reason::new(
         "unconfigured",
         "the model is not, or no longer, in the configuration",
@@ -37,35 +37,46 @@ pub(super) fn unconfigured() -> Refusal {
     refusal(RefusalKind::Unconfigured, None, reason)
 }
 
-pub(super) fn queue_full(name: &str, limit: usize) -> Refusal {
+pub(crate) fn queue_full(name: &str, limit: usize) -> Refusal {
     let limit = u64::try_from(limit).unwrap_or(u64::MAX);
-    let reason =
-        Reason::new("queue_full", format!("{limit} requests wait for {name} already")).fact("limit", limit);
+    let reason = Reason::new(
+        "queue_full",
+        format!("{limit} requests are already waiting for {name}"),
+    )
+    .fact("limit", limit);
     refusal(RefusalKind::QueueFull, Some(SOON), reason)
 }
 
-pub(super) fn unloaded(name: &str) -> Refusal {
+pub(crate) fn unloaded(name: &str) -> Refusal {
     let text = format!("{name} was unloaded by hand while the request waited for it");
     refusal(RefusalKind::Unloaded, Some(SOON), Reason::new("unloaded", text))
 }
 
-pub(super) fn load_failed(name: &str, record: &Record, wait: Option<Duration>) -> Refusal {
+pub(crate) fn load_failed(name: &str, record: &FailureRecord, wait: Option<Duration>) -> Refusal {
     let mut reason = Reason::new("load_failed", format!("{name} could not be loaded"));
     if let Some(wait) = wait {
-        let text = format!("it is not tried again for {:.1} s", wait.as_secs_f64());
+        let text = format!("the next attempt is allowed in {:.1} s", wait.as_secs_f64());
         reason = reason.because(Reason::new("held_back", text));
     }
     let reason = reason.because_all(record.standing_failure());
     refusal(RefusalKind::LoadFailed, Some(wait.unwrap_or(LATER)), reason)
 }
 
-pub(super) fn engine_died(name: &str, record: &Record, wait: Option<Duration>) -> Refusal {
-    let text = format!("the engine of {name} died under this request twice");
+pub(crate) fn engine_died(name: &str, record: &FailureRecord, wait: Option<Duration>) -> Refusal {
+    let text = format!("the engine of {name} died twice during this request");
     let reason = Reason::new("engine_died", text).because_all(record.standing_failure());
     refusal(RefusalKind::EngineDied, Some(wait.unwrap_or(SOON)), reason)
 }
 
-pub(super) fn never(never: Never) -> Refusal {
+/// The engine closed the connection, and its health check succeeds: the cause is in the request.
+pub(crate) fn unanswered(name: &str) -> Refusal {
+    let text =
+        format!("the engine of {name} closed the connection without an answer, and is otherwise healthy");
+    // A retry would reach the same engine with the same request.
+    refusal(RefusalKind::Unanswered, None, Reason::new("no_answer", text))
+}
+
+pub(crate) fn no_placement(never: NoPlacement) -> Refusal {
     let (kind, retry_after) = match never.crowded_out {
         true => (RefusalKind::NoRoom, Some(LATER)),
         false => (RefusalKind::NeverFits, None),
@@ -78,29 +89,29 @@ pub(super) fn never(never: Never) -> Refusal {
     }
 }
 
-/// What is known of a request that goes too deep.
-pub(super) struct Depths<'a> {
-    pub(super) name: &'a str,
-    pub(super) depth: Depth,
-    pub(super) slots: &'a Slots,
-    /// The depth that the run could have at best; `None` where not even the first step.
-    pub(super) fits: Option<u64>,
-    /// What the run takes before the first token, and what it would need.
-    pub(super) loaded: Vec<Share>,
-    pub(super) needs: Vec<Share>,
-    pub(super) ledger: &'a Ledger,
-    /// The run's cards, each with what it could give the run at best.
-    pub(super) cards: &'a [Card],
-    pub(super) hints: Vec<Hint>,
+/// A request that goes deeper than its run ever can.
+pub(crate) struct DepthRefusal<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) depth: Depth,
+    pub(crate) slots: &'a Slots,
+    /// Depth that the run could have at best; `None` if not even the first step fits.
+    pub(crate) fits: Option<u64>,
+    /// Memory of the run before the first token, and memory that it would need.
+    pub(crate) loaded: Vec<Share>,
+    pub(crate) needs: Vec<Share>,
+    pub(crate) ledger: &'a Ledger,
+    /// The run's cards, each with the memory that it could give the run at best.
+    pub(crate) cards: &'a [Card],
+    pub(crate) hints: Vec<Hint>,
 }
 
-pub(super) fn too_deep(depths: &Depths) -> Refusal {
+pub(crate) fn too_deep(depths: &DepthRefusal) -> Refusal {
     let tokens = depths.depth.tokens(depths.slots);
     let fits = depths.fits.unwrap_or(0).min(depths.slots.full);
     let name = depths.name;
-    let text = format!(
-        "{name} may reach {tokens} tokens with this request, and has memory for {fits} on the cards it runs on"
-    );
+    let text =
+        format!("{name} may reach {tokens} tokens with this request, and its cards have memory for {fits}");
+    // If empty cards could hold that depth, only others' memory is in the way, and a retry may succeed.
     let crowded_out = depths.needs.iter().all(|need| {
         let account = depths.ledger.account(&need.card);
         account.is_some_and(|account| need.bytes <= account.limit())
@@ -125,16 +136,16 @@ pub(super) fn too_deep(depths: &Depths) -> Refusal {
     }
 }
 
-/// How the depth of a request comes about.
+/// Parts of a request's depth.
 fn asked(depth: &Depth, slots: &Slots) -> Reason {
     let prompt = match depth.prompt {
         Some(prompt) if depth.exact => format!("the prompt has {prompt} tokens"),
         Some(prompt) => format!("the prompt has at most {prompt} tokens"),
-        None => "how many tokens the prompt has could not be told".to_owned(),
+        None => "the number of tokens in the prompt is unknown".to_owned(),
     };
     let answer = match depth.answer.or(slots.answer) {
         Some(answer) => format!("the answer may have {answer}"),
-        None => format!("nothing limits the answer but the context of {}", slots.each),
+        None => format!("the answer is limited only by the context of {}", slots.each),
     };
     let reason = Reason::new("asked", format!("{prompt} and {answer}")).fact("context", slots.each);
     let reason = match depth.prompt {
@@ -147,7 +158,7 @@ fn asked(depth: &Depth, slots: &Slots) -> Reason {
     }
 }
 
-fn on_card(depths: &Depths, card: &Card) -> Option<Reason> {
+fn on_card(depths: &DepthRefusal, card: &Card) -> Option<Reason> {
     let on = |shares: &[Share]| {
         let on_card = shares.iter().find(|share| share.card == card.id);
         on_card.map(|share| share.bytes)
@@ -155,7 +166,7 @@ fn on_card(depths: &Depths, card: &Card) -> Option<Reason> {
     let (need, loaded) = (on(&depths.needs)?, on(&depths.loaded)?);
     let (have, grows) = (card.free, need.saturating_sub(loaded));
     let text = format!(
-        "on {} it takes {loaded} when loaded and {grows} more at that depth, {need} in all, where {have} is to be had",
+        "on {} it takes {loaded} when loaded and {grows} more at that depth, {need} in total; {have} is available",
         card.name
     );
     let reason = Reason::new("on_card", text)
@@ -167,7 +178,7 @@ fn on_card(depths: &Depths, card: &Card) -> Option<Reason> {
     Some(reason.because_all(held_by_others(depths.ledger, card)))
 }
 
-/// What is not to be had on a card, and why.
+/// Memory of a card that is not available, by cause.
 fn held_by_others(ledger: &Ledger, card: &Card) -> Vec<Reason> {
     let Some(account) = ledger.account(&card.id) else {
         return Vec::new();
@@ -179,11 +190,7 @@ fn held_by_others(ledger: &Ledger, card: &Card) -> Vec<Reason> {
         reasons.push(Reason::new("budget", text).fact("budget", budget));
     }
     for (code, bytes, text) in [
-        (
-            "foreign",
-            account.foreign(),
-            "is held by processes that are not ours",
-        ),
+        ("foreign", account.foreign(), "is held by other processes"),
         ("reserve", account.reserve(), "is kept in reserve"),
         (
             "pinned",
@@ -198,18 +205,18 @@ fn held_by_others(ledger: &Ledger, card: &Card) -> Vec<Reason> {
     reasons
 }
 
-/// What the client could ask for instead.
+/// A request that would fit instead.
 fn shallower(depth: &Depth, fits: u64) -> Option<Hint> {
     let prompt = depth.prompt.unwrap_or(u64::MAX);
     let text = match fits.checked_sub(prompt).map(|room| room / depth.answers.max(1)) {
         Some(room) if room > 0 => format!("limit the answer to {room} tokens (\"max_tokens\": {room})"),
-        _ if fits > 0 => format!("ask with prompt and answer within {fits} tokens"),
+        _ if fits > 0 => format!("keep prompt and answer within {fits} tokens"),
         _ => return None,
     };
     Some(Hint::new(Advice::Other(text)))
 }
 
-pub(super) fn deadline(model: Option<&Model>, ledger: &Ledger, waited: Duration) -> Refusal {
+pub(crate) fn deadline(model: Option<&ModelSlot>, ledger: &Ledger, waited: Duration) -> Refusal {
     let name = model.map_or("the model", |model| &*model.name);
     let text = format!("the request waited {:.1} s for {name}", waited.as_secs_f64());
     let mut reason = Reason::new("deadline", text).fact("model", name);
@@ -221,32 +228,32 @@ pub(super) fn deadline(model: Option<&Model>, ledger: &Ledger, waited: Duration)
     refusal(RefusalKind::Deadline, Some(SOON), reason)
 }
 
-/// What a model was doing when a request gave up on it.
-fn still(model: &Model, ledger: &Ledger) -> Reason {
-    let text = match (model.state(), &model.seeking) {
-        (State::Queued, Seeking::Room(_)) => "it still waits for memory that others hold",
-        (State::Queued, _) => "its files and its engine are still being looked at",
+/// State of a model when a request for it expired.
+fn still(model: &ModelSlot, ledger: &Ledger) -> Reason {
+    let text = match (model.state(), model.seeking()) {
+        (State::Queued, Seeking::Room(_)) => "it still waits for memory that other models hold",
+        (State::Queued, _) => "its files and its engine are still being checked",
         (State::Loading, _) => "it is still loading",
-        (State::Ready, _) if model.deep.is_some() => {
-            "the next request goes deeper than the memory that the model has now, and waits for more"
+        (State::Ready, _) if model.depth_wait().is_some() => {
+            "the next request needs more memory than the model has now, and waits for it"
         }
         (State::Ready, _) => "it is busy with as many requests as it takes at once",
-        (State::Draining | State::Stopping, _) => "it is being stopped, and starts again after that",
+        (State::Draining | State::Stopping, _) => "it is being stopped, and will be started again",
         (State::Unloaded | State::Failed, _) => "it is not loaded",
     };
     let mut reason = Reason::new("still", text);
-    if let Some(deep) = &model.deep {
+    if let Some(deep) = model.depth_wait() {
         let runs = u64::try_from(deep.victims.len()).unwrap_or(u64::MAX);
         reason = reason.fact("runs_to_go", runs).because_all(holders(ledger));
     }
-    if let Seeking::Room(room) = &model.seeking {
+    if let Some(room) = model.room() {
         let runs = u64::try_from(room.victims.len()).unwrap_or(u64::MAX);
         reason = reason.fact("runs_to_go", runs).because_all(holders(ledger));
     }
     reason
 }
 
-/// Who holds what on each card.
+/// Claims on each card.
 fn holders(ledger: &Ledger) -> impl Iterator<Item = Reason> {
     ledger.accounts().iter().flat_map(|account| {
         account.claims().iter().map(|claim| {

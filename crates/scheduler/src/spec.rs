@@ -1,16 +1,16 @@
-//! What the configuration says about a model, as far as admission goes, and about the whole machine.
+//! Configuration of a model's admission, and settings that hold for all models.
 
 use std::time::Duration;
 
 use plimsoll_base::{CardId, CardLimit};
 
-/// A model's terms of admission. What it needs is not among them: the survey before each load says that.
+/// A model's terms of admission. Its need is not among them: the survey before each load determines it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelSpec {
     pub name: String,
     /// Cards it may use; empty for any.
     pub allowed: Vec<CardId>,
-    /// Never stopped to make room for another, nor for being idle.
+    /// Never stopped to make room for another model, nor for being idle.
     pub pinned: bool,
     /// Stop after this long without a request, counted from when it became idle or ready.
     pub ttl: Option<Duration>,
@@ -20,9 +20,9 @@ pub struct ModelSpec {
     pub load_timeout: Duration,
     /// An engine that was asked to stop is killed after this long.
     pub stop_timeout: Duration,
-    /// Requests are admitted by the depth that they may reach, and the claim follows; else it stands as it was granted.
+    /// Requests are admitted by the depth that they may reach, and the claim follows. Otherwise the claim stays as granted.
     pub by_depth: bool,
-    /// Load at start, as far as it fits without stopping anybody.
+    /// Load at start, if it fits without stopping another model.
     pub preload: bool,
 }
 
@@ -42,22 +42,24 @@ impl ModelSpec {
     }
 }
 
-/// What holds for all models.
+/// Settings that hold for all models.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub cards: Vec<CardLimit>,
-    /// How long a queued model waits before traffic to its victims is cut, and how long a busy newcomer is
-    /// left alone before it can be a victim in turn.
+    /// Time that a queued model waits before its victims' traffic is cut, and time that a busy new model is protected before it
+    /// can be a victim itself.
     pub patience: Duration,
-    /// At shutdown, how long requests in flight may take to finish.
+    /// Time that requests in flight may take to finish at shutdown.
     pub drain: Duration,
     /// Requests that one model may have waiting; more are refused.
     pub queue: usize,
-    /// Whether there may be neighbours that can be asked for what they hold idle, before anybody goes for a newcomer.
+    /// Guarded processes may be asked to release idle memory before a model is stopped for another.
     pub asks: bool,
-    /// Of several that wait to be loaded the largest goes first, and preloads go one after another: for cards that take the host's
+    /// Of several waiting models the largest loads first, and preloads load one after another: for cards that share the host's
     /// memory.
     pub largest_first: bool,
+    /// A load is decided on a reading of the cards no older than this.
+    pub reading_age: Duration,
 }
 
 impl Settings {
@@ -69,6 +71,7 @@ impl Settings {
             queue: 1024,
             asks: false,
             largest_first: false,
+            reading_age: Duration::from_millis(50),
         }
     }
 }

@@ -8,7 +8,9 @@ use plimsoll_base::{
     Unknown,
 };
 use plimsoll_scheduler::CardLimit;
-use plimsoll_scheduler::place::{Answers, Ask, ClaimError, Holds, Ledger, Standing, Tenant, Verdict, place};
+use plimsoll_scheduler::place::{
+    ClaimError, DemandCache, Ledger, PlacementQuery, PlacementVerdict, Reservations, Standing, Tenant, place,
+};
 use proptest::prelude::*;
 
 fn id(name: &str) -> CardId {
@@ -202,17 +204,17 @@ fn a_measurement_of_nothing_measures_nothing() {
     assert_eq!(free(&ledger, "a"), Bytes::ZERO);
 }
 
-fn placed(ledger: &Ledger, demand: &dyn Demand, allowed: &[CardId], tenants: &[Tenant]) -> Verdict {
-    let answers = Answers::default();
-    let ask = Ask {
+fn placed(ledger: &Ledger, demand: &dyn Demand, allowed: &[CardId], tenants: &[Tenant]) -> PlacementVerdict {
+    let answers = DemandCache::default();
+    let ask = PlacementQuery {
         name: "m",
         demand,
-        answers: &answers,
+        cache: &answers,
         learned: Bytes::ZERO,
         allowed,
         named: demand.named(),
     };
-    place(&ask, ledger, &Holds::default(), tenants)
+    place(&ask, ledger, &Reservations::default(), tenants)
 }
 
 fn tenant(run: u64, standing: Standing, last_used: u64) -> Tenant {
@@ -230,14 +232,17 @@ fn declared(gib: u64) -> Declared {
 #[test]
 fn the_tightest_card_that_fits_is_taken() {
     let ledger = ledger(&[("a", 24), ("b", 10), ("c", 16)]);
-    assert_eq!(placed(&ledger, &declared(9), &[], &[]), Verdict::Fits(on("b", 9)));
+    assert_eq!(
+        placed(&ledger, &declared(9), &[], &[]),
+        PlacementVerdict::Fits(on("b", 9))
+    );
     assert_eq!(
         placed(&ledger, &declared(11), &[], &[]),
-        Verdict::Fits(on("c", 11))
+        PlacementVerdict::Fits(on("c", 11))
     );
     assert_eq!(
         placed(&ledger, &declared(9), &[id("a")], &[]),
-        Verdict::Fits(on("a", 9))
+        PlacementVerdict::Fits(on("a", 9))
     );
 }
 
@@ -260,8 +265,8 @@ fn on_named(cards: &[&str], only: bool) -> OnNamed {
     OnNamed(Named { cards, only })
 }
 
-fn cards_of(verdict: &Verdict) -> Vec<&str> {
-    let Verdict::Fits(placement) = verdict else {
+fn cards_of(verdict: &PlacementVerdict) -> Vec<&str> {
+    let PlacementVerdict::Fits(placement) = verdict else {
         panic!("{verdict:?}");
     };
     placement.cards().map(CardId::as_str).collect()
@@ -275,7 +280,7 @@ fn cards_that_the_flags_name_are_the_only_ones_asked_about() {
         let verdict = placed(&ledger, &on_named(named, true), &[], &[]);
         assert_eq!(cards_of(&verdict), named);
     }
-    let Verdict::Never(never) = placed(&ledger, &on_named(&["a"], true), &[], &[]) else {
+    let PlacementVerdict::Never(never) = placed(&ledger, &on_named(&["a"], true), &[], &[]) else {
         panic!("it goes where its flags do not send it");
     };
     assert!(never.crowded_out, "{never:?}");
@@ -296,7 +301,7 @@ fn cards_that_must_be_there_may_be_joined_by_others() {
 #[test]
 fn a_named_card_that_may_not_be_used_leaves_no_set() {
     let ledger = ledger(&[("a", 24), ("b", 24)]);
-    let Verdict::Never(never) = placed(&ledger, &on_named(&["b"], true), &[id("a")], &[]) else {
+    let PlacementVerdict::Never(never) = placed(&ledger, &on_named(&["b"], true), &[id("a")], &[]) else {
         panic!("it goes where it may not");
     };
     assert!(never.reason.text.contains("that its flags name"), "{never:?}");
@@ -307,10 +312,11 @@ fn fewest_cards_come_first_and_more_cards_before_an_eviction() {
     let mut ledger = ledger(&[("a", 10), ("b", 10)]);
     assert_eq!(
         placed(&ledger, &declared(10), &[], &[]),
-        Verdict::Fits(on("a", 10))
+        PlacementVerdict::Fits(on("a", 10))
     );
     ledger.claim(RunId(1), &holder(), &on("a", 4)).unwrap();
-    let Verdict::Fits(spread) = placed(&ledger, &declared(12), &[], &[tenant(1, Standing::Idle, 1)]) else {
+    let PlacementVerdict::Fits(spread) = placed(&ledger, &declared(12), &[], &[tenant(1, Standing::Idle, 1)])
+    else {
         panic!("an idle model is evicted although two cards would do");
     };
     assert_eq!((spread.shares.len(), spread.total()), (2, Bytes::gib(12)));
@@ -328,7 +334,7 @@ fn the_least_recently_used_goes_whichever_card_it_is_on() {
         ]
     };
     let evicted = |tenants: &[Tenant]| match placed(&ledger, &declared(8), &[], tenants) {
-        Verdict::FitsAfter { evict, .. } => evict,
+        PlacementVerdict::FitsAfter { evict, .. } => evict,
         other => panic!("{other:?}"),
     };
     assert_eq!(evicted(&tenants(1, 2)), [RunId(1)]);
@@ -341,7 +347,7 @@ fn what_leaves_anyway_is_waited_for_before_anybody_is_stopped() {
     ledger.claim(RunId(1), &holder(), &on("a", 8)).unwrap();
     ledger.claim(RunId(2), &holder(), &on("a", 8)).unwrap();
     let tenants = [tenant(1, Standing::Idle, 1), tenant(2, Standing::Leaving, 2)];
-    let Verdict::FitsAfter { evict, .. } = placed(&ledger, &declared(8), &[], &tenants) else {
+    let PlacementVerdict::FitsAfter { evict, .. } = placed(&ledger, &declared(8), &[], &tenants) else {
         panic!("it fits once the second has left");
     };
     assert_eq!(evict, [RunId(2)]);
@@ -355,7 +361,7 @@ fn busy_and_new_runs_are_waited_for_and_pinned_ones_are_not() {
         let verdict = placed(&ledger, &declared(8), &[], &[tenant(1, standing, 1)]);
         assert_eq!(
             verdict,
-            Verdict::WaitsFor {
+            PlacementVerdict::WaitsFor {
                 placement: on("a", 8),
                 busy: vec![RunId(1)]
             }
@@ -363,9 +369,10 @@ fn busy_and_new_runs_are_waited_for_and_pinned_ones_are_not() {
     }
     assert_eq!(
         placed(&ledger, &declared(8), &[], &[tenant(1, Standing::Promised, 1)]),
-        Verdict::Later
+        PlacementVerdict::Later
     );
-    let Verdict::Never(never) = placed(&ledger, &declared(8), &[], &[tenant(1, Standing::Stays, 1)]) else {
+    let PlacementVerdict::Never(never) = placed(&ledger, &declared(8), &[], &[tenant(1, Standing::Stays, 1)])
+    else {
         panic!("a pinned model is counted on to go");
     };
     assert!(never.crowded_out);
@@ -376,36 +383,39 @@ fn busy_and_new_runs_are_waited_for_and_pinned_ones_are_not() {
 fn what_is_held_for_another_is_not_free_but_for_what_its_victims_will_give() {
     let mut ledger = ledger(&[("a", 20)]);
     ledger.claim(RunId(1), &holder(), &on("a", 12)).unwrap();
-    let mut holds = Holds::default();
-    holds.hold(&on("a", 16), &[RunId(1)], &ledger);
-    let answers = Answers::default();
+    let mut holds = Reservations::default();
+    holds.reserve(&on("a", 16), &[RunId(1)], &ledger);
+    let answers = DemandCache::default();
     let (tenants, demand) = ([tenant(1, Standing::Promised, 1)], declared(4));
-    let ask = Ask {
+    let ask = PlacementQuery {
         name: "m",
         demand: &demand,
-        answers: &answers,
+        cache: &answers,
         learned: Bytes::ZERO,
         allowed: &[],
         named: &Named::default(),
     };
-    assert_eq!(place(&ask, &ledger, &holds, &tenants), Verdict::Fits(on("a", 4)));
-    let larger = Ask {
+    assert_eq!(
+        place(&ask, &ledger, &holds, &tenants),
+        PlacementVerdict::Fits(on("a", 4))
+    );
+    let larger = PlacementQuery {
         learned: Bytes::mib(1),
         ..ask
     };
-    assert_eq!(place(&larger, &ledger, &holds, &tenants), Verdict::Later);
+    assert_eq!(place(&larger, &ledger, &holds, &tenants), PlacementVerdict::Later);
 }
 
 #[test]
 fn a_demand_that_no_set_of_cards_meets_says_why_for_each() {
     let ledger = ledger(&[("a", 10), ("b", 10)]);
-    let Verdict::Never(never) = placed(&ledger, &declared(30), &[], &[]) else {
+    let PlacementVerdict::Never(never) = placed(&ledger, &declared(30), &[], &[]) else {
         panic!("30 GiB on 20");
     };
     assert!(!never.crowded_out);
     assert_eq!(
         never.reason.to_string(),
-        "m does not fit on the cards it may use, even with nobody else on them\n  \
+        "m does not fit on the cards it may use, even if they were empty\n  \
          a has 10240 MiB for it and it takes 30720 MiB\n  \
          b has 10240 MiB for it and it takes 30720 MiB\n  \
          on 2 cards it takes 30720 MiB\n    \
@@ -418,10 +428,13 @@ fn a_demand_that_no_set_of_cards_meets_says_why_for_each() {
 fn an_unknown_need_takes_an_empty_card_and_asks_to_be_declared() {
     let mut ledger = ledger(&[("a", 10), ("b", 12)]);
     ledger.claim(RunId(1), &holder(), &on("a", 1)).unwrap();
-    assert_eq!(placed(&ledger, &Unknown, &[], &[]), Verdict::Fits(whole("b", 12)));
+    assert_eq!(
+        placed(&ledger, &Unknown, &[], &[]),
+        PlacementVerdict::Fits(whole("b", 12))
+    );
     ledger.claim(RunId(2), &holder(), &on("b", 1)).unwrap();
     let pinned = [tenant(1, Standing::Stays, 1), tenant(2, Standing::Stays, 2)];
-    let Verdict::Never(never) = placed(&ledger, &Unknown, &[], &pinned) else {
+    let PlacementVerdict::Never(never) = placed(&ledger, &Unknown, &[], &pinned) else {
         panic!("no card is empty");
     };
     assert!(
@@ -443,7 +456,7 @@ impl Demand for NeedsNoCard {
 
 #[test]
 fn an_engine_that_needs_no_card_starts_anywhere() {
-    let nowhere = Verdict::Fits(Placement::default());
+    let nowhere = PlacementVerdict::Fits(Placement::default());
     assert_eq!(placed(&ledger(&[]), &NeedsNoCard, &[], &[]), nowhere);
     assert_eq!(placed(&ledger(&[("a", 1)]), &NeedsNoCard, &[], &[]), nowhere);
 }
@@ -467,8 +480,8 @@ proptest! {
         }
         let (verdict, new) = (placed(&ledger, &declared(need), &[], &tenants), RunId(100));
         match verdict {
-            Verdict::Fits(placement) => prop_assert_eq!(ledger.claim(new, &holder(), &placement), Ok(())),
-            Verdict::FitsAfter { placement, evict } | Verdict::WaitsFor { placement, busy: evict } => {
+            PlacementVerdict::Fits(placement) => prop_assert_eq!(ledger.claim(new, &holder(), &placement), Ok(())),
+            PlacementVerdict::FitsAfter { placement, evict } | PlacementVerdict::WaitsFor { placement, busy: evict } => {
                 prop_assert!(ledger.claim(new, &holder(), &placement).is_err());
                 for run in &evict {
                     let stays = tenants.iter().any(|t| t.run == *run && t.standing == Standing::Stays);
@@ -477,8 +490,8 @@ proptest! {
                 }
                 prop_assert_eq!(ledger.claim(new, &holder(), &placement), Ok(()));
             }
-            Verdict::Later => prop_assert!(false, "nobody is promised to anybody"),
-            Verdict::Never(never) => prop_assert!(!never.reason.because.is_empty()),
+            PlacementVerdict::Later => prop_assert!(false, "nobody is promised to anybody"),
+            PlacementVerdict::Never(never) => prop_assert!(!never.reason.because.is_empty()),
         }
         prop_assert_eq!(ledger.audit(), Ok(()));
     }

@@ -1,11 +1,11 @@
-//! The configuration file and the files of keys it names.
+//! Configuration file, and the key files that it names.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use plimsoll_config::{ConfigError, Roster};
+use plimsoll_config::{ConfigError, Roster, ServeSettings};
 
-/// What can be wrong before a single model is known.
+/// An error in the files themselves.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadConfigError {
     #[error("cannot read the configuration {}: {error}", path.display())]
@@ -16,7 +16,7 @@ pub enum ReadConfigError {
     ReadKeys { path: PathBuf, error: io::Error },
 }
 
-/// What a configuration says, its keys read.
+/// A configuration with its keys.
 #[derive(Debug)]
 pub struct Config {
     pub roster: Roster,
@@ -47,10 +47,28 @@ impl Config {
         Ok(Self { roster, keys })
     }
 
-    /// Tells what the file asks for and we do otherwise.
+    /// Logs settings of the file that have another effect here.
     pub fn warn(&self) {
         for warning in &self.roster.warnings {
             tracing::warn!("{warning}");
+        }
+    }
+
+    /// Logs settings of `[serve]` that differ from those of the start and take effect only at a restart.
+    pub fn warn_of_restart(&self, start: &ServeSettings) {
+        let now = &self.roster.serve;
+        let changed = [
+            ("listen", now.listen != start.listen),
+            ("patience", now.patience != start.patience),
+            ("wait", now.wait != start.wait),
+            ("engine", now.engine != start.engine),
+            (
+                "reclaim-before-load",
+                now.reclaim_before_load != start.reclaim_before_load,
+            ),
+        ];
+        for (name, _) in changed.iter().filter(|(_, changed)| *changed) {
+            tracing::warn!("`{name}` under [serve] has changed; restart the server to apply it");
         }
     }
 }

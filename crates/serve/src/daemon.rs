@@ -1,4 +1,7 @@
-//! The daemon: a configuration, an owner of its models, a listener in front, and the signals that end it.
+//! Composition of the daemon: configuration, runtime, extensions, listener and signals.
+//!
+//! SIGTERM and SIGINT drain: no new request is taken, answers in flight finish, every engine ends. A second signal ends them at once,
+//! at any time. SIGHUP reads the configuration again; an error in the new one is logged and the old one stays. of its models, a listener in front, and the signals that end it.
 //!
 //! Composition only. SIGTERM and SIGINT drain: nothing new is taken, answers in flight finish, every engine
 //! ends. A second one ends them at once. SIGHUP reads the configuration again; what is wrong with the new one
@@ -20,38 +23,40 @@ use plimsoll_probe::{Machine, Sampler, StartSamplerError};
 use plimsoll_scheduler::Snapshot;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 
 use crate::config_file::Config;
-use crate::owner::{ConfigureError, Forecast, Owner, Terms};
+use crate::handlers::ExtensionSettings;
 use crate::route::{Harbor, Keys, Limits, Listen, Origins, Server};
-use crate::{owner, route};
+use crate::runtime::{ConfigureError, Forecast, Runtime, RuntimeSettings};
+use crate::{handlers, route, runtime};
 
-/// How long a request waits for its model where nothing else is said: a large model may take minutes to load.
+/// Time that a request waits for its model by default: a large model may take minutes to load.
 const WAIT: Duration = Duration::from_secs(600);
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
-/// Whoever is at work calls its driver every few milliseconds, and a newcomer is not to be kept for one that stands still.
+/// A process at work calls its driver every few milliseconds; a load is not delayed for one that does not.
 const ASK: Duration = Duration::from_millis(500);
 
-/// What the command line says; everything else is in the configuration.
+/// Settings of the command line; all others are in the configuration.
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub config: PathBuf,
     pub listen: Option<SocketAddr>,
-    /// Others may reach it without a key.
+    /// Other machines may use it without a key.
     pub open: bool,
-    /// Budgets and descriptions of the user's own; empty to take what is there.
+    /// Budgets on cards and descriptions of cards; empty for all cards that are there.
     pub cards: Vec<Card>,
     pub reserve: Option<Bytes>,
     pub engine: Option<PathBuf>,
     pub log_file: Option<PathBuf>,
-    /// What guard does for models that say nothing of it.
+    /// Guard's settings for models that have none of their own.
     pub guard: GuardWish,
-    /// How long neighbours may take to give back what they hold idle.
+    /// Time that guarded processes get to release idle memory.
     pub ask: Option<Duration>,
-    /// What is done before a load where cards take the host's memory.
+    /// Action before a load, if cards share the host's memory.
     pub reclaim_before_load: Option<ReclaimBeforeLoad>,
-    /// Pages that may use the server beside those of this machine; `*` for all.
+    /// Origins of web pages that may use the server beside those of this machine; `*` for all.
     pub origins: Vec<String>,
 }
 
@@ -75,7 +80,7 @@ pub enum DaemonError {
     Signals(#[source] std::io::Error),
 }
 
-/// What `serve` would do with a configuration, without doing it.
+/// Result of `serve --check`: the actions of `serve` with a configuration, without taking them.
 #[derive(Debug)]
 pub struct Check {
     pub cards: Vec<plimsoll_scheduler::CardLimit>,
@@ -83,17 +88,21 @@ pub struct Check {
 }
 
 impl Check {
-    /// Looks at the cards and at every model; starts nothing and listens nowhere.
+    /// Reads the cards and surveys every model; starts no engine and opens no port.
     pub async fn of(setup: Setup) -> Result<Self, DaemonError> {
         let config = Config::read(&setup.config).map_err(ConfigureError::Read)?;
         config.warn();
         let sampler = sampler(&setup.cards)?;
         let machine = sampler.machine().await.ok_or(DaemonError::NoCard)?;
-        let Terms { settings, engine, .. } = terms(&setup, &config, machine)?;
+        let RuntimeSettings {
+            scheduler: settings,
+            engine,
+            ..
+        } = settings(&setup, &config, machine, Keys::default())?.0;
         let entries = config.roster.models;
         let cards: Vec<Card> = settings.cards.iter().map(|limit| limit.card.clone()).collect();
-        owner::check(entries.clone(), &cards).map_err(ConfigureError::Card)?;
-        let models = owner::forecast(&entries, engine.as_deref(), &settings.cards);
+        runtime::check(entries.clone(), &cards).map_err(ConfigureError::Card)?;
+        let models = runtime::forecast(&entries, engine.as_deref(), &settings.cards);
         Ok(Self {
             cards: settings.cards,
             models,
@@ -110,7 +119,7 @@ fn sampler(cards: &[Card]) -> Result<Sampler, StartSamplerError> {
 
 /// A handle on a running daemon, for programs that run it in their own process.
 #[derive(Clone)]
-pub struct DaemonHandle(Rc<Owner>);
+pub struct DaemonHandle(Rc<Runtime>);
 
 impl fmt::Debug for DaemonHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -124,18 +133,18 @@ impl DaemonHandle {
         self.0.shut_down().await;
     }
 
-    /// Returns models, cards and queues as they are now.
+    /// Returns models, cards and queues.
     pub fn snapshot(&self) -> Snapshot {
         self.0.snapshot()
     }
 }
 
 pub struct Daemon {
-    owner: Rc<Owner>,
+    runtime: Rc<Runtime>,
     pub address: SocketAddr,
     config: PathBuf,
     listener: TcpListener,
-    server: Rc<Server<Owner>>,
+    server: Rc<Server<Runtime>>,
     signals: Signals,
 }
 
@@ -149,27 +158,29 @@ impl fmt::Debug for Daemon {
 
 impl Daemon {
     pub fn handle(&self) -> DaemonHandle {
-        DaemonHandle(Rc::clone(&self.owner))
+        DaemonHandle(Rc::clone(&self.runtime))
     }
 
-    /// Binds, reads the configuration and takes its models over; call inside a `LocalRuntime` or a `LocalSet`.
+    /// Binds, reads the configuration and applies its models; call inside a `LocalRuntime` or a `LocalSet`.
     pub async fn start(setup: Setup) -> Result<Self, DaemonError> {
         let config = Config::read(&setup.config).map_err(ConfigureError::Read)?;
         config.warn();
         let signals = Signals::listen()?;
         let keys = Keys::new(config.keys.clone());
         let listen = setup.listen.or(config.roster.serve.listen).unwrap_or(LISTEN);
-        let listener = route::bind(listen, setup.open || !config.keys.is_empty()).await?;
+        let listener = route::bind(listen, setup.open || !keys.is_empty()).await?;
         let address = listener.local_addr().unwrap_or(listen);
         let sampler = sampler(&setup.cards)?;
         let machine = sampler.machine().await.ok_or(DaemonError::NoCard)?;
-        let terms = terms(&setup, &config, machine)?;
-        let owner = Owner::start(terms, Launcher::start()?, sampler);
-        owner
+        let (mut settings, extensions) = settings(&setup, &config, machine, keys.clone())?;
+        settings.needs_keys = !setup.open && !address.ip().is_loopback();
+        let (extensions, asks) = handlers::all(extensions, settings.cards());
+        settings.scheduler.asks = asks;
+        let runtime = Runtime::start(settings, Launcher::start()?, sampler, extensions);
+        runtime
             .configure(config.roster.models)
             .map_err(ConfigureError::Card)?;
         let settings = route::Settings {
-            guards_host: address.ip().is_loopback() && config.keys.is_empty(),
             keys,
             origins: origins(setup.origins),
             limits: Limits {
@@ -177,18 +188,18 @@ impl Daemon {
                 ..Limits::default()
             },
         };
-        let server = Rc::new(Server::new(Rc::clone(&owner), settings));
+        let server = Rc::new(Server::new(Rc::clone(&runtime), settings));
         tracing::info!(
             "{} of {} at http://{address}",
-            counted(owner.count()),
+            counted(runtime.count()),
             setup.config.display()
         );
-        if owner.count() == 0 {
-            tracing::warn!("there is no model in it; add one and send SIGHUP");
+        if runtime.count() == 0 {
+            tracing::warn!("it contains no model; add one and send SIGHUP");
         }
-        tokio::task::spawn_local(Rc::clone(&owner).introduce());
+        tokio::task::spawn_local(Rc::clone(&runtime).introduce());
         Ok(Self {
-            owner,
+            runtime,
             address,
             config: setup.config,
             listener,
@@ -197,32 +208,43 @@ impl Daemon {
         })
     }
 
-    /// Serves until it is told to end, and returns when no engine is left.
+    /// Serves until a signal ends it, and returns when no engine is left.
     pub async fn run(self) {
         let Self {
-            owner,
+            runtime,
             config,
             listener,
             server,
             mut signals,
             ..
         } = self;
+        let (drained, listening) = oneshot::channel();
         let end = async {
             while signals.next().await == Order::Reload {
-                reload(&owner, &config);
+                reload(&runtime, &config);
             }
             tokio::select! {
-                () = owner.shut_down() => {}
+                () = runtime.shut_down() => drop(drained.send(signals)),
                 () = signals.insisted() => tracing::warn!("ending at once; engines are killed"),
             }
         };
-        route::serve(listener, server, end).await;
+        // Connections may outlive the last engine: event streams, and clients that read slowly.
+        let insisted = async {
+            match listening.await {
+                Ok(mut signals) => signals.insisted().await,
+                Err(_) => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = route::serve(listener, server, end) => {}
+            () = insisted => tracing::warn!("ending at once; open connections are closed"),
+        }
     }
 }
 
-/// Reads the configuration again; what is wrong with it is told and changes nothing.
-fn reload(owner: &Owner, path: &Path) {
-    match owner.read_config(path) {
+/// Reads the configuration again; an error is logged and changes nothing.
+fn reload(runtime: &Runtime, path: &Path) {
+    match runtime.read_config(path) {
         Ok(changed) => tracing::info!("{}: read again, {} changed", path.display(), counted(changed)),
         Err(error) => tracing::error!("{error}; the old configuration stays"),
     }
@@ -240,7 +262,12 @@ fn origins(named: Vec<String>) -> Origins {
     }
 }
 
-fn terms(setup: &Setup, config: &Config, machine: Machine) -> Result<Terms, DaemonError> {
+fn settings(
+    setup: &Setup,
+    config: &Config,
+    machine: Machine,
+    keys: Keys,
+) -> Result<(RuntimeSettings, ExtensionSettings), DaemonError> {
     let serve = &config.roster.serve;
     let unified = machine.unified;
     let cards = cards::choose(&setup.cards, setup.reserve, machine);
@@ -252,11 +279,11 @@ fn terms(setup: &Setup, config: &Config, machine: Machine) -> Result<Terms, Daem
         .or(serve.reclaim_before_load)
         .unwrap_or_default();
     if reclaim_before_load != ReclaimBeforeLoad::Off && !unified {
-        tracing::info!("reclaim-before-load has no effect: no card here takes the host's memory");
+        tracing::info!("reclaim-before-load has no effect: no card of this machine shares the host's memory");
     }
-    let mut settings = plimsoll_scheduler::Settings::new(cards);
-    settings.patience = serve.patience.unwrap_or(settings.patience);
-    settings.largest_first = unified;
+    let mut scheduler = plimsoll_scheduler::Settings::new(cards);
+    scheduler.patience = serve.patience.unwrap_or(scheduler.patience);
+    scheduler.largest_first = unified;
     let chosen = setup
         .engine
         .as_ref()
@@ -268,17 +295,22 @@ fn terms(setup: &Setup, config: &Config, machine: Machine) -> Result<Terms, Daem
         };
         LogFile::open(path).map_err(open)
     });
-    Ok(Terms {
-        config: setup.config.clone(),
-        settings,
-        engine: chosen.or(serve.engine.clone()),
-        wait: serve.wait.unwrap_or(WAIT),
+    let extensions = ExtensionSettings {
         guard: setup.guard,
         ask: setup.ask.unwrap_or(ASK),
-        unified,
-        reclaim_before_load,
+        unified: unified.then_some(reclaim_before_load),
+    };
+    let settings = RuntimeSettings {
+        config: setup.config.clone(),
+        serve: serve.clone(),
+        keys,
+        needs_keys: false,
+        scheduler,
+        engine: chosen.or(serve.engine.clone()),
+        wait: serve.wait.unwrap_or(WAIT),
         log_file: log_file.transpose()?,
-    })
+    };
+    Ok((settings, extensions))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

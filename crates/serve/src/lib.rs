@@ -1,14 +1,16 @@
 //! The `serve` daemon: the scheduler's driver, the HTTP proxy and its API.
 //!
-//! One way in: [`Daemon`]. It composes the driver (`owner`) and the proxy (`route`), which meet in `route::harbor` only.
+//! [`Daemon`] composes the driver (`runtime`), its extensions (`handlers`) and the proxy (`route`). Driver and proxy meet in
+//! `route::harbor` only.
 #![forbid(unsafe_code)]
 
 mod config_file;
 mod daemon;
-mod owner;
+mod handlers;
 mod route;
+mod runtime;
 
 pub use config_file::{Config, ReadConfigError};
 pub use daemon::{Check, Daemon, DaemonError, DaemonHandle, Setup};
-pub use owner::{ConfigureError, Forecast, UnknownCard, widest};
 pub use route::Listen;
+pub use runtime::{ConfigureError, Forecast, UnknownCard, widest};

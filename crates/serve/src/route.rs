@@ -1,9 +1,10 @@
-//! Serves requests: the listener, the bodies, and the way to an engine and back.
+//! The HTTP side of `serve`: listener, request bodies, and the proxy to engines.
 //!
 //! One thread, one task per connection. A request's body is read whole before its model is asked for; the
 //! owner of the models ([`Harbor`]) says when it may go and where; the answer passes byte for byte. The
 //! modules stand in the order in which a request meets them.
 
+mod connection;
 mod limits;
 mod listener;
 
@@ -39,6 +40,8 @@ mod tally;
 mod tokens;
 
 pub(crate) use auth::Keys;
+#[cfg(test)]
+pub(crate) use connection::StallLimit;
 pub(crate) use cors::Origins;
 pub(crate) use events::Events;
 pub(crate) use exposition::{Exposition, Kind};
@@ -49,6 +52,7 @@ pub(crate) use listener::{bind, serve};
 pub(crate) use listing::{Listing, Modalities};
 pub(crate) use problem::Problem;
 pub(crate) use prompt::Prompt;
+pub(crate) use rope::Rope;
 pub(crate) use server::{Server, Settings};
 pub(crate) use upstream::Upstream;
 

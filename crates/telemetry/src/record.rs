@@ -1,16 +1,18 @@
-//! How the course of a machine's memory is written down and read back: the format behind `plimsoll watch`.
+//! File format of `plimsoll watch`: memory figures of a machine over time.
 //!
-//! DECISION: an append-only row of frames, each with its length before and a CRC-32 behind it, each written with one call. A
-//! frame is whole or it is the torn tail, which is dropped; so a SIGKILL costs at most the sample that was being written. A
-//! sample names only the figures that have changed, by the distance from the one before, as the difference to their last
-//! value: two or three bytes each. Which figures there are is declared when they first appear, because processes come and
-//! go. Where a machine is so lively that a day would pass the size promised, slow figures are written less often
-//! ([`Encoder`]), never the fast ones.
+//! DECISION: an append-only sequence of frames, each with its length before it and a CRC-32 behind it, each written with
+//! one call. A frame is whole or it is the torn tail, which is dropped, so a SIGKILL costs at most the sample that was
+//! being written. A sample lists only the figures that changed, as differences to their last value: two or three bytes
+//! each. Figures are declared when they first appear, because processes come and go. On a machine so busy that a day
+//! would exceed 20 MB, slow figures are written less often ([`Encoder`]), never the fast ones.
 //!
-//! A record is also what strangers send with a bug report: everything read is bounded, and nothing in it can panic.
+//! DECISION: no JSON lines with zstd. Measured on a busy host with 102 figures, a sample takes 55 bytes here (9.4 MB a
+//! day) and 84 bytes as JSON in a zstd stream that is flushed after each sample (14.5 MB), which leaves no room for
+//! machines with many processes. A zstd stream also has no checksum per sample and needs a bound on its expansion.
+//!
+//! Records come with bug reports from strangers: everything read is bounded, and no content can cause a panic.
 
 mod about;
-mod crc;
 mod encode;
 mod figure;
 mod frame;

@@ -1,4 +1,4 @@
-//! Does what a program holds grow with what it is asked to do, or did it only take something once?
+//! Leak test: growth with the number of requests, as opposed to a warm-up allocation.
 //!
 //! DECISION: a sign test on the increments between equal blocks of looks, and the median increment as the slope.
 //! A one-shot allocation is one increment whatever its size, so it moves neither the count of rising blocks nor the

@@ -1,8 +1,8 @@
-//! Names of environment variables that cross a process boundary.
+//! Names of environment variables that one process sets for another.
 
-/// CUDA: the cards a process may see, in its order. We always write UUIDs.
+/// CUDA: the cards that a process may see, in its order. Plimsoll always writes UUIDs.
 pub const CUDA_VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
-/// CUDA: how cards are numbered. We always write `PCI_BUS_ID`.
+/// CUDA: the order in which cards are numbered. Plimsoll always writes `PCI_BUS_ID`.
 pub const CUDA_DEVICE_ORDER: &str = "CUDA_DEVICE_ORDER";
 /// llama-server: set by a router in its children; switches the control channel on (see [`crate::control`]).
 pub const LLAMA_SERVER_ROUTER_PORT: &str = "LLAMA_SERVER_ROUTER_PORT";
@@ -12,12 +12,13 @@ pub const LLAMA_API_KEY: &str = "LLAMA_API_KEY";
 pub const NVML: &str = "PLIMSOLL_NVML";
 /// fake-nvml: the cards it shows, as JSON, or `@` and the path of a file with it, read again on each call.
 pub const FAKE_NVML_CARDS: &str = "PLIMSOLL_FAKE_NVML_CARDS";
-/// fake-engine: the faults it commits, as `key=value` words.
+/// fake-engine: the faults that it simulates, as `key=value` words.
 pub const FAKE_ENGINE: &str = "PLIMSOLL_FAKE_ENGINE";
-/// Guard: what it is asked to do, as [`crate::options::Options`] reads it. Without it guard does nothing at all.
+/// Guard: its options, as [`crate::options::GuardOptions`] reads them. Without the variable guard does
+/// nothing at all.
 pub const GUARD: &str = "PLIMSOLL_GUARD";
-/// Guard: the folder in which each process writes its page, as `PID.page`, and where the ledger of all of them is; without it a
-/// process is seen by nobody and keeps to its budget alone.
+/// Guard: the folder in which each process writes its page, as `PID.page`, and which holds their common
+/// ledger. Without it the figures of a process are not published, and it keeps to its budget alone.
 pub const GUARD_PAGES: &str = "PLIMSOLL_GUARD_PAGES";
 /// Guard: the trace's path; each process appends `.PID` to it.
 pub const GUARD_TRACE: &str = "PLIMSOLL_GUARD_TRACE";
@@ -27,14 +28,16 @@ pub const GUARD_LIBRARY: &str = "PLIMSOLL_GUARD_LIBRARY";
 pub const FAKE_CUDA: &str = "PLIMSOLL_FAKE_CUDA";
 /// ggml: an out-of-tree backend that an engine loads at its start.
 pub const GGML_BACKEND_PATH: &str = "GGML_BACKEND_PATH";
-/// Phantom: its cards, separated by `;`, each `total=BYTES,free=BYTES,cc=MAJOR.MINOR[,sms=N][,integrated=1][,name=TEXT]`. Without
-/// it the plugin declines.
+/// Phantom: its cards, separated by `;`, each
+/// `total=BYTES,free=BYTES,cc=MAJOR.MINOR[,sms=N][,integrated=1][,name=TEXT]`. Without it the plugin
+/// declines.
 pub const PHANTOM_CARDS: &str = "PLIMSOLL_PHANTOM_CARDS";
 /// Phantom: the engine's build number, where the caller knows it.
 pub const PHANTOM_BUILD: &str = "PLIMSOLL_PHANTOM_BUILD";
-/// Phantom: the file to which it appends what it saw, as JSON lines.
+/// Phantom: the file to which it appends its observations, as JSON lines.
 pub const PHANTOM_REPORT: &str = "PLIMSOLL_PHANTOM_REPORT";
-/// Phantom: the file to which it appends what an engine would ask of its run-time pools, in the columns of RAPIDS RMM's log.
+/// Phantom: the file to which it appends the requests that an engine would make of its run-time pools, in the
+/// columns of RMM's log.
 pub const PHANTOM_TRACE: &str = "PLIMSOLL_PHANTOM_TRACE";
 /// Plimsoll: another `libplimsoll_phantom.so` than the one beside the program.
 pub const PHANTOM_LIBRARY: &str = "PLIMSOLL_PHANTOM_LIBRARY";

@@ -1,8 +1,14 @@
-//! The bytes that separate processes agree on. No dependency, no allocation, no behaviour.
+//! Interfaces between separate processes: names, text formats, and memory that they share.
 //!
-//! The names of environment variables (`env`), llama-server's control channel (`control`), what guard is asked to do
-//! (`options`), the page on which guard and daemon meet (`page`), the ledger of a tree of processes (`tree`) and the record of a
-//! trace (`trace`).
+//! - [`env`]: names of environment variables.
+//! - [`control`]: llama-server's control channel.
+//! - [`options`]: the line of options for guard.
+//! - [`page`]: the shared file in which a guarded process reports its figures.
+//! - [`tree`]: the shared ledger in which all processes of one command claim their budget. It is more than a
+//!   layout: claiming is a lock-free algorithm, tested with loom.
+//! - [`trace`]: the record format of guard's trace.
+//!
+//! The crate has no dependency, allocates nothing and makes no system call, so that it fits into any process.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,48 +1,54 @@
-//! What guard is asked to do: one line of words in [`crate::env::GUARD`], written by `plimsoll run` and `plimsoll serve`.
+//! Options of guard: one line of words in [`crate::env::GUARD`], written by `plimsoll run` and `plimsoll
+//! serve`.
 //!
-//! Every word is an option that is off without it, so that an empty line asks for nothing but to be counted:
+//! Every word is an option that is off without it, so that with an empty line guard only counts:
 //!
-//! `card=GPU-<uuid>[:[BUDGET][:NEED]]` a card of the plan with its budget and its need, in bytes, may be repeated;
-//! `budget=BYTES` and `need=BYTES` of every card that has none of its own; `contexts=report|refuse` on a card that no `card=`
-//! names; `reuse`; `chunk=BYTES`; `reclaim`; `wait=SECONDS`; `spill=BYTES`; `keep=BYTES`; `pool=ours|managed`; `on-oom=managed`;
-//! `hide-vmm`.
+//! - `card=GPU-<uuid>[:[BUDGET][:NEED]]`: a card of the plan with its budget and its need in bytes; may be
+//!   repeated.
+//! - `budget=BYTES`, `need=BYTES`: for every card without figures of its own.
+//! - `contexts=report|refuse`: for contexts on a card that no `card=` names.
+//! - `reuse`, `chunk=BYTES`, `reclaim`, `wait=SECONDS`, `spill=BYTES`, `keep=BYTES`, `on-oom=managed`: rungs
+//!   of the ladder.
+//! - `pool=ours|managed`: treatment of ggml's legacy pool.
+//! - `hide-vmm`: report cards without virtual memory management.
 
 use core::fmt;
 use core::str::SplitAsciiWhitespace;
 
 use crate::page::CARDS;
 
-/// The words, read.
+/// The options of one process tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct GuardOptions {
     cards: [Option<CardRule>; CARDS],
-    /// Bytes of each card without a budget of its own.
+    /// Budget of each card without one of its own.
     pub budget: Option<u64>,
     pub contexts: Contexts,
-    /// Rung 1: give back what guard's own pools hold idle, and ask again.
+    /// Rung 1: release idle memory of pools, and ask again.
     pub reuse: bool,
     /// Rung 2: build a refused request from physical chunks of this many bytes.
     pub chunk: Option<u64>,
     /// Rung 3: ask the daemon to make room.
     pub reclaim: bool,
-    /// Rung 3: wait up to so many seconds for room.
+    /// Rung 3: seconds to wait for room.
     pub wait: u32,
-    /// Rung 4: let up to so many bytes of what does not fit lie in host memory.
+    /// Rung 4: the most bytes that may lie in host memory because they do not fit.
     pub spill: Option<u64>,
-    /// With `spill`: what the program is going to ask of each card without a need of its own, in all and without its context. A
-    /// large request then leaves room for all that is still to come, so that what is asked for first overflows: weights, which
-    /// a token reads once, and not the KV cache and the scratch, which it reads many times.
+    /// With `spill`: the total that the program will ask of each card without a need of its own, without its
+    /// context. A large request then leaves room for all later ones, so that the first requests overflow:
+    /// weights, which a token reads once, and not the KV cache and the compute buffer, which it reads many
+    /// times.
     pub need: Option<u64>,
-    /// The same by hand: a request of more than so many bytes leaves so many to smaller ones.
+    /// With `spill`: bytes that larger requests leave to smaller ones.
     pub keep: u64,
-    pub pool: Pool,
-    /// Answer a refused `cudaMalloc` with managed memory, the whole of it (llama.cpp PR 22158's opt-in).
+    pub pool: GgmlPoolMode,
+    /// Rung 5: answer a refused request with managed memory for the whole (llama.cpp PR 22158's opt-in).
     pub on_oom_managed: bool,
-    /// Tell the program that its cards have no virtual memory management, so that ggml takes its legacy pool.
+    /// Report cards without virtual memory management, so that ggml uses its legacy pool.
     pub hide_vmm: bool,
 }
 
-/// A card that the plan names.
+/// A card of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CardRule {
     pub uuid: [u8; 16],
@@ -50,29 +56,29 @@ pub struct CardRule {
     pub need: Option<u64>,
 }
 
-/// What happens when the program opens a context on a card outside the plan.
+/// Treatment of a context on a card outside the plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Contexts {
     #[default]
     Leave,
-    /// Say it, with the stack that asked for it.
+    /// Report it with the stack of the caller.
     Report,
-    /// Say it and refuse it.
+    /// Report and refuse it.
     Refuse,
 }
 
-/// What becomes of ggml's legacy pool.
+/// Treatment of ggml's legacy pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Pool {
+pub enum GgmlPoolMode {
     #[default]
     Leave,
-    /// Guard serves it by its own policy.
+    /// Guard serves it with its own policy.
     Ours,
     /// Its memory is managed memory (llama.cpp PR 22158's variant).
     Managed,
 }
 
-/// A word that is no option.
+/// A word that cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionsError<'a> {
     Unknown { word: &'a str },
@@ -82,14 +88,14 @@ pub enum OptionsError<'a> {
     TooManyCards { word: &'a str },
 }
 
-impl Default for Options {
+impl Default for GuardOptions {
     fn default() -> Self {
         Self::NONE
     }
 }
 
-impl Options {
-    /// Asks for nothing.
+impl GuardOptions {
+    /// No option at all.
     pub const NONE: Self = Self {
         cards: [None; CARDS],
         budget: None,
@@ -101,7 +107,7 @@ impl Options {
         spill: None,
         need: None,
         keep: 0,
-        pool: Pool::Leave,
+        pool: GgmlPoolMode::Leave,
         on_oom_managed: false,
         hide_vmm: false,
     };
@@ -111,6 +117,7 @@ impl Options {
         let mut options = Self::NONE;
         let words: SplitAsciiWhitespace<'_> = line.split_ascii_whitespace();
         for word in words {
+            // A word without `=` is a flag; its value is empty.
             let (key, value) = word.split_once('=').unwrap_or((word, ""));
             let number = || value.parse().map_err(|_| OptionsError::Number { word });
             match key {
@@ -119,6 +126,7 @@ impl Options {
                     .ok_or(OptionsError::TooManyCards { word })?,
                 "budget" => options.budget = Some(number()?),
                 "contexts" => options.contexts = contexts(word, value)?,
+                // `reuse=` with a value is a mistake that must be reported, not a flag.
                 "reuse" if word == key => options.reuse = true,
                 "chunk" => options.chunk = Some(number()?),
                 "reclaim" if word == key => options.reclaim = true,
@@ -135,13 +143,13 @@ impl Options {
         Ok(options)
     }
 
-    /// Names a card of the plan; `None` if there is no room for more.
+    /// Adds a card of the plan; `None` if there is no room for more.
     pub fn add(&mut self, rule: CardRule) -> Option<()> {
         *self.cards.iter_mut().find(|slot| slot.is_none())? = Some(rule);
         Some(())
     }
 
-    /// The cards that the plan names; none means that any will do.
+    /// The cards of the plan; none means that every card is in the plan.
     pub fn cards(&self) -> impl Iterator<Item = &CardRule> {
         self.cards.iter().flatten()
     }
@@ -149,25 +157,26 @@ impl Options {
     /// The budget of the card with this UUID.
     pub fn budget_of(&self, uuid: &[u8; 16]) -> Option<u64> {
         let own = self.cards().find(|rule| rule.uuid == *uuid);
+        // A card of the plan without a budget of its own gets the common one.
         own.and_then(|rule| rule.budget).or(self.budget)
     }
 
-    /// What the program is going to ask of the card with this UUID, if that is known.
+    /// The need of the program on the card with this UUID, if it is known.
     pub fn need_of(&self, uuid: &[u8; 16]) -> Option<u64> {
         let own = self.cards().find(|rule| rule.uuid == *uuid);
         own.and_then(|rule| rule.need).or(self.need)
     }
 
-    /// Whether the plan names the card with this UUID, or none at all.
+    /// True if the card with this UUID is in the plan, or the plan names no card.
     pub fn plans(&self, uuid: &[u8; 16]) -> bool {
         self.cards().next().is_none() || self.cards().any(|rule| rule.uuid == *uuid)
     }
 }
 
-/// Writes the line that [`Options::read`] reads.
-impl fmt::Display for Options {
+/// Writes the line that [`GuardOptions::read`] reads.
+impl fmt::Display for GuardOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut words = Words { f, first: true };
+        let mut words = WordWriter { f, first: true };
         for rule in self.cards() {
             words.say(format_args!("card={}", Uuid(rule.uuid)))?;
             match (rule.budget, rule.need) {
@@ -191,22 +200,22 @@ impl fmt::Display for Options {
         words.number("need", self.need)?;
         words.number("keep", (self.keep > 0).then_some(self.keep))?;
         match self.pool {
-            Pool::Leave => {}
-            Pool::Ours => words.say(format_args!("pool=ours"))?,
-            Pool::Managed => words.say(format_args!("pool=managed"))?,
+            GgmlPoolMode::Leave => {}
+            GgmlPoolMode::Ours => words.say(format_args!("pool=ours"))?,
+            GgmlPoolMode::Managed => words.say(format_args!("pool=managed"))?,
         }
         words.flag("on-oom=managed", self.on_oom_managed)?;
         words.flag("hide-vmm", self.hide_vmm)
     }
 }
 
-/// Words with one space between them.
-struct Words<'a, 'b> {
+/// Writer of words with one space between them.
+struct WordWriter<'a, 'b> {
     f: &'a mut fmt::Formatter<'b>,
     first: bool,
 }
 
-impl Words<'_, '_> {
+impl WordWriter<'_, '_> {
     fn say(&mut self, word: fmt::Arguments<'_>) -> fmt::Result {
         if !core::mem::take(&mut self.first) {
             self.f.write_str(" ")?;
@@ -249,10 +258,12 @@ impl Uuid {
     pub fn read(text: &str) -> Option<Self> {
         let digits = text.strip_prefix("GPU-").or_else(|| text.strip_prefix("MIG-"))?;
         let mut bytes = [0; 16];
+        // Dashes anywhere: NVIDIA's tools group the digits, other tools drop the dashes.
         let mut nibbles = digits.bytes().filter(|digit| *digit != b'-');
         for byte in &mut bytes {
             *byte = nibble(nibbles.next()?)? << 4 | nibble(nibbles.next()?)?;
         }
+        // Sixteen bytes and no digit more.
         nibbles.next().is_none().then_some(Self(bytes))
     }
 }
@@ -273,7 +284,7 @@ fn rule<'a>(word: &'a str, value: &str) -> Result<CardRule, OptionsError<'a>> {
         .map_or((bytes, None), |(budget, need)| (budget, Some(need)));
     let number = |text: &str| text.parse().map_err(|_| OptionsError::Number { word });
     let given = value.contains(':').then_some(budget);
-    // The budget may be left out before a need.
+    // `card=UUID::NEED` has a need and no budget; `card=UUID:` is a budget that was forgotten, and an error.
     let given = given.filter(|text| need.is_none() || !text.is_empty());
     let Uuid(uuid) = Uuid::read(uuid).ok_or(OptionsError::Uuid { word })?;
     Ok(CardRule {
@@ -294,10 +305,10 @@ fn contexts<'a>(word: &'a str, value: &str) -> Result<Contexts, OptionsError<'a>
     }
 }
 
-fn pool<'a>(word: &'a str, value: &str) -> Result<Pool, OptionsError<'a>> {
+fn pool<'a>(word: &'a str, value: &str) -> Result<GgmlPoolMode, OptionsError<'a>> {
     match value {
-        "ours" => Ok(Pool::Ours),
-        "managed" => Ok(Pool::Managed),
+        "ours" => Ok(GgmlPoolMode::Ours),
+        "managed" => Ok(GgmlPoolMode::Managed),
         _ => Err(OptionsError::Choice {
             word,
             choices: "ours, managed",
@@ -338,15 +349,15 @@ mod tests {
     fn what_is_written_is_read() {
         let line = "card=GPU-00112233-4455-6677-8899-aabbccddeeff:8589934592 budget=5 contexts=refuse reuse chunk=2097152 reclaim wait=3 \
                     spill=1073741824 need=77 keep=4096 pool=ours on-oom=managed hide-vmm";
-        let options = Options::read(line).unwrap();
+        let options = GuardOptions::read(line).unwrap();
         assert_eq!(options.to_string(), line);
         let uuid = options.cards().next().unwrap().uuid;
         assert_eq!(options.budget_of(&uuid), Some(8_589_934_592));
         assert_eq!(options.budget_of(&[1; 16]), Some(5));
         assert_eq!(options.need_of(&uuid), Some(77));
         assert!(options.plans(&uuid) && !options.plans(&[1; 16]));
-        assert_eq!(Options::read("").unwrap().to_string(), "");
-        assert!(Options::default().plans(&uuid));
+        assert_eq!(GuardOptions::read("").unwrap().to_string(), "");
+        assert!(GuardOptions::default().plans(&uuid));
     }
 
     #[test]
@@ -358,7 +369,7 @@ mod tests {
             (std::format!("card={uuid}::8"), None, Some(8)),
             (std::format!("card={uuid}:7:8"), Some(7), Some(8)),
         ] {
-            let options = Options::read(&line).unwrap();
+            let options = GuardOptions::read(&line).unwrap();
             let rule = options.cards().next().unwrap();
             assert_eq!((rule.budget, rule.need), (budget, need), "{line}");
             assert_eq!(options.need_of(&rule.uuid), need);
@@ -366,7 +377,7 @@ mod tests {
         }
         for wrong in [":", "::", ":7:", ":x", "::7:8"] {
             assert!(
-                Options::read(&std::format!("card={uuid}{wrong}")).is_err(),
+                GuardOptions::read(&std::format!("card={uuid}{wrong}")).is_err(),
                 "{wrong}"
             );
         }
@@ -374,7 +385,7 @@ mod tests {
 
     #[test]
     fn a_wrong_word_is_named() {
-        let said = |line: &str| Options::read(line).unwrap_err().to_string();
+        let said = |line: &str| GuardOptions::read(line).unwrap_err().to_string();
         assert_eq!(
             said("reuse frob=1"),
             "PLIMSOLL_GUARD has a word that is no option: `frob=1`"

@@ -1,20 +1,23 @@
-//! The budget page: one small shared file per guarded process, through which guard says what it holds and what it was refused.
+//! Page of a guarded process: a small shared file with its figures and its refusals.
 //!
-//! Guard maps it and works on it with atomics alone; the daemon reads it with `pread` as a [`Snapshot`]. Whoever wants memory that
-//! is idle here asks with an aligned four-byte `pwrite` at [`Page::ask_offset`]. What the process may take is not its own: it stands
-//! in the ledger of its [tree](crate::tree). Nothing waits on a lock of another process, so that a process that is killed at any
-//! instruction harms nobody. Figures of one snapshot may be a few allocations apart from each other; each is true by itself.
+//! Guard maps the file and works on it with atomics alone; the daemon reads it with `pread` as a
+//! [`PageSnapshot`]. A request for idle memory is an aligned four-byte `pwrite` at [`Page::ask_offset`]. The
+//! budget is not on the page: it belongs to all processes of the [tree](crate::tree).
+//!
+//! DECISION: no process waits for a lock of another one, so that a process that is killed at any instruction
+//! blocks no other. Figures of one snapshot may be a few allocations apart from each other; each is true by
+//! itself.
 
 use core::mem::{offset_of, size_of};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 mod snapshot;
 
-pub use snapshot::{CardSnapshot, OomSnapshot, PageError, Snapshot};
+pub use snapshot::{CardSnapshot, OomSnapshot, PageError, PageSnapshot};
 
 /// The first eight bytes of a page, as a little-endian number.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"PLIMPAGE");
-/// Grows with every change of the layout; a reader refuses what it does not know.
+/// Grows with every change of the layout; a reader refuses an unknown version.
 pub const VERSION: u32 = 4;
 /// Cards that a page has room for; a process that sees more is not guarded on the others.
 pub const CARDS: usize = 16;
@@ -22,27 +25,27 @@ pub const CARDS: usize = 16;
 pub const OOMS: usize = 32;
 /// Bytes of a page; it fits one page of memory.
 const BYTES: u32 = 3936;
-/// "No limit", for budgets.
+/// A budget without a limit.
 pub const UNLIMITED: u64 = u64::MAX;
 
-/// What the guard of a process is doing.
+/// State of guard in a process.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum PageState {
     /// `cuInit` has not succeeded yet.
     Idle = 0,
     Armed = 1,
-    /// Something was not as expected; the program runs as if there were no guard. The reason was said on stderr.
+    /// Guard met something unexpected and does not act; the reason is on stderr.
     Disarmed = 2,
 }
 
-/// Why a request was refused.
+/// Reason of a refusal.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// It would have passed the budget.
+    /// The request would have passed the budget.
     Budget = 1,
-    /// The driver had not got it.
+    /// The driver did not have the memory.
     Driver = 2,
     /// The part that did not fit could not be put into host memory either.
     Spill = 3,
@@ -71,47 +74,48 @@ pub struct Page {
     /// Bytes of the page.
     pub size: u32,
     pub pid: u32,
-    /// One of [`State`].
+    /// One of [`PageState`].
     pub state: AtomicU32,
-    /// How many of `cards` are in use.
+    /// Number of `cards` in use.
     pub count: AtomicU32,
-    /// Pools of the program that guard serves in its stead.
+    /// Pools of the program that guard serves.
     pub pools: AtomicU32,
-    /// Counts pleas for memory; a new value asks the daemon to make room, and stands in `plea_answered` once it has tried.
+    /// Counts requests for room. The daemon makes room for a new number, and writes it to `plea_answered`
+    /// once it has tried.
     pub plea: AtomicU64,
     pub plea_bytes: AtomicU64,
     pub plea_card: AtomicU32,
     reserved: AtomicU32,
     pub plea_answered: AtomicU64,
-    pub cards: [Card; CARDS],
-    /// Refusals ever; the next one goes to `ooms[oom_count % OOMS]`.
+    pub cards: [PageCard; CARDS],
+    /// Number of refusals; the next one goes to `ooms[oom_count % OOMS]`.
     pub oom_count: AtomicU64,
     pub ooms: [Oom; OOMS],
-    /// Bytes that guard's answers to [`Card::ask`] gave back so far, of all cards.
+    /// Bytes that were given back at [`PageCard::ask`] so far, of all cards.
     pub given_back: AtomicU64,
-    /// Host memory that the program has pinned, by asking the driver for it or by registering its own.
+    /// Host memory that the program has pinned or registered.
     pub pinned: AtomicU64,
     /// The most that `pinned` has been.
     pub pinned_peak: AtomicU64,
 }
 
-/// What the process holds of one card, in bytes.
+/// One card as the process uses it, in bytes.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Card {
+pub struct PageCard {
     pub uuid: [AtomicU64; 2],
     pub total: AtomicU64,
-    /// What the program's live allocations take of the card, context included.
+    /// Live allocations on the card, with the context.
     pub allocated: AtomicU64,
     /// The part of `allocated` that guard's pools hold, in use or idle.
     pub reserved: AtomicU64,
     /// The part of `reserved` that is idle.
     pub idle: AtomicU64,
-    /// What lies in host memory because it did not fit; not part of `allocated`.
+    /// Bytes in host memory because they did not fit; not part of `allocated`.
     pub spilled: AtomicU64,
     /// The most that `allocated` has been.
     pub peak: AtomicU64,
-    /// The part of `allocated` that the process's context takes, as far as it could be measured.
+    /// The part of `allocated` that is the process's context, as far as it could be measured.
     pub context: AtomicU64,
     /// Allocations so far.
     pub allocations: AtomicU64,
@@ -121,13 +125,13 @@ pub struct Card {
     pub reserved_peak: AtomicU64,
     /// The most that `spilled` has been.
     pub spilled_peak: AtomicU64,
-    /// A new number asks guard to give back what pools hold idle on this card. Whoever wants the memory writes it.
+    /// A new number asks guard to give back idle memory of pools on this card. Written by the asking process.
     pub ask: AtomicU32,
-    /// The number that guard has answered; it stands here once the memory is back.
+    /// The last number that guard has answered, written once the memory is given back.
     pub answered: AtomicU32,
 }
 
-/// One refusal. `sequence` is written last: a reader that finds another number than it expects skips the entry.
+/// One refusal. `sequence` is written last; a reader skips an entry with another number than it expects.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Oom {
@@ -136,11 +140,11 @@ pub struct Oom {
     /// `CLOCK_MONOTONIC`, in nanoseconds.
     pub time: AtomicU64,
     pub asked: AtomicU64,
-    /// What the process's tree held of the card.
+    /// Bytes of the card that the process's tree held.
     pub allocated: AtomicU64,
-    /// What it might.
+    /// The tree's budget at that time.
     pub budget: AtomicU64,
-    /// Free on the card by the driver's word.
+    /// Free bytes of the card, by the driver.
     pub free: AtomicU64,
     pub card: AtomicU32,
     /// One of [`Refusal`].
@@ -151,14 +155,14 @@ pub struct Oom {
 impl Page {
     pub const SIZE: usize = size_of::<Self>();
 
-    /// The page of a process that has not allocated anything, without limits.
+    /// The page of a process that has not allocated anything.
     pub const fn new(pid: u32) -> Self {
         Self {
             magic: MAGIC,
             version: VERSION,
             size: BYTES,
             pid,
-            state: AtomicU32::new(State::Idle as u32),
+            state: AtomicU32::new(PageState::Idle as u32),
             count: AtomicU32::new(0),
             pools: AtomicU32::new(0),
             plea: AtomicU64::new(0),
@@ -166,7 +170,8 @@ impl Page {
             plea_card: AtomicU32::new(0),
             reserved: AtomicU32::new(0),
             plea_answered: AtomicU64::new(0),
-            cards: [const { Card::new() }; CARDS],
+            cards: [const { PageCard::new() }; CARDS],
+            // The array of refusals follows its counter; both are read by offset.
             oom_count: AtomicU64::new(0),
             ooms: [const { Oom::new() }; OOMS],
             given_back: AtomicU64::new(0),
@@ -175,31 +180,33 @@ impl Page {
         }
     }
 
-    /// Where in the page this card is asked for what is idle on it, with four bytes; `None` if a page has no such card.
+    /// Offset of the four bytes by which idle memory of a card is requested; `None` if a page has no such
+    /// card.
     pub const fn ask_offset(card: usize) -> Option<usize> {
         if card < CARDS {
-            Some(offset_of!(Self, cards) + card * size_of::<Card>() + offset_of!(Card, ask))
+            Some(offset_of!(Self, cards) + card * size_of::<PageCard>() + offset_of!(PageCard, ask))
         } else {
             None
         }
     }
 
-    /// The program has pinned `size` bytes of host memory.
+    /// Counts `size` bytes of host memory as pinned.
     pub fn pin(&self, size: u64) {
         let before = self.pinned.fetch_add(size, Relaxed);
         self.pinned_peak.fetch_max(before.saturating_add(size), Relaxed);
     }
 
-    /// They are as any others again.
+    /// Counts them as no longer pinned.
     pub fn unpin(&self, size: u64) {
+        // Exact: guard unpins only what it has counted, with the size of that time.
         self.pinned.fetch_sub(size, Relaxed);
     }
 
-    /// Where in the page the daemon writes the number of the plea that it has answered.
+    /// Offset at which the daemon writes the number of the request that it has answered.
     pub const PLEA_ANSWERED_OFFSET: usize = offset_of!(Self, plea_answered);
 }
 
-impl Card {
+impl PageCard {
     const fn new() -> Self {
         Self {
             uuid: [const { AtomicU64::new(0) }; 2],
@@ -219,13 +226,15 @@ impl Card {
         }
     }
 
-    /// The process holds `size` bytes more.
+    /// Adds `size` bytes to what the process holds.
     pub fn add(&self, size: u64) {
+        // By the value that this addition made: a load behind it could miss a peak that another thread has
+        // already left.
         let before = self.allocated.fetch_add(size, Relaxed);
         self.peak.fetch_max(before.saturating_add(size), Relaxed);
     }
 
-    /// The peaks of what pools hold and of what is spilled are at least what they are now.
+    /// Raises the peaks of reserved and spilled bytes to the present figures.
     pub fn raise_peaks(&self) {
         for (peak, held) in [
             (&self.reserved_peak, &self.reserved),
@@ -235,16 +244,18 @@ impl Card {
         }
     }
 
-    /// It holds `size` bytes less, never below none.
+    /// Subtracts `size` bytes; saturates at zero.
     pub fn remove(&self, size: u64) {
         let _ = self
             .allocated
+            // Saturating: another writer on the page must not make the figure wrap.
             .fetch_update(Relaxed, Relaxed, |allocated| Some(allocated.saturating_sub(size)));
     }
 
-    /// Whether somebody wants what is idle here, and has no answer yet.
+    /// True while a request for idle memory is open.
     #[inline]
     pub fn is_asked(&self) -> bool {
+        // Relaxed: a request that is seen one call later is answered one call later.
         self.ask.load(Relaxed) != self.answered.load(Relaxed)
     }
 }
@@ -265,10 +276,11 @@ impl Oom {
     }
 }
 
+// The layout is read by byte offsets, possibly by another build of plimsoll: it changes with VERSION only.
 const _: () = {
-    assert!(size_of::<Card>() == 112 && size_of::<Oom>() == 64);
+    assert!(size_of::<PageCard>() == 112 && size_of::<Oom>() == 64);
     assert!(offset_of!(Page, cards) == 64);
-    assert!(offset_of!(Card, ask) == 104 && offset_of!(Card, answered) == 108);
+    assert!(offset_of!(PageCard, ask) == 104 && offset_of!(PageCard, answered) == 108);
     assert!(offset_of!(Page, oom_count) == 64 + 112 * CARDS);
     assert!(size_of::<Page>() == 3936);
 };

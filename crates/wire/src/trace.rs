@@ -1,20 +1,21 @@
-//! The trace: what a program asked of its cards' memory, 32 bytes an event.
+//! Trace format of guard: 32 bytes for each memory event of a program.
 //!
-//! A file is one [`Header`] and then [`Record`]s in the order in which they happened, little-endian, one file per process. Blocks
-//! are named by an id that is never used twice, not by their address: a trace says nothing about the program's data, and
-//! two traces of the same run are equal. A torn last record (the process was killed) is cut off by its length.
+//! A file is one [`TraceHeader`] and then [`TraceRecord`]s in the order of the events, little-endian, one
+//! file for each process. Blocks are named by an id that is never used twice, not by their address: a trace
+//! reveals nothing of the program's data, and two traces of the same run are equal. A torn last record (the
+//! process was killed) is recognised by its length.
 
 use core::mem::{offset_of, size_of};
 
 /// The first eight bytes of a trace.
 pub const MAGIC: [u8; 8] = *b"PLIMTRCE";
-/// Grows with every change of the layout or of the kinds; a reader refuses what it does not know.
+/// Grows with every change of the layout or of the kinds; a reader refuses an unknown version.
 pub const VERSION: u32 = 2;
 
 /// The head of a trace, 64 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct TraceHeader {
     pub magic: [u8; 8],
     pub version: u32,
     /// Bytes of one record, 32.
@@ -32,18 +33,19 @@ pub struct Header {
 /// One event.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct TraceRecord {
     /// Nanoseconds since the trace began.
     pub time: u64,
     /// The block or graph that the event is about; 0 for none. Never an address.
     pub id: u64,
-    /// Bytes asked for (`Alloc`, `Oom`), moved (`Map`, `Unmap`, `Spill`) or given back (`Free`), pinned or no longer pinned.
+    /// Bytes asked for (`Alloc`, `Oom`), moved (`Map`, `Unmap`, `Spill`) or given back (`Free`), pinned or no
+    /// longer pinned.
     pub size: u64,
-    /// One of [`Kind`].
+    /// One of [`TraceKind`].
     pub kind: u8,
     /// The card, in the process's own order.
     pub card: u8,
-    /// Who was asked: 0 is the driver, n the n-th pool that was taken over.
+    /// The allocator: 0 is the driver, n the n-th pool that guard serves.
     pub pool: u8,
     /// For `Oom`, a [`crate::page::Refusal`]; otherwise 0.
     pub detail: u8,
@@ -53,34 +55,34 @@ pub struct Record {
     pub thread: u16,
 }
 
-/// What happened.
+/// Kind of an event.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum TraceKind {
     /// A block was handed out.
     Alloc = 1,
     /// A block was given back.
     Free = 2,
-    /// Physical memory came from the driver.
+    /// The driver gave physical memory.
     Map = 3,
     /// Physical memory went back to the driver.
     Unmap = 4,
     CaptureBegin = 5,
     CaptureEnd = 6,
     GraphLaunch = 7,
-    /// The whole card was waited for.
+    /// A wait for the whole card.
     Sync = 8,
     /// A request was refused; `detail` says why.
     Oom = 9,
-    /// Bytes of a block came to lie in host memory.
+    /// Bytes of a block were placed in host memory.
     Spill = 10,
     /// Host memory was pinned; the card is no part of it.
     Pin = 11,
-    /// It is as any other again.
+    /// Host memory was unpinned.
     Unpin = 12,
 }
 
-impl Kind {
+impl TraceKind {
     /// The kind with this code, if this version knows it.
     pub const fn of(code: u8) -> Option<Self> {
         Some(match code {
@@ -101,7 +103,7 @@ impl Kind {
     }
 }
 
-impl Header {
+impl TraceHeader {
     pub const SIZE: usize = size_of::<Self>();
 
     pub const fn new(pid: u32, cards: u32, started: u64, started_unix: u64) -> Self {
@@ -129,7 +131,7 @@ impl Header {
         bytes
     }
 
-    /// Reads a header; what it says is for the caller to judge.
+    /// Reads a header; the caller checks its fields.
     pub fn from_bytes(bytes: &[u8; Self::SIZE]) -> Self {
         Self {
             magic: part(bytes, 0),
@@ -144,7 +146,7 @@ impl Header {
     }
 }
 
-impl Record {
+impl TraceRecord {
     pub const SIZE: usize = size_of::<Self>();
 
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {
@@ -152,6 +154,7 @@ impl Record {
         bytes[..8].copy_from_slice(&self.time.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.id.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.size.to_le_bytes());
+        // Little-endian by hand and not by transmutation: the file may be read on another machine.
         bytes[24..28].copy_from_slice(&[self.kind, self.card, self.pool, self.detail]);
         bytes[28..30].copy_from_slice(&self.stream.to_le_bytes());
         bytes[30..32].copy_from_slice(&self.thread.to_le_bytes());
@@ -175,15 +178,16 @@ impl Record {
 
 /// The `N` bytes of `bytes` from `offset`, which the layout of this file keeps inside.
 fn part<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
+    // Copied: a record in a byte buffer need not be aligned.
     let mut part = [0; N];
     part.copy_from_slice(&bytes[offset..offset + N]);
     part
 }
 
 const _: () = {
-    assert!(size_of::<Header>() == 64 && size_of::<Record>() == 32);
-    assert!(offset_of!(Header, started) == 24 && offset_of!(Header, started_unix) == 32);
-    assert!(offset_of!(Record, kind) == 24 && offset_of!(Record, stream) == 28);
+    assert!(size_of::<TraceHeader>() == 64 && size_of::<TraceRecord>() == 32);
+    assert!(offset_of!(TraceHeader, started) == 24 && offset_of!(TraceHeader, started_unix) == 32);
+    assert!(offset_of!(TraceRecord, kind) == 24 && offset_of!(TraceRecord, stream) == 28);
 };
 
 #[cfg(test)]
@@ -192,26 +196,26 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let record = Record {
+        let record = TraceRecord {
             time: 1 << 40,
             id: 7,
             size: u64::MAX,
-            kind: Kind::Spill as u8,
+            kind: TraceKind::Spill as u8,
             card: 3,
             pool: 1,
             detail: 2,
             stream: 513,
             thread: 9,
         };
-        assert_eq!(Record::from_bytes(&record.to_bytes()), record);
-        let header = Header::new(42, 2, 11, 1 << 60);
-        assert_eq!(Header::from_bytes(&header.to_bytes()), header);
+        assert_eq!(TraceRecord::from_bytes(&record.to_bytes()), record);
+        let header = TraceHeader::new(42, 2, 11, 1 << 60);
+        assert_eq!(TraceHeader::from_bytes(&header.to_bytes()), header);
     }
 
     #[test]
     fn every_kind_is_known_by_its_code_and_no_other_code_is() {
         let known = (0..=u8::MAX)
-            .filter(|code| Kind::of(*code).is_some_and(|kind| kind as u8 == *code))
+            .filter(|code| TraceKind::of(*code).is_some_and(|kind| kind as u8 == *code))
             .count();
         assert_eq!(known, 12);
     }

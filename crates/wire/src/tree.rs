@@ -1,14 +1,19 @@
-//! The tree's ledger: one small shared file for a program and all that it starts, by which their claims together keep to a budget.
+//! Ledger of a process tree: a shared file by which a program and all processes that it starts keep to one
+//! budget.
 //!
-//! DECISION: a page is one process's report and stays as its last words; what the living hold together is counted here, in one slot
-//! a process, because a sum that many processes add to cannot be put right after one of them was killed half-way through an
-//! addition, and a slot can: it belongs to one process, and whoever finds that process gone empties it. A claim first looks whether
-//! it would fit, then adds to its own slot, then sums again; if others claimed meanwhile and the sum is too large, it takes its
-//! bytes back and may try again. So no order of events passes the budget, what fits together is granted together, and of claims that
-//! do not, somebody is granted before anybody is told that the tree is full. Nobody waits on a lock of another process.
+//! DECISION: the ledger has one slot for each process and no common sum. A sum to which many processes add
+//! cannot be repaired after one of them was killed in the middle of an addition. A slot can: it belongs to
+//! one process, and any other that finds the process gone empties it. (A page, in contrast, is one process's
+//! report, and stays after its end.)
 //!
-//! What that rests on is a fence between the addition and the sum: of two claims, one at least sees the other. A file of zeroes is an
-//! empty ledger, so whoever comes first makes it by giving a new file its length.
+//! DECISION: a claim first tests whether it would fit, then adds to its own slot, then sums all slots again.
+//! If other claims came in between and the sum is too large, it takes its bytes back and may try again. So no
+//! order of events passes the budget, claims that fit together are granted together, and of claims that do
+//! not, one is granted before another is told that the budget is full. No process waits for a lock of another
+//! one. This rests on a fence between the addition and the sum: of two claims, at least one sees the other
+//! (`tests/loom.rs` tries all orders).
+//!
+//! A file of zeroes is an empty ledger, so the first process makes one by giving a new file its length.
 
 use core::array;
 use core::mem::size_of;
@@ -21,12 +26,13 @@ mod owner;
 mod slots;
 mod snapshot;
 
-pub use owner::Owner;
+pub use owner::SlotOwner;
 pub use snapshot::{TreeCardSnapshot, TreeSnapshot};
 
-/// The ledger's name in the folder of the pages; it changes with the layout.
+/// Name of the ledger in the folder of the pages; it changes with the layout.
 pub const FILE: &str = "tree.1";
-/// Processes of one tree that can be on cards at a time; few under loom and miri, which are slow and look for something else.
+/// Processes of one tree that can use cards at a time; few under loom and miri, which try every order of a
+/// few events.
 pub const SLOTS: usize = match (cfg!(loom), cfg!(miri)) {
     (true, _) => 2,
     (_, true) => 8,
@@ -38,63 +44,65 @@ const PLACES: usize = if cfg!(loom) { 1 } else { CARDS };
 /// The whole ledger.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Tree {
+pub struct TreeLedger {
     cards: [TreeCard; PLACES],
     /// Slots that were ever taken: no other needs to be looked at.
     used: AtomicU64,
-    slots: [Slot; SLOTS],
+    slots: [ProcessSlot; SLOTS],
 }
 
-/// A card, by whatever number each process knows it.
+/// A card; processes may number it differently.
 #[repr(C)]
 #[derive(Debug, Default)]
 struct TreeCard {
-    /// [`key`] of the card; 0 for a place that is free.
+    /// [`key`] of the card; 0 for a free place.
     key: AtomicU64,
-    /// What the tree may take of it, plus one; 0 if nobody has said.
+    /// The tree's budget plus one; 0 before it is set.
     budget: AtomicU64,
-    /// The most that its living processes held of it at a time.
+    /// The most bytes that living processes held at a time.
     peak: AtomicU64,
 }
 
-/// One process.
+/// The slot of one process.
 #[repr(C, align(64))]
 #[derive(Debug)]
-struct Slot {
-    /// An [`Owner`], or 0.
+struct ProcessSlot {
+    /// An [`SlotOwner`], or 0.
     owner: AtomicU64,
-    /// The name space that the owner's number is of; 0 until it has said so.
+    /// PID namespace of the owner's number; 0 until it is set.
     space: AtomicU64,
-    shares: [Share; PLACES],
+    shares: [CardShare; PLACES],
 }
 
-/// What one process has of one card, in bytes.
+/// One process's bytes of one card.
 #[repr(C)]
 #[derive(Debug, Default)]
-struct Share {
-    /// With what the driver has been asked for and not yet given.
+struct CardShare {
+    /// Held bytes, and those that the driver was asked for and has not given yet.
     claimed: AtomicU64,
     held: AtomicU64,
 }
 
-/// The most bytes that one claim counts for: more than any card has, and so little that the sum of all claims of a process cannot
-/// overflow. A program may ask for any number of bytes, and without a budget the driver is the first to refuse.
+/// The most bytes that one claim counts for: more than any card has, and so little that the sum of all claims
+/// of a process cannot overflow. A program may ask for any number of bytes, and without a budget the driver
+/// is the first to refuse.
 const MOST: u64 = 1 << 48;
 
-/// What became of a claim.
+/// Result of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Claim {
+pub enum ClaimResult {
     Granted,
-    /// The budget does not have it.
+    /// The budget is too small for it.
     Full,
-    /// It would have fitted, but for another claim that may yet be taken back: worth another try.
+    /// It did not fit beside another claim that may yet be taken back: worth another attempt.
     Crossed,
 }
 
-/// What names a card to every process of a tree: its UUID, or where the driver tells none the number that it has there.
+/// Name of a card for every process of a tree: its UUID, or its number where the driver has no UUID.
 pub fn key(uuid: [u8; 16], number: u8) -> u64 {
     let (halves, _) = uuid.as_chunks::<8>();
     let folded = halves.iter().fold(0, |key, half| key ^ u64::from_le_bytes(*half));
+    // A driver without UUIDs reports zeroes; 0 is the mark of a free place and must not become a key.
     if folded == 0 {
         u64::from(number) + 1
     } else {
@@ -102,12 +110,12 @@ pub fn key(uuid: [u8; 16], number: u8) -> u64 {
     }
 }
 
-/// The number that stands for a budget in the ledger.
+/// Representation of a budget in the ledger.
 pub const fn budget_word(budget: u64) -> u64 {
     budget.saturating_add(1)
 }
 
-/// The budget that a number in the ledger stands for.
+/// The budget that a word of the ledger represents.
 const fn read_budget(word: u64) -> u64 {
     match word {
         0 | u64::MAX => UNLIMITED,
@@ -115,10 +123,10 @@ const fn read_budget(word: u64) -> u64 {
     }
 }
 
-impl Tree {
+impl TreeLedger {
     pub const SIZE: usize = size_of::<Self>();
 
-    /// The place of the card with this key, which is taken if it has none yet; `None` if there is no room for one more.
+    /// The place of the card with this key, taken at the first call; `None` if there is no free place.
     pub fn place(&self, key: u64) -> Option<usize> {
         self.cards.iter().position(|card| {
             let before = card.key.compare_exchange(0, key, Relaxed, Relaxed);
@@ -126,74 +134,81 @@ impl Tree {
         })
     }
 
-    /// Sets the budget of a card that nobody has set yet.
+    /// Sets the budget of a card, unless it is set already.
     pub fn say_budget(&self, place: usize, budget: u64) {
+        // The first process of a tree sets it; all others were started with the same option, or the daemon
+        // has changed it since.
         let word = &self.card(place).budget;
         let _ = word.compare_exchange(0, budget_word(budget), Relaxed, Relaxed);
     }
 
-    /// What the tree may take of a card; [`UNLIMITED`] for no limit.
+    /// The budget of a card; [`UNLIMITED`] without one.
     pub fn budget(&self, place: usize) -> u64 {
         read_budget(self.card(place).budget.load(Relaxed))
     }
 
-    /// Claims `size` bytes of a card for the owner of a slot, once. What is granted is either confirmed or taken back.
-    pub fn claim(&self, slot: usize, place: usize, size: u64) -> Claim {
+    /// Claims `size` bytes of a card for the owner of a slot. A granted claim must be confirmed or taken
+    /// back.
+    pub fn claim(&self, slot: usize, place: usize, size: u64) -> ClaimResult {
         let counted = size.min(MOST);
         let claimed = &self.share(slot, place).claimed;
+        // Read once: a budget that changes during the claim counts for the next one.
         let budget = self.budget(place);
         if budget == UNLIMITED {
             claimed.fetch_add(counted, Relaxed);
-            return Claim::Granted;
+            return ClaimResult::Granted;
         }
-        // A claim that cannot be granted must not stand in the way of one that can.
+        // Before the addition: a claim that cannot be granted must not make others fail that could be.
         let sum = self.claimed(place).checked_add(size);
         if sum.is_none_or(|sum| sum > budget) {
-            return Claim::Full;
+            return ClaimResult::Full;
         }
         claimed.fetch_add(counted, Relaxed);
+        // Between the addition and the sum, on both sides: of two claims that cross, at least one sees the
+        // other (store buffering).
         fence(SeqCst);
         if self.claimed(place) <= budget {
-            return Claim::Granted;
+            return ClaimResult::Granted;
         }
         lower(claimed, counted);
-        Claim::Crossed
+        ClaimResult::Crossed
     }
 
-    /// The driver did not give what was claimed.
+    /// Takes back a claim that the driver refused.
     pub fn take_back(&self, slot: usize, place: usize, size: u64) {
         lower(&self.share(slot, place).claimed, size.min(MOST));
     }
 
-    /// The driver gave what was claimed.
+    /// Counts a claim as held.
     pub fn confirm(&self, slot: usize, place: usize, size: u64) {
         self.share(slot, place).held.fetch_add(size.min(MOST), Relaxed);
     }
 
-    /// Counts `size` bytes whether the budget has them or not: they are a fact already, as a context is.
+    /// Counts `size` bytes as held whether the budget has them or not: they exist already, as a context does.
     pub fn charge(&self, slot: usize, place: usize, size: u64) {
         self.share(slot, place).claimed.fetch_add(size.min(MOST), Relaxed);
         self.confirm(slot, place, size);
     }
 
-    /// Gives back `size` bytes of what is held, never below none.
+    /// Gives back `size` held bytes; saturates at zero.
     pub fn give(&self, slot: usize, place: usize, size: u64) {
         let share = self.share(slot, place);
+        // Only what was held: a slot that was emptied meanwhile has nothing to return.
         let given = lower(&share.held, size.min(MOST));
         lower(&share.claimed, given);
     }
 
-    /// What all processes have claimed of a card.
+    /// Bytes of a card that all processes have claimed.
     pub fn claimed(&self, place: usize) -> u64 {
         self.sum(place, |share| &share.claimed)
     }
 
-    /// What all processes hold of a card.
+    /// Bytes of a card that all processes hold.
     pub fn held(&self, place: usize) -> u64 {
         self.sum(place, |share| &share.held)
     }
 
-    /// What the budget of a card still has; [`UNLIMITED`] without one.
+    /// Unclaimed bytes of a card's budget; [`UNLIMITED`] without one.
     pub fn headroom(&self, place: usize) -> u64 {
         match self.budget(place) {
             UNLIMITED => UNLIMITED,
@@ -201,16 +216,19 @@ impl Tree {
         }
     }
 
+    /// The most bytes of a card that living processes held at a time.
     pub fn peak(&self, place: usize) -> u64 {
         self.card(place).peak.load(Relaxed)
     }
 
-    /// The peak is at least what is held now; before that makes it larger, `sweep` may empty the slots of the dead.
+    /// Raises the peak to what is held now; before that, `sweep` may empty the slots of processes that have
+    /// ended.
     ///
-    /// A sum taken while others give and take may count the same bytes with both, so one that comes out twice is believed, or the least
-    /// of a few.
+    /// A sum that is taken while bytes move from one process to another may count them twice. So the sum is
+    /// taken until it comes out the same twice, or the least of a few is used.
     pub fn raise_peak(&self, place: usize, sweep: impl FnOnce()) {
         const SUMS: usize = 4;
+        // Orders the caller's own addition before the sums.
         fence(SeqCst);
         if self.held(place) <= self.peak(place) {
             return;
@@ -224,41 +242,46 @@ impl Tree {
             }
             least = least.min(again);
         }
+        // Never lowered: the peak is the figure that remains when all processes have ended.
         self.card(place).peak.fetch_max(least, Relaxed);
     }
 
-    fn sum(&self, place: usize, of: impl Fn(&Share) -> &AtomicU64) -> u64 {
+    fn sum(&self, place: usize, of: impl Fn(&CardShare) -> &AtomicU64) -> u64 {
+        // Acquire pairs with the Release in `lower`: see there.
         let shares = self.slots().iter().map(|slot| slot.share(place));
         shares.fold(0, |sum, share| sum.saturating_add(of(share).load(Acquire)))
     }
 
     fn card(&self, place: usize) -> &TreeCard {
+        // The remainder keeps a wrong number inside of the mapping; the crate may not panic in a foreign
+        // process.
         &self.cards[place % PLACES]
     }
 
-    fn share(&self, slot: usize, place: usize) -> &Share {
+    fn share(&self, slot: usize, place: usize) -> &CardShare {
         self.slots[slot % SLOTS].share(place)
     }
 }
 
-/// Takes off as much as there is, and says how much that was: a slot may have been emptied by somebody who took us for dead. Who
-/// sees what this leaves sees all that was done before, so that room is never found before less is held.
+/// Subtracts as much as there is, and returns how much that was: another process may have taken this one for
+/// dead and emptied its slot. Release: a process that sees the smaller claim also sees the smaller held
+/// figure, so that room is never found too early.
 fn lower(counter: &AtomicU64, size: u64) -> u64 {
     let less = |bytes: u64| Some(bytes.saturating_sub(size));
     let (Ok(before) | Err(before)) = counter.fetch_update(Release, Relaxed, less);
     before.min(size)
 }
 
-/// An empty one, without limits.
-impl Default for Tree {
+/// An empty ledger without budgets.
+impl Default for TreeLedger {
     fn default() -> Self {
         Self {
             cards: array::from_fn(|_| TreeCard::default()),
             used: AtomicU64::default(),
-            slots: array::from_fn(|_| Slot {
+            slots: array::from_fn(|_| ProcessSlot {
                 owner: AtomicU64::default(),
                 space: AtomicU64::default(),
-                shares: array::from_fn(|_| Share::default()),
+                shares: array::from_fn(|_| CardShare::default()),
             }),
         }
     }
@@ -266,8 +289,8 @@ impl Default for Tree {
 
 #[cfg(not(loom))]
 const _: () = {
-    assert!(size_of::<TreeCard>() == 24 && size_of::<Share>() == 16);
-    assert!(core::mem::offset_of!(Tree, used) == 24 * CARDS);
-    assert!(size_of::<Slot>() == 320 && core::mem::offset_of!(Tree, slots) == 448);
-    assert!(size_of::<Tree>() == 448 + 320 * SLOTS);
+    assert!(size_of::<TreeCard>() == 24 && size_of::<CardShare>() == 16);
+    assert!(core::mem::offset_of!(TreeLedger, used) == 24 * CARDS);
+    assert!(size_of::<ProcessSlot>() == 320 && core::mem::offset_of!(TreeLedger, slots) == 448);
+    assert!(size_of::<TreeLedger>() == 448 + 320 * SLOTS);
 };

@@ -5,24 +5,24 @@
 
 use loom::sync::Arc;
 use loom::thread;
-use plimsoll_wire::tree::{Claim, Owner, Tree};
+use plimsoll_wire::tree::{ClaimResult, SlotOwner, TreeLedger};
 
 const CARD: usize = 0;
 
-fn process(number: u32) -> Owner {
-    Owner::new(number, 7)
+fn process(number: u32) -> SlotOwner {
+    SlotOwner::new(number, 7)
 }
 
 /// A ledger of two processes with a budget, and their slots.
-fn two(budget: u64) -> (Arc<Tree>, [usize; 2]) {
-    let tree = Arc::new(Tree::default());
+fn two(budget: u64) -> (Arc<TreeLedger>, [usize; 2]) {
+    let tree = Arc::new(TreeLedger::default());
     tree.say_budget(CARD, budget);
     let slots = [1, 2].map(|number| tree.enter(process(number), 1, |_, _| false).unwrap());
     (tree, slots)
 }
 
 /// Both claim at once; what each was told.
-fn both(tree: &Arc<Tree>, slots: [usize; 2], sizes: [u64; 2]) -> [Claim; 2] {
+fn both(tree: &Arc<TreeLedger>, slots: [usize; 2], sizes: [u64; 2]) -> [ClaimResult; 2] {
     let other = Arc::clone(tree);
     let thread = thread::spawn(move || other.claim(slots[1], CARD, sizes[1]));
     let first = tree.claim(slots[0], CARD, sizes[0]);
@@ -33,7 +33,7 @@ fn both(tree: &Arc<Tree>, slots: [usize; 2], sizes: [u64; 2]) -> [Claim; 2] {
 fn what_fits_together_is_granted_together() {
     loom::model(|| {
         let (tree, slots) = two(6);
-        assert_eq!(both(&tree, slots, [3, 3]), [Claim::Granted; 2]);
+        assert_eq!(both(&tree, slots, [3, 3]), [ClaimResult::Granted; 2]);
         assert_eq!((tree.claimed(CARD), tree.headroom(CARD)), (6, 0));
     });
 }
@@ -43,14 +43,17 @@ fn two_never_pass_the_budget_and_nobody_finds_it_full_but_by_somebody_who_was_gr
     loom::model(|| {
         let (tree, slots) = two(5);
         let told = both(&tree, slots, [3, 4]);
-        let granted = told.iter().filter(|claim| **claim == Claim::Granted).count();
+        let granted = told
+            .iter()
+            .filter(|claim| **claim == ClaimResult::Granted)
+            .count();
         assert!(granted < 2, "{told:?}");
-        assert!(granted == 1 || told == [Claim::Crossed; 2], "{told:?}");
+        assert!(granted == 1 || told == [ClaimResult::Crossed; 2], "{told:?}");
         let claimed = tree.claimed(CARD);
         assert!([0, 3, 4].contains(&claimed), "{claimed}");
         // Whoever is alone is served.
         let again = tree.claim(slots[0], CARD, 1);
-        assert_eq!(again, Claim::Granted, "{told:?}");
+        assert_eq!(again, ClaimResult::Granted, "{told:?}");
     });
 }
 
@@ -58,7 +61,10 @@ fn two_never_pass_the_budget_and_nobody_finds_it_full_but_by_somebody_who_was_gr
 fn a_claim_that_can_never_be_granted_stands_in_nobodys_way() {
     loom::model(|| {
         let (tree, slots) = two(5);
-        assert_eq!(both(&tree, slots, [6, 5]), [Claim::Full, Claim::Granted]);
+        assert_eq!(
+            both(&tree, slots, [6, 5]),
+            [ClaimResult::Full, ClaimResult::Granted]
+        );
     });
 }
 
@@ -71,14 +77,14 @@ fn what_one_gives_back_another_may_claim_and_the_peak_is_what_was_held_at_a_time
         let other = Arc::clone(&tree);
         let thread = thread::spawn(move || {
             let claim = other.claim(slots[1], CARD, 3);
-            if claim == Claim::Granted {
+            if claim == ClaimResult::Granted {
                 other.confirm(slots[1], CARD, 3);
                 other.raise_peak(CARD, || ());
             }
             claim
         });
         tree.give(slots[0], CARD, 4);
-        let granted = thread.join().unwrap() == Claim::Granted;
+        let granted = thread.join().unwrap() == ClaimResult::Granted;
         assert_eq!(tree.claimed(CARD), if granted { 3 } else { 0 });
         assert_eq!(tree.peak(CARD), 4);
     });
@@ -87,10 +93,10 @@ fn what_one_gives_back_another_may_claim_and_the_peak_is_what_was_held_at_a_time
 #[test]
 fn who_comes_into_a_dead_ones_slot_loses_nothing_to_those_who_sweep_it() {
     loom::model(|| {
-        let tree = Arc::new(Tree::default());
+        let tree = Arc::new(TreeLedger::default());
         let dead = tree.enter(process(1), 1, |_, _| false).unwrap();
         tree.charge(dead, CARD, 5);
-        let is_gone = |owner: Owner, _| owner == process(1);
+        let is_gone = |owner: SlotOwner, _| owner == process(1);
         let other = Arc::clone(&tree);
         let thread = thread::spawn(move || {
             other.sweep(process(3), is_gone);

@@ -1,8 +1,8 @@
 //! What C passes to us, as types that know their own dangers.
 //!
-//! All pointers of the driver API arrive as [`In`], [`Out`] or [`Host`]. Only a C caller makes one, and by `cuda.h`
-//! it promises that the pointer is null or good for the type behind it. That promise travels in the type, so the
-//! functions themselves need no unsafe code; what the promise allows stands here, once.
+//! All pointers of the driver API arrive as [`In`], [`Out`] or [`Host`]. Only a C caller makes one, and by
+//! `cuda.h` it promises that the pointer is null or good for the type behind it. That promise travels in the
+//! type, so the functions themselves need no unsafe code; what the promise allows stands here, once.
 
 pub(crate) mod structs;
 
@@ -17,7 +17,8 @@ use crate::code::{Code, INVALID_VALUE, Outcome};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct DevicePtr(pub(crate) u64);
 
-/// Declares opaque handles. Ours are numbers in order of creation, so that two runs of a program log the same.
+/// Declares opaque handles. Ours are numbers in order of creation, so that two runs of a program log the
+/// same.
 macro_rules! handles {
     ($($name:ident),*) => { $(
         #[repr(transparent)]
@@ -216,7 +217,8 @@ impl Host {
 
     pub(crate) fn bytes_mut<'a>(self, offset: u64, length: usize) -> &'a mut [u8] {
         let start = Self::new(self.address() + offset).0.cast::<u8>();
-        // SAFETY: the C caller promises `length` writable bytes, used by nobody else for the time of the call.
+        // SAFETY: the C caller promises `length` writable bytes, used by nobody else for the time of the
+        // call.
         unsafe { slice::from_raw_parts_mut(start, length) }
     }
 }

@@ -1,5 +1,5 @@
-//! Tests of the exported functions. The driver is one per process and reads its settings once, so each test runs
-//! again in a process of its own, and both look at the log that this process left.
+//! Tests of the exported functions. The driver is one per process and reads its settings once, so each test
+//! runs again in a process of its own, and both look at the log that this process left.
 
 use std::any::type_name;
 use std::env;

@@ -1,7 +1,7 @@
-//! Physical memory. All of it is one sparse memfd, in which every block has its own offset; freed blocks are punched
-//! out. So a card of 8 GiB costs nothing until it is written to, thousands of blocks cost one descriptor, and the
-//! memory is reached by `pread` and `pwrite` without being mapped. Blocks that other processes may open get a file of
-//! their own.
+//! Physical memory. All of it is one sparse memfd, in which every block has its own offset; freed blocks are
+//! punched out. So a card of 8 GiB costs nothing until it is written to, thousands of blocks cost one
+//! descriptor, and the memory is reached by `pread` and `pwrite` without being mapped. Blocks that other
+//! processes may open get a file of their own.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,8 +1,10 @@
-//! Stream capture: what is enqueued goes into a graph instead, and what is illegal meanwhile says 900 and spoils it.
+//! Stream capture: what is enqueued goes into a graph instead, and what is illegal meanwhile says 900 and
+//! spoils it.
 //!
-//! A call is unsafe during capture when it may wait or may change memory that the graph relies on. Whether it is
-//! forbidden depends on the mode that the capture was begun with, on the thread that asks, and on the mode that this
-//! thread has exchanged itself into (`cuThreadExchangeStreamCaptureMode`), as the driver's documentation tells.
+//! A call is unsafe during capture when it may wait or may change memory that the graph relies on. Whether it
+//! is forbidden depends on the mode that the capture was begun with, on the thread that asks, and on the mode
+//! that this thread has exchanged itself into (`cuThreadExchangeStreamCaptureMode`), as the driver's
+//! documentation tells.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! Small allocations share chunks of 2 MiB, as the driver does it: a card looks fuller than the sum of its requests.
+//! Small allocations share chunks of 2 MiB, as the driver does it: a card looks fuller than the sum of its
+//! requests.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! The memcpy family. Copies between the host and the device wait when they are not `Async`; copies on the device do
-//! not, as in the driver.
+//! The memcpy family. Copies between the host and the device wait when they are not `Async`; copies on the
+//! device do not, as in the driver.
 
 mod shape;
 

@@ -64,7 +64,8 @@ impl Card {
     }
 }
 
-/// Domain, bus, device and function of `[DOMAIN:]BUS:DEVICE[.FUNCTION]`. NVML writes the domain with eight digits, CUDA with four.
+/// Domain, bus, device and function of `[DOMAIN:]BUS:DEVICE[.FUNCTION]`. NVML writes the domain with eight
+/// digits, CUDA with four.
 fn pci_address(text: &str) -> Option<[u32; 4]> {
     let number = |digits: &str| u32::from_str_radix(digits, 16).ok();
     let (rest, function) = text.split_once('.').unwrap_or((text, "0"));

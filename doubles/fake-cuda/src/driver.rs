@@ -1,7 +1,8 @@
 //! The state of the driver in this process, behind one lock.
 //!
-//! Subjects keep their state in their own files and hang it here. A forked child has no driver: the real one answers
-//! CUDA_ERROR_NOT_INITIALIZED to it, and here the lock may be held by a thread that was not forked along.
+//! Subjects keep their state in their own files and hang it here. A forked child has no driver: the real one
+//! answers CUDA_ERROR_NOT_INITIALIZED to it, and here the lock may be held by a thread that was not forked
+//! along.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,6 +1,7 @@
 //! `cuGetProcAddress`: a name and a version give the function whose ABI that version of CUDA had.
 //!
-//! By default its addresses are those of `dlsym`, as NVIDIA's are believed to be; with `distinct=1` they are thunks.
+//! By default its addresses are those of `dlsym`, as NVIDIA's are believed to be; with `distinct=1` they are
+//! thunks.
 
 use std::ffi::{c_char, c_void};
 

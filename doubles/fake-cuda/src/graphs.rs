@@ -1,7 +1,8 @@
 //! Graphs: what a capture collected, made executable and launched.
 //!
-//! Each node remembers which blocks its addresses led to when it was captured. A launch that finds other memory
-//! there, or none, is noted as a violation; where there is none it fails with CUDA_ERROR_ILLEGAL_ADDRESS.
+//! Each node remembers which blocks its addresses led to when it was captured. A launch that finds other
+//! memory there, or none, is noted as a violation; where there is none it fails with
+//! CUDA_ERROR_ILLEGAL_ADDRESS.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

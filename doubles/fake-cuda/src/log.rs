@@ -4,8 +4,8 @@
 //! PID:THREAD call FUNCTION(NAME=VALUE, …) = CODE
 //! PID:THREAD violation RULE: what happened
 //! ```
-//! THREAD counts the threads of the process in the order of their first line. Each line is one `write` to a file
-//! opened for append, so that processes can share it and one that is killed leaves whole lines.
+//! THREAD counts the threads of the process in the order of their first line. Each line is one `write` to a
+//! file opened for append, so that processes can share it and one that is killed leaves whole lines.
 
 use std::cell::Cell;
 use std::fmt::Display;

@@ -1,8 +1,9 @@
 //! Stream-ordered allocation: pools that keep freed memory up to their release threshold.
 //!
-//! A pool holds whole granules; freed blocks are kept whole and given out again to requests of the same number of
-//! granules. A stream that gets a block which another has freed waits for that one. What passes the threshold goes
-//! back at the next synchronisation, as in the driver; until then a card looks fuller than it is.
+//! A pool holds whole granules; freed blocks are kept whole and given out again to requests of the same
+//! number of granules. A stream that gets a block which another has freed waits for that one. What passes the
+//! threshold goes back at the next synchronisation, as in the driver; until then a card looks fuller than it
+//! is.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,8 @@
 //! What the test asks for: `key=value` words in `PLIMSOLL_FAKE_CUDA`, read once, at the first call.
 //!
-//! Sizes are bytes, or a number with `K`, `M`, `G` or `T` (binary). A word that makes no sense makes `cuInit` fail with
-//! CUDA_ERROR_UNKNOWN and is said on stderr: a test that mistypes must not pass. `README.md` has the list of keys.
+//! Sizes are bytes, or a number with `K`, `M`, `G` or `T` (binary). A word that makes no sense makes `cuInit`
+//! fail with CUDA_ERROR_UNKNOWN and is said on stderr: a test that mistypes must not pass. `README.md` has
+//! the list of keys.
 
 use std::path::PathBuf;
 use std::str::FromStr;

@@ -1,7 +1,7 @@
 //! Memory that another process opens: legacy IPC for `cuMemAlloc`, descriptors for `cuMemCreate`.
 //!
-//! A legacy handle says which descriptor of which process to open through `/proc`; a shareable descriptor is a file of
-//! the block's own, whose name says where the block lies. The owner stays the one who pays.
+//! A legacy handle says which descriptor of which process to open through `/proc`; a shareable descriptor is
+//! a file of the block's own, whose name says where the block lies. The owner stays the one who pays.
 
 use std::fs::{self, File};
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};

@@ -1,9 +1,9 @@
 //! The unified address space: which addresses are taken, by what, and what is behind them.
 //!
-//! Three layers, as in the driver. A *span* is address space, held by a PROT_NONE mapping so that nothing else lands
-//! there and host code that follows a device pointer dies at once. A *region* is what one call gave the program. A
-//! *segment* leads from addresses to a block, with the access that was granted. Spans start at a fixed address and
-//! reuse the lowest hole, so that two runs of a program see the same addresses.
+//! Three layers, as in the driver. A *span* is address space, held by a PROT_NONE mapping so that nothing
+//! else lands there and host code that follows a device pointer dies at once. A *region* is what one call
+//! gave the program. A *segment* leads from addresses to a block, with the access that was granted. Spans
+//! start at a fixed address and reuse the lowest hole, so that two runs of a program see the same addresses.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;

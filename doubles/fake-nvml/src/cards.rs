@@ -8,11 +8,13 @@ use serde::Deserialize;
 
 use crate::abi::{ERROR_NOT_SUPPORTED, Return};
 
-/// `{"uuid", "name", "total", "free", "cc": [9, 0], "pci", "mig", "processes": [{"pid", "used"}], "graphics": […]}`;
-/// without `total`, memory is not supported; `"usage"` names the file in which processes of fake-cuda say what they hold of their first
-/// card, and these are its processes besides; `"sensors": {"celsius", "megahertz", "most_megahertz", "milliwatts", "busy", "slowed"}` are what
-/// it feels, `slowed` as NVML's bits, and what is absent is not supported; `null` processes are not supported, or fail with `processes_code`; all but `uuid` may
-/// be absent. `!CODE` instead of cards makes `nvmlInit_v2` fail with that code.
+/// `{"uuid", "name", "total", "free", "cc": [9, 0], "pci", "mig", "processes": [{"pid", "used"}], "graphics":
+/// […]}`; without `total`, memory is not supported; `"usage"` names the file in which processes of fake-cuda
+/// say what they hold of their first card, and these are its processes besides; `"sensors": {"celsius",
+/// "megahertz", "most_megahertz", "milliwatts", "busy", "slowed"}` are what it feels, `slowed` as NVML's
+/// bits, and what is absent is not supported; `null` processes are not supported, or fail with
+/// `processes_code`; all but `uuid` may be absent. `!CODE` instead of cards makes `nvmlInit_v2` fail with
+/// that code.
 #[derive(Debug, Deserialize)]
 struct Described {
     uuid: String,
@@ -102,8 +104,9 @@ pub(crate) fn cards() -> Vec<Card> {
     described.into_iter().map(Card::from).collect()
 }
 
-/// What the processes of fake-cuda hold of their first card: records of ten words, of which the first is the process, the second when
-/// it was started, and the third its bytes. Records of the dead stay, so only who runs is listed.
+/// What the processes of fake-cuda hold of their first card: records of ten words, of which the first is the
+/// process, the second when it was started, and the third its bytes. Records of the dead stay, so only who
+/// runs is listed.
 fn holders(usage: &Path) -> Vec<Process> {
     const WORDS: usize = 10;
     let bytes = fs::read(usage).unwrap_or_default();

@@ -7,7 +7,7 @@ use serde::ser::SerializeMap;
 
 use crate::Bytes;
 
-/// What a user could do.
+/// An action that the user could take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Advice {
     /// Use a smaller context: `-c N`.
@@ -58,6 +58,7 @@ impl Advice {
             Self::NoOpOffload => Some("--no-op-offload".to_owned()),
             Self::ProjectorOnHost => Some("--no-mmproj-offload".to_owned()),
             Self::DivideLayers(flags) => Some(flags.clone()),
+            // Advice without a flag (another card, less load) stays in the text and is left out here.
             Self::Together(all) => {
                 let flags: Vec<String> = all.iter().filter_map(Self::flags).collect();
                 (!flags.is_empty()).then(|| flags.join(" "))
@@ -107,7 +108,7 @@ pub struct Hint {
     pub saves: Option<Bytes>,
     /// With it everything fits.
     pub enough: bool,
-    /// What is lost by it, in words.
+    /// The drawback of it, as text.
     pub costs: Option<&'static str>,
 }
 
@@ -142,6 +143,7 @@ impl fmt::Display for Hint {
             (None, false) => {}
         }
         match self.costs {
+            // Last, since it qualifies everything before it.
             Some(costs) => write!(f, "; the price: {costs}"),
             None => Ok(()),
         }
@@ -159,6 +161,7 @@ impl Serialize for Hint {
         if let Some(saves) = self.saves {
             hint.serialize_entry("saves", &saves)?;
         }
+        // Absent keys rather than null or false: scripts test for presence.
         if self.enough {
             hint.serialize_entry("enough", &true)?;
         }

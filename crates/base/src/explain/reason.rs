@@ -48,6 +48,7 @@ pub struct Reason {
     pub code: &'static str,
     pub text: String,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    // Sorted, so that the JSON of two runs can be compared line by line.
     pub facts: BTreeMap<&'static str, Fact>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub because: Vec<Reason>,
@@ -85,6 +86,7 @@ impl Reason {
 /// Prints the tree as indented lines, the root first.
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Recursion is bounded: trees are built by our own code and a few levels deep.
         fn lines(reason: &Reason, depth: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             if depth > 0 {
                 writeln!(f)?;

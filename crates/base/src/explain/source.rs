@@ -5,14 +5,14 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// Where a number came from.
+/// The origin of a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// Read from the model file's header.
     Header,
     /// A closed form that mirrors this place in the engine's source (`file:function @ build`).
     Formula(&'static str),
-    /// The engine itself said so (its log, or its own planner).
+    /// Reported by the engine itself (its log, or its own planner).
     Engine(Cow<'static, str>),
     /// A measured table for this kind of card, driver and build; the text names the row.
     Calibration(Cow<'static, str>),
@@ -20,7 +20,7 @@ pub enum Source {
     Measured,
     /// Written down by the user.
     Declared,
-    /// Nobody knows; shown as unknown, never as zero.
+    /// No source: shown as unknown, never as zero.
     Unknown,
 }
 
@@ -40,6 +40,7 @@ impl fmt::Display for Source {
 
 impl Serialize for Source {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // One string in JSON too: its form is documented, and new sources need no new schema.
         serializer.collect_str(self)
     }
 }

@@ -47,6 +47,7 @@ impl Macros {
                     Problem::ExpandMacro { name, why, remedy },
                 ))
             };
+            // Each macro may double the text, so their number bounds the work.
             if macros.0.len() == MOST {
                 return fail("is one too many", "declare at most 256");
             }
@@ -60,6 +61,7 @@ impl Macros {
                 return fail("is no text, number or truth", "write one value");
             };
             let entry = Macro::new(&pair.key, value);
+            // A cycle over several macros cannot expand: each is substituted once, last declared first.
             if value.contains(&entry.slug) {
                 return fail("contains itself", "remove it from its value");
             }
@@ -68,11 +70,12 @@ impl Macros {
         Ok(macros)
     }
 
-    /// What holds inside a model: `MODEL_ID`, the global ones, its own.
+    /// Macros inside a model: `MODEL_ID`, the global ones, its own.
     pub(super) fn of_model(&self, model: &str, own: Self) -> Self {
         let mut merged = vec![Macro::new("MODEL_ID", model)];
         merged.extend(self.0.iter().cloned());
         for entry in own.0 {
+            // In place, because the order of declaration decides which macros a value may use.
             match merged.iter_mut().find(|known| known.name == entry.name) {
                 Some(known) => *known = entry,
                 None => merged.push(entry),
@@ -85,6 +88,7 @@ impl Macros {
     pub(super) fn expand(&self, file: &Arc<str>, node: &mut Node) -> Result<(), ConfigError> {
         node.scalars(&mut |text, line| {
             for Macro { name, slug, value } in self.0.iter().rev() {
+                // Most texts hold no macro at all.
                 if !text.contains("${") {
                     break;
                 }
@@ -125,9 +129,11 @@ pub(super) fn expand_environment(
                 rest = after;
                 continue;
             };
+            // llama-swap refuses as well: an unset variable is a mistake more often than an empty word.
             let Some(value) = env(name) else {
                 return fail(name, "is not set", "set it in the environment of the server");
             };
+            // A second line would become part of a command; a NUL cannot be an argument.
             if value.contains(['\n', '\r', '\0']) || done.len() + value.len() > LONGEST {
                 return fail(
                     name,

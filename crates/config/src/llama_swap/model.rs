@@ -1,4 +1,4 @@
-//! One model of llama-swap's.
+//! One model entry of llama-swap's YAML.
 
 use std::time::Duration;
 
@@ -8,8 +8,9 @@ use super::macros::{Macros, left_over};
 use super::tree::{Node, Pair, Tree};
 use super::{Defaults, Reader};
 use crate::command;
+use crate::engine_flags::engine_flags;
 use crate::failure::{ConfigError, Problem};
-use crate::roster::{Entry, Launch, PORT, engine_flags};
+use crate::roster::{Entry, Launch, PORT};
 
 const READ: [&str; 13] = [
     "macros",
@@ -58,6 +59,7 @@ pub(super) fn strip_comments(pair: &mut Pair) {
             .filter(|field| matches!(field.key.as_str(), "cmd" | "cmdStop"))
         {
             if let Tree::Scalar(text) = &mut field.value.tree {
+                // A comment may contain `${unknown}`, which would be an error after this.
                 *text = command::without_comments(text);
             }
         }
@@ -82,6 +84,7 @@ impl Reader<'_> {
             line: pair.line,
         };
         macros.expand(self.file, &mut node)?;
+        // After expansion: a macro may stand for a whole value, never for a key.
         self.warn_of_unread_in_model(&node);
         let mut entry = Entry::new(pair.key.clone(), Origin::file(self.file, pair.line));
         entry.launch = self.launch(&node, &pair.key)?;
@@ -96,6 +99,7 @@ impl Reader<'_> {
             .map(str::to_owned);
         entry.concurrency = self.number(&node, "concurrencyLimit")?.and_then(positive);
         entry.ttl = match self.number(&node, "ttl")? {
+            // 0 turns the global time off for this model, so only -1 and absence inherit it.
             None | Some(-1) => defaults.ttl,
             Some(seconds) => u64::try_from(seconds).ok().map(Duration::from_secs),
         };
@@ -115,7 +119,9 @@ impl Reader<'_> {
                 Problem::FindCommand { model },
             ));
         };
+        // `${PID}` is known only once the child runs, so it stays.
         let stop = self.command(node, "cmdStop", &["PORT", "PID"])?;
+        // The line of `cmd` itself, so that warnings about flags point at them.
         let at = Origin::file(self.file, node.get("cmd").map_or(node.line, |cmd| cmd.line));
         Ok(Launch::Command {
             options: engine_flags(&argv, &at, &mut self.roster.warnings),
@@ -175,6 +181,7 @@ impl Reader<'_> {
             return Err(self.fault(node.line, why, remedy));
         };
         let line = node.get("proxy").map_or(node.line, |node| node.line);
+        // The proxy would point at a port that nothing listens on.
         if proxy.contains(PORT) && !takes_port {
             return Err(self.fault(
                 line,
@@ -182,6 +189,7 @@ impl Reader<'_> {
                 "pass `${PORT}` to the command",
             ));
         }
+        // A child on the loopback has no certificate; https and unix sockets are not spoken to children.
         if !proxy.starts_with("http://") {
             return Err(self.fault(
                 line,
@@ -211,6 +219,7 @@ impl Reader<'_> {
                     .pairs(&pair.value, "setParamsByID")?
                     .iter()
                     .map(|pair| &pair.key);
+                // The key may repeat the model's own name, which is no alias.
                 let new = names.filter(|name| **name != entry.name && !entry.aliases.contains(name));
                 let new: Vec<String> = new.cloned().collect();
                 entry.aliases.extend(new);

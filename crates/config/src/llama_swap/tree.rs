@@ -41,6 +41,7 @@ impl Node {
     pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<Self, ConfigError> {
         let options = serde_saphyr::options! {
             budget: serde_saphyr::budget! { max_nodes: 50_000, max_documents: 1, max_aliases: 1000, max_depth: 32 },
+            // Aliases of aliases grow exponentially; all real files together need a few hundred events.
             alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 20_000 },
             with_snippet: false,
         };
@@ -52,6 +53,7 @@ impl Node {
                 line: 0,
             }),
             Err(error) => {
+                // 0 names the file: some errors, such as an exceeded budget, have no place.
                 let line = error.location().map_or(0, |place| number(place.line()));
                 let message = error.without_snippet().to_string();
                 let first = message.lines().next().unwrap_or_default();
@@ -74,6 +76,7 @@ impl Node {
 
     pub(super) fn get(&self, key: &str) -> Option<&Node> {
         let pair = self.pairs()?.iter().find(|pair| pair.key == key)?;
+        // `key:` without a value counts as absent, as Go's zero values do in llama-swap.
         (!matches!(pair.value.tree, Tree::Null)).then_some(&pair.value)
     }
 
@@ -98,6 +101,7 @@ fn number(line: u64) -> u32 {
 impl From<Spanned<Tree>> for Node {
     fn from(spanned: Spanned<Tree>) -> Self {
         Self {
+            // The place of an anchor's text, not of its alias: that is where a fault can be fixed.
             line: number(spanned.referenced.line()),
             tree: spanned.value,
         }
@@ -144,6 +148,7 @@ impl<'de> Visitor<'de> for Reader {
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<Tree, E> {
+        // Checked while reading: an alias repeats the text without costing a node of the budget.
         if value.len() > LONGEST {
             return Err(E::custom("a text is longer than 16 KiB; shorten it"));
         }
@@ -166,6 +171,7 @@ impl<'de> Visitor<'de> for Reader {
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Tree, A::Error> {
         let mut pairs = Vec::new();
+        // Pairs keep the order of the file: macros are expanded in it, models are listed in it.
         while let Some(key) = entries.next_key::<Spanned<String>>()? {
             let value = entries.next_value::<Option<Spanned<Tree>>>()?;
             let line = number(key.referenced.line());

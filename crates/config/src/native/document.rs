@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use plimsoll_base::Bytes;
-use plimsoll_wire::options::{Contexts, Pool};
+use plimsoll_wire::options::{Contexts, GgmlPoolMode as Pool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Spanned;
@@ -28,6 +28,7 @@ pub(super) struct Document {
     /// The models, by name.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, Model>")]
+    // Names are spanned to point at a model's header.
     pub(super) models: BTreeMap<Spanned<String>, Model>,
 }
 
@@ -39,15 +40,15 @@ pub(super) struct Serve {
     #[schemars(with = "Option<String>")]
     pub(super) listen: Option<SocketAddr>,
     /// Keys that clients may use; none for no check.
-    pub(super) api_keys: Vec<String>,
+    #[schemars(with = "Vec<String>")]
+    pub(super) api_keys: Vec<Spanned<String>>,
     /// Files with one key per line.
     pub(super) api_key_files: Vec<String>,
-    /// How long a warm model may keep a queued one waiting before it drains, e.g. `10s`.
+    /// Time that a warm model may keep a queued one waiting before it drains, e.g. `10s`.
     pub(super) patience: Option<Length>,
-    /// How long a request may wait in the queue, e.g. `10m`.
+    /// Longest wait of a request in the queue, e.g. `10m`.
     pub(super) wait: Option<Length>,
-    /// On a machine whose GPU takes the host's memory: make free what a model needs before it is loaded, where what it needs is not
-    /// free already. Default: `off`.
+    /// On a machine whose GPU shares the host's memory: free the memory that a model needs before loading it. Default: `off`.
     pub(super) reclaim_before_load: Option<ReclaimBeforeLoad>,
 }
 
@@ -75,10 +76,10 @@ pub(super) struct Model {
     /// A whole command; `${PORT}` stands for the port it is to listen on.
     #[schemars(with = "Option<Words>")]
     pub(super) cmd: Option<Spanned<Words>>,
-    /// What stops it, where a signal does not; `${PID}` and `${PORT}` may stand in it.
+    /// Command that stops it instead of a signal; may contain `${PID}` and `${PORT}`.
     #[schemars(with = "Option<Words>")]
     pub(super) stop: Option<Spanned<Words>>,
-    /// Where a `cmd` listens. Default: `http://127.0.0.1:${PORT}`.
+    /// Address on which a `cmd` listens. Default: `http://127.0.0.1:${PORT}`.
     pub(super) proxy: Option<String>,
     /// The path that answers 200 once a `cmd` is ready, or `none`. Default: `/health`.
     pub(super) check: Option<String>,
@@ -88,7 +89,7 @@ pub(super) struct Model {
     pub(super) tags: Vec<String>,
     /// Variables set for this model only.
     pub(super) env: BTreeMap<String, String>,
-    /// What it takes, e.g. `6GiB`; wins over what is planned.
+    /// Its memory, e.g. `6GiB`; overrides the plan.
     pub(super) memory: Option<Size>,
     /// Cards it may use, by UUID or name; none for any.
     pub(super) cards: Vec<String>,
@@ -100,21 +101,21 @@ pub(super) struct Model {
     pub(super) preload: bool,
     /// Served, but not shown in the list of models.
     pub(super) unlisted: bool,
-    /// How many requests at once.
+    /// Concurrent requests.
     #[schemars(with = "Option<u32>", range(min = 1))]
     pub(super) concurrency: Option<NonZeroU32>,
-    /// How long loading may take, e.g. `10m`.
+    /// Longest load, e.g. `10m`.
     pub(super) load_timeout: Option<Length>,
-    /// How long stopping may take before it is killed, e.g. `10s`.
+    /// Time to exit before it is killed, e.g. `10s`.
     pub(super) stop_timeout: Option<Length>,
-    /// The name the program wants in a request, where it differs from this one.
+    /// The model name in requests to the program, where it differs from this one.
     pub(super) upstream_name: Option<String>,
-    /// What guard does for it, on a CUDA card; what is not said here is as `plimsoll serve` was told.
+    /// Guard settings, for CUDA cards; defaults are those of `plimsoll serve`.
     pub(super) guard: Guard,
-    /// What becomes of it where it fits on no card at its full context.
+    /// Handling where it fits on no card at its full context.
     pub(super) too_large: TooLarge,
-    /// Where its memory grows with depth, a request waits, or is refused, if the depth that it may reach would pass what the model
-    /// has; without this, it is sent and the engine may run out of memory. Default: true.
+    /// For models whose memory grows with depth: a request waits, or is refused, if the depth that it may reach exceeds the
+    /// model's memory. With false, it is sent and the engine may run out of memory. Default: true.
     #[serde(default = "yes")]
     pub(super) depth_admission: bool,
 }
@@ -123,7 +124,7 @@ fn yes() -> bool {
     true
 }
 
-/// Guard: it is preloaded into the model's engine, counts what that takes of its cards, and does what is asked here.
+/// Guard: preloaded into the model's engine, it counts the engine's GPU memory and enforces these settings.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct Guard {
@@ -131,28 +132,29 @@ pub(super) struct Guard {
     pub(super) mode: Option<GuardMode>,
     /// A budget on each card, e.g. `20GiB`, instead of the claim.
     pub(super) budget: Option<Size>,
-    /// When a request does not fit, give back what guard's own pools hold idle and ask again.
+    /// On a failed allocation, release idle memory of guard's own pools and retry.
     pub(super) reuse: Option<bool>,
-    /// Build a request that is refused in one piece from chunks of this size, e.g. `2MiB`.
+    /// Build a failed allocation from chunks of this size, e.g. `2MiB`.
     pub(super) chunk: Option<Size>,
-    /// Ask the server to make room: idle models on that card leave, and the claim is raised.
+    /// Ask the server to make room: idle models on that card are evicted, and the claim is raised.
     pub(super) reclaim: Option<bool>,
-    /// Wait so long for room, e.g. `5s`.
+    /// Longest wait for room, e.g. `5s`.
     pub(super) wait: Option<Length>,
-    /// Let so much of what does not fit lie in host memory, e.g. `4GiB`.
+    /// Bytes that may spill to host memory, e.g. `4GiB`.
     pub(super) spill: Option<Size>,
-    /// With `spill`: what the engine asks of each card in all, without its context, e.g. `9GiB`: what it asks for first then
-    /// overflows, which is weights. Default: what the plan says.
+    /// With `spill`: all bytes that the engine requests on each card, without its context, e.g. `9GiB`. The first requests,
+    /// which are weights, spill. Default: the plan's figure.
     pub(super) need: Option<Size>,
-    /// With `spill`: the same by hand; a request of more than this leaves this much of the budget to smaller ones, e.g. `512MiB`.
+    /// With `spill`: bytes of the budget that requests larger than this leave to smaller ones, e.g. `512MiB`; set by hand instead
+    /// of `need`.
     pub(super) keep: Option<Size>,
-    /// What becomes of ggml's legacy pool: served by guard's own policy, made of managed memory, or left alone.
+    /// ggml's legacy pool: served by guard's own policy, made of managed memory, or left alone.
     pub(super) pool: Option<PoolChoice>,
-    /// `managed`: answer a refused request with managed memory, the whole of it.
+    /// `managed`: serve a failed allocation from managed memory.
     pub(super) on_oom: Option<OnOom>,
-    /// Tell the engine that its cards have no virtual memory management.
+    /// Report to the engine that its cards have no virtual memory management.
     pub(super) hide_vmm: Option<bool>,
-    /// What happens to a context on a card that is not the model's.
+    /// Contexts on cards that are not the model's.
     pub(super) contexts: Option<ContextsChoice>,
 }
 
@@ -181,6 +183,7 @@ pub(super) enum ContextsChoice {
 impl From<Guard> for GuardWish {
     fn from(guard: Guard) -> Self {
         let seconds = |length: Length| {
+            // Rounded up: guard waits in whole seconds, and 0 would not wait.
             u32::try_from(Duration::from(length).as_millis().div_ceil(1000)).unwrap_or(u32::MAX)
         };
         Self {
@@ -227,6 +230,7 @@ impl TryFrom<String> for Length {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
+        // A newtype with TryFrom, so that serde reports the line of a bad value.
         let length = duration::parse(&text).map(Self);
         length.ok_or_else(|| format!("`{text}` is no length of time; write {}", duration::EXPECTED))
     }

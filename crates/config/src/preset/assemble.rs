@@ -1,4 +1,4 @@
-//! From a section to an entry: keys to flags, reserved keys out, names canonical.
+//! Preset sections as entries: keys become flags, reserved keys are dropped, names are made canonical.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use plimsoll_flags::{Options, Origin, Setting, Value, Warning, quoted, table, tr
 
 use super::grammar::{Line, Section};
 use super::{ConfigError, Effect, Entry, Launch, Problem};
-use crate::roster::judge;
+use crate::engine_flags::judge;
 
 /// The settings of a section, ordered as llama.cpp orders them: by the first spelling of the flag.
 ///
@@ -20,6 +20,7 @@ pub(super) fn options(
     section: &Section,
     warnings: &mut Vec<Warning>,
 ) -> Result<Options, ConfigError> {
+    // std::map again: keys are applied in the order of their letters.
     let mut by_key: BTreeMap<&str, &Line> = BTreeMap::new();
     for line in section.settings.iter().filter(|line| line.key != "version") {
         if let Some(before) = by_key.insert(&line.key, line) {
@@ -53,6 +54,7 @@ fn setting(
     let origin = Origin::file(file, line.line);
     let Some(found) = table::by_key(&line.key) else {
         let nearest =
+            // Keys have no dashes, so both forms are tried for a suggestion.
             table::nearest(&format!("--{}", line.key)).or_else(|| table::nearest(&format!("-{}", line.key)));
         let problem = Problem::FindKey {
             key: quoted(&line.key),
@@ -68,16 +70,22 @@ fn setting(
         );
         warnings.push(Warning::new(origin.clone(), text));
     }
+    // The router's keys have no effect in a section, but a blank one shows that a template went wrong.
+    if found.flag.name() == "--api-key" && line.value.trim().is_empty() {
+        return Err(ConfigError::new(origin, Problem::BlankKey { key: "api-key" }));
+    }
+    // `unset_reserved_args` removes these before it starts a child.
     if let Some(warning) = dropped(&origin, found, line) {
         warnings.push(warning);
         return Ok(None);
     }
     warnings.extend(inverted(&origin, found, line));
     let value = match found.flag.takes {
+        // `key = off` leaves a bare flag out; there is no spelling that turns it off.
         Takes::Nothing if truth(&line.value) == Some(false) => return Ok(None),
         Takes::Nothing => Value::Bare,
         Takes::Switch => Value::Switch(switched(found, &line.value)),
-        Takes::Value | Takes::Number => Value::Text(line.value.clone()),
+        Takes::Value | Takes::OptionalValue | Takes::Number => Value::Text(line.value.clone()),
         Takes::TwoValues => {
             let problem = Problem::PassTwoValues {
                 key: line.key.clone(),
@@ -127,6 +135,7 @@ fn inverted(origin: &Origin, found: Found, line: &Line) -> Option<Warning> {
     let on_or_off = matches!(found.flag.takes, Takes::Nothing | Takes::Switch);
     let variable =
         found.spelling.trim_start_matches('-') != line.key && line.key.starts_with("LLAMA_ARG_NO_");
+    // Words such as `yes` are not truthy in llama.cpp, and negative variables invert silently.
     let odd = truth(&line.value).is_none() || variable && found.flag.env != Some(&line.key);
     if !on_or_off || !odd {
         return None;
@@ -156,10 +165,12 @@ pub(super) fn entry(
 ) -> Result<Entry, ConfigError> {
     let origin = Origin::file(file, section.line);
     add_model(section, &mut options, &origin, warnings)?;
+    // The order in which llama-server's router passes them, so that `-ot` patterns match alike.
     options.sort();
     warnings.extend(options.remarks());
     let mut entry = Entry::new(section.name.clone(), origin);
     entry.aliases = list(options.text("--alias"));
+    // llama-server puts the section's own name among the aliases.
     entry.aliases.retain(|alias| *alias != section.name);
     entry.tags = list(options.text("--tags"));
     entry.preload = options
@@ -196,6 +207,7 @@ fn add_model(
     if options.settings().iter().any(is_source) {
         return Ok(());
     }
+    // `user/repository`, as llama-server names what it has downloaded.
     let repository = section.name.matches('/').count() == 1 && !section.name.contains(char::is_whitespace);
     let Some(found) = table::by_key("hf-repo").filter(|_| repository) else {
         let problem = Problem::FindModel {
@@ -240,7 +252,9 @@ fn seconds(options: &Options, name: &str, least: i64, warnings: &mut Vec<Warning
         .find(|c: char| !c.is_ascii_digit() && c != '-')
         .unwrap_or(number.len());
     match number[..end].parse::<i64>() {
+        // -1 is llama-server's "never"; for other keys it is an error.
         Ok(-1) if least == -1 => None,
+        // `std::stoi` throws beyond an int, and llama-server then keeps its default.
         Ok(count @ 0..=0x7fff_ffff) => Some(Duration::from_secs(count.unsigned_abs())),
         _ => {
             let text = format!("`{}` is no number of seconds; the default stands", quoted(text));

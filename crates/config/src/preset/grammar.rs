@@ -45,6 +45,7 @@ pub(super) fn sections(
         let at = || Origin::file(file, number);
         let read =
             read(line).map_err(|(why, remedy)| ConfigError::new(at(), Problem::ReadLine { why, remedy }))?;
+        // There is always the section before the first header.
         let Some(section) = sections.last_mut() else { break };
         match read {
             Read::Nothing => {}
@@ -76,18 +77,19 @@ pub(super) fn sections(
 /// Lines as llama.cpp ends them: `\r\n`, `\n` or `\r`.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     text.split('\n')
+        // A lone carriage return ends a line in llama.cpp's grammar.
         .flat_map(|line| line.strip_suffix('\r').unwrap_or(line).split('\r'))
 }
 
 enum Read<'a> {
     Nothing,
     Section(&'a str),
-    /// What stands after `;plimsoll:`.
+    /// The text after `;plimsoll:`.
     Ours(&'a str),
     Setting {
         key: &'a str,
         value: &'a str,
-        /// What a comment sign cut off, with the sign, where no blank stands before it.
+        /// The text that a comment sign cut off, with the sign, where no blank precedes it.
         cut: &'a str,
     },
 }
@@ -103,6 +105,7 @@ fn read(line: &str) -> Result<Read<'_>, Complaint> {
         let ours = comment.trim_start_matches(BLANK).strip_prefix("plimsoll:");
         return Ok(ours.map_or(Read::Nothing, Read::Ours));
     }
+    // llama.cpp has no rule for an indented setting and refuses the whole file.
     if line.starts_with(BLANK) {
         return Err((
             "the line is indented, which llama-server refuses",
@@ -137,6 +140,7 @@ fn section(header: &str) -> Result<Read<'_>, Complaint> {
 }
 
 fn setting(line: &str) -> Result<Read<'_>, Complaint> {
+    // The characters of `common/preset.cpp`'s key rule.
     let is_key = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     let end = line.find(|c| !is_key(c)).unwrap_or(line.len());
     let (key, after) = line.split_at(end);
@@ -152,6 +156,7 @@ fn setting(line: &str) -> Result<Read<'_>, Complaint> {
             "write `key = value`; a flag without a value is `key = on`",
         ))?
         .trim_start_matches(BLANK);
+    // Quotes do not protect `;` and `#` in llama.cpp; the warning below says so.
     let (value, cut) = value.split_at(value.find(COMMENT).unwrap_or(value.len()));
     Ok(Read::Setting {
         key,
@@ -173,7 +178,7 @@ fn our_setting(comment: &str, line: u32) -> Option<Line> {
     })
 }
 
-/// What llama-server reads otherwise than it looks.
+/// A warning for a value that llama-server parses differently than written.
 fn suspicion(key: &str, value: &str, cut: &str) -> Option<(String, &'static str)> {
     if !cut.is_empty() {
         let text = format!(
@@ -185,6 +190,7 @@ fn suspicion(key: &str, value: &str, cut: &str) -> Option<(String, &'static str)
             "llama-server cannot take `#` or `;` in a value; use another path or the environment",
         ));
     }
+    // An odd quote is mostly a value that was cut at a `#` inside quotes.
     if value.matches('"').count() % 2 == 1 {
         let text = format!("the value of `{key}` has an unpaired quote: `{}`", quoted(value));
         return Some((text, "a comment sign ends a value even in quotes"));

@@ -48,7 +48,6 @@ pub(super) fn of_server<'a>(
 ) -> Result<Vec<&'a Line>, ConfigError> {
     let mut rest = Vec::new();
     for line in lines {
-        let value = || line.value.clone();
         match line.key.as_str() {
             "listen" => {
                 let listen = line
@@ -60,7 +59,10 @@ pub(super) fn of_server<'a>(
             "patience" => serve.patience = Some(length(file, line)?),
             "wait" => serve.wait = Some(length(file, line)?),
             "engine" => serve.engine = Some(words(file, line)?),
-            "api-key-file" => serve.api_key_files.push(value()),
+            "api-key-file" if line.value.is_empty() => {
+                return Err(bad(file, line, "the path of a file with one key per line"));
+            }
+            "api-key-file" => serve.api_key_files.push(line.value.clone()),
             "reclaim-before-load" => {
                 let choice = ReclaimBeforeLoad::read(&line.value);
                 let choice = choice.ok_or_else(|| bad(file, line, ReclaimBeforeLoad::EXPECTED))?;
@@ -85,6 +87,7 @@ pub(super) fn apply(file: &Arc<str>, line: &Line, entry: &mut Entry) -> Result<(
         "cards" => {
             let cards = line
                 .value
+                // Names of cards contain blanks (`NVIDIA H200`), so only commas separate.
                 .split(',')
                 .map(str::trim)
                 .filter(|card| !card.is_empty());
@@ -95,6 +98,7 @@ pub(super) fn apply(file: &Arc<str>, line: &Line, entry: &mut Entry) -> Result<(
         "env" => {
             let pair = line.value.split_once('=').filter(|(name, _)| !name.is_empty());
             let (name, value) = pair.ok_or_else(|| bad(file, line, "NAME=VALUE"))?;
+            // A model's own line replaces the one of `[*]`; the child gets each variable once.
             entry.env.retain(|(known, _)| known != name);
             entry.env.push((name.to_owned(), value.to_owned()));
         }
@@ -106,12 +110,14 @@ pub(super) fn apply(file: &Arc<str>, line: &Line, entry: &mut Entry) -> Result<(
             entry.concurrency = Some(count.ok_or_else(|| bad(file, line, "a number from 1 up"))?);
         }
         "program" => {
+            // Sections of a preset always start a llama-server; other launches cannot occur.
             if let Launch::LlamaServer { program, .. } = &mut entry.launch {
                 *program = Some(words(file, line)?);
             }
         }
         "guard" => {
             let wish = GuardWish::read(&line.value).ok_or_else(|| bad(file, line, GuardWish::EXPECTED))?;
+            // Line by line, so that `[*]` gives defaults.
             entry.guard = wish.or(&entry.guard);
         }
         "too-large" => {
@@ -134,6 +140,7 @@ fn bad(file: &Arc<str>, line: &Line, expected: &'static str) -> ConfigError {
 }
 
 fn unknown(file: &Arc<str>, line: &Line) -> ConfigError {
+    // Both lists, since the misspelt key may belong to either place.
     let known = OF_MODEL.into_iter().chain(OF_SERVER);
     let near = known.filter_map(|name| Some((distance_within(&line.key, name, name.len() / 2)?, name)));
     let problem = if OF_SERVER.contains(&line.key.as_str()) {

@@ -1,7 +1,8 @@
-//! Deaths, and what is thought of them.
+//! Verdicts on dead engines.
 
 use std::time::Duration;
 
+use plimsoll_base::Bytes;
 use plimsoll_wire::page::Refusal;
 
 use super::*;
@@ -100,10 +101,10 @@ fn an_oom_carries_size_stage_and_the_true_line() {
     assert_eq!(
         reason.to_string(),
         format!(
-            "alpha ran out of card memory while serving\n  {line}\n  pool_growth, most likely: the pool of the run time grew \
-             after the load, and nothing was left for it (75 %)\n    hint: leave room above the load: a shorter context, fewer \
-             layers, or an f16 cache in builds that convert a quantised one\n    hint: plimsoll run --pool ours -- CMD serves a \
-             legacy pool in its stead; plimsoll plan -- FLAGS says what it grows to"
+            "alpha ran out of card memory while serving\n  {line}\n  pool_growth, most likely: the run-time pool grew after the \
+             load, and no memory was left for it (75 %)\n    hint: leave free memory after the load: a shorter context, fewer \
+             layers, or an f16 cache in builds that convert a quantised one\n    hint: plimsoll run --pool ours -- CMD replaces a \
+             legacy pool; plimsoll plan -- FLAGS shows the size it grows to"
         )
     );
 }
@@ -179,7 +180,8 @@ fn leaving_with_success_or_on_request_is_expected() {
     assert_eq!(verdict(Exit::Code(0), false, &["CUDA error"]).end, End::Expected);
 }
 
-/// What an H200 said with 8 GiB free, 6 GiB of them PyTorch's: the model would have fitted but for the others.
+/// What an H200 said with 8 GiB free, 6 GiB of them PyTorch's: the model would have fitted but for the
+/// others.
 #[test]
 fn who_holds_more_than_a_load_wants_is_its_cause_and_growth_is_not_spoken_of() {
     let lines = [
@@ -202,7 +204,7 @@ fn who_holds_more_than_a_load_wants_is_its_cause_and_growth_is_not_spoken_of() {
     };
     let told = reason.to_string();
     assert!(
-        told.contains("foreign_process: somebody else holds the memory"),
+        told.contains("foreign_process: other processes hold the memory"),
         "{told}"
     );
     assert!(

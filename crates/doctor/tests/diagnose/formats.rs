@@ -1,5 +1,5 @@
-//! One line, or a few, in the format of a program's source, and the cause that they speak for: what engines, frameworks, drivers and
-//! kernels print, beside the whole logs of `data/logs`. Sizes are ours.
+//! One line, or a few, in the format of a program's source, and the cause that they speak for: what engines,
+//! frameworks, drivers and kernels print, beside the whole logs of `data/logs`. Sizes are ours.
 
 use plimsoll_doctor::Cause::*;
 use plimsoll_doctor::{Cause, Reader, Source, diagnose};
@@ -63,6 +63,10 @@ fn what_programs_print_is_read_by_its_format() {
         (
             "Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.2GiB. The caller indicates that this is not a failure",
             NotOom,
+        ),
+        (
+            "Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.2GiB. The caller indicates that this is not a failure\nAllocator (GPU_0_bfc) ran out of memory trying to allocate 765.00MiB (rounded to 802160640)requested by op decoder/concat",
+            ComputeBufferTooLarge,
         ),
         // ollama and ggml.
         (

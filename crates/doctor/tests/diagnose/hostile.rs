@@ -1,9 +1,9 @@
 //! Bytes that hurt: cut, mixed, endless, binary. Nothing may panic, and what is kept stays bounded.
 //!
-//! `PLIMSOLL_FUZZ=1000000 cargo test --release -p plimsoll-doctor --test diagnose hostile` runs a million mixtures; as a part of the
-//! tests a few thousand.
+//! `PLIMSOLL_FUZZ=1000000 cargo test --release -p plimsoll-doctor --test diagnose hostile` runs a million
+//! mixtures; as a part of the tests a few thousand.
 
-use plimsoll_doctor::{Evidence, Reader, Source, diagnose};
+use plimsoll_doctor::{Facts, Reader, Source, diagnose};
 
 use crate::logs::logs;
 
@@ -24,7 +24,7 @@ impl Chance {
     }
 }
 
-fn read(log: &[u8]) -> Evidence {
+fn read(log: &[u8]) -> Facts {
     let mut reader = Reader::new();
     reader.feed(Source::Log, log);
     reader.finish()

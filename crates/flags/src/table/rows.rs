@@ -1,69 +1,14 @@
-//! The rows. Data: a row is a flag, the order is llama.cpp's.
+//! Rows of the flag table, in llama.cpp's order.
 
-use super::{Effect, Flag, Known, Takes};
+use plimsoll_model::Pooling;
 
-const fn row(names: &'static [&'static str], takes: Takes) -> Flag {
-    Flag {
-        names,
-        negations: &[],
-        env: None,
-        takes,
-        effect: Effect::None,
-        known: Known::Today,
-    }
-}
-
-const fn bare(names: &'static [&'static str]) -> Flag {
-    row(names, Takes::Nothing)
-}
-
-const fn value(names: &'static [&'static str]) -> Flag {
-    row(names, Takes::Value)
-}
-
-const fn number(names: &'static [&'static str]) -> Flag {
-    row(names, Takes::Number)
-}
-
-const fn two_values(names: &'static [&'static str]) -> Flag {
-    row(names, Takes::TwoValues)
-}
-
-const fn switch(names: &'static [&'static str], negations: &'static [&'static str]) -> Flag {
-    let mut flag = row(names, Takes::Switch);
-    flag.negations = negations;
-    flag
-}
-
-impl Flag {
-    const fn env(mut self, env: &'static str) -> Self {
-        self.env = Some(env);
-        self
-    }
-
-    const fn does(mut self, effect: Effect) -> Self {
-        self.effect = effect;
-        self
-    }
-
-    const fn removed(mut self, instead: &'static str) -> Self {
-        self.known = Known::Before(instead);
-        self
-    }
-
-    const fn ik(mut self) -> Self {
-        self.known = Known::Ik;
-        self
-    }
-
-    const fn preset_only(mut self) -> Self {
-        self.known = Known::Preset;
-        self
-    }
-}
+use super::builder::{add, bare, bundle, number, put, put_if, raise, row, switch, two_values, value};
+use super::{Effect, Flag, Takes};
+use crate::wish::FlashAttention;
 
 /// Every flag known.
 pub static FLAGS: &[Flag] = &[
+    // General options and threads: none of them changes the model's memory.
     bare(&["-h", "--help", "--usage"]),
     bare(&["--version"]),
     bare(&["-cl", "--cache-list"]),
@@ -82,35 +27,37 @@ pub static FLAGS: &[Flag] = &[
     number(&["--poll-batch"]),
     value(&["-lcs", "--lookup-cache-static"]),
     value(&["-lcd", "--lookup-cache-dynamic"]),
+    // Context, batches and cache: they size the KV cache and the compute buffer.
     number(&["-c", "--ctx-size"])
         .env("LLAMA_ARG_CTX_SIZE")
-        .does(Effect::Context),
+        .sets(|wish, given| put(&mut wish.context, given.natural())),
     number(&["-n", "--predict", "--n-predict"]).env("LLAMA_ARG_N_PREDICT"),
     number(&["-b", "--batch-size"])
         .env("LLAMA_ARG_BATCH")
-        .does(Effect::Batch),
+        .sets(|wish, given| put(&mut wish.batch, given.natural())),
     number(&["-ub", "--ubatch-size"])
         .env("LLAMA_ARG_UBATCH")
-        .does(Effect::MicroBatch),
+        .sets(|wish, given| put(&mut wish.micro_batch, given.natural())),
     number(&["--keep"]),
     bare(&["--swa-full"])
         .env("LLAMA_ARG_SWA_FULL")
-        .does(Effect::FullSlidingCache),
+        .sets(|wish, _| put(&mut wish.full_sliding_cache, Ok(true))),
     number(&["-ctxcp", "--ctx-checkpoints", "--swa-checkpoints"])
         .env("LLAMA_ARG_CTX_CHECKPOINTS")
-        .does(Effect::Checkpoints),
+        .sets(|wish, given| put(&mut wish.checkpoints, given.natural())),
     number(&["-cms", "--checkpoint-min-step"]).env("LLAMA_ARG_CHECKPOINT_MIN_SPACING_NT"),
     number(&["-cram", "--cache-ram"])
         .env("LLAMA_ARG_CACHE_RAM")
-        .does(Effect::HostCache),
+        .sets(|wish, given| put(&mut wish.host_cache, given.mebibytes_or_no_limit())),
     switch(&["-kvu", "--kv-unified"], &["-no-kvu", "--no-kv-unified"])
         .env("LLAMA_ARG_KV_UNIFIED")
-        .does(Effect::UnifiedCache),
+        .sets(|wish, given| put(&mut wish.unified_cache, Ok(Some(given.on())))),
     switch(&["--cache-idle-slots"], &["--no-cache-idle-slots"]).env("LLAMA_ARG_CACHE_IDLE_SLOTS"),
     switch(&["--context-shift"], &["--no-context-shift"]).env("LLAMA_ARG_CONTEXT_SHIFT"),
-    value(&["-fa", "--flash-attn"])
+    row(&["-fa", "--flash-attn"], Takes::OptionalValue)
         .env("LLAMA_ARG_FLASH_ATTN")
-        .does(Effect::FlashAttention),
+        .sets(|wish, given| put(&mut wish.flash_attention, given.flash_attention())),
+    // Sampling runs on the host, except with `--backend-sampling`, which adds nodes to the graph.
     switch(&["--perf"], &["--no-perf"]).env("LLAMA_ARG_PERF"),
     switch(&["-e", "--escape"], &["--no-escape"]),
     value(&["-r", "--reverse-prompt"]),
@@ -152,10 +99,11 @@ pub static FLAGS: &[Flag] = &[
     value(&["-jf", "--json-schema-file"]),
     bare(&["-bs", "--backend-sampling"])
         .env("LLAMA_ARG_BACKEND_SAMPLING")
-        .does(Effect::BackendSampling),
+        .sets(|wish, _| put(&mut wish.backend_sampling, Ok(true))),
     value(&["--pooling"])
         .env("LLAMA_ARG_POOLING")
-        .does(Effect::Pooling),
+        .sets(|wish, given| put(&mut wish.pooling, given.pooling().map(Some))),
+    // RoPE scaling changes values, not sizes.
     value(&["--rope-scaling"]).env("LLAMA_ARG_ROPE_SCALING_TYPE"),
     value(&["--rope-scale"]).env("LLAMA_ARG_ROPE_SCALE"),
     value(&["--rope-freq-base"]).env("LLAMA_ARG_ROPE_FREQ_BASE"),
@@ -167,106 +115,140 @@ pub static FLAGS: &[Flag] = &[
     value(&["--yarn-beta-fast"]).env("LLAMA_ARG_YARN_BETA_FAST"),
     switch(&["-kvo", "--kv-offload"], &["-nkvo", "--no-kv-offload"])
         .env("LLAMA_ARG_KV_OFFLOAD")
-        .does(Effect::CacheOffload),
+        .sets(|wish, given| put(&mut wish.cache_offload, Ok(given.on()))),
     switch(&["--repack"], &["-nr", "--no-repack"]).env("LLAMA_ARG_REPACK"),
     bare(&["--no-host"]).env("LLAMA_ARG_NO_HOST"),
     value(&["-ctk", "--cache-type-k"])
         .env("LLAMA_ARG_CACHE_TYPE_K")
-        .does(Effect::CacheKey),
+        .sets(|wish, given| put(&mut wish.cache_key, given.cache_type())),
     value(&["-ctv", "--cache-type-v"])
         .env("LLAMA_ARG_CACHE_TYPE_V")
-        .does(Effect::CacheValue),
+        .sets(|wish, given| put(&mut wish.cache_value, given.cache_type())),
     value(&["-dt", "--defrag-thold"]).env("LLAMA_ARG_DEFRAG_THOLD"),
     number(&["-np", "--parallel"])
         .env("LLAMA_ARG_N_PARALLEL")
-        .does(Effect::Parallel),
+        .sets(|wish, given| put(&mut wish.parallel, given.parallel())),
     switch(&["-cb", "--cont-batching"], &["-nocb", "--no-cont-batching"]).env("LLAMA_ARG_CONT_BATCHING"),
+    // The projector is a second model beside the first.
     value(&["-mm", "--mmproj"])
         .env("LLAMA_ARG_MMPROJ")
-        .does(Effect::Projector),
+        .does(Effect::Projector)
+        .sets(|wish, given| put(&mut wish.projector, given.text().map(Some))),
     value(&["-mmu", "--mmproj-url"])
         .env("LLAMA_ARG_MMPROJ_URL")
-        .does(Effect::Projector),
+        .does(Effect::Projector)
+        .sets(|wish, given| put(&mut wish.projector, given.text().map(Some))),
     switch(&["--mmproj-auto"], &["--no-mmproj", "--no-mmproj-auto"])
         .env("LLAMA_ARG_MMPROJ_AUTO")
-        .does(Effect::ProjectorAuto),
+        .sets(|wish, given| put_if(!given.on(), &mut wish.projector, None)),
     switch(&["--mmproj-offload"], &["--no-mmproj-offload"])
         .env("LLAMA_ARG_MMPROJ_OFFLOAD")
-        .does(Effect::ProjectorOffload),
+        .sets(|wish, given| put(&mut wish.projector_offload, Ok(given.on()))),
     value(&["-mmdev", "--mmproj-device"])
         .env("MTMD_BACKEND_DEVICE")
-        .does(Effect::ProjectorDevice),
+        .sets(|wish, given| {
+            put(
+                &mut wish.projector_offload,
+                given.text().map(|name| name != "none"),
+            )
+        }),
     number(&["--image-min-tokens"]).env("LLAMA_ARG_IMAGE_MIN_TOKENS"),
     number(&["--image-max-tokens"])
         .env("LLAMA_ARG_IMAGE_MAX_TOKENS")
-        .does(Effect::Images),
+        .sets(|wish, given| put(&mut wish.image_tokens, given.natural().map(Some))),
     number(&["--mtmd-batch-max-tokens"]).env("LLAMA_ARG_MTMD_BATCH_MAX_TOKENS"),
     value(&["--rpc"]).env("LLAMA_ARG_RPC"),
-    bare(&["--mlock"]).env("LLAMA_ARG_MLOCK").does(Effect::NoMmap),
+    // Loading: without mmap, host weights are a copy of their own.
+    bare(&["--mlock"])
+        .env("LLAMA_ARG_MLOCK")
+        .sets(|wish, _| put(&mut wish.mmap, Ok(false))),
     switch(&["--mmap"], &["--no-mmap"])
         .env("LLAMA_ARG_MMAP")
-        .does(Effect::Mmap),
+        .sets(|wish, given| put(&mut wish.mmap, Ok(given.on()))),
     switch(&["-dio", "--direct-io"], &["-ndio", "--no-direct-io"])
         .env("LLAMA_ARG_DIO")
-        .does(Effect::NoMmap),
+        .sets(|wish, _| put(&mut wish.mmap, Ok(false))),
     value(&["-lm", "--load-mode"])
         .env("LLAMA_ARG_LOAD_MODE")
-        .does(Effect::LoadMode),
+        .sets(|wish, given| put(&mut wish.mmap, given.load_mode_maps())),
     value(&["--numa"]).env("LLAMA_ARG_NUMA"),
+    // Placement of layers and tensors on cards.
     value(&["-dev", "--device"])
         .env("LLAMA_ARG_DEVICE")
-        .does(Effect::Devices),
+        .does(Effect::Devices)
+        .sets(|wish, given| put(&mut wish.devices, given.names())),
     bare(&["--list-devices"]),
     value(&["-ot", "--override-tensor"])
         .env("LLAMA_ARG_OVERRIDE_TENSOR")
-        .does(Effect::Overrides),
+        .does(Effect::Overrides)
+        .sets(|wish, given| add(&mut wish.overrides, given.overrides())),
     bare(&["-cmoe", "--cpu-moe"])
         .env("LLAMA_ARG_CPU_MOE")
-        .does(Effect::AllExperts),
+        .sets(|wish, _| put(&mut wish.experts_on_host, Ok(u32::MAX))),
     number(&["-ncmoe", "--n-cpu-moe"])
         .env("LLAMA_ARG_N_CPU_MOE")
-        .does(Effect::Experts),
+        .sets(|wish, given| raise(&mut wish.experts_on_host, given.natural())),
     value(&["-ngl", "--gpu-layers", "--n-gpu-layers"])
         .env("LLAMA_ARG_N_GPU_LAYERS")
-        .does(Effect::Layers),
+        .sets(|wish, given| put(&mut wish.gpu_layers, given.layers())),
     value(&["-sm", "--split-mode"])
         .env("LLAMA_ARG_SPLIT_MODE")
-        .does(Effect::SplitMode),
+        .sets(|wish, given| put(&mut wish.split_mode, given.split_mode())),
     value(&["-ts", "--tensor-split"])
         .env("LLAMA_ARG_TENSOR_SPLIT")
-        .does(Effect::TensorSplit),
+        .sets(|wish, given| put(&mut wish.tensor_split, given.proportions())),
     number(&["-mg", "--main-gpu"])
         .env("LLAMA_ARG_MAIN_GPU")
-        .does(Effect::MainGpu),
-    value(&["-fit", "--fit"]).env("LLAMA_ARG_FIT").does(Effect::Fit),
+        .does(Effect::MainGpu)
+        .sets(|wish, given| put(&mut wish.main_gpu, given.natural().map(Some))),
+    value(&["-fit", "--fit"])
+        .env("LLAMA_ARG_FIT")
+        .does(Effect::Fit)
+        .sets(|wish, given| put(&mut wish.fit, given.truth())),
     value(&["-fitt", "--fit-target"]).env("LLAMA_ARG_FIT_TARGET"),
     number(&["-fitc", "--fit-ctx"])
         .env("LLAMA_ARG_FIT_CTX")
-        .does(Effect::FitContext),
+        .sets(|wish, given| put(&mut wish.fit_context, given.natural())),
     bare(&["--check-tensors"]),
     value(&["--override-kv"]),
-    switch(&["--op-offload"], &["--no-op-offload"]).does(Effect::OpOffload),
-    value(&["--lora"]).does(Effect::Adapters),
-    value(&["--lora-scaled"]).does(Effect::ScaledAdapters),
-    value(&["--control-vector"]).does(Effect::ControlVectors),
-    value(&["--control-vector-scaled"]).does(Effect::ControlVectors),
+    switch(&["--op-offload"], &["--no-op-offload"])
+        .sets(|wish, given| put(&mut wish.op_offload, Ok(given.on()))),
+    // Adapters are loaded beside the weights they change.
+    value(&["--lora"])
+        .does(Effect::Adapters)
+        .sets(|wish, given| add(&mut wish.adapters, given.fields())),
+    value(&["--lora-scaled"])
+        .does(Effect::ScaledAdapters)
+        .sets(|wish, given| add(&mut wish.adapters, given.scaled_files())),
+    value(&["--control-vector"])
+        .does(Effect::ControlVectors)
+        .sets(|wish, given| add(&mut wish.control_vectors, given.fields())),
+    value(&["--control-vector-scaled"])
+        .does(Effect::ControlVectors)
+        .sets(|wish, given| add(&mut wish.control_vectors, given.fields())),
     two_values(&["--control-vector-layer-range"]),
+    // Addresses, names and keys belong to the router; Plimsoll sets them for its children.
     value(&["-a", "--alias"])
         .env("LLAMA_ARG_ALIAS")
         .does(Effect::Router),
     value(&["--tags"]).env("LLAMA_ARG_TAGS"),
+    // Sources of the model.
     value(&["-m", "--model"])
         .env("LLAMA_ARG_MODEL")
-        .does(Effect::Model),
+        .does(Effect::Model)
+        .sets(|wish, given| put(&mut wish.model, given.text().map(Some))),
     value(&["-mu", "--model-url"])
         .env("LLAMA_ARG_MODEL_URL")
-        .does(Effect::Remote),
+        .does(Effect::Remote)
+        .sets(|wish, given| put(&mut wish.remote, given.text().map(Some))),
     value(&["-dr", "--docker-repo"])
         .env("LLAMA_ARG_DOCKER_REPO")
-        .does(Effect::Remote),
+        .does(Effect::Remote)
+        .sets(|wish, given| put(&mut wish.remote, given.text().map(Some))),
     value(&["-hf", "-hfr", "--hf-repo"])
         .env("LLAMA_ARG_HF_REPO")
-        .does(Effect::Remote),
+        .does(Effect::Remote)
+        .sets(|wish, given| put(&mut wish.remote, given.text().map(Some))),
     value(&["-hff", "--hf-file"]).env("LLAMA_ARG_HF_FILE"),
     value(&["-hft", "--hf-token"]).env("HF_TOKEN"),
     number(&["--embd-normalize"]),
@@ -294,10 +276,13 @@ pub static FLAGS: &[Flag] = &[
     switch(&["--ui", "--webui"], &["--no-ui", "--no-webui"]).env("LLAMA_ARG_UI"),
     bare(&["--embedding", "--embeddings"])
         .env("LLAMA_ARG_EMBEDDINGS")
-        .does(Effect::Embeddings),
+        .sets(|wish, _| put(&mut wish.embeddings, Ok(true))),
     bare(&["--rerank", "--reranking"])
         .env("LLAMA_ARG_RERANKING")
-        .does(Effect::Rerank),
+        .sets(|wish, _| {
+            put(&mut wish.embeddings, Ok(true))?;
+            put(&mut wish.pooling, Ok(Some(Pooling::Rank)))
+        }),
     value(&["--api-key"]).env("LLAMA_API_KEY").does(Effect::Router),
     value(&["--api-key-file"])
         .env("LLAMA_ARG_API_KEY_FILE")
@@ -319,6 +304,7 @@ pub static FLAGS: &[Flag] = &[
     switch(&["--slots"], &["--no-slots"]).env("LLAMA_ARG_ENDPOINT_SLOTS"),
     value(&["--slot-save-path"]),
     value(&["--media-path"]),
+    // Options of llama-server's own router, which Plimsoll replaces.
     value(&["--models-dir"])
         .env("LLAMA_ARG_MODELS_DIR")
         .does(Effect::Router),
@@ -331,6 +317,7 @@ pub static FLAGS: &[Flag] = &[
     switch(&["--models-autoload"], &["--no-models-autoload"])
         .env("LLAMA_ARG_MODELS_AUTOLOAD")
         .does(Effect::Router),
+    // Chat templates and reasoning: text only.
     switch(&["--jinja"], &["--no-jinja"]).env("LLAMA_ARG_JINJA"),
     value(&["--reasoning-format"]).env("LLAMA_ARG_THINK"),
     value(&["-rea", "--reasoning"]).env("LLAMA_ARG_REASONING"),
@@ -345,6 +332,7 @@ pub static FLAGS: &[Flag] = &[
     value(&["-sps", "--slot-prompt-similarity"]),
     bare(&["--lora-init-without-apply"]),
     number(&["--sleep-idle-seconds"]),
+    // Logging.
     bare(&["--log-disable"]),
     value(&["--log-file"]).env("LLAMA_ARG_LOG_FILE"),
     value(&["--log-prompts-dir"]),
@@ -354,9 +342,11 @@ pub static FLAGS: &[Flag] = &[
     number(&["-lv", "--verbosity", "--log-verbosity"]).env("LLAMA_ARG_LOG_VERBOSITY"),
     switch(&["--log-prefix"], &["--no-log-prefix"]).env("LLAMA_ARG_LOG_PREFIX"),
     switch(&["--log-timestamps"], &["--no-log-timestamps"]).env("LLAMA_ARG_LOG_TIMESTAMPS"),
+    // Speculative decoding: the draft model has a cache and a compute buffer of its own.
     value(&["--spec-draft-hf", "-hfd", "-hfrd", "--hf-repo-draft"])
         .env("LLAMA_ARG_SPEC_DRAFT_HF_REPO")
-        .does(Effect::DraftRemote),
+        .does(Effect::DraftRemote)
+        .sets(|wish, given| put(&mut wish.draft_remote, given.text().map(Some))),
     number(&["--spec-draft-threads", "-td", "--threads-draft"]),
     number(&["--spec-draft-threads-batch", "-tbd", "--threads-batch-draft"]),
     value(&["--spec-draft-cpu-mask", "-Cd", "--cpu-mask-draft"]),
@@ -370,14 +360,16 @@ pub static FLAGS: &[Flag] = &[
     number(&["--spec-draft-poll-batch", "--poll-batch-draft"]),
     value(&["--spec-draft-type-k", "-ctkd", "--cache-type-k-draft"])
         .env("LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_K")
-        .does(Effect::DraftCacheKey),
+        .sets(|wish, given| put(&mut wish.draft_cache_key, given.cache_type())),
     value(&["--spec-draft-type-v", "-ctvd", "--cache-type-v-draft"])
         .env("LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_V")
-        .does(Effect::DraftCacheValue),
-    value(&["--spec-draft-override-tensor", "-otd", "--override-tensor-draft"]).does(Effect::DraftOverrides),
+        .sets(|wish, given| put(&mut wish.draft_cache_value, given.cache_type())),
+    value(&["--spec-draft-override-tensor", "-otd", "--override-tensor-draft"])
+        .does(Effect::DraftOverrides)
+        .sets(|wish, given| add(&mut wish.draft_overrides, given.overrides())),
     bare(&["--spec-draft-cpu-moe", "-cmoed", "--cpu-moe-draft"])
         .env("LLAMA_ARG_SPEC_DRAFT_CPU_MOE")
-        .does(Effect::DraftAllExperts),
+        .sets(|wish, _| put(&mut wish.draft_experts_on_host, Ok(u32::MAX))),
     number(&[
         "--spec-draft-n-cpu-moe",
         "--spec-draft-ncmoe",
@@ -385,10 +377,10 @@ pub static FLAGS: &[Flag] = &[
         "--n-cpu-moe-draft",
     ])
     .env("LLAMA_ARG_SPEC_DRAFT_N_CPU_MOE")
-    .does(Effect::DraftExperts),
+    .sets(|wish, given| raise(&mut wish.draft_experts_on_host, given.natural())),
     number(&["--spec-draft-n-max"])
         .env("LLAMA_ARG_SPEC_DRAFT_N_MAX")
-        .does(Effect::DraftTokens),
+        .sets(|wish, given| put(&mut wish.draft_tokens, given.natural())),
     number(&["--spec-draft-n-min"]).env("LLAMA_ARG_SPEC_DRAFT_N_MIN"),
     value(&["--spec-draft-p-split", "--draft-p-split"]).env("LLAMA_ARG_SPEC_DRAFT_P_SPLIT"),
     value(&["--spec-draft-p-min", "--draft-p-min"]).env("LLAMA_ARG_SPEC_DRAFT_P_MIN"),
@@ -397,7 +389,9 @@ pub static FLAGS: &[Flag] = &[
         &["--no-spec-draft-backend-sampling"],
     )
     .env("LLAMA_ARG_SPEC_DRAFT_BACKEND_SAMPLING"),
-    value(&["--spec-draft-device", "-devd", "--device-draft"]).does(Effect::DraftDevices),
+    value(&["--spec-draft-device", "-devd", "--device-draft"])
+        .does(Effect::DraftDevices)
+        .sets(|wish, given| put(&mut wish.draft_devices, given.names())),
     value(&[
         "--spec-draft-ngl",
         "-ngld",
@@ -405,13 +399,16 @@ pub static FLAGS: &[Flag] = &[
         "--n-gpu-layers-draft",
     ])
     .env("LLAMA_ARG_N_GPU_LAYERS_DRAFT")
-    .does(Effect::DraftLayers),
+    .sets(|wish, given| put(&mut wish.draft_gpu_layers, given.layers())),
     value(&["--spec-draft-model", "-md", "--model-draft"])
         .env("LLAMA_ARG_SPEC_DRAFT_MODEL")
-        .does(Effect::Draft),
+        .does(Effect::Draft)
+        .sets(|wish, given| put(&mut wish.draft_model, given.text().map(Some))),
     value(&["--spec-type"])
         .env("LLAMA_ARG_SPEC_TYPE")
-        .does(Effect::Speculation),
+        .does(Effect::Speculation)
+        .sets(|wish, given| add(&mut wish.speculation, given.speculation())),
+    // N-gram drafts reuse tokens of the prompt: no model, no memory on a card.
     number(&["--spec-ngram-mod-n-min"]),
     number(&["--spec-ngram-mod-n-max"]),
     number(&["--spec-ngram-mod-n-match"]),
@@ -424,9 +421,10 @@ pub static FLAGS: &[Flag] = &[
     number(&["--spec-ngram-map-k4v-size-n"]),
     number(&["--spec-ngram-map-k4v-size-m"]),
     number(&["--spec-ngram-map-k4v-min-hits"]),
+    // Removed spellings that b10605 still knows, to refuse them with advice.
     number(&["--draft", "--draft-n", "--draft-max"])
         .env("LLAMA_ARG_DRAFT_MAX")
-        .does(Effect::DraftTokens)
+        .sets(|wish, given| put(&mut wish.draft_tokens, given.natural()))
         .removed("use --spec-draft-n-max or --spec-ngram-mod-n-max"),
     number(&["--draft-min", "--draft-n-min"])
         .env("LLAMA_ARG_DRAFT_MIN")
@@ -434,18 +432,20 @@ pub static FLAGS: &[Flag] = &[
     number(&["--spec-ngram-size-n"]).removed("use the --spec-ngram-*-size-n of the method"),
     number(&["--spec-ngram-size-m"]).removed("use the --spec-ngram-*-size-m of the method"),
     number(&["--spec-ngram-min-hits"]).removed("use the --spec-ngram-*-min-hits of the method"),
-    bare(&["--embd-gemma-default"]).does(Effect::Bundle),
-    bare(&["--fim-qwen-1.5b-default"]).does(Effect::Bundle),
-    bare(&["--fim-qwen-3b-default"]).does(Effect::Bundle),
-    bare(&["--fim-qwen-7b-default"]).does(Effect::Bundle),
-    bare(&["--fim-qwen-7b-spec"]).does(Effect::Bundle),
-    bare(&["--fim-qwen-14b-spec"]).does(Effect::Bundle),
-    bare(&["--fim-qwen-30b-default"]).does(Effect::Bundle),
-    bare(&["--gpt-oss-20b-default"]).does(Effect::Bundle),
-    bare(&["--gpt-oss-120b-default"]).does(Effect::Bundle),
-    bare(&["--vision-gemma-4b-default"]).does(Effect::Bundle),
-    bare(&["--vision-gemma-12b-default"]).does(Effect::Bundle),
+    // Bundles; `wish/bundle.rs` has their models and sizes.
+    bundle(&["--embd-gemma-default"]),
+    bundle(&["--fim-qwen-1.5b-default"]),
+    bundle(&["--fim-qwen-3b-default"]),
+    bundle(&["--fim-qwen-7b-default"]),
+    bundle(&["--fim-qwen-7b-spec"]),
+    bundle(&["--fim-qwen-14b-spec"]),
+    bundle(&["--fim-qwen-30b-default"]),
+    bundle(&["--gpt-oss-20b-default"]),
+    bundle(&["--gpt-oss-120b-default"]),
+    bundle(&["--vision-gemma-4b-default"]),
+    bundle(&["--vision-gemma-12b-default"]),
     bare(&["--spec-default"]),
+    // Keys of the preset INI that are no flags.
     value(&["load-on-startup"])
         .env("__PRESET_LOAD_ON_STARTUP")
         .preset_only(),
@@ -454,27 +454,38 @@ pub static FLAGS: &[Flag] = &[
         .preset_only(),
     value(&["dedup-cache-models"])
         .env("__PRESET_DEDUP_CACHE_MODELS")
-        .preset_only(), // Gone from llama-server by b10605.
+        .preset_only(),
+    // Gone from llama-server by b10605.
     number(&["-cd", "--ctx-size-draft"])
         .env("LLAMA_ARG_CTX_SIZE_DRAFT")
-        .does(Effect::DraftContext)
+        .sets(|wish, given| put(&mut wish.draft_context, given.natural()))
         .removed("the draft model takes the context of the main model"),
     bare(&["-nfa", "--no-flash-attn"])
-        .does(Effect::NoFlashAttention)
+        .sets(|wish, _| put(&mut wish.flash_attention, Ok(FlashAttention::Off)))
         .removed("use --flash-attn off"),
     two_values(&["--spec-replace"]).removed("vocabularies are matched without it"),
     number(&["-gan", "--grp-attn-n"]).removed("self-extend is no longer offered"),
     number(&["-gaw", "--grp-attn-w"]).removed("self-extend is no longer offered"),
     // ik_llama.cpp's own.
-    number(&["-mla", "--mla-use"]).does(Effect::LatentAttention).ik(),
-    number(&["-amb", "--attention-max-batch"])
-        .does(Effect::AttentionBuffer)
+    number(&["-mla", "--mla-use"])
+        .sets(|wish, given| put(&mut wish.latent_attention, given.natural().map(Some)))
         .ik(),
-    bare(&["-fmoe", "--fused-moe"]).does(Effect::FusedExperts).ik(),
+    number(&["-amb", "--attention-max-batch"])
+        .sets(|wish, given| put(&mut wish.attention_buffer, given.mebibytes().map(Some)))
+        .ik(),
+    bare(&["-fmoe", "--fused-moe"])
+        .sets(|wish, _| put(&mut wish.fused_experts, Ok(Some(true))))
+        .ik(),
     bare(&["-no-fmoe", "--no-fused-moe"])
-        .does(Effect::NoFusedExperts)
+        .sets(|wish, _| put(&mut wish.fused_experts, Ok(Some(false))))
         .ik(),
     bare(&["-ger", "--grouped-expert-routing"]).ik(),
-    bare(&["-rtr", "--run-time-repack"]).does(Effect::Repack).ik(),
+    bare(&["-rtr", "--run-time-repack"])
+        .sets(|wish, _| {
+            // Weights that are copied into another order can no longer be mapped from the file.
+            put(&mut wish.mmap, Ok(false))?;
+            put(&mut wish.repack, Ok(true))
+        })
+        .ik(),
     value(&["-ser", "--smart-expert-reduction"]).ik(),
 ];

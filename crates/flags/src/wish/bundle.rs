@@ -95,7 +95,7 @@ static BUNDLES: [Bundle; 11] = [
 ];
 
 impl Wish {
-    pub(super) fn take_bundle(&mut self, name: &str) {
+    pub(crate) fn take_bundle(&mut self, name: &str) {
         let Some(bundle) = BUNDLES.iter().find(|bundle| bundle.name == name) else {
             return;
         };
@@ -103,6 +103,7 @@ impl Wish {
         if let Some(draft) = bundle.draft {
             self.draft_remote = Some(draft.to_owned());
         }
+        // llama.cpp assigns these without looking at earlier flags; flags after the bundle win again.
         self.context = bundle.context;
         if let Some((batch, micro_batch)) = bundle.batches {
             (self.batch, self.micro_batch) = (batch, micro_batch);

@@ -32,7 +32,7 @@ impl DeviceBlock {
             stream,
             ..TraceEvent::on(index)
         };
-        trace::emit(trace::Kind::Alloc, event);
+        trace::emit(trace::TraceKind::Alloc, event);
         card(index).allocations.fetch_add(1, Relaxed);
         Self {
             card: index,
@@ -57,7 +57,7 @@ impl DeviceBlock {
             stream,
             ..TraceEvent::on(self.card)
         };
-        trace::emit(trace::Kind::Free, event);
+        trace::emit(trace::TraceKind::Free, event);
     }
 }
 

@@ -1,4 +1,5 @@
-//! One request for device memory: claimed of the budget, passed to the driver, and returned if the driver refuses.
+//! One request for device memory: claimed of the budget, passed to the driver, and returned if the driver
+//! refuses.
 
 use plimsoll_wire::page::Refusal;
 
@@ -8,7 +9,7 @@ use crate::state::{CardIndex, ledger};
 
 /// Result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum ClaimOutcome {
     /// The driver gave the memory, and the card is charged with it.
     Given,
     /// The program has a substitute, which guard accounts for (see [`crate::spill`]).
@@ -17,7 +18,7 @@ pub(crate) enum Outcome {
     Failed(CuResult),
 }
 
-impl Outcome {
+impl ClaimOutcome {
     pub(crate) fn code(self) -> CuResult {
         match self {
             Self::Given | Self::Elsewhere => SUCCESS,
@@ -32,7 +33,7 @@ pub(crate) fn once(
     size: u64,
     substitute: Substitute,
     ask: &mut dyn FnMut() -> CuResult,
-) -> Result<Outcome, Refusal> {
+) -> Result<ClaimOutcome, Refusal> {
     if overflow::yields(index, size, substitute) {
         return Err(Refusal::Budget);
     }
@@ -44,7 +45,7 @@ pub(crate) fn whole(
     index: CardIndex,
     size: u64,
     ask: &mut dyn FnMut() -> CuResult,
-) -> Result<Outcome, Refusal> {
+) -> Result<ClaimOutcome, Refusal> {
     if !ledger::take(index, size) {
         // The driver returns memory of its pools at synchronisations, which guard does not see.
         pools::refresh(index);
@@ -55,14 +56,14 @@ pub(crate) fn whole(
     match ask() {
         SUCCESS => {
             ledger::confirm(index, size);
-            Ok(Outcome::Given)
+            Ok(ClaimOutcome::Given)
         }
         code => {
             ledger::take_back(index, size);
             if code == OUT_OF_MEMORY {
                 Err(Refusal::Driver)
             } else {
-                Ok(Outcome::Failed(code))
+                Ok(ClaimOutcome::Failed(code))
             }
         }
     }

@@ -1,10 +1,10 @@
 //! Available memory of the host, as a bound on spilling.
 //!
-//! Spilled memory is pinned: it cannot be swapped out, and where the kernel runs short of memory it kills a process. So a spill stays
-//! within MemAvailable, less a part that is left to all other processes.
+//! Spilled memory is pinned: it cannot be swapped out, and where the kernel runs short of memory it kills a
+//! process. So a spill stays within MemAvailable, less a part that is left to all other processes.
 
 use crate::say::say_some;
-use crate::text::Size;
+use crate::text::ByteSize;
 
 /// Divisor: a 16th of the available memory is left to the host.
 const LEFT: u64 = 16;
@@ -20,8 +20,8 @@ pub(super) fn has(bytes: u64) -> bool {
     if !enough {
         say_some!(
             "the host has {} of memory left, too little for {} more",
-            Size(available),
-            Size(bytes)
+            ByteSize(available),
+            ByteSize(bytes)
         );
     }
     enough

@@ -1,8 +1,8 @@
 //! Room of a card as [`crate::policy::room`] needs it, measured of budget, driver and options.
 //!
-//! Of a request that does not fit, the card takes what budget and driver still have, less a little: after it, a program still asks
-//! for small things (a workspace, a counter) and the driver for its own (a module that is loaded late, stacks of a larger kernel),
-//! which host memory cannot or should not serve.
+//! Of a request that does not fit, the card takes what budget and driver still have, less a little: after it,
+//! a program still asks for small things (a workspace, a counter) and the driver for its own (a module that
+//! is loaded late, stacks of a larger kernel), which host memory cannot or should not serve.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -10,7 +10,7 @@ use plimsoll_wire::page::UNLIMITED;
 
 use super::Substitute;
 use super::spilled;
-use crate::policy::room::{LARGE, Room};
+use crate::policy::room::{CardRoom, LARGE};
 use crate::state::{CardIndex, card, ledger, uuid};
 use crate::{driver_guard, settings};
 
@@ -19,7 +19,7 @@ pub(crate) fn yields(index: CardIndex, size: u64, substitute: Substitute) -> boo
     let options = settings::options();
     let may = options.spill.is_some() && !matches!(substitute, Substitute::Nothing);
     let may = may && (options.keep > 0 || size >= LARGE);
-    // The driver is asked only where its answer matters: cuMemGetInfo takes longer than the rest of a hook.
+    // The driver is asked last, and only where its answer matters: every allocation passes here.
     if !may || !by_budget(index).holds_back_from(size) {
         return false;
     }
@@ -30,9 +30,9 @@ pub(crate) fn yields(index: CardIndex, size: u64, substitute: Substitute) -> boo
 }
 
 /// Room of a card, by budget and driver.
-pub(crate) fn room(index: CardIndex) -> Room {
+pub(crate) fn room(index: CardIndex) -> CardRoom {
     let (free, total) = driver_guard::memory_of(index.device()).unwrap_or((UNLIMITED, UNLIMITED));
-    Room {
+    CardRoom {
         total,
         free,
         ..by_budget(index)
@@ -40,11 +40,11 @@ pub(crate) fn room(index: CardIndex) -> Room {
 }
 
 /// Room of a card by the budget alone.
-fn by_budget(index: CardIndex) -> Room {
+fn by_budget(index: CardIndex) -> CardRoom {
     let (card, options) = (card(index), settings::options());
     let spilled = card.spilled.load(Relaxed);
     let asked = card.allocated.load(Relaxed).saturating_add(spilled);
-    Room {
+    CardRoom {
         budget: ledger::budget(index),
         headroom: ledger::headroom(index),
         total: UNLIMITED,

@@ -1,8 +1,8 @@
 //! Physical memory of `cuMemCreate`, with its handles and mappings.
 //!
-//! The card gets the memory back when no handle and no mapping is left. Handles can be retained from an address, mapped many times
-//! and released while mapped. So memory is counted under a number of its own: the driver may reuse a released handle's value
-//! for new memory while the old one is still mapped.
+//! The card gets the memory back when no handle and no mapping is left. Handles can be retained from an
+//! address, mapped many times and released while mapped. So memory is counted under a number of its own: the
+//! driver may reuse a released handle's value for new memory while the old one is still mapped.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use plimsoll_nostd::lock::Lock;
 
 use super::spilled;
-use crate::driver::{DevicePointer, Handle};
+use crate::driver::{AllocationHandle, DevicePointer};
 use crate::state::{CardIndex, ledger};
 use crate::trace::{self, TraceEvent};
 
@@ -44,7 +44,7 @@ pub(crate) struct Mapping {
 struct PhysicalTable {
     memories: BTreeMap<u64, PhysicalMemory>,
     /// Handles, and the number of the memory behind each.
-    handles: BTreeMap<Handle, u64>,
+    handles: BTreeMap<AllocationHandle, u64>,
     mappings: BTreeMap<DevicePointer, Mapping>,
 }
 
@@ -58,7 +58,8 @@ static PHYSICAL: Lock<PhysicalTable> = Lock::new(PhysicalTable {
 static SPILLED: AtomicUsize = AtomicUsize::new(0);
 
 /// Enters new memory, which is charged already.
-pub(crate) fn created(handle: Handle, index: CardIndex, size: u64, residence: Residence) {
+pub(crate) fn created(handle: AllocationHandle, index: CardIndex, size: u64, residence: Residence) {
+    // Not the handle: the driver may reuse its value while this memory is still mapped.
     let id = trace::number();
     let memory = PhysicalMemory {
         card: index,
@@ -80,11 +81,11 @@ pub(crate) fn created(handle: Handle, index: CardIndex, size: u64, residence: Re
         size,
         ..TraceEvent::on(index)
     };
-    trace::emit(trace::Kind::Map, event);
+    trace::emit(trace::TraceKind::Map, event);
 }
 
 /// Counts one more reference to a handle: it was imported from this process, or retained from an address.
-pub(crate) fn shared(handle: Handle, address: Option<DevicePointer>) {
+pub(crate) fn shared(handle: AllocationHandle, address: Option<DevicePointer>) {
     let mut physical = PHYSICAL.hold();
     let id = match address {
         Some(address) => physical.at(address),
@@ -101,12 +102,12 @@ pub(crate) fn shared(handle: Handle, address: Option<DevicePointer>) {
 /// A handle that is about to be released; goes to [`released`] or [`kept`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HandleRelease {
-    handle: Handle,
+    handle: AllocationHandle,
     id: u64,
 }
 
 /// Takes the handle out before the driver can reuse its value.
-pub(crate) fn leaving(handle: Handle) -> Option<HandleRelease> {
+pub(crate) fn leaving(handle: AllocationHandle) -> Option<HandleRelease> {
     let mut physical = PHYSICAL.hold();
     let id = physical.handles.get(&handle).copied()?;
     let memory = physical.memories.get_mut(&id)?;
@@ -132,7 +133,7 @@ pub(crate) fn released(leaving: HandleRelease) {
 }
 
 /// Enters a mapping of the handle's memory.
-pub(crate) fn mapped(address: DevicePointer, size: u64, handle: Handle) {
+pub(crate) fn mapped(address: DevicePointer, size: u64, handle: AllocationHandle) {
     let mut physical = PHYSICAL.hold();
     if let Some(id) = physical.handles.get(&handle).copied()
         && let Some(memory) = physical.memories.get_mut(&id)
@@ -142,7 +143,8 @@ pub(crate) fn mapped(address: DevicePointer, size: u64, handle: Handle) {
     }
 }
 
-/// Takes out the mappings of a range before the driver can reuse the addresses; they go to [`unmapped`] or [`remapped`].
+/// Takes out the mappings of a range before the driver can reuse the addresses; they go to [`unmapped`] or
+/// [`remapped`].
 pub(crate) fn unmapping(address: DevicePointer, size: u64) -> Vec<(DevicePointer, Mapping)> {
     let mut physical = PHYSICAL.hold();
     let end = address.saturating_add(size);
@@ -195,7 +197,7 @@ pub(crate) fn spilled_at(address: DevicePointer) -> Option<CardIndex> {
 }
 
 /// True if a handle's memory is spilled.
-pub(crate) fn is_spilled(handle: Handle) -> bool {
+pub(crate) fn is_spilled(handle: AllocationHandle) -> bool {
     let physical = PHYSICAL.hold();
     let id = physical.handles.get(&handle);
     id.and_then(|id| physical.residence(*id)) == Some(Residence::Host)
@@ -226,7 +228,7 @@ fn settle(id: u64) {
         size: gone.size,
         ..TraceEvent::on(gone.card)
     };
-    trace::emit(trace::Kind::Unmap, event);
+    trace::emit(trace::TraceKind::Unmap, event);
 }
 
 impl PhysicalTable {

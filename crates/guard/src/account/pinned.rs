@@ -1,13 +1,14 @@
 //! Host memory that the program has pinned.
 //!
-//! The kernel can neither move nor swap it, and a board whose card shares the host's memory has that much less for the card. Pinned
-//! memory is counted and never refused: its limit is the kernel's. What guard pins for a spilled range counts as spilled instead.
+//! The kernel can neither move nor swap it, and a board whose card shares the host's memory has that much
+//! less for the card. Pinned memory is counted and never refused: its limit is the kernel's. What guard pins
+//! for a spilled range counts as spilled instead.
 
 use crate::driver::{CuResult, SUCCESS};
 use crate::driver_guard::context;
 use crate::state::address_map::AddressMap;
 use crate::state::page;
-use crate::trace::{self, Kind, TraceEvent};
+use crate::trace::{self, TraceEvent, TraceKind};
 
 /// Pinned memory by its host address.
 static PINNED: AddressMap<Pinned> = AddressMap::new();
@@ -29,7 +30,7 @@ pub(crate) fn pinned(address: u64, size: u64) {
         id: trace::number(),
     };
     page().pin(size);
-    pinned.tell(Kind::Pin);
+    pinned.tell(TraceKind::Pin);
     PINNED.insert(address, pinned);
 }
 
@@ -55,10 +56,10 @@ pub(crate) fn forget(context: usize) {
 impl Pinned {
     fn gone(self) {
         page().unpin(self.size);
-        self.tell(Kind::Unpin);
+        self.tell(TraceKind::Unpin);
     }
 
-    fn tell(self, kind: Kind) {
+    fn tell(self, kind: TraceKind) {
         let event = TraceEvent {
             id: self.id,
             size: self.size,

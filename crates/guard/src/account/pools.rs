@@ -1,8 +1,9 @@
 //! Memory that the driver's stream-ordered pools (`cudaMallocAsync`) have reserved.
 //!
-//! DECISION: pools are counted and not their blocks. A block goes back to its pool, and the driver returns the pool's memory at some
-//! synchronisation that guard does not see. So the card is charged with the driver's own figure for what each pool has reserved,
-//! which is read again after every call that may change it and before a request is refused.
+//! DECISION: pools are counted and not their blocks. A block goes back to its pool, and the driver returns
+//! the pool's memory at some synchronisation that guard does not see. So the card is charged with the
+//! driver's own figure for what each pool has reserved, which is read again after every call that may change
+//! it and before a request is refused.
 
 use alloc::vec::Vec;
 use core::ptr::with_exposed_provenance_mut;
@@ -47,8 +48,8 @@ impl PoolTable {
 }
 
 impl DriverPool {
-    /// Stores a figure that was read while `generation` was current, and returns the one before. None if another figure was
-    /// stored since then: that one may be the newer, so the driver has to be asked again.
+    /// Stores a figure that was read while `generation` was current, and returns the one before. None if
+    /// another figure was stored since then: that one may be the newer, so the driver has to be asked again.
     fn store(&mut self, generation: u64, reserved: u64) -> Option<u64> {
         if self.generation != generation {
             return None;
@@ -101,14 +102,14 @@ pub(crate) fn refresh(index: CardIndex) {
     }
 }
 
-/// Reads and stores one figure. Of two threads that do so at once the later figure must stand: with the older one, memory by which
-/// the pool has grown meanwhile would count for nothing until the next call.
+/// Reads and stores one figure. Of two threads that do so at once the later figure must stand: with the older
+/// one, memory by which the pool has grown meanwhile would count for nothing until the next call.
 fn refresh_one(index: CardIndex, handle: usize) {
     for attempt in 1..=ATTEMPTS {
         let Some(generation) = POOLS.hold().find(handle).map(|pool| pool.generation) else {
             return;
         };
-        // Without the lock: the driver takes locks of its own, and another thread may hold those and wait for ours.
+        // No lock is held across a call into the driver, which takes locks of its own.
         let Some(mut reserved) = read(with_exposed_provenance_mut(handle), RESERVED) else {
             return;
         };

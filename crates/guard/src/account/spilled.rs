@@ -9,7 +9,8 @@ use crate::state::{CardIndex, card};
 
 static SPILLED: AtomicU64 = AtomicU64::new(0);
 
-/// Claims bytes of host memory; false, and nothing claimed, if they pass `spill` or the host does not have them.
+/// Claims bytes of host memory; false, and nothing claimed, if they pass `spill` or the host does not have
+/// them.
 pub(crate) fn take(index: CardIndex, bytes: u64) -> bool {
     let most = settings::options().spill.unwrap_or(0);
     let more = |spilled: u64| spilled.checked_add(bytes).filter(|sum| *sum <= most);
@@ -46,7 +47,8 @@ pub(crate) fn left() -> u64 {
     most.saturating_sub(SPILLED.load(Relaxed))
 }
 
-/// Subtracts and saturates at zero. Only another writer on our page could make a counter smaller than what is returned.
+/// Subtracts and saturates at zero. Only another writer on our page could make a counter smaller than what is
+/// returned.
 pub(crate) fn lower(counter: &AtomicU64, bytes: u64) {
     let _ = counter.fetch_update(Relaxed, Relaxed, |sum| Some(sum.saturating_sub(bytes)));
 }

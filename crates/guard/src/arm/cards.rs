@@ -2,13 +2,14 @@
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
-use plimsoll_wire::page::{CARDS, Card};
+use plimsoll_wire::page::{CARDS, PageCard};
 
-use crate::driver::{self, Device, SUCCESS};
+use crate::driver::{self, DeviceOrdinal, SUCCESS};
 use crate::say::say;
 use crate::state;
 
-/// Makes the page and enters the cards; false, after a line on stderr, if the driver does not tell their number.
+/// Makes the page and enters the cards; false, after a line on stderr, if the driver does not tell their
+/// number.
 pub(super) fn enter() -> bool {
     let mut count = 0;
     // SAFETY: the driver is up, and `count` is ours.
@@ -30,7 +31,7 @@ pub(super) fn enter() -> bool {
     true
 }
 
-fn describe(device: Device, card: &Card) {
+fn describe(device: DeviceOrdinal, card: &PageCard) {
     let (mut uuid, mut total) = ([0_u8; 16], 0_usize);
     // The newer function tells a MIG instance's own UUID, the older one that of the whole card.
     // SAFETY: the device exists, and the places are ours.

@@ -2,7 +2,7 @@
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 
-use super::{Array, Context, Device, MemoryPool, SUCCESS, Stream};
+use super::{Context, CuArray, CuStream, DeviceOrdinal, MemoryPool, SUCCESS};
 
 /// `nvmlProcessInfo_v1_t`, which the NVML function without a version suffix fills.
 #[repr(C)]
@@ -26,7 +26,7 @@ pub(crate) mod attribute {
 }
 
 /// An attribute of a card by the driver's own word; `otherwise` where the driver does not know the attribute.
-pub(crate) fn device_attribute(device: Device, attribute: c_int, otherwise: c_int) -> c_int {
+pub(crate) fn device_attribute(device: DeviceOrdinal, attribute: c_int, otherwise: c_int) -> c_int {
     let mut value = otherwise;
     // SAFETY: the place is ours. A driver that does not know the attribute leaves it.
     let code = unsafe { cuDeviceGetAttribute(&raw mut value, attribute, device) };
@@ -39,26 +39,26 @@ mod cuda {
     crate::driver::real! {
         in CUDA;
         cuDeviceGetCount(count: *mut c_int);
-        cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: Device);
-        cuDeviceGetUuid(uuid: *mut [u8; 16], device: Device);
-        cuDeviceTotalMem_v2(total: *mut usize, device: Device);
-        cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: Device);
-        cuDeviceGetByPCIBusId(device: *mut Device, bus: *const c_char);
-        cuDevicePrimaryCtxGetState(device: Device, flags: *mut c_uint, active: *mut c_int);
-        cuCtxGetDevice(device: *mut Device);
+        cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: DeviceOrdinal);
+        cuDeviceGetUuid(uuid: *mut [u8; 16], device: DeviceOrdinal);
+        cuDeviceTotalMem_v2(total: *mut usize, device: DeviceOrdinal);
+        cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: DeviceOrdinal);
+        cuDeviceGetByPCIBusId(device: *mut DeviceOrdinal, bus: *const c_char);
+        cuDevicePrimaryCtxGetState(device: DeviceOrdinal, flags: *mut c_uint, active: *mut c_int);
+        cuCtxGetDevice(device: *mut DeviceOrdinal);
         cuCtxGetCurrent(context: *mut Context);
         cuCtxPushCurrent_v2(context: Context);
         cuCtxPopCurrent_v2(context: *mut Context);
         cuCtxSynchronize();
-        cuStreamIsCapturing(stream: Stream, status: *mut c_uint);
-        cuStreamIsCapturing_ptsz(stream: Stream, status: *mut c_uint);
-        cuDeviceGetMemPool(pool: *mut MemoryPool, device: Device);
-        cuDeviceGetDefaultMemPool(pool: *mut MemoryPool, device: Device);
+        cuStreamIsCapturing(stream: CuStream, status: *mut c_uint);
+        cuStreamIsCapturing_ptsz(stream: CuStream, status: *mut c_uint);
+        cuDeviceGetMemPool(pool: *mut MemoryPool, device: DeviceOrdinal);
+        cuDeviceGetDefaultMemPool(pool: *mut MemoryPool, device: DeviceOrdinal);
         cuMemPoolTrimTo(pool: MemoryPool, keep: usize);
         cuMemGetInfo_v2(free: *mut u64, total: *mut u64);
         cuMemPoolGetAttribute(pool: MemoryPool, attribute: c_int, value: *mut c_void);
-        cuArrayGetMemoryRequirements(requirements: *mut [u64; 4], array: Array, device: Device);
-        cuMipmappedArrayGetMemoryRequirements(requirements: *mut [u64; 4], array: Array, device: Device);
+        cuArrayGetMemoryRequirements(requirements: *mut [u64; 4], array: CuArray, device: DeviceOrdinal);
+        cuMipmappedArrayGetMemoryRequirements(requirements: *mut [u64; 4], array: CuArray, device: DeviceOrdinal);
         cuThreadExchangeStreamCaptureMode(mode: *mut c_uint);
     }
 }

@@ -1,8 +1,9 @@
 //! `dlsym`, `dlopen` and `dladdr` of libc, found by walking the loaded objects.
 //!
-//! DECISION: guard exports `dlsym`, so it cannot import it. `dlopen` and `dladdr` are in libdl.so.2 before glibc 2.34 and in libc since,
-//! so an import would tie the artefact to one of the two. The walk finds them on both, works under LD_BIND_NOW, needs no symbol
-//! version, and tells libc's own `dlsym` from the one of another preload. It runs once, at the first use.
+//! DECISION: guard exports `dlsym`, so it cannot import it. `dlopen` and `dladdr` are in libdl.so.2 before
+//! glibc 2.34 and in libc since, so an import would tie the artefact to one of the two. The walk finds them
+//! on both, works under LD_BIND_NOW, needs no symbol version, and tells libc's own `dlsym` from the one of
+//! another preload. It runs once, at the first use.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::{null, null_mut};
@@ -15,7 +16,8 @@ type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
 type Dladdr = unsafe extern "C" fn(*const c_void, *mut libc::Dl_info) -> c_int;
 
-/// The `dlsym` that the program would have without guard: the next one after ours. `interpose::symbol` jumps there.
+/// The `dlsym` that the program would have without guard: the next one after ours. `interpose::symbol` jumps
+/// there.
 pub(crate) static NEXT_DLSYM: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 static DLSYM: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 static DLOPEN: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
@@ -31,10 +33,10 @@ pub(crate) fn ready() -> bool {
 
 #[cold]
 fn find() -> bool {
-    let mut search = Search::default();
+    let mut search = LoaderSearch::default();
     // SAFETY: `visit` gets back the search that we pass, and keeps nothing.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
-    let Search {
+    let LoaderSearch {
         dlsym,
         dlopen,
         dladdr,
@@ -47,14 +49,15 @@ fn find() -> bool {
     DLSYM.store(dlsym.cast_mut(), Release);
     DLOPEN.store(dlopen.cast_mut(), Release);
     DLADDR.store(dladdr.cast_mut(), Release);
-    // Last: readers take NEXT_DLSYM for the sign that all are there. Without another preload libc's own is the next one.
+    // Last: readers take NEXT_DLSYM for the sign that all are there. Without another preload libc's own is
+    // the next one.
     let next = if next.is_null() { dlsym } else { next };
     NEXT_DLSYM.store(next.cast_mut(), Release);
     true
 }
 
 #[derive(Debug)]
-struct Search {
+struct LoaderSearch {
     passed_us: bool,
     next: *const c_void,
     dlsym: *const c_void,
@@ -62,7 +65,7 @@ struct Search {
     dladdr: *const c_void,
 }
 
-impl Default for Search {
+impl Default for LoaderSearch {
     fn default() -> Self {
         Self {
             passed_us: false,
@@ -77,7 +80,7 @@ impl Default for Search {
 /// Examines one loaded object. Objects come in the order in which symbols are searched.
 unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, search: *mut c_void) -> c_int {
     // SAFETY: dl_iterate_phdr passes a valid object and the search that `find` gave it.
-    let (object, search) = unsafe { (ElfImage::of(&*info), &mut *search.cast::<Search>()) };
+    let (object, search) = unsafe { (ElfImage::of(&*info), &mut *search.cast::<LoaderSearch>()) };
     let Some(object) = object else { return 0 };
     let first = |place: &mut *const c_void, name: &CStr| {
         if place.is_null() {
@@ -100,7 +103,8 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, search: *mut
     0
 }
 
-/// Calls libc's own `dlsym`, which sets `dlerror`; RTLD_NEXT counts from guard's place. Null if libc's functions were not found.
+/// Calls libc's own `dlsym`, which sets `dlerror`; RTLD_NEXT counts from guard's place. Null if libc's
+/// functions were not found.
 pub(crate) fn symbol(handle: *mut c_void, name: &CStr) -> *mut c_void {
     if !ready() {
         return null_mut();
@@ -111,7 +115,8 @@ pub(crate) fn symbol(handle: *mut c_void, name: &CStr) -> *mut c_void {
     unsafe { dlsym(handle, name.as_ptr()) }
 }
 
-/// A handle to the library of this soname if the program has loaded it, with one more reference, so that it stays loaded.
+/// A handle to the library of this soname if the program has loaded it, with one more reference, so that it
+/// stays loaded.
 pub(crate) fn loaded(soname: &CStr) -> *mut c_void {
     // RTLD_NOLOAD runs no code of the library.
     open(soname, libc::RTLD_LAZY | libc::RTLD_NOLOAD)

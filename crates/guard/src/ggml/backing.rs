@@ -1,9 +1,9 @@
 //! Memory of a served pool: the driver as a [`plimsoll_pool::Device`], within the budget.
 //!
-//! DECISION: every byte is claimed of the budget before the driver is asked, and charged to the card as it is mapped. A refusal goes to
-//! the policy, which gives back what it holds idle; only when that does not help is the request made once more with the ladder
-//! behind it ([`Backing::insist`]). Calls are made in the pool's own context and in relaxed capture mode, so that none becomes
-//! part of a capture.
+//! DECISION: every byte is claimed of the budget before the driver is asked, and charged to the card as it is
+//! mapped. A refusal goes to the policy, which gives back what it holds idle; only when that does not help is
+//! the request made once more with the ladder behind it ([`Backing::insist`]). Calls are made in the pool's
+//! own context and in relaxed capture mode, so that none becomes part of a capture.
 
 use alloc::collections::BTreeMap;
 use core::sync::atomic::Ordering;
@@ -12,14 +12,14 @@ use plimsoll_pool::{Address, Device, Event, OutOfMemory, Stream};
 
 use super::fence::StreamFence;
 use crate::account::Substitute;
-use crate::account::claim::{self, Outcome};
+use crate::account::claim::{self, ClaimOutcome};
 use crate::driver::{self, CuResult, DevicePointer, SUCCESS};
 use crate::driver_guard::{self, RelaxedCapture};
 use crate::ladder;
 use crate::spill::vmm::{self, Location};
 use crate::state::captures;
 use crate::state::{self, CardIndex, ledger};
-use crate::trace::{self, Kind};
+use crate::trace::{self, TraceKind};
 
 mod real {
     use super::DevicePointer;
@@ -101,7 +101,7 @@ impl Backing {
     }
 
     /// Gives another card access to this memory, as `cuMemAlloc` memory gets by itself.
-    pub(super) fn grant(&self, user: driver::Device) {
+    pub(super) fn grant(&self, user: driver::DeviceOrdinal) {
         for (at, size) in &self.mappings {
             // A card that gets no access finds out when it touches the memory.
             let _ = vmm::grant(at.0, *size, user);
@@ -118,9 +118,9 @@ impl Backing {
     fn ask(&self, size: u64, mut give: impl FnMut() -> CuResult) -> Result<(), OutOfMemory> {
         let mut ask = || self.within(&mut give);
         let given = if self.insist {
-            ladder::ask(self.card, size, Substitute::Nothing, &mut ask) == Outcome::Given
+            ladder::ask(self.card, size, Substitute::Nothing, &mut ask) == ClaimOutcome::Given
         } else {
-            claim::once(self.card, size, Substitute::Nothing, &mut ask) == Ok(Outcome::Given)
+            claim::once(self.card, size, Substitute::Nothing, &mut ask) == Ok(ClaimOutcome::Given)
         };
         if !given {
             let (asked, free) = (size, self.free_now());
@@ -130,7 +130,7 @@ impl Backing {
         card.reserved.fetch_add(size, Ordering::Relaxed);
         card.idle.fetch_add(size, Ordering::Relaxed);
         card.raise_peaks();
-        self.tell(Kind::Map, size);
+        self.tell(TraceKind::Map, size);
         Ok(())
     }
 
@@ -139,10 +139,10 @@ impl Backing {
         ledger::give(self.card, size);
         card.reserved.fetch_sub(size, Ordering::Relaxed);
         card.idle.fetch_sub(size, Ordering::Relaxed);
-        self.tell(Kind::Unmap, size);
+        self.tell(TraceKind::Unmap, size);
     }
 
-    fn tell(&self, kind: Kind, size: u64) {
+    fn tell(&self, kind: TraceKind, size: u64) {
         let event = trace::TraceEvent {
             size,
             pool: self.pool,
@@ -152,9 +152,9 @@ impl Backing {
     }
 }
 
-/// Granule of regions; 0 where there can be none. Found out by making one: a driver may report virtual memory management and refuse it
-/// all the same (containers, WSL).
-fn granule(device: driver::Device) -> u64 {
+/// Granule of regions; 0 where there can be none. Found out by making one: a driver may report virtual memory
+/// management and refuse it all the same (containers, WSL).
+fn granule(device: driver::DeviceOrdinal) -> u64 {
     let _relaxed = RelaxedCapture::begin();
     let Ok(granule) = vmm::granule(device) else {
         return 0;
@@ -180,8 +180,9 @@ impl Device for Backing {
         }
     }
 
-    /// A region asks the budget alone: it maps a few MiB ahead, a driver without them refuses without harm, and cuMemGetInfo would cost
-    /// as much as the map that it saves. Where a refusal climbs the ladder, nothing is mapped ahead.
+    /// A region asks the budget alone: it maps a few MiB ahead, a driver without them refuses without harm,
+    /// and cuMemGetInfo would cost as much as the map that it saves. Where a refusal climbs the ladder,
+    /// nothing is mapped ahead.
     fn available(&self) -> u64 {
         match (self.has_regions(), self.insist) {
             (true, true) => 0,
@@ -221,7 +222,8 @@ impl Device for Backing {
     }
 
     fn unmap(&mut self, at: Address, size: u64) {
-        // A mapping that cannot be removed is not counted any more: its context is gone, and the memory with it.
+        // A mapping that cannot be removed is not counted any more: its context is gone, and the memory with
+        // it.
         let _ = self.within(|| vmm::detach(at.0, size));
         self.mappings.remove(&at);
         self.given_back(size);

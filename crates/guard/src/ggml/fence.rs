@@ -1,14 +1,14 @@
 //! Fence behind all submitted work of a context.
 //!
-//! DECISION: a fence is an event on each stream of the context (see [`streams`]). A fence of which an event could not be made never
-//! completes by itself: only a wait for the whole card completes it.
+//! DECISION: a fence is an event on each stream of the context (see [`streams`]). A fence of which an event
+//! could not be made never completes by itself: only a wait for the whole card completes it.
 
 use alloc::vec::Vec;
 use core::ffi::{c_uint, c_void};
 use core::ptr::{null_mut, with_exposed_provenance_mut};
 
 use super::streams;
-use crate::driver::{SUCCESS, Stream};
+use crate::driver::{CuStream, SUCCESS};
 
 mod real {
     use super::*;
@@ -16,7 +16,7 @@ mod real {
     crate::driver::real! {
         in CUDA;
         cuEventCreate(event: *mut *mut c_void, flags: c_uint);
-        cuEventRecord(event: *mut c_void, stream: Stream);
+        cuEventRecord(event: *mut c_void, stream: CuStream);
         cuEventQuery(event: *mut c_void);
         cuEventDestroy_v2(event: *mut c_void);
     }

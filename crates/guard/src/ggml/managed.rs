@@ -1,15 +1,15 @@
 //! ggml's own pool on managed memory (`pool=managed`), the variant of llama.cpp PR 22158.
 //!
-//! DECISION: ggml's `alloc` runs unchanged, and the `cuMemAlloc` that it makes is answered with managed memory. The hook recognises
-//! the call by its thread: a table has one word for each thread that is inside `alloc`. A thread that finds the table full gets
-//! ordinary memory.
+//! DECISION: ggml's `alloc` runs unchanged, and the `cuMemAlloc` that it makes is answered with managed
+//! memory. The hook recognises the call by its thread: a table has one word for each thread that is inside
+//! `alloc`. A thread that finds the table full gets ordinary memory.
 
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 const THREADS: usize = 64;
 
-/// Threads inside `alloc`, by their `pthread_self`; 0 for a free place. A thread local would need TLS of the preload, which the
-/// loader may have to allocate.
+/// Threads inside `alloc`, by their `pthread_self`; 0 for a free place. A thread local would need TLS of the
+/// preload, which the loader may have to allocate.
 static INSIDE: [AtomicUsize; THREADS] = [const { AtomicUsize::new(0) }; THREADS];
 
 /// Runs ggml's own `alloc` on managed memory.

@@ -1,10 +1,10 @@
 //! Objects that are loaded in this process, walked under the loader's lock.
 //!
-//! DECISION: of the loader only `dl_iterate_phdr` is called, not even `dlsym`. That takes the loader's big lock, which a thread inside a
-//! constructor holds while it may be waiting for the CUDA runtime, which may in turn be calling guard. The lock of
-//! `dl_iterate_phdr` is never held while foreign code runs. The walk also finds objects that `RTLD_LOCAL` hides. While its callback
-//! runs no object can be unmapped; so the search runs inside the callback of an outer walk, and what it found can still be
-//! written to before that returns.
+//! DECISION: of the loader only `dl_iterate_phdr` is called, not even `dlsym`. That takes the loader's big
+//! lock, which a thread inside a constructor holds while it may be waiting for the CUDA runtime, which may in
+//! turn be calling guard. The lock of `dl_iterate_phdr` is never held while foreign code runs. The walk also
+//! finds objects that `RTLD_LOCAL` hides. While its callback runs no object can be unmapped; so the search
+//! runs inside the callback of an outer walk, and what it found can still be written to before that returns.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::with_exposed_provenance_mut;
@@ -54,7 +54,8 @@ pub(super) fn walk(mut show: impl FnMut(MappedObject<'_>)) {
 
 fn iterate(show: &mut dyn FnMut(&dl_phdr_info) -> bool) {
     unsafe extern "C" fn step(info: *mut dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
-        // SAFETY: `data` is what `iterate` passed, which waits for us; the loader's `info` lives as long as this call.
+        // SAFETY: `data` is what `iterate` passed, which waits for us; the loader's `info` lives as long as
+        // this call.
         let (show, info) = unsafe { (&mut *data.cast::<&mut dyn FnMut(&dl_phdr_info) -> bool>(), &*info) };
         c_int::from(!show(info))
     }
@@ -99,8 +100,8 @@ impl<'a> MappedObject<'a> {
         unsafe { core::slice::from_raw_parts(self.headers.as_ptr().cast(), size) }
     }
 
-    /// Protection of the page of this address: that of its segment, or read-only where the loader seals it after relocation (RELRO),
-    /// which covers whole pages only. `None` if the address is in no segment.
+    /// Protection of the page of this address: that of its segment, or read-only where the loader seals it
+    /// after relocation (RELRO), which covers whole pages only. `None` if the address is in no segment.
     fn protection(&self, place: usize, page_size: usize) -> Option<c_int> {
         let segment = self.segment(place)?;
         let page = place / page_size * page_size;

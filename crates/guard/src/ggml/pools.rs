@@ -1,34 +1,36 @@
 //! Served pools, one for each of ggml's pool objects.
 //!
-//! DECISION: a fixed table, searched from its start: there are as many objects as cards and streams in use, nearly always one or
-//! two, and finding one takes a comparison. A pool that ends leaves its place for the next; places are never freed, so that no
-//! reference to one becomes stale.
+//! DECISION: a fixed table, searched from its start: there are as many objects as cards and streams in use,
+//! nearly always one or two, and finding one takes a comparison. A pool that ends leaves its place for the
+//! next; places are never freed, so that no reference to one becomes stale.
 //!
-//! DECISION: each pool has its own lock, and this is the one lock of guard that is held across calls into the driver, up to the
-//! waits of the ladder (`wait=SECONDS`). The policy decides which driver call comes next by the result of the one before, and
-//! ggml calls a pool object from one thread at a time, so no second caller of `alloc` or `free` waits. This cannot deadlock. While
-//! the lock is held guard takes no other pool's lock (the trim of rung 1 uses `try_hold` and skips this pool), and no lock of
-//! its own is held when this one is taken. The driver does not call back into a hook of the same thread. Threads that begin a
-//! capture or enable a peer visit every pool and wait for it, at most as long as the request that they wait behind.
+//! DECISION: each pool has its own lock, and this is the one lock of guard that is held across calls into the
+//! driver, up to the waits of the ladder (`wait=SECONDS`). The policy decides which driver call comes next by
+//! the result of the one before, and ggml calls a pool object from one thread at a time, so no second caller
+//! of `alloc` or `free` waits. This cannot deadlock. While the lock is held guard takes no other pool's lock
+//! (the trim of rung 1 uses `try_hold` and skips this pool), and no lock of its own is held when this one is
+//! taken. The driver does not call back into a hook of the same thread. Threads that begin a capture or
+//! enable a peer visit every pool and wait for it, at most as long as the request that they wait behind.
 //!
-//! A block's size is rounded up to the alignment that `cudaMalloc` gives, and the rounded size is reported to ggml.
+//! A block's size is rounded up to the alignment that `cudaMalloc` gives, and the rounded size is reported to
+//! ggml.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
-use plimsoll_pool::{Address, Block, Graph, Options, Ours, Policy, Stream, Trim};
+use plimsoll_pool::{Address, Block, Graph, Ours, OursOptions, Policy, Stream, Trim};
 
 use plimsoll_nostd::lock::Lock;
 
 use super::backing::Backing;
 use super::mapped_objects::{long, wide};
 use super::trim_interval::TrimInterval;
-use crate::driver::{Device, DevicePointer};
+use crate::driver::{DeviceOrdinal, DevicePointer};
 use crate::ladder::reuse;
 use crate::state::{self, CardIndex, captures};
-use crate::trace::{self, Kind};
+use crate::trace::{self, TraceKind};
 
 /// Objects that can be served at once; further ones keep their own methods.
 const PLACES: usize = 64;
@@ -81,7 +83,8 @@ fn used() -> impl Iterator<Item = &'static PoolEntry> {
     POOLS.iter().take(USED.load(Acquire))
 }
 
-/// Allocates at least `size` bytes for this object; returns address and size. `None` leaves the request to ggml's own pool.
+/// Allocates at least `size` bytes for this object; returns address and size. `None` leaves the request to
+/// ggml's own pool.
 pub(super) fn allocate(this: usize, size: usize) -> Option<(usize, usize)> {
     let size = size.max(1).checked_next_multiple_of(ALIGNMENT)?;
     let pool = find(this).or_else(|| open(this))?;
@@ -116,7 +119,8 @@ pub(super) fn close(this: usize) -> PoolEnd {
     served.map_or(PoolEnd::Even, ServedPool::close)
 }
 
-/// Gives back what the pools of this card hold idle, and returns how many bytes that was. Skips pools that are in use now.
+/// Gives back what the pools of this card hold idle, and returns how many bytes that was. Skips pools that
+/// are in use now.
 fn trim(card: CardIndex) -> u64 {
     // try_hold: this is called on a rung of the ladder, which a pool climbs with its own lock held.
     let held = used().filter_map(|pool| pool.served.try_hold());
@@ -157,7 +161,8 @@ fn open(this: usize) -> Option<&'static PoolEntry> {
     let free = |pool: &PoolEntry| pool.this.compare_exchange(0, this, AcqRel, Relaxed).is_ok();
     let (place, pool) = (1..).zip(&POOLS).find(|(_, pool)| free(pool))?;
     reuse::also_trim(trim);
-    // Before `ServedPool::open` reads the captures under way: one that begins now either is in that list or finds this entry.
+    // Before `ServedPool::open` reads the captures under way: one that begins now either is in that list or
+    // finds this entry.
     USED.fetch_max(place, AcqRel);
     let mut held = pool.served.hold();
     *held = ServedPool::open();
@@ -196,7 +201,7 @@ impl ServedPool {
         let backing = Backing::here(number)?;
         state::page().pools.fetch_add(1, Relaxed);
         let total = state::card(backing.card()).total.load(Relaxed);
-        let mut policy = Ours::new(Options {
+        let mut policy = Ours::new(OursOptions {
             regions: backing.has_regions(),
             // Twice the card, so that holes never use up the addresses.
             addresses: total.saturating_mul(2),
@@ -220,11 +225,12 @@ impl ServedPool {
             .or_else(|_| self.insist(size))
             .ok()?;
         state::card(self.backing.card()).idle.fetch_sub(size, Relaxed);
-        self.tell(Kind::Alloc, block);
+        self.tell(TraceKind::Alloc, block);
         Some(block)
     }
 
-    /// Allocates with the ladder behind it, after the policy has given back all idle memory and was refused all the same.
+    /// Allocates with the ladder behind it, after the policy has given back all idle memory and was refused
+    /// all the same.
     #[cold]
     fn insist(&mut self, size: u64) -> Result<Block, plimsoll_pool::OutOfMemory> {
         self.backing.insist(true);
@@ -244,7 +250,7 @@ impl ServedPool {
         let size = before - self.policy.live();
         state::card(self.backing.card()).idle.fetch_add(size, Relaxed);
         if size > 0 {
-            self.tell(Kind::Free, Block { address, size });
+            self.tell(TraceKind::Free, Block { address, size });
         }
         if self.interval.due(self.policy.live()) {
             self.trim(Trim::Idle);
@@ -276,15 +282,15 @@ impl ServedPool {
     }
 
     /// Records an event. A trace names blocks by number, so a block's number is kept as long as it lives.
-    fn tell(&mut self, kind: Kind, block: Block) {
+    fn tell(&mut self, kind: TraceKind, block: Block) {
         if !trace::on() {
             return;
         }
         let id = match kind {
-            Kind::Alloc => trace::number(),
+            TraceKind::Alloc => trace::number(),
             _ => self.numbers.remove(&block.address).unwrap_or(0),
         };
-        if kind == Kind::Alloc {
+        if kind == TraceKind::Alloc {
             self.numbers.insert(block.address, id);
         }
         let event = trace::TraceEvent {
@@ -296,7 +302,7 @@ impl ServedPool {
         trace::emit(kind, event);
     }
 
-    pub(super) fn grant(&self, user: Device, owner: Device) {
+    pub(super) fn grant(&self, user: DeviceOrdinal, owner: DeviceOrdinal) {
         if self.backing.card().device() == owner {
             self.backing.grant(user);
         }

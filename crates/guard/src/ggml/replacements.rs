@@ -1,14 +1,14 @@
 //! Replacements of the methods of ggml's legacy pool.
 //!
-//! The prototypes are those of the class by the C++ ABI: a method is a function whose first argument is the object. Nothing may
-//! unwind out of here, and nothing does: guard is built with panic = abort.
+//! The prototypes are those of the class by the C++ ABI: a method is a function whose first argument is the
+//! object. Nothing may unwind out of here, and nothing does: guard is built with panic = abort.
 
 use core::ffi::c_void;
 use core::mem::transmute;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use plimsoll_wire::options::Pool;
+use plimsoll_wire::options::GgmlPoolMode;
 
 use super::pools::{self, PoolEnd};
 use super::symbols::ClassPart;
@@ -46,9 +46,10 @@ unsafe extern "C" fn alloc(this: *mut c_void, size: usize, actual: *mut usize) -
     if !arm::armed() || !taken.serves() {
         return theirs();
     }
-    if settings::options().pool == Pool::Managed {
+    if settings::options().pool == GgmlPoolMode::Managed {
         return managed::around(theirs);
     }
+    // Only before the first block: afterwards the prototype is known to be right.
     if taken.fresh() && !sane(this, size, actual) {
         doubt(taken, "its first call makes no sense");
         return theirs();
@@ -106,7 +107,8 @@ unsafe fn end(this: *mut c_void, part: ClassPart) {
         return;
     };
     if !arm::forked() && pools::close(this.expose_provenance()) == PoolEnd::Owing {
-        // ggml's destructor would pass our blocks, which lie in its table, to cudaFree and then assert on its own count.
+        // ggml's destructor would pass our blocks, which lie in its table, to cudaFree and then assert on its
+        // own count.
         say!(
             "a pool of ggml's was destroyed with blocks in it that were ours; its own destructor was left out"
         );

@@ -1,16 +1,16 @@
 //! Streams of each context, for fences that are queried without waiting.
 //!
-//! DECISION: a pool does not know its stream, and ggml's streams are not ordered behind the default one. So a fence has an event on
-//! every stream of the context and on its default stream. There are a handful, and a fence is made only when memory is about to
-//! go back to the driver.
+//! DECISION: a pool does not know its stream, and ggml's streams are not ordered behind the default one. So a
+//! fence has an event on every stream of the context and on its default stream. There are a handful, and a
+//! fence is made only when memory is about to go back to the driver.
 //!
-//! Streams end with their context, and the driver does not report them one by one. From the first end of a context on no fences are
-//! made: memory then goes back only after a wait for the whole card.
+//! Streams end with their context, and the driver does not report them one by one. From the first end of a
+//! context on no fences are made: memory then goes back only after a wait for the whole card.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crate::driver::Stream;
+use crate::driver::CuStream;
 use crate::driver_guard;
 use plimsoll_nostd::lock::Lock;
 
@@ -25,19 +25,20 @@ pub(crate) fn ending() {
 }
 
 /// Enters a stream of the calling thread's context.
-pub(crate) fn made(stream: Stream) {
+pub(crate) fn made(stream: CuStream) {
     let context = driver_guard::context();
     STREAMS.hold().push((context, stream.expose_provenance()));
 }
 
 /// Forgets a stream that is about to be destroyed.
-pub(crate) fn gone(stream: Stream) {
+pub(crate) fn gone(stream: CuStream) {
     let stream = stream.expose_provenance();
     STREAMS.hold().retain(|(_, known)| *known != stream);
 }
 
 /// The context's default stream and all others; none if they are not known with certainty.
 pub(super) fn of(context: usize) -> Vec<usize> {
+    // A handle of a destroyed stream must not be passed to the driver.
     if UNSURE.load(Relaxed) {
         return Vec::new();
     }

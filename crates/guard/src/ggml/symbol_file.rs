@@ -1,11 +1,12 @@
 //! Symbol tables of an ELF file on disk, for objects whose dynamic table does not have the pool.
 //!
-//! Such objects are executables that were linked statically without `-rdynamic`, and libraries with hidden classes, unless they are
-//! stripped.
+//! Such objects are executables that were linked statically without `-rdynamic`, and libraries with hidden
+//! classes, unless they are stripped.
 //!
-//! DECISION: the file is hostile input. It is read in pieces with `pread` (a mapping raises SIGBUS if the file is truncated), every
-//! offset is checked, and the work is bounded by the bytes of its string tables. The tables are searched for the substring that
-//! all names share first: almost every file is done after that.
+//! DECISION: the file is hostile input. It is read in pieces with `pread` (a mapping raises SIGBUS if the
+//! file is truncated), every offset is checked, and the work is bounded by the bytes of its string tables.
+//! The tables are searched for the substring that all names share first: almost every file is done after
+//! that.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -16,7 +17,8 @@ use super::symbols::{
 
 const SYMTAB: u32 = 2;
 const DYNSYM: u32 = 11;
-/// Bounds on sections, and on bytes of one symbol or string table. libtorch's largest library stays within them.
+/// Bounds on sections, and on bytes of one symbol or string table. libtorch's largest library stays within
+/// them.
 const SECTIONS: u16 = 4096;
 const TABLE: u64 = 1 << 30;
 const PIECE: usize = 1 << 16;
@@ -87,7 +89,8 @@ impl SectionTable {
     }
 }
 
-/// Offsets of the sought names in the string table. A name may be the tail of a longer one: linkers merge tails.
+/// Offsets of the sought names in the string table. A name may be the tail of a longer one: linkers merge
+/// tails.
 fn names(file: &impl ByteSource, strings: &ElfSection) -> Option<Vec<(u32, ClassPart)>> {
     let mut names = Vec::new();
     pieces(file, strings, LONGEST, |at, piece| {
@@ -135,7 +138,8 @@ fn entries(
     })
 }
 
-/// Passes a section to `show` piece by piece, each with the last `overlap` bytes of the one before it and its offset.
+/// Passes a section to `show` piece by piece, each with the last `overlap` bytes of the one before it and its
+/// offset.
 fn pieces(
     file: &impl ByteSource,
     section: &ElfSection,
@@ -175,9 +179,9 @@ fn widen(size: usize) -> u64 {
 mod tests {
     use super::*;
 
-    struct Memory(Vec<u8>);
+    struct FileInMemory(Vec<u8>);
 
-    impl ByteSource for Memory {
+    impl ByteSource for FileInMemory {
         fn read(&self, at: u64, into: &mut [u8]) -> bool {
             let at = usize::try_from(at).unwrap_or(usize::MAX);
             let bytes = at.checked_add(into.len()).and_then(|end| self.0.get(at..end));
@@ -218,7 +222,9 @@ mod tests {
 
     fn found(file: Vec<u8>) -> Vec<(ClassPart, u64)> {
         let mut found = Vec::new();
-        search(&Memory(file), |symbol| found.push((symbol.part, symbol.value)));
+        search(&FileInMemory(file), |symbol| {
+            found.push((symbol.part, symbol.value))
+        });
         found
     }
 

@@ -1,13 +1,14 @@
 //! Takeover of a vtable: its slots are replaced, checked and restored.
 //!
-//! DECISION: the slots are changed and the symbols are left alone. g++ devirtualises calls in builds without virtual memory
-//! management: it compares the slot with the address of `alloc` and runs an inlined copy if they are equal. With another address in
-//! the slot the comparison fails and the call comes to guard, whereas a substituted symbol would change both sides of it and
-//! never be called. A slot is one aligned word, so that a concurrent call gets the old function or the new one. `alloc` is changed
-//! last and restored first, so that every block of guard's meets guard's `free`.
+//! DECISION: the slots are changed and the symbols are left alone. g++ devirtualises calls in builds without
+//! virtual memory management: it compares the slot with the address of `alloc` and runs an inlined copy if
+//! they are equal. With another address in the slot the comparison fails and the call comes to guard, whereas
+//! a substituted symbol would change both sides of it and never be called. A slot is one aligned word, so
+//! that a concurrent call gets the old function or the new one. `alloc` is changed last and restored first,
+//! so that every block of guard's meets guard's `free`.
 //!
-//! A takeover is on probation: the first `alloc` must have sane arguments, and a `free` of one of our blocks must arrive within
-//! [`PROBATION`] allocations. Otherwise `alloc` is restored, and that is reported.
+//! A takeover is on probation: the first `alloc` must have sane arguments, and a `free` of one of our blocks
+//! must arrive within [`PROBATION`] allocations. Otherwise `alloc` is restored, and that is reported.
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
@@ -46,7 +47,8 @@ pub(super) struct Takeover {
     slots: [VtableSlot; 4],
 }
 
-/// A slot by its address, 0 if the class has none, with the function that was in it and the one that replaces it.
+/// A slot by its address, 0 if the class has none, with the function that was in it and the one that replaces
+/// it.
 #[derive(Debug)]
 struct VtableSlot {
     place: AtomicUsize,
@@ -171,7 +173,8 @@ impl Takeover {
         position.map_or(0, |position| self.slots[position].original.load(Acquire))
     }
 
-    /// True if its slots still lead to guard: a library may have been unloaded and loaded again at the same address.
+    /// True if its slots still lead to guard: a library may have been unloaded and loaded again at the same
+    /// address.
     fn stands(&self) -> bool {
         self.slots.iter().all(|slot| match slot.place.load(Acquire) {
             0 => true,
@@ -191,8 +194,8 @@ impl Takeover {
         }
     }
 
-    /// Restores ggml's methods; only `alloc` once guard has handed out a block: the other replacements pass on foreign blocks, and
-    /// ggml's own would count guard's blocks wrong. False if that was done before.
+    /// Restores ggml's methods; only `alloc` once guard has handed out a block: the other replacements pass
+    /// on foreign blocks, and ggml's own would count guard's blocks wrong. False if that was done before.
     #[cold]
     pub(super) fn disarm(&self) -> bool {
         let first = self.state.swap(RESTORED, Release) != RESTORED;

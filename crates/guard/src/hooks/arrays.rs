@@ -1,8 +1,9 @@
 //! Hooks of arrays and mipmapped arrays.
 //!
-//! The driver reports the size only of an array whose memory is mapped later (CUDA_ARRAY3D_DEFERRED_MAPPING). So such an array is made
-//! with the same description, queried and destroyed; where that does not work, or no budget depends on it, the sum of the
-//! elements stands for the size. Deferred and sparse arrays take no memory of their own.
+//! The driver reports the size only of an array whose memory is mapped later (CUDA_ARRAY3D_DEFERRED_MAPPING).
+//! So such an array is made with the same description, queried and destroyed; where that does not work, or no
+//! budget depends on it, the sum of the elements stands for the size. Deferred and sparse arrays take no
+//! memory of their own.
 
 use core::ffi::{c_int, c_uint};
 use core::ptr::null_mut;
@@ -11,8 +12,8 @@ use plimsoll_wire::page::UNLIMITED;
 
 use crate::account::Substitute;
 use crate::account::blocks::{ARRAYS, BlockKind, DeviceBlock};
-use crate::account::claim::Outcome;
-use crate::driver::{self, Array, CuResult, SUCCESS};
+use crate::account::claim::ClaimOutcome;
+use crate::driver::{self, CuArray, CuResult, SUCCESS};
 use crate::driver_guard::current_card;
 use crate::hooks::hooks;
 use crate::hooks::memory::bytes;
@@ -47,26 +48,26 @@ const DEFERRED: c_uint = 0x80;
 hooks! {
     in CUDA;
 
-    fn cuArrayCreate_v2 = "cuArrayCreate" since 3020 (array: *mut Array, description: *const ArrayDescriptor) calls real {
+    fn cuArrayCreate_v2 = "cuArrayCreate" since 3020 (array: *mut CuArray, description: *const ArrayDescriptor) calls real {
         let solid = description.as_ref().map(|flat| Array3DDescriptor::from(*flat));
         create(array, solid, 0, &mut || real(array, description))
     }
 
-    fn cuArray3DCreate_v2 = "cuArray3DCreate" since 3020 (array: *mut Array, description: *const Array3DDescriptor) calls real {
+    fn cuArray3DCreate_v2 = "cuArray3DCreate" since 3020 (array: *mut CuArray, description: *const Array3DDescriptor) calls real {
         create(array, description.as_ref().copied(), 0, &mut || real(array, description))
     }
 
     fn cuMipmappedArrayCreate = "cuMipmappedArrayCreate" since 5000
-        (array: *mut Array, description: *const Array3DDescriptor, levels: c_uint) calls real
+        (array: *mut CuArray, description: *const Array3DDescriptor, levels: c_uint) calls real
     {
         create(array, description.as_ref().copied(), levels.max(1), &mut || real(array, description, levels))
     }
 
-    fn cuArrayDestroy = "cuArrayDestroy" since 2000 (array: Array) calls real {
+    fn cuArrayDestroy = "cuArrayDestroy" since 2000 (array: CuArray) calls real {
         destroy(array, || real(array))
     }
 
-    fn cuMipmappedArrayDestroy = "cuMipmappedArrayDestroy" since 5000 (array: Array) calls real {
+    fn cuMipmappedArrayDestroy = "cuMipmappedArrayDestroy" since 5000 (array: CuArray) calls real {
         destroy(array, || real(array))
     }
 }
@@ -106,7 +107,7 @@ impl Array3DDescriptor {
     }
 }
 
-/// Bytes of one channel; four for an unknown format, the largest that drivers have had.
+/// Bytes of one channel; an unknown format counts as four.
 fn element_size(format: c_int) -> u64 {
     match format {
         0x01 | 0x08 => 1,
@@ -118,7 +119,7 @@ fn element_size(format: c_int) -> u64 {
 /// # Safety
 /// After `ask` succeeds, `array` can be read.
 unsafe fn create(
-    array: *mut Array,
+    array: *mut CuArray,
     description: Option<Array3DDescriptor>,
     levels: c_uint,
     ask: &mut dyn FnMut() -> CuResult,
@@ -130,11 +131,12 @@ unsafe fn create(
     ) else {
         return ask();
     };
+    // The query makes and destroys an array, which is not worth it for a figure without consequence.
     let limited = ledger::budget(index) != UNLIMITED;
     let exactly = limited.then(|| required(index, solid, levels)).flatten();
     let size = exactly.unwrap_or_else(|| solid.elements(levels));
     let outcome = ladder::ask(index, size, Substitute::Nothing, ask);
-    if outcome == Outcome::Given {
+    if outcome == ClaimOutcome::Given {
         // SAFETY: the driver succeeded, so it has written the handle.
         let handle = unsafe { *array };
         ARRAYS.insert(
@@ -174,7 +176,7 @@ fn required(index: CardIndex, solid: Array3DDescriptor, levels: c_uint) -> Optio
     (result == SUCCESS).then_some(requirements[0])
 }
 
-fn destroy(array: Array, real: impl FnOnce() -> CuResult) -> CuResult {
+fn destroy(array: CuArray, real: impl FnOnce() -> CuResult) -> CuResult {
     let Some(block) = ARRAYS.remove(bytes(array.addr())) else {
         return real();
     };

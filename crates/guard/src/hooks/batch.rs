@@ -1,13 +1,15 @@
-//! Hooks of batched copies: each copy is split at the borders that it would cross, on drivers that refuse such a copy.
+//! Hooks of batched copies: each copy is split at the borders that it would cross, on drivers that refuse
+//! such a copy.
 //!
-//! A batch has sets of attributes, each from a first copy on, so the first pieces of those copies take their place. A failure is
-//! reported with the number of the program's copy. Batches of boxes (`cuMemcpy3DBatchAsync`) are passed on unchanged.
+//! A batch has sets of attributes, each from a first copy on, so the first pieces of those copies take their
+//! place. A failure is reported with the number of the program's copy. Batches of boxes
+//! (`cuMemcpy3DBatchAsync`) are passed on unchanged.
 
 use alloc::vec::Vec;
 use core::ffi::c_void;
 use core::slice;
 
-use crate::driver::{DevicePointer, Stream};
+use crate::driver::{CuStream, DevicePointer};
 use crate::hooks::hooks;
 use crate::policy::copy_split::{CopyBox, CopySide, split};
 use crate::spill::copy_border;
@@ -90,7 +92,7 @@ hooks! {
 
     fn cuMemcpyBatchAsync / cuMemcpyBatchAsync_ptsz = "cuMemcpyBatchAsync" since 12080 (
         to: *const DevicePointer, from: *const DevicePointer, sizes: *const usize, count: usize,
-        attributes: *const c_void, first: *const usize, kinds: usize, failed: *mut usize, stream: Stream
+        attributes: *const c_void, first: *const usize, kinds: usize, failed: *mut usize, stream: CuStream
     ) calls copy {
         let batch = CopyBatch { to, from, sizes, count, first, kinds };
         let Some(pieces) = batch.pieces() else {
@@ -109,7 +111,7 @@ hooks! {
 
     fn cuMemcpyBatchAsync_v2 / cuMemcpyBatchAsync_v2_ptsz = "cuMemcpyBatchAsync" since 13000 (
         to: *const DevicePointer, from: *const DevicePointer, sizes: *const usize, count: usize,
-        attributes: *const c_void, first: *const usize, kinds: usize, stream: Stream
+        attributes: *const c_void, first: *const usize, kinds: usize, stream: CuStream
     ) calls copy {
         let batch = CopyBatch { to, from, sizes, count, first, kinds };
         let Some(pieces) = batch.pieces() else {

@@ -1,63 +1,64 @@
 //! Hooks of streams and of their capture into graphs.
 //!
-//! DECISION: served pools learn of a capture before it begins and after it has ended, so that nothing is given back, waited for or
-//! recorded in between. A capture that goes on by the driver's answer is not ended.
+//! DECISION: served pools learn of a capture before it begins and after it has ended, so that nothing is
+//! given back, waited for or recorded in between. A capture that goes on by the driver's answer is not ended.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null_mut;
 
-use crate::driver::{CuResult, SUCCESS, Stream};
+use crate::driver::{CuResult, CuStream, SUCCESS};
 use crate::hooks::hooks;
-use crate::trace::{self, Kind, TraceEvent};
+use crate::trace::{self, TraceEvent, TraceKind};
 use crate::{ggml, graphs, spill};
 
 /// `CUgraph`.
-pub(crate) type Graph = *mut c_void;
+pub(crate) type CuGraph = *mut c_void;
 
-/// CUDA_ERROR_STREAM_CAPTURE_UNMATCHED and CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD: another call has to end the capture.
+/// CUDA_ERROR_STREAM_CAPTURE_UNMATCHED and CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD: another call has to end
+/// the capture.
 const STILL_CAPTURING: [CuResult; 2] = [903, 908];
 
 hooks! {
     in CUDA;
 
-    fn cuStreamCreate = "cuStreamCreate" since 2000 (stream: *mut Stream, flags: c_uint) calls real {
+    fn cuStreamCreate = "cuStreamCreate" since 2000 (stream: *mut CuStream, flags: c_uint) calls real {
         created(stream, real(stream, flags))
     }
 
     fn cuStreamCreateWithPriority = "cuStreamCreateWithPriority" since 5050 (
-        stream: *mut Stream, flags: c_uint, priority: c_int
+        stream: *mut CuStream, flags: c_uint, priority: c_int
     ) calls real {
         created(stream, real(stream, flags, priority))
     }
 
-    fn cuStreamDestroy = "cuStreamDestroy" since 2000 (stream: Stream) calls real {
+    fn cuStreamDestroy = "cuStreamDestroy" since 2000 (stream: CuStream) calls real {
         destroyed(stream, || real(stream))
     }
 
-    fn cuStreamDestroy_v2 = "cuStreamDestroy" since 4000 (stream: Stream) calls real {
+    fn cuStreamDestroy_v2 = "cuStreamDestroy" since 4000 (stream: CuStream) calls real {
         destroyed(stream, || real(stream))
     }
 
     fn cuStreamBeginCapture / cuStreamBeginCapture_ptsz = "cuStreamBeginCapture" since 10000 (
-        stream: Stream
+        stream: CuStream
     ) calls real {
         begin(stream, || real(stream))
     }
 
     fn cuStreamBeginCapture_v2 / cuStreamBeginCapture_v2_ptsz = "cuStreamBeginCapture" since 10010 (
-        stream: Stream, mode: c_uint
+        stream: CuStream, mode: c_uint
     ) calls real {
         begin(stream, || real(stream, mode))
     }
 
     fn cuStreamBeginCaptureToGraph / cuStreamBeginCaptureToGraph_ptsz = "cuStreamBeginCaptureToGraph" since 12030 (
-        stream: Stream, graph: Graph, dependencies: *const c_void, data: *const c_void, count: usize, mode: c_uint
+        stream: CuStream, graph: CuGraph, dependencies: *const c_void, data: *const c_void, count: usize, mode: c_uint
     ) calls real {
         begin(stream, || real(stream, graph, dependencies, data, count, mode))
     }
 
     fn cuStreamEndCapture / cuStreamEndCapture_ptsz = "cuStreamEndCapture" since 10000 (
-        stream: Stream, graph: *mut Graph
+        stream: CuStream, graph: *mut CuGraph
     ) calls real {
         let result = real(stream, graph);
         let made = if result == SUCCESS && !graph.is_null() { *graph } else { null_mut() };
@@ -70,7 +71,7 @@ hooks! {
 
 /// # Safety
 /// After success `stream` can be read.
-unsafe fn created(stream: *mut Stream, result: CuResult) -> CuResult {
+unsafe fn created(stream: *mut CuStream, result: CuResult) -> CuResult {
     if result == SUCCESS && !stream.is_null() && ggml::wanted() {
         // SAFETY: the driver has written it.
         ggml::stream_made(unsafe { *stream });
@@ -79,7 +80,7 @@ unsafe fn created(stream: *mut Stream, result: CuResult) -> CuResult {
 }
 
 /// The handle is forgotten before the driver may give it to another stream.
-fn destroyed(stream: Stream, real: impl FnOnce() -> CuResult) -> CuResult {
+fn destroyed(stream: CuStream, real: impl FnOnce() -> CuResult) -> CuResult {
     if ggml::wanted() {
         ggml::stream_gone(stream);
     }
@@ -87,25 +88,26 @@ fn destroyed(stream: Stream, real: impl FnOnce() -> CuResult) -> CuResult {
     real()
 }
 
-fn begin(stream: Stream, real: impl FnOnce() -> CuResult) -> CuResult {
+fn begin(stream: CuStream, real: impl FnOnce() -> CuResult) -> CuResult {
+    // Before the driver: another thread must not free or wait between the real begin and our note of it.
     let graph = graphs::begin(stream.addr());
     let result = real();
     if result == SUCCESS {
-        tell(Kind::CaptureBegin, stream, graph.0);
+        tell(TraceKind::CaptureBegin, stream, graph.0);
     } else {
         graphs::end(stream.addr(), None);
     }
     result
 }
 
-fn end(stream: Stream, made: Graph) {
+fn end(stream: CuStream, made: CuGraph) {
     let source = (!made.is_null()).then(|| made.addr());
     let graph = graphs::end(stream.addr(), source);
     spill::sweep();
-    tell(Kind::CaptureEnd, stream, graph.map_or(0, |graph| graph.0));
+    tell(TraceKind::CaptureEnd, stream, graph.map_or(0, |graph| graph.0));
 }
 
-pub(crate) fn tell(kind: Kind, stream: Stream, id: u64) {
+pub(crate) fn tell(kind: TraceKind, stream: CuStream, id: u64) {
     let event = TraceEvent {
         id,
         stream: stream.addr(),

@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_uint, c_void};
 
-use crate::driver::{self, Context, CuResult, Device, SUCCESS};
+use crate::driver::{self, Context, CuResult, DeviceOrdinal, SUCCESS};
 use crate::hooks::hooks;
 use crate::state::CardIndex;
 use crate::{contexts, ggml};
@@ -14,23 +14,23 @@ hooks! {
     in CUDA;
 
     fn cuDevicePrimaryCtxRetain = "cuDevicePrimaryCtxRetain" since 7000
-        (context: *mut Context, device: Device) calls real
+        (context: *mut Context, device: DeviceOrdinal) calls real
     {
         open(context, device, true, || real(context, device))
     }
 
-    fn cuCtxCreate_v2 = "cuCtxCreate" since 3020 (context: *mut Context, flags: c_uint, device: Device) calls real {
+    fn cuCtxCreate_v2 = "cuCtxCreate" since 3020 (context: *mut Context, flags: c_uint, device: DeviceOrdinal) calls real {
         open(context, device, false, || real(context, flags, device))
     }
 
     fn cuCtxCreate_v3 = "cuCtxCreate" since 11040
-        (context: *mut Context, affinity: *mut c_void, count: c_int, flags: c_uint, device: Device) calls real
+        (context: *mut Context, affinity: *mut c_void, count: c_int, flags: c_uint, device: DeviceOrdinal) calls real
     {
         open(context, device, false, || real(context, affinity, count, flags, device))
     }
 
     fn cuCtxCreate_v4 = "cuCtxCreate" since 12050
-        (context: *mut Context, parameters: *mut c_void, flags: c_uint, device: Device) calls real
+        (context: *mut Context, parameters: *mut c_void, flags: c_uint, device: DeviceOrdinal) calls real
     {
         open(context, device, false, || real(context, parameters, flags, device))
     }
@@ -44,19 +44,19 @@ hooks! {
         result
     }
 
-    fn cuDevicePrimaryCtxRelease_v2 = "cuDevicePrimaryCtxRelease" since 11000 (device: Device) calls real {
+    fn cuDevicePrimaryCtxRelease_v2 = "cuDevicePrimaryCtxRelease" since 11000 (device: DeviceOrdinal) calls real {
         end(device, || real(device))
     }
 
-    fn cuDevicePrimaryCtxRelease = "cuDevicePrimaryCtxRelease" since 7000 (device: Device) calls real {
+    fn cuDevicePrimaryCtxRelease = "cuDevicePrimaryCtxRelease" since 7000 (device: DeviceOrdinal) calls real {
         end(device, || real(device))
     }
 
-    fn cuDevicePrimaryCtxReset_v2 = "cuDevicePrimaryCtxReset" since 11000 (device: Device) calls real {
+    fn cuDevicePrimaryCtxReset_v2 = "cuDevicePrimaryCtxReset" since 11000 (device: DeviceOrdinal) calls real {
         end(device, || real(device))
     }
 
-    fn cuDevicePrimaryCtxReset = "cuDevicePrimaryCtxReset" since 7000 (device: Device) calls real {
+    fn cuDevicePrimaryCtxReset = "cuDevicePrimaryCtxReset" since 7000 (device: DeviceOrdinal) calls real {
         end(device, || real(device))
     }
 }
@@ -65,7 +65,7 @@ hooks! {
 /// After `real` succeeds, `context` can be read.
 unsafe fn open(
     context: *mut Context,
-    device: Device,
+    device: DeviceOrdinal,
     primary: bool,
     real: impl FnOnce() -> CuResult,
 ) -> CuResult {
@@ -75,6 +75,7 @@ unsafe fn open(
     if contexts::refused(index) {
         return UNAVAILABLE;
     }
+    // NVML is read before the context exists; afterwards its size cannot be told from other memory.
     let before = contexts::opening(index);
     let result = real();
     if result == SUCCESS {
@@ -86,7 +87,7 @@ unsafe fn open(
 }
 
 /// Releases or resets a primary context. It is gone only when its last reference is.
-fn end(device: Device, real: impl FnOnce() -> CuResult) -> CuResult {
+fn end(device: DeviceOrdinal, real: impl FnOnce() -> CuResult) -> CuResult {
     ggml::context_ending();
     let result = real();
     let (mut flags, mut active) = (0, 1);

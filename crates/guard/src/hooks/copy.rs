@@ -1,12 +1,14 @@
-//! Hooks of copies: split where they would cross the border of a spilled range, on drivers that refuse such a copy.
+//! Hooks of copies: split where they would cross the border of a spilled range, on drivers that refuse such a
+//! copy.
 //!
-//! Device and host part of a spilled range are both memory that the driver knows, and the H200's driver copies across the border. No
-//! document promises that, so the probe of [`crate::spill`] finds out; copies are split only if the driver refuses. The pieces of
-//! an asynchronous copy go into the same stream one after the other, so that a wait for the copy waits for all of them. Copy
-//! nodes of graphs that are built by hand are not split: no engine builds any, and the only driver that was tried with these
-//! calls crosses the border.
+//! Device and host part of a spilled range are both memory that the driver knows, and the H200's driver
+//! copies across the border. No document promises that, so the probe of [`crate::spill`] finds out; copies
+//! are split only if the driver refuses. The pieces of an asynchronous copy go into the same stream one after
+//! the other, so that a wait for the copy waits for all of them. Copy nodes of graphs that are built by hand
+//! are not split: no engine builds any, and the only driver that was tried with these calls crosses the
+//! border.
 
-use crate::driver::{Array, Context, CuResult, DevicePointer, Stream};
+use crate::driver::{Context, CuArray, CuResult, CuStream, DevicePointer};
 use crate::hooks::hooks;
 use crate::policy::copy_split::{CopyBox, CopySide, split};
 use crate::spill::copy_border;
@@ -36,7 +38,7 @@ struct Copy2DSide {
     memory: u32,
     host: HostPointer,
     device: DevicePointer,
-    array: Array,
+    array: CuArray,
     pitch: u64,
 }
 
@@ -61,7 +63,7 @@ struct Copy3DSide {
     memory: u32,
     host: HostPointer,
     device: DevicePointer,
-    array: Array,
+    array: CuArray,
     context: Context,
     pitch: u64,
     height: u64,
@@ -195,7 +197,7 @@ hooks! {
     }
 
     fn cuMemcpyAsync / cuMemcpyAsync_ptsz = "cuMemcpyAsync" since 4000
-        (to: DevicePointer, from: DevicePointer, size: u64, stream: Stream) calls copy
+        (to: DevicePointer, from: DevicePointer, size: u64, stream: CuStream) calls copy
     {
         line([to, from], size, |at, size| copy(to + at, from + at, size, stream))
     }
@@ -207,7 +209,7 @@ hooks! {
     }
 
     fn cuMemcpyHtoDAsync_v2 / cuMemcpyHtoDAsync_v2_ptsz = "cuMemcpyHtoDAsync" since 3020
-        (to: DevicePointer, from: HostPointer, size: u64, stream: Stream) calls copy
+        (to: DevicePointer, from: HostPointer, size: u64, stream: CuStream) calls copy
     {
         line([to, ELSEWHERE], size, |at, size| copy(to + at, from + at, size, stream))
     }
@@ -219,7 +221,7 @@ hooks! {
     }
 
     fn cuMemcpyDtoHAsync_v2 / cuMemcpyDtoHAsync_v2_ptsz = "cuMemcpyDtoHAsync" since 3020
-        (to: HostPointer, from: DevicePointer, size: u64, stream: Stream) calls copy
+        (to: HostPointer, from: DevicePointer, size: u64, stream: CuStream) calls copy
     {
         line([ELSEWHERE, from], size, |at, size| copy(to + at, from + at, size, stream))
     }
@@ -231,19 +233,19 @@ hooks! {
     }
 
     fn cuMemcpyDtoDAsync_v2 / cuMemcpyDtoDAsync_v2_ptsz = "cuMemcpyDtoDAsync" since 3020
-        (to: DevicePointer, from: DevicePointer, size: u64, stream: Stream) calls copy
+        (to: DevicePointer, from: DevicePointer, size: u64, stream: CuStream) calls copy
     {
         line([to, from], size, |at, size| copy(to + at, from + at, size, stream))
     }
 
     fn cuMemcpyDtoA_v2 / cuMemcpyDtoA_v2_ptds = "cuMemcpyDtoA" since 3020
-        (to: Array, offset: u64, from: DevicePointer, size: u64) calls copy
+        (to: CuArray, offset: u64, from: DevicePointer, size: u64) calls copy
     {
         line([ELSEWHERE, from], size, |at, size| copy(to, offset + at, from + at, size))
     }
 
     fn cuMemcpyAtoD_v2 / cuMemcpyAtoD_v2_ptds = "cuMemcpyAtoD" since 3020
-        (to: DevicePointer, from: Array, offset: u64, size: u64) calls copy
+        (to: DevicePointer, from: CuArray, offset: u64, size: u64) calls copy
     {
         line([to, ELSEWHERE], size, |at, size| copy(to + at, from, offset + at, size))
     }
@@ -255,7 +257,7 @@ hooks! {
     }
 
     fn cuMemcpyPeerAsync / cuMemcpyPeerAsync_ptsz = "cuMemcpyPeerAsync" since 4000
-        (to: DevicePointer, to_context: Context, from: DevicePointer, from_context: Context, size: u64, stream: Stream)
+        (to: DevicePointer, to_context: Context, from: DevicePointer, from_context: Context, size: u64, stream: CuStream)
         calls copy
     {
         line([to, from], size, |at, size| copy(to + at, to_context, from + at, from_context, size, stream))
@@ -272,7 +274,7 @@ hooks! {
     }
 
     fn cuMemcpy2DAsync_v2 / cuMemcpy2DAsync_v2_ptsz = "cuMemcpy2DAsync" since 3020
-        (whole: *const Copy2D, stream: Stream) calls copy
+        (whole: *const Copy2D, stream: CuStream) calls copy
     {
         plane(whole, |piece| copy(piece, stream))
     }
@@ -282,7 +284,7 @@ hooks! {
     }
 
     fn cuMemcpy3DAsync_v2 / cuMemcpy3DAsync_v2_ptsz = "cuMemcpy3DAsync" since 3020
-        (whole: *const Copy3D, stream: Stream) calls copy
+        (whole: *const Copy3D, stream: CuStream) calls copy
     {
         solid(whole, |piece| copy(piece, stream))
     }
@@ -292,7 +294,7 @@ hooks! {
     }
 
     fn cuMemcpy3DPeerAsync / cuMemcpy3DPeerAsync_ptsz = "cuMemcpy3DPeerAsync" since 4000
-        (whole: *const Copy3D, stream: Stream) calls copy
+        (whole: *const Copy3D, stream: CuStream) calls copy
     {
         solid(whole, |piece| copy(piece, stream))
     }

@@ -3,7 +3,7 @@
 //! A border is a multiple of any element's size, so no element is split.
 
 use super::copy::{code, result};
-use crate::driver::{CuResult, DevicePointer, Stream};
+use crate::driver::{CuResult, CuStream, DevicePointer};
 use crate::hooks::hooks;
 use crate::policy::copy_split::{CopyBox, CopySide, split};
 use crate::spill::copy_border;
@@ -72,19 +72,19 @@ hooks! {
     }
 
     fn cuMemsetD8Async / cuMemsetD8Async_ptsz = "cuMemsetD8Async" since 3020
-        (to: DevicePointer, value: u8, count: u64, stream: Stream) calls fill
+        (to: DevicePointer, value: u8, count: u64, stream: CuStream) calls fill
     {
         line(to, 1, count, |to, count| fill(to, value, count, stream))
     }
 
     fn cuMemsetD16Async / cuMemsetD16Async_ptsz = "cuMemsetD16Async" since 3020
-        (to: DevicePointer, value: u16, count: u64, stream: Stream) calls fill
+        (to: DevicePointer, value: u16, count: u64, stream: CuStream) calls fill
     {
         line(to, 2, count, |to, count| fill(to, value, count, stream))
     }
 
     fn cuMemsetD32Async / cuMemsetD32Async_ptsz = "cuMemsetD32Async" since 3020
-        (to: DevicePointer, value: u32, count: u64, stream: Stream) calls fill
+        (to: DevicePointer, value: u32, count: u64, stream: CuStream) calls fill
     {
         line(to, 4, count, |to, count| fill(to, value, count, stream))
     }
@@ -108,19 +108,19 @@ hooks! {
     }
 
     fn cuMemsetD2D8Async / cuMemsetD2D8Async_ptsz = "cuMemsetD2D8Async" since 3020
-        (to: DevicePointer, pitch: u64, value: u8, width: u64, height: u64, stream: Stream) calls fill
+        (to: DevicePointer, pitch: u64, value: u8, width: u64, height: u64, stream: CuStream) calls fill
     {
         plane(to, pitch, 1, (width, height), |to, width, height| fill(to, pitch, value, width, height, stream))
     }
 
     fn cuMemsetD2D16Async / cuMemsetD2D16Async_ptsz = "cuMemsetD2D16Async" since 3020
-        (to: DevicePointer, pitch: u64, value: u16, width: u64, height: u64, stream: Stream) calls fill
+        (to: DevicePointer, pitch: u64, value: u16, width: u64, height: u64, stream: CuStream) calls fill
     {
         plane(to, pitch, 2, (width, height), |to, width, height| fill(to, pitch, value, width, height, stream))
     }
 
     fn cuMemsetD2D32Async / cuMemsetD2D32Async_ptsz = "cuMemsetD2D32Async" since 3020
-        (to: DevicePointer, pitch: u64, value: u32, width: u64, height: u64, stream: Stream) calls fill
+        (to: DevicePointer, pitch: u64, value: u32, width: u64, height: u64, stream: CuStream) calls fill
     {
         plane(to, pitch, 4, (width, height), |to, width, height| fill(to, pitch, value, width, height, stream))
     }

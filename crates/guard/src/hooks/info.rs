@@ -1,6 +1,8 @@
-//! Hooks of memory queries: total memory is the tree's budget at most, free memory the budget's unclaimed rest at most.
+//! Hooks of memory queries: total memory is the tree's budget at most, free memory the budget's unclaimed
+//! rest at most.
 //!
-//! A program that sizes itself by free memory (llama.cpp's fit, PyTorch's fraction, vLLM's utilisation) then fits without further help.
+//! A program that sizes itself by free memory (llama.cpp's fit, PyTorch's fraction, vLLM's utilisation) then
+//! fits without further help.
 
 use core::ffi::{c_int, c_uint};
 
@@ -8,7 +10,7 @@ use plimsoll_wire::page::UNLIMITED;
 
 use crate::account::pools;
 use crate::driver::attribute::VIRTUAL_MEMORY_MANAGEMENT;
-use crate::driver::{Device, SUCCESS};
+use crate::driver::{DeviceOrdinal, SUCCESS};
 use crate::driver_guard::current_card;
 use crate::hooks::hooks;
 use crate::hooks::memory::bytes;
@@ -45,7 +47,7 @@ hooks! {
         result
     }
 
-    fn cuDeviceTotalMem_v2 = "cuDeviceTotalMem" since 3020 (total: *mut usize, device: Device) calls real {
+    fn cuDeviceTotalMem_v2 = "cuDeviceTotalMem" since 3020 (total: *mut usize, device: DeviceOrdinal) calls real {
         let result = real(total, device);
         if result == SUCCESS
             && let Some(limit) = limit(CardIndex::of(device))
@@ -56,7 +58,7 @@ hooks! {
         result
     }
 
-    fn cuDeviceTotalMem = "cuDeviceTotalMem" since 2000 (total: *mut c_uint, device: Device) calls real {
+    fn cuDeviceTotalMem = "cuDeviceTotalMem" since 2000 (total: *mut c_uint, device: DeviceOrdinal) calls real {
         let result = real(total, device);
         if result == SUCCESS
             && let Some(limit) = limit(CardIndex::of(device))
@@ -68,7 +70,7 @@ hooks! {
     }
 
     fn cuDeviceGetAttribute = "cuDeviceGetAttribute" since 2000
-        (value: *mut c_int, attribute: c_int, device: Device) calls real
+        (value: *mut c_int, attribute: c_int, device: DeviceOrdinal) calls real
     {
         let result = real(value, attribute, device);
         if result == SUCCESS && attribute == VIRTUAL_MEMORY_MANAGEMENT && settings::options().hide_vmm {

@@ -6,7 +6,7 @@ use core::ffi::c_uint;
 
 use crate::arm;
 use crate::driver::{CuResult, SUCCESS};
-use crate::hooks::{Function, Hook};
+use crate::hooks::{Hook, HookFunction};
 
 pub(crate) mod real {
     use super::c_uint;
@@ -23,7 +23,8 @@ pub(crate) mod real {
 pub(crate) unsafe extern "C" fn cuInit(flags: c_uint) -> CuResult {
     // SAFETY: the caller's promise is passed on.
     let result = unsafe { real::cuInit(flags) };
-    // Not before: the driver has no cards, and a program whose driver fails must see that failure and nothing else.
+    // Not before: the driver has no cards, and a program whose driver fails must see that failure and nothing
+    // else.
     if result == SUCCESS {
         arm::initialised();
     }
@@ -36,6 +37,8 @@ pub(crate) const TABLE: &[Hook] = &[Hook {
     since: 2000,
     per_thread: false,
     // SAFETY: never called before it is cast back to its own type.
-    function: unsafe { core::mem::transmute::<unsafe extern "C" fn(c_uint) -> CuResult, Function>(cuInit) },
+    function: unsafe {
+        core::mem::transmute::<unsafe extern "C" fn(c_uint) -> CuResult, HookFunction>(cuInit)
+    },
     slot: &real::slots::cuInit,
 }];

@@ -1,12 +1,12 @@
 //! Hooks of interprocess sharing, which spilled memory does not support.
 //!
-//! Mapped memory has no legacy IPC handle, and host memory exported as a card's would not be what the other process asks for. Both are
-//! refused with CUDA_ERROR_NOT_SUPPORTED, on which programs fall back to copies.
+//! Mapped memory has no legacy IPC handle, and host memory exported as a card's would not be what the other
+//! process asks for. Both are refused with CUDA_ERROR_NOT_SUPPORTED, on which programs fall back to copies.
 
 use core::ffi::{c_int, c_void};
 
 use crate::account::physical;
-use crate::driver::{CuResult, DevicePointer, Handle, NOT_SUPPORTED};
+use crate::driver::{AllocationHandle, CuResult, DevicePointer, NOT_SUPPORTED};
 use crate::hooks::hooks;
 use crate::say::say_some;
 use crate::state::ranges;
@@ -22,7 +22,7 @@ hooks! {
     in CUDA;
 
     fn cuMemExportToShareableHandle = "cuMemExportToShareableHandle" since 10020
-        (shared: *mut c_void, handle: Handle, kind: c_int, flags: u64) calls real
+        (shared: *mut c_void, handle: AllocationHandle, kind: c_int, flags: u64) calls real
     {
         if physical::is_spilled(handle) {
             say_some!("memory that was spilled cannot be shared with another process");

@@ -1,18 +1,18 @@
 //! Hooks of linear memory: `cuMemAlloc` and its variants.
 //!
-//! Memory is counted in the size that the program asked for; the daemon sees the driver's rounding in NVML. The driver moves managed
-//! memory as it likes, so that counts against no budget, except on cards that cannot move it: there it lies on the card from the
-//! start.
+//! Memory is counted in the size that the program asked for; the daemon sees the driver's rounding in NVML.
+//! The driver moves managed memory as it likes, so that counts against no budget, except on cards that cannot
+//! move it: there it lies on the card from the start.
 
 use core::ffi::c_uint;
 
 use crate::account::Substitute;
 use crate::account::blocks::{BLOCKS, BlockKind, DeviceBlock};
-use crate::account::claim::Outcome;
+use crate::account::claim::ClaimOutcome;
 use crate::driver::{CuResult, DevicePointer, SUCCESS, attribute, device_attribute};
 use crate::driver_guard::current_card;
 use crate::hooks::hooks;
-use crate::spill::Advice;
+use crate::spill::ManagedAdvice;
 use crate::state::{CardIndex, ledger};
 use crate::{ggml, ladder, spill};
 
@@ -35,7 +35,7 @@ hooks! {
     fn cuMemAlloc = "cuMemAlloc" since 2000 (pointer: *mut u32, size: c_uint) calls real {
         let Some(index) = target(pointer) else { return real(pointer, size) };
         let outcome = ladder::ask(index, u64::from(size), Substitute::Nothing, &mut || real(pointer, size));
-        if outcome == Outcome::Given {
+        if outcome == ClaimOutcome::Given {
             given(index, u64::from(*pointer), u64::from(size), BlockKind::Linear);
         }
         outcome.code()
@@ -46,13 +46,14 @@ hooks! {
     {
         let ask = &mut || real(pointer, pitch, width, height, element);
         let Some(index) = target(pointer).filter(|_| !pitch.is_null()) else { return ask() };
+        // The pitch is known only after the call; the claim is corrected to it below.
         let row = bytes(width).saturating_add(ROW - 1) / ROW * ROW;
         let expected = row.saturating_mul(bytes(height));
         let outcome = ladder::ask(index, expected, Substitute::Range(pointer, expected), ask);
-        if outcome == Outcome::Elsewhere {
+        if outcome == ClaimOutcome::Elsewhere {
             *pitch = usize::try_from(row).unwrap_or(width);
         }
-        if outcome == Outcome::Given {
+        if outcome == ClaimOutcome::Given {
             let size = bytes(*pitch).saturating_mul(bytes(height));
             ledger::charge(index, size.saturating_sub(expected));
             ledger::give(index, expected.saturating_sub(size));
@@ -90,7 +91,8 @@ hooks! {
     }
 }
 
-/// The card of a request; None for a null pointer or a thread without a context, for which the driver has its own answer.
+/// The card of a request; None for a null pointer or a thread without a context, for which the driver has its
+/// own answer.
 fn target<T>(place: *mut T) -> Option<CardIndex> {
     if place.is_null() { None } else { current_card() }
 }
@@ -113,7 +115,7 @@ fn managed_stays(index: CardIndex) -> bool {
 /// # Safety
 /// `pointer` can be written.
 unsafe fn managed(index: CardIndex, pointer: *mut DevicePointer, size: u64) -> bool {
-    let given = spill::managed(index, size, Advice::None);
+    let given = spill::managed(index, size, ManagedAdvice::None);
     // SAFETY: as the caller promises.
     given.map(|address| unsafe { *pointer = address }).is_ok()
 }
@@ -128,7 +130,7 @@ unsafe fn allocate(
     ask: &mut dyn FnMut() -> CuResult,
 ) -> CuResult {
     let outcome = ladder::ask(index, size, instead, ask);
-    if outcome == Outcome::Given {
+    if outcome == ClaimOutcome::Given {
         // SAFETY: the driver succeeded, so it has written the address.
         given(index, unsafe { *pointer }, size, BlockKind::Linear);
     }
@@ -141,6 +143,7 @@ pub(crate) fn given(index: CardIndex, pointer: DevicePointer, size: u64, kind: B
 }
 
 fn free(pointer: DevicePointer, real: impl FnOnce() -> CuResult) -> CuResult {
+    // Guard's own ranges first: the driver would refuse their addresses.
     if let Some(result) = spill::free(pointer) {
         return result;
     }

@@ -1,13 +1,16 @@
-//! Hooks of NVML: memory within the budget, and an answer to PyTorch's query of processes where NVML has none.
+//! Hooks of NVML: memory within the budget, and an answer to PyTorch's query of processes where NVML has
+//! none.
 //!
-//! While PyTorch (2.1 to 2.10) words an out-of-memory error it asks NVML for the card's processes, and asserts that the answer is
-//! success. On Jetson, under MIG in containers and in sandboxes it is not, and the user sees INTERNAL ASSERT FAILED in place of
-//! `torch.cuda.OutOfMemoryError`. The three functions of that query succeed here when the real ones fail, and list what guard
-//! knows: this process, and its siblings on the card. A healthy NVML answers unchanged.
+//! While PyTorch (2.1 to 2.10) words an out-of-memory error it asks NVML for the card's processes, and
+//! asserts that the answer is success. On Jetson, under MIG in containers and in sandboxes it is not, and the
+//! user sees INTERNAL ASSERT FAILED in place of `torch.cuda.OutOfMemoryError`. The three functions of that
+//! query succeed here when the real ones fail, and list what guard knows: this process, and its siblings on
+//! the card. A healthy NVML answers unchanged.
 //!
-//! DECISION: a stand-in for a device is given only while NVML is not initialised. NVML then refuses every call before it looks at the
-//! handle, so that no function of it ever follows a pointer of guard's. An initialised NVML that does not know a card by its
-//! PCI address is asked for the card's UUID, which gives a handle of its own.
+//! DECISION: a stand-in for a device is given only while NVML is not initialised. NVML then refuses every
+//! call before it looks at the handle, so that no function of it ever follows a pointer of guard's. An
+//! initialised NVML that does not know a card by its PCI address is asked for the card's UUID, which gives a
+//! handle of its own.
 
 use core::ffi::{CStr, c_char, c_uint, c_void};
 use core::fmt::Write;
@@ -34,7 +37,8 @@ const NOT_SUPPORTED: CuResult = 3;
 /// True while the last `nvmlInit_v2` of the program has failed.
 static INIT_FAILED: AtomicBool = AtomicBool::new(false);
 
-/// Stand-ins for devices of an NVML that is not initialised: the address is the handle, the position the card.
+/// Stand-ins for devices of an NVML that is not initialised: the address is the handle, the position the
+/// card.
 static STAND_INS: [u64; CARDS] = [0; CARDS];
 
 /// `nvmlMemory_t`.
@@ -88,7 +92,8 @@ hooks! {
         if result == SUCCESS || bus.is_null() || device.is_null() {
             return result;
         }
-        // Programs also ask for addresses that are no card (NCCL walks the PCI topology) and rely on the error.
+        // Programs also ask for addresses that are no card (NCCL walks the PCI topology) and rely on the
+        // error.
         let Some(index) = card_at(bus) else { return result };
         let found = if INIT_FAILED.load(Relaxed) { Some(stand_in(index)) } else { by_uuid(index) };
         match found {

@@ -8,44 +8,44 @@ use crate::hooks::hooks;
 use crate::hooks::memory::bytes;
 
 /// An address of the host's.
-type Host = *mut c_void;
+type HostAddress = *mut c_void;
 
 hooks! {
     in CUDA;
 
-    fn cuMemHostAlloc = "cuMemHostAlloc" since 2020 (place: *mut Host, size: usize, flags: c_uint) calls real {
+    fn cuMemHostAlloc = "cuMemHostAlloc" since 2020 (place: *mut HostAddress, size: usize, flags: c_uint) calls real {
         given(place, bytes(size), real(place, size, flags))
     }
 
-    fn cuMemAllocHost_v2 = "cuMemAllocHost" since 3020 (place: *mut Host, size: usize) calls real {
+    fn cuMemAllocHost_v2 = "cuMemAllocHost" since 3020 (place: *mut HostAddress, size: usize) calls real {
         given(place, bytes(size), real(place, size))
     }
 
     // The ABI of CUDA 3.1, with sizes of four bytes.
-    fn cuMemAllocHost = "cuMemAllocHost" since 2000 (place: *mut Host, size: c_uint) calls real {
+    fn cuMemAllocHost = "cuMemAllocHost" since 2000 (place: *mut HostAddress, size: c_uint) calls real {
         given(place, u64::from(size), real(place, size))
     }
 
-    fn cuMemFreeHost = "cuMemFreeHost" since 2000 (address: Host) calls real {
+    fn cuMemFreeHost = "cuMemFreeHost" since 2000 (address: HostAddress) calls real {
         unpin(bytes(address.addr()), || real(address))
     }
 
-    fn cuMemHostRegister_v2 = "cuMemHostRegister" since 6050 (address: Host, size: usize, flags: c_uint) calls real {
+    fn cuMemHostRegister_v2 = "cuMemHostRegister" since 6050 (address: HostAddress, size: usize, flags: c_uint) calls real {
         registered(address, size, real(address, size, flags))
     }
 
-    fn cuMemHostRegister = "cuMemHostRegister" since 4000 (address: Host, size: usize, flags: c_uint) calls real {
+    fn cuMemHostRegister = "cuMemHostRegister" since 4000 (address: HostAddress, size: usize, flags: c_uint) calls real {
         registered(address, size, real(address, size, flags))
     }
 
-    fn cuMemHostUnregister = "cuMemHostUnregister" since 4000 (address: Host) calls real {
+    fn cuMemHostUnregister = "cuMemHostUnregister" since 4000 (address: HostAddress) calls real {
         unpin(bytes(address.addr()), || real(address))
     }
 }
 
 /// # Safety
 /// After success `place` can be read.
-unsafe fn given(place: *mut Host, size: u64, result: CuResult) -> CuResult {
+unsafe fn given(place: *mut HostAddress, size: u64, result: CuResult) -> CuResult {
     if result == SUCCESS && !place.is_null() {
         // SAFETY: the driver has written it.
         pinned(bytes(unsafe { *place }.addr()), size);
@@ -53,7 +53,7 @@ unsafe fn given(place: *mut Host, size: u64, result: CuResult) -> CuResult {
     result
 }
 
-fn registered(address: Host, size: usize, result: CuResult) -> CuResult {
+fn registered(address: HostAddress, size: usize, result: CuResult) -> CuResult {
     if result == SUCCESS {
         pinned(bytes(address.addr()), bytes(size));
     }

@@ -1,14 +1,15 @@
 //! Hooks of pointer queries: spilled ranges look like memory of `cuMemAlloc`.
 //!
-//! For mapped memory the driver describes one mapping, not the range, and calls the tail host memory. Runtimes and engines branch on
-//! both (UCX registers the result of `cuMemGetAddressRange`; cudart copies by memory type), so these queries are answered here: one
-//! block of device memory on this card. Other attributes are those of the range's first byte, so that the whole range has one
-//! answer. Advice and prefetches are for managed memory; for a range that cannot move they succeed without effect.
+//! For mapped memory the driver describes one mapping, not the range, and calls the tail host memory.
+//! Runtimes and engines branch on both (UCX registers the result of `cuMemGetAddressRange`; cudart copies by
+//! memory type), so these queries are answered here: one block of device memory on this card. Other
+//! attributes are those of the range's first byte, so that the whole range has one answer. Advice and
+//! prefetches are for managed memory; for a range that cannot move they succeed without effect.
 
 use core::ffi::{c_int, c_uint, c_void};
 
 use crate::account::physical;
-use crate::driver::{CuResult, Device, DevicePointer, INVALID_VALUE, SUCCESS, Stream};
+use crate::driver::{CuResult, CuStream, DeviceOrdinal, DevicePointer, INVALID_VALUE, SUCCESS};
 use crate::driver_guard;
 use crate::hooks::hooks;
 use crate::spill::vmm::Location;
@@ -72,7 +73,7 @@ fn about(pointer: DevicePointer, attribute: Attribute) -> Option<(AttributeAnswe
 }
 
 /// The answer for memory that the program mapped itself, and that was spilled.
-fn of_memory(attribute: Attribute, device: Device) -> AttributeAnswer {
+fn of_memory(attribute: Attribute, device: DeviceOrdinal) -> AttributeAnswer {
     match attribute {
         MEMORY_TYPE => AttributeAnswer::Word(DEVICE_MEMORY),
         HOST_POINTER => AttributeAnswer::Nothing,
@@ -159,7 +160,7 @@ hooks! {
     }
 
     fn cuMemAdvise = "cuMemAdvise" since 8000
-        (pointer: DevicePointer, size: u64, advice: c_int, device: Device) calls real
+        (pointer: DevicePointer, size: u64, advice: c_int, device: DeviceOrdinal) calls real
     {
         unless_ours(pointer, || real(pointer, size, advice, device))
     }
@@ -171,13 +172,13 @@ hooks! {
     }
 
     fn cuMemPrefetchAsync / cuMemPrefetchAsync_ptsz = "cuMemPrefetchAsync" since 8000
-        (pointer: DevicePointer, size: u64, device: Device, stream: Stream) calls real
+        (pointer: DevicePointer, size: u64, device: DeviceOrdinal, stream: CuStream) calls real
     {
         unless_ours(pointer, || real(pointer, size, device, stream))
     }
 
     fn cuMemPrefetchAsync_v2 / cuMemPrefetchAsync_v2_ptsz = "cuMemPrefetchAsync" since 12020
-        (pointer: DevicePointer, size: u64, location: Location, flags: c_uint, stream: Stream) calls real
+        (pointer: DevicePointer, size: u64, location: Location, flags: c_uint, stream: CuStream) calls real
     {
         unless_ours(pointer, || real(pointer, size, location, flags, stream))
     }

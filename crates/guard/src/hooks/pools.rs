@@ -1,16 +1,16 @@
 //! Hooks of stream-ordered memory: `cuMemAllocAsync` and its pools.
 //!
-//! In a capture these calls make nodes of a graph, whose memory belongs to the graph; they are passed on. Bytes that a pool can give
-//! without growing are not claimed of the budget again.
+//! In a capture these calls make nodes of a graph, whose memory belongs to the graph; they are passed on.
+//! Bytes that a pool can give without growing are not claimed of the budget again.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null_mut;
 
 use crate::account::Substitute;
 use crate::account::blocks::{BLOCKS, BlockKind, DeviceBlock};
-use crate::account::claim::Outcome;
+use crate::account::claim::ClaimOutcome;
 use crate::account::pools;
-use crate::driver::{self, CuResult, DevicePointer, MemoryPool, SUCCESS, Stream};
+use crate::driver::{self, CuResult, CuStream, DevicePointer, MemoryPool, SUCCESS};
 use crate::driver_guard::current_card;
 use crate::hooks::hooks;
 use crate::hooks::memory::{bytes, release};
@@ -48,7 +48,7 @@ hooks! {
     in CUDA;
 
     fn cuMemAllocAsync / cuMemAllocAsync_ptsz = "cuMemAllocAsync" since 11020
-        (pointer: *mut DevicePointer, size: usize, stream: Stream) calls (real, per_thread)
+        (pointer: *mut DevicePointer, size: usize, stream: CuStream) calls (real, per_thread)
     {
         let ask = &mut || real(pointer, size, stream);
         match current_card().filter(|_| !pointer.is_null() && !capturing(stream, per_thread)) {
@@ -58,7 +58,7 @@ hooks! {
     }
 
     fn cuMemAllocFromPoolAsync / cuMemAllocFromPoolAsync_ptsz = "cuMemAllocFromPoolAsync" since 11020
-        (pointer: *mut DevicePointer, size: usize, pool: MemoryPool, stream: Stream) calls (real, per_thread)
+        (pointer: *mut DevicePointer, size: usize, pool: MemoryPool, stream: CuStream) calls (real, per_thread)
     {
         let ask = &mut || real(pointer, size, pool, stream);
         let index = pools::card_of(pool).or_else(|| default_of(pool));
@@ -69,7 +69,7 @@ hooks! {
     }
 
     fn cuMemFreeAsync / cuMemFreeAsync_ptsz = "cuMemFreeAsync" since 11020
-        (pointer: DevicePointer, stream: Stream) calls (real, per_thread)
+        (pointer: DevicePointer, stream: CuStream) calls (real, per_thread)
     {
         if let Some(result) = spill::free_async(pointer, stream, per_thread) {
             return result;
@@ -117,15 +117,16 @@ hooks! {
 unsafe fn allocate(
     index: CardIndex,
     pool: MemoryPool,
-    stream: Stream,
+    stream: CuStream,
     pointer: *mut DevicePointer,
     size: usize,
     ask: &mut dyn FnMut() -> CuResult,
 ) -> CuResult {
     pools::meet(pool, index);
+    // The pool serves a request from its idle bytes where it can; only growth takes memory of the card.
     let growth = bytes(size).saturating_sub(pools::idle(pool));
     let outcome = ladder::ask(index, growth, Substitute::Range(pointer, bytes(size)), ask);
-    if outcome == Outcome::Given {
+    if outcome == ClaimOutcome::Given {
         // The pool's own figure replaces the estimate: it grows in steps of the driver's choice.
         ledger::give(index, growth);
         pools::refresh(index);
@@ -157,9 +158,9 @@ fn default_of(pool: MemoryPool) -> Option<CardIndex> {
     })
 }
 
-/// True if calls in this stream become nodes of a graph, or if the driver refuses the question: the legacy stream must not be queried
-/// while another stream captures in the global mode.
-fn capturing(stream: Stream, per_thread: bool) -> bool {
+/// True if calls in this stream become nodes of a graph, or if the driver refuses the question: the legacy
+/// stream must not be queried while another stream captures in the global mode.
+fn capturing(stream: CuStream, per_thread: bool) -> bool {
     const NONE: c_uint = 0;
     let stream = if per_thread && stream.is_null() {
         core::ptr::without_provenance_mut::<c_void>(THREAD_STREAM)

@@ -5,15 +5,15 @@
 use core::ffi::{c_int, c_uchar, c_ushort, c_void};
 
 use crate::account::Substitute;
-use crate::account::claim::Outcome;
+use crate::account::claim::ClaimOutcome;
 use crate::account::physical::{self, Residence};
-use crate::driver::{DevicePointer, Handle, OUT_OF_MEMORY, SUCCESS};
+use crate::driver::{AllocationHandle, DevicePointer, OUT_OF_MEMORY, SUCCESS};
 use crate::hooks::hooks;
 use crate::hooks::memory::bytes;
 use crate::hooks::pools::Location;
 use crate::say::say_some;
 use crate::state::reservations;
-use crate::text::Size;
+use crate::text::ByteSize;
 use crate::{ladder, settings};
 
 /// `CUmemAllocationProp`.
@@ -36,21 +36,22 @@ hooks! {
     in CUDA;
 
     fn cuMemCreate = "cuMemCreate" since 10020
-        (handle: *mut Handle, size: usize, properties: *const AllocationProperties, flags: u64) calls real
+        (handle: *mut AllocationHandle, size: usize, properties: *const AllocationProperties, flags: u64) calls real
     {
         let ask = &mut || real(handle, size, properties, flags);
         let index = properties.as_ref().and_then(|properties| properties.location.card());
         let Some(index) = index.filter(|_| !handle.is_null()) else { return ask() };
         let outcome = ladder::ask(index, bytes(size), Substitute::Memory(handle, bytes(size)), ask);
         match outcome {
-            Outcome::Given => physical::created(*handle, index, bytes(size), Residence::Card),
-            Outcome::Elsewhere => physical::created(*handle, index, bytes(size), Residence::Host),
-            Outcome::Failed(_) => {}
+            ClaimOutcome::Given => physical::created(*handle, index, bytes(size), Residence::Card),
+            ClaimOutcome::Elsewhere => physical::created(*handle, index, bytes(size), Residence::Host),
+            ClaimOutcome::Failed(_) => {}
         }
         outcome.code()
     }
 
-    fn cuMemRelease = "cuMemRelease" since 10020 (handle: Handle) calls real {
+    fn cuMemRelease = "cuMemRelease" since 10020 (handle: AllocationHandle) calls real {
+        // Before the driver: it may give the same handle value to another thread at once.
         let leaving = physical::leaving(handle);
         let result = real(handle);
         if let Some(leaving) = leaving {
@@ -64,10 +65,10 @@ hooks! {
     }
 
     fn cuMemMap = "cuMemMap" since 10020
-        (address: DevicePointer, size: usize, offset: usize, handle: Handle, flags: u64) calls real
+        (address: DevicePointer, size: usize, offset: usize, handle: AllocationHandle, flags: u64) calls real
     {
         if reservations::beyond(address, bytes(size)) {
-            say_some!("{} at {address:#x} lie beyond the addresses that the driver gave", Size(bytes(size)));
+            say_some!("{} at {address:#x} lie beyond the addresses that the driver gave", ByteSize(bytes(size)));
             return OUT_OF_MEMORY;
         }
         let result = real(address, size, offset, handle, flags);
@@ -84,7 +85,8 @@ hooks! {
         if result == SUCCESS {
             return result;
         }
-        // A driver may refuse one call for mappings in two places; each by itself is what guard's own ranges do.
+        // A driver may refuse one call for mappings in two places; each by itself is what guard's own ranges
+        // do.
         let Some(pieces) = physical::pieces_if_spilled(address, bytes(size)) else { return result };
         let mut grant = |(at, size)| real(at, usize::try_from(size).unwrap_or(usize::MAX), access, count);
         pieces.into_iter().map(&mut grant).find(|code| *code != SUCCESS).unwrap_or(SUCCESS)
@@ -101,7 +103,7 @@ hooks! {
             .find(|given| real(address, usize::try_from(*given).unwrap_or(0), alignment, hint, flags) == SUCCESS);
         let Some(given) = given else { return result };
         reservations::remember(*address, bytes(size), given);
-        say_some!("{} of addresses were refused, and {} given instead", Size(bytes(size)), Size(given));
+        say_some!("{} of addresses were refused, and {} given instead", ByteSize(bytes(size)), ByteSize(given));
         SUCCESS
     }
 
@@ -111,6 +113,7 @@ hooks! {
     }
 
     fn cuMemUnmap = "cuMemUnmap" since 10020 (address: DevicePointer, size: usize) calls real {
+        // Before the driver, for the same reason as in cuMemRelease.
         let mappings = physical::unmapping(address, bytes(size));
         let result = real(address, size);
         if result == SUCCESS {
@@ -122,7 +125,7 @@ hooks! {
     }
 
     fn cuMemRetainAllocationHandle = "cuMemRetainAllocationHandle" since 11000
-        (handle: *mut Handle, address: *mut c_void) calls real
+        (handle: *mut AllocationHandle, address: *mut c_void) calls real
     {
         let result = real(handle, address);
         if result == SUCCESS {
@@ -132,7 +135,7 @@ hooks! {
     }
 
     fn cuMemImportFromShareableHandle = "cuMemImportFromShareableHandle" since 10020
-        (handle: *mut Handle, shared: *mut c_void, kind: c_int) calls real
+        (handle: *mut AllocationHandle, shared: *mut c_void, kind: c_int) calls real
     {
         let result = real(handle, shared, kind);
         if result == SUCCESS {

@@ -2,14 +2,14 @@
 //!
 //! A program that replays graphs calls little else, and the card has nothing to do when a wait ends.
 
-use crate::driver::{CuResult, Stream};
+use crate::driver::{CuResult, CuStream};
 use crate::hooks::hooks;
 use crate::ladder;
 
 hooks! {
     in CUDA;
 
-    fn cuStreamSynchronize / cuStreamSynchronize_ptsz = "cuStreamSynchronize" since 2000 (stream: Stream) calls real {
+    fn cuStreamSynchronize / cuStreamSynchronize_ptsz = "cuStreamSynchronize" since 2000 (stream: CuStream) calls real {
         over(real(stream))
     }
 

@@ -1,15 +1,16 @@
 //! `cuGetProcAddress`, by which every CUDA runtime finds the driver's functions.
 //!
-//! DECISION: the driver answers first, for the caller's version and flags, and its address is replaced if guard has a hook for it. On all
-//! known drivers that address is `dlsym`'s. Should it be another one, the ABI follows from name and version as cuda.h documents
-//! it, up to the newest version whose ABIs were checked; beyond it the driver's own function stays, and that is reported.
+//! DECISION: the driver answers first, for the caller's version and flags, and its address is replaced if
+//! guard has a hook for it. On all known drivers that address is `dlsym`'s. Should it be another one, the ABI
+//! follows from name and version as cuda.h documents it, up to the newest version whose ABIs were checked;
+//! beyond it the driver's own function stays, and that is reported.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::{standing_for, variants};
 use crate::driver::{CuResult, SUCCESS, loader};
-use crate::hooks::{Function, Hook};
+use crate::hooks::{Hook, HookFunction};
 use crate::say::say;
 use crate::settings;
 
@@ -52,8 +53,8 @@ unsafe fn substitute(symbol: *const c_char, function: *mut *mut c_void, version:
     }
 }
 
-/// The hook of the ABI that `name` had in this version. ABIs older than the oldest hook have none; of the newer ones, all up to
-/// [`KNOWN`] have one.
+/// The hook of the ABI that `name` had in this version. ABIs older than the oldest hook have none; of the
+/// newer ones, all up to [`KNOWN`] have one.
 #[cold]
 fn by_version(name: &[u8], theirs: *mut c_void, version: c_int, flags: u64) -> Option<&'static Hook> {
     variants(name).next()?;
@@ -152,7 +153,7 @@ macro_rules! row {
             since: $since,
             per_thread: $per_thread,
             // SAFETY: never called before it is cast back to its own type.
-            function: unsafe { core::mem::transmute::<$type, Function>($symbol) },
+            function: unsafe { core::mem::transmute::<$type, HookFunction>($symbol) },
             slot: &real::slots::$symbol,
         }
     };

@@ -1,11 +1,12 @@
 //! Requests from outside for idle memory, made on the page.
 //!
-//! DECISION: a number on the page beside each card's budget asks, and the same number in the word next to it answers, so that a
-//! safe point costs one comparison for each card. Safe points are calls of the program's own: an allocation, a free, the end of a
-//! wait. Guard has no thread, so a program that calls nothing answers nothing, and the asking process stops waiting. The memory
-//! that is given back is that of rung 1, with or without the option for that rung: idle blocks whose work is done, and none that
-//! a live graph has seen. While a stream captures nothing is given back, and the request stays open. One thread answers; others
-//! go on.
+//! DECISION: a number on the page beside each card's budget asks, and the same number in the word next to it
+//! answers, so that a safe point costs one comparison for each card. Safe points are calls of the program's
+//! own: an allocation, a free, the end of a wait. Guard has no thread, so a program that calls nothing
+//! answers nothing, and the asking process stops waiting. The memory that is given back is that of rung 1,
+//! with or without the option for that rung: idle blocks whose work is done, and none that a live graph has
+//! seen. While a stream captures nothing is given back, and the request stays open. One thread answers;
+//! others go on.
 
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};

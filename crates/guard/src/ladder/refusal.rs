@@ -1,7 +1,7 @@
 //! Report of a refused request: on the page for the daemon, in the trace, and on stderr.
 //!
-//! A program that is refused regularly (PyTorch asks, flushes and asks again) would fill its log, so after the first few only the
-//! powers of two are written to stderr.
+//! A program that is refused regularly (PyTorch asks, flushes and asks again) would fill its log, so after
+//! the first few only the powers of two are written to stderr.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -10,10 +10,10 @@ use plimsoll_wire::page::{Refusal, UNLIMITED};
 use super::RefusedRequest;
 use crate::driver_guard;
 use crate::policy::siblings::Siblings;
-use crate::say::{Recurrence, say};
+use crate::say::{ReportCount, say};
 use crate::state::{card, ledger, refusals};
-use crate::text::Size;
-use crate::trace::{self, Kind, TraceEvent};
+use crate::text::ByteSize;
+use crate::trace::{self, TraceEvent, TraceKind};
 
 /// Records a refusal everywhere.
 pub(super) fn record(request: &RefusedRequest<'_>) {
@@ -24,8 +24,8 @@ pub(super) fn record(request: &RefusedRequest<'_>) {
         detail: u8::try_from(code(request.refusal)).unwrap_or(0),
         ..TraceEvent::on(request.card)
     };
-    trace::emit(Kind::Oom, event);
-    static TIMES: Recurrence = Recurrence::new();
+    trace::emit(TraceKind::Oom, event);
+    static TIMES: ReportCount = ReportCount::new();
     if let Some(times) = TIMES.again() {
         on_stderr(request, free, times);
     }
@@ -38,9 +38,9 @@ const fn code(refusal: Refusal) -> u32 {
 
 fn on_stderr(request: &RefusedRequest<'_>, free: u64, times: u32) {
     let card = card(request.card);
-    let (number, asked) = (request.card.number(), Size(request.size));
-    let (allocated, free) = (Size(ledger::held(request.card)), Size(free));
-    let spilled = Size(card.spilled.load(Relaxed));
+    let (number, asked) = (request.card.number(), ByteSize(request.size));
+    let (allocated, free) = (ByteSize(ledger::held(request.card)), ByteSize(free));
+    let spilled = ByteSize(card.spilled.load(Relaxed));
     let (budget, siblings) = (
         ledger::budget(request.card),
         Siblings::of(ledger::others(request.card)),
@@ -56,7 +56,7 @@ fn on_stderr(request: &RefusedRequest<'_>, free: u64, times: u32) {
             "card {number}: {asked} refused, {why}: {allocated} allocated, {spilled} spilled, {free} free (refusal {times}){siblings}"
         );
     } else {
-        let budget = Size(budget);
+        let budget = ByteSize(budget);
         say!(
             "card {number}: {asked} refused, {why}: {allocated} of a budget of {budget} allocated, {spilled} spilled, \
              {free} free (refusal {times}){siblings}"

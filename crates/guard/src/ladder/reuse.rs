@@ -1,8 +1,9 @@
 //! Rung 1: idle memory of pools.
 //!
-//! The driver's own pools (`cudaMallocAsync`) keep what was freed into them and can release it. Pools that guard serves itself can as
-//! well; they stand above the ladder, because they climb it, and enter their trim here with [`also_trim`]. A program's own cache is
-//! out of reach, but programs that have one (PyTorch, ggml since #22155) flush it themselves at OUT_OF_MEMORY, and ask again.
+//! The driver's own pools (`cudaMallocAsync`) keep what was freed into them and can release it. Pools that
+//! guard serves itself can as well; they stand above the ladder, because they climb it, and enter their trim
+//! here with [`also_trim`]. A program's own cache is out of reach, but programs that have one (PyTorch, ggml
+//! since #22155) flush it themselves at OUT_OF_MEMORY, and ask again.
 
 use plimsoll_nostd::lock::Lock;
 
@@ -10,12 +11,12 @@ use crate::account::pools;
 use crate::state::CardIndex;
 
 /// Releases the idle memory of one kind of pools on a card, and returns how many bytes that was.
-pub(crate) type Trim = fn(CardIndex) -> u64;
+pub(crate) type TrimPools = fn(CardIndex) -> u64;
 
-static OTHER_POOLS: Lock<Option<Trim>> = Lock::new(None);
+static OTHER_POOLS: Lock<Option<TrimPools>> = Lock::new(None);
 
 /// Enters the trim of further pools.
-pub(crate) fn also_trim(trim: Trim) {
+pub(crate) fn also_trim(trim: TrimPools) {
     *OTHER_POOLS.hold() = Some(trim);
 }
 

@@ -1,8 +1,9 @@
 //! Requests to the daemon to make room on a card.
 //!
-//! A request is a number on the page that grows by one, with the needed bytes beside it; the daemon writes the number back once it
-//! has tried, with or without success. Two threads that ask at once ask for the later one's bytes and are both answered by it.
-//! A daemon that did not answer once is waited for only briefly, until it answers again.
+//! A request is a number on the page that grows by one, with the needed bytes beside it; the daemon writes
+//! the number back once it has tried, with or without success. Two threads that ask at once ask for the later
+//! one's bytes and are both answered by it. A daemon that did not answer once is waited for only briefly,
+//! until it answers again.
 
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -13,7 +14,7 @@ use plimsoll_wire::env;
 use crate::process;
 use crate::say::say;
 use crate::state::{CardIndex, page};
-use crate::text::Size;
+use crate::text::ByteSize;
 
 /// Time for a daemon's answer where `wait` is shorter.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -44,7 +45,7 @@ pub(super) fn make(card: CardIndex, bytes: u64) -> RoomRequest {
         say!(
             "card {}: asking the daemon to make room for {}",
             card.number(),
-            Size(bytes)
+            ByteSize(bytes)
         );
     }
     RoomRequest { number }

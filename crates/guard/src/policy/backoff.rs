@@ -1,7 +1,7 @@
 //! Exponential backoff between attempts: from one millisecond to a hundred, within a limit.
 //!
-//! A neighbour that exits gives its memory back within milliseconds, and an eviction takes a second. The short first waits serve the
-//! one, and the long later ones keep the other from costing a thousand attempts.
+//! A neighbour that exits gives its memory back within milliseconds, and an eviction takes a second. The
+//! short first waits serve the one, and the long later ones keep the other from costing a thousand attempts.
 
 use core::time::Duration;
 

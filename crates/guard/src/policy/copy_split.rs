@@ -1,9 +1,10 @@
 //! Splitting of a copy at the border between the device part and the host part of a spilled range.
 //!
-//! A copy of any dimension is a box of bytes, rows and slices; a side of it (source, destination) turns a position in the box
-//! into an address. The box is divided along its slowest dimension first, until each piece lies wholly on one side of the
-//! border: a line gives at most two pieces, a plane at most four, a solid at most six. A copy between two spilled ranges
-//! is split at the one border, and each piece at the other.
+//! A copy of any dimension is a box of bytes, rows and slices; a side of it (source, destination) turns a
+//! position in the box into an address. The box is divided along its slowest dimension first, until each
+//! piece lies wholly on one side of the border: a line gives at most two pieces, a plane at most four, a
+//! solid at most six. A copy between two spilled ranges is split at the one border, and each piece at the
+//! other.
 
 /// A piece of a copy, counted from the copy's first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +108,8 @@ impl CopySide {
         self.address(block.x, block.y, block.z)
     }
 
-    /// The address after the last byte of the block's first `height` rows in each of its first `depth` slices.
+    /// The address after the last byte of the block's first `height` rows in each of its first `depth`
+    /// slices.
     fn end(&self, block: &CopyBox, height: u64, depth: u64) -> u64 {
         self.address(block.x + block.width, block.y + height - 1, block.z + depth - 1)
     }
@@ -120,8 +122,8 @@ impl CopySide {
         if self.end(&block, block.height, block.depth) <= self.border {
             return None;
         }
-        // Rows (or slices) that lie wholly before the border, of `count` that are `stride` apart and of which the first ends at
-        // `end`; at least one and not all, so that both halves are smaller than the block.
+        // Rows (or slices) that lie wholly before the border, of `count` that are `stride` apart and of which
+        // the first ends at `end`; at least one and not all, so that both halves are smaller than the block.
         let whole = |end: u64, stride: u64, count: u64| {
             let behind = self.border.saturating_sub(end).checked_div(stride).unwrap_or(0);
             let before = if self.border < end { 0 } else { behind + 1 };
@@ -137,7 +139,8 @@ impl CopySide {
     }
 }
 
-/// Calls `each` for the pieces of `block` in order, none of which crosses a border of `sides`; stops at the first failure.
+/// Calls `each` for the pieces of `block` in order, none of which crosses a border of `sides`; stops at the
+/// first failure.
 pub(crate) fn split<E>(
     block: CopyBox,
     sides: &[CopySide],

@@ -1,21 +1,21 @@
 //! Sizes of the physical pieces of which a range is built: as few as the driver will give.
 //!
-//! The first piece asked for is the whole. A refusal halves the piece, and a refused size is not asked for again, so that a
-//! range costs at most the logarithm of its size in refusals. Pieces are whole granules; below `floor` the driver is taken to
-//! have nothing left.
+//! The first piece asked for is the whole. A refusal halves the piece, and a refused size is not asked for
+//! again, so that a range costs at most the logarithm of its size in refusals. Pieces are whole granules;
+//! below `floor` the driver is taken to have nothing left.
 
 /// The remaining bytes of a range, and the size of the next piece.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pieces {
+pub(crate) struct PieceSizes {
     left: u64,
     piece: u64,
     floor: u64,
     granule: u64,
 }
 
-impl Pieces {
-    /// `total` bytes, a multiple of `granule`, in pieces of `first` at most and of `floor` at least; `floor` becomes whole
-    /// granules, and none of them is smaller than one.
+impl PieceSizes {
+    /// `total` bytes, a multiple of `granule`, in pieces of `first` at most and of `floor` at least; `floor`
+    /// becomes whole granules, and none of them is smaller than one.
     pub(crate) fn new(total: u64, first: u64, floor: u64, granule: u64) -> Self {
         let granule = granule.max(1);
         Self {
@@ -66,8 +66,9 @@ mod tests {
     const MIB: u64 = 1 << 20;
     const GRANULE: u64 = 2 * MIB;
 
-    /// Asks a driver that has `free` bytes and gives at most `largest` at once; what it gave, and how often it refused.
-    fn ask(mut pieces: Pieces, mut free: u64, largest: u64) -> (Vec<u64>, u32) {
+    /// Asks a driver that has `free` bytes and gives at most `largest` at once; what it gave, and how often
+    /// it refused.
+    fn ask(mut pieces: PieceSizes, mut free: u64, largest: u64) -> (Vec<u64>, u32) {
         let (mut given, mut refusals) = (Vec::new(), 0);
         while let Some(piece) = pieces.next() {
             if piece <= free.min(largest) {
@@ -85,31 +86,31 @@ mod tests {
 
     #[test]
     fn what_fits_is_one_piece() {
-        let pieces = Pieces::new(100 * MIB, u64::MAX, 0, GRANULE);
+        let pieces = PieceSizes::new(100 * MIB, u64::MAX, 0, GRANULE);
         assert_eq!(ask(pieces, 100 * MIB, u64::MAX), (vec![100], 0));
     }
 
     #[test]
     fn a_limit_on_one_piece_is_found_by_halving() {
-        let pieces = Pieces::new(100 * MIB, u64::MAX, 16 * MIB, GRANULE);
+        let pieces = PieceSizes::new(100 * MIB, u64::MAX, 16 * MIB, GRANULE);
         assert_eq!(ask(pieces, 1000 * MIB, 30 * MIB), (vec![24, 24, 24, 24, 4], 2));
     }
 
     #[test]
     fn the_floor_ends_it_when_less_is_free() {
-        let all = Pieces::new(100 * MIB, 100 * MIB, 0, GRANULE);
+        let all = PieceSizes::new(100 * MIB, 100 * MIB, 0, GRANULE);
         let (given, refusals) = ask(all, 61 * MIB, u64::MAX);
         assert_eq!(given, [50, 6, 2, 2]);
         assert!(refusals <= 8);
-        let coarse = Pieces::new(100 * MIB, 100 * MIB, 16 * MIB, GRANULE);
+        let coarse = PieceSizes::new(100 * MIB, 100 * MIB, 16 * MIB, GRANULE);
         assert_eq!(ask(coarse, 61 * MIB, u64::MAX).0, [50]);
     }
 
     #[test]
     fn nothing_is_asked_of_a_driver_for_nothing() {
-        assert_eq!(Pieces::new(0, GRANULE, 0, GRANULE).next(), None);
-        assert_eq!(Pieces::new(GRANULE, 0, 0, GRANULE).next(), None);
-        assert_eq!(Pieces::new(GRANULE, GRANULE - 1, 0, GRANULE).next(), None);
+        assert_eq!(PieceSizes::new(0, GRANULE, 0, GRANULE).next(), None);
+        assert_eq!(PieceSizes::new(GRANULE, 0, 0, GRANULE).next(), None);
+        assert_eq!(PieceSizes::new(GRANULE, GRANULE - 1, 0, GRANULE).next(), None);
     }
 
     #[test]

@@ -1,9 +1,11 @@
-//! Placement of spilled bytes: the kinds of host memory in order of preference, and what probes have found out about each.
+//! Placement of spilled bytes: the kinds of host memory in order of preference, and what probes have found
+//! out about each.
 //!
-//! DECISION: host memory of the card's own NUMA node is nearest. Host memory of any node needs a newer driver but no node. Both can be
-//! the tail of a range whose head is on the card. Managed memory and pinned memory cannot, and take the whole of a request: managed
-//! memory only with concurrentManagedAccess, because without that it cannot be larger than the card either. A driver's attributes
-//! are not believed (they came later than the features): a place counts once a probe has passed, and its result is kept per card.
+//! DECISION: host memory of the card's own NUMA node is nearest. Host memory of any node needs a newer driver
+//! but no node. Both can be the tail of a range whose head is on the card. Managed memory and pinned memory
+//! cannot, and take the whole of a request: managed memory only with concurrentManagedAccess, because without
+//! that it cannot be larger than the card either. A driver's attributes are not believed (they came later
+//! than the features): a place counts once a probe has passed, and its result is kept per card.
 
 use crate::state::ranges::SpillPlace;
 

@@ -1,9 +1,10 @@
 //! Division of a request between card and host memory: the requests that come first overflow.
 //!
-//! DECISION: kernels read spilled bytes over the bus, so the bytes that are read least must overflow. llama.cpp allocates in the
-//! order of rising traffic: weights (a token reads each byte once), KV cache (attention reads it once for each group of heads),
-//! compute buffer and pools (written and read by every operator). So where the total is known (`need`, from the plan), a request
-//! leaves room for all that is still to come:
+//! DECISION: kernels read spilled bytes over the bus, so the bytes that are read least must overflow.
+//! llama.cpp allocates in the order of rising traffic: weights (a token reads each byte once), KV cache
+//! (attention reads it once for each group of heads), compute buffer and pools (written and read by every
+//! operator). So where the total is known (`need`, from the plan), a request leaves room for all that is
+//! still to come:
 //!
 //! ```text
 //! later = need - asked before - this        left = min(budget - allocated, free - the driver's) - small
@@ -11,17 +12,19 @@
 //! on the card otherwise  head = min(this, left - later), in whole granules; the rest in host memory
 //! ```
 //!
-//! Let B be what the requests may have of the card less `small`, and O = need - B. If O <= 0 nothing is cut. Else the first
-//! request gives min(O, its size), after which left = later holds for every request behind it until O is used up: so the first O
-//! bytes that are asked for overflow, and no others. The KV cache overflows only where O is more than all weights, the compute
-//! buffer only where it is more than weights and KV cache. At the end the card has `small` left, and less than a granule for each
-//! cut. Each card has its own need, budget and accounts, so several cards are several such sums.
+//! Let B be what the requests may have of the card less `small`, and O = need - B. If O <= 0 nothing is cut.
+//! Else the first request gives min(O, its size), after which left = later holds for every request behind it
+//! until O is used up: so the first O bytes that are asked for overflow, and no others. The KV cache
+//! overflows only where O is more than all weights, the compute buffer only where it is more than weights and
+//! KV cache. At the end the card has `small` left, and less than a granule for each cut. Each card has its
+//! own need, budget and accounts, so several cards are several such sums.
 //!
-//! A need that is wrong by less than `small`, less a granule for each cut, changes none of this: a plan that is short takes from
-//! `small`, one that is long leaves that much more empty. Without a need, the requests to come are unknown, and holding room back for
-//! them would slow a program that fits; then the last request overflows. (Moving earlier blocks to host memory when a later
-//! request does not fit would need no foresight, but another thread may just have launched a kernel on them, and guard does not
-//! hook launches.) `keep` is the same by hand: requests larger than it always leave it to smaller ones.
+//! A need that is wrong by less than `small`, less a granule for each cut, changes none of this: a plan that
+//! is short takes from `small`, one that is long leaves that much more empty. Without a need, the requests to
+//! come are unknown, and holding room back for them would slow a program that fits; then the last request
+//! overflows. (Moving earlier blocks to host memory when a later request does not fit would need no
+//! foresight, but another thread may just have launched a kernel on them, and guard does not hook launches.)
+//! `keep` is the same by hand: requests larger than it always leave it to smaller ones.
 
 use plimsoll_wire::page::UNLIMITED;
 
@@ -38,7 +41,7 @@ pub(crate) const LARGE: u64 = 8 << 20;
 
 /// Room of a card, by the budget and by the driver, and the bytes that will still be asked of it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
+pub(crate) struct CardRoom {
     /// The whole budget, and its unclaimed part.
     pub(crate) budget: u64,
     pub(crate) headroom: u64,
@@ -55,7 +58,7 @@ pub(crate) struct Room {
     pub(crate) keep: u64,
 }
 
-impl Room {
+impl CardRoom {
     /// True if a request of `size` has to leave room for later ones.
     pub(crate) fn holds_back_from(self, size: u64) -> bool {
         self.later(size) > 0

@@ -1,8 +1,9 @@
-//! The other processes of the same run on a card, as the end of a refusal's line: they hold what the request lacked.
+//! The other processes of the same run on a card, as the end of a refusal's line: they hold what the request
+//! lacked.
 
 use core::fmt;
 
-use crate::text::Size;
+use crate::text::ByteSize;
 
 /// Processes that are named: those that hold most.
 const NAMED: usize = 4;
@@ -40,12 +41,12 @@ impl fmt::Display for Siblings {
         let mut before = "; ";
         for (process, held) in self.named.iter().filter(|(_, held)| *held > 0) {
             let verb = if before == "; " { " of this run holds" } else { "" };
-            write!(f, "{before}process {process}{verb} {}", Size(*held))?;
+            write!(f, "{before}process {process}{verb} {}", ByteSize(*held))?;
             before = ", ";
         }
         match self.rest {
             (0, _) => Ok(()),
-            (count, held) => write!(f, "{before}{count} more {}", Size(held)),
+            (count, held) => write!(f, "{before}{count} more {}", ByteSize(held)),
         }
     }
 }

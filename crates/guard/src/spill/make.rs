@@ -1,7 +1,8 @@
-//! Construction of a spilled range: addresses, a head on the card in as few pieces as the driver gives, a tail in host memory.
+//! Construction of a spilled range: addresses, a head on the card in as few pieces as the driver gives, a
+//! tail in host memory.
 //!
-//! An incomplete range belongs to a [`RangeDraft`], which takes everything back when it is dropped, so that no error path leaks
-//! memory, addresses or budget.
+//! An incomplete range belongs to a [`RangeDraft`], which takes everything back when it is dropped, so that
+//! no error path leaks memory, addresses or budget.
 
 use alloc::vec::Vec;
 
@@ -9,7 +10,7 @@ use super::vmm::{self, Location};
 use crate::account::spilled;
 use crate::driver::{CuResult, INVALID_VALUE, OUT_OF_MEMORY};
 use crate::driver_guard;
-use crate::policy::pieces::{Pieces, up};
+use crate::policy::pieces::{PieceSizes, up};
 use crate::state::ranges::{SpillPlace, SpillRange};
 use crate::state::{CardIndex, card, ledger};
 use crate::trace;
@@ -56,9 +57,10 @@ struct RangeDraft {
 
 impl RangeDraft {
     /// Puts as many pieces on the card as budget and driver allow.
-    fn fill_head(&mut self, mut pieces: Pieces) -> Result<(), CuResult> {
+    fn fill_head(&mut self, mut pieces: PieceSizes) -> Result<(), CuResult> {
         while let Some(piece) = pieces.next() {
-            // A refusal of the budget halves the piece as one of the driver does: a smaller one may still fit.
+            // A refusal of the budget halves the piece as one of the driver does: a smaller one may still
+            // fit.
             if !ledger::take(self.card, piece) {
                 pieces.refused(piece);
                 continue;
@@ -144,7 +146,7 @@ pub(crate) fn range(wanted: WantedRange) -> Result<SpillRange, RangeError> {
         head: 0,
         pieces: Vec::new(),
     };
-    draft.fill_head(Pieces::new(
+    draft.fill_head(PieceSizes::new(
         wanted.head.min(size),
         wanted.first,
         wanted.floor,

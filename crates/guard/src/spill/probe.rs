@@ -1,8 +1,9 @@
 //! Probe of a place for spilled bytes: tried out once per card, at its first spill.
 //!
-//! A granule of the place is mapped behind a granule of the card; a memset, a kernel and a copy cross the border, and the bytes that
-//! come back are compared. If the crossing is refused, both halves are tried alone. Everything runs in a stream of its own that
-//! waits for no other, so that a busy program is not held up.
+//! A granule of the place is mapped behind a granule of the card; a memset, a kernel and a copy cross the
+//! border, and the bytes that come back are compared. If the crossing is refused, both halves are tried
+//! alone. Everything runs in a stream of its own that waits for no other, so that a busy program is not held
+//! up.
 
 use alloc::vec;
 use core::ffi::{c_uint, c_void};
@@ -11,7 +12,7 @@ use core::ptr::null_mut;
 use super::make;
 use super::touch::TouchKernel;
 use super::vmm::{self, Location};
-use crate::driver::{CuResult, DevicePointer, SUCCESS, Stream};
+use crate::driver::{CuResult, CuStream, DevicePointer, SUCCESS};
 use crate::policy::placement::Crossing;
 use crate::state::ranges::SpillPlace;
 use crate::state::{CardIndex, ledger};
@@ -21,11 +22,11 @@ mod real {
 
     crate::driver::real! {
         in CUDA;
-        cuStreamCreate(stream: *mut Stream, flags: c_uint);
-        cuStreamDestroy_v2(stream: Stream);
-        cuStreamSynchronize(stream: Stream);
-        cuMemsetD8Async(at: DevicePointer, value: u8, count: u64, stream: Stream);
-        cuMemcpyDtoHAsync_v2(to: *mut c_void, from: DevicePointer, size: u64, stream: Stream);
+        cuStreamCreate(stream: *mut CuStream, flags: c_uint);
+        cuStreamDestroy_v2(stream: CuStream);
+        cuStreamSynchronize(stream: CuStream);
+        cuMemsetD8Async(at: DevicePointer, value: u8, count: u64, stream: CuStream);
+        cuMemcpyDtoHAsync_v2(to: *mut c_void, from: DevicePointer, size: u64, stream: CuStream);
     }
 }
 
@@ -37,7 +38,7 @@ const TOUCHED: u64 = 4096;
 /// A stream of guard's own, and the kernel that runs in it, where the driver can compile one.
 #[derive(Debug)]
 struct ProbeStream {
-    stream: Stream,
+    stream: CuStream,
     kernel: Option<TouchKernel>,
 }
 
@@ -52,14 +53,15 @@ impl ProbeStream {
         })
     }
 
-    /// Fills `size` bytes with `value`, has the kernel add one to each, and reads them back. Err is the code of the first failure.
+    /// Fills `size` bytes with `value`, has the kernel add one to each, and reads them back. Err is the code
+    /// of the first failure.
     fn touch(&self, at: DevicePointer, size: u64, value: u8) -> Result<bool, CuResult> {
         let expected = value + u8::from(self.kernel.is_some());
         // Filled with the complement: bytes that were never copied cannot pass for the expected ones.
         let mut back = vec![!expected; usize::try_from(size).unwrap_or(0)];
         let kernel = |kernel: &TouchKernel| kernel.touch(at, size, self.stream);
-        // SAFETY: the addresses are mapped by us, and the buffer has room for `size` bytes. Both outlive the work, which is waited
-        // for whatever failed.
+        // SAFETY: the addresses are mapped by us, and the buffer has room for `size` bytes. Both outlive the
+        // work, which is waited for whatever failed.
         let codes = unsafe {
             [
                 real::cuMemsetD8Async(at, value, size, self.stream),

@@ -4,7 +4,7 @@ use plimsoll_nostd::lock::Lock;
 use plimsoll_wire::page::CARDS;
 
 use super::probe;
-use crate::driver::{Device, attribute, device_attribute};
+use crate::driver::{DeviceOrdinal, attribute, device_attribute};
 use crate::driver_guard;
 use crate::policy::placement::{CardFeatures, Crossing, ProbeResults};
 use crate::say::say;
@@ -22,7 +22,7 @@ pub(super) fn get(index: CardIndex) -> ProbeResults {
 }
 
 /// The card's attributes by the driver's own word, not by what guard tells the program.
-pub(super) fn features(device: Device) -> CardFeatures {
+pub(super) fn features(device: DeviceOrdinal) -> CardFeatures {
     CardFeatures {
         vmm: device_attribute(device, attribute::VIRTUAL_MEMORY_MANAGEMENT, 0) != 0,
         node: device_attribute(device, attribute::HOST_NUMA_ID, -1),
@@ -30,8 +30,8 @@ pub(super) fn features(device: Device) -> CardFeatures {
     }
 }
 
-/// Behaviour of copies at the border to `place` on this card; None if the place cannot be used. Probes at the first call, and again
-/// if the first probe had no room for a device granule and its result matters now.
+/// Behaviour of copies at the border to `place` on this card; None if the place cannot be used. Probes at the
+/// first call, and again if the first probe had no room for a device granule and its result matters now.
 pub(super) fn crossing(index: CardIndex, place: SpillPlace, matters: bool) -> Option<Crossing> {
     let known = get(index).proven(place);
     if let Some(crossing) = known.filter(|crossing| *crossing != Crossing::Untried || !matters) {
@@ -41,7 +41,8 @@ pub(super) fn crossing(index: CardIndex, place: SpillPlace, matters: bool) -> Op
         // The probe needs a context on the card.
         return Some(Crossing::Untried);
     }
-    // Without the lock: a probe makes some twenty calls of the driver. Two threads may probe at once and find the same.
+    // Without the lock: a probe makes some twenty calls of the driver. Two threads may probe at once and find
+    // the same.
     let crossing = probe::probe(index, place);
     let mut results = of(index).hold();
     match crossing {

@@ -1,9 +1,10 @@
 //! Release of spilled ranges, never under work that still uses them.
 //!
-//! `cuMemFree` waits for the card before it frees, and programs rely on that; `cuMemUnmap` does not wait, so guard waits in its
-//! place. Waiting is forbidden while any stream of the process is capturing (it would invalidate the capture), and a stream-ordered
-//! free must not wait at all. Such ranges stay in a list, with the event to wait for, until a sweep: at every later free, every
-//! climb of the ladder, and the end of the last capture.
+//! `cuMemFree` waits for the card before it frees, and programs rely on that; `cuMemUnmap` does not wait, so
+//! guard waits in its place. Waiting is forbidden while any stream of the process is capturing (it would
+//! invalidate the capture), and a stream-ordered free must not wait at all. Such ranges stay in a list, with
+//! the event to wait for, until a sweep: at every later free, every climb of the ladder, and the end of the
+//! last capture.
 
 use alloc::vec::Vec;
 use core::ffi::{c_uint, c_void};
@@ -15,12 +16,12 @@ use plimsoll_nostd::lock::Lock;
 
 use super::{make, whole};
 use crate::account::spilled;
-use crate::driver::{CuResult, DevicePointer, SUCCESS, Stream};
+use crate::driver::{CuResult, CuStream, DevicePointer, SUCCESS};
 use crate::driver_guard::{self, RelaxedCapture};
 use crate::state::CardIndex;
 use crate::state::captures::capturing;
 use crate::state::ranges::{self, SpillPlace, SpillRange};
-use crate::trace::{self, Kind, TraceEvent};
+use crate::trace::{self, TraceEvent, TraceKind};
 
 mod real {
     use super::*;
@@ -28,8 +29,8 @@ mod real {
     crate::driver::real! {
         in CUDA;
         cuEventCreate(event: *mut *mut c_void, flags: c_uint);
-        cuEventRecord(event: *mut c_void, stream: Stream);
-        cuEventRecord_ptsz(event: *mut c_void, stream: Stream);
+        cuEventRecord(event: *mut c_void, stream: CuStream);
+        cuEventRecord_ptsz(event: *mut c_void, stream: CuStream);
         cuEventQuery(event: *mut c_void);
         cuEventSynchronize(event: *mut c_void);
         cuEventDestroy_v2(event: *mut c_void);
@@ -40,7 +41,7 @@ const DISABLE_TIMING: c_uint = 2;
 
 /// Condition for the release of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Until {
+enum ReleaseCondition {
     /// No stream captures, and the card has been waited for.
     Idle,
     /// This event has completed. The driver destroys it with the context that it was created in.
@@ -51,15 +52,15 @@ enum Until {
 #[derive(Debug)]
 struct Pending {
     range: SpillRange,
-    until: Until,
+    until: ReleaseCondition,
 }
 
 impl Pending {
     /// True if nothing has to be waited for once this context is destroyed.
     fn ends_with(&self, context: usize) -> bool {
         match self.until {
-            Until::Idle => self.range.context == context,
-            Until::Event {
+            ReleaseCondition::Idle => self.range.context == context,
+            ReleaseCondition::Event {
                 context: of_event, ..
             } => of_event == context,
         }
@@ -83,7 +84,7 @@ static PENDING: Lock<PendingList> = Lock::new(PendingList {
 /// Length of the list, so that a free without pending ranges takes no lock.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-fn put_off(range: SpillRange, until: Until) {
+fn put_off(range: SpillRange, until: ReleaseCondition) {
     let mut pending = PENDING.hold();
     pending.entries.push(Pending { range, until });
     COUNT.store(pending.entries.len(), Release);
@@ -93,7 +94,7 @@ fn put_off(range: SpillRange, until: Until) {
 pub(crate) fn free(pointer: DevicePointer) -> Option<CuResult> {
     let range = ranges::take(pointer)?;
     if capturing() {
-        put_off(range, Until::Idle);
+        put_off(range, ReleaseCondition::Idle);
         return Some(SUCCESS);
     }
     let _relaxed = RelaxedCapture::begin();
@@ -109,17 +110,18 @@ fn after_all_work(range: SpillRange) -> CuResult {
             code
         }
         None => {
-            put_off(range, Until::Idle);
+            put_off(range, ReleaseCondition::Idle);
             SUCCESS
         }
     }
 }
 
-/// Frees the range that starts at this address once `stream` has finished its submitted work; None if guard made no range there.
-pub(crate) fn free_async(pointer: DevicePointer, stream: Stream, per_thread: bool) -> Option<CuResult> {
+/// Frees the range that starts at this address once `stream` has finished its submitted work; None if guard
+/// made no range there.
+pub(crate) fn free_async(pointer: DevicePointer, stream: CuStream, per_thread: bool) -> Option<CuResult> {
     let range = ranges::take(pointer)?;
     if capturing() {
-        put_off(range, Until::Idle);
+        put_off(range, ReleaseCondition::Idle);
         return Some(SUCCESS);
     }
     let _relaxed = RelaxedCapture::begin();
@@ -129,11 +131,11 @@ pub(crate) fn free_async(pointer: DevicePointer, stream: Stream, per_thread: boo
     };
     // An event belongs to the context that is current now, which need not be the one of the memory.
     let context = driver_guard::context();
-    put_off(range, Until::Event { event, context });
+    put_off(range, ReleaseCondition::Event { event, context });
     Some(SUCCESS)
 }
 
-fn record(stream: Stream, per_thread: bool) -> Option<usize> {
+fn record(stream: CuStream, per_thread: bool) -> Option<usize> {
     let mut event = null_mut();
     // SAFETY: the place is ours; the stream is the program's, for the call that it makes.
     unsafe {
@@ -191,7 +193,7 @@ fn settle(mut done: impl FnMut(usize) -> bool) -> bool {
     let mut any = false;
     for entry in entries {
         let over = match entry.until {
-            Until::Event { event: number, .. } => {
+            ReleaseCondition::Event { event: number, .. } => {
                 let over = done(number);
                 if over {
                     // SAFETY: ours, and in no list any more.
@@ -199,7 +201,7 @@ fn settle(mut done: impl FnMut(usize) -> bool) -> bool {
                 }
                 over
             }
-            Until::Idle => driver_guard::synchronise(entry.range.context).is_some(),
+            ReleaseCondition::Idle => driver_guard::synchronise(entry.range.context).is_some(),
         };
         if over {
             give_back(entry.range);
@@ -231,12 +233,14 @@ fn keep(kept: Vec<Pending>, destroyed_before: usize) -> Vec<Pending> {
     over
 }
 
-/// Releases everything that a destroyed context leaves behind: its work has ended, and its memory and events are gone.
+/// Releases everything that a destroyed context leaves behind: its work has ended, and its memory and events
+/// are gone.
 pub(crate) fn forget(context: usize) {
     let _relaxed = RelaxedCapture::begin();
     let over = {
         let mut pending = PENDING.hold();
-        // An event of this context must not be queried again: its handle may be dangling, or mean a new event.
+        // An event of this context must not be queried again: its handle may be dangling, or mean a new
+        // event.
         let over: Vec<Pending> = pending
             .entries
             .extract_if(.., |entry| entry.ends_with(context))
@@ -275,5 +279,5 @@ fn give_back(range: SpillRange) {
         size: range.asked,
         ..TraceEvent::on(card)
     };
-    trace::emit(Kind::Free, event);
+    trace::emit(TraceKind::Free, event);
 }

@@ -1,14 +1,15 @@
 //! Test kernel of the probe: adds one to each byte of a range.
 //!
-//! Some cards are reported to map, copy and fill host memory and yet to refuse it to kernels (consumer Blackwell). The kernel is PTX for
-//! the oldest architecture that drivers still accept, and the driver compiles it for the card at hand, once per card. Where the
-//! driver cannot compile (its compiler is a separate library), the probe does without a kernel. A kernel that faults ends the
-//! program's context; so would the program's first kernel on such memory.
+//! Some cards are reported to map, copy and fill host memory and yet to refuse it to kernels (consumer
+//! Blackwell). The kernel is PTX for the oldest architecture that drivers still accept, and the driver
+//! compiles it for the card at hand, once per card. Where the driver cannot compile (its compiler is a
+//! separate library), the probe does without a kernel. A kernel that faults ends the program's context; so
+//! would the program's first kernel on such memory.
 
 use core::ffi::{c_char, c_uint, c_void};
 use core::ptr::null_mut;
 
-use crate::driver::{CuResult, DevicePointer, SUCCESS, Stream};
+use crate::driver::{CuResult, CuStream, DevicePointer, SUCCESS};
 
 mod real {
     use super::*;
@@ -22,7 +23,7 @@ mod real {
             function: *mut c_void,
             blocks: c_uint, blocks_y: c_uint, blocks_z: c_uint,
             threads: c_uint, threads_y: c_uint, threads_z: c_uint,
-            shared: c_uint, stream: Stream, arguments: *mut *mut c_void, more: *mut *mut c_void
+            shared: c_uint, stream: CuStream, arguments: *mut *mut c_void, more: *mut *mut c_void
         );
     }
 }
@@ -55,7 +56,7 @@ impl TouchKernel {
     }
 
     /// Adds one to each of `count` bytes, in a stream.
-    pub(super) fn touch(&self, at: DevicePointer, count: u64, stream: Stream) -> CuResult {
+    pub(super) fn touch(&self, at: DevicePointer, count: u64, stream: CuStream) -> CuResult {
         let (mut at, mut count) = (at, count);
         let blocks = c_uint::try_from(count.div_ceil(THREADS.into())).unwrap_or(c_uint::MAX);
         let mut arguments = [(&raw mut at).cast(), (&raw mut count).cast()];

@@ -1,13 +1,15 @@
-//! Virtual memory management of the driver, reduced to the operations that guard needs. None leaves anything behind when it fails.
+//! Virtual memory management of the driver, reduced to the operations that guard needs. None leaves anything
+//! behind when it fails.
 //!
-//! DECISION: a handle is released as soon as it is mapped. The mapping keeps the memory and unmapping frees it, so there is one thing to
-//! remember and not two. Access is set for each mapping, because a host part may be given less than a device part (CUDA
-//! programming guide, virtual memory management); peers of the card get it too, as they would for cuMemAlloc.
+//! DECISION: a handle is released as soon as it is mapped. The mapping keeps the memory and unmapping frees
+//! it, so there is one thing to remember and not two. Access is set for each mapping, because a host part may
+//! be given less than a device part (CUDA programming guide, virtual memory management); peers of the card
+//! get it too, as they would for cuMemAlloc.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null;
 
-use crate::driver::{CuResult, Device, DevicePointer, Handle, SUCCESS};
+use crate::driver::{AllocationHandle, CuResult, DeviceOrdinal, DevicePointer, SUCCESS};
 use crate::state::peers;
 use crate::state::ranges::SpillPlace;
 
@@ -24,7 +26,7 @@ const HOST: c_int = 2;
 const NODE: c_int = 3;
 
 impl Location {
-    pub(crate) const fn card(device: Device) -> Self {
+    pub(crate) const fn card(device: DeviceOrdinal) -> Self {
         Self {
             kind: DEVICE,
             id: device,
@@ -44,7 +46,7 @@ impl Location {
 /// `CUmemAllocationProp`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Properties {
+pub(crate) struct VmmProperties {
     pub(crate) kind: c_int,
     pub(crate) handle_types: c_int,
     pub(crate) location: Location,
@@ -64,25 +66,25 @@ const PINNED: c_int = 1;
 const READ_WRITE: c_int = 3;
 const MINIMUM: c_uint = 0;
 
-const _: () = assert!(size_of::<Properties>() == 32 && size_of::<Access>() == 12);
+const _: () = assert!(size_of::<VmmProperties>() == 32 && size_of::<Access>() == 12);
 
 mod real {
     use super::*;
 
     crate::driver::real! {
         in CUDA;
-        cuMemGetAllocationGranularity(granule: *mut u64, properties: *const Properties, option: c_uint);
+        cuMemGetAllocationGranularity(granule: *mut u64, properties: *const VmmProperties, option: c_uint);
         cuMemAddressReserve(base: *mut DevicePointer, size: u64, alignment: u64, hint: DevicePointer, flags: u64);
         cuMemAddressFree(base: DevicePointer, size: u64);
-        cuMemCreate(handle: *mut Handle, size: u64, properties: *const Properties, flags: u64);
-        cuMemRelease(handle: Handle);
-        cuMemMap(at: DevicePointer, size: u64, offset: u64, handle: Handle, flags: u64);
+        cuMemCreate(handle: *mut AllocationHandle, size: u64, properties: *const VmmProperties, flags: u64);
+        cuMemRelease(handle: AllocationHandle);
+        cuMemMap(at: DevicePointer, size: u64, offset: u64, handle: AllocationHandle, flags: u64);
         cuMemUnmap(at: DevicePointer, size: u64);
         cuMemSetAccess(at: DevicePointer, size: u64, access: *const Access, count: u64);
     }
 }
 
-impl Properties {
+impl VmmProperties {
     pub(crate) const fn at(location: Location) -> Self {
         Self {
             kind: PINNED,
@@ -99,13 +101,13 @@ fn check(code: CuResult) -> Result<(), CuResult> {
 }
 
 /// Granule of mappings of a card's memory.
-pub(crate) fn granule(device: Device) -> Result<u64, CuResult> {
+pub(crate) fn granule(device: DeviceOrdinal) -> Result<u64, CuResult> {
     granule_at(Location::card(device))
 }
 
 /// Granule of mappings of memory in this place.
 pub(crate) fn granule_at(location: Location) -> Result<u64, CuResult> {
-    let properties = Properties::at(location);
+    let properties = VmmProperties::at(location);
     let mut granule = 0;
     // SAFETY: the places are ours.
     check(unsafe { real::cuMemGetAllocationGranularity(&raw mut granule, &raw const properties, MINIMUM) })?;
@@ -128,7 +130,7 @@ pub(crate) fn free_addresses(base: DevicePointer, size: u64) -> Result<(), CuRes
 }
 
 /// Creates physical memory.
-pub(crate) fn create(size: u64, properties: &Properties) -> Result<Handle, CuResult> {
+pub(crate) fn create(size: u64, properties: &VmmProperties) -> Result<AllocationHandle, CuResult> {
     let mut handle = 0;
     // SAFETY: the places are ours.
     check(unsafe { real::cuMemCreate(&raw mut handle, size, &raw const *properties, 0) })?;
@@ -140,9 +142,9 @@ pub(crate) fn attach(
     at: DevicePointer,
     size: u64,
     location: Location,
-    device: Device,
+    device: DeviceOrdinal,
 ) -> Result<(), CuResult> {
-    let handle = create(size, &Properties::at(location))?;
+    let handle = create(size, &VmmProperties::at(location))?;
     // SAFETY: addresses of a reservation of ours; the handle is let go of once, whether it was mapped or not.
     let mapped = unsafe {
         let mapped = real::cuMemMap(at, size, 0, handle, 0);
@@ -151,7 +153,8 @@ pub(crate) fn attach(
     };
     check(mapped)?;
     let access = grant(at, size, device).and_then(|()| {
-        // A peer that gets no access finds out when it touches the memory, as with any memory that is not shared.
+        // A peer that gets no access finds out when it touches the memory, as with any memory that is not
+        // shared.
         peers::of(device).try_for_each(|peer| grant(at, size, peer).or(Ok(())))
     });
     access.inspect_err(|_| {
@@ -160,7 +163,7 @@ pub(crate) fn attach(
 }
 
 /// Lets a card read and write a mapping.
-pub(crate) fn grant(at: DevicePointer, size: u64, device: Device) -> Result<(), CuResult> {
+pub(crate) fn grant(at: DevicePointer, size: u64, device: DeviceOrdinal) -> Result<(), CuResult> {
     let access = Access {
         location: Location::card(device),
         flags: READ_WRITE,

@@ -1,8 +1,9 @@
 //! Managed and pinned memory for requests that lie in host memory as a whole.
 //!
-//! DECISION: all managed memory together stays within the free bytes of the card. The driver pages instead of refusing, and a program
-//! that asks for more can hang the GPU for every process. Advised to prefer the host and to be mapped by the card, managed memory
-//! is read over the bus and not moved. Pinned memory has the same address for host and card under unified addressing.
+//! DECISION: all managed memory together stays within the free bytes of the card. The driver pages instead of
+//! refusing, and a program that asks for more can hang the GPU for every process. Advised to prefer the host
+//! and to be mapped by the card, managed memory is read over the bus and not moved. Pinned memory has the
+//! same address for host and card under unified addressing.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null_mut;
@@ -12,7 +13,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use plimsoll_wire::page::CARDS;
 
 use crate::account::spilled;
-use crate::driver::{CuResult, Device, DevicePointer, OUT_OF_MEMORY, SUCCESS};
+use crate::driver::{CuResult, DeviceOrdinal, DevicePointer, OUT_OF_MEMORY, SUCCESS};
 use crate::driver_guard;
 use crate::state::CardIndex;
 
@@ -23,7 +24,7 @@ mod real {
         in CUDA;
         cuMemAllocManaged(pointer: *mut DevicePointer, size: u64, flags: c_uint);
         cuMemFree_v2(pointer: DevicePointer);
-        cuMemAdvise(pointer: DevicePointer, size: u64, advice: c_int, device: Device);
+        cuMemAdvise(pointer: DevicePointer, size: u64, advice: c_int, device: DeviceOrdinal);
         cuMemHostAlloc(pointer: *mut *mut c_void, size: u64, flags: c_uint);
         cuMemHostGetDevicePointer_v2(device: *mut DevicePointer, host: *mut c_void, flags: c_uint);
         cuMemFreeHost(pointer: *mut c_void);
@@ -33,7 +34,7 @@ mod real {
 const ATTACH_GLOBAL: c_uint = 1;
 const PREFERRED_LOCATION: c_int = 3;
 const ACCESSED_BY: c_int = 5;
-const CPU: Device = -1;
+const CPU: DeviceOrdinal = -1;
 /// For every context, and at the same address for the card.
 const PORTABLE_AND_MAPPED: c_uint = 1 | 2;
 
@@ -46,7 +47,7 @@ fn managed_on(card: CardIndex) -> &'static AtomicU64 {
 
 /// Preferred location of managed memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Advice {
+pub(crate) enum ManagedAdvice {
     /// In host memory, read by the card from there.
     Host,
     /// The driver moves it as it likes.
@@ -54,10 +55,12 @@ pub(crate) enum Advice {
 }
 
 /// Allocates managed memory for the card of the calling thread's context, within the free bytes of that card.
-pub(crate) fn managed(card: CardIndex, size: u64, advice: Advice) -> Result<DevicePointer, CuResult> {
+pub(crate) fn managed(card: CardIndex, size: u64, advice: ManagedAdvice) -> Result<DevicePointer, CuResult> {
     let Some((free, _)) = driver_guard::memory_of(card.device()) else {
         return Err(OUT_OF_MEMORY);
     };
+    // In sum with what guard has asked for before: the driver counts managed memory as free until it is
+    // touched.
     let within = |asked: u64| asked.checked_add(size).filter(|sum| *sum <= free);
     if managed_on(card).fetch_update(Relaxed, Relaxed, within).is_err() {
         return Err(OUT_OF_MEMORY);
@@ -69,7 +72,7 @@ pub(crate) fn managed(card: CardIndex, size: u64, advice: Advice) -> Result<Devi
         spilled::lower(managed_on(card), size);
         return Err(code);
     }
-    if advice == Advice::Host {
+    if advice == ManagedAdvice::Host {
         // SAFETY: the range was allocated just now. Advice that is not taken costs speed and no more.
         unsafe {
             real::cuMemAdvise(pointer, size, PREFERRED_LOCATION, CPU);

@@ -1,7 +1,7 @@
 //! Concurrent map from addresses or handles to what is known of them.
 //!
-//! DECISION: sharded, so that threads seldom meet, and ordered within a shard, so that memory grows and shrinks with what is alive
-//! and nothing is ever rehashed at once. Locks are held for the look-up alone.
+//! DECISION: sharded, so that threads seldom meet, and ordered within a shard, so that memory grows and
+//! shrinks with what is alive and nothing is ever rehashed at once. Locks are held for the look-up alone.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -25,7 +25,8 @@ impl<T: Copy> AddressMap<T> {
     }
 
     fn shard(&self, key: u64) -> &Lock<BTreeMap<u64, T>> {
-        // Fibonacci hashing: addresses are aligned and differ in their middle bits. The upper six bits choose one of 64 shards.
+        // Fibonacci hashing: addresses are aligned and differ in their middle bits. The upper six bits choose
+        // one of 64 shards.
         let mixed = (key >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58;
         &self.shards[usize::try_from(mixed).unwrap_or(0) % SHARDS]
     }

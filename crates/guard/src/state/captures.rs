@@ -1,9 +1,10 @@
 //! Stream captures under way, and the graphs in which finished captures live on.
 //!
-//! DECISION: a capture gets a number, and the number lives as long as anything that was made of it: the graph, its clones, graphs
-//! that have it as a child, and what is instantiated from any of them. Pools pin what they handed out during a capture until its
-//! number is gone. Graphs that are built node by node have no number: only ggml has memory of these pools, and it makes all its
-//! graphs by capture. Everything is keyed by the driver's handles; an unknown handle has seen nothing.
+//! DECISION: a capture gets a number, and the number lives as long as anything that was made of it: the
+//! graph, its clones, graphs that have it as a child, and what is instantiated from any of them. Pools pin
+//! what they handed out during a capture until its number is gone. Graphs that are built node by node have no
+//! number: only ggml has memory of these pools, and it makes all its graphs by capture. Everything is keyed
+//! by the driver's handles; an unknown handle has seen nothing.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire};

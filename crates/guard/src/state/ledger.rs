@@ -1,11 +1,12 @@
 //! Claims on the budget: this process's slot in the ledger that all processes of one command share.
 //!
-//! The ledger lies beside the pages. A process takes a slot when guard arms itself, and none before. A process that gets no slot
-//! reports that, counts in a private ledger and keeps to its budget alone; so does one without a folder.
+//! The ledger lies beside the pages. A process takes a slot when guard arms itself, and none before. A
+//! process that gets no slot reports that, counts in a private ledger and keeps to its budget alone; so does
+//! one without a folder.
 //!
-//! DECISION: nothing is cleaned up at the end of a process, because ends are sudden. The remaining processes find out which others
-//! have ended: whenever a claim fails, and at most every ten milliseconds when the headroom is asked for or a new peak is
-//! to be recorded.
+//! DECISION: nothing is cleaned up at the end of a process, because ends are sudden. The remaining processes
+//! find out which others have ended: whenever a claim fails, and at most every ten milliseconds when the
+//! headroom is asked for or a new peak is to be recorded.
 
 use alloc::boxed::Box;
 use core::fmt::Write;
@@ -14,9 +15,9 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU64};
 
 use plimsoll_wire::env;
-use plimsoll_wire::options::Options;
+use plimsoll_wire::options::GuardOptions;
 use plimsoll_wire::page::{CARDS, UNLIMITED};
-use plimsoll_wire::tree::{Claim, FILE, Owner, SLOTS, Tree, key};
+use plimsoll_wire::tree::{ClaimResult, FILE, SLOTS, SlotOwner, TreeLedger, key};
 
 use super::shared_file::{self, errno};
 use super::{CardIndex, card, liveness, uuid};
@@ -25,26 +26,28 @@ use crate::process;
 use crate::say::say;
 use crate::text::Text;
 
-/// Nanoseconds between two sweeps where no claim has failed: a sweep costs some microseconds for each process.
+/// Nanoseconds between two sweeps where no claim has failed: a sweep costs some microseconds for each
+/// process.
 const SWEEPS: u64 = 10_000_000;
 /// Attempts of a claim that collides with others: each is over in well under a microsecond.
 const TRIES: u32 = 64;
 
 /// This process's part of a ledger.
 #[derive(Debug)]
-struct Seat {
-    tree: &'static Tree,
-    me: Owner,
+struct LedgerSeat {
+    tree: &'static TreeLedger,
+    me: SlotOwner,
     space: u64,
     slot: usize,
     /// The ledger's place of each of our cards: processes may number cards differently.
     places: [usize; CARDS],
 }
 
-static SEAT: AtomicPtr<Seat> = AtomicPtr::new(null_mut());
+static SEAT: AtomicPtr<LedgerSeat> = AtomicPtr::new(null_mut());
 
-/// Takes a slot; false, after a line on stderr, if there is no memory for a ledger. The page must have its cards.
-pub(crate) fn join(options: &Options) -> bool {
+/// Takes a slot; false, after a line on stderr, if there is no memory for a ledger. The page must have its
+/// cards.
+pub(crate) fn join(options: &GuardOptions) -> bool {
     let folder = process::variable(env::GUARD_PAGES).and_then(|folder| folder.to_str().ok());
     let seat = folder.and_then(shared).or_else(alone);
     let Some(seat) = seat else {
@@ -61,7 +64,7 @@ pub(crate) fn join(options: &Options) -> bool {
 }
 
 /// Takes a slot in the ledger of this folder, or reports why there is none.
-fn shared(folder: &str) -> Option<Seat> {
+fn shared(folder: &str) -> Option<LedgerSeat> {
     let mut path = Text::new();
     // A path that is too long is cut, and cannot be opened.
     let _ = write!(path, "{folder}/{FILE}");
@@ -72,7 +75,7 @@ fn shared(folder: &str) -> Option<Seat> {
         );
         return None;
     };
-    let seat = Seat::take(tree);
+    let seat = LedgerSeat::take(tree);
     if seat.is_none() {
         say!(
             "this run has {SLOTS} processes or {CARDS} other cards in its ledger already; this process keeps to its budget alone"
@@ -82,12 +85,12 @@ fn shared(folder: &str) -> Option<Seat> {
 }
 
 /// Takes a slot in a private ledger.
-fn alone() -> Option<Seat> {
-    Seat::take(shared_file::private()?)
+fn alone() -> Option<LedgerSeat> {
+    LedgerSeat::take(shared_file::private()?)
 }
 
-impl Seat {
-    fn take(tree: &'static Tree) -> Option<Self> {
+impl LedgerSeat {
+    fn take(tree: &'static TreeLedger) -> Option<Self> {
         let mut places = [0; CARDS];
         for (place, index) in places.iter_mut().zip(CardIndex::all()) {
             *place = tree.place(key(uuid(card(index)), index.number()))?;
@@ -119,10 +122,10 @@ impl Seat {
     fn claim(&self, place: usize, size: u64) -> bool {
         for tries in 0..TRIES {
             match self.tree.claim(self.slot, place, size) {
-                Claim::Granted => return true,
-                Claim::Full if self.sweep() => {}
-                Claim::Full => return false,
-                Claim::Crossed => pause(tries),
+                ClaimResult::Granted => return true,
+                ClaimResult::Full if self.sweep() => {}
+                ClaimResult::Full => return false,
+                ClaimResult::Crossed => pause(tries),
             }
         }
         false
@@ -145,10 +148,11 @@ impl Seat {
     }
 }
 
-/// Waits briefly after a collision. The clock's last digits are the jitter: two processes must not collide in step for ever.
+/// Waits briefly after a collision. The clock's last digits are the jitter: two processes must not collide in
+/// step for ever.
 #[cold]
 fn pause(tries: u32) {
-    // The wait doubles up to 16 << 10 spins, some microseconds.
+    // The range of the jitter doubles with every attempt, up to 16 << 10 spins.
     const LONGEST: u32 = 10;
     for _ in 0..clock::now() % (16 << tries.min(LONGEST)) {
         core::hint::spin_loop();
@@ -158,13 +162,14 @@ fn pause(tries: u32) {
 }
 
 /// None until guard arms itself, which is before anything is counted.
-fn seat() -> Option<&'static Seat> {
+fn seat() -> Option<&'static LedgerSeat> {
     // SAFETY: null, or a seat that was leaked.
     unsafe { SEAT.load(Acquire).as_ref() }
 }
 
-/// Claims `size` bytes of the budget; false, and nothing claimed, if they would pass it. [`confirm`] then counts them as held, or
-/// [`take_back`] returns them if the driver refuses. No two claims pass the budget together.
+/// Claims `size` bytes of the budget; false, and nothing claimed, if they would pass it. [`confirm`] then
+/// counts them as held, or [`take_back`] returns them if the driver refuses. No two claims pass the budget
+/// together.
 pub(crate) fn take(index: CardIndex, size: u64) -> bool {
     seat().is_none_or(|seat| seat.claim(seat.place(index), size))
 }
@@ -178,16 +183,16 @@ pub(crate) fn take_back(index: CardIndex, size: u64) {
 
 /// Counts a claim as held.
 pub(crate) fn confirm(index: CardIndex, size: u64) {
-    hold(index, size, Tree::confirm);
+    hold(index, size, TreeLedger::confirm);
 }
 
 /// Counts `size` bytes as held whether the budget has them or not: they exist already, as a context does.
 pub(crate) fn charge(index: CardIndex, size: u64) {
-    hold(index, size, Tree::charge);
+    hold(index, size, TreeLedger::charge);
 }
 
 /// Adds `size` bytes to the page, and to the ledger by `count`.
-fn hold(index: CardIndex, size: u64, count: impl FnOnce(&Tree, usize, usize, u64)) {
+fn hold(index: CardIndex, size: u64, count: impl FnOnce(&TreeLedger, usize, usize, u64)) {
     card(index).add(size);
     if let Some(seat) = seat() {
         let place = seat.place(index);

@@ -1,13 +1,14 @@
 //! Liveness of other processes, by `/proc`.
 //!
-//! The kernel reuses process numbers, so a process is identified by its number and its start time. A zombie holds no memory any more
-//! and counts as gone. A process that cannot be judged counts as alive. A process is read as a thread of itself
-//! (`/proc/PID/task/PID/stat`), because emulators (qemu-user) answer for `/proc/self` themselves and give no start time.
+//! The kernel reuses process numbers, so a process is identified by its number and its start time. A zombie
+//! holds no memory any more and counts as gone. A process that cannot be judged counts as alive. A process is
+//! read as a thread of itself (`/proc/PID/task/PID/stat`), because emulators (qemu-user) answer for
+//! `/proc/self` themselves and give no start time.
 
 use core::ffi::CStr;
 use core::fmt::Write;
 
-use plimsoll_wire::tree::Owner;
+use plimsoll_wire::tree::SlotOwner;
 
 use super::shared_file;
 use crate::process;
@@ -27,9 +28,9 @@ struct Life {
 }
 
 /// This process.
-pub(super) fn me() -> Owner {
+pub(super) fn me() -> SlotOwner {
     let process = process::number();
-    Owner::new(process, life(process).map_or(0, |life| life.start))
+    SlotOwner::new(process, life(process).map_or(0, |life| life.start))
 }
 
 /// Identifies the PID and time namespaces in which numbers and start times of this process count; never 0.
@@ -41,7 +42,7 @@ pub(super) fn space() -> u64 {
 }
 
 /// True if a process of this namespace has ended.
-pub(super) fn is_gone(owner: Owner) -> bool {
+pub(super) fn is_gone(owner: SlotOwner) -> bool {
     let Ok(process) = i32::try_from(owner.process()) else {
         return true;
     };
@@ -111,15 +112,15 @@ mod tests {
         let process = std::process::id();
         let start = life(process).unwrap().start;
         assert!(!is_gone(me()));
-        assert!(!is_gone(Owner::new(process, 0)));
-        assert!(is_gone(Owner::new(process, start - 1)));
+        assert!(!is_gone(SlotOwner::new(process, 0)));
+        assert!(is_gone(SlotOwner::new(process, start - 1)));
         assert!(
-            is_gone(Owner::new(4_194_303, 1)),
+            is_gone(SlotOwner::new(4_194_303, 1)),
             "no process has the largest number"
         );
         assert!(number(c"/proc/self/ns/pid").is_some());
         let mut child = std::process::Command::new("true").spawn().unwrap();
-        let owner = Owner::new(child.id(), 0);
+        let owner = SlotOwner::new(child.id(), 0);
         while !is_gone(owner) {
             std::thread::yield_now();
         }

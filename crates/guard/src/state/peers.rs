@@ -1,31 +1,32 @@
 //! Peer access between cards, as the program has enabled it.
 //!
-//! After `cuCtxEnablePeerAccess` a program may use all `cuMemAlloc` memory of the peer, also what is still to be allocated. Mapped
-//! memory does not follow by itself, so guard remembers the pairs and gives access to its own ranges, the old ones and the new.
-//! Access is never taken back: no program may count on a fault after `cuCtxDisablePeerAccess`.
+//! After `cuCtxEnablePeerAccess` a program may use all `cuMemAlloc` memory of the peer, also what is still to
+//! be allocated. Mapped memory does not follow by itself, so guard remembers the pairs and gives access to
+//! its own ranges, the old ones and the new. Access is never taken back: no program may count on a fault
+//! after `cuCtxDisablePeerAccess`.
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 
 use plimsoll_wire::page::CARDS;
 
-use crate::driver::Device;
+use crate::driver::DeviceOrdinal;
 
 /// For each card, a bit for each card that may use its memory.
 static USERS: [AtomicU32; CARDS] = [const { AtomicU32::new(0) }; CARDS];
 
-fn users(owner: Device) -> Option<&'static AtomicU32> {
+fn users(owner: DeviceOrdinal) -> Option<&'static AtomicU32> {
     USERS.get(usize::try_from(owner).ok()?)
 }
 
 /// The cards that may use the memory of `owner`, other than itself.
-pub(crate) fn of(owner: Device) -> impl Iterator<Item = Device> {
+pub(crate) fn of(owner: DeviceOrdinal) -> impl Iterator<Item = DeviceOrdinal> {
     let users = users(owner).map_or(0, |users| users.load(Relaxed));
     (0..).take(CARDS).filter(move |user| users & 1 << user != 0)
 }
 
 /// Remembers that `user` may use the memory of `owner`; false for a pair that guard does not follow.
-pub(crate) fn enable(user: Device, owner: Device) -> bool {
+pub(crate) fn enable(user: DeviceOrdinal, owner: DeviceOrdinal) -> bool {
     let (Some(users), Ok(user_index)) = (users(owner), usize::try_from(user)) else {
         return false;
     };

@@ -1,8 +1,8 @@
 //! Address reservations that were granted smaller than the program asked.
 //!
-//! llama.cpp's VMM pool reserves 32 GiB of addresses whatever it needs. On Tegra the driver refuses that while tens of GiB are
-//! free (llama.cpp #29142). A smaller reservation serves the program as well until it outgrows it; then a mapping beyond the granted
-//! addresses is out of memory, which is the truth.
+//! llama.cpp's VMM pool reserves 32 GiB of addresses whatever it needs. On Tegra the driver refuses that
+//! while tens of GiB are free (llama.cpp #29142). A smaller reservation serves the program as well until it
+//! outgrows it; then a mapping beyond the granted addresses is out of memory, which is the truth.
 
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicUsize;
@@ -10,7 +10,8 @@ use core::sync::atomic::Ordering::{Acquire, Release};
 
 use plimsoll_nostd::lock::Lock;
 
-/// The smallest size that is tried. A 2 GiB pool of temporary buffers serves every model that fits such a board.
+/// The smallest size that is tried; nothing smaller is worth having, and no reservation of this size or less
+/// is shrunk.
 const SMALLEST: u64 = 2 << 30;
 
 /// Sizes to try after `asked` was refused: halves, down to 2 GiB.
@@ -35,7 +36,8 @@ pub(crate) fn remember(base: u64, asked: u64, given: u64) {
     COUNT.store(shrunk.len(), Release);
 }
 
-/// The size to pass to the driver when the program frees `size` bytes of addresses at `base`. Forgets the reservation.
+/// The size to pass to the driver when the program frees `size` bytes of addresses at `base`. Forgets the
+/// reservation.
 pub(crate) fn freed(base: u64, size: u64) -> u64 {
     // Without the lock: nearly every process has none.
     if COUNT.load(Acquire) == 0 {

@@ -3,12 +3,12 @@
 use core::ffi::{CStr, c_int};
 use core::ptr::null_mut;
 
-use plimsoll_wire::tree::Tree;
+use plimsoll_wire::tree::TreeLedger;
 
 const OWNER_ONLY: libc::mode_t = 0o600;
 
 /// Opens the ledger at this path, and makes it if there is none.
-pub(super) fn ledger(path: &CStr) -> Option<&'static Tree> {
+pub(super) fn ledger(path: &CStr) -> Option<&'static TreeLedger> {
     let flags = libc::O_RDWR | libc::O_CREAT | libc::O_CLOEXEC | libc::O_NOFOLLOW;
     // SAFETY: a C string; O_CREAT takes the mode.
     let file = unsafe { libc::open(path.as_ptr(), flags, OWNER_ONLY) };
@@ -22,16 +22,18 @@ pub(super) fn ledger(path: &CStr) -> Option<&'static Tree> {
 }
 
 /// A ledger in private memory.
-pub(super) fn private() -> Option<&'static Tree> {
+pub(super) fn private() -> Option<&'static TreeLedger> {
     tree(-1)
 }
 
-/// Allocates the bytes of the ledger; false if the disk does not have them. Touching a mapped byte without a block is SIGBUS.
+/// Allocates the bytes of the ledger; false if the disk does not have them. Touching a mapped byte without a
+/// block is SIGBUS.
 fn has_room(file: c_int) -> bool {
-    let Ok(length) = libc::off_t::try_from(Tree::SIZE) else {
+    let Ok(length) = libc::off_t::try_from(TreeLedger::SIZE) else {
         return false;
     };
-    // fallocate by itself: posix_fallocate falls back to writing zeroes, over what another process may have written just now.
+    // Not posix_fallocate: where the file system has no fallocate it writes to the file, which another
+    // process may be using.
     // SAFETY: our own descriptor. Bytes that are there already stay as they are.
     unsafe {
         libc::fallocate(file, 0, 0, length) == 0
@@ -39,10 +41,11 @@ fn has_room(file: c_int) -> bool {
     }
 }
 
-fn tree(file: c_int) -> Option<&'static Tree> {
-    let mapped = map(file, Tree::SIZE);
-    // SAFETY: so many bytes, aligned as memory is, never unmapped; zeroes are an empty ledger and every number is a valid one.
-    (!mapped.is_null()).then(|| unsafe { &*mapped.cast::<Tree>() })
+fn tree(file: c_int) -> Option<&'static TreeLedger> {
+    let mapped = map(file, TreeLedger::SIZE);
+    // SAFETY: so many bytes, aligned as memory is, never unmapped; zeroes are an empty ledger and every
+    // number is a valid one.
+    (!mapped.is_null()).then(|| unsafe { &*mapped.cast::<TreeLedger>() })
 }
 
 /// Maps a file, or with -1 anonymous memory; null on failure.

@@ -7,7 +7,8 @@ use crate::dialogue::Dialogue;
 
 const SIZE: u64 = 64 << 20;
 
-/// A pool holds 64 MiB that nobody uses; then come a stop and these words, the first of which is a safe point.
+/// A pool holds 64 MiB that nobody uses; then come a stop and these words, the first of which is a safe
+/// point.
 fn idle(words: &[&str]) -> (Client, Vec<String>) {
     let start = ["init", "retain:0", "stream", "pool:0"].map(str::to_owned);
     let fill = [format!("from-pool:{SIZE}:1:0"), "free-async:2:0".to_owned()];

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::process::Stdio;
 
-use plimsoll_wire::page::{Refusal, State};
-use plimsoll_wire::trace::Kind;
+use plimsoll_wire::page::{PageState, Refusal};
+use plimsoll_wire::trace::TraceKind;
 
 use crate::artefact;
 use crate::client::{Client, Run, pages, set_budget};
@@ -41,7 +41,7 @@ fn linear_memory_of_every_kind_is_counted_and_given_back() {
     assert_eq!(card.peak, 1000 + 1024 * 4 + 50);
     assert_eq!(card.allocations, 3);
     assert_eq!(run.tree().budget, None);
-    assert_eq!(run.page().state, State::Armed);
+    assert_eq!(run.page().state, PageState::Armed);
 }
 
 #[test]
@@ -150,7 +150,8 @@ fn pools_are_counted_by_what_they_have_reserved() {
 
 #[test]
 fn any_number_of_pools_stays_within_the_budget() {
-    // Pool k is slot 1 + 2k, and its block the slot behind it. Of 40 blocks of 32 MiB the budget has room for 32.
+    // Pool k is slot 1 + 2k, and its block the slot behind it. Of 40 blocks of 32 MiB the budget has room for
+    // 32.
     let mut words = vec!["stream".to_owned()];
     for pool in 0..40 {
         words.push("pool:0".to_owned());
@@ -359,10 +360,14 @@ fn the_trace_tells_each_block_once_with_its_own_number() {
     let trace: Vec<_> = run
         .trace()
         .iter()
-        .map(|record| (Kind::of(record.kind).unwrap(), record.id, record.size))
+        .map(|record| (TraceKind::of(record.kind).unwrap(), record.id, record.size))
         .collect();
     let kinds: Vec<_> = trace.iter().map(|record| record.0).collect();
-    assert_eq!(kinds[..3], [Kind::Alloc, Kind::Oom, Kind::Free], "{trace:?}");
+    assert_eq!(
+        kinds[..3],
+        [TraceKind::Alloc, TraceKind::Oom, TraceKind::Free],
+        "{trace:?}"
+    );
     assert_eq!((trace[0].1, trace[0].2), (trace[2].1, trace[2].2));
     let times: Vec<_> = run.trace().iter().map(|record| record.time).collect();
     assert!(times.is_sorted());

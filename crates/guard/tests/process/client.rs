@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Mutex, OnceLock};
 
-use plimsoll_wire::page::Snapshot;
-use plimsoll_wire::trace::{Header, Record};
+use plimsoll_wire::page::PageSnapshot;
+use plimsoll_wire::trace::{TraceHeader, TraceRecord};
 use plimsoll_wire::tree::{FILE, TreeCardSnapshot, TreeSnapshot, budget_word, key};
 use tempfile::TempDir;
 
@@ -134,7 +134,7 @@ impl Client {
 
 impl Run {
     /// The page that a guarded program has left; there is one.
-    pub(crate) fn page(&self) -> Snapshot {
+    pub(crate) fn page(&self) -> PageSnapshot {
         self.pages().into_iter().next().expect("a page was left")
     }
 
@@ -147,23 +147,23 @@ impl Run {
         self.pages().len()
     }
 
-    pub(crate) fn pages(&self) -> Vec<Snapshot> {
+    pub(crate) fn pages(&self) -> Vec<PageSnapshot> {
         pages(self.folder.path())
     }
 
     /// The records of the trace, all processes together.
-    pub(crate) fn trace(&self) -> Vec<Record> {
+    pub(crate) fn trace(&self) -> Vec<TraceRecord> {
         let mut records = Vec::new();
         for path in files(self.folder.path(), |name| name.starts_with("trace.")) {
             let bytes = std::fs::read(path).unwrap();
-            let (head, rest) = bytes.split_at(Header::SIZE);
+            let (head, rest) = bytes.split_at(TraceHeader::SIZE);
             assert_eq!(
-                Header::from_bytes(head.try_into().unwrap()).magic,
+                TraceHeader::from_bytes(head.try_into().unwrap()).magic,
                 plimsoll_wire::trace::MAGIC
             );
             records.extend(
-                rest.chunks_exact(Record::SIZE)
-                    .map(|record| Record::from_bytes(record.try_into().unwrap())),
+                rest.chunks_exact(TraceRecord::SIZE)
+                    .map(|record| TraceRecord::from_bytes(record.try_into().unwrap())),
             );
         }
         records
@@ -179,10 +179,10 @@ impl Run {
     }
 }
 
-pub(crate) fn pages(folder: &Path) -> Vec<Snapshot> {
+pub(crate) fn pages(folder: &Path) -> Vec<PageSnapshot> {
     files(folder, |name| name.ends_with(".page") && !name.starts_with('.'))
         .into_iter()
-        .map(|path| Snapshot::read(&std::fs::read(path).unwrap()).unwrap())
+        .map(|path| PageSnapshot::read(&std::fs::read(path).unwrap()).unwrap())
         .collect()
 }
 

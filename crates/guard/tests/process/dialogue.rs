@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 
-use plimsoll_wire::page::{CardSnapshot, Page, Snapshot};
+use plimsoll_wire::page::{CardSnapshot, Page, PageSnapshot};
 
 use crate::client::pages;
 
@@ -76,7 +76,7 @@ impl Dialogue {
         file.write_all_at(&number.to_ne_bytes(), at).unwrap();
     }
 
-    pub(crate) fn page(&self) -> Snapshot {
+    pub(crate) fn page(&self) -> PageSnapshot {
         pages(&self.folder).into_iter().next().expect("it has a page")
     }
 

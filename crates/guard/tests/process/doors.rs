@@ -1,4 +1,5 @@
-//! Every way by which a program comes by the driver's functions leads through guard, and no other name is touched.
+//! Every way by which a program comes by the driver's functions leads through guard, and no other name is
+//! touched.
 
 use std::process::Command;
 
@@ -64,7 +65,8 @@ fn another_preload_behind_us_still_stands_in_front_of_dlsym() {
         "{}",
         run.said
     );
-    // In front of us it takes dlsym away by asking for glibc's version of it; ELF imports are ours all the same, and nothing loops.
+    // In front of us it takes dlsym away by asking for glibc's version of it; ELF imports are ours all the
+    // same, and nothing loops.
     let first = |door: &str| {
         Client::bare(door)
             .preload(second.clone())

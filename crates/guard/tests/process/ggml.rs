@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use plimsoll_wire::page::Snapshot;
-use plimsoll_wire::trace::{Header, Kind, Record};
+use plimsoll_wire::page::PageSnapshot;
+use plimsoll_wire::trace::{TraceHeader, TraceKind, TraceRecord};
 
 use crate::artefact::{self, Compiled};
 
@@ -370,7 +370,7 @@ fn the_page_says_what_the_pools_hold() {
     let mut files = files.map(|file| file.unwrap().path());
     // The ledger lies beside it.
     let page = files.find(|path| path.extension().is_some_and(|kind| kind == "page"));
-    let snapshot = Snapshot::read(&std::fs::read(page.unwrap()).unwrap()).unwrap();
+    let snapshot = PageSnapshot::read(&std::fs::read(page.unwrap()).unwrap()).unwrap();
     let card = &snapshot.cards()[0];
     // Two blocks of 8 MiB are idle, and 3 MiB in use, in granules of 2 MiB.
     assert_eq!(snapshot.pools, 1);
@@ -379,7 +379,7 @@ fn the_page_says_what_the_pools_hold() {
 }
 
 /// The trace of a run, in the order in which it was written.
-fn traced(scenario: &str) -> Vec<Record> {
+fn traced(scenario: &str) -> Vec<TraceRecord> {
     let folder = tempfile::tempdir().expect("there is room for a folder");
     let mut program = command(Loaded::Opened, scenario);
     program.env("PLIMSOLL_GUARD_TRACE", folder.path().join("trace"));
@@ -390,48 +390,49 @@ fn traced(scenario: &str) -> Vec<Record> {
         .expect("a trace was written")
         .expect("the folder is ours");
     let bytes = std::fs::read(file.path()).expect("the trace is ours");
-    let (records, rest) = bytes[Header::SIZE..].as_chunks();
+    let (records, rest) = bytes[TraceHeader::SIZE..].as_chunks();
     assert_eq!(rest, &[] as &[u8]);
-    records.iter().map(Record::from_bytes).collect()
+    records.iter().map(TraceRecord::from_bytes).collect()
 }
 
 #[test]
 fn the_trace_tells_a_pool_from_the_driver() {
     let records = traced("again");
-    let of = |kind: Kind| {
+    let of = |kind: TraceKind| {
         records
             .iter()
             .filter(move |record| record.kind == kind as u8 && record.pool > 0)
     };
     let bytes = |kind| of(kind).map(|record| record.size).sum::<u64>();
-    assert!(of(Kind::Alloc).count() > 50);
-    assert_eq!(bytes(Kind::Alloc), bytes(Kind::Free));
-    assert!(bytes(Kind::Map) > 0);
-    assert_eq!(bytes(Kind::Map), bytes(Kind::Unmap));
-    let numbers: BTreeSet<u64> = of(Kind::Alloc).map(|record| record.id).collect();
-    assert_eq!(numbers.len(), of(Kind::Alloc).count());
-    assert_eq!(numbers, of(Kind::Free).map(|record| record.id).collect());
-    assert_eq!(of(Kind::Alloc).map(|record| record.pool).max(), Some(10));
+    assert!(of(TraceKind::Alloc).count() > 50);
+    assert_eq!(bytes(TraceKind::Alloc), bytes(TraceKind::Free));
+    assert!(bytes(TraceKind::Map) > 0);
+    assert_eq!(bytes(TraceKind::Map), bytes(TraceKind::Unmap));
+    let numbers: BTreeSet<u64> = of(TraceKind::Alloc).map(|record| record.id).collect();
+    assert_eq!(numbers.len(), of(TraceKind::Alloc).count());
+    assert_eq!(numbers, of(TraceKind::Free).map(|record| record.id).collect());
+    assert_eq!(of(TraceKind::Alloc).map(|record| record.pool).max(), Some(10));
 }
 
 #[test]
 fn the_trace_names_a_graph_by_its_capture() {
     let records = traced("graph");
-    let number = |kind: Kind| -> Vec<u64> {
+    let number = |kind: TraceKind| -> Vec<u64> {
         let of = records.iter().filter(|record| record.kind == kind as u8);
         of.map(|record| record.id).collect()
     };
-    let begun = number(Kind::CaptureBegin);
+    let begun = number(TraceKind::CaptureBegin);
     assert!(begun.len() == 1 && begun[0] != 0);
-    assert_eq!(number(Kind::CaptureEnd), begun);
-    assert_eq!(number(Kind::GraphLaunch), [begun[0], begun[0]]);
+    assert_eq!(number(TraceKind::CaptureEnd), begun);
+    assert_eq!(number(TraceKind::GraphLaunch), [begun[0], begun[0]]);
 }
 
 #[test]
 fn a_library_that_is_closed_and_opened_again_is_found_again() {
     let run = ours(Loaded::Opened, "reopen").quiet();
     assert_eq!(run.said["gone"], "1");
-    // Each time the pool is ours from its first block on: a granule is mapped to see whether it can be, and one for the block.
+    // Each time the pool is ours from its first block on: a granule is mapped to see whether it can be, and
+    // one for the block.
     assert_eq!(run.calls("cuMemMap"), 4 * 2);
 }
 

@@ -1,4 +1,5 @@
-//! Guard as it is used: preloaded into real processes, in front of a `libcuda.so.1` that has as many bytes as a test allows.
+//! Guard as it is used: preloaded into real processes, in front of a `libcuda.so.1` that has as many bytes as
+//! a test allows.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod aarch64;

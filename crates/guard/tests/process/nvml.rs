@@ -149,7 +149,8 @@ fn guarded_neighbours_on_the_card_are_named() {
 
 #[test]
 fn the_first_context_is_measured_and_belongs_to_the_budget() {
-    // This NVML counts our process as another namespace's would: the difference would be nothing, the entry is not ours.
+    // This NVML counts our process as another namespace's would: the difference would be nothing, the entry
+    // is not ours.
     let nothing = torch(Some("budget=2500000"), &card(r#""processes":[]"#));
     assert_eq!(nothing.page().cards()[0].context, 0);
     // A shell writes its own number into NVML's list, and becomes the program.

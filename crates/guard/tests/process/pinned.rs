@@ -1,6 +1,6 @@
 //! Host memory that a program pins is counted, whichever way it is pinned, and nothing about it is refused.
 
-use plimsoll_wire::trace::Kind;
+use plimsoll_wire::trace::TraceKind;
 
 use crate::client::{Client, DOORS, Run};
 
@@ -64,12 +64,12 @@ fn the_trace_tells_what_is_pinned_with_a_number_of_its_own() {
     let trace: Vec<_> = run
         .trace()
         .iter()
-        .map(|record| (Kind::of(record.kind).unwrap(), record.id, record.size))
+        .map(|record| (TraceKind::of(record.kind).unwrap(), record.id, record.size))
         .collect();
     let kinds: Vec<_> = trace.iter().map(|record| record.0).collect();
     assert_eq!(
         kinds,
-        [Kind::Pin, Kind::Alloc, Kind::Pin, Kind::Unpin],
+        [TraceKind::Pin, TraceKind::Alloc, TraceKind::Pin, TraceKind::Unpin],
         "{trace:?}"
     );
     assert_eq!((trace[0].1, trace[0].2), (trace[3].1, trace[3].2));

@@ -1,9 +1,10 @@
-//! One budget for all that a command starts: processes of one folder, their ends, and what they may know of each other.
+//! One budget for all that a command starts: processes of one folder, their ends, and what they may know of
+//! each other.
 
 use std::path::Path;
 use std::process::Command;
 
-use plimsoll_wire::tree::{FILE, Owner, SLOTS, Tree};
+use plimsoll_wire::tree::{FILE, SLOTS, SlotOwner, TreeLedger};
 
 use crate::artefact;
 use crate::client::{Client, Run, program, set_budget, tree};
@@ -210,13 +211,13 @@ fn a_ledger_that_cannot_be_shared_is_said_and_the_process_keeps_to_its_budget_al
 #[test]
 fn one_process_more_than_there_are_slots_keeps_to_its_budget_alone() {
     let folder = tempfile::tempdir().unwrap();
-    let full = Tree::default();
+    let full = TreeLedger::default();
     for number in 1..=u32::try_from(SLOTS).unwrap() {
         // Of another name space: nobody can tell whether they live.
-        full.enter(Owner::new(number, 1), 7, |_, _| false).unwrap();
+        full.enter(SlotOwner::new(number, 1), 7, |_, _| false).unwrap();
     }
     // SAFETY: a ledger is plain numbers, as many bytes as it is long.
-    let bytes = unsafe { std::slice::from_raw_parts((&raw const full).cast::<u8>(), Tree::SIZE) };
+    let bytes = unsafe { std::slice::from_raw_parts((&raw const full).cast::<u8>(), TreeLedger::SIZE) };
     std::fs::write(folder.path().join(FILE), bytes).unwrap();
     let run = beside(folder.path(), &["alloc:600", "alloc:600", "alloc:400"]);
     assert_eq!(said(&run), ["alloc 0", "alloc 2", "alloc 0"]);

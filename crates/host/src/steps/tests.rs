@@ -288,7 +288,7 @@ fn powers() -> impl Strategy<Value = Powers> {
 }
 
 fn met(ground: &Ground, goal: Goal) -> bool {
-    Paper::of(ground, goal).short().is_zero()
+    Simulation::of(ground, goal).short().is_zero()
 }
 
 proptest! {
@@ -315,10 +315,10 @@ proptest! {
     #[test]
     fn what_is_refused_no_recipe_reaches_and_what_is_begun_no_milder_recipe_reaches(ground in grounds(), goal in goals()) {
         let found = course(&ground, goal, ROOT, &Tried::default());
-        let paper = Paper::of(&ground, goal);
+        let simulated = Simulation::of(&ground, goal);
         let reaches = |recipe: &[Step]| {
-            let planned = paper.carried_through(recipe);
-            planned.iter().all(Planned::gains) && paper.after(&planned).short().is_zero()
+            let planned = simulated.carried_through(recipe);
+            planned.iter().all(Planned::gains) && simulated.after(&planned).short().is_zero()
         };
         let mild = RECIPES.iter().filter(|recipe| !recipe.contains(&Step::DropSlab));
         let first = mild.copied().find(|recipe| reaches(recipe));

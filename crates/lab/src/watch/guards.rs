@@ -8,7 +8,7 @@ use plimsoll_base::Bytes;
 use plimsoll_probe::guard::{page_folders, read_pages};
 use plimsoll_probe::process::name;
 use plimsoll_telemetry::record::{Figure, Group, Look, Pace, Unit};
-use plimsoll_wire::page::{OomSnapshot, Refusal, Snapshot};
+use plimsoll_wire::page::{OomSnapshot, PageSnapshot as Snapshot, Refusal};
 
 /// Between two searches for folders of pages.
 const SEARCH_EVERY: Duration = Duration::from_secs(5);

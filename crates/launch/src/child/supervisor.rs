@@ -1,6 +1,11 @@
-//! The task that owns a child: it reads its lines, hears what it says of itself, obeys orders, and kills it
-//! where it is late.
+//! The task that owns a child: it reads lines and states, follows orders, and kills a child that is late or stuck.
+//!
+//! DECISION: words never kill a serving child. Engines log what clients send (a malformed JSON body, a grammar, a prompt), so a
+//! line that looks like an abort only starts a check: the child is killed if a fresh health request gets no answer.
+//! While it loads no client has sent anything, and the line is believed.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::time::Duration;
 
 use plimsoll_base::Stage;
@@ -11,27 +16,32 @@ use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{Child, ChildEvent, Ended, Order};
 use crate::control::State;
 use crate::end::{EndCause, kernel_oom_kills};
-use crate::health::Announcement;
+use crate::health::{Announced, Announcement};
 use crate::lines::Lines;
 use crate::log_ring::{Log, LogSource};
+use crate::port_owner::PortOwner;
 use crate::process::Process;
-use crate::spawn::{ChildSpec, LaunchError, StopWay};
+use crate::spawn::{ChildSpec, LaunchError, Readiness, StopWay};
 use crate::{argv, control, health};
 
 /// Lines that the post-mortem gets.
 const LAST_LINES: usize = 200;
-/// After the sweep nobody holds the pipes any more, but for a grandchild that left the group.
+/// After the sweep no process holds the pipes any more, except one that left group, tree and environment.
 const DRAIN_WITHIN: Duration = Duration::from_secs(1);
 /// An engine that has given up leaves at once, if it leaves at all (llama.cpp #14458).
 const LEAVES_WITHIN: Duration = Duration::from_secs(5);
+/// An abort that ends the process does so in this time; the health check starts afterwards.
+const ABORTS_WITHIN: Duration = Duration::from_secs(1);
+/// A serving child that answers no health request for this long after such a line is stuck.
+const HEALTHY_WITHIN: Duration = Duration::from_secs(7);
 /// Longer is for ever, and would overflow the clock.
 const LONGEST_STOP: Duration = Duration::from_secs(86_400);
-/// How often lines alone count as progress.
+/// Interval at which lines alone count as progress.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
 const EVENTS: usize = 64;
 
@@ -57,7 +67,7 @@ pub(crate) fn supervise(
     };
     let now = Instant::now();
     let supervisor = Supervisor {
-        announcement: Some(health::announcement(&spec.readiness, spec.port)),
+        announcement: Some(health::announcement(&spec.readiness, spec.port, pid)),
         spec,
         process,
         stdin,
@@ -72,6 +82,7 @@ pub(crate) fn supervise(
         started: now,
         last_sign: now,
         gave_up: None,
+        doubt: None,
         stage_began: log.pushed(),
         stop_command: None,
         oom_kills: kernel_oom_kills(),
@@ -105,9 +116,11 @@ struct Supervisor {
     has_channel: bool,
     started: Instant,
     last_sign: Instant,
-    /// When it said that it cannot go on.
+    /// The moment at which a loading child reported that it cannot go on.
     gave_up: Option<Instant>,
-    /// How many lines the log had seen when the present stage began.
+    /// The health check of a serving child whose line looks like an abort; its result is whether it answers.
+    doubt: Option<Pin<Box<dyn Future<Output = bool>>>>,
+    /// Number of lines in the log when the present stage began.
     stage_began: u64,
     announcement: Option<Announcement>,
     /// Kept so that it can be killed when the child is gone.
@@ -120,11 +133,16 @@ impl Supervisor {
         loop {
             let deadline = self.deadline();
             tokio::select! {
+                // The end of the process counts, not of its pipes: a descendant may keep those open.
                 () = self.process.ended() => break,
                 order = self.orders.recv(), if self.phase != Phase::Killed => self.obey(order).await,
                 Some(line) = self.stdout.next(), if self.stdout.is_open() => self.hear(line).await,
                 Some(line) = self.stderr.next(), if self.stderr.is_open() => self.note(LogSource::Stderr, line),
-                () = announced(&mut self.announcement) => self.become_ready(Value::Null).await,
+                announced = pending_or(&mut self.announcement) => match announced {
+                    Announced::Ready => self.become_ready(Value::Null).await,
+                    Announced::Stranger(uid) => self.refuse_port(uid),
+                },
+                answers = pending_or(&mut self.doubt) => self.settle_doubt(answers),
                 () = until(deadline) => self.lose_patience(),
             }
         }
@@ -140,7 +158,9 @@ impl Supervisor {
     }
 
     async fn hear(&mut self, line: String) {
-        match control::state(&line) {
+        // Other engines print what clients send, so a state line of theirs proves nothing.
+        let state = control::state(&line).filter(|_| self.spec.readiness == Readiness::Control);
+        match state {
             Some(state) => {
                 self.has_channel = true;
                 self.announcement = None;
@@ -153,9 +173,13 @@ impl Supervisor {
     async fn change(&mut self, state: State) {
         match state {
             State::Loading(progress) => {
+                // Progress may be lost where the owner is slow; states may not.
                 let _ = self.events.try_send(ChildEvent::Progress(progress));
             }
-            State::Ready(payload) => self.become_ready(payload).await,
+            State::Ready(payload) => match PortOwner::new(self.spec.port, self.process.id()).stranger() {
+                Some(uid) => self.refuse_port(uid),
+                None => self.become_ready(payload).await,
+            },
             State::Sleeping(payload) => {
                 let _ = self.events.send(ChildEvent::Sleeping(payload)).await;
             }
@@ -166,6 +190,8 @@ impl Supervisor {
         self.announcement = None;
         if self.phase == Phase::Loading {
             self.phase = Phase::Serving;
+            // Whatever it complained of while it loaded, it got over.
+            self.gave_up = None;
         }
         if self.phase == Phase::Serving {
             if !self.was_ready {
@@ -177,14 +203,46 @@ impl Supervisor {
     }
 
     fn note(&mut self, source: LogSource, line: String) {
-        if self.gave_up.is_none() && gives_up(&line, self.stage()) {
-            self.gave_up = Some(Instant::now());
+        if gives_up(&line, self.stage()) {
+            self.suspect();
         }
         self.log.push(source, line);
         if self.phase == Phase::Loading && self.last_sign.elapsed() >= SIGN_OF_LIFE {
             self.last_sign = Instant::now();
             let _ = self.events.try_send(ChildEvent::Progress(Value::Null));
         }
+    }
+
+    fn suspect(&mut self) {
+        let Phase::Serving = self.phase else {
+            self.gave_up.get_or_insert_with(Instant::now);
+            return;
+        };
+        if self.doubt.is_none() {
+            let (readiness, port) = (self.spec.readiness.clone(), self.spec.port);
+            self.doubt = Some(Box::pin(async move {
+                sleep(ABORTS_WITHIN).await;
+                health::answers_within(&readiness, port, HEALTHY_WITHIN).await
+            }));
+        }
+    }
+
+    fn settle_doubt(&mut self, answers: bool) {
+        self.doubt = None;
+        if self.phase == Phase::Serving && !answers {
+            self.cause = EndCause::Stuck;
+            self.kill();
+        }
+    }
+
+    /// Kills a child on whose port another user's process listens. The words are those that the post-mortem reads as
+    /// a taken port, so that the start is tried again on another one.
+    fn refuse_port(&mut self, uid: u32) {
+        let port = self.spec.port;
+        let note = format!("bind 127.0.0.1:{port}: Address already in use (by a process of user {uid})");
+        self.log.push(LogSource::Plimsoll, note);
+        self.cause = EndCause::Stuck;
+        self.kill();
     }
 
     async fn obey(&mut self, order: Option<Order>) {
@@ -200,6 +258,7 @@ impl Supervisor {
 
     async fn stop(&mut self, within: Duration) {
         let until = Instant::now() + within.min(LONGEST_STOP);
+        // A second order may only shorten the time: the scheduler insists.
         if let Phase::Stopping { until: earlier } = self.phase {
             self.phase = Phase::Stopping {
                 until: earlier.min(until),
@@ -257,6 +316,7 @@ impl Supervisor {
     }
 
     fn kill(&mut self) {
+        // A child that answers while it dies must not become ready.
         self.announcement = None;
         self.phase = Phase::Killed;
         self.process.signal(Signal::KILL);
@@ -277,6 +337,7 @@ impl Supervisor {
             ..
         } = self;
         let ran = started.elapsed();
+        // Before the pipes are read to their end: only the sweep closes their last copies.
         let exit = process.bury().await.unwrap_or(Exit::Unknown);
         let _ = timeout(DRAIN_WITHIN, drain(&mut stdout, &mut stderr, &log)).await;
         let ended = Ended {
@@ -316,9 +377,14 @@ async fn drain(stdout: &mut Lines<ChildStdout>, stderr: &mut Lines<ChildStderr>,
     }
 }
 
-async fn announced(announcement: &mut Option<Announcement>) {
-    match announcement {
-        Some(future) => future.await,
+/// Waits for a future that may be absent. It is taken out when it is done, since it must not be polled again.
+async fn pending_or<T>(future: &mut Option<Pin<Box<dyn Future<Output = T>>>>) -> T {
+    match future {
+        Some(running) => {
+            let output = running.await;
+            *future = None;
+            output
+        }
         None => std::future::pending().await,
     }
 }

@@ -1,4 +1,4 @@
-//! Where Plimsoll keeps what it installs.
+//! The folders that hold installed engines.
 //!
 //! Decision: one directory, `$PLIMSOLL_HOME`, else `$XDG_DATA_HOME/plimsoll`, else `~/.local/share/plimsoll`.
 //! An empty or relative XDG_DATA_HOME counts as not set, as its specification asks.
@@ -43,12 +43,12 @@ impl Home {
             .ok_or(HomeError::Choose)
     }
 
-    /// Where engines live, one directory each.
+    /// The folder of engines, one directory each.
     pub fn engines(&self) -> PathBuf {
         self.0.join("engines")
     }
 
-    /// Where `plimsoll quickstart` keeps its models and their configuration.
+    /// The folder of `plimsoll quickstart`: its models and their configuration.
     pub fn quickstart(&self) -> PathBuf {
         self.0.join("quickstart")
     }

@@ -1,4 +1,4 @@
-//! Which engine a program is, and its build.
+//! Identity of an engine program: its kind and its build.
 //!
 //! Decision: ask the program itself (`--version`, at most five seconds), because the name of a file says nothing
 //! and a plan depends on the build. Three spellings are known: `version: 10605 (abc)` of llama.cpp and
@@ -20,10 +20,10 @@ use super::run::{Ended, run};
 const LIMIT: Duration = Duration::from_secs(5);
 /// Flag that only ik_llama.cpp has (`common/common.cpp: gpt_params_print_usage`).
 const IK_FLAG: &str = "--run-time-repack";
-/// What builds outside a git checkout are stamped with.
+/// The commit of builds outside a git checkout.
 const UNSTAMPED: u32 = 1;
 
-/// What a program says it is.
+/// The kind and build that a program reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Kind and build, as a plan wants them.
@@ -60,7 +60,7 @@ pub fn identify(program: &EngineProgram) -> Result<Identity, IdentityError> {
     Ok(identity)
 }
 
-/// What a file has to keep for an answer to stay true.
+/// The properties of a file that make a stored answer valid.
 #[derive(Debug, PartialEq, Eq)]
 struct Stamp {
     path: PathBuf,

@@ -30,7 +30,7 @@ const VENV_LIMIT: Duration = Duration::from_secs(120);
 const LOAD_LIMIT: Duration = Duration::from_secs(30);
 const FETCH_LIMIT: Duration = Duration::from_secs(900);
 
-/// What an installation is doing, for whoever waits.
+/// A step of an installation, for progress output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Another installation holds the lock.

@@ -10,10 +10,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const POLL: Duration = Duration::from_millis(5);
-/// What a helper said beyond this is not kept in memory.
+/// The most output of a helper program that is kept in memory.
 const SAID_LIMIT: u64 = 256 * 1024;
 
-/// How a helper program ended.
+/// The end of a helper program.
 #[derive(Debug)]
 pub(super) struct Ended {
     /// `None` where the time was up and it was killed.

@@ -62,6 +62,7 @@ impl<'h, 'a> Keys<'h, 'a> {
         let Some(array) = self.header.array(&key)? else {
             return Ok(None);
         };
+        // llama.cpp refuses lists of another length too, so such a file would not load.
         if array.count != u64::from(layers) {
             return Err(ModelError::ListLength {
                 key,
@@ -97,6 +98,7 @@ impl<'h, 'a> Keys<'h, 'a> {
 
     fn switch_or_number(&self, name: &str) -> Result<Option<u32>, ModelError> {
         match self.value(name) {
+            // Converters write per-layer switches as bool or as integer.
             Some(Value::Bool(yes)) => Ok(Some(u32::from(yes))),
             _ => self.number(name),
         }

@@ -1,4 +1,4 @@
-//! Which layers slide, recur and index.
+//! Sliding, recurrent and indexing layers of a model.
 
 use super::keys::Keys;
 use super::{Indexing, Pattern, Recurring, Traits, Window};
@@ -7,7 +7,7 @@ use crate::{HyperParameters, Indexer, ModelError, PerLayer, Recurrent, SlidingWi
 const WINDOW: &str = "attention.sliding_window";
 const PATTERN: &str = "attention.sliding_window_pattern";
 
-/// Which layers recur, and how large their states are. Needs heads and feed-forward.
+/// The recurrent layers and the sizes of their states. Needs heads and feed-forward.
 pub(super) fn recurrent(
     keys: &Keys<'_, '_>,
     traits: &Traits,
@@ -16,6 +16,7 @@ pub(super) fn recurrent(
     let Some(recurring) = traits.recurring else {
         return Ok(None);
     };
+    // Next-token-prediction layers attend with a cache of their own; patterns cover the trunk only.
     let trunk = hyper.layers - hyper.nextn_layers;
     let among = |recurs: &dyn Fn(u32) -> bool| PerLayer::Each((0..trunk).map(recurs).collect());
     let layers = match recurring {
@@ -28,6 +29,7 @@ pub(super) fn recurrent(
             match keys.per_layer_flag("attention.recurrent_layers", hyper.layers)? {
                 Some(layers) => layers,
                 None => {
+                    // Qwen3-Next states no list but a period; a period of 0 would divide by zero.
                     let interval = keys.number("full_attention_interval")?.unwrap_or(n).max(1);
                     among(&|layer| !(layer + 1).is_multiple_of(interval))
                 }
@@ -54,6 +56,7 @@ fn states(keys: &Keys<'_, '_>, traits: &Traits, hyper: &HyperParameters) -> Resu
 
     let wkv_head = number("wkv.head_size")?;
     if wkv_head > 0 {
+        // RWKV 6 and 7 shift twice per layer unless the file says otherwise.
         let shifts = keys.number("token_shift_count")?.map_or(2, u64::from);
         return Ok((
             shifts.saturating_mul(embedding),
@@ -63,6 +66,7 @@ fn states(keys: &Keys<'_, '_>, traits: &Traits, hyper: &HyperParameters) -> Resu
     let inner = number("ssm.inner_size")?;
     let state = number("ssm.state_size")?;
     let groups = number("ssm.group_count")?;
+    // Mamba 2 convolves B and C of each group together with x.
     let convolved = inner.saturating_add(groups.saturating_mul(state).saturating_mul(2));
     let scan = (
         conv.saturating_sub(1).saturating_mul(convolved),
@@ -71,6 +75,7 @@ fn states(keys: &Keys<'_, '_>, traits: &Traits, hyper: &HyperParameters) -> Resu
 
     let kda_head = number("kda.head_dim")?;
     if kda_head > 0 {
+        // Kimi's files lack the kernel; its code has 4 taps, of which 3 are state.
         let taps = if conv > 0 { conv - 1 } else { 3 };
         let wide = heads.saturating_mul(kda_head);
         return Ok((
@@ -89,7 +94,7 @@ fn states(keys: &Keys<'_, '_>, traits: &Traits, hyper: &HyperParameters) -> Resu
     Ok(scan)
 }
 
-/// Which layers slide, and how wide their window is. Needs the recurrent layers.
+/// The sliding layers and the width of their window. Needs the recurrent layers.
 pub(super) fn sliding(
     keys: &Keys<'_, '_>,
     traits: &Traits,
@@ -110,6 +115,7 @@ pub(super) fn sliding(
         Window::OnlyWithLayers { window, layers } if layers == trunk => stated.unwrap_or(window),
         Window::OnlyWithLayers { .. } => 0,
     };
+    // A window of 0 turns sliding off, as in llama.cpp: all layers keep full caches.
     if window == 0 {
         return Ok(None);
     }
@@ -125,6 +131,7 @@ fn sliding_layers(
 ) -> Result<PerLayer<bool>, ModelError> {
     let listed = || {
         keys.per_layer_flag(PATTERN, hyper.layers)
+            // Some files list the trunk's layers only.
             .or_else(|_| keys.per_layer_flag(PATTERN, trunk))
     };
     let every = |n: u32, full_first| -> Result<_, ModelError> {
@@ -166,7 +173,7 @@ fn glm_5_2_layers(trunk: u32) -> PerLayer<bool> {
     )
 }
 
-/// Which layers keep an index key. `llama-model.cpp: create_memory @ b10605`.
+/// The layers that keep an index key. `llama-model.cpp: create_memory @ b10605`.
 pub(super) fn indexer(
     keys: &Keys<'_, '_>,
     traits: &Traits,
@@ -185,6 +192,7 @@ pub(super) fn indexer(
         Indexing::AfterLeadingDense => from(keys.number_or_0("leading_dense_block_count")?),
         Indexing::Listed => match keys.per_layer_flag("attention.indexer.types", trunk)? {
             Some(layers) => layers,
+            // The only difference between the two generations that the header shows.
             None if hyper.context_train < LISTED_FROM_CONTEXT => from(0),
             None => glm_5_2_layers(trunk),
         },

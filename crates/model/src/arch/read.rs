@@ -1,4 +1,4 @@
-//! Reads the keys that all architectures share. Mirrors `llama-model.cpp: load_hparams @ b10605`.
+//! Reader of the keys that all architectures share. Mirrors `llama-model.cpp: load_hparams @ b10605`.
 
 use super::keys::Keys;
 use super::{Rotates, Traits, layers, traits};
@@ -26,6 +26,7 @@ pub(crate) fn read(
     hyper.experts = experts(&keys, &hyper, tensors)?;
     hyper.mla = mla(&keys, &hyper)?;
     hyper.older_mla = older_mla(&keys, &hyper)?;
+    // In this order: the sliding pattern may depend on the recurrent layers.
     hyper.recurrent = layers::recurrent(&keys, &traits, &hyper)?;
     hyper.sliding = layers::sliding(&keys, &traits, &hyper)?;
     hyper.indexer = layers::indexer(&keys, &traits, &hyper)?;
@@ -41,6 +42,7 @@ fn is_language_model(header: &Header<'_>, architecture: &str) -> Result<bool, Mo
 fn dimensions(keys: &Keys<'_, '_>, traits: &Traits) -> Result<HyperParameters, ModelError> {
     let layers = keys.required("block_count")?;
     let nextn_layers = keys.number_or_0("nextn_predict_layers")?;
+    // llama.cpp has arrays of this size and aborts beyond; 0 layers would divide by zero later.
     if layers == 0 || layers > MOST_LAYERS || nextn_layers > layers {
         return Err(ModelError::Layers { layers, nextn_layers });
     }
@@ -54,6 +56,7 @@ fn dimensions(keys: &Keys<'_, '_>, traits: &Traits) -> Result<HyperParameters, M
         nextn_layers,
         context_train: keys.required("context_length")?,
         embedding: keys.required("embedding_length")?,
+        // Without the key every head has its own K and V.
         heads_kv: heads_kv.unwrap_or_else(|| heads.clone()),
         heads,
         feed_forward: keys.per_layer("feed_forward_length", layers)?.unwrap_or_default(),
@@ -116,6 +119,7 @@ impl Lengths {
 
 /// Tokens listed, else the key, else the rows of the embedding. `llama-vocab.cpp: load @ b10605`.
 fn vocabulary(keys: &Keys<'_, '_>, tensors: &[Tensor]) -> Result<u32, ModelError> {
+    // The list wins over `vocab_size`, which some converters round up.
     if let Some(tokens) = keys.header().array("tokenizer.ggml.tokens")? {
         return Ok(u32::try_from(tokens.count).unwrap_or(u32::MAX));
     }
@@ -140,6 +144,7 @@ fn experts(
     if count == 0 {
         return Ok(None);
     }
+    // Early MoE files lack the length; the tensor's first dimension is it.
     let width = |suffix: &str| {
         let down = tensors.iter().find(|tensor| tensor.name.ends_with(suffix));
         down.and_then(|tensor| u32::try_from(tensor.shape[0]).ok())
@@ -157,6 +162,7 @@ fn experts(
             .or_else(|| width(".ffn_down_shexp.weight"))
             .unwrap_or(feed_forward.saturating_mul(shared)),
         leading_dense: keys.number_or_0("leading_dense_block_count")?,
+        // A factor of 1 adds no node to the graph.
         scales_weights: factor(keys, "expert_weights_scale").is_some_and(|factor| factor != 1.0),
     }))
 }

@@ -30,7 +30,7 @@ fn list(numbers: &[u64]) -> Datum {
 const WINDOW: &str = "attention.sliding_window";
 const PATTERN: &str = "attention.sliding_window_pattern";
 
-/// Which layers slide, as a picture: `s` slides, `.` is full.
+/// The sliding layers as a picture: `s` slides, `.` is full.
 fn picture(hyper: &HyperParameters) -> String {
     (0..hyper.layers)
         .map(|layer| if hyper.slides(layer) { 's' } else { '.' })

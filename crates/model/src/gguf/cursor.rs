@@ -1,8 +1,8 @@
-//! Moves through the window, one bounds check at a time; the only place that reads a header's bytes.
+//! Bounds-checked cursor over the bytes of a header; no other file reads them.
 
 use super::error::{GgufError, Place};
-use super::excerpt::{Gap, Run};
-use super::{HEADER_LIMIT, value::ValueType};
+use super::gap::{Gap, Run};
+use super::{HEADER_LIMIT, value_type::ValueType};
 
 /// `GGUF_MAX_STRING_LENGTH` and `GGUF_MAX_ARRAY_ELEMENTS`.
 const LONGEST: u64 = 1 << 30;
@@ -17,9 +17,9 @@ pub(super) struct Cursor<'a> {
     absent: u64,
     file_length: u64,
     pub(super) big_endian: bool,
-    /// What the window lacks from here on; `None` where it is meant to lack nothing.
+    /// Gaps from here on; `None` for a window without any.
     gaps: Option<&'a [Gap]>,
-    /// What it should lack and does not yet.
+    /// Elements that are to be left out and still are in the window.
     pub(super) surplus: Option<Run>,
 }
 
@@ -32,6 +32,7 @@ impl<'a> Cursor<'a> {
     pub(super) fn within(window: &'a [u8], offset: u64, file_length: u64) -> Self {
         let length = usize::try_from(file_length.saturating_sub(offset)).unwrap_or(usize::MAX);
         Self {
+            // A window may be longer than the file where the caller's buffer is.
             window: window.get(..length).unwrap_or(window),
             at: 0,
             absent: offset,
@@ -81,9 +82,10 @@ impl<'a> Cursor<'a> {
         self.take(width, place).map(|bytes| number(bytes, big_endian))
     }
 
-    /// How many things of at least `smallest` bytes follow, if the file has room for so many.
+    /// A count of things of at least `smallest` bytes, if the file has room for so many.
     pub(super) fn count(&mut self, smallest: u64, place: Place<'_>) -> Result<u64, GgufError> {
         let count = self.u64(place)?;
+        // A count is a claim: nothing is allocated before the file is known to have room for it.
         match self.shortage(count.saturating_mul(smallest), place) {
             GgufError::Truncated { .. } => Ok(count),
             error => Err(error),
@@ -94,6 +96,7 @@ impl<'a> Cursor<'a> {
     pub(super) fn text(&mut self, place: Place<'_>) -> Result<&'a [u8], GgufError> {
         let offset = self.offset();
         let length = self.u64(place)?;
+        // Before the size check: an absurd length is damage, not a truncated download.
         if length > LONGEST {
             return Err(too_long(length, offset, place));
         }
@@ -139,6 +142,7 @@ impl<'a> Cursor<'a> {
         };
         let offset = self.offset();
         if let Some((gap, rest)) = gaps.split_first().filter(|(gap, _)| gap.offset == offset) {
+            // Offsets in errors are those of the file, so the gap counts.
             self.absent += gap.length;
             self.gaps = Some(rest);
             return Ok(&[]);
@@ -170,6 +174,7 @@ impl<'a> Cursor<'a> {
     /// can only be walked, so the step is kept to one load, one add and one compare; what stops it is found by
     /// reading that one text with care.
     pub(super) fn pass_texts(&mut self, left: &mut u64, place: Place<'_>) -> Result<(), GgufError> {
+        // The inner loop is the fast path; a text that is cut or too long leaves it.
         while *left > 0 {
             let all = &self.window[self.at..];
             let mut rest = all;
@@ -201,6 +206,7 @@ impl<'a> Cursor<'a> {
         let offset = self.offset();
         let needed = offset.saturating_add(length);
         let place = || place.to_string();
+        // Three causes, told apart for the message: a short file, a hostile header, a short window.
         if needed > self.file_length {
             GgufError::FileEnds {
                 place: place(),
@@ -220,7 +226,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// What follows the text at the head of `bytes`, if all of it is there.
+/// The bytes behind the text at the head of `bytes`, if the text is complete.
 fn after_text(bytes: &[u8], big_endian: bool) -> Option<&[u8]> {
     let (length, rest) = bytes.split_first_chunk::<8>()?;
     let length = match big_endian {

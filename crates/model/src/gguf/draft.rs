@@ -1,4 +1,4 @@
-//! Writes headers: the reader's other half, for synthetic models, stand-ins and tests.
+//! Writer of GGUF headers, for the tiny models, synthetic models and tests.
 //!
 //! A draft is a header to be. It writes versions 2 and 3 in both byte orders, and lays tensors out as the
 //! reader demands; the data behind the header is the caller's to write or to leave as a hole.
@@ -60,6 +60,7 @@ impl DraftTensor {
     /// Bytes of its data; a row that is no whole number of blocks counts as none.
     pub fn bytes(&self) -> Bytes {
         let (row, rest) = self.shape.split_first().unwrap_or((&1, &[]));
+        // Tests write invalid shapes on purpose, so this must not fail.
         let row = self.kind.row(*row).unwrap_or_default();
         rest.iter().fold(row, |bytes, &size| bytes * size)
     }
@@ -109,10 +110,11 @@ impl Draft {
         out.bytes
     }
 
-    /// Where each tensor's data starts, from the start of the data.
+    /// Offsets of the tensors, from the start of the data.
     pub fn offsets(&self) -> impl Iterator<Item = Bytes> + '_ {
         self.tensors.iter().scan(Bytes::ZERO, |end, tensor| {
             let start = *end;
+            // gguf.cpp requires tensors to follow each other, each padded to the alignment.
             *end = (start + tensor.bytes()).padded(self.alignment);
             Some(start)
         })

@@ -1,10 +1,10 @@
-//! What can be wrong with a header, with the byte offset and the name of what was being read.
+//! Errors of a header, with the byte offset and the element that was being read.
 
 use std::fmt;
 
-use super::value::ValueType;
+use super::value_type::ValueType;
 
-/// What the reader was at.
+/// The element that was being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place<'a> {
     Magic,
@@ -38,6 +38,7 @@ impl fmt::Display for Place<'_> {
 /// A name fit for a message: a hostile one may be megabytes of control characters.
 pub(super) fn shortened(name: &str) -> String {
     const SHOWN: usize = 80;
+    // Escaped: names of hostile files may hold terminal control sequences.
     let mut text: String = name.chars().take(SHOWN).flat_map(char::escape_debug).collect();
     if name.chars().nth(SHOWN).is_some() {
         text.push('…');

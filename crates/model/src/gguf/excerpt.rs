@@ -1,15 +1,16 @@
-//! The window on a header that lacks what is longest in it: the vocabulary.
+//! Partial headers: a header without its vocabulary, read piece by piece.
 //!
-//! DECISION: words, scores and merges are nearly all of a header (3 to 10 MiB, and 100 KiB of the rest), and a plan asks only how many
-//! there are. Holding them costs a page fault every 4 KiB, which is more than all that a plan works out. So the file comes
-//! in pieces that the caller holds one at a time; the words are walked there and only the rest is kept. What is wrong
-//! with a header is said as it is for a whole one, to the byte.
+//! DECISION: words, scores and merges are nearly all of a header (3 to 10 MiB, against 100 KiB of the rest), and a plan
+//! needs only their number. Holding them costs a page fault every 4 KiB, more than all arithmetic of a plan. The file
+//! therefore comes in pieces, of which the caller holds one at a time; the words are skipped there and only the rest is
+//! kept. Errors are the same as for a whole header, to the byte.
 
 use std::ops::Range;
 
 use super::Header;
 use super::cursor::Cursor;
 use super::error::{GgufError, Place};
+use super::gap::{Gap, Run};
 use crate::Dialect;
 
 /// A header as far as it was taken in.
@@ -23,28 +24,6 @@ pub struct Excerpt {
     passing: Option<Run>,
     wants: Option<Range<u64>>,
     failure: Option<GgufError>,
-}
-
-/// Bytes of the file that were left out.
-#[derive(Debug)]
-pub(super) struct Gap {
-    pub(super) offset: u64,
-    pub(super) length: u64,
-}
-
-/// Elements of an array that are being left out.
-#[derive(Debug)]
-pub(super) struct Run {
-    pub(super) key: String,
-    /// Where they start in the file.
-    pub(super) start: u64,
-    /// Bytes kept before them.
-    pub(super) kept: usize,
-    /// Texts that are still to be passed over; numbers need no walking.
-    pub(super) texts: u64,
-    /// Where in the file the first of those is, else where the elements end.
-    pub(super) next: u64,
-    pub(super) big_endian: bool,
 }
 
 impl Excerpt {
@@ -61,7 +40,7 @@ impl Excerpt {
         }
     }
 
-    /// Which bytes of the file come next, at the least; `None` when there is nothing more to ask for.
+    /// The bytes of the file that are needed next; `None` when the header is complete or refused.
     pub fn wants(&self) -> Option<Range<u64>> {
         self.wants.clone()
     }
@@ -71,6 +50,7 @@ impl Excerpt {
         let Some(wanted) = self.wants.take() else {
             return;
         };
+        // An empty wish still needs a byte of progress, or the loop of the caller would not end.
         let least = (wanted.end - wanted.start).max(1);
         let is_short = u64::try_from(piece.len()).is_ok_and(|length| length < least);
         match self.passing.take() {
@@ -103,9 +83,11 @@ impl Excerpt {
         match (read, cursor.surplus) {
             (Ok(()), _) => {
                 self.kept.truncate(used);
+                // The plan keeps the header while models are compared; the pieces were up to a megabyte.
                 self.kept.shrink_to_fit();
             }
             (Err(GgufError::Truncated { .. }), Some(run)) => {
+                // The elements are walked in the next pieces; the bytes read so far are read again there.
                 self.kept.truncate(run.kept);
                 self.go_on(run);
             }
@@ -120,6 +102,7 @@ impl Excerpt {
 
     fn pass(&mut self, mut run: Run, piece: &[u8]) {
         let mut cursor = Cursor::within(piece, run.next, self.file_length);
+        // The byte order was found at the start of the file, which this window does not contain.
         cursor.big_endian = run.big_endian;
         let passed = cursor.pass_texts(&mut run.texts, Place::Value(&run.key));
         run.next = cursor.offset();

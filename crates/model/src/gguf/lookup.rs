@@ -1,4 +1,4 @@
-//! Looking up keys. A number may have any width that holds it: converters differ, and what counts is the value.
+//! Lookup of keys. A number may have any width that holds it: converters differ, and what counts is the value.
 
 use super::error::{GgufError, shortened};
 use super::{Array, Entry, Header, Value};

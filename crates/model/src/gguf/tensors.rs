@@ -23,6 +23,7 @@ pub(super) fn read<'a>(
     count: u64,
     dialect: Dialect,
 ) -> Result<Vec<TensorInfo<'a>>, GgufError> {
+    // A count is a claim; a real model has about a thousand tensors.
     let room = usize::try_from(count).map_or(ROOM, |count| count.min(ROOM));
     let mut tensors = Vec::with_capacity(room);
     let mut seen = HashSet::with_capacity(room);
@@ -71,6 +72,7 @@ fn read_name<'a>(cursor: &mut Cursor<'a>, index: u64) -> Result<&'a str, GgufErr
             offset,
         });
     }
+    // Names are compared as ggml compares them.
     Ok(name.split('\0').next().unwrap_or(name))
 }
 
@@ -102,6 +104,7 @@ fn countable(shape: [u64; 4]) -> bool {
     let signed = shape.iter().all(|&size| size <= MOST_ELEMENTS);
     let [first, rest @ ..] = shape;
     let product = rest.iter().try_fold(first, |product, &size| {
+        // Division instead of multiplication: the product itself could wrap.
         (MOST_ELEMENTS / size.max(1) > product).then(|| product * size)
     });
     signed && (shape.contains(&0) || product.is_some())
@@ -134,6 +137,7 @@ fn weigh(kind: TensorType, shape: [u64; 4], name: &str, offset: u64) -> Result<B
 pub(super) fn check_layout(header: &Header<'_>) -> Result<(), GgufError> {
     let mut expected = Bytes::ZERO;
     for tensor in &header.tensors {
+        // gguf.cpp accepts no other order, so a gap or overlap is damage.
         if tensor.offset != expected.get() {
             return Err(GgufError::TensorOffset {
                 tensor: shortened(tensor.name),

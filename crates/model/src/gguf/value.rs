@@ -5,89 +5,7 @@ use std::fmt;
 use super::VOCABULARY;
 use super::cursor::{Cursor, number};
 use super::error::{GgufError, Place, shortened};
-
-/// The types a value can have; the discriminant is the number in the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u32)]
-pub enum ValueType {
-    U8,
-    I8,
-    U16,
-    I16,
-    U32,
-    I32,
-    F32,
-    Bool,
-    Text,
-    Array,
-    U64,
-    I64,
-    F64,
-}
-
-impl ValueType {
-    /// In the order of their numbers.
-    pub const ALL: [Self; 13] = [
-        Self::U8,
-        Self::I8,
-        Self::U16,
-        Self::I16,
-        Self::U32,
-        Self::I32,
-        Self::F32,
-        Self::Bool,
-        Self::Text,
-        Self::Array,
-        Self::U64,
-        Self::I64,
-        Self::F64,
-    ];
-
-    pub fn from_id(id: u32) -> Option<Self> {
-        Self::ALL.get(usize::try_from(id).ok()?).copied()
-    }
-
-    /// The number in the file.
-    pub const fn id(self) -> u32 {
-        self as u32
-    }
-
-    /// Bytes of one value; `None` for text and arrays, which say their length.
-    pub const fn width(self) -> Option<u64> {
-        match self {
-            Self::U8 | Self::I8 | Self::Bool => Some(1),
-            Self::U16 | Self::I16 => Some(2),
-            Self::U32 | Self::I32 | Self::F32 => Some(4),
-            Self::U64 | Self::I64 | Self::F64 => Some(8),
-            Self::Text | Self::Array => None,
-        }
-    }
-
-    /// The names that `gguf.cpp: GGUF_TYPE_NAME` prints.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::U8 => "u8",
-            Self::I8 => "i8",
-            Self::U16 => "u16",
-            Self::I16 => "i16",
-            Self::U32 => "u32",
-            Self::I32 => "i32",
-            Self::F32 => "f32",
-            Self::Bool => "bool",
-            Self::Text => "str",
-            Self::Array => "arr",
-            Self::U64 => "u64",
-            Self::I64 => "i64",
-            Self::F64 => "f64",
-        }
-    }
-}
-
-impl fmt::Display for ValueType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+use super::value_type::ValueType;
 
 /// A value as read.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -118,7 +36,7 @@ impl fmt::Display for Value<'_> {
 pub struct Array<'a> {
     pub element: ValueType,
     pub count: u64,
-    /// Where its elements start in the file.
+    /// Offset of its elements in the file.
     pub offset: u64,
     bytes: &'a [u8],
     big_endian: bool,
@@ -184,6 +102,7 @@ fn read_array<'a>(cursor: &mut Cursor<'a>, key: &str) -> Result<Array<'a>, GgufE
     let element = read_type(cursor, key)?;
     let count = cursor.u64(place)?;
     let offset = cursor.offset();
+    // gguf.cpp does not read nested arrays either.
     if element == ValueType::Array {
         let key = shortened(key);
         return Err(GgufError::NestedArray { key, offset });
@@ -192,6 +111,7 @@ fn read_array<'a>(cursor: &mut Cursor<'a>, key: &str) -> Result<Array<'a>, GgufE
         element,
         count,
         offset,
+        // Only the vocabulary may be missing from an excerpt.
         bytes: match key.starts_with(VOCABULARY) {
             true => cursor.vocabulary(element, count, key)?,
             false => cursor.elements(element, count, place)?,
@@ -202,6 +122,7 @@ fn read_array<'a>(cursor: &mut Cursor<'a>, key: &str) -> Result<Array<'a>, GgufE
 
 /// Gives the bits of a fixed-width value their meaning.
 fn scalar(kind: ValueType, bits: u64) -> Value<'static> {
+    // Shifting up and arithmetically down extends the sign of narrow numbers.
     let signed = |unused: u32| Value::Signed(bits.cast_signed() << unused >> unused);
     match kind {
         ValueType::I8 => signed(56),

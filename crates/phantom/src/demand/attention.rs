@@ -1,4 +1,4 @@
-//! Flash attention: what its call asks for, and whether that is known.
+//! Pool demand of flash attention, and whether its size is known.
 
 use plimsoll_pool::demand::Rules;
 use plimsoll_pool::demand::attention::Kernel;

@@ -1,8 +1,8 @@
 //! Products that ggml runs as one kernel and that ask the pool once.
 //!
-//! For one token, the products with gate and up in front of a gated activation are one kernel, with their biases and scales. It is
-//! the only fusion that changes what is asked for.
-//! Source: `ggml-cuda.cu:ggml_cuda_should_fuse_mul_mat, ggml_cuda_should_fuse_mul_mat_vec_q @ b8799, b10605`.
+//! For one token, the products with gate and up in front of a gated activation are one kernel, with their
+//! biases and scales. It is the only fusion that changes what is asked for. Source:
+//! `ggml-cuda.cu:ggml_cuda_should_fuse_mul_mat, ggml_cuda_should_fuse_mul_mat_vec_q @ b8799, b10605`.
 
 use plimsoll_pool::demand::Capability;
 

@@ -1,8 +1,9 @@
-//! What is left: sorting, sums, the soft maximum of long rows, triangular systems, state-space scans.
+//! Remaining operations: argsort, sum, cumsum, softmax of long rows, triangular solve, SSM scan.
 //!
-//! Sizes that CUB alone knows are estimated: a sort of pairs keeps a second copy of keys and indices, a sum or a scan a few values
-//! for each block.
-//! Source: `argsort.cu, top-k.cu, cumsum.cu, sum.cu, mean.cu, softmax.cu, solve_tri.cu, ssm-scan.cu @ b8799, b10605`.
+//! Sizes that CUB alone knows are estimated: a sort of pairs keeps a second copy of keys and indices, a sum
+//! or a scan a few values for each block.
+//! Source: `argsort.cu, top-k.cu, cumsum.cu, sum.cu, mean.cu, softmax.cu, solve_tri.cu, ssm-scan.cu @ b8799,
+//! b10605`.
 
 use plimsoll_pool::demand::{Capability, Rules, TURING};
 
@@ -76,7 +77,7 @@ pub(super) fn soft_max(rules: Rules, op: View<'_>, requests: &mut Requests) -> O
     Some(())
 }
 
-/// What a block may have: CUDA C++ Programming Guide, table of compute capabilities.
+/// Shared memory of a block: CUDA C++ Programming Guide, table of compute capabilities.
 const fn shared_memory(capability: Capability) -> u64 {
     let kib = match capability {
         900..1200 => 227,

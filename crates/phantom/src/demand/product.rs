@@ -1,8 +1,9 @@
-//! Products of matrices: which of ggml's functions does one. What quantised ones ask for is `plimsoll_pool::demand`'s to say; what
-//! cuBLAS asks for is in `cublas`.
+//! Matrix multiplications: choice of ggml's function. What quantised ones ask for is
+//! `plimsoll_pool::demand`'s to say; what cuBLAS asks for is in `cublas`.
 //!
-//! Source: `ggml-cuda.cu:ggml_cuda_mul_mat, ggml_cuda_mul_mat_id @ b8799, b10605`; `mmvq.cu:ggml_cuda_should_use_mmvq,
-//! get_mmvq_mmid_max_batch`; `mmf.cu:ggml_cuda_should_use_mmf`, `mmvf.cu:ggml_cuda_should_use_mmvf`.
+//! Source: `ggml-cuda.cu:ggml_cuda_mul_mat, ggml_cuda_mul_mat_id @ b8799, b10605`;
+//! `mmvq.cu:ggml_cuda_should_use_mmvq, get_mmvq_mmid_max_batch`; `mmf.cu:ggml_cuda_should_use_mmf`,
+//! `mmvf.cu:ggml_cuda_should_use_mmvf`.
 
 use plimsoll_pool::demand::product::{Activations, FEW, Tiled, has_tiles, lists, vectors};
 use plimsoll_pool::demand::{ADA, AMPERE, BLACKWELL, Rules, TURING, VOLTA};
@@ -18,7 +19,8 @@ mod cublas;
 /// `GGML_BACKEND_BUFFER_USAGE_COMPUTE`.
 const COMPUTE: i32 = 2;
 
-/// One product: a matrix, the columns it is multiplied with, the result; for experts the list of who goes where.
+/// One product: a matrix, the columns it is multiplied with, the result; for experts
+/// also the routing list.
 struct Product<'a> {
     rules: Rules,
     matrix: View<'a>,
@@ -211,7 +213,7 @@ impl Product<'_> {
         }
     }
 
-    /// Whether there is a kernel for tiles: `ggml_cuda_should_use_mmq`.
+    /// True if there is a kernel for tiles: `ggml_cuda_should_use_mmq`.
     fn has_tiles(&self, width: u64) -> bool {
         let known = match self.matrix.kind() {
             Type::Q1_0 | Type::Q2_0 => !self.rules.engine.copies(),
@@ -221,7 +223,7 @@ impl Product<'_> {
         known && has_tiles(self.rules, width)
     }
 
-    /// What activations are turned into for tiles of this matrix.
+    /// Format of the quantised activations for tiles of this matrix.
     fn activations(&self) -> Activations {
         let native = self.rules.capability >= BLACKWELL && !self.rules.engine.copies();
         match self.matrix.kind() {
@@ -265,7 +267,8 @@ impl Product<'_> {
         }
     }
 
-    /// One expert after another, each by its own product. How many tokens each gets depends on the values; it is taken as even.
+    /// One expert after another, each by its own product. How many tokens each gets depends on the values; it
+    /// is taken as even.
     fn sorted(&self, requests: &mut Requests, spread: u64) {
         let narrow = matches!(self.matrix.kind(), Type::F16 | Type::Bf16);
         let size = if narrow { 2 } else { 4 };

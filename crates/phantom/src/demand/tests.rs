@@ -61,8 +61,8 @@ fn attention_asks_for_what_an_h200_was_seen_to_ask_for() {
     );
 }
 
-/// One pass of the model of the recordings (`plimsoll synth m8`), layer by layer, as llama.cpp orders it: `outputs` tokens go on
-/// behind the last attention.
+/// One pass of the model of the recordings (`plimsoll synth m8`), layer by layer, as llama.cpp orders it:
+/// `outputs` tokens go on behind the last attention.
 fn forward(cache: Type, tokens: i64, outputs: i64, cells: i64, steps: &mut Vec<Option<u64>>) {
     let mut add = |sizes: Vec<u64>| {
         steps.extend(sizes.iter().copied().map(Some));

@@ -146,7 +146,7 @@ pub(crate) unsafe extern "C" fn get_tensor_2d(
     }
 }
 
-/// Whether a tensor lies in a buffer of a card of ours.
+/// True if a tensor lies in a buffer of a card of ours.
 ///
 /// # Safety
 /// Null, or a live tensor.

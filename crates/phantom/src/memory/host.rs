@@ -42,7 +42,7 @@ pub(super) extern "C" fn host_allocate(memory: Handle, size: usize) -> *mut Buff
         .allocated(range.number, range.place(), range.bytes());
     // SAFETY: the memory is mapped and lives until the buffer is freed.
     let buffer = unsafe { (phantom.engine.functions.ggml_backend_cpu_buffer_from_ptr)(range.start, size) };
-    // SAFETY: null, or a new buffer that nobody else has yet.
+    // SAFETY: null, or a new buffer that nothing else refers to yet.
     let Some(made) = (unsafe { buffer.as_mut() }) else {
         return null_mut();
     };

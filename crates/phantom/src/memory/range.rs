@@ -1,4 +1,4 @@
-//! A range of memory behind a buffer, and whose it is.
+//! Memory range behind a buffer, and its owner.
 
 use core::ffi::c_int;
 use core::ptr::null_mut;
@@ -48,5 +48,5 @@ impl Drop for Range {
     }
 }
 
-// SAFETY: the range is only unmapped, by whoever takes it out of the map.
+// SAFETY: the range is only unmapped, by the caller that takes it out of the map.
 unsafe impl Send for Range {}

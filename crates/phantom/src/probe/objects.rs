@@ -18,8 +18,9 @@ pub(super) fn buffers(engine: &Functions) -> Result<(), String> {
     const SIZE: usize = 12_345;
     const USAGE: c_int = 2;
     let mut findings = Findings(None);
-    // SAFETY: the engine makes the buffer and we read it through our declaration, within what the engine allocated if its size is
-    // at least ours; which is what the accessors, called first, tell. `free` calls slot 0, which looks at nothing, and deletes it.
+    // SAFETY: the engine makes the buffer and we read it through our declaration, within what the engine
+    // allocated if its size is at least ours; which is what the accessors, called first, tell. `free` calls
+    // slot 0, which looks at nothing, and deletes it.
     unsafe {
         let buffer = (engine.ggml_backend_buffer_init)(handle, table, context, SIZE);
         if buffer.is_null() {
@@ -83,8 +84,8 @@ fn tensors_in(engine: &Functions, context: Handle) -> Findings {
     const F32: c_int = 0;
     const SCALE: f32 = 2.5;
     let mut findings = Findings(None);
-    // SAFETY: tensors of one context, with shapes that fit each other; the name's place tells that the tensor is as large as ours
-    // before anything behind it is read.
+    // SAFETY: tensors of one context, with shapes that fit each other; the name's place tells that the tensor
+    // is as large as ours before anything behind it is read.
     unsafe {
         // GGML_OBJECT_SIZE is 32
         let size = (engine.ggml_tensor_overhead)().wrapping_sub(32);
@@ -126,7 +127,8 @@ fn tensors_in(engine: &Functions, context: Handle) -> Findings {
 /// # Safety
 /// `product` is a tensor of the context.
 unsafe fn graph(engine: &Functions, context: Handle, product: *mut Tensor, findings: &mut Findings) {
-    // SAFETY: the engine makes the graph and puts the one operation into it; the accessors are asked before our declaration is.
+    // SAFETY: the engine makes the graph and puts the one operation into it; the accessors are asked before
+    // our declaration is.
     unsafe {
         let graph = (engine.ggml_new_graph)(context);
         (engine.ggml_build_forward_expand)(graph, product);

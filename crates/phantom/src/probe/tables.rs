@@ -119,11 +119,12 @@ pub(super) fn devices(engine: &Functions) -> Result<(), String> {
     findings.done()
 }
 
-/// How many bytes of the properties the engine clears before it asks for them.
+/// Bytes of the properties that the engine clears before it asks for them.
 fn properties(engine: &Functions, device: *mut Device) -> usize {
     const MARK: u8 = 0xa5;
     let mut room = [u64::from_ne_bytes([MARK; 8]); 32];
-    // SAFETY: the slot called is a function that looks at nothing; the room is larger than any known properties.
+    // SAFETY: the slot called is a function that looks at nothing; the room is larger than any known
+    // properties.
     unsafe { (engine.ggml_backend_dev_get_props)(device, (&raw mut room).cast()) };
     let bytes = room.iter().flat_map(|word| word.to_ne_bytes());
     bytes.take_while(|byte| *byte != MARK).count()

@@ -1,10 +1,10 @@
-//! How large the buffers become: the engine's graph allocator, without memory.
+//! Graph allocator of the engine, without memory: the peak size of each buffer.
 //!
-//! Mirrors `ggml-alloc.c: ggml_dyn_tallocr_alloc, ggml_dyn_tallocr_free_bytes, ggml_gallocr_alloc_graph_impl
-//! @ b10605`: best fit among free blocks, results written over dying sources of the same layout, freed at their
-//! last use. The order of operations decides the peak, so it is not a sum that one could write down.
+//! Mirrors `ggml-alloc.c: ggml_dyn_tallocr_alloc, ggml_dyn_tallocr_free_bytes, ggml_gallocr_alloc_graph_impl @ b10605`.
+//! Memory comes from the best fitting free block and is freed at its last use; a result reuses the memory of a dying
+//! source with the same layout. The order of operations decides the peak, so it is not a sum with a closed form.
 
-use super::graph::{OpGraph, OpKind, TensorId};
+use super::graph::{Id, OpGraph, OpKind};
 use crate::layout::TensorDevice;
 use crate::weights::{CARD_ALIGNMENT, HOST_ALIGNMENT};
 
@@ -28,6 +28,7 @@ impl FreeBlock {
     }
 }
 
+// Half the range, so that offsets within the last block never overflow.
 const ENDLESS: u64 = u64::MAX / 2;
 
 impl Heap {
@@ -58,11 +59,13 @@ impl Heap {
             Some((_, smallest)) if block.size > smallest => best,
             _ => Some((i, block.size)),
         });
+        // The engine's last block has the rest of the address space: taking it first would never reuse anything.
         let at = best.map_or(last, |(i, _)| i);
         let block = &mut self.free[at];
         let offset = block.offset;
         block.offset = offset.saturating_add(size);
         block.size = block.size.saturating_sub(size);
+        // A used-up block goes; the last one always stays.
         if block.size == 0 && at != last {
             self.free.remove(at);
         }
@@ -70,16 +73,19 @@ impl Heap {
         offset
     }
 
-    /// Joins the first block that it touches, and that one's neighbour on the other side. Tensors without elements leave blocks of
-    /// no size amid others, so that not all that touch are neighbours: `ggml_dyn_tallocr_free_bytes`, to the letter.
+    /// Joins the first block that it touches, and that block's neighbour on the other side, exactly as
+    /// `ggml_dyn_tallocr_free_bytes` does.
     fn release(&mut self, offset: u64, size: u64) {
         let size = self.aligned(size);
         let end = offset.saturating_add(size);
+        // Tensors without elements leave blocks of no size amid others, so two blocks that touch need not be neighbours
+        // in the list, and the engine then leaves them apart.
         let touching = self
             .free
             .iter()
             .position(|block| block.end() == offset || block.offset == end);
         let Some(at) = touching else {
+            // Nothing touches it: it becomes a block of its own, in order of offsets.
             let at = self.free.iter().position(|block| block.offset >= offset);
             self.free
                 .insert(at.unwrap_or(self.free.len()), FreeBlock { offset, size });
@@ -104,29 +110,28 @@ impl Heap {
     }
 }
 
-/// What the allocator keeps of a tensor.
+/// The allocator's record of a tensor.
 #[derive(Clone, Copy, Debug, Default)]
 struct TensorState {
     offset: u64,
     children: u32,
     views: u32,
-    /// Of what is allocated.
-    heap: u32,
-    /// It holds memory of the allocator's.
+    heap: usize,
+    /// It holds memory of a heap.
     allocated: bool,
-    /// It was given memory at some time, or has memory of its own.
+    /// It was given memory at some time, even if another tensor reuses it now.
     settled: bool,
 }
 
-/// One step of what is allocated and freed, in order.
+/// One step of allocation or release, in order.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum AllocationStep {
     /// Run this operation on this place.
-    Run(TensorId, TensorDevice),
-    /// Keep this tensor until here: a copy of it is made.
-    Keep(TensorId),
+    Run(Id, TensorDevice),
+    /// Keep this tensor until here, because a copy of it is made.
+    Keep(Id),
     /// The copy of a tensor on another place.
-    Receive(TensorId, TensorDevice),
+    Receive(Id, TensorDevice),
 }
 
 pub(super) struct Allocator<'a> {
@@ -148,10 +153,11 @@ impl<'a> Allocator<'a> {
     }
 
     /// Peaks of the cards' heaps and of the host's.
-    pub(super) fn peaks(mut self, leaves: &[(TensorId, TensorDevice)], steps: &[AllocationStep]) -> Vec<u64> {
+    pub(super) fn peaks(mut self, leaves: &[(Id, TensorDevice)], steps: &[AllocationStep]) -> Vec<u64> {
         for &(leaf, place) in leaves {
             self.settle(leaf, place);
         }
+        // The engine counts all readers before it allocates: a tensor's last use is known from the start.
         for step in steps {
             self.count(*step);
         }
@@ -181,7 +187,7 @@ impl<'a> Allocator<'a> {
         }
     }
 
-    fn run(&mut self, id: TensorId, place: TensorDevice) {
+    fn run(&mut self, id: Id, place: TensorDevice) {
         self.settle(id, place);
         let sources = self.graph.node(id).sources;
         for source in sources.into_iter().flatten() {
@@ -197,8 +203,9 @@ impl<'a> Allocator<'a> {
     }
 
     /// Bytes of a tensor in a heap; scratch is a card's alone.
-    fn bytes(&self, id: TensorId, heap: usize) -> u64 {
+    fn bytes(&self, id: Id, heap: usize) -> u64 {
         let node = self.graph.node(id);
+        // The last heap is the host's.
         let scratch = if heap + 1 == self.heaps.len() {
             0
         } else {
@@ -208,8 +215,9 @@ impl<'a> Allocator<'a> {
     }
 
     /// `ggml_gallocr_allocate_node`.
-    fn settle(&mut self, id: TensorId, place: TensorDevice) {
+    fn settle(&mut self, id: Id, place: TensorDevice) {
         let node = self.graph.node(id);
+        // Weights and caches have buffers of their own, and a view has the memory of its root.
         let external = matches!(node.kind, OpKind::Weight(_) | OpKind::Cache(_));
         if external || node.root.is_some() || self.states[id.index()].settled {
             return;
@@ -223,18 +231,19 @@ impl<'a> Allocator<'a> {
             }
         };
         let state = &mut self.states[id.index()];
-        state.heap = u32::try_from(heap).unwrap_or(u32::MAX);
+        state.heap = heap;
         state.offset = offset;
         state.allocated = true;
         state.settled = true;
     }
 
     /// A source that dies here and whose memory fits: its only remaining reader is `id`.
-    fn reusable(&self, id: TensorId) -> Option<TensorId> {
+    fn reusable(&self, id: Id) -> Option<Id> {
         let node = self.graph.node(id);
         if !matches!(node.kind, OpKind::InPlace | OpKind::Rope) {
             return None;
         }
+        // The first such source wins: this is why the order of a sum's operands decides the peak.
         node.sources.iter().flatten().copied().find(|&source| {
             let state = &self.states[source.index()];
             let parent = self.graph.node(source);
@@ -243,12 +252,13 @@ impl<'a> Allocator<'a> {
         })
     }
 
-    fn take_over(&mut self, id: TensorId, parent: TensorId) -> (usize, u64) {
+    fn take_over(&mut self, id: Id, parent: Id) -> (usize, u64) {
         let state = &mut self.states[parent.index()];
         state.allocated = false;
-        let (heap, offset) = (state.heap as usize, state.offset);
+        let (heap, offset) = (state.heap, state.offset);
         let had = self.heaps[heap].aligned(self.bytes(parent, heap));
         let needs = self.heaps[heap].aligned(self.bytes(id, heap));
+        // Scratch behind the old tensor is not needed any more, so it returns to the heap.
         if had > needs {
             self.heaps[heap].release(offset.saturating_add(needs), had - needs);
         }
@@ -256,12 +266,13 @@ impl<'a> Allocator<'a> {
     }
 
     /// One reader of `id` is done.
-    fn used(&mut self, id: TensorId) {
+    fn used(&mut self, id: Id) {
         let state = &mut self.states[id.index()];
         state.children = state.children.saturating_sub(1);
         if state.children > 0 || state.views > 0 {
             return;
         }
+        // A view that is done frees its root only after the last of its other views.
         let Some(root) = self.graph.node(id).root else {
             self.release(id);
             return;
@@ -273,15 +284,14 @@ impl<'a> Allocator<'a> {
         }
     }
 
-    fn release(&mut self, id: TensorId) {
+    fn release(&mut self, id: Id) {
         let state = self.states[id.index()];
         if !state.allocated || self.graph.node(id).output {
             return;
         }
         self.states[id.index()].allocated = false;
-        let heap = state.heap as usize;
-        let bytes = self.bytes(id, heap);
-        self.heaps[heap].release(state.offset, bytes);
+        let bytes = self.bytes(id, state.heap);
+        self.heaps[state.heap].release(state.offset, bytes);
     }
 }
 
@@ -290,7 +300,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_without_size_keeps_its_neighbours_apart() {
+    fn an_empty_block_keeps_its_neighbours_apart() {
         let mut heap = Heap::new(128);
         let starts = [128, 0, 128, 128, 128].map(|size| heap.allocate(size));
         assert_eq!(starts, [0, 128, 128, 256, 384]);

@@ -1,6 +1,6 @@
-//! The attention half of a layer: grouped-query and latent (MLA), with and without flash attention.
+//! Attention half of a layer: grouped-query and latent (MLA), with and without flash attention.
 //!
-//! Mirrors `llama-graph.cpp: build_attn @ b10605`: what the layer projects, what of it is kept, and what the kernel makes of both.
+//! Mirrors `llama-graph.cpp: build_attn @ b10605`: `projections` of the batch, `cache` of keys and values, and `kernel`.
 
 mod cache;
 mod kernel;
@@ -8,11 +8,11 @@ mod projections;
 
 use self::projections::Projections;
 use super::decoder::Decoder;
-use super::graph::TensorId;
-use super::sketch::{ModelBlock, shares_cache};
+use super::graph::Id;
+use super::model_layers::{Layer, shares_cache};
 
 impl Decoder<'_> {
-    pub(super) fn attention(&mut self, block: &ModelBlock<'_>, input: TensorId) -> TensorId {
+    pub(super) fn attention(&mut self, block: &Layer<'_>, input: Id) -> Id {
         let latent = self.cache.latent;
         if let Some(attended) = latent.and_then(|latent| self.latent_attention(block, input, &latent)) {
             return attended;
@@ -28,13 +28,13 @@ impl Decoder<'_> {
         self.linear(block, "attn_output", attended).unwrap_or(attended)
     }
 
-    fn attend(&mut self, block: &ModelBlock<'_>, mut p: Projections) -> TensorId {
-        let slides = self.sketch.model.hyper.slides(block.layer);
-        let inputs = if slides {
-            self.inputs.sliding
-        } else {
-            self.inputs.full
+    fn attend(&mut self, block: &Layer<'_>, mut p: Projections) -> Id {
+        let hyper = &self.layers.model.hyper;
+        let inputs = match hyper.slides(block.layer) {
+            true => self.inputs.sliding,
+            false => self.inputs.full,
         };
+        // Queries are rotated like the keys, so that their products stay the same.
         if let Some(rotation) = inputs.key_rotation {
             p.query = self.hadamard(p.query, rotation);
             p.key = self.hadamard(p.key, rotation);
@@ -42,7 +42,7 @@ impl Decoder<'_> {
         if let Some(rotation) = inputs.value_rotation {
             p.value = self.hadamard(p.value, rotation);
         }
-        let hyper = &self.sketch.model.hyper;
+        // The engine expands these in the order of its two `build_attn` functions, which decides when each is freed.
         let order = if shares_cache(hyper, block.layer) {
             [p.query; 3]
         } else if hyper.sliding.is_some() || !hyper.cached {
@@ -53,10 +53,9 @@ impl Decoder<'_> {
         for id in order {
             self.graph.expand(id);
         }
-        let views = if self.sketch.model.hyper.cached {
-            self.cache_views(block, &p, &inputs)
-        } else {
-            self.batch_views(&p)
+        let views = match hyper.cached {
+            true => self.cache_views(block, &p, &inputs),
+            false => self.batch_views(&p),
         };
         let mut attended = self.attention_core(block, &p, &views, inputs.mask);
         self.graph.expand(attended);
@@ -67,7 +66,7 @@ impl Decoder<'_> {
     }
 
     /// `llama_mul_mat_hadamard`.
-    fn hadamard(&mut self, of: TensorId, rotation: TensorId) -> TensorId {
+    fn hadamard(&mut self, of: Id, rotation: Id) -> Id {
         let shape = self.graph.shape(of);
         let side = self.graph.shape(rotation)[0].max(1);
         let elements = shape.iter().fold(1, |all: u64, &n| all.saturating_mul(n));

@@ -1,15 +1,15 @@
-//! The gated delta net of Qwen3-Next and Qwen 3.5: linear attention whose state is a matrix for each head.
+//! Gated delta net of Qwen3-Next and Qwen 3.5: linear attention whose state is a matrix for each head.
 //!
 //! Mirrors `models/qwen3next.cpp, qwen35.cpp, qwen35moe.cpp: build_layer_attn_linear` and `models/delta-net-base.cpp:
-//! build_conv_state, build_recurrent_attn, build_delta_net_fused, build_delta_net_chunking @ b10605`. One kernel does
-//! it all where every layer's device has it; else the engine falls back to chunks of 64 tokens in small operations.
+//! build_conv_state, build_recurrent_attn, build_delta_net_fused, build_delta_net_chunking @ b10605`. One kernel computes
+//! it where every layer's device has that kernel; else the engine uses small operations over chunks of 64 tokens.
 
 use super::decoder::Decoder;
-use super::graph::{F32, TensorId};
+use super::graph::Id;
+use super::model_layers::Layer;
 use super::recurrent::Carried;
-use super::sketch::ModelBlock;
 
-/// Tokens that are worked on together without the kernel.
+/// Tokens of a chunk without the kernel.
 const CHUNK: u64 = 64;
 
 /// DeltaHeads and their length; keys may have fewer heads than values.
@@ -20,48 +20,46 @@ struct DeltaHeads {
     values: u64,
 }
 
-/// What goes into the recurrence, `[length, heads, tokens, sequences]` each.
+/// Inputs of the recurrence, `[length, heads, tokens, sequences]` each.
 struct Recurrence {
-    query: TensorId,
-    key: TensorId,
-    value: TensorId,
-    decay: TensorId,
-    beta: TensorId,
+    query: Id,
+    key: Id,
+    value: Id,
+    decay: Id,
+    beta: Id,
 }
 
-/// The same for the small operations, as `[.., chunk, chunks, heads]`.
+/// Inputs of the small operations, as `[.., chunk, chunks, heads]`.
 struct DeltaChunks {
-    query: TensorId,
-    key: TensorId,
-    value: TensorId,
-    key_beta: TensorId,
-    value_beta: TensorId,
-    decay: TensorId,
+    query: Id,
+    key: Id,
+    value: Id,
+    key_beta: Id,
+    value_beta: Id,
+    decay: Id,
     count: u64,
     heads: u64,
 }
 
 impl Decoder<'_> {
-    fn heads(&self, block: &ModelBlock<'_>) -> Option<DeltaHeads> {
-        let recurrent = self.sketch.model.hyper.recurrent.as_ref()?;
-        let inner = block.get("ssm_out.weight")?.0.shape[0].max(1);
+    fn heads(&self, block: &Layer<'_>) -> Option<DeltaHeads> {
+        let sizes = self.scan_sizes(block)?;
         let values = block.get("ssm_a")?.0.shape[0].max(1);
-        let channels = block.get("ssm_conv1d.weight")?.0.shape[1];
-        let state = (recurrent.state / inner).max(1);
         Some(DeltaHeads {
-            length: (inner / values).max(1),
-            keys: (channels.saturating_sub(inner) / 2 / state).max(1),
+            length: (sizes.inner / values).max(1),
+            keys: sizes.groups,
             values,
         })
     }
 
-    pub(super) fn delta_net(&mut self, block: &ModelBlock<'_>, input: TensorId) -> Option<TensorId> {
+    pub(super) fn delta_net(&mut self, block: &Layer<'_>, input: Id) -> Option<Id> {
         let heads = self.heads(block)?;
         let wide = [heads.length, heads.values, self.each(), self.sequences()];
         let mixed = self.linear(block, "attn_qkv", input)?;
         let gate = self.linear(block, "attn_gate", input)?;
         let (beta, decay) = self.beta_and_decay(block, input, heads)?;
         let (mixed, carried) = self.convolved_and_state(block, mixed, heads)?;
+        // The convolved channels hold queries and keys of few heads, then values of many.
         let narrow = [heads.length, heads.keys, self.each(), self.sequences()];
         let [query, key] = [(); 2].map(|()| self.graph.slice(mixed, narrow));
         let value = self.graph.slice(mixed, wide);
@@ -75,6 +73,7 @@ impl Decoder<'_> {
         };
         let state = [heads.length, heads.length, heads.values, self.sequences()];
         let state = self.graph.view(carried.current, state);
+        // Only the kernel writes the states that a draft rolls back to.
         let output = match self.fused || self.cache.rollback > 0 {
             true => self.fused_net(block, &recurrence, state, &carried),
             false => self.chunked_net(&recurrence, state, &carried),
@@ -85,20 +84,18 @@ impl Decoder<'_> {
         let gated = self.graph.in_place(&[normed, gate]);
         let flat = [heads.length.saturating_mul(heads.values), wide[2], wide[3], 1];
         let gated = self.graph.view(gated, flat);
-        let output = self.linear(block, "ssm_out", gated)?;
-        let width = self.graph.shape(output)[0];
-        Some(self.graph.view(output, [width, self.tokens, 1, 1]))
+        self.project_out(block, "ssm_out", gated)
     }
 
     /// `build_conv_state`, the state of the recurrence, and the convolution, in the order in which they are built.
     fn convolved_and_state(
         &mut self,
-        block: &ModelBlock<'_>,
-        mixed: TensorId,
+        block: &Layer<'_>,
+        mixed: Id,
         heads: DeltaHeads,
-    ) -> Option<(TensorId, Carried)> {
-        let [kernel, channels, ..] = block.get("ssm_conv1d.weight")?.0.shape;
-        let taps = kernel.saturating_sub(1);
+    ) -> Option<(Id, Carried)> {
+        let sizes = self.scan_sizes(block)?;
+        let (channels, taps) = (sizes.channels, sizes.taps);
         let shape = [channels, self.each(), self.sequences(), 1];
         let mixed = self.graph.view(mixed, shape);
         let recent = self.carry_plain(block, taps.saturating_mul(channels));
@@ -108,13 +105,8 @@ impl Decoder<'_> {
         Some((self.convolve(block, window, channels)?, carried))
     }
 
-    /// How much of the new is written and of the old forgotten: from one matrix (Qwen3-Next) or two.
-    fn beta_and_decay(
-        &mut self,
-        block: &ModelBlock<'_>,
-        input: TensorId,
-        heads: DeltaHeads,
-    ) -> Option<(TensorId, TensorId)> {
+    /// Write strength and forgetting of each token, from one matrix (early Qwen3-Next) or two.
+    fn beta_and_decay(&mut self, block: &Layer<'_>, input: Id, heads: DeltaHeads) -> Option<(Id, Id)> {
         let (each, sequences) = (self.each(), self.sequences());
         let flat = [heads.values, each, sequences, 1];
         let (beta, alpha) = match self.linear(block, "ssm_ba", input) {
@@ -123,9 +115,9 @@ impl Decoder<'_> {
                 let width = half[0].saturating_mul(2);
                 let both = self.graph.view(both, [width, heads.keys, each, sequences]);
                 let [beta, alpha] = [(); 2].map(|()| self.graph.slice(both, half));
-                let beta = self.graph.own(F32, half, &[beta]);
+                let beta = self.graph.own(half, &[beta]);
                 let beta = self.graph.in_place(&[beta]);
-                (beta, self.graph.own(F32, flat, &[alpha]))
+                (beta, self.graph.own(flat, &[alpha]))
             }
             None => {
                 let beta = self.linear(block, "ssm_beta", input)?;
@@ -134,6 +126,7 @@ impl Decoder<'_> {
                 (self.graph.in_place(&[beta]), self.graph.view(alpha, flat))
             }
         };
+        // The decay is a softplus of the biased product, times a learned rate.
         let bias = self.weight(block, "ssm_dt.bias")?;
         let rate = self.weight(block, "ssm_a")?;
         let biased = self.graph.in_place(&[alpha, bias]);
@@ -144,40 +137,31 @@ impl Decoder<'_> {
         Some((beta, decay))
     }
 
-    /// `ggml_l2_norm`, and keys repeated for every value head: always in Qwen3-Next, later ones only without the kernel.
-    fn unit_rows(&mut self, part: TensorId, heads: DeltaHeads) -> TensorId {
-        let shape = self.graph.shape(part);
-        let unit = self.graph.own(F32, shape, &[part]);
-        let always = self.sketch.model.architecture == "qwen3next";
+    /// `ggml_l2_norm`, and keys repeated for every value head: always in Qwen3-Next, in later models without the kernel.
+    fn unit_rows(&mut self, part: Id, heads: DeltaHeads) -> Id {
+        let [length, _, each, sequences] = self.graph.shape(part);
+        let unit = self.graph.own_like(part, &[part]);
+        let always = self.variant.repeats_keys;
+        // Newer kernels repeat the keys themselves.
         if heads.keys == heads.values || (!always && self.fused) {
             return unit;
         }
-        let [length, _, each, sequences] = shape;
         if !always {
-            return self
-                .graph
-                .own(F32, [length, heads.values, each, sequences], &[unit]);
+            return self.graph.own([length, heads.values, each, sequences], &[unit]);
         }
         let tokens = each.saturating_mul(sequences);
         let apart = self.graph.view(unit, [length, 1, heads.keys, tokens]);
         let times = heads.values / heads.keys;
-        let repeated = self.graph.own(F32, [length, times, heads.keys, tokens], &[apart]);
+        let repeated = self.graph.own([length, times, heads.keys, tokens], &[apart]);
         self.graph.view(repeated, [length, heads.values, each, sequences])
     }
 
     /// `build_delta_net_fused`: one result holds the outputs and the states after them.
-    fn fused_net(
-        &mut self,
-        block: &ModelBlock<'_>,
-        r: &Recurrence,
-        state: TensorId,
-        carried: &Carried,
-    ) -> TensorId {
+    fn fused_net(&mut self, block: &Layer<'_>, r: &Recurrence, state: Id, carried: &Carried) -> Id {
         let [length, heads, each, sequences] = self.graph.shape(r.value);
         let snapshots = self.snapshots();
         let states = snapshots.saturating_mul(length).saturating_mul(sequences);
         let result = self.graph.own(
-            F32,
             [
                 length.saturating_mul(heads),
                 self.tokens.saturating_add(states),
@@ -196,7 +180,7 @@ impl Decoder<'_> {
     }
 
     /// `build_delta_net_chunking`.
-    fn chunked_net(&mut self, r: &Recurrence, state: TensorId, carried: &Carried) -> TensorId {
+    fn chunked_net(&mut self, r: &Recurrence, state: Id, carried: &Carried) -> Id {
         let [length, heads, each, sequences] = self.graph.shape(r.value);
         let chunks = self.chunks(r);
         let (output, state) = self.over_chunks(&chunks, state);
@@ -208,16 +192,17 @@ impl Decoder<'_> {
         output
     }
 
-    /// Pads the tokens to whole chunks, and cuts them up.
+    /// Pads the tokens to whole chunks and splits them.
     fn chunks(&mut self, r: &Recurrence) -> DeltaChunks {
         let [_, _, each, sequences] = self.graph.shape(r.value);
         let count = each.div_ceil(CHUNK);
+        // The query is scaled before it is padded; keys are not scaled.
         let query = self.graph.in_place(&[r.query]);
         let [query, key, value, decay, beta] = [query, r.key, r.value, r.decay, r.beta].map(|part| {
             let [length, heads, each, sequences] = self.graph.shape(part);
             let turned = self.graph.view(part, [length, each, heads, sequences]);
             let shape = [length, count.saturating_mul(CHUNK), heads, sequences];
-            self.graph.own(F32, shape, &[turned])
+            self.graph.own(shape, &[turned])
         });
         let value_beta = self.graph.in_place(&[value, beta]);
         let key_beta = self.graph.in_place(&[key, beta]);
@@ -240,36 +225,39 @@ impl Decoder<'_> {
         }
     }
 
-    /// The same operation on a turned copy of `of`.
-    fn turned(&mut self, of: TensorId) -> TensorId {
+    /// A transposed copy of `of`.
+    fn turned(&mut self, of: Id) -> Id {
         let [a, b, c, d] = self.graph.shape(of);
         let turned = self.graph.view(of, [b, a, c, d]);
-        self.graph.own(F32, [b, a, c, d], &[turned])
+        self.graph.own([b, a, c, d], &[turned])
     }
 
-    /// What the tokens of each chunk do to each other, then chunk by chunk what the state adds.
-    fn over_chunks(&mut self, c: &DeltaChunks, mut state: TensorId) -> (TensorId, TensorId) {
+    /// Effects of the tokens of a chunk on each other for all chunks at once, then the state chunk by chunk.
+    fn over_chunks(&mut self, c: &DeltaChunks, mut state: Id) -> (Id, Id) {
         let square = [CHUNK, CHUNK, c.count, c.heads];
         let decay = self.turned(c.decay);
-        let sums = self.graph.own(F32, [CHUNK, 1, c.count, c.heads], &[decay]);
+        let sums = self.graph.own([CHUNK, 1, c.count, c.heads], &[decay]);
         let across = self.graph.view(sums, [1, CHUNK, c.count, c.heads]);
-        let across = self.graph.own(F32, square, &[across]);
+        let across = self.graph.own(square, &[across]);
+        // Decay from every token of a chunk to every later one; what lies above the diagonal is masked.
         let mask = self.graph.in_place(&[across, sums]);
-        let mask = self.graph.own(F32, square, &[mask]);
+        let mask = self.graph.own(square, &[mask]);
         let mask = self.graph.in_place(&[mask]);
         let [key_key, key_query] = [c.key_beta, c.query].map(|with| {
             let product = self.graph.multiply(c.key, with);
             self.graph.in_place(&[product, mask])
         });
-        let key_query = self.graph.own(F32, square, &[key_query]);
-        let lower = self.graph.own(F32, square, &[key_key]);
+        let key_query = self.graph.own(square, &[key_query]);
+        // The inverse of a triangular matrix: `solve_tri` of identity plus lower triangle.
+        let lower = self.graph.own(square, &[key_key]);
         let diagonal = self.graph.view(lower, [CHUNK, 1, 1, 1]);
         let diagonal = self.graph.in_place(&[diagonal]);
-        let identity = self.graph.own(F32, [CHUNK, CHUNK, 1, 1], &[diagonal]);
+        let identity = self.graph.own([CHUNK, CHUNK, 1, 1], &[diagonal]);
         let left = self.graph.in_place(&[lower, identity]);
         let right = self.graph.in_place(&[lower]);
-        let solved = self.graph.own(F32, square, &[left, right]);
+        let solved = self.graph.own(square, &[left, right]);
         let within = self.graph.in_place(&[solved, identity]);
+        // Values and keys as the tokens of their own chunk have changed them.
         let value_beta = self.turned(c.value_beta);
         let value = self.graph.multiply(value_beta, within);
         let growth = self.graph.in_place(&[sums]);
@@ -278,8 +266,9 @@ impl Decoder<'_> {
         let key_decay = self.graph.multiply(key_beta, within);
         let growth = self.turned(growth);
         let query = self.graph.in_place(&[c.query, growth]);
+        // The decay at the end of each chunk, which the state takes over to the next one.
         let last = self.graph.view(sums, [1, 1, c.count, c.heads]);
-        let last = self.graph.own(F32, [1, 1, c.count, c.heads], &[last]);
+        let last = self.graph.own([1, 1, c.count, c.heads], &[last]);
         let last_growth = self.graph.in_place(&[last]);
         let last_growth = self.graph.view(last_growth, [1, 1, c.count, c.heads]);
         let rest = self.graph.in_place(&[sums, last]);
@@ -292,6 +281,7 @@ impl Decoder<'_> {
         state = self.graph.view(state, [length, length, 1, c.heads]);
         let mut output = value;
         let value = self.turned(value);
+        // Every chunk needs the state of the one before, so these operations repeat for each.
         for _ in 0..c.count {
             let parts = [key_decay, value, key_query, query, key, last_growth];
             (output, state) = self.next_chunk(parts, output, state);
@@ -299,12 +289,7 @@ impl Decoder<'_> {
         (output, state)
     }
 
-    fn next_chunk(
-        &mut self,
-        parts: [TensorId; 6],
-        output: TensorId,
-        state: TensorId,
-    ) -> (TensorId, TensorId) {
+    fn next_chunk(&mut self, parts: [Id; 6], output: Id, state: Id) -> (Id, Id) {
         let [key_decay, value, key_query, query, key, growth] = parts.map(|part| {
             let [a, b, _, d] = self.graph.shape(part);
             self.graph.view(part, [a, b, 1, d])
@@ -314,6 +299,7 @@ impl Decoder<'_> {
         let within = self.graph.multiply(news, key_query);
         let before = self.graph.multiply(state, query);
         let sum = self.graph.in_place(&[before, within]);
+        // `ggml_set_inplace`: the chunk's rows of the output.
         let output = self.graph.overwrite(&[output, sum], output);
         let added = self.graph.multiply(key, news);
         let state = self.graph.in_place(&[state, growth]);

@@ -1,23 +1,24 @@
-//! A graph of operations as far as memory goes: sizes, sources, views and places, no arithmetic.
+//! Graph of operations: sizes, sources, views and devices, without arithmetic.
 //!
-//! Mirrors `ggml.c: ggml_build_forward_expand` and the shapes of its operations `@ b10605`. Operations that only
-//! look at memory are views; the few kinds below are what allocation and placement tell apart.
+//! Mirrors `ggml.c: ggml_build_forward_expand` and the shapes of its operations `@ b10605`. The few kinds of operation below
+//! are those that allocation and placement tell apart.
 
 use std::num::NonZeroU32;
 
 use crate::layout::TensorDevice;
 
-/// A tensor of the graph, by its number from 1. Small, because a node has room for seven and what is touched for the first time
-/// costs a page fault: a graph of all layers of a large model is a megabyte.
+/// A tensor of the graph, by its number from 1. Small, because a node holds seven of them and the graph of a large model
+/// is a megabyte, in which every first touch of a page costs a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TensorId(NonZeroU32);
+pub(super) struct Id(NonZeroU32);
 
-impl TensorId {
-    pub(super) const fn index(self) -> usize {
-        self.0.get() as usize - 1
+impl Id {
+    pub(super) fn index(self) -> usize {
+        // No target has a `usize` below 32 bits, so the number never changes here.
+        usize::try_from(self.0.get() - 1).unwrap_or(usize::MAX)
     }
 
-    /// Of the last of `count` tensors.
+    /// The last of `count` tensors.
     fn last(count: usize) -> Self {
         let number = u32::try_from(count).ok().and_then(NonZeroU32::new);
         Self(number.expect("a graph has fewer nodes than memory could hold 2^32 of"))
@@ -26,15 +27,15 @@ impl TensorId {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OpKind {
-    /// A weight; already in memory at its place.
+    /// A weight; already in memory at its device.
     Weight(TensorDevice),
-    /// A tensor of the cache; already in memory at its place.
+    /// A tensor of the cache; already in memory at its device.
     Cache(TensorDevice),
     /// A graph input, written by the host.
     Input,
-    /// Looks at another tensor's memory and computes nothing.
+    /// Shows another tensor's memory and computes nothing.
     View,
-    /// Computes, and may write over a source of the same layout (`ggml_op_can_inplace`).
+    /// Computes, and may reuse the memory of a source with the same layout (`ggml_op_can_inplace`).
     InPlace,
     /// Like `InPlace`, but its weight is too small to choose a device (rotary embedding).
     Rope,
@@ -42,7 +43,7 @@ pub(super) enum OpKind {
     Own,
     /// Flash attention: like `Own`, and its sinks are too small to choose a device.
     Attention,
-    /// Writes into the cache, or into another tensor's memory; a view of it that computes.
+    /// Writes into the cache, or into another tensor's memory: a view that computes.
     Store,
     /// Gathers rows: never worth moving weights for.
     Gather,
@@ -59,7 +60,7 @@ pub(super) const F32: u64 = 4;
 pub(super) const I32: u64 = 4;
 pub(super) const I64: u64 = 8;
 
-/// How a tensor lies in memory; equal layouts can share it.
+/// Element size and shape; tensors of equal layout can share memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MemoryLayout {
     pub(super) element: u64,
@@ -75,26 +76,19 @@ pub(super) struct OpNode {
     pub(super) layout: MemoryLayout,
     /// Bytes of its data.
     pub(super) bytes: u64,
-    /// Bytes that its operation, or the padding of its rows, wants behind its data on a card.
+    /// Bytes behind its data on a card: working memory of the operation, or padding of quantised rows.
     pub(super) scratch: u64,
-    pub(super) sources: [Option<TensorId>; SOURCES],
-    /// The tensor whose memory it looks at.
-    pub(super) root: Option<TensorId>,
-    /// Never freed nor written over.
+    pub(super) sources: [Option<Id>; SOURCES],
+    /// The tensor whose memory it shows.
+    pub(super) root: Option<Id>,
+    /// Never freed and never reused.
     pub(super) output: bool,
     /// No card has a kernel for it.
     pub(super) host_only: bool,
-    /// Where the engine insists that it is computed.
+    /// A device that the engine insists on.
     pub(super) pinned: Option<TensorDevice>,
-    /// `get_op_batch_size`: rows that make copying a host weight to a card worth it.
+    /// `get_op_batch_size`: rows that decide whether a host weight is worth copying to a card.
     pub(super) batch: u64,
-}
-
-impl OpNode {
-    /// What a card adds behind the rows of a quantised tensor, and so behind a copy of it.
-    fn padding(&self) -> u64 {
-        if self.kind.is_leaf() { self.scratch } else { 0 }
-    }
 }
 
 #[derive(Debug, Default)]
@@ -102,15 +96,15 @@ pub(super) struct OpGraph {
     nodes: Vec<OpNode>,
     visited: Vec<bool>,
     /// Operations in the order in which they run.
-    pub(super) order: Vec<TensorId>,
+    pub(super) order: Vec<Id>,
     /// Inputs, weights and cache tensors in the order in which they are met.
-    pub(super) leaves: Vec<TensorId>,
-    /// What [`Self::expand`] has yet to look at, kept for its memory.
-    pending: Vec<(TensorId, usize)>,
+    pub(super) leaves: Vec<Id>,
+    /// Stack of [`Self::expand`], kept for its memory.
+    pending: Vec<(Id, usize)>,
 }
 
 impl OpGraph {
-    /// Empty, with room for `count` tensors, which do not move while it is built.
+    /// Empties the graph and makes room for `count` tensors, which then do not move while it is built.
     pub(super) fn clear(&mut self, count: usize) {
         self.nodes.clear();
         self.nodes.reserve(count);
@@ -120,11 +114,11 @@ impl OpGraph {
         self.leaves.clear();
     }
 
-    pub(super) fn node(&self, id: TensorId) -> &OpNode {
+    pub(super) fn node(&self, id: Id) -> &OpNode {
         &self.nodes[id.index()]
     }
 
-    fn node_mut(&mut self, id: TensorId) -> &mut OpNode {
+    pub(super) fn node_mut(&mut self, id: Id) -> &mut OpNode {
         &mut self.nodes[id.index()]
     }
 
@@ -132,216 +126,175 @@ impl OpGraph {
         &self.nodes
     }
 
-    pub(super) fn shape(&self, id: TensorId) -> [u64; 4] {
+    pub(super) fn shape(&self, id: Id) -> [u64; 4] {
         self.node(id).layout.shape
     }
 
-    pub(super) fn push(&mut self, node: OpNode) -> TensorId {
-        self.nodes.push(node);
-        self.visited.push(false);
-        TensorId::last(self.nodes.len())
-    }
-
-    fn new_node(&mut self, kind: OpKind, element: u64, shape: [u64; 4], sources: &[TensorId]) -> TensorId {
+    fn push(&mut self, kind: OpKind, element: u64, shape: [u64; 4], sources: &[Id]) -> Id {
         let mut held = [None; SOURCES];
         for (slot, source) in held.iter_mut().zip(sources) {
             *slot = Some(*source);
         }
-        let bytes = shape.iter().fold(element, |bytes, &n| bytes.saturating_mul(n));
-        let layout = MemoryLayout { element, shape };
-        self.push(OpNode {
+        self.nodes.push(OpNode {
             kind,
-            layout,
-            bytes,
+            layout: MemoryLayout { element, shape },
+            // Sizes saturate, because a hostile header may state any shape.
+            bytes: elements(&shape).saturating_mul(element),
             scratch: 0,
             sources: held,
             root: None,
             output: false,
             host_only: false,
             pinned: None,
-            batch: shape[1].saturating_mul(shape[2]).saturating_mul(shape[3]),
-        })
+            batch: elements(&shape[1..]),
+        });
+        self.visited.push(false);
+        Id::last(self.nodes.len())
     }
 
     /// A weight or a tensor of the cache, of any element type.
-    pub(super) fn stored(&mut self, kind: OpKind, bytes: u64, padding: u64, shape: [u64; 4]) -> TensorId {
-        let id = self.new_node(kind, 0, shape, &[]);
-        self.node_mut(id).bytes = bytes;
-        self.node_mut(id).scratch = padding;
+    pub(super) fn stored(&mut self, kind: OpKind, bytes: u64, padding: u64, shape: [u64; 4]) -> Id {
+        // Blocks of a quantised type have no size for one element; only views of the tensor would ask for it.
+        let id = self.push(kind, 0, shape, &[]);
+        let node = self.node_mut(id);
+        (node.bytes, node.scratch) = (bytes, padding);
         id
     }
 
-    /// A tensor of the cache of F32: one row for each state that is kept.
-    pub(super) fn states(&mut self, place: TensorDevice, row: u64, rows: u64) -> TensorId {
-        self.new_node(OpKind::Cache(place), F32, [row, rows, 1, 1], &[])
+    /// An F32 tensor of the cache: one row for each state that is kept.
+    pub(super) fn states(&mut self, place: TensorDevice, row: u64, rows: u64) -> Id {
+        self.push(OpKind::Cache(place), F32, [row, rows, 1, 1], &[])
     }
 
-    pub(super) fn input(&mut self, element: u64, shape: [u64; 4]) -> TensorId {
-        self.new_node(OpKind::Input, element, shape, &[])
+    pub(super) fn input(&mut self, element: u64, shape: [u64; 4]) -> Id {
+        self.push(OpKind::Input, element, shape, &[])
     }
 
     /// An operation whose result has the layout of its first source.
-    pub(super) fn in_place(&mut self, sources: &[TensorId]) -> TensorId {
+    pub(super) fn in_place(&mut self, sources: &[Id]) -> Id {
         let like = self.node(sources[0]).layout;
-        self.new_node(OpKind::InPlace, like.element, like.shape, sources)
+        self.push(OpKind::InPlace, like.element, like.shape, sources)
     }
 
-    pub(super) fn pin(&mut self, id: TensorId, place: TensorDevice) {
-        self.node_mut(id).pinned = Some(place);
-    }
-
-    pub(super) fn keep_on_host(&mut self, id: TensorId) {
-        self.node_mut(id).host_only = true;
-    }
-
-    pub(super) fn rope(&mut self, sources: &[TensorId]) -> TensorId {
+    pub(super) fn rope(&mut self, sources: &[Id]) -> Id {
         let like = self.node(sources[0]).layout;
-        let id = self.new_node(OpKind::Rope, like.element, like.shape, sources);
+        let id = self.push(OpKind::Rope, like.element, like.shape, sources);
         self.node_mut(id).batch = like.shape[2];
         id
     }
 
-    pub(super) fn own(&mut self, element: u64, shape: [u64; 4], sources: &[TensorId]) -> TensorId {
-        self.new_node(OpKind::Own, element, shape, sources)
+    /// An operation with an F32 result in memory of its own.
+    pub(super) fn own(&mut self, shape: [u64; 4], sources: &[Id]) -> Id {
+        self.own_of(F32, shape, sources)
     }
 
-    pub(super) fn gather(&mut self, shape: [u64; 4], table: TensorId, rows: TensorId) -> TensorId {
-        let id = self.new_node(OpKind::Gather, F32, shape, &[table, rows]);
+    pub(super) fn own_of(&mut self, element: u64, shape: [u64; 4], sources: &[Id]) -> Id {
+        self.push(OpKind::Own, element, shape, sources)
+    }
+
+    /// An F32 result of the shape of `of`, in memory of its own.
+    pub(super) fn own_like(&mut self, of: Id, sources: &[Id]) -> Id {
+        self.own(self.shape(of), sources)
+    }
+
+    pub(super) fn gather(&mut self, shape: [u64; 4], table: Id, rows: Id) -> Id {
+        let id = self.push(OpKind::Gather, F32, shape, &[table, rows]);
         self.node_mut(id).batch = 0;
         id
     }
 
     /// `ggml_mul_mat`: F32 of the weight's rows by the activations' columns.
-    pub(super) fn multiply(&mut self, weight: TensorId, activations: TensorId) -> TensorId {
+    pub(super) fn multiply(&mut self, weight: Id, activations: Id) -> Id {
         let rows = self.shape(weight)[1];
         let [_, columns, second, third] = self.shape(activations);
-        let id = self.new_node(
-            OpKind::Own,
-            F32,
-            [rows, columns, second, third],
-            &[weight, activations],
-        );
+        let id = self.own([rows, columns, second, third], &[weight, activations]);
         self.node_mut(id).batch = columns;
         id
     }
 
     /// `ggml_mul_mat_id`: one product for each of the `used` experts of a token.
-    pub(super) fn multiply_experts(
-        &mut self,
-        weight: TensorId,
-        activations: TensorId,
-        chosen: TensorId,
-    ) -> TensorId {
+    pub(super) fn multiply_experts(&mut self, weight: Id, activations: Id, chosen: Id) -> Id {
         let rows = self.shape(weight)[1];
         let [used, tokens, ..] = self.shape(chosen);
-        let id = self.new_node(
-            OpKind::Own,
-            F32,
-            [rows, used, tokens, 1],
-            &[weight, activations, chosen],
-        );
+        let id = self.own([rows, used, tokens, 1], &[weight, activations, chosen]);
         self.node_mut(id).batch = tokens;
         id
     }
 
-    /// Says how many rows make copying a host weight for this worth it, where the shape does not.
-    pub(super) fn count_batch(&mut self, id: TensorId, rows: u64) {
-        self.node_mut(id).batch = rows;
-    }
-
-    /// ik_llama.cpp's `ggml_moe_up_gate`: two products for each expert of a token, of which one result is left.
-    pub(super) fn multiply_both(
-        &mut self,
-        up: TensorId,
-        gate: TensorId,
-        activations: TensorId,
-        chosen: TensorId,
-    ) -> TensorId {
-        let id = self.multiply_experts(up, activations, chosen);
-        self.node_mut(id).sources[3] = Some(gate);
-        id
-    }
-
-    pub(super) fn attention(&mut self, shape: [u64; 4], scratch: u64, sources: &[TensorId]) -> TensorId {
-        let id = self.new_node(OpKind::Attention, F32, shape, sources);
+    pub(super) fn attention(&mut self, shape: [u64; 4], scratch: u64, sources: &[Id]) -> Id {
+        let id = self.push(OpKind::Attention, F32, shape, sources);
         self.node_mut(id).scratch = scratch;
         id
     }
 
     /// The same memory in another shape, or a part of it.
-    pub(super) fn view(&mut self, of: TensorId, shape: [u64; 4]) -> TensorId {
+    pub(super) fn view(&mut self, of: Id, shape: [u64; 4]) -> Id {
         let &OpNode {
             layout, bytes, root, ..
         } = self.node(of);
-        let MemoryLayout { element, shape: all } = layout;
-        let root = root.unwrap_or(of);
-        let id = self.new_node(OpKind::View, element, shape, &[of]);
-        if count(&shape) == count(&all) {
+        let id = self.push(OpKind::View, layout.element, shape, &[of]);
+        // A view of everything has the bytes of its source, which its element type may not tell.
+        if elements(&shape) == elements(&layout.shape) {
             self.node_mut(id).bytes = bytes;
         }
-        self.node_mut(id).root = Some(root);
+        // Views of views share one root, so that the allocator counts all of them in one place.
+        self.node_mut(id).root = Some(root.unwrap_or(of));
         id
     }
 
-    /// A part of each row. What lies between belongs to the next, and so to a copy of it, too (`ggml_nbytes`).
-    pub(super) fn slice(&mut self, of: TensorId, shape: [u64; 4]) -> TensorId {
+    /// A part of each row. The bytes between two parts count, because a copy of it has them too (`ggml_nbytes`).
+    pub(super) fn slice(&mut self, of: Id, shape: [u64; 4]) -> Id {
         let MemoryLayout { element, shape: all } = self.node(of).layout;
-        let rows = count(&all[1..]).max(1);
+        let rows = elements(&all[1..]).max(1);
         let before = (rows - 1).saturating_mul(all[0]);
-        let id = self.view(of, shape);
-        self.node_mut(id).bytes = before
-            .saturating_add(count(&shape) / rows)
-            .saturating_mul(element);
-        id
+        let all = before.saturating_add(elements(&shape) / rows);
+        self.cache_view(of, shape, all.saturating_mul(element))
     }
 
-    /// A view of the cache whose bytes are not those of its shape times a plain element.
-    pub(super) fn cache_view(&mut self, of: TensorId, shape: [u64; 4], bytes: u64) -> TensorId {
+    /// A view whose bytes are not those of its shape times a plain element.
+    pub(super) fn cache_view(&mut self, of: Id, shape: [u64; 4], bytes: u64) -> Id {
         let id = self.view(of, shape);
         self.node_mut(id).bytes = bytes;
         id
     }
 
-    pub(super) fn store(&mut self, values: TensorId, rows: TensorId, cache: TensorId) -> TensorId {
+    pub(super) fn store(&mut self, values: Id, rows: Id, cache: Id) -> Id {
         self.overwrite(&[values, rows, cache], cache)
     }
 
-    /// An operation whose result is written into the memory of `target`.
-    pub(super) fn overwrite(&mut self, sources: &[TensorId], target: TensorId) -> TensorId {
-        let &OpNode {
-            layout: like, root, ..
-        } = self.node(target);
-        let root = root.unwrap_or(target);
-        let id = self.new_node(OpKind::Store, like.element, like.shape, sources);
-        self.node_mut(id).root = Some(root);
-        id
-    }
-
     /// `ggml_cpy`.
-    pub(super) fn copy_into(&mut self, of: TensorId, target: TensorId) -> TensorId {
+    pub(super) fn copy_into(&mut self, of: Id, target: Id) -> Id {
         self.overwrite(&[of, target], target)
     }
 
-    /// A tensor of the same size for a copy of `source`.
-    pub(super) fn duplicate(&mut self, source: TensorId) -> TensorId {
-        let node = self.node(source);
-        let (layout, bytes, padding) = (node.layout, node.bytes, node.padding());
-        let id = self.new_node(OpKind::Own, layout.element, layout.shape, &[]);
-        self.node_mut(id).bytes = bytes;
-        self.node_mut(id).scratch = padding;
+    /// An operation whose result is written into the memory of `target`.
+    pub(super) fn overwrite(&mut self, sources: &[Id], target: Id) -> Id {
+        let &OpNode { layout, root, .. } = self.node(target);
+        let id = self.push(OpKind::Store, layout.element, layout.shape, sources);
+        self.node_mut(id).root = Some(root.unwrap_or(target));
         id
     }
 
-    pub(super) fn replace_source(&mut self, id: TensorId, slot: usize, source: TensorId) {
-        self.node_mut(id).sources[slot] = Some(source);
-    }
-
-    pub(super) fn mark_output(&mut self, id: TensorId) {
-        self.node_mut(id).output = true;
+    /// A tensor of the same size for a copy of `source`.
+    pub(super) fn duplicate(&mut self, source: Id) -> Id {
+        let &OpNode {
+            kind,
+            layout,
+            bytes,
+            scratch,
+            ..
+        } = self.node(source);
+        let id = self.own_of(layout.element, layout.shape, &[]);
+        let copy = self.node_mut(id);
+        copy.bytes = bytes;
+        // The padding of a quantised weight is copied with it; the working memory of an operation is not.
+        copy.scratch = if kind.is_leaf() { scratch } else { 0 };
+        id
     }
 
     /// `ggml_build_forward_expand`: everything `id` needs, sources first, then `id`.
-    pub(super) fn expand(&mut self, id: TensorId) {
+    pub(super) fn expand(&mut self, id: Id) {
+        // A stack of its own, because recursion over a hundred layers would be deep.
         let mut pending = std::mem::take(&mut self.pending);
         pending.push((id, 0));
         while let Some((id, next)) = pending.pop() {
@@ -365,6 +318,6 @@ impl OpGraph {
     }
 }
 
-fn count(shape: &[u64]) -> u64 {
+fn elements(shape: &[u64]) -> u64 {
     shape.iter().fold(1, |all: u64, &n| all.saturating_mul(n))
 }

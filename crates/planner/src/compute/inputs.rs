@@ -1,60 +1,56 @@
-//! What a graph is given from outside: positions, cache rows and masks, states to copy, wanted rows.
+//! Inputs of a graph: positions, cache rows and masks, states to copy, wanted rows.
 //!
 //! Mirrors `llama-graph.cpp: build_inp_pos, build_inp_out_ids, build_attn_inp_kv_impl, build_attn_inp_no_cache,
 //! build_rs_inp_impl @ b10605`.
 
 use plimsoll_model::TensorType;
 
-use super::form::GraphVariant;
-use super::graph::{F16, F32, I32, I64, OpGraph, TensorId};
-use super::sketch::ModelLayers;
+use super::graph::{F16, F32, I32, I64, Id, OpGraph};
+use super::model_layers::ModelLayers;
 use crate::kv;
-use crate::kv::CacheKind;
 use crate::reserve::Reserve;
 
 /// Inputs of one kind of cache.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CacheInputs {
-    pub(super) key_rows: TensorId,
-    pub(super) value_rows: TensorId,
-    pub(super) mask: TensorId,
+    pub(super) key_rows: Id,
+    pub(super) value_rows: Id,
+    pub(super) mask: Id,
     /// Hadamard rotations of a quantised cache.
-    pub(super) key_rotation: Option<TensorId>,
-    pub(super) value_rotation: Option<TensorId>,
+    pub(super) key_rotation: Option<Id>,
+    pub(super) value_rotation: Option<Id>,
 }
 
-/// Which kept states the sequences of a batch go on from.
+/// Rows of the kept states that the sequences of a batch continue from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StateInputs {
-    pub(super) of_batch: TensorId,
-    /// Of sequences that are not in the batch: none, in the graph that is reserved.
-    pub(super) beside: TensorId,
+    pub(super) of_batch: Id,
+    /// Of sequences that are not in the batch; the reserved graph has none.
+    pub(super) beside: Id,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inputs {
-    pub(super) positions: TensorId,
+    pub(super) positions: Id,
     pub(super) full: CacheInputs,
     pub(super) sliding: CacheInputs,
     pub(super) states: StateInputs,
-    pub(super) outputs: TensorId,
+    pub(super) outputs: Id,
 }
 
 /// The mask is F16 where it is `halved`.
 pub(super) fn inputs(
     graph: &mut OpGraph,
-    sketch: &ModelLayers<'_>,
+    layers: &ModelLayers<'_>,
     reserve: &Reserve,
-    cache: CacheKind,
     halved: bool,
+    positions: u64,
 ) -> Inputs {
-    let positions = GraphVariant::of(sketch.model)
-        .positions
-        .saturating_mul(reserve.tokens);
-    let positions = graph.input(I32, [positions, 1, 1, 1]);
-    let full = cache_inputs(graph, sketch, reserve, cache, halved, false);
-    let sliding = match sketch.model.hyper.sliding {
-        Some(_) => cache_inputs(graph, sketch, reserve, cache, halved, true),
+    let positions = graph.input(I32, [positions.saturating_mul(reserve.tokens), 1, 1, 1]);
+    let full = cache_inputs(graph, layers, reserve, halved, false);
+    // Without sliding layers one set of inputs serves all.
+    let sliding = match layers.model.hyper.sliding {
+        Some(_) => cache_inputs(graph, layers, reserve, halved, true),
         None => full,
     };
     Inputs {
@@ -78,15 +74,15 @@ fn state_inputs(graph: &mut OpGraph, reserve: &Reserve) -> StateInputs {
 /// `build_attn_inp_kv_impl`, `build_attn_inp_no_cache`.
 fn cache_inputs(
     graph: &mut OpGraph,
-    sketch: &ModelLayers<'_>,
+    layers: &ModelLayers<'_>,
     reserve: &Reserve,
-    cache: CacheKind,
     halved: bool,
     slides: bool,
 ) -> CacheInputs {
-    let hyper = &sketch.model.hyper;
+    let (hyper, cache) = (&layers.model.hyper, layers.cache);
     let tokens = reserve.tokens;
     let element = if halved { F16 } else { F32 };
+    // The layers of one kind share their inputs, so the first of them tells the sizes.
     let layer = (0..hyper.layers)
         .find(|&layer| hyper.slides(layer) == slides && hyper.attends(layer))
         .unwrap_or(0);
@@ -96,45 +92,41 @@ fn cache_inputs(
     } else {
         [tokens, tokens, 1, 1]
     };
-    let widest = (0..hyper.layers)
-        .map(|layer| hyper.value_row(layer))
-        .max()
-        .unwrap_or(0);
-    let values = if cache.transposed {
-        tokens.saturating_mul(widest.max(1))
-    } else {
-        tokens
+    let values = match cache.transposed {
+        // A transposed V is scattered element by element, so every element has an index of its own.
+        true => tokens.saturating_mul(kv::widest_value(hyper).max(1)),
+        false => tokens,
     };
     CacheInputs {
         key_rows: graph.input(I64, [tokens, 1, 1, 1]),
         value_rows: graph.input(I64, [values, 1, 1, 1]),
         mask: graph.input(element, mask),
-        // latent vectors are cached as they are (`build_attn` of `llm_graph_input_attn_k`)
+        // Latent vectors are cached as they are (`build_attn` of `llm_graph_input_attn_k`).
         key_rotation: match hyper.mla {
             Some(_) => None,
             None => rotation(
                 graph,
                 cache.key,
-                head_length(sketch, layer, hyper.key_row(layer)),
+                head_length(layers, layer, hyper.key_row(layer)),
                 true,
             ),
         },
         value_rotation: rotation(
             graph,
             cache.value,
-            head_length(sketch, layer, hyper.value_row(layer)),
+            head_length(layers, layer, hyper.value_row(layer)),
             false,
         ),
     }
 }
 
-fn head_length(sketch: &ModelLayers<'_>, layer: u32, row: u64) -> u64 {
-    row / u64::from(sketch.model.hyper.heads_kv.at(layer)).max(1)
+fn head_length(layers: &ModelLayers<'_>, layer: u32, row: u64) -> u64 {
+    row / u64::from(layers.model.hyper.heads_kv.at(layer)).max(1)
 }
 
 /// `llama-kv-cache.cpp: build_input_k_rot, build_input_v_rot @ b10605`: quantised caches are rotated, K by the
 /// largest power of two times 64 that divides a head, V by 64.
-fn rotation(graph: &mut OpGraph, kind: TensorType, head: u64, largest: bool) -> Option<TensorId> {
+fn rotation(graph: &mut OpGraph, kind: TensorType, head: u64, largest: bool) -> Option<Id> {
     const SMALLEST: u64 = 64;
     if !kind.quantised() || head == 0 || !head.is_multiple_of(SMALLEST) {
         return None;

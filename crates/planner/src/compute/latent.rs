@@ -1,41 +1,41 @@
-//! LatentAttention attention as ik_llama.cpp builds it: restored keys and values in passes of heads, or the absorbed variant in steps.
+//! Graph of ik_llama.cpp's latent attention: keys and values restored in passes of heads, or absorbed in steps.
 //!
-//! Mirrors `graphs/build_deepseek2.cpp: build_deepseek2_layer_attention` (8337e4cd), as far as sizes go.
+//! Mirrors the sizes of `graphs/build_deepseek2.cpp: build_deepseek2_layer_attention` (8337e4cd).
 
 use super::decoder::{Decoder, WEIGHT};
-use super::graph::{F16, F32, OpKind, TensorId};
-use super::sketch::ModelBlock;
+use super::graph::{F16, Id, OpKind};
+use super::model_layers::Layer;
 use crate::kv;
 use crate::latent::{LatentAttention, LatentCache};
-use crate::layout::TensorDevice;
 
-/// Passes at each end that are built: those between them hold what their neighbours hold, but for a result that grows evenly.
+/// Passes that are built at each end. Those between hold what their neighbours hold, except for a result that grows
+/// evenly.
 const BUILT: u64 = 4;
 
-/// Of the batch: queries with their halves, `[length, heads, tokens]`, and what goes into the cache.
+/// Queries of the batch by their halves, `[length, heads, tokens]`, and the vectors for the cache.
 struct LatentBatch {
     heads: u64,
-    plain: TensorId,
-    rotary: TensorId,
-    vector: TensorId,
-    rotary_key: TensorId,
+    plain: Id,
+    rotary: Id,
+    vector: Id,
+    rotary_key: Id,
 }
 
 /// The latent cache of a layer.
 #[derive(Clone, Copy)]
 struct LatentRows {
     cells: u64,
-    tensor: TensorId,
+    tensor: Id,
 }
 
 impl Decoder<'_> {
     /// `None` where the layer's attention is not latent.
     pub(super) fn latent_attention(
         &mut self,
-        block: &ModelBlock<'_>,
-        input: TensorId,
+        block: &Layer<'_>,
+        input: Id,
         latent: &LatentAttention,
-    ) -> Option<TensorId> {
+    ) -> Option<Id> {
         let batch = self.latent_batch(block, input, latent)?;
         let attended = match latent.cached(self.flash.on) {
             LatentCache::Heads => self.whole_heads(block, latent, &batch),
@@ -53,16 +53,17 @@ impl Decoder<'_> {
 
     fn latent_batch(
         &mut self,
-        block: &ModelBlock<'_>,
-        input: TensorId,
+        block: &Layer<'_>,
+        input: Id,
         latent: &LatentAttention,
     ) -> Option<LatentBatch> {
-        let heads = u64::from(self.sketch.model.hyper.heads.at(block.layer)).max(1);
+        let heads = u64::from(self.layers.model.hyper.heads.at(block.layer)).max(1);
         let tokens = self.tokens;
         let low = self.linear(block, "attn_q_a", input);
         let compressed = self.linear(block, "attn_kv_a_mqa", input)?;
         let query = match low {
             Some(low) => {
+                // Both first products read the same input, and the engine computes them side by side.
                 self.graph.expand(low);
                 self.graph.expand(compressed);
                 let low = self.norm(block, "attn_q_a_norm", low);
@@ -89,34 +90,27 @@ impl Decoder<'_> {
     }
 
     /// Writes the batch into the cache.
-    fn keep(&mut self, block: &ModelBlock<'_>, latent: &LatentAttention, batch: &LatentBatch) -> LatentRows {
-        let cells = kv::cells(&self.sketch.model.hyper, block.layer, self.reserve);
+    fn keep(&mut self, block: &Layer<'_>, latent: &LatentAttention, batch: &LatentBatch) -> LatentRows {
+        let cells = kv::cells(&self.layers.model.hyper, block.layer, self.reserve);
         let rows = cells.saturating_mul(self.reserve.streams);
-        let place = self.cache_place(block);
+        let place = self.cache.device(block.place);
         let row = latent.rank() + latent.rope();
         let tensor = self.cache_tensor(self.cache.key, row, rows, place);
         let both = [batch.rotary_key, batch.vector];
-        let joined = self.graph.own(F32, [row, self.tokens, 1, 1], &both);
+        let joined = self.graph.own([row, self.tokens, 1, 1], &both);
         let store = self.graph.store(joined, self.inputs.full.key_rows, tensor);
         self.graph.expand(store);
         LatentRows { cells, tensor }
     }
 
-    fn cache_place(&self, block: &ModelBlock<'_>) -> TensorDevice {
-        match self.cache.offload {
-            true => block.place,
-            false => TensorDevice::Host,
-        }
-    }
-
-    /// Keys and values of everything cached, for the heads of one pass after the other.
+    /// Keys and values of all that is cached, pass by pass over the heads.
     fn restored(
         &mut self,
-        block: &ModelBlock<'_>,
+        block: &Layer<'_>,
         latent: &LatentAttention,
         batch: &LatentBatch,
         cache: LatentRows,
-    ) -> TensorId {
+    ) -> Id {
         let (rope, value, cells, tokens) = (latent.rope(), latent.value(), cache.cells, self.tokens);
         let heads = u32::try_from(batch.heads).unwrap_or(u32::MAX);
         let one_pass = latent.heads_a_pass(heads, cells);
@@ -124,29 +118,33 @@ impl Decoder<'_> {
             .graph
             .cache_view(cache.tensor, [latent.rank(), cells, 1, 1], 0);
         let rotary = self.graph.cache_view(cache.tensor, [rope, cells, 1, 1], 0);
+        // A quantised cache is cast before its rotary part is repeated for every head.
         let rotary = match self.cache.key.name {
             "f16" => rotary,
-            _ => self.graph.own(F16, [rope, cells, 1, 1], &[rotary]),
+            _ => self.graph.own_of(F16, [rope, cells, 1, 1], &[rotary]),
         };
-        let rotary = self.graph.own(F16, [rope, cells, one_pass, 1], &[rotary]);
+        let rotary = self.graph.own_of(F16, [rope, cells, one_pass, 1], &[rotary]);
         let length = latent.plain() + rope;
-        let query = self.graph.own(
-            F32,
-            [length, batch.heads, tokens, 1],
-            &[batch.rotary, batch.plain],
-        );
+        let query = self
+            .graph
+            .own([length, batch.heads, tokens, 1], &[batch.rotary, batch.plain]);
         self.graph.expand(query);
         let mut joined = None;
+        // Results of the passes are concatenated one by one, so the joined tensor grows with each.
         for pass in ends(batch.heads / one_pass) {
             let matrix = self.restoring(block, latent, one_pass);
             let both = self.graph.multiply(matrix, vectors);
             let values = self.graph.view(both, [value, cells, one_pass, 1]);
             let keys = self.graph.view(both, [latent.plain(), cells, one_pass, 1]);
-            let values = self.graph.own(F16, [value, cells, one_pass, 1], &[values]);
-            let keys = self.graph.own(F16, [latent.plain(), cells, one_pass, 1], &[keys]);
+            let values = self.graph.own_of(F16, [value, cells, one_pass, 1], &[values]);
+            let keys = self
+                .graph
+                .own_of(F16, [latent.plain(), cells, one_pass, 1], &[keys]);
             self.graph.expand(keys);
             self.graph.expand(values);
-            let keys = self.graph.own(F16, [length, cells, one_pass, 1], &[rotary, keys]);
+            let keys = self
+                .graph
+                .own_of(F16, [length, cells, one_pass, 1], &[rotary, keys]);
             self.graph.expand(keys);
             let query = self.graph.view(query, [length, tokens, one_pass, 1]);
             let sources = [query, keys, values, self.inputs.full.mask];
@@ -158,7 +156,7 @@ impl Decoder<'_> {
                 None => attended,
                 Some(before) => {
                     let shape = [value.saturating_mul(one_pass).saturating_mul(pass), tokens, 1, 1];
-                    self.graph.own(F32, shape, &[before, attended])
+                    self.graph.own(shape, &[before, attended])
                 }
             };
             self.graph.expand(all);
@@ -168,37 +166,35 @@ impl Decoder<'_> {
     }
 
     /// The part of `attn_kv_b` for the heads of a pass, from the file or computed at load.
-    fn restoring(&mut self, block: &ModelBlock<'_>, latent: &LatentAttention, heads: u64) -> TensorId {
+    fn restoring(&mut self, block: &Layer<'_>, latent: &LatentAttention, heads: u64) -> Id {
         let shape = [latent.rank(), latent.restored().saturating_mul(heads), 1, 1];
         self.latent_matrix(block, ["attn_kv_b", "attn_k_b"], shape)
     }
 
-    /// A matrix beside the first of these that the file has.
-    fn latent_matrix(&mut self, block: &ModelBlock<'_>, beside: [&str; 2], shape: [u64; 4]) -> TensorId {
+    /// A matrix on the device of the first of these that the file has.
+    fn latent_matrix(&mut self, block: &Layer<'_>, beside: [&str; 2], shape: [u64; 4]) -> Id {
         let found = beside.iter().find_map(|role| block.part(role, WEIGHT));
         let place = found.map_or(block.place, |(_, place)| place);
+        // Its bytes do not matter: it is allocated with the weights.
         let elements = shape.iter().fold(1, |all: u64, &n| all.saturating_mul(n));
         self.graph.stored(OpKind::Weight(place), elements, 0, shape)
     }
 
-    /// The key matrix absorbed into the query, values decompressed afterwards.
+    /// Attention to the vectors themselves: the key matrix is absorbed into the query, values are restored afterwards.
     fn absorbed(
         &mut self,
-        block: &ModelBlock<'_>,
+        block: &Layer<'_>,
         latent: &LatentAttention,
         batch: &LatentBatch,
         cache: LatentRows,
-    ) -> TensorId {
+    ) -> Id {
         let (rank, tokens, heads) = (latent.rank(), self.tokens, batch.heads);
         let row = rank + latent.rope();
         let absorb = self.latent_matrix(block, ["attn_k_b", "attn_kv_b"], [latent.plain(), rank, heads, 1]);
         let plain = self.graph.view(batch.plain, [latent.plain(), tokens, heads, 1]);
         let absorbed = self.graph.multiply(absorb, plain);
-        let query = self
-            .graph
-            .own(F32, [row, tokens, heads, 1], &[batch.rotary, absorbed]);
-        let kernel = self.flash.on && (latent.mode == 1 || latent.mode == 3);
-        let attended = if kernel {
+        let query = self.graph.own([row, tokens, heads, 1], &[batch.rotary, absorbed]);
+        let attended = if self.flash.on && latent.absorbs() {
             let keys = self.graph.cache_view(cache.tensor, [row, cache.cells, 1, 1], 0);
             let values = self.graph.cache_view(cache.tensor, [rank, cache.cells, 1, 1], 0);
             let sources = [query, keys, values, self.inputs.full.mask];
@@ -211,17 +207,11 @@ impl Decoder<'_> {
             self.latent_matrix(block, ["attn_v_b", "attn_kv_b"], [rank, latent.value(), heads, 1]);
         let values = self.graph.multiply(decompress, attended);
         let shape = [latent.value().saturating_mul(heads), tokens, 1, 1];
-        self.graph.own(F32, shape, &[values])
+        self.graph.own(shape, &[values])
     }
 
     /// Scores, their softmax and their product with the transposed vectors, for as many heads at once as `-amb` allows.
-    fn stepwise(
-        &mut self,
-        latent: &LatentAttention,
-        query: TensorId,
-        cache: LatentRows,
-        heads: u64,
-    ) -> TensorId {
+    fn stepwise(&mut self, latent: &LatentAttention, query: Id, cache: LatentRows, heads: u64) -> Id {
         let (rank, tokens, cells) = (latent.rank(), self.tokens, cache.cells);
         let counted = u32::try_from(heads).unwrap_or(u32::MAX);
         let step = latent.heads_a_step(counted, tokens, cells).max(1);
@@ -229,23 +219,25 @@ impl Decoder<'_> {
             .graph
             .cache_view(cache.tensor, [rank + latent.rope(), cells, 1, 1], 0);
         let mut values = self.graph.cache_view(cache.tensor, [cells, rank, 1, 1], 0);
+        // Modes 2 and 3 cache no transposed vectors, so they are transposed here.
         if latent.mode > 1 {
-            values = self.graph.own(F16, [cells, rank, 1, 1], &[values]);
+            values = self.graph.own_of(F16, [cells, rank, 1, 1], &[values]);
         }
         let mut joined = None;
         for turn in ends(heads.div_ceil(step)) {
             let done = (turn * step).min(heads);
             let now = done - (turn - 1) * step;
             let query = self.graph.view(query, [rank + latent.rope(), tokens, now, 1]);
-            let mut scores = self.graph.own(F32, [cells, tokens, now, 1], &[keys, query]);
+            let mut scores = self.graph.own([cells, tokens, now, 1], &[keys, query]);
+            // In one step, mode 1 copies the scores before their softmax.
             if latent.mode == 1 && now == heads {
-                scores = self.graph.own(F32, [cells, tokens, now, 1], &[scores]);
+                scores = self.graph.own([cells, tokens, now, 1], &[scores]);
             }
             let odds = self.graph.in_place(&[scores, self.inputs.full.mask]);
-            let product = self.graph.own(F32, [rank, tokens, now, 1], &[values, odds]);
+            let product = self.graph.own([rank, tokens, now, 1], &[values, odds]);
             let all = match joined {
                 None => product,
-                Some(before) => self.graph.own(F32, [rank, tokens, done, 1], &[before, product]),
+                Some(before) => self.graph.own([rank, tokens, done, 1], &[before, product]),
             };
             self.graph.expand(all);
             joined = Some(all);
@@ -254,30 +246,26 @@ impl Decoder<'_> {
     }
 
     /// `-mla 0`: whole heads are cached, as if the attention were not latent.
-    fn whole_heads(
-        &mut self,
-        block: &ModelBlock<'_>,
-        latent: &LatentAttention,
-        batch: &LatentBatch,
-    ) -> TensorId {
+    fn whole_heads(&mut self, block: &Layer<'_>, latent: &LatentAttention, batch: &LatentBatch) -> Id {
         let (tokens, heads, value) = (self.tokens, batch.heads, latent.value());
         let length = latent.plain() + latent.rope();
-        let cells = kv::cells(&self.sketch.model.hyper, block.layer, self.reserve);
+        let cells = kv::cells(&self.layers.model.hyper, block.layer, self.reserve);
         let rows = cells.saturating_mul(self.reserve.streams);
-        let place = self.cache_place(block);
+        let place = self.cache.device(block.place);
+        // The batch's own keys and values are restored before they are cached.
         let matrix = self.restoring(block, latent, heads);
         let both = self.graph.multiply(matrix, batch.vector);
         let plain = self.graph.view(both, [latent.plain(), heads, tokens, 1]);
         let values = self.graph.view(both, [value, heads, tokens, 1]);
         let values = self
             .graph
-            .own(F32, [value.saturating_mul(heads), tokens, 1, 1], &[values]);
+            .own([value.saturating_mul(heads), tokens, 1, 1], &[values]);
         let query = self
             .graph
-            .own(F32, [length, heads, tokens, 1], &[batch.plain, batch.rotary]);
+            .own([length, heads, tokens, 1], &[batch.plain, batch.rotary]);
         let keys = self
             .graph
-            .own(F32, [length, heads, tokens, 1], &[plain, batch.rotary_key]);
+            .own([length, heads, tokens, 1], &[plain, batch.rotary_key]);
         let key_cache = self.cache_tensor(self.cache.key, length.saturating_mul(heads), rows, place);
         let value_cache = self.cache_tensor(self.cache.value, value.saturating_mul(heads), rows, place);
         for (new, rows, cache) in [
@@ -299,15 +287,15 @@ impl Decoder<'_> {
                 .graph
                 .view(attended, [value.saturating_mul(heads), tokens, 1, 1]);
         }
-        let scores = self.graph.own(F32, [cells, tokens, heads, 1], &[keys, query]);
+        let scores = self.graph.own([cells, tokens, heads, 1], &[keys, query]);
         let odds = self.graph.in_place(&[scores, mask]);
-        let product = self.graph.own(F32, [value, tokens, heads, 1], &[values, odds]);
+        let product = self.graph.own([value, tokens, heads, 1], &[values, odds]);
         let shape = [value.saturating_mul(heads), tokens, 1, 1];
-        self.graph.own(F32, shape, &[product])
+        self.graph.own(shape, &[product])
     }
 }
 
-/// The first and the last of so many, from 1.
+/// The first and the last numbers up to `count`, from 1.
 fn ends(count: u64) -> impl Iterator<Item = u64> {
     let last = count.saturating_sub(BUILT).max(BUILT) + 1;
     (1..=count.min(BUILT)).chain(last..=count)
@@ -318,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_of_a_few_passes_are_built_and_both_ends_of_many() {
+    fn few_passes_are_all_built_and_of_many_both_ends() {
         let built = |count| ends(count).collect::<Vec<u64>>();
         assert_eq!(built(1), [1]);
         assert_eq!(built(8), [1, 2, 3, 4, 5, 6, 7, 8]);

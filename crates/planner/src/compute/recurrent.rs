@@ -1,32 +1,31 @@
-//! Layers that carry a state of fixed size from token to token instead of attending: Mamba, Mamba 2, short convolutions.
+//! Layers with a state of fixed size instead of attention: Mamba, Mamba 2, short convolutions.
 //!
 //! Mirrors `llama-graph.cpp: build_rs`, `models/mamba-base.cpp: build_mamba_layer, build_mamba2_layer` and
-//! `models/lfm2.cpp: build_shortconv_block @ b10605`. Every sequence of the batch has its own state: it is read from
-//! the cache, carried over the sequence's tokens, and written back, one copy for each token that can be taken back.
+//! `models/lfm2.cpp: build_shortconv_block @ b10605`. Every sequence of the batch has its own state: it is read from the
+//! cache, carried over the sequence's tokens, and written back, with one copy for each token that can be rolled back.
 
 use super::decoder::Decoder;
-use super::graph::{F32, TensorId};
-use super::sketch::ModelBlock;
-use crate::layout::TensorDevice;
+use super::graph::Id;
+use super::model_layers::Layer;
 
-/// A layer's states, and what was read of those that the batch goes on from.
+/// A layer's states, and the result of reading those that the batch continues from.
 pub(super) struct Carried {
-    pub(super) states: TensorId,
-    pub(super) current: TensorId,
+    pub(super) states: Id,
+    pub(super) current: Id,
 }
 
 /// The sizes of a scan over states, read off the layer's tensors.
 #[derive(Clone, Copy)]
-struct Scan {
-    inner: u64,
-    heads: u64,
+pub(super) struct ScanSizes {
+    pub(super) inner: u64,
     /// Elements of a state for each inner element.
     state: u64,
-    groups: u64,
+    /// Groups of Mamba 2, or key heads of a delta net.
+    pub(super) groups: u64,
     /// Channels that are convolved.
-    channels: u64,
+    pub(super) channels: u64,
     /// Tokens that the convolution looks back over.
-    taps: u64,
+    pub(super) taps: u64,
 }
 
 impl Decoder<'_> {
@@ -39,31 +38,24 @@ impl Decoder<'_> {
         self.tokens / self.sequences()
     }
 
-    /// States that are written back for a sequence: the last one, and those before tokens that can be taken back.
+    /// States that are written back for a sequence: the last one, and those before tokens that can be rolled back.
     pub(super) fn snapshots(&self) -> u64 {
         self.cache.rollback.saturating_add(1)
     }
 
-    /// `build_rs`: the states of `row` elements each, and what `read` makes of those that `which` names.
-    pub(super) fn carry(
-        &mut self,
-        block: &ModelBlock<'_>,
-        row: u64,
-        read: impl FnOnce(&mut Self, TensorId, TensorId) -> TensorId,
-    ) -> Carried {
-        let place = if self.cache.offload {
-            block.place
-        } else {
-            TensorDevice::Host
-        };
+    /// `build_rs`: the states of `row` elements each, and the result of `read` over the batch's rows of them.
+    fn carry(&mut self, block: &Layer<'_>, row: u64, read: impl FnOnce(&mut Self, Id, Id) -> Id) -> Carried {
+        let place = self.cache.device(block.place);
         let rows = self.sequences().saturating_mul(self.snapshots());
         let cache = self.graph.states(place, row, rows);
         let states = self.graph.view(cache, [row, rows, 1, 1]);
+        // A sequence that starts anew reads a state of zeros.
         let blank = self.graph.view(states, [row, 1, 1, 1]);
         let blank = self.graph.overwrite(&[blank], blank);
         self.graph.expand(blank);
         let current = read(self, states, self.inputs.states.of_batch);
         self.graph.expand(current);
+        // States of other sequences move to their new rows; the reserved graph has none, but keeps the operations.
         let beside = self
             .graph
             .gather([row, 0, 1, 1], states, self.inputs.states.beside);
@@ -77,23 +69,21 @@ impl Decoder<'_> {
     }
 
     /// The states as they are.
-    pub(super) fn carry_plain(&mut self, block: &ModelBlock<'_>, row: u64) -> Carried {
+    pub(super) fn carry_plain(&mut self, block: &Layer<'_>, row: u64) -> Carried {
         let sequences = self.sequences();
         self.carry(block, row, |decoder, states, which| {
             decoder.graph.gather([row, sequences, 1, 1], states, which)
         })
     }
 
-    /// Puts the kept last tokens, `[taps, channels]` a sequence, before those of the batch, and keeps its own last ones.
-    pub(super) fn window(&mut self, kept: &Carried, channels: u64, taps: u64, batch: TensorId) -> TensorId {
+    /// Puts the kept last tokens, `[taps, channels]` for each sequence, before those of the batch, and keeps the new last
+    /// ones.
+    pub(super) fn window(&mut self, kept: &Carried, channels: u64, taps: u64, batch: Id) -> Id {
         let (each, sequences) = (self.each(), self.sequences());
         let before = self.graph.view(kept.current, [taps, channels, sequences, 1]);
         let turned = self.graph.view(batch, [each, channels, sequences, 1]);
-        let window = self.graph.own(
-            F32,
-            [taps.saturating_add(each), channels, sequences, 1],
-            &[before, turned],
-        );
+        let shape = [taps.saturating_add(each), channels, sequences, 1];
+        let window = self.graph.own(shape, &[before, turned]);
         for _ in 0..self.snapshots().min(each) {
             let last = self.graph.slice(window, [taps, channels, sequences, 1]);
             self.write_back(kept, last, [taps.saturating_mul(channels), sequences, 1, 1]);
@@ -102,37 +92,39 @@ impl Decoder<'_> {
     }
 
     /// Writes `last` back, as rows of `shape`.
-    pub(super) fn write_back(&mut self, carried: &Carried, last: TensorId, shape: [u64; 4]) {
+    pub(super) fn write_back(&mut self, carried: &Carried, last: Id, shape: [u64; 4]) {
         let target = self.graph.view(carried.states, shape);
         let kept = self.graph.copy_into(last, target);
         self.graph.expand(kept);
     }
 
-    /// `ggml_ssm_conv`, and what follows it: a bias where there is one, and SiLU.
-    pub(super) fn convolve(
-        &mut self,
-        block: &ModelBlock<'_>,
-        window: TensorId,
-        channels: u64,
-    ) -> Option<TensorId> {
+    /// `ggml_ssm_conv`, its bias and SiLU.
+    pub(super) fn convolve(&mut self, block: &Layer<'_>, window: Id, channels: u64) -> Option<Id> {
         let kernel = self.weight(block, "ssm_conv1d.weight")?;
         let shape = [channels, self.each(), self.sequences(), 1];
-        let mut convolved = self.graph.own(F32, shape, &[window, kernel]);
-        if let Some(bias) = self.weight(block, "ssm_conv1d.bias") {
-            convolved = self.graph.in_place(&[convolved, bias]);
-        }
+        let convolved = self.graph.own(shape, &[window, kernel]);
+        let bias = self.weight(block, "ssm_conv1d.bias");
+        let convolved = self.biased(convolved, bias);
         Some(self.graph.in_place(&[convolved]))
     }
 
-    fn scan_sizes(&self, block: &ModelBlock<'_>) -> Option<Scan> {
-        let recurrent = self.sketch.model.hyper.recurrent.as_ref()?;
+    /// The last product of a layer, with the sequences of the batch joined again.
+    pub(super) fn project_out(&mut self, block: &Layer<'_>, role: &str, of: Id) -> Option<Id> {
+        let product = self.linear(block, role, of)?;
+        let width = self.graph.shape(product)[0];
+        Some(self.graph.view(product, [width, self.tokens, 1, 1]))
+    }
+
+    pub(super) fn scan_sizes(&self, block: &Layer<'_>) -> Option<ScanSizes> {
+        let recurrent = self.layers.model.hyper.recurrent.as_ref()?;
         let inner = block.get("ssm_out.weight")?.0.shape[0].max(1);
         let [kernel, channels, ..] = block.get("ssm_conv1d.weight")?.0.shape;
+        // `recurrent.state` is the whole state of a layer, one of these for each inner element.
         let state = (recurrent.state / inner).max(1);
-        Some(Scan {
+        Some(ScanSizes {
             inner,
-            heads: block.get("ssm_a")?.0.shape[1].max(1),
             state,
+            // Beside the inner elements, two states of each group are convolved.
             groups: (channels.saturating_sub(inner) / state / 2).max(1),
             channels,
             taps: kernel.saturating_sub(1),
@@ -140,65 +132,58 @@ impl Decoder<'_> {
     }
 
     /// `build_mamba2_layer`.
-    pub(super) fn mamba2(&mut self, block: &ModelBlock<'_>, input: TensorId) -> Option<TensorId> {
+    pub(super) fn mamba2(&mut self, block: &Layer<'_>, input: Id) -> Option<Id> {
         let scan = self.scan_sizes(block)?;
         let (each, sequences) = (self.each(), self.sequences());
-        let head = scan.inner / scan.heads;
+        let heads = block.get("ssm_a")?.0.shape[1].max(1);
+        let by_head = [scan.inner / heads, heads, each, sequences];
         let recent = self.carry_plain(block, scan.taps.saturating_mul(scan.channels));
-        let input = match self.quirks.projects_by_sequence {
-            true => {
-                let width = self.graph.shape(input)[0];
-                self.graph.view(input, [width, each, sequences, 1])
-            }
-            false => input,
-        };
+        let mut input = input;
+        if self.quirks.projects_by_sequence {
+            let width = self.graph.shape(input)[0];
+            input = self.graph.view(input, [width, each, sequences, 1]);
+        }
         let projected = self.linear(block, "ssm_in", input)?;
         let width = self.graph.shape(projected)[0];
         let projected = self.graph.view(projected, [width, each, sequences, 1]);
-        let gate = self.graph.slice(projected, [head, scan.heads, each, sequences]);
+        let gate = self.graph.slice(projected, by_head);
         let mixed = self.graph.slice(projected, [scan.channels, each, sequences, 1]);
-        let step = self.graph.slice(projected, [scan.heads, each, sequences, 1]);
+        let step = self.graph.slice(projected, [heads, each, sequences, 1]);
         let window = self.window(&recent, scan.channels, scan.taps, mixed);
         let mixed = self.convolve(block, window, scan.channels)?;
-        let x = self.graph.slice(mixed, [head, scan.heads, each, sequences]);
-        let [into, out] = [(); 2].map(|()| {
-            self.graph
-                .slice(mixed, [scan.state, scan.groups, each, sequences])
-        });
-        let step = self.graph.own(F32, [scan.heads, each, sequences, 1], &[step]);
+        let x = self.graph.slice(mixed, by_head);
+        let state = [scan.state, scan.groups, each, sequences];
+        let [into, out] = [(); 2].map(|()| self.graph.slice(mixed, state));
+        let step = self.graph.own([heads, each, sequences, 1], &[step]);
         let step_bias = self.weight(block, "ssm_dt.bias")?;
         let step = self.graph.in_place(&[step, step_bias]);
         let scanned = self.scan(block, scan, [x, step, into, out], self.snapshots())?;
-        let y = self.graph.view(scanned, [head, scan.heads, each, sequences]);
-        let y = self.skip_and_gate(block, y, x, gate)?;
-        let y = match block.has("ssm_norm.weight") {
-            true => {
-                let shape = [scan.inner / scan.groups, scan.groups, each, sequences];
-                let y = self.graph.view(y, shape);
-                self.norm(block, "ssm_norm", y)
-            }
-            false => y,
-        };
-        if !self.quirks.projects_by_sequence {
-            let y = self.graph.view(y, [scan.inner, self.tokens, 1, 1]);
-            return self.linear(block, "ssm_out", y);
+        let y = self.graph.view(scanned, by_head);
+        let mut y = self.skip_and_gate(block, y, x, gate)?;
+        if block.has("ssm_norm.weight") {
+            let grouped = [scan.inner / scan.groups, scan.groups, each, sequences];
+            y = self.graph.view(y, grouped);
+            y = self.norm(block, "ssm_norm", y);
         }
-        let y = self.graph.view(y, [scan.inner, each, sequences, 1]);
-        let y = self.linear(block, "ssm_out", y)?;
-        let width = self.graph.shape(y)[0];
-        Some(self.graph.view(y, [width, self.tokens, 1, 1]))
+        if self.quirks.projects_by_sequence {
+            let y = self.graph.view(y, [scan.inner, each, sequences, 1]);
+            return self.project_out(block, "ssm_out", y);
+        }
+        let y = self.graph.view(y, [scan.inner, self.tokens, 1, 1]);
+        self.linear(block, "ssm_out", y)
     }
 
-    /// `ggml_ssm_scan`, which reads the states where they are kept, and the states after it written back.
+    /// `ggml_ssm_scan`, which reads the states where they are kept, and the write-back of the states after it.
     fn scan(
         &mut self,
-        block: &ModelBlock<'_>,
-        scan: Scan,
-        [x, step, into, out]: [TensorId; 4],
+        block: &Layer<'_>,
+        scan: ScanSizes,
+        [x, step, into, out]: [Id; 4],
         snapshots: u64,
-    ) -> Option<TensorId> {
+    ) -> Option<Id> {
         let decay = self.weight(block, "ssm_a")?;
         let (sequences, row) = (self.sequences(), scan.state.saturating_mul(scan.inner));
+        // One result holds the outputs and, after them, all states.
         let results = scan.inner.saturating_mul(self.tokens);
         let all = snapshots.saturating_mul(row).saturating_mul(sequences);
         let head = self.graph.shape(x)[0];
@@ -206,36 +191,29 @@ impl Decoder<'_> {
             let rows = decoder.graph.shape(states)[1];
             let shape = [scan.state, head, scan.inner / head.max(1), rows];
             let states = decoder.graph.view(states, shape);
-            decoder.graph.own(
-                F32,
-                [results.saturating_add(all), 1, 1, 1],
-                &[states, x, step, decay, into, out, which],
-            )
+            let sources = [states, x, step, decay, into, out, which];
+            decoder
+                .graph
+                .own([results.saturating_add(all), 1, 1, 1], &sources)
         });
-        let written = snapshots.min(self.each());
-        let last = self.graph.view(carried.current, [row, sequences, written, 1]);
-        self.write_back(&carried, last, [row, sequences, written, 1]);
+        let written = [row, sequences, snapshots.min(self.each()), 1];
+        let last = self.graph.view(carried.current, written);
+        self.write_back(&carried, last, written);
         Some(carried.current)
     }
 
-    /// Adds what goes around the scan, and gates the sum.
-    fn skip_and_gate(
-        &mut self,
-        block: &ModelBlock<'_>,
-        y: TensorId,
-        around: TensorId,
-        gate: TensorId,
-    ) -> Option<TensorId> {
+    /// Adds the input of the scan to its output, and gates the sum.
+    fn skip_and_gate(&mut self, block: &Layer<'_>, y: Id, around: Id, gate: Id) -> Option<Id> {
         let skip = self.weight(block, "ssm_d")?;
         let around = self.graph.in_place(&[around, skip]);
         let y = self.graph.in_place(&[y, around]);
-        let shape = self.graph.shape(gate);
-        let gate = self.graph.own(F32, shape, &[gate]);
-        Some(self.graph.own(F32, shape, &[gate, y]))
+        // The gate is a slice of a larger tensor, and the kernels read it only as one piece.
+        let piece = self.graph.own_like(gate, &[gate]);
+        Some(self.graph.own_like(gate, &[piece, y]))
     }
 
     /// `build_mamba_layer`: heads of one element, and steps from a matrix of their own.
-    pub(super) fn mamba(&mut self, block: &ModelBlock<'_>, input: TensorId) -> Option<TensorId> {
+    pub(super) fn mamba(&mut self, block: &Layer<'_>, input: Id) -> Option<Id> {
         let scan = self.scan_sizes(block)?;
         let (each, sequences) = (self.each(), self.sequences());
         let rank = block.get("ssm_dt.weight")?.0.shape[0];
@@ -243,13 +221,15 @@ impl Decoder<'_> {
         let embedding = self.graph.shape(input)[0];
         let input = self.graph.view(input, [embedding, each, sequences, 1]);
         let projected = self.linear(block, "ssm_in", input)?;
-        let [x, gate] = [(); 2].map(|()| self.graph.slice(projected, [scan.inner, each, sequences, 1]));
+        let wide = [scan.inner, each, sequences, 1];
+        let [x, gate] = [(); 2].map(|()| self.graph.slice(projected, wide));
         let window = self.window(&recent, scan.inner, scan.taps, x);
         let convolved = self.convolve(block, window, scan.inner)?;
         let parts = self.linear(block, "ssm_x", convolved)?;
         let mut step = self.graph.slice(parts, [rank, each, sequences, 1]);
         let [mut into, mut out] = [(); 2].map(|()| self.graph.slice(parts, [scan.state, 1, each, sequences]));
-        let recurrent = self.sketch.model.hyper.recurrent.as_ref();
+        let recurrent = self.layers.model.hyper.recurrent.as_ref();
+        // Jamba norms the three with weights, FalconMamba without.
         if block.has("ssm_b_norm.weight") {
             step = self.norm(block, "ssm_dt_norm", step);
             into = self.norm(block, "ssm_b_norm", into);
@@ -260,19 +240,16 @@ impl Decoder<'_> {
         let step = self.linear(block, "ssm_dt", step)?;
         let x = self.graph.view(convolved, [1, scan.inner, each, sequences]);
         let scanned = self.scan(block, scan, [x, step, into, out], 1)?;
-        let y = self.graph.view(scanned, [scan.inner, each, sequences, 1]);
+        let y = self.graph.view(scanned, wide);
         let y = self.skip_and_gate(block, y, convolved, gate)?;
-        let y = self.linear(block, "ssm_out", y)?;
-        let width = self.graph.shape(y)[0];
-        Some(self.graph.view(y, [width, self.tokens, 1, 1]))
+        self.project_out(block, "ssm_out", y)
     }
 
     /// `build_shortconv_block`.
-    pub(super) fn short_convolution(&mut self, block: &ModelBlock<'_>, input: TensorId) -> Option<TensorId> {
-        let (each, sequences) = (self.each(), self.sequences());
+    pub(super) fn short_convolution(&mut self, block: &Layer<'_>, input: Id) -> Option<Id> {
         let [kernel, channels, ..] = block.get("shortconv.conv.weight")?.0.shape;
         let taps = kernel.saturating_sub(1);
-        let shape = [channels, each, sequences, 1];
+        let shape = [channels, self.each(), self.sequences(), 1];
         let input = self.graph.view(input, shape);
         let parts = self.linear(block, "shortconv.in_proj", input)?;
         let [before, after, x] = [(); 3].map(|()| self.graph.slice(parts, shape));
@@ -280,10 +257,8 @@ impl Decoder<'_> {
         let recent = self.carry_plain(block, taps.saturating_mul(channels));
         let window = self.window(&recent, channels, taps, gated);
         let kernel = self.weight(block, "shortconv.conv.weight")?;
-        let convolved = self.graph.own(F32, shape, &[window, kernel]);
+        let convolved = self.graph.own(shape, &[window, kernel]);
         let y = self.graph.in_place(&[after, convolved]);
-        let y = self.linear(block, "shortconv.out_proj", y)?;
-        let width = self.graph.shape(y)[0];
-        Some(self.graph.view(y, [width, self.tokens, 1, 1]))
+        self.project_out(block, "shortconv.out_proj", y)
     }
 }

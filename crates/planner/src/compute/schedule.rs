@@ -1,17 +1,17 @@
-//! Which operation runs where, and what must be copied between places.
+//! Backend scheduler of the engine: the device of each operation, and the copies between devices.
 //!
-//! Mirrors `ggml-backend.cpp: ggml_backend_sched_split_graph @ b10605`: operations go where their weights are,
-//! unassigned neighbours follow, cards before the host; a source on another place is copied once for each place
-//! that reads it, and in a pipeline every copy is held four times.
+//! Mirrors `ggml-backend.cpp: ggml_backend_sched_split_graph @ b10605`. Operations go where their weights are, and
+//! unassigned neighbours follow, cards before the host. A source on another device is copied once for each device that
+//! reads it, and in a pipeline every copy is held four times.
 
 use super::allocator::{AllocationStep, Allocator};
-use super::graph::{OpGraph, OpKind, OpNode, TensorId};
+use super::graph::{Id, OpGraph, OpKind, OpNode};
 use crate::layout::TensorDevice;
 
-/// `GGML_OP_OFFLOAD_MIN_BATCH`: with fewer rows a weight in host memory is used where it is.
+/// `GGML_OP_OFFLOAD_MIN_BATCH`: with fewer rows, copying a weight to a card takes longer than using it on the host.
 const OFFLOAD_MIN_BATCH: u64 = 32;
 
-/// What the scheduler depends on besides the graph.
+/// The devices that the scheduler places operations on, and the flags that it follows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BackendSet {
     pub(super) devices: usize,
@@ -36,7 +36,7 @@ pub(super) fn reserve(graph: &mut OpGraph, backends: BackendSet) -> Vec<u64> {
     Allocator::new(graph, backends.devices).peaks(&leaves, &splitter.steps)
 }
 
-/// Passes 1 to 4: a place for every tensor.
+/// Passes 1 to 4: a device for every tensor.
 pub(super) fn assign(graph: &OpGraph, backends: BackendSet) -> Vec<TensorDevice> {
     let mut places: Vec<Option<TensorDevice>> = graph
         .nodes()
@@ -49,12 +49,13 @@ pub(super) fn assign(graph: &OpGraph, backends: BackendSet) -> Vec<TensorDevice>
         .filter(|id| graph.node(**id).kind != OpKind::View)
         .map(|id| id.index())
         .collect();
+    // Cards spread in both directions before the host does: an operation between two cards belongs to a card.
     let on_card = |place: TensorDevice| place != TensorDevice::Host;
     spread(graph, &mut places, computing.iter().copied(), on_card);
     spread(graph, &mut places, computing.iter().rev().copied(), on_card);
     spread(graph, &mut places, computing.iter().copied(), |_| true);
     spread(graph, &mut places, computing.iter().rev().copied(), |_| true);
-    // pass 3
+    // Pass 3: only operations without any assigned neighbour are left.
     for node in computing {
         places[node].get_or_insert(TensorDevice::Host);
     }
@@ -78,6 +79,7 @@ fn fixed(graph: &OpGraph, node: &OpNode, backends: BackendSet) -> Option<TensorD
         return Some(place);
     }
     match node.kind {
+        // The host writes all inputs.
         OpKind::Input => return Some(TensorDevice::Host),
         OpKind::Rope | OpKind::Attention => return None,
         _ => {}
@@ -90,6 +92,7 @@ fn fixed(graph: &OpGraph, node: &OpNode, backends: BackendSet) -> Option<TensorD
             OpKind::Weight(place) => Some(place),
             _ => None,
         })?;
+    // A large batch makes it worth copying the weight, always to the first card.
     let offloads = backends.op_offload && backends.devices > 0 && node.batch >= OFFLOAD_MIN_BATCH;
     Some(if weight == TensorDevice::Host && offloads {
         TensorDevice::Card(0)
@@ -98,7 +101,7 @@ fn fixed(graph: &OpGraph, node: &OpNode, backends: BackendSet) -> Option<TensorD
     })
 }
 
-/// Pass 2: unassigned operations take the place of the one before, as long as that place `spreads` and can run them.
+/// Pass 2: unassigned operations take the device of the one before, if that device `spreads` and can run them.
 fn spread(
     graph: &OpGraph,
     places: &mut [Option<TensorDevice>],
@@ -117,7 +120,7 @@ fn spread(
     }
 }
 
-/// Pass 4: views are where their memory is, the rest where it is first needed.
+/// Pass 4: views are where their memory is, other tensors where they are first needed.
 fn follow(graph: &OpGraph, places: &mut [Option<TensorDevice>]) {
     for &id in &graph.order {
         let node = graph.node(id);
@@ -138,15 +141,16 @@ fn follow(graph: &OpGraph, places: &mut [Option<TensorDevice>]) {
 struct Splitter {
     backends: BackendSet,
     places: Vec<TensorDevice>,
-    /// Copies made so far: of which tensor, where, and the copy.
-    copies: Vec<(TensorId, TensorDevice, TensorId)>,
+    /// Copies made so far: the tensor, the device and the copy.
+    copies: Vec<(Id, TensorDevice, Id)>,
     steps: Vec<AllocationStep>,
     /// Inputs held several times in a pipeline; allocated before everything else.
-    leaves: Vec<(TensorId, TensorDevice)>,
+    leaves: Vec<(Id, TensorDevice)>,
 }
 
 impl Splitter {
     fn split(&mut self, graph: &mut OpGraph) {
+        // Copies at the start of a split run before all of its operations, even those that do not need them.
         let order = graph.order.clone();
         let mut current = order
             .iter()
@@ -155,6 +159,7 @@ impl Splitter {
         let mut inputs: Vec<AllocationStep> = Vec::new();
         let mut runs: Vec<AllocationStep> = Vec::new();
         for id in order {
+            // Views compute nothing, so they never start a split.
             if graph.node(id).kind != OpKind::View {
                 let place = self.places[id.index()];
                 if place != current || (!inputs.is_empty() && self.brings_weight(graph, id, current)) {
@@ -170,8 +175,8 @@ impl Splitter {
         self.steps.append(&mut runs);
     }
 
-    /// True if `id` reads a weight that must be copied: a new split lets the last one's memory be used again.
-    fn brings_weight(&self, graph: &OpGraph, id: TensorId, current: TensorDevice) -> bool {
+    /// True if `id` reads a weight that must be copied: a new split lets the memory of earlier copies be reused.
+    fn brings_weight(&self, graph: &OpGraph, id: Id, current: TensorDevice) -> bool {
         let sources = graph.node(id).sources;
         sources
             .iter()
@@ -182,7 +187,7 @@ impl Splitter {
     fn move_sources(
         &mut self,
         graph: &mut OpGraph,
-        id: TensorId,
+        id: Id,
         current: TensorDevice,
         inputs: &mut Vec<AllocationStep>,
     ) {
@@ -196,7 +201,7 @@ impl Splitter {
             }
             if at != current {
                 let copy = self.copy(graph, source, current, inputs);
-                graph.replace_source(id, slot, copy);
+                graph.node_mut(id).sources[slot] = Some(copy);
             }
         }
     }
@@ -205,10 +210,10 @@ impl Splitter {
     fn copy(
         &mut self,
         graph: &mut OpGraph,
-        source: TensorId,
+        source: Id,
         place: TensorDevice,
         inputs: &mut Vec<AllocationStep>,
-    ) -> TensorId {
+    ) -> Id {
         if let Some((.., copy)) = self
             .copies
             .iter()
@@ -221,33 +226,34 @@ impl Splitter {
         inputs.push(AllocationStep::Keep(source));
         inputs.push(AllocationStep::Receive(copy, place));
         if self.backends.copies > 1 {
-            graph.mark_output(copy);
-            self.leaves.push((copy, place));
-            for _ in 1..self.backends.copies {
-                let more = self.duplicate(graph, source, place);
-                graph.mark_output(more);
-                self.leaves.push((more, place));
-            }
+            self.hold_all(graph, copy, source, place);
         }
         copy
     }
 
-    /// In a pipeline an input is held several times where it is written, too.
-    fn hold(&mut self, graph: &mut OpGraph, input: TensorId, place: TensorDevice) {
+    /// In a pipeline an input is also held several times on the device that writes it.
+    fn hold(&mut self, graph: &mut OpGraph, input: Id, place: TensorDevice) {
         if self.copies.iter().any(|(of, at, _)| *of == input && *at == place) {
             return;
         }
-        graph.mark_output(input);
         self.copies.push((input, place, input));
-        self.leaves.push((input, place));
-        for _ in 1..self.backends.copies {
-            let more = self.duplicate(graph, input, place);
-            graph.mark_output(more);
-            self.leaves.push((more, place));
+        self.hold_all(graph, input, input, place);
+    }
+
+    /// Keeps the first copy and makes the others of a pipeline, which are allocated before everything else.
+    fn hold_all(&mut self, graph: &mut OpGraph, first: Id, source: Id, place: TensorDevice) {
+        let mut copy = first;
+        for left in (0..self.backends.copies).rev() {
+            // An output is never freed: the next batch may start while this one still reads its copy.
+            graph.node_mut(copy).output = true;
+            self.leaves.push((copy, place));
+            if left > 0 {
+                copy = self.duplicate(graph, source, place);
+            }
         }
     }
 
-    fn duplicate(&mut self, graph: &mut OpGraph, source: TensorId, place: TensorDevice) -> TensorId {
+    fn duplicate(&mut self, graph: &mut OpGraph, source: Id, place: TensorDevice) -> Id {
         let copy = graph.duplicate(source);
         self.places.push(place);
         copy

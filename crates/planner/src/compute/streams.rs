@@ -1,39 +1,41 @@
-//! Gemma 3n: four streams beside each other, of which attention and feed-forward see one, and a low-rank branch beside attention.
+//! Layers of Gemma 3n: four parallel streams, of which attention and feed-forward see one, and a low-rank branch.
 //!
-//! Mirrors `models/gemma3n.cpp: altup_predict, altup_correct, laurel, gaussian_topk, project_per_layer_inputs @ b10605`, the same
-//! operations as in `models/gemma3n-iswa.cpp @ b8799`.
+//! Mirrors `models/gemma3n.cpp: altup_predict, altup_correct, laurel, gaussian_topk, project_per_layer_inputs @ b10605`, the
+//! same operations as in `models/gemma3n-iswa.cpp @ b8799`.
 
 use super::decoder::Decoder;
-use super::graph::{F32, I32, TensorId};
-use super::sketch::ModelBlock;
+use super::graph::{I32, Id};
+use super::model_layers::Layer;
 
-/// `n_layer_sparsity`: the first layers let only the largest of the gates through.
+/// `n_layer_sparsity`: the first layers keep only their largest gates.
 const SPARSE_LAYERS: u32 = 10;
 
-/// What says how the streams are weighed, twice a layer.
+/// Weights of the stream router, which is used twice a layer.
 struct Router {
-    norm: TensorId,
-    matrix: TensorId,
+    norm: Id,
+    matrix: Id,
 }
 
 impl Decoder<'_> {
     /// All layers, with their streams merged again and the wanted rows picked; nothing for a model without streams.
-    pub(super) fn streams(&mut self, embedded: TensorId) -> Option<TensorId> {
+    pub(super) fn streams(&mut self, embedded: Id) -> Option<Id> {
         let spread = self.outer("altup_proj.weight")?;
         let merge = self.outer("altup_unembd_proj.weight")?;
         let others = self.graph.shape(spread)[2];
         let per_layer = self.per_layer_inputs(embedded)?;
         let [width, tokens, ..] = self.graph.shape(embedded);
+        // The other streams are projections of the first, scaled to its magnitude.
         let target = self.magnitude(embedded);
-        let repeated = self.graph.own(F32, [width, tokens, others, 1], &[embedded]);
+        let repeated = self.graph.own([width, tokens, others, 1], &[embedded]);
         let added = self.graph.multiply(spread, repeated);
         let added = self.rescaled(added, target);
         let both = [width, tokens, others.saturating_add(1), 1];
-        let mut all = self.graph.own(F32, both, &[embedded, added]);
-        let sketch = self.sketch;
-        for block in &sketch.blocks {
+        let mut all = self.graph.own(both, &[embedded, added]);
+        let layers = self.layers;
+        for block in &layers.blocks {
             all = self.stream_layer(block, all, per_layer)?;
         }
+        // The streams become one again: the others are projected back, scaled and averaged with the first.
         let first = self.graph.view(all, [width, tokens, 1, 1]);
         let target = self.magnitude(first);
         let rest = self.graph.view(all, [width, tokens, others, 1]);
@@ -48,9 +50,10 @@ impl Decoder<'_> {
         Some(self.wanted_rows(mean))
     }
 
-    /// What each layer adds of its own for each token, `[each, tokens, layers]`.
-    fn per_layer_inputs(&mut self, embedded: TensorId) -> Option<TensorId> {
+    /// Inputs of each layer for each token, `[each, tokens, layers]`.
+    fn per_layer_inputs(&mut self, embedded: Id) -> Option<Id> {
         let tokens = self.tokens;
+        // The engine makes a second input of the token ids for this table.
         let ids = self.graph.input(I32, [tokens, 1, 1, 1]);
         let table = self.outer("per_layer_token_embd.weight")?;
         let project = self.outer("per_layer_model_proj.weight")?;
@@ -68,17 +71,13 @@ impl Decoder<'_> {
         let normed = self.graph.in_place(&[normed, norm]);
         let sum = self.graph.in_place(&[normed, looked_up]);
         let sum = self.graph.in_place(&[sum]);
+        // Layers come last, so that each layer's input is one piece.
         let turned = [each, tokens, all / each, 1];
         let view = self.graph.view(sum, turned);
-        Some(self.graph.own(F32, turned, &[view]))
+        Some(self.graph.own(turned, &[view]))
     }
 
-    fn stream_layer(
-        &mut self,
-        block: &ModelBlock<'_>,
-        all: TensorId,
-        per_layer: TensorId,
-    ) -> Option<TensorId> {
+    fn stream_layer(&mut self, block: &Layer<'_>, all: Id, per_layer: Id) -> Option<Id> {
         let [width, tokens, ..] = self.graph.shape(all);
         let router = self.router(block)?;
         let predictions = self.predict_streams(block, &router, all)?;
@@ -99,7 +98,7 @@ impl Decoder<'_> {
         self.add_layer_input(block, corrected, per_layer)
     }
 
-    fn stream_feed_forward(&mut self, block: &ModelBlock<'_>, input: TensorId) -> Option<TensorId> {
+    fn stream_feed_forward(&mut self, block: &Layer<'_>, input: Id) -> Option<Id> {
         let normed = self.norm(block, "ffn_norm", input);
         let up = self.linear(block, "ffn_up", normed)?;
         let mut gate = self.linear(block, "ffn_gate", normed)?;
@@ -109,19 +108,20 @@ impl Decoder<'_> {
         let gate = self.graph.in_place(&[gate]);
         let active = self.graph.in_place(&[up, gate]);
         let down = self.linear(block, "ffn_down", active)?;
-        // of no layer, as far as placing it goes
+        // Its norm is not pinned: the engine does not count it to the layer.
         let weight = self.weight(block, "post_ffw_norm.weight")?;
         let normed = self.bare_norm(down, false);
         Some(self.graph.in_place(&[normed, weight]))
     }
 
     /// `gaussian_topk`.
-    fn largest(&mut self, of: TensorId) -> TensorId {
+    fn largest(&mut self, of: Id) -> Id {
         let one = [1, self.tokens, 1, 1];
-        let mean = self.graph.own(F32, one, &[of]);
+        // Mean plus a multiple of the standard deviation is the least gate that passes.
+        let mean = self.graph.own(one, &[of]);
         let apart = self.graph.in_place(&[of, mean]);
         let squared = self.graph.in_place(&[apart]);
-        let deviation = self.graph.own(F32, one, &[squared]);
+        let deviation = self.graph.own(one, &[squared]);
         let deviation = self.graph.in_place(&[deviation]);
         let deviation = self.graph.in_place(&[deviation]);
         let deviation = self.graph.in_place(&[deviation]);
@@ -130,7 +130,7 @@ impl Decoder<'_> {
         self.graph.in_place(&[above])
     }
 
-    fn router(&mut self, block: &ModelBlock<'_>) -> Option<Router> {
+    fn router(&mut self, block: &Layer<'_>) -> Option<Router> {
         Some(Router {
             norm: self.weight(block, "altup_router_norm.weight")?,
             matrix: self.weight(block, "altup_router.weight")?,
@@ -138,61 +138,53 @@ impl Decoder<'_> {
     }
 
     /// `altup_compute_router_modalities`.
-    fn route_streams(&mut self, block: &ModelBlock<'_>, router: &Router, active: TensorId) -> TensorId {
+    fn route_streams(&mut self, block: &Layer<'_>, router: &Router, active: Id) -> Id {
         let normed = self.norm_by(block, (router.norm, None), active);
         let normed = self.graph.in_place(&[normed]);
         let routed = self.graph.multiply(router.matrix, normed);
         self.graph.in_place(&[routed])
     }
 
-    fn predict_streams(
-        &mut self,
-        block: &ModelBlock<'_>,
-        router: &Router,
-        all: TensorId,
-    ) -> Option<TensorId> {
+    fn predict_streams(&mut self, block: &Layer<'_>, router: &Router, all: Id) -> Option<Id> {
         let [width, tokens, count, _] = self.graph.shape(all);
         let active = self.graph.view(all, [width, tokens, 1, 1]);
         let routed = self.route_streams(block, router, active);
+        // One square matrix for each token mixes its streams.
         let factors = self.linear(block, "altup_predict_coef", routed)?;
         let factors = self.graph.view(factors, [count, count, tokens, 1]);
         let turned = [count, width, tokens, 1];
         let view = self.graph.view(all, turned);
-        let turned = self.graph.own(F32, turned, &[view]);
+        let turned = self.graph.own(turned, &[view]);
         let predictions = self.graph.multiply(turned, factors);
         let view = self.graph.view(predictions, [width, tokens, count, 1]);
-        let predictions = self.graph.own(F32, [width, tokens, count, 1], &[view]);
+        let predictions = self.graph.own([width, tokens, count, 1], &[view]);
         Some(self.graph.in_place(&[predictions, all]))
     }
 
     fn correct_streams(
         &mut self,
-        block: &ModelBlock<'_>,
+        block: &Layer<'_>,
         router: &Router,
-        predictions: TensorId,
-        active: TensorId,
-    ) -> Option<TensorId> {
+        predictions: Id,
+        active: Id,
+    ) -> Option<Id> {
         let shape = self.graph.shape(predictions);
         let [width, tokens, count, _] = shape;
         let routed = self.route_streams(block, router, active);
         let predicted = self.graph.view(predictions, [width, tokens, 1, 1]);
+        // The error of the prediction of the active stream corrects all of them.
         let news = self.graph.in_place(&[active, predicted]);
         let factors = self.linear(block, "altup_correct_coef", routed)?;
         let factors = self.graph.in_place(&[factors]);
         let view = self.graph.view(factors, [tokens, count, 1, 1]);
-        let factors = self.graph.own(F32, [1, tokens, count, 1], &[view]);
-        let news = self.graph.own(F32, shape, &[news]);
+        let factors = self.graph.own([1, tokens, count, 1], &[view]);
+        let news = self.graph.own(shape, &[news]);
         let corrected = self.graph.in_place(&[news, factors]);
         Some(self.graph.in_place(&[corrected, predictions]))
     }
 
-    /// What the first stream and the layer's own input make of each other is added to the other streams.
-    fn add_layer_input(
-        &mut self,
-        block: &ModelBlock<'_>,
-        corrected: TensorId,
-        per_layer: TensorId,
-    ) -> Option<TensorId> {
+    /// Gates the first stream with the layer's own input, and adds the result to the other streams.
+    fn add_layer_input(&mut self, block: &Layer<'_>, corrected: Id, per_layer: Id) -> Option<Id> {
         let shape = self.graph.shape(corrected);
         let [width, tokens, count, _] = shape;
         let each = self.graph.shape(per_layer)[0];
@@ -210,18 +202,18 @@ impl Decoder<'_> {
             .graph
             .view(corrected, [width, tokens, count.saturating_sub(1), 1]);
         let rest = self.graph.in_place(&[rest, first]);
-        Some(self.graph.own(F32, shape, &[kept, rest]))
+        Some(self.graph.own(shape, &[kept, rest]))
     }
 
     /// `calc_magnitude`.
-    fn magnitude(&mut self, of: TensorId) -> TensorId {
+    fn magnitude(&mut self, of: Id) -> Id {
         let [_, tokens, count, _] = self.graph.shape(of);
         let squared = self.graph.in_place(&[of]);
-        let sum = self.graph.own(F32, [1, tokens, count, 1], &[squared]);
+        let sum = self.graph.own([1, tokens, count, 1], &[squared]);
         self.graph.in_place(&[sum])
     }
 
-    fn rescaled(&mut self, of: TensorId, target: TensorId) -> TensorId {
+    fn rescaled(&mut self, of: Id, target: Id) -> Id {
         let own = self.magnitude(of);
         let scaled = self.graph.in_place(&[of, target]);
         self.graph.in_place(&[scaled, own])

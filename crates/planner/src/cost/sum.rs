@@ -1,20 +1,20 @@
-//! What adds up while the contexts of one process are walked through.
+//! Running sums over the contexts of one process.
 
-use plimsoll_base::Bytes;
+use plimsoll_base::{Bytes, Source};
 
-use super::super::compute::{self, Compute};
-use super::super::kv::Cache;
-use super::super::outcome::{Growth, HostTerms, Term};
-use super::super::request::Engine;
-use super::part::EngineContext;
+use super::engine_context::EngineContext;
 use super::{CACHE, OUTPUT, WEIGHTS};
+use crate::layout::DeviceBytes;
+use crate::outcome::{Growth, HostTerms, Term};
+use crate::request::Engine;
+use crate::{architecture, compute};
 
-/// What adds up while the parts are walked through.
+/// Bytes of all contexts so far.
 pub(super) struct TermSums {
     pub(super) cards: Vec<CardSum>,
     pub(super) host_weights: Bytes,
-    pub(super) host_kv: Bytes,
-    pub(super) host_compute: Bytes,
+    host_kv: Bytes,
+    host_compute: Bytes,
     pub(super) host_output: Bytes,
     pub(super) growth: Growth,
     pub(super) sure: bool,
@@ -29,7 +29,7 @@ pub(super) struct CardSum {
 }
 
 impl CardSum {
-    /// Contexts of one process have a pool each.
+    /// Adds the pool of one more context: the contexts of one process have a pool each.
     pub(super) fn add_pool(&mut self, more: Term) {
         let before = self.pool.take().map_or(Bytes::ZERO, |pool| pool.known());
         self.pool = Some(Term {
@@ -55,32 +55,38 @@ impl TermSums {
         }
     }
 
-    pub(super) fn add_part(
+    pub(super) fn add_context(
         &mut self,
-        part: &EngineContext<'_>,
-        cache: &Cache,
-        compute: &Compute,
+        context: &EngineContext<'_>,
+        cache: &DeviceBytes,
+        compute: &DeviceBytes,
         engine: Engine,
     ) {
-        for (device, &card) in part.layout.devices.iter().enumerate() {
+        let none = DeviceBytes::none(&context.layout);
+        let weights = context.weights.as_ref().unwrap_or(&none);
+        for (device, &card) in context.layout.devices.iter().enumerate() {
             let sum = &mut self.cards[card];
-            sum.kv += cache.devices[device];
-            sum.compute += compute.devices[device];
-            if let Some(weights) = &part.weights {
-                sum.weights += weights.devices[device];
-            }
+            sum.weights += weights.cards[device];
+            sum.kv += cache.cards[device];
+            sum.compute += compute.cards[device];
         }
-        self.host_weights += part.weights.as_ref().map_or(Bytes::ZERO, |weights| weights.host);
+        self.host_weights += weights.host;
         self.host_kv += cache.host;
         self.host_compute += compute.host;
-        self.sure &= compute::is_mirrored(part.model, engine, part.cache, part.flash);
+        // One estimated graph makes the whole term an estimate.
+        let (cache, on_host) = (context.graph.cache, context.graph.flash.is_on_host());
+        self.sure &= architecture::is_compared(context.model, engine, cache.key, cache.rollback > 0, on_host);
+    }
+
+    pub(super) fn compute_source(&self) -> Source {
+        compute::source(self.sure)
     }
 
     pub(super) fn host_terms(&self) -> HostTerms {
         HostTerms {
             weights: Term::new(self.host_weights, WEIGHTS),
             kv: Term::new(self.host_kv, CACHE),
-            compute: Term::new(self.host_compute, compute::source(self.sure)),
+            compute: Term::new(self.host_compute, self.compute_source()),
             output: Term::new(self.host_output, OUTPUT),
         }
     }

@@ -5,10 +5,10 @@ use plimsoll_base::{Bytes, Card, CardKind, Reason, Source};
 use super::line::{BufferKind, Place};
 use super::transcript::Transcript;
 use crate::cost::{PlanCalculator, RequestCost};
-use crate::fit::{Formulas, Priced};
+use crate::fit::Priced;
 use crate::outcome::{HostTerms, Plan, Term, Terms};
 use crate::request::PlanRequest;
-use crate::{PlanError, assemble, hints, reasons};
+use crate::{PlanError, assemble, reasons};
 
 /// The plan of a request, with what the engine said of it. `largest_context` is the answer of
 /// [`confirmed_context`](crate::fit::confirmed_context); `program` names the engine for people.
@@ -29,8 +29,7 @@ pub fn exact(
         reasons.push(Reason::new("largest_context_unfinished", text));
     }
     let largest_context = largest_context.unwrap_or_else(|seen| seen);
-    let hints = hints::hints(request, &Formulas(*request), &cost.clone().into());
-    Ok(assemble(request, cost, largest_context, reasons, hints))
+    Ok(assemble(request, cost, largest_context, reasons))
 }
 
 /// What a request takes by what the engine said.

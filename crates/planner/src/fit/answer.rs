@@ -1,18 +1,19 @@
-//! What was found in one direction: the best that fits, why no more, and what it becomes if something else changes.
+//! Best value of each dimension, the reason why no more fits, and its trades against other changes.
 
-use plimsoll_base::{Bytes, CardId, Fact, Hint};
+use plimsoll_base::{Bytes, Card, CardId, Fact, Hint};
 use plimsoll_model::{TensorType, types};
 use serde::{Serialize, Serializer};
 
-use super::super::hints;
-use super::super::outcome::EngineInfo;
-use super::super::request::PlanRequest;
-use super::change::{Change, changed};
+use super::change::{Change, changed, saturated};
 use super::outline::QuickEstimate;
 use super::price::{Price, Priced, headroom};
 use super::scale::FitScale;
 use super::search::FitBound;
 use super::split;
+use crate::outcome::EngineInfo;
+use crate::request::PlanRequest;
+use crate::reserve::Reserve;
+use crate::{cost, engine_info, hints, model_name};
 
 /// A direction in which more may fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +61,7 @@ impl Serialize for Dimension {
     }
 }
 
-/// A card with a plan on it.
+/// A card under one plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CardLine {
     pub id: CardId,
@@ -70,36 +71,37 @@ pub struct CardLine {
     pub headroom: i64,
 }
 
-/// The step above the best, and by how much it fails.
+/// The step above the best, and the memory that it lacks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Next {
     pub value: u64,
-    /// `None` where the engine refuses it whatever is free.
+    /// `None` where the engine refuses the step for another reason than memory.
     pub card: Option<CardId>,
     pub short: Option<Bytes>,
 }
 
-/// The best of `dimension` if something else changes.
+/// The best of `dimension` under another change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Trade {
     pub flags: String,
     pub dimension: Dimension,
-    /// `None` where nothing fits any more.
+    /// `None` where nothing fits.
     pub best: Option<u64>,
 }
 
+/// The best of one dimension.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Answer {
     pub dimension: Dimension,
     pub asked: Fact,
-    /// False where the model or the machine has nothing of the kind.
+    /// False where the dimension does not exist for this model or machine.
     pub applicable: bool,
     /// `None` where nothing in this direction fits.
     pub best: Option<Fact>,
-    /// What to write; serialised as flags.
+    /// The change to make; serialised as flags.
     #[serde(rename = "flags", serialize_with = "as_flags")]
     pub change: Option<Change>,
-    /// The cards with the best.
+    /// The cards under the best.
     pub cards: Vec<CardLine>,
     pub next: Option<Next>,
     pub trades: Vec<Trade>,
@@ -107,27 +109,25 @@ pub struct Answer {
 }
 
 fn as_flags<S: Serializer>(change: &Option<Change>, serializer: S) -> Result<S::Ok, S::Error> {
-    change
-        .as_ref()
-        .map(|change| change.flags().join(" "))
-        .serialize(serializer)
+    let flags = change.as_ref().map(|change| change.flags().join(" "));
+    flags.serialize(serializer)
 }
 
-/// All that was asked (`plimsoll.fit/1`).
+/// Answers for all requested dimensions (`plimsoll.fit/1`).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fit {
     pub schema: &'static str,
     pub model: String,
     pub engine: EngineInfo,
-    /// As it was asked for.
+    /// The unchanged request fits.
     pub fits: bool,
     pub cards: Vec<CardLine>,
     pub answers: Vec<Answer>,
-    /// What would help, where it does not fit as it was asked for.
+    /// Advice, where the unchanged request does not fit.
     pub hints: Vec<Hint>,
 }
 
-/// A request, who prices it, and what it costs as it is.
+/// A request, its price model, and its price without changes.
 pub(super) struct FitQuestion<'a, P> {
     pub(super) request: &'a PlanRequest<'a>,
     pub(super) price: &'a P,
@@ -135,8 +135,8 @@ pub(super) struct FitQuestion<'a, P> {
     outline: Option<QuickEstimate<'a>>,
 }
 
-/// Said where whoever prices stopped answering.
-const OPEN: &str = "it is not known: not everything was answered that had to be asked";
+/// The text of an answer after the price model has stopped answering.
+const OPEN: &str = "not known: the engine was not asked often enough";
 
 /// Cache types from the best to the smallest.
 const CACHE_TYPES: [TensorType; 3] = [types::F16, types::Q8_0, types::Q4_0];
@@ -151,26 +151,22 @@ impl<'a, P: Price> FitQuestion<'a, P> {
         }
     }
 
-    pub(super) fn priced(&self, changes: &[Change]) -> Result<Priced, P::Error> {
-        self.price.price(changes, self.request.cards)
-    }
-
-    fn slack(&self, changes: &[Change]) -> Option<i64> {
-        Some(self.priced(changes).ok()?.slack(self.request.cards))
+    pub(super) fn priced(&self, changes: &[Change]) -> Option<Priced> {
+        self.price.price(changes, self.request.cards).ok()
     }
 
     pub(super) fn lines(&self, priced: &Priced) -> Vec<CardLine> {
-        let line = |(card, terms): (&plimsoll_base::Card, _)| CardLine {
+        let line = |(card, terms): (&Card, _)| CardLine {
             id: card.id.clone(),
             total: card.total,
             free: card.free,
-            peak: super::super::cost::peak(terms),
+            peak: cost::peak(terms),
             headroom: headroom(card, terms),
         };
         self.request.cards.iter().zip(&priced.cards).map(line).collect()
     }
 
-    /// The answer, and what it becomes if something else changes; none where questions were left open.
+    /// The answer with its trades; an empty one where the price model left questions open.
     pub(super) fn answer(&self, dimension: Dimension) -> Answer {
         let answer = match dimension {
             Dimension::Cache => self.cache(),
@@ -180,7 +176,8 @@ impl<'a, P: Price> FitQuestion<'a, P> {
                 None => inapplicable(dimension, "the model has no experts"),
             },
         };
-        if answer.applicable && self.is_open() {
+        // An unanswered question looks like a refusal, so nothing that was found after it can be relied on.
+        if answer.applicable && self.price.is_spent() {
             return nothing(dimension, OPEN);
         }
         Answer {
@@ -192,11 +189,8 @@ impl<'a, P: Price> FitQuestion<'a, P> {
     pub(super) fn finish(self, answers: Vec<Answer>) -> Fit {
         Fit {
             schema: "plimsoll.fit/1",
-            model: super::super::name(self.request),
-            engine: EngineInfo {
-                kind: self.request.engine.kind.name(),
-                build: self.request.engine.build,
-            },
+            model: model_name(self.request),
+            engine: engine_info(self.request),
             fits: self.asked.fits(self.request.cards),
             cards: self.lines(&self.asked),
             hints: hints::hints(self.request, self.price, &self.asked),
@@ -205,136 +199,108 @@ impl<'a, P: Price> FitQuestion<'a, P> {
     }
 
     fn number(&self, dimension: Dimension, scale: &FitScale) -> Answer {
-        let at = |steps: u64| vec![scale.change(steps)];
         let found = self.best(scale, true, &[]);
-        let worst = if scale.fewer {
-            *scale.range.end()
-        } else {
-            *scale.range.start()
-        };
-        let best = found.map(|found| scale.value(found.at));
         let change = found.map(|found| scale.change(found.at));
+        // Where nothing fits, the answer shows by how much the least of all fails.
         let failing = match found {
             Some(found) => found.above,
-            None => Some(worst),
+            None => Some(scale.least()),
         };
-        let next = failing.map(|steps| self.next(scale.value(steps), &at(steps)));
-        let lines = change
-            .as_ref()
-            .and_then(|change| self.priced(std::slice::from_ref(change)).ok());
-        let cards = lines.map_or(Vec::new(), |priced| self.lines(&priced));
+        let next = failing.map(|steps| self.next(scale.value(steps), &[scale.change(steps)]));
+        let priced = change.clone().and_then(|change| self.priced(&[change]));
+        let cards = priced.map_or(Vec::new(), |priced| self.lines(&priced));
+        let best = found.map(|found| scale.value(found.at));
         Answer {
-            dimension,
             asked: scale.asked.into(),
-            applicable: true,
             text: text(scale, best, &cards, next.as_ref()),
             best: best.map(Fact::from),
             change,
             cards,
             next,
-            trades: Vec::new(),
+            ..nothing(dimension, "")
         }
     }
 
-    /// The best on a scale, beside other changes.
+    /// The best on a scale, with other changes made as well.
     fn best(&self, scale: &FitScale, guarded: bool, beside: &[Change]) -> Option<FitBound> {
-        let with = |steps: u64| {
-            beside
-                .iter()
-                .cloned()
-                .chain([scale.change(steps)])
-                .collect::<Vec<_>>()
-        };
+        let with = |&steps: &u64| [beside, &[scale.change(steps)]].concat();
+        // Only steps that move whole tensors need the outline: elsewhere a straight line finds the answer.
         let outline = self.outline.as_ref().filter(|_| scale.has_steps());
         let estimate = |steps| {
-            let changes = with(steps);
+            let changes = with(&steps);
             let slack = self.price.estimate(&changes);
             slack.or_else(|| outline?.slack(&changes))
         };
         let guess = scale.best(false, None, None, estimate).map(|guess| guess.at);
-        let foresee = |steps: &[u64]| {
-            let questions: Vec<Vec<Change>> = steps.iter().map(|&steps| with(steps)).collect();
-            self.price.foresee(&questions);
-        };
+        let foresee = |steps: &[u64]| self.price.foresee(&steps.iter().map(with).collect::<Vec<_>>());
         scale.best(guarded, guess, Some(Box::new(foresee)), |steps| {
-            self.slack(&with(steps))
+            Some(self.priced(&with(&steps))?.slack(self.request.cards))
         })
     }
 
-    /// True where what was found so far cannot be relied on, because questions were left open.
-    fn is_open(&self) -> bool {
-        self.price.is_spent()
-    }
-
-    /// How `changes` fail.
+    /// The failure of `changes` on the tightest card.
     fn next(&self, value: u64, changes: &[Change]) -> Next {
         let lines = self.priced(changes).map(|priced| self.lines(&priced));
-        let tightest = lines.ok().and_then(|lines| tightest(&lines).cloned());
+        let tightest = lines.and_then(|lines| tightest(&lines).cloned());
+        let short = tightest.as_ref().map(|line| line.headroom.unsigned_abs());
         Next {
             value,
-            short: tightest
-                .as_ref()
-                .map(|line| Bytes::new(line.headroom.unsigned_abs())),
+            short: short.map(Bytes::new),
             card: tightest.map(|line| line.id),
         }
     }
 
-    /// The best of a dimension for each thing that is asked otherwise; of a cache type, the context.
+    /// The best of a dimension under each other change; for a cache type, the largest context.
     fn trades(&self, answer: &Answer) -> Vec<Trade> {
         let (dimension, turns) = match answer.dimension {
-            _ if !answer.applicable => return Vec::new(),
             Dimension::Split => return Vec::new(),
+            _ if !answer.applicable => return Vec::new(),
             Dimension::Cache => (Dimension::Context, CACHE_TYPES.map(Change::Cache).to_vec()),
             dimension => (dimension, self.turns(dimension)),
         };
         let each: Vec<Vec<Change>> = turns.iter().map(|turn| vec![turn.clone()]).collect();
         self.price.foresee(&each);
-        turns
-            .into_iter()
-            .filter_map(|turn| self.trade(dimension, turn))
-            .collect()
+        let trades = each.iter().filter_map(|turn| self.trade(dimension, turn));
+        trades.collect()
     }
 
-    fn trade(&self, dimension: Dimension, turn: Change) -> Option<Trade> {
-        let turn = [turn];
-        self.priced(&turn).ok()?;
-        let wish = changed(self.request.wish, &turn);
+    fn trade(&self, dimension: Dimension, turn: &[Change]) -> Option<Trade> {
+        self.priced(turn)?;
+        let wish = changed(self.request.wish, turn);
         let request = PlanRequest {
             wish: &wish,
             ..*self.request
         };
+        // The change may move the ends of the scale: half the context leaves room for more slots.
         let scale = FitScale::of(dimension, &request)?;
-        let found = self.best(&scale, false, &turn);
-        if self.is_open() {
-            return None;
-        }
-        Some(Trade {
-            flags: turn.iter().flat_map(Change::flags).collect::<Vec<_>>().join(" "),
+        let found = self.best(&scale, false, turn);
+        let flags: Vec<String> = turn.iter().flat_map(Change::flags).collect();
+        (!self.price.is_spent()).then(|| Trade {
+            flags: flags.join(" "),
             dimension,
             best: found.map(|found| scale.value(found.at)),
         })
     }
 
-    /// What may be asked otherwise: twice the context, the micro-batch, the slots; half the context; a smaller cache.
+    /// Changes to trade against: half and twice the context, twice the micro-batch or the slots, a smaller cache.
     fn turns(&self, dimension: Dimension) -> Vec<Change> {
-        let number = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
-        let reserve =
-            super::super::reserve::Reserve::of_model(self.request, u64::from(self.request.wish.context));
         let wish = self.request.wish;
+        let reserve = Reserve::of_model(self.request, u64::from(wish.context));
         let mut turns = Vec::new();
         if dimension != Dimension::Context {
-            turns.push(Change::Context(number(reserve.context.saturating_mul(2))));
-            turns.push(Change::Context(number((reserve.context / 2).max(1))));
+            turns.push(Change::Context(saturated(reserve.context.saturating_mul(2))));
+            turns.push(Change::Context(saturated((reserve.context / 2).max(1))));
         }
         if dimension != Dimension::MicroBatch {
-            let twice = number(reserve.micro_batch.saturating_mul(2));
+            let twice = saturated(reserve.micro_batch.saturating_mul(2));
             turns.push(Change::micro_batch(twice, wish.batch));
         }
         if dimension != Dimension::Slots {
             let slots = reserve.sequences.saturating_mul(2);
-            let context = number(slots.saturating_mul(reserve.per_sequence));
+            // More slots keep their tokens each, unless the context itself is searched for.
+            let context = saturated(slots.saturating_mul(reserve.per_sequence));
             turns.push(Change::Slots {
-                slots: number(slots),
+                slots: saturated(slots),
                 context: (dimension != Dimension::Context).then_some(context),
             });
         }
@@ -344,31 +310,31 @@ impl<'a, P: Price> FitQuestion<'a, P> {
         turns
     }
 
-    /// The best cache type with which the context that is asked for fits, and the largest context with each.
+    /// The best cache type with which the requested context fits.
     fn cache(&self) -> Answer {
-        let hyper = &self.request.model.hyper;
-        if !hyper.cached {
+        if !self.request.model.hyper.cached {
             return inapplicable(Dimension::Cache, "the model keeps no cache of keys and values");
         }
         self.price
             .foresee(&CACHE_TYPES.map(|kind| vec![Change::Cache(kind)]));
-        let allowed: Vec<(TensorType, Priced)> = CACHE_TYPES
-            .into_iter()
-            .filter_map(|kind| Some((kind, self.priced(&[Change::Cache(kind)]).ok()?)))
-            .collect();
-        let cards = self.request.cards;
-        let best = allowed.iter().find(|(_, priced)| priced.fits(cards));
-        let lines = best.map_or(Vec::new(), |(_, priced)| self.lines(priced));
-        let text = match best {
-            Some((kind, _)) => format!("a cache in {} fits{}", kind.name, spare(&lines)),
-            None => "no cache type makes it fit".to_owned(),
+        let priced = |kind| Some((kind, self.priced(&[Change::Cache(kind)])?));
+        // All types are priced, so that a refusal of one is remembered for the trades.
+        let allowed: Vec<(TensorType, Priced)> = CACHE_TYPES.into_iter().filter_map(priced).collect();
+        let fits = |(_, priced): &&(_, Priced)| priced.fits(self.request.cards);
+        let asked = self.request.wish.cache_key.name.into();
+        let Some((kind, priced)) = allowed.iter().find(fits) else {
+            return Answer {
+                asked,
+                ..nothing(Dimension::Cache, "no cache type makes it fit")
+            };
         };
+        let lines = self.lines(priced);
         Answer {
-            asked: self.request.wish.cache_key.name.into(),
-            best: best.map(|(kind, _)| kind.name.into()),
-            change: best.map(|(kind, _)| Change::Cache(*kind)),
+            asked,
+            best: Some(kind.name.into()),
+            change: Some(Change::Cache(*kind)),
+            text: format!("a cache in {} fits{}", kind.name, spare(&lines)),
             cards: lines,
-            text,
             ..nothing(Dimension::Cache, "")
         }
     }
@@ -395,7 +361,7 @@ pub(super) fn nothing(dimension: Dimension, why: &str) -> Answer {
     }
 }
 
-pub(super) fn tightest(lines: &[CardLine]) -> Option<&CardLine> {
+fn tightest(lines: &[CardLine]) -> Option<&CardLine> {
     lines.iter().min_by_key(|line| line.headroom)
 }
 
@@ -409,19 +375,20 @@ pub(super) fn spare(lines: &[CardLine]) -> String {
 }
 
 fn text(scale: &FitScale, best: Option<u64>, cards: &[CardLine], next: Option<&Next>) -> String {
-    let next = next.map(|next| failing(scale, next));
-    match (best, next) {
-        (Some(best), Some(next)) => format!("{}{}; {next}", scale.fitting(best), spare(cards)),
-        (Some(best), None) => format!("{}{}; {}", scale.fitting(best), spare(cards), scale.end),
-        (None, Some(next)) => format!("nothing fits: {next}"),
-        (None, None) => "nothing fits".to_owned(),
-    }
-}
-
-fn failing(scale: &FitScale, next: &Next) -> String {
-    let words = scale.words(next.value);
-    match (&next.card, next.short) {
-        (Some(card), Some(short)) => format!("{words} would be {short} too much on {card}"),
-        _ => format!("{words} is what the engine refuses"),
+    let failing = |next: &Next| {
+        let words = scale.words(next.value);
+        match (&next.card, next.short) {
+            (Some(card), Some(short)) => format!("{words} would be {short} too much on {card}"),
+            _ => format!("the engine refuses {words}"),
+        }
+    };
+    let next = next.map(failing);
+    match best {
+        // Without a step above, the scale says why it ends.
+        Some(best) => {
+            let end = next.as_deref().unwrap_or(scale.end);
+            format!("{}{}; {end}", scale.fitting(best), spare(cards))
+        }
+        None => next.map_or("nothing fits".to_owned(), |next| format!("nothing fits: {next}")),
     }
 }

@@ -1,12 +1,13 @@
-//! One thing that can be asked otherwise: what it does to a wish, and the engine's flags for it.
+//! One change of a request: its effect on a wish, and the engine's flags for it.
 //!
-//! DECISION: every search and every piece of advice is made of these, so that the level that works on a [`Wish`] and
-//! the one that runs the engine with a command line are asked the same question. A test holds the two to each other.
+//! DECISION: every search and every piece of advice is made of these changes, so that the closed forms, which read a
+//! [`Wish`], and the engine, which reads a command line, answer the same question. A test compares the two.
 
 use plimsoll_base::Advice;
 use plimsoll_flags::{FlagError, FlashAttention, GpuLayers, Options, Parallel, SplitMode, Wish};
 use plimsoll_model::TensorType;
 
+/// A change of one flag, or of flags that belong together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     Context(u32),
@@ -15,7 +16,7 @@ pub enum Change {
         tokens: u32,
         batch: Option<u32>,
     },
-    /// This many slots, over a context of so many tokens in all where that changes with them.
+    /// A number of slots, and the context over all of them where that changes too.
     Slots {
         slots: u32,
         context: Option<u32>,
@@ -26,10 +27,10 @@ pub enum Change {
     Layers(u32),
     ExpertsOnHost(u32),
     NoOpOffload,
-    /// `--swa-full` left out.
+    /// No `--swa-full`.
     WindowedCache,
     ProjectorOnHost,
-    /// These cards of the process, by their CUDA numbers, and how many layers each takes.
+    /// Cards of the process, by their CUDA numbers, and the layers of each.
     Cards {
         numbers: Vec<usize>,
         layers: Vec<u32>,
@@ -37,7 +38,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Micro-batches of so many tokens, with the batch that they need over the one that is asked for.
+    /// Micro-batches of `tokens`, with a larger batch where they exceed `batch`.
     pub(crate) fn micro_batch(tokens: u32, batch: u32) -> Self {
         let batch = (tokens > batch).then_some(tokens);
         Self::MicroBatch { tokens, batch }
@@ -64,12 +65,13 @@ impl Change {
             Self::Cards { numbers, layers } => {
                 wish.devices = devices(numbers);
                 wish.tensor_split = shares(layers);
+                // Shares apply to a split by layers alone, and -mg would choose one of the cards.
                 (wish.split_mode, wish.main_gpu) = (SplitMode::Layer, None);
             }
         }
     }
 
-    /// The flags that say it, as a llama-server takes them; none where one is to be left out.
+    /// The change as flags of llama-server; empty where a flag is left out.
     pub fn flags(&self) -> Vec<String> {
         let flag = |name: &str, value: String| vec![name.to_owned(), value];
         match self {
@@ -89,6 +91,7 @@ impl Change {
             Self::Layers(layers) => flag("-ngl", layers.to_string()),
             Self::ExpertsOnHost(layers) => flag("--n-cpu-moe", layers.to_string()),
             Self::NoOpOffload => vec!["--no-op-offload".to_owned()],
+            // llama-server has no flag for the default.
             Self::WindowedCache => Vec::new(),
             Self::ProjectorOnHost => vec!["--no-mmproj-offload".to_owned()],
             Self::Cards { numbers, layers } => {
@@ -102,7 +105,7 @@ impl Change {
         }
     }
 
-    /// Flags, by one of their spellings, that would say something else.
+    /// Flags, by one of their spellings, that contradict the change.
     fn instead_of(&self) -> &'static [&'static str] {
         match self {
             Self::Context(_) => &["-c"],
@@ -111,6 +114,7 @@ impl Change {
             Self::Slots { context: None, .. } => &["-np"],
             Self::Slots { .. } => &["-np", "-c"],
             Self::Cache(_) => &["-ctk", "-ctv"],
+            // Negated spellings are flags of their own in the table.
             Self::FlashAttention => &["-fa", "-nfa"],
             Self::Layers(_) => &["-ngl"],
             Self::ExpertsOnHost(_) => &["-cmoe", "-ncmoe"],
@@ -121,7 +125,7 @@ impl Change {
         }
     }
 
-    /// Changes of one kind do not go together.
+    /// Two changes of one kind contradict each other.
     pub(crate) fn kind(&self) -> std::mem::Discriminant<Self> {
         std::mem::discriminant(self)
     }
@@ -144,7 +148,7 @@ impl Change {
     }
 }
 
-/// The wish with changes made, later ones over earlier ones.
+/// The wish with changes applied in order.
 pub(crate) fn changed(wish: &Wish, changes: &[Change]) -> Wish {
     let mut wish = wish.clone();
     for change in changes {
@@ -153,11 +157,12 @@ pub(crate) fn changed(wish: &Wish, changes: &[Change]) -> Wish {
     wish
 }
 
-/// A command line with changes made: flags that say otherwise are taken out, the new ones stand at its end.
+/// A command line with changes applied: contradicting flags are removed, new ones are appended.
 pub fn edited(options: &Options, changes: &[Change]) -> Result<Options, FlagError> {
     let mut options = options.clone();
     for change in changes {
         options.retain(|setting| {
+            // Removed rather than overridden: an earlier -ts or -dev would still be read with the new flags.
             let spelled = |name: &&str| setting.flag.names.contains(name);
             !change.instead_of().iter().any(spelled)
         });
@@ -166,6 +171,11 @@ pub fn edited(options: &Options, changes: &[Change]) -> Result<Options, FlagErro
         }
     }
     Ok(options)
+}
+
+/// A number for a flag of 32 bits.
+pub(crate) fn saturated(value: u64) -> u32 {
+    u32::try_from(value).unwrap_or(u32::MAX)
 }
 
 fn devices(numbers: &[usize]) -> Vec<String> {

@@ -1,22 +1,23 @@
-//! What each context costs, for pictures: a table of re-planned points, the asked one among them.
+//! Costs of a series of contexts, for charts; every point is planned.
 
-use super::super::outcome::Terms;
-use super::super::request::PlanRequest;
-use super::super::reserve::{CELLS, Reserve};
-use super::change::Change;
+use super::change::{Change, saturated};
 use super::price::Price;
+use crate::outcome::Terms;
+use crate::request::PlanRequest;
+use crate::reserve::{CELLS, Reserve};
 
-/// What is on the cards at one context.
+/// The terms on the cards at one context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Point {
     pub context: u64,
     pub cards: Vec<Terms>,
 }
 
-/// About `count` contexts up to the larger of what the model was trained for and what is asked for, in equal steps;
-/// those of `besides` are among them. What the engine refuses is left out.
+/// About `count` contexts in equal steps, up to the larger of the trained and the requested context, and those of
+/// `besides`. Contexts that the engine refuses are left out.
 pub fn course<P: Price>(request: &PlanRequest<'_>, price: &P, count: u64, besides: &[u64]) -> Vec<Point> {
     let reserve = Reserve::of_model(request, u64::from(request.wish.context));
+    // The engine rounds each stream up to whole cells, so other contexts would not be points of their own.
     let grain = CELLS * reserve.streams;
     let trained = u64::from(request.model.hyper.context_train);
     let most = trained.max(reserve.context).next_multiple_of(grain);
@@ -26,11 +27,10 @@ pub fn course<P: Price>(request: &PlanRequest<'_>, price: &P, count: u64, beside
     contexts.extend(besides.iter().filter(|&&context| context > 0 && context <= most));
     contexts.sort_unstable();
     contexts.dedup();
-    let change = |context: u64| Some(vec![Change::Context(u32::try_from(context).ok()?)]);
-    let questions: Vec<Vec<Change>> = contexts.iter().filter_map(|&context| change(context)).collect();
-    price.foresee(&questions);
+    let change = |&context: &u64| vec![Change::Context(saturated(context))];
+    price.foresee(&contexts.iter().map(change).collect::<Vec<_>>());
     let point = |context: u64| {
-        let priced = price.price(&change(context)?, request.cards).ok()?;
+        let priced = price.price(&change(&context), request.cards).ok()?;
         Some(Point {
             context,
             cards: priced.cards,

@@ -1,22 +1,22 @@
-//! A quick guess at what a change does: weights and cache anew, all else as it was.
+//! Quick estimate of a change: new weights and cache, all other terms unchanged.
 //!
-//! Moving layers or experts makes steps that no straight line follows; a guess that knows the weights of each layer
-//! finds the step in microseconds, and the search asks around it. Nothing that is answered rests on it.
+//! Moving layers or experts makes steps that no straight line follows. An estimate that knows the weights of each layer
+//! finds the step in microseconds, and the search then prices the numbers around it. No answer rests on the estimate.
 
 use plimsoll_base::Bytes;
 
-use super::super::kv::{self, CacheKind};
-use super::super::latent::LatentAttention;
-use super::super::layout::DeviceLayout;
-use super::super::request::PlanRequest;
-use super::super::reserve::Reserve;
-use super::super::weights;
 use super::change::{Change, changed};
 use super::price::{Priced, slack_of};
+use crate::kv::{self, CacheKind};
+use crate::latent::LatentAttention;
+use crate::layout::DeviceLayout;
+use crate::request::PlanRequest;
+use crate::reserve::Reserve;
+use crate::weights;
 
 pub(crate) struct QuickEstimate<'a> {
     request: &'a PlanRequest<'a>,
-    /// What is on each card beside weights and cache.
+    /// Bytes on each card other than weights and cache.
     rest: Vec<Bytes>,
 }
 
@@ -24,12 +24,10 @@ impl<'a> QuickEstimate<'a> {
     /// `None` where the request cannot be laid out.
     pub(crate) fn new(request: &'a PlanRequest<'a>, asked: &Priced) -> Option<Self> {
         let held = held(request)?;
-        let rest = held.iter().enumerate();
+        let rest = |(card, held): (usize, &Bytes)| asked.peak(card).saturating_sub(*held);
         Some(Self {
             request,
-            rest: rest
-                .map(|(card, held)| asked.peak(card).saturating_sub(*held))
-                .collect(),
+            rest: held.iter().enumerate().map(rest).collect(),
         })
     }
 
@@ -52,6 +50,7 @@ fn held(request: &PlanRequest<'_>) -> Option<Vec<Bytes>> {
     let kind = CacheKind {
         key: wish.cache_key,
         value: wish.cache_value,
+        // The shape of V hardly matters here, and flash attention is not resolved for an estimate.
         transposed: false,
         offload: wish.cache_offload,
         rollback: 0,
@@ -61,7 +60,7 @@ fn held(request: &PlanRequest<'_>) -> Option<Vec<Bytes>> {
     let cache = kv::cache(model, 0..model.hyper.layers, &reserve, kind, &layout).ok()?;
     let mut held = vec![Bytes::ZERO; request.cards.len()];
     for (device, &card) in layout.devices.iter().enumerate() {
-        held[card] += weights.devices[device] + cache.devices[device];
+        held[card] += weights.cards[device] + cache.cards[device];
     }
     Some(held)
 }

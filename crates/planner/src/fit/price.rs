@@ -1,18 +1,18 @@
-//! Who says what the engine takes.
+//! Price model of a search: the closed forms, or the engine itself.
 //!
-//! DECISION: searching knows nothing of formulas. It asks one question, [`Price::price`]: what is on each card with
-//! these changes on these cards? [`Formulas`] answers from the closed forms; `plan --exact` answers by running the
-//! engine itself, so that whatever is found is found in the engine's own numbers.
+//! DECISION: searching knows nothing of formulas. It asks one question, [`Price::price`]: the terms on each card with these
+//! changes. [`Formulas`] answers from the closed forms; `plan --exact` answers by running the engine, so that its
+//! searches find their results in the engine's own numbers.
 
 use plimsoll_base::{Bytes, Card};
 
-use super::super::cost::{self, PlanCalculator, RequestCost};
-use super::super::error::PlanError;
-use super::super::outcome::{HostTerms, Terms};
-use super::super::request::PlanRequest;
 use super::change::{Change, changed};
+use crate::cost::{self, PlanCalculator, RequestCost};
+use crate::error::PlanError;
+use crate::outcome::{HostTerms, Terms};
+use crate::request::PlanRequest;
 
-/// What a model takes.
+/// Terms of a model on every card and on the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Priced {
     /// One entry for each card, in the order of the cards.
@@ -25,7 +25,7 @@ impl Priced {
         self.cards.get(card).map_or(Bytes::ZERO, cost::peak)
     }
 
-    /// What stays free on the tightest card; below 0 what is missing on all cards together.
+    /// Free bytes on the tightest card; below 0, the bytes missing on all cards together.
     pub fn slack(&self, cards: &[Card]) -> i64 {
         slack_of(cards, self.cards.iter().map(cost::peak))
     }
@@ -38,6 +38,7 @@ impl Priced {
 /// [`Priced::slack`] of these peaks.
 pub fn slack_of(cards: &[Card], peaks: impl Iterator<Item = Bytes>) -> i64 {
     let headrooms = cards.iter().zip(peaks).map(|(card, peak)| beyond(card, peak));
+    // Missing bytes are summed, because moving work from one short card to another gains nothing.
     let (short, spare) = headrooms.fold((0_i64, i64::MAX), |(short, spare), headroom| {
         (short.saturating_add(headroom.min(0)), spare.min(headroom))
     });
@@ -45,34 +46,34 @@ pub fn slack_of(cards: &[Card], peaks: impl Iterator<Item = Bytes>) -> i64 {
 }
 
 fn beyond(card: &Card, peak: Bytes) -> i64 {
-    super::super::signed_difference(card.free.get(), peak.get())
+    crate::signed_difference(card.free.get(), peak.get())
 }
 
 pub(super) fn headroom(card: &Card, terms: &Terms) -> i64 {
     beyond(card, cost::peak(terms))
 }
 
-/// Says what the model takes with changes to what was asked. An error is what the engine would refuse.
+/// Prices a request with changes. An error is a refusal by the engine.
 pub trait Price {
     type Error: std::fmt::Display;
 
     fn price(&self, changes: &[Change], cards: &[Card]) -> Result<Priced, Self::Error>;
 
-    /// These will be asked next on the request's cards: whoever can answers them side by side.
+    /// Announces the next questions on the request's cards, which an implementation may answer in parallel.
     fn foresee(&self, _questions: &[Vec<Change>]) {}
 
-    /// What may stay free with these changes, at once. Where to begin a search; nothing that is answered rests on it.
+    /// Quick estimate of free memory after these changes; only a starting point for the search.
     fn estimate(&self, _changes: &[Change]) -> Option<i64> {
         None
     }
 
-    /// True once nothing more is answered, so that what has no price may still fit.
+    /// True once no more questions are answered: changes without a price may then still fit.
     fn is_spent(&self) -> bool {
         false
     }
 }
 
-/// The default level: the closed forms.
+/// The default price model: the closed forms.
 #[derive(Clone, Copy, Debug)]
 pub struct Formulas<'a>(pub PlanRequest<'a>);
 

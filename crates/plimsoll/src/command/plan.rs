@@ -1,7 +1,6 @@
-//! `plimsoll plan`: what a model will take, on which card, and whether it fits. Opens no GPU, and starts an engine only for `--exact`.
+//! `plimsoll plan`: memory of a model on each card, and whether it fits. Opens no GPU; starts an engine only for `--exact`.
 //!
-//! Exits 0 if it fits, 1 if it does not, 2 if the question makes no sense. The plan is on stdout, all else on
-//! stderr.
+//! Exits 0 if the model fits, 1 if it does not, 2 for bad input. The plan is on stdout, everything else on stderr.
 
 pub(crate) mod check;
 mod exact;
@@ -22,6 +21,7 @@ use plimsoll_probe::contexts;
 use plimsoll_probe::headers::{ReadModelError, read_model};
 
 use self::exact::Asking;
+use crate::report::ExitStatus;
 use crate::screen;
 
 #[derive(Debug, Args)]
@@ -32,42 +32,42 @@ pub(crate) struct Arguments {
     /// Draw the plan into an SVG file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Write the plan as a page with a slider for the context, to be opened in a browser
+    /// Write the plan as an HTML page with a slider for the context
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Find the largest that fits: ctx, ub, np, kv, split, ngl, moe, several with commas, or all. Prints the engine's
-    /// flags to paste, and why on stderr
+    /// Search for the largest value that fits: ctx, ub, np, kv, split, ngl, moe, several with commas, or all. Prints
+    /// flags to paste on stdout, and the reasons on stderr
     #[arg(long, value_name = "WHAT", num_args = 0..=1, default_missing_value = "all", value_parser = fit::directions)]
     fit: Option<fit::Directions>,
-    /// Compare the plan with what a running engine took: its process, or the address of a llama-server or of
-    /// plimsoll serve on this machine
+    /// Compare the plan with the memory of a running engine: a process id, or the address of a llama-server or plimsoll
+    /// serve on this machine
     #[arg(long, value_name = "PID|URL", conflicts_with_all = ["fit", "svg", "html"])]
     check: Option<String>,
-    /// With --check: what the plan may be off by, e.g. 48MiB
+    /// With --check: tolerated difference, e.g. 48MiB
     #[arg(long, value_name = "SIZE", requires = "check")]
     margin: Option<Bytes>,
-    /// A card to plan for, e.g. name=H200,total=143771MiB,free=140000MiB,cc=9.0; repeatable. Without it the
-    /// machine's own cards
+    /// Card to plan for, e.g. name=H200,total=143771MiB,free=140000MiB,cc=9.0; repeatable. By default the cards of this
+    /// machine
     #[arg(long = "card", value_name = "SPEC")]
     cards: Vec<Card>,
-    /// Plan for a program that `plimsoll run --budget SIZE` starts: each card has so much for it, counted as guard counts
+    /// Plan for a program under `plimsoll run --budget SIZE`: the budget is each card's capacity, counted as guard counts
     #[arg(long, value_name = "SIZE", conflicts_with = "check")]
     budget: Option<Bytes>,
-    /// The engine, with its build if known: llama.cpp, llama.cpp@10605, ik_llama.cpp. Without it llama.cpp, or what an
-    /// engine that is asked says it is
+    /// Engine, with its build if known: llama.cpp, llama.cpp@10605, ik_llama.cpp. By default llama.cpp, or the engine that
+    /// --exact asks
     #[arg(long, value_parser = engine)]
     engine: Option<Engine>,
-    /// Which of the engine's programs will run: llama-server, llama-fit-params, llama-cli, library
+    /// Program of the engine that will run: llama-server, llama-fit-params, llama-cli, library
     #[arg(long, default_value = "llama-server", value_parser = program)]
     program: Program,
-    /// Ask the engine itself, without a GPU: the llama-server named here, or the one that would serve; with --check the
-    /// one that runs
+    /// Ask the engine itself, without a GPU: the named llama-server, or the one that `serve` would use; with --check the
+    /// running one
     #[arg(long, value_name = "ENGINE", num_args = 0..=1, require_equals = true)]
     exact: Option<Option<PathBuf>>,
-    /// With --exact: ask again, and remember nothing
+    /// With --exact: neither read nor write the cache of answers
     #[arg(long, requires = "exact")]
     no_cache: bool,
-    /// The flags of the engine, as they will be given to it
+    /// Flags for the engine, as it will get them
     #[arg(last = true, value_name = "FLAGS")]
     flags: Vec<String>,
 }
@@ -76,9 +76,11 @@ pub(crate) struct Arguments {
 pub(crate) enum Error {
     #[error(transparent)]
     Flag(#[from] FlagError),
-    #[error("no model is named\nhint: plimsoll plan -- -m model.gguf")]
+    #[error("no model is given\nhint: plimsoll plan -- -m model.gguf")]
     NoModel,
-    #[error("no card is there and the host's memory cannot be read\nhint: describe one with --card")]
+    #[error(
+        "this machine shows no card, and the host's memory cannot be read\nhint: describe a card with --card"
+    )]
     NoCard,
     #[error(transparent)]
     Read(#[from] ReadModelError),
@@ -94,6 +96,13 @@ pub(crate) enum Error {
     Print(#[from] io::Error),
     #[error("cannot write the plan as JSON: {0}")]
     Json(#[from] serde_json::Error),
+}
+
+impl ExitStatus for Error {
+    /// A plan asks one question, so everything that can go wrong is about how it was asked.
+    fn is_input(&self) -> bool {
+        true
+    }
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {

@@ -1,4 +1,4 @@
-//! `plimsoll pool`: what allocators make of a program's requests, and what would help. Needs no card.
+//! `plimsoll pool`: replay of allocation traces over allocator policies, and advice. Needs no card.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,6 +7,8 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use plimsoll_pool::generate::GenerateError;
 use plimsoll_pool::trace::{CsvError, RecordError};
+
+use crate::report::ExitStatus;
 
 mod advise;
 mod generate;
@@ -21,11 +23,11 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Replay a trace over allocator policies: what each reserves, and the smallest budget that each completes with
+    /// Replay a trace over allocator policies: the reserve of each, and the smallest budget with which it completes
     Replay(replay::Arguments),
-    /// Write the trace that an engine makes of its run-time pool while a prompt grows
+    /// Generate the trace of an engine's run-time pool while a prompt grows
     Gen(generate::Arguments),
-    /// Say what the run-time pool of an engine takes, why, and which flags make it take less
+    /// Show the size of an engine's run-time pool, its causes, and flags that make it smaller
     Advise(advise::Arguments),
 }
 
@@ -39,7 +41,7 @@ pub(crate) enum Error {
     Csv { path: PathBuf, error: CsvError },
     #[error("`{path}`: {error}")]
     Record { path: PathBuf, error: RecordError },
-    #[error("no trace can be made: {0}")]
+    #[error("cannot generate the trace: {0}")]
     Generate(#[from] GenerateError),
     #[error("cannot write `{path}`: {error}")]
     Write { path: PathBuf, error: io::Error },
@@ -49,9 +51,8 @@ pub(crate) enum Error {
     Json(#[from] serde_json::Error),
 }
 
-impl Error {
-    /// Whether what was asked for makes no sense, rather than that it could not be written.
-    pub(crate) fn is_input(&self) -> bool {
+impl ExitStatus for Error {
+    fn is_input(&self) -> bool {
         match self {
             Self::Read { .. }
             | Self::TooLarge { .. }

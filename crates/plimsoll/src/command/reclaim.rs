@@ -1,6 +1,6 @@
-//! `plimsoll reclaim`: what may be asked for, what would help and by how much; then the mildest of it, with proof.
+//! `plimsoll reclaim`: memory that can be allocated on a unified-memory machine, and the mildest steps that free more.
 //!
-//! Exits 0 if there is enough (with `--dry-run`: if there would be), 1 if there is not, 2 if the question makes no sense.
+//! Exits 0 if there is enough (with `--dry-run`: if there would be), 1 if there is not, 2 for bad input.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -18,50 +18,52 @@ use plimsoll_serve::{Config, ReadConfigError};
 
 use super::run::cards::CardError;
 
+use crate::report::ExitStatus;
+
 mod card;
 mod json;
 mod text;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// How much will be asked for, e.g. 5GiB
+    /// Memory that will be allocated, e.g. 5GiB
     #[arg(long, value_name = "SIZE", required_unless_present = "print_unit")]
     need: Option<Bytes>,
-    /// In blocks of 2^ORDER pages or larger; 9 is a huge page of 2 MiB where pages have 4 KiB
+    /// Require blocks of at least 2^ORDER pages; 9 is a huge page of 2 MiB with 4 KiB pages
     #[arg(long, value_name = "ORDER")]
     contiguous: Option<usize>,
-    /// On one card, by its number, its UUID or its name, and not of the host's memory: only neighbours under guard are asked
+    /// Free memory on this card (number, UUID or name) instead of the host; only guarded processes are asked
     #[arg(long, value_name = "CARD", conflicts_with_all = ["contiguous", "files", "config", "gate", "with", "sysroot", "force"])]
     card: Option<String>,
-    /// A model file whose page cache may go first; one of a set stands for all. Repeatable
+    /// Model file whose page cache may go first; one file of a split set stands for all; repeatable
     #[arg(long = "file", value_name = "MODEL")]
     files: Vec<PathBuf>,
-    /// A configuration of `plimsoll serve`, all of whose model files are meant
+    /// Configuration of `plimsoll serve`; stands for all its model files
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Say what would be done, and do nothing
+    /// Print the steps without taking them
     #[arg(long)]
     dry_run: bool,
-    /// Also what slows everybody (drop_caches = 3), and what will not be enough
+    /// Also take system-wide steps (drop_caches=3) and steps that may not free enough
     #[arg(long)]
     force: bool,
-    /// What the driver takes from: memory that is free now, or what the kernel can make free. Without it, what is known of
-    /// this machine's driver
+    /// Memory that the driver allocates from: free now, or available to the kernel. By default what is known of this machine's
+    /// driver
     #[arg(long, value_name = "WHICH")]
     gate: Option<Gate>,
-    /// Who takes the steps that need root: sudo, which must not ask, or the systemd unit of --print-unit
+    /// Helper for the steps that need root: sudo without a password, or the systemd unit of --print-unit
     #[arg(long, value_name = "HELPER")]
     with: Option<Helper>,
-    /// How long neighbours under guard may take to answer; one that calls nothing of its driver cannot
+    /// Seconds to wait for guarded processes to answer; one that does not call its driver cannot
     #[arg(long, value_name = "SECS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(0..=3600))]
     wait: u64,
-    /// Judge a captured tree with proc/, sys/ and etc/ in it, and do nothing
+    /// Judge a captured tree with proc/, sys/ and etc/ in it; takes no step
     #[arg(long, value_name = "DIR", conflicts_with_all = ["files", "config"])]
     sysroot: Option<PathBuf>,
     /// Print as JSON (plimsoll.reclaim/1)
     #[arg(long)]
     json: bool,
-    /// Print a systemd unit that takes the steps that need root, and do nothing else
+    /// Print a systemd unit that takes the steps that need root, then exit
     #[arg(long)]
     print_unit: bool,
 }
@@ -96,8 +98,8 @@ pub(crate) enum Error {
     Json(#[from] serde_json::Error),
 }
 
-impl Error {
-    pub(crate) fn is_input(&self) -> bool {
+impl ExitStatus for Error {
+    fn is_input(&self) -> bool {
         !matches!(self, Self::Print(_) | Self::Json(_))
     }
 }

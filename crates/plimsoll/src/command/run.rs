@@ -1,12 +1,12 @@
-//! `plimsoll run`: a program as it is, with guard in it.
+//! `plimsoll run`: an unmodified program under guard.
 //!
-//! DECISION: whoever starts `plimsoll run -- CMD` sees what `CMD` alone would show. It runs in the same process group and with the same
-//! stdin, stdout and stderr; signals pass on to it; its exit code is ours, and where a signal killed it, the same signal
-//! kills us, as with `timeout`. What is ours alone has the codes of `env`: 125 for a failure of our own, 126 for a program
-//! that cannot be executed, 127 for one that is not there. Our own words are on stderr, at the end, one line a card.
+//! DECISION: `plimsoll run -- CMD` shows what `CMD` alone would show. The program runs in the same process group and with the same
+//! stdin, stdout and stderr; signals pass on to it; its exit code becomes ours, and a signal that killed it kills us too, as with
+//! `timeout`. Our own failures have the codes of `env`: 125 for a failure of plimsoll, 126 for a program that cannot be
+//! executed, 127 for one that does not exist. Our own lines go to stderr at the end, one for each card.
 //!
-//! With `--card` the program sees only those cards. `--strict-cards` and `--report-cards` leave the others visible, because a
-//! context on one of them could not be told otherwise.
+//! With `--card` the program sees only those cards. `--strict-cards` and `--report-cards` leave the others visible: a context on a
+//! hidden card could not be observed.
 
 pub(super) mod cards;
 pub(super) mod child;
@@ -28,7 +28,7 @@ use plimsoll_probe::guard::{PAGES, Preload, preload, unreachable};
 use plimsoll_probe::library::FindLibraryError;
 use plimsoll_probe::{Machine, Sampler, StartSamplerError, library};
 use plimsoll_wire::env as names;
-use plimsoll_wire::options::{Contexts, Options, Uuid};
+use plimsoll_wire::options::{Contexts, GuardOptions as Options, Uuid};
 use tokio::runtime;
 use tokio::time::timeout;
 
@@ -38,35 +38,39 @@ use self::need::Need;
 use self::summary::Summary;
 use super::rungs::Rungs;
 
-/// As with `env` and `timeout`.
+use crate::report::ExitStatus;
+
+/// Exit statuses of `env` and `timeout`.
 const OWN_FAILURE: u8 = 125;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
-/// How long the end may wait for the cards' names.
+/// Time that the summary waits for the names of the cards.
 const NAMES_WITHIN: Duration = Duration::from_secs(1);
 
 const MORE: &str = "\
-Without options the program is counted and nothing else: a page per process, one line per card at the end.
+Example: plimsoll run --card 0=8GiB --spill 2GiB -- llama-server -m model.gguf
 
-Exit status: that of the program, whose signal also ends plimsoll; 125 if plimsoll itself fails, 126 if the program cannot be \
-executed, 127 if it is not there. SIGINT and SIGQUIT of a terminal reach the program by themselves and are not sent twice.";
+Without options the program's memory is counted and nothing is enforced; one line for each card is printed at the end.
+
+Exit status: that of the program, and a signal that ends it also ends plimsoll; 125 if plimsoll itself fails, 126 if the program \
+cannot be executed, 127 if it does not exist. The terminal sends SIGINT and SIGQUIT to the program; plimsoll does not repeat them.";
 
 #[derive(Debug, Args)]
 #[command(after_help = MORE)]
 pub(crate) struct Arguments {
-    /// A card that the program may see, by number, UUID or name, with a budget of its own after `=`; repeatable
+    /// Card that the program may see, by number, UUID or name, with its budget after `=`; repeatable
     #[arg(long = "card", value_name = "CARD[=SIZE]")]
     cards: Vec<Wanted>,
-    /// What the program and all that it starts may take together of each card that has no budget of its own
+    /// Budget on each other card, shared by the program and all processes that it starts, e.g. 4GiB
     #[arg(long, value_name = "SIZE")]
     budget: Option<Bytes>,
-    /// Leave other cards than those of --card visible, and refuse a context on them
+    /// Leave the other cards visible, and refuse CUDA contexts on them
     #[arg(long, requires = "cards")]
     strict_cards: bool,
-    /// Leave other cards than those of --card visible, and tell who opens a context on them
+    /// Leave the other cards visible, and report CUDA contexts on them
     #[arg(long, requires = "cards", conflicts_with = "strict_cards")]
     report_cards: bool,
-    /// Write a trace of what each process asks of its cards; its process id is added to the name
+    /// Write a trace of each process's allocations to FILE.PID
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Write the summary as JSON (plimsoll.run/1)
@@ -74,7 +78,7 @@ pub(crate) struct Arguments {
     report: Option<PathBuf>,
     #[command(flatten)]
     rungs: Rungs,
-    /// The program and its arguments
+    /// Program to run, with its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -95,7 +99,7 @@ pub(crate) enum Error {
     Execute { program: PathBuf, error: io::Error },
     #[error("cannot wait for the program: {0}")]
     Wait(#[source] io::Error),
-    #[error("cannot hear signals: {0}")]
+    #[error("cannot listen for signals: {0}")]
     Signals(#[source] io::Error),
     #[error("`{}` is no path: {error}", path.display())]
     Trace { path: PathBuf, error: io::Error },
@@ -103,9 +107,8 @@ pub(crate) enum Error {
     Report { path: PathBuf, error: io::Error },
 }
 
-impl Error {
-    /// The status with which it ends.
-    pub(crate) fn status(&self) -> u8 {
+impl ExitStatus for Error {
+    fn status(&self) -> u8 {
         match self {
             Self::Program(LaunchError::FindProgram { .. }) => NOT_FOUND,
             Self::Execute { error, .. } if error.kind() == io::ErrorKind::NotFound => NOT_FOUND,
@@ -138,7 +141,7 @@ async fn guarded(arguments: &Arguments) -> Result<(Summary<'_>, End), Error> {
     let (program, rest) = program(&arguments.command)?;
     let folder = OwnedFolder::create(PAGES).map_err(Error::Folder)?;
     let plans = arguments.rungs.wish().is_to_be_planned();
-    // Starts to look while the program starts; only who names cards or is planned on them must wait for it.
+    // NVML is asked while the program starts. Only named cards, or a plan, have to wait for its answer.
     let sampler = Sampler::start()?;
     let machine = match arguments.cards.is_empty() && !plans {
         true => None,
@@ -163,7 +166,7 @@ async fn guarded(arguments: &Arguments) -> Result<(Summary<'_>, End), Error> {
     show_cards(&mut environment, arguments, &chosen);
     if let Some(why) = unreachable(&program) {
         say(&format!(
-            "note: guard is not in {}: {why}; it is in what that starts",
+            "note: {} itself is not guarded: {why}; the programs that it starts are",
             program.display()
         ));
     }
@@ -183,7 +186,7 @@ async fn guarded(arguments: &Arguments) -> Result<(Summary<'_>, End), Error> {
             seen = &mut look, if machine.is_none() => machine = Some(seen),
         }
     };
-    // Names are worth a moment where there is something to name.
+    // The summary names cards, so it is worth a short wait if the program used any.
     if machine.is_none() && !record.cards().is_empty() {
         machine = timeout(NAMES_WITHIN, look).await.ok();
     }
@@ -198,7 +201,7 @@ async fn guarded(arguments: &Arguments) -> Result<(Summary<'_>, End), Error> {
     Ok((summary, end))
 }
 
-/// The program, as `execvp` would find it, and its arguments.
+/// Splits a command into the program, as `execvp` would find it, and its arguments.
 pub(super) fn program(command: &[OsString]) -> Result<(PathBuf, &[OsString]), Error> {
     let (name, rest) = match command.split_first() {
         Some((name, rest)) => (Path::new(name), rest),
@@ -208,7 +211,7 @@ pub(super) fn program(command: &[OsString]) -> Result<(PathBuf, &[OsString]), Er
     Ok((found, rest))
 }
 
-/// The machine, for the names of its cards.
+/// Returns the machine, for the names of its cards.
 async fn known(machine: Option<Machine>, sampler: &Sampler) -> Option<Machine> {
     match machine {
         Some(machine) => Some(machine),
@@ -216,7 +219,7 @@ async fn known(machine: Option<Machine>, sampler: &Sampler) -> Option<Machine> {
     }
 }
 
-/// What a program that can be planned will ask of the cards that it sees; why it cannot be planned is said.
+/// Plans what a llama.cpp program will allocate on the cards that it sees; a failure is printed.
 fn needs(
     program: &Path,
     rest: &[OsString],
@@ -229,7 +232,7 @@ fn needs(
         Some(Ok(needs)) => needs,
         Some(Err(error)) => {
             say(&format!(
-                "note: {} cannot be planned, so what it asks for last overflows: {error}",
+                "note: {} cannot be planned, so its last allocations will overflow: {error}",
                 program.display()
             ));
             Vec::new()
@@ -279,7 +282,7 @@ fn show_cards(environment: &mut Environment, arguments: &Arguments, chosen: &[Ch
     }
 }
 
-/// The program may change its folder before it writes.
+/// Makes a path absolute, because the program may change its folder before it writes.
 fn whole(path: &Path) -> Result<PathBuf, Error> {
     std::path::absolute(path).map_err(|error| Error::Trace {
         path: path.to_owned(),
@@ -287,13 +290,13 @@ fn whole(path: &Path) -> Result<PathBuf, Error> {
     })
 }
 
-/// One line of ours among the program's; nobody reading is no failure.
+/// Prints one line on stderr; a closed stderr is no failure.
 fn say(line: &str) {
     use io::Write;
     let _ = writeln!(io::stderr(), "plimsoll run: {line}");
 }
 
-/// What the cards of a machine are called.
+/// Finds a card by its UUID, with its number.
 fn named<'a>(cards: &'a [Card], uuid: &str) -> Option<(usize, &'a Card)> {
     let mut numbered = cards.iter().enumerate();
     numbered.find(|(_, card)| {

@@ -1,42 +1,42 @@
-//! The options of guard that `run` and `serve` share: the rungs of the ladder, and what becomes of pools.
+//! Guard options shared by `run` and `serve`: remedies for refused allocations, and pools.
 
 use clap::{Args, ValueEnum};
 use plimsoll_base::Bytes;
 use plimsoll_config::GuardWish;
-use plimsoll_wire::options::Pool;
+use plimsoll_wire::options::GgmlPoolMode as Pool;
 
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "When a request for memory does not fit")]
+#[command(next_help_heading = "When an allocation does not fit")]
 pub(crate) struct Rungs {
-    /// Give back what guard's own pools hold idle, and ask again
+    /// Free what guard's own pools hold idle, then retry
     #[arg(long)]
     reuse: bool,
-    /// Build a request that is refused in one piece from chunks of this size
+    /// Build a range that is refused in one piece from chunks of this size, e.g. 2MiB
     #[arg(long, value_name = "SIZE")]
     chunk: Option<Bytes>,
-    /// Ask plimsoll to make room: under `serve`, idle models on that card leave and the budget is raised
+    /// Ask plimsoll serve to make room: idle models on that card leave, and the budget is raised
     #[arg(long)]
     reclaim: bool,
-    /// Wait up to so many seconds for room
+    /// Wait up to this many seconds for room
     #[arg(long, value_name = "SECONDS")]
     wait: Option<u32>,
-    /// Let up to this much of what does not fit lie in host memory
+    /// Put what does not fit into host memory, up to this size
     #[arg(long, value_name = "SIZE")]
     spill: Option<Bytes>,
-    /// With --spill: what the program asks of each card in all, so that what it asks for first overflows (weights) and not what
-    /// comes last (KV cache, scratch); llama.cpp's programs are planned without it
+    /// With --spill: total memory that the program will allocate on each card, so that its first allocations (weights)
+    /// overflow and not its last (KV cache). Planned for llama.cpp's programs
     #[arg(long, value_name = "SIZE", requires = "spill")]
     need: Option<Bytes>,
-    /// With --spill: the same by hand: a request of more than this leaves this much to smaller ones
+    /// With --spill: leave this much of the budget to allocations smaller than it
     #[arg(long, value_name = "SIZE", requires = "spill")]
     keep: Option<Bytes>,
-    /// Answer a refused request with managed memory, the whole of it (as llama.cpp PR 22158 would)
+    /// Answer a refused allocation with managed memory, as llama.cpp PR 22158 does
     #[arg(long, value_name = "HOW")]
     on_oom: Option<OnOom>,
-    /// What becomes of ggml's legacy pool: served by guard, made of managed memory, or left alone
-    #[arg(long, value_name = "WHOSE", help_heading = "Pools")]
+    /// Replacement for ggml's legacy pool: guard's own, managed memory, or none
+    #[arg(long, value_name = "POOL", help_heading = "Pools")]
     pool: Option<PoolChoice>,
-    /// Tell the program that its cards have no virtual memory management, so that ggml takes its legacy pool
+    /// Report cards without virtual memory management, so that ggml uses its legacy pool
     #[arg(long, help_heading = "Pools")]
     hide_vmm: bool,
 }

@@ -1,15 +1,16 @@
-//! `plimsoll serve`: the models of a configuration behind one address.
+//! `plimsoll serve`: command-line arguments of the daemon, and its `--check` report.
 
-use std::hint;
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use plimsoll_base::{Bytes, Card};
 use plimsoll_config::{GuardMode, GuardWish, ReclaimBeforeLoad};
+use plimsoll_launch::PLIMSOLL;
 use plimsoll_scheduler::place::Ledger;
 use plimsoll_serve::Listen;
 use plimsoll_serve::widest;
@@ -18,58 +19,63 @@ use tokio::runtime::{self, LocalOptions};
 
 use super::rungs::Rungs;
 
+use crate::report::ExitStatus;
+
 const MORE: &str = "\
-Paths in the configuration that are relative start at the folder that plimsoll runs in, as with llama-server.
+Example: plimsoll serve plimsoll.toml --card name=H200,total=80GiB
 
-The first line on stdout is the address. What happens is told on stderr, a line each; RUST_LOG chooses which.
+Relative paths in the configuration start at the current folder, as with llama-server.
 
-A request waits at most `wait` (10 minutes unless configured) for its model. From then on there is no time limit: \
-an engine may think as long as its client stays, and a client that leaves ends its request.
+The first line on stdout is the address. Events go to stderr, one line each; RUST_LOG selects them.
 
-SIGHUP reads the configuration again and touches only what changed. SIGTERM lets answers in flight finish; a second \
-one ends at once.";
+A request waits at most `wait` (10 minutes by default) for its model. After that there is no time limit; a client that \
+disconnects cancels its request.
+
+SIGHUP reads the configuration again and restarts only the models that changed. SIGTERM lets answers in flight finish; a \
+second SIGTERM ends at once.
+
+Exit status: 0 after a signal, 1 on failure (with --check: a model does not fit), 2 for bad input.";
 
 #[derive(Debug, Args)]
 #[command(after_help = MORE)]
 pub(crate) struct Arguments {
-    /// The configuration: Plimsoll's own TOML, a llama-server preset (.ini) or llama-swap's YAML
+    /// Configuration file: Plimsoll's TOML, a llama-server preset (.ini) or llama-swap's YAML
     config: PathBuf,
-    /// Say what each model will take and whether it fits, and end: with status 1 if one does not
+    /// Print what each model will take and whether it fits, then exit (status 1 if one does not fit)
     #[arg(long)]
     check: bool,
-    /// Where to listen; loopback unless told otherwise [default: 127.0.0.1:8080]
+    /// Address to listen on [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
-    /// Serve without API keys on an address that other machines reach: everybody there may use it
+    /// Listen without API keys on an address that other machines reach
     #[arg(long)]
     open: bool,
-    /// A card to serve from, or a budget on one, e.g. name=H200,total=80GiB; may be given several times
+    /// Card to serve from, or a budget on one, e.g. name=H200,total=80GiB; repeatable
     #[arg(long = "card", value_name = "SPEC")]
     cards: Vec<Card>,
-    /// Memory to leave untouched on each card
+    /// Memory to leave free on each card, e.g. 512MiB
     #[arg(long, value_name = "SIZE")]
     reserve: Option<Bytes>,
-    /// The llama-server of models that give only flags
+    /// llama-server for models that give only flags
     #[arg(long, value_name = "PROGRAM")]
     engine: Option<PathBuf>,
-    /// Append the engines' output to this file
+    /// Append the output of the engines to this file
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
-    /// What guard does with engines on CUDA cards, unless a model says otherwise: observe counts, budget also refuses
-    /// what passes the claim [default: observe]
-    #[arg(long, value_name = "HOW")]
+    /// Guard mode for engines on CUDA cards, unless the model's section sets one: observe counts memory, budget also refuses
+    /// allocations beyond the claim [default: observe]
+    #[arg(long, value_name = "MODE")]
     guard: Option<Guard>,
-    /// How long programs under guard may take to give back what they hold idle on a card, before a model has to go for another
-    /// or one is refused for want of room; 0 asks nobody [default: 500]
+    /// Milliseconds to wait for guarded processes to release cached memory before evicting or refusing a model; 0
+    /// disables [default: 500]
     #[arg(long, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u64).range(..=3_600_000))]
     ask: Option<u64>,
-    /// On a machine whose GPU takes the host's memory: make free what a model needs before it is loaded, where that is not free
-    /// already. user takes only steps that need no root; sudo and systemd take the others too, as plimsoll reclaim --with
-    /// does [default: off]
-    #[arg(long, value_name = "WHO")]
+    /// On unified memory, free what a model needs before it loads. user takes only steps that need no root; sudo and systemd
+    /// take the others too, like plimsoll reclaim --with [default: off]
+    #[arg(long, value_name = "HELPER")]
     reclaim_before_load: Option<Helper>,
-    /// A web page's origin that may use this server, or * for all; those of this machine always may. Its
-    /// host is also a name by which this server may be asked
+    /// Origin of web pages that may use this server, or * for all; pages of this machine always may. The origin's host
+    /// also becomes an accepted Host name
     #[arg(long = "allow-origin", value_name = "ORIGIN")]
     origins: Vec<String>,
     #[command(flatten)]
@@ -110,9 +116,8 @@ pub(crate) enum Error {
     Runtime(#[source] io::Error),
 }
 
-impl Error {
-    /// True where the user's own input is to blame.
-    pub(crate) fn is_input(&self) -> bool {
+impl ExitStatus for Error {
+    fn is_input(&self) -> bool {
         matches!(
             self,
             Self::Daemon(DaemonError::Config(_) | DaemonError::Listen(Listen::Exposed(_)))
@@ -159,7 +164,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
     if check {
         return on_one_thread(async { Ok(print_check(&Check::of(setup).await?)) });
     }
-    keep_freed_memory();
+    fix_allocator_thresholds();
     on_one_thread(async {
         let daemon = Daemon::start(setup).await?;
         announce(daemon.address);
@@ -168,17 +173,17 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
     })
 }
 
-/// A line for each card and each model, on stdout.
+/// Prints one line for each card and each model on stdout.
 fn print_check(check: &Check) -> ExitCode {
     let mut stdout = anstream::stdout().lock();
     let mut say = |line: String| {
-        // Nobody reading is no reason to judge otherwise.
+        // A closed stdout must not change the exit status.
         let _ = writeln!(stdout, "{line}");
     };
     let ledger = Ledger::new(check.cards.clone());
     for account in ledger.accounts() {
         let (name, gives, total) = (&account.card().name, account.limit(), account.card().total);
-        say(format!("card  {name}  {gives} to give of {total}"));
+        say(format!("card  {name}  {gives} available of {total}"));
     }
     let width = widest(check.models.iter().map(|model| model.name.as_str()));
     for model in &check.models {
@@ -193,16 +198,35 @@ fn print_check(check: &Check) -> ExitCode {
     }
 }
 
-/// Freeing a large block tells glibc that blocks of its size come and go, and that up to twice as much is worth
-/// keeping. Otherwise the memory of a large prompt may go back to the kernel after each request, to come back by
-/// page faults: 3 % of the CPU time of 2 MB.
-fn keep_freed_memory() {
-    const BLOCK: usize = 4 * 1024 * 1024;
-    drop(hint::black_box(Vec::<u8>::with_capacity(BLOCK)));
+/// Starts this program anew with fixed thresholds of glibc's allocator, unless the user has set some.
+///
+/// DECISION: by default the thresholds follow the largest block freed so far, up to 32 MiB. After one large prompt all
+/// further ones come from the heap, where any small block above them keeps their memory from the kernel (seen: 1 GiB
+/// after 1 GiB of prompts). The allocator reads them only at its start, and setting them later needs unsafe code.
+fn fix_allocator_thresholds() {
+    // Blocks of request bodies are as large as this (`READ_BUFFER` in the server), so each is a mapping of its own.
+    const THRESHOLDS: [(&str, &str); 2] = [
+        ("MALLOC_MMAP_THRESHOLD_", "131072"),
+        ("MALLOC_TRIM_THRESHOLD_", "1048576"),
+    ];
+    if THRESHOLDS
+        .iter()
+        .any(|(name, _)| std::env::var_os(name).is_some())
+    {
+        return;
+    }
+    let mut arguments = std::env::args_os();
+    let mut again = Command::new(PLIMSOLL);
+    again.arg0(arguments.next().unwrap_or_else(|| "plimsoll".into()));
+    // Where this fails the daemon runs all the same, only larger.
+    let error = again.args(arguments).envs(THRESHOLDS).exec();
+    tracing::debug!("the allocator's thresholds stay as they are: {error}");
 }
 
-/// Runs the daemon's one thread. A `LocalSet` would do as well, but there every wake-up of a task is also a write
-/// to the reactor's eventfd: a small request took 20 µs longer.
+/// Runs the daemon's one thread.
+///
+/// DECISION: a local runtime, not a `LocalSet`, where every wake-up of a task also writes to the reactor's eventfd: a small
+/// request took 20 µs longer.
 pub(super) fn on_one_thread<T, E: From<Error>>(work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
@@ -211,9 +235,9 @@ pub(super) fn on_one_thread<T, E: From<Error>>(work: impl Future<Output = Result
     runtime.block_on(work)
 }
 
-/// The address is data: scripts that asked for port 0 read it from stdout.
+/// Prints the address on stdout, where scripts that asked for port 0 read it.
 pub(super) fn announce(address: SocketAddr) {
     let mut stdout = anstream::stdout().lock();
-    // Nobody reading is no reason not to serve.
+    // A closed stdout must not end the server.
     let _ = writeln!(stdout, "http://{address}").and_then(|()| stdout.flush());
 }

@@ -1,7 +1,7 @@
-//! `plimsoll soak`: holds load on a server, and tells a leak from what is taken once; `--beside` starts a second program beside it.
+//! `plimsoll soak`: load on a server to find memory leaks; `--beside` starts a second program beside it.
 //!
-//! Exits 0 if no leak was found, 1 if one was, or if the load could not be held, 2 if the question makes no sense. The report is
-//! on stdout, progress on stderr.
+//! Exits 0 if no leak was found, 1 if one was found or the load broke off, 2 for bad input. The report is on stdout, progress
+//! on stderr.
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -19,75 +19,76 @@ use serde_json::Value;
 use tokio::runtime;
 use tokio::task::LocalSet;
 
+use crate::report::ExitStatus;
 use crate::screen::{BesideReport, SoakReport, lasted};
 
-/// A second program as people start one: a context, cuBLAS and 1 GiB, held for ten seconds of work.
+/// The default second program: a context, cuBLAS and 1 GiB, held for ten seconds of work.
 const PYTORCH: &str = "python3 -c 'import time, torch; x = torch.ones(65536, 4096, device=\"cuda\"); print(\"holds 1 GiB\", flush=True); \
     end = time.time() + 10; all((x.T @ x).sum().item() > 0 for _ in iter(lambda: time.time() < end, False))'";
-/// How long a second program may take, if no time is given.
+/// Time limit of the second program, unless `--for` gives one.
 const BESIDE_WITHIN: Duration = Duration::from_secs(120);
-/// What is held if nothing is said.
+/// Requests of a soak without `--for` and `--requests`.
 const REQUESTS: u64 = 2000;
 const EVERY_ON_TERMINAL: Duration = Duration::from_secs(1);
-/// A log of eight hours is to be read afterwards.
+/// Progress lines in a log are rarer than on a terminal: a log of eight hours is read afterwards.
 const EVERY_IN_LOG: Duration = Duration::from_secs(30);
 const MOST_DEPTH: u64 = 1 << 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The server, e.g. http://127.0.0.1:8080
+    /// Address of the server, e.g. http://127.0.0.1:8080
     #[arg(value_name = "URL")]
     target: Target,
-    /// How long to hold the load: 90s, 30m, 8h
+    /// Duration of the load: 90s, 30m, 8h
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     time: Option<Duration>,
-    /// How many requests to send; 2000 if no time is given either
+    /// Number of requests; 2000 if --for is not given either
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     requests: Option<u64>,
-    /// The model to ask for; the first that the server lists if none is named
+    /// Model to ask for; by default the first that the server lists
     #[arg(long)]
     model: Option<String>,
-    /// How many requests are out at any time
+    /// Concurrent requests
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
     clients: u16,
-    /// Depths of the prompts in tokens, which take turns
+    /// Prompt depths in tokens, used in turn
     #[arg(long, value_name = "N,N,…", value_delimiter = ',', default_value = "32,128,512", value_parser = clap::value_parser!(u64).range(1..=MOST_DEPTH))]
     depths: Vec<u64>,
-    /// Tokens of an answer, at most
+    /// Largest answer, in tokens
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..))]
     answer: u64,
-    /// Requests of a round; after each the memory is looked at with nothing in flight
+    /// Requests per round; memory is read between rounds, with nothing in flight
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     round: u64,
-    /// Begin each prompt with a number of its own, so that no cache of prompts helps
+    /// Begin each prompt with a unique number, to defeat prompt caches
     #[arg(long)]
     fresh: bool,
-    /// How long one answer may take
+    /// Time limit for one answer
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = time)]
     patience: Duration,
-    /// How long the server may answer nothing at all before the soak is over
+    /// End the soak when the server has answered nothing for this long
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
     give_up: Duration,
-    /// Growth below this is not worth a word
+    /// Ignore growth below this, in bytes per request
     #[arg(long, value_name = "BYTES", default_value_t = 64)]
     least: u32,
-    /// The server's process, where it is not found by its port
+    /// Process id of the server, if it is not found by its port
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
-    /// The key that the server wants
+    /// API key for the server
     #[arg(long, env = "PLIMSOLL_API_KEY", hide_env_values = true)]
     api_key: Option<String>,
-    /// Instead of a long load, start this program beside the server, in both orders, and tell who fails and why; without
-    /// a value, PyTorch with a matrix of 1 GiB
+    /// Start this program beside the server, in both orders, and report which of the two fails and why; without a value,
+    /// PyTorch with a matrix of 1 GiB
     #[arg(long, value_name = "CMD", num_args = 0..=1, default_missing_value = PYTORCH, conflicts_with = "resume")]
     beside: Option<String>,
-    /// Save here what was seen, and go on from it if it is there
+    /// Save the state to this file, and resume from it if it exists
     #[arg(long, value_name = "STATE")]
     resume: Option<PathBuf>,
     /// Write the result as JSON (plimsoll.soak/1); `-` for stdout
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the result as one page with plots
+    /// Write the result as an HTML page with plots
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -96,7 +97,7 @@ pub(crate) struct Arguments {
 pub(crate) enum Error {
     #[error(transparent)]
     Sampler(#[from] StartSamplerError),
-    #[error("cannot ask {target} for its models: {failure}")]
+    #[error("cannot list the models of {target}: {failure}")]
     Meet { target: String, failure: Failure },
     #[error(transparent)]
     State(#[from] StateError),
@@ -104,7 +105,7 @@ pub(crate) enum Error {
     Soak(#[from] SoakError),
     #[error(transparent)]
     Beside(#[from] BesideError),
-    #[error("there is no process {pid} that may be looked at")]
+    #[error("there is no process {pid}, or it may not be read")]
     Process { pid: u32 },
     #[error("cannot write `{}`: {error}", path.display())]
     Write { path: PathBuf, error: io::Error },
@@ -114,7 +115,9 @@ pub(crate) enum Error {
     Start(#[from] io::Error),
 }
 
-/// What is to be told, in each of its forms.
+impl ExitStatus for Error {}
+
+/// Result of a soak in each output format.
 struct Told {
     is_bad: bool,
     text: String,
@@ -157,7 +160,7 @@ async fn met(arguments: &Arguments, command: &str) -> Result<Told, Error> {
         limit: arguments.time.unwrap_or(BESIDE_WITHIN),
     };
     let progress = |what: &str| {
-        // Nobody reading is no failure.
+        // A closed stderr is no failure.
         let _ = writeln!(io::stderr(), "soak: {what}");
     };
     let encounters = tokio::select! {
@@ -201,7 +204,7 @@ async fn held(arguments: &Arguments) -> Result<Told, Error> {
     })
 }
 
-/// Asks the server who it is, and looks for it among the processes.
+/// Asks the server for its models, and looks for its process.
 async fn meet(arguments: &Arguments) -> Result<(Server, Figures), Error> {
     let sampler = Sampler::start()?;
     if let Some(pid) = arguments.pid.filter(|_| server_is_gone(arguments.pid)) {
@@ -251,7 +254,7 @@ fn settings(arguments: &Arguments) -> Settings {
     }
 }
 
-/// One line on stderr from time to time; on a terminal always the same one.
+/// Progress on stderr: one line that is rewritten on a terminal, a line from time to time in a log.
 #[derive(Debug)]
 struct Progress {
     limit: Limit,
@@ -294,7 +297,7 @@ impl Progress {
             .map(|time| lasted(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))));
         let most = of(self.limit.requests.map(|most| most.to_string()));
         let (lasted, requests, failed) = (lasted(state.held_ms), state.requests, state.failed());
-        // Nobody reading is no failure.
+        // A closed stderr is no failure.
         let _ = write!(
             io::stderr(),
             "{lead}soak: {lasted}{time}, {requests}{most} requests, {failed} failed{held}{end}"
@@ -315,7 +318,7 @@ fn write_to(path: &Path, text: &str) -> Result<(), Error> {
     })
 }
 
-/// `90s`, `30m`, `8h`, `500ms`, `2d`; a number alone is seconds.
+/// Reads a duration such as `90s`, `30m`, `8h`, `500ms` or `2d`; a number alone is seconds.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is no time; write 500ms, 90s, 30m, 8h or 2d");
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());

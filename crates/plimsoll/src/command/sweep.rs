@@ -1,6 +1,6 @@
-//! `plimsoll sweep`: prompts of growing depth to a server; memory, speed and growth per token, beside what the plan says.
+//! `plimsoll sweep`: memory and speed of a server over prompt depth, beside the plan.
 //!
-//! Exits 0 if every depth was answered, 1 if one was not, 2 if the question makes no sense.
+//! Exits 0 if every depth was answered, 1 if one was not, 2 for bad input.
 
 use std::fs;
 use std::io::{self, Write};
@@ -18,37 +18,38 @@ use tokio::task::LocalSet;
 
 use super::plan::check::again;
 use super::soak::time;
+use crate::report::ExitStatus;
 use crate::screen::{Planned, SweepReport, sweep_head, sweep_row};
 
 const MOST_DEPTH: u64 = 4 << 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The server, e.g. http://127.0.0.1:8080
+    /// Address of the server, e.g. http://127.0.0.1:8080
     #[arg(value_name = "URL")]
     target: Target,
-    /// The model to ask for; the first that the server lists if none is named
+    /// Model to ask for; by default the first that the server lists
     #[arg(long)]
     model: Option<String>,
-    /// Depths of the prompts in tokens
+    /// Prompt depths in tokens, e.g. 1k,16k
     #[arg(long, value_name = "N,N,…", value_delimiter = ',', default_value = "1k,2k,4k,8k", value_parser = depth)]
     depths: Vec<u64>,
-    /// Tokens of an answer, at most
+    /// Largest answer, in tokens
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..))]
     answer: u64,
-    /// How long one answer may take
+    /// Time limit for one answer
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = time)]
     patience: Duration,
-    /// The server's process, where it is not found by its port
+    /// Process id of the server, if it is not found by its port
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
-    /// The key that the server wants
+    /// API key for the server
     #[arg(long, env = "PLIMSOLL_API_KEY", hide_env_values = true)]
     api_key: Option<String>,
     /// Print the result as JSON (plimsoll.sweep/1)
     #[arg(long)]
     json: bool,
-    /// Draw memory and speeds over depth
+    /// Draw memory and speeds over depth into an SVG file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
@@ -64,6 +65,8 @@ pub(crate) enum Error {
     #[error("cannot start, or write to stdout: {0}")]
     Start(#[from] io::Error),
 }
+
+impl ExitStatus for Error {}
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
@@ -108,7 +111,7 @@ async fn swept(arguments: &Arguments) -> Result<(Server, Sweep, Option<Planned>)
     let planned = warm.pid.and_then(|pid| planned(pid, warm.build));
     let mut stdout = anstream::stdout();
     let mut tell = |text: &str| {
-        // What cannot be printed now fails with the summary.
+        // An error is reported when the summary is written.
         let _ = match arguments.json {
             true => io::stderr().write_all(text.as_bytes()),
             false => stdout.write_all(text.as_bytes()),
@@ -128,7 +131,7 @@ async fn swept(arguments: &Arguments) -> Result<(Server, Sweep, Option<Planned>)
     Ok((server, sweep, planned))
 }
 
-/// What the flags of a llama-server say, where its process shows them.
+/// Plan from the flags of a llama-server, if its process can be read.
 fn planned(pid: u32, build: Option<u32>) -> Option<Planned> {
     let engine = Engine {
         kind: EngineKind::LlamaCpp,
@@ -146,7 +149,7 @@ fn planned(pid: u32, build: Option<u32>) -> Option<Planned> {
     })
 }
 
-/// `4k`, `4096`, `128k`: tokens.
+/// Reads a depth in tokens, such as `4k`, `4096` or `128k`.
 fn depth(text: &str) -> Result<u64, String> {
     let wrong = || format!("`{text}` is no depth; write 4k or 4096, at most {MOST_DEPTH}");
     let (number, scale) = match text.strip_suffix(['k', 'K']) {

@@ -33,8 +33,11 @@ pub(crate) fn run(_: &Arguments) -> ExitCode {
     .collect();
     let groups = follow(std::io::stdin().lock());
     for group in groups {
-        // Gone already is as good as killed.
+        // Gone already is as good as killed. The sweep also ends what left the group for a session of its own.
         let _ = kill_process_group(group, Signal::KILL);
+        if let Ok(leader) = u32::try_from(group.as_raw_nonzero().get()) {
+            plimsoll_launch::sweep(leader);
+        }
     }
     drop(deaf);
     ExitCode::SUCCESS

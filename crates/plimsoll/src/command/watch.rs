@@ -1,7 +1,7 @@
-//! `plimsoll watch`: writes down the course of memory, of a program or of the whole machine; `watch show` reads it back.
+//! `plimsoll watch`: recordings of memory, of a program or of the whole machine; `watch show` reads them.
 //!
-//! A program is started as by `plimsoll run`, with guard in it where that is found, and its end is ours: code or signal. What is
-//! watched otherwise is watched until the process ends, the time is over, or Ctrl-C.
+//! A program is started as by `plimsoll run`, under guard if the library is found, and its exit code or signal becomes ours. A
+//! process or the machine is watched until the process ends, the time is over, or Ctrl-C.
 
 mod show;
 
@@ -21,7 +21,7 @@ use plimsoll_probe::library::GUARD;
 use plimsoll_probe::process::{Process, command_line};
 use plimsoll_probe::{Sampler, StartSamplerError};
 use plimsoll_telemetry::record::Source;
-use plimsoll_wire::options::Options;
+use plimsoll_wire::options::GuardOptions as Options;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::{runtime, time};
@@ -30,7 +30,9 @@ use super::run::child::{self, End};
 use super::run::{self, program};
 use super::soak::time as read_time;
 
-/// How often it is seen whether a process is still there.
+use crate::report::ExitStatus;
+
+/// Interval between checks that the watched process still exists.
 const PULSE: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Args)]
@@ -38,26 +40,26 @@ const PULSE: Duration = Duration::from_millis(250);
 pub(crate) struct Arguments {
     #[command(subcommand)]
     verb: Option<Verb>,
-    /// Where to write the record
+    /// Recording to write
     #[arg(short, long, value_name = "FILE", default_value = "plimsoll.watch")]
     output: PathBuf,
-    /// Time between two looks
+    /// Time between two samples
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = read_time)]
     every: Duration,
     /// End after this time
     #[arg(long = "for", value_name = "TIME", value_parser = read_time)]
     time: Option<Duration>,
-    /// Watch this process and what descends from it
+    /// Watch this process and its descendants
     #[arg(long, value_name = "PID", conflicts_with = "command")]
     pid: Option<u32>,
-    /// The program to start and watch; without one, the machine is
+    /// Program to start and watch; without one, the machine is watched
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Tell what a record holds: peaks, who grew, what was said; as text, CSV or a page with plots
+    /// Show a recording: peaks, growth and messages, as text, CSV or a page with plots
     Show(show::Arguments),
 }
 
@@ -79,9 +81,8 @@ pub(crate) enum Error {
     Start(#[from] io::Error),
 }
 
-impl Error {
-    /// With which status it ends: that of `env` where a program was to be started.
-    pub(crate) fn status(&self) -> u8 {
+impl ExitStatus for Error {
+    fn status(&self) -> u8 {
         match self {
             Self::Run(error) => error.status(),
             Self::Show(error) if error.is_input() => 2,
@@ -103,12 +104,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     })?;
     let path = arguments.output.display();
     say(&format!(
-        "the record is {path}; `plimsoll watch show {path}` reads it"
+        "recorded to {path}; `plimsoll watch show {path}` shows it"
     ));
     Ok(code)
 }
 
-/// Watches what is there already.
+/// Watches a running process, or the machine.
 async fn attached(arguments: &Arguments) -> Result<ExitCode, Error> {
     let process = arguments
         .pid
@@ -131,7 +132,7 @@ async fn attached(arguments: &Arguments) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Resolves when there is nothing more to watch, and says why.
+/// Resolves when there is nothing more to watch, with the reason.
 async fn ended(process: Option<Process>, limit: Option<Duration>) -> io::Result<&'static str> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -175,7 +176,7 @@ async fn started(arguments: &Arguments) -> Result<ExitCode, Error> {
         },
     );
     let watch = async {
-        // Never told, it never started, and `follow` says why.
+        // The sender is dropped if the program never started; `follow` reports why.
         let Ok(pid) = told.await else {
             return std::future::pending().await;
         };
@@ -208,7 +209,7 @@ async fn started(arguments: &Arguments) -> Result<ExitCode, Error> {
     }
     let end = end.unwrap_or(End::Code(0));
     if let Some(failure) = failure {
-        // A record that cannot be written is no reason to end somebody's program.
+        // A recording that cannot be written must not end the user's program.
         say(&failure.to_string());
         return Ok(end.repeat());
     }
@@ -225,7 +226,7 @@ fn exit(end: End) -> Exit {
     }
 }
 
-/// The environment of a program with guard in it, or as it is where there is no guard.
+/// Returns the environment for the program, with guard preloaded if the library is found.
 fn guarded(folder: &OwnedFolder) -> (Environment, Vec<String>) {
     let mut environment: Environment = std::env::vars_os().collect();
     match GUARD.find() {
@@ -258,7 +259,7 @@ async fn begin(
     Ok((eyes, recording))
 }
 
-/// One line of ours; nobody reading is no failure.
+/// Prints one line on stderr; a closed stderr is no failure.
 fn say(line: &str) {
     let _ = writeln!(io::stderr(), "plimsoll watch: {line}");
 }

@@ -6,4 +6,7 @@ mod deaths;
 mod endings;
 mod leftovers;
 mod rig;
+mod sessions;
 mod starting;
+mod strangers;
+mod words;

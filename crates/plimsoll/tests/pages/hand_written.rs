@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use plimsoll_wire::page::{Card, MAGIC, Oom, Page, Refusal, State, VERSION};
+use plimsoll_wire::page::{MAGIC, Oom, Page, PageCard as Card, PageState as State, Refusal, VERSION};
 use plimsoll_wire::tree::{TreeSnapshot, budget_word, key};
 use tempfile::TempDir;
 

@@ -158,7 +158,7 @@ fn a_program_of_llama_cpp_that_cannot_be_planned_runs_all_the_same() {
     let (stdout, stderr) = said(&output);
     assert_eq!(stdout, format!("card={FIRST} spill={}\n600 0\n", 1_u64 << 30));
     assert!(
-        stderr.contains("llama-server cannot be planned, so what it asks for last overflows: "),
+        stderr.contains("llama-server cannot be planned, so its last allocations will overflow: "),
         "{stderr}"
     );
     assert!(stderr.contains("/nowhere/m.gguf"), "{stderr}");

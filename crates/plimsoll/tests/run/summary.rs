@@ -2,7 +2,7 @@
 
 use std::mem::offset_of;
 
-use plimsoll_wire::page::{Card, Refusal};
+use plimsoll_wire::page::{PageCard as Card, Refusal};
 use serde_json::{Value, json};
 
 use crate::rig::{HandWritten, run, said};

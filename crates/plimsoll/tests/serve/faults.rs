@@ -83,10 +83,20 @@ fn out_of_memory_at_load_is_named_with_what_was_asked() {
     let answer = chat(daemon.address, "bad");
     assert_eq!(answer.status, 503);
     let error = error(&answer);
-    assert!(told(&error).contains("out of memory"), "{error}");
+    assert!(told(&error).contains("engine_out_of_memory"), "{error}");
+    let asked = 5120_u64 << 20;
     assert!(
-        told(&error).contains("5120"),
+        told(&error).contains(&asked.to_string()),
         "the size that failed is not named: {error}"
+    );
+    assert!(
+        !told(&error).contains("cudaMalloc"),
+        "an engine's words are the operator's: {error}"
+    );
+    assert!(
+        http::get(daemon.address, "/logs")
+            .text()
+            .contains("cudaMalloc failed: out of memory")
     );
     neighbour.is_unhurt(&daemon);
 }
@@ -167,7 +177,7 @@ fn out_of_memory_at_depth_is_refused_with_the_cause_after_one_more_try() {
     let answer = http::post(daemon.address, "/v1/chat/completions", &deep);
     assert_eq!(answer.status, 503);
     let error = error(&answer);
-    assert!(told(&error).contains("out of memory"), "{error}");
+    assert!(told(&error).contains("engine_out_of_memory"), "{error}");
     neighbour.is_unhurt(&daemon);
 }
 

@@ -203,7 +203,7 @@ fn a_preload_takes_what_is_free_and_the_rest_is_told() {
         .model("b", "600MiB", "", "preload = true")
         .start();
     let told = |name: &str| {
-        let words = format!("{name} was not preloaded: it does not fit beside what is loaded");
+        let words = format!("{name} was not preloaded: it does not fit beside the loaded models");
         daemon.talk().contains(&words)
     };
     until("one is told", || told("a") || told("b"));

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use plimsoll_wire::page::{Card, Refusal, Snapshot};
+use plimsoll_wire::page::{PageCard as Card, PageSnapshot as Snapshot, Refusal};
 use plimsoll_wire::tree::{FILE, TreeSnapshot, key};
 use serde_json::{Value, json};
 use tempfile::TempDir;

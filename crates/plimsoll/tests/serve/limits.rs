@@ -38,7 +38,7 @@ fn at_once<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
 fn bytes_of(path: &str, body: &str, close: bool) -> Vec<u8> {
     let close = if close { "Connection: close\r\n" } else { "" };
     format!(
-        "POST {path} HTTP/1.1\r\nHost: x\r\n{close}Content-Length: {}\r\n\r\n{body}",
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\n{close}Content-Length: {}\r\n\r\n{body}",
         body.len()
     )
     .into_bytes()
@@ -290,7 +290,7 @@ fn heads_without_end_are_cut_off() {
             "{answer}"
         );
     }
-    let announced = "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999\r\n\r\n";
+    let announced = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999999\r\n\r\n";
     let mut stream = connect(daemon.address);
     stream.write_all(announced.as_bytes()).expect("the daemon reads");
     let answer = http::read(&stream);

@@ -2,6 +2,7 @@
 
 mod daemon;
 mod depth;
+mod exposed;
 mod faults;
 mod formats;
 mod guarded;
@@ -10,6 +11,7 @@ mod hand_written;
 mod http;
 mod isolation;
 mod limits;
+mod memory;
 mod neighbours;
 mod operator;
 #[path = "../pages/real.rs"]

@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use plimsoll_wire::page::{Card, Page, Snapshot};
+use plimsoll_wire::page::{Page, PageCard as Card, PageSnapshot as Snapshot};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -120,7 +120,7 @@ fn what_a_neighbour_gives_back_saves_a_model_from_having_to_go() {
         assert_eq!(second.join().expect("it is answered").status, 200);
     });
     assert_eq!(daemon.running(), ["first", "second"]);
-    daemon.told("asked for second: neighbours under guard gave back 2500 MiB that lay idle: ");
+    daemon.told("asked for second: guarded processes released 2500 MiB of idle memory: ");
 }
 
 #[test]

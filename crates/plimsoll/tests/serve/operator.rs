@@ -21,8 +21,8 @@ fn the_start_says_where_with_what_and_for_whom() {
     .start();
     let expected = [
         format!("at http://{}", daemon.address),
-        "card  left   1024 MiB to give of 1024 MiB".to_owned(),
-        "card  right  512 MiB to give of 512 MiB".to_owned(),
+        "card  left   1024 MiB available of 1024 MiB".to_owned(),
+        "card  right  512 MiB available of 512 MiB".to_owned(),
         "model small      100 MiB declared".to_owned(),
         "model large-one  300 MiB declared".to_owned(),
         "model missing    cannot be loaded: missing could not be started: ".to_owned(),

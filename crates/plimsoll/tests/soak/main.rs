@@ -193,7 +193,7 @@ fn a_server_that_is_not_there_is_told_at_once() {
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        told.contains("cannot ask http://127.0.0.1:1 for its models: no connection"),
+        told.contains("cannot list the models of http://127.0.0.1:1: no connection"),
         "{told}"
     );
     let (output, _) = soak("https://127.0.0.1:1", &[]);

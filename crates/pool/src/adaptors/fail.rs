@@ -1,4 +1,4 @@
-//! A device that refuses on demand.
+//! Fault injection: a device that refuses chosen requests.
 
 use crate::device::{Address, Device, Event, OutOfMemory, Stream};
 use crate::simulated::Faults;
@@ -22,6 +22,7 @@ impl<D: Device> Failing<D> {
     fn grant(&mut self, asked: u64) -> Result<(), OutOfMemory> {
         if self.faults.refuse(asked) {
             let free = self.device.available();
+            // With the true figure: a policy that believes `free` must not be misled by an injected fault.
             return Err(OutOfMemory { asked, free });
         }
         Ok(())

@@ -1,8 +1,8 @@
-//! A hard budget, shared by as many devices as draw on it.
+//! Hard budget, shared by any number of devices.
 //!
-//! DECISION: bytes are taken from the budget before the driver is asked and given back after it has taken them, by
-//! compare-and-swap: two threads can never pass the limit together, not even for a moment. Relaxed order is enough,
-//! because the numbers guard nothing but themselves.
+//! DECISION: bytes are taken from the budget before the driver is asked and given back after it has taken
+//! them, by compare-and-swap: two threads can never pass the limit together, not even for a moment. Relaxed
+//! order is enough, because the numbers guard nothing but themselves.
 
 use alloc::collections::BTreeMap;
 use core::ops::Deref;
@@ -10,7 +10,7 @@ use core::ops::Deref;
 use crate::device::{Address, Device, Event, OutOfMemory, Stream};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
-/// How many bytes may be taken, and how many are.
+/// A limit in bytes, and the bytes that are taken.
 #[derive(Debug)]
 pub struct Budget {
     limit: AtomicU64,
@@ -25,12 +25,13 @@ impl Budget {
         }
     }
 
-    /// Takes `size` bytes, or nothing.
+    /// Takes `size` bytes; nothing if they would pass the limit.
     pub fn take(&self, size: u64) -> Result<(), OutOfMemory> {
         let within = |taken: u64| {
             let limit = self.limit.load(Relaxed);
             taken.checked_add(size).filter(|&sum| sum <= limit)
         };
+        // The limit is read inside of the update: `set_limit` between two attempts must count.
         let taken = self.taken.fetch_update(Relaxed, Relaxed, within);
         taken.map(drop).map_err(|taken| OutOfMemory {
             asked: size,
@@ -51,7 +52,8 @@ impl Budget {
         self.limit.load(Relaxed).saturating_sub(self.taken())
     }
 
-    /// Changes the limit. What is taken stays taken; if that is more, nothing more is granted until it is less.
+    /// Changes the limit. What is taken stays taken; if that is more, nothing more is granted until it is
+    /// less.
     pub fn set_limit(&self, limit: u64) {
         self.limit.store(limit, Relaxed);
     }
@@ -62,9 +64,9 @@ impl Budget {
 pub struct Limited<D, B> {
     device: D,
     budget: B,
-    /// What each allocation took; nothing for one of host memory.
+    /// Bytes of each allocation; host memory has no entry.
     sizes: BTreeMap<Address, u64>,
-    /// What each piece of a region took.
+    /// Bytes of each piece of a region.
     pieces: BTreeMap<Address, u64>,
 }
 
@@ -82,7 +84,7 @@ impl<D: Device, B: Deref<Target = Budget>> Limited<D, B> {
         &mut self.device
     }
 
-    /// What the device will take of the card for a request.
+    /// Bytes that the device takes of the card for a request.
     fn rounded(&self, size: u64) -> u64 {
         let whole = size.max(1).checked_next_multiple_of(self.device.granule());
         whole.unwrap_or(u64::MAX)
@@ -94,6 +96,7 @@ impl<D: Device, B: Deref<Target = Budget>> Limited<D, B> {
         size: u64,
         request: impl FnOnce(&mut D) -> Result<T, OutOfMemory>,
     ) -> Result<T, OutOfMemory> {
+        // Before the request: a budget that is tested afterwards can be passed for a moment.
         self.budget.take(size)?;
         request(&mut self.device).inspect_err(|_| self.budget.give(size))
     }
@@ -115,6 +118,7 @@ impl<D: Device, B: Deref<Target = Budget>> Device for Limited<D, B> {
 
     fn free(&mut self, address: Address) {
         self.device.free(address);
+        // By the bytes that were taken for it, not by the size that is freed: host memory has taken none.
         let size = self.sizes.remove(&address);
         self.budget.give(size.unwrap_or_default());
     }
@@ -135,7 +139,7 @@ impl<D: Device, B: Deref<Target = Budget>> Device for Limited<D, B> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::{Options, Ours, Policy, Simulated, Trim};
+    use crate::{Ours, OursOptions, Policy, Simulated, Trim};
 
     const MIB: u64 = 1 << 20;
 
@@ -144,9 +148,9 @@ mod tests {
         for regions in [true, false] {
             let budget = Budget::new(100 * MIB);
             let mut card = Limited::new(Simulated::new(1024 * MIB, MIB), &budget);
-            let options = Options {
+            let options = OursOptions {
                 regions,
-                ..Options::default()
+                ..OursOptions::default()
             };
             let (mut first, mut second) = (Ours::new(options), Ours::new(options));
             let block = first.allocate(&mut card, 60 * MIB, Stream(1)).unwrap();

@@ -1,9 +1,10 @@
-//! What does not fit on the card goes to the host, and nothing else does.
+//! Overflow of a policy into host memory.
 //!
-//! DECISION: the policy is asked first as if there were no host, so that it gives back what it holds idle before
-//! anything is spilled. Only a request that is refused even so is made again, over a view of the device that fills the
-//! card and takes the rest from the host: a piece of a region gets a head on the card and a tail on the host, an
-//! allocation goes to the host whole. Nothing is spilled while a graph is captured, and no more than a limit.
+//! DECISION: the policy is asked first as if there were no host, so that it gives back what it holds idle
+//! before anything is spilled. Only a request that is refused even so is made again, over a view of the
+//! device that fills the card and takes the rest from the host: a piece of a region gets a head on the card
+//! and a tail on the host, an allocation goes to the host whole. Nothing is spilled while a graph is
+//! captured, and no more than a limit.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -11,17 +12,17 @@ use alloc::vec::Vec;
 use crate::device::{Address, Device, Event, Graph, OutOfMemory, Stream};
 use crate::policy::{Block, Policy, Trim};
 
-/// A policy that may overflow. Every call to the policy must go through here.
+/// A policy that may overflow. Every call to the policy must go through this adaptor.
 #[derive(Clone, Debug)]
 pub struct Spilled<P> {
     policy: P,
-    host: Host,
+    host: HostShare,
     captures: Vec<Graph>,
 }
 
-/// What lies in host memory.
+/// Blocks and pieces in host memory.
 #[derive(Clone, Debug)]
-struct Host {
+struct HostShare {
     limit: u64,
     spilled: u64,
     allocations: BTreeMap<Address, u64>,
@@ -32,7 +33,7 @@ struct Host {
 impl<P: Policy> Spilled<P> {
     /// At most `limit` bytes go to the host.
     pub fn new(policy: P, limit: u64) -> Self {
-        let host = Host {
+        let host = HostShare {
             limit,
             spilled: 0,
             allocations: BTreeMap::new(),
@@ -53,6 +54,7 @@ impl<P: Policy> Spilled<P> {
 
 impl<P: Policy> Policy for Spilled<P> {
     fn allocate(&mut self, device: &mut dyn Device, size: u64, stream: Stream) -> Result<Block, OutOfMemory> {
+        // Closed first: the policy then releases its idle memory before a byte goes to the host.
         let first = self.policy.allocate(&mut self.host.closed(device), size, stream);
         match first {
             Err(_) if self.captures.is_empty() => {
@@ -100,7 +102,7 @@ impl<P: Policy> Policy for Spilled<P> {
     }
 }
 
-impl Host {
+impl HostShare {
     fn open<'a>(&'a mut self, device: &'a mut dyn Device) -> Overflow<'a> {
         Overflow {
             device,
@@ -121,12 +123,12 @@ impl Host {
 /// The device, with the host behind it while it is open.
 struct Overflow<'a> {
     device: &'a mut dyn Device,
-    host: &'a mut Host,
+    host: &'a mut HostShare,
     open: bool,
 }
 
 impl Overflow<'_> {
-    /// Whether so much more may be spilled.
+    /// Refuses a spill beyond the limit.
     fn grant(&self, size: u64) -> Result<(), OutOfMemory> {
         let free = self.host.limit.saturating_sub(self.host.spilled);
         if self.open && size <= free {
@@ -135,14 +137,16 @@ impl Overflow<'_> {
         Err(OutOfMemory { asked: size, free })
     }
 
-    /// Backs the head of a piece with what the card has left and the tail with host memory.
+    /// Maps the head of a piece to free memory of the card and the tail to host memory.
     fn split(&mut self, at: Address, size: u64) -> Result<(), OutOfMemory> {
         let available = self.device.available().min(size);
         let head = available - available % self.device.granule();
+        // Another user of the card may have taken the rest since `available` was read.
         if head == 0 || self.device.map(at, head).is_err() {
             return self.tail(at, 0, size);
         }
         self.tail(at, head, size - head)
+            // A piece is mapped as a whole or not at all.
             .inspect_err(|_| self.device.unmap(at, head))
     }
 
@@ -177,6 +181,7 @@ impl Device for Overflow<'_> {
     fn free(&mut self, address: Address) {
         self.device.free(address);
         let spilled = self.host.allocations.remove(&address);
+        // 0 for memory of the card.
         self.host.spilled -= spilled.unwrap_or_default();
     }
 
@@ -201,15 +206,15 @@ impl Device for Overflow<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Options, Ours, Simulated};
+    use crate::{Ours, OursOptions, Simulated};
 
     const MIB: u64 = 1 << 20;
     const STREAM: Stream = Stream(1);
 
     fn policy(regions: bool) -> Spilled<Ours> {
-        let options = Options {
+        let options = OursOptions {
             regions,
-            ..Options::default()
+            ..OursOptions::default()
         };
         Spilled::new(Ours::new(options), 50 * MIB)
     }

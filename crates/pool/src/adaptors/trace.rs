@@ -1,25 +1,25 @@
-//! What a policy is asked, and what it asks of the driver, as records of a trace.
+//! Trace of a policy: the requests to it, and its requests to the driver.
 //!
-//! DECISION: this crate has no clock, so the sink says what time it is. Blocks and pieces of memory are named by numbers
-//! that are never used twice, as [`plimsoll_wire::trace`] wants it.
+//! DECISION: this crate has no clock, so the sink says what time it is. Blocks and pieces of memory are named
+//! by numbers that are never used twice, as [`plimsoll_wire::trace`] wants it.
 
 use alloc::collections::BTreeMap;
 
 use plimsoll_wire::page::Refusal;
-use plimsoll_wire::trace::{Kind, Record};
+use plimsoll_wire::trace::{TraceKind, TraceRecord};
 
 use crate::device::{Address, Device, Event, Graph, OutOfMemory, Stream};
 use crate::policy::{Block, Policy, Trim};
 
-/// Where records go.
+/// Destination of records.
 pub trait Sink {
     /// Nanoseconds since the trace began.
     fn now(&mut self) -> u64;
 
-    fn write(&mut self, record: &Record);
+    fn write(&mut self, record: &TraceRecord);
 }
 
-/// A policy whose every act is written down.
+/// A policy whose calls are recorded.
 #[derive(Clone, Debug)]
 pub struct Traced<P, S> {
     policy: P,
@@ -38,7 +38,7 @@ struct Pen<S> {
 }
 
 impl<P: Policy, S: Sink> Traced<P, S> {
-    /// `card` and `pool` as in [`Record`].
+    /// `card` and `pool` as in [`TraceRecord`].
     pub fn new(policy: P, sink: S, card: u8, pool: u8) -> Self {
         let pen = Pen {
             sink,
@@ -73,16 +73,17 @@ impl<P: Policy, S: Sink> Policy for Traced<P, S> {
             Ok(block) => {
                 let id = self.pen.name();
                 self.pen.blocks.insert(block.address, id);
-                self.pen.write(Kind::Alloc, id, size, stream);
+                self.pen.write(TraceKind::Alloc, id, size, stream);
             }
-            Err(_) => self.pen.write(Kind::Oom, 0, size, stream),
+            // Number 0: there is no block that the refusal could name.
+            Err(_) => self.pen.write(TraceKind::Oom, 0, size, stream),
         }
         outcome
     }
 
     fn deallocate(&mut self, device: &mut dyn Device, block: Block, stream: Stream) {
         if let Some(id) = self.pen.blocks.remove(&block.address) {
-            self.pen.write(Kind::Free, id, block.size, stream);
+            self.pen.write(TraceKind::Free, id, block.size, stream);
         }
         self.over(device, |policy, device| policy.deallocate(device, block, stream));
     }
@@ -92,12 +93,12 @@ impl<P: Policy, S: Sink> Policy for Traced<P, S> {
     }
 
     fn capture_begin(&mut self, graph: Graph) {
-        self.pen.write(Kind::CaptureBegin, graph.0, 0, Stream(0));
+        self.pen.write(TraceKind::CaptureBegin, graph.0, 0, Stream(0));
         self.policy.capture_begin(graph);
     }
 
     fn capture_end(&mut self, graph: Graph) {
-        self.pen.write(Kind::CaptureEnd, graph.0, 0, Stream(0));
+        self.pen.write(TraceKind::CaptureEnd, graph.0, 0, Stream(0));
         self.policy.capture_end(graph);
     }
 
@@ -126,26 +127,27 @@ impl<S: Sink> Pen<S> {
         id
     }
 
-    fn write(&mut self, kind: Kind, id: u64, size: u64, stream: Stream) {
-        let record = Record {
+    fn write(&mut self, kind: TraceKind, id: u64, size: u64, stream: Stream) {
+        let record = TraceRecord {
             time: self.sink.now(),
             id,
             size,
             kind: kind as u8,
             card: self.card,
             pool: self.pool,
-            detail: if kind == Kind::Oom {
+            detail: if kind == TraceKind::Oom {
                 Refusal::Driver as u8
             } else {
                 0
             },
+            // Streams beyond 16 bits share the last number.
             stream: u16::try_from(stream.0).unwrap_or(u16::MAX),
             thread: 0,
         };
         self.sink.write(&record);
     }
 
-    fn took(&mut self, kind: Kind, at: Address, size: u64) {
+    fn took(&mut self, kind: TraceKind, at: Address, size: u64) {
         let id = self.name();
         self.held.insert(at, (id, size));
         self.write(kind, id, size, Stream(0));
@@ -153,7 +155,7 @@ impl<S: Sink> Pen<S> {
 
     fn gave(&mut self, at: Address) {
         if let Some((id, size)) = self.held.remove(&at) {
-            self.write(Kind::Unmap, id, size, Stream(0));
+            self.write(TraceKind::Unmap, id, size, Stream(0));
         }
     }
 }
@@ -169,13 +171,13 @@ impl<S: Sink> Device for Recorder<'_, S> {
 
     fn allocate(&mut self, size: u64) -> Result<Address, OutOfMemory> {
         let address = self.device.allocate(size)?;
-        self.pen.took(Kind::Map, address, size);
+        self.pen.took(TraceKind::Map, address, size);
         Ok(address)
     }
 
     fn allocate_host(&mut self, size: u64) -> Result<Address, OutOfMemory> {
         let address = self.device.allocate_host(size)?;
-        self.pen.took(Kind::Spill, address, size);
+        self.pen.took(TraceKind::Spill, address, size);
         Ok(address)
     }
 
@@ -186,13 +188,13 @@ impl<S: Sink> Device for Recorder<'_, S> {
 
     fn map(&mut self, at: Address, size: u64) -> Result<(), OutOfMemory> {
         self.device.map(at, size)?;
-        self.pen.took(Kind::Map, at, size);
+        self.pen.took(TraceKind::Map, at, size);
         Ok(())
     }
 
     fn map_host(&mut self, at: Address, size: u64) -> Result<(), OutOfMemory> {
         self.device.map_host(at, size)?;
-        self.pen.took(Kind::Spill, at, size);
+        self.pen.took(TraceKind::Spill, at, size);
         Ok(())
     }
 
@@ -208,14 +210,14 @@ mod tests {
     use crate::{Ours, Simulated};
 
     #[derive(Debug, Default)]
-    struct Records(Vec<Record>);
+    struct Records(Vec<TraceRecord>);
 
     impl Sink for Records {
         fn now(&mut self) -> u64 {
             u64::try_from(self.0.len()).unwrap()
         }
 
-        fn write(&mut self, record: &Record) {
+        fn write(&mut self, record: &TraceRecord) {
             self.0.push(*record);
         }
     }
@@ -236,20 +238,20 @@ mod tests {
         let records = &policy.sink().0;
         let told: Vec<_> = records
             .iter()
-            .map(|record| (Kind::of(record.kind).unwrap(), record.id, record.size))
+            .map(|record| (TraceKind::of(record.kind).unwrap(), record.id, record.size))
             .collect();
         assert_eq!(
             told,
             [
-                (Kind::Map, 1, MIB),
-                (Kind::Alloc, 2, 100),
-                (Kind::Free, 2, 100),
-                (Kind::Alloc, 3, 100),
-                (Kind::Free, 3, 100),
-                (Kind::Unmap, 1, MIB),
-                (Kind::Oom, 0, 17 * MIB),
-                (Kind::CaptureBegin, 9, 0),
-                (Kind::CaptureEnd, 9, 0),
+                (TraceKind::Map, 1, MIB),
+                (TraceKind::Alloc, 2, 100),
+                (TraceKind::Free, 2, 100),
+                (TraceKind::Alloc, 3, 100),
+                (TraceKind::Free, 3, 100),
+                (TraceKind::Unmap, 1, MIB),
+                (TraceKind::Oom, 0, 17 * MIB),
+                (TraceKind::CaptureBegin, 9, 0),
+                (TraceKind::CaptureEnd, 9, 0),
             ]
         );
         assert!(records.iter().all(|record| (record.card, record.pool) == (3, 1)));

@@ -1,15 +1,15 @@
-//! Who uses how much: live and peak bytes by tag.
+//! Live and peak bytes by tag.
 
 use alloc::collections::BTreeMap;
 
 use crate::device::{Address, Device, Graph, OutOfMemory, Stream};
 use crate::policy::{Block, Policy, Trim};
 
-/// What a block is for, in the owner's numbering: an operation, a layer, a caller.
+/// Purpose of a block in the caller's numbering: an operation, a layer, a caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(pub u32);
 
-/// What one tag has used.
+/// Use of one tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TagUse {
     pub live: u64,
@@ -36,7 +36,7 @@ impl<P: Policy> Tracked<P> {
         }
     }
 
-    /// What is handed out from now on is for `tag`.
+    /// Counts later allocations for `tag`.
     pub fn set_tag(&mut self, tag: Tag) {
         self.tag = tag;
     }

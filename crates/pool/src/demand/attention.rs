@@ -1,11 +1,14 @@
-//! Flash attention: which kernel runs, copies of a quantised cache, where the mask ends, partial results.
+//! Pool demand of flash attention: choice of the kernel, copies of a quantised cache, mask bounds, partial
+//! results.
 //!
-//! One table for the builds that are known, in the order in which ggml decides; NVIDIA cards only. The card's binary is taken to
-//! have code for its own generation, and only for the pairs of cache types that a default build has.
-//! Source: `fattn.cu:ggml_cuda_get_best_fattn_kernel @ b8799, b10605, ggml 0.26.0`, `fattn-common.cuh:launch_fattn @ b8799, b10605`;
-//! `fattn.cu:ggml_cuda_flash_attn_ext @ ik_llama.cpp 8337e4cd`.
+//! One table covers the known builds, in the order in which ggml decides; NVIDIA cards only. The engine's
+//! binary is assumed to have code for the card's own generation, and for the pairs of cache types of a
+//! default build.
+//! Source: `fattn.cu:ggml_cuda_get_best_fattn_kernel @ b8799, b10605, ggml 0.26.0`,
+//! `fattn-common.cuh:launch_fattn @ b8799, b10605`; `fattn.cu:ggml_cuda_flash_attn_ext @ ik_llama.cpp
+//! 8337e4cd`.
 
-use super::tile::Tile;
+use super::tile::AttentionTile;
 pub use super::tile::partial_results;
 use super::{ADA, Engine, Group, Rules, TURING, VOLTA, times};
 
@@ -20,7 +23,7 @@ pub enum Kernel {
     Matrix,
 }
 
-/// What values of the cache are.
+/// Type of the values in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Element {
     F16,
@@ -30,7 +33,7 @@ pub enum Element {
     Quantised,
 }
 
-/// One call of flash attention that ggml has a kernel for.
+/// A call of flash attention for which ggml has a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
     /// Values of a head of Q and K, and of V.
@@ -48,7 +51,8 @@ pub struct Call {
     /// V is the front of K, so that one copy does for both.
     pub v_is_k: bool,
     pub masked: bool,
-    /// Heads that share one of K and V may be computed together: mask, cells and operands are as that needs it.
+    /// Heads that share one of K and V may be computed together: mask, cells and operands are as that needs
+    /// it.
     pub together: bool,
     /// ALiBi.
     pub biased: bool,
@@ -60,7 +64,7 @@ impl Call {
         (self.heads / self.kv_heads.max(1)).max(1)
     }
 
-    /// Whether heads that share are computed together.
+    /// True if the heads that share K and V are computed together.
     pub fn shares(&self) -> bool {
         self.sharing() >= 2 && self.together
     }
@@ -73,7 +77,10 @@ impl Call {
             && self.key.is_multiple_of(64)
             && (self.key != 192 || engine.copies())
             && self.cells.is_multiple_of(STRIDE);
+        // No matrix kernel is compiled for these head sizes.
         let matrix = !matches!(self.key, 40 | 72);
+        // ik_llama.cpp uses the vector kernel for single tokens only, and not where pairs of heads share K
+        // and V.
         if engine == Engine::Ik && capability >= TURING {
             let alone = self.tokens == 1 && !(self.masked && self.sharing().is_multiple_of(2));
             return if alone && self.key <= 256 && self.key.is_multiple_of(64) && !self.is_quantised() {
@@ -91,6 +98,7 @@ impl Call {
                 Kernel::Matrix
             };
         }
+        // The limits are in columns of a tile, not in tokens: heads that share K and V count each.
         if capability == VOLTA && matrix {
             let columns = self.tokens.saturating_mul(self.in_a_tile(engine));
             return match columns {
@@ -115,18 +123,19 @@ impl Call {
         [self.k, self.v].contains(&Element::Quantised)
     }
 
-    /// Whether a card with matrix units takes the vector kernel.
+    /// True if a card with matrix units uses the vector kernel.
     fn is_few_for_matrices(&self, rules: Rules) -> bool {
         let newest = rules.capability >= ADA;
         if self.is_quantised() {
             return self.tokens <= if newest { 2 } else { 1 };
         }
+        // ggml 0.26.0 added the condition on wide heads.
         let wide = rules.engine == Engine::Third && self.key >= 256;
         let matrices_win = self.sharing() > 4 && (wide || self.cells >= 8192);
         newest && self.tokens == 1 && self.sequences == 1 && !matrices_win
     }
 
-    /// How many heads that share fit into one tile.
+    /// Heads in one tile, of those that share K and V.
     fn in_a_tile(&self, engine: Engine) -> u64 {
         let most = match self.key {
             320 => 32,
@@ -143,8 +152,9 @@ impl Call {
         together
     }
 
-    /// Whether K and V are copied to f16 for this kernel, wherever the copies lie.
+    /// True if K and V are copied to f16 for this kernel, wherever the copies lie.
     pub fn copied(&self, kernel: Kernel) -> [bool; 2] {
+        // The vector kernel reads quantised values directly; the others read f16 only.
         let needed = |element| match kernel {
             Kernel::Vector => element == Element::F32,
             Kernel::Tile | Kernel::Matrix => element != Element::F16,
@@ -159,17 +169,20 @@ impl Call {
             true => times([2, width, self.kv_heads, self.cells, self.sequences]),
             false => 0,
         };
+        // Both copies live at the same time.
         [copy(k, self.key), copy(v, self.value)]
     }
 
-    /// Copy of K, copy of V, where the mask ends, partial results, their sums.
+    /// Requests in order: copy of K, copy of V, mask bounds, partial results, their sums.
     pub fn group(&self, rules: Rules) -> Group<5> {
         let kernel = self.kernel(rules);
         let [k, v] = match rules.engine.copies() {
             true => self.copies(kernel),
             false => [0, 0],
         };
-        let tile = Tile::of(rules, self, kernel);
+        // The order of the blocks is the order of allocation in launch_fattn: K_f16, V_f16, KV_max, dst_tmp,
+        // dst_tmp_meta.
+        let tile = AttentionTile::of(rules, self, kernel);
         let [results, sums] = match kernel {
             Kernel::Matrix => [0, tile.cut(rules, self)],
             Kernel::Vector | Kernel::Tile => tile.parts(rules, self),
@@ -177,9 +190,10 @@ impl Call {
         [k, v, tile.mask(rules.engine, self), results, sums]
     }
 
-    /// The most partial results of the kernel for matrix units that these tokens or the rest of a prompt bring about, whatever the cells.
+    /// Upper bound of the matrix kernel's partial results for these tokens or the rest of a prompt, for any
+    /// number of cells.
     pub fn cut_at_most(&self, rules: Rules) -> u64 {
-        Tile::of(rules, self, Kernel::Matrix).cut_at_most(rules, self)
+        AttentionTile::of(rules, self, Kernel::Matrix).cut_at_most(rules, self)
     }
 }
 

@@ -1,22 +1,27 @@
-//! Multi-head latent attention of ik_llama.cpp: keys and values that are restored from the latent vectors.
+//! Pool demand of multi-head latent attention in ik_llama.cpp, which restores keys and values from latent
+//! vectors.
 //!
-//! Source: `graphs/build_deepseek2.cpp` (the heads in groups under `-amb`), `ggml-cuda.cu:ggml_cuda_op_mul_mat,
-//! ggml_cuda_op_mul_mat_cublas @ ik_llama.cpp 8337e4cd` (the product in f16; the latent vectors are a view that is not contiguous,
-//! for which as many floats are taken).
+//! Source: `graphs/build_deepseek2.cpp` (the heads in groups under `-amb`),
+//! `ggml-cuda.cu:ggml_cuda_op_mul_mat, ggml_cuda_op_mul_mat_cublas @ ik_llama.cpp 8337e4cd` (the product in
+//! f16; the latent vectors are a view that is not contiguous, for which as many floats are taken).
 
 use super::{Group, times};
 
-/// A prompt of fewer tokens is attended to as an answer is: `build_deepseek2.cpp:pp_opt`.
+/// Prompts of fewer tokens use the path of single tokens: `build_deepseek2.cpp:pp_opt`.
 pub const LEAST_PROMPT: u64 = 128;
 /// More heads than any model has.
 const MOST_HEADS: u64 = 1 << 10;
 
-/// Heads whose keys and values are restored at once: the most, in an even division, whose floats take no more than `pass` MiB (counted
-/// in whole MiB, as there); one if none. `length` is that of a head's key and value as one latent vector gives them.
+/// Heads whose keys and values are restored at once: the largest even division whose floats take at most
+/// `pass` MiB (in whole MiB, as the engine counts); one head if none fits. `length` is that of a head's key
+/// and value together.
 pub fn heads_a_pass(pass: Option<u64>, length: u64, heads: u64, cells: u64) -> u64 {
     let heads = heads.clamp(1, MOST_HEADS);
+    // The engine divides to whole MiB before it compares, so a fraction of a MiB above the limit still counts
+    // as within.
     let whole = times([4, length, heads, cells]) >> 20;
     match pass {
+        // Only divisors: the engine restores the same number of heads in every pass.
         Some(pass) if whole > pass => {
             let fits = |passes: &u64| heads.is_multiple_of(*passes) && whole / passes <= pass;
             (2..heads).find(fits).map_or(1, |passes| heads / passes)
@@ -25,9 +30,10 @@ pub fn heads_a_pass(pass: Option<u64>, length: u64, heads: u64, cells: u64) -> u
     }
 }
 
-/// One pass: the latent vectors made contiguous, the matrix in f16, the vectors in f16 where the cache is quantised, and the product in
-/// f16. `length` is that of the keys and values of all its heads.
+/// One pass: the latent vectors made contiguous, the matrix in f16, the vectors in f16 where the cache is
+/// quantised, and the product in f16. `length` is that of the keys and values of all its heads.
 pub fn restored(rank: u64, length: u64, quantised: bool, cells: u64) -> Group<4> {
+    // An f16 cache is multiplied as it is; only a quantised one is converted.
     let narrow = if quantised { times([2, rank, cells]) } else { 0 };
     [
         times([4, rank, cells]),
@@ -37,7 +43,8 @@ pub fn restored(rank: u64, length: u64, quantised: bool, cells: u64) -> Group<4>
     ]
 }
 
-/// The cache in f16, for queries with the key matrix absorbed: `row` is the length of a latent vector with its rotary part.
+/// The cache in f16, for queries with the key matrix absorbed: `row` is the length of a latent vector with
+/// its rotary part.
 pub fn copied(row: u64, cells: u64) -> u64 {
     times([2, row, cells])
 }

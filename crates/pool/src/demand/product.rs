@@ -1,8 +1,12 @@
-//! Products of matrices: in tiles, the activations in blocks of 8 or 4 bits (`tiled`); by cuBLAS what is in floats, and what a card or
-//! an engine has no kernel for (`cublas`); and of few columns by a kernel for vectors.
+//! Pool demand of matrix multiplications.
 //!
-//! Source: `mmq.cu:ggml_cuda_mul_mat_q, ggml_cuda_should_use_mmq`, `mmvq.cu:ggml_cuda_mul_mat_vec_q @ b8799, b10605`;
-//! `mmq.cuh:launch_mul_mat_q, mmq_id_common.cuh`, `mmq.cu:ggml_cuda_should_use_mmq @ ik_llama.cpp 8337e4cd`.
+//! Quantised matrices are multiplied by MMQ (`tiled`), with activations in blocks of 8 or 4 bits; few columns
+//! by a vector kernel; float matrices, and types without a kernel on the card or in the engine, by cuBLAS
+//! (`cublas`).
+//!
+//! Source: `mmq.cu:ggml_cuda_mul_mat_q, ggml_cuda_should_use_mmq`, `mmvq.cu:ggml_cuda_mul_mat_vec_q @ b8799,
+//! b10605`; `mmq.cuh:launch_mul_mat_q, mmq_id_common.cuh`, `mmq.cu:ggml_cuda_should_use_mmq @ ik_llama.cpp
+//! 8337e4cd`.
 
 mod cublas;
 mod tiled;
@@ -12,22 +16,22 @@ pub use tiled::{Activations, Tiled};
 
 use super::{Capability, Engine, Group, Rules, TURING, VOLTA, times};
 
-/// The first with products of four bytes in one instruction: `common.cuh:GGML_CUDA_CC_DP4A`.
+/// The first capability with four-byte dot products in one instruction: `common.cuh:GGML_CUDA_CC_DP4A`.
 const DP4A: Capability = 610;
-/// From so many columns on Volta goes to cuBLAS: `mmq.cuh:MMQ_DP4A_MAX_BATCH_SIZE`.
+/// Columns from which Volta uses cuBLAS: `mmq.cuh:MMQ_DP4A_MAX_BATCH_SIZE`.
 const MANY_ON_VOLTA: u64 = 64;
 
-/// Up to so many columns go through the kernel for vectors: `mmvq.cuh:MMVQ_MAX_BATCH_SIZE`.
+/// The most columns of the vector kernel: `mmvq.cuh:MMVQ_MAX_BATCH_SIZE`.
 pub const FEW: u64 = 8;
 /// Rows of activations are padded to this: `common.cuh:MATRIX_ROW_PADDING`.
 const ROW_PADDING: u64 = 512;
 
-/// The activations of so many columns for the kernel for vectors, in `block_q8_1`.
+/// Activations of the vector kernel, in `block_q8_1`.
 pub fn vectors(width: u64, columns: u64) -> u64 {
     blocks(width, columns, (36, 32))
 }
 
-/// What a matrix is made of, as far as it decides who multiplies it.
+/// Type of a matrix, as far as it decides the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     F32,
@@ -49,12 +53,12 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// Whether so many columns are multiplied by the kernel for vectors.
+    /// True if the vector kernel multiplies this number of columns.
     fn goes_by_vectors(self, columns: u64) -> bool {
         columns <= FEW && matches!(self.kind, Kind::Tiles | Kind::Blocks)
     }
 
-    /// Whether cuBLAS multiplies so many columns.
+    /// True if cuBLAS multiplies this number of columns.
     pub fn goes_by_cublas(self, rules: Rules, columns: u64) -> bool {
         !self.goes_by_vectors(columns) && !self.goes_by_tiles(rules, columns)
     }
@@ -64,17 +68,20 @@ impl Matrix {
     }
 }
 
-/// Whether a card multiplies so many columns by tiles, where the engine has a kernel for the type.
+/// True if a card multiplies this number of columns with MMQ, where the engine has a kernel for the type.
 pub fn has_tiles(rules: Rules, columns: u64) -> bool {
     match rules.capability {
         TURING.. => true,
+        // MMQ needs the DP4A instruction.
         ..DP4A => false,
+        // Where cuBLAS has FP16 matrix units and MMQ has not, MMQ is for small batches; ik_llama.cpp does not
+        // distinguish.
         VOLTA.. => rules.engine == Engine::Ik || columns < MANY_ON_VOLTA,
         _ => true,
     }
 }
 
-/// A product of `tokens` columns with a matrix.
+/// Requests of a product of `tokens` columns with a matrix.
 pub fn dense(rules: Rules, matrix: Matrix, tokens: u64) -> Group<3> {
     let Matrix { width, rows, .. } = matrix;
     if matrix.goes_by_vectors(tokens) {
@@ -96,19 +103,21 @@ pub fn dense(rules: Rules, matrix: Matrix, tokens: u64) -> Group<3> {
     tiled.group()
 }
 
-/// A mixture of experts, of which each token goes to some.
+/// A mixture of experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Experts {
     pub count: u64,
     /// For each token.
     pub used: u64,
-    /// The activations are shared by a token's experts, as in front of them; behind its first matrix each has its own.
+    /// A token's experts share its activations (gate and up); behind the first matrix each has its own
+    /// (down).
     pub shared: bool,
 }
 
-/// A product of `tokens` columns with matrices, each token with those of its experts.
+/// Requests of a product of `tokens` columns with the matrices of each token's experts.
 pub fn of_experts(rules: Rules, experts: Experts, matrix: Matrix, tokens: u64) -> Group<6> {
     let Matrix { width, rows, .. } = matrix;
+    // One column for each token and expert.
     let spread = tokens.saturating_mul(experts.used);
     if matrix.goes_by_vectors(tokens) {
         let columns = if experts.shared { tokens } else { spread };
@@ -122,6 +131,7 @@ pub fn of_experts(rules: Rules, experts: Experts, matrix: Matrix, tokens: u64) -
         kind: Activations::Eight,
         width,
         rows,
+        // Shared activations have one row for each token, the others one for each of its experts.
         run: if experts.shared { 1 } else { experts.used },
         columns: spread,
         tokens,
@@ -130,8 +140,9 @@ pub fn of_experts(rules: Rules, experts: Experts, matrix: Matrix, tokens: u64) -
     tiled.group_of_experts(experts.count)
 }
 
-/// Who goes where, and where each expert's tokens begin.
+/// Routing lists: source and destination of each column, and the first column of each expert.
 pub fn lists(spread: u64, experts: u64) -> Group<3> {
+    // 32-bit indices.
     let places = spread.saturating_mul(4);
     [places, places, experts.saturating_add(1).saturating_mul(4)]
 }
@@ -139,6 +150,7 @@ pub fn lists(spread: u64, experts: u64) -> Group<3> {
 /// Bytes of so many columns in blocks of `values`, each of `size` bytes.
 fn blocks(width: u64, columns: u64, (size, values): (u64, u64)) -> u64 {
     let width = width.checked_next_multiple_of(ROW_PADDING).unwrap_or(0);
+    // Divided last: rows are padded to a multiple of every block's values, so nothing is lost.
     times([columns, width, size]) / values
 }
 
@@ -171,7 +183,8 @@ mod tests {
 
     #[test]
     fn whole_tiles_need_no_fixing_but_in_ik() {
-        // 32 x 4 tiles on 132 processors are one wave of 97 %; 112 x 4 leave a quarter idle; 33 x 4 are one wave
+        // 32 x 4 tiles on 132 processors are one wave of 97 %; 112 x 4 leave a quarter idle; 33 x 4 are one
+        // wave
         let partial = |engine, rows| dense(Rules { engine, ..H200 }, matrix(4096, rows), 512)[2];
         let all = 132 * 128 * 128 * 4;
         for (engine, wave, quarter, whole) in [
@@ -237,12 +250,13 @@ mod tests {
         let whole = matrix(4096, 14_336);
         let [copy, columns, result] = [2 * 4096 * 14_336, 2 * 4096 * 512, 2 * 14_336 * 512];
         let asked = |capability, engine, matrix, tokens| dense(of(capability, engine), matrix, tokens);
-        // V100: cuBLAS answers in floats; with fewer columns there are tiles, and ik_llama.cpp has them always
+        // V100: cuBLAS answers in floats; with fewer columns there are tiles, and ik_llama.cpp has them
+        // always
         let new = Engine::Reserving;
         assert_eq!(asked(700, new, whole, 512), [copy, columns, 0]);
         assert_ne!(asked(700, new, whole, 63)[0], copy);
         assert_ne!(asked(700, Engine::Ik, whole, 512)[0], copy);
-        // P100; then P40, whose tiles are as any other's, but whose halves are slow
+        // P100; then P40, which has tiles as later cards do, but slow half precision
         assert_eq!(asked(600, new, whole, 512), [copy, columns, result]);
         assert_ne!(asked(610, new, whole, 512)[0], copy);
         let without = Matrix {

@@ -1,7 +1,9 @@
-//! The piece of an attention's result that one block of a kernel computes, and what blocks leave to put together.
+//! Tile sizes of the attention kernels, and the buffers in which blocks leave partial results.
 //!
-//! How many blocks of a kernel one multiprocessor holds at once is asked of the driver, which knows the compiled kernel. Taken here
-//! is what the kernels aim at for matrix units, and for the vector kernel what an H200 was seen to do (the recorded traces).
+//! The engine asks the driver for the number of resident blocks
+//! (cudaOccupancyMaxActiveBlocksPerMultiprocessor), which depends on the compiled kernel. The figures here
+//! are the targets in the sources for matrix units, and those of an H200 for the vector kernel (recorded
+//! traces).
 //! Source: `fattn-common.cuh:launch_fattn @ b8799, b10605`, `fattn.cu:ggml_cuda_flash_attn_ext_mma_f16*`,
 //! `fattn-mma-f16.cuh:ggml_cuda_fattn_mma_get_config_ampere, _turing`, `fattn-vec.cuh`, `fattn-tile.cuh`;
 //! `fattn-mma-f16.cuh:launch_fattn_mma, fattn-new-mma.cu:launch_fattn_new_mma @ ik_llama.cpp 8337e4cd`.
@@ -10,25 +12,25 @@ use super::attention::{Call, Element, Kernel, STRIDE};
 use super::launch::{cache_parts, stream_blocks};
 use super::{ADA, Engine, Group, Rules, TURING, times};
 
-/// The mask is looked through for what can be skipped from so many tokens on.
+/// Tokens from which the mask is scanned for cells that can be skipped.
 const MANY: u64 = 1024;
-/// ik_llama.cpp streams from more tokens on, whatever the tiles.
+/// Tokens from which ik_llama.cpp always uses stream-k.
 const MANY_IN_IK: u64 = 2048;
-/// No cache is cut into more parts.
+/// Bound on the parts of a cache, far beyond any engine's.
 const MOST_PARTS: u64 = 1 << 16;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tile {
-    /// Tokens, and heads that share K and V.
+pub(super) struct AttentionTile {
+    /// Tokens and heads of a tile.
     tokens: u64,
     heads: u64,
-    /// Cells that are handled in one go.
+    /// Cells of one iteration of the kernel.
     cells: u64,
-    /// Blocks that one multiprocessor holds at once.
+    /// Resident blocks of one multiprocessor.
     at_once: u64,
 }
 
-impl Tile {
+impl AttentionTile {
     pub(super) fn of(rules: Rules, call: &Call, kernel: Kernel) -> Self {
         match kernel {
             Kernel::Vector => Self {
@@ -51,10 +53,12 @@ impl Tile {
         let heads = heads(rules, call);
         let mut columns = [8, 16, 32].into_iter().filter(|columns| *columns >= heads);
         let widest = if rules.capability == TURING { 32 } else { 64 };
+        // The smallest tile that holds all tokens, otherwise the widest.
         let columns = columns
             .find(|columns| call.tokens <= columns / heads)
             .unwrap_or(widest)
             .max(heads);
+        // nbatch_fa and occupancy of ggml_cuda_fattn_mma_get_config_ampere, and _turing.
         let (cells, at_once) = match (call.key, columns) {
             (..=128, 8) => (128, 2),
             (..=128, _) => (64, 2),
@@ -80,8 +84,10 @@ impl Tile {
         (along, all.max(1))
     }
 
-    /// Where the mask of each piece ends; in ik_llama.cpp also where it begins.
+    /// Mask bounds of each piece: its end, in ik_llama.cpp also its begin.
     pub(super) fn mask(&self, engine: Engine, call: &Call) -> u64 {
+        // The scan pays for long prompts, where much of the causal mask is empty, and for several sequences
+        // in one cache.
         let many = call.tokens >= MANY || call.sequences > 1;
         if !call.masked || !call.cells.is_multiple_of(STRIDE) || !many {
             return 0;
@@ -91,34 +97,39 @@ impl Tile {
         times([entry, along, call.sequences])
     }
 
-    /// Partial results where multiprocessors work on fractions of tiles.
+    /// Partial results of stream-k, where multiprocessors work on fractions of tiles.
     pub(super) fn cut(&self, rules: Rules, call: &Call) -> u64 {
         if rules.engine == Engine::Ik {
             return self.results(rules.engine, call, self.blocks_in_ik(rules, call));
         }
         let (_, tiles) = self.count(call);
         let most = self.most(rules);
+        // launch_fattn: use_stream_k = cc >= GGML_CUDA_CC_ADA_LOVELACE || tiles_efficiency_percent < 75.
         let blocks = if rules.capability >= ADA || !self.is_good(rules, tiles) {
+            // No more blocks than there are pieces of work.
             let pieces = call.cells.div_ceil(self.cells).saturating_mul(tiles);
             stream_blocks(most.min(pieces), tiles)
         } else {
             tiles
         };
+        // Every block computes whole tiles, so nothing has to be combined.
         if blocks == 0 || tiles.is_multiple_of(blocks) {
             return 0;
         }
         self.results(rules.engine, call, blocks)
     }
 
-    /// Whether tiles fill nearly all waves of blocks.
+    /// True if whole tiles fill at least 75 % of the waves of blocks.
     fn is_good(&self, rules: Rules, tiles: u64) -> bool {
         let most = self.most(rules);
         tiles.saturating_mul(100) / times([most, tiles.div_ceil(most)]).max(1) >= 75
     }
 
-    /// It asks for results of every block, and for as many blocks as there are tiles where it does not stream.
+    /// Blocks in ik_llama.cpp, which allocates results for every block, and as many blocks as tiles without
+    /// stream-k.
     fn blocks_in_ik(&self, rules: Rules, call: &Call) -> u64 {
         let (_, tiles) = self.count(call);
+        // ik_llama.cpp has two kernels for matrix units, and chooses by the shape of a head.
         let newer_kernel = call.key != call.value || call.key > 256;
         let streams = match newer_kernel {
             true => rules.capability >= ADA,
@@ -131,7 +142,7 @@ impl Tile {
         }
     }
 
-    /// The most that [`cut`](Self::cut) is of no more tokens than these, and of any number of cells.
+    /// Upper bound of [`cut`](Self::cut) for at most these tokens and any number of cells.
     pub(super) fn cut_at_most(&self, rules: Rules, call: &Call) -> u64 {
         let blocks = if rules.engine == Engine::Ik {
             let most = Call {
@@ -154,11 +165,12 @@ impl Tile {
         (self.at_once * rules.processors).max(1)
     }
 
-    /// Where the cache is cut into parts whose results are combined: the results, and the sums of each row.
+    /// Buffers of a divided cache: results of the parts, and the sums of each row.
     pub(super) fn parts(&self, rules: Rules, call: &Call) -> Group<2> {
         let (_, tiles) = self.count(call);
         let most = call.cells.div_ceil(self.cells).min(MOST_PARTS);
         let parts = cache_parts(tiles, most, self.at_once, self.most(rules));
+        // One part needs no combination.
         if parts <= 1 {
             return [0, 0];
         }
@@ -167,8 +179,8 @@ impl Tile {
     }
 }
 
-/// Results of so many blocks for values of this length, and sums beside them; ik_llama.cpp asks for as many pairs of floats as it
-/// needs bytes.
+/// Bytes of the results and sums of these blocks. ik_llama.cpp allocates as many pairs of floats as it needs
+/// bytes.
 pub fn partial_results(engine: Engine, blocks: u64, columns: u64, value: u64) -> u64 {
     let column = match engine {
         Engine::Ik => value.saturating_add(4).saturating_mul(4),
@@ -177,7 +189,7 @@ pub fn partial_results(engine: Engine, blocks: u64, columns: u64, value: u64) ->
     times([8, blocks, columns, column])
 }
 
-/// How many heads that share one of K and V are in a tile of the kernel for matrix units.
+/// Heads in a tile of the matrix kernel, of those that share K and V.
 fn heads(rules: Rules, call: &Call) -> u64 {
     let sharing = call.sharing();
     match call.key {
@@ -197,7 +209,8 @@ fn heads(rules: Rules, call: &Call) -> u64 {
     }
 }
 
-/// GLM 4.7 Flash.
+/// The same for 20 heads on one K and V (GLM 4.7 Flash): `fattn.cu:ggml_cuda_flash_attn_ext_mma_f16 @
+/// b10605`.
 fn heads_of_twenty(rules: Rules, call: &Call) -> u64 {
     match rules.capability {
         1210.. if call.tokens <= 8 => 16,

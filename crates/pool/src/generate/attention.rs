@@ -1,14 +1,14 @@
-//! Attention over the cache: the calls that a layer makes.
+//! Attention of one layer: its requests to the pool.
 //!
 //! Without flash attention: `ggml-cuda.cu:ggml_cuda_mul_mat_batched_cublas @ b8799`.
 
-use super::shape::{Head, Shape};
+use super::shape::{KvHeads, Shape};
 use super::{Cache, Engine, GenerateError, Operations};
 use crate::demand::attention::{Call, Element, Kernel};
 
 pub(super) fn attention(
     operations: &mut Operations<'_>,
-    head: Head,
+    head: KvHeads,
     tokens: u64,
     cells: u64,
 ) -> Result<(), GenerateError> {
@@ -20,7 +20,7 @@ pub(super) fn attention(
     operations.groups.group(&call.group(operations.rules))
 }
 
-fn call(shape: &Shape, head: Head, cache: Cache, tokens: u64, cells: u64) -> Call {
+fn call(shape: &Shape, head: KvHeads, cache: Cache, tokens: u64, cells: u64) -> Call {
     let element = match cache {
         Cache::F16 => Element::F16,
         Cache::Quantised => Element::Quantised,
@@ -50,6 +50,7 @@ pub fn cell_bytes(shape: &Shape, engine: Engine, cache: Cache) -> u64 {
     let heads = (0..shape.layers).map(|layer| shape.head(layer));
     let copies = |head| call(shape, head, cache, 1, 1).copies(Kernel::Matrix);
     heads
+        // Windowed layers stop growing with the context, so they never decide.
         .filter(|head| head.window.is_none())
         .map(|head| copies(head).into_iter().sum())
         .max()
@@ -57,8 +58,14 @@ pub fn cell_bytes(shape: &Shape, engine: Engine, cache: Cache) -> u64 {
 }
 
 /// Without flash attention the probabilities are converted for the product with V, which has f16 results.
-fn plain(operations: &mut Operations<'_>, head: Head, tokens: u64, cells: u64) -> Result<(), GenerateError> {
+fn plain(
+    operations: &mut Operations<'_>,
+    head: KvHeads,
+    tokens: u64,
+    cells: u64,
+) -> Result<(), GenerateError> {
     let heads = operations.shape.heads;
+    // Two bytes for each value: the products run in f16.
     let rows = 2 * tokens * heads;
     operations.groups.group(&[rows * head.size])?;
     operations.groups.group(&[rows * cells, rows * head.size])

@@ -1,4 +1,4 @@
-//! What of a card decides which kernels run.
+//! Cards for generated traces.
 
 use crate::demand::Capability;
 

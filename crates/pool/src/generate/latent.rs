@@ -1,4 +1,6 @@
-//! Multi-head latent attention: ik_llama.cpp restores keys and values for prompts; llama.cpp keeps to the latent vectors and copies them if
+//! Multi-head latent attention of one layer.
+//!
+//! ik_llama.cpp restores keys and values for prompts; llama.cpp uses the latent vectors and copies them if
 //! they are quantised.
 
 use super::shape::Latent;
@@ -13,6 +15,7 @@ pub(super) fn attention(
 ) -> Result<(), GenerateError> {
     let run = operations.run;
     let quantised = run.cache == Cache::Quantised;
+    // Only ik_llama.cpp restores, and only for prompts: for few tokens the absorbed form needs less work.
     if run.engine != Engine::Ik || tokens < LEAST_PROMPT {
         let row = if quantised && run.engine.copies() {
             latent.rank + latent.rope

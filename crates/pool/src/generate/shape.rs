@@ -1,7 +1,7 @@
-//! The shapes of models, as far as the pool depends on them.
+//! Shapes of models, as far as the pool depends on them.
 //!
-//! The figures are the public models' own. Gemma-4-31B: the heads from a log in llama.cpp issue 22748; embedding and
-//! number of heads are assumed.
+//! The figures are the public models' own. Gemma-4-31B: the heads from a log in llama.cpp issue 22748;
+//! embedding and number of heads are assumed.
 
 /// A model. Latent attention ([`Latent`]) stands alone: its products are larger than all else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub struct Latent {
 
 /// The heads of K and V in one layer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Head {
+pub(super) struct KvHeads {
     pub(super) count: u64,
     pub(super) size: u64,
     pub(super) window: Option<u64>,
@@ -169,12 +169,13 @@ impl Shape {
         Self::KIMI_K2,
     ];
 
-    /// Values of K and V in the cache of all layers, for a context computed in micro-batches of so many tokens.
+    /// Values of K and V in the cache of all layers, for a context computed in micro-batches of so many
+    /// tokens.
     pub fn cache_values(&self, context: u64, micro_batch: u64) -> u64 {
         if let Some(latent) = &self.latent {
             return self.layers * context * (latent.rank + latent.rope);
         }
-        let values = |head: Head| {
+        let values = |head: KvHeads| {
             let cells = head
                 .window
                 .map_or(context, |window| context.min(window + micro_batch));
@@ -183,19 +184,19 @@ impl Shape {
         (0..self.layers).map(|layer| values(self.head(layer))).sum()
     }
 
-    pub(super) fn head(&self, layer: u64) -> Head {
-        let own = Head {
+    pub(super) fn head(&self, layer: u64) -> KvHeads {
+        let own = KvHeads {
             count: self.kv_heads,
             size: self.head_size,
             window: None,
         };
         match &self.window {
-            Some(window) if (layer + 1).is_multiple_of(window.global_every) => Head {
+            Some(window) if (layer + 1).is_multiple_of(window.global_every) => KvHeads {
                 count: window.global_kv_heads,
                 size: window.global_head_size,
                 window: None,
             },
-            Some(window) => Head {
+            Some(window) => KvHeads {
                 window: Some(window.tokens),
                 ..own
             },

@@ -1,8 +1,8 @@
-//! Every request goes to the device: nothing is kept, nothing is wasted but granules, and every call is a call to the
-//! driver.
+//! Direct policy: every request is a request to the device.
 //!
-//! DECISION: it waits for the card before it frees, as `cudaFree` does, and keeps what a graph has seen until the graph
-//! is gone. It is the naive model that the other policies are compared with.
+//! DECISION: it waits for the card before it frees, as `cudaFree` does, and keeps what a graph has seen until
+//! the graph is gone. Nothing is cached and nothing is lost but granules: the baseline for the other
+//! policies.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -12,28 +12,29 @@ use crate::policy::{Block, Policy, Trim};
 
 #[derive(Clone, Debug, Default)]
 pub struct Direct {
-    held: BTreeMap<Address, Held>,
+    held: BTreeMap<Address, DirectBlock>,
     capturing: BTreeSet<Graph>,
     reserved: u64,
     live: u64,
 }
 
 #[derive(Clone, Debug)]
-struct Held {
+struct DirectBlock {
     asked: u64,
     reserved: u64,
-    /// The stream that may still use it, once it is taken back.
+    /// The stream that may still use it, once it was given back.
     idle: Option<Stream>,
     graphs: BTreeSet<Graph>,
 }
 
 impl Direct {
-    /// Frees what is taken back and seen by no graph.
+    /// Frees blocks that were given back and that no graph has seen.
     fn sweep(&mut self, device: &mut dyn Device) -> u64 {
+        // A wait for the card, which every free needs, would invalidate the capture.
         if !self.capturing.is_empty() {
             return 0;
         }
-        let idle = |held: &Held| held.idle.filter(|_| held.graphs.is_empty());
+        let idle = |held: &DirectBlock| held.idle.filter(|_| held.graphs.is_empty());
         let free: Vec<(Address, Stream)> = self
             .held
             .iter()
@@ -59,11 +60,14 @@ impl Direct {
 impl Policy for Direct {
     fn allocate(&mut self, device: &mut dyn Device, size: u64, _: Stream) -> Result<Block, OutOfMemory> {
         let address = device.allocate(size)?;
+        // As the driver counts it, so that figures of policies with and without regions can be compared.
         let reserved = size.max(1).next_multiple_of(device.granule());
-        let held = Held {
+        let held = DirectBlock {
             asked: size,
             reserved,
             idle: None,
+            // A block that is allocated during a capture becomes part of the graph, whatever happens to it
+            // before the end.
             graphs: self.capturing.clone(),
         };
         self.held.insert(address, held);
@@ -105,6 +109,7 @@ impl Policy for Direct {
     }
 
     fn close(&mut self, device: &mut dyn Device) {
+        // The caller has waited for the card.
         for &address in self.held.keys() {
             device.free(address);
         }

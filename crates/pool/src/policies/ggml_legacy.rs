@@ -1,11 +1,11 @@
-//! The pool of ggml's CUDA backend where there is no virtual memory management (`ggml_cuda_pool_leg`).
+//! Model of ggml's pool without virtual memory management (`ggml_cuda_pool_leg`).
 //!
-//! DECISION: an exact model, holes and all, so that what a program will be asked for by it can be told beforehand, to
-//! the byte and in order. 256 slots; the smallest idle block that is large enough; otherwise a new one of 1.05 times the
-//! size, rounded up to 256 bytes; a freed block for which no slot is left goes back to the driver at once. Nothing else
-//! is ever given back, but that newer builds give everything idle back when the driver refuses (`flush`), whether or
-//! not a graph has seen it. The search looks at every slot, as the original does: its time is part of the model.
-//! ggml has one pool for each stream of a card; this is one of them.
+//! DECISION: an exact model, defects included, so that the pool's requests to the driver can be predicted to
+//! the byte and in order. 256 slots; the smallest idle block that is large enough; otherwise a new one of
+//! 1.05 times the size, rounded up to 256 bytes; a freed block for which no slot is left goes back to the
+//! driver at once. Nothing else is ever given back, except that newer builds free everything idle when the
+//! driver refuses (`flush`), even what a graph has seen. The search examines every slot, as the original
+//! does: its time is part of the model. ggml has one pool for each stream of a card; this is one of them.
 //! Source: `ggml-cuda.cu:ggml_cuda_pool_leg @ b8799`; `flush`: the same @ b10605 (PR 22155).
 
 use alloc::collections::BTreeMap;
@@ -15,18 +15,18 @@ use crate::device::{Address, Device, OutOfMemory, Stream};
 use crate::policy::{Block, Policy, Trim};
 
 const SLOTS: usize = 256;
-/// A block that is larger by this much or more fits nothing.
+/// Excess from which a block is not used: `best_diff = 1ull << 36` in the original.
 const MISFIT: u64 = 1 << 36;
 const ROUNDING: u64 = 256;
-/// So many of the blocks that are handed out are searched one by one.
+/// Blocks that are searched one by one before the map.
 const RECENT: usize = 64;
 
-/// What differs between builds, and what was proposed.
+/// Differences between builds, and proposals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GgmlLegacyOptions {
     /// A new block is this many percent of what is asked for: 105, and 200 in PR 22193.
     pub growth: u64,
-    /// Everything idle is given back when the driver refuses, and the driver is asked once more.
+    /// Frees everything idle when the driver refuses, and asks once more.
     pub flush: bool,
 }
 
@@ -39,9 +39,9 @@ impl Default for GgmlLegacyOptions {
     }
 }
 
-/// A block of the driver; of no size where a slot is empty.
+/// A block of the driver; of size 0 for an empty slot.
 #[derive(Clone, Copy, Debug, Default)]
-struct Held {
+struct LegacyBlock {
     address: Address,
     size: u64,
 }
@@ -49,7 +49,7 @@ struct Held {
 /// A block that is handed out.
 #[derive(Clone, Copy, Debug)]
 struct Lent {
-    held: Held,
+    held: LegacyBlock,
     asked: u64,
 }
 
@@ -57,10 +57,11 @@ struct Lent {
 #[derive(Clone, Debug)]
 pub struct GgmlLegacy {
     options: GgmlLegacyOptions,
-    slots: [Held; SLOTS],
-    /// The original hands the block's size to its caller and gets it back; here the last ones lent are found first.
+    slots: [LegacyBlock; SLOTS],
+    /// The original hands the block's size to its caller and gets it back; here the last ones lent are found
+    /// first.
     lent: Vec<Lent>,
-    /// What has been lent for longer.
+    /// Blocks that have been lent for longer.
     older: BTreeMap<Address, Lent>,
     reserved: u64,
     live: u64,
@@ -76,7 +77,7 @@ impl GgmlLegacy {
     pub fn new(options: GgmlLegacyOptions) -> Self {
         Self {
             options,
-            slots: [Held::default(); SLOTS],
+            slots: [LegacyBlock::default(); SLOTS],
             lent: Vec::new(),
             older: BTreeMap::new(),
             reserved: 0,
@@ -93,7 +94,7 @@ impl GgmlLegacy {
         let mut pool = Self::new(options);
         for (slot, &size) in pool.slots.iter_mut().zip(sizes) {
             let address = device.allocate(size)?;
-            *slot = Held { address, size };
+            *slot = LegacyBlock { address, size };
             pool.reserved += size;
         }
         Ok(pool)
@@ -105,10 +106,12 @@ impl GgmlLegacy {
     }
 
     /// Takes the best fitting idle block out of its slot.
-    fn take(&mut self, size: u64) -> Option<Held> {
-        let mut best: Option<&mut Held> = None;
+    fn take(&mut self, size: u64) -> Option<LegacyBlock> {
+        let mut best: Option<&mut LegacyBlock> = None;
         let mut least = MISFIT;
         for slot in &mut self.slots {
+            // Unsigned as in the original; a smaller slot wraps to a huge excess and is rejected by the next
+            // line.
             let over = slot.size.wrapping_sub(size);
             if slot.size >= size && slot.size > 0 && over < least {
                 least = over;
@@ -121,7 +124,13 @@ impl GgmlLegacy {
         best.map(core::mem::take)
     }
 
-    fn grow(&mut self, device: &mut dyn Device, size: u64, stream: Stream) -> Result<Held, OutOfMemory> {
+    fn grow(
+        &mut self,
+        device: &mut dyn Device,
+        size: u64,
+        stream: Stream,
+    ) -> Result<LegacyBlock, OutOfMemory> {
+        // look_ahead_size = (size_t) (1.05 * size), rounded up to 256.
         let larger = size.checked_mul(self.options.growth).map(|size| size / 100);
         let ahead = larger.and_then(|size| size.checked_next_multiple_of(ROUNDING));
         let ahead = ahead.ok_or(OutOfMemory {
@@ -130,6 +139,7 @@ impl GgmlLegacy {
         })?;
         let address = match device.allocate(ahead) {
             Err(_) if self.options.flush => {
+                // cudaFree synchronises the device.
                 settle(device, stream);
                 self.flush(device);
                 device.allocate(ahead)?
@@ -137,7 +147,7 @@ impl GgmlLegacy {
             allocated => allocated?,
         };
         self.reserved += ahead;
-        Ok(Held { address, size: ahead })
+        Ok(LegacyBlock { address, size: ahead })
     }
 
     fn flush(&mut self, device: &mut dyn Device) {
@@ -149,6 +159,8 @@ impl GgmlLegacy {
     }
 
     fn lend(&mut self, lent: Lent) {
+        // Programs that keep many blocks would make the search quadratic; the model must not be slower than
+        // its original.
         if self.lent.len() == RECENT {
             let older = self.lent.drain(..RECENT / 2);
             self.older.extend(older.map(|lent| (lent.held.address, lent)));
@@ -156,7 +168,7 @@ impl GgmlLegacy {
         self.lent.push(lent);
     }
 
-    /// Takes a lent block back: as scopes end, it is the last one nearly always.
+    /// Takes a lent block back. Scopes end in reverse order, so it is nearly always the last one.
     fn returned(&mut self, address: Address) -> Option<Lent> {
         match self.lent.iter().rposition(|lent| lent.held.address == address) {
             Some(at) => Some(self.lent.remove(at)),
@@ -165,7 +177,7 @@ impl GgmlLegacy {
     }
 }
 
-/// Waits for what was submitted to a stream: `cudaFree` does so by itself.
+/// Waits for the submitted work of a stream, as `cudaFree` does implicitly.
 fn settle(device: &mut dyn Device, stream: Stream) {
     let event = device.record(stream);
     device.wait(event);
@@ -191,6 +203,7 @@ impl Policy for GgmlLegacy {
             return;
         };
         self.live -= lent.asked;
+        // The first empty slot, as in the original: the order of slots decides later searches.
         if let Some(empty) = self.slots.iter_mut().find(|slot| slot.size == 0) {
             *empty = lent.held;
             return;
@@ -200,7 +213,7 @@ impl Policy for GgmlLegacy {
         self.reserved -= lent.held.size;
     }
 
-    /// It has no way to do so.
+    /// Nothing: the original cannot trim.
     fn trim(&mut self, _: &mut dyn Device, _: Trim) -> u64 {
         0
     }

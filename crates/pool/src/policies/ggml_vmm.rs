@@ -1,9 +1,9 @@
-//! The pool of ggml's CUDA backend with virtual memory management (`ggml_cuda_pool_vmm`).
+//! Model of ggml's pool with virtual memory management (`ggml_cuda_pool_vmm`).
 //!
-//! DECISION: an exact model. 32 GiB of addresses, backed from the front as far as was ever needed and never given back;
-//! blocks lie one behind the other and must come back in reverse order. Where the original aborts its process (a block
-//! freed out of order, the addresses used up, memory refused) this one refuses all that follows and says why
-//! ([`Policy::broken`]).
+//! DECISION: an exact model. 32 GiB of addresses, mapped from the front as far as was ever needed and never
+//! unmapped; blocks lie one behind the other and must come back in reverse order. Where the original aborts
+//! its process (a block freed out of order, the addresses used up, memory refused) this one refuses all that
+//! follows and says why ([`Policy::broken`]).
 //! Source: `ggml-cuda.cu:ggml_cuda_pool_vmm @ b8799`, unchanged @ b10605.
 
 use alloc::vec::Vec;
@@ -16,7 +16,7 @@ const ALIGNMENT: u64 = 128;
 
 /// A block that is handed out.
 #[derive(Clone, Copy, Debug)]
-struct Lent {
+struct VmmBlock {
     address: Address,
     size: u64,
     asked: u64,
@@ -30,13 +30,13 @@ pub struct GgmlVmm {
     mapped: Vec<u64>,
     reserved: u64,
     used: u64,
-    lent: Vec<Lent>,
+    lent: Vec<VmmBlock>,
     live: u64,
     broken: Option<Broken>,
 }
 
 impl GgmlVmm {
-    /// Backs the region as far as `end`.
+    /// Maps the region as far as `end`.
     fn back(&mut self, device: &mut dyn Device, end: u64) -> Result<Address, OutOfMemory> {
         let refused = |device: &dyn Device| OutOfMemory {
             asked: end,
@@ -50,6 +50,7 @@ impl GgmlVmm {
         if end <= self.reserved {
             return Ok(region);
         }
+        // reserve_size in the original: exactly the missing bytes in whole granules, never ahead.
         let more = (end - self.reserved).next_multiple_of(device.granule());
         if self.reserved + more > ADDRESSES {
             self.broken = Some(Broken::AddressesUsedUp);
@@ -71,15 +72,17 @@ impl Policy for GgmlVmm {
         if self.broken.is_some() {
             return Err(refused);
         }
+        // All blocks are rounded to 128 bytes, so that the next one is aligned too.
         let size = asked.checked_next_multiple_of(ALIGNMENT).ok_or(refused)?;
         let end = self
             .used
             .checked_add(size)
+            // Keeps the sums in `back` far from the end of u64.
             .filter(|end| *end <= 2 * ADDRESSES)
             .ok_or(refused)?;
         let address = self.back(device, end)?.offset(self.used);
         self.used = end;
-        self.lent.push(Lent { address, size, asked });
+        self.lent.push(VmmBlock { address, size, asked });
         self.live += asked;
         Ok(Block { address, size: asked })
     }
@@ -88,6 +91,7 @@ impl Policy for GgmlVmm {
         let Some(at) = self.lent.iter().rposition(|lent| lent.address == block.address) else {
             return;
         };
+        // GGML_ASSERT(ptr == pool_addr + pool_used) in the original.
         if at + 1 != self.lent.len() {
             self.broken = Some(Broken::OutOfOrder);
         }
@@ -96,7 +100,7 @@ impl Policy for GgmlVmm {
         self.live -= lent.asked;
     }
 
-    /// It has no way to do so.
+    /// Nothing: the original cannot trim.
     fn trim(&mut self, _: &mut dyn Device, _: Trim) -> u64 {
         0
     }

@@ -1,12 +1,13 @@
-//! Our policy: what is reserved stays close to what is live, and nothing is given back too early.
+//! Plimsoll's own policy: reserved memory stays close to live memory, and nothing is given back too early.
 //!
-//! DECISION: one lane for each stream, so that a block never changes streams and reuse needs no event. A lane is a
-//! growing address range where the card has virtual memory management ([`Region`], tier A) and a set of slots where it
-//! has not ([`Slots`], tier B). The lanes share the card: a request that is refused has every lane give back what is
-//! idle, and is made once more. Graphs are told to all lanes, because a captured program may use any of them.
+//! DECISION: one lane for each stream, so that a block never changes streams and reuse needs no event. A lane
+//! is a growing address range where the card has virtual memory management ([`Region`], tier A) and a set of
+//! slots where it has not ([`Slots`], tier B). The lanes share the card: a request that is refused has every
+//! lane give back what is idle, and is made once more. Graphs are told to all lanes, because a captured
+//! program may use any of them.
 //!
-//! A block that is freed on another stream than its own returns to its lane behind an event: the lane's stream waits
-//! for the other one on the card, not on the CPU.
+//! A block that is freed on another stream than its own returns to its lane behind an event: the lane's
+//! stream waits for the other one on the card, not on the CPU.
 
 use alloc::vec::Vec;
 
@@ -15,29 +16,29 @@ use crate::policy::{Block, Policy, Trim};
 
 mod blocks;
 mod growth;
-mod pieces;
+mod mapping;
+mod recent_use;
 mod region;
 mod slots;
-mod touched;
-mod traffic;
+mod usage;
 
 use region::Region;
-use slots::Slots;
+use slots::SlotSet;
 
-/// What every block is aligned to and rounded up to, in bytes.
+/// Alignment and rounding of blocks: as `cudaMalloc` aligns.
 const ALIGNMENT: u64 = 256;
 
-/// How the policy is set up.
+/// Settings of the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// Whether to use virtual memory management where the device has it. Without it, every block is one allocation
-    /// of the device's own.
+pub struct OursOptions {
+    /// Use of virtual memory management where the device has it. Without it, every block is an allocation of
+    /// the device.
     pub regions: bool,
-    /// Addresses to set aside for each stream; fewer where the device has not so many.
+    /// Addresses to reserve for each stream; fewer where the device has fewer.
     pub addresses: u64,
 }
 
-impl Default for Options {
+impl Default for OursOptions {
     fn default() -> Self {
         Self {
             regions: true,
@@ -49,16 +50,16 @@ impl Default for Options {
 /// The policy. See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Ours {
-    options: Options,
+    options: OursOptions,
     lanes: Vec<Lane>,
     /// Graphs that are being captured.
     captures: Vec<Graph>,
-    /// Freed on another stream than their lane's while no event could be recorded.
+    /// Blocks that were freed on another stream than their lane's while no event could be recorded.
     parked: Vec<(Address, Stream)>,
     live: u64,
 }
 
-/// What one stream uses.
+/// Memory of one stream.
 #[derive(Clone, Debug)]
 struct Lane {
     stream: Stream,
@@ -68,23 +69,23 @@ struct Lane {
 #[derive(Clone, Debug)]
 enum Tier {
     Region(Region),
-    Slots(Slots),
+    Slots(SlotSet),
 }
 
 impl Ours {
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: OursOptions) -> Self {
         Self {
             options,
             ..Self::default()
         }
     }
 
-    /// Whether an address lies in memory of this policy.
+    /// True if an address lies in memory of this policy.
     pub fn owns(&self, address: Address) -> bool {
         self.lanes.iter().any(|lane| lane.owns(address))
     }
 
-    /// What was asked for the live block at an address.
+    /// Requested bytes of the live block at an address.
     pub fn asked(&self, address: Address) -> Option<u64> {
         let parked = self.parked.iter().any(|&(parked, _)| parked == address);
         let mut lanes = self.lanes.iter().filter(|_| !parked);
@@ -103,7 +104,8 @@ impl Ours {
             .then(|| Region::reserve(device, self.options.addresses));
         let tier = region
             .flatten()
-            .map_or_else(|| Tier::Slots(Slots::default()), Tier::Region);
+            .map_or_else(|| Tier::Slots(SlotSet::default()), Tier::Region);
+        // A capture may be under way on another stream; its graph may come to use this lane, too.
         let mut lane = Lane { stream, tier };
         for &graph in &self.captures {
             lane.capture_begin(graph);
@@ -112,7 +114,7 @@ impl Ours {
         self.lanes.len() - 1
     }
 
-    /// Makes a request that was refused once more, after every lane has given back what is idle.
+    /// Repeats a refused request after every lane has given back what is idle.
     #[cold]
     fn insist(
         &mut self,
@@ -121,13 +123,15 @@ impl Ours {
         size: u64,
         refused: OutOfMemory,
     ) -> Result<Address, OutOfMemory> {
+        // Without a byte gained the device would refuse again, and a refusal of a real driver takes
+        // milliseconds.
         if self.trim(device, Trim::All) == 0 {
             return Err(refused);
         }
         self.lanes[lane].allocate(device, size, !self.captures.is_empty())
     }
 
-    /// Takes back what was freed on a stream that is not its lane's.
+    /// Takes back a block that was freed on another stream than its lane's.
     #[cold]
     fn deallocate_across(&mut self, device: &mut dyn Device, address: Address, stream: Stream) {
         if let Some(asked) = self.asked(address) {
@@ -137,7 +141,7 @@ impl Ours {
         }
     }
 
-    /// Gives what is parked back to its lanes, each behind an event, as soon as events can be recorded.
+    /// Returns parked blocks to their lanes, each behind an event, as soon as events can be recorded.
     #[cold]
     fn settle(&mut self, device: &mut dyn Device) {
         let Self {
@@ -146,6 +150,7 @@ impl Ours {
             parked,
             ..
         } = self;
+        // Parked blocks are not live for the program any more, and not yet free for their lane.
         parked.retain(|&(address, stream)| {
             let Some(lane) = lanes.iter_mut().find(|lane| lane.owns(address)) else {
                 return false;
@@ -153,8 +158,11 @@ impl Ours {
             if !captures.is_empty() || device.capturing(stream) || device.capturing(lane.stream) {
                 return true;
             }
+            // The block is free for the lane at once: its next work is ordered behind the other stream on the
+            // card.
             lane.deallocate(address);
             let event = device.record(stream);
+            // The wait is on the card: the CPU goes on at once.
             device.order(lane.stream, event);
             device.forget(event);
             false
@@ -191,6 +199,7 @@ impl Policy for Ours {
 
     fn trim(&mut self, device: &mut dyn Device, trim: Trim) -> u64 {
         self.settle(device);
+        // Freeing and unmapping would become part of a capture or invalidate it.
         if !self.captures.is_empty() || self.lanes.iter().any(|lane| device.capturing(lane.stream)) {
             return 0;
         }
@@ -228,12 +237,12 @@ impl Policy for Ours {
     }
 }
 
-/// What a block of so many bytes takes; `None` if no memory is so large.
+/// Bytes of a block for a request; `None` on overflow.
 fn rounded(asked: u64) -> Option<u64> {
     asked.max(1).checked_next_multiple_of(ALIGNMENT)
 }
 
-/// Waits until the card has done what was submitted to a stream. False: it cannot be told, and nothing may be given back.
+/// Waits for the submitted work of a stream. False if that failed, and nothing may be given back.
 fn finish(device: &mut dyn Device, stream: Stream) -> bool {
     let event = device.record(stream);
     device.wait(event);
@@ -242,7 +251,7 @@ fn finish(device: &mut dyn Device, stream: Stream) -> bool {
     done
 }
 
-/// Both tiers do the same acts.
+/// Calls the same method of either tier.
 macro_rules! of_tier {
     ($lane:expr, $tier:ident => $act:expr) => {
         match $lane.tier {
@@ -265,7 +274,7 @@ impl Lane {
         }
     }
 
-    /// Returns what was asked for the block, if it is live and of this lane.
+    /// Frees a block; returns its requested bytes if it is live and of this lane.
     fn deallocate(&mut self, address: Address) -> Option<u64> {
         of_tier!(self, tier => tier.deallocate(address))
     }
@@ -300,7 +309,7 @@ impl Lane {
         }
     }
 
-    /// What was asked for the block at this address, if it is live and of this lane.
+    /// Requested bytes of the block at this address, if it is live and of this lane.
     fn asked(&self, address: Address) -> Option<u64> {
         match &self.tier {
             Tier::Region(region) => region.asked(address),

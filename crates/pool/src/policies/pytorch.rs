@@ -1,13 +1,15 @@
-//! PyTorch's caching allocator, in both of its modes.
+//! Model of PyTorch's caching allocator, in both of its modes.
 //!
-//! DECISION: a model of its decisions. Sizes are rounded up to 512 bytes; up to 1 MiB is small. The smallest idle block
-//! of the stream is taken, split if enough is left, and joined with its neighbours when it comes back. What finds no
-//! block gets a segment of its own (2 MiB, 20 MiB, or its size in steps of 2 MiB), or, with expandable segments, more
-//! pages of 2 or 20 MiB at the end of a range. When the driver refuses, every segment or page that is idle goes back
-//! and the driver is asked once more. The limit on splitting, garbage collection, `record_stream` and the private pools
-//! of graphs are left out: they are off by default, or traces do not have them.
-//! Source: `c10/cuda/CUDACachingAllocator.cpp: round_size, get_allocation_size, get_free_block, should_split, alloc_block,
-//! free_block, release_cached_blocks, try_allocate_expandable_block, map_block @ pytorch 001074d`.
+//! DECISION: the model makes its decisions and does not have its speed. Sizes are rounded up to 512 bytes; up
+//! to 1 MiB is small. The smallest idle block of the stream is taken, split if enough is left, and joined
+//! with its neighbours when it comes back. A request without a block gets a segment of its own (2 MiB, 20
+//! MiB, or its size in steps of 2 MiB), or, with expandable segments, more pages of 2 or 20 MiB at the end of
+//! a range. When the driver refuses, every segment or page that is idle goes back and the driver is asked
+//! once more. The limit on splitting, garbage collection, `record_stream` and the private pools of graphs are
+//! left out: they are off by default, or traces do not have them.
+//! Source: `c10/cuda/CUDACachingAllocator.cpp: round_size, get_allocation_size, get_free_block, should_split,
+//! alloc_block, free_block, release_cached_blocks, try_allocate_expandable_block, map_block @ pytorch
+//! 001074d`.
 
 use alloc::collections::BTreeSet;
 
@@ -17,17 +19,17 @@ use crate::policy::{Block, Policy, Trim};
 mod chunks;
 mod expandable;
 
-use chunks::{Chunks, Kind, State};
-use expandable::Ranges;
+use chunks::{ChunkKind, ChunkMap, ChunkState};
+use expandable::SegmentRanges;
 
 const LEAST: u64 = 512;
 const SMALL: u64 = 1 << 20;
 const SMALL_SEGMENT: u64 = 2 << 20;
 const LARGE_SEGMENT: u64 = 20 << 20;
-/// From here on a segment is made to measure, in steps of [`SMALL_SEGMENT`].
+/// Size from which a segment has the size of its request, in steps of [`SMALL_SEGMENT`].
 const MEASURED: u64 = 10 << 20;
 
-/// How it gets memory from the driver: `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` or not.
+/// Source of memory from the driver: `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PytorchMode {
     #[default]
@@ -39,8 +41,8 @@ pub enum PytorchMode {
 #[derive(Clone, Debug, Default)]
 pub struct Pytorch {
     mode: PytorchMode,
-    chunks: Chunks,
-    ranges: Ranges,
+    chunks: ChunkMap,
+    ranges: SegmentRanges,
     streams: BTreeSet<Stream>,
     reserved: u64,
     live: u64,
@@ -59,12 +61,14 @@ impl Pytorch {
         &mut self,
         device: &mut dyn Device,
         size: u64,
-        kind: Kind,
+        kind: ChunkKind,
         stream: Stream,
     ) -> Result<Address, OutOfMemory> {
         if let Some(found) = self.chunks.best_fit(kind, stream, size) {
             return Ok(found);
         }
+        // alloc_block fails, release_cached_blocks, alloc_block again: the order of
+        // CUDACachingAllocator::malloc.
         self.grow(device, size, kind, stream).or_else(|_| {
             self.release(device);
             self.grow(device, size, kind, stream)
@@ -75,7 +79,7 @@ impl Pytorch {
         &mut self,
         device: &mut dyn Device,
         size: u64,
-        kind: Kind,
+        kind: ChunkKind,
         stream: Stream,
     ) -> Result<Address, OutOfMemory> {
         if self.mode == PytorchMode::Expandable {
@@ -83,27 +87,31 @@ impl Pytorch {
             return ranges.grow(&mut self.chunks, device, &mut self.reserved, size, kind, stream);
         }
         let segment = match kind {
-            Kind::Small => SMALL_SEGMENT,
-            Kind::Large if size < MEASURED => LARGE_SEGMENT,
-            Kind::Large => size.next_multiple_of(SMALL_SEGMENT),
+            ChunkKind::Small => SMALL_SEGMENT,
+            // get_allocation_size: medium sizes share segments of 20 MiB, large ones get their own.
+            ChunkKind::Large if size < MEASURED => LARGE_SEGMENT,
+            ChunkKind::Large => size.next_multiple_of(SMALL_SEGMENT),
         };
         let address = device.allocate(segment)?;
         self.reserved += segment;
         self.chunks
-            .insert(address, segment, address, kind, stream, State::Idle);
+            .insert(address, segment, address, kind, stream, ChunkState::Idle);
         Ok(address)
     }
 
-    /// What has to be left of a chunk for it to be split.
-    fn worth_splitting(&self, kind: Kind, left: u64) -> bool {
+    /// True if the rest of a chunk is large enough to split it.
+    fn worth_splitting(&self, kind: ChunkKind, left: u64) -> bool {
         match (self.mode, kind) {
-            (PytorchMode::Expandable, _) | (_, Kind::Small) => left >= LEAST,
-            (PytorchMode::Native, Kind::Large) => left > SMALL,
+            (PytorchMode::Expandable, _) | (_, ChunkKind::Small) => left >= LEAST,
+            // should_split: large blocks are split only if more than 1 MiB is left, so that segments do not
+            // fragment.
+            (PytorchMode::Native, ChunkKind::Large) => left > SMALL,
         }
     }
 
     /// Gives back every segment or page that is idle, once the card is done.
     fn release(&mut self, device: &mut dyn Device) -> u64 {
+        // cudaFree is not permitted during a capture.
         if self.streams.iter().any(|&stream| device.capturing(stream)) {
             return 0;
         }
@@ -141,34 +149,39 @@ impl Policy for Pytorch {
             asked,
             free: device.available(),
         };
-        // far from the end of the range: segments are rounded up again
+        // Far from the end of u64: segments are rounded up again.
         let size = asked
             .max(1)
             .checked_next_multiple_of(LEAST)
             .filter(|size| *size < 1 << 60);
         let size = size.ok_or(refused)?;
-        let kind = if size <= SMALL { Kind::Small } else { Kind::Large };
+        let kind = if size <= SMALL {
+            ChunkKind::Small
+        } else {
+            ChunkKind::Large
+        };
         self.streams.insert(stream);
         let address = self.find(device, size, kind, stream)?;
         let left = self.chunks.size(address).saturating_sub(size);
         if self.worth_splitting(kind, left) {
             self.chunks.split(address, size);
         }
-        self.chunks.set(address, State::Lent { asked });
+        self.chunks.set(address, ChunkState::Lent { asked });
         self.live += asked;
         Ok(Block { address, size: asked })
     }
 
-    /// Blocks go back to the stream that they were allocated on, whatever stream this is.
+    /// Returns the block to the stream of its allocation, whatever stream this is.
     fn deallocate(&mut self, _: &mut dyn Device, block: Block, _: Stream) {
         if let Some(asked) = self.chunks.lent(block.address) {
-            self.chunks.set(block.address, State::Idle);
+            self.chunks.set(block.address, ChunkState::Idle);
+            // Joined at once, as in free_block; freed blocks of other streams stay apart by their stream.
             self.chunks.join(block.address);
             self.live -= asked;
         }
     }
 
-    /// `torch.cuda.empty_cache`; it gives nothing back of its own accord.
+    /// `torch.cuda.empty_cache`; the allocator gives nothing back by itself.
     fn trim(&mut self, device: &mut dyn Device, trim: Trim) -> u64 {
         match trim {
             Trim::Idle => 0,
@@ -178,7 +191,7 @@ impl Policy for Pytorch {
 
     fn close(&mut self, device: &mut dyn Device) {
         for address in self.chunks.all_lent() {
-            self.chunks.set(address, State::Idle);
+            self.chunks.set(address, ChunkState::Idle);
             self.chunks.join(address);
         }
         self.release(device);

@@ -1,12 +1,13 @@
-//! RAPIDS RMM's pool (`pool_memory_resource`).
+//! Model of RAPIDS RMM's pool (`pool_memory_resource`).
 //!
-//! DECISION: a model of its decisions, not of its speed. Each stream has a list of idle blocks, joined with their
-//! neighbours inside one allocation of the driver; the smallest that is large enough is taken, split, and the rest stays
-//! idle. A stream that finds nothing takes what other streams have freed, behind an event. Then the pool doubles, or
-//! grows by half of what is left where a maximum is set, and tries half as much as long as the driver refuses. Nothing
-//! goes back to the driver before the pool ends.
-//! Source: `cpp/src/mr/detail/pool_memory_resource_impl.cpp, cpp/include/rmm/mr/detail/coalescing_free_list.hpp,
-//! stream_ordered_memory_resource.hpp @ rmm 06ddb24`.
+//! DECISION: the model makes RMM's decisions and does not have its speed. Each stream has a list of idle
+//! blocks, joined with their neighbours inside one allocation of the driver; the smallest that is large
+//! enough is taken, split, and the rest stays idle. A stream that finds nothing takes what other streams have
+//! freed, behind an event. Then the pool doubles, or grows by half of what is left where a maximum is set,
+//! and tries half as much as long as the driver refuses. Nothing goes back to the driver before the pool
+//! ends.
+//! Source: `cpp/src/mr/detail/pool_memory_resource_impl.cpp,
+//! cpp/include/rmm/mr/detail/coalescing_free_list.hpp, stream_ordered_memory_resource.hpp @ rmm 06ddb24`.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -18,28 +19,29 @@ const ALIGNMENT: u64 = 256;
 
 /// An idle block, or one that is handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Piece {
+struct RmmBlock {
     address: Address,
     size: u64,
-    /// It begins an allocation of the driver, so nothing is joined in front of it.
+    /// It begins an allocation of the driver and is never joined with the block before it.
     head: bool,
 }
 
-/// Idle blocks by address, and by size with the lowest address first. RMM searches a list; what it finds is the same.
+/// Idle blocks by address, and by size with the lowest address first. RMM searches a list; what it finds is
+/// the same.
 #[derive(Clone, Debug, Default)]
 struct Idle {
-    pieces: BTreeMap<Address, Piece>,
+    pieces: BTreeMap<Address, RmmBlock>,
     sizes: BTreeSet<(u64, Address)>,
 }
 
 impl Idle {
-    fn take(&mut self, size: u64) -> Option<Piece> {
+    fn take(&mut self, size: u64) -> Option<RmmBlock> {
         let (_, address) = *self.sizes.range((size, Address(0))..).next()?;
         self.remove(address)
     }
 
-    /// Puts a piece in its place and joins it with its neighbours.
-    fn insert(&mut self, piece: Piece) {
+    /// Inserts a block and joins it with its neighbours.
+    fn insert(&mut self, piece: RmmBlock) {
         let piece = match self.pieces.get(&piece.address.offset(piece.size)) {
             Some(next) if !next.head => self.joined(piece, next.address),
             _ => piece,
@@ -48,7 +50,7 @@ impl Idle {
         let piece = match before.map(|(_, before)| *before) {
             Some(before) if !piece.head && before.address.offset(before.size) == piece.address => {
                 self.remove(before.address);
-                Piece {
+                RmmBlock {
                     size: before.size + piece.size,
                     ..before
                 }
@@ -60,15 +62,15 @@ impl Idle {
     }
 
     /// A piece together with the one that begins at `next`.
-    fn joined(&mut self, piece: Piece, next: Address) -> Piece {
+    fn joined(&mut self, piece: RmmBlock, next: Address) -> RmmBlock {
         let more = self.remove(next).map_or(0, |next| next.size);
-        Piece {
+        RmmBlock {
             size: piece.size + more,
             ..piece
         }
     }
 
-    fn remove(&mut self, address: Address) -> Option<Piece> {
+    fn remove(&mut self, address: Address) -> Option<RmmBlock> {
         let piece = self.pieces.remove(&address)?;
         self.sizes.remove(&(piece.size, address));
         Some(piece)
@@ -80,7 +82,7 @@ impl Idle {
 pub struct RmmPool {
     maximum: Option<u64>,
     idle: BTreeMap<Stream, Idle>,
-    lent: BTreeMap<Address, (Piece, u64)>,
+    lent: BTreeMap<Address, (RmmBlock, u64)>,
     upstream: Vec<Address>,
     reserved: u64,
     live: u64,
@@ -95,10 +97,11 @@ impl RmmPool {
         }
     }
 
-    fn piece(&mut self, device: &mut dyn Device, size: u64, stream: Stream) -> Result<Piece, OutOfMemory> {
+    fn piece(&mut self, device: &mut dyn Device, size: u64, stream: Stream) -> Result<RmmBlock, OutOfMemory> {
         if let Some(piece) = self.idle.entry(stream).or_default().take(size) {
             return Ok(piece);
         }
+        // After the stream's own list, as in RMM (get_block_from_other_stream).
         self.take_over(device, stream);
         match self.idle.entry(stream).or_default().take(size) {
             Some(piece) => Ok(piece),
@@ -106,7 +109,7 @@ impl RmmPool {
         }
     }
 
-    /// Makes what other streams have freed this stream's own, behind their work.
+    /// Takes over what other streams have freed, behind their work.
     fn take_over(&mut self, device: &mut dyn Device, stream: Stream) {
         if device.capturing(stream) {
             return;
@@ -120,6 +123,7 @@ impl RmmPool {
             .map(|(other, _)| *other)
             .collect();
         for other in others {
+            // The other stream may still use the blocks, so this stream waits for it on the card.
             let event = device.record(other);
             device.order(stream, event);
             device.forget(event);
@@ -129,7 +133,7 @@ impl RmmPool {
         }
     }
 
-    fn expand(&mut self, device: &mut dyn Device, size: u64) -> Result<Piece, OutOfMemory> {
+    fn expand(&mut self, device: &mut dyn Device, size: u64) -> Result<RmmBlock, OutOfMemory> {
         let mut refused = OutOfMemory {
             asked: size,
             free: device.available(),
@@ -140,7 +144,7 @@ impl RmmPool {
                 Ok(address) => {
                     self.upstream.push(address);
                     self.reserved += attempt;
-                    return Ok(Piece {
+                    return Ok(RmmBlock {
                         address,
                         size: attempt,
                         head: true,
@@ -148,6 +152,7 @@ impl RmmPool {
                 }
                 Err(error) => refused = error,
             }
+            // Halved down to the request itself, as try_to_expand does.
             if attempt == size {
                 break;
             }
@@ -161,6 +166,7 @@ impl RmmPool {
             return size.max(self.reserved);
         };
         let left = maximum.saturating_sub(self.reserved).next_multiple_of(ALIGNMENT);
+        // size_to_grow: half of what is left to the maximum, or nothing if the request does not fit at all.
         if size > left { 0 } else { size.max(left / 2) }
     }
 }
@@ -180,14 +186,16 @@ impl Policy for RmmPool {
                 free: device.available(),
             })?;
         let piece = self.piece(device, size, stream)?;
+        // allocate_from_block: the rest stays in the list of the stream that asked.
         if piece.size > size {
-            self.idle.entry(stream).or_default().insert(Piece {
+            self.idle.entry(stream).or_default().insert(RmmBlock {
                 address: piece.address.offset(size),
                 size: piece.size - size,
                 head: false,
             });
         }
-        self.lent.insert(piece.address, (Piece { size, ..piece }, asked));
+        self.lent
+            .insert(piece.address, (RmmBlock { size, ..piece }, asked));
         self.live += asked;
         Ok(Block {
             address: piece.address,
@@ -202,7 +210,7 @@ impl Policy for RmmPool {
         }
     }
 
-    /// It has no way to do so.
+    /// Nothing: RMM's pool cannot trim.
     fn trim(&mut self, _: &mut dyn Device, _: Trim) -> u64 {
         0
     }

@@ -1,4 +1,4 @@
-//! The policies by name.
+//! Policies by name.
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -7,11 +7,11 @@ use core::str::FromStr;
 
 use super::GRANULE;
 use crate::policies::{
-    Direct, GgmlLegacy, GgmlLegacyOptions, GgmlVmm, Options, Ours, Pytorch, PytorchMode, RmmPool,
+    Direct, GgmlLegacy, GgmlLegacyOptions, GgmlVmm, Ours, OursOptions, Pytorch, PytorchMode, RmmPool,
 };
 use crate::policy::Policy;
 
-/// What whole allocations are counted in.
+/// Granule of whole allocations.
 const WHOLE: u64 = 256;
 
 /// A policy that traces can be replayed over.
@@ -23,9 +23,9 @@ pub enum PolicyKind {
     PlimsollSlots,
     Direct,
     GgmlLegacy,
-    /// With everything idle given back when the driver refuses.
+    /// Frees everything idle when the driver refuses.
     GgmlLegacyFlush,
-    /// With blocks twice as large as what is asked for.
+    /// With blocks of twice the requested size.
     GgmlLegacyDouble,
     GgmlVmm,
     Pytorch,
@@ -62,13 +62,14 @@ impl PolicyKind {
         }
     }
 
-    /// A policy that has nothing yet.
+    /// A new policy of this kind.
     pub fn policy(self) -> Box<dyn Policy> {
+        // 105 and 200 percent: the released factor and the one of llama.cpp PR 22193.
         let legacy = |growth, flush| Box::new(GgmlLegacy::new(GgmlLegacyOptions { growth, flush }));
         let ours = |regions| {
-            Box::new(Ours::new(Options {
+            Box::new(Ours::new(OursOptions {
                 regions,
-                ..Options::default()
+                ..OursOptions::default()
             }))
         };
         match self {
@@ -85,7 +86,7 @@ impl PolicyKind {
         }
     }
 
-    /// What the card counts in for this policy.
+    /// Granule of the card for this policy.
     pub const fn granule(self) -> u64 {
         match self {
             Self::Plimsoll | Self::GgmlVmm | Self::PytorchExpandable => GRANULE,

@@ -1,4 +1,4 @@
-//! The course of a replay in a bounded number of parts, each with its peaks.
+//! Samples of a replay: a bounded number of parts, each with its peaks.
 
 use alloc::vec::Vec;
 
@@ -14,6 +14,7 @@ pub(super) struct Samples {
 impl Samples {
     pub(super) fn new(steps: usize) -> Self {
         Self {
+            // Parts of equal length in steps, since a trace has no time that could be trusted.
             every: steps.div_ceil(Outcome::SAMPLES).max(1),
             current: None,
             parts: Vec::new(),

@@ -1,4 +1,4 @@
-//! A policy on a card without end, asked as the scopes of an engine's operations ask.
+//! A policy on an unlimited card, driven by the scopes of an engine's operations.
 
 use alloc::vec::Vec;
 
@@ -8,7 +8,7 @@ use crate::policy::{Block, Policy};
 use crate::simulated::Simulated;
 
 const STREAM: Stream = Stream(0);
-/// What no card has.
+/// More memory than any card has.
 const ENDLESS: u64 = 1 << 46;
 /// A driver packs requests below this into pieces of a granule.
 const LARGE: u64 = 1 << 20;
@@ -22,7 +22,7 @@ pub struct Scopes<P> {
 }
 
 impl<P: Policy> Scopes<P> {
-    /// The device maps pieces of so many bytes.
+    /// A device with this granule.
     pub fn new(policy: P, granule: u64) -> Self {
         Self {
             policy,
@@ -36,7 +36,7 @@ impl<P: Policy> Scopes<P> {
     pub fn step(&mut self, step: Option<u64>) {
         match step {
             Some(bytes) => {
-                // refused is what no card has
+                // Only a request that no card could serve is refused.
                 if let Ok(block) = self.policy.allocate(&mut self.device, bytes, STREAM) {
                     self.lent.push(block);
                     self.live = self.live.max(self.policy.live());
@@ -50,7 +50,7 @@ impl<P: Policy> Scopes<P> {
         }
     }
 
-    /// Takes blocks in order and gives them back in reverse. Sizes of 0 stand for what is not needed.
+    /// Takes blocks in order and gives them back in reverse. Sizes of 0 are no requests.
     pub fn group(&mut self, sizes: &[u64]) {
         let before = self.lent.len();
         for &bytes in sizes.iter().filter(|&&bytes| bytes > 0) {
@@ -65,7 +65,7 @@ impl<P: Policy> Scopes<P> {
         &self.policy
     }
 
-    /// What was asked of the driver, in order.
+    /// Sizes of driver requests, in order.
     pub fn driver_sizes(&self) -> &[u64] {
         self.device.driver_sizes()
     }
@@ -76,12 +76,13 @@ impl<P: Policy> Scopes<P> {
     }
 }
 
-/// What a driver takes of a card for whole allocations of these sizes: large ones in granules of their own, small ones packed together
-/// (`data/measured/h200-growth-b8799.json`).
+/// Bytes that a driver takes of a card for whole allocations of these sizes: large ones in granules of their
+/// own, small ones packed together (`data/measured/h200-growth-b8799.json`).
 pub fn driver_takes(sizes: impl IntoIterator<Item = u64>) -> u64 {
     let (large, small): (Vec<u64>, Vec<u64>) = sizes.into_iter().partition(|size| *size >= LARGE);
     let granules = |size: u64| size.checked_next_multiple_of(GRANULE).unwrap_or(u64::MAX);
     let sum = |sizes: Vec<u64>| sizes.into_iter().fold(0, u64::saturating_add);
+    // Large allocations are rounded one by one, small ones together.
     sum(large.into_iter().map(granules).collect()).saturating_add(granules(sum(small)))
 }
 

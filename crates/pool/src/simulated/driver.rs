@@ -1,11 +1,11 @@
-//! The calls to the driver: what each does, costs, and may break.
+//! Driver calls of the simulated card: effect, cost, and checks.
 
-use super::memory::Kind;
+use super::memory::MemoryKind;
 use super::{Simulated, Violation};
 use crate::device::{Address, Device, Event, OutOfMemory, Stream};
 
 impl Simulated {
-    /// What makes giving `start..end` back wrong, whatever kind of memory it is.
+    /// Checks a return of `start..end`, of any kind of memory.
     fn judge_return(&mut self, call: &'static str, start: u64, end: u64) {
         if self.streams.any_capture() {
             self.violate(Violation::DuringCapture { call });
@@ -16,14 +16,14 @@ impl Simulated {
         }
     }
 
-    /// Whether a call may name this stream.
+    /// Checks that a call may name this stream.
     fn judge_stream(&mut self, call: &'static str, stream: Stream) {
         if self.streams.capturing(stream) {
             self.violate(Violation::DuringCapture { call });
         }
     }
 
-    /// When the work before an event ends, if it is one.
+    /// End of the work before an event, if the event exists.
     fn end_of(&mut self, event: Event) -> Option<u64> {
         let end = self.streams.end_of(event);
         if end.is_none() {
@@ -32,8 +32,8 @@ impl Simulated {
         end
     }
 
-    /// Refuses what a fault refuses.
-    fn grant(&mut self, size: u64, kind: Kind) -> Result<(), OutOfMemory> {
+    /// Refuses requests that an injected fault names.
+    fn grant(&mut self, size: u64, kind: MemoryKind) -> Result<(), OutOfMemory> {
         let free = self.memory.free(kind);
         if self.faults.refuse(size) {
             return Err(OutOfMemory { asked: size, free });
@@ -41,20 +41,23 @@ impl Simulated {
         Ok(())
     }
 
-    fn allocate_of(&mut self, size: u64, kind: Kind) -> Result<Address, OutOfMemory> {
+    fn allocate_of(&mut self, size: u64, kind: MemoryKind) -> Result<Address, OutOfMemory> {
         self.calls.allocate += 1;
         self.advance(self.latency.allocate);
         self.grant(size, kind)?;
         let address = self.memory.allocate(size, kind)?;
+        // Granted requests only: they are compared with recordings of real drivers.
         self.driver_sizes.push(size);
         Ok(address)
     }
 
-    fn map_of(&mut self, at: Address, size: u64, kind: Kind) -> Result<(), OutOfMemory> {
+    fn map_of(&mut self, at: Address, size: u64, kind: MemoryKind) -> Result<(), OutOfMemory> {
         self.calls.map += 1;
         self.advance(self.latency.map);
         self.grant(size, kind)?;
         if !self.memory.can_map(at, size) {
+            // Recorded, and mapped all the same: the policy under test goes on, and the test reports the
+            // first broken rule.
             self.violate(Violation::Misplaced { address: at, size });
         }
         self.memory.map(at, size, kind)?;
@@ -69,15 +72,15 @@ impl Device for Simulated {
     }
 
     fn available(&self) -> u64 {
-        self.memory.free(Kind::Card)
+        self.memory.free(MemoryKind::Card)
     }
 
     fn allocate(&mut self, size: u64) -> Result<Address, OutOfMemory> {
-        self.allocate_of(size, Kind::Card)
+        self.allocate_of(size, MemoryKind::Card)
     }
 
     fn allocate_host(&mut self, size: u64) -> Result<Address, OutOfMemory> {
-        self.allocate_of(size, Kind::Host)
+        self.allocate_of(size, MemoryKind::Host)
     }
 
     fn free(&mut self, address: Address) {
@@ -96,11 +99,11 @@ impl Device for Simulated {
     }
 
     fn map(&mut self, at: Address, size: u64) -> Result<(), OutOfMemory> {
-        self.map_of(at, size, Kind::Card)
+        self.map_of(at, size, MemoryKind::Card)
     }
 
     fn map_host(&mut self, at: Address, size: u64) -> Result<(), OutOfMemory> {
-        self.map_of(at, size, Kind::Host)
+        self.map_of(at, size, MemoryKind::Host)
     }
 
     fn unmap(&mut self, at: Address, size: u64) {

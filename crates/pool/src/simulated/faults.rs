@@ -1,13 +1,13 @@
-//! Requests that are refused although there is memory.
+//! Injected faults: requests that are refused although there is memory.
 
-/// Which requests to refuse. All of them are counted from the moment of [`crate::Simulated::inject`].
+/// Requests to refuse, counted from [`crate::Simulated::inject`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// The n-th request, counted from 1.
     pub nth: Option<u64>,
-    /// Every request of more than so many bytes: a card that is fragmented, or a Tegra.
+    /// Every request above this size, as on a fragmented card or a Tegra.
     pub above: Option<u64>,
-    /// The next so many requests; the one after them succeeds.
+    /// Number of following requests to refuse.
     pub next: u64,
     seen: u64,
 }

@@ -1,14 +1,14 @@
-//! Bytes and addresses: what is given out, what is set aside, what is backed.
+//! Memory and addresses of the simulated card.
 
 use alloc::collections::BTreeMap;
 
 use crate::device::{Address, OutOfMemory};
 
-/// Where regions start; allocations come from below. As on a card, the two are far apart.
+/// Start of the regions, far above the allocations, as on a card.
 const REGIONS: u64 = 1 << 48;
 
 #[derive(Clone, Debug)]
-pub(super) struct Memory {
+pub(super) struct SimulatedMemory {
     granule: u64,
     total: u64,
     used: u64,
@@ -20,25 +20,25 @@ pub(super) struct Memory {
     next_region: u64,
     /// Addresses that regions may still take.
     addresses: u64,
-    allocations: BTreeMap<u64, Piece>,
+    allocations: BTreeMap<u64, BackedPiece>,
     regions: BTreeMap<u64, u64>,
-    mapped: BTreeMap<u64, Piece>,
+    mapped: BTreeMap<u64, BackedPiece>,
 }
 
-/// Whose memory it is.
+/// Owner of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MemoryKind {
     Card,
     Host,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct BackedPiece {
     size: u64,
-    kind: Kind,
+    kind: MemoryKind,
 }
 
-impl Memory {
+impl SimulatedMemory {
     pub(super) fn new(total: u64, granule: u64) -> Self {
         Self {
             granule: granule.max(1),
@@ -72,10 +72,10 @@ impl Memory {
         self.granule
     }
 
-    pub(super) fn free(&self, kind: Kind) -> u64 {
+    pub(super) fn free(&self, kind: MemoryKind) -> u64 {
         match kind {
-            Kind::Card => self.total.saturating_sub(self.used),
-            Kind::Host => self.host_total.saturating_sub(self.host_used),
+            MemoryKind::Card => self.total.saturating_sub(self.used),
+            MemoryKind::Host => self.host_total.saturating_sub(self.host_used),
         }
     }
 
@@ -95,36 +95,37 @@ impl Memory {
         self.allocations.len() + self.mapped.len()
     }
 
-    fn take(&mut self, size: u64, kind: Kind) -> Result<(), OutOfMemory> {
+    fn take(&mut self, size: u64, kind: MemoryKind) -> Result<(), OutOfMemory> {
         let free = self.free(kind);
         if size > free {
             return Err(OutOfMemory { asked: size, free });
         }
         match kind {
-            Kind::Card => self.used += size,
-            Kind::Host => self.host_used += size,
+            MemoryKind::Card => self.used += size,
+            MemoryKind::Host => self.host_used += size,
         }
         self.peak = self.peak.max(self.used);
         Ok(())
     }
 
-    fn give(&mut self, piece: Piece) -> u64 {
+    fn give(&mut self, piece: BackedPiece) -> u64 {
         match piece.kind {
-            Kind::Card => self.used -= piece.size,
-            Kind::Host => self.host_used -= piece.size,
+            MemoryKind::Card => self.used -= piece.size,
+            MemoryKind::Host => self.host_used -= piece.size,
         }
         piece.size
     }
 
-    pub(super) fn allocate(&mut self, asked: u64, kind: Kind) -> Result<Address, OutOfMemory> {
+    pub(super) fn allocate(&mut self, asked: u64, kind: MemoryKind) -> Result<Address, OutOfMemory> {
         let free = self.free(kind);
         let refused = OutOfMemory { asked, free };
         let size = asked.max(1).checked_next_multiple_of(self.granule);
         let size = size.ok_or(refused)?;
         self.take(size, kind).map_err(|_| refused)?;
         let address = self.next;
+        // Addresses are never reused, so that a use after a free meets no other allocation.
         self.next += size;
-        self.allocations.insert(address, Piece { size, kind });
+        self.allocations.insert(address, BackedPiece { size, kind });
         Ok(Address(address))
     }
 
@@ -151,23 +152,25 @@ impl Memory {
         held
     }
 
-    /// Whether a piece is whole granules of one region, none of them backed.
+    /// True if a piece is whole granules of one region, none of them mapped.
     pub(super) fn can_map(&self, at: Address, size: u64) -> bool {
         let Some(end) = at.0.checked_add(size) else {
             return false;
         };
+        // The region that begins at or before the address is the only one that can hold it.
         let region = self.regions.range(..=at.0).next_back();
         size > 0
             && size.is_multiple_of(self.granule)
             && region.is_some_and(|(start, length)| {
                 (at.0 - start).is_multiple_of(self.granule) && end <= start + length
             })
+            // A driver refuses to map over a mapping.
             && !self.any_backed(at.0, end)
     }
 
-    pub(super) fn map(&mut self, at: Address, size: u64, kind: Kind) -> Result<(), OutOfMemory> {
+    pub(super) fn map(&mut self, at: Address, size: u64, kind: MemoryKind) -> Result<(), OutOfMemory> {
         self.take(size, kind)?;
-        self.mapped.insert(at.0, Piece { size, kind });
+        self.mapped.insert(at.0, BackedPiece { size, kind });
         Ok(())
     }
 
@@ -185,7 +188,7 @@ impl Memory {
         last.is_some_and(|(at, piece)| at + piece.size > start)
     }
 
-    /// Whether all of `start..end` is there, in one allocation or in pieces that touch.
+    /// True if all of `start..end` is mapped, in one allocation or in adjacent pieces.
     pub(super) fn backed(&self, start: u64, end: u64) -> bool {
         let allocation = self.allocations.range(..=start).next_back();
         if allocation.is_some_and(|(at, piece)| end <= at + piece.size) {

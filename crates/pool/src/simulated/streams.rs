@@ -1,7 +1,7 @@
-//! Time: streams, events, captures and graphs.
+//! Time on the simulated card: streams, events, captures and graphs.
 //!
-//! Work on a stream starts when the work before it has ended and ends when its duration is over. An event is nothing
-//! but the time at which the work before it ends.
+//! Work on a stream starts when the work before it has ended and ends when its duration is over. An event is
+//! the time at which the work before it ends.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -9,28 +9,28 @@ use alloc::vec::Vec;
 use crate::device::{Event, Graph, Stream};
 
 /// Addresses `start..end`.
-type Range = (u64, u64);
+type AddressRange = (u64, u64);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Streams {
     now: u64,
     busy: BTreeMap<Stream, u64>,
-    uses: Vec<Use>,
+    uses: Vec<WorkInFlight>,
     events: BTreeMap<Event, u64>,
     next_event: u64,
-    captures: BTreeMap<Stream, (Graph, Vec<Range>)>,
-    graphs: BTreeMap<Graph, Vec<Range>>,
+    captures: BTreeMap<Stream, (Graph, Vec<AddressRange>)>,
+    graphs: BTreeMap<Graph, Vec<AddressRange>>,
 }
 
 /// Work in flight.
 #[derive(Clone, Copy, Debug)]
-struct Use {
-    range: Range,
+struct WorkInFlight {
+    range: AddressRange,
     stream: Stream,
     until: u64,
 }
 
-impl Use {
+impl WorkInFlight {
     fn overlaps(&self, start: u64, end: u64) -> bool {
         self.range.0 < end && start < self.range.1
     }
@@ -50,7 +50,7 @@ impl Streams {
         self.now = self.now.max(last);
     }
 
-    /// When work that is submitted now would start.
+    /// Start of work that is submitted now.
     fn start(&self, stream: Stream) -> u64 {
         self.busy.get(&stream).copied().unwrap_or_default().max(self.now)
     }
@@ -60,25 +60,28 @@ impl Streams {
         self.busy.insert(stream, start);
     }
 
-    pub(super) fn submit(&mut self, stream: Stream, microseconds: u64, ranges: &[Range]) {
+    pub(super) fn submit(&mut self, stream: Stream, microseconds: u64, ranges: &[AddressRange]) {
+        // In order: work starts when the stream is free, and never in the past.
         let until = self.start(stream).saturating_add(microseconds);
         self.busy.insert(stream, until);
         let now = self.now;
+        // Finished work can conflict with nothing; without this the list would grow with the simulation.
         self.uses.retain(|used| used.until > now);
-        let uses = ranges.iter().map(|&range| Use { range, stream, until });
+        let uses = ranges.iter().map(|&range| WorkInFlight { range, stream, until });
         self.uses.extend(uses);
     }
 
-    /// Another stream whose work is still using some of the range when work on `stream` would start.
+    /// Another stream with work that still uses the range when work on `stream` would start.
     pub(super) fn conflict(&self, stream: Stream, start: u64, end: u64) -> Option<Stream> {
         let begins = self.start(stream);
-        let other = |used: &&Use| used.stream != stream && used.until > begins && used.overlaps(start, end);
+        let other =
+            |used: &&WorkInFlight| used.stream != stream && used.until > begins && used.overlaps(start, end);
         self.uses.iter().find(other).map(|used| used.stream)
     }
 
-    /// A stream whose work is using some of the range now.
+    /// A stream with work that uses the range now.
     pub(super) fn in_flight(&self, start: u64, end: u64) -> Option<Stream> {
-        let using = |used: &&Use| used.until > self.now && used.overlaps(start, end);
+        let using = |used: &&WorkInFlight| used.until > self.now && used.overlaps(start, end);
         self.uses.iter().find(using).map(|used| used.stream)
     }
 
@@ -86,6 +89,7 @@ impl Streams {
         let event = Event(self.next_event);
         self.next_event += 1;
         let busy = self.busy.get(&stream).copied().unwrap_or_default();
+        // The end of the last work is fixed now; later work of the stream does not move the event.
         self.events.insert(event, busy);
         event
     }
@@ -115,7 +119,7 @@ impl Streams {
     }
 
     /// Keeps what the work would use, if the stream is being captured.
-    pub(super) fn capture_work(&mut self, stream: Stream, ranges: &[Range]) -> bool {
+    pub(super) fn capture_work(&mut self, stream: Stream, ranges: &[AddressRange]) -> bool {
         let capture = self.captures.get_mut(&stream);
         capture.is_some_and(|(_, seen)| {
             seen.extend_from_slice(ranges);
@@ -129,7 +133,7 @@ impl Streams {
         }
     }
 
-    pub(super) fn graph(&self, graph: Graph) -> Option<Vec<Range>> {
+    pub(super) fn graph(&self, graph: Graph) -> Option<Vec<AddressRange>> {
         self.graphs.get(&graph).cloned()
     }
 

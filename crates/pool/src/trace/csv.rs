@@ -1,10 +1,10 @@
-//! Traces as RAPIDS RMM's `logging_resource_adaptor` writes them.
+//! Reader and writer of RAPIDS RMM's log (`logging_resource_adaptor`).
 //!
-//! DECISION: `Thread,Time,Action,Pointer,Size,Stream`, one step a line, in the order of the file: the time is not looked
-//! at, because RMM's clock does not tell the steps of one microsecond apart. Pointers and streams are hexadecimal.
-//! Line ends may be CRLF. Memory is bounded by the input, a line by its six fields; the first line that is wrong ends
-//! the reading, with its number and what is wanted there.
-//! Source: `cpp/include/rmm/mr/logging_resource_adaptor.hpp @ rmm 5d50a37`.
+//! DECISION: `Thread,Time,Action,Pointer,Size,Stream`, one step a line, in the order of the file: the time is
+//! ignored, because RMM's clock does not separate the steps of one microsecond. Pointers and streams are
+//! hexadecimal. Line ends may be CRLF. Memory is bounded by the input, a line by its six fields; the first
+//! faulty line ends the reading, with its number and the expected form. Source:
+//! `cpp/include/rmm/mr/logging_resource_adaptor.hpp @ rmm 5d50a37`.
 
 use alloc::string::{String, ToString};
 use core::fmt::{self, Write};
@@ -13,7 +13,7 @@ use super::{Builder, Fault, Step, Trace};
 use crate::device::Stream;
 
 const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream";
-/// Of what is wrong in a line, so much is shown.
+/// Characters of a faulty field that an error shows.
 const SHOWN: usize = 40;
 
 /// A line that cannot be read.
@@ -24,7 +24,7 @@ pub struct CsvError {
     pub fault: CsvFault,
 }
 
-/// What is wrong with it.
+/// Fault of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CsvFault {
     Header { found: String },
@@ -84,6 +84,7 @@ impl Trace {
 
 /// The lines without their ends; nothing after the last end is no line, but an empty file has one.
 fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    // Only one newline: an empty line in the middle of a file is damage and must be reported.
     let text = text.strip_suffix(b"\n").unwrap_or(text);
     text.split(|&byte| byte == b'\n')
         .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
@@ -126,6 +127,7 @@ fn fields(line: &[u8]) -> Result<[&[u8]; 6], CsvFault> {
     let mut fields = [&[][..]; 6];
     let mut found = 0;
     for field in line.split(|&byte| byte == b',') {
+        // Further fields are counted and not stored, so that the error can name their number.
         if let Some(place) = fields.get_mut(found) {
             *place = field.trim_ascii();
         }
@@ -151,6 +153,7 @@ fn hexadecimal(text: &[u8]) -> Option<u64> {
 }
 
 fn shown(text: &[u8]) -> String {
+    // The file is foreign: what an error shows of it is bounded and escaped.
     let cut = text.get(..SHOWN).unwrap_or(text);
     let text = String::from_utf8_lossy(cut).escape_debug().to_string();
     if cut.len() < SHOWN { text } else { text + "…" }
@@ -171,7 +174,7 @@ pub(super) fn written(trace: &Trace) -> String {
             Step::Free { block, stream } => ("free", block, stream),
         };
         let size = usize::try_from(block).ok().and_then(|at| sizes.get(at)).copied();
-        // writing to a string cannot fail
+        // Writing to a string cannot fail. Numbers from 1: a null pointer is no block.
         let _ = writeln!(
             text,
             "1,{time},{action},{:#x},{},{:#x}",

@@ -1,24 +1,24 @@
 //! Traces as guard writes them: a header and records of 32 bytes (`plimsoll_wire::trace`).
 //!
-//! DECISION: a file holds the requests of a whole process, to the driver and to every pool that was taken over, on every
-//! card. A replay is about one of them: the source that is asked for, else the one with the most allocations. What
-//! moves no block (maps, graphs, waits) is left out. A torn last record is cut off; anything else that is wrong ends the
-//! reading with its offset. Memory is bounded by the input.
+//! DECISION: a file holds the requests of a whole process, to the driver and to every served pool, on every
+//! card. A replay is about one of them: the chosen one, or else the one with the most allocations. Events
+//! that move no block (maps, graphs, waits) are left out. A torn last record is cut off; any other fault ends
+//! the reading with its offset. Memory is bounded by the input.
 
 use alloc::collections::BTreeMap;
 use core::fmt;
 
-use plimsoll_wire::trace::{Header, Kind, MAGIC, Record, VERSION};
+use plimsoll_wire::trace::{MAGIC, TraceHeader, TraceKind, TraceRecord, VERSION};
 
 use super::{Builder, Fault, Trace};
 use crate::device::Stream;
 
-/// Who was asked.
+/// Allocator to which requests went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Asked {
     /// In the process's own order.
     pub card: u8,
-    /// 0 is the driver, n the n-th pool that was taken over.
+    /// 0 is the driver, n the n-th pool that guard serves.
     pub pool: u8,
 }
 
@@ -34,12 +34,12 @@ impl fmt::Display for Asked {
 /// A trace that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordError {
-    /// Bytes before what is wrong.
+    /// Offset of the fault in the file.
     pub offset: usize,
     pub fault: RecordFault,
 }
 
-/// What is wrong there.
+/// Fault of a record or of the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordFault {
     Header,
@@ -53,7 +53,7 @@ pub enum RecordFault {
         found: u8,
     },
     Step(Fault),
-    /// Nobody asked this source for anything.
+    /// The trace has no request to this allocator.
     NotAsked(Asked),
 }
 
@@ -69,11 +69,13 @@ impl fmt::Display for RecordError {
             RecordFault::RecordSize { found } => write!(
                 f,
                 "records have {found} bytes where {} are wanted; the header is damaged",
-                Record::SIZE
+                TraceRecord::SIZE
             ),
             RecordFault::Kind { found } => write!(f, "no event has the number {found}; the trace is damaged"),
             RecordFault::Step(fault) => fault.fmt(f),
-            RecordFault::NotAsked(asked) => write!(f, "nobody asked {asked}; leave the choice out"),
+            RecordFault::NotAsked(asked) => {
+                write!(f, "the trace has no request to {asked}; leave the choice out")
+            }
         }
     }
 }
@@ -81,12 +83,12 @@ impl fmt::Display for RecordError {
 impl core::error::Error for RecordError {}
 
 impl Trace {
-    /// Whether a file begins as guard's traces do.
+    /// True if a file begins with the magic number of guard's traces.
     pub fn is_record(file: &[u8]) -> bool {
         file.starts_with(&MAGIC)
     }
 
-    /// Reads what `asked` was asked for, or whoever was asked most often.
+    /// Reads the requests to one allocator; without a choice those to the one with the most.
     pub fn from_record(file: &[u8], asked: Option<Asked>) -> Result<Self, RecordError> {
         header(file).map_err(|fault| RecordError { offset: 0, fault })?;
         let asked = match asked {
@@ -101,15 +103,16 @@ impl Trace {
                 pool: record.pool,
             };
             let at = |fault| RecordError { offset, fault };
-            let kind = Kind::of(record.kind).ok_or(at(RecordFault::Kind { found: record.kind }))?;
+            let kind = TraceKind::of(record.kind).ok_or(at(RecordFault::Kind { found: record.kind }))?;
             if of == asked {
-                heard |= kind == Kind::Alloc;
+                // Frees alone do not count: a source without allocations has no trace to replay.
+                heard |= kind == TraceKind::Alloc;
                 step(kind, &record, &mut builder).map_err(|fault| at(RecordFault::Step(fault)))?;
             }
         }
         if !heard && records(file).next().is_some() {
             return Err(RecordError {
-                offset: Header::SIZE,
+                offset: TraceHeader::SIZE,
                 fault: RecordFault::NotAsked(asked),
             });
         }
@@ -120,7 +123,7 @@ impl Trace {
 fn header(file: &[u8]) -> Result<(), RecordFault> {
     let header = file
         .first_chunk()
-        .map(Header::from_bytes)
+        .map(TraceHeader::from_bytes)
         .ok_or(RecordFault::Header)?;
     if header.magic != MAGIC {
         return Err(RecordFault::Header);
@@ -131,22 +134,23 @@ fn header(file: &[u8]) -> Result<(), RecordFault> {
         });
     }
     match usize::try_from(header.record) {
-        Ok(Record::SIZE) => Ok(()),
+        Ok(TraceRecord::SIZE) => Ok(()),
         _ => Err(RecordFault::RecordSize { found: header.record }),
     }
 }
 
 /// The whole records of a file and where they begin.
-fn records(file: &[u8]) -> impl Iterator<Item = (usize, Record)> {
-    let (records, _torn) = file.get(Header::SIZE..).unwrap_or_default().as_chunks();
-    (Header::SIZE..)
-        .step_by(Record::SIZE)
-        .zip(records.iter().map(Record::from_bytes))
+fn records(file: &[u8]) -> impl Iterator<Item = (usize, TraceRecord)> {
+    // A process that was killed leaves a part of a record, which is no fault.
+    let (records, _torn) = file.get(TraceHeader::SIZE..).unwrap_or_default().as_chunks();
+    (TraceHeader::SIZE..)
+        .step_by(TraceRecord::SIZE)
+        .zip(records.iter().map(TraceRecord::from_bytes))
 }
 
 fn busiest(file: &[u8]) -> Asked {
     let mut allocations: BTreeMap<Asked, u64> = BTreeMap::new();
-    for (_, record) in records(file).filter(|(_, record)| record.kind == Kind::Alloc as u8) {
+    for (_, record) in records(file).filter(|(_, record)| record.kind == TraceKind::Alloc as u8) {
         let of = Asked {
             card: record.card,
             pool: record.pool,
@@ -157,25 +161,25 @@ fn busiest(file: &[u8]) -> Asked {
     most.map_or(Asked { card: 0, pool: 0 }, |(asked, _)| asked)
 }
 
-fn step(kind: Kind, record: &Record, builder: &mut Builder) -> Result<(), Fault> {
+fn step(kind: TraceKind, record: &TraceRecord, builder: &mut Builder) -> Result<(), Fault> {
     let stream = Stream(u64::from(record.stream));
     match kind {
-        Kind::Alloc => builder.allocate(record.id, record.size, stream),
-        // a pool gives back what it held for the block, which may be more than was asked for
-        Kind::Free => builder.free(record.id, None, stream),
-        Kind::Oom => {
+        TraceKind::Alloc => builder.allocate(record.id, record.size, stream),
+        // Without the size: a pool frees what it held for the block, which may be more than was asked for.
+        TraceKind::Free => builder.free(record.id, None, stream),
+        TraceKind::Oom => {
             builder.refuse();
             Ok(())
         }
-        Kind::Map
-        | Kind::Unmap
-        | Kind::CaptureBegin
-        | Kind::CaptureEnd
-        | Kind::GraphLaunch
-        | Kind::Sync
-        | Kind::Spill
-        | Kind::Pin
-        | Kind::Unpin => Ok(()),
+        TraceKind::Map
+        | TraceKind::Unmap
+        | TraceKind::CaptureBegin
+        | TraceKind::CaptureEnd
+        | TraceKind::GraphLaunch
+        | TraceKind::Sync
+        | TraceKind::Spill
+        | TraceKind::Pin
+        | TraceKind::Unpin => Ok(()),
     }
 }
 
@@ -185,8 +189,8 @@ mod tests {
     use alloc::string::ToString;
     use alloc::vec::Vec;
 
-    fn record(kind: Kind, id: u64, size: u64, pool: u8) -> Record {
-        Record {
+    fn record(kind: TraceKind, id: u64, size: u64, pool: u8) -> TraceRecord {
+        TraceRecord {
             time: 0,
             id,
             size,
@@ -199,8 +203,8 @@ mod tests {
         }
     }
 
-    fn file(records: &[Record]) -> Vec<u8> {
-        let mut file = Header::new(1, 1, 0, 0).to_bytes().to_vec();
+    fn file(records: &[TraceRecord]) -> Vec<u8> {
+        let mut file = TraceHeader::new(1, 1, 0, 0).to_bytes().to_vec();
         for record in records {
             file.extend(record.to_bytes());
         }
@@ -209,12 +213,12 @@ mod tests {
 
     fn recorded() -> Vec<u8> {
         file(&[
-            record(Kind::Alloc, 1, 1 << 20, 0),
-            record(Kind::Alloc, 2, 512, 1),
-            record(Kind::CaptureBegin, 9, 0, 0),
-            record(Kind::Free, 2, 768, 1),
-            record(Kind::Alloc, 3, 1024, 1),
-            record(Kind::Oom, 0, 4096, 1),
+            record(TraceKind::Alloc, 1, 1 << 20, 0),
+            record(TraceKind::Alloc, 2, 512, 1),
+            record(TraceKind::CaptureBegin, 9, 0, 0),
+            record(TraceKind::Free, 2, 768, 1),
+            record(TraceKind::Alloc, 3, 1024, 1),
+            record(TraceKind::Oom, 0, 4096, 1),
         ])
     }
 
@@ -233,7 +237,7 @@ mod tests {
     #[test]
     fn a_torn_last_record_is_cut_off_and_an_empty_trace_is_one() {
         let whole = recorded();
-        for torn in 1..Record::SIZE {
+        for torn in 1..TraceRecord::SIZE {
             let trace = Trace::from_record(&whole[..whole.len() - torn], None).unwrap();
             assert_eq!(trace.refused(), 0);
         }
@@ -259,10 +263,10 @@ mod tests {
         ] {
             assert!(error.starts_with(said), "{error}");
         }
-        let nobody = Trace::from_record(&recorded(), Some(Asked { card: 3, pool: 1 })).unwrap_err();
+        let error = Trace::from_record(&recorded(), Some(Asked { card: 3, pool: 1 })).unwrap_err();
         assert_eq!(
-            nobody.to_string(),
-            "offset 64: nobody asked pool 1 of card 3; leave the choice out"
+            error.to_string(),
+            "offset 64: the trace has no request to pool 1 of card 3; leave the choice out"
         );
     }
 }

@@ -167,8 +167,8 @@ impl<P: Policy> Machine<P> {
         }
     }
 
-    /// Not where a graph may be launched: it uses the memory of what was freed on its stream, which may be that of the
-    /// block, and the program would have to order the two.
+    /// Not where a graph may be launched: it uses the memory of what was freed on its stream, which may be
+    /// that of the block, and the program would have to order the two.
     fn free_across(&mut self, which: usize, stream: Stream) {
         let Some(index) = choose(&self.blocks, which) else {
             return;

@@ -1,9 +1,10 @@
 //! What holds for our policy whatever a program does, in both tiers, on a simulated card.
 //!
-//! The properties are P1 to P11 of the design notes, and P12: only a full trim, a refused request and an outgrown slot
-//! wait for the card, and no event is left behind. [`machine`] runs a program and checks after each of its acts the
-//! laws that hold at every moment (P1, P2, P3, P6, P8, P11, P12); the tests below add those that hold for a whole run.
-//! [`mutants`] puts three real bugs back in and shows that the laws find them.
+//! The properties are P1 to P11 of the design notes, and P12: only a full trim, a refused request and an
+//! outgrown slot wait for the card, and no event is left behind. [`machine`] runs a program and checks after
+//! each of its acts the laws that hold at every moment (P1, P2, P3, P6, P8, P11, P12); the tests below add
+//! those that hold for a whole run. [`mutants`] puts three real bugs back in and shows that the laws find
+//! them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod machine;
@@ -11,20 +12,21 @@ mod mutants;
 mod program;
 
 use machine::{GRANULE, Machine, card};
-use plimsoll_pool::{Block, Direct, Options, Ours, Policy, Simulated, Stream, Trim};
+use plimsoll_pool::{Block, Direct, Ours, OursOptions, Policy, Simulated, Stream, Trim};
 use program::{Act, program, stack};
 use proptest::prelude::*;
 
 const MIB: u64 = 1 << 20;
 
 fn tier(regions: bool) -> Ours {
-    Ours::new(Options {
+    Ours::new(OursOptions {
         regions,
-        ..Options::default()
+        ..OursOptions::default()
     })
 }
 
-/// As many cases as `PROPTEST_CASES` says; one under miri, which takes a second for what takes a millisecond without it.
+/// As many cases as `PROPTEST_CASES` says; one under miri, which takes a second for what takes a millisecond
+/// without it.
 fn config() -> ProptestConfig {
     let default = ProptestConfig::default();
     ProptestConfig {
@@ -76,8 +78,8 @@ proptest! {
         }
     }
 
-    /// P4 and P7 for a stack of blocks in a region: within a sixteenth and a granule of the peak, and refused only if
-    /// it does not fit.
+    /// P4 and P7 for a stack of blocks in a region: within a sixteenth and a granule of the peak, and refused
+    /// only if it does not fit.
     #[test]
     fn a_stack_reserves_its_peak_and_is_refused_only_if_it_does_not_fit(steps in stack(acts(200)), budget in 16..256_u64) {
         let budget = budget * MIB / GRANULE * GRANULE;
@@ -101,7 +103,8 @@ proptest! {
         }
     }
 
-    /// P4 for slots: as many as were ever live at once, each at most a quarter larger than the largest request.
+    /// P4 for slots: as many as were ever live at once, each at most a quarter larger than the largest
+    /// request.
     #[test]
     fn slots_are_bounded_by_what_is_live_at_once(steps in stack(acts(200))) {
         let mut device = card(1 << 20).without_virtual_memory();

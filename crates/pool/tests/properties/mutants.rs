@@ -1,4 +1,5 @@
-//! Three bugs that real pools had, put back in: each must be found by the laws, or the laws are worth nothing.
+//! Three bugs that real pools had, put back in: each must be found by the laws, or the laws are worth
+//! nothing.
 
 use plimsoll_pool::{Address, Block, Device, Event, Graph, Ours, OutOfMemory, Policy, Stream, Trim};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};

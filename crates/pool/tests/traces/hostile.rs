@@ -2,22 +2,22 @@
 
 use plimsoll_pool::replay::{PolicyKind, UNLIMITED, Unwatched, replay};
 use plimsoll_pool::trace::Trace;
-use plimsoll_wire::trace::{Header, Record};
+use plimsoll_wire::trace::{TraceHeader, TraceRecord};
 use proptest::prelude::*;
 
 const CSV: &[u8] = include_bytes!("../../../../data/traces/old-q8_0-ub512-head.csv");
 
 /// The first requests of the recorded trace as guard would have written them.
 fn record() -> Vec<u8> {
-    let mut file = Header::new(1, 1, 0, 0).to_bytes().to_vec();
+    let mut file = TraceHeader::new(1, 1, 0, 0).to_bytes().to_vec();
     for (id, kind) in (0..200_u64).flat_map(|id| [(id, 1), (id, 2)]) {
         file.extend(request(kind, id, 4096 * (id + 1)).to_bytes());
     }
     file
 }
 
-fn request(kind: u8, id: u64, size: u64) -> Record {
-    Record {
+fn request(kind: u8, id: u64, size: u64) -> TraceRecord {
+    TraceRecord {
         time: id,
         id,
         size,
@@ -48,12 +48,12 @@ fn check(trace: &Trace, bytes: usize) {
     }
 }
 
-/// A program that gives back its oldest block first, with very many live: no policy may take a time that grows with the
-/// square of them.
+/// A program that gives back its oldest block first, with very many live: no policy may take a time that
+/// grows with the square of them.
 #[test]
 fn many_live_blocks_freed_in_any_order_are_no_trouble() {
     const BLOCKS: u64 = 40_000;
-    let mut file = Header::new(1, 1, 0, 0).to_bytes().to_vec();
+    let mut file = TraceHeader::new(1, 1, 0, 0).to_bytes().to_vec();
     let steps = (0..BLOCKS)
         .map(|id| (1, id))
         .chain((0..BLOCKS).map(|n| (2, n * 7919 % BLOCKS)));
@@ -108,7 +108,7 @@ proptest! {
         let _ = Trace::from_record(&bytes, None);
         let headed = [b"Thread,Time,Action,Pointer,Size,Stream\n", &bytes[..]].concat();
         let _ = Trace::from_csv(&headed);
-        let mut headed = Header::new(1, 1, 0, 0).to_bytes().to_vec();
+        let mut headed = TraceHeader::new(1, 1, 0, 0).to_bytes().to_vec();
         headed.extend(&bytes);
         let _ = Trace::from_record(&headed, None);
     }

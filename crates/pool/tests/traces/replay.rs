@@ -59,7 +59,8 @@ fn the_vmm_pool_reserves_what_the_real_one_reserved() {
     assert_eq!(outcome.peak_reserved, 251_658_240);
 }
 
-/// llama.cpp PR 22732 prints the slots after a smaller and after a larger prompt; only the growth is predicted.
+/// llama.cpp PR 22732 prints the slots after a smaller and after a larger prompt; only the growth is
+/// predicted.
 #[test]
 fn the_slots_of_pull_request_22732_come_out() {
     let hundredths = |n: u64| (n << 20) / 100;
@@ -99,10 +100,11 @@ fn a_legacy_pool_holds_twenty_times_what_decoding_to_128k_needs() {
     }
 }
 
-/// One prompt of 131072 tokens, layers only, on a card with 82 multiprocessors whose attention kernel always streams:
-/// blocks, peak live (MiB), and peak reserved (MiB) of legacy, legacy with doubling, VMM, PyTorch and RMM. Published
-/// figures are rounded to one MiB, halves to the even one. Those of Gemma 4 were published with two blocks a multiprocessor of the kernel for
-/// heads of 512, which holds one (`fattn-mma-f16.cuh:ggml_cuda_fattn_mma_get_config_ampere @ b8799`): 10 MiB of partial results less.
+/// One prompt of 131072 tokens, layers only, on a card with 82 multiprocessors whose attention kernel always
+/// streams: blocks, peak live (MiB), and peak reserved (MiB) of legacy, legacy with doubling, VMM, PyTorch
+/// and RMM. Published figures are rounded to one MiB, halves to the even one. Those of Gemma 4 were published
+/// with two blocks a multiprocessor of the kernel for heads of 512, which holds one
+/// (`fattn-mma-f16.cuh:ggml_cuda_fattn_mma_get_config_ampere @ b8799`): 10 MiB of partial results less.
 #[test]
 fn a_prompt_of_128k_takes_what_it_was_computed_to_take() {
     const POLICIES: [PolicyKind; 5] = [

@@ -5,12 +5,13 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use plimsoll_base::Bytes;
-use plimsoll_wire::page::{Page, Snapshot};
+use plimsoll_wire::page::{Page, PageSnapshot as Snapshot};
 use plimsoll_wire::tree::{FILE, TreeSnapshot, budget_word};
+use rustix::fs::OFlags;
 
 /// Guarded processes of one child that are looked at.
 const MOST: usize = 1024;
@@ -24,7 +25,7 @@ pub fn read_pages(folder: &Path) -> Vec<Snapshot> {
 /// Reads the page of one process; `None` if it has none, or none that can be read.
 pub fn read_page(folder: &Path, pid: u32) -> Option<Snapshot> {
     let mut bytes = [0; Page::SIZE];
-    let file = File::open(path(folder, pid)).ok()?;
+    let file = open(File::options().read(true), &path(folder, pid)).ok()?;
     file.read_exact_at(&mut bytes, 0).ok()?;
     Snapshot::read(&bytes).ok()
 }
@@ -32,7 +33,7 @@ pub fn read_page(folder: &Path, pid: u32) -> Option<Snapshot> {
 /// Reads what the ledger of `folder` says of its cards; `None` if no process of the tree has been on one.
 pub fn read_tree(folder: &Path) -> Option<TreeSnapshot> {
     let mut bytes = [0; TreeSnapshot::SIZE];
-    let file = File::open(folder.join(FILE)).ok()?;
+    let file = open(File::options().read(true), &folder.join(FILE)).ok()?;
     file.read_exact_at(&mut bytes, 0).ok()?;
     TreeSnapshot::read(&bytes)
 }
@@ -62,9 +63,20 @@ pub fn ask_for_idle(folder: &Path, pid: u32, card: usize, number: u32) -> io::Re
 }
 
 fn put(path: &Path, offset: usize, bytes: &[u8]) -> io::Result<()> {
-    let file = File::options().write(true).open(path)?;
+    let file = open(File::options().write(true), path)?;
     let offset = u64::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
     file.write_all_at(bytes, offset)
+}
+
+/// Opens a regular file and nothing else. Guarded programs may put anything into their folder: opening a FIFO would wait
+/// for its other end, on the thread that serves every client, and a link could lead anywhere.
+fn open(options: &mut fs::OpenOptions, path: &Path) -> io::Result<File> {
+    let flags = i32::try_from((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits()).unwrap_or_default();
+    let file = options.custom_flags(flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::ErrorKind::InvalidInput.into()),
+    }
 }
 
 fn path(folder: &Path, pid: u32) -> std::path::PathBuf {
@@ -80,4 +92,39 @@ pub fn pids(folder: &Path) -> impl Iterator<Item = u32> {
         path.file_stem()?.to_str()?.parse().ok().filter(|_| is_page)
     };
     entries.filter_map(pid).take(MOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::process::Command;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn neither_a_fifo_nor_a_link_is_a_page() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_owned();
+        assert!(
+            Command::new("mkfifo")
+                .arg(path.join("7.page"))
+                .status()
+                .unwrap()
+                .success()
+        );
+        fs::write(path.join("elsewhere"), [0; Page::SIZE]).unwrap();
+        symlink(path.join("elsewhere"), path.join("8.page")).unwrap();
+        symlink(path.join("7.page"), path.join(FILE)).unwrap();
+        let (done, waits) = channel();
+        // On a thread, so that a read that waits fails the test instead of hanging it.
+        std::thread::spawn(move || {
+            let read = (read_pages(&path).len(), read_tree(&path).is_some());
+            let written = [7, 8].map(|pid| answer_plea(&path, pid, 1).is_ok());
+            let _ = done.send((read, written));
+        });
+        let outcome = waits.recv_timeout(Duration::from_secs(10));
+        assert_eq!(outcome, Ok(((0, false), [false; 2])), "a read waits");
+    }
 }

@@ -1,22 +1,22 @@
-//! What a child's environment says to the loader and to guard.
+//! Environment variables that preload guard and set its options.
 
 use std::ffi::OsString;
 use std::path::Path;
 
 use plimsoll_launch::Environment;
 use plimsoll_wire::env as names;
-use plimsoll_wire::options::Options;
+use plimsoll_wire::options::GuardOptions as Options;
 
 const LD_PRELOAD: &str = "LD_PRELOAD";
 
-/// What guard needs to know.
+/// Options of guard for one child.
 #[derive(Clone, Copy, Debug)]
 pub struct Preload<'a> {
     pub library: &'a Path,
     pub options: &'a Options,
     /// The folder of the pages.
     pub pages: &'a Path,
-    /// Where traces go, if they are wanted.
+    /// The folder of traces, if they are wanted.
     pub trace: Option<&'a Path>,
 }
 

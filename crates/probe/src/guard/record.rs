@@ -1,4 +1,4 @@
-//! What the pages of a program and all that it started have said, from the first look to the last.
+//! Summary of the guard pages of a program and its descendants over their whole life.
 //!
 //! Peaks are the page's own and exact. Processes of one program have theirs at times of their own, so what they took together at a
 //! time is the ledger's word. Where they share none, and of what pools held and what was spilled, the sum of peaks is told, which
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use plimsoll_base::Bytes;
 use plimsoll_wire::options::Uuid;
-use plimsoll_wire::page::{CardSnapshot, OomSnapshot, Refusal, Snapshot, State};
+use plimsoll_wire::page::{CardSnapshot, OomSnapshot, PageSnapshot as Snapshot, PageState as State, Refusal};
 use plimsoll_wire::tree::{TreeCardSnapshot, TreeSnapshot, key};
 
 /// Refusals that are kept of one process.
@@ -202,7 +202,7 @@ impl CardRecord {
         self.refusals += card.ooms;
     }
 
-    /// How many of the known refusals were for this reason.
+    /// The number of known refusals for this reason.
     pub fn refused_for(&self, why: Refusal) -> usize {
         self.refused.iter().filter(|refused| refused.why == why).count()
     }

@@ -1,12 +1,12 @@
-//! Who goes: the smallest set of runs whose claims cover what is missing.
+//! Choice of victims: the smallest set of runs with claims that cover the missing memory.
 //!
-//! Fewest runs first, and among sets of one size the one that comes first in the order of the candidates,
-//! which the caller sorts by least recent use. With many candidates the search gives up exactness, not
-//! sufficiency: it takes candidates in order until they suffice and drops those that turn out not to be needed.
+//! Fewest runs first, and among sets of one size the first in the order of the candidates, which the caller sorts by least recent use.
+//! With many candidates the search gives up exactness, not sufficiency: it takes candidates in order until they suffice and drops
+//! those that are not needed.
 
 use plimsoll_base::{Bytes, RunId};
 
-/// A run that could go, and what that would free on each card that lacks something.
+/// A run that could stop, and the memory that this would free on each card of the deficits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Candidate {
     pub(crate) run: RunId,
@@ -14,7 +14,7 @@ pub(crate) struct Candidate {
     pub(crate) frees: Vec<Bytes>,
 }
 
-/// Sets that are looked at before the search settles for a sufficient one.
+/// Sets examined before the search settles for a sufficient one.
 const EXACT_SETS: usize = 2_000;
 
 /// Returns the victims in the order of `candidates`, or None if all of them together do not suffice.
@@ -26,13 +26,14 @@ pub(crate) fn smallest(deficits: &[Bytes], candidates: &[Candidate]) -> Option<V
     if !covers(deficits, &useful) {
         return None;
     }
+    // The number of sets is exponential; the budget keeps one search below a millisecond.
     let mut budget = EXACT_SETS;
     for size in fewest(deficits, &useful)..useful.len() {
         let mut chosen = Vec::with_capacity(size);
         match first_of_size(size, deficits, &useful, &mut chosen, &mut budget) {
-            Search::Found => return Some(chosen.iter().map(|c| c.run).collect()),
-            Search::None => {}
-            Search::GaveUp => return Some(pruned(deficits, &useful)),
+            SetSearch::Found => return Some(chosen.iter().map(|c| c.run).collect()),
+            SetSearch::None => {}
+            SetSearch::GaveUp => return Some(pruned(deficits, &useful)),
         }
     }
     Some(useful.iter().map(|c| c.run).collect())
@@ -52,7 +53,7 @@ fn covers(deficits: &[Bytes], chosen: &[&Candidate]) -> bool {
         .all(|(i, deficit)| freed(i) >= *deficit)
 }
 
-/// No fewer can do: on some card even the largest so many free too little.
+/// A lower bound of the set's size: on some card even the largest runs, one fewer, free too little.
 fn fewest(deficits: &[Bytes], useful: &[&Candidate]) -> usize {
     let on_card = |(i, deficit): (usize, &Bytes)| {
         let mut frees: Vec<Bytes> = useful.iter().filter_map(|c| c.frees.get(i)).copied().collect();
@@ -68,7 +69,7 @@ fn fewest(deficits: &[Bytes], useful: &[&Candidate]) -> usize {
     deficits.iter().enumerate().map(on_card).max().unwrap_or(0)
 }
 
-enum Search {
+enum SetSearch {
     Found,
     None,
     GaveUp,
@@ -80,27 +81,27 @@ fn first_of_size<'a>(
     rest: &[&'a Candidate],
     chosen: &mut Vec<&'a Candidate>,
     budget: &mut usize,
-) -> Search {
+) -> SetSearch {
     if size == 0 {
         if *budget == 0 {
-            return Search::GaveUp;
+            return SetSearch::GaveUp;
         }
         *budget -= 1;
         return if covers(deficits, chosen) {
-            Search::Found
+            SetSearch::Found
         } else {
-            Search::None
+            SetSearch::None
         };
     }
     for first in 0..rest.len().saturating_sub(size - 1) {
         chosen.push(rest[first]);
         match first_of_size(size - 1, deficits, &rest[first + 1..], chosen, budget) {
-            Search::None => {}
+            SetSearch::None => {}
             end => return end,
         }
         chosen.pop();
     }
-    Search::None
+    SetSearch::None
 }
 
 fn pruned(deficits: &[Bytes], useful: &[&Candidate]) -> Vec<RunId> {
@@ -108,6 +109,7 @@ fn pruned(deficits: &[Bytes], useful: &[&Candidate]) -> Vec<RunId> {
         .find(|n| covers(deficits, &useful[..*n]))
         .unwrap_or(useful.len());
     let mut chosen = useful[..enough].to_vec();
+    // From the most recently used back, so that the least recently used remain.
     for i in (0..chosen.len()).rev() {
         let without = chosen.remove(i);
         if !covers(deficits, &chosen) {
@@ -137,13 +139,13 @@ mod tests {
     }
 
     #[test]
-    fn nobody_goes_where_nothing_is_missing() {
+    fn no_run_stops_where_nothing_is_missing() {
         assert_eq!(smallest_of(&[0], &[&[5]]), Some(vec![]));
         assert_eq!(smallest_of(&[], &[]), Some(vec![]));
     }
 
     #[test]
-    fn the_least_recently_used_goes_where_any_would_do() {
+    fn the_least_recently_used_run_stops_where_any_would_do() {
         assert_eq!(smallest_of(&[5], &[&[5], &[5], &[9]]), Some(vec![0]));
     }
 

@@ -1,29 +1,29 @@
-//! The ledger: claims of runs against cards, and the only place that adds memory up.
+//! Ledger of claims on cards.
 //!
-//! A claim is what a run may take, not what it takes. It is granted only if it fits, stands until the driver
-//! has the bytes back, and is raised when the run is seen to take more. A claim on a whole card (need unknown)
-//! becomes what was measured once the run is ready.
+//! A claim is the memory that a run may take, not the memory that it has taken. It is granted only if it fits, stands until the
+//! driver has the bytes back, and is raised when the run is measured to take more. A claim on a whole card (need unknown) becomes the
+//! measured memory once the run is ready.
 //!
-//! What strangers hold cannot be read, only bounded: the driver says how much of a card is used in all, and an
-//! own run that is not measured (loading, or just gone) may account for nothing of it or for its whole claim.
-//! The last estimate is kept as far as the new reading allows.
+//! Memory of other processes cannot be read, only bounded: the driver reports the memory in use on a card, and an own run that is not
+//! measured (loading, or just ended) may account for nothing of it or for its whole claim. The last estimate is kept as far as the
+//! new reading allows.
 
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Card, CardId, CardLimit, Placement, RunId, Share};
 
-/// What is kept free above a measured or exceeded need: 5 %, at least 64 MiB.
+/// Margin above a measured or exceeded need: 5 %, at least 64 MiB.
 pub fn allowance(need: Bytes) -> Bytes {
     need.scaled(5, 100).max(Bytes::mib(64))
 }
 
-/// What one run may take on one card.
+/// Memory that one run may take on one card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     pub run: RunId,
     pub holder: Arc<str>,
     pub bytes: Bytes,
-    /// By the driver's word; None while the run loads and after it has ended.
+    /// As the driver or guard reports it; None while the run loads and after it has ended.
     pub measured: Option<Bytes>,
     pub alone: bool,
     granted: Bytes,
@@ -55,7 +55,7 @@ impl Account {
         &self.card
     }
 
-    /// Used by processes that are not ours, as far as that can be told.
+    /// Estimated memory of other processes.
     pub fn foreign(&self) -> Bytes {
         self.foreign
     }
@@ -72,19 +72,19 @@ impl Account {
         &self.claims
     }
 
-    /// What all claims together may take if no stranger is on the card.
+    /// Memory for all claims together on a card without other processes.
     pub fn limit(&self) -> Bytes {
         let driver = self.card.total.saturating_sub(self.reserve);
         self.budget.map_or(driver, |budget| budget.min(driver))
     }
 
-    /// What all claims together may take now.
+    /// Memory for all claims together now.
     pub fn capacity(&self) -> Bytes {
         let driver = self.card.total.saturating_sub(self.reserve + self.foreign);
         self.budget.map_or(driver, |budget| budget.min(driver))
     }
 
-    /// What is claimed; a claim of a whole card is all that the card has, also when strangers leave it.
+    /// Claimed memory. A claim of a whole card is all that the card has, also when other processes leave it.
     pub fn claimed(&self) -> Bytes {
         let sum: Bytes = self.claims.iter().map(|claim| claim.bytes).sum();
         match self.claims.iter().any(|claim| claim.alone) {
@@ -97,7 +97,7 @@ impl Account {
         self.capacity().saturating_sub(self.claimed())
     }
 
-    /// What would come free if `run` were gone.
+    /// Memory that would become free if `run` ended.
     pub fn held_by(&self, run: RunId) -> Bytes {
         match self.claims.iter().find(|claim| claim.run == run) {
             Some(claim) if claim.alone => self.claimed(),
@@ -106,14 +106,23 @@ impl Account {
         }
     }
 
+    /// Claims of all runs but `run`, and the memory of other processes if `run` holds nothing.
+    pub(crate) fn without(&self, run: RunId) -> (Bytes, Bytes) {
+        let others = || self.claims.iter().filter(|claim| claim.run != run);
+        let used = self.card.total.saturating_sub(self.card.free);
+        let own: Bytes = others().map(|claim| claim.measured.unwrap_or(claim.bytes)).sum();
+        (others().map(|claim| claim.bytes).sum(), used.saturating_sub(own))
+    }
+
     fn claim_of(&mut self, run: RunId) -> Option<&mut Claim> {
         self.claims.iter_mut().find(|claim| claim.run == run)
     }
 
-    /// Takes the driver's word for what is free, and bounds what strangers hold by it.
+    /// Takes the free memory that the driver reports, and bounds the memory of other processes by it.
     fn read(&mut self, free: Bytes) {
         self.card.free = free.min(self.card.total);
         let used = self.card.total.saturating_sub(self.card.free);
+        // A run that is not measured holds between nothing and its whole claim, so the estimate may lie between two bounds.
         let least: Bytes = self.claims.iter().filter_map(|claim| claim.measured).sum();
         let most: Bytes = self
             .claims
@@ -127,7 +136,7 @@ impl Account {
     }
 }
 
-/// A claim that was refused: the caller decided on numbers that no longer hold.
+/// Refusal of a claim: the caller decided on figures that no longer hold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimError {
     #[error("{card} has {free} free and the claim is {asked}; place the model again")]
@@ -138,12 +147,12 @@ pub enum ClaimError {
     AlreadyClaimed,
 }
 
-/// The books do not balance: a defect of the scheduler.
+/// Contradiction in the ledger: a defect of the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuditError {
     #[error("{card}: one run has two claims")]
     Twice { card: CardId },
-    #[error("{card}: a run that has the card to itself has company")]
+    #[error("{card}: a run that has the card to itself is shared")]
     Company { card: CardId },
     #[error("{card}: {granted} was granted and the limit is {limit}")]
     OverGranted {
@@ -153,7 +162,7 @@ pub enum AuditError {
     },
 }
 
-/// All cards of the machine and who may take what on them.
+/// All cards of the machine with the claims on them.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     accounts: Vec<Account>,
@@ -192,6 +201,7 @@ impl Ledger {
                 return Err(ClaimError::NoSuchCard { card: card.clone() });
             };
             let (asked, free) = (placement.on(card), account.free());
+            // A whole card is shared with no other run, not even with one that claims nothing.
             let company = placement.alone && !account.claims.is_empty();
             if asked > free || company {
                 return Err(ClaimError::OverCommit {
@@ -217,8 +227,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Takes the driver's word for what `run` uses; what it uses beyond its claim is added to the claim, also
-    /// on a card that it was not given.
+    /// Takes the memory of `run` that the driver reports. Memory beyond its claim is added to the claim, also on a card that it was
+    /// not given.
     pub fn measure(&mut self, run: RunId, holder: &Arc<str>, used: &[(CardId, Bytes)]) {
         for account in &mut self.accounts {
             let on_card = used.iter().filter(|(card, _)| *card == account.card.id);
@@ -239,7 +249,7 @@ impl Ledger {
         }
     }
 
-    /// Raises the run's claim on a card to `wanted`, or as far as the card has room; None if it has no claim there.
+    /// Raises the run's claim on a card to `wanted`, or as far as the card has room. None if it has no claim there.
     pub fn raise(&mut self, run: RunId, card: &CardId, wanted: Bytes) -> Option<Bytes> {
         let account = self.account_mut(card)?;
         let free = account.free();
@@ -250,7 +260,7 @@ impl Ledger {
         Some(claim.bytes)
     }
 
-    /// Lowers the run's claim on a card to `wanted`, but never below what it was measured to take.
+    /// Lowers the run's claim on a card to `wanted`, but never below its measured memory.
     pub fn shrink(&mut self, run: RunId, card: &CardId, wanted: Bytes) {
         let claim = self.account_mut(card).and_then(|account| account.claim_of(run));
         if let Some(claim) = claim.filter(|claim| !claim.alone) {
@@ -260,8 +270,8 @@ impl Ledger {
         }
     }
 
-    /// Turns claims on whole cards into what was measured and an [`allowance`]. A reading of nothing measures
-    /// nothing: in some containers the driver names no processes.
+    /// Turns claims on whole cards into measured memory and an [`allowance`]. A reading of zero measures nothing: in some containers
+    /// the driver lists no processes.
     pub fn settle(&mut self, run: RunId) {
         for account in &mut self.accounts {
             let Some(claim) = account.claim_of(run).filter(|claim| claim.alone) else {
@@ -269,13 +279,14 @@ impl Ledger {
             };
             if let Some(used) = claim.measured.filter(|used| !used.is_zero()) {
                 claim.alone = false;
+                // The allowance leaves room for memory that the engine takes at its first request.
                 claim.bytes = used.max((used + allowance(used)).min(claim.granted));
                 claim.granted = claim.granted.min(claim.bytes);
             }
         }
     }
 
-    /// The run's process is gone. Its claim stands until the driver has the bytes back.
+    /// Takes the end of a process. Its claim stands until the driver has the bytes back.
     pub fn leave(&mut self, run: RunId) {
         for account in &mut self.accounts {
             if let Some(claim) = account.claim_of(run) {
@@ -298,12 +309,12 @@ impl Ledger {
         }
     }
 
-    /// What the run may take.
+    /// Memory that the run may take.
     pub fn claim_shares(&self, run: RunId) -> Vec<Share> {
         self.shares(run, |claim| Some(claim.bytes))
     }
 
-    /// What the run was last seen to take.
+    /// Memory that the run was last measured to take.
     pub fn measured_shares(&self, run: RunId) -> Vec<Share> {
         self.shares(run, |claim| claim.measured)
     }
@@ -316,8 +327,7 @@ impl Ledger {
         of_run.collect()
     }
 
-    /// Checks the books: no claim twice, no company for a run that has its card alone, and nowhere more granted
-    /// than the card's limit.
+    /// Checks the ledger: no run has two claims on a card, no whole card is shared, and no more than a card's limit is granted.
     pub fn audit(&self) -> Result<(), AuditError> {
         for account in &self.accounts {
             let card = || account.card.id.clone();

@@ -1,25 +1,23 @@
-//! The choice between cards: best fit, and who would have to go.
+//! Choice between cards: best fit, and the runs that would have to stop.
 //!
-//! Every usable set of cards is judged by what it would take to get the model there: nothing, waiting for runs
-//! that leave anyway, stopping idle ones, waiting for busy ones, or more than can be said now. The easiest way
-//! wins; among equals the fewest cards, then the fewest and least recently used victims, then the tightest fit.
-//! Nobody is stopped while the model fits somewhere as things are.
+//! Every usable set of cards is judged by the cost of getting the model there: none, waiting for runs that leave anyway, stopping idle
+//! runs, waiting for busy ones, or not possible now. The cheapest way wins; among equals the fewest cards, then the fewest and least
+//! recently used victims, then the tightest fit. No run is stopped while the model fits somewhere.
 
 use plimsoll_base::{Bytes, Card, CardId, Demand, Hint, Named, Placement, Reason, RunId, Share};
 
-use super::answers::Answers;
+use super::cache::DemandCache;
 use super::evict::{self, Candidate};
 use super::ledger::{Account, Ledger};
-use super::{sets, why};
+use super::{explain, sets};
 
-/// What is asked.
+/// A model to place.
 #[derive(Clone, Copy, Debug)]
-pub struct Ask<'a> {
+pub struct PlacementQuery<'a> {
     pub name: &'a str,
     pub demand: &'a dyn Demand,
-    /// What this demand has answered before.
-    pub answers: &'a Answers,
-    /// Added on every card, because memory ran out before.
+    pub cache: &'a DemandCache,
+    /// Added on every card, because runs ran out of memory before.
     pub learned: Bytes,
     /// Empty for any card.
     pub allowed: &'a [CardId],
@@ -27,38 +25,38 @@ pub struct Ask<'a> {
     pub named: &'a Named,
 }
 
-/// Whether a run may be counted on to go.
+/// Readiness of a run to stop for another model; smaller is readier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
-    /// Its process is ending or has ended; its bytes will come back.
+    /// Its process is ending or has ended; its memory will come back.
     Leaving,
     Idle,
     /// Has requests in flight, and may be made to drain.
     Busy,
-    /// Loads, or has only just begun to serve: not to be disturbed yet.
+    /// Loads, or has only just begun to serve.
     Protected,
-    /// Goes, but for somebody who has waited longer.
+    /// Stops for a model that has waited longer.
     Promised,
     /// Pinned.
     Stays,
 }
 
-/// A run that holds memory.
+/// A run that reserved memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tenant {
     pub run: RunId,
     pub standing: Standing,
-    /// Smaller is longer ago.
+    /// Mark in the order of use; smaller is longer ago.
     pub last_used: u64,
 }
 
-/// Memory that is spoken for by models that have waited longer, one entry a card.
+/// Memory reserved for models that have waited longer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Holds(Vec<Share>);
+pub struct Reservations(Vec<Share>);
 
-impl Holds {
-    /// Holds what `placement` needs beyond what its own victims will free.
-    pub fn hold(&mut self, placement: &Placement, victims: &[RunId], ledger: &Ledger) {
+impl Reservations {
+    /// Reserves the memory that `placement` needs beyond the memory that its own victims will free.
+    pub fn reserve(&mut self, placement: &Placement, victims: &[RunId], ledger: &Ledger) {
         for share in &placement.shares {
             let account = ledger.account(&share.card);
             let freed = account.map_or(Bytes::ZERO, |a| victims.iter().map(|run| a.held_by(*run)).sum());
@@ -76,48 +74,53 @@ impl Holds {
     }
 }
 
-/// The answer.
+/// Result of a placement.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
+pub enum PlacementVerdict {
     Fits(Placement),
-    /// It fits once these are gone; all of them are leaving or idle.
+    /// It fits once these have stopped; all of them are leaving or idle.
     FitsAfter {
         placement: Placement,
         evict: Vec<RunId>,
     },
-    /// It fits once these are gone; some of them are busy, loading or just begun.
+    /// It fits once these have stopped; some of them are busy, loading or new.
     WaitsFor {
         placement: Placement,
         busy: Vec<RunId>,
     },
-    /// It fits once those who have waited longer have had their turn.
+    /// It fits once models that have waited longer have had their turn.
     Later,
-    Never(Box<Never>),
+    Never(Box<NoPlacement>),
 }
 
-/// Why it fits nowhere.
+/// Reasons why a model fits nowhere.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Never {
-    /// It would fit if strangers and pinned models held less.
+pub struct NoPlacement {
+    /// It would fit if other processes and pinned models held less.
     pub crowded_out: bool,
     pub reason: Reason,
     pub hints: Vec<Hint>,
 }
 
-/// Answers where the model goes.
-pub fn place(ask: &Ask, ledger: &Ledger, holds: &Holds, tenants: &[Tenant]) -> Verdict {
-    let survey = Survey {
-        ask,
+/// Finds a place for the model.
+pub fn place(
+    query: &PlacementQuery,
+    ledger: &Ledger,
+    reserved: &Reservations,
+    tenants: &[Tenant],
+) -> PlacementVerdict {
+    let placer = Placer {
+        query,
         ledger,
-        holds,
+        reserved,
         tenants,
     };
     let mut best: Option<Way> = None;
-    for set in sets::candidates(ledger, ask.allowed, ask.named) {
+    for set in sets::candidates(ledger, query.allowed, query.named) {
         if matches!(&best, Some(way) if way.ease == Ease::Now && way.cards < set.len()) {
             break;
         }
-        let way = survey.way(&set);
+        let way = placer.way(&set);
         best = match (best, way) {
             (Some(best), Some(way)) => Some(if way.rank() < best.rank() { way } else { best }),
             (best, way) => best.or(way),
@@ -125,22 +128,22 @@ pub fn place(ask: &Ask, ledger: &Ledger, holds: &Holds, tenants: &[Tenant]) -> V
     }
     match best {
         Some(way) => way.verdict(),
-        None => survey.without_cards(),
+        None => placer.without_cards(),
     }
 }
 
-/// What the model would take of the first cards that would do, with nobody else there; nothing where none would.
-pub fn need(ask: &Ask, ledger: &Ledger) -> Bytes {
-    let survey = Survey {
-        ask,
+/// Memory that the model would take on the first set of cards that suits it, if they were empty; zero if none does.
+pub fn need(query: &PlacementQuery, ledger: &Ledger) -> Bytes {
+    let placer = Placer {
+        query,
         ledger,
-        holds: &Holds::default(),
+        reserved: &Reservations::default(),
         tenants: &[],
     };
-    let sets = sets::candidates(ledger, ask.allowed, ask.named);
+    let sets = sets::candidates(ledger, query.allowed, query.named);
     let mut placements = sets
         .iter()
-        .filter_map(|set| survey.placement(set, Account::limit).ok());
+        .filter_map(|set| placer.placement(set, Account::limit).ok());
     placements
         .next()
         .map_or(Bytes::ZERO, |placement| placement.total())
@@ -154,13 +157,13 @@ enum Ease {
     Later,
 }
 
-/// One way of getting the model onto one set of cards.
+/// A way to place the model on one set of cards.
 struct Way {
     ease: Ease,
     cards: usize,
     placement: Placement,
     victims: Vec<RunId>,
-    /// Of those that do not leave anyway.
+    /// Victims that do not leave anyway.
     stopped: usize,
     newest: u64,
     left_over: Bytes,
@@ -171,33 +174,33 @@ impl Way {
         (self.ease, self.cards, self.stopped, self.newest, self.left_over)
     }
 
-    fn verdict(self) -> Verdict {
+    fn verdict(self) -> PlacementVerdict {
         let Self {
             placement, victims, ..
         } = self;
         match self.ease {
-            Ease::Now => Verdict::Fits(placement),
-            Ease::Evicting => Verdict::FitsAfter {
+            Ease::Now => PlacementVerdict::Fits(placement),
+            Ease::Evicting => PlacementVerdict::FitsAfter {
                 placement,
                 evict: victims,
             },
-            Ease::Waiting => Verdict::WaitsFor {
+            Ease::Waiting => PlacementVerdict::WaitsFor {
                 placement,
                 busy: victims,
             },
-            Ease::Later => Verdict::Later,
+            Ease::Later => PlacementVerdict::Later,
         }
     }
 }
 
-struct Survey<'a> {
-    ask: &'a Ask<'a>,
+struct Placer<'a> {
+    query: &'a PlacementQuery<'a>,
     ledger: &'a Ledger,
-    holds: &'a Holds,
+    reserved: &'a Reservations,
     tenants: &'a [Tenant],
 }
 
-impl Survey<'_> {
+impl Placer<'_> {
     fn way(&self, set: &[usize]) -> Option<Way> {
         let now = self.placement(set, Account::free).ok()?;
         if self.deficits(&now).iter().all(|deficit| deficit.is_zero()) && self.enters(&now) {
@@ -242,7 +245,7 @@ impl Survey<'_> {
         }
     }
 
-    /// What the demand takes on the set, if each card has `free` for it.
+    /// Memory that the demand takes on the set if each card has `free` for it.
     fn placement(&self, set: &[usize], free: impl Fn(&Account) -> Bytes) -> Result<Placement, Reason> {
         let accounts = self.ledger.accounts();
         let seen = |index: &usize| {
@@ -253,23 +256,23 @@ impl Survey<'_> {
             }
         };
         let cards: Vec<Card> = set.iter().map(seen).collect();
-        let alone = self.ask.demand.alone();
+        let alone = self.query.demand.alone();
         let share = |(card, bytes): (CardId, Bytes)| {
             let account = self
                 .ledger
                 .account(&card)
-                .ok_or_else(|| why::no_such_card(&card))?;
+                .ok_or_else(|| explain::no_such_card(&card))?;
             let bytes = match alone {
                 true => account.capacity(),
                 false if bytes.is_zero() => bytes,
-                false => bytes + self.ask.learned,
+                false => bytes + self.query.learned,
             };
             Ok(Share::new(card, bytes))
         };
         let shares: Result<Vec<Share>, Reason> = self
-            .ask
-            .answers
-            .ask(self.ask.demand, &cards)?
+            .query
+            .cache
+            .ask(self.query.demand, &cards)?
             .into_iter()
             .map(share)
             .collect();
@@ -279,7 +282,7 @@ impl Survey<'_> {
         })
     }
 
-    /// What a card has for the model when everybody who can go has gone.
+    /// Memory of a card for the model if all other unpinned runs stopped.
     fn at_best(&self, account: &Account) -> Bytes {
         account.capacity().saturating_sub(self.staying(account))
     }
@@ -305,16 +308,16 @@ impl Survey<'_> {
             })
     }
 
-    /// A card that reads as nothing is no card for a model whose need is not known.
+    /// False for a model of unknown need on a card that reports no memory.
     fn enters(&self, placement: &Placement) -> bool {
         !placement.alone || placement.shares.iter().all(|share| !share.bytes.is_zero())
     }
 
-    /// What is missing on each card of the placement as things are.
+    /// Missing memory on each card of the placement.
     fn deficits(&self, placement: &Placement) -> Vec<Bytes> {
         let missing = |card: &CardId| {
             let account = self.ledger.account(card)?;
-            let wanted = placement.on(card) + self.holds.on(card) + account.claimed();
+            let wanted = placement.on(card) + self.reserved.on(card) + account.claimed();
             Some(wanted.saturating_sub(account.capacity()))
         };
         placement
@@ -323,7 +326,7 @@ impl Survey<'_> {
             .collect()
     }
 
-    /// All who leave anyway and the fewest others, none of them less ready to go than `worst`.
+    /// All runs that leave anyway and the fewest others with a standing of at most `worst`.
     fn victims(&self, placement: &Placement, deficits: &[Bytes], worst: Standing) -> Option<Vec<RunId>> {
         let frees = |run: RunId| -> Vec<Bytes> {
             let accounts = placement.cards().map(|card| self.ledger.account(card));
@@ -362,16 +365,16 @@ impl Survey<'_> {
         Some(gone)
     }
 
-    /// No set of cards will do: an engine that needs none starts all the same.
-    fn without_cards(&self) -> Verdict {
+    /// The verdict where no set of cards suits: an engine that needs no card starts all the same.
+    fn without_cards(&self) -> PlacementVerdict {
         match self.placement(&[], Account::free) {
-            Ok(placement) if placement.shares.is_empty() => Verdict::Fits(placement),
-            _ => Verdict::Never(Box::new(self.never())),
+            Ok(placement) if placement.shares.is_empty() => PlacementVerdict::Fits(placement),
+            _ => PlacementVerdict::Never(Box::new(self.never())),
         }
     }
 
-    fn never(&self) -> Never {
-        let sets = sets::candidates(self.ledger, self.ask.allowed, self.ask.named);
+    fn never(&self) -> NoPlacement {
+        let sets = sets::candidates(self.ledger, self.query.allowed, self.query.named);
         let asked: Vec<_> = sets
             .iter()
             .map(|set| (set, self.placement(set, |account| self.at_best(account))))
@@ -389,6 +392,6 @@ impl Survey<'_> {
                 .is_ok_and(|placement| roomy(&placement))
         };
         let crowded_out = sets.iter().any(emptied);
-        why::never(self.ask, self.ledger, self.tenants, crowded_out, &asked)
+        explain::never(self.query, self.ledger, self.tenants, crowded_out, &asked)
     }
 }

@@ -1,9 +1,9 @@
-//! Which sets of cards are worth asking about.
+//! Candidate sets of cards for a placement.
 //!
-//! Up to [`EXACT`] cards all sets are. On larger machines only runs of neighbours in the order of free memory
-//! are: any set can be replaced by such a run of the same size that has at least as much on its smallest card.
-//! Cards of different kinds are never mixed, and the host stands in only where it is named or nothing else is.
-//! Cards that the model's own flags name are in every set; where it wants no others, there is that one set.
+//! Up to [`EXACT`] cards all sets are candidates. On larger machines only consecutive cards in the order of free memory are: any set
+//! can be replaced by such a sequence of the same size that has at least as much on its smallest card. Cards of different kinds are
+//! never mixed, and the host is a candidate only where it is named or no card is there. Cards that the model's own flags name are in
+//! every set; if it accepts no others, that is the only set.
 
 use plimsoll_base::{CardId, CardKind, Named};
 
@@ -32,7 +32,7 @@ pub(super) fn candidates(ledger: &Ledger, allowed: &[CardId], named: &Named) -> 
     sets
 }
 
-/// Sets with all that is named in them; none if one of these may not be used.
+/// Sets that contain all named cards; none if one of these may not be used.
 fn around(ledger: &Ledger, usable: &[usize], named: &Named) -> Vec<Vec<usize>> {
     let is_named = |index: &usize| named.cards.contains(&ledger.accounts()[*index].card().id);
     let (fixed, others): (Vec<usize>, Vec<usize>) = usable.iter().partition(|index| is_named(index));
@@ -54,6 +54,7 @@ fn around(ledger: &Ledger, usable: &[usize], named: &Named) -> Vec<Vec<usize>> {
 }
 
 fn subsets(ledger: &Ledger, mut cards: Vec<usize>) -> Vec<Vec<usize>> {
+    // 2^6 sets are tried in well under a millisecond; each one may cost a plan.
     if cards.len() <= EXACT {
         let masks = 1_u32..1 << cards.len();
         let chosen = |mask: u32| {

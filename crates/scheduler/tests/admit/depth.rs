@@ -80,7 +80,7 @@ fn load(desk: &mut Desk) -> RunId {
 }
 
 fn sound(desk: &mut Desk, request: RequestId, run: RunId, depth: Depth) {
-    desk.send(Event::Sounded {
+    desk.send(Event::DepthMeasured {
         request,
         run,
         depth: Some(depth),
@@ -130,7 +130,7 @@ fn a_bound_that_is_covered_needs_no_count_and_one_that_is_not_is_counted() {
     let told = desk
         .effects
         .iter()
-        .position(|effect| matches!(effect, Effect::Claimed { share, .. } if share.bytes == gib(6)));
+        .position(|effect| matches!(effect, Effect::ClaimChanged { share, .. } if share.bytes == gib(6)));
     let sent = desk
         .effects
         .iter()
@@ -144,7 +144,7 @@ fn an_engine_that_does_not_count_is_asked_once_and_the_bound_stands() {
     let request = desk.ask(0);
     sound(&mut desk, request, run, depth(300, false));
     assert_eq!(desk.soundings(), [(request, true)]);
-    desk.send(Event::Sounded {
+    desk.send(Event::DepthMeasured {
         request,
         run,
         depth: None,
@@ -213,7 +213,7 @@ fn an_idle_neighbour_goes_for_a_depth_at_once_and_a_busy_one_after_the_patience(
     let neighbour = desk.loaded(1);
     let request = dive(&mut desk, run, 300);
     assert_eq!(desk.stopped().len(), 1);
-    let why = desk.scheduler.why_stopped(neighbour, desk.now).unwrap();
+    let why = desk.scheduler.stop_reason(neighbour, desk.now).unwrap();
     assert_eq!(why.code, "makes_room");
     assert!(
         why.text.contains("m0 needs 3 GiB more") || why.text.contains("3072 MiB"),
@@ -295,7 +295,7 @@ fn what_idle_slots_keep_goes_with_a_fresh_engine_where_nothing_else_makes_room()
     }
     let deep = dive(&mut desk, run, 400);
     assert_eq!(desk.stopped().len(), 1, "300 and 400 are more than 500");
-    let why = desk.scheduler.why_stopped(run, desk.now).unwrap();
+    let why = desk.scheduler.stop_reason(run, desk.now).unwrap();
     assert_eq!(why.code, "starts_afresh");
     desk.ended(run);
     desk.memory_returned(run);
@@ -359,7 +359,7 @@ fn a_model_whose_depth_nobody_is_to_watch_is_sent_everything() {
     let view = desk.view(0);
     assert_eq!(
         (view.depth, view.depth_unwatched),
-        (None, Some("the configuration says so".to_owned()))
+        (None, Some("it is switched off in the configuration".to_owned()))
     );
 }
 
@@ -368,7 +368,7 @@ fn what_a_look_found_shows_until_somebody_asks() {
     let mut desk = Desk::new(&[9], &[4]);
     let reason = Reason::new("never_fits", "it is too large");
     let model = ModelId(0);
-    desk.send(Event::Foreseen {
+    desk.send(Event::ForecastFailed {
         model,
         reason: reason.clone(),
     });
@@ -376,6 +376,6 @@ fn what_a_look_found_shows_until_somebody_asks() {
     assert_eq!(desk.state(0), plimsoll_scheduler::State::Failed);
     desk.loaded(0);
     assert_eq!(desk.state(0), plimsoll_scheduler::State::Ready);
-    desk.send(Event::Foreseen { model, reason });
+    desk.send(Event::ForecastFailed { model, reason });
     assert_eq!(desk.state(0), plimsoll_scheduler::State::Ready);
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting, Declared, Demand, End, Reason, Stage, Unknown};
 use plimsoll_scheduler::{
-    CardLimit, Change, Effect, Event, ModelId, ModelSpec, ModelView, Moment, Refusal, RequestId, RunId,
-    Scheduler, Settings, State, Stopping,
+    CardLimit, Change, ClientId, Effect, Event, Health, ModelId, ModelSpec, ModelView, Moment, Refusal,
+    RequestId, RunId, Scheduler, Settings, State, Stopping,
 };
 
 pub(crate) const PATIENCE: u64 = 5;
@@ -42,6 +42,8 @@ pub(crate) struct Desk {
     pub(crate) effects: Vec<Effect>,
     needs: Vec<Arc<dyn Demand>>,
     next_request: u64,
+    /// Readings that the scheduler asks for find the cards as they were.
+    pub(crate) reads: bool,
 }
 
 impl Desk {
@@ -85,6 +87,7 @@ impl Desk {
                 .map(|n| Arc::new(Declared(gib(*n))) as Arc<dyn Demand>)
                 .collect(),
             next_request: 0,
+            reads: true,
         };
         let spec = |id: u32| {
             let mut spec = ModelSpec::new(format!("m{id}"));
@@ -103,7 +106,7 @@ impl Desk {
     /// What the scheduler wants sounded, and whether exactly.
     pub(crate) fn soundings(&self) -> Vec<(RequestId, bool)> {
         let sounded = self.effects.iter().filter_map(|effect| match effect {
-            Effect::Sound { request, exact, .. } => Some((*request, *exact)),
+            Effect::MeasureDepth { request, exact, .. } => Some((*request, *exact)),
             _ => None,
         });
         sounded.collect()
@@ -116,8 +119,32 @@ impl Desk {
     pub(crate) fn send(&mut self, event: Event) -> &[Effect] {
         self.effects.clear();
         self.scheduler.on_event(self.now, event, &mut self.effects);
+        // A reading that finds the cards as they were changes nothing but its age.
+        if let Some(asked) = self
+            .effects
+            .iter()
+            .position(|effect| *effect == Effect::ReadCards)
+            && self.reads
+        {
+            self.effects.remove(asked);
+            let accounts = self.scheduler.ledger().accounts().iter();
+            let free = accounts.map(|account| (account.card().id.clone(), account.card().free));
+            let taken = self.now;
+            let free = free.collect();
+            let read = Event::CardsRead { free, taken };
+            self.scheduler.on_event(self.now, read, &mut self.effects);
+        }
         self.scheduler.ledger().audit().unwrap();
         &self.effects
+    }
+
+    pub(crate) fn read(&mut self, free: Vec<(CardId, Bytes)>) -> &[Effect] {
+        let taken = self.now;
+        self.send(Event::CardsRead { free, taken })
+    }
+
+    pub(crate) fn health(&mut self, run: RunId, health: Health) -> &[Effect] {
+        self.send(Event::HealthChecked { run, health })
     }
 
     pub(crate) fn pass(&mut self, seconds: u64) -> &[Effect] {
@@ -150,7 +177,10 @@ impl Desk {
     }
 
     pub(crate) fn bounce(&mut self, request: RequestId) -> &[Effect] {
-        self.send(Event::Bounced { request })
+        self.send(Event::Bounced {
+            request,
+            client: ClientId(request.0),
+        })
     }
 
     pub(crate) fn surveyed(&mut self, model: u32) -> &[Effect] {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use plimsoll_base::{Bytes, End, Reason, Stage};
-use plimsoll_scheduler::{Effect, Event, ModelId, RefusalKind, State, Stopping};
+use plimsoll_scheduler::{Effect, Event, Health, ModelId, RefusalKind, State, Stopping};
 
 use crate::desk::{Desk, gib};
 
@@ -103,6 +103,7 @@ fn an_engine_that_dropped_a_request_and_does_not_end_is_killed() {
     let run = desk.loaded(0);
     let request = desk.ask(0);
     desk.bounce(request);
+    desk.health(run, Health::Fails);
     desk.pass(2);
     assert_eq!(desk.stopped(), [(run, Stopping::Kill)]);
 }
@@ -114,7 +115,7 @@ fn a_load_without_progress_is_killed_and_progress_keeps_it_alive() {
     desk.surveyed(0);
     let run = desk.started().unwrap();
     desk.pass(100);
-    desk.send(Event::Progressed { run });
+    desk.send(Event::Progressed { run, measured: true });
     desk.pass(119);
     assert_eq!(desk.stopped(), []);
     desk.pass(1);

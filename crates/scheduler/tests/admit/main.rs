@@ -11,5 +11,6 @@ mod pleas;
 mod requests;
 mod room;
 mod script;
+mod trust;
 mod turns;
 mod world;

@@ -15,7 +15,7 @@ fn asked(desk: &Desk) -> Vec<ModelId> {
 }
 
 fn free(desk: &mut Desk, bytes: Bytes) {
-    desk.send(Event::CardsRead(vec![(CardId::new("card0"), bytes)]));
+    desk.read(vec![(CardId::new("card0"), bytes)]);
 }
 
 #[test]

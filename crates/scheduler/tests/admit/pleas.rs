@@ -7,7 +7,7 @@ use crate::desk::{Desk, gib};
 
 /// Asks for `asked` on the first card, with which the run would hold `wanted`; returns the answer, if there is one.
 fn plead(desk: &mut Desk, run: RunId, asked: u64, wanted: u64) -> Option<Option<Bytes>> {
-    desk.send(Event::Pleaded {
+    desk.send(Event::BudgetRequested {
         run,
         card: CardId::new("card0"),
         asked: gib(asked),
@@ -18,7 +18,7 @@ fn plead(desk: &mut Desk, run: RunId, asked: u64, wanted: u64) -> Option<Option<
 
 fn answer(desk: &Desk) -> Option<Option<Bytes>> {
     desk.effects.iter().find_map(|effect| match effect {
-        Effect::Pleaded { claim, .. } => Some(*claim),
+        Effect::AnswerBudget { claim, .. } => Some(*claim),
         _ => None,
     })
 }
@@ -54,7 +54,7 @@ fn the_least_recently_used_goes_if_it_suffices_and_the_claim_is_raised_when_its_
         desk.stopped().iter().map(|(run, _)| *run).collect::<Vec<_>>(),
         [old]
     );
-    let why = desk.scheduler.why_stopped(old, desk.now).unwrap();
+    let why = desk.scheduler.stop_reason(old, desk.now).unwrap();
     assert_eq!(why.text, "m2 asks for 3072 MiB more");
     desk.ended(old);
     assert_eq!(answer(&desk), None, "the driver has not got it back yet");
@@ -88,7 +88,7 @@ fn what_the_driver_lacks_although_the_books_have_it_makes_neighbours_go_too() {
     let idle = desk.loaded(0);
     let (run, _) = busy(&mut desk, 1);
     let card = CardId::new("card0");
-    desk.send(Event::CardsRead(vec![(card, Bytes::mib(100))]));
+    desk.read(vec![(card, Bytes::mib(100))]);
     assert_eq!(plead(&mut desk, run, 1, 3), None, "within its claim");
     assert_eq!(desk.stopped().len(), 1);
     desk.gone(idle);
@@ -122,7 +122,7 @@ fn growth_is_learned_of_a_run_and_kept_for_the_next() {
     let run = desk.loaded(0);
     for (tokens, mebibytes) in [(1000, 3000), (9000, 3008)] {
         let used = Bytes::mib(mebibytes);
-        desk.send(Event::Deepened { run, tokens, used });
+        desk.send(Event::GrowthObserved { run, tokens, used });
     }
     let growth = desk.view(0).growth.unwrap();
     assert_eq!(growth.bytes_per_token, Bytes::new((8 << 20) / 8000));

@@ -241,7 +241,7 @@ fn a_pinned_model_stays_and_the_refusal_names_it() {
 #[test]
 fn strangers_on_a_card_count() {
     let mut desk = Desk::new(&[10], &[8]);
-    desk.send(Event::CardsRead(vec![(CardId::new("card0"), gib(7))]));
+    desk.read(vec![(CardId::new("card0"), gib(7))]);
     desk.ask(0);
     desk.surveyed(0);
     let refusal = desk.refusals()[0].clone();
@@ -250,9 +250,9 @@ fn strangers_on_a_card_count() {
         refusal
             .reason
             .to_string()
-            .contains("3072 MiB is held by processes that are not ours")
+            .contains("3072 MiB is held by other processes")
     );
-    desk.send(Event::CardsRead(vec![(CardId::new("card0"), gib(9))]));
+    desk.read(vec![(CardId::new("card0"), gib(9))]);
     desk.ask(0);
     desk.surveyed(0);
     assert!(desk.started().is_some());
@@ -286,7 +286,12 @@ fn a_card_that_reads_as_nothing_is_refused_and_not_waited_for() {
     desk.unknown_need(0);
     desk.ask(0);
     desk.surveyed(0);
-    assert!(desk.refusals()[0].reason.to_string().contains("nothing to give"));
+    assert!(
+        desk.refusals()[0]
+            .reason
+            .to_string()
+            .contains("no memory to give")
+    );
 }
 
 #[test]
@@ -365,7 +370,7 @@ fn what_a_younger_model_gives_up_is_offered_to_the_older_one_at_once() {
     assert_eq!(desk.stopped(), graceful(first));
     desk.surveyed(3);
     assert_eq!(desk.stopped(), []);
-    desk.send(Event::CardsRead(vec![(CardId::new("card1"), gib(2))]));
+    desk.read(vec![(CardId::new("card1"), gib(2))]);
     assert_eq!(desk.refusals()[0].kind, RefusalKind::NoRoom);
     assert_eq!(desk.stopped(), graceful(second));
 }

@@ -2,6 +2,9 @@
 
 pub(crate) const SURVEY: u64 = 10;
 pub(crate) const STOP: u64 = 50;
+/// A reading of the cards, and a health check.
+pub(crate) const READ: u64 = 3;
+pub(crate) const CHECK: u64 = 4;
 pub(crate) const RETURN: u64 = 100;
 /// Until neighbours have answered, or nobody waits for them any more.
 pub(crate) const ASKED: u64 = 300;

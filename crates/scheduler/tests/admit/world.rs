@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_base::{Bytes, CardId, Declared, Demand, End, Placement, Reason, Stage, Unknown};
-use plimsoll_scheduler::{Change, Event, ModelId, ModelSpec, Moment, RequestId, RunId, Scheduler, Settings};
+use plimsoll_scheduler::{
+    Change, ClientId, Event, Health, ModelId, ModelSpec, Moment, RequestId, RunId, Scheduler, Settings,
+};
 
 use self::diving::{Diver, Grower, tokens};
 use crate::desk::{PATIENCE, card, gib};
@@ -65,6 +67,8 @@ enum Happening {
     Ends(RunId, End),
     Returned(RunId),
     Asked(ModelId),
+    Read,
+    Checked(RunId),
     Answered(RequestId),
     Sounded(RequestId, RunId, bool),
     /// Sent to an engine that had just died.
@@ -238,6 +242,14 @@ impl World {
                 engine.diver = None;
                 self.tell(Event::MemoryReturned { run });
             }
+            Happening::Read => self.look(),
+            Happening::Checked(run) => {
+                let health = match self.engines[&run].stage {
+                    Life::Ended => Health::Fails,
+                    Life::Loading | Life::Ready => Health::Answers,
+                };
+                self.tell(Event::HealthChecked { run, health });
+            }
             Happening::Asked(model) => self.tell(Event::NeighboursAsked { model }),
             Happening::Answered(request) => self.answer(request),
             Happening::Sounded(request, run, exact) => self.sounded(request, run, exact),
@@ -381,7 +393,7 @@ impl World {
         };
         let claim = self.scheduler.ledger().account(&card).unwrap().held_by(run);
         if self.pleading.insert(run) {
-            self.tell(Event::Pleaded {
+            self.tell(Event::BudgetRequested {
                 run,
                 card,
                 asked: gib(more),
@@ -432,7 +444,10 @@ impl World {
                 diver.leave(request);
             }
             self.asked[index].place = Where::Waiting { since: self.now };
-            self.tell(Event::Bounced { request });
+            self.tell(Event::Bounced {
+                request,
+                client: ClientId(request.0),
+            });
         }
     }
 
@@ -461,7 +476,8 @@ impl World {
             .enumerate()
             .map(|(index, used)| (card_id(index), gib(self.totals[index]).saturating_sub(*used)));
         let cards = free.collect();
-        self.tell(Event::CardsRead(cards));
+        let taken = moment(self.now);
+        self.tell(Event::CardsRead { free: cards, taken });
     }
 }
 

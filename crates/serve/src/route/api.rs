@@ -7,7 +7,9 @@
 
 use http::Method;
 
-/// What a route does.
+use super::query;
+
+/// The effect of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// To the engine whose model the request names, in its body or else in `?model=`.
@@ -19,7 +21,7 @@ pub(crate) enum Action {
     Upstream,
 }
 
-/// What this server says about itself.
+/// The routes that this server answers itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Own {
     Index,
@@ -156,12 +158,12 @@ const ROUTES: &[Route] = &[
     },
 ];
 
-/// What can be asked for with GET, for whoever opens the address in a browser.
+/// The paths that take GET, for people who open the address in a browser.
 pub(crate) fn index() -> String {
     let gets = ROUTES
         .iter()
         .filter(|route| matches!(route.action, Action::Own(_) | Action::EngineOr(_)))
-        .filter(|route| !route.action.changes(&Method::GET))
+        .filter(|route| !route.action.changes(&Method::GET, None))
         .filter(|route| {
             route.methods.contains(&Method::GET) && !route.path.ends_with('*') && route.path != "/"
         });
@@ -181,7 +183,7 @@ pub(crate) struct Found<'a> {
     pub(crate) rest: &'a str,
 }
 
-/// Why there is no route.
+/// Reasons for a request without a route.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
     Path,
@@ -191,6 +193,7 @@ pub(crate) enum Missing {
 
 pub(crate) fn find<'a>(method: &Method, path: &'a str) -> Result<Found<'a>, Missing> {
     let fitting = || ROUTES.iter().filter_map(|route| Some((route, route.rest(path)?)));
+    // The path may have several rows, one for each method.
     if let Some((route, rest)) = fitting().find(|(route, _)| route.methods.contains(method)) {
         return Ok(Found {
             action: route.action,
@@ -209,12 +212,20 @@ pub(crate) fn find<'a>(method: &Method, path: &'a str) -> Result<Found<'a>, Miss
 }
 
 impl Action {
-    /// Whether it changes something, so that a foreign web page must not cause it.
-    pub(crate) fn changes(self, method: &Method) -> bool {
-        !method.is_safe() || self == Self::Own(Own::UnloadAll)
+    /// True if a request changes something, so that a foreign web page must not cause it. A safe method is no proof:
+    /// a request for an engine loads its model and may evict others for it.
+    pub(crate) fn changes(self, method: &Method, query: Option<&str>) -> bool {
+        let has = |name| query::parameter(query, name).is_some();
+        match self {
+            _ if !method.is_safe() => true,
+            Self::Engine | Self::Upstream | Self::Own(Own::UnloadAll) => true,
+            Self::EngineOr(_) => has("model"),
+            Self::Own(Own::Models) => has("reload"),
+            Self::Own(_) => false,
+        }
     }
 
-    /// Whether it is answered without a key.
+    /// True if it is answered without a key.
     pub(crate) fn is_public(self) -> bool {
         matches!(self, Self::Own(Own::Health))
     }
@@ -248,6 +259,19 @@ mod tests {
         assert_eq!((upstream.action, upstream.rest), (Action::Upstream, "a/b"));
         assert_eq!(find(&Method::GET, "/").unwrap().action, Action::Own(Own::Index));
         assert!(index().contains("\n  /v1/models\n"));
+        for (path, query, changes) in [
+            ("/upstream/b/x.png", None, true),
+            ("/v1/x", Some("model=b"), true),
+            ("/slots", Some("model=b"), true),
+            ("/props", Some("model=b"), true),
+            ("/props", None, false),
+            ("/v1/models", Some("reload"), true),
+            ("/v1/models", None, false),
+            ("/unload", None, true),
+        ] {
+            let action = find(&Method::GET, path).unwrap().action;
+            assert_eq!(action.changes(&Method::GET, query), changes, "{path}");
+        }
         assert_eq!(find(&Method::GET, "/nowhere"), Err(Missing::Path));
         assert_eq!(
             find(&Method::GET, "/tokenize"),

@@ -1,19 +1,24 @@
-//! Reads a request's body whole, before a model is asked for.
+//! Request bodies, read whole before a model is asked for.
 //!
-//! Three bounds: the size of one body, the size of all bodies held, and a pace. The pace is an allowance of
-//! time that grows with every byte that came, so a large prompt over a slow line is fine and one byte a
-//! minute is not. The model's name is looked for while the bytes arrive.
+//! Three bounds: the size of one body, the memory of all bodies, and a pace. The pace is a credit of time: it runs
+//! down with the clock, grows with each byte and is capped, so that a large prompt over a slow line passes and a body
+//! whose last byte is withheld does not. Where all bodies fill their memory the slowest unfinished one is dropped, never
+//! the newcomer. The model's name is looked for while the bytes arrive.
+//!
+//! DECISION: pieces are copied together unless they nearly fill hyper's read buffer. A kept slice holds that whole
+//! buffer, so a client that sends small segments would make one counted byte cost several (measured: 4.8).
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::StatusCode;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use super::limits::Limits;
@@ -21,36 +26,129 @@ use super::model_key::Search;
 use super::problem::Problem;
 use super::rope::Rope;
 
-/// Chunks below this are put together: a body sent byte by byte must not cost a list entry a byte.
-const SMALL: usize = 1024;
-const GATHERED: usize = 16 * 1024;
+/// The most that one read of a client's connection takes, and the size of the blocks that pieces are copied into. It
+/// is glibc's threshold for `mmap` as well (see `command/serve.rs`), so that a freed block goes back to the kernel.
+pub(crate) const READ_BUFFER: usize = 128 * 1024;
+/// A piece of at least this size is kept as it came: four fifths of the buffer that it holds.
+const KEPT: usize = READ_BUFFER / 5 * 4;
+/// The time over which the pace of an unfinished body is compared with that of others.
+const RECENT: Duration = Duration::from_secs(1);
 
-/// The bytes of bodies held right now, over all connections.
+/// The memory of all bodies held right now, over all connections.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Held(Rc<Cell<u64>>);
+pub(crate) struct BodyBudget(Rc<BodyTotals>);
+
+#[derive(Debug, Default)]
+struct BodyTotals {
+    held: Cell<u64>,
+    /// Of it what bodies hold that were told to go and are not gone yet.
+    dropped: Cell<u64>,
+    unfinished: RefCell<Vec<Weak<Upload>>>,
+}
+
+/// A body that is still arriving.
+#[derive(Debug)]
+struct Upload {
+    began: Instant,
+    counted: Cell<u64>,
+    /// Start of the interval of `arrived`.
+    interval: Cell<Instant>,
+    /// Bytes of this interval and of the one before.
+    arrived: Cell<[u64; 2]>,
+    drop: Notify,
+    is_dropped: Cell<bool>,
+}
 
 /// A body, which counts as held until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) rope: Rope,
     pub(crate) search: Search,
-    held: Held,
-    counted: u64,
+    budget: BodyBudget,
+    upload: Rc<Upload>,
 }
 
 impl Drop for Received {
     fn drop(&mut self) {
-        let all = &self.held.0;
-        all.set(all.get().saturating_sub(self.counted));
+        let (totals, counted) = (&self.budget.0, self.upload.counted.get());
+        totals.held.set(totals.held.get().saturating_sub(counted));
+        if self.upload.is_dropped.get() {
+            totals.dropped.set(totals.dropped.get().saturating_sub(counted));
+        }
+    }
+}
+
+impl BodyBudget {
+    fn remaining_after_drops(&self) -> u64 {
+        self.0.held.get().saturating_sub(self.0.dropped.get())
+    }
+
+    /// Drops the slowest body that has been arriving for `age` at least; false if there is none.
+    pub(crate) fn drop_slowest(&self, age: Duration) -> bool {
+        let now = Instant::now();
+        let mut unfinished = self.0.unfinished.borrow_mut();
+        unfinished.retain(|upload| upload.strong_count() > 0);
+        let uploads = unfinished.iter().filter_map(Weak::upgrade);
+        let slowest = uploads
+            .filter(|upload| !upload.is_dropped.get() && now - upload.began >= age)
+            // Of equally slow ones the largest frees most.
+            .min_by_key(|upload| (upload.pace(now), u64::MAX - upload.counted.get()));
+        let Some(slowest) = slowest else { return false };
+        slowest.is_dropped.set(true);
+        self.0.dropped.set(self.0.dropped.get() + slowest.counted.get());
+        slowest.drop.notify_one();
+        true
+    }
+}
+
+impl Upload {
+    fn new() -> Self {
+        let now = Instant::now();
+        Self {
+            began: now,
+            counted: Cell::new(0),
+            interval: Cell::new(now),
+            arrived: Cell::default(),
+            drop: Notify::new(),
+            is_dropped: Cell::new(false),
+        }
+    }
+
+    /// Bytes that arrived within the last interval or two.
+    fn pace(&self, now: Instant) -> u64 {
+        let [before, current] = self.arrived.get();
+        // Two intervals, so that no body looks slow right after one begins.
+        match now - self.interval.get() {
+            age if age < RECENT => before + current,
+            age if age < 2 * RECENT => current,
+            _ => 0,
+        }
+    }
+
+    fn count(&self, bytes: u64) {
+        let now = Instant::now();
+        let mut arrived = self.arrived.get();
+        if now - self.interval.get() >= RECENT {
+            arrived = [self.pace(now).min(arrived[1]), 0];
+            self.interval.set(now);
+        }
+        arrived[1] += bytes;
+        self.arrived.set(arrived);
+        self.counted.set(self.counted.get() + bytes);
     }
 }
 
 /// Reads `body` to its end.
-pub(crate) async fn receive(mut body: Incoming, held: &Held, limits: &Limits) -> Result<Received, Problem> {
+pub(crate) async fn receive(
+    mut body: Incoming,
+    budget: &BodyBudget,
+    limits: &Limits,
+) -> Result<Received, Problem> {
+    // A Content-Length beyond the limit is refused before a byte is read.
     if body.size_hint().lower() > limits.body.get() {
         return Err(too_large(limits));
     }
-    let mut reader = Reader::new(held, limits);
+    let mut reader = Reader::new(budget, limits);
     while !body.is_end_stream() {
         let Some(frame) = reader.in_time(body.frame()).await? else {
             break;
@@ -66,22 +164,25 @@ pub(crate) async fn receive(mut body: Incoming, held: &Held, limits: &Limits) ->
 struct Reader<'a> {
     limits: &'a Limits,
     received: Received,
-    small: BytesMut,
-    started: Instant,
+    gathered: Vec<u8>,
+    /// The moment at which the credit of time is used up.
+    deadline: Instant,
 }
 
 impl<'a> Reader<'a> {
-    fn new(held: &Held, limits: &'a Limits) -> Self {
+    fn new(budget: &BodyBudget, limits: &'a Limits) -> Self {
+        let upload = Rc::new(Upload::new());
+        budget.0.unfinished.borrow_mut().push(Rc::downgrade(&upload));
         Self {
             limits,
+            deadline: upload.began + limits.body_time,
             received: Received {
                 rope: Rope::default(),
                 search: Search::default(),
-                held: held.clone(),
-                counted: 0,
+                budget: budget.clone(),
+                upload,
             },
-            small: BytesMut::new(),
-            started: Instant::now(),
+            gathered: Vec::new(),
         }
     }
 
@@ -91,45 +192,81 @@ impl<'a> Reader<'a> {
         if let Some(output) = now_or_never(next.as_mut()).await {
             return Ok(output);
         }
-        timeout_at(self.deadline(), next).await.map_err(|_| too_slow())
-    }
-
-    fn deadline(&self) -> Instant {
-        let earned = self.received.counted / self.limits.body_rate.get().max(1);
-        self.started + self.limits.body_time + Duration::from_secs(earned)
+        tokio::select! {
+            () = self.received.upload.drop.notified() => Err(too_many()),
+            next = timeout_at(self.deadline, next) => next.map_err(|_| too_slow()),
+        }
     }
 
     fn take(&mut self, data: Bytes) -> Result<(), Problem> {
         let length = u64::try_from(data.len()).unwrap_or(u64::MAX);
-        let all = &self.received.held.0;
-        self.received.counted += length;
-        all.set(all.get() + length);
-        if self.received.counted > self.limits.body.get() {
-            return Err(too_large(self.limits));
-        }
-        if all.get() > self.limits.bodies.get() {
+        let (upload, budget) = (&self.received.upload, &self.received.budget);
+        if upload.is_dropped.get() {
             return Err(too_many());
         }
+        upload.count(length);
+        budget.0.held.set(budget.0.held.get() + length);
+        if upload.counted.get() > self.limits.body.get() {
+            return Err(too_large(self.limits));
+        }
+        while budget.remaining_after_drops() > self.limits.bodies.get() {
+            // A body of less than a second has shown no pace yet.
+            if !budget.drop_slowest(RECENT) && !budget.drop_slowest(Duration::ZERO) {
+                return Err(too_many());
+            }
+        }
+        if upload.is_dropped.get() {
+            return Err(too_many());
+        }
+        let earned = Duration::from_millis(length * 1000 / self.limits.body_rate.get().max(1));
+        self.deadline = (self.deadline + earned).min(Instant::now() + 2 * self.limits.body_time);
         self.received.search.feed(&data);
         self.keep(data);
         Ok(())
     }
 
     fn keep(&mut self, data: Bytes) {
-        let gather = data.len() < SMALL && (!self.small.is_empty() || self.received.rope.len() > 0);
-        if gather {
-            self.small.extend_from_slice(&data);
+        if data.len() >= KEPT {
+            self.flush();
+            return self.received.rope.push(data);
         }
-        if !gather || self.small.len() >= GATHERED {
-            self.received.rope.push(self.small.split().freeze());
-        }
-        if !gather {
-            self.received.rope.push(data);
+        let mut rest = &data[..];
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(rest.len().min(READ_BUFFER - self.gathered.len()));
+            self.reserve(now.len());
+            self.gathered.extend_from_slice(now);
+            if self.gathered.len() == READ_BUFFER {
+                self.flush();
+            }
+            rest = later;
         }
     }
 
+    /// Grows the block by a quarter of the whole body at least, so that what is reserved stays near what is counted.
+    fn reserve(&mut self, more: usize) {
+        let filled = self.gathered.len();
+        if self.gathered.capacity() - filled < more {
+            // `reserve_exact`, because `Vec` would double.
+            let quarter = (self.received.rope.len() + filled) / 4;
+            self.gathered
+                .reserve_exact(quarter.clamp(more, READ_BUFFER - filled));
+        }
+    }
+
+    fn flush(&mut self) {
+        let mut block = std::mem::take(&mut self.gathered);
+        block.shrink_to_fit();
+        self.received.rope.push(Bytes::from(block));
+    }
+
     fn finish(mut self) -> Received {
-        self.received.rope.push(self.small.freeze());
+        self.flush();
+        // From here on it is complete and is no longer dropped for others.
+        let finished = Rc::as_ptr(&self.received.upload);
+        let unfinished = &self.received.budget.0.unfinished;
+        unfinished
+            .borrow_mut()
+            .retain(|upload| upload.as_ptr() != finished);
         self.received
     }
 }
@@ -163,4 +300,78 @@ fn too_slow() -> Problem {
 fn cut_short() -> Problem {
     let message = "the request body ended early or was malformed";
     Problem::new(StatusCode::BAD_REQUEST, "body_cut_short", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(bodies: u64) -> Limits {
+        Limits {
+            bodies: plimsoll_base::Bytes::new(bodies),
+            ..Limits::default()
+        }
+    }
+
+    /// A piece at the front of a read buffer that it keeps alive.
+    fn piece(length: usize) -> Bytes {
+        Bytes::from(vec![b'x'; READ_BUFFER]).slice(..length)
+    }
+
+    #[tokio::test]
+    async fn small_pieces_hold_no_buffers_and_what_is_reserved_stays_near_what_is_counted() {
+        let (budget, limits) = (BodyBudget::default(), limits(u64::MAX));
+        for size in [1, 700, 1100, 5000, 20_000, KEPT - 1, KEPT] {
+            let mut reader = Reader::new(&budget, &limits);
+            for _ in 0..(2_000_000 / size) {
+                reader.take(piece(size)).unwrap();
+                let (length, block) = (reader.received.rope.len(), &reader.gathered);
+                let held = length + block.capacity();
+                assert!(
+                    held <= (length + block.len()) * 5 / 4 + 64,
+                    "{held} for pieces of {size}"
+                );
+            }
+            let received = reader.finish();
+            let blocks = received.rope.chunks().filter(|chunk| chunk.len() < KEPT).count();
+            assert!(blocks <= 1, "{blocks} small blocks for pieces of {size}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_slowest_unfinished_body_makes_room_and_not_the_newcomer() {
+        let (budget, limits) = (BodyBudget::default(), limits(1000));
+        let [mut stalled, mut steady] = [0; 2].map(|_| Reader::new(&budget, &limits));
+        stalled.take(piece(600)).unwrap();
+        steady.take(piece(300)).unwrap();
+        tokio::time::sleep(RECENT * 2).await;
+        steady.take(piece(50)).unwrap();
+        let mut newcomer = Reader::new(&budget, &limits);
+        newcomer.take(piece(100)).unwrap();
+        assert!(stalled.received.upload.is_dropped.get());
+        assert_eq!(stalled.take(piece(1)).unwrap_err().code, "bodies_too_large");
+        drop(stalled);
+        steady.take(piece(500)).unwrap();
+        assert_eq!(budget.0.held.get(), 950);
+        drop((newcomer.finish(), steady.finish()));
+        assert_eq!((budget.0.held.get(), budget.0.dropped.get()), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn bytes_sent_quickly_buy_no_more_than_twice_the_usual_time() {
+        let (budget, mut limits) = (BodyBudget::default(), limits(u64::MAX));
+        limits.body_time = Duration::from_millis(200);
+        let mut reader = Reader::new(&budget, &limits);
+        for _ in 0..800 {
+            reader.take(piece(READ_BUFFER)).unwrap();
+        }
+        let began = Instant::now();
+        let stalled = reader.in_time(std::future::pending::<()>()).await.unwrap_err();
+        assert_eq!(stalled.code, "body_too_slow");
+        let took = began.elapsed();
+        assert!(
+            took > limits.body_time && took < 10 * limits.body_time,
+            "{took:?}"
+        );
+    }
 }

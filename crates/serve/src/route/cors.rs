@@ -1,4 +1,4 @@
-//! Which web pages may talk to this server.
+//! Origins of web pages, and the host names by which this server may be asked.
 //!
 //! A browser sends a page's requests to loopback without asking, so "only loopback" does not keep pages out.
 //! By default pages from this machine are answered and others are not; a request that changes something and
@@ -35,10 +35,11 @@ impl Origins {
         }
     }
 
-    /// Whether the page that sent this request, if a page did, may do what it asks.
+    /// True if the page that sent this request, if a page did, may do what it asks.
     pub(crate) fn permit(&self, changes: bool, headers: &HeaderMap) -> bool {
         match headers.get(header::ORIGIN) {
             _ if !changes => true,
+            // Without either header it is a program, or a browser too old to say where the request comes from.
             None => text(headers, &SEC_FETCH_SITE) != Some("cross-site"),
             Some(origin) => origin
                 .to_str()
@@ -46,15 +47,15 @@ impl Origins {
         }
     }
 
-    /// Whether this machine may be asked by the name in `Host`: by its address, by a name that no public
-    /// server can hand out, or by one of an allowed origin.
-    pub(crate) fn permit_host(&self, headers: &HeaderMap) -> bool {
+    /// True if this machine may be asked by the name in `Host`: an address, `localhost`, the machine's own
+    /// `hostname`, or a name of an allowed origin.
+    pub(crate) fn permit_host(&self, headers: &HeaderMap, hostname: &str) -> bool {
         let Some(own) = headers.get(header::HOST) else {
             return true;
         };
         let Ok(own) = own.to_str() else { return false };
         let named = |origins: &[String]| origins.iter().any(|origin| host_of(origin) == Some(own));
-        is_private(own)
+        is_own_name(own, hostname)
             || match self {
                 Self::Any => true,
                 Self::Loopback => false,
@@ -68,6 +69,7 @@ impl Origins {
         if origin.to_str().is_ok_and(|origin| self.allow(origin)) {
             answer.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
         }
+        // Caches must not hand one page's grant to another.
         answer.append(header::VARY, HeaderValue::from_static("origin"));
     }
 
@@ -100,18 +102,19 @@ fn host_of(origin: &str) -> Option<&str> {
     Some(origin.split_once("://")?.1)
 }
 
-/// An address, a name without a dot, or one below a domain that is kept for private use (RFC 6761, RFC 6762,
-/// RFC 8375, and `internal` as ICANN reserved it; `lan` is what home routers use).
-fn is_private(authority: &str) -> bool {
-    const DOMAINS: [&str; 5] = [".localhost", ".local", ".lan", ".internal", ".home.arpa"];
+/// DECISION: names of private domains (`box.lan`, `printer`) are not enough. The network that a laptop is in hands out
+/// its search domain and answers for such names, so a page of that network could point one at this machine.
+fn is_own_name(authority: &str, hostname: &str) -> bool {
     let host = match authority.strip_prefix('[') {
         Some(_) => return true,
         None => authority.split(':').next().unwrap_or_default(),
     };
     let host = host.trim_end_matches('.').to_ascii_lowercase();
-    !host.contains('.')
+    // Browsers resolve everything below `localhost` themselves (RFC 6761).
+    host == "localhost"
+        || host.ends_with(".localhost")
         || host.parse::<std::net::Ipv4Addr>().is_ok()
-        || DOMAINS.iter().any(|domain| host.ends_with(domain))
+        || (!host.is_empty() && host == hostname.to_ascii_lowercase())
 }
 
 /// The page came from this server itself.
@@ -163,14 +166,14 @@ mod tests {
         let asks = |origins: &Origins, host: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::HOST, HeaderValue::from_static(host));
-            origins.permit_host(&headers)
+            origins.permit_host(&headers, "Box")
         };
         for own in [
             "localhost:8080",
             "127.0.0.1",
             "[::1]:8080",
             "box",
-            "BOX.lan:8080",
+            "BOX:8080",
             "a.localhost.",
         ] {
             assert!(asks(&Origins::Loopback, own), "{own}");
@@ -180,6 +183,8 @@ mod tests {
             "127.0.0.1.nip.io",
             "localhost.evil.example",
             "xlan.example",
+            "box.lan:8080",
+            "printer:8080",
         ] {
             assert!(!asks(&Origins::Loopback, foreign), "{foreign}");
         }
@@ -187,7 +192,7 @@ mod tests {
         assert!(asks(&these, "app.example"));
         assert!(!asks(&these, "evil.example"));
         assert!(asks(&Origins::Any, "evil.example"));
-        assert!(Origins::Loopback.permit_host(&HeaderMap::new()));
+        assert!(Origins::Loopback.permit_host(&HeaderMap::new(), ""));
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! What changes, told to whoever watches.
+//! Event streams of model states and scheduler snapshots.
 //!
 //! Two feeds: the events of llama-server's router for its clients (`/models/sse`), and the whole snapshot of
-//! the scheduler for our own screens. Nothing is made while nobody listens.
+//! the scheduler for our own screens. No event is built without a listener.
 
 use bytes::Bytes;
 use plimsoll_base::Bytes as Size;
@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::feed::{Feed, Listener};
 use super::listing::status;
+use super::problem::without_engine_words;
 
 #[derive(Debug, Default)]
 pub(crate) struct Events {
@@ -18,7 +19,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Tells that a model's state is another now. `info` is what goes with it: the progress of a load, what a
+    /// Publishes a model's new state. `info` is what goes with it: the progress of a load, what a
     /// ready engine says of its model, the exit code of an ended one.
     ///
     /// llama-server's router documents `model_status` but sends it only when a load begins and
@@ -35,27 +36,27 @@ impl Events {
         self.tell(model, "status_change", &data);
     }
 
-    /// Tells that the configuration was read again.
+    /// Publishes that the configuration was read again.
     pub(crate) fn reloaded(&self) {
         self.tell("*", "models_reload", &json!({}));
     }
 
-    /// Tells that neighbours gave back so much that lay idle, for this model.
+    /// Publishes the idle memory that neighbours released for this model.
     pub(crate) fn neighbours_gave(&self, model: &str, bytes: Size) {
         self.tell(model, "neighbours_gave", &json!({ "bytes": bytes }));
     }
 
-    /// Tells what was done before a load so that the machine allows what the model needs.
+    /// Publishes the steps that made room in the host's memory before a load.
     pub(crate) fn reclaimed(&self, model: &str, what: &Value) {
         self.tell(model, "reclaimed", what);
     }
 
-    /// Tells that the page cache of the model's files was given back; so much was there before.
+    /// Publishes that the page cache of the model's files was dropped, and its size before.
     pub(crate) fn page_cache_dropped(&self, model: &str, cached: Size) {
         self.tell(model, "page_cache_dropped", &json!({ "cached": cached }));
     }
 
-    /// Shows the scheduler as it is now; `snapshot` is asked only if somebody watches.
+    /// Shows the scheduler as it is now; `snapshot` is called only if there is a listener.
     pub(crate) fn show(&self, snapshot: impl FnOnce() -> Snapshot) {
         if self.snapshots.is_heard() {
             self.snapshots.publish(&snapshot_event(&snapshot()));
@@ -81,7 +82,7 @@ impl Events {
 }
 
 fn snapshot_event(snapshot: &Snapshot) -> Bytes {
-    data_event(&json!(snapshot))
+    data_event(&without_engine_words(json!(snapshot)))
 }
 
 fn data_event(data: &Value) -> Bytes {

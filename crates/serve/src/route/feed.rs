@@ -1,94 +1,89 @@
-//! One writer, many listeners, one thread: events and log lines on their way to whoever watches.
+//! Broadcast of events and log lines from one writer to many listeners.
 //!
-//! A listener that does not read is cut off when it lags too far; it never slows the writer or the others.
+//! A listener that does not read misses pieces and is told how many; it never slows the writer or the others.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::rc::{Rc, Weak};
-use std::task::{Context, Poll, Waker};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::{Receiver, Sender};
 
-const MOST_PIECES: usize = 4096;
+/// Pieces that a listener may be behind.
+const SLACK: usize = 1024;
 
-#[derive(Debug, Default)]
-pub(crate) struct Feed {
-    seats: RefCell<Vec<Weak<RefCell<Seat>>>>,
-}
-
-#[derive(Debug, Default)]
-struct Seat {
-    pieces: VecDeque<Bytes>,
-    waker: Option<Waker>,
-    closed: bool,
-}
-
-/// What a listener has not read yet, and what is still to come.
 #[derive(Debug)]
-pub(crate) struct Listener(Rc<RefCell<Seat>>);
+pub(crate) struct Feed(Sender<Bytes>);
+
+impl Default for Feed {
+    fn default() -> Self {
+        Self(Sender::new(SLACK))
+    }
+}
 
 impl Feed {
     /// Starts listening; `first` comes before everything that is published from now on.
     pub(crate) fn listen(&self, first: Option<Bytes>) -> Listener {
-        let seat = Rc::new(RefCell::new(Seat::default()));
-        seat.borrow_mut().pieces.extend(first);
-        self.seats.borrow_mut().push(Rc::downgrade(&seat));
-        Listener(seat)
+        Listener::new(first, self.0.subscribe(), |piece| piece, |_| None)
     }
 
     pub(crate) fn publish(&self, piece: &Bytes) {
-        self.seats.borrow_mut().retain(|seat| {
-            seat.upgrade()
-                .is_some_and(|seat| seat.borrow_mut().put(piece.clone()))
-        });
+        // An error means that there is no listener.
+        let _ = self.0.send(piece.clone());
     }
 
-    /// Whether anybody listens, so that a piece need not be made for nobody.
+    /// True if there is a listener; without one no piece need be built.
     pub(crate) fn is_heard(&self) -> bool {
-        self.seats.borrow().iter().any(|seat| seat.strong_count() > 0)
+        self.0.receiver_count() > 0
     }
 }
 
-/// Listeners hear the end.
-impl Drop for Feed {
-    fn drop(&mut self) {
-        for seat in self.seats.borrow().iter().filter_map(Weak::upgrade) {
-            seat.borrow_mut().close();
+type Received<T> = Pin<Box<dyn Future<Output = (Receiver<T>, Result<T, RecvError>)>>>;
+
+/// The pieces of a broadcast as they come, after a first one.
+pub(crate) struct Listener<T = Bytes> {
+    first: Option<Bytes>,
+    next: Received<T>,
+    show: fn(T) -> Bytes,
+    /// The piece that reports how many were missed; `None` cuts the listener off.
+    missed: fn(u64) -> Option<Bytes>,
+}
+
+impl<T: Clone + 'static> Listener<T> {
+    pub(crate) fn new(
+        first: Option<Bytes>,
+        receiver: Receiver<T>,
+        show: fn(T) -> Bytes,
+        missed: fn(u64) -> Option<Bytes>,
+    ) -> Self {
+        let next = Box::pin(receive(receiver));
+        Self {
+            first,
+            next,
+            show,
+            missed,
         }
     }
-}
 
-impl Seat {
-    /// Returns whether the listener may stay.
-    fn put(&mut self, piece: Bytes) -> bool {
-        if self.pieces.len() >= MOST_PIECES {
-            self.close();
-            return false;
-        }
-        self.pieces.push_back(piece);
-        self.waker.take().into_iter().for_each(Waker::wake);
-        true
-    }
-
-    fn close(&mut self) {
-        self.closed = true;
-        self.waker.take().into_iter().for_each(Waker::wake);
-    }
-}
-
-impl Listener {
     /// Returns the next piece; `None` when there will be no more.
     pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        let mut seat = self.0.borrow_mut();
-        if let Some(piece) = seat.pieces.pop_front() {
-            return Poll::Ready(Some(piece));
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(first));
         }
-        if seat.closed {
-            return Poll::Ready(None);
-        }
-        seat.waker = Some(context.waker().clone());
-        Poll::Pending
+        let (receiver, received) = ready!(self.next.as_mut().poll(context));
+        self.next = Box::pin(receive(receiver));
+        Poll::Ready(match received {
+            Ok(piece) => Some((self.show)(piece)),
+            Err(RecvError::Lagged(count)) => (self.missed)(count),
+            Err(RecvError::Closed) => None,
+        })
     }
+}
+
+async fn receive<T: Clone>(mut receiver: Receiver<T>) -> (Receiver<T>, Result<T, RecvError>) {
+    let received = receiver.recv().await;
+    (receiver, received)
 }
 
 #[cfg(test)]
@@ -113,14 +108,13 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_listener_that_does_not_read_is_cut_off_and_one_that_left_is_forgotten() {
+    #[tokio::test]
+    async fn a_listener_that_does_not_read_is_cut_off_and_one_that_left_is_forgotten() {
         let feed = Feed::default();
-        let listener = feed.listen(None);
-        (0..=MOST_PIECES).for_each(|_| feed.publish(&Bytes::from_static(b"x")));
-        assert!(!feed.is_heard() || feed.seats.borrow().is_empty());
-        assert_eq!(listener.0.borrow().pieces.len(), MOST_PIECES);
-        drop(feed.listen(None));
+        let mut listener = feed.listen(None);
+        (0..=SLACK).for_each(|_| feed.publish(&Bytes::from_static(b"x")));
+        assert_eq!(poll_fn(|cx| listener.poll_next(cx)).await, None);
+        drop(listener);
         assert!(!feed.is_heard());
     }
 }

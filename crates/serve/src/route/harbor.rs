@@ -1,6 +1,6 @@
-//! What the data plane asks of the owner of the models, and nothing more.
+//! The interface between the HTTP side and the owner of the models.
 //!
-//! The owner decides (who is loaded, who waits, who leaves); the data plane moves bytes. It learns where an
+//! The owner decides about loads, queues and evictions; the data plane moves bytes. It learns where an
 //! engine listens only from a [`Pass`], and while it holds the pass the engine stays.
 
 use std::future::Future;
@@ -8,8 +8,9 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use plimsoll_launch::Log;
-use plimsoll_scheduler::{ModelId, Snapshot};
+use plimsoll_scheduler::{ClientId, ModelId, Snapshot};
 
+use super::connection::StallLimit;
 use super::events::Events;
 use super::exposition::Exposition;
 use super::listing::Listing;
@@ -17,12 +18,14 @@ use super::problem::Problem;
 use super::prompt::Prompt;
 use super::upstream::Upstream;
 
-/// How a request wants its model.
+/// Options of a request about its model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wish {
     /// `?autoload=`: whether a model that is not running may be loaded for this; `None` leaves it to the
     /// configuration.
     pub(crate) autoload: Option<bool>,
+    /// The client, as far as clients can be told apart.
+    pub(crate) client: ClientId,
 }
 
 pub(crate) trait Harbor: 'static {
@@ -71,8 +74,14 @@ pub(crate) trait Harbor: 'static {
 pub(crate) trait Pass: Unpin + Sized + 'static {
     fn upstream(&self) -> &Rc<Upstream>;
 
-    /// Whether anybody wants to know how deep the answer was.
+    /// True if the depth of the answer is needed afterwards.
     fn counts_tokens(&self) -> bool;
+
+    /// The time that the client may take nothing of its answer before it is given up. The owner of the models keeps a
+    /// clone and shortens it while another request waits for the memory that this one holds.
+    fn stall_limit(&self) -> StallLimit {
+        StallLimit::default()
+    }
 
     /// The answer is through, and had so many tokens, prompt included, if it said so.
     fn finished(self, tokens: Option<u64>);

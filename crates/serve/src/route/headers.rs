@@ -1,8 +1,10 @@
-//! Which header lines pass, in both directions.
+//! Header lines that pass between client and engine, in both directions.
 //!
 //! Hop-by-hop lines end here (RFC 9110 §7.6.1). The client's key is ours and is replaced by the engine's own.
 //! `Accept-Encoding` is dropped so that streams come as they are; `Origin` and CORS answers are this server's
 //! business, not the engine's. Everything else, `traceparent` among it, passes untouched.
+
+use std::collections::HashSet;
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
@@ -51,8 +53,10 @@ pub(crate) fn to_engine(client: &HeaderMap, upstream: &Upstream) -> HeaderMap {
     if let Some(key) = upstream.authorization() {
         headers.insert(header::AUTHORIZATION, key.clone());
     }
+    // A set, because a head may hold thousands of tokens, and each header line is looked up among them.
+    let named: HashSet<String> = connection_tokens(client).map(str::to_ascii_lowercase).collect();
     for (name, value) in client {
-        if !HOP_BY_HOP.contains(name) && !OURS.contains(name) && !is_named_in_connection(client, name) {
+        if !HOP_BY_HOP.contains(name) && !OURS.contains(name) && !named.contains(name.as_str()) {
             headers.append(name.clone(), value.clone());
         }
     }
@@ -83,10 +87,6 @@ pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {
 
 pub(crate) fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
-}
-
-fn is_named_in_connection(headers: &HeaderMap, name: &HeaderName) -> bool {
-    connection_tokens(headers).any(|token| token.eq_ignore_ascii_case(name.as_str()))
 }
 
 fn connection_tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {

@@ -1,4 +1,4 @@
-//! What a client may take of us before it has given anything.
+//! Limits on connections, heads and bodies of clients.
 //!
 //! The body of a request is read whole before a model is asked for, so a slow client holds its own connection
 //! and its own buffer, never a model, a queue place or an engine's thread. Sizes follow the engine's own HTTP
@@ -11,7 +11,7 @@ use plimsoll_base::Bytes;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
-    /// Connections at once; more wait in the kernel's backlog.
+    /// Connections at once; the longest idle one makes room for the next.
     pub(crate) connections: usize,
     /// Size of a request's head.
     pub(crate) head: Bytes,
@@ -19,17 +19,19 @@ pub(crate) struct Limits {
     pub(crate) headers: usize,
     /// Time until a head is complete; also how long a connection may stand idle between two requests.
     pub(crate) head_time: Duration,
+    /// The same for a peer that has shown no API key, where one is asked for.
+    pub(crate) keyless_time: Duration,
     /// Size of one body.
     pub(crate) body: Bytes,
     /// All bodies held at once.
     pub(crate) bodies: Bytes,
-    /// Time for a body to start, and the slack that a steady sender has.
+    /// Time for a body to start; its credit of time is never more than twice this.
     pub(crate) body_time: Duration,
-    /// Bytes per second that a body must keep up on average.
+    /// Bytes per second that keep a body's credit of time.
     pub(crate) body_rate: Bytes,
     /// Time for an engine to take a connection.
     pub(crate) connect_time: Duration,
-    /// How long requests in flight may go on after a shutdown began.
+    /// Time that requests in flight have after a shutdown began.
     pub(crate) drain_time: Duration,
 }
 
@@ -40,6 +42,8 @@ impl Default for Limits {
             head: Bytes::kib(64),
             headers: 100,
             head_time: Duration::from_secs(30),
+            // A client sends its first request at once; browsers that open spare connections open them again.
+            keyless_time: Duration::from_secs(10),
             body: Bytes::mib(100),
             bodies: Bytes::gib(1),
             body_time: Duration::from_secs(10),

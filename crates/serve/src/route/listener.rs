@@ -1,11 +1,12 @@
-//! Accepts connections, a bounded number at once, and lets them finish at the end.
+//! The listener: a bounded number of connections, and their end.
 //!
-//! One task per connection on the one thread; its requests run inside it. At the bound nothing more is
-//! accepted and newcomers wait in the kernel's backlog. A shutdown lets requests in flight finish, closes idle
-//! connections at once, and ends what is left when the time is over.
+//! One task per connection on the one thread; its requests run inside it. At the bound the longest idle connection makes
+//! room for a newcomer, and where none is idle the slowest request body. A shutdown lets requests in flight finish,
+//! closes idle connections at once, and ends what is left when the time is over.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::future::Future;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -15,15 +16,23 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use plimsoll_scheduler::ClientId;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 
+use super::body::READ_BUFFER;
+use super::connection::{ClientConnection, ClientStream};
 use super::harbor::Harbor;
 use super::limits::Limits;
 use super::server::Server;
 
 /// Accepting failed for want of descriptors or memory: waiting a little is all that helps.
 const BREATH: Duration = Duration::from_millis(50);
+/// Interval at which a newcomer at the bound looks again for a connection that may be closed for it.
+const GLANCE: Duration = Duration::from_millis(250);
+
+/// A connection is not closed for others before it has been idle for this long.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// An address that others can reach was asked for without saying so.
 #[derive(Debug, thiserror::Error)]
@@ -45,32 +54,63 @@ pub(crate) async fn bind(address: SocketAddr, exposed: bool) -> Result<TcpListen
     bound.map_err(|error| Listen::Bind { address, error })
 }
 
-/// Connections open now.
+/// The connections that are open now.
 #[derive(Debug, Default)]
-struct Open {
-    count: Cell<usize>,
+struct OpenConnections {
+    all: RefCell<Vec<Rc<ClientConnection>>>,
     changed: Notify,
 }
 
-/// One of them.
-struct Seat(Rc<Open>);
+/// A place among the open connections, given up when it is dropped.
+struct OpenGuard(Rc<OpenConnections>, Rc<ClientConnection>);
 
-impl Open {
-    fn seat(self: &Rc<Self>) -> Seat {
-        self.count.set(self.count.get() + 1);
-        Seat(Rc::clone(self))
+impl OpenConnections {
+    fn enter(self: &Rc<Self>, connection: &Rc<ClientConnection>) -> OpenGuard {
+        self.all.borrow_mut().push(Rc::clone(connection));
+        OpenGuard(Rc::clone(self), Rc::clone(connection))
+    }
+
+    fn count(&self) -> usize {
+        self.all.borrow().len()
     }
 
     async fn at_most(&self, count: usize) {
-        while self.count.get() > count {
+        while self.count() > count {
             self.changed.notified().await;
         }
     }
+
+    /// Makes room for one more connection and waits for it.
+    async fn make_room<H: Harbor>(&self, server: &Server<H>) {
+        let limits = &server.settings.limits;
+        let keyless = self.all.borrow().iter().filter(|one| !one.has_key.get()).count();
+        // Half of the places stay for clients that have shown a key, however many others come.
+        if keyless >= (limits.connections / 2).max(1) {
+            self.close_longest_idle(|one| !one.has_key.get());
+        }
+        while self.count() >= limits.connections {
+            let closed = self.close_longest_idle(|one| !one.has_key.get())
+                || self.close_longest_idle(|_| true)
+                || server.bodies.drop_slowest(limits.body_time);
+            let pause = if closed { Duration::ZERO } else { GLANCE };
+            let _ = tokio::time::timeout(pause.max(BREATH), self.changed.notified()).await;
+        }
+    }
+
+    fn close_longest_idle(&self, may_go: impl Fn(&ClientConnection) -> bool) -> bool {
+        let all = self.all.borrow();
+        let idle = all.iter().filter(|one| may_go(one));
+        let idle = idle.filter_map(|one| Some((one.idle_since()?, one)));
+        // A request that has just arrived may lie unread in its socket.
+        let idle = idle.filter(|(since, _)| since.elapsed() >= GRACE);
+        let longest = idle.min_by_key(|(since, _)| *since);
+        longest.inspect(|(_, one)| one.close()).is_some()
+    }
 }
 
-impl Drop for Seat {
+impl Drop for OpenGuard {
     fn drop(&mut self) {
-        self.0.count.set(self.0.count.get() - 1);
+        self.0.all.borrow_mut().retain(|one| !Rc::ptr_eq(one, &self.1));
         self.0.changed.notify_one();
     }
 }
@@ -82,25 +122,28 @@ pub(crate) async fn serve<H: Harbor>(
     shutdown: impl Future<Output = ()>,
 ) {
     let limits = server.settings.limits.clone();
-    let open = Rc::new(Open::default());
+    let open = Rc::new(OpenConnections::default());
     let (drain, draining) = watch::channel(false);
     let mut shutdown = pin!(shutdown);
-    let connection = Rc::new(connection_builder(&limits));
+    let builder = Rc::new(connection_builder(&limits));
     loop {
+        // Room is made only once a newcomer is there: until then an idle connection costs nothing.
         let accepted = async {
-            open.at_most(limits.connections.saturating_sub(1)).await;
-            listener.accept().await
+            let accepted = listener.accept().await;
+            open.make_room(&server).await;
+            accepted
         };
         tokio::select! {
             () = &mut shutdown => break,
             accepted = accepted => match accepted {
                 Ok((stream, _)) => {
-                    let (connection, server) = (Rc::clone(&connection), Rc::clone(&server));
-                    let seat = open.seat();
+                    let (builder, server) = (Rc::clone(&builder), Rc::clone(&server));
+                    let client = ClientConnection::new(server.settings.keys.is_empty());
+                    let place = open.enter(&client);
                     let draining = draining.clone();
                     tokio::task::spawn_local(async move {
-                        serve_connection(stream, &connection, server, draining).await;
-                        drop(seat);
+                        serve_connection(stream, client, &builder, server, draining).await;
+                        drop(place);
                     });
                 }
                 Err(_) => tokio::time::sleep(BREATH).await,
@@ -120,26 +163,48 @@ fn connection_builder(limits: &Limits) -> http1::Builder {
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_time)
         .max_headers(limits.headers)
+        .max_buf_size(READ_BUFFER)
         .max_header_size(head);
     builder
 }
 
+/// Identifies a client by its address; on the loopback, where all clients share one, by its connection.
+fn client_of(stream: &TcpStream) -> ClientId {
+    let mut hasher = DefaultHasher::new();
+    match stream.peer_addr() {
+        Ok(peer) if !peer.ip().is_loopback() => peer.ip().hash(&mut hasher),
+        peer => peer.ok().hash(&mut hasher),
+    }
+    ClientId(hasher.finish())
+}
+
 async fn serve_connection<H: Harbor>(
     stream: TcpStream,
+    client: Rc<ClientConnection>,
     builder: &http1::Builder,
     server: Rc<Server<H>>,
     mut draining: watch::Receiver<bool>,
 ) {
-    // Without it an answer may sit 40 ms in the kernel; a socket that refuses it still works.
-    let _ = stream.set_nodelay(true);
-    let service = service_fn(move |request| Rc::clone(&server).answer(request));
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let limits = server.settings.limits.clone();
+    let source = client_of(&stream);
+    let io = TokioIo::new(ClientStream::new(stream, Rc::clone(&client)));
+    let its = Rc::clone(&client);
+    let service = service_fn(move |mut request| {
+        request.extensions_mut().insert(source);
+        Rc::clone(&server).answer(request, Rc::clone(&its))
+    });
+    let mut connection = pin!(builder.serve_connection(io, service));
+    let mut over = pin!(client.is_over(&limits));
     // How a connection ends is the client's affair: it left, or it was told.
     tokio::select! {
         biased;
         _ = connection.as_mut() => return,
+        () = over.as_mut() => return,
         _ = draining.wait_for(|draining| *draining) => {}
     }
     connection.as_mut().graceful_shutdown();
-    let _ = connection.await;
+    tokio::select! {
+        _ = connection => {}
+        () = over => {}
+    }
 }

@@ -5,7 +5,10 @@ use std::time::Duration;
 use plimsoll_scheduler::State;
 use serde_json::{Value, json};
 
-/// What the owner tells about one model.
+/// Stands for a secret.
+const MASK: &str = "***";
+
+/// A model's entry for the listings.
 #[derive(Clone, Debug)]
 pub(crate) struct Listing {
     pub(crate) name: String,
@@ -19,15 +22,15 @@ pub(crate) struct Listing {
     pub(crate) arguments: Vec<String>,
     /// The section of the preset that it came from, as INI.
     pub(crate) preset: Option<String>,
-    /// How the last run ended, where it failed: the exit code, or 128 and the signal.
+    /// The exit code of the last run where it failed, or 128 and the signal.
     pub(crate) exit_code: Option<i32>,
-    /// What the engine says about the model, once it runs.
+    /// The engine's own description of the model, once it runs.
     pub(crate) meta: Option<Value>,
     pub(crate) modalities: Modalities,
-    /// What it was seen to take and to grow by, once it was.
+    /// Measured memory and growth, once there is a measurement.
     pub(crate) memory: Option<Value>,
     pub(crate) ttl: Option<Duration>,
-    /// Where the engine listens.
+    /// The engine's address.
     pub(crate) address: Option<String>,
 }
 
@@ -54,7 +57,7 @@ impl Listing {
 
     /// As in llama-server's `/v1/models` (`server-models.cpp:get_router_models @ b10605`).
     pub(crate) fn as_model(&self, created: u64) -> Value {
-        let mut status = json!({ "value": status(self.state), "args": self.arguments });
+        let mut status = json!({ "value": status(self.state), "args": masked(&self.arguments) });
         if let Some(preset) = &self.preset {
             status["preset"] = json!(preset);
         }
@@ -102,7 +105,7 @@ impl Listing {
             "name": self.name,
             "description": self.description,
             "state": state,
-            "cmd": self.arguments.join(" "),
+            "cmd": masked(&self.arguments).join(" "),
             "proxy": self.address.as_ref().map(|address| format!("http://{address}")),
             "ttl": self.ttl.map_or(0, |ttl| ttl.as_secs()),
         });
@@ -111,6 +114,26 @@ impl Listing {
         }
         running
     }
+}
+
+/// The command line without the values of flags that hold a secret: each client that may list models would see them.
+fn masked(arguments: &[String]) -> Vec<String> {
+    const SECRET: [&str; 5] = ["key", "token", "password", "secret", "credential"];
+    // `--api-key-file` names a file, and `--max-tokens` is no token.
+    let is_secret = |flag: &str| {
+        let flag = flag.to_ascii_lowercase().replace('_', "-");
+        flag.starts_with('-') && SECRET.iter().any(|word| flag.ends_with(word)) || flag == "-hft"
+    };
+    let mut hidden = false;
+    let arguments = arguments.iter().map(|argument| match argument.split_once('=') {
+        _ if std::mem::take(&mut hidden) => MASK.to_owned(),
+        Some((flag, _)) if is_secret(flag) => format!("{flag}={MASK}"),
+        _ => {
+            hidden = is_secret(argument);
+            argument.clone()
+        }
+    });
+    arguments.collect()
 }
 
 /// The words of llama-server's router. It knows no waiting and no stopping: what waits is about to load, and
@@ -164,6 +187,18 @@ pub(crate) mod tests {
             (&status["value"], &status["failed"], &status["exit_code"]),
             (&json!("unloaded"), &json!(true), &json!(137))
         );
+    }
+
+    #[test]
+    fn secrets_of_a_command_line_are_not_listed() {
+        let line = "vllm --api-key sk-1 --hf-token=hf_2 --max-tokens 5 --api-key-file /k -hft hf_3 -c 1";
+        let line: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let shown = "vllm --api-key *** --hf-token=*** --max-tokens 5 --api-key-file /k -hft *** -c 1";
+        assert_eq!(masked(&line).join(" "), shown);
+        let mut running = listing("a", State::Ready);
+        running.arguments = line;
+        assert_eq!(running.as_running()["cmd"], shown);
+        assert_eq!(running.as_model(7)["status"]["args"][2], "***");
     }
 
     #[test]

@@ -1,14 +1,11 @@
 //! Log lines as plain text: the last ones, and then, for a stream, each new one.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use plimsoll_launch::{Log, LogLine};
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
+
+use super::feed::Listener;
 
 /// Lines shown before the new ones.
 const HISTORY: usize = 1000;
@@ -26,42 +23,16 @@ fn text(lines: &[Arc<LogLine>]) -> Bytes {
     Bytes::from(text)
 }
 
-type Next = Pin<Box<dyn Future<Output = (Receiver<Arc<LogLine>>, Option<Bytes>)>>>;
-
 /// The lines of a log, without an end.
-pub(crate) struct LogStream {
-    history: Option<Bytes>,
-    next: Next,
-}
+pub(crate) type LogStream = Listener<Arc<LogLine>>;
 
-impl LogStream {
-    pub(crate) fn new(log: &Log, with_history: bool) -> Self {
-        let history = with_history
-            .then(|| tail(log))
-            .filter(|history| !history.is_empty());
-        Self {
-            history,
-            next: Box::pin(next(log.subscribe())),
-        }
-    }
-
-    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        if let Some(history) = self.history.take() {
-            return Poll::Ready(Some(history));
-        }
-        let (receiver, piece) = ready!(self.next.as_mut().poll(context));
-        self.next = Box::pin(next(receiver));
-        Poll::Ready(piece)
-    }
-}
-
-async fn next(mut lines: Receiver<Arc<LogLine>>) -> (Receiver<Arc<LogLine>>, Option<Bytes>) {
-    let piece = match lines.recv().await {
-        Ok(line) => Some(text(&[line])),
-        Err(RecvError::Lagged(missed)) => Some(Bytes::from(format!("[plimsoll] {missed} lines left out\n"))),
-        Err(RecvError::Closed) => None,
-    };
-    (lines, piece)
+pub(crate) fn stream(log: &Log, with_history: bool) -> LogStream {
+    let history = with_history
+        .then(|| tail(log))
+        .filter(|history| !history.is_empty());
+    // A slow reader is told of the gap and goes on: a log with a hole is better than none.
+    let missed = |count| Some(Bytes::from(format!("[plimsoll] {count} lines left out\n")));
+    Listener::new(history, log.subscribe(), |line| text(&[line]), missed)
 }
 
 #[cfg(test)]
@@ -77,8 +48,8 @@ mod tests {
     async fn a_stream_begins_with_what_was_and_goes_on_with_what_comes() {
         let log = Log::new("a", Size::kib(4));
         log.push(LogSource::Stdout, "one".to_owned());
-        let mut all = LogStream::new(&log, true);
-        let mut new = LogStream::new(&log, false);
+        let mut all = stream(&log, true);
+        let mut new = stream(&log, false);
         log.push(LogSource::Stderr, "two".to_owned());
         drop(log);
         for (stream, lines) in [

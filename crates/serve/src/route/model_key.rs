@@ -1,27 +1,18 @@
-//! Finds the top-level `"model"` of a JSON body.
+//! The top-level `"model"` of a JSON body.
 //!
-//! The engine parses the body anyway; to route it only one string is needed. Clients write it first, or, as
-//! OpenAI's client for Python does, behind the messages. So the beginning is walked while it arrives, and where
-//! no model stands there, the end is read backwards once it is there. Only a body with its model in neither
-//! is walked whole. Malformed JSON is the engine's to complain about, as long as a model was found to ask.
-//! The last key wins, as in nlohmann::json, whose reading is the one that counts; a last `"model"` that is no
-//! string counts as none.
+//! The engine parses the body anyway; to route it only one string is needed. The body is walked while it arrives, to its
+//! end, because the last key wins, as in nlohmann::json, whose reading is the one that counts. A last `"model"` that is
+//! no string counts as none. Malformed JSON is the engine's to report, as long as a model was found to ask.
 
 use std::ops::Range;
 
-use super::rope::Rope;
-
 mod quote;
-mod tail;
 mod walk;
 
 use self::walk::Walk;
 
 /// A longer name is not a name of ours.
 const LONGEST_MODEL: usize = 4096;
-/// How far a body is walked for a model before the walk waits for the end.
-const BEGINNING: usize = 64 * 1024;
-
 /// A model's name, and where its string stands in the body, quotes included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Named {
@@ -31,31 +22,17 @@ pub(crate) struct Named {
 
 /// A search that goes on while the body arrives.
 #[derive(Debug, Default)]
-pub(crate) struct Search {
-    walk: Walk,
-    arrived: usize,
-}
+pub(crate) struct Search(Walk);
 
 impl Search {
-    /// Takes the next chunk. Behind a model found early the walk goes on: another one may follow.
+    /// Takes the next chunk.
     pub(crate) fn feed(&mut self, chunk: &[u8]) {
-        let in_step = self.walk.seen() == self.arrived;
-        self.arrived += chunk.len();
-        if in_step && (self.walk.seen() < BEGINNING || self.walk.found().is_some()) {
-            self.walk.feed(chunk);
-        }
+        self.0.feed(chunk);
     }
 
-    /// Returns the model of the whole `body`, whose chunks were fed.
-    pub(crate) fn finish(mut self, body: &Rope) -> Option<Named> {
-        let unseen = body.slice(self.walk.seen()..body.len());
-        if unseen.len() == 0 {
-            return self.walk.finish();
-        }
-        tail::model(body).or_else(|| {
-            unseen.chunks().for_each(|chunk| self.walk.feed(chunk));
-            self.walk.finish()
-        })
+    /// Returns the model of the whole body, whose chunks were fed.
+    pub(crate) fn finish(self) -> Option<Named> {
+        self.0.finish()
     }
 }
 
@@ -72,7 +49,7 @@ mod tests {
         let body = rope_of(text.as_bytes(), &[chunk]);
         let mut search = Search::default();
         body.chunks().for_each(|chunk| search.feed(chunk));
-        search.finish(&body)
+        search.finish()
     }
 
     /// More than is walked while it arrives, and more than the end that is read backwards.

@@ -1,4 +1,4 @@
-//! What this server says about its models and itself, and takes as orders about them.
+//! The server's own API: listings, load and unload, logs, metrics and status.
 //!
 //! Three dialects over one owner: llama-server's router (`/models`, `/models/load`), llama-swap (`/running`,
 //! `/unload`, `/logs`) and our own (`/api/status`), which is the scheduler's snapshot as it is.
@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use super::api::{self, Own};
 use super::exposition::Exposition;
 use super::harbor::Harbor;
-use super::logs::{self, LogStream};
-use super::problem::Problem;
+use super::logs;
+use super::problem::{Problem, without_engine_words};
 use super::query;
 use super::reply::{self, Reply, ReplyBody};
 use super::server::Server;
@@ -49,7 +49,7 @@ impl<H: Harbor> Server<H> {
             Own::Logs => reply::text(TEXT, logs::tail(&self.harbor.log(None))),
             Own::LogStream => self.log_stream(rest, head)?,
             Own::Metrics => self.metrics(),
-            Own::Status => reply::json(&json!(snapshot())),
+            Own::Status => reply::json(&without_engine_words(json!(snapshot()))),
             Own::StatusStream => {
                 let listener = self.harbor.events().listen_to_snapshots(&snapshot());
                 reply::feed(EVENTS, ReplyBody::Feed(listener))
@@ -93,6 +93,7 @@ impl<H: Harbor> Server<H> {
 
     fn load(&self, model: ModelId) -> Result<Reply<H::Pass>, Problem> {
         if self.harbor.listing(model).is_running() {
+            // The status and the words of llama-server's router (b10605).
             let message = "model is already running";
             return Err(Problem::new(StatusCode::BAD_REQUEST, "model_running", message));
         }
@@ -127,8 +128,9 @@ impl<H: Harbor> Server<H> {
             "" => None,
             name => Some(self.named_in_path(name)?),
         };
+        // llama-swap's parameter, with or without a value.
         let with_history = query::parameter(head.uri.query(), "no-history").is_none();
-        let stream = LogStream::new(&self.harbor.log(model), with_history);
+        let stream = logs::stream(&self.harbor.log(model), with_history);
         Ok(reply::feed(TEXT, ReplyBody::Log(stream)))
     }
 
@@ -150,7 +152,7 @@ fn success<P: super::harbor::Pass>() -> Response<ReplyBody<P>> {
     reply::json(&json!({ "success": true }))
 }
 
-/// What llama-server's router says of itself, so that its web page finds its way.
+/// The properties that llama-server's router reports; its web page reads them.
 fn props() -> Value {
     json!({
         "role": "router",

@@ -44,6 +44,7 @@ pub(crate) fn model(body: &Rope, boundary: &str) -> Option<Named> {
                     place: value..end,
                 });
         }
+        // Past CR LF: the delimiter that was found opens the next part.
         at = end + 2;
     }
     found

@@ -1,4 +1,4 @@
-//! What a client is told when it does not get what it asked for.
+//! Error bodies of the API.
 //!
 //! One shape for every case, which OpenAI's and llama-server's clients both read:
 //! `{"error":{"message","type","code","param","reason","hints"}}`. `reason` is the tree the decision left
@@ -12,6 +12,9 @@ use http::StatusCode;
 use plimsoll_base::{Hint, Reason};
 use plimsoll_scheduler::{Refusal, RefusalKind};
 use serde_json::{Value, json};
+
+/// The code of a reason that quotes an engine's log.
+const ENGINE_WORDS: &str = "engine_said";
 
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
@@ -76,7 +79,7 @@ impl Problem {
             "param": null,
         });
         if let Some(reason) = &self.reason {
-            error["reason"] = json!(reason);
+            error["reason"] = without_engine_words(json!(reason));
         }
         if !self.hints.is_empty() {
             error["hints"] = json!(self.hints);
@@ -97,6 +100,8 @@ impl From<Refusal> for Problem {
         let status = match refusal.kind {
             RefusalKind::NeverFits | RefusalKind::TooDeep => StatusCode::PAYLOAD_TOO_LARGE,
             RefusalKind::Unconfigured => StatusCode::NOT_FOUND,
+            RefusalKind::Unanswered => StatusCode::BAD_GATEWAY,
+            // 503 is also what llama-server answers while it loads, so its clients try again.
             RefusalKind::NoRoom
             | RefusalKind::QueueFull
             | RefusalKind::Deadline
@@ -112,6 +117,31 @@ impl From<Refusal> for Problem {
     }
 }
 
+/// Takes an engine's own log lines out of a tree of reasons.
+///
+/// DECISION: engines log what clients send, so a line that explains one client's error may hold another one's prompt.
+/// Clients get the sign and the sizes; the lines are in `/logs`, which is the operator's, and on stderr.
+pub(crate) fn without_engine_words(mut tree: Value) -> Value {
+    match &mut tree {
+        Value::Array(items) => {
+            items.retain(|item| item["code"] != ENGINE_WORDS);
+            items
+                .iter_mut()
+                .for_each(|item| *item = without_engine_words(item.take()));
+        }
+        Value::Object(fields) => {
+            fields
+                .values_mut()
+                .for_each(|field| *field = without_engine_words(field.take()));
+            if fields.get("because").is_some_and(|causes| *causes == json!([])) {
+                fields.remove("because");
+            }
+        }
+        _ => {}
+    }
+    tree
+}
+
 /// `Retry-After` knows whole seconds only; rounded up, at least one.
 pub(crate) fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs()
@@ -124,6 +154,24 @@ mod tests {
     use plimsoll_base::Advice;
 
     use super::*;
+
+    #[test]
+    fn lines_of_an_engine_are_not_told_to_clients() {
+        let line = || Reason::new("engine_said", "prompt: 'my secret'");
+        let oom = Reason::new("engine_out_of_memory", "a ran out")
+            .fact("asked", 7)
+            .because(line());
+        let died = Reason::new("engine_died", "it went away")
+            .because(oom)
+            .because(line());
+        let problem = Problem::because(StatusCode::BAD_GATEWAY, died).to_json();
+        assert!(!problem.to_string().contains("secret"), "{problem}");
+        assert_eq!(
+            problem["error"]["reason"]["because"][0]["facts"],
+            json!({"asked": 7})
+        );
+        assert_eq!(problem["error"]["reason"]["because"][0].get("because"), None);
+    }
 
     #[test]
     fn the_shape_is_that_of_openai_with_the_reason_beside_it() {

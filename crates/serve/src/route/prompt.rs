@@ -1,4 +1,4 @@
-//! How deep a request may go, told from its body, or by the engine.
+//! Depth of a request: a bound from its body, or the engine's own count of tokens.
 //!
 //! DECISION: a body has at least as many bytes as its prompt has tokens, whatever the vocabulary and the escapes, so that its length
 //! is a bound for nothing; only the limit of the answer has to be read. A chat template adds words of its own, for which an
@@ -30,7 +30,7 @@ use self::asked::Asked;
 const TEMPLATE: u64 = 1024;
 /// The answer to a count lists every token; more is no answer.
 const LONGEST_COUNT: usize = 256 * 1024 * 1024;
-/// What stands for something in a message that is no text.
+/// Content types of a message's parts that are no text.
 const MEDIA: [&[u8]; 5] = [
     b"\"image_url\"",
     b"\"input_image\"",
@@ -39,7 +39,7 @@ const MEDIA: [&[u8]; 5] = [
     b"\"input_file\"",
 ];
 
-/// What a route does with the cache.
+/// The use that a route makes of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     Nothing,
@@ -49,7 +49,7 @@ enum Use {
     Chats,
     /// A chat in another dialect, which the engine's template route does not take.
     Converses,
-    /// Nobody knows.
+    /// Not known.
     Unknown,
 }
 
@@ -69,6 +69,7 @@ impl Prompt<'_> {
         let prompt = match works {
             Use::Nothing => return Depth::NOTHING,
             Use::Unknown => return Depth::UNKNOWN,
+            // An embedding reads its whole input and writes nothing.
             Use::Reads => {
                 return Depth {
                     prompt: Some(length),
@@ -136,6 +137,7 @@ struct Tokens {
 }
 
 fn use_of(method: &Method, path: &str) -> Use {
+    // GET never starts a prompt in llama-server.
     if method.is_safe() {
         return Use::Nothing;
     }
@@ -152,7 +154,15 @@ fn use_of(method: &Method, path: &str) -> Use {
 
 /// A key or a type that names media; within a text the quotes are escaped, so that it is not taken for one.
 fn shows_media(text: &[u8]) -> bool {
-    MEDIA.iter().any(|word| memmem::find(text, word).is_some())
+    MEDIA.iter().any(|word| memmem::find(text, word).is_some()) || escapes_letters(text)
+}
+
+/// True if a letter or an underscore is written as `\u00XX`. No encoder does so; it would hide a key from this search.
+fn escapes_letters(text: &[u8]) -> bool {
+    memmem::find_iter(text, b"\\u00").any(|at| match text.get(at + 4..at + 6) {
+        Some([b'6' | b'7', _]) => true,
+        code => code.is_some_and(|code| code.eq_ignore_ascii_case(b"5f")),
+    })
 }
 
 async fn ask(upstream: &Upstream, path: &'static str, body: Rope, limits: &Limits) -> Option<Vec<u8>> {
@@ -246,6 +256,12 @@ mod tests {
         );
         let picture =
             r#"{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:"}}]}]}"#;
+        let hidden = picture.replace('_', "\\u005F");
+        assert_eq!(
+            bound("/v1/chat/completions", &hidden).prompt,
+            None,
+            "an escape hides nothing"
+        );
         let picture = bound("/v1/chat/completions", picture);
         assert_eq!(picture.prompt, None);
         assert_eq!(

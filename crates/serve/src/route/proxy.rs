@@ -1,14 +1,14 @@
-//! One request's way: ask for the model, send, wait for the first byte, then stream.
+//! The proxy: a request is sent to its engine, and the answer streamed back.
 //!
 //! Until that first byte nothing has reached the client, so nothing is lost: a stale connection is replaced,
-//! and an engine that died hands the request back to the owner, who may give it another try. From the first
+//! and an engine that died hands the request back to the owner, which may give it another try. From the first
 //! byte on the answer is the client's and is never sent twice.
 
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{Request, Response, Uri};
+use http::{Request, Response, Uri, Version};
 
 use super::body::Received;
 use super::harbor::Pass;
@@ -27,26 +27,26 @@ use super::upstream::{Upstream, Wire};
 /// and its request that the engine takes it for idle and closes it; a dead engine refuses the next at once.
 const FRESH: u32 = 2;
 
-/// What goes to an engine, kept until the first byte of the answer so that it can be sent again.
+/// A request to an engine, kept until the first byte of the answer so that it can be sent again.
 #[derive(Debug)]
-pub(crate) struct Errand {
+pub(crate) struct ProxyRequest {
     pub(crate) head: Parts,
     pub(crate) target: PathAndQuery,
     pub(crate) received: Received,
-    /// Where the model is named, and how to write a name there.
+    /// The place of the model's name, and the form in which a name is written there.
     pub(crate) named: Option<(Named, Written)>,
-    /// Whether the head waits for the first byte of the body. Feeds that may stay silent go at once.
+    /// True if the head waits for the first byte of the body. Feeds that may stay silent go at once.
     pub(crate) holds_head: bool,
 }
 
-/// How a model's name is written in a body.
+/// The form of a model's name in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
     Json,
     Plain,
 }
 
-/// How an attempt failed.
+/// The failure of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lost {
     /// The connection was closed before a byte of an answer: perhaps only the connection was too old.
@@ -62,22 +62,22 @@ struct Answer {
     first: Bytes,
 }
 
-/// Carries `errand` to the engine behind `pass`, or behind the next one where the owner gives one.
+/// Carries `request` to the engine behind `pass`, or behind the next one where the owner gives one.
 pub(crate) async fn carry<P: Pass>(
-    errand: Errand,
+    request: ProxyRequest,
     mut pass: P,
     limits: &Limits,
 ) -> Result<Response<Relay<P>>, Problem> {
     loop {
         let upstream = pass.upstream().clone();
-        match errand.ask(&upstream, limits).await {
-            Some(answer) => return Ok(errand.relay(answer, pass)),
-            None => pass = pass.bounced(errand.prompt()).await?,
+        match request.ask(&upstream, limits).await {
+            Some(answer) => return Ok(request.relay(answer, pass)),
+            None => pass = pass.bounced(request.prompt()).await?,
         }
     }
 }
 
-impl Errand {
+impl ProxyRequest {
     pub(crate) fn prompt(&self) -> Prompt<'_> {
         Prompt {
             method: &self.head.method,
@@ -88,6 +88,7 @@ impl Errand {
 
     /// Returns the beginning of the engine's answer; `None` when there is no such engine any more.
     async fn ask(&self, upstream: &Upstream, limits: &Limits) -> Option<Answer> {
+        // One reused connection at most: where that was stale, the other idle ones probably are too.
         if let Some(wire) = upstream.reuse().await {
             match self.attempt(wire, upstream).await {
                 Err(Lost::Unanswered) => {}
@@ -97,6 +98,7 @@ impl Errand {
         let mut left = FRESH;
         loop {
             let wire = upstream.connect(limits.connect_time).await.ok()?;
+            // Counted after the connect: a refused one means that the engine is gone.
             left -= 1;
             match upstream.crowd_in(self.attempt(wire, upstream)).await {
                 Err(Lost::Unanswered) if left > 0 => {}
@@ -147,6 +149,8 @@ impl Errand {
             first,
         } = answer;
         headers::to_client(&mut head.headers);
+        // The client's connection is ours: an engine's HTTP/1.0 must not go out on one that is kept open.
+        head.version = Version::HTTP_11;
         // An event can be added to a stream only where its length was not promised.
         let guarded = headers::is_event_stream(&head.headers)
             && !head.headers.contains_key(CONTENT_LENGTH)

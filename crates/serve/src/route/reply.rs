@@ -1,21 +1,26 @@
-//! What goes back to a client: a short text of our own, an engine's answer, or a feed.
+//! Replies to clients: a text of this server, an engine's answer, or a feed.
 
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{
+    CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+};
 use http::{Response, StatusCode};
 use hyper::body::{Body, Frame, SizeHint};
 use serde_json::Value;
 
+use super::connection::StallLimit;
 use super::feed::Listener;
 use super::harbor::Pass;
 use super::headers;
 use super::logs::LogStream;
 use super::problem::{Problem, whole_seconds};
 use super::stream::{BrokenAnswer, Relay};
+
+const CORP: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
 pub(crate) type Reply<P> = Response<ReplyBody<P>>;
 
@@ -27,10 +32,16 @@ pub(crate) enum ReplyBody<P: Pass> {
 }
 
 pub(crate) fn text<P: Pass>(kind: &'static str, body: impl Into<Bytes>) -> Reply<P> {
-    let mut reply = Response::new(ReplyBody::Whole(body.into()));
-    reply
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    own(kind, ReplyBody::Whole(body.into()))
+}
+
+/// A reply of this server's own, which no browser may take for another type or put into another site's page.
+fn own<P: Pass>(kind: &'static str, body: ReplyBody<P>) -> Reply<P> {
+    let mut reply = Response::new(body);
+    let headers = reply.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(CORP, HeaderValue::from_static("same-origin"));
     reply
 }
 
@@ -46,10 +57,7 @@ pub(crate) fn empty<P: Pass>(status: StatusCode) -> Reply<P> {
 
 /// A feed that does not end by itself.
 pub(crate) fn feed<P: Pass>(kind: &'static str, feed: ReplyBody<P>) -> Reply<P> {
-    let mut reply = Response::new(feed);
-    reply
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    let mut reply = own(kind, feed);
     headers::forbid_buffering(reply.headers_mut());
     reply
 }
@@ -99,6 +107,15 @@ impl<P: Pass> Body for ReplyBody<P> {
             Self::Whole(body) => SizeHint::with_exact(u64::try_from(body.len()).unwrap_or(u64::MAX)),
             Self::Relay(relay) => relay.size_hint(),
             Self::Feed(_) | Self::Log(_) => SizeHint::default(),
+        }
+    }
+}
+
+impl<P: Pass> ReplyBody<P> {
+    pub(crate) fn stall_limit(&self) -> StallLimit {
+        match self {
+            Self::Relay(relay) => relay.stall_limit(),
+            _ => StallLimit::default(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A request body as it came: a list of chunks, never joined.
 //!
-//! A prompt may be megabytes. Joining the chunks would copy all of it once more, so whoever looks into a body
-//! works across the seams, and a change to it (see `rewrite`) is a change to the list.
+//! A prompt may be megabytes. Joining the chunks would copy all of it once more, so searches in a body
+//! work across the seams, and a change to it (see `rewrite`) is a change to the list.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -82,6 +82,7 @@ impl Rope {
                 if let Some(at) = finder.find(&chunk[begin - start..]) {
                     return Some(begin + at);
                 }
+                // A needle across chunks is looked for in a copy of their ends, not in a joined body.
                 let seam = end.saturating_sub(overlap).max(begin);
                 if let Some(at) = finder.find(&self.seam(index, seam - start, overlap)) {
                     return Some(seam + at);

@@ -1,4 +1,4 @@
-//! From a request to its reply: who asks, what for, and whose it is to answer.
+//! Dispatch of requests: API keys, origins, and the route to an engine or to an answer of this server.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -6,35 +6,36 @@ use std::mem;
 use std::rc::Rc;
 use std::time::Instant;
 
+use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, ORIGIN, UPGRADE};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode};
-use hyper::body::Incoming;
+use http_body_util::BodyExt;
+use hyper::body::{Body, Incoming};
 use plimsoll_base::{Advice, Hint};
 use plimsoll_scheduler::ModelId;
 
 use super::api::{self, Action, Missing};
 use super::auth::Keys;
-use super::body::{Held, Received, receive};
+use super::body::{BodyBudget, Received, receive};
+use super::connection::ClientConnection;
 use super::cors::Origins;
 use super::harbor::{Harbor, Wish};
 use super::limits::Limits;
 use super::model_key::Named;
 use super::problem::Problem;
-use super::proxy::{self, Errand, Written};
+use super::proxy::{self, ProxyRequest, Written};
 use super::reply::{self, Reply, ReplyBody};
+use super::stream::BrokenAnswer;
 use super::tally::Tally;
 use super::{headers, multipart, query};
 
-/// How the server is set up.
+/// Settings of the server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     pub(crate) keys: Keys,
     pub(crate) origins: Origins,
-    /// Only requests to this machine by its own names are answered. For a server on the loopback without keys:
-    /// any page can make its own name point there (DNS rebinding), and is then no stranger to the browser.
-    pub(crate) guards_host: bool,
     pub(crate) limits: Limits,
 }
 
@@ -42,8 +43,10 @@ pub(crate) struct Settings {
 pub(crate) struct Server<H: Harbor> {
     pub(crate) harbor: Rc<H>,
     pub(crate) settings: Settings,
-    held: Held,
+    pub(crate) bodies: BodyBudget,
     pub(crate) tally: Tally,
+    /// The name of this machine, by which browsers of the local network may ask.
+    hostname: String,
 }
 
 impl<H: Harbor> Server<H> {
@@ -51,33 +54,53 @@ impl<H: Harbor> Server<H> {
         Self {
             harbor,
             settings,
-            held: Held::default(),
+            bodies: BodyBudget::default(),
             tally: Tally::default(),
+            // Without one only `localhost`, addresses and allowed origins are left.
+            hostname: std::fs::read_to_string("/proc/sys/kernel/hostname")
+                .unwrap_or_default()
+                .trim()
+                .to_owned(),
         }
     }
 
-    /// Answers one request; whatever goes wrong is an answer too.
+    /// Answers one request of `client`; a failure is an answer too.
     pub(crate) async fn answer(
         self: Rc<Self>,
         request: Request<Incoming>,
-    ) -> Result<Reply<H::Pass>, Infallible> {
+        client: Rc<ClientConnection>,
+    ) -> Result<Response<impl Body<Data = Bytes, Error = BrokenAnswer> + use<H>>, Infallible> {
+        let in_use = client.begin();
         let origin = request.headers().get(ORIGIN).cloned();
-        let mut reply = match self.dispatch(request).await {
+        let admitted = self.settings.keys.admit(request.headers());
+        client.has_key.set(admitted);
+        let mut reply = match self.dispatch(request, admitted).await {
             Ok(reply) => reply,
             Err(problem) => reply::problem(&problem),
         };
         self.settings.origins.grant(origin.as_ref(), reply.headers_mut());
-        Ok(reply)
+        // The next request of this connection may be for another model, or for none.
+        client.limit_stalls(reply.body().stall_limit());
+        // The body carries the mark, because hyper drops it once it has been sent.
+        Ok(reply.map(|body| {
+            body.map_err(move |error| {
+                let _mark = &in_use;
+                error
+            })
+        }))
     }
 
-    async fn dispatch(&self, request: Request<Incoming>) -> Result<Reply<H::Pass>, Problem> {
+    async fn dispatch(&self, request: Request<Incoming>, admitted: bool) -> Result<Reply<H::Pass>, Problem> {
         let (head, body) = request.into_parts();
         if head.method == Method::OPTIONS {
             let mut reply = reply::empty(StatusCode::NO_CONTENT);
             Origins::preflight(&head.headers, reply.headers_mut());
             return Ok(reply);
         }
-        if self.settings.guards_host && !self.settings.origins.permit_host(&head.headers) {
+        // Any page can make its own name point here (DNS rebinding), and the browser then takes it for this server's own.
+        // A key is what such a page lacks; without keys the name must be one that only this machine has.
+        let origins = &self.settings.origins;
+        if self.settings.keys.is_empty() && !origins.permit_host(&head.headers, &self.hostname) {
             return Err(foreign_host());
         }
         let path = head.uri.path().to_owned();
@@ -85,14 +108,11 @@ impl<H: Harbor> Server<H> {
             Ok(found) => found,
             Err(missing) => return Ok(no_route(&path, missing)),
         };
-        if !found.action.is_public() && !self.settings.keys.admit(&head.headers) {
+        if !found.action.is_public() && !admitted {
             return Err(wrong_key());
         }
-        if !self
-            .settings
-            .origins
-            .permit(found.action.changes(&head.method), &head.headers)
-        {
+        let changes = found.action.changes(&head.method, head.uri.query());
+        if !origins.permit(changes, &head.headers) {
             return Err(foreign_page());
         }
         match found.action {
@@ -107,14 +127,14 @@ impl<H: Harbor> Server<H> {
 
     /// Sends a request to the engine of the model that it names.
     async fn to_engine(&self, head: Parts, body: Incoming) -> Result<Reply<H::Pass>, Problem> {
-        let mut received = receive(body, &self.held, &self.settings.limits).await?;
+        let mut received = receive(body, &self.bodies, &self.settings.limits).await?;
         let named = named_in_body(&head, &mut received);
         let model = self.model_of(&head, named.as_ref().map(|(named, _)| named))?;
         let target = head.uri.path_and_query().cloned();
         let target = target.unwrap_or_else(|| PathAndQuery::from_static("/"));
         self.carry(
             model,
-            Errand {
+            ProxyRequest {
                 head,
                 target,
                 received,
@@ -143,7 +163,7 @@ impl<H: Harbor> Server<H> {
 
     /// Reads an order about a model: `{"model":…}`.
     pub(crate) async fn receive_model(&self, head: &Parts, body: Incoming) -> Result<ModelId, Problem> {
-        let mut received = receive(body, &self.held, &self.settings.limits).await?;
+        let mut received = receive(body, &self.bodies, &self.settings.limits).await?;
         let named = named_in_body(head, &mut received);
         self.model_of(head, named.as_ref().map(|(named, _)| named))
     }
@@ -163,10 +183,10 @@ impl<H: Harbor> Server<H> {
             .unwrap_or_default();
         let target = format!("/{path}{query}").parse();
         let target = target.unwrap_or_else(|_| PathAndQuery::from_static("/"));
-        let received = receive(body, &self.held, &self.settings.limits).await?;
+        let received = receive(body, &self.bodies, &self.settings.limits).await?;
         self.carry(
             model,
-            Errand {
+            ProxyRequest {
                 head,
                 target,
                 received,
@@ -187,13 +207,14 @@ impl<H: Harbor> Server<H> {
         })
     }
 
-    async fn carry(&self, model: ModelId, errand: Errand) -> Result<Reply<H::Pass>, Problem> {
-        let autoload = query::parameter(errand.head.uri.query(), "autoload");
+    async fn carry(&self, model: ModelId, request: ProxyRequest) -> Result<Reply<H::Pass>, Problem> {
+        let autoload = query::parameter(request.head.uri.query(), "autoload");
         let wish = Wish {
             autoload: autoload.map(|wanted| matches!(&*wanted, "true" | "1")),
+            client: errand.head.extensions.get().copied().unwrap_or_default(),
         };
         let asked = Instant::now();
-        let answer = self.admitted(model, wish, errand).await;
+        let answer = self.admitted(model, wish, request).await;
         let status = answer
             .as_ref()
             .map_or_else(|problem| problem.status, Response::status);
@@ -201,11 +222,16 @@ impl<H: Harbor> Server<H> {
         answer
     }
 
-    async fn admitted(&self, model: ModelId, wish: Wish, errand: Errand) -> Result<Reply<H::Pass>, Problem> {
+    async fn admitted(
+        &self,
+        model: ModelId,
+        wish: Wish,
+        request: ProxyRequest,
+    ) -> Result<Reply<H::Pass>, Problem> {
         let pass = Rc::clone(&self.harbor)
-            .admit(model, wish, errand.prompt())
+            .admit(model, wish, request.prompt())
             .await?;
-        let answer = proxy::carry(errand, pass, &self.settings.limits).await?;
+        let answer = proxy::carry(request, pass, &self.settings.limits).await?;
         Ok(answer.map(ReplyBody::Relay))
     }
 
@@ -231,7 +257,7 @@ fn named_in_body(head: &Parts, received: &mut Received) -> Option<(Named, Writte
         return multipart::model(&received.rope, boundary).map(|named| (named, Written::Plain));
     }
     mem::take(&mut received.search)
-        .finish(&received.rope)
+        .finish()
         .map(|named| (named, Written::Json))
 }
 

@@ -1,4 +1,4 @@
-//! The answer of an engine on its way to the client.
+//! An engine's answer on its way to the client.
 //!
 //! Bytes pass as they came. A stream of events that breaks ends in an `error` event ([`EventGuard`]); any
 //! other body that breaks takes the client's connection down with it, because a shortened answer under a 200
@@ -13,6 +13,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 
+use super::connection::StallLimit;
 use super::harbor::Pass;
 use super::problem::Problem;
 use super::sse::{Dialect, EventGuard};
@@ -30,13 +31,14 @@ pub(crate) struct Relay<P: Pass> {
     source: Option<Source>,
     /// Held until the answer is over.
     pass: Option<P>,
-    /// What may go to the client and has not yet.
+    /// Pieces that may go to the client and have not yet.
     ready: VecDeque<Bytes>,
     guard: Option<(EventGuard, Dialect)>,
     /// The end of the answer, where its depth is asked for.
     tail: Option<Tail>,
     /// The engine broke; this will say why.
     fate: Option<Fate>,
+    stall_limit: StallLimit,
 }
 
 /// An answer being read: its body, and the connection that brings it.
@@ -83,6 +85,7 @@ impl Source {
         let mut whole = Vec::new();
         while let Some(frame) = poll_fn(|context| self.poll(context)).await {
             if let Ok(data) = frame?.into_data() {
+                // An engine's answer to a question of ours is input as well.
                 if whole.len() + data.len() > most {
                     return Ok(None);
                 }
@@ -98,6 +101,7 @@ impl<P: Pass> Relay<P> {
     /// events.
     pub(crate) fn new(source: Source, pass: P, first: Bytes, dialect: Option<Dialect>) -> Self {
         let tail = pass.counts_tokens().then(Tail::default);
+        let stall_limit = pass.stall_limit();
         let mut relay = Self {
             source: Some(source),
             pass: Some(pass),
@@ -105,10 +109,16 @@ impl<P: Pass> Relay<P> {
             guard: dialect.map(|dialect| (EventGuard::default(), dialect)),
             tail,
             fate: None,
+            stall_limit,
         };
         relay.take(first);
         relay.finish_if_over();
         relay
+    }
+
+    /// The time that the client may take nothing of this answer.
+    pub(crate) fn stall_limit(&self) -> StallLimit {
+        self.stall_limit.clone()
     }
 
     fn take(&mut self, data: Bytes) {
@@ -134,6 +144,7 @@ impl<P: Pass> Relay<P> {
 
     fn finish(&mut self) {
         if let (Some(source), Some(pass)) = (self.source.take(), self.pass.take()) {
+            // First, because `finished` may let the next request in, which then finds an idle connection.
             pass.upstream().give_back(source.wire);
             pass.finished(self.tail.as_ref().and_then(Tail::tokens));
         }
@@ -144,6 +155,7 @@ impl<P: Pass> Relay<P> {
 
     /// Ends the stream with an event if that can be, else with the connection.
     fn break_off(&mut self, error: hyper::Error) -> Result<(), BrokenAnswer> {
+        // Dropping the connection is what cancels the rest in the engine.
         self.source = None;
         let fate = self.pass.take().map(P::broke);
         match &self.guard {
@@ -193,6 +205,7 @@ impl<P: Pass> Body for Relay<P> {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BrokenAnswer>>> {
         loop {
+            // Pieces first: an error event is queued behind what came before it.
             if let Some(piece) = self.ready.pop_front() {
                 return Poll::Ready(Some(Ok(Frame::data(piece))));
             }
@@ -213,6 +226,7 @@ impl<P: Pass> Body for Relay<P> {
     fn size_hint(&self) -> SizeHint {
         let ready: usize = self.ready.iter().map(Bytes::len).sum();
         let ready = u64::try_from(ready).unwrap_or(u64::MAX);
+        // A guarded stream may gain an error event, so its length is unknown.
         let rest = match &self.source {
             Some(source) if self.guard.is_none() => source.body.size_hint().exact(),
             Some(_) => None,

@@ -1,4 +1,4 @@
-//! What the data plane counts, and the page that shows it beside the scheduler's numbers.
+//! Request counters, and the metrics page that shows them beside the scheduler's numbers.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -29,6 +29,7 @@ impl Tally {
         if all.len() <= place {
             all.resize_with(place + 1, Counts::default);
         }
+        // An engine may answer with any three digits.
         let class = usize::from(status.as_u16() / 100).clamp(1, CLASSES.len()) - 1;
         all[place].answers[class] += 1;
         all[place].first_byte.add(first_byte);
@@ -72,38 +73,29 @@ impl Tally {
 }
 
 fn write_models(page: &mut Exposition, models: &[ModelView]) {
-    page.family(
-        "plimsoll_requests_in_flight",
-        Kind::Gauge,
-        "Requests with an engine now",
-    );
-    for model in models {
-        page.sample(
+    type Value = fn(&ModelView) -> u64;
+    let gauges: [(&str, &str, Value); 3] = [
+        (
             "plimsoll_requests_in_flight",
-            &[("model", &model.name)],
-            model.in_flight,
-        );
-    }
-    page.family(
-        "plimsoll_requests_queued",
-        Kind::Gauge,
-        "Requests waiting for a model now",
-    );
-    for model in models {
-        page.sample(
+            "Requests with an engine now",
+            |model| model.in_flight.into(),
+        ),
+        (
             "plimsoll_requests_queued",
-            &[("model", &model.name)],
-            model.queued,
-        );
-    }
-    page.family(
-        "plimsoll_model_ready",
-        Kind::Gauge,
-        "1 while a model takes requests",
-    );
-    for model in models {
-        let ready = u8::from(model.state == State::Ready);
-        page.sample("plimsoll_model_ready", &[("model", &model.name)], ready);
+            "Requests waiting for a model now",
+            |model| u64::try_from(model.queued).unwrap_or(u64::MAX),
+        ),
+        (
+            "plimsoll_model_ready",
+            "1 while a model takes requests",
+            |model| u64::from(model.state == State::Ready),
+        ),
+    ];
+    for (name, help, value) in gauges {
+        page.family(name, Kind::Gauge, help);
+        for model in models {
+            page.sample(name, &[("model", &model.name)], value(model));
+        }
     }
 }
 

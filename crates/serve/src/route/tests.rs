@@ -3,5 +3,6 @@
 mod breaking;
 mod clients;
 mod control;
+mod crowds;
 mod passing;
 mod stub;

@@ -1,9 +1,7 @@
-//! How deep an answer was, from its own last words.
+//! Token counts of an answer, read from its end.
 //!
 //! Engines say it at the end: OpenAI's `usage`, llama-server's `timings`. The bytes pass through untouched; only the last few
 //! kilobytes are kept a moment longer and searched when the answer is over. What is not found stays unknown.
-
-use std::collections::VecDeque;
 
 use bytes::Bytes;
 use memchr::memmem;
@@ -13,31 +11,26 @@ const LONGEST: usize = 4096;
 /// More is no depth.
 const DEEPEST: u64 = 1 << 32;
 
-/// The last pieces of an answer.
+/// The last bytes of an answer.
 #[derive(Debug, Default)]
-pub(super) struct Tail {
-    pieces: VecDeque<Bytes>,
-    held: usize,
-}
+pub(super) struct Tail(Vec<u8>);
 
 impl Tail {
     pub(super) fn feed(&mut self, piece: &Bytes) {
-        let piece = piece.slice(piece.len().saturating_sub(LONGEST)..);
-        self.held += piece.len();
-        self.pieces.push_back(piece);
-        while let Some(first) = self.pieces.front()
-            && self.held - first.len() >= LONGEST
-        {
-            self.held -= first.len();
-            self.pieces.pop_front();
+        // Copied: a kept piece would hold the whole read buffer that it came in.
+        self.0
+            .extend_from_slice(&piece[piece.len().saturating_sub(LONGEST)..]);
+        if self.0.len() > 2 * LONGEST {
+            self.0.drain(..self.0.len() - LONGEST);
         }
     }
 
     /// Tokens of the prompt and of the answer together.
     pub(super) fn tokens(&self) -> Option<u64> {
-        let text: Vec<u8> = self.pieces.iter().flatten().copied().collect();
-        number(&text, b"\"total_tokens\"")
-            .or_else(|| timed(&text))
+        // Up to twice as much is kept, so that it is moved rarely.
+        let text = &self.0[self.0.len().saturating_sub(LONGEST)..];
+        number(text, b"\"total_tokens\"")
+            .or_else(|| timed(text))
             .filter(|tokens| *tokens < DEEPEST)
     }
 }
@@ -107,6 +100,6 @@ mod tests {
         for _ in 0..10_000 {
             tail.feed(&Bytes::from_static(b"data: {\"choices\":[]}\n\n"));
         }
-        assert!(tail.held <= 2 * LONGEST && tail.pieces.len() < 400);
+        assert!(tail.0.len() <= 2 * LONGEST && tail.0.capacity() <= 4 * LONGEST);
     }
 }

@@ -1,9 +1,9 @@
 //! One engine's address and its idle connections.
 //!
-//! A connection has no task of its own: whoever waits for an answer drives the connection that brings it. That
+//! A connection has no task of its own: the task that waits for an answer drives the connection that brings it. That
 //! saves two wake-ups a request, and it makes cancelling free: dropping the answer drops the connection,
-//! and a closed connection is how an engine learns that nobody listens any more.
-//! The price is that nobody watches an idle connection. It is looked at when it is taken, newest first, and a
+//! and a closed connection is how an engine learns that its client has left.
+//! The price is that an idle connection is not watched. It is looked at when it is taken, newest first, and a
 //! request that dies on a reused connection before a byte came back is sent again on a fresh one.
 
 use std::cell::RefCell;
@@ -19,6 +19,7 @@ use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
+use plimsoll_launch::PortOwner;
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use tokio::net::TcpStream;
@@ -27,7 +28,7 @@ use super::rope::Rope;
 
 /// Idle connections kept per engine. llama-server gives each one a thread, so there is no point in hoarding.
 const MOST_IDLE: usize = 64;
-/// How much may wait to be written, and the most that one read takes. A prompt that goes out in one write costs a
+/// The most that may wait to be written, and that one read takes. A prompt that goes out in one write costs a
 /// fifth less CPU than one in pieces of 256 KiB (measured at 2 MB). It is a limit: buffers grow only as needed.
 const BUFFER: usize = 4 * 1024 * 1024;
 
@@ -36,7 +37,7 @@ const BUFFER: usize = 4 * 1024 * 1024;
 /// every Linux and open to every user.
 const UNPACED: &str = "reno";
 
-/// How long a new connection may be without an answer before the idle ones make way for it, at first and at most.
+/// Time without an answer after which idle connections make way for a new one, at first and at most.
 const CROWDED: Duration = Duration::from_millis(20);
 const CROWDED_AT_MOST: Duration = Duration::from_secs(1);
 
@@ -51,6 +52,7 @@ pub(crate) struct Upstream {
     host: HeaderValue,
     authorization: Option<HeaderValue>,
     model: Option<String>,
+    owner: Option<PortOwner>,
     idle: RefCell<Vec<Wire>>,
 }
 
@@ -62,6 +64,7 @@ impl Upstream {
             host: host.expect("an address prints as ASCII"),
             authorization: None,
             model: None,
+            owner: None,
             idle: RefCell::default(),
         }
     }
@@ -79,6 +82,12 @@ impl Upstream {
     /// The engine knows the model by this name only, so requests are rewritten to it.
     pub(crate) fn with_model(mut self, name: impl Into<String>) -> Self {
         self.model = Some(name.into());
+        self
+    }
+
+    /// Only processes of this group, or of this user, may listen where the engine does.
+    pub(crate) fn of_group(mut self, group: u32) -> Self {
+        self.owner = Some(PortOwner::new(self.address.port(), group));
         self
     }
 
@@ -102,6 +111,7 @@ impl Upstream {
     pub(crate) async fn reuse(&self) -> Option<Wire> {
         poll_fn(|context| {
             loop {
+                // The newest is the least likely to have been closed for idleness.
                 let Some(mut wire) = self.idle.borrow_mut().pop() else {
                     return Poll::Ready(None);
                 };
@@ -115,8 +125,13 @@ impl Upstream {
 
     pub(crate) async fn connect(&self, patience: Duration) -> io::Result<Wire> {
         let stream = tokio::time::timeout(patience, self.stream()).await??;
+        // After the connect: the engine may have gone just before, and another user's process taken its port.
+        if self.owner.is_some_and(|owner| owner.stranger().is_some()) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         stream.set_nodelay(true)?;
         unpace(&stream);
+        // No task drives this connection; see the module's first lines.
         let handshake = http1::Builder::new()
             .max_buf_size(BUFFER)
             .handshake(TokioIo::new(stream))
@@ -146,7 +161,7 @@ impl Upstream {
         }
     }
 
-    /// Where descriptors are short, that is no failure of the engine: idle ones go, and others end soon.
+    /// Opens a connection. A lack of descriptors is no failure of the engine: idle ones are closed, and others end soon.
     async fn stream(&self) -> io::Result<TcpStream> {
         loop {
             match TcpStream::connect(self.address).await {
@@ -178,7 +193,7 @@ impl fmt::Debug for Upstream {
     }
 }
 
-/// Where the kernel refuses, bytes still arrive, only later.
+/// Switches pacing off. A kernel that refuses still delivers the bytes, only later.
 fn unpace(stream: &TcpStream) {
     let _ = sockopt::set_tcp_congestion(stream, UNPACED);
 }
@@ -195,7 +210,7 @@ pub(crate) struct Wire {
 impl Wire {
     /// Moves bytes; call it whenever what this connection brings is not there yet.
     pub(crate) fn drive(&mut self, context: &mut Context<'_>) {
-        // What went wrong is told to whoever waits for the answer or its body.
+        // What went wrong is reported to the task that waits for the answer or its body.
         if self.open && Pin::new(&mut self.connection).poll(context).is_ready() {
             self.open = false;
         }

@@ -1,4 +1,4 @@
-//! What a record begins with: which machine, which program, when.
+//! Head of a record: machine, program and start time.
 
 use plimsoll_base::Bytes;
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ pub struct About {
     pub command: Vec<String>,
     pub pid: Option<u32>,
     pub cards: Vec<CardAbout>,
-    /// What could not be seen, and why.
+    /// Sources that could not be read, with the reason.
     pub notes: Vec<String>,
 }
 

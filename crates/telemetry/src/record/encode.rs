@@ -1,17 +1,15 @@
-//! The writing side: looks in, bytes out. Where they go, and when, is the caller's business.
+//! Encoder of a record: samples in, bytes out. The caller writes them.
 
 use std::collections::HashMap;
 
 use super::about::About;
 use super::figure::{Figure, Pace};
-use super::frame::{self, Kind, put, put_text, wide, zigzag};
+use super::frame::{self, Kind, MOST_FIGURES, put, put_text, wide, zigzag};
 use super::read::{Source, When};
 
-/// Figures of one record. Beyond, new ones are left out.
-pub(super) const MOST_FIGURES: usize = 8192;
 /// Bytes that a sample may take on average: 24 hours at two samples a second are 172 800, and 20 MB are promised.
 const SAMPLE_BYTES: u64 = 110;
-/// Bytes that a record may be ahead of its allowance: figures are declared and snapshots taken at the beginning.
+/// Bytes that a record may exceed its allowance by: declarations and snapshots come at the beginning.
 const CREDIT: u64 = 512 << 10;
 /// While a record is ahead of that, slow figures are written in one sample of so many.
 const SLOW_EVERY: u64 = 20;
@@ -20,7 +18,7 @@ const EVENT_CREDIT: u64 = 2 << 20;
 const MOST_TEXT: usize = 64 << 10;
 const MOST_EVENT: usize = 1 << 10;
 
-/// All figures at one moment. What a look does not have any more is gone.
+/// All figures at one moment. A figure that is missing counts as gone.
 #[derive(Clone, Debug, Default)]
 pub struct Look {
     values: Vec<(Figure, Pace, u64)>,
@@ -36,7 +34,7 @@ impl Look {
     }
 }
 
-/// What a figure was last written as; 0 is gone, and everything else is one more than the value.
+/// Last written value of a figure; 0 is gone, and everything else is one more than the value.
 #[derive(Clone, Copy, Debug)]
 struct Written {
     value: u64,
@@ -61,6 +59,7 @@ impl Encoder {
     pub fn begin(about: &About, out: &mut Vec<u8>) -> Self {
         out.extend_from_slice(frame::MAGIC);
         // A struct of texts and numbers always becomes JSON.
+        // JSON for the head only: it is written once and gains fields between versions.
         frame::write(Kind::About, &serde_json::to_vec(about).unwrap_or_default(), out);
         Self::default()
     }
@@ -69,8 +68,10 @@ impl Encoder {
     pub fn sample(&mut self, time_ms: u64, look: &Look, out: &mut Vec<u8>) {
         let start = out.len();
         self.samples += 1;
+        // Every 20th sample is complete even over the allowance, so slow figures are at most 10 s late.
         let all = self.is_within() || self.samples.is_multiple_of(SLOW_EVERY);
         let mut changes = self.changes(look, all, out);
+        // Sorted, so that gaps between numbers are small and fit one byte.
         changes.sort_unstable_by_key(|(number, _)| *number);
         let mut payload = Vec::with_capacity(8 + 4 * changes.len());
         self.put_time(time_ms, &mut payload);
@@ -97,6 +98,7 @@ impl Encoder {
                 continue;
             };
             let written = &mut self.written[number];
+            // Shifted by one, so that 0 can mean "gone" without a flag.
             let value = value.saturating_add(1);
             let is_new = written.seen == 0;
             // The first of two with one name stands.
@@ -119,6 +121,7 @@ impl Encoder {
             return Some(*number);
         }
         let number = self.written.len();
+        // A machine that starts a process per second would grow the table without end.
         if number >= MOST_FIGURES {
             return None;
         }
@@ -138,8 +141,9 @@ impl Encoder {
         Some(number)
     }
 
-    /// Adds a line that somebody said; returns whether there was room for it.
+    /// Adds a log line; false where events have used up their allowance.
     pub fn event(&mut self, time_ms: u64, source: Source, text: &str, out: &mut Vec<u8>) -> bool {
+        // A driver in trouble can log thousands of lines a second.
         if self.event_bytes > EVENT_CREDIT {
             return false;
         }
@@ -153,7 +157,7 @@ impl Encoder {
         true
     }
 
-    /// Adds a file as it was before or after.
+    /// Adds a file as it was before or after the run.
     pub fn shot(&mut self, when: When, name: &str, text: &str, out: &mut Vec<u8>) {
         let mut payload = vec![code(&When::ALL, when)];
         put_text(cut(name, MOST_EVENT), &mut payload);
@@ -170,6 +174,7 @@ impl Encoder {
     }
 
     fn put_time(&mut self, time_ms: u64, payload: &mut Vec<u8>) {
+        // The clock of the caller is monotonic; a step back is written as no time.
         put(time_ms.saturating_sub(self.time_ms), payload);
         self.time_ms = self.time_ms.max(time_ms);
     }

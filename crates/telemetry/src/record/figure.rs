@@ -1,11 +1,11 @@
-//! What is watched: one number of one thing.
+//! Figures: the numbers that a record follows.
 
 use std::fmt;
 
 use plimsoll_base::Bytes;
 use serde::Serialize;
 
-/// What kind of thing a figure is about.
+/// The kind of subject of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Group {
@@ -30,7 +30,7 @@ pub enum Unit {
     Percent,
 }
 
-/// Whether a figure may wait when a record would grow too large.
+/// Priority of a figure: slow ones may be delayed when a record would grow too large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Pace {
     Fast,
@@ -95,6 +95,7 @@ impl Unit {
             Self::Count => value.to_string(),
             Self::Celsius => format!("{value} °C"),
             Self::Megahertz => format!("{value} MHz"),
+            // NVML reports milliwatts; whole watts are what nvidia-smi shows.
             Self::Milliwatt => format!("{} W", value / 1000),
             Self::Percent => format!("{value} %"),
         }

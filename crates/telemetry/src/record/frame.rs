@@ -3,10 +3,12 @@
 //! A file is [`MAGIC`] and then frames: the length of kind and payload as a varint, kind, payload, and the CRC-32 of both,
 //! little-endian. A varint has seven bits a byte, the lowest first.
 
-use super::crc::crc32;
+use crc32fast::hash as crc32;
 
 /// The name of the format and its version.
 pub(super) const MAGIC: &[u8; 8] = b"plimrec\x01";
+/// Figures of one record. Beyond, new ones are left out.
+pub(super) const MOST_FIGURES: usize = 8192;
 /// A frame is no longer; a text that is gets cut.
 pub(super) const MOST_FRAME: usize = 1 << 20;
 
@@ -44,6 +46,7 @@ impl Kind {
 
 /// Adds a frame to `out`.
 pub(super) fn write(kind: Kind, payload: &[u8], out: &mut Vec<u8>) {
+    // Cut rather than refused: a truncated text is better than none, and readers reject longer frames.
     let payload = &payload[..payload.len().min(MOST_FRAME - 1)];
     put(wide(payload.len() + 1), out);
     let start = out.len();
@@ -58,6 +61,7 @@ pub(super) fn write(kind: Kind, payload: &[u8], out: &mut Vec<u8>) {
 pub(super) fn read(bytes: &[u8]) -> Option<(Option<Kind>, &[u8], usize)> {
     let mut rest = Input(bytes);
     let length = usize::try_from(rest.number()?).ok()?;
+    // Checked before the sum: a damaged length must not make the reader hash megabytes.
     if length == 0 || length > MOST_FRAME {
         return None;
     }
@@ -67,6 +71,7 @@ pub(super) fn read(bytes: &[u8]) -> Option<(Option<Kind>, &[u8], usize)> {
         return None;
     }
     let (code, payload) = body.split_first()?;
+    // None for kinds of later versions, which are skipped by their length.
     let kind = Kind::ALL.into_iter().find(|kind| kind.code() == *code);
     Some((kind, payload, bytes.len() - rest.0.len()))
 }
@@ -112,6 +117,7 @@ impl<'a> Input<'a> {
         for shift in (0..64).step_by(7) {
             let byte = *self.take(1)?.first()?;
             let bits = u64::from(byte & 0x7f);
+            // Overlong encodings are refused: bits beyond the 64th would be lost silently.
             number |= bits.checked_shl(shift).filter(|moved| moved >> shift == bits)?;
             if byte & 0x80 == 0 {
                 return Some(number);

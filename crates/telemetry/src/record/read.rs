@@ -1,13 +1,12 @@
-//! The reading side: an iterator over what a record holds, in constant memory.
+//! Reader of a record: an iterator over its entries, in constant memory.
 
 use serde::Serialize;
 
 use super::about::About;
-use super::encode::MOST_FIGURES;
 use super::figure::{Figure, Group, Unit};
-use super::frame::{self, Input, Kind, MAGIC, unzigzag};
+use super::frame::{self, Input, Kind, MAGIC, MOST_FIGURES, unzigzag};
 
-/// Who said a line.
+/// The source of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -30,7 +29,7 @@ impl Source {
     }
 }
 
-/// When a snapshot was taken.
+/// The moment of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum When {
@@ -98,6 +97,7 @@ pub struct Reader<'a> {
 impl<'a> Reader<'a> {
     pub fn new(bytes: &'a [u8]) -> Result<Self, ReadRecordError> {
         let (name, rest) = bytes.split_at_checked(MAGIC.len()).ok_or(ReadRecordError::Name)?;
+        // The last byte is the version, so a newer record gets its own message.
         if name[..MAGIC.len() - 1] != MAGIC[..MAGIC.len() - 1] {
             return Err(ReadRecordError::Name);
         }
@@ -129,7 +129,7 @@ impl<'a> Reader<'a> {
         &self.figures
     }
 
-    /// What a figure is now; `None` where it is gone or was never seen.
+    /// Current value of a figure; `None` where it is gone or was never seen.
     pub fn value(&self, number: usize) -> Option<u64> {
         self.values.get(number)?.checked_sub(1)
     }
@@ -176,9 +176,11 @@ impl<'a> Reader<'a> {
 
     /// A declaration that cannot be read still takes its number, so that those after it keep theirs.
     fn declare(&mut self, mut input: Input<'_>) {
+        // The same bound as the encoder's; without it a hostile record could fill memory.
         if self.figures.len() >= MOST_FIGURES {
             return;
         }
+        // Groups of a later version are shown among the machine's figures.
         let group = pick(&Group::ALL, &mut input).unwrap_or(Group::Machine);
         let unit = pick(&Unit::ALL, &mut input).unwrap_or(Unit::Count);
         let subject = input.text().unwrap_or_default();
@@ -194,6 +196,7 @@ impl<'a> Reader<'a> {
             let Some(number) = number.filter(|number| *number < self.values.len()) else {
                 break;
             };
+            // Wrapping mirrors the encoder, so that the whole range of u64 is representable.
             self.values[number] = self.values[number].wrapping_add(unzigzag(difference).cast_unsigned());
             changed.push(number);
             next = number + 1;
@@ -202,7 +205,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What is damaged ends the record: differences have nothing to build on any more.
+/// Damage ends the iteration: later samples are differences to lost ones.
 impl Iterator for Reader<'_> {
     type Item = Entry;
 

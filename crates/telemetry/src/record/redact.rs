@@ -1,8 +1,8 @@
-//! Takes names out of a record and leaves what the numbers are about: the same name becomes the same word everywhere.
+//! Redaction of records: names, paths and UUIDs become placeholders, the same name always the same one.
 //!
-//! Names are the host's, those of processes and of words of the command line; besides them every path and every UUID is
-//! replaced wherever it stands. Flags and numbers stay, and of a model file its ending. Words of the field (`CUDA`,
-//! `llama-server`, a zone of the kernel) are nobody's name.
+//! Names are those of the host, of processes and of words of the command line; every path and every UUID is replaced as
+//! well, wherever it occurs. Flags and numbers stay, and the extension of a model file. Common words (`CUDA`,
+//! `llama-server`, a kernel zone) are not private.
 
 use std::collections::BTreeMap;
 
@@ -29,13 +29,13 @@ const KNOWN: &[&str] = &[
 /// Shorter names would be found in every word.
 const LEAST_NAME: usize = 3;
 const MOST_NAMES: usize = 256;
-/// What ends a path in running text.
+/// Characters that end a path in running text.
 const ENDS_PATH: &[char] = &[
     ' ', '"', '\'', ',', ';', ':', '(', ')', '[', ']', '<', '>', '=', '|', '\n', '\t',
 ];
 const UUID_LENGTH: usize = 36;
 
-/// What has been replaced by what.
+/// The replacements made so far.
 #[derive(Clone, Debug, Default)]
 pub struct Redaction {
     /// Longest first, so that no name is cut in two by a shorter one.
@@ -69,6 +69,7 @@ impl Redaction {
         for word in summary.about.command.iter().filter(|word| is_name(word)) {
             self.name(word, "word");
         }
+        // After all names are known: applying them in order would split longer ones.
         self.names.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
     }
 
@@ -76,6 +77,7 @@ impl Redaction {
         let is_ours = KNOWN.contains(&name);
         let is_there = self.names.iter().any(|(other, _)| other == name);
         let is_room = self.names.len() < MOST_NAMES;
+        // Names of one or two letters occur inside unrelated words of a log.
         if name.len() >= LEAST_NAME && is_room && !is_ours && !is_there {
             let number = self
                 .names
@@ -104,6 +106,7 @@ impl Redaction {
 
     /// One text without names.
     pub fn text(&mut self, text: &str) -> String {
+        // UUIDs first: they contain no slash, but a path may contain one of them.
         let text = self.without_uuids(text);
         let text = self.without_paths(&text);
         self.names
@@ -142,6 +145,7 @@ impl Redaction {
                 .chars()
                 .next_back()
                 .is_some_and(|c| c.is_alphanumeric() || c == '/' || c == '.' || c == '~');
+            // `3/4` and `MiB/s` are no paths; `~/x` and `./x` are.
             let is_path = path.len() > 1 && (!follows || before.ends_with(['.', '~']));
             clean.push_str(&if is_path { self.path(path) } else { path.to_owned() });
             rest = after;
@@ -150,7 +154,7 @@ impl Redaction {
     }
 
     fn path(&mut self, path: &str) -> String {
-        // What the kernel and the devices are called is the same on every machine.
+        // Names of kernel files and devices are the same on every machine.
         if ["/proc", "/sys", "/dev"]
             .iter()
             .any(|root| path.starts_with(root))
@@ -171,13 +175,13 @@ impl Redaction {
     }
 }
 
-/// Whether a word of a command line may be somebody's name: no flag, no number, no path (those go anyway).
+/// True for a word of a command line that may be a private name: no flag, no number, no path (paths are replaced anyway).
 fn is_name(word: &str) -> bool {
     let is_number = word.chars().all(|c| c.is_ascii_digit() || ".kKmMgG".contains(c));
     !word.starts_with('-') && !word.contains('/') && !is_number && word.len() > LEAST_NAME
 }
 
-/// Where eight-four-four-four-twelve hexadecimal digits begin.
+/// Offset of the first UUID: groups of 8, 4, 4, 4 and 12 hexadecimal digits.
 fn uuid(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     bytes.windows(UUID_LENGTH).position(|window| {
@@ -196,6 +200,7 @@ fn replaced(text: &str, name: &str, word: &str) -> String {
         let (before, from) = rest.split_at(at);
         let after = &from[name.len()..];
         clean.push_str(before);
+        // Part of a longer word is another word: `ann` must not change `annual`.
         let joins = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
         let stands_alone = !joins(clean.chars().next_back()) && !joins(after.chars().next());
         clean.push_str(if stands_alone { word } else { name });

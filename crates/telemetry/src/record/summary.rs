@@ -1,4 +1,4 @@
-//! A record at one glance: every figure's course, who grew, what moved at once, what was said.
+//! Summary of a record: the range of every figure, large moves, log lines and snapshots.
 
 use plimsoll_base::Bytes;
 use serde::Serialize;
@@ -15,7 +15,7 @@ const MOST_SHOTS: usize = 64;
 const MOST_MOVES: usize = 12;
 /// Changes in one direction that lie no further apart are one move.
 const ONE_MOVE_MS: u64 = 2000;
-/// What moves by less is not told.
+/// Smaller moves are left out.
 const LEAST_MOVE: Bytes = Bytes::mib(16);
 
 /// All of a record but the single samples.
@@ -29,7 +29,7 @@ pub struct Summary {
     pub events: Vec<Event>,
     pub events_left_out: u64,
     pub shots: Vec<Shot>,
-    /// How the program ended; `None` if the record breaks off.
+    /// The program's end; `None` if the record breaks off.
     pub end: Option<String>,
     pub torn_bytes: u64,
 }
@@ -99,7 +99,7 @@ pub fn summarise(bytes: &[u8]) -> Result<Summary, ReadRecordError> {
 /// A summary while it is made.
 struct Glance {
     summary: Summary,
-    /// Where each number of the record is in the summary; a figure without a value yet is nowhere.
+    /// Index in the summary of each figure of the record; `None` before its first value.
     places: Vec<Option<usize>>,
     under_way: Vec<Option<Move>>,
 }
@@ -151,6 +151,7 @@ impl Glance {
             Entry::Shot { when, name, text } if summary.shots.len() < MOST_SHOTS => {
                 summary.shots.push(Shot { when, name, text });
             }
+            // Beyond the bound snapshots are dropped; real records hold about forty.
             Entry::Shot { .. } => {}
             Entry::End { time_ms, status } => {
                 summary.duration_ms = time_ms;
@@ -182,7 +183,9 @@ impl Glance {
         if value > told.peak {
             (told.peak, told.peak_ms) = (value, time_ms);
         }
+        // Buckets instead of samples: a day has 172 800 of them.
         told.course.push(time_ms, value);
+        // `private` is part of `resident`, and most machine figures follow MemAvailable.
         let is_told =
             figure.what != "private" && (figure.group != Group::Machine || figure.what == "MemAvailable");
         let memory = figure.unit.bytes(before).zip(figure.unit.bytes(value));
@@ -196,6 +199,7 @@ impl Glance {
         let slot = &mut self.under_way[place];
         if let Some(under_way) = slot {
             let is_same_way = (under_way.to > under_way.from) == (to > from);
+            // Loading a model takes seconds; its many steps are one move for the reader.
             if is_same_way && time_ms - under_way.until_ms <= ONE_MOVE_MS {
                 (under_way.until_ms, under_way.to) = (time_ms, to);
                 return;
@@ -220,6 +224,7 @@ impl Glance {
             return;
         }
         moves.push(over);
+        // Pruned in batches, so that a day of moves costs no sort per move.
         if moves.len() > 2 * MOST_MOVES {
             moves.sort_by_key(|over| std::cmp::Reverse(over.size()));
             moves.truncate(MOST_MOVES);

@@ -1,8 +1,8 @@
-//! Equal blocks of looks, and how much is held more from one to the next.
+//! Increments of held memory between equal blocks of samples.
 
 use super::series::Point;
 
-/// What lies between two neighbouring blocks.
+/// The difference between two neighbouring blocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Increment {
     /// Bytes more, or fewer.
@@ -17,12 +17,14 @@ pub(super) fn increments(points: &[Point], count: usize) -> Vec<Increment> {
     if size == 0 {
         return Vec::new();
     }
+    // The remainder is dropped at the front, where warm-up may still show.
     let whole = &points[points.len() - size * count..];
     let levels: Vec<(f64, f64)> = whole.chunks_exact(size).map(level).collect();
     levels
         .windows(2)
         .map(|pair| {
             let rise = pair[1].1 - pair[0].1;
+            // Two blocks may cover the same number of requests when a server stalls.
             let run = (pair[1].0 - pair[0].0).max(1.0);
             Increment {
                 rise,
@@ -32,7 +34,7 @@ pub(super) fn increments(points: &[Point], count: usize) -> Vec<Increment> {
         .collect()
 }
 
-/// Where a block stands, and the median of what was held in it.
+/// The centre of a block, and the median of its held memory.
 fn level(block: &[Point]) -> (f64, f64) {
     let mut held: Vec<f64> = block.iter().map(|point| wide(point.held.get())).collect();
     held.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! A figure over time in few buckets, for pictures: lowest, highest and last value of each, whatever the length.
+//! Downsampling of a figure for plots: lowest, highest and last value of each, whatever the length.
 
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +44,7 @@ impl Course {
             return;
         }
         if self.buckets.len() >= MOST {
+            // Neighbours are merged pairwise, so lows and highs survive any number of halvings.
             self.join();
         }
         self.buckets.push(Bucket::of(at, value));

@@ -21,14 +21,14 @@ const LEAST_STEP: Bytes = Bytes::kib(256);
 /// A step is so many times what the figure usually moves by.
 const STANDS_OUT: f64 = 8.0;
 
-/// When growth is called a leak.
+/// Thresholds for a leak.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judging {
-    /// How often a flat program may be called a leak, over all figures of one load.
+    /// Accepted rate of false alarms, over all figures of one load.
     pub false_alarms: f64,
-    /// How many figures are judged.
+    /// Number of figures that are judged.
     pub figures: usize,
-    /// Bytes per request that are not worth a word.
+    /// Growth in bytes per request that is not reported.
     pub negligible: f64,
 }
 
@@ -42,7 +42,7 @@ impl Default for Judging {
     }
 }
 
-/// What a figure does under load.
+/// Behaviour of a figure under load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Growth {
@@ -79,15 +79,18 @@ pub fn judge(points: &[Point], judging: &Judging) -> Trend {
     let found = BLOCKS
         .iter()
         .filter_map(|blocks| Sight::new(settled, *blocks))
+        // The smallest chance of three block counts; the factor below pays for choosing it.
         .min_by(|a, b| a.chance.total_cmp(&b.chance));
     let Some(sight) = found else {
         return Trend::unknown(points.len());
     };
+    // Bonferroni: each block count and each figure is one more chance of a false alarm.
     let chance = (sight.chance * TRIES * figures).min(1.0);
     let slopes = sorted(&sight.increments);
     let slope = middle(&slopes);
     let (slope_low, slope_high) = interval(&slopes, MISS).unwrap_or_default();
     let growth = match chance <= judging.false_alarms {
+        // Not significant, however steep it looks.
         false => Growth::Flat,
         true if !sight.lasts() || slope < judging.negligible => Growth::Flat,
         true if sight.slows_down() => Growth::Settling,
@@ -145,7 +148,7 @@ impl Sight {
         })
     }
 
-    /// What was gained is still there at the end.
+    /// True if the growth is still there at the end.
     fn lasts(&self) -> bool {
         let net: f64 = self.increments.iter().map(|increment| increment.rise).sum();
         let mut rises: Vec<f64> = self.increments.iter().map(|increment| increment.rise).collect();
@@ -175,6 +178,7 @@ pub fn steps(points: &[Point]) -> Vec<Step> {
     });
     let mut sizes: Vec<f64> = all.clone().map(|step| wide(step.size().get())).collect();
     sizes.sort_by(f64::total_cmp);
+    // Steps stand out against the figure's own noise, so no absolute threshold fits all.
     let usual = middle(&sizes);
     let stands_out = |step: &Step| step.size() >= LEAST_STEP && wide(step.size().get()) >= STANDS_OUT * usual;
     let mut steps: Vec<Step> = all.filter(stands_out).collect();

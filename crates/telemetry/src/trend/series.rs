@@ -1,4 +1,4 @@
-//! Looks at one figure, in bounded memory however long the load is held.
+//! Samples of one figure, in bounded memory for a load of any length.
 
 use plimsoll_base::Bytes;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ pub struct Point {
     pub held: Bytes,
 }
 
-/// Something taken or given back at once.
+/// Memory allocated or released at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Step {
     /// The look after it.
@@ -54,12 +54,14 @@ impl Series {
     pub fn push(&mut self, point: Point) {
         let is_wanted = self.seen.is_multiple_of(self.stride.max(1));
         self.seen = self.seen.saturating_add(1);
+        // The test needs increasing positions; a sample that is late would turn a block's slope around.
         let is_late = self.points.last().is_some_and(|last| last.at >= point.at);
         if !is_wanted || is_late {
             return;
         }
         if self.points.len() >= MOST {
             let mut keep = false;
+            // Halving keeps the samples evenly spaced, which equal blocks rely on.
             self.points.retain(|_| {
                 keep = !keep;
                 keep

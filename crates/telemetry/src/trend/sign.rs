@@ -1,4 +1,4 @@
-//! The sign test and its confidence interval: how surprising are that many rises, and which slopes would not be.
+//! The sign test, and the confidence interval of a median that belongs to it.
 
 /// The probability of at least `rises` heads in `of` throws of a fair coin.
 pub(super) fn at_least(rises: usize, of: usize) -> f64 {
@@ -9,6 +9,7 @@ pub(super) fn at_least(rises: usize, of: usize) -> f64 {
 fn exactly(heads: usize, of: usize) -> f64 {
     let tails = of.saturating_sub(heads);
     let chosen = (1..=heads.min(tails)).fold(1.0, |chosen, k| {
+        // Multiplying and dividing in turn keeps intermediate values below the result's own size.
         chosen * float(of - heads.min(tails) + k) / float(k)
     });
     chosen * 0.5_f64.powi(i32::try_from(of).unwrap_or(i32::MAX))
@@ -20,6 +21,7 @@ pub(super) fn interval(sorted: &[f64], miss: f64) -> Option<(f64, f64)> {
     let of = sorted.len();
     let inner = (0..of / 2).rev().find(|outside| {
         let left_out = at_least(of - outside, of);
+        // Both tails: the median may lie below the lower or above the upper value.
         2.0 * left_out <= miss
     });
     let outside = inner.unwrap_or(0);

@@ -1,22 +1,22 @@
-//! What a page says, read from its bytes.
+//! Snapshot of a page, read from its bytes.
 
 use core::fmt;
 use core::mem::{offset_of, size_of};
 
-use super::{CARDS, Card, MAGIC, OOMS, Oom, Page, Refusal, State, UNLIMITED, VERSION};
+use super::{CARDS, MAGIC, OOMS, Oom, Page, PageCard, PageState, Refusal, UNLIMITED, VERSION};
 
 /// A page at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct PageSnapshot {
     pub pid: u32,
-    pub state: State,
+    pub state: PageState,
     pub pools: u32,
-    /// A plea that nobody has answered yet: its number, the card and the bytes.
+    /// The open request for room: its number, the card and the bytes.
     pub plea: Option<(u64, u32, u64)>,
     pub oom_count: u64,
-    /// What was given back on request so far, of all cards.
+    /// Bytes that were given back on request so far, of all cards.
     pub given_back: u64,
-    /// Host memory that the program has pinned, and the most that it had.
+    /// Pinned host memory, and its peak.
     pub pinned: u64,
     pub pinned_peak: u64,
     count: usize,
@@ -24,7 +24,7 @@ pub struct Snapshot {
     ooms: [Option<OomSnapshot>; OOMS],
 }
 
-/// A [`Card`] at one moment, in bytes.
+/// A [`PageCard`] at one moment, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CardSnapshot {
     pub uuid: [u8; 16],
@@ -39,7 +39,7 @@ pub struct CardSnapshot {
     pub context: u64,
     pub allocations: u64,
     pub ooms: u64,
-    /// The number of the last request for what is idle, and of the last that was answered.
+    /// Numbers of the last request for idle memory, and of the last answer.
     pub ask: u32,
     pub answered: u32,
 }
@@ -50,7 +50,7 @@ pub struct OomSnapshot {
     pub sequence: u64,
     pub time: u64,
     pub asked: u64,
-    /// What the process's tree held of the card, and what it might: `None` without a limit.
+    /// Bytes of the card that the process's tree held, and its budget; `None` without one.
     pub allocated: u64,
     pub budget: Option<u64>,
     pub free: u64,
@@ -58,7 +58,7 @@ pub struct OomSnapshot {
     pub refusal: Refusal,
 }
 
-/// These bytes are no page that this version can read.
+/// Bytes that are no page of this version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageError {
     Short { bytes: usize },
@@ -67,7 +67,7 @@ pub enum PageError {
     State { found: u32 },
 }
 
-impl Snapshot {
+impl PageSnapshot {
     /// Reads the bytes of a page.
     pub fn read(bytes: &[u8]) -> Result<Self, PageError> {
         let short = PageError::Short { bytes: bytes.len() };
@@ -75,6 +75,7 @@ impl Snapshot {
         if long(page, offset_of!(Page, magic)) != MAGIC {
             return Err(PageError::NotAPage);
         }
+        // Before any other field: their offsets hold for this version only.
         let version = word(page, offset_of!(Page, version));
         if version != VERSION {
             return Err(PageError::Version { found: version });
@@ -93,9 +94,10 @@ impl Snapshot {
             given_back: long(page, offset_of!(Page, given_back)),
             pinned: long(page, offset_of!(Page, pinned)),
             pinned_peak: long(page, offset_of!(Page, pinned_peak)),
+            // The page is another process's memory: an index from it is never trusted.
             count: usize::try_from(count).map_or(CARDS, |count| count.min(CARDS)),
             cards: core::array::from_fn(|index| {
-                card(page, offset_of!(Page, cards) + index * size_of::<Card>())
+                card(page, offset_of!(Page, cards) + index * size_of::<PageCard>())
             }),
             ooms: core::array::from_fn(|index| oom(page, offset_of!(Page, ooms) + index * size_of::<Oom>())),
         })
@@ -106,7 +108,7 @@ impl Snapshot {
         &self.cards[..self.count]
     }
 
-    /// The refusals that the page still remembers, in no order; `sequence` gives one.
+    /// The remembered refusals, in no order; `sequence` gives one.
     pub fn ooms(&self) -> impl Iterator<Item = &OomSnapshot> {
         self.ooms.iter().flatten()
     }
@@ -128,8 +130,8 @@ impl fmt::Display for PageError {
 
 impl core::error::Error for PageError {}
 
-fn state(code: u32) -> Result<State, PageError> {
-    [State::Idle, State::Armed, State::Disarmed]
+fn state(code: u32) -> Result<PageState, PageError> {
+    [PageState::Idle, PageState::Armed, PageState::Disarmed]
         .into_iter()
         .find(|state| *state as u32 == code)
         .ok_or(PageError::State { found: code })
@@ -138,22 +140,23 @@ fn state(code: u32) -> Result<State, PageError> {
 fn card(page: &[u8], at: usize) -> CardSnapshot {
     let number = |offset: usize| long(page, at + offset);
     let mut uuid = [0; 16];
-    uuid.copy_from_slice(&page[at + offset_of!(Card, uuid)..at + offset_of!(Card, uuid) + 16]);
+    // Two words of guard, read as the sixteen bytes that they were made of.
+    uuid.copy_from_slice(&page[at + offset_of!(PageCard, uuid)..at + offset_of!(PageCard, uuid) + 16]);
     CardSnapshot {
         uuid,
-        total: number(offset_of!(Card, total)),
-        allocated: number(offset_of!(Card, allocated)),
-        reserved: number(offset_of!(Card, reserved)),
-        idle: number(offset_of!(Card, idle)),
-        spilled: number(offset_of!(Card, spilled)),
-        peak: number(offset_of!(Card, peak)),
-        reserved_peak: number(offset_of!(Card, reserved_peak)),
-        spilled_peak: number(offset_of!(Card, spilled_peak)),
-        context: number(offset_of!(Card, context)),
-        allocations: number(offset_of!(Card, allocations)),
-        ooms: number(offset_of!(Card, ooms)),
-        ask: word(page, at + offset_of!(Card, ask)),
-        answered: word(page, at + offset_of!(Card, answered)),
+        total: number(offset_of!(PageCard, total)),
+        allocated: number(offset_of!(PageCard, allocated)),
+        reserved: number(offset_of!(PageCard, reserved)),
+        idle: number(offset_of!(PageCard, idle)),
+        spilled: number(offset_of!(PageCard, spilled)),
+        peak: number(offset_of!(PageCard, peak)),
+        reserved_peak: number(offset_of!(PageCard, reserved_peak)),
+        spilled_peak: number(offset_of!(PageCard, spilled_peak)),
+        context: number(offset_of!(PageCard, context)),
+        allocations: number(offset_of!(PageCard, allocations)),
+        ooms: number(offset_of!(PageCard, ooms)),
+        ask: word(page, at + offset_of!(PageCard, ask)),
+        answered: word(page, at + offset_of!(PageCard, answered)),
     }
 }
 
@@ -161,6 +164,7 @@ fn oom(page: &[u8], at: usize) -> Option<OomSnapshot> {
     let number = |offset: usize| long(page, at + offset);
     let sequence = number(offset_of!(Oom, sequence));
     let budget = number(offset_of!(Oom, budget));
+    // An entry that is being written has sequence 0 or an unknown code, and is left out.
     let refusal = Refusal::of(word(page, at + offset_of!(Oom, refusal)))?;
     (sequence != 0).then(|| OomSnapshot {
         sequence,
@@ -174,7 +178,8 @@ fn oom(page: &[u8], at: usize) -> Option<OomSnapshot> {
     })
 }
 
-/// The eight bytes at an offset that the layout keeps inside the page, in this machine's order, as atomics wrote them.
+/// The eight bytes at an offset that the layout keeps inside the page, in this machine's order, as atomics
+/// wrote them.
 fn long(page: &[u8], at: usize) -> u64 {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&page[at..at + 8]);
@@ -207,15 +212,15 @@ mod tests {
 
     #[test]
     fn a_snapshot_says_what_the_page_says() {
-        let peak = offset_of!(Page, cards) + offset_of!(Card, peak);
+        let peak = offset_of!(Page, cards) + offset_of!(PageCard, peak);
         let page = bytes(&[
             (offset_of!(Page, count), 1),
             (peak, 5000),
             (offset_of!(Page, plea), 3),
             (offset_of!(Page, plea_bytes), 77),
         ]);
-        let snapshot = Snapshot::read(&page).unwrap();
-        assert_eq!(snapshot.state, State::Idle);
+        let snapshot = PageSnapshot::read(&page).unwrap();
+        assert_eq!(snapshot.state, PageState::Idle);
         assert_eq!(snapshot.cards().len(), 1);
         assert_eq!(snapshot.cards()[0].peak, 5000);
         assert_eq!(snapshot.plea, Some((3, 0, 77)));
@@ -224,13 +229,13 @@ mod tests {
 
     #[test]
     fn what_is_no_page_is_named() {
-        assert_eq!(Snapshot::read(&[0; 9]), Err(PageError::Short { bytes: 9 }));
-        assert_eq!(Snapshot::read(&[0; 5000]), Err(PageError::NotAPage));
+        assert_eq!(PageSnapshot::read(&[0; 9]), Err(PageError::Short { bytes: 9 }));
+        assert_eq!(PageSnapshot::read(&[0; 5000]), Err(PageError::NotAPage));
         let mut page = bytes(&[]);
         page[offset_of!(Page, version)] = 9;
-        assert_eq!(Snapshot::read(&page), Err(PageError::Version { found: 9 }));
+        assert_eq!(PageSnapshot::read(&page), Err(PageError::Version { found: 9 }));
         let mut page = bytes(&[]);
         page[offset_of!(Page, state)] = 9;
-        assert_eq!(Snapshot::read(&page), Err(PageError::State { found: 9 }));
+        assert_eq!(PageSnapshot::read(&page), Err(PageError::State { found: 9 }));
     }
 }

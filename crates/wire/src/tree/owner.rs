@@ -1,17 +1,20 @@
-//! Which process a slot is of.
+//! Identity of the process that owns a slot.
 
-/// One more than the largest process number of 64-bit Linux (`PID_MAX_LIMIT`, include/linux/threads.h @ linux 6.1).
+/// One more than the largest process number of 64-bit Linux (`PID_MAX_LIMIT`, include/linux/threads.h @ linux
+/// 6.1).
 const NUMBERS: u64 = 1 << 22;
-/// Room for its start: seven hundred years of hundredths of a second.
+/// Room for the start time: seven hundred years in hundredths of a second.
 const STARTS: u64 = 1 << 41;
 
-/// A process: its number, and when it began in ticks since the machine did, because numbers are used again. 0 is a start that is
-/// not known.
+/// A process: its number and its start time in clock ticks since boot, because numbers are reused. 0 is an
+/// unknown start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Owner(u64);
+pub struct SlotOwner(u64);
 
-impl Owner {
+impl SlotOwner {
     pub fn new(process: u32, start: u64) -> Self {
+        // Both fit one word, so that a slot is taken and marked with a single atomic operation; bit 63 stays
+        // free for the mark.
         Self((start % STARTS) * NUMBERS + u64::from(process) % NUMBERS)
     }
 
@@ -27,9 +30,10 @@ impl Owner {
         u32::try_from(self.0 % NUMBERS).unwrap_or(0)
     }
 
-    /// Whether it can be the process with its number that began at `start`.
+    /// True if it can be the process with its number that began at `start`.
     pub const fn can_be(self, start: u64) -> bool {
         let own = self.0 / NUMBERS % STARTS;
+        // An unknown start time matches every process: a living owner must never be taken for dead.
         own == 0 || own == start % STARTS
     }
 }

@@ -1,24 +1,32 @@
-//! Slots, and whose they are.
+//! Ownership of slots.
 //!
-//! A slot is free, a process's, or in the hands of a process that empties it for a dead one: then it bears the name of that process,
-//! with a mark, so that nobody takes it before it is empty, and so that it is not lost if that process dies over it.
+//! A slot is free, or owned by a process, or being emptied by another process after its owner has ended. In
+//! the last case it bears the name of the emptying process with a mark, so that no process takes it before it
+//! is empty, and so that it is not lost if the emptying process is killed.
 
-use super::{Owner, PLACES, SLOTS, Share, Slot, Tree};
+use super::{CardShare, PLACES, ProcessSlot, SLOTS, SlotOwner, TreeLedger};
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 const FREE: u64 = 0;
 /// The owner empties the slot and is not in it.
 const EMPTYING: u64 = 1 << 63;
 
-impl Tree {
-    /// A slot for this process: the one that it had before it became another program, or a new one. `None` if all are taken by
-    /// processes that live.
-    pub fn enter(&self, me: Owner, space: u64, is_gone: impl Fn(Owner, u64) -> bool) -> Option<usize> {
+impl TreeLedger {
+    /// Takes a slot for this process: the one that it had before `exec`, or a new one. `None` if living
+    /// processes have all.
+    pub fn enter(
+        &self,
+        me: SlotOwner,
+        space: u64,
+        is_gone: impl Fn(SlotOwner, u64) -> bool,
+    ) -> Option<usize> {
         let mut mine = None;
         for (index, slot) in self.slots().iter().enumerate() {
             let word = slot.owner.load(Acquire);
-            // What the earlier program held went with it, and what it was emptying is nobody's.
+            // The memory of the earlier program went with it, and a slot that it was emptying has no owner.
+            // The same number and start time: this process before `exec`, or a slot that it was emptying.
             if owner(word) == Some(me) {
+                // Emptied before it is free: a process that takes it starts from zero.
                 slot.empty();
                 if word == me.word() {
                     mine = Some(index);
@@ -33,24 +41,26 @@ impl Tree {
         Some(index)
     }
 
-    fn takes(&self, me: Owner, (slot, number): (&Slot, u64)) -> bool {
+    fn takes(&self, me: SlotOwner, (slot, number): (&ProcessSlot, u64)) -> bool {
         if slot.owner.load(Acquire) != FREE {
             return false;
         }
-        // Whoever sums must look at it before there is anything in it.
+        // Before the slot is taken: a sum must cover it from its first byte on.
         self.used.fetch_max(number, Relaxed);
+        // Acquire: the zeroes of the process that emptied the slot are visible before our first claim.
         let taken = slot.owner.compare_exchange(FREE, me.word(), AcqRel, Relaxed);
         taken.is_ok()
     }
 
-    /// Empties the slots of processes that are gone by `is_gone`, which is told the name space of their numbers; whether there
-    /// were any.
-    pub fn sweep(&self, me: Owner, is_gone: impl Fn(Owner, u64) -> bool) -> bool {
+    /// Empties the slots of processes that have ended by `is_gone`, which gets the namespace of their
+    /// numbers; true if there were any.
+    pub fn sweep(&self, me: SlotOwner, is_gone: impl Fn(SlotOwner, u64) -> bool) -> bool {
         let mut swept = false;
         for slot in self.slots() {
             let word = slot.owner.load(Acquire);
             let other = owner(word).filter(|owner| *owner != me);
             if other.is_some_and(|other| is_gone(other, slot.space.load(Relaxed))) {
+                // By compare-and-swap: of several processes that find the owner gone, one empties the slot.
                 let mark = me.word() | EMPTYING;
                 if slot.owner.compare_exchange(word, mark, AcqRel, Relaxed).is_ok() {
                     slot.empty();
@@ -62,14 +72,14 @@ impl Tree {
         swept
     }
 
-    /// Whether anybody else has a slot.
-    pub fn is_shared(&self, me: Owner) -> bool {
+    /// True if another process has a slot.
+    pub fn is_shared(&self, me: SlotOwner) -> bool {
         let mut words = self.slots().iter().map(|slot| slot.owner.load(Acquire));
         words.any(|word| owner(word).is_some_and(|owner| owner != me))
     }
 
-    /// What each process holds of a card.
-    pub fn holders(&self, place: usize) -> impl Iterator<Item = (Owner, u64)> {
+    /// Each process with the bytes of a card that it holds.
+    pub fn holders(&self, place: usize) -> impl Iterator<Item = (SlotOwner, u64)> {
         let slots = self.slots().iter();
         slots.filter_map(move |slot| {
             let owner = owner(slot.owner.load(Acquire))?;
@@ -77,15 +87,16 @@ impl Tree {
         })
     }
 
-    /// Those that were ever taken.
-    pub(super) fn slots(&self) -> &[Slot] {
+    /// The slots that were ever taken; the others need not be examined.
+    pub(super) fn slots(&self) -> &[ProcessSlot] {
+        // The file may be damaged or hostile: the bound is checked, not trusted.
         let used = usize::try_from(self.used.load(Relaxed)).unwrap_or(SLOTS);
         &self.slots[..used.min(SLOTS)]
     }
 }
 
-impl Slot {
-    pub(super) fn share(&self, place: usize) -> &Share {
+impl ProcessSlot {
+    pub(super) fn share(&self, place: usize) -> &CardShare {
         &self.shares[place % PLACES]
     }
 
@@ -98,7 +109,7 @@ impl Slot {
     }
 }
 
-/// Whose name stands there; `None` for nobody's.
-fn owner(word: u64) -> Option<Owner> {
-    (word != FREE).then(|| Owner::of(word & !EMPTYING))
+/// The process in a word of a slot; `None` for a free slot.
+fn owner(word: u64) -> Option<SlotOwner> {
+    (word != FREE).then(|| SlotOwner::of(word & !EMPTYING))
 }

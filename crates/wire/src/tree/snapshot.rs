@@ -1,4 +1,4 @@
-//! What a ledger says of its cards, read from its bytes, and how a budget is written there.
+//! Snapshot of a ledger's cards, read from its bytes, and the offset at which a budget is written.
 
 use core::mem::{offset_of, size_of};
 
@@ -17,14 +17,14 @@ pub struct TreeSnapshot {
 /// A card at one moment, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeCardSnapshot {
-    /// What the tree may take of it; `None` without a limit.
+    /// The tree's budget; `None` without one.
     pub budget: Option<u64>,
-    /// The most that its living processes held of it at a time.
+    /// The most bytes that living processes held at a time.
     pub peak: u64,
 }
 
 impl TreeSnapshot {
-    /// The bytes that are read, from the beginning of the file.
+    /// Bytes to read, from the beginning of the file.
     pub const SIZE: usize = CARDS * CARD;
 
     /// Reads the first bytes of a ledger; `None` if they are too few.
@@ -33,6 +33,8 @@ impl TreeSnapshot {
         Some(Self {
             cards: core::array::from_fn(|place| {
                 let number = |at: usize| long(cards, place * CARD + at);
+                // The same conversion as in the mapped ledger: 0 is a budget that was never set, which is no
+                // budget of 0.
                 let budget = read_budget(number(offset_of!(TreeCard, budget)));
                 let card = TreeCardSnapshot {
                     budget: (budget != UNLIMITED).then_some(budget),
@@ -49,7 +51,8 @@ impl TreeSnapshot {
         found.map(|(_, card)| *card)
     }
 
-    /// Where in the ledger the budget of this card is set, by an aligned eight-byte write of [`budget_word`](super::budget_word).
+    /// Offset of the budget of this card, which is set by an aligned eight-byte write of
+    /// [`budget_word`](super::budget_word).
     pub fn budget_offset(&self, key: u64) -> Option<usize> {
         let place = self.cards.iter().position(|(other, _)| *other == key)?;
         Some(place * CARD + offset_of!(TreeCard, budget))

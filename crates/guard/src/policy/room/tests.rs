@@ -7,7 +7,7 @@ const GIB: u64 = 1 << 30;
 const GRANULE: u64 = 2 * MIB;
 
 /// A card of 80 GiB with a budget of 4 GiB of which 500 MiB are left.
-const ROOM: Room = Room {
+const ROOM: CardRoom = CardRoom {
     budget: 4 * GIB,
     headroom: 500 * MIB,
     total: 80 * GIB,
@@ -21,18 +21,18 @@ const ROOM: Room = Room {
 #[test]
 fn the_card_takes_what_both_limits_have_less_what_small_requests_and_the_driver_need() {
     assert_eq!(ROOM.head(GIB, GRANULE), 468 * MIB);
-    let full = Room {
+    let full = CardRoom {
         free: 300 * MIB,
         ..ROOM
     };
     assert_eq!(full.head(GIB, GRANULE), 172 * MIB);
-    let unlimited = Room {
+    let unlimited = CardRoom {
         budget: UNLIMITED,
         headroom: UNLIMITED,
         ..full
     };
     assert_eq!(unlimited.head(GIB, GRANULE), 172 * MIB);
-    let unknown = Room {
+    let unknown = CardRoom {
         total: UNLIMITED,
         free: UNLIMITED,
         ..unlimited
@@ -42,7 +42,7 @@ fn the_card_takes_what_both_limits_have_less_what_small_requests_and_the_driver_
 
 #[test]
 fn small_limits_keep_a_small_part() {
-    let room = Room {
+    let room = CardRoom {
         budget: 64 * MIB,
         headroom: 20 * MIB,
         total: GIB,
@@ -50,7 +50,7 @@ fn small_limits_keep_a_small_part() {
         ..ROOM
     };
     assert_eq!(room.head(GIB, GRANULE), 18 * MIB);
-    let none = Room {
+    let none = CardRoom {
         headroom: MIB,
         ..room
     };
@@ -59,7 +59,7 @@ fn small_limits_keep_a_small_part() {
 
 #[test]
 fn what_is_kept_by_hand_is_kept_from_larger_requests_only() {
-    let room = Room {
+    let room = CardRoom {
         keep: 200 * MIB,
         ..ROOM
     };
@@ -70,7 +70,7 @@ fn what_is_kept_by_hand_is_kept_from_larger_requests_only() {
 
 #[test]
 fn host_memory_that_is_short_is_made_up_for_by_the_card() {
-    let room = Room {
+    let room = CardRoom {
         spillable: 70 * MIB,
         ..ROOM
     };
@@ -78,12 +78,13 @@ fn host_memory_that_is_short_is_made_up_for_by_the_card() {
     assert_eq!(room.head(GIB, GRANULE), 468 * MIB, "both together do not have it");
 }
 
-/// What the model m8 asked of an H200 with `-c 8192`, budgets 5, 12 and 25 % below its whole need of 1914 MiB.
+/// What the model m8 asked of an H200 with `-c 8192`, budgets 5, 12 and 25 % below its whole need of 1914
+/// MiB.
 #[test]
 fn a_model_a_little_too_large_overflows_by_its_weights() {
     let (context, asks) = (518, [1006, 256, 116, 18].map(|ask| ask * MIB));
     for (below, spilled) in [(5, 126), (12, 258), (25, 502)] {
-        let mut card = Card::new(1914 * (100 - below) / 100 * MIB, 4 * GIB, asks.iter().sum());
+        let mut card = TestCard::new(1914 * (100 - below) / 100 * MIB, 4 * GIB, asks.iter().sum());
         card.room.headroom -= context * MIB;
         let on_host = asks.map(|ask| card.ask(ask).expect("it fits with host memory"));
         assert_eq!(on_host.map(|bytes| bytes / MIB), [spilled, 0, 0, 0], "{below} %");
@@ -94,7 +95,7 @@ fn a_model_a_little_too_large_overflows_by_its_weights() {
 fn a_cache_larger_than_the_weights_overflows_only_when_they_are_all_in_host_memory() {
     let asks = [1000, 4000, 100].map(|ask| ask * MIB);
     let on_host = |budget: u64| {
-        let mut card = Card::new(budget * MIB, 8 * GIB, asks.iter().sum());
+        let mut card = TestCard::new(budget * MIB, 8 * GIB, asks.iter().sum());
         asks.map(|ask| card.ask(ask).expect("it fits with host memory") / MIB)
     };
     assert_eq!(on_host(5200), [0, 0, 0]);
@@ -104,15 +105,15 @@ fn a_cache_larger_than_the_weights_overflows_only_when_they_are_all_in_host_memo
 
 /// A card and a host, booked as guard books them.
 #[derive(Debug)]
-struct Card {
-    room: Room,
+struct TestCard {
+    room: CardRoom,
     granule: u64,
     cuts: u64,
 }
 
-impl Card {
+impl TestCard {
     fn new(budget: u64, spill: u64, need: u64) -> Self {
-        let room = Room {
+        let room = CardRoom {
             budget,
             headroom: budget,
             total: 80 * GIB,
@@ -129,7 +130,8 @@ impl Card {
         }
     }
 
-    /// Serves a request as the ladder does and returns how much of it lies in host memory; None if it is refused.
+    /// Serves a request as the ladder does and returns how much of it lies in host memory; None if it is
+    /// refused.
     fn ask(&mut self, size: u64) -> Option<u64> {
         let room = self.room;
         if room.has(size) && !room.yields(size) {
@@ -180,7 +182,7 @@ proptest! {
         // The plan is wrong by what is left for small requests, at most.
         let wrong = i64::try_from(small / 20).unwrap() * error;
         let need = sum.saturating_add_signed(wrong);
-        let mut card = Card::new(budget, 16 * GIB, need);
+        let mut card = TestCard::new(budget, 16 * GIB, need);
         let on_host: Vec<u64> = all.iter().map(|ask| card.ask(*ask).expect("host memory has it")).collect();
         let spilled: u64 = on_host.iter().sum();
         let granules = GRANULE * (card.cuts + 1);
@@ -214,7 +216,7 @@ proptest! {
         let granules = GRANULE * (u64::try_from(all.len()).unwrap() + 1);
         let spill = sum.saturating_sub(budget) + granules + spare;
         for need in [0, wrong, sum] {
-            let mut card = Card::new(budget, spill, need);
+            let mut card = TestCard::new(budget, spill, need);
             for ask in &all {
                 prop_assert!(card.ask(*ask).is_some(), "{ask} with a need of {need}: {card:?}");
             }

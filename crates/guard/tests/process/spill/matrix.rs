@@ -1,13 +1,14 @@
 //! The two variants of llama.cpp PR 22158, under their own names, and what they are compared with.
 //!
-//! The PR has two switches, for the memory of the legacy pool (here `pool=managed`) and for a buffer that is refused (here
-//! `on-oom=managed`), which make four rows. With neither, all is as without them. The buffer's switch changes what happens at a
-//! refusal and nothing else: what fits is on the card. The pool's is tested where the pool is (`ggml`); for buffers it
-//! changes nothing, which is what two of the rows here say.
+//! The PR has two switches, for the memory of the legacy pool (here `pool=managed`) and for a buffer that is
+//! refused (here `on-oom=managed`), which make four rows. With neither, all is as without them. The buffer's
+//! switch changes what happens at a refusal and nothing else: what fits is on the card. The pool's is tested
+//! where the pool is (`ggml`); for buffers it changes nothing, which is what two of the rows here say.
 
 use super::run::{MIB, Ran, Run};
 
-/// A card with 1 GiB of which 900 MiB are budget, and buffers as llama.cpp allocates them: weights, KV cache, scratch.
+/// A card with 1 GiB of which 900 MiB are budget, and buffers as llama.cpp allocates them: weights, KV cache,
+/// scratch.
 const BUFFERS: &str = "alloc:w:600 write:w alloc:k:500 alloc:s:50 check:w free:s";
 
 fn row(options: &str) -> Ran {

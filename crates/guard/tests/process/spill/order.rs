@@ -1,4 +1,5 @@
-//! What a program will ask for in all is known: what it asks for first overflows, and the rest lies on the card.
+//! What a program will ask for in all is known: what it asks for first overflows, and the rest lies on the
+//! card.
 
 use super::run::{MIB, Run};
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
 
-use plimsoll_wire::page::{CardSnapshot, OomSnapshot, Snapshot};
+use plimsoll_wire::page::{CardSnapshot, OomSnapshot, PageSnapshot};
 use tempfile::TempDir;
 
 use crate::artefact;
@@ -31,7 +31,7 @@ pub(super) struct Ran {
     pub(super) errors: String,
     pub(super) log: String,
     pub(super) code: Option<i32>,
-    pub(super) page: Option<Snapshot>,
+    pub(super) page: Option<PageSnapshot>,
 }
 
 impl Run {
@@ -40,7 +40,8 @@ impl Run {
         Self::of("steps.c", fake, options)
     }
 
-    /// All that it takes is built when this returns, so that whoever waits for the program does not wait for a compiler.
+    /// All that it takes is built when this returns, so that whoever waits for the program does not wait for
+    /// a compiler.
     pub(super) fn of(program: &'static str, fake: &str, options: &str) -> Self {
         let run = Self {
             folder: TempDir::new().expect("the temporary folder is writable"),
@@ -104,7 +105,7 @@ impl Run {
             .map(str::to_owned);
         let page = pid.as_ref().and_then(|pid| {
             let bytes = std::fs::read(self.folder.path().join(format!("{pid}.page"))).ok()?;
-            Some(Snapshot::read(&bytes).expect("guard wrote a page of this version"))
+            Some(PageSnapshot::read(&bytes).expect("guard wrote a page of this version"))
         });
         if pid.is_some() {
             lines.remove(0);

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plimsoll_wire::page::{Page, Refusal, Snapshot};
+use plimsoll_wire::page::{Page, PageSnapshot, Refusal};
 
 use super::run::{MIB, Run};
 use crate::client::set_budget;
@@ -37,10 +37,10 @@ fn page_in(folder: &Path) -> File {
     panic!("no page in {}", folder.display());
 }
 
-fn snapshot(page: &File) -> Snapshot {
+fn snapshot(page: &File) -> PageSnapshot {
     let mut bytes = vec![0; Page::SIZE];
     page.read_exact_at(&mut bytes, 0).expect("a page is whole");
-    Snapshot::read(&bytes).expect("a page of this version")
+    PageSnapshot::read(&bytes).expect("a page of this version")
 }
 
 /// Waits for a plea, and gives it to `answer`.

@@ -1,7 +1,8 @@
-//! Products that cuBLAS does: the copies of its operands in a type that it multiplies.
+//! Products by cuBLAS: copies of the operands in a type that it multiplies.
 //!
-//! Source: `ggml-cuda.cu:ggml_cuda_op_mul_mat, ggml_cuda_op_mul_mat_cublas, ggml_cuda_mul_mat_batched_cublas_impl @ b8799`,
-//! `ggml_cuda_mul_mat_cublas, ggml_cuda_mul_mat_cublas_impl @ b10605`.
+//! Source: `ggml-cuda.cu:ggml_cuda_op_mul_mat, ggml_cuda_op_mul_mat_cublas,
+//! ggml_cuda_mul_mat_batched_cublas_impl @ b8799`, `ggml_cuda_mul_mat_cublas, ggml_cuda_mul_mat_cublas_impl @
+//! b10605`.
 
 use plimsoll_pool::demand::product::has_fast_halves;
 use plimsoll_pool::demand::{AMPERE, VOLTA};

@@ -1,13 +1,13 @@
-//! One layer: what it does with its tokens first, its feed-forward, and the sums around both.
+//! One layer of a graph: mixer, feed-forward, and the residual sums around both.
 
 use plimsoll_model::Model;
 
+use crate::architecture::WantedRows;
 use crate::compute::decoder::Decoder;
-use crate::compute::form::WantedRows;
-use crate::compute::graph::TensorId;
-use crate::compute::sketch::{ModelBlock, ModelLayers};
+use crate::compute::graph::Id;
+use crate::compute::model_layers::{Layer, ModelLayers};
 
-/// What a layer does with its tokens before its feed-forward.
+/// The part of a layer before its feed-forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mixer {
     Attention,
@@ -15,19 +15,19 @@ enum Mixer {
     Mamba,
     Mamba2,
     ShortConvolution,
-    /// Nothing: the feed-forward is all there is.
+    /// The layer is a feed-forward alone.
     FeedForward,
 }
 
 impl Decoder<'_> {
-    pub(super) fn layer(&mut self, block: &ModelBlock<'_>, input: TensorId, is_last: bool) -> TensorId {
-        if norms_after_sums(block, self.sketch.model.hyper.cached) {
+    pub(super) fn layer(&mut self, block: &Layer<'_>, input: Id, is_last: bool) -> Id {
+        if norms_after_sums(block, self.layers.model.hyper.cached) {
             return self.encoder_layer(block, input, is_last);
         }
         if self.variant.side_by_side {
             return self.layer_side_by_side(block, input, is_last);
         }
-        let mixer = mixer(self.sketch.model, block);
+        let mixer = mixer(self.layers.model, block);
         let mut current = match self.attends_beside() {
             true => self.mix_beside_attention(block, input),
             false => {
@@ -39,10 +39,12 @@ impl Decoder<'_> {
             }
         };
         let mut residual = input;
+        // Rows without logits are dropped before the last feed-forward, which then computes far fewer of them.
         if is_last && self.variant.wanted == WantedRows::WithinLastLayer {
             current = self.wanted_rows(current);
             residual = self.wanted_rows(residual);
         }
+        // Gemma norms the result of attention as well; elsewhere `post_attention_norm` is the feed-forward's norm.
         let has_own_norm = block.has("ffn_norm.weight") || block.has("ffn_norm");
         if has_own_norm {
             current = self.norm(block, "post_attention_norm", current);
@@ -54,10 +56,9 @@ impl Decoder<'_> {
         if mixer == Mixer::FeedForward || !has_feed_forward(block) {
             return residual;
         }
-        let norm = if has_own_norm {
-            "ffn_norm"
-        } else {
-            "post_attention_norm"
+        let norm = match has_own_norm {
+            true => "ffn_norm",
+            false => "post_attention_norm",
         };
         let normed = self.norm(block, norm, residual);
         let current = self.feed_forward(block, normed);
@@ -66,7 +67,7 @@ impl Decoder<'_> {
     }
 
     /// `models/command-r.cpp @ b10605`.
-    fn layer_side_by_side(&mut self, block: &ModelBlock<'_>, input: TensorId, is_last: bool) -> TensorId {
+    fn layer_side_by_side(&mut self, block: &Layer<'_>, input: Id, is_last: bool) -> Id {
         let normed = self.norm(block, "attn_norm", input);
         let attended = self.attention(block, normed);
         let mut parts = [attended, input, normed];
@@ -79,8 +80,7 @@ impl Decoder<'_> {
         self.graph.in_place(&[sum, attended])
     }
 
-    /// A layer that lacks a tensor passes its tokens on.
-    fn mix(&mut self, block: &ModelBlock<'_>, mixer: Mixer, input: TensorId) -> TensorId {
+    fn mix(&mut self, block: &Layer<'_>, mixer: Mixer, input: Id) -> Id {
         let mixed = match mixer {
             Mixer::Attention => Some(self.attention(block, input)),
             Mixer::FeedForward => Some(self.feed_forward(block, input)),
@@ -89,21 +89,22 @@ impl Decoder<'_> {
             Mixer::Mamba2 => self.mamba2(block, input),
             Mixer::ShortConvolution => self.short_convolution(block, input),
         };
+        // A damaged file may lack a tensor of the layer; the estimate then passes the tokens on.
         mixed.unwrap_or(input)
     }
 
-    pub(in crate::compute) fn has_delta_nets(sketch: &ModelLayers<'_>) -> bool {
-        let mut blocks = sketch.blocks.iter();
-        blocks.any(|block| mixer(sketch.model, block) == Mixer::DeltaNet)
+    pub(in crate::compute) fn has_delta_nets(layers: &ModelLayers<'_>) -> bool {
+        let mut blocks = layers.blocks.iter();
+        blocks.any(|block| mixer(layers.model, block) == Mixer::DeltaNet)
     }
 
     fn attends_beside(&self) -> bool {
-        let recurrent = self.sketch.model.hyper.recurrent.as_ref();
+        let recurrent = self.layers.model.hyper.recurrent.as_ref();
         recurrent.is_some_and(|recurrent| recurrent.attends)
     }
 
     /// Attention and Mamba 2 side by side, each norming the same input by the same weight (Falcon-H1).
-    fn mix_beside_attention(&mut self, block: &ModelBlock<'_>, input: TensorId) -> TensorId {
+    fn mix_beside_attention(&mut self, block: &Layer<'_>, input: Id) -> Id {
         let Some(weights) = self.norm_weights(block, "attn_norm") else {
             return input;
         };
@@ -114,12 +115,13 @@ impl Decoder<'_> {
         self.graph.in_place(&[attended, carried])
     }
 
-    /// The first or the second sum around a part of a layer.
-    fn sum(&mut self, which: usize, current: TensorId, residual: TensorId) -> TensorId {
-        let current = match self.sketch.model.hyper.scales_residual {
+    /// The first or the second residual sum of a layer.
+    fn sum(&mut self, which: usize, current: Id, residual: Id) -> Id {
+        let current = match self.layers.model.hyper.scales_residual {
             true => self.graph.in_place(&[current]),
             false => current,
         };
+        // The first operand is the one whose memory the sum reuses, if both die here.
         match self.variant.residual_first[which] {
             true => self.graph.in_place(&[residual, current]),
             false => self.graph.in_place(&[current, residual]),
@@ -127,13 +129,14 @@ impl Decoder<'_> {
     }
 }
 
-/// Reads off a layer's tensors what it does with its tokens first.
-fn mixer(model: &Model, block: &ModelBlock<'_>) -> Mixer {
+/// Reads the mixer off a layer's tensors.
+fn mixer(model: &Model, block: &Layer<'_>) -> Mixer {
     let attends = || block.has("attn_q.weight") || block.has("attn_qkv.weight");
     if model.hyper.recurrent.is_none() {
         Mixer::Attention
     } else if block.has("ssm_ba.weight") || block.has("ssm_beta.weight") {
         Mixer::DeltaNet
+    // Both Mambas have `ssm_in`; only the first computes its steps from a matrix of their own.
     } else if block.has("ssm_x.weight") {
         Mixer::Mamba
     } else if block.has("ssm_in.weight") {
@@ -147,14 +150,12 @@ fn mixer(model: &Model, block: &ModelBlock<'_>) -> Mixer {
     }
 }
 
-/// BERT and its kin norm after their sums. Grok has norms of the same names before them.
-fn norms_after_sums(block: &ModelBlock<'_>, cached: bool) -> bool {
+/// BERT and its relatives norm after their sums. Grok has norms of the same names before them.
+fn norms_after_sums(block: &Layer<'_>, cached: bool) -> bool {
     !cached && block.has("layer_output_norm.weight")
 }
 
-/// Is there anything after the mixer?
-fn has_feed_forward(block: &ModelBlock<'_>) -> bool {
-    ["ffn_up.weight", "ffn_gate_inp.weight", "ffn_down.weight"]
-        .iter()
-        .any(|role| block.has(role))
+fn has_feed_forward(block: &Layer<'_>) -> bool {
+    let roles = ["ffn_up.weight", "ffn_gate_inp.weight", "ffn_down.weight"];
+    roles.iter().any(|role| block.has(role))
 }

@@ -1,16 +1,16 @@
-//! What layers are put together from: norms, products with weights, and the weights themselves.
+//! Parts of a layer: norms, products with weights, and the weights themselves.
 
 use plimsoll_model::Tensor;
 
 use crate::compute::decoder::{BIAS, Decoder, WEIGHT};
-use crate::compute::graph::{F32, OpKind, TensorId};
-use crate::compute::sketch::ModelBlock;
+use crate::compute::graph::{Id, OpKind};
+use crate::compute::model_layers::Layer;
 use crate::layout::TensorDevice;
 use crate::weights::row_padding;
 
 impl Decoder<'_> {
-    /// `build_norm`; nothing where the layer has no such weight.
-    pub(in crate::compute) fn norm(&mut self, block: &ModelBlock<'_>, role: &str, of: TensorId) -> TensorId {
+    /// `build_norm`; the input itself where the layer has no such weight.
+    pub(in crate::compute) fn norm(&mut self, block: &Layer<'_>, role: &str, of: Id) -> Id {
         match self.norm_weights(block, role) {
             Some(weights) => self.norm_by(block, weights, of),
             None => of,
@@ -18,11 +18,7 @@ impl Decoder<'_> {
     }
 
     /// A norm's weight and bias. Falcon-H1 has one without the usual ending.
-    pub(super) fn norm_weights(
-        &mut self,
-        block: &ModelBlock<'_>,
-        role: &str,
-    ) -> Option<(TensorId, Option<TensorId>)> {
+    pub(super) fn norm_weights(&mut self, block: &Layer<'_>, role: &str) -> Option<(Id, Option<Id>)> {
         let weight = self.part(block, role, WEIGHT);
         let weight = weight.or_else(|| self.weight(block, role))?;
         Some((weight, self.part(block, role, BIAS)))
@@ -30,87 +26,83 @@ impl Decoder<'_> {
 
     pub(in crate::compute) fn norm_by(
         &mut self,
-        block: &ModelBlock<'_>,
-        (weight, bias): (TensorId, Option<TensorId>),
-        of: TensorId,
-    ) -> TensorId {
+        block: &Layer<'_>,
+        (weight, bias): (Id, Option<Id>),
+        of: Id,
+    ) -> Id {
         let subtracts_mean = bias.is_some() || self.variant.subtracts_mean;
         if self.quirks.is_lean && !subtracts_mean {
-            let shape = self.graph.shape(of);
-            let normed = self.graph.own(F32, shape, &[of, weight]);
+            let normed = self.graph.own_like(of, &[of, weight]);
             self.pin(normed, block);
             return normed;
         }
         let normed = self.bare_norm(of, subtracts_mean);
         self.pin(normed, block);
         let scaled = self.graph.in_place(&[normed, weight]);
-        match bias {
-            Some(bias) => self.graph.in_place(&[scaled, bias]),
-            None => scaled,
-        }
+        self.biased(scaled, bias)
     }
 
-    /// Norms that subtract the mean as well, as those with a bias do, cannot be done in place.
-    pub(in crate::compute) fn bare_norm(&mut self, of: TensorId, subtracts_mean: bool) -> TensorId {
+    /// A norm without its weight.
+    pub(in crate::compute) fn bare_norm(&mut self, of: Id, subtracts_mean: bool) -> Id {
         match subtracts_mean {
-            true => {
-                let shape = self.graph.shape(of);
-                self.graph.own(F32, shape, &[of])
-            }
+            // `ggml_norm` cannot be done in place, `ggml_rms_norm` can (`ggml_op_can_inplace`).
+            true => self.graph.own_like(of, &[of]),
             false => self.graph.in_place(&[of]),
         }
     }
 
-    /// `llama-context.cpp: graph_get_cb @ b10605`: with all layers on cards a norm belongs to its layer, not to the one
-    /// before, so that one tensor less crosses from card to card.
-    fn pin(&mut self, normed: TensorId, block: &ModelBlock<'_>) {
+    /// `llama-context.cpp: graph_get_cb @ b10605`: with all layers on cards a norm belongs to its own layer, so that one
+    /// tensor less crosses from card to card.
+    fn pin(&mut self, normed: Id, block: &Layer<'_>) {
         const FEW_TOKENS: u64 = 32;
-        if self.quirks.pins_norms && (self.sketch.all_on_cards() || self.tokens < FEW_TOKENS) {
-            self.graph.pin(normed, block.place);
+        if self.quirks.pins_norms && (self.layers.all_on_cards() || self.tokens < FEW_TOKENS) {
+            self.graph.node_mut(normed).pinned = Some(block.place);
         }
     }
 
     /// `build_lora_mm` and its bias, where the layer has such a weight.
-    pub(in crate::compute) fn linear(
-        &mut self,
-        block: &ModelBlock<'_>,
-        role: &str,
-        input: TensorId,
-    ) -> Option<TensorId> {
+    pub(in crate::compute) fn linear(&mut self, block: &Layer<'_>, role: &str, input: Id) -> Option<Id> {
         let weight = self.part(block, role, WEIGHT)?;
         let product = self.graph.multiply(weight, input);
-        Some(match self.part(block, role, BIAS) {
-            Some(bias) => self.graph.in_place(&[product, bias]),
-            None => product,
-        })
+        let bias = self.part(block, role, BIAS);
+        Some(self.biased(product, bias))
     }
 
-    pub(in crate::compute) fn weight(&mut self, block: &ModelBlock<'_>, role: &str) -> Option<TensorId> {
-        block.get(role).map(|(tensor, place)| self.stored(tensor, place))
+    pub(in crate::compute) fn biased(&mut self, of: Id, bias: Option<Id>) -> Id {
+        match bias {
+            Some(bias) => self.graph.in_place(&[of, bias]),
+            None => of,
+        }
     }
 
-    /// The same by the two halves of its role.
-    pub(in crate::compute) fn part(
-        &mut self,
-        block: &ModelBlock<'_>,
-        role: &str,
-        ending: &str,
-    ) -> Option<TensorId> {
-        block
-            .part(role, ending)
-            .map(|(tensor, place)| self.stored(tensor, place))
-    }
-
-    /// Frequencies of the rotary embedding, of which every device with a layer has its own.
-    pub(in crate::compute) fn rope_factors(&mut self, place: TensorDevice) -> Option<TensorId> {
-        let names = ["rope_freqs.weight", "rope_factors_long.weight"];
-        let (tensor, _) = names.iter().find_map(|name| self.sketch.other(name))?;
+    pub(in crate::compute) fn weight(&mut self, block: &Layer<'_>, role: &str) -> Option<Id> {
+        let (tensor, place) = block.get(role)?;
         Some(self.stored(tensor, place))
     }
 
-    pub(in crate::compute) fn stored(&mut self, tensor: &Tensor, place: TensorDevice) -> TensorId {
+    /// A weight by the two halves of its role.
+    pub(in crate::compute) fn part(&mut self, block: &Layer<'_>, role: &str, ending: &str) -> Option<Id> {
+        let (tensor, place) = block.part(role, ending)?;
+        Some(self.stored(tensor, place))
+    }
+
+    /// A tensor outside of the layers.
+    pub(in crate::compute) fn outer(&mut self, name: &str) -> Option<Id> {
+        let (tensor, place) = self.layers.other(name)?;
+        Some(self.stored(tensor, place))
+    }
+
+    /// Frequencies of the rotary embedding, of which every device with a layer has its own.
+    pub(in crate::compute) fn rope_factors(&mut self, place: TensorDevice) -> Option<Id> {
+        // The reserved context is longer than any short factors apply to.
+        let names = ["rope_freqs.weight", "rope_factors_long.weight"];
+        let (tensor, _) = names.iter().find_map(|name| self.layers.other(name))?;
+        Some(self.stored(tensor, place))
+    }
+
+    pub(in crate::compute) fn stored(&mut self, tensor: &Tensor, place: TensorDevice) -> Id {
         let padding = row_padding(tensor.kind, tensor.shape[0]).get();
-        self.graph
-            .stored(OpKind::Weight(place), tensor.bytes.get(), padding, tensor.shape)
+        let kind = OpKind::Weight(place);
+        self.graph.stored(kind, tensor.bytes.get(), padding, tensor.shape)
     }
 }

@@ -24,7 +24,7 @@ use plimsoll_planner::Engine;
 use plimsoll_probe::Sampler;
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::guard::{PAGES, Preload, preload};
-use plimsoll_wire::options::Options;
+use plimsoll_wire::options::GuardOptions as Options;
 use serde_json::json;
 use tokio::sync::mpsc::Receiver;
 

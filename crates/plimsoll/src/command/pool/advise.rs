@@ -1,4 +1,4 @@
-//! `plimsoll pool advise`: what an engine's run-time pool takes, why, and which flags make it take less.
+//! `plimsoll pool advise`: size of an engine's run-time pool, its causes, and flags that make it smaller.
 //!
 //! Exits 0 if the pool fits its budget or has none, 1 if it does not fit, 2 if no trace can be made.
 
@@ -17,10 +17,10 @@ use crate::screen;
 pub(crate) struct Arguments {
     #[command(flatten)]
     run: RunArguments,
-    /// The engine's pool: vmm where the card has virtual memory management and the build uses it, else legacy
+    /// Pool of the engine: vmm if the card has virtual memory management and the build uses it, else legacy
     #[arg(long, value_enum, default_value_t = PoolName::Legacy)]
     pool: PoolName,
-    /// What is left for the pool
+    /// Memory that is left for the pool
     #[arg(long, value_name = "SIZE")]
     budget: Option<Bytes>,
     /// Print the advice as JSON (plimsoll.pool-advice/1)

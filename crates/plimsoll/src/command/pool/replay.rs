@@ -1,4 +1,4 @@
-//! `plimsoll pool replay`: a trace over several policies.
+//! `plimsoll pool replay`: one trace over several policies.
 //!
 //! Exits 0 if every policy completes, 1 if one does not, 2 if the trace cannot be read.
 
@@ -30,26 +30,26 @@ const USUAL: [PolicyKind; 8] = [
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The trace: RAPIDS RMM's log (Thread,Time,Action,Pointer,Size,Stream) or one of `plimsoll run --trace`
+    /// Trace: a log of RAPIDS RMM (Thread,Time,Action,Pointer,Size,Stream) or of `plimsoll run --trace`
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The policies, separated by commas: plimsoll, plimsoll-slots, ggml-legacy, ggml-legacy-flush, ggml-legacy-double,
+    /// Policies, separated by commas: plimsoll, plimsoll-slots, ggml-legacy, ggml-legacy-flush, ggml-legacy-double,
     /// ggml-vmm, pytorch, pytorch-expandable, rmm-pool, direct
     #[arg(long = "policy", value_name = "P,...", value_delimiter = ',')]
     policies: Vec<PolicyKind>,
-    /// Replay on a card with so much memory; without it there is enough
+    /// Memory of the simulated card; unlimited by default
     #[arg(long, value_name = "SIZE")]
     budget: Option<Bytes>,
     /// Print the result as JSON (plimsoll.replay/1)
     #[arg(long)]
     json: bool,
-    /// Draw what is live and reserved over time into an SVG file
+    /// Draw live and reserved bytes over time into an SVG file
     #[arg(long, value_name = "OUT")]
     svg: Option<PathBuf>,
-    /// Of a trace with several cards, replay the requests on this one; without it, whatever was asked most often
+    /// Card to replay from a trace with several; by default the one with most requests
     #[arg(long, value_name = "N", requires = "pool")]
     card: Option<u8>,
-    /// Of a trace with several pools, replay the requests to this one; 0 is the driver
+    /// Pool to replay from a trace with several; 0 is the driver
     #[arg(long, value_name = "N", requires = "card")]
     pool: Option<u8>,
 }

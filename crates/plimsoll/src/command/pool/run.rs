@@ -1,54 +1,54 @@
-//! The run that a trace is made of, as it is written on the command line.
+//! Command-line arguments that describe the run behind a generated trace.
 
 use clap::Args;
 use plimsoll_pool::generate::{Card, Engine, Outputs, Run, Shape};
 
 use crate::replay::advice::CacheType;
 
-/// The first build that reserves the copies of a quantised cache (PR 23907); see `core::plan::Engine`.
+/// First build that reserves the copies of a quantised cache (PR 23907); see `planner::Engine`.
 const RESERVES_SINCE: u32 = 9400;
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct RunArguments {
-    /// The model: llama3-8b, m8, qwen3-30b-a3b, gemma3-12b, gemma4-31b, deepseek-v3, kimi-k2
+    /// Model: llama3-8b, m8, qwen3-30b-a3b, gemma3-12b, gemma4-31b, deepseek-v3, kimi-k2
     #[arg(long, value_parser = shape)]
     pub(super) model: Shape,
-    /// The type of the KV cache: f16, q8_0, q5_1, q5_0, q4_1, q4_0
+    /// Type of the KV cache: f16, q8_0, q5_1, q5_0, q4_1, q4_0
     #[arg(long, default_value = "f16", value_parser = cache_type)]
     pub(super) kv: CacheType,
-    /// Tokens of the prompt
+    /// Length of the prompt, in tokens
     #[arg(long, value_name = "TOKENS")]
     pub(super) ctx: u64,
-    /// Tokens that are computed at once
+    /// Micro-batch, in tokens
     #[arg(long, value_name = "TOKENS", default_value_t = 512)]
     pub(super) ub: u64,
-    /// The engine: ik, or a build of llama.cpp: llama-b9000, b10605
+    /// Engine: ik, or a build of llama.cpp such as llama-b9000
     #[arg(long, default_value = "b10605", value_parser = engine)]
     pub(super) engine: Engine,
     /// Flash attention
     #[arg(long, value_name = "on|off", default_value = "on", value_parser = on_or_off)]
     pub(super) fa: OnOff,
-    /// ik_llama.cpp: the largest part of restored keys and values, in MiB
+    /// ik_llama.cpp's -amb: largest part of restored keys and values, in MiB
     #[arg(long, value_name = "MIB")]
     pub(super) amb: Option<u64>,
-    /// The prompt comes in parts of so many tokens, each with an answer; without it all at once
+    /// Split the prompt into parts of this many tokens, each with an answer; 0 sends it at once
     #[arg(long, value_name = "TOKENS", default_value_t = 0)]
     pub(super) part: u64,
-    /// Tokens that are decoded after each part
+    /// Tokens of the answer after each part
     #[arg(long, value_name = "TOKENS", default_value_t = 0)]
     pub(super) answer: u64,
-    /// Two tokens are run first, as a server does to warm up
+    /// Run two tokens first, as a server does to warm up
     #[arg(long)]
     pub(super) warm_up: bool,
-    /// Every layer for every token and no output matrix, instead of an output for the last token
+    /// Compute every layer for every token and no output matrix, instead of an output for the last token
     #[arg(long)]
     pub(super) layers_only: bool,
-    /// The card: H200, RTX3090
+    /// Card: H200, RTX3090
     #[arg(long, default_value = "H200", value_parser = card)]
     pub(super) card: Card,
 }
 
-/// A type of its own, so that clap wants a word.
+/// Flash attention as a word, because clap reads a bool as a flag without a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OnOff {
     On,

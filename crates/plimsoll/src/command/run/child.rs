@@ -53,14 +53,14 @@ impl End {
     }
 
     /// Ends as the program did. Handlers of ours are gone only with this program itself, so a signal is raised by what it
-    /// becomes (`plimsoll die-by`).
+    /// becomes (`plimsoll raise-signal`).
     pub(in crate::command) fn repeat(self) -> ExitCode {
         match self {
             Self::Code(code) => ExitCode::from(code),
             Self::Signal(signal) => {
                 let _cannot = Command::new(plimsoll_launch::PLIMSOLL)
                     .arg0("plimsoll")
-                    .args(["die-by", &signal.to_string()])
+                    .args(["raise-signal", &signal.to_string()])
                     .exec();
                 ExitCode::from(u8::try_from(128 + signal).unwrap_or(OWN_FAILURE))
             }

@@ -1,4 +1,4 @@
-//! `plimsoll watch show`: a record as text, as CSV, as one page with plots.
+//! `plimsoll watch show`: a recording as text, as CSV or as a page with plots.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
@@ -8,15 +8,16 @@ use std::process::ExitCode;
 use clap::Args;
 use plimsoll_telemetry::record::{ReadRecordError, Redaction, summarise};
 
+use crate::report::ExitStatus;
 use crate::screen;
 use crate::screen::RecordReport;
 
-/// A record is no longer; a day at two samples a second is 20 MB.
+/// Largest recording that is read; a day at two samples a second is 20 MB.
 const MOST_BYTES: u64 = 1 << 30;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The record
+    /// Recording to show
     file: PathBuf,
     /// Print every sample as CSV instead
     #[arg(long, conflicts_with = "json")]
@@ -24,17 +25,17 @@ pub(crate) struct Arguments {
     /// Print the summary as JSON (plimsoll.watch/1) instead
     #[arg(long)]
     json: bool,
-    /// Write one page with plots
+    /// Write an HTML page with plots
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Take out names, paths and UUIDs, the same always by the same word
+    /// Replace names, paths and UUIDs, each always by the same word
     #[arg(long)]
     redact: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("cannot read the record `{}`: {error}", path.display())]
+    #[error("cannot read the recording `{}`: {error}", path.display())]
     Read { path: PathBuf, error: io::Error },
     #[error("`{}`: {error}", path.display())]
     Parse { path: PathBuf, error: ReadRecordError },
@@ -46,8 +47,8 @@ pub(crate) enum Error {
     Json(#[from] serde_json::Error),
 }
 
-impl Error {
-    pub(super) fn is_input(&self) -> bool {
+impl ExitStatus for Error {
+    fn is_input(&self) -> bool {
         matches!(self, Self::Read { .. } | Self::Parse { .. })
     }
 }

@@ -1,29 +1,31 @@
-//! Products that cuBLAS does: the matrix and the columns in a type that it multiplies.
+//! Pool demand of products by cuBLAS: copies of matrix and columns in a type that it multiplies.
 //!
-//! Source: `ggml-cuda.cu:ggml_cuda_op_mul_mat_cublas, ggml_cuda_mul_mat_id @ b8799`, `ggml_cuda_mul_mat_cublas_impl @ b10605`;
-//! `common.cuh:fast_fp16_available`.
+//! Source: `ggml-cuda.cu:ggml_cuda_op_mul_mat_cublas, ggml_cuda_mul_mat_id @ b8799`,
+//! `ggml_cuda_mul_mat_cublas_impl @ b10605`; `common.cuh:fast_fp16_available`.
 
 use super::super::{Capability, Group, Rules, VOLTA, times};
 use super::{Kind, Matrix};
 
-/// The first that computes in halves as fast as it should; 6.1 does not.
+/// First capability with fast half precision; 6.1 (consumer Pascal) computes halves at 1/64 of the rate.
 const PASCAL: Capability = 600;
 const SLOW: Capability = 610;
 
-/// Whether the card computes in halves.
+/// True if the card computes fast in half precision.
 pub fn has_fast_halves(capability: Capability) -> bool {
     capability >= PASCAL && capability != SLOW
 }
 
-/// One matrix with so many columns: its copy, that of the columns, and the result where it does not come in floats.
+/// Requests for one matrix: its copy, the copy of the columns, and the result where it is not in floats.
 pub(super) fn one(rules: Rules, matrix: Matrix, columns: u64) -> Group<3> {
     let copy = |size| times([matrix.width, matrix.rows, size]);
     let (inputs, result) = (
         times([matrix.width, columns, 2]),
         times([matrix.rows, columns, 2]),
     );
+    // On Volta the engine asks cuBLAS for results in floats directly.
     let in_halves = if rules.capability == VOLTA { 0 } else { result };
     match matrix.kind {
+        // cublasSgemm takes everything as it is.
         Kind::F32 => [0; 3],
         Kind::Bf16 if rules.engine.copies() => [0, inputs, result],
         Kind::Bf16 => [0, inputs, 0],
@@ -33,10 +35,12 @@ pub(super) fn one(rules: Rules, matrix: Matrix, columns: u64) -> Group<3> {
     }
 }
 
-/// Experts one after another: who goes where, all columns and all results side by side, and around it one expert's product.
-/// How many tokens go to one of them depends on the values; here they all do.
+/// Requests for experts one after another: routing, all columns and all results side by side, and one
+/// expert's product. The number of tokens of an expert depends on the values; the worst case is assumed, all
+/// tokens to one expert.
 pub(super) fn one_by_one(rules: Rules, matrix: Matrix, spread: u64, tokens: u64) -> Group<6> {
     let halves = matches!(matrix.kind, Kind::F16 | Kind::Bf16);
+    // Float matrices other than f16 and bf16 take their columns as floats; the copy happens per expert.
     let size = if halves { 2 } else { 4 };
     let [copy, inputs, result] = one(rules, matrix, tokens);
     [
@@ -44,7 +48,7 @@ pub(super) fn one_by_one(rules: Rules, matrix: Matrix, spread: u64, tokens: u64)
         times([spread, matrix.width, size]),
         times([spread, matrix.rows, 4]),
         copy,
-        // they were put side by side in the type of the matrix
+        // The columns were gathered in the type of the matrix already.
         if halves { 0 } else { inputs },
         result,
     ]

@@ -1,4 +1,4 @@
-//! Tiles: the activations in blocks of 8 or 4 bits, and what multiprocessors leave of tiles that they did not finish.
+//! Quantised activations (q8_1, fp4) and the stream-k fix-up buffer of MMQ.
 //!
 //! Source: `mmq.cuh:launch_mul_mat_q, mul_mat_q_case @ b8799`, `mmq-config-*.cuh @ b10605`.
 
@@ -10,7 +10,7 @@ const ROWS: u64 = 128;
 /// Bytes of a `block_q8_1_mmq`.
 const TILE_BLOCK: u64 = 144;
 
-/// What the activations are turned into.
+/// Format of the quantised activations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activations {
     /// `block_q8_1_mmq`.
@@ -30,11 +30,11 @@ pub struct Tiled {
     pub width: u64,
     /// Rows of the matrix.
     pub rows: u64,
-    /// Columns that follow each other in the activations' own dimension, which their padding depends on.
+    /// Columns in the first dimension of the activations, on which their padding depends.
     pub run: u64,
     /// Columns of activations in all.
     pub columns: u64,
-    /// Columns that one channel's tiles divide.
+    /// Columns of one channel.
     pub tokens: u64,
     /// Matrices that are multiplied side by side.
     pub channels: u64,
@@ -46,7 +46,7 @@ impl Tiled {
         [self.activations(), self.scales(), self.partial()]
     }
 
-    /// The same behind the lists of who goes where.
+    /// The same behind the routing lists.
     pub fn group_of_experts(&self, experts: u64) -> Group<6> {
         let [first, second, bounds] = lists(self.columns, experts);
         let [activations, scales, partial] = self.group();
@@ -68,7 +68,8 @@ impl Tiled {
         }
     }
 
-    /// Columns that the activations are padded by: the widest tile of the card, since b10605 the widest that is filled.
+    /// Padding columns of the activations: the widest tile of the card, since b10605 the widest that is
+    /// filled.
     fn padding(&self) -> u64 {
         if self.rules.engine.copies() {
             return if self.rules.capability >= TURING { 128 } else { 64 };
@@ -84,8 +85,10 @@ impl Tiled {
         const POWERS: &[u64] = &[8, 16, 32, 64, 128];
         const POWERS_NARROW: &[u64] = &[8, 16, 32, 64];
         let old = self.rules.engine.copies();
+        // Since b10605 rows that do not fill tiles need kernels with bounds checks, which exist for powers of
+        // two only.
         let uneven = !old && !self.rows.is_multiple_of(ROWS);
-        // since b10605 Volta has the tiles of Ampere
+        // Since b10605 Volta has the tiles of Ampere.
         let wide = self.rules.capability >= if old { TURING } else { VOLTA };
         match (uneven, wide) {
             (false, true) => ALL,
@@ -95,17 +98,18 @@ impl Tiled {
         }
     }
 
-    /// What the multiprocessors leave of tiles that they did not finish.
+    /// Stream-k fix-up buffer: partial tiles, one for each multiprocessor.
     fn partial(&self) -> u64 {
         let Rules {
             capability,
             processors,
             engine,
         } = self.rules;
+        // Stream-k needs Volta; older cards compute whole tiles.
         if capability < VOLTA {
             return 0;
         }
-        // the narrowest that needs no more tiles than the widest
+        // The narrowest width that needs no more tiles than the widest: mmq.cuh:mul_mat_q_case.
         let narrowest = self
             .tiles()
             .iter()
@@ -118,10 +122,11 @@ impl Tiled {
             self.channels,
         ]);
         let waves = tiles.div_ceil(processors.max(1)).max(1);
-        // since b10605 whole tiles are good enough where nearly all multiprocessors have work in the last wave
+        // Since b10605 whole tiles are used where at least 90 % of the multiprocessors have work in the last
+        // wave.
         let nearly = tiles.saturating_mul(100) / times([processors.max(1), waves]) >= 90;
         let whole = match engine {
-            // for all but experts without a look at the tiles
+            // ik_llama.cpp tests the tiles for experts only, and allocates the buffer in all other cases.
             Engine::Ik => self.channels > 1 && tiles.is_multiple_of(processors),
             Engine::Copying => tiles.is_multiple_of(processors),
             Engine::Reserving | Engine::Third => nearly || tiles.is_multiple_of(processors),
@@ -129,6 +134,7 @@ impl Tiled {
         if whole {
             0
         } else {
+            // One float for each element of a tile, one tile for each multiprocessor.
             times([4, processors, columns, ROWS])
         }
     }

@@ -1,43 +1,43 @@
-//! Where in a region the blocks are: a stack that forgives.
+//! Placement of blocks in a region: a stack that tolerates frees out of order.
 //!
-//! DECISION: entries in address order without gaps, a hole being an entry that is not live. Scratch memory is used like
-//! a stack, so that taking and giving back are a push and a pop of a few nanoseconds; a block that is given back out of
-//! order becomes a hole, which is used again, lowest address first, and joins the free end as soon as all above it is
-//! gone. Holes that touch are merged when they are looked at. A scan costs about a nanosecond for each block above the
-//! lowest hole and is left out where it is known to fail.
+//! DECISION: entries in address order without gaps; a hole is an entry that is not live. Scratch memory is
+//! used like a stack, so that allocation and free are a push and a pop of a few nanoseconds. A block that is
+//! freed out of order becomes a hole, which is reused, lowest address first, and joins the free end as soon
+//! as all blocks above it are gone. Adjacent holes are merged during a scan. A scan costs about a nanosecond
+//! for each block above the lowest hole and is skipped where it is known to fail.
 
 use alloc::vec::Vec;
 
-/// Entries that there is room for from the start: no allocation below it.
+/// Capacity from the start, so that the stack allocates nothing in ordinary use.
 const ROOM: usize = 1024;
 
 #[derive(Clone, Debug)]
-pub(super) struct Blocks {
-    entries: Vec<Entry>,
-    /// Where the last entry ends.
+pub(super) struct BlockStack {
+    entries: Vec<StackEntry>,
+    /// End of the last entry.
     top: u64,
     limit: u64,
     holes: usize,
     /// No hole has a lower index.
     lowest: usize,
-    /// No run of holes is as large as this.
+    /// A size that no run of holes has, by the last failed scan.
     too_large: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct StackEntry {
     start: u64,
-    /// What was asked for, if it is live.
+    /// Requested bytes, if it is live.
     asked: Option<u64>,
 }
 
-impl Entry {
+impl StackEntry {
     const fn hole(start: u64) -> Self {
         Self { start, asked: None }
     }
 }
 
-impl Blocks {
+impl BlockStack {
     /// `limit` bytes of addresses.
     pub(super) fn new(limit: u64) -> Self {
         Self {
@@ -50,13 +50,16 @@ impl Blocks {
         }
     }
 
-    /// Where the highest block ends.
+    /// End of the highest block.
     pub(super) fn top(&self) -> u64 {
         self.top
     }
 
-    /// Takes `size` bytes for a request of `asked` and returns where they start. `None`: the addresses are used up.
+    /// Places `size` bytes for a request of `asked` and returns their start. `None` if the addresses are used
+    /// up.
     pub(super) fn take(&mut self, size: u64, asked: u64) -> Option<u64> {
+        // Holes first, lowest address first: what lies low keeps the top of the stack low, and with it the
+        // end of the memory that trimming cannot release.
         if self.holes > 0
             && size < self.too_large
             && let Some(start) = self.take_hole(size, asked)
@@ -66,11 +69,11 @@ impl Blocks {
         let start = self.top;
         self.top = start.checked_add(size).filter(|&end| end <= self.limit)?;
         let asked = Some(asked);
-        self.entries.push(Entry { start, asked });
+        self.entries.push(StackEntry { start, asked });
         Some(start)
     }
 
-    /// Gives back the block at `start` and returns what was asked for it. `None`: there is none.
+    /// Frees the block at `start` and returns its requested bytes. `None` if there is no block.
     pub(super) fn give(&mut self, start: u64) -> Option<u64> {
         match self.entries.last() {
             Some(last) if last.start == start => self.pop(),
@@ -81,6 +84,7 @@ impl Blocks {
     fn pop(&mut self) -> Option<u64> {
         let asked = self.entries.last()?.asked?;
         self.drop_last();
+        // Holes below the freed block are at the end now and go with it.
         while self.holes > 0 && self.entries.last().is_some_and(|last| last.asked.is_none()) {
             self.holes -= 1;
             self.drop_last();
@@ -95,6 +99,8 @@ impl Blocks {
     }
 
     fn bury(&mut self, start: u64) -> Option<u64> {
+        // A binary search: entries are in address order, because blocks are only ever placed at the top or
+        // inside of a hole.
         let index = self.find(start)?;
         let asked = self.entries[index].asked.take()?;
         self.lowest = if self.holes == 0 {
@@ -103,6 +109,7 @@ impl Blocks {
             self.lowest.min(index)
         };
         self.holes += 1;
+        // The new hole may fit what the last scan did not find.
         self.too_large = u64::MAX;
         Some(asked)
     }
@@ -113,7 +120,7 @@ impl Blocks {
             .ok()
     }
 
-    /// What was asked for the block at `start`, if there is one.
+    /// Requested bytes of the block at `start`, if there is one.
     pub(super) fn asked(&self, start: u64) -> Option<u64> {
         self.entries[self.find(start)?].asked
     }
@@ -137,19 +144,23 @@ impl Blocks {
                 return Some(start);
             }
         }
+        // No run of holes fits. Until another hole appears, requests of this size or more skip the scan:
+        // without this every push would walk all blocks above the lowest hole.
         self.too_large = size;
         None
     }
 
-    /// Makes one entry of the holes `run..=last`, and another of what it does not need, `rest..end`.
+    /// Merges the holes `run..=last` into one entry, and another for the rest `rest..end`.
     fn fill(&mut self, run: usize, last: usize, rest: u64, end: u64) {
         self.holes -= last - run + 1;
-        let remains = (rest < end).then_some(Entry::hole(rest));
+        let remains = (rest < end).then_some(StackEntry::hole(rest));
         self.holes += usize::from(remains.is_some());
+        // Entries behind the run move by the difference. That is the only place where a block costs time in
+        // proportion to the blocks above it.
         self.entries.splice(run + 1..=last, remains);
     }
 
-    /// Whether no live block lies in `start..end`.
+    /// True if no live block overlaps `start..end`.
     pub(super) fn idle(&self, start: u64, end: u64) -> bool {
         let first = self
             .entries
@@ -166,8 +177,8 @@ impl Blocks {
 mod tests {
     use super::*;
 
-    fn blocks() -> Blocks {
-        Blocks::new(100)
+    fn blocks() -> BlockStack {
+        BlockStack::new(100)
     }
 
     #[test]

@@ -1,17 +1,20 @@
-//! How much more than is needed to take, so that the next request needs no call to the driver.
+//! Growth ahead of need, so that the next request needs no call to the driver.
 //!
-//! DECISION: a share of what is held, and never more than a quarter of what the card has left. Whatever is taken ahead
-//! and turns out to be in use cannot be given back, so near the limit growth must go down to the exact size; a fixed
-//! factor of 2 fails below twice the peak (notes/pool.md §0.9). A region grows by small steps all the same, because what it
-//! has ahead is nobody else's: a call of the driver's takes a millisecond at worst, and there are 46 on the way to 240 MiB.
+//! DECISION: a share of what is held, and never more than a quarter of the free memory. Memory that was taken
+//! ahead and is then used cannot be given back, so near the limit growth must shrink to the exact size; a
+//! fixed factor of 2 fails below twice the peak. A region still grows in small steps, because memory ahead is
+//! lost to every other user of the card: a driver call takes a millisecond at worst, and growth to 240 MiB
+//! takes 46 of them.
 
-/// The most that is mapped ahead at once: up to 256 MiB, and of larger regions.
+/// The most that is mapped ahead at once: for regions up to 256 MiB, and for larger ones.
 const SMALL: u64 = 8 << 20;
 const LARGE: u64 = 64 << 20;
 
-/// Bytes to map at the end of a region that has `reserved` bytes, if `need` is what is missing and `headroom` what the
-/// card has beside it. Whole granules, as `need` is.
+/// Bytes to map at the end of a region of `reserved` bytes that lacks `need` bytes, with `headroom` free
+/// beside it. Whole granules, as `need` is.
 pub(super) fn chunk(need: u64, reserved: u64, headroom: u64, granule: u64) -> u64 {
+    // Steps grow with the region: about six percent of it, in bounds that keep the number of driver calls
+    // logarithmic.
     let most = (reserved / 32).clamp(SMALL, LARGE);
     let ahead = (reserved / 16)
         .saturating_add(granule)
@@ -20,8 +23,10 @@ pub(super) fn chunk(need: u64, reserved: u64, headroom: u64, granule: u64) -> u6
     need.max(ahead - ahead % granule)
 }
 
-/// Bytes for a slot that replaces one that `need` has outgrown: `need` times 1 + min(1/4, headroom / (4 `need`)).
+/// Bytes for a slot that replaces one that `need` has outgrown: `need` times 1 + min(1/4, headroom / (4
+/// `need`)).
 pub(super) fn slot(need: u64, headroom: u64) -> u64 {
+    // At the limit of the card the slot is exact: a quarter more could be the difference to a refusal.
     need.saturating_add(need.min(headroom) / 4)
 }
 

@@ -1,33 +1,35 @@
-//! Tier A: a range of addresses that never move, backed as it is used.
+//! Tier A: a fixed range of addresses, mapped as it is used.
 //!
-//! DECISION: addresses are plentiful and memory is not. The region is set aside once, [`Blocks`](super::blocks) says
-//! where in it a block goes, [`Pieces`] has it backed. Memory is given back only when it is idle, no graph has seen it
-//! and the card is done with it: either the CPU has waited for an event, or an event that was recorded at an earlier
-//! trim is done and nothing of the piece was live since.
+//! DECISION: addresses are plentiful and memory is not. The region is reserved once,
+//! [`BlockStack`](super::blocks) places blocks in it, [`RegionMapping`] maps them. Memory is given back only
+//! when it is idle, no graph has seen it and the card is done with it: either the CPU has waited for an
+//! event, or an event that was recorded at an earlier trim is done and nothing of the piece was live since.
 
-use super::pieces::Pieces;
-use super::touched::Pending;
-use super::traffic::Traffic;
+use super::mapping::RegionMapping;
+use super::recent_use::PendingTrim;
+use super::usage::RegionUsage;
 use super::{finish, rounded};
 use crate::device::{Address, Device, Graph, OutOfMemory, Stream};
 use crate::policy::Trim;
 
-/// The fewest addresses that are worth a region.
+/// The fewest addresses that are worth a region; with less, slots serve better.
 const FEWEST: u64 = 1 << 30;
 
 #[derive(Clone, Debug)]
 pub(super) struct Region {
     base: Address,
     size: u64,
-    traffic: Traffic,
-    pieces: Pieces,
-    pending: Option<Pending>,
+    traffic: RegionUsage,
+    pieces: RegionMapping,
+    pending: Option<PendingTrim>,
 }
 
 impl Region {
-    /// Sets `addresses` aside, or half of them, and so on. `None`: the device has no regions.
+    /// Reserves `addresses`, or half of them, and so on. `None` if the device has no regions.
     pub(super) fn reserve(device: &mut dyn Device, addresses: u64) -> Option<Self> {
         let granule = device.granule();
+        // A driver can refuse a large reservation while memory is free (Tegra, llama.cpp #29142), so smaller
+        // ones are tried.
         let halves = core::iter::successors(Some(addresses), |size| Some(size / 2));
         let (base, size) = halves
             .map(|size| size - size % granule)
@@ -36,8 +38,8 @@ impl Region {
         Some(Self {
             base,
             size,
-            traffic: Traffic::new(size),
-            pieces: Pieces::new(base, size),
+            traffic: RegionUsage::new(size),
+            pieces: RegionMapping::new(base, size),
             pending: None,
         })
     }
@@ -50,9 +52,11 @@ impl Region {
             return Err(OutOfMemory { asked, free });
         };
         let end = start + size;
+        // The common case is one comparison: everything below `solid` is mapped.
         if end > self.pieces.solid()
             && let Err(refused) = self.pieces.back(device, start, end)
         {
+            // The place in the stack was taken before the memory was known to be there.
             self.traffic.blocks.give(start);
             return Err(OutOfMemory { asked, ..refused });
         }
@@ -62,6 +66,8 @@ impl Region {
     pub(super) fn deallocate(&mut self, address: Address) -> Option<u64> {
         let start = address.0.checked_sub(self.base.0)?;
         let asked = self.traffic.blocks.give(start)?;
+        // Work that was submitted before the free may still use the memory, so the piece counts as used from
+        // now on, too.
         self.traffic.touch(start, start + rounded(asked)?);
         Some(asked)
     }
@@ -80,7 +86,7 @@ impl Region {
         self.pieces.reserved()
     }
 
-    /// Gives back what was left alone for some windows, once the card is done with it.
+    /// Gives back what was unused for some windows, once the card is done with it.
     pub(super) fn trim_idle(&mut self, device: &mut dyn Device, stream: Stream) -> u64 {
         self.traffic.close_window();
         let mut freed = 0;
@@ -88,14 +94,16 @@ impl Region {
             if device.done(pending.event) {
                 freed = self.unmap(device, Trim::Idle);
             } else {
+                // Not done yet: the event stays while the windows still cover the time since it was recorded.
                 self.pending = pending.older();
             }
             if self.pending.is_none() {
                 device.forget(pending.event);
             }
         }
+        // One event at a time: it covers all work that was submitted so far, on everything that is idle now.
         if self.pending.is_none() && self.any(Trim::Idle) {
-            self.pending = Some(Pending::new(device.record(stream)));
+            self.pending = Some(PendingTrim::new(device.record(stream)));
         }
         freed
     }

@@ -1,65 +1,67 @@
 //! Tier B: whole allocations, replaced when they are outgrown.
 //!
-//! DECISION: a slot that has become too small is freed before the larger one is taken, so that growth leaves nothing
-//! behind; legacy pools keep every size that they ever had. A request takes, in this order, (1) the smallest idle slot
-//! that is at most a quarter too large; (2) a new slot of the exact size, while all slots together stay within 5/4 of
-//! the peak of what was live; (3) any idle slot that is large enough, rather than call the driver; (4) a new slot with
-//! room to grow, in place of the largest idle ones, all of which are too small, as many as the 5/4 asks for. Replacing
-//! waits for the card, as `cudaFree` would, and happens at every quarter of growth only.
+//! DECISION: a slot that has become too small is freed before the larger one is taken, so that growth leaves
+//! nothing behind; legacy pools keep every size that they ever had. A request takes, in this order, (1) the
+//! smallest idle slot that is at most a quarter too large; (2) a new slot of the exact size, while all slots
+//! together stay within 5/4 of the peak of what was live; (3) any idle slot that is large enough, rather than
+//! call the driver; (4) a new slot with room to grow, in place of the largest idle ones, all of which are too
+//! small, as many as the 5/4 asks for. Replacing waits for the card, as `cudaFree` would, and happens at
+//! every quarter of growth only.
 //!
-//! While a graph is captured nothing is freed, and what the graph has seen stays until it is destroyed. A block is an
-//! allocation of the device's own, address and all: whoever frees it behind our back with `cudaFree` breaks nothing.
+//! While a graph is captured nothing is freed, and what the graph has seen stays until it is destroyed. A
+//! block is an allocation of the device with its own address, so that a program which passes it to `cudaFree`
+//! breaks nothing.
 
 use alloc::vec::Vec;
 
-use super::touched::WINDOWS;
+use super::recent_use::WINDOWS;
 use super::{finish, growth, rounded};
 use crate::device::{Address, Device, Event, Graph, OutOfMemory, Stream};
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Slots {
-    slots: Vec<Slot>,
-    /// Rounded bytes of the blocks that are live, and the most that they ever were.
+pub(super) struct SlotSet {
+    slots: Vec<DeviceSlot>,
+    /// Rounded bytes of live blocks, and their peak.
     live: u64,
     peak: u64,
     reserved: u64,
-    /// Counts what was given back, captures and trims: the order of events on the CPU.
+    /// Counts frees, captures and trims: the order of events on the CPU.
     clock: u64,
-    /// The clock at the last so many trims, newest first.
+    /// The clock at the last trims, newest first.
     windows: [u64; WINDOWS],
     /// The event behind which slots wait to be freed, and the clock when it was recorded.
     pending: Option<(Event, u64)>,
-    captures: Vec<Capture>,
+    captures: Vec<SlotCapture>,
 }
 
 #[derive(Clone, Debug)]
-struct Slot {
+struct DeviceSlot {
     address: Address,
     size: u64,
-    /// What was asked for, if it is live.
+    /// Requested bytes, if it is live.
     asked: Option<u64>,
-    /// The clock when it was last given back.
+    /// The clock at its last free.
     given: u64,
     /// Graphs that have seen it.
     pins: u32,
 }
 
-/// What a graph has seen.
+/// Slots that a graph has seen.
 #[derive(Clone, Debug)]
-struct Capture {
+struct SlotCapture {
     graph: Graph,
-    /// The clock when the capture began, while it lasts.
+    /// The clock at the begin of the capture, while it lasts.
     began: Option<u64>,
     seen: Vec<Address>,
 }
 
-impl Slot {
+impl DeviceSlot {
     fn may_go(&self) -> bool {
         self.asked.is_none() && self.pins == 0
     }
 }
 
-impl Slots {
+impl SlotSet {
     pub(super) fn allocate(
         &mut self,
         device: &mut dyn Device,
@@ -67,6 +69,7 @@ impl Slots {
         asked: u64,
         capturing: bool,
     ) -> Result<Address, OutOfMemory> {
+        // Only sizes near the end of u64 have no rounded form.
         let Some(size) = rounded(asked) else {
             let free = device.available();
             return Err(OutOfMemory { asked, free });
@@ -101,6 +104,8 @@ impl Slots {
         size: u64,
         capturing: bool,
     ) -> Result<usize, OutOfMemory> {
+        // Rule 2: growth up to a quarter above the peak is allowed without replacing a slot, since a wait for
+        // the card costs more than the memory.
         let peak = self.peak.max(self.live.saturating_add(size));
         let room = peak.saturating_add(peak / 4).saturating_sub(self.reserved);
         if size <= room
@@ -108,12 +113,16 @@ impl Slots {
         {
             return Ok(index);
         }
+        // Rule 3: a slot that is far too large is still cheaper than the wait for the card which rule 4
+        // needs.
         if let Some(index) = self.fitting(size, u64::MAX) {
             return Ok(index);
         }
+        // Outgrown slots cannot be freed during a capture.
         if capturing || device.capturing(stream) {
             return self.take(device, size, size);
         }
+        // Rule 4: room to grow, so that the next growth of a KV cache copy fits into the same slot.
         let headroom = device.available().saturating_sub(size);
         let grown = growth::slot(size, headroom);
         let outgrown = self.retire(device, stream, grown.saturating_sub(room));
@@ -127,11 +136,13 @@ impl Slots {
         let (size, wanted) = (whole(size), whole(wanted));
         let (address, size) = match device.allocate(wanted) {
             Ok(address) => (address, wanted),
+            // A refusal of the exact size is final here; the policy above gives back idle memory and asks
+            // again.
             Err(refused) if wanted == size => return Err(refused),
             Err(_) => (device.allocate(size)?, size),
         };
         self.reserved += size;
-        self.slots.push(Slot {
+        self.slots.push(DeviceSlot {
             address,
             size,
             asked: None,
@@ -145,19 +156,21 @@ impl Slots {
     fn retire(&mut self, device: &mut dyn Device, stream: Stream, bytes: u64) -> bool {
         let mut gained = 0;
         self.slots
+            // The largest first: fewest frees for the bytes that are needed. Order has no other meaning in
+            // this list.
             .sort_unstable_by_key(|slot| core::cmp::Reverse(slot.size));
-        let goes = |slot: &Slot| {
+        let goes = |slot: &DeviceSlot| {
             let goes = slot.may_go() && gained < bytes;
             gained += if goes { slot.size } else { 0 };
             goes
         };
-        if !self.slots.iter().any(Slot::may_go) || !finish(device, stream) {
+        if !self.slots.iter().any(DeviceSlot::may_go) || !finish(device, stream) {
             return false;
         }
         self.free(device, goes) > 0
     }
 
-    fn free(&mut self, device: &mut dyn Device, mut goes: impl FnMut(&Slot) -> bool) -> u64 {
+    fn free(&mut self, device: &mut dyn Device, mut goes: impl FnMut(&DeviceSlot) -> bool) -> u64 {
         let before = self.reserved;
         let reserved = &mut self.reserved;
         self.slots.retain(|slot| {
@@ -175,6 +188,7 @@ impl Slots {
         let slot = self.slots.iter_mut().find(|slot| slot.address == address)?;
         let asked = slot.asked.take()?;
         self.clock += 1;
+        // Trims compare this with the clock of the event behind which the slot waits.
         slot.given = self.clock;
         self.live -= rounded(asked)?;
         Some(asked)
@@ -192,8 +206,9 @@ impl Slots {
         self.reserved
     }
 
-    /// Frees what was left alone for some windows, once the card is done with it.
+    /// Frees slots that were unused for some windows, once the card is done with them.
     pub(super) fn trim_idle(&mut self, device: &mut dyn Device, stream: Stream) -> u64 {
+        // Freed before the oldest window: unused for all of them.
         let oldest = self.windows[WINDOWS - 1];
         self.windows.rotate_right(1);
         self.windows[0] = self.clock;
@@ -201,11 +216,12 @@ impl Slots {
         if let Some((event, recorded)) = self.pending
             && device.done(event)
         {
+            // Not what was freed behind the event: its work may still be in flight.
             freed = self.free(device, |slot| slot.may_go() && slot.given <= oldest.min(recorded));
             device.forget(event);
             self.pending = None;
         }
-        let rested = |slot: &Slot| slot.may_go() && slot.given <= oldest;
+        let rested = |slot: &DeviceSlot| slot.may_go() && slot.given <= oldest;
         if self.pending.is_none() && self.slots.iter().any(rested) {
             self.pending = Some((device.record(stream), self.clock));
         }
@@ -214,10 +230,10 @@ impl Slots {
 
     /// Frees what is idle, and waits for the card if there is something.
     pub(super) fn trim_all(&mut self, device: &mut dyn Device, stream: Stream) -> u64 {
-        if !self.slots.iter().any(Slot::may_go) || !finish(device, stream) {
+        if !self.slots.iter().any(DeviceSlot::may_go) || !finish(device, stream) {
             return 0;
         }
-        self.free(device, Slot::may_go)
+        self.free(device, DeviceSlot::may_go)
     }
 
     pub(super) fn capture_begin(&mut self, graph: Graph) {
@@ -225,7 +241,7 @@ impl Slots {
         let began = Some(self.clock);
         match self.captures.iter_mut().find(|capture| capture.graph == graph) {
             Some(capture) => capture.began = capture.began.or(began),
-            None => self.captures.push(Capture {
+            None => self.captures.push(SlotCapture {
                 graph,
                 began,
                 seen: Vec::new(),
@@ -233,7 +249,7 @@ impl Slots {
         }
     }
 
-    /// Pins what is live or was given back since the capture began.
+    /// Pins slots that are live or were freed since the capture began.
     pub(super) fn capture_end(&mut self, graph: Graph) {
         let Some(capture) = self.captures.iter_mut().find(|capture| capture.graph == graph) else {
             return;
@@ -255,6 +271,7 @@ impl Slots {
         let Some(index) = self.captures.iter().position(|capture| capture.graph == graph) else {
             return;
         };
+        // By address: slots move in their list, addresses are never given twice while a slot lives.
         for address in self.captures.swap_remove(index).seen {
             for slot in self.slots.iter_mut().filter(|slot| slot.address == address) {
                 slot.pins -= 1;

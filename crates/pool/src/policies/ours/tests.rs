@@ -185,7 +185,7 @@ fn idle_memory_rests_before_it_goes_and_goes_only_when_the_card_is_done() {
             assert!(trims < 100);
         }
         assert!(
-            trims >= touched::WINDOWS && device.now() >= 1000,
+            trims >= recent_use::WINDOWS && device.now() >= 1000,
             "{trims} {}",
             device.now()
         );
@@ -318,7 +318,7 @@ fn an_event_says_nothing_of_a_block_that_was_live_when_it_was_recorded() {
         let idle = take(&mut policy, &mut device, 100 * MIB, A);
         policy.deallocate(&mut device, idle, A);
         device.synchronize();
-        for _ in 0..=touched::WINDOWS {
+        for _ in 0..=recent_use::WINDOWS {
             policy.trim(&mut device, Trim::Idle);
         }
         device.launch(A, 1000, &[old]);

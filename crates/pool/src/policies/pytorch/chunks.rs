@@ -1,4 +1,4 @@
-//! The chunks of all segments, in the order of their addresses, and the idle ones in the order of their sizes.
+//! Chunks of all segments, by address, and the idle ones by size.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -7,13 +7,13 @@ use crate::device::{Address, Stream};
 
 /// Small and large chunks lie in segments of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(super) enum ChunkKind {
     Small,
     Large,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum ChunkState {
     Idle,
     Lent {
         asked: u64,
@@ -25,30 +25,30 @@ pub(super) enum State {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chunk {
     pub(super) size: u64,
-    pub(super) state: State,
+    pub(super) state: ChunkState,
     segment: Address,
-    kind: Kind,
+    kind: ChunkKind,
     stream: Stream,
 }
 
-/// Where an idle chunk stands among those that could be taken.
-type Rank = (Kind, Stream, u64, Address);
+/// Sort key of an idle chunk: best fit is the next key of the same kind and stream.
+type Rank = (ChunkKind, Stream, u64, Address);
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Chunks {
+pub(super) struct ChunkMap {
     all: BTreeMap<Address, Chunk>,
     idle: BTreeSet<Rank>,
 }
 
-impl Chunks {
+impl ChunkMap {
     pub(super) fn insert(
         &mut self,
         at: Address,
         size: u64,
         segment: Address,
-        kind: Kind,
+        kind: ChunkKind,
         stream: Stream,
-        state: State,
+        state: ChunkState,
     ) {
         let chunk = Chunk {
             size,
@@ -60,9 +60,10 @@ impl Chunks {
         self.put(at, chunk);
     }
 
-    pub(super) fn best_fit(&self, kind: Kind, stream: Stream, size: u64) -> Option<Address> {
+    pub(super) fn best_fit(&self, kind: ChunkKind, stream: Stream, size: u64) -> Option<Address> {
         let from = (kind, stream, size, Address(0));
         let (found, of, _, address) = *self.idle.range(from..).next()?;
+        // The range ends at the next kind or stream: a chunk of those must not be used.
         (found == kind && of == stream).then_some(address)
     }
 
@@ -70,21 +71,21 @@ impl Chunks {
         self.all.get(&at).map_or(0, |chunk| chunk.size)
     }
 
-    /// What was asked for, if the chunk is handed out.
+    /// Requested bytes, if the chunk is lent.
     pub(super) fn lent(&self, at: Address) -> Option<u64> {
         match self.all.get(&at)?.state {
-            State::Lent { asked } => Some(asked),
-            State::Idle | State::Unmapped => None,
+            ChunkState::Lent { asked } => Some(asked),
+            ChunkState::Idle | ChunkState::Unmapped => None,
         }
     }
 
     pub(super) fn all_lent(&self) -> Vec<Address> {
-        let lent = |chunk: &Chunk| matches!(chunk.state, State::Lent { .. });
+        let lent = |chunk: &Chunk| matches!(chunk.state, ChunkState::Lent { .. });
         let all = self.all.iter().filter(|(_, chunk)| lent(chunk));
         all.map(|(&at, _)| at).collect()
     }
 
-    pub(super) fn set(&mut self, at: Address, state: State) {
+    pub(super) fn set(&mut self, at: Address, state: ChunkState) {
         if let Some(chunk) = self.take(at) {
             self.put(at, Chunk { state, ..chunk });
         }
@@ -115,6 +116,7 @@ impl Chunks {
         let Some(&chunk) = self.all.get(&at) else {
             return false;
         };
+        // Never across segments: they are separate allocations of the driver, which only happen to touch.
         let next_at = at.offset(chunk.size);
         let alike = |next: &&Chunk| next.segment == chunk.segment && next.state == chunk.state;
         let Some(&next) = self.all.get(&next_at).filter(alike) else {
@@ -142,7 +144,9 @@ impl Chunks {
     }
 
     pub(super) fn is_idle(&self, at: Address) -> bool {
-        self.all.get(&at).is_some_and(|chunk| chunk.state == State::Idle)
+        self.all
+            .get(&at)
+            .is_some_and(|chunk| chunk.state == ChunkState::Idle)
     }
 
     /// Takes out the segments that are one idle chunk.
@@ -168,7 +172,7 @@ impl Chunks {
     }
 
     fn put(&mut self, at: Address, chunk: Chunk) {
-        if chunk.state == State::Idle {
+        if chunk.state == ChunkState::Idle {
             self.idle.insert((chunk.kind, chunk.stream, chunk.size, at));
         }
         self.all.insert(at, chunk);

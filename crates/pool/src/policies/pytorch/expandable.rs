@@ -3,41 +3,41 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::chunks::{Chunks, Kind, State};
+use super::chunks::{ChunkKind, ChunkMap, ChunkState};
 use super::{LARGE_SEGMENT, SMALL_SEGMENT};
 use crate::device::{Address, Device, OutOfMemory, Stream};
 
-/// Ranges, and the pages that are mapped in them.
+/// SegmentRanges, and the pages that are mapped in them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ranges {
-    ranges: Vec<Range>,
+pub(super) struct SegmentRanges {
+    ranges: Vec<SegmentRange>,
     pages: BTreeMap<Address, u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Range {
+struct SegmentRange {
     start: Address,
     size: u64,
-    kind: Kind,
+    kind: ChunkKind,
     stream: Stream,
 }
 
-const fn page(kind: Kind) -> u64 {
+const fn page(kind: ChunkKind) -> u64 {
     match kind {
-        Kind::Small => SMALL_SEGMENT,
-        Kind::Large => LARGE_SEGMENT,
+        ChunkKind::Small => SMALL_SEGMENT,
+        ChunkKind::Large => LARGE_SEGMENT,
     }
 }
 
-impl Ranges {
-    /// Backs enough of a range for an idle chunk of `size` bytes, and returns where it begins.
+impl SegmentRanges {
+    /// Maps enough of a range for an idle chunk of `size` bytes, and returns its start.
     pub(super) fn grow(
         &mut self,
-        chunks: &mut Chunks,
+        chunks: &mut ChunkMap,
         device: &mut dyn Device,
         reserved: &mut u64,
         size: u64,
-        kind: Kind,
+        kind: ChunkKind,
         stream: Stream,
     ) -> Result<Address, OutOfMemory> {
         let refused = OutOfMemory {
@@ -51,30 +51,32 @@ impl Ranges {
                 .ok_or(refused)?,
         };
         loop {
+            // An idle chunk in front of the hole counts: only the missing bytes are mapped.
             let have = if chunks.is_idle(at) { chunks.size(at) } else { 0 };
             if have >= size {
                 return Ok(at);
             }
             let hole = at.offset(have);
             let room = chunks.size(hole);
+            // Whole pages; the driver has no smaller unit in this mode.
             let more = (size - have).next_multiple_of(page(kind)).min(room);
             if more == 0 {
                 return Err(refused);
             }
             self.map(device, reserved, hole, more, kind)?;
             chunks.split(hole, more);
-            chunks.set(hole, State::Idle);
+            chunks.set(hole, ChunkState::Idle);
             at = chunks.join(hole);
         }
     }
 
     /// Addresses for `size` bytes that are idle or not mapped, the first of them before a hole.
-    fn candidate(&self, chunks: &Chunks, size: u64, kind: Kind, stream: Stream) -> Option<Address> {
-        let own = |range: &&Range| range.kind == kind && range.stream == stream;
+    fn candidate(&self, chunks: &ChunkMap, size: u64, kind: ChunkKind, stream: Stream) -> Option<Address> {
+        let own = |range: &&SegmentRange| range.kind == kind && range.stream == stream;
         self.ranges.iter().filter(own).find_map(|range| {
             let holes = chunks
                 .from(range.start)
-                .filter(|(_, chunk)| chunk.state == State::Unmapped);
+                .filter(|(_, chunk)| chunk.state == ChunkState::Unmapped);
             holes
                 .map(|(hole, _)| {
                     chunks
@@ -86,25 +88,26 @@ impl Ranges {
         })
     }
 
-    /// Nine eighths of the card's memory in addresses.
+    /// Reserves addresses for nine eighths of the card's memory, as ExpandableSegment does.
     fn reserve(
         &mut self,
-        chunks: &mut Chunks,
+        chunks: &mut ChunkMap,
         device: &mut dyn Device,
         reserved: u64,
-        kind: Kind,
+        kind: ChunkKind,
         stream: Stream,
     ) -> Option<Address> {
+        // The original takes the total memory of the card; with a budget, that is the budget.
         let total = device.available().saturating_add(reserved);
         let size = (total.saturating_add(total / 8)).checked_next_multiple_of(LARGE_SEGMENT)?;
         let start = device.reserve(size)?;
-        self.ranges.push(Range {
+        self.ranges.push(SegmentRange {
             start,
             size,
             kind,
             stream,
         });
-        chunks.insert(start, size, start, kind, stream, State::Unmapped);
+        chunks.insert(start, size, start, kind, stream, ChunkState::Unmapped);
         Some(start)
     }
 
@@ -115,7 +118,7 @@ impl Ranges {
         reserved: &mut u64,
         at: Address,
         size: u64,
-        kind: Kind,
+        kind: ChunkKind,
     ) -> Result<(), OutOfMemory> {
         let page = page(kind);
         let pages = (0..size / page).map(|n| at.offset(n * page));
@@ -140,7 +143,7 @@ impl Ranges {
     }
 
     /// Unmaps the whole pages of every idle chunk.
-    pub(super) fn release(&mut self, chunks: &mut Chunks, device: &mut dyn Device, reserved: &mut u64) {
+    pub(super) fn release(&mut self, chunks: &mut ChunkMap, device: &mut dyn Device, reserved: &mut u64) {
         for (at, size) in chunks.idle() {
             let end = at.offset(size);
             let inside =
@@ -154,7 +157,7 @@ impl Ranges {
             for (start, _) in pages {
                 self.unmap(device, reserved, start);
             }
-            chunks.set(first, State::Unmapped);
+            chunks.set(first, ChunkState::Unmapped);
             chunks.join(first);
         }
     }
@@ -167,8 +170,8 @@ impl Ranges {
     }
 }
 
-fn room(chunks: &Chunks, at: Address, size: u64) -> bool {
-    let usable = |chunk: &super::chunks::Chunk| !matches!(chunk.state, State::Lent { .. });
+fn room(chunks: &ChunkMap, at: Address, size: u64) -> bool {
+    let usable = |chunk: &super::chunks::Chunk| !matches!(chunk.state, ChunkState::Lent { .. });
     let mut bytes = 0;
     for (_, chunk) in chunks.from(at).take_while(|(_, chunk)| usable(chunk)) {
         bytes += chunk.size;

@@ -189,7 +189,7 @@ impl World {
             exact,
         };
         let depth = (there || !exact).then_some(depth);
-        self.tell(Event::Sounded { request, run, depth });
+        self.tell(Event::DepthMeasured { request, run, depth });
     }
 
     /// Every run's claim covers what its engine really takes, and the cards have as much.

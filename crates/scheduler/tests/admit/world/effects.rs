@@ -8,7 +8,7 @@ use plimsoll_scheduler::{Effect, Event, ModelId, RefusalKind, RequestId, RunId, 
 use super::diving::tokens;
 use super::{Engine, Happening, Life, Where, World, card_id, moment, oom};
 use crate::desk::gib;
-use crate::script::{ASKED, COUNT, Fate, RETURN, STOP, SURVEY};
+use crate::script::{ASKED, CHECK, COUNT, Fate, READ, RETURN, STOP, SURVEY};
 
 impl World {
     pub(super) fn tell(&mut self, event: Event) {
@@ -30,7 +30,7 @@ impl World {
                 placement,
             } => self.start(run, model, placement),
             Effect::Dispatch { request, run } => self.dispatch(request, run),
-            Effect::Sound { request, run, exact } => {
+            Effect::MeasureDepth { request, run, exact } => {
                 let takes = if exact { COUNT } else { 0 };
                 self.later(self.now + takes, Happening::Sounded(request, run, exact));
             }
@@ -52,12 +52,14 @@ impl World {
             }
             Effect::Stop { run, how } => self.stop(run, how),
             Effect::AwaitMemory { run, .. } => self.later(self.now + RETURN, Happening::Returned(run)),
+            Effect::ReadCards => self.later(self.now + READ, Happening::Read),
+            Effect::CheckHealth { run } => self.later(self.now + CHECK, Happening::Checked(run)),
             Effect::AskNeighbours { model } => self.later(self.now + ASKED, Happening::Asked(model)),
             Effect::WakeAt(at) => {
                 let at = u64::try_from(at.since_start().as_millis()).unwrap();
                 self.later(at, Happening::Wake);
             }
-            Effect::Pleaded { run, claim } => {
+            Effect::AnswerBudget { run, claim } => {
                 assert!(self.pleading.remove(&run), "answered without a plea: {run:?}");
                 let (claimed, total) = (claim.unwrap_or_default(), self.totals.iter().max());
                 assert!(
@@ -65,7 +67,7 @@ impl World {
                     "{claimed} is more than a card has"
                 );
             }
-            Effect::Changed { .. } | Effect::Claimed { .. } => {}
+            Effect::StateChanged { .. } | Effect::ClaimChanged { .. } => {}
             Effect::Drained => {
                 assert!(self.closing.is_some() && !self.drained);
                 self.drained = true;

@@ -11,7 +11,7 @@ use super::{LONGEST_MODEL, Named};
 /// A key longer than this, escapes included, is not `"model"`: five characters of six bytes each.
 const LONGEST_KEY: usize = 30;
 
-/// Where the walk is.
+/// The position of the walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     BeforeObject,
@@ -67,16 +67,6 @@ impl Walk {
             at += self.step(&chunk[at..], self.seen + at);
         }
         self.seen += chunk.len();
-    }
-
-    /// How much it was fed.
-    pub(super) fn seen(&self) -> usize {
-        self.seen
-    }
-
-    /// The model as far as it has come; a later key may still replace it.
-    pub(super) fn found(&self) -> Option<&Named> {
-        self.found.as_ref()
     }
 
     pub(super) fn finish(self) -> Option<Named> {

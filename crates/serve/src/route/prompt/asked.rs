@@ -44,6 +44,7 @@ impl<'a> Asked<'a> {
             self.n_predict,
         ];
         let given: Vec<f64> = limits.into_iter().flatten().collect();
+        // llama-server reads -1 as no limit.
         let unlimited = self.garbled || given.iter().any(|limit| *limit < 0.0);
         let most = given.into_iter().fold(None, |most: Option<f64>, limit| {
             Some(most.map_or(limit, |most| most.max(limit)))
@@ -85,7 +86,7 @@ fn whole(number: f64) -> u64 {
     text.parse().unwrap_or(u64::MAX)
 }
 
-/// What is given as a prompt.
+/// The text that is given as a prompt.
 #[derive(Debug, Default)]
 enum Shape<'a> {
     #[default]
@@ -168,7 +169,7 @@ impl<'de> Visitor<'de> for ShapeVisitor {
     }
 }
 
-/// Whether an element of a list is a number.
+/// True if an element of a list is a number.
 struct Element(bool);
 
 impl<'de> Deserialize<'de> for Element {

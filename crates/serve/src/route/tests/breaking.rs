@@ -1,4 +1,4 @@
-//! What the client sees when something ends before it should.
+//! Answers to clients when an engine or a connection ends early.
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -187,7 +187,7 @@ fn a_connection_that_grew_stale_is_replaced_unseen() {
 fn a_shutdown_lets_what_is_in_flight_finish_and_takes_nothing_new() {
     on_stage(|stage| async move {
         let mut idle = stage.client().await;
-        write(&mut idle, "GET /health HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        write(&mut idle, "GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
         read_until(&mut idle, "}").await;
         let mut client = stage.client().await;
         write(&mut client, &post("/v1/completions", r#"{"model":"real"}"#)).await;

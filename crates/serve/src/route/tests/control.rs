@@ -1,4 +1,4 @@
-//! What the server says of itself, and takes as orders.
+//! The server's own routes: listings, orders, events and metrics.
 
 use plimsoll_launch::LogSource;
 use plimsoll_scheduler::State;
@@ -9,7 +9,9 @@ use super::stub::*;
 async fn ask(stage: &Stage, line: &str, body: &str) -> (u16, String) {
     let mut client = stage.client().await;
     let length = body.len();
-    let head = format!("{line} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n");
+    let head = format!(
+        "{line} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
+    );
     write(&mut client, &format!("{head}{body}")).await;
     let answer = read_to_close(&mut client).await;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -83,14 +85,18 @@ fn orders_reach_the_owner_only_where_they_make_sense() {
 fn changes_are_told_to_those_who_watch() {
     on_stage(|stage| async move {
         let mut models = stage.client().await;
-        write(&mut models, "GET /models/sse HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        write(&mut models, "GET /models/sse HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
         assert!(
             read_until(&mut models, "\r\n\r\n")
                 .await
                 .contains("content-type: text/event-stream\r\n")
         );
         let mut status = stage.client().await;
-        write(&mut status, "GET /api/status/stream HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        write(
+            &mut status,
+            "GET /api/status/stream HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        )
+        .await;
         let first = read_until(&mut status, "}\n\n\r\n").await;
         assert!(first.contains("\"now\":0.0"), "{first}");
         stage
@@ -119,7 +125,11 @@ fn logs_are_shown_and_streamed() {
             (200, "[real] loaded\n".to_owned())
         );
         let mut stream = stage.client().await;
-        write(&mut stream, "GET /logs/stream/real HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        write(
+            &mut stream,
+            "GET /logs/stream/real HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        )
+        .await;
         read_until(&mut stream, "[real] loaded\n\r\n").await;
         stage.harbor.log.push(LogSource::Stderr, "more".to_owned());
         read_until(&mut stream, "[real] more\n\r\n").await;
@@ -149,7 +159,7 @@ fn metrics_count_what_was_answered_beside_what_the_owner_counts() {
         let mut engines = stage.client().await;
         write(
             &mut engines,
-            "GET /metrics?model=real HTTP/1.1\r\nhost: x\r\n\r\n",
+            "GET /metrics?model=real HTTP/1.1\r\nhost: localhost\r\n\r\n",
         )
         .await;
         assert!(

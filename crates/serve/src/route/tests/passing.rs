@@ -1,4 +1,4 @@
-//! What passes, passes unchanged.
+//! Requests and answers that pass unchanged.
 
 use super::stub::*;
 
@@ -42,7 +42,7 @@ fn an_alias_in_a_form_is_replaced_too() {
     on_stage(|stage| async move {
         let mut client = stage.client().await;
         let form = "--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nalias\r\n--b--\r\n";
-        let head = "POST /v1/audio/transcriptions HTTP/1.1\r\nhost: x\r\n\
+        let head = "POST /v1/audio/transcriptions HTTP/1.1\r\nhost: localhost\r\n\
             content-type: multipart/form-data; boundary=b\r\ntransfer-encoding: chunked\r\n\r\n";
         write(
             &mut client,
@@ -78,7 +78,7 @@ fn pipelined_requests_are_answered_in_order() {
         let one = post("/tokenize", r#"{"model":"real"}"#);
         write(
             &mut client,
-            &format!("{one}{one}GET /health HTTP/1.1\r\nhost: x\r\n\r\n"),
+            &format!("{one}{one}GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"),
         )
         .await;
         let mut engine = stage.engine().await;
@@ -167,7 +167,7 @@ fn upstream_passes_path_and_query_as_they_are() {
         let mut client = stage.client().await;
         write(
             &mut client,
-            "GET /upstream/user%2Freal:Q4/slots/?x=%31 HTTP/1.1\r\nhost: x\r\n\r\n",
+            "GET /upstream/user%2Freal:Q4/slots/?x=%31 HTTP/1.1\r\nhost: localhost\r\n\r\n",
         )
         .await;
         let mut engine = stage.engine().await;
@@ -177,7 +177,7 @@ fn upstream_passes_path_and_query_as_they_are() {
         read_until(&mut client, "{}").await;
         write(
             &mut client,
-            "GET /upstream/user/real:Q4 HTTP/1.1\r\nhost: x\r\n\r\n",
+            "GET /upstream/user/real:Q4 HTTP/1.1\r\nhost: localhost\r\n\r\n",
         )
         .await;
         let request = read_request(&mut engine).await;

@@ -18,8 +18,8 @@ use tokio::task::LocalSet;
 
 use crate::route::listing::tests::listing;
 use crate::route::{
-    Events, Exposition, Harbor, Kind, Listing, Pass, Problem, Prompt, Server, Settings, Upstream, Wish, bind,
-    serve,
+    Events, Exposition, Harbor, Kind, Listing, Pass, Problem, Prompt, Server, Settings, StallLimit, Upstream,
+    Wish, bind, serve,
 };
 
 /// Knows the model `real`, also by the alias `alias`.
@@ -33,9 +33,11 @@ pub(super) struct StubHarbor {
     pub(super) orders: RefCell<Vec<&'static str>>,
     pub(super) events: Events,
     pub(super) log: Log,
+    pub(super) stall_limit: StallLimit,
 }
 
 pub(super) struct StubPass {
+    stall_limit: StallLimit,
     upstream: Rc<Upstream>,
     in_flight: Rc<Cell<usize>>,
     bounces: Rc<Cell<usize>>,
@@ -61,6 +63,7 @@ impl Harbor for StubHarbor {
             upstream: Rc::clone(&self.upstream),
             in_flight: Rc::clone(&self.in_flight),
             bounces: Rc::clone(&self.bounces),
+            stall_limit: self.stall_limit.clone(),
         })
     }
 
@@ -105,6 +108,7 @@ impl Harbor for StubHarbor {
             overflows: 0,
             held_back: None,
             last_failure: None,
+            load_check: Vec::new(),
         };
         Snapshot {
             now: Moment::START,
@@ -134,6 +138,10 @@ impl Pass for StubPass {
 
     fn counts_tokens(&self) -> bool {
         false
+    }
+
+    fn stall_limit(&self) -> StallLimit {
+        self.stall_limit.clone()
     }
 
     fn finished(self, _: Option<u64>) {}
@@ -188,6 +196,7 @@ impl Stage {
             orders: RefCell::default(),
             events: Events::default(),
             log: Log::new("real", Bytes::kib(4)),
+            stall_limit: StallLimit::default(),
         });
         let listener = bind("127.0.0.1:0".parse().unwrap(), false).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -246,7 +255,7 @@ pub(super) fn on_stage_with<F: Future<Output = ()>>(
 
 pub(super) fn post(path: &str, body: &str) -> String {
     format!(
-        "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{body}",
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     )
 }

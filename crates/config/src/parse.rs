@@ -1,0 +1,85 @@
+//! Reading of a configuration file in any of the three formats, and the checks that all of them share.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use plimsoll_flags::{Origin, quoted};
+
+use super::failure::{ConfigError, Problem};
+use super::roster::{Entry, Roster};
+use super::{llama_swap, native, preset};
+
+/// The longest file that is read: a thousand models with long commands are a fraction of it.
+const LONGEST: usize = 1 << 20;
+
+/// Reads a configuration file of any of the three formats, told apart by the extension of its name.
+///
+/// `env` looks a variable of the environment up, for `${env.NAME}` in llama-swap's YAML.
+pub fn parse(
+    file_name: &str,
+    text: &str,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<Roster, ConfigError> {
+    let file: Arc<str> = file_name.into();
+    let refused = |problem| Err(ConfigError::new(Origin::file(&file, 0), problem));
+    // Before any parser, so that all three formats report it alike.
+    if let Some((why, remedy)) = unreadable(text) {
+        return refused(Problem::ReadText { why, remedy });
+    }
+    let extension = file_name.rsplit_once('.').map_or("", |(_, extension)| extension);
+    let roster = match extension.to_ascii_lowercase().as_str() {
+        // By extension only: INI, YAML and TOML overlap too much to tell by content.
+        "ini" => preset::parse(&file, text)?,
+        "yaml" | "yml" => llama_swap::parse(&file, text, env)?,
+        "toml" => native::parse(&file, text)?,
+        _ => return refused(Problem::TellFormat),
+    };
+    names_differ(&roster.models)?;
+    roster.models.iter().try_for_each(listens_here)?;
+    Ok(roster)
+}
+
+/// No text of a file may hold what no command line can; and no file be larger than any real one.
+fn unreadable(text: &str) -> Option<(&'static str, &'static str)> {
+    if text.len() > LONGEST {
+        return Some(("it is longer than 1 MiB", "split it"));
+    }
+    if text.starts_with('\u{feff}') {
+        let why = "it starts with a byte order mark, which llama-server refuses";
+        return Some((why, "save it as UTF-8 without one"));
+    }
+    text.contains('\0')
+        .then_some(("it holds a zero byte", "save it as UTF-8"))
+}
+
+/// A name leads to one model: no two models share a name or an alias.
+fn names_differ(models: &[Entry]) -> Result<(), ConfigError> {
+    let mut taken: HashMap<&str, &Entry> = HashMap::new();
+    for entry in models {
+        // Aliases count as names: a request for one must lead to exactly one model.
+        for name in std::iter::once(&entry.name).chain(&entry.aliases) {
+            if let Some(other) = taken.insert(name, entry) {
+                let problem = Problem::NameModel {
+                    name: quoted(name),
+                    other: quoted(&other.name),
+                    first: other.origin.0.clone(),
+                };
+                return Err(ConfigError::new(entry.origin.0.clone(), problem));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Engines are our children, so they listen on this machine.
+fn listens_here(entry: &Entry) -> Result<(), ConfigError> {
+    let problem = Problem::ReadLine {
+        why: "`proxy` is no port of this machine's loopback",
+        remedy: "write `http://127.0.0.1:PORT`, without a path",
+    };
+    match entry.launch.listens_on(1) {
+        // The port is a stand-in; only the host and the path are checked here.
+        Some(_) => Ok(()),
+        None => Err(ConfigError::new(entry.origin.0.clone(), problem)),
+    }
+}

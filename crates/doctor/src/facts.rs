@@ -1,0 +1,262 @@
+//! Numbers and printed facts of a log, each with the line that shows it.
+//!
+//! DECISION: facts are typed and bounded. Rules see numbers and known lines, never the raw log, so a log of a
+//! gigabyte leaves as much behind as one of a kilobyte. A fact that is missing is `None`; nothing is assumed.
+
+mod derived;
+mod kinds;
+
+use std::collections::BTreeMap;
+
+use plimsoll_base::Bytes;
+use plimsoll_host::{BuddyInfo, Release};
+
+use super::pattern::Pattern;
+use super::refused::Refused;
+
+pub(super) use self::derived::is_arena;
+pub(super) use self::kinds::*;
+pub use self::kinds::{Quote, Source};
+
+/// Refusals that are kept of a log.
+const MOST_REFUSALS: usize = 64;
+const MOST_BUFFERS: usize = 512;
+const MOST_HOLDERS: usize = 256;
+/// Cards, Xids, choices, zones and readings.
+const MOST_OTHERS: usize = 64;
+
+/// Everything that a [`Reader`](super::Reader) found.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    lines: BTreeMap<Pattern, Sighting>,
+    refusals: Vec<RefusedRequest>,
+    buffers: Vec<PlacedBuffer>,
+    torch: Option<TorchRefusal>,
+    frame: Option<TracebackFrame>,
+    startup: Option<StartupCheck>,
+    estimate: Option<OllamaEstimate>,
+    card_sizes: Vec<Bytes>,
+    card_free: Option<Bytes>,
+    usage: Option<CardUsage>,
+    holders: Vec<CardHolder>,
+    choices: Vec<CardChoice>,
+    xids: Vec<(u64, Quote)>,
+    release: Option<Release>,
+    host: HostMemory,
+    blocks: BuddyInfo,
+    series: Vec<Bytes>,
+    growth: Option<Quote>,
+    model: ModelFacts,
+    options: EngineOptions,
+    progress: Progress,
+    guard: Option<Refused>,
+    report: Vec<(Source, String)>,
+}
+
+/// Access by kind: a shared and an exclusive reference to each group of facts.
+macro_rules! groups {
+    ($($(#[$about:meta])* $name:ident, $name_mut:ident: $kind:ty;)*) => {
+        impl Facts {
+            $(
+                $(#[$about])*
+                pub(crate) fn $name(&self) -> &$kind {
+                    &self.$name
+                }
+
+                pub(crate) fn $name_mut(&mut self) -> &mut $kind {
+                    &mut self.$name
+                }
+            )*
+        }
+    };
+}
+
+groups! {
+    /// PyTorch's last refusal.
+    torch, torch_mut: Option<TorchRefusal>;
+    /// The last frame of a traceback that shows what was being computed.
+    frame, frame_mut: Option<TracebackFrame>;
+    /// vLLM's check of the free memory before it loads.
+    startup, startup_mut: Option<StartupCheck>;
+    /// ollama's estimate before it loads.
+    estimate, estimate_mut: Option<OllamaEstimate>;
+    /// The L4T release.
+    release, release_mut: Option<Release>;
+    host, host_mut: HostMemory;
+    /// A line that gives a growth per request or round.
+    growth, growth_mut: Option<Quote>;
+    model, model_mut: ModelFacts;
+    options, options_mut: EngineOptions;
+    progress, progress_mut: Progress;
+    /// The last refusal on guard's page.
+    guard, guard_mut: Option<Refused>;
+    /// Short reports as text, for the classifier.
+    report, report_mut: Vec<(Source, String)>;
+}
+
+impl Facts {
+    /// Free memory of the emptiest card before the program allocated.
+    pub(crate) fn card_free(&self) -> Option<Bytes> {
+        self.card_free
+    }
+
+    /// Free blocks by size, of `/proc/buddyinfo`.
+    pub(crate) fn blocks(&self) -> &BuddyInfo {
+        &self.blocks
+    }
+
+    pub(crate) fn refusals(&self) -> &[RefusedRequest] {
+        &self.refusals
+    }
+
+    pub(crate) fn buffers(&self) -> &[PlacedBuffer] {
+        &self.buffers
+    }
+
+    pub(crate) fn holders(&self) -> &[CardHolder] {
+        &self.holders
+    }
+
+    pub(crate) fn xids(&self) -> &[(u64, Quote)] {
+        &self.xids
+    }
+
+    /// Readings of one quantity, oldest first.
+    pub(crate) fn series(&self) -> &[Bytes] {
+        &self.series
+    }
+
+    /// The fullest card of an nvidia-smi table.
+    pub(crate) fn usage(&self) -> Option<&CardUsage> {
+        self.usage.as_ref()
+    }
+
+    /// True where no list exceeds its bound, whatever was read.
+    #[cfg(test)]
+    pub(crate) fn is_bounded(&self) -> bool {
+        let others = [
+            self.card_sizes.len(),
+            self.choices.len(),
+            self.xids.len(),
+            self.series.len(),
+            self.blocks.zones.len(),
+        ];
+        self.refusals.len() <= MOST_REFUSALS
+            && self.buffers.len() <= MOST_BUFFERS
+            && self.holders.len() <= MOST_HOLDERS
+            && others.into_iter().all(|length| length <= MOST_OTHERS)
+    }
+
+    /// Counts a line of `pattern`.
+    pub(crate) fn note(&mut self, pattern: Pattern, quote: &Quote) {
+        self.lines
+            .entry(pattern)
+            // Only the first and the last line are kept: rules compare their places.
+            .and_modify(|seen| seen.last = quote.clone())
+            .or_insert_with(|| Sighting {
+                first: quote.clone(),
+                last: quote.clone(),
+            });
+    }
+
+    pub(crate) fn add_refusal(&mut self, refusal: RefusedRequest) {
+        // The first refusals tell how it began and the last how it ended; the middle repeats them.
+        if self.refusals.len() == MOST_REFUSALS {
+            self.refusals.remove(MOST_REFUSALS / 2);
+        }
+        self.refusals.push(refusal);
+    }
+
+    /// Drops the refusals of the current load: the engine tried again with less.
+    pub(crate) fn forget_refusals(&mut self) {
+        let attempt = self.progress.attempt;
+        self.refusals.retain(|refusal| refusal.attempt != attempt);
+    }
+
+    /// The refusal of this load whose line stands at most `lines` before `quote`.
+    pub(crate) fn recent_refusal(&mut self, quote: &Quote, lines: u64) -> Option<&mut RefusedRequest> {
+        let attempt = self.progress.attempt;
+        self.refusals.last_mut().filter(|last| {
+            last.attempt == attempt
+                && last.quote.source == quote.source
+                && quote.line.saturating_sub(last.quote.line) <= lines
+        })
+    }
+
+    pub(crate) fn add_buffer(&mut self, purpose: Purpose, on_card: bool, size: Bytes) {
+        let attempt = self.progress.attempt;
+        push(
+            &mut self.buffers,
+            MOST_BUFFERS,
+            PlacedBuffer {
+                purpose,
+                on_card,
+                size,
+                attempt,
+            },
+        );
+    }
+
+    pub(crate) fn add_card_size(&mut self, size: Option<Bytes>) {
+        // Smaller sizes are of a field that only looks like a card's.
+        if let Some(size) = size.filter(|size| *size >= Bytes::mib(256)) {
+            push(&mut self.card_sizes, MOST_OTHERS, size);
+        }
+    }
+
+    pub(crate) fn add_card_free(&mut self, free: Option<Bytes>) {
+        self.card_free = self.card_free.max(free);
+    }
+
+    pub(crate) fn add_usage(&mut self, usage: CardUsage) {
+        if self
+            .usage
+            .as_ref()
+            .is_none_or(|fullest| usage.used > fullest.used)
+        {
+            self.usage = Some(usage);
+        }
+    }
+
+    pub(crate) fn add_holder(&mut self, holder: CardHolder) {
+        push(&mut self.holders, MOST_HOLDERS, holder);
+    }
+
+    pub(crate) fn add_choice(&mut self, choice: CardChoice) {
+        push(&mut self.choices, MOST_OTHERS, choice);
+    }
+
+    pub(crate) fn add_xid(&mut self, code: u64, quote: &Quote) {
+        push(&mut self.xids, MOST_OTHERS, (code, quote.clone()));
+    }
+
+    /// Replaces the zones of a buddyinfo reading: a later line of the same zone is a later reading.
+    pub(crate) fn add_blocks(&mut self, read: BuddyInfo) {
+        for zone in read.zones {
+            let zones = &mut self.blocks.zones;
+            // A watch prints the same zones again and again.
+            let same = zones
+                .iter()
+                .position(|other| (other.node, &other.zone) == (zone.node, &zone.zone));
+            match same {
+                Some(at) => zones[at] = zone,
+                None => push(zones, MOST_OTHERS, zone),
+            }
+        }
+    }
+
+    /// Keeps the longest series.
+    pub(crate) fn add_series(&mut self, mut readings: Vec<Bytes>) {
+        readings.truncate(MOST_OTHERS);
+        // Two readings are a difference, not a trend.
+        if readings.len() >= 3 && readings.len() > self.series.len() {
+            self.series = readings;
+        }
+    }
+}
+
+fn push<T>(list: &mut Vec<T>, most: usize, item: T) {
+    if list.len() < most {
+        list.push(item);
+    }
+}

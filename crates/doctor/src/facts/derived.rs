@@ -1,0 +1,179 @@
+//! Conclusions from several facts: the refusal that ended the load, the sizes of card and weights, memory
+//! taken before the start.
+
+use plimsoll_base::Bytes;
+
+use super::{CardChoice, Facts, Purpose, Quote, RefusedRequest, Sighting};
+use crate::pattern::Pattern;
+
+impl Facts {
+    pub(crate) fn says(&self, pattern: Pattern) -> bool {
+        self.lines.contains_key(&pattern)
+    }
+
+    pub(crate) fn says_any(&self, patterns: &[Pattern]) -> bool {
+        patterns.iter().any(|pattern| self.says(*pattern))
+    }
+
+    pub(crate) fn seen(&self, pattern: Pattern) -> Option<&Sighting> {
+        self.lines.get(&pattern)
+    }
+
+    /// The first line of `pattern`.
+    pub(crate) fn quote(&self, pattern: Pattern) -> Option<Quote> {
+        self.seen(pattern).map(|seen| seen.first.clone())
+    }
+
+    /// The first line of each of `patterns`, where there is one.
+    pub(crate) fn quotes(&self, patterns: &[Pattern]) -> Vec<Quote> {
+        patterns
+            .iter()
+            .filter_map(|pattern| self.quote(*pattern))
+            .collect()
+    }
+
+    /// The refusals of the last load that had any.
+    pub(crate) fn last_refusals(&self) -> impl DoubleEndedIterator<Item = &RefusedRequest> {
+        // A server restarts its engine after a failure: earlier attempts explain earlier refusals.
+        let attempt = self.refusals.iter().map(|refusal| refusal.attempt).max();
+        self.refusals
+            .iter()
+            .filter(move |refusal| Some(refusal.attempt) == attempt)
+    }
+
+    /// The refusal that ended the last load.
+    pub(crate) fn refusal(&self) -> Option<&RefusedRequest> {
+        self.last_refusals().next_back()
+    }
+
+    /// Memory that the failed load had placed on the cards for `purpose`.
+    pub(crate) fn placed(&self, purpose: Purpose) -> Bytes {
+        let attempt = self
+            .refusal()
+            .map_or(self.progress.attempt, |refusal| refusal.attempt);
+        let buffers = self.buffers.iter().filter(|buffer| buffer.attempt == attempt);
+        buffers
+            .filter(|buffer| buffer.on_card && buffer.purpose == purpose)
+            .map(|buffer| buffer.size)
+            .sum()
+    }
+
+    /// The largest card that a program printed.
+    pub(crate) fn card(&self) -> Option<Bytes> {
+        let torch = self.torch.as_ref().and_then(|torch| torch.total);
+        let startup = self.startup.as_ref().map(|startup| startup.total);
+        // PyTorch and vLLM print the total of the driver; other sizes may come from a name.
+        torch
+            .or(startup)
+            .or_else(|| self.card_sizes.iter().copied().max())
+    }
+
+    /// True where a program printed the size of a card.
+    pub(crate) fn has_card_size(&self) -> bool {
+        !self.card_sizes.is_empty()
+    }
+
+    /// All weights of the model: as an engine printed them, or by the model's name with 16 bits unless it
+    /// names another width.
+    pub(crate) fn weights(&self) -> Option<Bytes> {
+        const MIB_OF_A_THOUSAND_MILLION_BITS: f64 = 1e9 / 8.0 / 1_048_576.0;
+        let named = self.model.parameters.and_then(|parameters| {
+            let mib = parameters * self.model.bits.unwrap_or(16.0) * MIB_OF_A_THOUSAND_MILLION_BITS;
+            format!("{mib:.0}MiB").parse().ok()
+        });
+        self.model.file.or(named)
+    }
+
+    /// The weights and the cards, where the weights exceed all cards and no option puts them elsewhere.
+    pub(crate) fn weights_beyond_cards(&self) -> Option<(Bytes, Bytes)> {
+        let (weights, cards) = (self.weights()?, self.card().max(self.model.named_cards)?);
+        (!self.model.on_host && weights > cards).then_some((weights, cards))
+    }
+
+    /// More than a quarter of a card that was in use before the engine's first allocation and covers the
+    /// refused request.
+    pub(crate) fn taken_before(&self) -> Option<Bytes> {
+        let (card, free) = (self.card_sizes.iter().copied().max()?, self.card_free?);
+        let taken = card.saturating_sub(free).saturating_sub(self.placed_earlier());
+        // An arena asks for nearly the whole card, more than any neighbour holds.
+        let arena = |asked| is_arena(asked, card) && free.scaled(4, 1) <= card;
+        let enough = self
+            .refusal()?
+            .asked
+            .is_some_and(|asked| asked <= taken || arena(asked));
+        (!self.is_unified() && self.guard.is_none() && taken.scaled(4, 1) >= card && enough).then_some(taken)
+    }
+
+    /// Memory on the cards of earlier loads; a load that failed has given its memory back.
+    fn placed_earlier(&self) -> Bytes {
+        let failed = |attempt| self.refusals.iter().any(|refusal| refusal.attempt == attempt);
+        let buffers = self.buffers.iter();
+        buffers
+            .filter(|buffer| buffer.on_card && !failed(buffer.attempt))
+            .map(|buffer| buffer.size)
+            .sum()
+    }
+
+    /// The card that refused, where the program numbers it.
+    pub(crate) fn refusing_card(&self) -> Option<u64> {
+        let torch = self.torch.as_ref().and_then(|torch| torch.device);
+        torch.or_else(|| self.refusal()?.device)
+    }
+
+    /// A selection of cards that the refusing card is not part of.
+    pub(crate) fn choice_missed(&self) -> Option<&CardChoice> {
+        let card = self.refusing_card()?;
+        let picks = || self.choices.iter().filter(|choice| !choice.hides);
+        let hiding = self.choices.iter().rfind(|choice| choice.hides);
+        // After a hiding choice of n cards the visible ones are numbered 0 to n - 1.
+        let beyond =
+            hiding.filter(|choice| usize::try_from(card).is_ok_and(|card| card >= choice.cards.len()));
+        // Several options of one command line may select several cards, and any of them may refuse.
+        let picked = picks()
+            .next()
+            .filter(|_| picks().all(|choice| !choice.cards.contains(&card)));
+        picked.or(beyond.filter(|_| picks().next().is_none()))
+    }
+
+    /// True where the card shares the host's memory.
+    pub(crate) fn is_unified(&self) -> bool {
+        // An L4T release or an NvMap line exists on Tegra boards only.
+        self.release.is_some() || self.says_any(&[Pattern::NvMap, Pattern::UnifiedBoard, Pattern::Tegrastats])
+    }
+
+    /// All memory of the machine: by the kernel, or by the board's name.
+    pub(crate) fn machine(&self) -> Option<Bytes> {
+        self.host.total.or(self.host.of_board)
+    }
+
+    /// An allocation was refused, or the log contains the words for it.
+    pub(crate) fn ran_out(&self) -> bool {
+        self.was_refused() || self.says(Pattern::OutOfMemory)
+    }
+
+    /// The log gives the size of a refused request.
+    pub(crate) fn is_sized(&self) -> bool {
+        self.torch.is_some() || self.refusals.iter().any(|refusal| refusal.asked.is_some())
+    }
+
+    /// An allocation was refused, in a form that only programs print; people write `out of memory` too.
+    pub(crate) fn was_refused(&self) -> bool {
+        const FORMS: [Pattern; 9] = [
+            Pattern::Unworded,
+            Pattern::TensorRefused,
+            Pattern::BudgetRefused,
+            Pattern::VllmNoBlocks,
+            Pattern::TorchWouldExceed,
+            Pattern::NvMap,
+            Pattern::NvmlQueryAssert,
+            Pattern::KernelMemory,
+            Pattern::VulkanRefused,
+        ];
+        !self.refusals.is_empty() || self.torch.is_some() || self.guard.is_some() || self.says_any(&FORMS)
+    }
+}
+
+/// True for a request of nearly the whole card: some frameworks take a card as one arena, whatever the model.
+pub(crate) fn is_arena(asked: Bytes, card: Bytes) -> bool {
+    asked.scaled(5, 4) >= card && asked <= card
+}

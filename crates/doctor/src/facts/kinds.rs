@@ -1,0 +1,240 @@
+//! Types of the facts.
+
+use plimsoll_base::Bytes;
+use serde::Serialize;
+
+/// Origin of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// The engine's or the kernel's log.
+    Log,
+    /// The description that came with the log: command line, card, memory.
+    Context,
+    /// The machine, live or as it was captured.
+    Machine,
+    /// Guard's page or trace.
+    Guard,
+}
+
+/// A line that stands as evidence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Quote {
+    pub source: Source,
+    /// Counted from 1.
+    pub line: u64,
+    pub text: String,
+}
+
+/// The first and the last line of one pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sighting {
+    pub(crate) first: Quote,
+    pub(crate) last: Quote,
+}
+
+/// Progress of an engine, in the order of llama.cpp's start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum LoadStage {
+    #[default]
+    Unknown,
+    Weights,
+    /// The context is being made; its cache comes first.
+    Context,
+    Cache,
+    Graph,
+    Serving,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    pub(crate) stage: LoadStage,
+    /// Number of the load within the log.
+    pub(crate) attempt: u32,
+}
+
+/// Purpose of an allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Unknown,
+    Weights,
+    Cache,
+    Compute,
+    Output,
+    Pool,
+    /// Addresses, not memory.
+    Address,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MemoryPlace {
+    Card,
+    Host,
+}
+
+/// A request above this is an address or an overflow: no card has 16 TiB.
+pub(crate) const NO_SIZE: Bytes = Bytes::gib(16 << 10);
+
+/// An allocation that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RefusedRequest {
+    pub(crate) purpose: Purpose,
+    pub(crate) place: MemoryPlace,
+    pub(crate) device: Option<u64>,
+    pub(crate) asked: Option<Bytes>,
+    pub(crate) stage: LoadStage,
+    pub(crate) attempt: u32,
+    /// A call of the GPU run time failed, not the allocation of a named buffer.
+    pub(crate) at_run_time: bool,
+    pub(crate) quote: Quote,
+}
+
+/// A buffer that was allocated, or planned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PlacedBuffer {
+    pub(crate) purpose: Purpose,
+    pub(crate) on_card: bool,
+    pub(crate) size: Bytes,
+    pub(crate) attempt: u32,
+}
+
+/// The frame of a traceback that shows what a framework was doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TracebackFrame {
+    pub(crate) purpose: Purpose,
+    pub(crate) quote: Quote,
+}
+
+/// The numbers of PyTorch's out-of-memory error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TorchRefusal {
+    pub(crate) asked: Bytes,
+    /// The card that refused, numbered among the visible ones.
+    pub(crate) device: Option<u64>,
+    /// The last frame before the error, or the first one after it.
+    pub(crate) frame: Option<TracebackFrame>,
+    pub(crate) total: Option<Bytes>,
+    pub(crate) free: Option<Bytes>,
+    /// Held by live tensors.
+    pub(crate) allocated: Option<Bytes>,
+    /// Held by the caching allocator and used by no tensor.
+    pub(crate) idle: Option<Bytes>,
+    /// Held by this process in all.
+    pub(crate) ours: Option<Bytes>,
+    /// Held by the other processes that the error names.
+    pub(crate) others: Option<Bytes>,
+    /// Number of processes that the error names.
+    pub(crate) named: u32,
+    pub(crate) quote: Quote,
+}
+
+impl TorchRefusal {
+    /// A refusal of which only the request is known.
+    pub(crate) fn of(asked: Bytes, quote: &Quote) -> Self {
+        Self {
+            asked,
+            device: None,
+            frame: None,
+            total: None,
+            free: None,
+            allocated: None,
+            idle: None,
+            ours: None,
+            others: None,
+            named: 0,
+            quote: quote.clone(),
+        }
+    }
+}
+
+/// vLLM's numbers before it loads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StartupCheck {
+    pub(crate) free: Bytes,
+    pub(crate) total: Bytes,
+    pub(crate) wanted: Bytes,
+    pub(crate) quote: Quote,
+}
+
+/// ollama's numbers before it loads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OllamaEstimate {
+    /// For every layer of the model.
+    pub(crate) full: Bytes,
+    pub(crate) available: Bytes,
+    pub(crate) weights: Option<Bytes>,
+    pub(crate) cache: Option<Bytes>,
+    pub(crate) quote: Quote,
+}
+
+/// Host memory by `/proc/meminfo`, `free` or tegrastats.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HostMemory {
+    pub(crate) total: Option<Bytes>,
+    pub(crate) free: Option<Bytes>,
+    pub(crate) available: Option<Bytes>,
+    pub(crate) cached: Option<Bytes>,
+    pub(crate) cma_free: Option<Bytes>,
+    pub(crate) slab_unreclaimable: Option<Bytes>,
+    /// The lowest MemFree of all readings, with MemAvailable of the same line.
+    pub(crate) lowest: Option<(Bytes, Bytes)>,
+    pub(crate) highest_free: Option<Bytes>,
+    /// Memory of a board that is sold with one size, by the board's name.
+    pub(crate) of_board: Option<Bytes>,
+}
+
+/// A card of nvidia-smi's table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CardUsage {
+    pub(crate) used: Bytes,
+    pub(crate) total: Bytes,
+    pub(crate) quote: Quote,
+}
+
+/// Cards that a command line, a variable or a call selects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CardChoice {
+    pub(crate) cards: Vec<u64>,
+    /// The choice hides the other cards and renumbers the rest, as `CUDA_VISIBLE_DEVICES` does.
+    pub(crate) hides: bool,
+    pub(crate) quote: Quote,
+}
+
+/// A process on a card.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CardHolder {
+    pub(crate) card: Option<u64>,
+    pub(crate) pid: Option<u64>,
+    pub(crate) name: String,
+    pub(crate) used: Bytes,
+    pub(crate) quote: Quote,
+}
+
+/// The model, by printed sizes and by its name.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct ModelFacts {
+    /// Parameters in thousand millions, by the name.
+    pub(crate) parameters: Option<f64>,
+    /// Bits of a parameter, by the name of the quantisation.
+    pub(crate) bits: Option<f64>,
+    /// Size of the file, as an engine printed it.
+    pub(crate) file: Option<Bytes>,
+    /// Memory of the weights, as vLLM printed it.
+    pub(crate) weights: Option<Bytes>,
+    /// Part of the model is on the host by an option.
+    pub(crate) on_host: bool,
+    /// Memory of all cards, by their names.
+    pub(crate) named_cards: Option<Bytes>,
+}
+
+/// Options of an engine's command line: the largest value that the log names.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct EngineOptions {
+    pub(crate) context_tokens: Option<u64>,
+    /// Tokens of a micro-batch (`-ub`).
+    pub(crate) micro_batch: Option<u64>,
+    /// vLLM's share of the card.
+    pub(crate) utilization: Option<f64>,
+    /// Cards of a tensor-parallel group.
+    pub(crate) parallel: Option<u64>,
+}

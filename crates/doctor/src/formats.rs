@@ -1,0 +1,67 @@
+//! Tables of printed phrases, and the readers of the lines that contain them.
+//!
+//! DECISION: one table for all engine output. The last lines of a dead child and a log of a gigabyte go
+//! through the same rows, so that `serve` and `plimsoll doctor` cannot disagree about a line. Phrases match
+//! without regard to case and anywhere in a line: prefixes of journald, docker and llama-swap need no
+//! stripping.
+//!
+//! DECISION: a row names the place that shows it: a file of `data/logs` (`log NAME`), a test (`test NAME`), a
+//! report of the corpus (`corpus NNN`), or the program's source (`FILE:ITEM @ BUILD`). A row without one
+//! fails the tests. Source references are for printed formats only. They come from knowledge of the programs,
+//! and only some were compared with a checkout.
+
+mod choice;
+mod cuda;
+mod figures;
+mod jetson;
+mod kernel;
+mod llama;
+mod names;
+mod ollama;
+mod options;
+mod readings;
+mod search;
+mod smi;
+mod table;
+mod torch;
+mod vllm;
+
+use crate::facts::{Facts, Quote, Source};
+use crate::line::clean;
+use crate::pattern::Pattern;
+
+pub(crate) use self::search::{PhraseHit, hits, rows_in};
+pub(crate) use self::table::{LineSign, rows};
+
+/// Adds the fields of a line that contains a phrase of `pattern`.
+pub(crate) fn read_line(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quote) {
+    facts.note(pattern, quote);
+    // Each reader ignores the patterns of the others, so their order does not matter.
+    llama::read(facts, pattern, text, quote);
+    torch::read(facts, pattern, text, quote);
+    vllm::read(facts, pattern, text, quote);
+    ollama::read(facts, pattern, text, quote);
+    cuda::read(facts, pattern, text, quote);
+    smi::read(facts, pattern, text, quote);
+    kernel::read(facts, pattern, text);
+    jetson::read(facts, pattern, text);
+    options::read(facts, pattern, text);
+}
+
+/// Reports above this size are not read for names: in a long log a model's or card's name is chance.
+const NAMED: usize = 1 << 14;
+
+/// Reads a short report for numbers that stand without a known phrase: series of readings, chosen cards,
+/// names with sizes.
+pub(crate) fn read_report(facts: &mut Facts, source: Source, report: &[u8]) {
+    let lines: Vec<_> = report.split(|byte| *byte == b'\n').map(clean).collect();
+    let text = lines.join("\n");
+    readings::read(facts, source, &text);
+    choice::read(facts, source, &text);
+    figures::read(facts, source, &text);
+    smi::read_processes(facts, source, &text);
+    // A description is written about the failure, so a name in it is meant.
+    if source == Source::Context || report.len() <= NAMED {
+        names::read(facts, &text);
+    }
+}

@@ -1,0 +1,135 @@
+//! Selected cards: a variable, an option, an argument or a call, as a report quotes them.
+//!
+//! A variable such as `CUDA_VISIBLE_DEVICES` names cards of the machine and renumbers them; every other
+//! choice counts among the visible cards.
+
+use crate::facts::{CardChoice, Facts, Quote, Source};
+use crate::line::shortened;
+
+/// Variables that hide cards and renumber the rest: CUDA, HIP, ROCr, ggml-vulkan, Level Zero, NVIDIA's
+/// container toolkit.
+const HIDING: [&str; 8] = [
+    "cuda_visible_devices",
+    "hip_visible_devices",
+    "rocr_visible_devices",
+    "ggml_vk_visible_devices",
+    "nvidia_visible_devices",
+    "gpu_device_ordinal",
+    "ze_affinity_mask",
+    "oneapi_device_selector",
+];
+/// Options, arguments and calls that select a visible card: llama.cpp, PyTorch, CTranslate2, ONNX Runtime,
+/// Lightning.
+const PICKING: [&str; 22] = [
+    "main-gpu",
+    "main_gpu",
+    " -mg",
+    "--gpu-id",
+    "--gpu_id",
+    "gpu_id",
+    "gpu_ranks",
+    "--gpu ",
+    "--gpu=",
+    "device_id",
+    "device-id",
+    "device_index",
+    "device_num",
+    "set_device(",
+    "setdevice(",
+    ".cuda(",
+    "cuda.device(",
+    "device=",
+    "--device ",
+    ".to(",
+    "devices=[",
+    "gpus=[",
+];
+/// A longer line is a dump.
+const LONGEST: usize = 1000;
+const MOST_CARDS: usize = 16;
+
+pub(super) fn read(facts: &mut Facts, source: Source, text: &str) {
+    let hiding = HIDING.iter().map(|name| (name, true));
+    let names: Vec<(&&str, bool)> = hiding.chain(PICKING.iter().map(|name| (name, false))).collect();
+    for (line, row) in (1..).zip(text.lines()).filter(|(_, row)| row.len() <= LONGEST) {
+        let lower = row.to_ascii_lowercase();
+        for (name, hides) in &names {
+            // A usage text may repeat an option many times.
+            for (at, _) in lower.match_indices(**name).take(4) {
+                let cards = listed(&lower[at + name.len()..]);
+                if !cards.is_empty() {
+                    let quote = Quote {
+                        source,
+                        line,
+                        text: shortened(row.trim()).to_owned(),
+                    };
+                    facts.add_choice(CardChoice {
+                        cards,
+                        hides: *hides,
+                        quote,
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// The numbers after a name: `=1`, `'] = "0,2"`, `:1`, ` is set to 1`, `cuda:1`.
+fn listed(behind: &str) -> Vec<u64> {
+    const FILLERS: [&str; 7] = [
+        "is set to",
+        "was set to",
+        "set to",
+        "to ",
+        "torch.device",
+        "cuda",
+        "gpu",
+    ];
+    let marks = |c: char| {
+        matches!(
+            c,
+            ' ' | '=' | ':' | '"' | '\'' | '[' | ']' | '(' | ')' | '`' | '\\'
+        )
+    };
+    let mut rest = behind.trim_start_matches(marks);
+    for words in FILLERS {
+        rest = rest.strip_prefix(words).unwrap_or(rest).trim_start_matches(marks);
+    }
+    // `0, 1` and `0,1` are both common.
+    let rest = rest.replace(", ", ",");
+    let list = rest
+        .split(|c: char| !c.is_ascii_digit() && c != ',')
+        .next()
+        .unwrap_or_default();
+    // `1920x1080`, `0.9` and `512m` are no cards.
+    if rest[list.len()..].starts_with(|c: char| c.is_ascii_alphanumeric() || c == '.') {
+        return Vec::new();
+    }
+    let cards = list.split(',').map_while(|number| number.parse().ok());
+    // Larger numbers are ports, sizes or seeds.
+    cards.filter(|card| *card < 64).take(MOST_CARDS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_cards_are_read_behind_every_way_to_choose_one() {
+        for (behind, cards) in [
+            ("=1", vec![1]),
+            ("'] = '1'", vec![1]),
+            (":1 GPU_DEVICE_ORDINAL:", vec![1]),
+            (" is set to 1", vec![1]),
+            ("=0,2,5 python", vec![0, 2, 5]),
+            ("'cuda:3')", vec![3]),
+            (" 6 -layers", vec![6]),
+            ("=GPU-2ab", vec![]),
+            ("=1.5", vec![]),
+            ("\"cpu\")", vec![]),
+            ("", vec![]),
+        ] {
+            assert_eq!(listed(behind), cards, "{behind}");
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Figures of a caching allocator without its sentence: `15.9 GiB reserved, 9.2 GiB allocated`,
+//! `Reserved but unallocated: 402 MiB`.
+//!
+//! DECISION: a figure belongs to the nearest of a dozen labels. Such figures only fill in for PyTorch's own
+//! sentence, and only where a reserved size is among them: no other kind of program tells reserved from
+//! allocated memory.
+
+use plimsoll_base::Bytes;
+
+use crate::facts::{Facts, Quote, Source, TorchRefusal};
+use crate::line::shortened;
+use crate::sizes::all;
+
+/// Distance of a label from its figure, in bytes.
+const NEAR: usize = 28;
+/// A longer line is a dump.
+const LONGEST: usize = 600;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FigureKind {
+    Asked,
+    Total,
+    Free,
+    Allocated,
+    Reserved,
+    Idle,
+}
+
+/// The first match counts, so that `unallocated` is not `allocated`.
+const LABELS: [(&str, FigureKind); 18] = [
+    ("reserved but unallocated", FigureKind::Idle),
+    ("reserved-but-unallocated", FigureKind::Idle),
+    ("unallocated", FigureKind::Idle),
+    ("inactive", FigureKind::Idle),
+    ("fragment", FigureKind::Idle),
+    ("tried to allocate", FigureKind::Asked),
+    ("tried", FigureKind::Asked),
+    ("trying to allocate", FigureKind::Asked),
+    ("requested", FigureKind::Asked),
+    ("asked", FigureKind::Asked),
+    ("oom for", FigureKind::Asked),
+    ("allocated", FigureKind::Allocated),
+    ("live", FigureKind::Allocated),
+    ("reserved", FigureKind::Reserved),
+    ("cached", FigureKind::Reserved),
+    ("capacity", FigureKind::Total),
+    ("total", FigureKind::Total),
+    ("free", FigureKind::Free),
+];
+
+#[derive(Default)]
+struct AllocatorFigures {
+    asked: Option<Bytes>,
+    total: Option<Bytes>,
+    free: Option<Bytes>,
+    allocated: Option<Bytes>,
+    reserved: Option<Bytes>,
+    idle: Option<Bytes>,
+    quote: Option<Quote>,
+}
+
+pub(super) fn read(facts: &mut Facts, source: Source, text: &str) {
+    let mut figures = AllocatorFigures::default();
+    for (line, row) in (1..).zip(text.lines()).filter(|(_, row)| row.len() <= LONGEST) {
+        let lower = row.to_ascii_lowercase();
+        for (size, behind) in all(&lower) {
+            let Some(kind) = kind_of(&lower, behind) else {
+                continue;
+            };
+            let field = match kind {
+                FigureKind::Asked => &mut figures.asked,
+                FigureKind::Total => &mut figures.total,
+                FigureKind::Free => &mut figures.free,
+                FigureKind::Allocated => &mut figures.allocated,
+                FigureKind::Reserved => &mut figures.reserved,
+                FigureKind::Idle => &mut figures.idle,
+            };
+            field.get_or_insert(size);
+            if matches!(kind, FigureKind::Reserved | FigureKind::Idle) && figures.quote.is_none() {
+                let text = shortened(row.trim()).to_owned();
+                figures.quote = Some(Quote { source, line, text });
+            }
+        }
+    }
+    add(facts, figures);
+}
+
+/// The kind of the size that ends where `behind` begins: by the label after it within its clause, else by the
+/// one before.
+fn kind_of(line: &str, behind: &str) -> Option<FigureKind> {
+    let clause = behind
+        .find([',', ';', '(', ')', '.', '|'])
+        .unwrap_or(behind.len());
+    let after = near(behind, 0, clause.min(NEAR));
+    // The next figure's label is not this one's.
+    let after = &after[..after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len())];
+    let ahead = &line[..line.len() - behind.len()];
+    // Drop the figure itself, with its unit.
+    let ahead = ahead.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
+    let ahead = ahead.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | ','));
+    let ahead = &ahead[ahead.rfind([',', ';', ')', '|']).map_or(0, |at| at + 1)..];
+    let ahead = near(ahead, ahead.len().saturating_sub(NEAR), ahead.len());
+    let (behind, before) = (label(after, false), label(ahead, true));
+    // `Reserved: 4 GiB` is labelled from the front, `4 GiB reserved` from behind.
+    if ahead.trim_end().ends_with([':', '=']) {
+        before.or(behind)
+    } else {
+        behind.or(before)
+    }
+}
+
+/// The label nearest to the end of `text`, or to its start.
+fn label(text: &str, from_end: bool) -> Option<FigureKind> {
+    let places = LABELS.iter().enumerate().filter_map(|(rank, (label, kind))| {
+        let at = if from_end {
+            text.rfind(label)
+        } else {
+            text.find(label)
+        }?;
+        let distance = if from_end {
+            text.len() - at - label.len()
+        } else {
+            at
+        };
+        Some(((distance, rank), *kind))
+    });
+    places.min_by_key(|(place, _)| *place).map(|(_, kind)| kind)
+}
+
+/// A part of `text`, moved to the borders of characters.
+fn near(text: &str, from: usize, to: usize) -> &str {
+    let border = |at: usize| {
+        (at..=text.len())
+            .find(|at| text.is_char_boundary(*at))
+            .unwrap_or(text.len())
+    };
+    text.get(border(from)..border(to)).unwrap_or_default()
+}
+
+fn add(facts: &mut Facts, figures: AllocatorFigures) {
+    let Some(quote) = figures.quote else { return };
+    let reserved = figures.reserved.zip(figures.allocated);
+    let idle = figures
+        .idle
+        .or_else(|| reserved.map(|(reserved, allocated)| reserved.saturating_sub(allocated)));
+    let alone = facts.refusals().is_empty() && facts.estimate().is_none();
+    match facts.torch_mut() {
+        // The sentence of the log was cut before its figures.
+        Some(torch) if torch.total.is_none() && torch.free.is_none() && torch.idle.is_none() => {
+            torch.total = figures.total;
+            torch.free = figures.free;
+            torch.allocated = torch.allocated.or(figures.allocated);
+            torch.idle = idle;
+        }
+        Some(_) => {}
+        torch @ None if alone => {
+            let (Some(asked), Some(idle)) = (figures.asked, idle) else {
+                return;
+            };
+            *torch = Some(TorchRefusal {
+                total: figures.total,
+                // A report that gives the idle memory without the free memory means that nothing was free.
+                free: figures.free.or(Some(Bytes::ZERO)),
+                allocated: figures.allocated,
+                idle: Some(idle),
+                ..TorchRefusal::of(asked, &quote)
+            });
+        }
+        None => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn torch(text: &str) -> Option<TorchRefusal> {
+        let mut facts = Facts::default();
+        read(&mut facts, Source::Log, text);
+        facts.torch().clone()
+    }
+
+    #[test]
+    fn retold_figures_are_of_the_nearest_word() {
+        let told = torch("allocated 18.1GB, reserved 23.2GB, free 200MB, tried 1.0GB").unwrap();
+        assert_eq!((told.asked, told.free), (Bytes::gib(1), Some(Bytes::mib(200))));
+        assert_eq!(told.idle.map(Bytes::whole_mib), Some(5222));
+        let told = torch("Tried to allocate 384 MiB.\nGPU has 19 GiB total, 329 MiB free.\nReserved but unallocated: 402 MiB").unwrap();
+        assert_eq!(
+            (told.total, told.idle),
+            (Some(Bytes::gib(19)), Some(Bytes::mib(402)))
+        );
+    }
+
+    #[test]
+    fn figures_of_nothing_that_is_reserved_are_left_alone() {
+        for text in [
+            "",
+            "24 GiB total, 3 GiB free",
+            "tried to allocate 3 GiB",
+            "reserved",
+            "9 GiB reserved",
+            "9 GiB \u{e9}",
+        ] {
+            assert_eq!(torch(text), None, "{text}");
+        }
+    }
+}

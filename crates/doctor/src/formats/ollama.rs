@@ -1,0 +1,40 @@
+//! Numbers that ollama prints: the cards at its start, its estimate before a load.
+
+use crate::facts::{Facts, OllamaEstimate, Quote};
+use crate::pattern::Pattern;
+use crate::sizes::{after, all, behind};
+
+pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quote) {
+    match pattern {
+        Pattern::OllamaRequired => {
+            if let Some(estimate) = estimate(text, quote) {
+                *facts.estimate_mut() = Some(estimate);
+            }
+        }
+        Pattern::OllamaCard => card(facts, text),
+        _ => {}
+    }
+}
+
+/// `memory.available="[9.5 GiB]" … memory.required.full="11.0 GiB" … memory.weights.total="5.2 GiB"`:
+/// `llm/memory.go:log`.
+fn estimate(text: &str, quote: &Quote) -> Option<OllamaEstimate> {
+    let cards = behind(text, "memory.available=")?;
+    let cards = cards.split(']').next().unwrap_or(cards);
+    Some(OllamaEstimate {
+        full: after(text, "memory.required.full=")?,
+        available: all(cards).map(|(size, _)| size).sum(),
+        weights: after(text, "memory.weights.total="),
+        cache: after(text, "memory.required.kv="),
+        quote: quote.clone(),
+    })
+}
+
+/// `msg="inference compute" … total="24.0 GiB" available="22.4 GiB"`: `gpu/types.go:LogDetails`.
+fn card(facts: &mut Facts, text: &str) {
+    // The same line lists the host as a card of the library `cpu`.
+    if !text.contains("library=cpu") {
+        facts.add_card_size(after(text, "total="));
+    }
+    facts.add_card_free(after(text, "available="));
+}

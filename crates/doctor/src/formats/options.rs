@@ -1,0 +1,48 @@
+//! Options on an engine's command line, and the size of its model file.
+
+use plimsoll_base::Bytes;
+
+use crate::facts::Facts;
+use crate::pattern::Pattern;
+use crate::sizes::{after, behind, count};
+
+pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str) {
+    match pattern {
+        Pattern::MicroBatch => {
+            let tokens = largest(text, &["-ub ", "--ubatch-size", "n_ubatch"]);
+            facts.options_mut().micro_batch = facts.options().micro_batch.max(tokens);
+        }
+        Pattern::ContextTokens => {
+            const NAMES: [&str; 9] = [
+                "-c ",
+                "--ctx-size",
+                "n_ctx ",
+                "num_ctx",
+                "max-model-len",
+                "max_model_len",
+                "context_length",
+                "context-length",
+                "max_seq_len",
+            ];
+            facts.options_mut().context_tokens = facts.options().context_tokens.max(largest(text, &NAMES));
+        }
+        // `model size       = 38.00 GiB (4.82 BPW)`, `file size   = 4.58 GiB`:
+        // `llama-model-loader.cpp:print_info`.
+        Pattern::ModelSize => {
+            let size = ["model size", "file size"]
+                .iter()
+                .find_map(|name| after(text, name));
+            let size = size.filter(|size| *size >= Bytes::mib(256));
+            facts.model_mut().file = facts.model().file.max(size);
+        }
+        _ => {}
+    }
+}
+
+/// The largest number after one of `names`: `-c 131072`, `n_ctx = 131072`, `num_ctx: 131072`.
+fn largest(text: &str, names: &[&str]) -> Option<u64> {
+    let numbers = names
+        .iter()
+        .filter_map(|name| count(behind(text, name)?.trim_start_matches([' ', '=', ':', '"'])));
+    numbers.max()
+}

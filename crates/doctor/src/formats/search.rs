@@ -1,0 +1,119 @@
+//! Search for all phrases of the tables at once.
+//!
+//! DECISION: one Aho-Corasick automaton over the raw bytes, as a DFA: one table look-up per byte, whatever
+//! the text, so a line that is full of phrases costs no more than any other. The automaton of some 700
+//! phrases takes a few MiB and is built on first use.
+
+use std::sync::LazyLock;
+
+use aho_corasick::automaton::{Automaton, OverlappingState};
+use aho_corasick::{Anchored, Input, dfa::DFA};
+
+use super::table::{PatternRow, rows};
+use crate::pattern::Pattern;
+
+// Overlapping matches need the unanchored start alone, which halves the table.
+static PHRASES: LazyLock<Option<DFA>> = LazyLock::new(|| {
+    let phrases = rows().iter().map(|row| row.phrase);
+    DFA::builder()
+        .ascii_case_insensitive(true)
+        .start_kind(aho_corasick::StartKind::Unanchored)
+        .build(phrases)
+        .ok()
+});
+
+/// A phrase in a block of bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PhraseHit {
+    pub(crate) start: usize,
+    /// Number of the row in the table.
+    pub(crate) row: usize,
+    pub(crate) pattern: Pattern,
+}
+
+/// The hits in a block, ordered by where their phrases end.
+pub(crate) struct Hits<'a> {
+    block: &'a [u8],
+    state: OverlappingState,
+}
+
+/// Looks for every phrase in `block`, overlapping ones included.
+pub(crate) fn hits(block: &[u8]) -> Hits<'_> {
+    Hits {
+        block,
+        state: OverlappingState::start(),
+    }
+}
+
+impl Iterator for Hits<'_> {
+    type Item = PhraseHit;
+
+    fn next(&mut self) -> Option<PhraseHit> {
+        let automaton = PHRASES.as_ref()?;
+        let input = Input::new(self.block).anchored(Anchored::No);
+        loop {
+            automaton.try_find_overlapping(&input, &mut self.state).ok()?;
+            let found = self.state.get_match()?;
+            let (row, number) = (&rows()[found.pattern().as_usize()], found.pattern().as_usize());
+            if is_whole(row, self.block, found.start(), found.end()) {
+                return Some(PhraseHit {
+                    start: found.start(),
+                    row: number,
+                    pattern: row.pattern,
+                });
+            }
+        }
+    }
+}
+
+fn is_whole(row: &PatternRow, block: &[u8], start: usize, end: usize) -> bool {
+    let in_word = start > 0 && block[start - 1].is_ascii_alphanumeric();
+    let goes_on = block.get(end).is_some_and(u8::is_ascii_alphanumeric);
+    !(row.starts_word && in_word || row.ends_word && goes_on)
+}
+
+/// The rows whose phrase is in `line`, one per pattern, in the order of the patterns.
+pub(crate) fn rows_in(line: &str) -> Vec<&'static PatternRow> {
+    let mut found: Vec<usize> = hits(line.as_bytes()).map(|hit| hit.row).collect();
+    // A phrase may stand hundreds of times in a long line.
+    found.sort_unstable();
+    found.dedup();
+    let mut found: Vec<&PatternRow> = found.into_iter().map(|row| &rows()[row]).collect();
+    found.sort_by_key(|row| row.pattern);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_phrase_is_found_in_any_case_and_place() {
+        for row in rows() {
+            for text in [
+                row.phrase.to_owned(),
+                format!("é{}.z", row.phrase.to_ascii_uppercase()),
+            ] {
+                let found = rows_in(&text);
+                assert!(found.iter().any(|other| other.phrase == row.phrase), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_phrase_that_must_be_a_word_is_not_found_within_one() {
+        assert!(rows_in("the room: OOMKilled=false, skilled").is_empty());
+        assert!(!rows_in("Killed").is_empty() && !rows_in("cuda oom").is_empty());
+    }
+
+    #[test]
+    fn hits_overlap_and_are_ordered_by_their_ends() {
+        let ends = |text: &[u8]| {
+            hits(text)
+                .map(|hit| hit.start + rows()[hit.row].phrase.len())
+                .collect::<Vec<_>>()
+        };
+        let found = ends(b"cudaMalloc failed: out of memory; CUDA error: out of memory");
+        assert!(found.len() >= 4 && found.is_sorted(), "{found:?}");
+    }
+}

@@ -1,0 +1,161 @@
+//! The kinds of printed line that the doctor knows.
+
+macro_rules! patterns {
+    ($($(#[$about:meta])* $name:ident,)*) => {
+        /// Meaning of a phrase. The order is the order in which the patterns of one line are read: the
+        /// refusal first, then the statement and the stage, then sizes, then the machine.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub(crate) enum Pattern {
+            $($(#[$about])* $name,)*
+        }
+
+        impl Pattern {
+            /// The pattern of a name in the tables.
+            pub(crate) fn named(name: &str) -> Option<Self> {
+                match name {
+                    $(stringify!($name) => Some(Self::$name),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+patterns! {
+    // Refused allocations.
+    PinnedRefused,
+    HostRefused,
+    CardRefused,
+    /// A call of the GPU run time failed, without the name of a buffer.
+    RuntimeRefused,
+    TorchRefused,
+    /// PyTorch reports a bare run-time error: its own allocator did not refuse.
+    Unworded,
+    TensorRefused,
+    BudgetRefused,
+    NoLayersFit,
+    ArenaFull,
+    AllocationLimit,
+    SharedMemoryFull,
+    TorchParts,
+    TorchWouldExceed,
+    TorchAllocated,
+    TorchRequested,
+    TorchLimit,
+    TorchFree,
+    VulkanRefused,
+    BufferRefused,
+    WeightsRefused,
+    CacheRefused,
+    ComputeRefused,
+    OutputRefused,
+    GraphRefused,
+    UnsizedRefused,
+    OthersSeen,
+    CardTwice,
+    CardBusy,
+    CacheFull,
+    VllmStartup,
+    VllmNoBlocks,
+    VllmContext,
+    VllmFlags,
+    VllmWeights,
+    OllamaRequired,
+    OllamaHost,
+    Recovered,
+    OutOfMemory,
+    // The statement that failed.
+    InPool,
+    /// The function of a pool, legacy or of virtual memory: every allocation after the load may fail there.
+    PoolFunction,
+    VaReservation,
+    CublasCreate,
+    CublasInit,
+    CublasFailed,
+    ContextCall,
+    PinCall,
+    LockRefused,
+    // Progress of the program.
+    NewAttempt,
+    LoadsWeights,
+    MakesContext,
+    MakesCache,
+    ReservesGraph,
+    Serves,
+    Works,
+    SeesImage,
+    FrameLoads,
+    FrameCaches,
+    FrameComputes,
+    CpuInstead,
+    PipelineCopies,
+    Override,
+    // Sizes and options.
+    WeightsSize,
+    CacheSize,
+    ComputeSize,
+    MicroBatch,
+    CardUsed,
+    CardTotals,
+    CardSize,
+    CardFree,
+    ContextTokens,
+    ModelSize,
+    Breakdown,
+    OllamaCard,
+    // The machine.
+    NvMap,
+    UnifiedBoard,
+    NvmlQueryAssert,
+    NvmlInitAssert,
+    Xid,
+    OffBus,
+    Camera,
+    KernelMemory,
+    NodeKilled,
+    WslRefused,
+    KernelKill,
+    Killed,
+    Meminfo,
+    Buddyinfo,
+    Tegrastats,
+    FreeCommand,
+    SmiProcess,
+    /// NVML finds no name behind a process number: the process has exited.
+    Nameless,
+    Release,
+    UnifiedSwitch,
+    CardFault,
+    IllegalAccess,
+    DriverFault,
+    DriverMismatch,
+    ProgramFault,
+    WrongBuild,
+    // From here on it only matters that the line is there.
+    PortTaken,
+    NotStarted,
+    MissingLibrary,
+    UnknownFlag,
+    RequestTooLong,
+    WaitedLong,
+    ModelFile,
+    Assertion,
+    Exception,
+    Died,
+    TorchSnapshot,
+    SlowRecovery,
+    KeptAlive,
+    NotAFailure,
+    TacticSkipped,
+    DropCaches,
+    Container,
+    Windows,
+    Wsl,
+}
+
+impl Pattern {
+    /// True where a further line of this kind adds nothing to the facts.
+    pub(crate) fn only_presence_counts(self) -> bool {
+        self >= Self::PortTaken || self == Self::SeesImage
+    }
+}

@@ -1,0 +1,160 @@
+//! Rules for reports without a failure of card memory: warnings that the run survives, and ends for other
+//! reasons.
+
+use super::EvidenceWeight::{Decisive, Fair, Strong, Weak};
+use super::RuleFinding;
+use super::fault::of_driver;
+use crate::cause::{Cause, SubCause};
+use crate::facts::{Facts, NO_SIZE, Purpose, Quote};
+use crate::pattern::Pattern;
+
+rules! {
+    went_on: "TensorFlow: bfc_allocator.cc; TensorRT: the builder skips a tactic";
+    recovered: "llama-context.cpp: retries without pipeline parallelism";
+    program_fault: "CUDA: a kernel of the program checked its input";
+    no_size_at_all: "arithmetic: no card has 16 TiB; the size is an address or an overflow";
+    arena_full: "ggml.c: ggml_new_object; the arena's size is fixed when it is made";
+    other_complaint: "ggml.h: GGML_ASSERT; Python's own exceptions";
+    not_on_the_card: "llama.cpp, ollama: layers offloaded";
+    not_about_memory: "server.cpp, common/arg.cpp, glibc's loader";
+}
+
+/// TensorFlow's allocator and TensorRT's builder print refusals that they survive.
+fn went_on(facts: &Facts) -> Option<RuleFinding> {
+    let lines = facts.quotes(&[Pattern::TacticSkipped, Pattern::NotAFailure]);
+    let warned = facts.says_any(&[Pattern::NvMap, Pattern::OutOfMemory]);
+    // TensorFlow reports its first refusal as harmless, and then names the tensor that failed.
+    let failed = facts.says(Pattern::TensorRefused) && !facts.says(Pattern::TacticSkipped);
+    if failed || lines.is_empty() || !warned || !facts.refusals().is_empty() || facts.torch().is_some() {
+        return None;
+    }
+    let text = "the program went on after the message";
+    Some(RuleFinding::new(Cause::NotOom, Strong, text, lines).by(SubCause::Optional))
+}
+
+fn recovered(facts: &Facts) -> Option<RuleFinding> {
+    let line = facts.quote(Pattern::Recovered)?;
+    // A second program of the same log may fail after the first recovered.
+    let later = facts
+        .torch()
+        .as_ref()
+        .is_some_and(|torch| torch.quote.line > line.line);
+    let text = "the engine tried again with less, and nothing was refused afterwards";
+    (facts.refusals().is_empty() && !later)
+        .then(|| RuleFinding::new(Cause::NotOom, Decisive, text, [line]).by(SubCause::Recovered))
+}
+
+fn program_fault(facts: &Facts) -> Option<RuleFinding> {
+    let line = facts.quote(Pattern::ProgramFault)?;
+    let text = "the program stopped at its own request: an index, a value or a card that does not exist";
+    // A range that cannot be pinned in one piece is reported as an invalid argument.
+    let pins = facts.says(Pattern::PinCall);
+    (!facts.ran_out() && !pins).then(|| RuleFinding::new(Cause::NotOom, Strong, text, [line]))
+}
+
+/// A torn or overflowed argument, as where a library of another version is called.
+fn no_size_at_all(facts: &Facts) -> Option<RuleFinding> {
+    let torch = facts.torch().as_ref().map(|torch| (torch.asked, &torch.quote));
+    let refused = || {
+        facts
+            .refusal()
+            .and_then(|refusal| Some((refusal.asked?, &refusal.quote)))
+    };
+    let (asked, quote) = torch.or_else(refused)?;
+    let text = format!("{asked} is no real size: an address or an overflow was requested");
+    (asked >= NO_SIZE).then(|| RuleFinding::new(Cause::NotOom, Decisive, text, [quote.clone()]))
+}
+
+fn arena_full(facts: &Facts) -> Option<RuleFinding> {
+    let line = facts.quote(Pattern::ArenaFull)?;
+    let text = "an arena of ggml with a fixed size is full; no device refused memory";
+    let alone = facts.refusals().is_empty() && facts.torch().is_none();
+    alone.then(|| RuleFinding::new(Cause::NotOom, Strong, text, [line]))
+}
+
+/// An assertion or exception that does not mention memory, in a log without a refusal.
+fn other_complaint(facts: &Facts) -> Option<RuleFinding> {
+    // `GGML_ASSERT(buffer)` follows a refusal that the log may lack.
+    let about_memory = ["buffer", "CUDA error", "alloc", "memory"];
+    let line = facts
+        .quote(Pattern::Assertion)
+        .or_else(|| facts.quote(Pattern::Exception))?;
+    let explained = facts.ran_out()
+        || facts.startup().is_some()
+        || facts.says(Pattern::VllmContext)
+        || is_of_a_card(facts);
+    let text = "the program exited with its own error; no allocation failed";
+    let speaks = !explained && !about_memory.iter().any(|words| line.text.contains(words));
+    speaks.then(|| RuleFinding::new(Cause::NotOom, Weak, text, [line]))
+}
+
+/// Weights, cache and compute buffers were placed, and none of them on a card.
+fn all_on_host(facts: &Facts) -> Option<Quote> {
+    let purposes = [Purpose::Weights, Purpose::Cache, Purpose::Compute];
+    let placed = |purpose| facts.buffers().iter().any(|buffer| buffer.purpose == purpose);
+    let all = purposes.into_iter().all(placed) && facts.buffers().iter().all(|buffer| !buffer.on_card);
+    facts.quote(Pattern::ComputeSize).filter(|_| all)
+}
+
+/// The card or its driver failed.
+fn is_of_a_card(facts: &Facts) -> bool {
+    let faults = [Pattern::DriverFault, Pattern::IllegalAccess, Pattern::OffBus];
+    facts.says_any(&faults) || !of_driver(facts).is_empty() || !facts.xids().is_empty()
+}
+
+fn not_on_the_card(facts: &Facts) -> Option<RuleFinding> {
+    let line = facts.quote(Pattern::CpuInstead).or_else(|| all_on_host(facts))?;
+    let text = "the program runs without the card, and nothing was refused";
+    // With managed memory the layers may all be listed on the host.
+    let refused = facts.ran_out() || facts.says_any(&[Pattern::HostRefused, Pattern::UnifiedSwitch]);
+    let weight = if is_of_a_card(facts) { Weak } else { Fair };
+    (!refused).then(|| RuleFinding::new(Cause::NotOom, weight, text, [line]))
+}
+
+fn not_about_memory(facts: &Facts) -> Option<RuleFinding> {
+    const ENDS: [(Pattern, SubCause, &str); 7] = [
+        (
+            Pattern::PortTaken,
+            SubCause::PortTaken,
+            "the port is already in use",
+        ),
+        (
+            Pattern::NotStarted,
+            SubCause::NotStarted,
+            "the program could not be started",
+        ),
+        (
+            Pattern::MissingLibrary,
+            SubCause::MissingLibrary,
+            "a shared library is missing",
+        ),
+        (
+            Pattern::UnknownFlag,
+            SubCause::CommandLine,
+            "the program rejected its command line",
+        ),
+        (
+            Pattern::ModelFile,
+            SubCause::ModelFile,
+            "the program could not read its model",
+        ),
+        (
+            Pattern::RequestTooLong,
+            SubCause::RequestTooLong,
+            "a request was longer than the context",
+        ),
+        (
+            Pattern::WaitedLong,
+            SubCause::NotStarted,
+            "the load took longer than the client waited",
+        ),
+    ];
+    // `failed to load model` follows every refusal during a load.
+    if facts.ran_out() || facts.says(Pattern::UnsizedRefused) {
+        return None;
+    }
+    let mut seen = ENDS.into_iter();
+    let (quote, sub_cause, text) =
+        seen.find_map(|(pattern, sub_cause, text)| Some((facts.quote(pattern)?, sub_cause, text)))?;
+    Some(RuleFinding::new(Cause::NotOom, Strong, text, [quote]).by(sub_cause))
+}

@@ -1,0 +1,230 @@
+//! Rules for card memory that ggml was refused: its purpose, and its size against the buffers before it.
+
+use plimsoll_base::Bytes;
+
+use super::EvidenceWeight::{Decisive, Fair, Strong, Weak};
+use super::RuleFinding;
+use crate::cause::{Cause, SubCause};
+use crate::facts::{Facts, LoadStage, MemoryPlace, Purpose, RefusedRequest};
+use crate::pattern::Pattern;
+
+rules! {
+    refused_buffer: "ggml-alloc.c, llama-model.cpp, llama-kv-cache.cpp, llama-context.cpp @ b10605";
+    last_straw: "arithmetic: a small request against one large buffer";
+    beyond_any_card: "ggml-alloc.c: a graph that is split over cards is copied";
+    address_reservation: "ggml-cuda.cu: CUDA_POOL_VMM_MAX_SIZE = 32 GiB of addresses";
+    refused_at_run_time: "ggml-cuda.cu: buffers are placed before the first request";
+    refused_at_stage: "order of llama.cpp's log: weights, cache, graph, serving";
+    stops_at_stage: "order of llama.cpp's log: the next buffer is the one that failed";
+    counted_too_large: "ExLlama, transformers: they count before they load";
+    no_layers_fit: "ollama: llm/memory.go, for each card";
+    tensor_refused: "TensorFlow: bfc_allocator; XLA; ONNX Runtime: BFCArena; CuPy";
+}
+
+fn cause_of(purpose: Purpose) -> Option<Cause> {
+    Some(match purpose {
+        Purpose::Weights => Cause::ModelTooLarge,
+        Purpose::Cache => Cause::KvCacheTooLarge,
+        Purpose::Compute | Purpose::Output => Cause::ComputeBufferTooLarge,
+        Purpose::Pool => Cause::PoolGrowth,
+        Purpose::Unknown | Purpose::Address => return None,
+    })
+}
+
+pub(super) fn requested(refusal: &RefusedRequest) -> String {
+    match refusal.asked {
+        Some(asked) => format!("{asked} were refused"),
+        None => "memory was refused".to_owned(),
+    }
+}
+
+/// The engine names the buffer. On unified memory the kernel may refuse for other reasons than size.
+fn refused_buffer(facts: &Facts) -> Option<RuleFinding> {
+    let refusal = facts.refusal()?;
+    let cause = cause_of(refusal.purpose)?;
+    if refusal.place == MemoryPlace::Host && refusal.purpose == Purpose::Weights {
+        return None;
+    }
+    let weight = match refusal.purpose {
+        _ if facts.is_unified() || facts.says(Pattern::AllocationLimit) => Fair,
+        _ if straw(facts).is_some_and(|(_, other, _)| other != cause) => Fair,
+        Purpose::Weights if facts.taken_before().is_some() => Fair,
+        Purpose::Weights => Strong,
+        Purpose::Output => Fair,
+        // A legacy pool calls cudaMalloc from its first operation on, so on a full card it fails without
+        // having grown.
+        Purpose::Pool if refusal.stage == LoadStage::Unknown && !has_grown(facts) => Weak,
+        _ => Decisive,
+    };
+    let purpose = match refusal.purpose {
+        Purpose::Weights => "for the weights",
+        Purpose::Cache => "for the KV cache",
+        Purpose::Pool => "for the run-time pool, after the buffers were placed",
+        _ => "for the compute buffers",
+    };
+    let copies = cause == Cause::ComputeBufferTooLarge && facts.says(Pattern::PipelineCopies);
+    let lines = copies.then(|| facts.quote(Pattern::PipelineCopies)).flatten();
+    let text = format!("{} {purpose}", requested(refusal));
+    let quotes = [Some(refusal.quote.clone()), lines].into_iter().flatten();
+    Some(RuleFinding::new(cause, weight, text, quotes).by(copies.then_some(SubCause::PipelineCopies)))
+}
+
+/// Only the pool of virtual memory calls cuMemCreate, and only a program at work has used its pool before.
+fn has_grown(facts: &Facts) -> bool {
+    facts.says_any(&AT_WORK)
+}
+
+/// The largest term where the refused request is small beside it: its size, its cause, the card.
+fn straw(facts: &Facts) -> Option<(Bytes, Cause, Bytes)> {
+    let (asked, card) = (facts.refusal()?.asked?, facts.card()?);
+    let purposes = [Purpose::Weights, Purpose::Cache, Purpose::Compute];
+    let largest = purposes
+        .into_iter()
+        .max_by_key(|purpose| facts.placed(*purpose))?;
+    let placed = facts.placed(largest);
+    // A fortieth and seven tenths leave no room for another reading: the large term filled the card.
+    let is_straw = asked.scaled(40, 1) <= card && placed.scaled(10, 7) >= card;
+    is_straw.then_some((placed, cause_of(largest)?, card))
+}
+
+fn last_straw(facts: &Facts) -> Option<RuleFinding> {
+    let (placed, cause, card) = straw(facts)?;
+    let refusal = facts.refusal()?;
+    let text = format!(
+        "{placed} of a card of {card} were in use, so that even {}",
+        requested(refusal)
+    );
+    Some(RuleFinding::new(cause, Strong, text, [refusal.quote.clone()]))
+}
+
+/// One request of several cards' size is no tensor of a model: it is a graph with its copies.
+fn beyond_any_card(facts: &Facts) -> Option<RuleFinding> {
+    let refusal = facts.refusal()?;
+    // Without a printed size the largest common card bounds it.
+    let (asked, card) = (refusal.asked?, facts.card().unwrap_or(Bytes::gib(80)));
+    let unnamed = matches!(refusal.purpose, Purpose::Unknown | Purpose::Compute);
+    let text =
+        format!("{asked} in one request on a card of {card} at most: a graph with its copies, not weights");
+    (unnamed && asked >= card * 2).then(|| {
+        RuleFinding::new(
+            Cause::ComputeBufferTooLarge,
+            Strong,
+            text,
+            [refusal.quote.clone()],
+        )
+        .by(SubCause::PipelineCopies)
+    })
+}
+
+/// The driver's error for addresses is that for memory, on unified memory as on a card of its own.
+fn address_reservation(facts: &Facts) -> Option<RuleFinding> {
+    let line = facts.quote(Pattern::VaReservation)?;
+    let weight = match facts.refusal() {
+        Some(refusal) if refusal.purpose == Purpose::Address => Decisive,
+        Some(_) => Strong,
+        None if facts.says_any(&[Pattern::KernelMemory, Pattern::OutOfMemory]) => Strong,
+        None => Fair,
+    };
+    let text =
+        "32 GiB of addresses were refused (cuMemAddressReserve); the driver reports that as out of memory";
+    Some(RuleFinding::new(Cause::Other, weight, text, [line]).by(SubCause::AddressReservation))
+}
+
+const AT_WORK: [Pattern; 4] = [
+    Pattern::SeesImage,
+    Pattern::Works,
+    Pattern::Serves,
+    Pattern::InPool,
+];
+
+/// An error of the run time without a buffer: after the load it is the pool or a library's workspace.
+fn refused_at_run_time(facts: &Facts) -> Option<RuleFinding> {
+    let refusal = facts
+        .refusal()
+        .filter(|refusal| refusal.purpose == Purpose::Unknown && refusal.at_run_time)?;
+    let placed = facts
+        .buffers()
+        .iter()
+        .any(|buffer| buffer.attempt == refusal.attempt);
+    let weight = match refusal.stage {
+        LoadStage::Serving => Strong,
+        _ if facts.says_any(&AT_WORK) => Strong,
+        // Shared memory is refused for reasons of its own.
+        _ if placed && facts.is_unified() => Weak,
+        _ if placed => Fair,
+        _ => return None,
+    };
+    // PyTorch has rules of its own, and cuBLAS fails on a card that it does not fit.
+    if facts.torch().is_some() || facts.says(Pattern::CublasCreate) {
+        return None;
+    }
+    let quotes = [refusal.quote.clone()]
+        .into_iter()
+        .chain(facts.quotes(&AT_WORK).into_iter().take(1));
+    let text = "memory ran out at run time, after the load";
+    Some(RuleFinding::new(Cause::PoolGrowth, weight, text, quotes))
+}
+
+/// No line names the purpose, but the log shows the stage.
+fn refused_at_stage(facts: &Facts) -> Option<RuleFinding> {
+    let refusal = facts.refusal()?;
+    // Builds before buffer types placed the weights by calls of the run time.
+    let is_run_time =
+        refusal.at_run_time && (refusal.stage != LoadStage::Weights || !facts.buffers().is_empty());
+    let open = refusal.purpose == Purpose::Unknown && refusal.place == MemoryPlace::Card && !is_run_time;
+    let (cause, when) = match refusal.stage {
+        LoadStage::Weights => (Cause::ModelTooLarge, "while the weights were loaded"),
+        LoadStage::Context => (Cause::KvCacheTooLarge, "while the context was made"),
+        LoadStage::Cache => (Cause::ComputeBufferTooLarge, "after the KV cache was placed"),
+        LoadStage::Graph => (Cause::ComputeBufferTooLarge, "while the graph was reserved"),
+        LoadStage::Serving => (Cause::PoolGrowth, "while it served"),
+        LoadStage::Unknown => return None,
+    };
+    let text = format!("{} {when}", requested(refusal));
+    open.then(|| RuleFinding::new(cause, Fair, text, [refusal.quote.clone()]))
+}
+
+/// The log is cut before the line that names the failed buffer: it is the one that comes next.
+fn stops_at_stage(facts: &Facts) -> Option<RuleFinding> {
+    let last = facts.buffers().iter().rfind(|buffer| buffer.on_card)?;
+    let stage = facts.progress().stage;
+    let quiet = facts.refusals().is_empty() && facts.torch().is_none() && stage < LoadStage::Serving;
+    let failed = facts.says_any(&[Pattern::OutOfMemory, Pattern::Died, Pattern::Exception]);
+    let (cause, what) = match last.purpose {
+        Purpose::Cache => (Cause::ComputeBufferTooLarge, "the KV cache was placed"),
+        Purpose::Compute => (Cause::PoolGrowth, "all buffers were placed"),
+        _ => return None,
+    };
+    let text = format!("the log ends after {what}, so the next allocation failed");
+    let quotes = facts.quotes(&[Pattern::CacheSize, Pattern::ComputeSize]);
+    (quiet && failed).then(|| RuleFinding::new(cause, Weak, text, quotes))
+}
+
+fn counted_too_large(facts: &Facts) -> Option<RuleFinding> {
+    let line = facts.quote(Pattern::BudgetRefused)?;
+    let text = "the engine estimated the model, and it does not fit";
+    // Some estimates include the cache, which a large context makes the larger part.
+    let weight = if facts.options().context_tokens.is_some() {
+        Fair
+    } else {
+        Strong
+    };
+    Some(RuleFinding::new(Cause::ModelTooLarge, weight, text, [line]))
+}
+
+/// ollama prints it for each card that it looks at, and may find another.
+fn no_layers_fit(facts: &Facts) -> Option<RuleFinding> {
+    let line = facts
+        .quote(Pattern::NoLayersFit)
+        .filter(|_| facts.buffers().is_empty())?;
+    let text = "no layer of the model fits one of the cards";
+    Some(RuleFinding::new(Cause::ModelTooLarge, Weak, text, [line]))
+}
+
+fn tensor_refused(facts: &Facts) -> Option<RuleFinding> {
+    let line = facts
+        .quote(Pattern::TensorRefused)
+        .filter(|_| facts.torch().is_none())?;
+    let text = "a tensor was refused by name or size during the computation";
+    Some(RuleFinding::new(Cause::ComputeBufferTooLarge, Fair, text, [line]))
+}

@@ -1,0 +1,108 @@
+//! Rules for faults of cards, drivers and builds, which more memory does not cure.
+
+use super::EvidenceWeight::{Decisive, Fair, Hint, Strong};
+use super::RuleFinding;
+use crate::cause::{Cause, SubCause};
+use crate::facts::{Facts, Quote};
+use crate::pattern::Pattern;
+
+rules! {
+    xid_of_hardware: "NVIDIA: Xid errors of the bus, the memory or the firmware";
+    driver_fault: "NVRM, CUDA run time";
+    library_failed: "cuBLAS: cublasStatus_t";
+    driver_mismatch: "CUDA run time, NVML";
+    memory_fault: "CUDA: illegal memory access; Xid 31 is its line in the kernel's log";
+    unknown_status: "CUDA, HIP: an error other than out of memory";
+    wrong_build: "CUDA: no kernel image; cuBLAS that cannot start on this card";
+}
+
+/// Bus, ECC, NVLink, GSP and reset; programs cause 13, 31, 43 and 45.
+const HARDWARE: [u64; 25] = [
+    8, 32, 38, 46, 48, 54, 61, 62, 63, 64, 74, 79, 80, 92, 94, 95, 109, 110, 119, 120, 121, 122, 123, 140,
+    154,
+];
+
+fn xid_of_hardware(facts: &Facts) -> Option<RuleFinding> {
+    let (code, quote) = facts.xids().iter().find(|(code, _)| HARDWARE.contains(code))?;
+    let text = format!("the driver reported Xid {code}, an error of the hardware or its firmware");
+    Some(RuleFinding::new(
+        Cause::DriverOrHw,
+        Decisive,
+        text,
+        [quote.clone()],
+    ))
+}
+
+fn driver_fault(facts: &Facts) -> Option<RuleFinding> {
+    let off = facts.quote(Pattern::OffBus);
+    // A card that fell off the bus is proven by the kernel; other words may follow from a program's fault.
+    let weight = if off.is_some() { Decisive } else { Strong };
+    let quote = off.or_else(|| facts.quote(Pattern::DriverFault))?;
+    Some(RuleFinding::new(
+        Cause::DriverOrHw,
+        weight,
+        "the card or its driver stopped answering",
+        [quote],
+    ))
+}
+
+fn library_failed(facts: &Facts) -> Option<RuleFinding> {
+    let line = facts.quote(Pattern::CublasFailed).filter(|_| !facts.ran_out())?;
+    let text =
+        "a library call failed, and no memory was refused: the library may not fit this card or driver";
+    Some(RuleFinding::new(Cause::NotOom, Fair, text, [line]).by(SubCause::WrongBuild))
+}
+
+/// Lines about a wrong or missing driver. Without a visible card ggml also fails to pin memory, and goes on
+/// without it.
+pub(super) fn of_driver(facts: &Facts) -> Vec<Quote> {
+    let mut quotes = facts.quotes(&[Pattern::NvmlInitAssert, Pattern::DriverMismatch]);
+    quotes.retain(|quote| !quote.text.contains("pinned memory") || quote.text.contains("display driver"));
+    quotes
+}
+
+fn driver_mismatch(facts: &Facts) -> Option<RuleFinding> {
+    let quotes = of_driver(facts);
+    let text = "the driver does not fit its libraries, or is not reachable from here";
+    (!quotes.is_empty()).then(|| RuleFinding::new(Cause::DriverOrHw, Strong, text, quotes))
+}
+
+fn memory_fault(facts: &Facts) -> Option<RuleFinding> {
+    const OF_PROGRAMS: [u64; 4] = [13, 31, 43, 45];
+    let xid = facts.xids().iter().find(|(code, _)| OF_PROGRAMS.contains(code));
+    let access = facts.quote(Pattern::IllegalAccess);
+    let quote = access.or_else(|| xid.map(|(_, quote)| quote.clone()))?;
+    let text =
+        "a kernel accessed an address that is not its own: a fault of the program or of its choice of cards";
+    Some(RuleFinding::new(Cause::DriverOrHw, Strong, text, [quote]).by(SubCause::MemoryFault))
+}
+
+fn wrong_build(facts: &Facts) -> Option<RuleFinding> {
+    // ggml's flash attention aborts with its file name where a build lacks the kernel; other lines only
+    // mention it.
+    let build = facts.quote(Pattern::WrongBuild).filter(|quote| {
+        let lower = quote.text.to_ascii_lowercase();
+        !lower.contains("fattn") || lower.contains("fatal error")
+    });
+    let blas = facts.quote(Pattern::CublasCreate);
+    // On a full card cuBLAS cannot start either.
+    let weight = match (&build, facts.ran_out()) {
+        (Some(_), _) => Decisive,
+        (None, false) => Strong,
+        (None, true) => Fair,
+    };
+    if let Some(quote) = build.or(blas) {
+        let text = "the program or one of its libraries does not fit this card or driver";
+        return Some(RuleFinding::new(Cause::NotOom, weight, text, [quote]).by(SubCause::WrongBuild));
+    }
+    let handle = facts.quote(Pattern::CublasInit).filter(|_| !facts.ran_out())?;
+    let text = "a library could not create its handle, and nothing shows a full card";
+    Some(RuleFinding::new(Cause::NotOom, Fair, text, [handle]).by(SubCause::WrongBuild))
+}
+
+fn unknown_status(facts: &Facts) -> Option<RuleFinding> {
+    let line = facts.quote(Pattern::CardFault)?;
+    let pins = facts.says_any(&[Pattern::PinCall, Pattern::PinnedRefused]);
+    let text = "the run time stopped with an error that is not about memory";
+    (!facts.ran_out() && !pins).then(|| RuleFinding::new(Cause::NotOom, Hint, text, [line]).indirect())
+}

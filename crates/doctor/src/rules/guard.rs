@@ -1,0 +1,64 @@
+//! Rules for a refusal on guard's page: sizes by the driver at the moment of the refusal.
+
+use plimsoll_base::Bytes;
+use plimsoll_wire::page::Refusal;
+
+use super::EvidenceWeight::{Decisive, Strong};
+use super::RuleFinding;
+use crate::cause::Cause;
+use crate::facts::{Facts, Quote, Source};
+use crate::refused::Refused;
+
+const PAGE: &str = "guard's page: sizes at the moment of the refusal";
+
+rules! {
+    guard_neighbours: PAGE;
+    guard_context: PAGE;
+    guard_room: PAGE;
+}
+
+fn quote(refused: &Refused) -> [Quote; 1] {
+    let text = refused.reason().text;
+    [Quote {
+        source: Source::Guard,
+        line: 1,
+        text,
+    }]
+}
+
+/// Without the neighbours the request would have fitted.
+fn guard_neighbours(facts: &Facts) -> Option<RuleFinding> {
+    let refused = facts.guard().as_ref()?;
+    let held: Bytes = refused.neighbours.iter().map(|(_, held)| *held).sum();
+    let enough = refused.asked <= refused.free + held && refused.why == Refusal::Driver;
+    let text = format!(
+        "other programs hold {held} of {}; {} were requested with {} free",
+        refused.card, refused.asked, refused.free
+    );
+    // Beyond doubt where the others hold more than this program held and requested together.
+    let weight = if held >= refused.allocated + refused.asked {
+        Decisive
+    } else {
+        Strong
+    };
+    (enough && held >= refused.allocated.scaled(1, 4) && !held.is_zero())
+        .then(|| RuleFinding::new(Cause::ForeignProcess, weight, text, quote(refused)))
+}
+
+fn guard_context(facts: &Facts) -> Option<RuleFinding> {
+    let refused = facts.guard().as_ref()?;
+    let text = format!(
+        "the program requested a context on {}, which is not its card",
+        refused.card
+    );
+    (refused.why == Refusal::Context)
+        .then(|| RuleFinding::new(Cause::WrongDeviceContext, Decisive, text, quote(refused)))
+}
+
+/// On shared memory the driver refuses for other reasons than the free size.
+fn guard_room(facts: &Facts) -> Option<RuleFinding> {
+    let refused = facts.guard().as_ref()?;
+    let plenty = refused.why == Refusal::Driver && refused.free >= refused.asked * 2 && facts.is_unified();
+    let text = format!("{} were refused with {} free", refused.asked, refused.free);
+    plenty.then(|| RuleFinding::new(Cause::UnifiedMemoryRefused, Strong, text, quote(refused)))
+}

@@ -1,0 +1,111 @@
+//! Rules for host memory and for limits besides the card's size: killed processes, shared memory, one
+//! allocation's limit.
+
+use super::EvidenceWeight::{Decisive, Fair, Strong};
+use super::RuleFinding;
+use crate::cause::{Cause, SubCause};
+use crate::facts::{Facts, MemoryPlace, Purpose, Quote};
+use crate::pattern::Pattern;
+
+rules! {
+    host_killed: "mm/oom_kill.c";
+    node_killed: "Ray: memory_monitor counts the whole node, page cache included";
+    wsl_refused: "dxgkrnl of WSL2: dxgkio_make_resident returns -ENOMEM below the card's size";
+    killed_without_a_word: "a shell's `Killed`: SIGKILL, which the kernel sends for want of memory";
+    host_refused: "ggml-backend.cpp: CPU buffers; std::bad_alloc";
+    shared_memory_full: "PyTorch's DataLoader: /dev/shm";
+    allocation_limit: "ggml-vulkan.cpp: maxMemoryAllocationSize, maxBufferSize";
+    override_of_buffers: "llama-model.cpp: a buffer type that cannot hold its tensors";
+}
+
+fn host_killed(facts: &Facts) -> Option<RuleFinding> {
+    let line = facts.quote(Pattern::KernelKill)?;
+    // A refusal in the log is closer to the cause than the kill that followed it.
+    if facts.says(Pattern::KernelMemory) || !facts.refusals().is_empty() {
+        return None;
+    }
+    let text = "the kernel killed a process because host memory ran out";
+    // On a unified board GPU memory is host memory, so the kill may be for the model.
+    let (cause, weight) = match facts.is_unified() {
+        true => (Cause::UnifiedMemoryRefused, Fair),
+        false => (Cause::NotOom, Strong),
+    };
+    Some(RuleFinding::new(cause, weight, text, [line]).by(SubCause::HostKilled))
+}
+
+fn node_killed(facts: &Facts) -> Option<RuleFinding> {
+    let line = facts.quote(Pattern::NodeKilled)?;
+    let text = "Ray's memory monitor killed a worker because its node ran low on memory";
+    Some(RuleFinding::new(Cause::Other, Strong, text, [line]).by(SubCause::HostMemory))
+}
+
+fn wsl_refused(facts: &Facts) -> Option<RuleFinding> {
+    let line = facts.quote(Pattern::WslRefused)?;
+    let text = "WSL's driver refused to make memory resident, whatever the card has free";
+    Some(RuleFinding::new(Cause::Other, Strong, text, [line]))
+}
+
+fn killed_without_a_word(facts: &Facts) -> Option<RuleFinding> {
+    // A shell prints `Killed` and the kernel `SIGKILL`; in small letters it is a word of a sentence.
+    let line = facts
+        .quote(Pattern::Killed)
+        .filter(|line| line.text.contains("Killed") || line.text.contains("SIGKILL"))?;
+    let explained = facts.says_any(&[Pattern::KernelKill, Pattern::NodeKilled]) || facts.ran_out();
+    if explained || is_by_hand(&line) {
+        return None;
+    }
+    let text = "the process was killed without an error of its own";
+    Some(match facts.is_unified() {
+        true => RuleFinding::new(Cause::ModelTooLarge, Fair, text, [line]),
+        false => RuleFinding::new(Cause::NotOom, Fair, text, [line]).by(SubCause::HostKilled),
+    })
+}
+
+/// The line shows another signal, or the command that sent it.
+fn is_by_hand(line: &Quote) -> bool {
+    let text = line.text.to_ascii_lowercase();
+    ["sigterm", "signal 15", "pkill", "kill -"]
+        .iter()
+        .any(|words| text.contains(words))
+}
+
+fn host_refused(facts: &Facts) -> Option<RuleFinding> {
+    let refusal = facts
+        .refusal()
+        .filter(|refusal| refusal.place == MemoryPlace::Host)?;
+    // These follow a refusal of the card in the words of its caller.
+    let named = matches!(refusal.purpose, Purpose::Cache | Purpose::Compute | Purpose::Pool);
+    if named || facts.says(Pattern::PinCall) {
+        return None;
+    }
+    let text = "a buffer in host memory was refused; the card is not involved";
+    Some(RuleFinding::new(Cause::Other, Strong, text, [refusal.quote.clone()]).by(SubCause::HostMemory))
+}
+
+fn shared_memory_full(facts: &Facts) -> Option<RuleFinding> {
+    let line = facts.quote(Pattern::SharedMemoryFull)?;
+    let text = "the host's shared memory (/dev/shm) is full; the card is not involved";
+    Some(RuleFinding::new(Cause::Other, Strong, text, [line]).by(SubCause::HostMemory))
+}
+
+fn allocation_limit(facts: &Facts) -> Option<RuleFinding> {
+    // Vulkan prints the same limit for pinned memory, which is optional.
+    let line = facts
+        .quote(Pattern::AllocationLimit)
+        .filter(|line| !line.text.contains("pinned memory"))?;
+    let text = "one allocation is larger than the driver allows, however much is free";
+    Some(RuleFinding::new(Cause::Other, Decisive, text, [line]).by(SubCause::AllocationLimit))
+}
+
+/// No device refused memory and no size is printed: the buffer could not be made at all.
+fn override_of_buffers(facts: &Facts) -> Option<RuleFinding> {
+    let line = facts
+        .quote(Pattern::UnsizedRefused)
+        .filter(|_| facts.refusals().is_empty())?;
+    let overridden = facts.quote(Pattern::Override);
+    let weight = if overridden.is_some() { Decisive } else { Fair };
+    let text =
+        "a buffer could not be made, though no device refused memory: check the tensor overrides (-ot)";
+    let quotes = [Some(line), overridden].into_iter().flatten();
+    Some(RuleFinding::new(Cause::Other, weight, text, quotes).by(SubCause::Override))
+}

@@ -1,0 +1,50 @@
+//! Rules for leaks: readings that rise, growth per request, and kernel memory that cannot be reclaimed.
+
+use plimsoll_base::Bytes;
+
+use super::EvidenceWeight::{Decisive, Fair, Strong};
+use super::RuleFinding;
+use crate::cause::{Cause, SubCause};
+use crate::facts::Facts;
+use crate::pattern::Pattern;
+
+rules! {
+    readings_rise: "arithmetic: readings that only rise";
+    grows_each_round: "a growth per request or image, of a MiB or more";
+    kernel_slab: "/proc/meminfo: SUnreclaim above a fifth of MemTotal";
+    kept_alive: "ollama ps: a model stays loaded until it has been idle for minutes";
+}
+
+/// At least three readings, each above the one before, the last half as large again as the first.
+fn readings_rise(facts: &Facts) -> Option<RuleFinding> {
+    let readings = facts.series();
+    let (first, last) = (*readings.first()?, *readings.last()?);
+    let rises = readings.windows(2).all(|pair| pair[0] < pair[1]);
+    let much = last >= first.scaled(3, 2) && last >= Bytes::mib(64);
+    // Little by little, but again and again.
+    let often = readings.len() >= 4 && last.saturating_sub(first) >= Bytes::mib(256);
+    // A rise of a half within a few readings is more than caches warm up to.
+    let weight = if much { Strong } else { Fair };
+    let text = format!("{} readings rise from {first} to {last}", readings.len());
+    (rises && (much || often)).then(|| RuleFinding::new(Cause::Leak, weight, text, facts.growth().clone()))
+}
+
+fn grows_each_round(facts: &Facts) -> Option<RuleFinding> {
+    let line = facts.growth().clone()?;
+    let text = "memory grows with each request or round";
+    Some(RuleFinding::new(Cause::Leak, Strong, text, [line]).indirect())
+}
+
+fn kernel_slab(facts: &Facts) -> Option<RuleFinding> {
+    let (slab, total) = (facts.host().slab_unreclaimable?, facts.host().total);
+    let large = total.map_or(slab >= Bytes::gib(4), |total| slab.scaled(5, 1) >= total);
+    let quotes = facts.quotes(&[Pattern::Meminfo]);
+    let text = format!("the kernel holds {slab} that it cannot reclaim (SUnreclaim)");
+    large.then(|| RuleFinding::new(Cause::Leak, Decisive, text, quotes).by(SubCause::KernelSlab))
+}
+
+fn kept_alive(facts: &Facts) -> Option<RuleFinding> {
+    let line = facts.quote(Pattern::KeptAlive).filter(|_| !facts.ran_out())?;
+    let text = "ollama keeps the model loaded until it has been idle for some minutes";
+    Some(RuleFinding::new(Cause::NotOom, Fair, text, [line]).by(SubCause::KeepAlive))
+}

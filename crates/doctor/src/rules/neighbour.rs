@@ -1,0 +1,128 @@
+//! Rules for card memory that other processes hold.
+
+use plimsoll_base::Bytes;
+
+use super::EvidenceWeight::{Fair, Strong, Weak};
+use super::RuleFinding;
+use crate::cause::Cause;
+use crate::facts::{Facts, LoadStage, Purpose, Quote};
+use crate::pattern::Pattern;
+
+rules! {
+    listed_processes: "nvidia-smi: table of processes";
+    used_by_nobody: "nvidia-smi: a full card, and a table without its holders";
+    nameless_holder: "nvidia-smi: `Unknown Error`, `[Not Found]` for an exited process";
+    large_holder: "rocm-smi --showpids, nvidia-smi: a process with a quarter of the card";
+    unworded: "PyTorch reports refusals of its allocator; a bare CUDA error is of a context or of pinned memory";
+    no_room_for_context: "CUDA: a context needs some hundred MiB";
+    taken_before: "llama.cpp: `using device … - N MiB free` at the start";
+    small_victim: "libargus: a camera's buffers are tens of MiB";
+    others_seen: "vLLM: memory profiling; SGLang: init_torch_distributed; CUDA: cudaErrorDevicesUnavailable";
+}
+
+fn held(facts: &Facts) -> Bytes {
+    facts.holders().iter().map(|holder| holder.used).sum()
+}
+
+fn listed_processes(facts: &Facts) -> Option<RuleFinding> {
+    let ran_out = facts.ran_out() && facts.torch().is_none();
+    let card = facts.card().filter(|_| ran_out)?;
+    let largest = facts.holders().iter().max_by_key(|holder| holder.used)?;
+    let held = held(facts);
+    let text = format!("{} holds {} of a card of {card}", largest.name, largest.used);
+    // With one holder it may be this program itself.
+    let several = facts.holders().len() > 1 && held.scaled(2, 1) >= card && facts.refusals().is_empty();
+    let weight = if several { Strong } else { Fair };
+    (held.scaled(3, 1) >= card)
+        .then(|| RuleFinding::new(Cause::ForeignProcess, weight, text, [largest.quote.clone()]))
+}
+
+/// Half of a card is used, and the listed processes hold less than half of that: containers, other users, an
+/// exited process.
+fn used_by_nobody(facts: &Facts) -> Option<RuleFinding> {
+    let usage = facts.usage()?;
+    let held = held(facts);
+    // With buffers in the log the program itself may be the holder.
+    let alone = facts.torch().is_none() && facts.buffers().is_empty() && facts.xids().is_empty();
+    let nobody = usage.used.scaled(2, 1) >= usage.total && held.scaled(2, 1) < usage.used && alone;
+    let text = format!(
+        "{} of {} are in use, and the listed processes hold {held}",
+        usage.used, usage.total
+    );
+    nobody.then(|| RuleFinding::new(Cause::ForeignProcess, Fair, text, [usage.quote.clone()]))
+}
+
+fn nameless_holder(facts: &Facts) -> Option<RuleFinding> {
+    let line = facts.quote(Pattern::Nameless)?;
+    let text = "a process that has exited still holds GPU memory";
+    Some(RuleFinding::new(Cause::ForeignProcess, Strong, text, [line]))
+}
+
+/// Without a refusal, a table of processes is shown for the one that holds the memory.
+fn large_holder(facts: &Facts) -> Option<RuleFinding> {
+    let card = facts.card().or(facts.model().named_cards)?;
+    let largest = facts.holders().iter().max_by_key(|holder| holder.used)?;
+    let quiet = !facts.ran_out() && facts.torch().is_none() && facts.series().is_empty();
+    let text = format!("{} holds {} of a card of {card}", largest.name, largest.used);
+    (quiet && largest.used.scaled(4, 1) >= card)
+        .then(|| RuleFinding::new(Cause::ForeignProcess, Weak, text, [largest.quote.clone()]))
+}
+
+fn unworded(facts: &Facts) -> Option<RuleFinding> {
+    let line = facts.quote(Pattern::Unworded).or_else(|| refused_in_wsl(facts))?;
+    if facts.torch().is_some() || facts.says(Pattern::PinCall) || facts.is_unified() {
+        return None;
+    }
+    // Windows and WSL allow little pinned memory; elsewhere a context is the usual request outside the
+    // allocator.
+    if facts.says_any(&[Pattern::Windows, Pattern::Wsl]) {
+        let text = "memory was refused outside the allocator, on Windows or WSL, where little can be pinned";
+        return Some(RuleFinding::new(Cause::HostPinnedLimit, Fair, text, [line]));
+    }
+    let text = "memory was refused outside the allocator: the card had no room for a context";
+    Some(RuleFinding::new(Cause::ForeignProcess, Weak, text, [line]))
+}
+
+/// A call of the run time without a buffer's name, in WSL, before anything is served.
+fn refused_in_wsl(facts: &Facts) -> Option<Quote> {
+    let refusal = facts.refusal().filter(|_| facts.says(Pattern::Wsl))?;
+    let early =
+        refusal.at_run_time && refusal.purpose == Purpose::Unknown && refusal.stage != LoadStage::Serving;
+    early.then(|| refusal.quote.clone())
+}
+
+/// The process holds nothing yet, so other processes fill the card.
+fn no_room_for_context(facts: &Facts) -> Option<RuleFinding> {
+    let call = facts.quote(Pattern::ContextCall)?;
+    let holds_some = facts.torch().is_some() || !facts.buffers().is_empty();
+    // A refused size means that the context had already been made.
+    let unsized_only = facts.refusals().iter().all(|refusal| refusal.asked.is_none());
+    let alone = unsized_only && !holds_some && !facts.is_unified();
+    let text = "the card had no room for a context, before anything was allocated";
+    (alone && facts.ran_out()).then(|| RuleFinding::new(Cause::ForeignProcess, Fair, text, [call]))
+}
+
+fn taken_before(facts: &Facts) -> Option<RuleFinding> {
+    let taken = facts.taken_before()?;
+    let mut quotes = facts.quotes(&[Pattern::CardFree, Pattern::CardTotals]);
+    quotes.push(facts.refusal()?.quote.clone());
+    let text = format!("{taken} of the card were in use before the start, enough for the refused request");
+    Some(RuleFinding::new(Cause::ForeignProcess, Strong, text, quotes))
+}
+
+/// A camera needs little, so a refusal means that another process holds nearly everything.
+fn small_victim(facts: &Facts) -> Option<RuleFinding> {
+    let line = facts.quote(Pattern::Camera)?;
+    let starved = facts.says_any(&[Pattern::NvMap, Pattern::OutOfMemory]);
+    let text = "a camera, which needs tens of MiB, was refused";
+    starved.then(|| RuleFinding::new(Cause::ForeignProcess, Strong, text, [line]))
+}
+
+/// An engine that measures its card before and after reports that another process allocated.
+fn others_seen(facts: &Facts) -> Option<RuleFinding> {
+    let seen = facts.quote(Pattern::OthersSeen);
+    let weight = if seen.is_some() { Strong } else { Fair };
+    let quote = seen.or_else(|| facts.quote(Pattern::CardBusy))?;
+    let text = "the engine found that another process uses the card";
+    Some(RuleFinding::new(Cause::ForeignProcess, weight, text, [quote]))
+}

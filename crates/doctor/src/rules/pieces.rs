@@ -1,0 +1,72 @@
+//! Rules for fragmentation: memory that is idle in a caching allocator, in pieces that are too small.
+
+use plimsoll_base::Bytes;
+
+use super::EvidenceWeight::{Decisive, Fair, Strong, Weak};
+use super::RuleFinding;
+use super::torch::{ROUNDING, SENTENCE, is_full_of_tensors};
+use crate::cause::Cause;
+use crate::facts::{Facts, Purpose};
+use crate::pattern::Pattern;
+
+rules! {
+    idle_in_pieces: SENTENCE;
+    blocks_between: "torch.cuda.memory_snapshot, memory_summary";
+}
+
+/// Idle and free memory would do, free memory alone does not, and the live tensors leave room.
+fn idle_in_pieces(facts: &Facts) -> Option<RuleFinding> {
+    let torch = facts.torch().as_ref()?;
+    let (free, idle) = (torch.free?, torch.idle?);
+    let live = torch.allocated.unwrap_or(Bytes::ZERO);
+    let room = torch.total.is_none_or(|total| live + torch.asked <= total);
+    let fits = free < torch.asked && torch.asked <= free + idle && room;
+    if idle.scaled(4, 1) < torch.asked || idle < ROUNDING {
+        return None;
+    }
+    let of_card = |share: u64| torch.total.is_none_or(|total| idle * share >= total);
+    let loads = torch
+        .frame
+        .as_ref()
+        .is_some_and(|frame| frame.purpose == Purpose::Weights);
+    let small = torch
+        .total
+        .is_some_and(|total| torch.asked.scaled(64, 1) <= total);
+    let weight = match () {
+        // A load frees nothing, and requests more after this.
+        () if loads && !of_card(10) => Weak,
+        () if of_card(10) => Decisive,
+        () if !of_card(50) => Weak,
+        // Where live tensors fill the card, a smaller model would do as well.
+        () if is_full_of_tensors(torch) => Fair,
+        // After a small request a larger one would have failed.
+        () if small => Weak,
+        () if idle.scaled(2, 1) >= torch.asked && of_card(25) => Strong,
+        () if idle.scaled(2, 1) >= torch.asked => Fair,
+        () => Weak,
+    };
+    let text = format!(
+        "{} were requested; {free} are free and {idle} are idle in the allocator, together enough, but in no single block",
+        torch.asked
+    );
+    fits.then(|| {
+        RuleFinding::new(
+            Cause::FragmentationCachingAllocator,
+            weight,
+            text,
+            [torch.quote.clone()],
+        )
+    })
+}
+
+/// A snapshot of the allocator with idle blocks among live ones.
+fn blocks_between(facts: &Facts) -> Option<RuleFinding> {
+    let line = facts.quote(Pattern::TorchSnapshot)?;
+    let text = "the allocator's snapshot shows idle blocks between live ones, which it cannot free";
+    Some(RuleFinding::new(
+        Cause::FragmentationCachingAllocator,
+        Strong,
+        text,
+        [line],
+    ))
+}

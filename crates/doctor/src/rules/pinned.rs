@@ -1,0 +1,112 @@
+//! Rules for pinned host memory: its limits, and refusals that the program survives.
+//!
+//! ggml asks for pinned memory, warns if it gets none, and goes on with pageable memory. Where a program
+//! cannot do without, the driver reports a limit of the host as `out of memory` too.
+
+use super::EvidenceWeight::{Decisive, Fair, Strong, Weak};
+use super::RuleFinding;
+use super::fault::of_driver;
+use crate::cause::{Cause, SubCause};
+use crate::facts::{Facts, Quote};
+use crate::pattern::Pattern;
+
+rules! {
+    pinned_refused: "ggml-cuda.cu: ggml_cuda_host_malloc";
+    pinned_warning: "ggml-cuda.cu: falls back to pageable memory";
+    lock_refused: "llama-mmap.cpp: without mlock the run goes on";
+    pin_call_failed: "cudaHostAlloc, cudaHostRegister, mlock: limits of the host";
+}
+
+fn went_on(facts: &Facts) -> bool {
+    let fatal = !facts.refusals().is_empty() || facts.torch().is_some();
+    !fatal && facts.says_any(&[Pattern::Serves, Pattern::Works])
+}
+
+/// False for errors of a missing or wrong driver, which are no limit
+/// (`cuda_runtime_api.h:cudaGetErrorString`).
+fn is_limit(line: &Quote) -> bool {
+    const REASONS: [&str; 7] = [
+        "initialization error",
+        "unknown error",
+        "display driver",
+        "CUDA-capable device",
+        "forward compatibility",
+        "driver version is insufficient",
+        "system not yet initialized",
+    ];
+    !REASONS.iter().any(|reason| line.text.contains(reason))
+}
+
+fn pinned_refused(facts: &Facts) -> Option<RuleFinding> {
+    let line = facts.quote(Pattern::PinnedRefused).filter(is_limit)?;
+    Some(RuleFinding::new(
+        Cause::HostPinnedLimit,
+        Strong,
+        "pinned host memory was refused",
+        [line],
+    ))
+}
+
+fn pinned_warning(facts: &Facts) -> Option<RuleFinding> {
+    let line = facts.quote(Pattern::PinnedRefused)?;
+    let next = facts
+        .quotes(&[Pattern::Serves, Pattern::Works])
+        .into_iter()
+        .take(1);
+    let text = "pinned memory is optional, and the run went on without it";
+    let amiss = !of_driver(facts).is_empty();
+    let (weight, speaks) = match is_limit(&line) {
+        // A limit that the run survives is worth fixing still: host copies get slower.
+        true => (Weak, went_on(facts)),
+        false if amiss => (Decisive, went_on(facts)),
+        // Without a driver ggml runs on the processor, where pinning has no use.
+        false => (Decisive, !facts.was_refused()),
+    };
+    let quotes = [line].into_iter().chain(next);
+    speaks.then(|| RuleFinding::new(Cause::NotOom, weight, text, quotes).by(SubCause::Optional))
+}
+
+/// A later line of the load proves that it went on.
+fn lock_refused(facts: &Facts) -> Option<RuleFinding> {
+    const LATER: [Pattern; 6] = [
+        Pattern::MakesCache,
+        Pattern::CacheSize,
+        Pattern::ComputeSize,
+        Pattern::ReservesGraph,
+        Pattern::Serves,
+        Pattern::Works,
+    ];
+    let line = facts.quote(Pattern::LockRefused)?;
+    let next = LATER
+        .into_iter()
+        .filter_map(|pattern| Some(&facts.seen(pattern)?.last))
+        .find(|last| last.source == line.source && last.line > line.line);
+    Some(match next {
+        Some(next) if !facts.ran_out() => {
+            let text = "locking the model in host memory is optional";
+            RuleFinding::new(Cause::NotOom, Strong, text, [line, next.clone()]).by(SubCause::Optional)
+        }
+        _ => RuleFinding::new(
+            Cause::HostPinnedLimit,
+            Fair,
+            "the host's limit of locked memory was reached",
+            [line],
+        ),
+    })
+}
+
+fn pin_call_failed(facts: &Facts) -> Option<RuleFinding> {
+    let line = facts.quote(Pattern::PinCall)?;
+    if facts.says_any(&[Pattern::LockRefused, Pattern::PinnedRefused]) {
+        return None;
+    }
+    let faulty = facts.says_any(&[Pattern::IllegalAccess, Pattern::DriverFault]);
+    let lower = line.text.to_ascii_lowercase();
+    // Calls that pin stand in many tracebacks; the log must also show a failure.
+    let failed = facts.ran_out()
+        || facts.says(Pattern::HostRefused)
+        || (facts.says(Pattern::CardFault) && !faulty)
+        || ["fail", "error"].iter().any(|word| lower.contains(word));
+    let text = "a request for pinned host memory failed";
+    failed.then(|| RuleFinding::new(Cause::HostPinnedLimit, Fair, text, [line]))
+}

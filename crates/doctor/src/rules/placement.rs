@@ -1,0 +1,73 @@
+//! Rules for memory allocated on the wrong GPU.
+
+use plimsoll_base::Bytes;
+
+use super::EvidenceWeight::{Fair, Strong};
+use super::RuleFinding;
+use crate::cause::Cause;
+use crate::facts::{CardHolder, Facts};
+use crate::pattern::Pattern;
+
+rules! {
+    context_on_each_card: "nvidia-smi: one process with a bare context on a further card";
+    card_twice: "NCCL: init.cc compares the ranks' bus ids";
+    choice_missed: "the selected card against the card of the refusal";
+}
+
+/// One process is on several cards, on one of them with little; or several of one name share one card.
+fn context_on_each_card(facts: &Facts) -> Option<RuleFinding> {
+    let stray = facts
+        .holders()
+        .iter()
+        .find(|stray| is_stray(stray, facts.holders()))?;
+    let text = format!(
+        "{} holds {} on a further card, hardly more than a context",
+        stray.name, stray.used
+    );
+    let weight = if facts.refusals().is_empty() { Strong } else { Fair };
+    Some(RuleFinding::new(
+        Cause::WrongDeviceContext,
+        weight,
+        text,
+        [stray.quote.clone()],
+    ))
+}
+
+fn is_stray(stray: &CardHolder, all: &[CardHolder]) -> bool {
+    // A context with cuBLAS and cuDNN loaded stays below this.
+    const CONTEXT: Bytes = Bytes::mib(1024);
+    let is_context = stray.used <= CONTEXT && stray.pid.is_some();
+    let twin = |other: &&CardHolder| {
+        let elsewhere = other.pid == stray.pid && other.card != stray.card;
+        elsewhere && (is_context || other.used >= stray.used * 2)
+    };
+    let same =
+        |other: &&CardHolder| other.name == stray.name && other.card == stray.card && other.pid != stray.pid;
+    // Workers of one program leave a context each on the card of their parent.
+    let siblings = all
+        .iter()
+        .filter(same)
+        .filter(|other| other.used <= CONTEXT)
+        .count();
+    let owner = all.iter().filter(same).any(|other| other.used >= stray.used * 3);
+    all.iter().any(|other| twin(&other)) || (is_context && siblings >= 1 && owner)
+}
+
+fn card_twice(facts: &Facts) -> Option<RuleFinding> {
+    let quote = facts.quote(Pattern::CardTwice)?;
+    let text = "two ranks use one card, and each needs its own";
+    Some(RuleFinding::new(Cause::WrongDeviceContext, Strong, text, [quote]))
+}
+
+/// A hidden card has no number, so a refusal of a card beyond the selection is of another one.
+fn choice_missed(facts: &Facts) -> Option<RuleFinding> {
+    let (choice, card) = (facts.choice_missed()?, facts.refusing_card()?);
+    let chosen: Vec<String> = choice.cards.iter().map(u64::to_string).collect();
+    let text = format!("card {} was selected, and card {card} refused", chosen.join(", "));
+    Some(RuleFinding::new(
+        Cause::WrongDeviceContext,
+        Strong,
+        text,
+        [choice.quote.clone()],
+    ))
+}

@@ -1,0 +1,267 @@
+//! Rules for PyTorch's refusal: requested X, total T, free F, live A, idle in the allocator R, held by other
+//! processes O.
+//!
+//! The allocator frees its idle blocks and tries again before it reports, so what is still idle lies in
+//! pieces.
+
+use plimsoll_base::Bytes;
+
+use super::EvidenceWeight::{self, Decisive, Fair, Strong, Weak};
+use super::RuleFinding;
+use crate::cause::{Cause, SubCause};
+use crate::facts::{Facts, NO_SIZE, Purpose, RefusedRequest, TorchRefusal};
+use crate::pattern::Pattern;
+use crate::sizes::in_float;
+
+pub(super) const SENTENCE: &str = "CUDACachingAllocator.cpp: malloc, reportProcessMemoryInfo";
+
+rules! {
+    held_by_others: SENTENCE;
+    not_the_card: "arithmetic: a request far below the free size";
+    live_tensors: SENTENCE;
+    frame_alone: "the traceback frame that ended in the refusal";
+    request_alone: "arithmetic: a request of a GiB or more is an intermediate result more often than a weight";
+    nvml_query_assertion: "CUDACachingAllocator.cpp: reportProcessMemoryInfo runs on out of memory only";
+}
+
+/// A CUDA context and its libraries.
+const CONTEXT: Bytes = Bytes::mib(700);
+
+/// Idle memory below this is rounding: sizes are printed to a hundredth of a GiB, segments have 20 MiB.
+pub(super) const ROUNDING: Bytes = Bytes::mib(64);
+
+fn is_loading(torch: &TorchRefusal) -> bool {
+    torch
+        .frame
+        .as_ref()
+        .is_some_and(|frame| frame.purpose == Purpose::Weights)
+}
+
+/// The free size is of the moment after the refusal, and the driver keeps some: less than a twentieth of the
+/// card is none.
+fn is_short(torch: &TorchRefusal) -> bool {
+    let free = torch.free.unwrap_or(Bytes::ZERO);
+    free < torch.asked || torch.total.is_some_and(|total| free.scaled(20, 1) < total)
+}
+
+/// Live tensors fill nearly all of the card, so fragmentation is not the reason.
+pub(super) fn is_full_of_tensors(torch: &TorchRefusal) -> bool {
+    let (Some(total), Some(live)) = (torch.total, torch.allocated) else {
+        return false;
+    };
+    live.scaled(100, 92) >= total
+}
+
+/// Memory that the sentence does not give to this process belongs to other processes or to contexts.
+fn held_by_others(facts: &Facts) -> Option<RuleFinding> {
+    let torch = facts.torch().as_ref()?;
+    let (total, free) = (torch.total?, torch.free?);
+    let others = others(torch)?;
+    // Alone on the card the request would have fitted.
+    let alone = ours(torch).is_some_and(|ours| ours + torch.asked + CONTEXT <= total);
+    let much = others.scaled(5, 1) >= total;
+    let many = (much || alone) && others >= Bytes::gib(1);
+    let enough = is_short(torch) && torch.asked <= free + others;
+    let weight = match (much, torch.others.is_some()) {
+        // On a card by mistake, a program meets the processes that belong there.
+        _ if facts.choice_missed().is_some() => Fair,
+        (true, true) => Decisive,
+        (true, false) => Strong,
+        (false, _) => Fair,
+    };
+    let text = format!(
+        "of {total}, other processes hold {others}; {free} are free and {} were requested",
+        torch.asked
+    );
+    (many && enough).then(|| RuleFinding::new(Cause::ForeignProcess, weight, text, [torch.quote.clone()]))
+}
+
+/// Memory of other processes. Without a size of this process, a named process may be this one under another
+/// number.
+fn others(torch: &TorchRefusal) -> Option<Bytes> {
+    let printed = torch.others.map(|others| match (torch.ours, torch.allocated) {
+        // In a container PyTorch does not know its own number: one process that holds as much is this one.
+        (None, Some(live)) if others >= live && torch.named == 1 => Bytes::ZERO,
+        (None, Some(live)) if others >= live => {
+            others.saturating_sub(live + torch.idle.unwrap_or(Bytes::ZERO) + CONTEXT)
+        }
+        _ => others,
+    });
+    printed.or_else(|| unaccounted(torch))
+}
+
+/// Memory of this process: printed, or by its allocator. `Allocation on device` comes from the driver's
+/// allocator, which idles nothing.
+fn ours(torch: &TorchRefusal) -> Option<Bytes> {
+    let idle = torch.idle.unwrap_or(Bytes::ZERO);
+    torch.ours.or_else(|| Some(torch.allocated? + idle))
+}
+
+fn unaccounted(torch: &TorchRefusal) -> Option<Bytes> {
+    let ours = ours(torch)?;
+    // A printed size of this process includes its context.
+    let context = if torch.ours.is_some() {
+        Bytes::ZERO
+    } else {
+        CONTEXT
+    };
+    let used = torch.total?.saturating_sub(torch.free?);
+    Some(used.saturating_sub(ours + context))
+}
+
+/// Four times the request is free: the card's memory is not what is short.
+fn not_the_card(facts: &Facts) -> Option<RuleFinding> {
+    let torch = facts.torch().as_ref()?;
+    let free = torch.free?;
+    if free < torch.asked.scaled(4, 1) || torch.asked.is_zero() {
+        return None;
+    }
+    let text = format!(
+        "{} were requested and {free} are free: the card is not short of memory",
+        torch.asked
+    );
+    let quotes = [torch.quote.clone()];
+    Some(match () {
+        () if facts.says(Pattern::PinCall) => RuleFinding::new(Cause::HostPinnedLimit, Strong, text, quotes),
+        () if facts.is_unified() => RuleFinding::new(Cause::UnifiedMemoryRefused, Strong, text, quotes),
+        () => RuleFinding::new(Cause::Other, Fair, text, quotes).by(SubCause::HostMemory),
+    })
+}
+
+/// Live tensors and the request exceed the card: no allocator could help.
+fn live_tensors(facts: &Facts) -> Option<RuleFinding> {
+    let torch = facts.torch().as_ref()?;
+    let total = torch.total?;
+    let allocated = torch
+        .allocated
+        .or_else(|| Some(torch.ours?.saturating_sub(CONTEXT)))?;
+    let free = torch.free.unwrap_or(Bytes::ZERO);
+    let in_pieces = torch.idle.is_some_and(|idle| {
+        let idles = idle >= ROUNDING && idle * 50 >= total && !(is_loading(torch) && idle * 10 < total);
+        idles && free < torch.asked && idle + free >= torch.asked
+    });
+    // After a small request a larger one would have failed, whatever lies idle.
+    let little = torch.asked.scaled(64, 1) <= total && torch.idle.is_some_and(|idle| idle * 10 < total);
+    let foreign = others(torch).is_some_and(|others| others.scaled(5, 1) >= total && others >= Bytes::gib(1));
+    if torch.asked.is_zero()
+        || torch.asked >= NO_SIZE
+        || (in_pieces && !is_full_of_tensors(torch) && !little)
+        || !is_short(torch)
+        || foreign
+    {
+        return None;
+    }
+    let (cause, weight) = what_lives(facts, torch, total, allocated);
+    let weight = if in_pieces && !little { Weak } else { weight };
+    let text = format!(
+        "live tensors hold {allocated} of a card of {total}, and {} more were requested",
+        torch.asked
+    );
+    let frame = torch.frame.as_ref().map(|frame| frame.quote.clone());
+    // More than the card in tensors: the driver of Windows had already moved some to the host.
+    let spilled = (allocated > total).then_some(SubCause::DriverSpill);
+    let quotes = [Some(torch.quote.clone()), frame].into_iter().flatten();
+    Some(RuleFinding::new(cause, weight, text, quotes).by(spilled))
+}
+
+/// Kind of the tensors that fill the card: by the frame that asked, else by the size of the request.
+fn what_lives(
+    facts: &Facts,
+    torch: &TorchRefusal,
+    total: Bytes,
+    allocated: Bytes,
+) -> (Cause, EvidenceWeight) {
+    let large = torch.asked.scaled(8, 1) >= total;
+    let small = torch.asked.scaled(64, 1) <= total;
+    let full = is_full_of_tensors(torch);
+    match torch.frame.as_ref().map(|frame| frame.purpose) {
+        Some(Purpose::Weights) => return (Cause::ModelTooLarge, Strong),
+        Some(Purpose::Cache) => return (Cause::KvCacheTooLarge, Strong),
+        // The computation only meets what the weights have left.
+        Some(_) if small && full => return (Cause::ModelTooLarge, Fair),
+        Some(_) => return (Cause::ComputeBufferTooLarge, Strong),
+        None => {}
+    }
+    match () {
+        () if torch.asked > total => (Cause::ComputeBufferTooLarge, Strong),
+        // vLLM keeps weights, activations and cache within its share, so tensors beyond it were loaded before
+        // the cache.
+        () if is_beyond_share(facts, total, allocated) => (Cause::ModelTooLarge, Fair),
+        () if facts
+            .options()
+            .context_tokens
+            .is_some_and(|tokens| tokens >= 65_536) =>
+        {
+            (Cause::KvCacheTooLarge, Fair)
+        }
+        // A large weight after many others asks for as much as an intermediate result does.
+        () if large && full => (Cause::ComputeBufferTooLarge, Fair),
+        () if large => (Cause::ComputeBufferTooLarge, Strong),
+        // Nearly all memory is live and little is requested: the loaded weights fill the card.
+        () if full || allocated.scaled(10, 9) >= total => (Cause::ModelTooLarge, Fair),
+        () if small => (Cause::ModelTooLarge, Weak),
+        () => (Cause::ComputeBufferTooLarge, Weak),
+    }
+}
+
+fn is_beyond_share(facts: &Facts, total: Bytes, allocated: Bytes) -> bool {
+    facts
+        .options()
+        .utilization
+        .is_some_and(|share| in_float(allocated) > share * in_float(total))
+}
+
+/// The sizes are missing, but the traceback shows what the program was doing.
+fn frame_alone(facts: &Facts) -> Option<RuleFinding> {
+    let torch = facts.torch().as_ref();
+    let frame = torch
+        .and_then(|torch| torch.frame.as_ref())
+        .or(facts.frame().as_ref())?;
+    let named = |refusal: &RefusedRequest| refusal.asked.is_some() || refusal.purpose != Purpose::Unknown;
+    let weighed = |torch: &TorchRefusal| torch.total.is_some() && torch.allocated.or(torch.ours).is_some();
+    let sized = torch.is_some_and(weighed) || facts.refusals().iter().any(named);
+    // A call that pins host memory is no load, wherever it stands.
+    let pins = torch.is_none() && facts.says(Pattern::PinCall);
+    let ran_out = facts.says_any(&[Pattern::OutOfMemory, Pattern::TorchRefused]);
+    if sized || pins || !ran_out || facts.is_unified() {
+        return None;
+    }
+    let (cause, text) = match frame.purpose {
+        Purpose::Weights => (Cause::ModelTooLarge, "memory ran out while the model was loaded"),
+        Purpose::Cache => (Cause::KvCacheTooLarge, "memory ran out while the cache was made"),
+        _ => (Cause::ComputeBufferTooLarge, "memory ran out in the computation"),
+    };
+    Some(RuleFinding::new(cause, Fair, text, [frame.quote.clone()]))
+}
+
+/// Only the size of the request is known, or the request exceeds every card.
+fn request_alone(facts: &Facts) -> Option<RuleFinding> {
+    let torch = facts.torch().as_ref()?;
+    let alone = torch.total.is_none() && torch.frame.is_none();
+    let weight = match torch.asked {
+        asked if asked >= NO_SIZE => return None,
+        // No card has 200 GiB for one tensor; a broadcast product can ask for it.
+        asked if asked >= Bytes::gib(200) => Strong,
+        _ => Weak,
+    };
+    let text = format!("{} were requested at once", torch.asked);
+    (alone && torch.asked >= Bytes::gib(1))
+        .then(|| RuleFinding::new(Cause::ComputeBufferTooLarge, weight, text, [torch.quote.clone()]))
+}
+
+/// The query fails on Tegra and in sandboxes; PyTorch makes it only to word a refusal.
+fn nvml_query_assertion(facts: &Facts) -> Option<RuleFinding> {
+    let line = facts.quote(Pattern::NvmlQueryAssert)?;
+    // The frame alone also belongs to the assertion about a driver that does not fit.
+    if facts.says(Pattern::NvmlInitAssert) && !line.text.contains("== r") {
+        return None;
+    }
+    let quotes = [Some(line), facts.quote(Pattern::NvMap)].into_iter().flatten();
+    let text = "PyTorch asks NVML for the processes of a card only to report a refusal; the query failed and hid the refusal";
+    Some(RuleFinding::new(
+        Cause::NvmlAssertMasksOom,
+        Decisive,
+        text,
+        quotes,
+    ))
+}

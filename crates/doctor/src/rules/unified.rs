@@ -1,0 +1,202 @@
+//! Rules for cards that share the host's memory: Jetson, Thor, GB10, and managed memory on any card.
+//!
+//! DECISION: the number in NvMap's line is that of the ioctl (1075072515 = 0x40144e03 = NVMAP_IOC_ALLOC),
+//! never a size. CUDA memory there needs neither CMA nor contiguous pages, so `lfb` is no evidence. The
+//! release, MemFree, and MemAvailable less CmaFree decide; the requested size comes from the engine's line.
+
+use plimsoll_base::Bytes;
+
+use super::EvidenceWeight::{Decisive, Fair, Strong, Weak};
+use super::RuleFinding;
+use crate::cause::{Cause, SubCause};
+use crate::facts::Facts;
+use crate::pattern::Pattern;
+
+rules! {
+    nvmap_refused: "nvmap_alloc.c, nvmap_dev.c of L4T; libnvrm prints the ioctl";
+    refused_with_room: "arithmetic: requested against MemAvailable";
+    kernel_no_memory: "NVRM: memdescAllocInternal returns NV_ERR_NO_MEMORY";
+    cache_counts_as_used: "/proc/meminfo: MemFree against MemAvailable";
+    larger_than_machine: "arithmetic: requested against MemTotal";
+    managed_memory: "ggml-cuda.cu: GGML_CUDA_ENABLE_UNIFIED_MEMORY; UVM serves faults instead of failing";
+}
+
+/// Order of blocks of 64 KiB, which NvMap takes before single pages.
+const BIG: usize = 4;
+
+fn nvmap_refused(facts: &Facts) -> Option<RuleFinding> {
+    let line = facts.quote(Pattern::NvMap)?;
+    // TensorRT tries another tactic after a refusal, and says so.
+    if facts.says(Pattern::TacticSkipped) && facts.refusals().is_empty() {
+        return None;
+    }
+    let weight = match facts.says_any(&[Pattern::NvmlQueryAssert, Pattern::Camera]) {
+        true => Fair,
+        false if facts.refusals().is_empty() && facts.torch().is_none() => Strong,
+        false => Decisive,
+    };
+    let mut text =
+        "the kernel refused a request of NvMap (error 12 is ENOMEM; the long number is the ioctl, not a size)".to_owned();
+    if let Some(asked) = requested(facts) {
+        text += &format!("; {asked} were requested");
+    }
+    let refusal = facts.refusal().map(|refusal| refusal.quote.clone());
+    let others = facts.quotes(&[Pattern::Release, Pattern::Meminfo, Pattern::DropCaches]);
+    let quotes = [line].into_iter().chain(refusal).chain(others);
+    Some(RuleFinding::new(Cause::UnifiedMemoryRefused, weight, text, quotes).by(mechanism(facts)))
+}
+
+fn requested(facts: &Facts) -> Option<Bytes> {
+    let torch = facts.torch().as_ref().map(|torch| torch.asked);
+    facts.last_refusals().find_map(|refusal| refusal.asked).or(torch)
+}
+
+/// The mechanism of the refusal, by numbers where there are numbers.
+fn mechanism(facts: &Facts) -> Option<SubCause> {
+    let host = facts.host();
+    let asked = requested(facts);
+    // NvMap's own limit leaves out the free part of CMA (nvmap_dev.c: system_heap_free_mem).
+    let cma_free = host.cma_free.unwrap_or(Bytes::ZERO);
+    let available = host.available.map(|size| size.saturating_sub(cma_free));
+    if let (Some(asked), Some(available)) = (asked, available)
+        && asked > available
+    {
+        return Some(SubCause::TrueShortage);
+    }
+    if is_capped(facts) {
+        return Some(SubCause::PolicyCap);
+    }
+    if facts.says(Pattern::Container) {
+        return Some(SubCause::ContainerLimit);
+    }
+    match (asked, host.free) {
+        (Some(asked), Some(free)) if asked > free => return Some(SubCause::PageCache),
+        (Some(asked), Some(_)) if is_in_small_blocks(facts, asked) => return Some(SubCause::Fragmentation),
+        _ => {}
+    }
+    facts.says(Pattern::DropCaches).then_some(SubCause::PageCache)
+}
+
+fn is_capped(facts: &Facts) -> bool {
+    facts
+        .release()
+        .is_some_and(|release| release.nvmap_fault().is_some())
+}
+
+/// Enough is free, but hardly any of it in blocks of 64 KiB or more: by all orders of buddyinfo, not by
+/// `lfb`.
+fn is_in_small_blocks(facts: &Facts, asked: Bytes) -> bool {
+    const PAGE: Bytes = Bytes::kib(4);
+    let free = facts.blocks().free(PAGE);
+    free >= asked && facts.blocks().free_from(BIG, PAGE).scaled(20, 1) < free
+}
+
+/// No NvMap line, but the machine had the requested size.
+fn refused_with_room(facts: &Facts) -> Option<RuleFinding> {
+    const EXPLAINED: [Pattern; 4] = [
+        Pattern::NvMap,
+        Pattern::NvmlQueryAssert,
+        Pattern::CublasCreate,
+        Pattern::VaReservation,
+    ];
+    let refusal = facts.refusal().map(|refusal| refusal.quote.clone());
+    let refused = refusal.is_some() || facts.torch().is_some() || facts.says(Pattern::OutOfMemory);
+    if !facts.is_unified() || !refused || facts.says_any(&EXPLAINED) {
+        return None;
+    }
+    let available = facts.host().available.or(facts.card_free());
+    let (weight, text) = match (requested(facts), available) {
+        _ if is_capped(facts) => (
+            Decisive,
+            "memory was refused on an L4T release that limits NvMap allocations".to_owned(),
+        ),
+        (Some(asked), Some(available)) if asked <= available => {
+            (Strong, format!("{asked} were refused with {available} available"))
+        }
+        (Some(_), Some(_)) if facts.host().available.is_some() => return None,
+        // A program's free size may leave out the page cache, so the machine's size is the better bound.
+        (Some(asked), _) if facts.machine().is_some_and(|total| asked.scaled(4, 3) <= total) => (
+            Strong,
+            format!("{asked} were refused on a machine with more memory than that"),
+        ),
+        (Some(_), Some(_)) => return None,
+        _ if !facts.was_refused() => return None,
+        // Without a size there is no arithmetic: a refusal of addresses reads the same.
+        _ => (
+            Weak,
+            "memory was refused on a machine whose GPU shares the host memory".to_owned(),
+        ),
+    };
+    let others = facts.quotes(&[Pattern::OutOfMemory, Pattern::UnifiedBoard]);
+    let quotes = refusal.into_iter().chain(others);
+    Some(RuleFinding::new(Cause::UnifiedMemoryRefused, weight, text, quotes).by(mechanism(facts)))
+}
+
+fn kernel_no_memory(facts: &Facts) -> Option<RuleFinding> {
+    // The kernel reports refused addresses with the same word.
+    let line = facts
+        .quote(Pattern::KernelMemory)
+        .filter(|_| !facts.says(Pattern::VaReservation))?;
+    let weight = if facts.is_unified() { Decisive } else { Strong };
+    let text = "the kernel driver got no pages for GPU memory";
+    Some(RuleFinding::new(Cause::UnifiedMemoryRefused, weight, text, [line]).by(mechanism(facts)))
+}
+
+/// MemAvailable far above MemFree: a program that compares its need with MemFree counts the page cache as
+/// used.
+fn cache_counts_as_used(facts: &Facts) -> Option<RuleFinding> {
+    let host = facts.host();
+    let (free, available) = host.lowest.or(host.free.zip(host.available))?;
+    // MemFree falls while MemAvailable stays: the difference went into the page cache.
+    let fell = host.highest_free.is_some_and(|highest| highest >= free * 2);
+    let weight = match facts.was_refused() {
+        true => Strong,
+        false if fell => Fair,
+        false => Weak,
+    };
+    // NvMap's refusals have reasons of their own.
+    if !facts.is_unified() || facts.says(Pattern::NvMap) || free.scaled(3, 2) > available {
+        return None;
+    }
+    let text = format!("{free} are free and {available} are available: the page cache is counted as used");
+    let quotes = facts.quotes(&[Pattern::Meminfo]);
+    Some(RuleFinding::new(Cause::UnifiedMemoryRefused, weight, text, quotes).by(SubCause::PageCache))
+}
+
+fn larger_than_machine(facts: &Facts) -> Option<RuleFinding> {
+    if !facts.is_unified() {
+        return None;
+    }
+    let (asked, Some(total)) = (requested(facts), facts.host().total) else {
+        return model_larger_than_machine(facts);
+    };
+    let asked = asked.filter(|asked| *asked > total)?;
+    let text = format!("{asked} were requested on a machine with {total}");
+    let quotes = facts.refusal().map(|refusal| refusal.quote.clone());
+    Some(RuleFinding::new(Cause::ModelTooLarge, Decisive, text, quotes))
+}
+
+/// By names alone: the named model is larger than the named board.
+fn model_larger_than_machine(facts: &Facts) -> Option<RuleFinding> {
+    const DEATHS: [Pattern; 3] = [Pattern::Killed, Pattern::KernelKill, Pattern::OutOfMemory];
+    let (weights, total) = (facts.weights()?, facts.host().of_board?);
+    // A requested size says more than a name.
+    if requested(facts).is_some_and(|asked| asked <= total) {
+        return None;
+    }
+    let died = facts.ran_out() || facts.says_any(&DEATHS);
+    let text = format!("weights of {weights} on a machine with {total}");
+    (died && weights > total)
+        .then(|| RuleFinding::new(Cause::ModelTooLarge, Fair, text, facts.quotes(&DEATHS)).indirect())
+}
+
+/// With the switch ggml allocates managed memory, which moves between card and host instead of failing.
+fn managed_memory(facts: &Facts) -> Option<RuleFinding> {
+    let line = facts.quote(Pattern::UnifiedSwitch)?;
+    if facts.says(Pattern::NvMap) || facts.was_refused() || facts.is_unified() {
+        return None;
+    }
+    let weight = if facts.ran_out() { Weak } else { Fair };
+    let text = "managed memory is switched on, so memory beyond the card moves instead of being refused";
+    Some(RuleFinding::new(Cause::UnifiedMemoryThrash, weight, text, [line]))
+}

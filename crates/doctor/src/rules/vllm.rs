@@ -1,0 +1,125 @@
+//! Rules for the estimates that vLLM, SGLang and ollama print.
+
+use super::EvidenceWeight::{Decisive, Fair, Strong};
+use super::RuleFinding;
+use crate::cause::{Cause, SubCause};
+use crate::facts::Facts;
+use crate::pattern::Pattern;
+use crate::sizes::in_float;
+
+rules! {
+    startup_share: "vllm/v1/worker: request_memory";
+    context_beyond_cache: "vllm: check_enough_kv_cache_memory";
+    cache_full: "SGLang: mem_cache/common.py: alloc_for_extend; vLLM's scheduler";
+    no_room_for_blocks: "vllm: determine_num_available_blocks; 2 bytes a parameter";
+    required_beyond_available: "ollama: llm/memory.go";
+    host_too_small: "ollama: server/sched.go";
+    previous_child: "ollama: waitForVRAMRecovery";
+}
+
+fn startup_share(facts: &Facts) -> Option<RuleFinding> {
+    let startup = facts.startup().as_ref()?;
+    let (free, total, wanted) = (startup.free, startup.total, startup.wanted);
+    let taken = total.saturating_sub(free);
+    let short = wanted.saturating_sub(free);
+    let text = format!("{free} of {total} were free at the start, {wanted} are required");
+    let quotes = [startup.quote.clone()];
+    Some(match () {
+        () if facts.is_unified() => {
+            RuleFinding::new(Cause::UnifiedMemoryRefused, Decisive, text, quotes).by(SubCause::PageCache)
+        }
+        // A context and a desktop take so little; another engine takes more.
+        () if taken.scaled(8, 1) <= total && short.scaled(20, 1) <= total => {
+            RuleFinding::new(Cause::Other, Strong, text, quotes).by(SubCause::Baseline)
+        }
+        () => RuleFinding::new(Cause::ForeignProcess, Strong, text, quotes),
+    })
+}
+
+fn context_beyond_cache(facts: &Facts) -> Option<RuleFinding> {
+    let quote = facts.quote(Pattern::VllmContext)?;
+    let text = "the context needs more KV cache than the card's share holds";
+    Some(RuleFinding::new(Cause::KvCacheTooLarge, Decisive, text, [quote]))
+}
+
+/// The cache was allocated, and requests have filled it: the card itself refused nothing.
+fn cache_full(facts: &Facts) -> Option<RuleFinding> {
+    let quote = facts.quote(Pattern::CacheFull)?;
+    let text = "the KV cache holds fewer tokens than the concurrent requests need";
+    let alone = facts.torch().is_none() && facts.refusals().is_empty();
+    alone.then(|| RuleFinding::new(Cause::KvCacheTooLarge, Strong, text, [quote]))
+}
+
+/// Weights, as printed or of two bytes a parameter, against the share of the cards.
+fn no_room_for_blocks(facts: &Facts) -> Option<RuleFinding> {
+    let quote = facts.quote(Pattern::VllmNoBlocks)?;
+    let text = "weights and the profiling run left nothing for the KV cache";
+    let printed = facts.model().weights.map(in_float);
+    let guessed = facts
+        .model()
+        .parameters
+        .map(|thousand_millions| thousand_millions * 2e9);
+    let (Some(weights), Some(card)) = (printed.or(guessed), facts.card()) else {
+        return Some(RuleFinding::new(Cause::ModelTooLarge, Fair, text, [quote]));
+    };
+    // A printed size is of one rank, a guessed one of the whole model.
+    let cards = match printed {
+        Some(_) => card,
+        None => card * facts.options().parallel.unwrap_or(1).clamp(1, 64),
+    };
+    let share = in_float(cards) * facts.options().utilization.unwrap_or(0.9);
+    // Activations of the profiling run take the rest of the share, a tenth to a sixth of it.
+    let cause = if weights > 0.85 * share {
+        Cause::ModelTooLarge
+    } else {
+        Cause::ComputeBufferTooLarge
+    };
+    let text = format!("{text}: weights of {:.1} GB on {cards}", weights / 1e9);
+    let weight = if printed.is_some() { Strong } else { Fair };
+    let quotes = [Some(quote), facts.quote(Pattern::VllmWeights)]
+        .into_iter()
+        .flatten();
+    Some(RuleFinding::new(cause, weight, text, quotes))
+}
+
+/// ollama places as many layers on the card as it estimates to fit; the estimate is in its line.
+fn required_beyond_available(facts: &Facts) -> Option<RuleFinding> {
+    let estimate = facts.estimate().as_ref().filter(|_| facts.ran_out())?;
+    let (full, available) = (estimate.full, estimate.available);
+    let cache_leads = estimate.cache > estimate.weights;
+    let cause = if cache_leads {
+        Cause::KvCacheTooLarge
+    } else {
+        Cause::ModelTooLarge
+    };
+    let text = format!("the whole model needs {full}, and {available} are available");
+    (full > available).then(|| RuleFinding::new(cause, Fair, text, [estimate.quote.clone()]))
+}
+
+fn host_too_small(facts: &Facts) -> Option<RuleFinding> {
+    let quote = facts.quote(Pattern::OllamaHost)?;
+    // On a unified board ollama counts MemFree, which leaves out the page cache.
+    if facts.is_unified() {
+        let text = "the available memory is short on a machine whose GPU shares it";
+        return Some(
+            RuleFinding::new(Cause::UnifiedMemoryRefused, Fair, text, [quote]).by(SubCause::PageCache),
+        );
+    }
+    let text = "the model needs more host memory than the machine has";
+    Some(RuleFinding::new(Cause::ModelTooLarge, Strong, text, [quote]))
+}
+
+/// ollama's own line is a warning, and it goes on to load.
+fn previous_child(facts: &Facts) -> Option<RuleFinding> {
+    let quote = facts.quote(Pattern::SlowRecovery)?;
+    let refused_later = facts
+        .seen(Pattern::OutOfMemory)
+        .is_some_and(|seen| seen.last.line > quote.line);
+    Some(if refused_later {
+        let text = "the previous engine had not released its memory when the next one started";
+        RuleFinding::new(Cause::Other, Strong, text, [quote]).by(SubCause::PreviousChild)
+    } else {
+        let text = "the scheduler did not see the memory released in time, and nothing was refused";
+        RuleFinding::new(Cause::NotOom, Fair, text, [quote]).by(SubCause::Optional)
+    })
+}

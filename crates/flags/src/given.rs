@@ -1,0 +1,288 @@
+//! The value of a setting, read as `common/arg.cpp @ b10605` reads it.
+//!
+//! Numbers are taken as `std::stoi` takes them, which stops at the first character that is no digit: `-c 8k` is
+//! a context of 8. We plan for what the engine will do, so we do the same, and [`Options::remarks`] says so.
+//! There are no suffixes.
+//!
+//! [`Options::remarks`]: crate::Options::remarks
+
+use plimsoll_base::Bytes;
+use plimsoll_model::{Pooling, TensorType, types};
+
+use crate::failure::{FlagError, FlagProblem, quoted};
+use crate::origin::Origin;
+use crate::value::{Value, truth};
+use crate::wish::{BufferOverride, FlashAttention, GpuLayers, Parallel, SplitMode};
+
+/// `kv_cache_types`.
+const CACHE_TYPES: [TensorType; 9] = [
+    types::F32,
+    types::F16,
+    types::BF16,
+    types::Q8_0,
+    types::Q4_0,
+    types::Q4_1,
+    types::IQ4_NL,
+    types::Q5_0,
+    types::Q5_1,
+];
+
+/// `llama_max_devices`.
+const MOST_DEVICES: usize = 16;
+
+/// A flag's value, and the names for an error about it.
+#[derive(Debug)]
+pub struct Given<'a> {
+    pub(crate) flag: &'static str,
+    pub(crate) value: &'a Value,
+    pub(crate) origin: &'a Origin,
+}
+
+impl Given<'_> {
+    fn error(&self, expected: &'static str) -> FlagError {
+        let value = match self.value {
+            Value::Text(text) | Value::Pair(text, _) => quoted(text),
+            Value::Bare | Value::Switch(_) => String::new(),
+        };
+        FlagError {
+            origin: self.origin.clone(),
+            problem: FlagProblem::ReadValue {
+                flag: self.flag,
+                value,
+                expected,
+            },
+        }
+    }
+
+    pub(crate) fn on(&self) -> bool {
+        *self.value != Value::Switch(false)
+    }
+
+    pub(crate) fn text(&self) -> Result<String, FlagError> {
+        match self.value {
+            Value::Text(text) => Ok(text.clone()),
+            Value::Bare | Value::Switch(_) | Value::Pair(..) => Err(self.error("a value")),
+        }
+    }
+
+    fn integer(&self) -> Result<i32, FlagError> {
+        let text = self.text()?;
+        leading_integer(&text)
+            .map(|(number, _)| number)
+            .ok_or_else(|| self.error("a whole number"))
+    }
+
+    pub(crate) fn natural(&self) -> Result<u32, FlagError> {
+        let number = self.integer().ok().and_then(|number| u32::try_from(number).ok());
+        number.ok_or_else(|| self.error("a whole number from 0 to 2147483647"))
+    }
+
+    pub(crate) fn parallel(&self) -> Result<Parallel, FlagError> {
+        match self.integer()? {
+            0 => Err(self.error("a number from 1 up, or -1 for automatic")),
+            count => Ok(u32::try_from(count).map_or(Parallel::Auto, Parallel::Count)),
+        }
+    }
+
+    pub(crate) fn cache_type(&self) -> Result<TensorType, FlagError> {
+        let name = self.text()?;
+        // Exact names: llama.cpp compares case-sensitively.
+        let known = CACHE_TYPES.into_iter().find(|kind| kind.name == name);
+        known.ok_or_else(|| self.error("f32, f16, bf16, q8_0, q4_0, q4_1, iq4_nl, q5_0 or q5_1"))
+    }
+
+    pub(crate) fn pooling(&self) -> Result<Pooling, FlagError> {
+        Pooling::from_name(&self.text()?).ok_or_else(|| self.error("none, mean, cls, last or rank"))
+    }
+
+    pub(crate) fn flash_attention(&self) -> Result<FlashAttention, FlagError> {
+        if *self.value == Value::Bare {
+            return Ok(FlashAttention::On);
+        }
+        let text = self.text()?;
+        match truth(&text) {
+            Some(true) => Ok(FlashAttention::On),
+            Some(false) => Ok(FlashAttention::Off),
+            None if text == "auto" || text == "-1" => Ok(FlashAttention::Auto),
+            None => Err(self.error("on, off or auto")),
+        }
+    }
+
+    pub(crate) fn truth(&self) -> Result<bool, FlagError> {
+        truth(&self.text()?).ok_or_else(|| self.error("on or off"))
+    }
+
+    pub(crate) fn layers(&self) -> Result<GpuLayers, FlagError> {
+        match self.text()?.as_str() {
+            "auto" => return Ok(GpuLayers::Auto),
+            "all" => return Ok(GpuLayers::All),
+            _ => {}
+        }
+        let count = self
+            .integer()
+            .map_err(|_| self.error("a number of layers, auto or all"))?;
+        Ok(match count {
+            -1 => GpuLayers::Auto,
+            _ => u32::try_from(count).map_or(GpuLayers::All, GpuLayers::Count),
+        })
+    }
+
+    pub(crate) fn split_mode(&self) -> Result<SplitMode, FlagError> {
+        match self.text()?.as_str() {
+            "none" => Ok(SplitMode::None),
+            "layer" => Ok(SplitMode::Layer),
+            "row" => Ok(SplitMode::Row),
+            "tensor" => Ok(SplitMode::Tensor),
+            _ => Err(self.error("none, layer, row or tensor")),
+        }
+    }
+
+    /// Separated by runs of `,` and `/`, as the regex there does; nothing may stand before the first.
+    pub(crate) fn proportions(&self) -> Result<Vec<f32>, FlagError> {
+        let text = self.text()?;
+        // The regex of llama.cpp ignores separators at the end, but not before the first field.
+        let text = text.trim_end_matches([',', '/']);
+        let error = || self.error("up to 15 proportions from 0 up, e.g. 3,1");
+        let mut all = Vec::new();
+        let mut first = true;
+        for field in text.split([',', '/']) {
+            if field.is_empty() && !first {
+                continue;
+            }
+            first = false;
+            let proportion = leading_float(field).filter(|&part| part.is_finite() && part >= 0.0);
+            all.push(proportion.ok_or_else(error)?);
+        }
+        if all.len() >= MOST_DEVICES {
+            Err(error())
+        } else {
+            Ok(all)
+        }
+    }
+
+    pub(crate) fn names(&self) -> Result<Vec<String>, FlagError> {
+        let names: Vec<String> = self.text()?.split(',').map(str::to_owned).collect();
+        // An empty name selects no device and makes llama.cpp exit.
+        if names.iter().any(String::is_empty) {
+            return Err(self.error("names of devices, e.g. CUDA0,CUDA1, or none"));
+        }
+        Ok(names)
+    }
+
+    pub(crate) fn overrides(&self) -> Result<Vec<BufferOverride>, FlagError> {
+        let text = self.text()?;
+        let each = text.split(',').map(|item| {
+            let (pattern, buffer) = item.split_once('=')?;
+            Some(BufferOverride {
+                pattern: pattern.to_owned(),
+                buffer: buffer.to_owned(),
+            })
+        });
+        each.collect::<Option<Vec<_>>>()
+            .ok_or_else(|| self.error("PATTERN=BUFFER, e.g. \"exps=CPU\""))
+    }
+
+    pub(crate) fn scaled_files(&self) -> Result<Vec<String>, FlagError> {
+        let each = fields(&self.text()?).into_iter().map(|item| {
+            let (file, scale) = item.split_once(':')?;
+            leading_float(scale).filter(|_| !scale.contains(':'))?;
+            Some(file.to_owned())
+        });
+        each.collect::<Option<Vec<_>>>()
+            .ok_or_else(|| self.error("FILE:SCALE, e.g. style.gguf:0.5"))
+    }
+
+    pub(crate) fn load_mode_maps(&self) -> Result<bool, FlagError> {
+        match self.text()?.as_str() {
+            "auto" | "mmap" | "mmap+mlock" => Ok(true),
+            "none" | "mlock" | "dio" => Ok(false),
+            _ => Err(self.error("auto, none, mmap, mlock, mmap+mlock or dio")),
+        }
+    }
+
+    pub(crate) fn fields(&self) -> Result<Vec<String>, FlagError> {
+        self.text().map(|text| fields(&text))
+    }
+
+    pub(crate) fn mebibytes(&self) -> Result<Bytes, FlagError> {
+        self.natural().map(|number| Bytes::mib(number.into()))
+    }
+
+    pub(crate) fn mebibytes_or_no_limit(&self) -> Result<Option<Bytes>, FlagError> {
+        Ok(u64::try_from(self.integer()?).ok().map(Bytes::mib))
+    }
+
+    pub(crate) fn speculation(&self) -> Result<Vec<String>, FlagError> {
+        const METHODS: [&str; 11] = [
+            "none",
+            "draft-simple",
+            "draft-eagle3",
+            "draft-mtp",
+            "draft-dflash",
+            "draft-dspark",
+            "ngram-simple",
+            "ngram-map-k",
+            "ngram-map-k4v",
+            "ngram-mod",
+            "ngram-cache",
+        ];
+        let text = self.text()?;
+        if text.split(',').all(|name| METHODS.contains(&name)) {
+            return Ok(text.split(',').map(str::to_owned).collect());
+        }
+        Err(self.error("draft-simple, draft-mtp, draft-eagle3, ngram-mod or another of llama-server's"))
+    }
+}
+
+/// `std::stoi`: leading blanks, a sign, digits; the rest is left over. `None` without digits or out of range.
+pub(crate) fn leading_integer(text: &str) -> Option<(i32, &str)> {
+    let text = text.trim_start_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r']);
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let digits = unsigned.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, rest) = text.split_at(text.len() - unsigned.len() + digits);
+    number
+        .parse()
+        .ok()
+        .filter(|_| digits > 0)
+        .map(|number| (number, rest))
+}
+
+/// `std::stof`, for decimal numbers: the longest prefix that is one.
+fn leading_float(text: &str) -> Option<f32> {
+    let text = text.trim_start();
+    let end = text
+        .find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '-' | '+' | 'e' | 'E')))
+        .unwrap_or(text.len());
+    // A number that `f32` can tell apart is not longer than this.
+    let mut prefix = text.get(..end.min(64))?;
+    // Rust has no prefix parser for floats; at most 64 attempts.
+    while !prefix.is_empty() {
+        if let Ok(number) = prefix.parse() {
+            return Some(number);
+        }
+        prefix = &prefix[..prefix.len() - 1];
+    }
+    None
+}
+
+/// `parse_csv_row`: fields between commas; a field in double quotes may hold commas, and `""` for one quote.
+fn fields(row: &str) -> Vec<String> {
+    let mut fields = vec![String::new()];
+    let mut quoted = false;
+    let mut rest = row.chars().peekable();
+    while let Some(c) = rest.next() {
+        let Some(field) = fields.last_mut() else { break };
+        match c {
+            // Doubled quotes inside a quoted field stand for one, as in CSV.
+            '"' if quoted && rest.peek() == Some(&'"') => {
+                rest.next();
+                field.push('"');
+            }
+            '"' if quoted => quoted = false,
+            '"' if field.is_empty() => quoted = true,
+            ',' if !quoted => fields.push(String::new()),
+            _ => field.push(c),
+        }
+    }
+    fields
+}

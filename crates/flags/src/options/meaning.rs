@@ -1,0 +1,323 @@
+//! Model parameters from the settings of a command line: each row's setter, in the order given.
+
+use super::{Options, Setting};
+use crate::failure::{FlagError, quoted};
+use crate::given::{Given, leading_integer};
+use crate::program::Program;
+use crate::table::{Known, Takes};
+use crate::value::Value;
+use crate::warning::Warning;
+use crate::wish::Wish;
+
+impl Options {
+    /// The parameters that the settings give `program`, its defaults filled in.
+    pub fn wish(&self, program: Program) -> Result<Wish, FlagError> {
+        let mut wish = Wish::of(program);
+        for Setting { flag, value, origin } in self.settings() {
+            // Flags without a setter do not change memory; they are only passed on.
+            let Some(setter) = flag.setter else { continue };
+            let flag = flag.name();
+            setter(&mut wish, &Given { flag, value, origin })?;
+        }
+        Ok(wish)
+    }
+
+    /// Flags whose value llama-server parses differently than written.
+    pub fn remarks(&self) -> Vec<Warning> {
+        self.settings().iter().filter_map(remark).collect()
+    }
+}
+
+fn remark(setting: &Setting) -> Option<Warning> {
+    let Setting { flag, value, origin } = setting;
+    let name = flag.name();
+    // Such a flag makes today's llama-server exit with an error.
+    if let Known::Before(instead) = flag.known {
+        return Some(Warning::new(origin.clone(), format!("{name} is gone from llama-server")).hint(instead));
+    }
+    let Value::Text(text) = value else { return None };
+    let (number, rest) = (flag.takes == Takes::Number).then(|| leading_integer(text))??;
+    // `std::stoi` stops at the first character that is no digit, so `8k` is 8 and not 8192.
+    (!rest.trim().is_empty()).then(|| {
+        let what = format!("llama-server reads `{}` after {name} as {number}", quoted(text));
+        Warning::new(origin.clone(), what).hint("write the number in full")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_model::{Pooling, types};
+
+    use super::*;
+    use crate::table::Effect;
+    use crate::{BufferOverride, FlashAttention, GpuLayers, Parallel, SplitMode};
+
+    fn options(line: &str) -> Options {
+        let argv: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        Options::from_argv(&argv).unwrap()
+    }
+
+    fn wish(line: &str) -> Wish {
+        options(line).wish(Program::LlamaServer).unwrap()
+    }
+
+    fn refusal(line: &str) -> String {
+        let argv: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let wish = Options::from_argv(&argv).and_then(|options| options.wish(Program::LlamaServer));
+        wish.unwrap_err().to_string()
+    }
+
+    #[test]
+    fn nothing_given_is_the_default_of_the_program() {
+        assert_eq!(wish(""), Wish::of(Program::LlamaServer));
+        assert_eq!(Wish::of(Program::LlamaServer).parallel, Parallel::Auto);
+        assert_eq!(Wish::of(Program::LlamaCli).parallel, Parallel::Count(1));
+    }
+
+    #[test]
+    fn a_usual_command_line_is_understood() {
+        let wish = wish(
+            "-m a.gguf -c 8192 -b 1024 -ub 256 -np 2 -kvu -ctk q8_0 -ctv q4_0 -fa on -ngl 40 -sm row \
+             -ts 3,1 -mg 1 -dev CUDA0,CUDA1 -nkvo --no-op-offload --swa-full --no-mmap -mm p.gguf",
+        );
+        assert_eq!(wish.model.as_deref(), Some("a.gguf"));
+        assert_eq!((wish.context, wish.batch, wish.micro_batch), (8192, 1024, 256));
+        assert_eq!(
+            (wish.parallel, wish.unified_cache),
+            (Parallel::Count(2), Some(true))
+        );
+        assert_eq!((wish.cache_key, wish.cache_value), (types::Q8_0, types::Q4_0));
+        assert_eq!(wish.flash_attention, FlashAttention::On);
+        assert_eq!(
+            (wish.gpu_layers, wish.split_mode),
+            (GpuLayers::Count(40), SplitMode::Row)
+        );
+        assert_eq!((wish.tensor_split, wish.main_gpu), (vec![3.0, 1.0], Some(1)));
+        assert_eq!(wish.devices, ["CUDA0", "CUDA1"]);
+        assert!(!wish.cache_offload && !wish.op_offload && wish.full_sliding_cache && !wish.mmap);
+        assert_eq!(wish.projector.as_deref(), Some("p.gguf"));
+    }
+
+    #[test]
+    fn the_last_of_two_wins_and_overrides_add_up() {
+        let wish = wish("-c 1 --ctx_size 2 -ot a=CPU,b=CUDA1 -ot c=CPU -ncmoe 3 -ncmoe 2");
+        assert_eq!((wish.context, wish.experts_on_host), (2, 3));
+        let pairs: Vec<_> = wish
+            .overrides
+            .iter()
+            .map(|BufferOverride { pattern, buffer }| (pattern.as_str(), buffer.as_str()))
+            .collect();
+        assert_eq!(pairs, [("a", "CPU"), ("b", "CUDA1"), ("c", "CPU")]);
+    }
+
+    #[test]
+    fn layers_are_a_number_or_auto_or_all() {
+        for (text, layers) in [
+            ("auto", GpuLayers::Auto),
+            ("-1", GpuLayers::Auto),
+            ("all", GpuLayers::All),
+            ("-2", GpuLayers::All),
+            ("99", GpuLayers::Count(99)),
+        ] {
+            assert_eq!(wish(&format!("-ngl {text}")).gpu_layers, layers, "{text}");
+        }
+    }
+
+    #[test]
+    fn flash_attention_may_stand_alone_as_it_once_did() {
+        for (line, attention) in [
+            ("-fa", FlashAttention::On),
+            ("-fa -c 5", FlashAttention::On),
+            ("-fa 1", FlashAttention::On),
+            ("-fa -1", FlashAttention::Auto),
+            ("-fa auto", FlashAttention::Auto),
+            ("-fa disabled", FlashAttention::Off),
+            ("-nfa", FlashAttention::Off),
+        ] {
+            assert_eq!(wish(line).flash_attention, attention, "{line}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_read_as_stoi_reads_them_and_that_is_said() {
+        let options = options("-c 8k -b 2048");
+        assert_eq!(options.wish(Program::LlamaServer).unwrap().context, 8);
+        let remarks: Vec<String> = options.remarks().iter().map(ToString::to_string).collect();
+        assert_eq!(
+            remarks,
+            ["argument 1: llama-server reads `8k` after --ctx-size as 8; write the number in full"]
+        );
+    }
+
+    #[test]
+    fn a_model_from_a_repository_is_not_local() {
+        let wish = wish("-hf ggml-org/gemma-3-4b-it-GGUF:Q4_K_M");
+        assert_eq!(wish.model, None);
+        assert_eq!(wish.remote.as_deref(), Some("ggml-org/gemma-3-4b-it-GGUF:Q4_K_M"));
+    }
+
+    #[test]
+    fn speculation_is_understood_under_both_spellings() {
+        for line in [
+            "--spec-draft-model d.gguf --spec-draft-n-max 8 --spec-draft-ngl all --spec-draft-type-k q8_0",
+            "-md d.gguf --draft-max 8 -ngld all -ctkd q8_0",
+        ] {
+            let wish = wish(line);
+            assert_eq!(wish.draft_model.as_deref(), Some("d.gguf"), "{line}");
+            assert_eq!(
+                (wish.draft_tokens, wish.draft_gpu_layers),
+                (8, GpuLayers::All),
+                "{line}"
+            );
+            assert_eq!(wish.draft_cache_key, types::Q8_0, "{line}");
+        }
+        assert_eq!(
+            wish("--spec-type draft-mtp,ngram-mod").speculation,
+            ["draft-mtp", "ngram-mod"]
+        );
+        assert_eq!(
+            options("--draft-max 8").remarks()[0].to_string(),
+            "argument 1: --draft-max is gone from llama-server; use --spec-draft-n-max or --spec-ngram-mod-n-max"
+        );
+    }
+
+    #[test]
+    fn a_bundle_sets_what_it_stands_for() {
+        let oss = wish("--gpt-oss-20b-default");
+        assert_eq!(oss.remote.as_deref(), Some("ggml-org/gpt-oss-20b-GGUF"));
+        assert_eq!((oss.context, oss.batch, oss.micro_batch), (262_144, 32_768, 2048));
+        assert_eq!(oss.parallel, Parallel::Count(2));
+        for flag in crate::table::FLAGS
+            .iter()
+            .filter(|flag| flag.effect == Effect::Bundle)
+        {
+            assert!(wish(flag.name()).remote.is_some(), "{}", flag.name());
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_place_flag_and_remedy() {
+        for (line, message) in [
+            (
+                "-m a --ctx-sise 5",
+                "argument 3: unknown flag `--ctx-sise`; did you mean --ctx-size?",
+            ),
+            ("-m a -c", "argument 3: -c needs a value; write `-c VALUE`"),
+            (
+                "-c many",
+                "argument 1: `many` is no value for --ctx-size; write a whole number from 0 to 2147483647",
+            ),
+            (
+                "-c -5",
+                "argument 1: `-5` is no value for --ctx-size; write a whole number from 0 to 2147483647",
+            ),
+            (
+                "-c 99999999999",
+                "argument 1: `99999999999` is no value for --ctx-size; write a whole number from 0 to 2147483647",
+            ),
+            (
+                "-np 0",
+                "argument 1: `0` is no value for --parallel; write a number from 1 up, or -1 for automatic",
+            ),
+            (
+                "-ot CPU",
+                "argument 1: `CPU` is no value for --override-tensor; write PATTERN=BUFFER, e.g. \"exps=CPU\"",
+            ),
+            (
+                "-ts ,1",
+                "argument 1: `,1` is no value for --tensor-split; write up to 15 proportions from 0 up, e.g. 3,1",
+            ),
+            (
+                "-fa maybe",
+                "argument 1: `maybe` is no value for --flash-attn; write on, off or auto",
+            ),
+        ] {
+            assert_eq!(refusal(line), message, "{line}");
+        }
+        assert!(
+            refusal("-ctk q4_K").ends_with("write f32, f16, bf16, q8_0, q4_0, q4_1, iq4_nl, q5_0 or q5_1")
+        );
+    }
+
+    #[test]
+    fn the_environment_is_read_as_llama_server_reads_it_and_argv_wins() {
+        let pairs = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+            pairs
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect()
+        };
+        let env = Options::from_env(pairs(&[
+            ("LLAMA_ARG_CTX_SIZE", "4096"),
+            ("LLAMA_ARG_NO_MMAP", "whatever"),
+            ("LLAMA_ARG_SWA_FULL", "0"),
+            ("LLAMA_ARG_UBATCH", "64"),
+            ("PATH", "/bin"),
+        ]))
+        .unwrap();
+        let both = options("-c 8192")
+            .merged_over(&env)
+            .wish(Program::LlamaServer)
+            .unwrap();
+        assert_eq!((both.context, both.micro_batch), (8192, 64));
+        assert!(!both.mmap && !both.full_sliding_cache);
+        let error = Options::from_env(pairs(&[("LLAMA_ARG_KV_UNIFIED", "perhaps")])).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "environment variable LLAMA_ARG_KV_UNIFIED: `perhaps` is no value for --kv-unified; write 1 or 0"
+        );
+    }
+
+    #[test]
+    fn every_row_with_a_setter_changes_the_wish() {
+        let values = [
+            "7",
+            "off",
+            "on",
+            "x=CPU",
+            "a:1",
+            "q4_1",
+            "row",
+            "none",
+            "draft-mtp",
+        ];
+        for flag in crate::table::FLAGS {
+            if flag.setter.is_none() {
+                continue;
+            }
+            let projector = "-mm p.gguf";
+            let before = wish(projector);
+            let lines = match flag.takes {
+                Takes::Nothing => vec![flag.name().to_owned()],
+                Takes::Switch => vec![flag.name().to_owned(), flag.negations[0].to_owned()],
+                _ => values
+                    .iter()
+                    .map(|value| format!("{} {value}", flag.name()))
+                    .collect(),
+            };
+            let changes = lines.iter().any(|line| {
+                let argv: Vec<String> = format!("{projector} {line}")
+                    .split(' ')
+                    .map(str::to_owned)
+                    .collect();
+                Options::from_argv(&argv)
+                    .and_then(|options| options.wish(Program::LlamaServer))
+                    .is_ok_and(|after| after != before)
+            });
+            assert!(changes, "{}", flag.name());
+        }
+    }
+
+    #[test]
+    fn pooling_is_named_or_what_ranks_has() {
+        assert_eq!(wish("--embeddings").pooling, None);
+        assert_eq!(wish("--embeddings --pooling last").pooling, Some(Pooling::Last));
+        let ranks = wish("--reranking");
+        assert!(ranks.embeddings && ranks.pooling == Some(Pooling::Rank));
+        let error = refusal("--pooling most");
+        assert!(
+            error.to_string().contains("none, mean, cls, last or rank"),
+            "{error}"
+        );
+    }
+}

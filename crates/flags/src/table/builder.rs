@@ -1,0 +1,105 @@
+//! Builders of the flag table's rows, and what their setters do to a field.
+
+use super::{Effect, Flag, Known, Setter, Takes};
+use crate::failure::FlagError;
+
+pub(super) const fn row(names: &'static [&'static str], takes: Takes) -> Flag {
+    Flag {
+        names,
+        negations: &[],
+        env: None,
+        takes,
+        // Most flags concern sampling, logging or threads; a row states only what differs.
+        effect: Effect::None,
+        setter: None,
+        known: Known::Today,
+    }
+}
+
+pub(super) const fn bare(names: &'static [&'static str]) -> Flag {
+    row(names, Takes::Nothing)
+}
+
+pub(super) const fn value(names: &'static [&'static str]) -> Flag {
+    row(names, Takes::Value)
+}
+
+pub(super) const fn number(names: &'static [&'static str]) -> Flag {
+    row(names, Takes::Number)
+}
+
+pub(super) const fn two_values(names: &'static [&'static str]) -> Flag {
+    row(names, Takes::TwoValues)
+}
+
+pub(super) const fn switch(names: &'static [&'static str], negations: &'static [&'static str]) -> Flag {
+    let mut flag = row(names, Takes::Switch);
+    flag.negations = negations;
+    flag
+}
+
+pub(super) const fn bundle(names: &'static [&'static str]) -> Flag {
+    // The spelling selects the bundle, so all bundles share one setter.
+    let flag = bare(names).does(Effect::Bundle);
+    flag.sets(|wish, given| {
+        wish.take_bundle(given.flag);
+        Ok(())
+    })
+}
+
+impl Flag {
+    pub(super) const fn env(mut self, env: &'static str) -> Self {
+        self.env = Some(env);
+        self
+    }
+
+    pub(super) const fn does(mut self, effect: Effect) -> Self {
+        self.effect = effect;
+        self
+    }
+
+    pub(super) const fn sets(mut self, setter: Setter) -> Self {
+        self.setter = Some(setter);
+        self
+    }
+
+    pub(super) const fn removed(mut self, instead: &'static str) -> Self {
+        self.known = Known::Before(instead);
+        self
+    }
+
+    pub(super) const fn ik(mut self) -> Self {
+        self.known = Known::Ik;
+        self
+    }
+
+    pub(super) const fn preset_only(mut self) -> Self {
+        self.known = Known::Preset;
+        self
+    }
+}
+
+/// Sets a field; a later flag of the same field wins.
+pub(super) fn put<T>(field: &mut T, value: Result<T, FlagError>) -> Result<(), FlagError> {
+    *field = value?;
+    Ok(())
+}
+
+pub(super) fn put_if<T>(given: bool, field: &mut T, value: T) -> Result<(), FlagError> {
+    if given {
+        *field = value;
+    }
+    Ok(())
+}
+
+/// Sets a field that only grows: `-ncmoe 3 -ncmoe 2` keeps the experts of three layers.
+pub(super) fn raise(field: &mut u32, value: Result<u32, FlagError>) -> Result<(), FlagError> {
+    *field = value?.max(*field);
+    Ok(())
+}
+
+/// Appends to a list field, as every `-ot` does.
+pub(super) fn add<T>(field: &mut Vec<T>, values: Result<Vec<T>, FlagError>) -> Result<(), FlagError> {
+    field.extend(values?);
+    Ok(())
+}

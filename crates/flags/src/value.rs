@@ -1,0 +1,22 @@
+//! Values of flags as written, and llama.cpp's words for on and off.
+
+/// The value that a flag was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// Nothing: the flag alone.
+    Bare,
+    /// One of an on-off pair: `--mmap` or `--no-mmap`.
+    Switch(bool),
+    Text(String),
+    Pair(String, String),
+}
+
+/// `common_arg_utils::is_truthy` and `is_falsey`; `None` for any other text.
+pub fn truth(text: &str) -> Option<bool> {
+    match text {
+        // Case-sensitive, as there: `ON` is neither.
+        "on" | "enabled" | "true" | "1" => Some(true),
+        "off" | "disabled" | "false" | "0" => Some(false),
+        _ => None,
+    }
+}

@@ -1,0 +1,176 @@
+//! Figures of a snapshot that the choice of reclaim steps is based on.
+
+use plimsoll_base::Bytes;
+
+use super::super::buddyinfo::block;
+use super::super::{Allowance, Gate, MigrateType, Snapshot, ZoneBlocks};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ground {
+    pub gate: Gate,
+    pub page: Bytes,
+    /// Allocatable memory now, and after reclaim.
+    pub now: Bytes,
+    pub attainable: Bytes,
+    /// Page cache of the files named.
+    pub files: Bytes,
+    /// Idle host memory in pools of guarded programs.
+    pub idle: Bytes,
+    /// Page cache that can be dropped as it is.
+    pub droppable: Bytes,
+    /// Page cache that can be dropped once it is written.
+    pub unwritten: Bytes,
+    pub slab: Bytes,
+    /// Memory that huge pages could hold temporarily; zero where they are smaller than the blocks wanted, or not supported.
+    pub claimable: Bytes,
+    /// `None` where no order is asked for, or free blocks cannot be seen.
+    pub pieces: Option<Pieces>,
+}
+
+/// Free memory as blocks of one order see it, without the contiguous pool and without what the zones keep back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pieces {
+    pub order: usize,
+    /// In blocks of this order or larger.
+    pub whole: Bytes,
+    /// In smaller ones that compaction may join: those in movable page blocks, where the kernel says which these are.
+    pub loose: Bytes,
+    /// The kernel reports types.
+    pub by_type: bool,
+}
+
+impl Ground {
+    /// `files` is how much page cache the files named have, as far as it was seen; `idle` is what pools under guard hold idle,
+    /// on a card or not: where cards have memory of their own it is not the host's.
+    pub fn of(
+        snapshot: &Snapshot,
+        allowance: &Allowance,
+        order: Option<usize>,
+        files: Bytes,
+        idle: Bytes,
+    ) -> Self {
+        let memory = &snapshot.memory;
+        let wanted = block(order.unwrap_or_default(), snapshot.page);
+        // Smaller huge pages would not clear blocks of the wanted order.
+        let huge = memory.huge_page_size.filter(|size| *size >= wanted);
+        Self {
+            gate: allowance.gate,
+            page: snapshot.page,
+            now: allowance.now,
+            attainable: allowance.attainable,
+            files,
+            // On a discrete GPU, idle pools hold card memory, which host reclaim cannot use.
+            idle: snapshot.chip.map_or(Bytes::ZERO, |_| idle),
+            droppable: memory.droppable().unwrap_or_default(),
+            unwritten: memory.unwritten(),
+            slab: memory.slab_reclaimable.unwrap_or_default(),
+            claimable: huge.map_or(Bytes::ZERO, |size| size * memory.claimable_huge_pages()),
+            pieces: order.and_then(|order| Pieces::of(snapshot, order)),
+        }
+    }
+}
+
+impl Pieces {
+    /// Reads them; `None` without `/proc/buddyinfo`.
+    pub fn of(snapshot: &Snapshot, order: usize) -> Option<Self> {
+        let blocks = snapshot.blocks.as_ref()?;
+        let mut pieces = Self {
+            order,
+            whole: Bytes::ZERO,
+            loose: Bytes::ZERO,
+            by_type: snapshot
+                .types
+                .as_ref()
+                .is_some_and(|types| !types.free.is_empty()),
+        };
+        for zone in &blocks.zones {
+            pieces.add(snapshot, zone);
+        }
+        Some(pieces)
+    }
+
+    /// Adds pages that are given back, and returns what blocks grow by at most: each page may be the last that a block lacked,
+    /// and free blocks side by side join by themselves.
+    pub(super) fn gain(&mut self, dropped: Bytes, page: Bytes) -> Bytes {
+        let others = block(self.order, Bytes::new(1)).saturating_sub(Bytes::new(1));
+        // At best each freed page completes a block whose other pages are free already.
+        let completed = self.loose.min(dropped.padded(page.get()) * others.get());
+        self.loose = self.loose.saturating_sub(completed);
+        self.whole += dropped + completed;
+        dropped + completed
+    }
+
+    fn add(&mut self, snapshot: &Snapshot, blocks: &ZoneBlocks) {
+        let page = snapshot.page;
+        let is_here = |node: u32, zone: &str| (node, zone) == (blocks.node, blocks.zone.as_str());
+        let zones = snapshot.zones.iter().flat_map(|zones| &zones.zones);
+        let zone = zones.into_iter().find(|zone| is_here(zone.node, &zone.name));
+        let of_type = |kind, order| {
+            let rows = snapshot.types.iter().flat_map(|types| &types.free);
+            let rows = rows.filter(|row| row.kind == kind && is_here(row.node, &row.zone));
+            rows.map(|row| free_from(&row.counts, order, page)).sum::<Bytes>()
+        };
+        // Where types cannot be seen, the pool's free pages are taken to lie in whole blocks: never too much is promised.
+        let pool = if self.by_type {
+            of_type(MigrateType::Cma, self.order)
+        } else {
+            zone.map_or(Bytes::ZERO, |zone| page * zone.free_cma)
+        };
+        let usable = zone.map_or(Bytes::MAX, |zone| page * zone.usable());
+        let in_whole = free_from(&blocks.counts, self.order, page);
+        let whole = in_whole.saturating_sub(pool).min(usable);
+        let smaller = free_from(&blocks.counts, 0, page).saturating_sub(in_whole);
+        // What is movable is what nothing else is: the kernel stops counting a type's blocks at 100 000.
+        let fixed = |kind| of_type(kind, 0).saturating_sub(of_type(kind, self.order));
+        let loose = smaller.saturating_sub(MigrateType::FIXED.into_iter().map(fixed).sum());
+        self.whole += whole;
+        self.loose += loose.min(usable.saturating_sub(whole));
+    }
+}
+
+fn free_from(counts: &[u64], order: usize, page: Bytes) -> Bytes {
+    let blocks = counts.iter().enumerate().skip(order);
+    blocks.map(|(order, count)| block(order, page) * *count).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{BuddyInfo, MemInfo, PageTypeInfo, ZoneInfo};
+    use super::*;
+
+    fn snapshot(types: Option<&str>) -> Snapshot {
+        Snapshot {
+            page: Bytes::kib(4),
+            memory: MemInfo::default(),
+            blocks: Some(BuddyInfo::read(
+                "Node 0, zone DMA32 0 0 0 0 0 0 0 0 0 0 20\nNode 0, zone Normal 51200 0 0 0 0 0 0 0 0 10 50\n",
+            )),
+            zones: Some(ZoneInfo::read(
+                "Node 0, zone DMA32\n pages free 20480\n low 480\n protection: (0, 20000)\n\
+                 Node 0, zone Normal\n pages free 107520\n low 512\n nr_free_cma 25600\n",
+            )),
+            types: types.map(PageTypeInfo::read),
+            ..Snapshot::empty()
+        }
+    }
+
+    #[test]
+    fn a_zone_that_keeps_its_blocks_back_has_none_to_give() {
+        let pieces = Pieces::of(&snapshot(None), 9).unwrap();
+        // 20 + 200 MiB in Normal, of which 100 MiB are taken to be the pool's; DMA32 has no page above its reserve.
+        assert_eq!(pieces.whole, Bytes::mib(120));
+        assert_eq!(pieces.loose, Bytes::mib(200 - 2));
+    }
+
+    #[test]
+    fn where_types_can_be_seen_only_what_is_movable_can_be_joined() {
+        let types = "Node 0, zone Normal, type Unmovable 25600 0 0 0 0 0 0 0 0 0 0\n\
+            Node 0, zone Normal, type Movable 25600 0 0 0 0 0 0 0 0 10 35\n\
+            Node 0, zone Normal, type CMA 0 0 0 0 0 0 0 0 0 0 15\n";
+        let pieces = Pieces::of(&snapshot(Some(types)), 9).unwrap();
+        assert_eq!((pieces.whole, pieces.loose), (Bytes::mib(160), Bytes::mib(100)));
+
+        let uncounted = types.replace("Movable 25600", "Movable >100");
+        assert_eq!(Pieces::of(&snapshot(Some(&uncounted)), 9), Some(pieces));
+    }
+}

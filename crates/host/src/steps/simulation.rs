@@ -1,0 +1,181 @@
+//! Simulation of reclaim steps: predicted memory after each.
+
+use plimsoll_base::{Bytes, Reason};
+
+use super::super::Gate;
+use super::{Goal, Ground, Planned, Step};
+
+/// The ground as it is predicted to be after some steps.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Simulation {
+    ground: Ground,
+    goal: Goal,
+}
+
+impl Simulation {
+    pub(super) fn of(ground: &Ground, goal: Goal) -> Self {
+        Self {
+            ground: *ground,
+            goal,
+        }
+    }
+
+    /// By how much the goal is missed.
+    pub(super) fn short(&self) -> Bytes {
+        let ground = &self.ground;
+        let memory = self.goal.need.saturating_sub(ground.now);
+        let whole = match (self.goal.order, ground.pieces) {
+            (None, _) => return memory,
+            (Some(_), Some(pieces)) => pieces.whole,
+            // Blocks that cannot be seen count as absent, so that nothing is promised.
+            (Some(_), None) => Bytes::ZERO,
+        };
+        // Both the amount and the block sizes have to suffice.
+        memory.max(self.goal.need.saturating_sub(whole))
+    }
+
+    pub(super) fn after(&self, planned: &[Planned]) -> Self {
+        planned
+            .iter()
+            .fold(*self, |simulated, planned| simulated.step(planned.step).0)
+    }
+
+    pub(super) fn carried_through(&self, recipe: &[Step]) -> Vec<Planned> {
+        let mut simulated = *self;
+        let mut planned = Vec::with_capacity(recipe.len());
+        for step in recipe {
+            let (after, gain) = simulated.step(*step);
+            simulated = after;
+            planned.push(gain);
+        }
+        planned
+    }
+
+    fn step(&self, step: Step) -> (Self, Planned) {
+        let ground = &self.ground;
+        let mut after = *self;
+        let (dropped, mut reason) = match step {
+            Step::AdviseFiles => {
+                after.ground.files = Bytes::ZERO;
+                advised(ground)
+            }
+            Step::DropPageCache => dropped(ground, Bytes::ZERO),
+            Step::WriteAndDropPageCache => {
+                after.ground.unwritten = Bytes::ZERO;
+                dropped(ground, ground.unwritten)
+            }
+            Step::DropSlab => {
+                after.ground.slab = Bytes::ZERO;
+                let text = format!(
+                    "at most {} of directory entries and inodes (SReclaimable)",
+                    ground.slab
+                );
+                (ground.slab, Reason::new("drop_slab", text))
+            }
+            Step::AskNeighbours => return self.asked(),
+            Step::Compact => return self.moved_together(step, Bytes::MAX),
+            Step::ClaimHugePages => return self.moved_together(step, ground.claimable),
+        };
+        if step != Step::DropSlab {
+            after.ground.droppable = ground.droppable.saturating_sub(dropped);
+            // Dropping all page cache drops that of the model's files as well.
+            after.ground.files = after.ground.files.min(after.ground.droppable);
+        }
+        // MemAvailable includes droppable page cache already, so dropping it adds nothing there.
+        let frees = match ground.gate {
+            Gate::Free => dropped.min(ground.attainable.saturating_sub(ground.now)),
+            Gate::Available => Bytes::ZERO,
+        };
+        after.ground.now = ground.now + frees;
+        let joins = match (&mut after.ground.pieces, self.goal.order) {
+            (Some(pieces), Some(_)) => pieces.gain(dropped, ground.page),
+            _ => Bytes::ZERO,
+        };
+        if joins > dropped {
+            let beside = joins.saturating_sub(dropped);
+            reason.text += &format!("; {beside} that lie free in smaller blocks may join them");
+        }
+        let planned = Planned {
+            step,
+            frees,
+            joins,
+            reason,
+        };
+        (after, planned)
+    }
+
+    /// The released memory was a driver's, so it counts as free under either gate, and under a cap on driver memory.
+    fn asked(&self) -> (Self, Planned) {
+        let mut after = *self;
+        let frees = std::mem::take(&mut after.ground.idle);
+        after.ground.now += frees;
+        after.ground.attainable += frees;
+        let joins = match (&mut after.ground.pieces, self.goal.order) {
+            (Some(pieces), Some(_)) => pieces.gain(frees, after.ground.page),
+            _ => Bytes::ZERO,
+        };
+        let text = format!("{frees} lie idle in pools of programs under guard, which can be asked for them");
+        let planned = Planned {
+            step: Step::AskNeighbours,
+            frees,
+            joins,
+            reason: Reason::new("ask_neighbours", text),
+        };
+        (after, planned)
+    }
+
+    /// `within`: blocks of the wanted order that can come of it at most, those included that are there.
+    fn moved_together(&self, step: Step, within: Bytes) -> (Self, Planned) {
+        let mut after = *self;
+        let (mut joins, mut text) = (Bytes::ZERO, "free blocks cannot be seen".to_owned());
+        if let (Some(pieces), Some(_)) = (&mut after.ground.pieces, self.goal.order) {
+            // Compaction cannot build more blocks than its memory limit, and existing ones count against
+            // it.
+            joins = pieces.loose.min(within.saturating_sub(pieces.whole));
+            let which = if pieces.by_type {
+                "lie free in smaller blocks among movable pages"
+            } else {
+                "lie free in smaller blocks; which of them are among movable pages only root may see"
+            };
+            text = format!(
+                "at most {joins} {which}; blocks of order {} hold {} now",
+                pieces.order, pieces.whole
+            );
+            pieces.whole += joins;
+            pieces.loose = pieces.loose.saturating_sub(joins);
+        }
+        let code = if step == Step::Compact {
+            "compact"
+        } else {
+            "claim_huge_pages"
+        };
+        let planned = Planned {
+            step,
+            frees: Bytes::ZERO,
+            joins,
+            reason: Reason::new(code, text),
+        };
+        (after, planned)
+    }
+}
+
+fn advised(ground: &Ground) -> (Bytes, Reason) {
+    let gives = ground.files.min(ground.droppable);
+    let text = format!(
+        "about {} of page cache are the files', and {} of all page cache are clean and in nobody's address space: {gives}",
+        ground.files, ground.droppable
+    );
+    (gives, Reason::new("advise_files", text))
+}
+
+fn dropped(ground: &Ground, written: Bytes) -> (Bytes, Reason) {
+    let gives = ground.droppable + written;
+    let mut text = format!(
+        "{} of page cache are clean and in nobody's address space (Active(file) + Inactive(file) - Mapped - Dirty - Writeback)",
+        ground.droppable
+    );
+    if !written.is_zero() {
+        text += &format!(", {written} more once they are written (Dirty + Writeback): {gives}");
+    }
+    (gives, Reason::new("drop_page_cache", text))
+}

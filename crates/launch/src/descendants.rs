@@ -1,0 +1,183 @@
+//! Processes that an engine started, and their end.
+//!
+//! DECISION: the process group is not enough, because a program may open a session of its own (`setsid`, as daemons
+//! and some workers do). Three properties find the others: the trampoline makes the engine a child subreaper, so
+//! that orphans stay in its tree while it lives; it puts the engine's number into the environment
+//! ([`CHILD_MARK`]), which is inherited and outlives the engine; and where the daemon's cgroup (v2) is delegated,
+//! the engine gets a cgroup of its own, which nothing leaves and `cgroup.kill` ends at once. Out of reach is a program that leaves
+//! session and environment, where there is no cgroup, and outlives an engine that died by itself.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use procfs::process::{Process, all_processes};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::port_owner::socket_inodes;
+
+/// The environment variable that holds the number of the engine's process group.
+pub const CHILD_MARK: &str = "PLIMSOLL_CHILD";
+const CGROUPS: &str = "/sys/fs/cgroup";
+/// Rounds of a sweep. A process that forks faster than it is killed is met again in the next round.
+const ROUNDS: usize = 8;
+
+/// A process of the machine with what tells whose descendant it is.
+#[derive(Debug)]
+struct Seen {
+    process: Process,
+    parent: i32,
+    group: i32,
+    started: u64,
+}
+
+fn seen() -> Vec<Seen> {
+    let processes = all_processes().into_iter().flatten().flatten();
+    processes
+        .filter_map(|process| {
+            let stat = process.stat().ok()?;
+            // A zombie holds nothing and cannot be killed.
+            let alive = !matches!(stat.state, 'Z' | 'X');
+            let (parent, group, started) = (stat.ppid, stat.pgrp, stat.starttime);
+            alive.then_some(Seen {
+                process,
+                parent,
+                group,
+                started,
+            })
+        })
+        .collect()
+}
+
+/// Returns the processes of the engine whose group is `leader`: group, tree and mark.
+fn of(leader: i32) -> Vec<Seen> {
+    let mut others = seen();
+    let mut found: Vec<Seen> = Vec::new();
+    let mut parents = BTreeSet::from([leader]);
+    loop {
+        let (new, rest): (Vec<Seen>, Vec<Seen>) = others.into_iter().partition(|one| {
+            let pid = one.process.pid;
+            pid == leader || one.group == leader || parents.contains(&one.parent) || is_marked(one, leader)
+        });
+        others = rest;
+        if new.is_empty() {
+            return found;
+        }
+        parents.extend(new.iter().map(|one| one.process.pid));
+        found.extend(new);
+    }
+}
+
+fn is_marked(one: &Seen, leader: i32) -> bool {
+    let environment = one.process.environ().unwrap_or_default();
+    let mark = environment.get(OsStr::new(CHILD_MARK));
+    mark.is_some_and(|mark| *mark == *leader.to_string())
+}
+
+/// Returns the inodes of the sockets that the engine's processes hold.
+pub(super) fn sockets_of(leader: u32) -> BTreeSet<u64> {
+    let Ok(leader) = i32::try_from(leader) else {
+        return BTreeSet::new();
+    };
+    of(leader)
+        .iter()
+        .flat_map(|one| socket_inodes(&one.process))
+        .collect()
+}
+
+/// Kills every process of the engine whose group is `leader`, sessions of their own included. The leader itself may
+/// be a zombie; it must be unreaped, so that its number is its own.
+pub fn sweep(leader: u32) {
+    let Ok(leader) = i32::try_from(leader) else { return };
+    for _ in 0..ROUNDS {
+        let left = of(leader);
+        if left.is_empty() {
+            return;
+        }
+        left.iter().for_each(kill);
+    }
+}
+
+/// The descriptor is opened before the start time is read again, so that a reused number is never hit.
+fn kill(one: &Seen) {
+    let Some(pid) = Pid::from_raw(one.process.pid) else {
+        return;
+    };
+    let Ok(descriptor) = pidfd_open(pid, PidfdFlags::empty()) else {
+        return;
+    };
+    let same = Process::new(one.process.pid).and_then(|process| process.stat());
+    if same.is_ok_and(|stat| stat.starttime == one.started) {
+        // An error means that it is gone, or belongs to another user now (sudo); both are out of our hands.
+        let _ = pidfd_send_signal(descriptor, Signal::KILL);
+    }
+}
+
+/// A cgroup of one engine, where the daemon may make one.
+#[derive(Debug)]
+pub(super) struct ChildCgroup(PathBuf);
+
+impl ChildCgroup {
+    /// Moves the process `leader` into a cgroup of its own below the daemon's; `None` where that is not delegated.
+    pub(super) fn enclose(leader: u32) -> Option<Self> {
+        let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
+        Self::enclose_in(&Path::new(CGROUPS).join(own), leader)
+    }
+
+    fn enclose_in(parent: &Path, leader: u32) -> Option<Self> {
+        // Outside a cgroup v2 file system the folder could be made but not killed.
+        if !parent.join("cgroup.kill").exists() {
+            return None;
+        }
+        let path = parent.join(format!("plimsoll-{leader}"));
+        fs::create_dir(&path).ok()?;
+        let group = Self(path);
+        fs::write(group.0.join("cgroup.procs"), leader.to_string()).ok()?;
+        Some(group)
+    }
+
+    pub(super) fn kill(&self) {
+        let _ = fs::write(self.0.join("cgroup.kill"), "1");
+    }
+}
+
+/// The kernel refuses to remove a cgroup that still has processes; the next end of an engine does not retry it.
+impl Drop for ChildCgroup {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_marked_process_in_a_session_of_its_own_is_found_and_killed() {
+        // A number beyond `kernel.pid_max`, so that no group and no tree has it.
+        let leader = 1 << 30;
+        let mut child = Command::new("setsid")
+            .args(["sleep", "97"])
+            .env(CHILD_MARK, leader.to_string())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        while !of(leader).iter().any(|one| one.group == one.process.pid) {
+            std::thread::yield_now();
+        }
+        sweep(u32::try_from(leader).unwrap());
+        assert!(!child.wait().unwrap().success());
+        assert!(of(leader).is_empty());
+    }
+
+    #[test]
+    fn no_cgroup_is_made_in_a_folder_that_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(ChildCgroup::enclose_in(folder.path(), 1).is_none());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}

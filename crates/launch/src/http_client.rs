@@ -1,0 +1,169 @@
+//! A small HTTP/1.1 client with one kept connection.
+//!
+//! Requests go out one after another. A kept connection that the server has closed meanwhile is replaced once;
+//! an error on a fresh connection is the caller's. TLS, redirects and proxies are not supported: every server
+//! that Plimsoll asks is its own or was named by address.
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+
+/// A request that got no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpClientError {
+    #[error("cannot connect to {server}")]
+    Connect {
+        server: String,
+        #[source]
+        error: std::io::Error,
+    },
+    #[error("the connection broke")]
+    Exchange(#[from] hyper::Error),
+    #[error("the answer is longer than {most} bytes or broke off")]
+    Body { most: usize },
+}
+
+/// A client of one server. Dropping it closes the connection.
+#[derive(Debug)]
+pub struct HttpClient {
+    host: String,
+    port: u16,
+    connection: Option<HttpConnection>,
+}
+
+#[derive(Debug)]
+struct HttpConnection {
+    sender: SendRequest<Full<Bytes>>,
+    driver: JoinHandle<()>,
+}
+
+impl Drop for HttpConnection {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl HttpClient {
+    pub fn new(host: impl Into<String>, port: u16) -> Self {
+        Self {
+            host: host.into(),
+            port,
+            connection: None,
+        }
+    }
+
+    /// Sends `request`, whose URI is a path, and returns the answer's head. The body must be read to its end
+    /// before the next request; otherwise call [`HttpClient::disconnect`].
+    pub async fn send(
+        &mut self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, HttpClientError> {
+        let request = self.with_host(request);
+        if let Some(mut kept) = self.connection.take()
+            && kept.sender.ready().await.is_ok()
+            && let Ok(answer) = kept.sender.send_request(request.clone()).await
+        {
+            self.connection = Some(kept);
+            return Ok(answer);
+        }
+        let mut fresh = self.connect().await?;
+        let answer = fresh.sender.send_request(request).await?;
+        self.connection = Some(fresh);
+        Ok(answer)
+    }
+
+    /// Forgets the kept connection.
+    pub fn disconnect(&mut self) {
+        self.connection = None;
+    }
+
+    fn with_host(&self, mut request: Request<Full<Bytes>>) -> Request<Full<Bytes>> {
+        // An IPv6 address stands in brackets in `Host` (RFC 9110 section 7.2).
+        let authority = match self.host.contains(':') {
+            true => format!("[{}]:{}", self.host, self.port),
+            false => format!("{}:{}", self.host, self.port),
+        };
+        if let Ok(authority) = HeaderValue::from_str(&authority) {
+            request.headers_mut().insert(header::HOST, authority);
+        }
+        request
+    }
+
+    async fn connect(&self) -> Result<HttpConnection, HttpClientError> {
+        let connected = TcpStream::connect((self.host.as_str(), self.port)).await;
+        let stream = connected.map_err(|error| HttpClientError::Connect {
+            server: format!("{}:{}", self.host, self.port),
+            error,
+        })?;
+        // Nagle's algorithm would hold a short request back until the last answer is acknowledged.
+        let _ = stream.set_nodelay(true);
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        let driver = tokio::spawn(async move {
+            // An error on the connection also ends the request that waits for it.
+            let _ = connection.await;
+        });
+        Ok(HttpConnection { sender, driver })
+    }
+}
+
+/// Collects the body of `answer`, of at most `most` bytes.
+pub async fn collect_body(answer: Response<Incoming>, most: usize) -> Result<Bytes, HttpClientError> {
+    // `Limited` reports its bound and a broken connection alike.
+    let body = Limited::new(answer.into_body(), most).collect().await;
+    Ok(body.map_err(|_| HttpClientError::Body { most })?.to_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_closed_connection_is_replaced_and_a_kept_one_is_used_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = async {
+            // Two answers on the first connection, one on the second.
+            for requests in [2, 1] {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                for _ in 0..requests {
+                    let mut request = vec![0; 1024];
+                    let read = stream.read(&mut request).await.unwrap();
+                    let head = String::from_utf8_lossy(&request[..read]).into_owned();
+                    assert!(head.contains(&format!("host: 127.0.0.1:{port}\r\n")), "{head}");
+                    stream
+                        .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+                        .await
+                        .unwrap();
+                }
+            }
+        };
+        let client = async {
+            let mut client = HttpClient::new("127.0.0.1", port);
+            for _ in 0..3 {
+                let request = Request::get("/x").body(Full::default()).unwrap();
+                let answer = client.send(request).await.unwrap();
+                assert_eq!(collect_body(answer, 2).await.unwrap(), "ok");
+            }
+        };
+        tokio::join!(server, client);
+    }
+
+    #[tokio::test]
+    async fn nobody_listening_is_an_error_that_names_the_server() {
+        let port = crate::free_port().unwrap();
+        let request = Request::get("/").body(Full::default()).unwrap();
+        let error = HttpClient::new("127.0.0.1", port)
+            .send(request)
+            .await
+            .unwrap_err();
+        assert_eq!(error.to_string(), format!("cannot connect to 127.0.0.1:{port}"));
+    }
+}

@@ -1,0 +1,176 @@
+//! Table of architectures: graphs that were compared with the engine, and their differences from the usual graph.
+//!
+//! A graph follows from the tensors of the file, except for a few choices that each of `src/models/*.cpp @ b10605` makes
+//! for itself. An architecture is listed as compared once its numbers agreed with the engine on every recorded row
+//! (`data/measured`, `data/exact`). Anything else is planned as an estimate, and the plan says so and offers `--exact`.
+
+use plimsoll_model::{Model, TensorType};
+
+use crate::request::{Engine, EngineKind};
+
+/// The point where the rows that need logits are picked out of the batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WantedRows {
+    /// Within the last layer, before its residual sum.
+    WithinLastLayer,
+    /// Within the last layer, after its first residual sum.
+    AfterFirstSum,
+    AfterLastLayer,
+    /// After the last norm, which keeps all rows because prediction layers read them.
+    AfterLastNorm,
+}
+
+/// Properties of a graph that no tensor shows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GraphVariant {
+    pub(super) wanted: WantedRows,
+    /// For each of a layer's two sums: the residual is the first operand, whose memory the sum reuses.
+    pub(super) residual_first: [bool; 2],
+    /// The norm of a layer is computed before anything else of the layer.
+    pub(super) norm_first: bool,
+    /// Attention and feed-forward read the same norm.
+    pub(super) side_by_side: bool,
+    /// Norms subtract the mean even without a bias.
+    pub(super) subtracts_mean: bool,
+    /// The weights of the chosen experts are divided by their sum.
+    pub(super) weighs_experts: bool,
+    /// The router applies its softmax after the choice of experts.
+    pub(super) late_softmax: bool,
+    /// Values are normed without a weight before they are cached.
+    pub(super) norms_values: bool,
+    /// Builds before b9400 view the gates of attention in another shape, so their memory is not reused.
+    pub(super) views_gates: bool,
+    /// The delta net repeats its keys for every value head, with or without its kernel.
+    pub(super) repeats_keys: bool,
+    /// The norm after the layers.
+    pub(super) last_norm: &'static str,
+    /// Positions of one token: 4 where images have a height and a width.
+    pub(super) positions: u64,
+    /// Token embeddings are scaled without being expanded into the graph first.
+    pub(super) scales_tokens: bool,
+    /// Reranking pools the mean of a sequence, not one of its tokens.
+    pub(super) ranks_mean: bool,
+    /// The score of a reranker passes through a softmax.
+    pub(super) softmaxes_rank: bool,
+    /// An encoder that loads its token embedding as output matrix too.
+    pub(super) loads_output: bool,
+}
+
+const USUAL: GraphVariant = GraphVariant {
+    wanted: WantedRows::WithinLastLayer,
+    residual_first: [false, false],
+    norm_first: false,
+    side_by_side: false,
+    subtracts_mean: false,
+    weighs_experts: true,
+    late_softmax: false,
+    norms_values: false,
+    views_gates: false,
+    repeats_keys: false,
+    last_norm: "output_norm.weight",
+    positions: 1,
+    scales_tokens: false,
+    ranks_mean: false,
+    softmaxes_rank: false,
+    loads_output: false,
+};
+
+/// The rows with which a graph was compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ComparedGraph {
+    Attending,
+    /// Layers that carry a state.
+    Recurrent,
+    Not,
+}
+
+/// To add an architecture, add its row here once `data/measured` or `data/exact` holds rows of it.
+#[rustfmt::skip]
+const TABLE: &[(&[&str], ComparedGraph, GraphVariant)] = {
+    use ComparedGraph::*;
+    use WantedRows::*;
+    &[
+        (&["llama", "mistral3", "qwen2", "qwen3moe", "gemma", "gemma2", "gemma3", "deepseek2", "internlm2", "smollm3",
+           "ernie4_5", "hunyuan-dense", "glm4moe", "bert", "nomic-bert"], Attending, USUAL),
+        (&["qwen3"], Attending, GraphVariant { softmaxes_rank: true, ..USUAL }),
+        (&["qwen3vl"], Not, GraphVariant { softmaxes_rank: true, ..USUAL }),
+        (&["gpt-oss"], Attending, GraphVariant { wanted: AfterLastLayer, late_softmax: true, ..USUAL }),
+        (&["phi3"], Attending, GraphVariant { residual_first: [false, true], ..USUAL }),
+        (&["command-r"], Attending, GraphVariant { side_by_side: true, subtracts_mean: true, ..USUAL }),
+        (&["gemma3n"], Attending, GraphVariant { norms_values: true, ..USUAL }),
+        (&["gemma-embedding"], Attending, GraphVariant { loads_output: true, ..USUAL }),
+        (&["modern-bert"], Attending, GraphVariant { subtracts_mean: true, ranks_mean: true, ..USUAL }),
+        (&["nomic-bert-moe"], Not, GraphVariant { weighs_experts: false, ..USUAL }),
+        (&["mamba", "mamba2", "granitehybrid"], Recurrent, USUAL),
+        (&["jamba"], Recurrent, GraphVariant { residual_first: [true, true], weighs_experts: false, ..USUAL }),
+        (&["nemotron_h", "nemotron_h_moe"], Recurrent, GraphVariant { wanted: AfterLastNorm, ..USUAL }),
+        (&["falcon-h1"], Recurrent, GraphVariant { wanted: AfterFirstSum, ..USUAL }),
+        (&["lfm2", "lfm2moe"], Recurrent,
+         GraphVariant { residual_first: [true, true], last_norm: "token_embd_norm.weight", ..USUAL }),
+        (&["qwen3next"], Recurrent,
+         GraphVariant { wanted: AfterLastNorm, norm_first: true, repeats_keys: true, views_gates: true, ..USUAL }),
+        (&["qwen35", "qwen35moe"], Recurrent,
+         GraphVariant { wanted: AfterLastNorm, norm_first: true, positions: 4, ..USUAL }),
+    ]
+};
+
+fn row(name: &str) -> (ComparedGraph, GraphVariant) {
+    let row = TABLE.iter().find(|(names, ..)| names.contains(&name));
+    row.map_or((ComparedGraph::Not, USUAL), |&(_, compared, variant)| {
+        (compared, variant)
+    })
+}
+
+impl GraphVariant {
+    /// `old` is a build that picks the output rows early.
+    pub(super) fn of(model: &Model, old: bool) -> Self {
+        let (_, mut variant) = row(&model.architecture);
+        variant.scales_tokens = model.architecture.starts_with("gemma");
+        variant.views_gates &= old;
+        // Prediction layers, which read rows of their own, came after b8799 (`src/models/*.cpp @ b8799`).
+        if old
+            && matches!(
+                variant.wanted,
+                WantedRows::AfterLastLayer | WantedRows::AfterLastNorm
+            )
+        {
+            variant.wanted = WantedRows::WithinLastLayer;
+        }
+        variant
+    }
+}
+
+/// Builds that recurrent graphs were compared with; they changed somewhere between the two.
+const RECURRENT_AT: u32 = 8_799;
+const RECURRENT_FROM: u32 = 10_605;
+
+/// First build compared for attention on the host and for a quantised cache of latent vectors.
+const RARER_FROM: u32 = 10_605;
+
+/// True where the compute term is the engine's own number rather than an estimate.
+pub(super) fn is_compared(
+    model: &Model,
+    engine: Engine,
+    key: TensorType,
+    rolls_back: bool,
+    on_host: bool,
+) -> bool {
+    let known = match row(&model.architecture).0 {
+        // The context of an attending model's prediction layers keeps more than those layers need.
+        ComparedGraph::Attending => model.hyper.nextn_layers == 0 || !rolls_back,
+        ComparedGraph::Recurrent => !rolls_back && recurrent_is_compared(model, engine),
+        ComparedGraph::Not => false,
+    };
+    let quantised_latent = model.hyper.mla.is_some() && key.quantised();
+    let recent = engine.build.is_none_or(|build| build >= RARER_FROM);
+    let compared = recent || !(on_host || quantised_latent);
+    engine.kind == EngineKind::LlamaCpp && known && compared
+}
+
+/// Not compared: windows beside states (LFM2), and the tensors of early Qwen3-Next and of large Nemotron 3 files.
+fn recurrent_is_compared(model: &Model, engine: Engine) -> bool {
+    let ends = |role: &str| model.tensors.iter().any(|tensor| tensor.name.ends_with(role));
+    let other = ends(".ssm_ba.weight") && ends(".ssm_in.weight") || ends(".ffn_latent_down.weight");
+    let compared = |build| build == RECURRENT_AT || build >= RECURRENT_FROM;
+    engine.build.is_none_or(compared) && model.hyper.sliding.is_none() && !other
+}

@@ -1,0 +1,89 @@
+//! One context of the engine, with everything about it that does not depend on the context length.
+
+use std::ops::Range;
+
+use plimsoll_flags::{FlashAttention, Wish};
+use plimsoll_model::{Model, Tensor};
+
+use crate::compute::{self, ModelLayers};
+use crate::error::PlanError;
+use crate::flash::{self, Flash};
+use crate::kv::CacheKind;
+use crate::latent::LatentAttention;
+use crate::layout::{DeviceBytes, DeviceLayout};
+use crate::request::PlanRequest;
+use crate::{pool, weights};
+
+/// A context: the model's, the draft model's, or that of the model's own prediction layers.
+pub(super) struct EngineContext<'a> {
+    pub(super) model: &'a Model,
+    pub(super) layers: Range<u32>,
+    pub(super) layout: DeviceLayout,
+    /// `None` where another context of the process loads them.
+    pub(super) weights: Option<DeviceBytes>,
+    /// The tensors by layer, with the cache and flash attention that the graph is built for.
+    pub(super) graph: ModelLayers<'a>,
+    /// Distinct matrices of each device.
+    pub(super) matrices: Vec<Vec<&'a Tensor>>,
+}
+
+impl<'a> EngineContext<'a> {
+    /// `loads_prediction_layers` is `None` for a context that loads no weights.
+    pub(super) fn new(
+        request: &PlanRequest<'_>,
+        model: &'a Model,
+        layers: Range<u32>,
+        loads_prediction_layers: Option<bool>,
+        rollback: u64,
+    ) -> Result<Self, PlanError> {
+        let wish = request.wish;
+        let layout = DeviceLayout::new(request, model)?;
+        let flash = flash::resolve(request, model, &layout)?;
+        let latent = LatentAttention::of(request, model);
+        let weights = loads_prediction_layers.map(|all| {
+            let mut weights = weights::weights(model, &layout, all);
+            if let Some(latent) = latent {
+                latent.add_computed(model, &layout, &mut weights);
+            }
+            weights
+        });
+        let cache = CacheKind {
+            key: wish.cache_key,
+            value: wish.cache_value,
+            // With -fa auto the cache is allocated before flash attention is decided on, so it is never transposed.
+            transposed: !flash.on && wish.flash_attention != FlashAttention::Auto,
+            offload: wish.cache_offload,
+            rollback,
+            latent,
+        };
+        let mut graph = ModelLayers::new(model, layers.clone(), &layout, cache, flash);
+        if flash.may_move(request, &graph) && !compute::attends_at_home(request, &graph) {
+            graph.flash = Flash::MOVED;
+        }
+        Ok(Self {
+            model,
+            graph,
+            matrices: pool::matrices(model, &layout),
+            layers,
+            weights,
+            layout,
+        })
+    }
+}
+
+/// The flags for a draft model, as flags for a model of its own.
+pub(crate) fn draft_wish(wish: &Wish) -> Wish {
+    Wish {
+        gpu_layers: wish.draft_gpu_layers,
+        cache_key: wish.draft_cache_key,
+        cache_value: wish.draft_cache_value,
+        overrides: wish.draft_overrides.clone(),
+        experts_on_host: wish.draft_experts_on_host,
+        // Without -devd a draft model goes to the devices of the model.
+        devices: match wish.draft_devices.as_slice() {
+            [] => wish.devices.clone(),
+            devices => devices.to_vec(),
+        },
+        ..wish.clone()
+    }
+}

@@ -1,0 +1,88 @@
+//! Differences between engine builds that change the memory a plan counts.
+//!
+//! DECISION: builds are compared here and nowhere else; every other file asks for one named quirk. For most changes the
+//! first build is not known, only that b8799 lacks them and b10605 has them. They share one threshold.
+
+use plimsoll_base::Bytes;
+use plimsoll_flags::Program;
+
+use super::request::{Engine, EngineKind, PlanRequest};
+
+/// First build that counts as recent: the f16 copy of a quantised cache is in the compute buffer (PR 23907) and
+/// llama-server reserves only the logits that it can need (PR 23861). Both merged between b9305 and b9893.
+const RECENT: u32 = 9400;
+
+/// The newest build that the formulas were compared with.
+const NEWEST_COMPARED: u32 = 10_605;
+
+/// Behaviour of one engine, program and set of flags. `@ b8799, b10605` names the two sides of a change.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EngineQuirks {
+    /// The f16 copy of a quantised cache is part of the compute buffer. Elsewhere it lives in the run-time pool and
+    /// grows with depth.
+    pub(super) reserves_cache_copy: bool,
+    /// llama-server reserves logits for `slots * (1 + draft)` rows instead of a whole micro-batch.
+    pub(super) limits_outputs: bool,
+    /// The attention mask is an F32 input that is cast for flash attention, instead of an F16 input
+    /// (`llama-graph.cpp: build_attn_inp_kq_mask @ b8799, b10605`).
+    pub(super) casts_mask: bool,
+    /// Every architecture picks the output rows within the last layer (`src/models/*.cpp @ b8799, b10605`).
+    pub(super) picks_rows_early: bool,
+    /// A clamp is a view of its source instead of a tensor of its own (`ggml.c: ggml_clamp @ b8799, b10605`).
+    pub(super) clamps_views: bool,
+    /// Mamba 2 projects each sequence separately (`models/mamba-base.cpp: build_mamba2_layer @ b8799, b10605`).
+    pub(super) projects_by_sequence: bool,
+    /// `-fa auto` turns flash attention off where a card lacks a kernel for a quantised V cache, and the engine then
+    /// refuses the cache (`llama-context.cpp: llama_context @ b8799`). Elsewhere the host computes such attention.
+    pub(super) gives_up_flash_attention: bool,
+    /// One batch may mix tokens and embeddings, which takes a second input. Not so in b10605, so in b11549; builds
+    /// between them count as mixing, which costs at most one activation.
+    pub(super) mixes_embeddings: bool,
+    /// ik_llama.cpp: a graph for tokens has no input for embeddings, and a norm and its weight are one operation.
+    pub(super) is_lean: bool,
+    /// ik_llama.cpp: `ffn_up` and `ffn_gate` of the experts are one operation with one result.
+    pub(super) fuses_experts: bool,
+    /// ik_llama.cpp: the average batch of one expert, not the whole batch, decides whether its weights are copied to a card.
+    pub(super) shares_batch: bool,
+    /// Norms are pinned to the device of their layer; llama-fit-params loses the pins
+    /// (`ggml-backend.cpp: ggml_backend_sched_reserve_size @ b10605`).
+    pub(super) pins_norms: bool,
+    /// Idle slots stay in the cache. Newer servers save them to host memory when a request begins
+    /// (`server-context.cpp: process_single_task @ b10605`); the first such build is not known.
+    pub(super) keeps_idle_slots: bool,
+    /// The generation of the run-time pool.
+    pub(super) pool: plimsoll_pool::demand::Engine,
+}
+
+impl EngineQuirks {
+    pub(super) fn of(request: &PlanRequest<'_>) -> Self {
+        use plimsoll_pool::demand::Engine as PoolEngine;
+        let (Engine { kind, build }, wish) = (request.engine, request.wish);
+        let ik = kind == EngineKind::IkLlamaCpp;
+        // An engine without a build number is taken for the newest that was compared.
+        let since = |first: u32| !ik && build.is_none_or(|build| build >= first);
+        let recent = since(RECENT);
+        let old = !ik && !recent;
+        Self {
+            reserves_cache_copy: recent,
+            limits_outputs: recent,
+            casts_mask: old,
+            picks_rows_early: old,
+            clamps_views: old,
+            projects_by_sequence: old,
+            gives_up_flash_attention: old,
+            mixes_embeddings: !ik && build.is_some_and(|build| build > NEWEST_COMPARED),
+            is_lean: ik,
+            fuses_experts: ik && wish.fused_experts != Some(false),
+            shares_batch: ik,
+            pins_norms: request.program != Program::LlamaFitParams,
+            // Without a host cache there is nowhere to save an idle slot to.
+            keeps_idle_slots: !since(NEWEST_COMPARED) || wish.host_cache == Some(Bytes::ZERO),
+            pool: match kind {
+                EngineKind::IkLlamaCpp => PoolEngine::Ik,
+                EngineKind::LlamaCpp if recent => PoolEngine::Reserving,
+                EngineKind::LlamaCpp => PoolEngine::Copying,
+            },
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! `plimsoll reference`: documents generated from the command line and the configuration schema (hidden).
+//!
+//! `cargo xtask docs` writes them into `docs/reference`, and fails in CI where they are stale.
+
+mod commands;
+mod configuration;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory, ValueEnum};
+use clap_complete::Shell;
+
+use super::Cli;
+use crate::report::ExitStatus;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Document to print
+    document: Document,
+    /// Shell of the completions, or subcommand of the man page
+    name: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Document {
+    Markdown,
+    Man,
+    Completions,
+    Configuration,
+    Schema,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("there is no shell `{0}`; write bash, zsh, fish, elvish or powershell")]
+    Shell(String),
+    #[error("there is no subcommand `{0}`; `plimsoll --help` lists them")]
+    Subcommand(String),
+    #[error("cannot read the schema: {0}")]
+    Schema(#[from] serde_json::Error),
+    #[error("cannot write to stdout: {0}")]
+    Print(#[from] io::Error),
+}
+
+impl ExitStatus for Error {
+    fn is_input(&self) -> bool {
+        matches!(self, Self::Shell(_) | Self::Subcommand(_))
+    }
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let name = arguments.name.as_deref().unwrap_or_default();
+    let document = match arguments.document {
+        Document::Markdown => commands::markdown(Cli::command()).into_bytes(),
+        Document::Man => man(name)?,
+        Document::Completions => completions(name)?,
+        Document::Configuration => configuration::markdown(&plimsoll_config::schema())?.into_bytes(),
+        Document::Schema => plimsoll_config::schema().into_bytes(),
+    };
+    anstream::stdout().lock().write_all(&document)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Renders the man page of a subcommand, or of the program where `name` is empty.
+fn man(name: &str) -> Result<Vec<u8>, Error> {
+    let mut program = Cli::command();
+    program.build();
+    let command = match name {
+        "" => program,
+        _ => {
+            let found = program.find_subcommand(name);
+            found.ok_or_else(|| Error::Subcommand(name.to_owned()))?.clone()
+        }
+    };
+    let mut page = Vec::new();
+    // A fixed date and version line would change with each release; neither helps a reader of `man`.
+    clap_mangen::Man::new(command).render(&mut page)?;
+    Ok(page)
+}
+
+fn completions(name: &str) -> Result<Vec<u8>, Error> {
+    let shell: Shell = name.parse().map_err(|_| Error::Shell(name.to_owned()))?;
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "plimsoll", &mut script);
+    Ok(script)
+}

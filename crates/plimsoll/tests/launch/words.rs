@@ -1,0 +1,85 @@
+//! Lines of a serving engine that look like an abort: only silence ends it.
+
+use std::time::{Duration, Instant};
+
+use plimsoll_launch::{ChildSpec, EndCause, Readiness, free_port};
+
+use crate::rig::{launcher, lives, on_one_thread, shell, start};
+
+/// A line as `ggml_abort` prints it, which clients can also make an engine print.
+const ABORT: &str = "/x/ggml/src/ggml.c:1: GGML_ASSERT(false) failed";
+
+/// An HTTP server that prints `line` on each POST; with `then` as further Python.
+fn server(line: &str, then: &str) -> ChildSpec {
+    let port = free_port().unwrap();
+    let script = format!(
+        "import http.server, time, sys\n\
+         class H(http.server.BaseHTTPRequestHandler):\n\
+         \x20 def do_GET(self): self.send_response(200); self.end_headers()\n\
+         \x20 def do_POST(self):\n\
+         \x20  print('{line}', flush=True)\n\
+         \x20  {then}\n\
+         \x20  self.send_response(400); self.end_headers()\n\
+         http.server.HTTPServer(('127.0.0.1', {port}), H).serve_forever()\n"
+    );
+    ChildSpec {
+        program: "python3".into(),
+        arguments: vec!["-c".into(), script.into()],
+        port,
+        readiness: Readiness::Health {
+            path: "/health".to_owned(),
+        },
+        ..shell("")
+    }
+}
+
+async fn post(port: u16) {
+    use tokio::io::AsyncWriteExt;
+    let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    let request = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n";
+    stream.write_all(request).await.unwrap();
+    // The server writes its line before it answers.
+    stream.readable().await.unwrap();
+}
+
+#[test]
+fn words_alone_never_kill_a_serving_engine() {
+    on_one_thread(async {
+        let mut running = start(&launcher(), server(ABORT, "pass")).await;
+        running.ready().await;
+        post(running.child.port()).await;
+        // Longer than the check may take in all.
+        tokio::time::sleep(Duration::from_secs(9)).await;
+        assert!(lives(running.child.pid()));
+        assert!(running.events.try_recv().is_err(), "nothing happened to it");
+    });
+}
+
+#[test]
+fn an_engine_that_aborts_and_hangs_is_noticed_within_ten_seconds() {
+    on_one_thread(async {
+        let mut running = start(&launcher(), server(ABORT, "time.sleep(1000)")).await;
+        running.ready().await;
+        let port = running.child.port();
+        let _ = tokio::time::timeout(Duration::from_millis(500), post(port)).await;
+        let since = Instant::now();
+        let ended = running.ended().await;
+        assert_eq!(ended.cause, EndCause::Stuck);
+        assert!(since.elapsed() < Duration::from_secs(10), "{:?}", since.elapsed());
+    });
+}
+
+#[test]
+fn a_state_line_of_an_engine_without_the_channel_is_only_a_line() {
+    on_one_thread(async {
+        let mut spec = shell("echo 'cmd_child_to_router:state:{\"state\":\"sleeping\"}'; sleep 1000");
+        spec.readiness = Readiness::Immediate;
+        let mut running = start(&launcher(), spec).await;
+        running.ready().await;
+        while running.child.log().tail(1).is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert!(running.child.log().tail(1)[0].text.contains("sleeping"));
+        assert!(running.events.try_recv().is_err(), "no event came of it");
+    });
+}

@@ -1,0 +1,164 @@
+//! The daemon's own memory under large bodies, and its one thread under a stderr that nobody reads.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use crate::daemon::{Daemon, Setup, until};
+use crate::http::{self, chat, get};
+
+/// Resident memory of the daemon in KiB.
+fn resident(daemon: &Daemon) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let size = line.and_then(|line| line.split_ascii_whitespace().next());
+    size.and_then(|size| size.parse().ok()).expect("a size")
+}
+
+fn begin(daemon: &Daemon, length: usize) -> TcpStream {
+    let mut stream = TcpStream::connect(daemon.address).expect("the daemon listens");
+    stream.set_nodelay(true).expect("an option");
+    let head = format!(
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{{\"model\":\"zz\",\"p\":\""
+    );
+    stream.write_all(head.as_bytes()).expect("the daemon reads");
+    stream
+}
+
+#[test]
+fn a_body_in_small_segments_holds_its_own_size_and_a_quarter() {
+    let daemon = Setup::new().start();
+    assert_eq!(get(daemon.address, "/health").status, 200);
+    let before = resident(&daemon);
+    let mut stream = begin(&daemon, 30_000_000);
+    let segment = [b'x'; 1100];
+    for _ in 0..20_000 {
+        stream.write_all(&segment).expect("the daemon reads");
+        // So that each segment is read by itself.
+        std::thread::sleep(Duration::from_micros(20));
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    let held = resident(&daemon) - before;
+    assert!(held > 20_000, "{held} KiB: the body was not read");
+    assert!(held < 22_000_000 / 1024 * 5 / 4 + 2048, "{held} KiB for 22 MB");
+}
+
+#[test]
+fn memory_of_large_bodies_goes_back_to_the_machine() {
+    let daemon = Setup::new().start();
+    assert_eq!(get(daemon.address, "/health").status, 200);
+    let before = resident(&daemon);
+    let size = 100 << 20;
+    let piece = vec![b'x'; 1 << 20];
+    let send = || {
+        let mut stream = begin(&daemon, size);
+        for _ in 0..99 {
+            stream.write_all(&piece).expect("the daemon reads");
+        }
+        stream
+    };
+    let clients: Vec<TcpStream> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..10).map(|_| scope.spawn(send)).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("no panic"))
+            .collect()
+    });
+    until("a gigabyte is held", || resident(&daemon) - before > 900 << 10);
+    drop(clients);
+    let limit = Instant::now() + Duration::from_secs(10);
+    while resident(&daemon) > before + (32 << 10) {
+        assert!(
+            Instant::now() < limit,
+            "{} KiB more than before",
+            resident(&daemon) - before
+        );
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn eleven_unfinished_bodies_keep_nobody_out() {
+    let daemon = Setup::new().start();
+    let piece = vec![b'x'; 1 << 20];
+    let clients: Vec<TcpStream> = (0..11)
+        .map(|_| {
+            let mut stream = begin(&daemon, 100 << 20);
+            for _ in 0..99 {
+                // The eleventh fills the memory set aside; what is dropped for it is closed.
+                let _ = stream.write_all(&piece);
+            }
+            stream
+        })
+        .collect();
+    let asked = Instant::now();
+    assert_eq!(chat(daemon.address, "zz").status, 404);
+    assert!(asked.elapsed() < Duration::from_secs(12), "{:?}", asked.elapsed());
+    drop(clients);
+}
+
+#[test]
+fn a_stderr_that_nobody_reads_stops_nobody() {
+    // A pipe whose reader sleeps: full after 64 KiB.
+    let daemon = Setup::new()
+        .model("a", "2GiB", "", "")
+        .variable("RUST_LOG", "debug")
+        .after("exec 2> >(exec sleep 1000)")
+        .start();
+    for n in 0..600 {
+        // Two texts in turn are each news to the log.
+        let model = if n % 2 == 0 { "a" } else { "nowhere" };
+        assert!(chat(daemon.address, model).status >= 400);
+        daemon.signal("HUP");
+    }
+    let asked = Instant::now();
+    assert_eq!(get(daemon.address, "/health").status, 200);
+    assert!(asked.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn a_client_that_reads_nothing_does_not_hold_its_model_for_ever() {
+    // The owner may shorten the minute that a stalled answer has; a minute is what every answer has at most.
+    let daemon = Setup::new()
+        .model("a", "600MiB", "answer_bytes=30000000", "")
+        .model("b", "600MiB", "", "")
+        .start();
+    let stalled = http::open(
+        daemon.address,
+        "POST",
+        "/v1/chat/completions",
+        Some(&http::chat_body("a", false)),
+    );
+    until("it is in flight", || {
+        daemon.status()["models"][0]["in_flight"] == 1
+    });
+    let asked = Instant::now();
+    assert_eq!(chat(daemon.address, "b").status, 200);
+    assert!(asked.elapsed() < Duration::from_secs(90), "{:?}", asked.elapsed());
+    let mut rest = Vec::new();
+    let _ = (&stalled).read_to_end(&mut rest);
+    assert!(rest.len() < 30_000_000, "the answer broke off");
+}
+
+#[test]
+fn no_client_sees_what_another_one_wrote_into_the_engines_log() {
+    let daemon = Setup::new()
+        .config(
+            "[models.a]\ncmd = \"sh -c 'echo prompt: my secret >&2; sleep 0.2; exit 3' ${PORT}\"\nmemory = \"10MiB\"\n",
+        )
+        .start();
+    let answer = chat(daemon.address, "a");
+    assert_eq!(answer.status, 503, "{}", answer.text());
+    assert!(
+        answer.text().contains("status 3") || answer.text().contains("exit"),
+        "{}",
+        answer.text()
+    );
+    for seen in [answer.text(), get(daemon.address, "/api/status").text()] {
+        assert!(!seen.contains("my secret"), "{seen}");
+    }
+    assert!(
+        get(daemon.address, "/logs").text().contains("my secret"),
+        "the operator sees it"
+    );
+}

@@ -1,0 +1,44 @@
+//! The scheduler's clock: the current time and the next wake-up that the driver was asked for.
+
+use super::time::Moment;
+
+#[derive(Debug)]
+pub(crate) struct Clock {
+    now: Moment,
+    wake: Moment,
+}
+
+impl Clock {
+    pub(crate) fn new() -> Self {
+        Self {
+            now: Moment::START,
+            wake: Moment::NEVER,
+        }
+    }
+
+    pub(crate) fn now(&self) -> Moment {
+        self.now
+    }
+
+    /// Moves the time forward; a time in the past leaves it as it is.
+    pub(crate) fn advance(&mut self, now: Moment) {
+        self.now = self.now.max(now);
+    }
+
+    /// Requests a wake-up at `at`. Returns true if the driver has to be told, because it is earlier than the pending one.
+    pub(crate) fn arm(&mut self, at: Moment) -> bool {
+        let earlier = at < self.wake;
+        if earlier {
+            self.wake = at;
+        }
+        earlier
+    }
+
+    /// Takes a tick: the pending wake-up has happened if its time has come.
+    pub(crate) fn tick(&mut self) {
+        // A tick may come early; the pending wake-up then stays pending, or it would be requested twice.
+        if self.now >= self.wake {
+            self.wake = Moment::NEVER;
+        }
+    }
+}

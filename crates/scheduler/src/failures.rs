@@ -1,0 +1,236 @@
+//! Failure record of a model: back-off between loads, and the memory that failures proved missing.
+//!
+//! The first crash of an engine that had served is forgiven: the next request starts it again at once. Every other failure doubles
+//! the wait, from 1 s to 60 s, during which requests are refused with the cause. A run that was ready for a minute clears the record.
+
+use std::time::Duration;
+
+use plimsoll_base::{Bytes, Placement, Reason, Share};
+
+use super::slope::GrowthTracker;
+use super::time::Moment;
+use crate::place::allowance;
+
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+const HEALTHY: Duration = Duration::from_secs(60);
+/// Deaths from which on the learned part of a claim is limited.
+const LIMITED_FROM: u32 = 2;
+/// That limit, as a share of the plan.
+const LIMIT: (u64, u64) = (25, 100);
+
+#[derive(Debug, Default)]
+pub(crate) struct FailureRecord {
+    strikes: u32,
+    held_until: Moment,
+    pub(crate) last_failure: Option<Reason>,
+    /// The last thing that happened was a failure.
+    pub(crate) failed: bool,
+    /// Added to the demand on every card after deaths for want of memory.
+    shortfall: Bytes,
+    deaths: u32,
+    /// Added to the demand on every card because a run was measured to take more than planned.
+    excess: Bytes,
+    /// Total that was measured of a run whose need was not known.
+    pub(crate) measured: Option<Bytes>,
+    /// Memory that a token of depth was observed to add.
+    pub(crate) growth: GrowthTracker,
+    /// This load was retried after running out of memory.
+    pub(crate) retried: bool,
+}
+
+impl FailureRecord {
+    pub(crate) fn load_failed(&mut self, now: Moment, reason: Reason) {
+        self.retried = false;
+        self.strike(now, reason, self.strikes + 1);
+    }
+
+    pub(crate) fn run_failed(&mut self, now: Moment, ready_at: Moment, reason: Reason) {
+        if now.since(ready_at) >= HEALTHY {
+            self.strikes = 0;
+        }
+        self.strike(now, reason, self.strikes);
+    }
+
+    fn strike(&mut self, now: Moment, reason: Reason, waits: u32) {
+        let wait = match waits.checked_sub(1) {
+            // 2^6 s is above the longest wait already; a larger shift would overflow in a long crash loop.
+            Some(doublings) => FIRST_WAIT.saturating_mul(1 << doublings.min(6)).min(LONGEST_WAIT),
+            None => Duration::ZERO,
+        };
+        self.strikes = self.strikes.saturating_add(1);
+        self.held_until = now + wait;
+        self.note(reason);
+    }
+
+    /// Records why the model does not run, without holding its next load back.
+    pub(crate) fn note(&mut self, reason: Reason) {
+        self.last_failure = Some(reason);
+        self.failed = true;
+    }
+
+    /// Takes a load that succeeded.
+    pub(crate) fn loaded(&mut self) {
+        self.failed = false;
+        self.retried = false;
+    }
+
+    /// The last failure, unless the model ran since.
+    pub(crate) fn standing_failure(&self) -> Option<Reason> {
+        self.last_failure.clone().filter(|_| self.failed)
+    }
+
+    pub(crate) fn forgive(&mut self) {
+        self.held_until = Moment::START;
+    }
+
+    /// Remaining time for which loads are held back; None if they are not.
+    pub(crate) fn held_back(&self, now: Moment) -> Option<Duration> {
+        Some(self.held_until.since(now)).filter(|wait| !wait.is_zero())
+    }
+
+    /// Memory to add to the demand on every card.
+    pub(crate) fn learned(&self) -> Bytes {
+        self.shortfall + self.excess
+    }
+
+    /// Takes a death for want of memory. The next demand is larger by the shortfall that guard or the driver reported, else by the
+    /// [`allowance`] for its largest share.
+    pub(crate) fn ran_out(&mut self, placement: &Placement, shortfall: Option<Bytes>) {
+        let largest = placement.shares.iter().map(|share| share.bytes).max();
+        let largest = largest.unwrap_or_default();
+        let planned = largest.saturating_sub(self.learned());
+        let raise = shortfall.map_or(allowance(largest), |short| short.max(Bytes::mib(64)));
+        self.shortfall += raise;
+        self.deaths = self.deaths.saturating_add(1);
+        if self.deaths >= LIMITED_FROM {
+            // A model that keeps dying would otherwise claim more each time, until no other fits beside it.
+            self.shortfall = self.shortfall.min(planned.scaled(LIMIT.0, LIMIT.1));
+        }
+    }
+
+    /// Takes a run that was measured to use this much more than its claim.
+    pub(crate) fn measured_excess(&mut self, excess: Bytes) {
+        self.excess += excess;
+    }
+
+    /// Forgets all that was learned about the need; returns true if there was any.
+    pub(crate) fn forget_learned(&mut self) -> bool {
+        self.deaths = 0;
+        let learned = !self.learned().is_zero();
+        (self.shortfall, self.excess) = (Bytes::ZERO, Bytes::ZERO);
+        learned
+    }
+
+    /// Takes a run that ended as it was asked to. After a healthy life only its measured excess over the plan is kept.
+    pub(crate) fn run_ended(&mut self, lived: Duration, placement: &Placement, measured: &[Share]) {
+        self.failed = false;
+        if lived < HEALTHY || self.shortfall.is_zero() {
+            return;
+        }
+        let learned = self.learned();
+        let over = measured.iter().map(|share| {
+            let planned = placement.on(&share.card).saturating_sub(learned);
+            share.bytes.saturating_sub(planned)
+        });
+        // Without a measurement the plan is a better guess of the need than a death that lies back by a healthy run.
+        self.excess = self.excess.max(over.max().unwrap_or_default());
+        (self.shortfall, self.deaths) = (Bytes::ZERO, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_base::{CardId, Share};
+
+    use super::*;
+
+    fn at(seconds: u64) -> Moment {
+        Moment::at(Duration::from_secs(seconds))
+    }
+
+    fn reason() -> Reason {
+        Reason::new("crashed", "it crashed")
+    }
+
+    #[test]
+    fn load_failures_are_held_back_twice_as_long_each_time_up_to_a_minute() {
+        let mut record = FailureRecord::default();
+        let waits: Vec<u64> = (0..8)
+            .map(|_| {
+                record.load_failed(at(0), reason());
+                record.held_back(at(0)).unwrap().as_secs()
+            })
+            .collect();
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60]);
+    }
+
+    #[test]
+    fn the_first_crash_of_an_engine_that_had_served_is_forgiven_and_a_healthy_minute_clears_the_slate() {
+        let mut record = FailureRecord::default();
+        record.run_failed(at(5), at(0), reason());
+        assert_eq!(record.held_back(at(5)), None);
+        record.run_failed(at(7), at(6), reason());
+        assert_eq!(record.held_back(at(7)), Some(FIRST_WAIT));
+        record.run_failed(at(100), at(40), reason());
+        assert_eq!(record.held_back(at(100)), None);
+    }
+
+    #[test]
+    fn a_shortfall_raises_the_demand_by_itself_or_by_five_per_cent_and_never_by_less_than_64_mib() {
+        let placement = Placement {
+            shares: vec![Share::new(CardId::new("a"), Bytes::gib(10))],
+            alone: false,
+        };
+        for (shortfall, raise) in [
+            (None, Bytes::mib(512)),
+            (Some(Bytes::mib(900)), Bytes::mib(900)),
+            (Some(Bytes::mib(1)), Bytes::mib(64)),
+        ] {
+            let mut record = FailureRecord::default();
+            record.ran_out(&placement, shortfall);
+            assert_eq!(record.learned(), raise);
+        }
+    }
+    fn placed(bytes: Bytes) -> Placement {
+        Placement {
+            shares: vec![Share::new(CardId::new("a"), bytes)],
+            alone: false,
+        }
+    }
+
+    #[test]
+    fn from_the_second_death_on_a_claim_is_at_most_a_quarter_above_the_plan() {
+        let mut record = FailureRecord::default();
+        for _ in 0..5 {
+            let claim = Bytes::gib(8) + record.learned();
+            record.ran_out(&placed(claim), Some(Bytes::gib(3)));
+        }
+        assert_eq!(record.learned(), Bytes::gib(2));
+    }
+
+    #[test]
+    fn a_healthy_run_leaves_only_what_it_was_measured_to_take_beyond_the_plan() {
+        for (measured, kept) in [
+            (None, Bytes::ZERO),
+            (Some(9), Bytes::gib(1)),
+            (Some(7), Bytes::ZERO),
+        ] {
+            let mut record = FailureRecord::default();
+            record.ran_out(&placed(Bytes::gib(8)), Some(Bytes::gib(2)));
+            let measured: Vec<Share> = measured
+                .map(|gib| Share::new(CardId::new("a"), Bytes::gib(gib)))
+                .into_iter()
+                .collect();
+            let minute = Duration::from_secs(60);
+            record.run_ended(
+                minute - Duration::from_secs(1),
+                &placed(Bytes::gib(10)),
+                &measured,
+            );
+            assert_eq!(record.learned(), Bytes::gib(2), "it did not live for long enough");
+            record.run_ended(minute, &placed(Bytes::gib(10)), &measured);
+            assert_eq!(record.learned(), kept);
+        }
+    }
+}

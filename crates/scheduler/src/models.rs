@@ -1,0 +1,104 @@
+//! All models by number.
+//!
+//! The number of waiting models and the need to report states follow every change here, so that no caller can forget them.
+
+mod run;
+mod slot;
+
+pub(crate) use run::{Drain, RunPhase, RunState, StartFigure};
+pub(crate) use slot::{DepthWait, ModelSlot, NeighbourQuery, RoomSearch, Seeking};
+
+use super::effect::State;
+use super::time::ModelId;
+
+#[derive(Debug, Default)]
+pub(crate) struct Models {
+    /// By number; None for numbers not in use.
+    slots: Vec<Option<ModelSlot>>,
+    /// Models that wait for memory, to load or to go deeper.
+    waiting: usize,
+    /// Something happened that may have changed a model's state.
+    states_dirty: bool,
+}
+
+impl Models {
+    pub(crate) fn get(&self, id: ModelId) -> Option<&ModelSlot> {
+        self.slots.get(usize::try_from(id.0).ok()?)?.as_ref()
+    }
+
+    pub(crate) fn get_mut(&mut self, id: ModelId) -> Option<&mut ModelSlot> {
+        self.slots.get_mut(usize::try_from(id.0).ok()?)?.as_mut()
+    }
+
+    pub(crate) fn insert(&mut self, id: ModelId, slot: ModelSlot) {
+        let Ok(index) = usize::try_from(id.0) else { return };
+        if self.slots.len() <= index {
+            self.slots.resize_with(index + 1, || None);
+        }
+        self.slots[index] = Some(slot);
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ModelId, &ModelSlot)> {
+        let numbered = (0_u32..).map(ModelId).zip(&self.slots);
+        numbered.filter_map(|(id, slot)| Some((id, slot.as_ref()?)))
+    }
+
+    pub(crate) fn ids(&self) -> Vec<ModelId> {
+        self.iter().map(|(id, _)| id).collect()
+    }
+
+    /// Models with a run.
+    pub(crate) fn running(&self) -> impl Iterator<Item = (ModelId, &ModelSlot, &RunState)> {
+        self.iter()
+            .filter_map(|(id, slot)| Some((id, slot, slot.run.as_ref()?)))
+    }
+
+    /// Models that wait for memory.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// Moves a model on its way to a run; returns its place before.
+    pub(crate) fn set_seeking(&mut self, id: ModelId, seeking: Seeking) -> Option<Seeking> {
+        let enters = matches!(seeking, Seeking::Room(_));
+        let slot = self.get_mut(id)?;
+        let before = std::mem::replace(&mut slot.seeking, seeking);
+        let leaves = matches!(before, Seeking::Room(_));
+        self.waiting = self.waiting + usize::from(enters) - usize::from(leaves);
+        self.states_dirty = true;
+        Some(before)
+    }
+
+    /// Makes a running model wait for more memory, or ends that; returns true if anything changed.
+    pub(crate) fn set_depth_wait(&mut self, id: ModelId, wait: Option<DepthWait>) -> bool {
+        let Some(slot) = self.get_mut(id) else {
+            return false;
+        };
+        let enters = wait.is_some();
+        let leaves = std::mem::replace(&mut slot.depth_wait, wait).is_some();
+        self.waiting = self.waiting + usize::from(enters) - usize::from(leaves);
+        enters || leaves
+    }
+
+    pub(crate) fn mark_states_dirty(&mut self) {
+        self.states_dirty = true;
+    }
+
+    /// Reports models whose state differs from the one last reported, and drops removed ones without a run.
+    pub(crate) fn report_states(&mut self, mut report: impl FnMut(ModelId, State)) {
+        if !std::mem::take(&mut self.states_dirty) {
+            return;
+        }
+        for (id, place) in (0_u32..).zip(&mut self.slots) {
+            let Some(slot) = place else { continue };
+            let state = slot.state();
+            if state != slot.reported {
+                slot.reported = state;
+                report(ModelId(id), state);
+            }
+            if slot.removed && slot.run.is_none() {
+                *place = None;
+            }
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! State of one run: phase, requests in flight, depth, and its health.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_base::{Bytes, CardId, Demand, Placement, Reason, RunId};
+
+use crate::effect::State;
+use crate::load_check::LoadCheck;
+use crate::occupancy::Occupancy;
+use crate::time::{ClientId, Moment, RequestId};
+
+/// A load whose only sign of life is output ends after this many load timeouts.
+const TALK_LIMIT: u32 = 10;
+/// Clients in a row that must go without an answer before a run is suspect although its health check succeeds.
+const SUSPECT_CLIENTS: usize = 3;
+
+#[derive(Debug)]
+pub(crate) struct RunState {
+    pub(crate) id: RunId,
+    pub(crate) phase: RunPhase,
+    pub(crate) demand: Arc<dyn Demand>,
+    pub(crate) placement: Placement,
+    in_flight: u32,
+    /// Its depth; or the reason why that is not tracked.
+    pub(crate) occupancy: Result<Occupancy, String>,
+    /// Order of use over all runs.
+    pub(crate) stamp: u64,
+    /// Requests that were queued when it became ready and have not been sent to it yet.
+    pub(crate) owed: usize,
+    pub(crate) draining: Option<Drain>,
+    /// It is taken for dead since this time: it gets no more requests, and is killed if it does not end by itself.
+    pub(crate) suspect: Option<Moment>,
+    /// It stops so that memory of its idle slots is freed too.
+    pub(crate) restarts: bool,
+    /// Set if it was killed for a failure of its own.
+    pub(crate) killed_for: Option<Reason>,
+    /// It was started by the configuration alone.
+    pub(crate) preloaded: bool,
+    pub(crate) ready_at: Option<Moment>,
+    /// The cards when it was started.
+    pub(crate) start: Vec<StartFigure>,
+    pub(crate) load_check: Vec<LoadCheck>,
+    /// Requests that wait for the result of a health check.
+    held: Vec<RequestId>,
+    /// Clients in a row that got no answer.
+    unanswered: Vec<ClientId>,
+}
+
+/// A card of a run when the run was started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StartFigure {
+    pub(crate) card: CardId,
+    pub(crate) claim: Bytes,
+    pub(crate) free: Bytes,
+    pub(crate) foreign: Bytes,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RunPhase {
+    Loading {
+        /// Killed then, unless it makes progress.
+        until: Moment,
+        /// Killed then, if its only progress is output.
+        latest: Moment,
+    },
+    Ready {
+        since: Moment,
+        idle_since: Moment,
+    },
+    Stopping {
+        until: Moment,
+    },
+}
+
+/// Cause of a drain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Drain {
+    /// For another model; called off if that needs it no more.
+    Evict,
+    Leave,
+}
+
+impl RunState {
+    pub(crate) fn new(
+        id: RunId,
+        demand: Arc<dyn Demand>,
+        placement: Placement,
+        occupancy: Result<Occupancy, String>,
+        phase: RunPhase,
+    ) -> Self {
+        Self {
+            id,
+            phase,
+            demand,
+            placement,
+            in_flight: 0,
+            occupancy,
+            stamp: 0,
+            owed: 0,
+            draining: None,
+            suspect: None,
+            restarts: false,
+            killed_for: None,
+            preloaded: false,
+            ready_at: None,
+            start: Vec::new(),
+            load_check: Vec::new(),
+            held: Vec::new(),
+            unanswered: Vec::new(),
+        }
+    }
+
+    pub(crate) fn state(&self) -> State {
+        match self.phase {
+            RunPhase::Loading { .. } => State::Loading,
+            RunPhase::Ready { .. } if self.draining.is_some() || self.suspect.is_some() => State::Draining,
+            RunPhase::Ready { .. } => State::Ready,
+            RunPhase::Stopping { .. } => State::Stopping,
+        }
+    }
+
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// One more request is in flight.
+    pub(crate) fn send(&mut self, stamp: u64) {
+        self.in_flight += 1;
+        self.stamp = stamp;
+    }
+
+    /// One request fewer is in flight.
+    pub(crate) fn land(&mut self) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+    }
+
+    pub(crate) fn is_loading(&self) -> bool {
+        matches!(self.phase, RunPhase::Loading { .. })
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        matches!(self.phase, RunPhase::Ready { .. })
+    }
+
+    pub(crate) fn takes_requests(&self) -> bool {
+        self.is_ready() && self.draining.is_none() && self.suspect.is_none()
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.takes_requests() && self.in_flight == 0
+    }
+
+    /// The time since which it has been idle.
+    pub(crate) fn idle_since(&self) -> Option<Moment> {
+        match self.phase {
+            RunPhase::Ready { idle_since, .. } if self.is_idle() => Some(idle_since),
+            _ => None,
+        }
+    }
+
+    /// True if it ends by itself or was told to, and nothing will call that off.
+    pub(crate) fn leaves(&self) -> bool {
+        matches!(self.phase, RunPhase::Stopping { .. })
+            || self.draining == Some(Drain::Leave)
+            || self.suspect.is_some()
+    }
+
+    /// Raises the placement's share on a card to memory that was granted or measured.
+    pub(crate) fn grow_placement(&mut self, card: &CardId, bytes: Bytes) {
+        let mut shares = self.placement.shares.iter_mut();
+        if let Some(share) = shares.find(|share| share.card == *card) {
+            share.bytes = share.bytes.max(bytes);
+        }
+    }
+
+    pub(crate) fn loading(now: Moment, timeout: Duration) -> RunPhase {
+        RunPhase::Loading {
+            until: now + timeout,
+            latest: now + timeout.saturating_mul(TALK_LIMIT),
+        }
+    }
+
+    /// Takes a sign of life of a load.
+    pub(crate) fn progress(&mut self, now: Moment, timeout: Duration, measured: bool) {
+        let RunPhase::Loading { until, latest } = &mut self.phase else {
+            return;
+        };
+        if measured {
+            self.phase = Self::loading(now, timeout);
+        } else {
+            // Output proves nothing: an engine that prints "waiting" once a second would hold its memory for ever.
+            *until = (now + timeout).min(*latest);
+        }
+    }
+
+    /// Takes a request that got no answer. Returns true if a health check has to be started.
+    pub(crate) fn unanswered(&mut self, request: RequestId, client: ClientId) -> bool {
+        if !self.unanswered.contains(&client) {
+            self.unanswered.push(client);
+        }
+        self.held.push(request);
+        self.held.len() == 1
+    }
+
+    /// Takes a complete answer, which proves the engine alive.
+    pub(crate) fn answered(&mut self) {
+        self.unanswered.clear();
+    }
+
+    /// True if so many clients in a row got no answer that a successful health check proves nothing: llama.cpp #13281 reports a
+    /// server whose `/health` answers while its slots hang.
+    pub(crate) fn fails_everybody(&self) -> bool {
+        self.unanswered.len() >= SUSPECT_CLIENTS
+    }
+
+    /// Requests that waited for a health check, which has a result now.
+    pub(crate) fn take_held(&mut self) -> Vec<RequestId> {
+        std::mem::take(&mut self.held)
+    }
+}

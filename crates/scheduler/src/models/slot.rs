@@ -1,0 +1,217 @@
+//! State of one model: configuration, queue, run, and its way to memory.
+
+use std::sync::Arc;
+
+use plimsoll_base::{Bytes, Demand, RunId};
+
+use super::run::RunState;
+use crate::effect::State;
+use crate::failures::FailureRecord;
+use crate::occupancy::Occupancy;
+use crate::place::DemandCache;
+use crate::queue::Line;
+use crate::spec::ModelSpec;
+use crate::time::Moment;
+
+#[derive(Debug)]
+pub(crate) struct ModelSlot {
+    pub(crate) name: Arc<str>,
+    pub(crate) spec: ModelSpec,
+    pub(in crate::models) seeking: Seeking,
+    /// Set while the next request needs more memory than the run's claim covers.
+    pub(in crate::models) depth_wait: Option<DepthWait>,
+    pub(crate) run: Option<RunState>,
+    pub(crate) line: Line,
+    /// An operator, or the replacement of its run, wants it loaded.
+    pub(crate) load_wanted: Option<Moment>,
+    pub(crate) preload: bool,
+    /// Gone from the configuration; dropped once its run has ended.
+    pub(crate) removed: bool,
+    pub(crate) last_used: Option<Moment>,
+    /// Requests with a prompt longer than a slot; the engine refuses them by itself.
+    pub(crate) overflows: u64,
+    pub(crate) record: FailureRecord,
+    /// The state that the driver was last told.
+    pub(in crate::models) reported: State,
+}
+
+/// Progress of a model without a run towards one.
+#[derive(Debug)]
+pub(crate) enum Seeking {
+    Nothing,
+    Survey {
+        /// The configuration changed during the survey, so that its result is void.
+        stale: bool,
+    },
+    Room(RoomSearch),
+}
+
+/// Search for memory of a model that is known to load.
+#[derive(Debug)]
+pub(crate) struct RoomSearch {
+    pub(crate) demand: Arc<dyn Demand>,
+    pub(crate) cache: DemandCache,
+    /// Runs that stop for it.
+    pub(crate) victims: Vec<RunId>,
+    /// Its need at the place for which they stop.
+    pub(crate) needs: Bytes,
+    /// Its need on empty cards, where the largest model loads first.
+    pub(crate) size: Bytes,
+    pub(crate) since: Moment,
+    /// Runs whose memory must be back before it starts, whether or not it would fit.
+    pub(crate) after: Vec<RunId>,
+    pub(crate) neighbours: NeighbourQuery,
+}
+
+impl RoomSearch {
+    pub(crate) fn new(demand: Arc<dyn Demand>, since: Moment, after: Vec<RunId>) -> Self {
+        Self {
+            demand,
+            cache: DemandCache::default(),
+            victims: Vec::new(),
+            needs: Bytes::ZERO,
+            size: Bytes::ZERO,
+            since,
+            after,
+            neighbours: NeighbourQuery::Before,
+        }
+    }
+}
+
+/// State of the question to guarded processes for their idle memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NeighbourQuery {
+    Before,
+    Pending,
+    Done,
+}
+
+/// Wait of a running model for memory that its next request needs.
+#[derive(Debug, Default)]
+pub(crate) struct DepthWait {
+    /// Runs that stop for it.
+    pub(crate) victims: Vec<RunId>,
+    pub(crate) needs: Bytes,
+}
+
+impl ModelSlot {
+    pub(crate) fn new(spec: ModelSpec) -> Self {
+        Self {
+            name: spec.name.as_str().into(),
+            preload: spec.preload,
+            spec,
+            seeking: Seeking::Nothing,
+            depth_wait: None,
+            run: None,
+            line: Line::default(),
+            load_wanted: None,
+            removed: false,
+            last_used: None,
+            overflows: 0,
+            record: FailureRecord::default(),
+            reported: State::Unloaded,
+        }
+    }
+
+    pub(crate) fn seeking(&self) -> &Seeking {
+        &self.seeking
+    }
+
+    pub(crate) fn room(&self) -> Option<&RoomSearch> {
+        match &self.seeking {
+            Seeking::Room(room) => Some(room),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn room_mut(&mut self) -> Option<&mut RoomSearch> {
+        match &mut self.seeking {
+            Seeking::Room(room) => Some(room),
+            _ => None,
+        }
+    }
+
+    /// Voids the result of a survey that is under way; returns whether there is one.
+    pub(crate) fn void_survey(&mut self) -> bool {
+        match &mut self.seeking {
+            Seeking::Survey { stale } => {
+                *stale = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub(crate) fn depth_wait(&self) -> Option<&DepthWait> {
+        self.depth_wait.as_ref()
+    }
+
+    pub(crate) fn depth_wait_mut(&mut self) -> Option<&mut DepthWait> {
+        self.depth_wait.as_mut()
+    }
+
+    /// True if a request, an operator or the configuration wants it loaded.
+    pub(crate) fn wanted(&self) -> bool {
+        self.pressing() || self.preload
+    }
+
+    /// True if it may stop other models: a preload alone may not.
+    pub(crate) fn pressing(&self) -> bool {
+        !self.line.is_empty() || self.load_wanted.is_some()
+    }
+
+    pub(crate) fn state(&self) -> State {
+        match (&self.run, &self.seeking) {
+            (Some(run), _) => run.state(),
+            (None, Seeking::Survey { .. } | Seeking::Room(_)) => State::Queued,
+            (None, Seeking::Nothing) if self.record.failed => State::Failed,
+            (None, Seeking::Nothing) => State::Unloaded,
+        }
+    }
+
+    /// Runs that stop for it, whether it is to load or to go deeper.
+    pub(crate) fn victims(&self) -> impl Iterator<Item = &RunId> {
+        let room = self.room().map(|room| room.victims.iter().chain(&room.after));
+        let deeper = self.depth_wait.iter().flat_map(|wait| &wait.victims);
+        room.into_iter().flatten().chain(deeper)
+    }
+
+    /// Sets the runs that stop for it, in whichever way it waits.
+    pub(crate) fn set_victims(&mut self, victims: Vec<RunId>) {
+        if let Some(wait) = &mut self.depth_wait {
+            wait.victims = victims;
+        } else if let Seeking::Room(room) = &mut self.seeking {
+            room.victims = victims;
+        }
+    }
+
+    /// Returns the run if it is this one.
+    pub(crate) fn run_mut(&mut self, id: RunId) -> Option<&mut RunState> {
+        self.run.as_mut().filter(|run| run.id == id)
+    }
+
+    /// The run, if it may be sent a request now.
+    pub(crate) fn open_run(&mut self) -> Option<&mut RunState> {
+        let limit = self.spec.concurrency.unwrap_or(u32::MAX);
+        self.run
+            .as_mut()
+            .filter(|run| run.takes_requests() && run.in_flight() < limit)
+    }
+
+    /// The run, if its depth is tracked.
+    pub(crate) fn tracked(&self) -> Option<(&RunState, &Occupancy)> {
+        let run = self.run.as_ref()?;
+        Some((run, run.occupancy.as_ref().ok()?))
+    }
+
+    pub(crate) fn occupancy_mut(&mut self) -> Option<&mut Occupancy> {
+        self.run.as_mut()?.occupancy.as_mut().ok()
+    }
+
+    /// The end of an idle run's time to live.
+    pub(crate) fn idle_end(&self) -> Option<Moment> {
+        let idle_since = self.run.as_ref()?.idle_since()?;
+        let ttl = self.spec.ttl.filter(|_| !self.spec.pinned)?;
+        Some(idle_since + ttl)
+    }
+}

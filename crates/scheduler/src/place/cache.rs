@@ -1,0 +1,78 @@
+//! Cache of a demand's answers.
+//!
+//! A waiting model is placed again at every change, and a plan takes much longer than the rest of that. The same cards with the same
+//! free memory get the same answer, so it is kept as long as the model waits.
+
+use std::cell::RefCell;
+
+use plimsoll_base::{Bytes, Card, CardId, Demand, Reason};
+
+type Shares = Result<Vec<(CardId, Bytes)>, Reason>;
+type CardsAsked = Vec<(CardId, Bytes)>;
+
+/// Answers kept at most; beyond that all are dropped.
+const KEPT: usize = 256;
+
+/// Answers of one waiting model's demand; not to be shared between demands.
+#[derive(Debug, Default)]
+pub struct DemandCache(RefCell<Vec<(CardsAsked, Shares)>>);
+
+impl DemandCache {
+    pub(super) fn ask(&self, demand: &dyn Demand, cards: &[Card]) -> Shares {
+        let question: CardsAsked = cards.iter().map(|card| (card.id.clone(), card.free)).collect();
+        let mut kept = self.0.borrow_mut();
+        if let Some((_, answer)) = kept.iter().find(|(asked, _)| *asked == question) {
+            return answer.clone();
+        }
+        let answer = demand.on(cards);
+        // Free memory moves all the time while a model waits for long, so that old answers are not asked for again.
+        if kept.len() == KEPT {
+            kept.clear();
+        }
+        kept.push((question, answer.clone()));
+        answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use plimsoll_base::{CardKind, Counting as Counts};
+
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct Counting(AtomicU64);
+
+    impl Demand for Counting {
+        fn on(&self, _: &[Card]) -> Shares {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Ok(Vec::new())
+        }
+    }
+
+    #[test]
+    fn the_same_question_is_asked_once_and_another_again() {
+        let card = Card {
+            id: CardId::new("a"),
+            kind: CardKind::Cuda,
+            name: "a".to_owned(),
+            uuid: None,
+            total: Bytes::gib(8),
+            free: Bytes::gib(8),
+            compute_capability: None,
+            legacy_pool: false,
+            counting: Counts::Driver,
+        };
+        let less = Card {
+            free: Bytes::gib(4),
+            ..card.clone()
+        };
+        let (demand, answers) = (Counting::default(), DemandCache::default());
+        for card in [&card, &card, &less, &card] {
+            assert_eq!(answers.ask(&demand, std::slice::from_ref(card)), Ok(Vec::new()));
+        }
+        assert_eq!(demand.0.into_inner(), 2);
+    }
+}

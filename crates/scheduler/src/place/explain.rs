@@ -1,0 +1,182 @@
+//! Explanation of a model that fits nowhere: its need, the memory of each card, its holders, and hints.
+
+use plimsoll_base::{Advice, Bytes, Card, CardId, Hint, Placement, Reason};
+
+use super::ledger::{Account, Ledger};
+use super::placement::{NoPlacement, PlacementQuery, Standing, Tenant};
+
+/// Sets of cards that the reason lists; further ones are counted.
+const SPELT_OUT: usize = 8;
+
+pub(super) fn no_such_card(card: &CardId) -> Reason {
+    Reason::new(
+        "no_such_card",
+        format!("it asks for {card}, which this machine does not have"),
+    )
+    .fact("card", card.as_str())
+}
+
+pub(super) fn never(
+    query: &PlacementQuery,
+    ledger: &Ledger,
+    tenants: &[Tenant],
+    crowded_out: bool,
+    asked: &[(&Vec<usize>, Result<Placement, Reason>)],
+) -> NoPlacement {
+    let name = query.name;
+    let text = match (asked.is_empty(), crowded_out) {
+        (true, _) if !query.named.cards.is_empty() => {
+            format!("{name} may not use all the cards that its flags name")
+        }
+        (true, _) => format!("{name} may use no card of this machine"),
+        (_, true) => format!("{name} does not fit beside the memory that others hold"),
+        (_, false) => format!("{name} does not fit on the cards it may use, even if they were empty"),
+    };
+    let code = if crowded_out { "no_room" } else { "never_fits" };
+    let mut reason = Reason::new(code, text).fact("model", name);
+    if !query.learned.is_zero() {
+        let learned = format!(
+            "{} was added on each card because the engine ran out of memory before",
+            query.learned
+        );
+        reason = reason.because(Reason::new("learned", learned).fact("learned", query.learned));
+    }
+    reason = reason.because_all(
+        asked
+            .iter()
+            .take(SPELT_OUT)
+            .map(|(set, placement)| match placement {
+                Ok(placement) => too_little(ledger, tenants, placement),
+                Err(reason) => reason.clone().fact("cards", names(ledger, set)),
+            }),
+    );
+    if asked.len() > SPELT_OUT {
+        let more = format!(
+            "{} more sets of cards do not suffice either",
+            asked.len() - SPELT_OUT
+        );
+        reason = reason.because(Reason::new("more_sets", more));
+    }
+    NoPlacement {
+        crowded_out,
+        reason,
+        hints: hints(query, ledger, tenants, crowded_out),
+    }
+}
+
+fn names(ledger: &Ledger, set: &[usize]) -> String {
+    let names: Vec<&str> = set
+        .iter()
+        .map(|index| ledger.accounts()[*index].card().name.as_str())
+        .collect();
+    names.join(", ")
+}
+
+fn too_little(ledger: &Ledger, tenants: &[Tenant], placement: &Placement) -> Reason {
+    let on_cards = placement.shares.iter().filter_map(|share| {
+        let account = ledger.account(&share.card)?;
+        Some(on_card(account, tenants, share.bytes, placement.alone))
+    });
+    let mut on_cards: Vec<Reason> = on_cards.collect();
+    if on_cards.len() == 1 {
+        return on_cards.remove(0);
+    }
+    let total = placement.total();
+    Reason::new(
+        "on_cards",
+        format!("on {} cards it takes {total}", on_cards.len()),
+    )
+    .fact("need", total)
+    .because_all(on_cards)
+}
+
+fn on_card(account: &Account, tenants: &[Tenant], need: Bytes, alone: bool) -> Reason {
+    let stays = |run| {
+        tenants
+            .iter()
+            .any(|t| t.run == run && t.standing == Standing::Stays)
+    };
+    let pinned = || account.claims().iter().filter(|claim| stays(claim.run));
+    let held: Bytes = pinned().map(|claim| claim.bytes).sum();
+    let capacity = account.capacity();
+    let (name, total) = (&account.card().name, account.card().total);
+    let text = match alone {
+        true if capacity.is_zero() => {
+            format!("{name} reports a total of {total}, so it has no memory to give")
+        }
+        true => format!("{name} would be taken whole, because the model's need is unknown"),
+        false => format!(
+            "{name} has {} for it and it takes {need}",
+            capacity.saturating_sub(held)
+        ),
+    };
+    let mut reason = Reason::new("on_card", text)
+        .fact("card", account.card().id.as_str())
+        .fact("need", need)
+        .fact("total", total)
+        .fact("available", capacity.saturating_sub(held));
+    if let Some(budget) = account.budget() {
+        let text = format!("the budget is {budget} of {total}");
+        reason = reason.because(Reason::new("budget", text).fact("budget", budget));
+    }
+    for (code, bytes, text) in [
+        ("foreign", account.foreign(), "is held by other processes"),
+        ("reserve", account.reserve(), "is kept in reserve"),
+    ] {
+        if !bytes.is_zero() {
+            reason = reason.because(Reason::new(code, format!("{bytes} {text}")).fact(code, bytes));
+        }
+    }
+    reason.because_all(pinned().map(|claim| {
+        let text = format!("{} is held by {}, which is pinned", claim.bytes, claim.holder);
+        Reason::new("pinned", text)
+            .fact("model", &*claim.holder)
+            .fact("claim", claim.bytes)
+    }))
+}
+
+fn hints(query: &PlacementQuery, ledger: &Ledger, tenants: &[Tenant], crowded_out: bool) -> Vec<Hint> {
+    let usable = || {
+        let accounts = ledger.accounts().iter();
+        accounts.filter(|account| {
+            let id = &account.card().id;
+            (query.allowed.is_empty() || query.allowed.contains(id)) && query.named.allows(id)
+        })
+    };
+    let stays = |run| {
+        let mut tenants = tenants.iter();
+        tenants.any(|tenant| tenant.run == run && tenant.standing == Standing::Stays)
+    };
+    let at_best = |account: &Account| {
+        let staying = account.claims().iter().filter(|claim| stays(claim.run));
+        let held: Bytes = staying.map(|claim| claim.bytes).sum();
+        Card {
+            free: account.capacity().saturating_sub(held),
+            ..account.card().clone()
+        }
+    };
+    let cards: Vec<Card> = usable().map(at_best).collect();
+    let mut hints = query.demand.hints(&cards);
+    if crowded_out {
+        let crowded = usable().filter(|account| {
+            let pinned = |run| {
+                tenants
+                    .iter()
+                    .any(|t| t.run == run && t.standing == Standing::Stays)
+            };
+            !account.foreign().is_zero() || account.claims().iter().any(|claim| pinned(claim.run))
+        });
+        hints.extend(crowded.map(|account| {
+            Hint::new(Advice::FreeCard {
+                card: account.card().name.clone(),
+            })
+        }));
+    }
+    if query.demand.alone() {
+        hints.push(Hint::new(Advice::DeclareMemory));
+    }
+    if !query.allowed.is_empty() && ledger.accounts().len() > query.allowed.len() {
+        hints.push(Hint::new(Advice::AnotherCard));
+    }
+    hints
+}

@@ -1,0 +1,202 @@
+//! Requests and their deadlines.
+//!
+//! A request is in exactly one place: in its model's [`Line`] with a deadline, in flight at a run, or held while a run's health is
+//! checked. Only [`Queue`] changes a line, so that line, table and deadlines always agree.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use plimsoll_base::RunId;
+
+use super::depth::Depth;
+use super::time::{ModelId, Moment, RequestId};
+
+/// A request that has not ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestState {
+    pub(crate) model: ModelId,
+    pub(crate) arrived: Moment,
+    pub(crate) deadline: Moment,
+    /// A run has died under it, or was about to.
+    pub(crate) bounced: bool,
+    pub(crate) depth: Option<Depth>,
+    /// The driver was asked for the depth.
+    pub(crate) measuring: bool,
+    pub(crate) place: RequestPlace,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RequestPlace {
+    Queued,
+    Sent(RunId),
+    /// The run gave no answer; the request waits for the result of the run's health check.
+    Held(RunId),
+}
+
+impl RequestState {
+    pub(crate) fn new(model: ModelId, arrived: Moment, deadline: Moment) -> Self {
+        Self {
+            model,
+            arrived,
+            deadline,
+            bounced: false,
+            depth: None,
+            measuring: false,
+            place: RequestPlace::Queued,
+        }
+    }
+}
+
+/// Waiting requests of one model, in the order in which they will be sent.
+#[derive(Debug, Default)]
+pub(crate) struct Line(VecDeque<RequestId>);
+
+impl Line {
+    pub(crate) fn front(&self) -> Option<RequestId> {
+        self.0.front().copied()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = RequestId> {
+        self.0.iter().copied()
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    requests: HashMap<RequestId, RequestState>,
+    /// Of queued requests only.
+    deadlines: BTreeSet<(Moment, RequestId)>,
+}
+
+impl Queue {
+    pub(crate) fn get(&self, id: RequestId) -> Option<&RequestState> {
+        self.requests.get(&id)
+    }
+
+    /// Records a request that is sent to a run without waiting.
+    pub(crate) fn insert_sent(&mut self, id: RequestId, request: RequestState, run: RunId) {
+        let place = RequestPlace::Sent(run);
+        self.requests.insert(id, RequestState { place, ..request });
+    }
+
+    pub(crate) fn push_back(&mut self, line: &mut Line, id: RequestId, request: RequestState) {
+        line.0.push_back(id);
+        self.enter(id, request);
+    }
+
+    /// Queues a request that has waited before ahead of all others.
+    pub(crate) fn push_front(&mut self, line: &mut Line, id: RequestId, request: RequestState) {
+        line.0.push_front(id);
+        self.enter(id, request);
+    }
+
+    fn enter(&mut self, id: RequestId, request: RequestState) {
+        self.deadlines.insert((request.deadline, id));
+        let place = RequestPlace::Queued;
+        self.requests.insert(id, RequestState { place, ..request });
+    }
+
+    /// Sends the front of the line to `run`.
+    pub(crate) fn send_front(&mut self, line: &mut Line, run: RunId) -> Option<RequestId> {
+        let id = line.0.pop_front()?;
+        if let Some(request) = self.requests.get_mut(&id) {
+            request.place = RequestPlace::Sent(run);
+            self.deadlines.remove(&(request.deadline, id));
+        }
+        Some(id)
+    }
+
+    /// Holds a sent request until its run's health is known. Returns it, or None if it is not at a run.
+    pub(crate) fn hold(&mut self, id: RequestId) -> Option<(RequestState, RunId)> {
+        let request = self.requests.get_mut(&id)?;
+        let RequestPlace::Sent(run) = request.place else {
+            return None;
+        };
+        request.place = RequestPlace::Held(run);
+        Some((*request, run))
+    }
+
+    /// Removes a request wherever it is; `line` is that of its model.
+    pub(crate) fn remove(&mut self, line: Option<&mut Line>, id: RequestId) -> Option<RequestState> {
+        let request = self.requests.remove(&id)?;
+        if request.place == RequestPlace::Queued {
+            self.deadlines.remove(&(request.deadline, id));
+            // A line may hold a thousand requests, so it is searched only for those that are in it.
+            line.into_iter()
+                .for_each(|line| line.0.retain(|queued| *queued != id));
+        }
+        Some(request)
+    }
+
+    /// Removes all queued requests of a line.
+    pub(crate) fn clear(&mut self, line: &mut Line) -> Vec<RequestId> {
+        let ids: Vec<RequestId> = line.0.drain(..).collect();
+        for id in &ids {
+            if let Some(request) = self.requests.remove(id) {
+                self.deadlines.remove(&(request.deadline, *id));
+            }
+        }
+        ids
+    }
+
+    /// The queued request whose deadline has passed for longest.
+    pub(crate) fn expired(&self, now: Moment) -> Option<RequestId> {
+        self.deadlines
+            .first()
+            .filter(|(at, _)| *at <= now)
+            .map(|(_, id)| *id)
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Moment> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+
+    /// Marks that the driver measures the request's depth.
+    pub(crate) fn begin_measuring(&mut self, id: RequestId) -> bool {
+        let request = self.requests.get_mut(&id);
+        request.is_some_and(|request| !std::mem::replace(&mut request.measuring, true))
+    }
+
+    /// Takes a measured depth. Returns the request, or None if its depth was not being measured.
+    pub(crate) fn depth_measured(&mut self, id: RequestId, depth: Option<Depth>) -> Option<RequestState> {
+        let request = self.requests.get_mut(&id).filter(|request| request.measuring)?;
+        request.measuring = false;
+        request.depth = depth.or(request.depth);
+        Some(*request)
+    }
+
+    /// Settles the depth of a request whose engine does not count tokens: it will not do so next time either.
+    pub(crate) fn settle_depth(&mut self, id: RequestId) {
+        if let Some(request) = self.requests.get_mut(&id) {
+            request.depth = Some(Depth {
+                exact: true,
+                ..request.depth.unwrap_or(Depth::UNKNOWN)
+            });
+        }
+    }
+
+    /// Forgets the depths of a line's requests: another engine may tokenise differently.
+    pub(crate) fn forget_depths(&mut self, line: &Line) {
+        for id in line.iter() {
+            if let Some(request) = self.requests.get_mut(&id) {
+                request.depth = None;
+            }
+        }
+    }
+
+    /// Moves a queued request to the front.
+    pub(crate) fn bring_forward(line: &mut Line, id: RequestId) {
+        let before = line.0.len();
+        line.0.retain(|queued| *queued != id);
+        if line.0.len() < before {
+            line.0.push_front(id);
+        }
+    }
+}

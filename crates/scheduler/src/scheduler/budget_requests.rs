@@ -1,0 +1,58 @@
+//! Requests of runs for a larger budget.
+//!
+//! Guard asks before it refuses an allocation. If the card has unclaimed memory, the claim is raised; else idle runs stop, the fewest
+//! that suffice, as for a new model. If all of them together do not suffice, none stops and the request is declined. The engine waits
+//! in the middle of an allocation, so it is served before models that wait to be loaded.
+
+use plimsoll_base::{Bytes, CardId, RunId};
+
+use super::Scheduler;
+use crate::effect::Effect;
+use crate::models::Drain;
+use crate::state::budgets::BudgetRequest;
+
+impl Scheduler {
+    pub(super) fn budget_requested(&mut self, run: RunId, card: CardId, asked: Bytes, wanted: Bytes) {
+        // Guard has one request at a time on each page; a second one would be answered twice.
+        if self.runs.model_of(run).is_none() || self.budgets.has(run) {
+            return;
+        }
+        let mut request = BudgetRequest {
+            run,
+            card,
+            asked,
+            wanted,
+            after: Vec::new(),
+        };
+        let missing = self.state().missing_for(&request);
+        if missing.is_zero() {
+            return self.grant(&request);
+        }
+        match self.state().idle_victims(&request, missing) {
+            Some(victims) => {
+                request.after = victims.iter().map(|(run, _)| *run).collect();
+                self.budgets.push(request);
+                for (_, model) in victims {
+                    self.drain(model, Drain::Evict);
+                }
+            }
+            None => self.emit(Effect::AnswerBudget { run, claim: None }),
+        }
+    }
+
+    /// Grants requests that waited for nothing but the memory of `gone`.
+    pub(super) fn resume_budgets(&mut self, gone: RunId) {
+        for request in self.budgets.resume(gone) {
+            self.grant(&request);
+        }
+    }
+
+    /// Raises the claim as far as the ledger has room, which may be less than was asked for.
+    fn grant(&mut self, request: &BudgetRequest) {
+        let BudgetRequest {
+            run, card, wanted, ..
+        } = request;
+        let claim = self.raise(*run, card, *wanted);
+        self.emit(Effect::AnswerBudget { run: *run, claim });
+    }
+}

@@ -1,0 +1,129 @@
+//! Commands of the operator: a new configuration, a model to load or unload, the end of the daemon.
+
+use super::Scheduler;
+use crate::effect::{Effect, Refusal};
+use crate::event::Change;
+use crate::failures::FailureRecord;
+use crate::models::{Drain, ModelSlot, Seeking};
+use crate::refusal;
+use crate::spec::ModelSpec;
+use crate::time::ModelId;
+
+impl Scheduler {
+    pub(super) fn configured(&mut self, changes: Vec<(ModelId, Change)>) {
+        self.models.mark_states_dirty();
+        for (id, change) in changes {
+            match change {
+                Change::Added(spec) => self.add(id, spec),
+                Change::Replaced(spec) => self.replace(id, spec),
+                Change::Retuned(spec) => self.retune(id, spec),
+                Change::Removed => self.remove(id),
+            }
+        }
+        self.mark_dirty();
+    }
+
+    fn add(&mut self, id: ModelId, spec: ModelSpec) {
+        if self.models.get(id).is_some() {
+            return self.replace(id, spec);
+        }
+        self.models.insert(id, ModelSlot::new(spec));
+        self.seek(id);
+    }
+
+    /// Replaces the engine of a model: the old run drains, and waiting requests wait for the new one.
+    fn replace(&mut self, id: ModelId, spec: ModelSpec) {
+        let now = self.clock.now();
+        let Some(slot) = self.models.get_mut(id) else {
+            return self.add(id, spec);
+        };
+        slot.name = spec.name.as_str().into();
+        slot.spec = spec;
+        slot.removed = false;
+        // Failures of the old configuration say nothing about the new one.
+        slot.record = FailureRecord::default();
+        if slot.run.is_some() {
+            slot.load_wanted.get_or_insert(now);
+        }
+        self.queue.forget_depths(&slot.line);
+        self.cancel_search(id);
+        self.drain(id, Drain::Leave);
+        self.seek(id);
+    }
+
+    fn retune(&mut self, id: ModelId, spec: ModelSpec) {
+        let Some(slot) = self.models.get_mut(id) else {
+            return self.add(id, spec);
+        };
+        slot.spec = spec;
+        self.end_depth_wait(id);
+        self.dispatch_queue(id);
+        // A shorter time to live may already be over.
+        if let Some(at) = self.next_timer() {
+            self.arm(at.max(self.clock.now()));
+        }
+    }
+
+    fn remove(&mut self, id: ModelId) {
+        self.withdraw(id, &refusal::unconfigured());
+        if let Some(slot) = self.models.get_mut(id) {
+            slot.removed = true;
+        }
+    }
+
+    pub(super) fn load_wanted(&mut self, id: ModelId) {
+        let now = self.clock.now();
+        let Some(slot) = self.models.get_mut(id) else {
+            return;
+        };
+        let run = slot.run.as_ref();
+        let stays = run.is_some_and(|run| run.takes_requests() || run.is_loading());
+        if !stays && !slot.removed {
+            slot.load_wanted.get_or_insert(now);
+            slot.record.forgive();
+            self.seek(id);
+            self.turns_changed();
+        }
+    }
+
+    pub(super) fn unload_wanted(&mut self, id: ModelId) {
+        let Some(slot) = self.models.get(id) else { return };
+        let refusal = refusal::unloaded(&slot.name);
+        self.withdraw(id, &refusal);
+    }
+
+    /// Refuses all requests that wait for the model, and lets its run go.
+    fn withdraw(&mut self, id: ModelId, refusal: &Refusal) {
+        self.refuse_queue(id, refusal);
+        self.cancel_search(id);
+        self.drain(id, Drain::Leave);
+    }
+
+    pub(super) fn shutdown(&mut self) {
+        if self.closing.is_some() {
+            return;
+        }
+        let end = self.clock.now() + self.settings.drain;
+        self.closing = Some(end);
+        self.arm(end);
+        for id in self.models.ids() {
+            self.withdraw(id, &refusal::shutting_down());
+            // A survey under way will be ignored, so its model would be shown as queued for ever.
+            if self.models.get_mut(id).is_some_and(ModelSlot::void_survey) {
+                self.set_seeking(id, Seeking::Nothing);
+            }
+        }
+        for run in self.runs.take_leaving() {
+            self.placements.ledger.release(run);
+        }
+        self.close();
+    }
+
+    /// Reports once that no engine is left.
+    pub(super) fn close(&mut self) {
+        if self.closing.is_some() && self.runs.none_living() && !self.drained {
+            self.drained = true;
+            self.emit(Effect::Drained);
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Search for room: which runs stop for which waiting model.
+//!
+//! Waiting models are looked at oldest first, or in the order of [`crate::state::turns`]. A model that cannot start yet and has waited
+//! longer than the patience reserves its need against younger ones; until then they may pass it if they take nothing from it. Each
+//! search starts from nothing: victims are chosen anew, but runs that leave already stay the cheapest victims, so that decisions do
+//! not flutter.
+
+use plimsoll_base::{Placement, RunId};
+
+use super::Scheduler;
+use crate::effect::Effect;
+use crate::models::{Drain, ModelSlot, NeighbourQuery, RunState, Seeking};
+use crate::place::{PlacementVerdict, Reservations, Standing};
+use crate::state::StateRef;
+use crate::state::turns::{Goal, Turn};
+use crate::time::{ModelId, Moment};
+
+/// Searches for one event. Each follows from a change of the one before, and two or three are usual.
+const SEARCHES: usize = 8;
+
+impl Scheduler {
+    /// Looks at all models that wait for memory, and again if that changed something.
+    pub(super) fn make_room(&mut self) {
+        for _ in 0..SEARCHES {
+            if self.placements.take_dirty() {
+                self.search();
+            }
+        }
+        // Models that still wait were not helped by the runs that are idle now.
+        let idle = self.state().idle_runs();
+        self.placements.remember_failed(idle);
+    }
+
+    fn search(&mut self) {
+        let mut turns: Vec<Turn> = Vec::new();
+        for id in self.models.ids() {
+            let Some(slot) = self.models.get(id) else { continue };
+            match slot.seeking() {
+                Seeking::Room(room) if slot.wanted() => turns.push(self.state().turn(id, slot, Some(room))),
+                Seeking::Room(_) => self.set_seeking(id, Seeking::Nothing),
+                _ if slot.depth_wait().is_some() => turns.push(self.state().turn(id, slot, None)),
+                _ => {}
+            }
+        }
+        turns.sort_unstable_by_key(Turn::key);
+        let mut reserved = Reservations::default();
+        for turn in turns {
+            if let Some(due) = turn.postponable(self.clock.now()) {
+                self.arm(due);
+            }
+            match turn.goal {
+                _ if self.state().is_postponed(&turn) => {}
+                Goal::Depth => self.find_depth(turn.model, turn.since, &mut reserved),
+                Goal::Load | Goal::Preload => self.find_room(turn.model, turn.since, &mut reserved),
+            }
+        }
+        self.call_off_drains();
+        // The end of a new run's protection makes it a possible victim.
+        if self.models.waiting() > 0
+            && let Some(at) = self.state().next_unprotected()
+        {
+            self.arm(at);
+        }
+    }
+
+    pub(super) fn became_idle(&mut self) {
+        if self.models.waiting() > 0 {
+            let idle = self.state().idle_runs();
+            self.placements.mark_dirty_for_idle(&idle);
+        }
+    }
+
+    fn find_room(&mut self, id: ModelId, since: Moment, reserved: &mut Reservations) {
+        let Some((verdict, barred)) = self.state().verdict(id, reserved) else {
+            return;
+        };
+        let pressing = self.models.get(id).is_some_and(ModelSlot::pressing);
+        match verdict {
+            PlacementVerdict::Fits(placement) if barred.is_empty() && self.has_reading(&placement) => {
+                self.take_slack(None, &placement, reserved);
+                self.start(id, placement);
+            }
+            PlacementVerdict::Fits(placement) => reserved.reserve(&placement, &barred, self.ledger()),
+            _ if !pressing => self.skip_preload(id),
+            _ if self.asks_neighbours(id, &verdict) => self.set_victims(id, Vec::new()),
+            PlacementVerdict::FitsAfter { placement, evict } => self.commit(id, &placement, evict, reserved),
+            PlacementVerdict::WaitsFor { placement, busy } => {
+                let impatient = since + self.settings.patience;
+                if self.clock.now() < impatient {
+                    self.set_victims(id, Vec::new());
+                    self.arm(impatient);
+                } else {
+                    self.commit(id, &placement, busy, reserved);
+                }
+            }
+            PlacementVerdict::Later => self.set_victims(id, Vec::new()),
+            PlacementVerdict::Never(never) => self.refuse_for_good(id, *never),
+        }
+    }
+
+    /// True if the placement may be taken on the figures at hand; else the cards are read first.
+    fn has_reading(&mut self, placement: &Placement) -> bool {
+        let (now, age) = (self.clock.now(), self.settings.reading_age);
+        if !StateRef::needs_reading(placement) || self.placements.is_fresh(now, age) {
+            return true;
+        }
+        // The periodic reading may be a second old: another process could have filled the card since.
+        if self.placements.request_reading(now) {
+            self.emit(Effect::ReadCards);
+        }
+        false
+    }
+
+    /// True while guarded processes are asked for idle memory. They are asked once in each search for room, before another model
+    /// is stopped and before a model is refused for memory that they hold.
+    fn asks_neighbours(&mut self, id: ModelId, verdict: &PlacementVerdict) -> bool {
+        let could_help = match verdict {
+            PlacementVerdict::Fits(_) | PlacementVerdict::Later => false,
+            PlacementVerdict::FitsAfter { .. } | PlacementVerdict::WaitsFor { .. } => true,
+            PlacementVerdict::Never(never) => never.crowded_out,
+        };
+        let asks = self.settings.asks && could_help;
+        let Some(room) = self.models.get_mut(id).and_then(ModelSlot::room_mut) else {
+            return false;
+        };
+        if room.neighbours == NeighbourQuery::Before && asks {
+            room.neighbours = NeighbourQuery::Pending;
+            self.emit(Effect::AskNeighbours { model: id });
+            return true;
+        }
+        room.neighbours == NeighbourQuery::Pending
+    }
+
+    pub(super) fn neighbours_asked(&mut self, id: ModelId) {
+        let room = self.models.get_mut(id).and_then(ModelSlot::room_mut);
+        if let Some(room) = room.filter(|room| room.neighbours == NeighbourQuery::Pending) {
+            room.neighbours = NeighbourQuery::Done;
+            self.mark_dirty();
+        }
+    }
+
+    /// Lowers claims of other runs, as far as `placement` lacks room beside what is reserved for older models.
+    pub(super) fn take_slack(
+        &mut self,
+        except: Option<ModelId>,
+        placement: &Placement,
+        reserved: &Reservations,
+    ) {
+        let slack = self.state().all_slack(except);
+        for share in placement.shares.iter().filter(|share| !share.bytes.is_zero()) {
+            for (run, slack) in slack.iter().filter(|(_, slack)| slack.card == share.card) {
+                let Some(account) = self.ledger().account(&share.card) else {
+                    continue;
+                };
+                let lacking = (share.bytes + reserved.on(&share.card)).saturating_sub(account.free());
+                let held = account.held_by(*run);
+                if !lacking.is_zero() {
+                    let wanted = held.saturating_sub(lacking.min(slack.bytes));
+                    self.placements.ledger.shrink(*run, &share.card, wanted);
+                    self.claim_changed(*run, &share.card);
+                }
+            }
+        }
+    }
+
+    pub(super) fn set_victims(&mut self, id: ModelId, victims: Vec<RunId>) {
+        if let Some(slot) = self.models.get_mut(id) {
+            slot.set_victims(victims);
+        }
+    }
+
+    /// Stops the victims as each is ready to, and reserves the memory that the model will take.
+    fn commit(
+        &mut self,
+        id: ModelId,
+        placement: &Placement,
+        victims: Vec<RunId>,
+        reserved: &mut Reservations,
+    ) {
+        reserved.reserve(placement, &victims, self.ledger());
+        self.drain_victims(&victims);
+        self.set_victims(id, victims);
+        if let Some(room) = self.models.get_mut(id).and_then(ModelSlot::room_mut) {
+            room.needs = placement.total();
+        }
+    }
+
+    /// Drains those of the runs that may be stopped now.
+    pub(super) fn drain_victims(&mut self, victims: &[RunId]) {
+        for run in victims {
+            let Some((id, slot)) = self.state().model_of(*run) else {
+                continue;
+            };
+            let standing = slot.run.as_ref().map(|run| self.state().standing(slot, run));
+            if matches!(standing, Some(Standing::Idle | Standing::Busy)) {
+                self.drain(id, Drain::Evict);
+            }
+        }
+    }
+
+    /// Calls off drains that no waiting model needs any more.
+    fn call_off_drains(&mut self) {
+        let needed = self.state().victims_of(|_| true);
+        let living: Vec<(RunId, ModelId)> = self.runs.living().collect();
+        for (run_id, id) in living {
+            let Some(run) = self.models.get_mut(id).and_then(|slot| slot.run_mut(run_id)) else {
+                continue;
+            };
+            let drains = run.draining == Some(Drain::Evict) && RunState::is_ready(run);
+            if drains && !needed.contains(&run_id) {
+                run.draining = None;
+                self.models.mark_states_dirty();
+                self.mark_dirty();
+                self.dispatch_queue(id);
+            }
+        }
+    }
+}

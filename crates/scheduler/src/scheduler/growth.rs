@@ -1,0 +1,156 @@
+//! Growth of a run's claim for a deeper request.
+//!
+//! A run whose next request needs more memory waits in one line with the models that want to load, and by the same rules: free memory
+//! is taken first, then the slack of other runs, then idle runs stop, the fewest that suffice, and after the patience busy ones
+//! drain. Its own requests in flight may end first. A depth that the run could have on empty slots, but not beside what idle slots
+//! keep, is reached by restarting the engine once it is idle. A depth that it can never have is refused at once.
+
+use plimsoll_base::{Bytes, CardId, Placement, RunId, Share};
+
+use super::Scheduler;
+use crate::effect::Effect;
+use crate::models::{DepthWait, Drain, ModelSlot};
+use crate::place::{Reservations, Standing};
+use crate::state::depth_need::DepthNeed;
+use crate::time::{ModelId, Moment};
+
+impl Scheduler {
+    fn set_depth_wait(&mut self, id: ModelId, wait: Option<DepthWait>) {
+        if self.models.set_depth_wait(id, wait) {
+            self.placements.mark_dirty();
+        }
+    }
+
+    /// Finds room for the front of a queue that goes deeper than its run's claim covers.
+    pub(super) fn find_depth(&mut self, id: ModelId, since: Moment, reserved: &mut Reservations) {
+        let Some(need) = self.state().depth_need(id) else {
+            self.set_depth_wait(id, None);
+            return self.dispatch_queue(id);
+        };
+        if !self.state().within_reach(id, &need.needs) {
+            return self.beyond_reach(id, &need, reserved);
+        }
+        let extra = self.state().extra(need.run, &need.needs);
+        let lacking = extra.shares.iter();
+        let lacking: Vec<Bytes> = lacking
+            .map(|share| self.state().lacking(id, share, reserved))
+            .collect();
+        if lacking.iter().all(|lacking| lacking.is_zero()) {
+            return self.raise_claim(id, &need, &extra, reserved);
+        }
+        self.stop_others(id, since, &extra, &lacking, reserved);
+    }
+
+    /// The front does not fit beside the run's other requests and kept sequences: it waits for them to end, or for a fresh run.
+    fn beyond_reach(&mut self, id: ModelId, need: &DepthNeed, reserved: &mut Reservations) {
+        if !self.state().within_reach(id, &need.alone) {
+            let refusal = self.state().too_deep(id);
+            self.set_depth_wait(id, None);
+            if let Some(refusal) = refusal {
+                self.refuse_front(id, refusal);
+            }
+            return self.dispatch_queue(id);
+        }
+        self.set_victims(id, Vec::new());
+        let extra = self.state().extra(need.run, &need.alone);
+        reserved.reserve(&extra, &[], self.ledger());
+        // llama-server frees a kept sequence only when another takes its slot, so that only a restart empties all slots.
+        if need.in_flight == 0 {
+            if let Some(run) = self.models.get_mut(id).and_then(|slot| slot.run.as_mut()) {
+                run.restarts = true;
+            }
+            self.drain(id, Drain::Leave);
+        }
+    }
+
+    fn raise_claim(&mut self, id: ModelId, need: &DepthNeed, extra: &Placement, reserved: &Reservations) {
+        self.take_slack(Some(id), extra, reserved);
+        for share in &need.needs {
+            self.raise(need.run, &share.card, share.bytes);
+            self.claim_changed(need.run, &share.card);
+        }
+        self.set_depth_wait(id, None);
+        self.dispatch_queue(id);
+    }
+
+    fn stop_others(
+        &mut self,
+        id: ModelId,
+        since: Moment,
+        extra: &Placement,
+        lacking: &[Bytes],
+        reserved: &mut Reservations,
+    ) {
+        let impatient = since + self.settings.patience;
+        let worst = match self.clock.now() < impatient {
+            true => Standing::Idle,
+            false => Standing::Protected,
+        };
+        let Some(victims) = self.state().sufficient(id, extra, lacking, worst) else {
+            self.set_victims(id, Vec::new());
+            // A second search at the end of the patience may take busy runs.
+            if self.clock.now() < impatient {
+                self.arm(impatient);
+            }
+            return;
+        };
+        reserved.reserve(extra, &victims, self.ledger());
+        self.drain_victims(&victims);
+        if let Some(wait) = self.models.get_mut(id).and_then(ModelSlot::depth_wait_mut) {
+            wait.victims = victims;
+            wait.needs = extra.total();
+        }
+    }
+
+    /// Ends a wait for depth: the front of the queue fits the claim, or is gone.
+    pub(super) fn end_depth_wait(&mut self, id: ModelId) {
+        if self
+            .models
+            .get(id)
+            .is_some_and(|slot| slot.depth_wait().is_some())
+        {
+            self.set_depth_wait(id, None);
+        }
+    }
+
+    /// Makes the front of the queue wait for a larger claim, among all models that wait.
+    pub(super) fn wait_for_depth(&mut self, id: ModelId) {
+        let waits = self
+            .models
+            .get(id)
+            .is_some_and(|slot| slot.depth_wait().is_some());
+        match waits {
+            false => self.set_depth_wait(id, Some(DepthWait::default())),
+            true => self.placements.mark_dirty(),
+        }
+    }
+
+    /// Raises a run's claim on a card to `wanted`, or as far as the card has room; None if it has no claim there.
+    pub(super) fn raise(&mut self, run: RunId, card: &CardId, wanted: Bytes) -> Option<Bytes> {
+        let claim = self.placements.ledger.raise(run, card, wanted)?;
+        // Memory within a raised claim is no error of the plan, or depth would be learned as a need of every later load.
+        if let Some((_, slot)) = self.living_mut(run)
+            && let Some(run) = &mut slot.run
+        {
+            run.grow_placement(card, claim);
+        }
+        Some(claim)
+    }
+
+    /// Tells the driver the run's claim on a card.
+    pub(super) fn claim_changed(&mut self, run: RunId, card: &CardId) {
+        let share = Share::new(card.clone(), self.state().held_by(run, card));
+        self.emit(Effect::ClaimChanged { run, share });
+    }
+
+    pub(super) fn growth_observed(&mut self, run: RunId, tokens: u64, used: Bytes) {
+        if let Some((_, slot)) = self.living_mut(run) {
+            slot.record.growth.sample(run, tokens, used);
+            if let Some(growth) = slot.record.growth.learned()
+                && let Some(occupancy) = slot.occupancy_mut()
+            {
+                occupancy.learned(growth);
+            }
+        }
+    }
+}

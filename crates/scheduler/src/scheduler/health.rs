@@ -1,0 +1,84 @@
+//! Requests without an answer, and the health checks that follow them.
+//!
+//! DECISION: an engine that closes a connection without an answer may have died, or may have failed at this request alone (a Python
+//! server that raises an exception does so). So a fresh connection decides: if it fails, the run is suspect, gets no more requests
+//! and is killed if it does not end by itself; else only this client is refused. An engine may also hang while its health path
+//! answers (llama.cpp #13281), so several clients in a row without an answer make it suspect whatever the check says.
+
+use plimsoll_base::RunId;
+
+use super::Scheduler;
+use crate::effect::Effect;
+use crate::event::Health;
+use crate::refusal;
+use crate::time::{ClientId, ModelId, RequestId};
+
+impl Scheduler {
+    pub(super) fn bounced(&mut self, id: RequestId, client: ClientId) {
+        let Some((request, run_id)) = self.queue.hold(id) else {
+            return;
+        };
+        self.leave_depth(request.model, run_id, id, None);
+        let run = self.models.get_mut(request.model);
+        let Some(run) = run.and_then(|slot| slot.run_mut(run_id)) else {
+            // The run ended before its death was noticed here.
+            return self.release_held(id);
+        };
+        run.land();
+        let check = run.unanswered(id, client);
+        if run.suspect.is_some() || run.fails_everybody() {
+            self.suspect(request.model, run_id);
+        } else if check {
+            self.emit(Effect::CheckHealth { run: run_id });
+        }
+    }
+
+    pub(super) fn health_checked(&mut self, run_id: RunId, health: Health) {
+        let Some((model, slot)) = self.living_mut(run_id) else {
+            return;
+        };
+        let Some(run) = slot.run_mut(run_id) else { return };
+        let fails = match health {
+            Health::Answers => false,
+            Health::Fails => true,
+            // An engine that serves one request at a time is silent while it works for another client.
+            Health::Silent => run.in_flight() == 0,
+        };
+        if fails {
+            return self.suspect(model, run_id);
+        }
+        let held = run.take_held();
+        let refusal = refusal::unanswered(&slot.name);
+        for id in held {
+            if self.take_request(id).is_some() {
+                self.refuse(id, refusal.clone());
+            }
+        }
+        // The unanswered request has freed a place at the run.
+        self.dispatch_queue(model);
+        self.rested(model);
+    }
+
+    /// Takes a run for dead: it gets no more requests, and those without an answer wait for the next run.
+    fn suspect(&mut self, model: ModelId, run_id: RunId) {
+        let now = self.clock.now();
+        let Some(run) = self.models.get_mut(model).and_then(|slot| slot.run_mut(run_id)) else {
+            return;
+        };
+        run.suspect.get_or_insert(now);
+        let held = run.take_held();
+        self.models.mark_states_dirty();
+        self.arm(now + super::timers::SUSPICION);
+        self.mark_dirty();
+        for id in held {
+            self.release_held(id);
+        }
+    }
+
+    /// Queues a held request again.
+    pub(super) fn release_held(&mut self, id: RequestId) {
+        if let Some(request) = self.take_request(id) {
+            self.requeue(id, request);
+        }
+    }
+}

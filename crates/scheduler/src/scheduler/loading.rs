@@ -1,0 +1,160 @@
+//! Way of a model to a run: survey, room (in [`super::eviction`]), start.
+
+use std::sync::Arc;
+
+use plimsoll_base::{Demand, Placement, Reason, RunId};
+
+use super::Scheduler;
+use crate::effect::{Effect, Refusal};
+use crate::models::{RoomSearch, RunState, Seeking, StartFigure};
+use crate::place::NoPlacement;
+use crate::refusal;
+use crate::time::ModelId;
+
+impl Scheduler {
+    /// Begins to look for a place if the model is wanted and nothing is under way.
+    pub(super) fn seek(&mut self, id: ModelId) {
+        let now = self.clock.now();
+        let ready = self.models.get(id).is_some_and(|slot| {
+            slot.run.is_none()
+                && matches!(slot.seeking(), Seeking::Nothing)
+                && slot.wanted()
+                && slot.record.held_back(now).is_none()
+        });
+        if ready && self.closing.is_none() {
+            self.set_seeking(id, Seeking::Survey { stale: false });
+            self.emit(Effect::Survey { model: id });
+        }
+    }
+
+    pub(super) fn set_seeking(&mut self, id: ModelId, seeking: Seeking) {
+        let enters = matches!(seeking, Seeking::Room(_));
+        let Some(before) = self.models.set_seeking(id, seeking) else {
+            return;
+        };
+        if matches!(before, Seeking::Survey { .. }) {
+            self.turns_changed();
+        }
+        if enters || matches!(before, Seeking::Room(_)) {
+            self.placements.mark_dirty();
+        }
+    }
+
+    /// The order of waiting models may have changed.
+    pub(super) fn turns_changed(&mut self) {
+        if self.settings.largest_first {
+            self.mark_dirty();
+        }
+    }
+
+    pub(super) fn surveyed(&mut self, id: ModelId, result: Result<Arc<dyn Demand>, Reason>) {
+        let Some(slot) = self.models.get(id) else { return };
+        let Seeking::Survey { stale } = *slot.seeking() else {
+            return;
+        };
+        self.set_seeking(id, Seeking::Nothing);
+        match result {
+            _ if stale => self.seek(id),
+            Ok(demand) => self.await_room(id, demand, Vec::new()),
+            Err(reason) => {
+                if let Some(slot) = self.models.get_mut(id) {
+                    slot.record.note(reason);
+                    let refusal = refusal::load_failed(&slot.name, &slot.record, None);
+                    self.refuse_queue(id, &refusal);
+                }
+            }
+        }
+    }
+
+    /// Waits for room for a model that is known to load, and for the memory of the runs in `after`.
+    pub(super) fn await_room(&mut self, id: ModelId, demand: Arc<dyn Demand>, after: Vec<RunId>) {
+        let slot = self.models.get(id).filter(|slot| slot.wanted());
+        let Some(slot) = slot.filter(|_| self.closing.is_none()) else {
+            return;
+        };
+        let mut room = RoomSearch::new(demand, self.clock.now(), after);
+        // The size orders turns only where the largest loads first; a plan is too expensive to make for nothing.
+        if self.settings.largest_first {
+            room.size = self.state().size(slot, &*room.demand, &room.cache);
+        }
+        self.set_seeking(id, Seeking::Room(room));
+    }
+
+    pub(super) fn start(&mut self, id: ModelId, placement: Placement) {
+        let Some(slot) = self.models.get(id) else { return };
+        let Some(room) = slot.room() else { return };
+        let (demand, name) = (Arc::clone(&room.demand), Arc::clone(&slot.name));
+        let (timeout, preloaded) = (slot.spec.load_timeout, !slot.pressing());
+        let occupancy = self.state().occupancy(id, &*demand, &placement);
+        let start = self.start_figures(&placement);
+        let next = self.runs.next_id();
+        // The ledger has the last word: a placement that was decided on other figures is dropped and decided again.
+        if self.placements.ledger.claim(next, &name, &placement).is_err() {
+            return;
+        }
+        let (run_id, now) = (self.runs.begin(id), self.clock.now());
+        let phase = RunState::loading(now, timeout);
+        let mut run = RunState::new(run_id, demand, placement.clone(), occupancy, phase);
+        run.stamp = self.runs.next_stamp();
+        run.preloaded = preloaded;
+        run.start = start;
+        self.set_seeking(id, Seeking::Nothing);
+        if let Some(slot) = self.models.get_mut(id) {
+            slot.preload = false;
+            slot.run = Some(run);
+        }
+        self.arm(now + timeout);
+        self.emit(Effect::Start {
+            run: run_id,
+            model: id,
+            placement,
+        });
+    }
+
+    fn start_figures(&self, placement: &Placement) -> Vec<StartFigure> {
+        let accounts = placement.cards().filter_map(|card| self.ledger().account(card));
+        let figures = accounts.map(|account| StartFigure {
+            card: account.card().id.clone(),
+            claim: placement.on(&account.card().id),
+            free: account.card().free,
+            foreign: account.foreign(),
+        });
+        figures.collect()
+    }
+
+    /// Gives a preload up: it takes only free memory and stops no other model.
+    pub(super) fn skip_preload(&mut self, id: ModelId) {
+        self.set_seeking(id, Seeking::Nothing);
+        if let Some(slot) = self.models.get_mut(id) {
+            slot.preload = false;
+            let text = format!(
+                "{} was not preloaded: it does not fit beside the loaded models",
+                slot.name
+            );
+            slot.record.note(Reason::new("not_preloaded", text));
+        }
+    }
+
+    /// Refuses a model that fits nowhere. If it does not fit only because of memory that was learned from failures, that guess is
+    /// dropped, and the model may be tried again later like any other that failed to load.
+    pub(super) fn refuse_for_good(&mut self, id: ModelId, never: NoPlacement) {
+        let now = self.clock.now();
+        let Some(slot) = self.models.get_mut(id) else {
+            return;
+        };
+        if !slot.record.forget_learned() {
+            slot.record.note(never.reason.clone());
+            return self.give_up(id, refusal::no_placement(never));
+        }
+        let cause = slot.record.last_failure.take();
+        slot.record.load_failed(now, never.reason.because_all(cause));
+        let wait = slot.record.held_back(now);
+        let refusal = refusal::load_failed(&slot.name, &slot.record, wait);
+        self.give_up(id, refusal);
+    }
+
+    fn give_up(&mut self, id: ModelId, refusal: Refusal) {
+        self.set_seeking(id, Seeking::Nothing);
+        self.refuse_queue(id, &refusal);
+    }
+}

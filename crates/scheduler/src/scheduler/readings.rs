@@ -1,0 +1,116 @@
+//! Readings of the cards: measured memory of runs, free memory, and conclusions from both.
+
+use std::sync::Arc;
+
+use plimsoll_base::{Bytes, Card, CardId, Reason, RunId};
+
+use super::Scheduler;
+use crate::load_check::LoadCheck;
+use crate::models::{RunState, StartFigure};
+use crate::time::{ModelId, Moment};
+
+impl Scheduler {
+    pub(super) fn measured(&mut self, run_id: RunId, used: &[(CardId, Bytes)]) {
+        let Some((id, slot)) = self.state().model_of(run_id) else {
+            return;
+        };
+        let name = Arc::clone(&slot.name);
+        let ready = slot.run.as_ref().is_some_and(RunState::is_ready);
+        let ledger = &mut self.placements.ledger;
+        ledger.measure(run_id, &name, used);
+        if ready {
+            ledger.settle(run_id);
+        }
+        let claim: Bytes = ledger.claim_shares(run_id).iter().map(|share| share.bytes).sum();
+        self.learn_from(id, used, claim);
+        self.mark_dirty();
+    }
+
+    fn learn_from(&mut self, id: ModelId, used: &[(CardId, Bytes)], claim: Bytes) {
+        let Some(slot) = self.models.get_mut(id) else {
+            return;
+        };
+        let Some(run) = &mut slot.run else { return };
+        if let Ok(occupancy) = &mut run.occupancy {
+            occupancy.measured(used);
+        }
+        let total: Bytes = used.iter().map(|(_, bytes)| *bytes).sum();
+        if run.demand.alone() {
+            // While it loads, a run of unknown need is measured too early; only a ready one shows its need.
+            if !total.is_zero() && run.is_ready() {
+                slot.record.measured = slot.record.measured.max(Some(claim));
+            }
+            return;
+        }
+        slot.record.measured_excess(excess(run, used));
+        // The claim has grown by as much; counting from there keeps the same excess from being learned twice.
+        for (card, bytes) in used {
+            run.grow_placement(card, *bytes);
+        }
+    }
+
+    pub(super) fn cards_read(&mut self, free: &[(CardId, Bytes)], taken: Moment) {
+        self.placements.read(free, taken);
+        let unchecked = self.models.running().filter(|(_, _, run)| {
+            // A reading from before the end of the load shows only part of it.
+            run.load_check.is_empty() && run.ready_at.is_some_and(|ready| ready <= taken)
+        });
+        let unchecked: Vec<ModelId> = unchecked.map(|(id, ..)| id).collect();
+        for id in unchecked {
+            let check = self.check_load(id);
+            if let Some(run) = self.models.get_mut(id).and_then(|slot| slot.run.as_mut()) {
+                run.load_check = check;
+            }
+        }
+        self.mark_dirty();
+    }
+
+    /// Compares free memory with the ledger for a model that has loaded.
+    fn check_load(&self, id: ModelId) -> Vec<LoadCheck> {
+        let Some(run) = self.models.get(id).and_then(|slot| slot.run.as_ref()) else {
+            return Vec::new();
+        };
+        let checks = run.start.iter().filter_map(|start| {
+            let account = self.ledger().account(&start.card)?;
+            let taken = start.free.saturating_sub(account.card().free);
+            // The claim of the start, because measured memory beyond it has raised it since.
+            let measured = account.claims().iter().find(|claim| claim.run == run.id);
+            let measured = measured.and_then(|claim| claim.measured);
+            Some(LoadCheck::new(start.card.clone(), start.claim, taken, measured))
+        });
+        checks.collect()
+    }
+
+    /// Explains a load that ran out of memory by other processes: on some card they took so much since its start that the claim no
+    /// longer fits beside them.
+    pub(super) fn foreign_cause(&self, run: &RunState) -> Option<Reason> {
+        run.start.iter().find_map(|start| {
+            let account = self.ledger().account(&start.card)?;
+            // The run's process is gone, so that none of the memory in use is its own.
+            let (others, foreign) = account.without(run.id);
+            let need = run.placement.on(&start.card);
+            let fits = need + others + foreign + account.reserve() <= account.card().total;
+            let taken = foreign.saturating_sub(start.foreign);
+            (!fits && !taken.is_zero()).then(|| foreign_memory(start, account.card(), taken))
+        })
+    }
+}
+
+fn foreign_memory(start: &StartFigure, card: &Card, taken: Bytes) -> Reason {
+    let text = format!("other processes took {taken} of {} during the load", card.name);
+    Reason::new("foreign_memory", text)
+        .fact("card", start.card.as_str())
+        .fact("foreign", taken)
+        .fact("free_at_start", start.free)
+        .fact("free", card.free)
+}
+
+/// Memory of the run beyond its placement, on the card where that is largest.
+fn excess(run: &RunState, used: &[(CardId, Bytes)]) -> Bytes {
+    let over = used.iter().map(|(card, bytes)| match run.placement.on(card) {
+        // A context on a card that the run was not given is no error of its plan.
+        planned if planned.is_zero() => Bytes::ZERO,
+        planned => bytes.saturating_sub(planned),
+    });
+    over.max().unwrap_or_default()
+}

@@ -1,0 +1,347 @@
+//! Life of a request: it arrives, may wait, is sent to a run, and ends exactly once.
+
+use plimsoll_base::{Reason, RunId};
+
+use super::Scheduler;
+use crate::depth::Depth;
+use crate::effect::{Effect, Refusal};
+use crate::models::{Drain, ModelSlot, RunPhase};
+use crate::queue::{Queue, RequestPlace, RequestState};
+use crate::refusal;
+use crate::state::DepthGate;
+use crate::time::{ModelId, Moment, RequestId};
+
+impl Scheduler {
+    pub(super) fn arrived(&mut self, id: RequestId, model: ModelId, deadline: Moment) {
+        let (now, stamp) = (self.clock.now(), self.runs.next_stamp());
+        let request = RequestState::new(model, now, deadline);
+        if self.closing.is_some() {
+            return self.refuse(id, refusal::shutting_down());
+        }
+        let limit = self.settings.queue;
+        let Some(slot) = self.models.get_mut(model).filter(|slot| !slot.removed) else {
+            return self.refuse(id, refusal::unconfigured());
+        };
+        slot.last_used = Some(now);
+        // The fast path: where depth costs nothing and no request waits, there is nothing to decide.
+        if slot.line.is_empty()
+            && slot.tracked().is_none()
+            && let Some(run) = slot.open_run()
+        {
+            run.send(stamp);
+            let run = run.id;
+            self.queue.insert_sent(id, request, run);
+            return self.emit(Effect::Dispatch { request: id, run });
+        }
+        if slot.line.len() >= limit {
+            let refusal = refusal::queue_full(&slot.name, limit);
+            return self.refuse(id, refusal);
+        }
+        if slot.run.is_none()
+            && let Some(wait) = slot.record.held_back(now)
+        {
+            let refusal = refusal::load_failed(&slot.name, &slot.record, Some(wait));
+            return self.refuse(id, refusal);
+        }
+        self.queue.push_back(&mut slot.line, id, request);
+        self.queued(&request);
+        if self
+            .models
+            .get(model)
+            .is_some_and(|slot| slot.tracked().is_some_and(|(run, _)| run.takes_requests()))
+        {
+            self.measure_queue(model);
+        }
+    }
+
+    fn queued(&mut self, request: &RequestState) {
+        self.arm(request.deadline);
+        self.seek(request.model);
+        // The first request makes a pressing load of a preload, which changes the order of turns.
+        if self
+            .models
+            .get(request.model)
+            .is_some_and(|slot| slot.line.len() == 1)
+        {
+            self.turns_changed();
+        }
+    }
+
+    pub(super) fn finished(&mut self, id: RequestId, tokens: Option<u64>) {
+        if let Some(RequestPlace::Sent(run)) = self.queue.get(id).map(|request| request.place)
+            && let Some((_, slot)) = self.living_mut(run)
+            && let Some(run) = &mut slot.run
+        {
+            run.answered();
+        }
+        self.over(id, tokens);
+    }
+
+    /// Ends a request that is answered, or whose client has left.
+    pub(super) fn over(&mut self, id: RequestId, tokens: Option<u64>) {
+        let Some(request) = self.take_request(id) else {
+            return;
+        };
+        match request.place {
+            RequestPlace::Sent(run) => {
+                self.leave_depth(request.model, run, id, tokens);
+                self.landed(request.model, run);
+            }
+            RequestPlace::Queued => self.unqueued(request.model),
+            RequestPlace::Held(_) => {}
+        }
+    }
+
+    /// Removes a request from every table.
+    pub(super) fn take_request(&mut self, id: RequestId) -> Option<RequestState> {
+        let model = self.queue.get(id)?.model;
+        let line = self.models.get_mut(model).map(|slot| &mut slot.line);
+        self.queue.remove(line, id)
+    }
+
+    /// A request of the model has left the queue without being sent.
+    fn unqueued(&mut self, model: ModelId) {
+        self.end_depth_wait(model);
+        self.mark_dirty();
+        self.dispatch_queue(model);
+    }
+
+    pub(super) fn leave_depth(&mut self, model: ModelId, run: RunId, id: RequestId, tokens: Option<u64>) {
+        let run = self.models.get_mut(model).and_then(|slot| slot.run_mut(run));
+        if let Some(Ok(occupancy)) = run.map(|run| run.occupancy.as_mut()) {
+            occupancy.leave(id, tokens);
+        }
+    }
+
+    /// One request fewer is in flight.
+    fn landed(&mut self, model: ModelId, run: RunId) {
+        let (now, stamp) = (self.clock.now(), self.runs.next_stamp());
+        let Some(slot) = self.models.get_mut(model) else {
+            return;
+        };
+        slot.last_used = Some(now);
+        let queued = !slot.line.is_empty();
+        let Some(run) = slot.run_mut(run) else { return };
+        run.land();
+        run.stamp = stamp;
+        if queued {
+            self.dispatch_queue(model);
+        }
+        self.rested(model);
+    }
+
+    /// Looks at a run that may have nothing left in flight: it stops, or its idle time begins.
+    pub(super) fn rested(&mut self, model: ModelId) {
+        let now = self.clock.now();
+        let Some(slot) = self.models.get_mut(model) else {
+            return;
+        };
+        let ttl = slot.spec.ttl.filter(|_| !slot.spec.pinned);
+        let Some(run) = slot.run.as_mut().filter(|run| run.in_flight() == 0) else {
+            return;
+        };
+        let RunPhase::Ready { idle_since, .. } = &mut run.phase else {
+            return;
+        };
+        *idle_since = now;
+        match run.draining {
+            Some(Drain::Leave | Drain::Evict) => self.stop(model),
+            None => {
+                if let Some(ttl) = ttl {
+                    self.arm(now + ttl);
+                }
+                self.became_idle();
+            }
+        }
+    }
+
+    /// Sends queued requests to the run, as far as it takes them.
+    pub(super) fn dispatch_queue(&mut self, model: ModelId) {
+        let stamp = self.runs.next_stamp();
+        while self.front_may_go(model) {
+            let Some(slot) = self.models.get_mut(model) else {
+                return;
+            };
+            let Some(run) = slot.open_run() else { return };
+            run.send(stamp);
+            let (id, satisfied) = (run.id, run.owed == 1);
+            run.owed = run.owed.saturating_sub(1);
+            let Some(request) = self.queue.send_front(&mut slot.line, id) else {
+                return;
+            };
+            self.send(request, id);
+            // The run has now been sent all that was queued when it became ready: its protection as a new run may end.
+            if satisfied {
+                self.mark_dirty();
+            }
+        }
+    }
+
+    /// Decides whether the front of the queue may be sent, and begins what has to be done first. A wait for depth of an earlier
+    /// front ends.
+    fn front_may_go(&mut self, model: ModelId) -> bool {
+        let Some(slot) = self.models.get_mut(model) else {
+            return false;
+        };
+        let (Some(front), Some(run)) = (slot.line.front(), slot.open_run().map(|run| run.id)) else {
+            return false;
+        };
+        let gate = self
+            .models
+            .get(model)
+            .map_or(DepthGate::Open, |slot| self.state().gate(slot, front));
+        if gate != DepthGate::TooDeep {
+            self.end_depth_wait(model);
+        }
+        match gate {
+            DepthGate::Open | DepthGate::Measuring => {}
+            DepthGate::Measure { exact } => self.measure_depth(front, run, exact),
+            DepthGate::TooDeep => self.wait_for_depth(model),
+        }
+        gate == DepthGate::Open
+    }
+
+    fn send(&mut self, request: RequestId, run: RunId) {
+        let sent = self.queue.get(request).copied();
+        if let Some(sent) = sent
+            && let Some(occupancy) = self.models.get_mut(sent.model).and_then(ModelSlot::occupancy_mut)
+        {
+            // A request of unknown depth counts with a full slot, the most that the engine lets it reach.
+            let most = occupancy.slots().each;
+            let tokens = sent.depth.map_or(most, |depth| depth.tokens(occupancy.slots()));
+            if tokens > 0 {
+                occupancy.enter(request, tokens);
+            }
+        }
+        self.emit(Effect::Dispatch { request, run });
+    }
+
+    /// Asks the driver for the depth of a request.
+    fn measure_depth(&mut self, request: RequestId, run: RunId, exact: bool) {
+        if self.queue.begin_measuring(request) {
+            self.emit(Effect::MeasureDepth { request, run, exact });
+        }
+    }
+
+    /// Asks for the depths of all requests queued for a run: that costs a look at each body, and all at once.
+    pub(super) fn measure_queue(&mut self, model: ModelId) {
+        let Some((run, unknown)) = self.state().unmeasured(model) else {
+            return;
+        };
+        for request in unknown {
+            self.measure_depth(request, run, false);
+        }
+    }
+
+    pub(super) fn depth_measured(&mut self, id: RequestId, run: RunId, depth: Option<Depth>) {
+        let Some(request) = self.queue.depth_measured(id, depth) else {
+            return;
+        };
+        if let Some(slot) = self.models.get_mut(request.model) {
+            let tracked = slot
+                .tracked()
+                .filter(|(tracked, _)| tracked.id == run && tracked.takes_requests());
+            if let Some(slots) = tracked.map(|(_, occupancy)| *occupancy.slots()) {
+                if request.depth.is_some_and(|depth| depth.tokens(&slots) == 0) {
+                    Queue::bring_forward(&mut slot.line, id);
+                }
+                if depth.is_none() {
+                    self.queue.settle_depth(id);
+                }
+                if request.depth.is_some_and(|depth| depth.overflows(&slots)) {
+                    slot.overflows += 1;
+                }
+            }
+        }
+        self.dispatch_queue(request.model);
+    }
+
+    /// Queues a request again that its run did not answer.
+    pub(super) fn requeue(&mut self, id: RequestId, mut request: RequestState) {
+        if let Some(refusal) = self.no_second_try(&request) {
+            return self.refuse(id, refusal);
+        }
+        request.bounced = true;
+        let Some(slot) = self.models.get_mut(request.model) else {
+            return;
+        };
+        self.queue.push_front(&mut slot.line, id, request);
+        if let Some(run) = &mut slot.run {
+            run.owed += 1;
+        }
+        self.queued(&request);
+        self.dispatch_queue(request.model);
+        self.rested(request.model);
+    }
+
+    fn no_second_try(&self, request: &RequestState) -> Option<Refusal> {
+        if self.closing.is_some() {
+            return Some(refusal::shutting_down());
+        }
+        let Some(slot) = self.models.get(request.model).filter(|slot| !slot.removed) else {
+            return Some(refusal::unconfigured());
+        };
+        let held = slot.record.held_back(self.clock.now());
+        let held = held.filter(|_| slot.run.is_none());
+        if request.bounced {
+            return Some(refusal::engine_died(&slot.name, &slot.record, held));
+        }
+        held.map(|wait| refusal::load_failed(&slot.name, &slot.record, Some(wait)))
+    }
+
+    /// Refuses a request that is in no table any more.
+    pub(super) fn refuse(&mut self, request: RequestId, refusal: Refusal) {
+        let refusal = Box::new(refusal);
+        self.emit(Effect::Refuse { request, refusal });
+    }
+
+    /// Refuses all queued requests of the model; it is not wanted any more.
+    pub(super) fn refuse_queue(&mut self, model: ModelId, refusal: &Refusal) {
+        let Some(slot) = self.models.get_mut(model) else {
+            return;
+        };
+        slot.load_wanted = None;
+        slot.preload = false;
+        let refused = self.queue.clear(&mut slot.line);
+        self.end_depth_wait(model);
+        for id in refused {
+            self.refuse(id, refusal.clone());
+        }
+        self.models.mark_states_dirty();
+        self.mark_dirty();
+    }
+
+    /// Refuses the front of a queue.
+    pub(super) fn refuse_front(&mut self, model: ModelId, refusal: Refusal) {
+        let front = self.models.get(model).and_then(|slot| slot.line.front());
+        if let Some(id) = front {
+            self.take_request(id);
+            self.refuse(id, refusal);
+        }
+    }
+
+    /// Refuses requests that have waited until their deadline.
+    pub(super) fn expire(&mut self) {
+        let now = self.clock.now();
+        while let Some(id) = self.queue.expired(now) {
+            let Some(request) = self.take_request(id) else {
+                return;
+            };
+            self.unqueued(request.model);
+            let waited = now.since(request.arrived);
+            let refusal = refusal::deadline(self.models.get(request.model), self.ledger(), waited);
+            self.refuse(id, refusal);
+        }
+    }
+
+    /// Shows the result of a look at a model's files, unless the model has been asked for meanwhile.
+    pub(super) fn forecast_failed(&mut self, id: ModelId, reason: Reason) {
+        self.models.mark_states_dirty();
+        if let Some(slot) = self.models.get_mut(id)
+            && slot.run.is_none()
+            && !slot.wanted()
+        {
+            slot.record.note(reason);
+        }
+    }
+}

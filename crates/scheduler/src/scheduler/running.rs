@@ -1,0 +1,274 @@
+//! Life of a run: loading, ready, draining, stopping, ended, memory returned.
+
+use std::time::Duration;
+
+use plimsoll_base::{CardId, End, Reason, RunId};
+
+use super::Scheduler;
+use crate::effect::{Effect, Stopping};
+use crate::models::{Drain, ModelSlot, RunPhase, RunState, Seeking};
+use crate::refusal;
+use crate::time::{ModelId, Moment};
+
+/// Time between a stop and a kill, or between two kills, whatever is configured.
+const SHORTEST_STOP: Duration = Duration::from_millis(100);
+
+impl Scheduler {
+    /// The model of a run that has a process.
+    pub(super) fn living_mut(&mut self, run: RunId) -> Option<(ModelId, &mut ModelSlot)> {
+        let id = self.runs.model_of(run)?;
+        Some((id, self.models.get_mut(id)?))
+    }
+
+    pub(super) fn progressed(&mut self, run_id: RunId, measured: bool) {
+        let now = self.clock.now();
+        if let Some((_, slot)) = self.living_mut(run_id) {
+            let timeout = slot.spec.load_timeout;
+            if let Some(run) = &mut slot.run {
+                run.progress(now, timeout, measured);
+            }
+        }
+    }
+
+    pub(super) fn ready(&mut self, run_id: RunId) {
+        let now = self.clock.now();
+        let Some((id, slot)) = self.living_mut(run_id) else {
+            return;
+        };
+        let queued = slot.line.len();
+        // A run that was stopped during its load may still report that it is ready.
+        let Some(run) = slot.run.as_mut().filter(|run| run.is_loading()) else {
+            return;
+        };
+        run.phase = RunPhase::Ready {
+            since: now,
+            idle_since: now,
+        };
+        run.ready_at = Some(now);
+        run.owed = queued;
+        slot.load_wanted = None;
+        slot.record.loaded();
+        self.models.mark_states_dirty();
+        self.placements.ledger.settle(run_id);
+        self.measure_queue(id);
+        self.dispatch_queue(id);
+        self.rested(id);
+        self.mark_dirty();
+    }
+
+    /// Lets a run go: at once if nothing is in flight, else when that is done.
+    pub(super) fn drain(&mut self, id: ModelId, cause: Drain) {
+        let Some(run) = self.models.get_mut(id).and_then(|slot| slot.run.as_mut()) else {
+            return;
+        };
+        // A run that leaves for good is not called off when the model that it makes room for is gone.
+        if run.draining != Some(Drain::Leave) {
+            run.draining = Some(cause);
+        }
+        let idle = match run.phase {
+            RunPhase::Loading { .. } => true,
+            RunPhase::Ready { .. } => run.in_flight() == 0,
+            RunPhase::Stopping { .. } => false,
+        };
+        self.models.mark_states_dirty();
+        if idle {
+            self.stop(id);
+        }
+    }
+
+    pub(super) fn stop(&mut self, id: ModelId) {
+        self.end_process(id, Stopping::Graceful, None);
+    }
+
+    /// Ends the run for a failure of its own.
+    pub(super) fn kill_for(&mut self, id: ModelId, reason: Reason) {
+        self.end_process(id, Stopping::Kill, Some(reason));
+    }
+
+    pub(super) fn end_process(&mut self, id: ModelId, how: Stopping, reason: Option<Reason>) {
+        let now = self.clock.now();
+        let Some(slot) = self.models.get_mut(id) else {
+            return;
+        };
+        let until = now + slot.spec.stop_timeout.max(SHORTEST_STOP);
+        let Some(run) = &mut slot.run else { return };
+        run.phase = RunPhase::Stopping { until };
+        run.killed_for = run.killed_for.take().or(reason);
+        let run = run.id;
+        self.models.mark_states_dirty();
+        self.emit(Effect::Stop { run, how });
+        self.arm(until);
+        self.mark_dirty();
+    }
+
+    pub(super) fn ended(&mut self, run_id: RunId, end: End) {
+        let Some(id) = self.runs.end(run_id) else {
+            return;
+        };
+        self.models.mark_states_dirty();
+        self.budgets.forget(run_id);
+        self.end_depth_wait(id);
+        let Some(mut run) = self.models.get_mut(id).and_then(|slot| slot.run.take()) else {
+            return;
+        };
+        // Its last measurement is dropped with the claim below.
+        let measured = self.ledger().measured_shares(run_id);
+        self.give_memory_back(run_id);
+        let held = run.take_held();
+        match (run.phase, &run.killed_for) {
+            (_, Some(reason)) => {
+                let reason = reason.clone();
+                self.load_failed(id, reason);
+            }
+            (RunPhase::Stopping { .. }, None) => {
+                if let Some(slot) = self.models.get_mut(id) {
+                    let lived = run
+                        .ready_at
+                        .map_or(Duration::ZERO, |at| self.clock.now().since(at));
+                    slot.record.run_ended(lived, &run.placement, &measured);
+                }
+                self.seek(id);
+            }
+            (RunPhase::Loading { .. }, None) => self.ended_loading(id, &run, end),
+            (RunPhase::Ready { since, .. }, None) => self.crashed(id, &run, since, end),
+        }
+        for request in held {
+            self.release_held(request);
+        }
+        self.mark_dirty();
+        self.close();
+    }
+
+    fn crashed(&mut self, id: ModelId, run: &RunState, ready_at: Moment, end: End) {
+        let now = self.clock.now();
+        if let Some(slot) = self.models.get_mut(id) {
+            // While serving, words of a log may be a client's: only a shortfall that guard or the driver reported counts.
+            if let End::OutOfMemory {
+                shortfall: Some(shortfall),
+                ..
+            } = &end
+            {
+                slot.record.ran_out(&run.placement, Some(*shortfall));
+            }
+            slot.record.run_failed(now, ready_at, cause(end));
+        }
+        self.after_crash(id);
+    }
+
+    fn ended_loading(&mut self, id: ModelId, run: &RunState, end: End) {
+        let End::OutOfMemory { shortfall, .. } = &end else {
+            return self.load_failed(id, cause(end));
+        };
+        let (shortfall, foreign) = (*shortfall, self.foreign_cause(run));
+        let Some(slot) = self.models.get_mut(id) else {
+            return;
+        };
+        let again = !run.demand.alone() && !std::mem::replace(&mut slot.record.retried, true);
+        match foreign {
+            // The need was right and the card was not free: nothing is learned, and no idle run is at fault.
+            Some(foreign) => {
+                let reason = foreign.because(cause(end));
+                if !again {
+                    return self.load_failed(id, reason);
+                }
+                slot.record.note(reason);
+                self.await_room(id, run.demand.clone(), vec![run.id]);
+            }
+            None if again => {
+                slot.record.ran_out(&run.placement, shortfall);
+                slot.record.note(cause(end));
+                self.retry_after_eviction(id, run);
+            }
+            None => {
+                slot.record.ran_out(&run.placement, shortfall);
+                let text = format!(
+                    "{} ran out of memory while loading, and no idle model is left to stop",
+                    slot.name
+                );
+                let reason = Reason::new("out_of_memory", text)
+                    .fact("claim", run.placement.total())
+                    .because(cause(end));
+                self.load_failed(id, reason);
+            }
+        }
+    }
+
+    /// Stops idle runs on the cards of a load that ran out of memory although the ledger said it would fit. It is tried once more
+    /// with a larger need when their memory is back.
+    fn retry_after_eviction(&mut self, id: ModelId, run: &RunState) {
+        let mut after = vec![run.id];
+        let cards: Vec<CardId> = run.placement.cards().cloned().collect();
+        for other in self.state().idle_on(&cards) {
+            let run = self.models.get(other).and_then(|slot| slot.run.as_ref());
+            after.extend(run.map(|run| run.id));
+            self.drain(other, Drain::Evict);
+        }
+        self.await_room(id, run.demand.clone(), after);
+    }
+
+    /// Refuses all waiting requests with the cause, and holds the next load back, so that it does not fail in the same way at once.
+    fn load_failed(&mut self, id: ModelId, reason: Reason) {
+        let now = self.clock.now();
+        if let Some(slot) = self.models.get_mut(id) {
+            slot.record.load_failed(now, reason);
+        }
+        self.after_crash(id);
+    }
+
+    fn after_crash(&mut self, id: ModelId) {
+        let Some(slot) = self.models.get(id) else { return };
+        match slot.record.held_back(self.clock.now()) {
+            Some(wait) => {
+                let refusal = refusal::load_failed(&slot.name, &slot.record, Some(wait));
+                self.refuse_queue(id, &refusal);
+            }
+            None => self.seek(id),
+        }
+    }
+
+    fn give_memory_back(&mut self, run: RunId) {
+        let ledger = &mut self.placements.ledger;
+        let measured = ledger.measured_shares(run);
+        let taken = match measured.is_empty() {
+            true => ledger.claim_shares(run),
+            false => measured,
+        };
+        ledger.leave(run);
+        // At shutdown no load will ever need the memory, so the daemon does not wait for it.
+        if taken.is_empty() || self.closing.is_some() {
+            ledger.release(run);
+            self.resume_budgets(run);
+        } else {
+            self.runs.leave(run);
+            self.emit(Effect::AwaitMemory { run, taken });
+        }
+    }
+
+    pub(super) fn memory_returned(&mut self, run: RunId) {
+        if self.runs.returned(run) {
+            self.placements.ledger.release(run);
+            self.resume_budgets(run);
+            self.mark_dirty();
+        }
+    }
+
+    /// Cancels the way of a model to a run; a survey that is under way is ignored when it comes back.
+    pub(super) fn cancel_search(&mut self, id: ModelId) {
+        let Some(slot) = self.models.get_mut(id) else {
+            return;
+        };
+        if !slot.void_survey() && slot.room().is_some() {
+            self.set_seeking(id, Seeking::Nothing);
+        }
+    }
+}
+
+fn cause(end: End) -> Reason {
+    match end {
+        End::Expected => Reason::new(
+            "ended",
+            "the engine exited with success before it was asked to stop",
+        ),
+        End::Crashed { reason } | End::OutOfMemory { reason, .. } | End::Unstartable { reason } => reason,
+    }
+}

@@ -1,0 +1,95 @@
+//! Timers: deadlines, stalled loads, stops that take too long, idle models, the end of the drain time.
+
+use std::time::Duration;
+
+use plimsoll_base::Reason;
+
+use super::Scheduler;
+use crate::effect::Stopping;
+use crate::models::{Drain, ModelSlot, RunPhase};
+use crate::time::{ModelId, Moment};
+
+/// Time that a suspect run has to end by itself: a process that has crashed takes a moment to write its core file.
+pub(super) const SUSPICION: Duration = Duration::from_secs(2);
+
+/// Action of a run's timer.
+enum TimerAction {
+    KillStalledLoad,
+    KillAgain,
+    KillSuspect,
+    UnloadIdle,
+}
+
+impl Scheduler {
+    pub(super) fn tick(&mut self) {
+        self.clock.tick();
+        self.expire();
+        if self.closing.is_some_and(|at| at <= self.clock.now()) {
+            self.cut_off();
+        }
+        for id in self.models.ids() {
+            let timer = self.models.get(id).and_then(run_timer);
+            if let Some((_, action)) = timer.filter(|(at, _)| *at <= self.clock.now()) {
+                self.act_on(id, &action);
+            }
+            // The time for which loads were held back may be over.
+            self.seek(id);
+        }
+        self.mark_dirty();
+        if let Some(at) = self.next_timer() {
+            self.arm(at);
+        }
+    }
+
+    fn act_on(&mut self, id: ModelId, action: &TimerAction) {
+        let Some(slot) = self.models.get(id) else { return };
+        match action {
+            TimerAction::KillStalledLoad => {
+                let seconds = slot.spec.load_timeout.as_secs_f64();
+                let text = format!(
+                    "{} made no progress in loading for {seconds:.0} s and was killed",
+                    slot.name
+                );
+                self.kill_for(id, Reason::new("load_stalled", text));
+            }
+            TimerAction::KillAgain => self.end_process(id, Stopping::Kill, None),
+            TimerAction::KillSuspect => {
+                let text = format!(
+                    "the engine of {} dropped a request, did not end by itself, and was killed",
+                    slot.name
+                );
+                self.kill_for(id, Reason::new("unresponsive", text));
+            }
+            TimerAction::UnloadIdle => self.drain(id, Drain::Leave),
+        }
+    }
+
+    /// Stops all runs at the end of the drain time, busy or not.
+    fn cut_off(&mut self) {
+        for id in self.models.ids() {
+            let run = self.models.get(id).and_then(|slot| slot.run.as_ref());
+            if run.is_some_and(|run| !matches!(run.phase, RunPhase::Stopping { .. })) {
+                self.stop(id);
+            }
+        }
+    }
+
+    pub(super) fn next_timer(&self) -> Option<Moment> {
+        let runs = self.models.iter().filter_map(|(_, slot)| run_timer(slot));
+        let runs = runs.map(|(at, _)| at);
+        let closing = self.closing.filter(|at| *at > self.clock.now());
+        runs.chain(self.queue.next_deadline()).chain(closing).min()
+    }
+}
+
+/// The next timer of a model's run.
+fn run_timer(slot: &ModelSlot) -> Option<(Moment, TimerAction)> {
+    let run = slot.run.as_ref()?;
+    let timer = match (run.phase, run.suspect) {
+        (RunPhase::Loading { until, .. }, _) => (until, TimerAction::KillStalledLoad),
+        (RunPhase::Stopping { until }, _) => (until, TimerAction::KillAgain),
+        (RunPhase::Ready { .. }, Some(since)) => (since + SUSPICION, TimerAction::KillSuspect),
+        (RunPhase::Ready { .. }, None) => (slot.idle_end()?, TimerAction::UnloadIdle),
+    };
+    Some(timer)
+}

@@ -1,0 +1,103 @@
+//! Growth of a model's memory per token of depth, as observed.
+//!
+//! An engine's claim stands from the start, but a run-time pool grows with the deepest sequence so far. Two samples of one run, after
+//! answers of different depth, give a slope. It holds for the range between them and is shown with it. The first sample follows an
+//! answer, so that what an engine loads lazily does not count as growth. Depths close together say nothing: memory comes in pieces
+//! of 2 MiB and more.
+
+use plimsoll_base::{Bytes, RunId};
+use serde::Serialize;
+
+/// Tokens between two samples at least.
+const APART: u64 = 256;
+
+/// An observed slope, and the range of depths that it was observed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Growth {
+    pub bytes_per_token: Bytes,
+    /// Tokens of the shallowest and the deepest sample.
+    pub from: u64,
+    pub to: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct GrowthSample {
+    tokens: u64,
+    used: Bytes,
+}
+
+/// Samples of a model's run, and the slope that they gave.
+#[derive(Debug, Default)]
+pub(crate) struct GrowthTracker {
+    run: Option<RunId>,
+    first: Option<GrowthSample>,
+    deepest: u64,
+    learned: Option<Growth>,
+}
+
+impl GrowthTracker {
+    /// Takes the memory of the run after an answer of this depth. The slope of an earlier run stands until this one gives another.
+    pub(crate) fn sample(&mut self, run: RunId, tokens: u64, used: Bytes) {
+        if self.run != Some(run) {
+            (self.run, self.first, self.deepest) = (Some(run), None, 0);
+        }
+        // A pool is a high-water mark, so that a shallower answer shows the memory of the deepest one.
+        if tokens < self.deepest.saturating_add(APART) {
+            return;
+        }
+        self.deepest = tokens;
+        let first = *self.first.get_or_insert(GrowthSample { tokens, used });
+        let span = tokens - first.tokens;
+        if let Some(each) = used.saturating_sub(first.used).get().checked_div(span) {
+            self.learned = Some(Growth {
+                bytes_per_token: Bytes::new(each),
+                from: first.tokens,
+                to: tokens,
+            });
+        }
+    }
+
+    pub(crate) fn learned(&self) -> Option<Growth> {
+        self.learned
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slope(run: u64, looks: &[(u64, u64)], slope: &mut GrowthTracker) -> Option<Growth> {
+        for (tokens, kib) in looks {
+            slope.sample(RunId(run), *tokens, Bytes::kib(*kib));
+        }
+        slope.learned()
+    }
+
+    #[test]
+    fn it_is_unknown_until_two_samples_lie_apart_and_then_holds_for_their_range() {
+        let mut state = GrowthTracker::default();
+        assert_eq!(slope(1, &[(500, 1000)], &mut state), None);
+        assert_eq!(
+            slope(1, &[(600, 9999), (100, 9999)], &mut state),
+            None,
+            "too close, and shallower"
+        );
+        let growth = Growth {
+            bytes_per_token: Bytes::kib(4),
+            from: 500,
+            to: 1500,
+        };
+        assert_eq!(slope(1, &[(1500, 5000)], &mut state), Some(growth));
+        assert_eq!(
+            slope(2, &[(9000, 7)], &mut state),
+            Some(growth),
+            "a new run has to teach first"
+        );
+    }
+
+    #[test]
+    fn memory_that_shrinks_is_no_growth() {
+        let learned = slope(1, &[(500, 1000), (1000, 900)], &mut GrowthTracker::default()).unwrap();
+        assert_eq!(learned.bytes_per_token, Bytes::ZERO);
+    }
+}

@@ -1,0 +1,84 @@
+//! Read-only view of the scheduler's state, for decisions and reports.
+//!
+//! Everything that only asks is implemented on [`StateRef`]; only `scheduler/` changes the state.
+
+pub(crate) mod budgets;
+mod depth_gate;
+pub(crate) mod depth_need;
+mod slack;
+mod snapshot;
+mod stop_reason;
+mod tenants;
+pub(crate) mod turns;
+
+pub use snapshot::{CardView, DepthView, HolderView, ModelView, Snapshot};
+
+pub(crate) use depth_gate::DepthGate;
+
+use plimsoll_base::{Bytes, CardId, RunId};
+
+use self::budgets::BudgetRequests;
+use super::models::{ModelSlot, Models};
+use super::queue::Queue;
+use super::runs::Runs;
+use super::spec::Settings;
+use super::time::{ModelId, Moment};
+use crate::place::Ledger;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StateRef<'a> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) models: &'a Models,
+    pub(crate) queue: &'a Queue,
+    pub(crate) runs: &'a Runs,
+    pub(crate) budgets: &'a BudgetRequests,
+    pub(crate) ledger: &'a Ledger,
+    pub(crate) now: Moment,
+    pub(crate) closing: bool,
+}
+
+impl<'a> StateRef<'a> {
+    pub(crate) fn model(self, id: ModelId) -> Option<&'a ModelSlot> {
+        self.models.get(id)
+    }
+
+    pub(crate) fn model_of(self, run: RunId) -> Option<(ModelId, &'a ModelSlot)> {
+        let id = self.runs.model_of(run)?;
+        Some((id, self.models.get(id)?))
+    }
+
+    pub(crate) fn held_by(self, run: RunId, card: &CardId) -> Bytes {
+        let account = self.ledger.account(card);
+        account.map_or(Bytes::ZERO, |account| account.held_by(run))
+    }
+
+    /// Runs that could be sent a request and have none.
+    pub(crate) fn idle_runs(self) -> Vec<RunId> {
+        let runs = self.models.running().map(|(_, _, run)| run);
+        runs.filter(|run| run.is_idle()).map(|run| run.id).collect()
+    }
+
+    /// Models with an idle run on any of the cards that may be stopped.
+    pub(crate) fn idle_on(self, cards: &[CardId]) -> Vec<ModelId> {
+        let on_cards = |run: RunId| cards.iter().any(|card| !self.held_by(run, card).is_zero());
+        let idle = self.models.running();
+        idle.filter(|(_, slot, run)| run.is_idle() && !slot.spec.pinned && on_cards(run.id))
+            .map(|(id, ..)| id)
+            .collect()
+    }
+
+    /// The arrival of the request that has waited for the model longest, or of the wish to load it.
+    pub(crate) fn waits_since(self, slot: &ModelSlot) -> Moment {
+        let front = slot.line.front().and_then(|id| self.queue.get(id));
+        let front = front.map_or(Moment::NEVER, |request| request.arrived);
+        front.min(slot.load_wanted.unwrap_or(Moment::NEVER))
+    }
+
+    /// The end of the earliest protection of a run that became ready.
+    pub(crate) fn next_unprotected(self) -> Option<Moment> {
+        let ends = self.models.running().filter_map(|(_, _, run)| run.ready_at);
+        ends.map(|ready| ready + self.settings.patience)
+            .filter(|at| *at > self.now)
+            .min()
+    }
+}

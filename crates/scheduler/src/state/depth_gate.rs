@@ -1,0 +1,89 @@
+//! Gate at the front of a queue: a request passes if the run's claim covers its depth.
+//!
+//! DECISION: the front of a queue decides for all behind it. A smaller request could often pass a deep one that waits, but then the
+//! deep one might wait for ever. Only requests that do not use the cache pass.
+
+use plimsoll_base::{Card, Demand, Placement, RunId};
+
+use super::StateRef;
+use crate::models::ModelSlot;
+use crate::occupancy::Occupancy;
+use crate::time::{ModelId, RequestId};
+
+/// Next step for the front of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DepthGate {
+    Open,
+    /// Its depth has to be measured first, or measured better.
+    Measure {
+        exact: bool,
+    },
+    /// The driver measures it.
+    Measuring,
+    /// The claim does not cover its depth.
+    TooDeep,
+}
+
+impl StateRef<'_> {
+    /// The occupancy of a run that starts there; or the reason why its depth is not tracked.
+    pub(crate) fn occupancy(
+        self,
+        id: ModelId,
+        demand: &dyn Demand,
+        placement: &Placement,
+    ) -> Result<Occupancy, String> {
+        let slot = self.model(id).ok_or("the model is gone")?;
+        if !slot.spec.by_depth {
+            return Err("it is switched off in the configuration".to_owned());
+        }
+        // An engine splits its layers by free memory, so the curve has to be given the figures that the placement was.
+        let accounts = placement.cards().filter_map(|card| self.ledger.account(card));
+        let cards = accounts.map(|account| Card {
+            free: account.free(),
+            ..account.card().clone()
+        });
+        let cards: Vec<Card> = cards.collect();
+        let curve = demand.curve(&cards)?;
+        if !curve.grows() {
+            return Err("its memory does not grow with depth".to_owned());
+        }
+        Ok(Occupancy::new(curve, slot.record.learned()))
+    }
+
+    pub(crate) fn gate(self, slot: &ModelSlot, id: RequestId) -> DepthGate {
+        let (Some((run, occupancy)), Some(request)) = (slot.tracked(), self.queue.get(id)) else {
+            return DepthGate::Open;
+        };
+        let Some(depth) = request.depth.filter(|_| !request.measuring) else {
+            return match request.measuring {
+                true => DepthGate::Measuring,
+                false => DepthGate::Measure { exact: false },
+            };
+        };
+        let tokens = depth.tokens(occupancy.slots());
+        match self.covers(run.id, occupancy) {
+            // Embeddings and the like leave the cache alone; they pass whatever the claim covers.
+            _ if tokens == 0 => DepthGate::Open,
+            Some(covered) if occupancy.with(tokens) <= covered => DepthGate::Open,
+            // Counting costs the engine a tokenisation, so it is asked only if the bound does not fit.
+            _ if !depth.exact => DepthGate::Measure { exact: true },
+            _ => DepthGate::TooDeep,
+        }
+    }
+
+    /// Depth that the run's claim covers.
+    pub(crate) fn covers(self, run: RunId, occupancy: &Occupancy) -> Option<u64> {
+        occupancy.covered(|card| self.held_by(run, card))
+    }
+
+    /// Queued requests of a model with a depth that is neither known nor being measured, and the run to measure them with.
+    pub(crate) fn unmeasured(self, id: ModelId) -> Option<(RunId, Vec<RequestId>)> {
+        let slot = self.model(id)?;
+        let run = slot.tracked()?.0.id;
+        let unknown = |id: &RequestId| {
+            let request = self.queue.get(*id);
+            request.is_some_and(|request| request.depth.is_none() && !request.measuring)
+        };
+        Some((run, slot.line.iter().filter(unknown).collect()))
+    }
+}

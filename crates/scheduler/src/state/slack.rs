@@ -1,0 +1,59 @@
+//! Slack: the part of a claim that no admitted request can use.
+//!
+//! A claim is the run's memory at full depth, which few requests reach. While a model waits, the part of a claim beyond the depth of
+//! its requests and beyond the measured memory counts as free, and is taken as far as it is needed. A run with queued requests keeps
+//! its claim. No admitted request is ever uncovered: the floor is the memory of the run for all that it has admitted.
+
+use plimsoll_base::{Bytes, RunId, Share};
+
+use super::StateRef;
+use crate::models::ModelSlot;
+use crate::place::Ledger;
+use crate::time::ModelId;
+
+impl StateRef<'_> {
+    /// Memory that the model's run could give up now.
+    pub(crate) fn slack(self, slot: &ModelSlot) -> Vec<Share> {
+        let Some((run, occupancy)) = slot.tracked() else {
+            return Vec::new();
+        };
+        if !run.takes_requests() || !slot.line.is_empty() {
+            return Vec::new();
+        }
+        let measured = self.ledger.measured_shares(run.id);
+        let slack = occupancy.needs(occupancy.admitted()).into_iter().map(|need| {
+            let held = self.held_by(run.id, &need.card);
+            let seen = measured.iter().find(|share| share.card == need.card);
+            // A pool never shrinks, so that measured memory is needed even if no request of that depth is left.
+            let floor = need.bytes.max(seen.map_or(Bytes::ZERO, |share| share.bytes));
+            Share::new(need.card, held.saturating_sub(floor))
+        });
+        slack.filter(|share| !share.bytes.is_zero()).collect()
+    }
+
+    /// Slack of all runs but that of `except`; the least recently used first.
+    pub(crate) fn all_slack(self, except: Option<ModelId>) -> Vec<(RunId, Share)> {
+        let mut all: Vec<(u64, RunId, Share)> = self
+            .models
+            .running()
+            .filter(|(id, ..)| Some(*id) != except)
+            .flat_map(|(_, slot, run)| {
+                let slack = self.slack(slot);
+                slack.into_iter().map(|share| (run.stamp, run.id, share))
+            })
+            .collect();
+        all.sort_by_key(|(stamp, run, _)| (*stamp, *run));
+        all.into_iter().map(|(_, run, share)| (run, share)).collect()
+    }
+
+    /// The ledger as it would be without any slack; `None` if there is none.
+    pub(crate) fn without_slack(self) -> Option<Ledger> {
+        let slack = self.all_slack(None);
+        let mut ledger = (!slack.is_empty()).then(|| self.ledger.clone())?;
+        for (run, share) in slack {
+            let held = self.held_by(run, &share.card);
+            ledger.shrink(run, &share.card, held.saturating_sub(share.bytes));
+        }
+        Some(ledger)
+    }
+}

@@ -1,0 +1,174 @@
+//! Snapshot of models and cards, for `/running`, `/models` and the screens.
+
+use std::time::Duration;
+
+use plimsoll_base::{Bytes, CardId, Reason, RunId, Share, Slots};
+use serde::Serialize;
+
+use super::StateRef;
+use crate::effect::State;
+use crate::load_check::LoadCheck;
+use crate::models::ModelSlot;
+use crate::place::{Account, Ledger};
+use crate::slope::Growth;
+use crate::time::{ModelId, Moment};
+
+/// All models and cards at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Snapshot {
+    pub now: Moment,
+    pub models: Vec<ModelView>,
+    pub cards: Vec<CardView>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ModelView {
+    pub id: ModelId,
+    pub name: String,
+    pub state: State,
+    pub pinned: bool,
+    pub run: Option<RunId>,
+    pub in_flight: u32,
+    pub queued: usize,
+    /// Time of the last request that came or went; None before the first.
+    pub last_used: Option<Moment>,
+    /// Memory that the run may take.
+    pub claim: Vec<Share>,
+    /// The claim is a whole card, because the need is unknown.
+    pub alone: bool,
+    /// Memory that it was last measured to take.
+    pub measured: Vec<Share>,
+    /// Added to the demand on every card, because runs ran out of memory or took more than planned.
+    pub learned: Bytes,
+    /// Observed growth per token; None until two answers of different depth gave it.
+    pub growth: Option<Growth>,
+    /// Depth of the run, where depth costs memory.
+    pub depth: Option<DepthView>,
+    /// Reason why depth is not tracked.
+    pub depth_unwatched: Option<String>,
+    /// Requests whose prompt was longer than the context.
+    pub overflows: u64,
+    /// Time for which loads are held back after crashes; None when they are not.
+    pub held_back: Option<Duration>,
+    pub last_failure: Option<Reason>,
+    /// Difference between claim and memory taken, for each card after the load.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub load_check: Vec<LoadCheck>,
+}
+
+/// The depth of a run, in tokens.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DepthView {
+    /// Tokens that it has reached, or may reach with its requests.
+    pub admitted: u64,
+    /// Tokens that its claim covers.
+    pub covered: u64,
+    /// Tokens at most.
+    pub full: u64,
+    /// Division of the depth among slots.
+    pub slots: Slots,
+    /// Memory for the admitted depth.
+    pub needs: Vec<Share>,
+    /// Memory that it could give up while other models wait.
+    pub spare: Vec<Share>,
+    /// Memory that a token of depth adds, as planned or as observed.
+    pub bytes_per_token: Bytes,
+    /// The next request waits for more memory.
+    pub waits: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CardView {
+    pub id: CardId,
+    pub name: String,
+    pub total: Bytes,
+    /// Memory for all claims together: less reserve and foreign processes, at most the budget.
+    pub capacity: Bytes,
+    pub claimed: Bytes,
+    /// Capacity that nobody claims.
+    pub free: Bytes,
+    /// Used by other processes.
+    pub foreign: Bytes,
+    pub holders: Vec<HolderView>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HolderView {
+    pub run: RunId,
+    pub model: String,
+    pub claim: Bytes,
+    pub measured: Option<Bytes>,
+}
+
+impl StateRef<'_> {
+    pub(crate) fn snapshot(self) -> Snapshot {
+        let models = self.models.iter();
+        Snapshot {
+            now: self.now,
+            models: models.map(|(id, slot)| self.model_view(id, slot)).collect(),
+            cards: self.ledger.accounts().iter().map(card_view).collect(),
+        }
+    }
+
+    /// One model's part of the snapshot.
+    pub(crate) fn model_view(self, id: ModelId, slot: &ModelSlot) -> ModelView {
+        let run = slot.run.as_ref();
+        let shares =
+            |of: fn(&Ledger, RunId) -> Vec<Share>| run.map_or(Vec::new(), |run| of(self.ledger, run.id));
+        ModelView {
+            id,
+            name: slot.name.to_string(),
+            state: slot.state(),
+            pinned: slot.spec.pinned,
+            run: run.map(|run| run.id),
+            in_flight: run.map_or(0, |run| run.in_flight()),
+            queued: slot.line.len(),
+            last_used: slot.last_used,
+            claim: shares(Ledger::claim_shares),
+            alone: run.is_some_and(|run| run.placement.alone),
+            measured: shares(Ledger::measured_shares),
+            learned: slot.record.learned(),
+            growth: slot.record.growth.learned(),
+            depth: self.depth_view(slot),
+            depth_unwatched: run.and_then(|run| run.occupancy.as_ref().err().cloned()),
+            overflows: slot.overflows,
+            held_back: slot.record.held_back(self.now),
+            last_failure: slot.record.last_failure.clone(),
+            load_check: run.map_or(Vec::new(), |run| run.load_check.clone()),
+        }
+    }
+
+    fn depth_view(self, slot: &ModelSlot) -> Option<DepthView> {
+        let (run, occupancy) = slot.tracked()?;
+        let full = occupancy.slots().full;
+        Some(DepthView {
+            admitted: occupancy.admitted(),
+            covered: self.covers(run.id, occupancy).unwrap_or(0).min(full),
+            full,
+            slots: *occupancy.slots(),
+            needs: occupancy.needs(occupancy.admitted()),
+            spare: self.slack(slot),
+            bytes_per_token: occupancy.curve().bytes_per_token(),
+            waits: slot.depth_wait().is_some(),
+        })
+    }
+}
+
+fn card_view(account: &Account) -> CardView {
+    let holders = account.claims().iter().map(|claim| HolderView {
+        run: claim.run,
+        model: claim.holder.to_string(),
+        claim: claim.bytes,
+        measured: claim.measured,
+    });
+    CardView {
+        id: account.card().id.clone(),
+        name: account.card().name.clone(),
+        total: account.card().total,
+        capacity: account.capacity(),
+        claimed: account.claimed(),
+        free: account.free(),
+        foreign: account.foreign(),
+        holders: holders.collect(),
+    }
+}

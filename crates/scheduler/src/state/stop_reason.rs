@@ -1,0 +1,184 @@
+//! Reason for stopping a run, for the log, right after the stop was decided.
+
+use plimsoll_base::{Reason, RunId};
+
+use super::StateRef;
+use crate::models::{Drain, ModelSlot};
+use crate::time::Moment;
+
+impl StateRef<'_> {
+    /// The reason why `run` stops; None if it is unknown, or the run does not stop any more.
+    pub(crate) fn stop_reason(self, run: RunId) -> Option<Reason> {
+        let (_, slot) = self.model_of(run)?;
+        let state = slot.run.as_ref()?;
+        if let Some(reason) = &state.killed_for {
+            return Some(reason.clone());
+        }
+        if self.closing {
+            return Some(Reason::new("shutting_down", "the daemon is shutting down"));
+        }
+        if state.restarts {
+            let text = "its next request fits only after the caches of its idle slots are freed";
+            return Some(Reason::new("starts_afresh", text));
+        }
+        let evicted = state.draining == Some(Drain::Evict);
+        let newcomer = evicted.then(|| self.newcomer(run)).flatten();
+        newcomer
+            .or_else(|| reconfigured(slot))
+            .or_else(|| expired(slot, self.now))
+            .or_else(|| Some(Reason::new("unloaded", "it was unloaded by hand")))
+    }
+
+    /// The model or run that needs the memory.
+    fn newcomer(self, run: RunId) -> Option<Reason> {
+        let makes_room = |text: String| Reason::new("makes_room", text);
+        if let Some(request) = self.budgets.behind(run) {
+            let name = &self.model_of(request.run)?.1.name;
+            let text = format!("{name} asks for {} more", request.asked);
+            return Some(makes_room(text).fact("need", request.asked));
+        }
+        self.models.iter().find_map(|(_, slot)| {
+            let name = &slot.name;
+            if let Some(room) = slot.room() {
+                if room.victims.contains(&run) {
+                    let text = format!("{name} needs {}", room.needs);
+                    return Some(makes_room(text).fact("need", room.needs));
+                }
+                let text = format!("{name} ran out of memory while loading");
+                return room.after.contains(&run).then(|| makes_room(text));
+            }
+            let wait = slot.depth_wait().filter(|wait| wait.victims.contains(&run))?;
+            let text = format!("{name} needs {} more for a request of this depth", wait.needs);
+            Some(makes_room(text).fact("need", wait.needs))
+        })
+    }
+}
+
+fn reconfigured(slot: &ModelSlot) -> Option<Reason> {
+    if slot.removed {
+        let text = "it is no longer in the configuration";
+        return Some(Reason::new("unconfigured", text));
+    }
+    // A replaced run is wanted again as soon as it has ended; nothing else wants a run that is up.
+    let text = "its configuration has changed";
+    (slot.load_wanted.is_some()).then(|| Reason::new("reconfigured", text))
+}
+
+fn expired(slot: &ModelSlot, now: Moment) -> Option<Reason> {
+    let ttl = slot.spec.ttl?;
+    let idle = slot.last_used.is_none_or(|used| now.since(used) >= ttl);
+    let text = format!("it had no request for {:.0} s, its ttl", ttl.as_secs_f64());
+    idle.then(|| Reason::new("idle", text))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting, Declared};
+
+    use super::*;
+    use crate::scheduler::Scheduler;
+    use crate::{CardLimit, Change, Effect, Event, ModelId, ModelSpec, RequestId, Settings};
+
+    /// A scheduler with one card of 1 GiB and two models of 600 MiB.
+    fn desk() -> Scheduler {
+        let card = Card {
+            id: CardId::new("card"),
+            kind: CardKind::Host,
+            name: "card".to_owned(),
+            uuid: None,
+            total: Bytes::gib(1),
+            free: Bytes::gib(1),
+            compute_capability: None,
+            legacy_pool: false,
+            counting: Counting::Driver,
+        };
+        let limit = CardLimit {
+            card,
+            budget: None,
+            reserve: Bytes::ZERO,
+        };
+        let mut scheduler = Scheduler::new(Settings::new(vec![limit]));
+        let added = |id, name: &str| (ModelId(id), Change::Added(ModelSpec::new(name)));
+        tell(
+            &mut scheduler,
+            Event::Configured(vec![added(0, "alpha"), added(1, "beta")]),
+        );
+        scheduler
+    }
+
+    fn tell(scheduler: &mut Scheduler, event: Event) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        scheduler.on_event(Moment::START, event, &mut effects);
+        effects
+    }
+
+    /// Requests a model, and answers everything that comes before its start.
+    fn ask(scheduler: &mut Scheduler, id: u32) -> Vec<Effect> {
+        let model = ModelId(id);
+        let deadline = Moment::START + Duration::from_secs(60);
+        let request = RequestId(id.into());
+        let arrived = Event::Arrived {
+            request,
+            model,
+            deadline,
+        };
+        tell(scheduler, arrived);
+        let result = Ok(Arc::new(Declared(Bytes::mib(600))) as Arc<_>);
+        let mut effects = tell(scheduler, Event::Surveyed { model, result });
+        let free = vec![(CardId::new("card"), scheduler.ledger().accounts()[0].card().free)];
+        let taken = Moment::START;
+        effects.extend(tell(scheduler, Event::CardsRead { free, taken }));
+        effects
+    }
+
+    fn run_alpha(scheduler: &mut Scheduler) -> RunId {
+        let effects = ask(scheduler, 0);
+        let started = effects.iter().find_map(|effect| match effect {
+            Effect::Start { run, .. } => Some(*run),
+            _ => None,
+        });
+        let run = started.expect("alpha starts");
+        tell(scheduler, Event::Ready { run });
+        let request = RequestId(0);
+        let tokens = None;
+        tell(scheduler, Event::Finished { request, tokens });
+        run
+    }
+
+    #[test]
+    fn an_eviction_names_the_newcomer_and_its_need() {
+        let mut scheduler = desk();
+        let run = run_alpha(&mut scheduler);
+        ask(&mut scheduler, 1);
+        let reason = scheduler.stop_reason(run, Moment::START).unwrap();
+        assert_eq!(
+            (reason.code, reason.text.as_str()),
+            ("makes_room", "beta needs 600 MiB")
+        );
+    }
+
+    #[test]
+    fn a_hand_a_configuration_and_an_end_are_told_apart() {
+        for (event, code) in [
+            (Event::UnloadWanted { model: ModelId(0) }, "unloaded"),
+            (
+                Event::Configured(vec![(ModelId(0), Change::Removed)]),
+                "unconfigured",
+            ),
+            (
+                Event::Configured(vec![(ModelId(0), Change::Replaced(ModelSpec::new("alpha")))]),
+                "reconfigured",
+            ),
+            (Event::Shutdown, "shutting_down"),
+        ] {
+            let mut scheduler = desk();
+            let run = run_alpha(&mut scheduler);
+            tell(&mut scheduler, event);
+            let reason = scheduler.stop_reason(run, Moment::START).unwrap();
+            assert_eq!(reason.code, code);
+        }
+    }
+}

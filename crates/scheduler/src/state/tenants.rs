@@ -1,0 +1,102 @@
+//! Standing of each run: its readiness to stop for another model.
+
+use std::collections::BTreeSet;
+
+use plimsoll_base::{Declared, Placement, RunId};
+
+use super::StateRef;
+use crate::models::{ModelSlot, RunPhase, RunState};
+use crate::place::{PlacementQuery, PlacementVerdict, Reservations, Standing, Tenant, place};
+use crate::time::ModelId;
+
+impl StateRef<'_> {
+    /// Finds a place for a model that waits, and the runs that must be gone before it may be taken.
+    ///
+    /// Slack of other runs counts as free: it is taken before any run is stopped.
+    pub(crate) fn verdict(
+        self,
+        id: ModelId,
+        reserved: &Reservations,
+    ) -> Option<(PlacementVerdict, Vec<RunId>)> {
+        let slot = self.model(id)?;
+        let room = slot.room()?;
+        let after = room.after.iter().copied();
+        let barred = after.filter(|run| self.runs.holds_memory(*run)).collect();
+        let known = slot.record.measured.filter(|_| room.demand.alone());
+        let known = known.map(Declared);
+        let query = PlacementQuery {
+            name: &slot.name,
+            demand: known.as_ref().map_or(&*room.demand, |known| known),
+            cache: &room.cache,
+            learned: slot.record.learned(),
+            allowed: &slot.spec.allowed,
+            named: room.demand.named(),
+        };
+        let tenants = self.tenants(id);
+        let verdict = match place(&query, self.ledger, reserved, &tenants) {
+            fits @ PlacementVerdict::Fits(_) => fits,
+            other => match self.without_slack() {
+                Some(ledger) => place(&query, &ledger, reserved, &tenants),
+                None => other,
+            },
+        };
+        Some((verdict, barred))
+    }
+
+    /// Runs that hold memory, with their standing towards the model `asking`. A run whose own next request has waited longer does
+    /// not stop for it, or two waiting models could stop each other for ever.
+    pub(crate) fn tenants(self, asking: ModelId) -> Vec<Tenant> {
+        let promised = self.victims_of(|id| id != asking);
+        let own = self.victims_of(|id| id == asking);
+        let age = |id: ModelId| self.model(id).map(|slot| (self.waits_since(slot), id));
+        let asked = age(asking);
+        let standing_of =
+            |run: RunId, standing: Standing| match promised.contains(&run) && !own.contains(&run) {
+                true => Standing::Promised,
+                false => standing,
+            };
+        let gone = self.runs.leaving().map(|run| Tenant {
+            run,
+            standing: standing_of(run, Standing::Leaving),
+            last_used: 0,
+        });
+        let here = self.models.running().map(|(id, slot, run)| Tenant {
+            run: run.id,
+            standing: match slot.depth_wait().is_some() && age(id) < asked {
+                true => Standing::Promised,
+                false => standing_of(run.id, self.standing(slot, run)),
+            },
+            last_used: run.stamp,
+        });
+        gone.chain(here).collect()
+    }
+
+    pub(crate) fn standing(self, slot: &ModelSlot, run: &RunState) -> Standing {
+        match run.phase {
+            _ if run.leaves() => Standing::Leaving,
+            _ if slot.spec.pinned => Standing::Stays,
+            _ if run.draining.is_some() => Standing::Leaving,
+            // All clients have left during the load. A preload has no client from the start; the operator wants it.
+            RunPhase::Loading { .. } if !slot.pressing() && !run.preloaded => Standing::Idle,
+            RunPhase::Ready { .. } if run.in_flight() == 0 && slot.line.is_empty() => Standing::Idle,
+            RunPhase::Ready { since, .. }
+                if (run.owed.min(slot.line.len()) == 0 || slot.depth_wait().is_some())
+                    && self.now >= since + self.settings.patience =>
+            {
+                Standing::Busy
+            }
+            _ => Standing::Protected,
+        }
+    }
+
+    /// Runs that stop for any of these models.
+    pub(crate) fn victims_of(self, which: impl Fn(ModelId) -> bool) -> BTreeSet<RunId> {
+        let models = self.models.iter().filter(|(id, _)| which(*id));
+        models.flat_map(|(_, slot)| slot.victims()).copied().collect()
+    }
+
+    /// True if a reading of the cards is needed before the placement may be taken.
+    pub(crate) fn needs_reading(placement: &Placement) -> bool {
+        placement.shares.iter().any(|share| !share.bytes.is_zero())
+    }
+}

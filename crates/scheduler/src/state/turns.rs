@@ -1,0 +1,176 @@
+//! Order of the models that wait for memory.
+//!
+//! Usually the oldest comes first. DECISION: where cards share the host's memory the largest need comes first, while memory is least
+//! filled and least fragmented: files that each load reads stay in the page cache, in the way of the next. Age still bounds it: a model
+//! that has waited for the patience comes before all that have not, the oldest first, so that no model is passed for longer than
+//! that. A turn waits until models that are being surveyed are known too, no longer than the patience. Preloads, for which no client
+//! waits, come last and one after another.
+
+use std::cmp::Reverse;
+
+use plimsoll_base::{Bytes, Declared, Demand};
+
+use super::StateRef;
+use crate::models::{ModelSlot, RoomSearch, RunState, Seeking};
+use crate::place::{DemandCache, PlacementQuery, need};
+use crate::time::{ModelId, Moment};
+
+/// Place of a waiting model in the order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Turn {
+    pub(crate) model: ModelId,
+    pub(crate) goal: Goal,
+    /// The start of the oldest wait for it.
+    pub(crate) since: Moment,
+    /// None where only age counts.
+    size: Option<Bytes>,
+    /// It has waited for the patience, so that only its age counts.
+    overdue: bool,
+    /// The time at which it becomes overdue.
+    due: Moment,
+}
+
+/// Purpose of the memory that a model waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Goal {
+    /// More depth for a running model.
+    Depth,
+    Load,
+    /// A load that no client waits for.
+    Preload,
+}
+
+impl Turn {
+    /// Sort key; smaller is sooner.
+    pub(crate) fn key(&self) -> (bool, bool, Reverse<Bytes>, Moment, ModelId) {
+        let by_age = self.goal == Goal::Depth || self.overdue;
+        let size = self.size.filter(|_| !by_age);
+        (
+            self.goal == Goal::Preload,
+            size.is_some(),
+            Reverse(size.unwrap_or_default()),
+            self.since,
+            self.model,
+        )
+    }
+
+    /// The time until which the turn may be postponed; None if it may not.
+    pub(crate) fn postponable(&self, now: Moment) -> Option<Moment> {
+        (self.size.is_some() && !self.overdue && self.due > now).then_some(self.due)
+    }
+}
+
+impl StateRef<'_> {
+    /// The turn of a model; `room` is its search if it does not run.
+    pub(crate) fn turn(self, id: ModelId, slot: &ModelSlot, room: Option<&RoomSearch>) -> Turn {
+        let since = self.waits_since(slot);
+        let due = room.map_or(since, |room| since.min(room.since)) + self.settings.patience;
+        let goal = match room {
+            None => Goal::Depth,
+            Some(_) if slot.pressing() => Goal::Load,
+            Some(_) => Goal::Preload,
+        };
+        Turn {
+            model: id,
+            goal,
+            since,
+            size: room.filter(|_| self.settings.largest_first).map(|room| room.size),
+            overdue: due <= self.now && goal != Goal::Preload,
+            due,
+        }
+    }
+
+    /// True if the turn has to wait, although it comes before others.
+    pub(crate) fn is_postponed(self, turn: &Turn) -> bool {
+        if turn.size.is_none() || turn.overdue {
+            return false;
+        }
+        let surveyed = || {
+            let mut models = self.models.iter();
+            models.any(|(_, slot)| matches!(slot.seeking(), Seeking::Survey { .. }) && slot.wanted())
+        };
+        // A model that is being surveyed may turn out to be larger.
+        let awaits = turn.due > self.now && surveyed();
+        awaits
+            || (turn.goal == Goal::Preload
+                && self.models.running().any(|(_, _, run)| RunState::is_loading(run)))
+    }
+
+    /// Memory that a model would take on empty cards.
+    pub(crate) fn size(self, slot: &ModelSlot, demand: &dyn Demand, cache: &DemandCache) -> Bytes {
+        let known = slot.record.measured.filter(|_| demand.alone()).map(Declared);
+        let query = PlacementQuery {
+            name: &slot.name,
+            demand: known.as_ref().map_or(demand, |known| known),
+            cache,
+            learned: slot.record.learned(),
+            allowed: &slot.spec.allowed,
+            named: demand.named(),
+        };
+        need(&query, self.ledger)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PATIENCE: u64 = 5;
+
+    fn turn(id: u32, goal: Goal, since: u64, size: Option<u64>, now: u64) -> Turn {
+        let since = Moment::at(Duration::from_secs(since));
+        let due = since + Duration::from_secs(PATIENCE);
+        Turn {
+            model: ModelId(id),
+            goal,
+            since,
+            size: size.map(Bytes::gib),
+            overdue: due <= Moment::at(Duration::from_secs(now)) && goal != Goal::Preload,
+            due,
+        }
+    }
+
+    fn waiting(sized: bool) -> impl Strategy<Value = Vec<Turn>> {
+        let goal = prop_oneof![Just(Goal::Depth), Just(Goal::Load), Just(Goal::Preload)];
+        let one = (goal, 0_u64..=20, 0_u64..9);
+        prop::collection::vec(one, 0..12).prop_map(move |all| {
+            let numbered = (0..).zip(all);
+            numbered
+                .map(|(id, (goal, since, size))| turn(id, goal, since, Some(size).filter(|_| sized), 20))
+                .collect()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn by_age_alone_the_oldest_goes_first_and_preloads_last(mut queue in waiting(false)) {
+            queue.sort_by_key(Turn::key);
+            let plain = |turn: &Turn| (turn.goal == Goal::Preload, turn.since, turn.model);
+            prop_assert!(queue.is_sorted_by_key(plain));
+        }
+
+        // No starvation: overdue models come before all others, in the order of age.
+        #[test]
+        fn an_overdue_model_goes_before_all_that_are_not(mut queue in waiting(true)) {
+            queue.sort_by_key(Turn::key);
+            for (place, turn) in queue.iter().enumerate().filter(|(_, turn)| turn.overdue) {
+                for before in &queue[..place] {
+                    prop_assert!(before.since <= turn.since, "{before:?} {turn:?}");
+                }
+            }
+        }
+
+        #[test]
+        fn of_the_others_the_largest_goes_first(mut queue in waiting(true)) {
+            queue.sort_by_key(Turn::key);
+            for goal in [Goal::Load, Goal::Preload] {
+                let sizes = queue.iter().filter(|turn| turn.goal == goal && !turn.overdue).map(|turn| turn.size);
+                prop_assert!(sizes.collect::<Vec<_>>().is_sorted_by(|a, b| a >= b));
+            }
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Extensions of the runtime: guard around engines, metrics, questions to other processes, and page cache around loads.
+
+mod gauges;
+mod guard;
+mod neighbours;
+mod unified;
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use plimsoll_base::Card;
+use plimsoll_config::{GuardWish, ReclaimBeforeLoad};
+
+use self::gauges::Gauges;
+use self::guard::Guard;
+use self::neighbours::Neighbours;
+use self::unified::Unified;
+use crate::runtime::Extension;
+
+/// Settings of the extensions.
+#[derive(Debug)]
+pub(crate) struct ExtensionSettings {
+    /// Guard's settings for models that have none of their own.
+    pub(crate) guard: GuardWish,
+    /// Time that other processes get to release idle memory; zero asks none.
+    pub(crate) ask: Duration,
+    /// Action before a load, if cards share the host's memory; None if they do not.
+    pub(crate) unified: Option<ReclaimBeforeLoad>,
+}
+
+/// Creates all extensions for these cards. The flag says that other processes can be asked to release idle memory.
+pub(crate) fn all<'a>(
+    settings: ExtensionSettings,
+    cards: impl Iterator<Item = &'a Card>,
+) -> (Vec<Rc<dyn Extension>>, bool) {
+    let guard = Rc::new(Guard::new(settings.guard, cards.map(|card| card.kind)));
+    let asks = guard.is_available() && !settings.ask.is_zero();
+    let mut extensions: Vec<Rc<dyn Extension>> = vec![
+        Rc::clone(&guard) as Rc<dyn Extension>,
+        Rc::new(Gauges::new(Rc::clone(&guard))),
+        Rc::new(Neighbours::new(Rc::clone(&guard), settings.ask)),
+    ];
+    if let Some(reclaim) = settings.unified {
+        extensions.push(Rc::new(Unified::new(guard, reclaim, settings.ask)));
+    }
+    (extensions, asks)
+}

@@ -1,0 +1,223 @@
+//! Gauges of claims, depths and guarded memory, for `/metrics`.
+
+use std::rc::Rc;
+
+use plimsoll_base::{Bytes, CardId};
+use plimsoll_probe::guard::read_tree;
+use plimsoll_scheduler::{DepthView, Snapshot};
+use plimsoll_wire::page::CardSnapshot;
+use plimsoll_wire::tree::{TreeCardSnapshot, key};
+
+use super::guard::Guard;
+use crate::route::{Exposition, Kind};
+use crate::runtime::{Extension, Runtime};
+
+#[derive(Debug)]
+pub(super) struct Gauges {
+    guard: Rc<Guard>,
+}
+
+/// One model on one card.
+struct GuardRow {
+    model: String,
+    card: String,
+    held: GuardedMemory,
+}
+
+fn write_claims(page: &mut Exposition, snapshot: &Snapshot) {
+    let name = "plimsoll_claim_bytes";
+    page.family(name, Kind::Gauge, "Memory of a card that a model may take");
+    for model in &snapshot.models {
+        for share in &model.claim {
+            let labels = [("model", model.name.as_str()), ("card", share.card.as_str())];
+            page.sample(name, &labels, share.bytes.get());
+        }
+    }
+}
+
+type DepthGauge = (&'static str, &'static str, fn(&DepthView) -> u64);
+
+const DEPTHS: [DepthGauge; 4] = [
+    (
+        "plimsoll_depth_admitted_tokens",
+        "Depth that a model's requests may reach together, or have reached",
+        |depth| depth.admitted,
+    ),
+    (
+        "plimsoll_depth_covered_tokens",
+        "Depth that a model's claim covers",
+        |depth| depth.covered,
+    ),
+    (
+        "plimsoll_depth_full_tokens",
+        "Depth of a model at most",
+        |depth| depth.full,
+    ),
+    (
+        "plimsoll_depth_bytes_per_token",
+        "Memory that a token of depth adds, as planned or as observed",
+        |depth| depth.bytes_per_token.get(),
+    ),
+];
+
+fn write_depths(page: &mut Exposition, snapshot: &Snapshot) {
+    for (name, help, value) in DEPTHS {
+        page.family(name, Kind::Gauge, help);
+        for model in &snapshot.models {
+            if let Some(depth) = &model.depth {
+                page.sample(name, &[("model", &model.name)], value(depth));
+            }
+        }
+    }
+    let name = "plimsoll_prompt_overflows_total";
+    page.family(
+        name,
+        Kind::Counter,
+        "Requests whose prompt was counted to be longer than the context",
+    );
+    for model in &snapshot.models {
+        page.sample(name, &[("model", &model.name)], model.overflows);
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct GuardedMemory {
+    allocated: Bytes,
+    reserved: Bytes,
+    idle: Bytes,
+    spilled: Bytes,
+    peak: Bytes,
+    /// Figures that its processes share.
+    tree: Option<TreeCardSnapshot>,
+    refusals: u64,
+}
+
+impl GuardedMemory {
+    /// The peak of all processes together if it is known, else the sum of their peaks.
+    fn peak(&self) -> Bytes {
+        self.tree.map_or(self.peak, |tree| Bytes::new(tree.peak))
+    }
+
+    fn budget(&self) -> Option<Bytes> {
+        self.tree?.budget.map(Bytes::new)
+    }
+}
+
+impl From<&CardSnapshot> for GuardedMemory {
+    fn from(card: &CardSnapshot) -> Self {
+        Self {
+            allocated: Bytes::new(card.allocated),
+            reserved: Bytes::new(card.reserved),
+            idle: Bytes::new(card.idle),
+            spilled: Bytes::new(card.spilled),
+            peak: Bytes::new(card.peak),
+            tree: None,
+            refusals: card.ooms,
+        }
+    }
+}
+
+impl std::ops::AddAssign for GuardedMemory {
+    fn add_assign(&mut self, other: Self) {
+        self.allocated += other.allocated;
+        self.reserved += other.reserved;
+        self.idle += other.idle;
+        self.spilled += other.spilled;
+        self.peak += other.peak;
+        self.tree = self.tree.or(other.tree);
+        self.refusals += other.refusals;
+    }
+}
+
+type Gauge = (&'static str, &'static str, fn(&GuardedMemory) -> Option<Bytes>);
+
+const GAUGES: [Gauge; 6] = [
+    (
+        "plimsoll_guard_allocated_bytes",
+        "Memory of a card that a guarded engine holds",
+        |held| Some(held.allocated),
+    ),
+    (
+        "plimsoll_guard_reserved_bytes",
+        "Part of it in guard's pools",
+        |held| Some(held.reserved),
+    ),
+    (
+        "plimsoll_guard_idle_bytes",
+        "Idle part of guard's pools",
+        |held| Some(held.idle),
+    ),
+    (
+        "plimsoll_guard_spilled_bytes",
+        "Memory spilled to the host because it did not fit",
+        |held| Some(held.spilled),
+    ),
+    (
+        "plimsoll_guard_peak_bytes",
+        "Peak memory of a card that a guarded engine held",
+        |held| Some(held.peak()),
+    ),
+    (
+        "plimsoll_guard_budget_bytes",
+        "Memory of a card that a guarded engine may hold",
+        |held| held.budget(),
+    ),
+];
+
+impl Extension for Gauges {
+    fn write_metrics(&self, runtime: &Runtime, page: &mut Exposition) {
+        let rows = self.rows(runtime);
+        for (name, help, value) in GAUGES {
+            page.family(name, Kind::Gauge, help);
+            for row in &rows {
+                if let Some(bytes) = value(&row.held) {
+                    page.sample(name, &[("model", &row.model), ("card", &row.card)], bytes.get());
+                }
+            }
+        }
+        let name = "plimsoll_guard_refusals_total";
+        page.family(name, Kind::Counter, "Requests for memory that guard refused");
+        for row in &rows {
+            let labels = [("model", row.model.as_str()), ("card", &row.card)];
+            page.sample(name, &labels, row.held.refusals);
+        }
+        let name = "plimsoll_growth_bytes_per_token";
+        page.family(name, Kind::Gauge, "Observed growth per token of depth");
+        let snapshot = runtime.scheduler_snapshot();
+        for model in &snapshot.models {
+            if let Some(growth) = model.growth {
+                page.sample(name, &[("model", &model.name)], growth.bytes_per_token.get());
+            }
+        }
+        write_claims(page, &snapshot);
+        write_depths(page, &snapshot);
+    }
+}
+
+impl Gauges {
+    pub(super) fn new(guard: Rc<Guard>) -> Self {
+        Self { guard }
+    }
+
+    fn rows(&self, runtime: &Runtime) -> Vec<GuardRow> {
+        let runs = runtime.runs();
+        let rows = runs.iter().flat_map(|run| {
+            let tree = self
+                .guard
+                .of(run.id)
+                .and_then(|guarded| read_tree(guarded.pages()));
+            let held: Vec<(CardId, GuardedMemory)> =
+                self.guard.sums(runtime, run, |card, number| GuardedMemory {
+                    // Peak and budget are those of all processes together, which only the tree knows.
+                    tree: tree.as_ref().and_then(|tree| tree.card(key(card.uuid, number))),
+                    ..GuardedMemory::from(card)
+                });
+            held.into_iter().map(|(card, held)| GuardRow {
+                model: run.entry.name.clone(),
+                card: runtime.label(&card),
+                held,
+            })
+        });
+        rows.collect()
+    }
+}

@@ -1,0 +1,313 @@
+//! Guard around engines: preloading, memory pages, budgets.
+//!
+//! DECISION: every engine on a CUDA card is started under guard, which counts and refuses nothing unless the model's settings or
+//! `serve`'s flags say so: measured memory is then exact, and an engine that the plan underestimated survives. Without the library the
+//! engine runs unguarded, which is logged once. A page knows nothing of allocations that bypass guard, nor, without a budget, of the
+//! CUDA context. Memory that neither the page nor the driver attributes to a run counts as that of other processes.
+//!
+//! A claim is the memory that a run may take, so a smaller measurement does not lower it: growth is still to come.
+
+mod budgets;
+mod refusals;
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use plimsoll_base::{Bytes, Card, CardId, CardKind, Demand, End};
+use plimsoll_config::{GuardMode, GuardWish, GuardedCard};
+use plimsoll_doctor::Refused;
+use plimsoll_launch::Environment;
+use plimsoll_probe::folder::OwnedFolder;
+use plimsoll_probe::guard::{PAGES, Preload, preload, read_pages};
+use plimsoll_scheduler::{Effect, Event, ModelId, RunId};
+use plimsoll_wire::options::Uuid;
+use plimsoll_wire::page::{CardSnapshot, Snapshot};
+
+use self::budgets::PendingRequest;
+use crate::runtime::{EngineRun, Extension, Runtime};
+
+/// Additional tokens that make a deeper answer worth a sample.
+const DEEPER: u64 = 256;
+
+#[derive(Debug)]
+pub(super) struct Guard {
+    /// Settings of models that have none of their own.
+    usual: GuardWish,
+    /// The library and the folder of the pages, or the reason why there are none.
+    means: Result<(PathBuf, OwnedFolder), String>,
+    warned: Cell<bool>,
+    children: Cell<u64>,
+    /// Needs of models, for those that may spill.
+    demands: RefCell<HashMap<ModelId, Arc<dyn Demand>>>,
+    guarded: RefCell<HashMap<RunId, Rc<GuardedRun>>>,
+}
+
+/// A run with a guarded process.
+#[derive(Debug)]
+pub(super) struct GuardedRun {
+    pages: PathBuf,
+    wish: GuardWish,
+    pending: RefCell<Option<PendingRequest>>,
+    deepest: Cell<u64>,
+}
+
+impl Guard {
+    /// Looks for the library; without a card there is nothing to guard.
+    pub(super) fn new(usual: GuardWish, mut cards: impl Iterator<Item = CardKind>) -> Self {
+        let means = match cards.any(|kind| kind == CardKind::Cuda) {
+            true => means(),
+            false => Err("there is no card".to_owned()),
+        };
+        Self {
+            usual,
+            means,
+            warned: Cell::new(false),
+            children: Cell::new(0),
+            demands: RefCell::default(),
+            guarded: RefCell::default(),
+        }
+    }
+
+    /// True if processes can be guarded, and can be asked through their pages.
+    pub(super) fn is_available(&self) -> bool {
+        self.means.is_ok()
+    }
+
+    pub(super) fn of(&self, run: RunId) -> Option<Rc<GuardedRun>> {
+        self.guarded.borrow().get(&run).cloned()
+    }
+
+    /// Folders with the pages of engines without a request. They call no driver function, so they could not answer a question.
+    pub(super) fn idle_pages(&self, runtime: &Runtime) -> Vec<PathBuf> {
+        let idle = runtime.idle_runs().into_iter();
+        idle.filter_map(|run| Some(self.of(run)?.pages.clone())).collect()
+    }
+
+    fn guard(&self, run: &EngineRun, cards: &[&Card], environment: &mut Environment) -> Option<GuardedRun> {
+        let wish = run.entry.guard.or(&self.usual);
+        if cards.is_empty() || wish.mode() == GuardMode::Off {
+            return None;
+        }
+        let (library, folder) = match &self.means {
+            Ok(means) => means,
+            Err(missing) => {
+                if !self.warned.replace(true) {
+                    tracing::warn!("engines run unguarded: {missing}");
+                }
+                return None;
+            }
+        };
+        // A number of its own for each child, because a model may be started again before its old folder is removed.
+        let child = self.children.replace(self.children.get() + 1);
+        let part = folder.part(&child.to_string());
+        let pages = part
+            .inspect_err(|error| tracing::warn!("{} runs unguarded: {error}", run.entry.name))
+            .ok()?;
+        let options = self.options(&wish, run, cards);
+        let guard = Preload {
+            library,
+            options: &options,
+            pages: &pages,
+            trace: None,
+        };
+        preload(environment, &guard);
+        Some(GuardedRun {
+            pages,
+            wish,
+            pending: RefCell::default(),
+            deepest: Cell::new(0),
+        })
+    }
+
+    /// Options for these cards. A card that is only described has no UUID to name it by; then one budget holds for every card.
+    fn options(&self, wish: &GuardWish, run: &EngineRun, cards: &[&Card]) -> plimsoll_wire::options::GuardOptions {
+        let placement = run.placement();
+        let budget = |card: &Card| wish.budget_for(Some(placement.on(&card.id)));
+        let needs = match wish.is_to_be_planned() {
+            true => self.needs(run.model, cards, budget),
+            false => Vec::new(),
+        };
+        let need = |card: &Card| needs.iter().find(|(id, _)| *id == card.id).map(|(_, need)| *need);
+        let named = cards.iter().filter_map(|card| {
+            Some(GuardedCard {
+                uuid: Uuid::read(card.uuid.as_deref()?)?,
+                budget: budget(card),
+                need: need(card),
+            })
+        });
+        let named: Vec<GuardedCard> = named.collect();
+        let mut options = wish.options(&named);
+        if named.len() < cards.len() {
+            let most = cards.iter().map(|card| placement.on(&card.id)).max();
+            options.budget = wish.budget_for(most).map(Bytes::get);
+            options.need = match cards {
+                [card] => need(card).map(Bytes::get),
+                _ => None,
+            };
+        }
+        options
+    }
+
+    /// Memory that the engine will ask of these cards, each of which shows it at most its budget.
+    fn needs(
+        &self,
+        model: ModelId,
+        cards: &[&Card],
+        budget: impl Fn(&Card) -> Option<Bytes>,
+    ) -> Vec<(CardId, Bytes)> {
+        let demand = self.demands.borrow().get(&model).cloned();
+        let shown = cards.iter().map(|card| Card {
+            free: budget(card).map_or(card.free, |budget| budget.min(card.free)),
+            ..Card::clone(card)
+        });
+        let shown: Vec<Card> = shown.collect();
+        demand.map_or_else(Vec::new, |demand| demand.asked(&shown))
+    }
+
+    /// Sums over the run's processes for each card.
+    pub(super) fn sums<T: Default + std::ops::AddAssign>(
+        &self,
+        runtime: &Runtime,
+        run: &EngineRun,
+        of: impl Fn(&CardSnapshot, u8) -> T,
+    ) -> Vec<(CardId, T)> {
+        let card_of = |card: &CardSnapshot| card_of(runtime, run, card);
+        self.of(run.id)
+            .map_or_else(Vec::new, |guarded| guarded.sums(card_of, of))
+    }
+
+    fn held_by_pages(&self, runtime: &Runtime, run: &EngineRun) -> Vec<(CardId, Bytes)> {
+        self.sums(runtime, run, |card, _| Bytes::new(card.allocated))
+    }
+}
+
+impl Extension for Guard {
+    fn start(self: Rc<Self>, runtime: &Rc<Runtime>) {
+        tokio::task::spawn_local(budgets::watch(self, Rc::clone(runtime)));
+    }
+
+    fn on_effect(&self, runtime: &Rc<Runtime>, effect: &Effect) {
+        match effect {
+            Effect::AnswerBudget { run, claim } => self.answer_budget(runtime, *run, *claim),
+            Effect::ClaimChanged { run, share } => self.follow_claim(runtime, *run, share),
+            _ => {}
+        }
+    }
+
+    fn surveyed(&self, model: ModelId, demand: &Arc<dyn Demand>) {
+        self.demands.borrow_mut().insert(model, Arc::clone(demand));
+    }
+
+    fn prepare(&self, run: &EngineRun, cards: &[&Card], environment: &mut Environment) {
+        let guarded = self.guard(run, cards, environment).map(Rc::new);
+        let mut all = self.guarded.borrow_mut();
+        // A second attempt of the same run, on another port, has a new folder.
+        all.remove(&run.id);
+        all.extend(guarded.map(|guarded| (run.id, guarded)));
+    }
+
+    fn measured(&self, runtime: &Runtime, run: &EngineRun) -> Vec<(CardId, Bytes)> {
+        self.held_by_pages(runtime, run)
+    }
+
+    fn wants_tokens(&self, run: &EngineRun) -> bool {
+        self.of(run.id).is_some()
+    }
+
+    fn answered(&self, runtime: &Runtime, run: &EngineRun, tokens: u64) {
+        let Some(guarded) = self.of(run.id) else { return };
+        if tokens < guarded.deepest.get().saturating_add(DEEPER) {
+            return;
+        }
+        guarded.deepest.set(tokens);
+        let held = self.held_by_pages(runtime, run);
+        let used: Bytes = held.into_iter().map(|(_, bytes)| bytes).sum();
+        if !used.is_zero() {
+            let run = run.id;
+            runtime.submit(Event::GrowthObserved { run, tokens, used });
+        }
+    }
+
+    fn last_refusal(&self, runtime: &Runtime, run: &EngineRun) -> Option<Refused> {
+        refusals::last(runtime, run, self.of(run.id)?.pages())
+    }
+
+    fn ended(&self, _: &Runtime, run: &EngineRun, _: &End) {
+        self.guarded.borrow_mut().remove(&run.id);
+    }
+}
+
+fn means() -> Result<(PathBuf, OwnedFolder), String> {
+    let library = plimsoll_probe::library::GUARD
+        .find()
+        .map_err(|error| error.to_string())?;
+    let folder = OwnedFolder::create(PAGES).map_err(|error| format!("no folder for its pages: {error}"))?;
+    Ok((library, folder))
+}
+
+impl GuardedRun {
+    /// Pages of its processes that are still alive.
+    fn live(&self) -> Vec<Snapshot> {
+        let mut pages = read_pages(&self.pages);
+        pages.retain(|page| is_alive(page.pid));
+        pages
+    }
+
+    /// Sums over all its processes for each card; `of` gets the card's number in the process, too.
+    fn sums<T: Default + std::ops::AddAssign>(
+        &self,
+        card_of: impl Fn(&CardSnapshot) -> Option<CardId>,
+        of: impl Fn(&CardSnapshot, u8) -> T,
+    ) -> Vec<(CardId, T)> {
+        let mut sums: Vec<(CardId, T)> = Vec::new();
+        let pages = self.live();
+        for (card, number) in pages.iter().flat_map(|page| page.cards().iter().zip(0..)) {
+            let Some(id) = card_of(card).filter(|_| card.allocations > 0 || card.allocated > 0) else {
+                continue;
+            };
+            match sums.iter_mut().find(|(other, _)| *other == id) {
+                Some((_, sum)) => *sum += of(card, number),
+                None => sums.push((id, of(card, number))),
+            }
+        }
+        sums
+    }
+
+    pub(super) fn pages(&self) -> &Path {
+        &self.pages
+    }
+}
+
+/// Removes the pages, which were read for the last time when the process ended.
+impl Drop for GuardedRun {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.pages);
+    }
+}
+
+/// The card that a page means: by its UUID, or the run's only one if cards are described without.
+fn card_of(runtime: &Runtime, run: &EngineRun, card: &CardSnapshot) -> Option<CardId> {
+    let named = runtime.settings.cards().find(|known| {
+        let uuid = known.uuid.as_deref().and_then(Uuid::read);
+        uuid == Some(Uuid(card.uuid))
+    });
+    if let Some(named) = named {
+        return Some(named.id.clone());
+    }
+    let mut cards = run.placement().cards();
+    let only = cards.next().filter(|_| cards.next().is_none())?;
+    let described = runtime.settings.cards().find(|known| known.id == *only)?;
+    described.uuid.is_none().then(|| only.clone())
+}
+
+/// False for a zombie, which holds no memory any more.
+fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The command name may hold blanks and parentheses; the state follows the last one.
+    stat.rsplit_once(") ")
+        .is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}

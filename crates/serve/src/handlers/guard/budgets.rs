@@ -1,0 +1,125 @@
+//! Budgets of guarded engines: requests for more, and changes of claims.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+use plimsoll_base::{Bytes, CardId, Share};
+use plimsoll_config::GuardMode;
+use plimsoll_probe::guard::{answer_plea, set_budget};
+use plimsoll_scheduler::{Event, RunId};
+use plimsoll_wire::tree::key;
+
+use super::{Guard, GuardedRun, card_of};
+use crate::runtime::{EngineRun, Runtime};
+
+/// Time between two looks for requests: a process that asks stands still until it is answered.
+const REQUESTS: Duration = Duration::from_millis(50);
+/// The same if no engine may ask.
+const NO_REQUESTS: Duration = Duration::from_secs(1);
+
+/// A request that the scheduler has and has not answered.
+#[derive(Clone, Debug)]
+pub(super) struct PendingRequest {
+    pid: u32,
+    number: u64,
+    card: CardId,
+}
+
+/// Looks for requests for as long as the daemon lives.
+pub(super) async fn watch(guard: Rc<Guard>, runtime: Rc<Runtime>) {
+    loop {
+        let asking = |run: &Rc<EngineRun>| {
+            let guarded = guard.of(run.id)?;
+            (guarded.wish.reclaim == Some(true)).then_some(guarded)
+        };
+        let runs = runtime.runs().into_iter();
+        let asking: Vec<_> = runs.filter_map(|run| Some((asking(&run)?, run))).collect();
+        for (guarded, run) in &asking {
+            guard.take_request(&runtime, run, guarded);
+        }
+        let pause = if asking.is_empty() { NO_REQUESTS } else { REQUESTS };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+impl GuardedRun {
+    /// True if its budget follows the claim.
+    fn is_claimed(&self) -> bool {
+        self.wish.mode() == GuardMode::Budget && self.wish.budget.is_none()
+    }
+}
+
+impl Guard {
+    /// Hands a request to the scheduler; one at a time.
+    fn take_request(&self, runtime: &Runtime, run: &EngineRun, guarded: &GuardedRun) {
+        if guarded.pending.borrow().is_some() {
+            return;
+        }
+        let pages = guarded.live();
+        let request = pages.iter().find_map(|page| Some((page, page.plea?)));
+        let Some((page, (number, index, asked))) = request else {
+            return;
+        };
+        let on_page = usize::try_from(index)
+            .ok()
+            .and_then(|index| page.cards().get(index));
+        let Some((snapshot, card)) = on_page.and_then(|card| Some((card, card_of(runtime, run, card)?)))
+        else {
+            // The page names a card that is not served from: nothing can be granted there.
+            let _ = answer_plea(&guarded.pages, page.pid, number);
+            return;
+        };
+        let held = self.held_by_pages(runtime, run);
+        let held = held.into_iter().find(|(id, _)| *id == card);
+        let held = held.map_or(Bytes::new(snapshot.allocated), |(_, bytes)| bytes);
+        let asked = Bytes::new(asked);
+        guarded.pending.replace(Some(PendingRequest {
+            pid: page.pid,
+            number,
+            card: card.clone(),
+        }));
+        runtime.submit(Event::BudgetRequested {
+            run: run.id,
+            card,
+            asked,
+            wanted: held + asked,
+        });
+    }
+
+    /// Carries the scheduler's answer to the process that asked.
+    pub(super) fn answer_budget(&self, runtime: &Runtime, run: RunId, claim: Option<Bytes>) {
+        let Some((run, guarded)) = runtime.run(run).zip(self.of(run)) else {
+            return;
+        };
+        let Some(request) = guarded.pending.take() else {
+            return;
+        };
+        if let Some(claim) = claim.filter(|_| guarded.is_claimed()) {
+            set_budgets(runtime, &run, &guarded, &request.card, claim);
+        }
+        // A process that died meanwhile needs no answer.
+        let _ = answer_plea(&guarded.pages, request.pid, request.number);
+    }
+
+    /// Sets the budget of an engine to its claim.
+    pub(super) fn follow_claim(&self, runtime: &Runtime, run: RunId, share: &Share) {
+        if let Some((run, guarded)) = runtime.run(run).zip(self.of(run))
+            && guarded.is_claimed()
+        {
+            set_budgets(runtime, &run, &guarded, &share.card, share.bytes);
+        }
+    }
+}
+
+/// Sets the budget that all processes of a run share on a card.
+fn set_budgets(runtime: &Runtime, run: &EngineRun, guarded: &GuardedRun, card: &CardId, claim: Bytes) {
+    let pages = guarded.live();
+    let seen = pages.iter().flat_map(|page| page.cards().iter().zip(0..));
+    let on_card = seen.filter(|(seen, _)| card_of(runtime, run, seen).as_ref() == Some(card));
+    // Processes may number the same card differently, and each numbering has a budget of its own.
+    let keys: BTreeSet<u64> = on_card.map(|(seen, number)| key(seen.uuid, number)).collect();
+    for key in keys {
+        let _ = set_budget(&guarded.pages, key, claim);
+    }
+}

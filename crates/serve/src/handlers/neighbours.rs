@@ -1,0 +1,79 @@
+//! Questions to guarded processes for idle memory, before the scheduler stops a model.
+//!
+//! DECISION: asked are guarded programs of this user, ours or not, that hold idle memory on the cards served from, but not our engines
+//! without a request: they call no driver function, so they could not answer in time, and would have to map the memory again for their
+//! next request. Pages are read and waited for on another thread.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use plimsoll_base::Bytes;
+use plimsoll_reclaim::{Asked, ask, neighbours};
+use plimsoll_scheduler::{Effect, Event, ModelId};
+use plimsoll_wire::options::Uuid;
+use tokio::task::{spawn_blocking, spawn_local};
+
+use super::guard::Guard;
+use crate::runtime::{Extension, Runtime};
+
+#[derive(Debug)]
+pub(super) struct Neighbours {
+    guard: Rc<Guard>,
+    patience: Duration,
+}
+
+impl Neighbours {
+    pub(super) fn new(guard: Rc<Guard>, patience: Duration) -> Self {
+        Self { guard, patience }
+    }
+}
+
+impl Extension for Neighbours {
+    fn on_effect(&self, runtime: &Rc<Runtime>, effect: &Effect) {
+        if let Effect::AskNeighbours { model } = effect {
+            let idle = self.guard.idle_pages(runtime);
+            spawn_local(ask_around(Rc::clone(runtime), *model, idle, self.patience));
+        }
+    }
+}
+
+async fn ask_around(runtime: Rc<Runtime>, model: ModelId, idle: Vec<PathBuf>, patience: Duration) {
+    // Pages name cards by UUID, which cards that are only described do not have.
+    let cards = runtime.settings.cards();
+    let cards: Vec<Uuid> = cards
+        .filter_map(|card| Uuid::read(card.uuid.as_deref()?))
+        .collect();
+    let asked = spawn_blocking(move || ask_all(&cards, &idle, patience)).await;
+    let mut gave: Vec<Asked> = asked.into_iter().flatten().collect();
+    gave.retain(|asked| !asked.gave.is_zero());
+    if !gave.is_empty() {
+        report(&runtime, model, &gave);
+        runtime.read_cards().await;
+    }
+    runtime.submit(Event::NeighboursAsked { model });
+}
+
+fn ask_all(cards: &[Uuid], idle: &[PathBuf], patience: Duration) -> Vec<Asked> {
+    if cards.is_empty() {
+        return Vec::new();
+    }
+    let mut found = neighbours(cards);
+    found.retain(|neighbour| {
+        let is_ours_and_idle = idle.iter().any(|pages| neighbour.is_in(pages));
+        !is_ours_and_idle && !neighbour.held.idle.is_zero()
+    });
+    ask(found, cards, patience)
+}
+
+fn report(runtime: &Runtime, model: ModelId, gave: &[Asked]) {
+    let name = &runtime.entry(model).name;
+    let each = gave.iter().map(|asked| {
+        let process = asked.neighbour.name.as_deref().unwrap_or("a process");
+        format!("{process} (pid {}) {}", asked.neighbour.pid, asked.gave)
+    });
+    let each = each.collect::<Vec<_>>().join(", ");
+    let all: Bytes = gave.iter().map(|asked| asked.gave).sum();
+    tracing::info!("asked for {name}: guarded processes released {all} of idle memory: {each}");
+    runtime.events.neighbours_gave(name, all);
+}

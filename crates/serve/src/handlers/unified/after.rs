@@ -1,0 +1,162 @@
+//! Page cache after a load: that of the model's files is dropped.
+//!
+//! DECISION: it is kept if the engine maps its files and computes with weights that stayed on the host, for it reads these from the
+//! cache. The flags tell whether any did, and the engine's own report of fewer layers on the card counts more. Mapped pages stay in any
+//! case (the input embeddings, of which a row is read for each token). It is also kept if another engine reads the same file.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use plimsoll_base::{Bytes, Card};
+use plimsoll_config::Entry;
+use plimsoll_flags::{Program, Wish};
+use plimsoll_launch::LogLine;
+use plimsoll_model::Dialect;
+use plimsoll_planner::{Engine, PlanRequest, computed_on_host};
+use plimsoll_probe::headers::read_model;
+use plimsoll_reclaim::{FileCache, advise};
+use tokio::task::{spawn_blocking, spawn_local};
+
+use super::files::{self, Identity};
+use crate::runtime::{EngineRun, Runtime, named};
+
+/// Drops the page cache that the load of a ready run has left.
+pub(super) fn drop_page_cache(runtime: &Rc<Runtime>, run: &Rc<EngineRun>) {
+    if let Some(load) = load_of(runtime, run) {
+        spawn_local(give_back(Rc::clone(runtime), load));
+    }
+}
+
+async fn give_back(runtime: Rc<Runtime>, load: Load) {
+    let name = load.entry.name.clone();
+    let given = spawn_blocking(move || load.give_back()).await;
+    match given.map_err(|error| error.to_string()).flatten() {
+        Ok(bytes) if bytes.is_zero() => {}
+        Ok(bytes) => {
+            tracing::info!(
+                "{name}: about {bytes} of its files were in the page cache; the part that the engine does not map is dropped"
+            );
+            runtime.events.page_cache_dropped(&name, bytes);
+        }
+        Err(why) => tracing::debug!("the page cache of {name} stays: {why}"),
+    }
+}
+
+/// A load that is complete.
+struct Load {
+    entry: Entry,
+    /// All cards that are served from, and those of the run.
+    machine: Vec<Card>,
+    cards: Vec<Card>,
+    /// Lines of the engine's log.
+    lines: Vec<std::sync::Arc<LogLine>>,
+    /// Models with other engines that run or load.
+    others: Vec<Entry>,
+}
+
+/// The load of a run; `None` for an engine without a card.
+fn load_of(runtime: &Runtime, run: &EngineRun) -> Option<Load> {
+    let cards: Vec<Card> = runtime.cards_of(run).into_iter().cloned().collect();
+    if cards.is_empty() {
+        return None;
+    }
+    let others = runtime.runs().into_iter().filter(|other| other.id != run.id);
+    Some(Load {
+        entry: Entry::clone(&run.entry),
+        machine: runtime.settings.cards().cloned().collect(),
+        cards,
+        lines: run.lines(),
+        others: others.map(|other| Entry::clone(&other.entry)).collect(),
+    })
+}
+
+impl Load {
+    /// Returns the size that was cached; the error is the reason why it stays.
+    fn give_back(&self) -> Result<Bytes, String> {
+        let wish = self.wish()?;
+        if wish.mmap {
+            self.check_that_nothing_stays(&wish)?;
+        }
+        let files = files::of(&wish);
+        if files.is_empty() {
+            return Err("its files are not here".to_owned());
+        }
+        let files = not_among(files, &files::identities(&self.others));
+        if files.is_empty() {
+            return Err("other engines read its files".to_owned());
+        }
+        let cached = files.iter().filter_map(|path| FileCache::look(path).ok());
+        let cached = cached.map(|file| file.at_most()).sum();
+        advise(&files).map_err(|error| error.to_string())?;
+        Ok(cached)
+    }
+
+    /// The flags as the engine read them.
+    fn wish(&self) -> Result<Wish, String> {
+        let options = self.entry.launch.options().ok_or("its files are not known")?;
+        let flags = named::flags(&self.entry, options).map_err(|error| error.to_string())?;
+        named::seen_by(&flags, &self.machine, &self.cards).map_err(|error| error.to_string())
+    }
+
+    fn check_that_nothing_stays(&self, wish: &Wish) -> Result<(), String> {
+        let said = self.lines.iter().filter_map(|line| offloaded(&line.text));
+        if let Some((on_cards, layers)) = said.into_iter().find(|(on_cards, layers)| on_cards < layers) {
+            return Err(format!(
+                "it computes with {} of {layers} layers on the host",
+                layers - on_cards
+            ));
+        }
+        let read =
+            |path: &String| read_model(path.as_ref(), Dialect::Ggml).map_err(|error| error.to_string());
+        let Some(model) = wish.model.as_ref().map(read).transpose()? else {
+            return Ok(());
+        };
+        let draft = wish.draft_model.as_ref().map(read).transpose()?;
+        let on_host = computed_on_host(&PlanRequest {
+            model: &model,
+            draft: draft.as_ref(),
+            projector: None,
+            wish,
+            engine: Engine::LLAMA_CPP,
+            program: Program::LlamaServer,
+            cards: &self.cards,
+            contexts: &[],
+        });
+        match on_host.map_err(|error| error.to_string())? {
+            Bytes::ZERO => Ok(()),
+            bytes => Err(format!("it computes with {bytes} of its weights on the host")),
+        }
+    }
+}
+
+fn not_among(mut files: Vec<PathBuf>, spared: &BTreeSet<Identity>) -> Vec<PathBuf> {
+    files.retain(|path| files::identity(path).is_some_and(|file| !spared.contains(&file)));
+    files
+}
+
+/// Reads `offloaded 33/33 layers to GPU` (`llama-model.cpp: load_tensors @ b10605`).
+fn offloaded(line: &str) -> Option<(u32, u32)> {
+    let (_, rest) = line.split_once("offloaded ")?;
+    let (counts, _) = rest.split_once(" layers to GPU")?;
+    let (on_cards, layers) = counts.split_once('/')?;
+    Some((on_cards.parse().ok()?, layers.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_engines_word_on_its_layers_is_read() {
+        let said = offloaded("load_tensors: offloaded 12/33 layers to GPU");
+        assert_eq!(said, Some((12, 33)));
+        for line in [
+            "load_tensors: offloading 32 repeating layers to GPU",
+            "offloaded many/33 layers to GPU",
+            "",
+        ] {
+            assert_eq!(offloaded(line), None);
+        }
+    }
+}

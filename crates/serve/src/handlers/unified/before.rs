@@ -1,0 +1,303 @@
+//! Reclaim before a load: the work of `plimsoll reclaim --need`, if the machine does not allow the model's need now.
+//!
+//! DECISION: the need is the run's claim and the claims of runs that are still loading, since memory that these have yet to take looks
+//! free; so it is an upper bound. Loads are prepared one at a time, in the order in which they start. The load begins whatever the
+//! outcome: a plan is a prediction, and the engine has the last word. The steps taken are then added to a failure as a hint. The daemon
+//! takes no step that needs root by itself, even as root.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_base::{Advice, Bytes, End, Fact, Hint, Reason, Stage};
+use plimsoll_config::{Entry, ReclaimBeforeLoad};
+use plimsoll_host::{Allowance, Gate, Goal, Snapshot, Verdict, allowance};
+use plimsoll_probe::sysroot::Sysroot;
+use plimsoll_reclaim::{Hands, Outcome, ReclaimError, Taken, Whom, Wish, reclaim};
+use plimsoll_scheduler::Event;
+use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
+
+use super::{Unified, files};
+use crate::runtime::{EngineRun, Runtime, in_a_line};
+
+/// Reclaim for one load.
+pub(super) struct ReclaimJob {
+    turn: Arc<tokio::sync::Mutex<()>>,
+    hands: Hands,
+    guard: Rc<super::Guard>,
+    ask: Duration,
+}
+
+impl Unified {
+    /// `None` if nothing is to be done before a load.
+    pub(super) fn job(&self) -> Option<ReclaimJob> {
+        let hands = match self.reclaim {
+            ReclaimBeforeLoad::Off => return None,
+            ReclaimBeforeLoad::User => Hands::None,
+            ReclaimBeforeLoad::Sudo => Hands::Sudo,
+            ReclaimBeforeLoad::Systemd => Hands::Systemd,
+        };
+        Some(ReclaimJob {
+            turn: Arc::clone(&self.reclaiming),
+            hands,
+            guard: Rc::clone(&self.guard),
+            ask: self.ask,
+        })
+    }
+}
+
+/// Makes room for the run.
+pub(super) async fn reclaim_for(runtime: Rc<Runtime>, run: Rc<EngineRun>, job: ReclaimJob) {
+    let turn = Arc::clone(&job.turn).lock_owned().await;
+    let Some(question) = job.question(&runtime, &run) else {
+        return;
+    };
+    let need = question.need;
+    let answered = spawn_blocking(move || {
+        // Held until the work is done, even if the run is stopped meanwhile and this task is dropped.
+        let _turn = turn;
+        question.answer()
+    });
+    let error = match answered.await {
+        Ok(None) => return,
+        Ok(Some(Ok(outcome))) => {
+            report(&runtime, &run, need, &outcome);
+            None
+        }
+        Ok(Some(Err(error))) => Some(error.to_string()),
+        Err(error) => Some(error.to_string()),
+    };
+    if let Some(error) = error {
+        tracing::warn!("nothing is reclaimed for {}: {error}", run.entry.name);
+    }
+    // The load timeout begins now.
+    runtime.submit(Event::Progressed {
+        run: run.id,
+        measured: true,
+    });
+}
+
+/// Input of the work, which is done on another thread.
+struct Question {
+    need: Bytes,
+    /// Models with page cache that may be dropped.
+    models: Vec<Entry>,
+    /// Models with page cache that stays: their engines run, or load.
+    living: Vec<Entry>,
+    hands: Hands,
+    whom: Whom,
+    patience: Duration,
+}
+
+impl Question {
+    /// Reclaims memory; `None` if there is enough.
+    fn answer(&self) -> Option<Result<Outcome, ReclaimError>> {
+        let tree = Sysroot::live();
+        let snapshot = Snapshot::gather(&tree);
+        // NVML reports that cards share the host's memory but not by which driver; without one only free memory counts.
+        let gate = snapshot.driver().is_none().then_some(Gate::Free);
+        if allowance(&snapshot, gate).is_some_and(|allowance| allowance.now >= self.need) {
+            return None;
+        }
+        let spared = files::identities(&self.living);
+        let mut files: Vec<_> = self.models.iter().flat_map(files::of_entry).collect();
+        files.retain(|path| files::identity(path).is_some_and(|file| !spared.contains(&file)));
+        files.sort();
+        files.dedup();
+        let wish = Wish {
+            goal: Goal {
+                need: self.need,
+                order: None,
+            },
+            gate,
+            files,
+            hands: self.hands,
+            whom: self.whom.clone(),
+            patience: self.patience,
+            force: false,
+            dry_run: false,
+        };
+        Some(reclaim(&tree, &wish))
+    }
+}
+
+impl ReclaimJob {
+    /// `None` for a run without a card, or of unknown need.
+    fn question(&self, runtime: &Runtime, run: &EngineRun) -> Option<Question> {
+        let own = claim(runtime, run).filter(|need| !need.is_zero())?;
+        let others = runtime.runs().into_iter().filter(|other| other.id != run.id);
+        let others: Vec<Rc<EngineRun>> = others.collect();
+        let loading = others.iter().filter(|other| other.upstream().is_none());
+        let theirs: Bytes = loading.filter_map(|other| claim(runtime, other)).sum();
+        let idle: Vec<PathBuf> = self.guard.idle_pages(runtime);
+        Some(Question {
+            need: own + theirs,
+            models: runtime
+                .present()
+                .iter()
+                .map(|(_, entry)| Entry::clone(entry))
+                .collect(),
+            living: others.iter().map(|other| Entry::clone(&other.entry)).collect(),
+            hands: self.hands,
+            whom: match self.ask.is_zero() {
+                true => Whom::Nobody,
+                false => Whom::Except(idle),
+            },
+            patience: self.ask,
+        })
+    }
+}
+
+/// Memory of its cards that the run may take; `None` if its need is unknown.
+fn claim(runtime: &Runtime, run: &EngineRun) -> Option<Bytes> {
+    let placement = run.placement();
+    let cards = runtime.cards_of(run);
+    (!placement.alone).then(|| cards.iter().map(|card| placement.on(&card.id)).sum())
+}
+
+fn report(runtime: &Runtime, run: &EngineRun, need: Bytes, outcome: &Outcome) {
+    let (name, done) = (&run.entry.name, done(need, outcome));
+    tracing::info!("reclaim for {name}: {done}");
+    runtime.events.reclaimed(name, &event(need, outcome));
+    let mut hints = vec![Hint::new(Advice::Other(format!("before the load, {done}")))];
+    if !outcome.last.withheld.is_empty() {
+        let text =
+            "allow the steps that need root: reclaim-before-load = \"sudo\" or \"systemd\" under [serve]";
+        hints.push(Hint::new(Advice::Other(text.to_owned())));
+    }
+    runtime.statuses.with(run.model, |status| status.hints = hints);
+}
+
+/// Adds a hint at the setting to a load that ran out of memory without reclaim.
+pub(super) fn hint_at_reclaim(runtime: &Runtime, run: &EngineRun, end: &End) {
+    let loading = Stage::Loading;
+    let ran_out = matches!(end, End::OutOfMemory { stage, .. } if *stage == loading);
+    if ran_out && !runtime.cards_of(run).is_empty() {
+        let text = "drop page cache before a load: reclaim-before-load = \"user\" under [serve], or \
+                    --reclaim-before-load user";
+        let hint = Hint::new(Advice::Other(text.to_owned()));
+        runtime
+            .statuses
+            .with(run.model, |status| status.hints = vec![hint]);
+    }
+}
+
+/// The steps taken, in a line.
+fn done(need: Bytes, outcome: &Outcome) -> String {
+    let mut text = format!("{need} were needed ({})", outcome.before.allowance.reason.text);
+    for taken in &outcome.taken {
+        let step = taken.planned.step.name();
+        text += &match &taken.result {
+            Ok(()) => format!("; {step}: {}", gained(taken)),
+            Err(error) => format!("; {step} failed: {error}"),
+        };
+    }
+    for step in &outcome.last.withheld {
+        text += &format!("; {} would free {} and needs root", step.step.name(), step.frees);
+    }
+    if !outcome.taken.is_empty() {
+        text += &format!("; {} were allowed after it", outcome.after.allowance.now);
+    }
+    if let Verdict::Beyond { .. } = outcome.last.verdict {
+        text += "; no step that may be taken makes that enough";
+        let limit = last_limit(need, &outcome.after.allowance);
+        text.extend(limit.map(|limit| format!(": {}", in_a_line(limit))));
+    }
+    text
+}
+
+/// The limit that no step raises, if it is below the need.
+fn last_limit(need: Bytes, allowance: &Allowance) -> Option<&Reason> {
+    let bytes = Fact::from(allowance.attainable);
+    let mut limits = allowance.reason.because.iter();
+    limits.find(|limit| allowance.attainable < need && limit.facts.get("bytes") == Some(&bytes))
+}
+
+fn gained(taken: &Taken) -> String {
+    let size = Bytes::new(u64::try_from(taken.freed.unsigned_abs()).unwrap_or(u64::MAX));
+    match taken.freed < 0 {
+        true => format!("{size} less free, because others took more meanwhile"),
+        false => format!("{size} more free"),
+    }
+}
+
+/// The steps taken, for event streams.
+fn event(need: Bytes, outcome: &Outcome) -> Value {
+    let measured = |measure: &plimsoll_reclaim::Measure| json!({ "free": measure.free(), "allowed": measure.allowance.now });
+    let taken = outcome.taken.iter().map(|taken| {
+        json!({
+            "step": taken.planned.step.name(),
+            "freed": i64::try_from(taken.freed).ok(),
+            "error": taken.result.as_ref().err().map(ToString::to_string),
+        })
+    });
+    let withheld = outcome.last.withheld.iter().map(|planned| planned.step.name());
+    json!({
+        "need": need,
+        "before": measured(&outcome.before),
+        "steps": taken.collect::<Vec<_>>(),
+        "needs_root": withheld.collect::<Vec<_>>(),
+        "after": measured(&outcome.after),
+        "enough": outcome.is_enough(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use plimsoll_reclaim::judge;
+
+    use super::*;
+
+    const NEED: Bytes = Bytes::gib(13);
+
+    /// What would be said on a captured machine, whose user is not root.
+    fn judged(tree: &str) -> Outcome {
+        let tree = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../data/sysroot")
+            .join(tree);
+        let wish = Wish {
+            goal: Goal {
+                need: NEED,
+                order: None,
+            },
+            gate: None,
+            files: Vec::new(),
+            hands: Hands::None,
+            whom: Whom::Nobody,
+            patience: Duration::ZERO,
+            force: false,
+            dry_run: false,
+        };
+        judge(&Sysroot::captured(&tree).unwrap(), &wish).unwrap()
+    }
+
+    #[test]
+    fn what_needs_root_is_named_with_what_it_would_bring() {
+        let outcome = judged("gb10");
+        let said = done(NEED, &outcome);
+        assert!(said.starts_with("13312 MiB were needed ("), "{said}");
+        assert!(
+            said.contains("; drop-page-cache would free 104672 MiB and needs root"),
+            "{said}"
+        );
+        let event = event(NEED, &outcome);
+        assert_eq!(event["needs_root"], json!(["drop-page-cache"]));
+        assert_eq!((&event["steps"], &event["enough"]), (&json!([]), &json!(false)));
+    }
+
+    #[test]
+    fn where_a_release_caps_allocations_the_upgrade_is_named_and_no_step() {
+        let said = done(NEED, &judged("orin-nano-r36.4.7"));
+        assert!(said.contains("the remedy is an upgrade to R36.5.0"), "{said}");
+        assert!(
+            said.contains(
+                "free memory decides); no step that may be taken makes that enough: NvMap of R36.4.7"
+            ),
+            "{said}"
+        );
+    }
+}

@@ -1,0 +1,93 @@
+//! Files of an engine's weights.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use plimsoll_config::Entry;
+use plimsoll_flags::{Program, Wish};
+use plimsoll_reclaim::files_of;
+
+use crate::runtime::named;
+
+/// Device and inode, which identify a file under any name.
+pub(super) type Identity = (u64, u64);
+
+/// Readable files of an entry; none if its flags are unknown.
+pub(super) fn of_entry(entry: &Entry) -> Vec<PathBuf> {
+    let options = entry.launch.options();
+    let flags = options.and_then(|options| named::flags(entry, options).ok());
+    let wish = flags.and_then(|flags| flags.wish(Program::LlamaServer).ok());
+    wish.map_or_else(Vec::new, |wish| of(&wish))
+}
+
+/// Readable files named by flags: model, draft and projector with all shards, adapters and control vectors.
+pub(super) fn of(wish: &Wish) -> Vec<PathBuf> {
+    let sets = [&wish.model, &wish.draft_model, &wish.projector];
+    let sets = sets
+        .into_iter()
+        .flatten()
+        .flat_map(|path| files_of(Path::new(path)));
+    let others = wish.adapters.iter().chain(&wish.control_vectors);
+    let mut files: Vec<PathBuf> = sets.chain(others.map(PathBuf::from)).collect();
+    files.sort();
+    files.dedup();
+    files.retain(|path| is_readable(path));
+    files
+}
+
+/// Identities of the files of these entries.
+pub(super) fn identities(entries: &[Entry]) -> BTreeSet<Identity> {
+    let files = entries.iter().flat_map(of_entry);
+    files.filter_map(|path| identity(&path)).collect()
+}
+
+pub(super) fn identity(path: &Path) -> Option<Identity> {
+    let about = path.metadata().ok()?;
+    Some((about.dev(), about.ino()))
+}
+
+/// True for a regular file that can be opened; opening a FIFO could block for ever.
+fn is_readable(path: &Path) -> bool {
+    path.is_file() && std::fs::File::open(path).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_files_of_a_model_are_found_and_a_file_is_known_under_any_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in [
+            "m-00001-of-00002.gguf",
+            "m-00002-of-00002.gguf",
+            "mm.gguf",
+            "lora.gguf",
+        ] {
+            std::fs::write(path(name), name).unwrap();
+        }
+        let shown = folder.path().display();
+        let flags = format!(
+            "-m {shown}/m-00001-of-00002.gguf -md {shown}/none.gguf -mm {shown}/mm.gguf --lora {shown}/lora.gguf"
+        );
+        let text = format!("[models.a]\nflags = \"{flags}\"\n[models.b]\ncmd = \"x ${{PORT}}\"");
+        let models = plimsoll_config::parse("p.toml", &text, &|_| None).unwrap().models;
+        let expected = [
+            "lora.gguf",
+            "m-00001-of-00002.gguf",
+            "m-00002-of-00002.gguf",
+            "mm.gguf",
+        ];
+        assert_eq!(of_entry(&models[0]), expected.map(path));
+        assert!(of_entry(&models[1]).is_empty());
+        std::os::unix::fs::symlink(path("mm.gguf"), path("other.gguf")).unwrap();
+        let known = identities(&models);
+        assert!(
+            known.contains(&identity(&path("other.gguf")).unwrap()),
+            "{known:?}"
+        );
+        assert_eq!(known.len(), 4);
+    }
+}

@@ -1,0 +1,215 @@
+//! State of one client's connection: idle, in use, or stalled.
+//!
+//! Three things end a connection from this side: it is the longest idle one where a newcomer needs its place, it has shown
+//! no API key and stays idle, or its client has taken nothing of an answer for too long. The last one matters most: the
+//! answer holds a model, and with it the memory that others wait for.
+
+use std::cell::{Cell, RefCell};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use rustix::net::sockopt;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::limits::Limits;
+
+/// A client that takes nothing of its answer for this long is given up.
+const STALL: Duration = Duration::from_secs(60);
+/// Interval at which the limit of a stalled answer is read again, because it may be shortened meanwhile.
+const GLANCE: Duration = Duration::from_millis(500);
+/// Size of a client's send buffer. The kernel reports room only once a third of it is free, so with a buffer of
+/// megabytes a client that reads slowly would look like one that does not read.
+const SEND_BUFFER: usize = 256 * 1024;
+/// Silence before the kernel asks whether the peer is there, and the pauses and number of its questions.
+const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(10), 3);
+
+/// The time that a client may take nothing of its answer; clones share it, so that it can be shortened while another
+/// request waits for the memory that the answer holds.
+#[derive(Clone, Debug)]
+pub(crate) struct StallLimit(Rc<Cell<Duration>>);
+
+impl Default for StallLimit {
+    fn default() -> Self {
+        Self::new(STALL)
+    }
+}
+
+impl StallLimit {
+    pub(crate) fn new(limit: Duration) -> Self {
+        Self(Rc::new(Cell::new(limit)))
+    }
+
+    /// Sets another limit, for answers under way as well.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the owner of the models shortens it"))]
+    pub(crate) fn set(&self, limit: Duration) {
+        self.0.set(limit);
+    }
+}
+
+/// One client's connection.
+#[derive(Debug)]
+pub(crate) struct ClientConnection {
+    idle_since: Cell<Option<Instant>>,
+    stalled_since: Cell<Option<Instant>>,
+    stall_limit: RefCell<StallLimit>,
+    /// A valid key was shown, or none is asked for.
+    pub(crate) has_key: Cell<bool>,
+    changed: Notify,
+    close: Notify,
+}
+
+impl ClientConnection {
+    pub(crate) fn new(has_key: bool) -> Rc<Self> {
+        Rc::new(Self {
+            idle_since: Cell::new(Some(Instant::now())),
+            stalled_since: Cell::new(None),
+            stall_limit: RefCell::default(),
+            has_key: Cell::new(has_key),
+            changed: Notify::new(),
+            close: Notify::new(),
+        })
+    }
+
+    /// Since when it has carried no request; `None` while it does.
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
+        self.idle_since.get()
+    }
+
+    /// Marks it as in use until the guard is dropped.
+    pub(crate) fn begin(self: &Rc<Self>) -> RequestGuard {
+        self.idle_since.set(None);
+        RequestGuard(Rc::clone(self))
+    }
+
+    pub(crate) fn limit_stalls(&self, limit: StallLimit) {
+        self.stall_limit.replace(limit);
+    }
+
+    pub(crate) fn close(&self) {
+        self.close.notify_one();
+    }
+
+    /// Ends when the connection has to be closed.
+    pub(crate) async fn is_over(&self, limits: &Limits) {
+        loop {
+            let keyless = self.idle_since.get().filter(|_| !self.has_key.get());
+            let deadline = keyless.map(|since| since + limits.keyless_time);
+            tokio::select! {
+                () = self.close.notified() => return,
+                () = self.changed.notified() => {}
+                () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
+                    if self.idle_since.get() == keyless {
+                        return;
+                    }
+                }
+                () = sleep(GLANCE), if self.stalled_since.get().is_some() => {}
+            }
+            let limit = self.stall_limit.borrow().0.get();
+            if self
+                .stalled_since
+                .get()
+                .is_some_and(|since| since.elapsed() >= limit)
+            {
+                return;
+            }
+        }
+    }
+
+    fn wrote<T>(&self, polled: Poll<T>) -> Poll<T> {
+        match polled {
+            Poll::Ready(_) => self.stalled_since.set(None),
+            // hyper writes only when it has bytes, so this means that the client's window is full.
+            Poll::Pending if self.stalled_since.get().is_none() => {
+                self.stalled_since.set(Some(Instant::now()));
+                self.changed.notify_one();
+            }
+            Poll::Pending => {}
+        }
+        polled
+    }
+}
+
+/// A request that its connection carries.
+#[derive(Debug)]
+pub(crate) struct RequestGuard(Rc<ClientConnection>);
+
+impl Drop for RequestGuard {
+    fn drop(&mut self) {
+        // An answer may still lie in the send buffer; closing flushes it.
+        self.0.idle_since.set(Some(Instant::now()));
+        self.0.changed.notify_one();
+    }
+}
+
+/// A client's socket, whose writes tell its connection whether the client reads.
+#[derive(Debug)]
+pub(crate) struct ClientStream {
+    stream: TcpStream,
+    connection: Rc<ClientConnection>,
+}
+
+impl ClientStream {
+    pub(crate) fn new(stream: TcpStream, connection: Rc<ClientConnection>) -> Self {
+        // Without it an answer may sit 40 ms in the kernel (delayed acknowledgements).
+        let _ = stream.set_nodelay(true);
+        let _ = sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER);
+        // A peer whose machine is gone sends no FIN. Sockets that refuse these options still work.
+        let (idle, pause, questions) = KEEPALIVE;
+        let _ = sockopt::set_socket_keepalive(&stream, true);
+        let _ = sockopt::set_tcp_keepidle(&stream, idle);
+        let _ = sockopt::set_tcp_keepintvl(&stream, pause);
+        let _ = sockopt::set_tcp_keepcnt(&stream, questions);
+        // Later than a stall, so that the limit above is the one that decides.
+        let gone = u32::try_from((STALL + idle).as_millis()).unwrap_or(u32::MAX);
+        let _ = sockopt::set_tcp_user_timeout(&stream, gone);
+        Self { stream, connection }
+    }
+}
+
+impl AsyncRead for ClientStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for ClientStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.connection.wrote(polled)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write_vectored(context, pieces);
+        self.connection.wrote(polled)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,363 @@
+//! Driver of the scheduler: reports events to it and carries out its effects.
+//!
+//! Everything here lives on one thread. [`Runtime::submit`] takes an event, asks the scheduler and carries the effects out before it
+//! returns; whatever takes time (a survey, an engine, a wait for memory) continues as a task and comes back as an event. So there is no
+//! lock, and all decisions are the scheduler's. Guard, reclaim and metrics are [`Extension`]s, which the daemon registers.
+
+mod admission;
+mod extension;
+mod forecast;
+mod health;
+mod launch;
+mod memory;
+mod operator_log;
+mod registry;
+mod run;
+mod service;
+mod status;
+mod survey;
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::rc::{Rc, Weak};
+use std::time::{Duration, Instant};
+
+use plimsoll_base::{Bytes, Card, CardId};
+use plimsoll_config::{Entry, ServeSettings};
+use plimsoll_launch::{Launcher, Log, LogFile};
+use plimsoll_probe::{Reading, Sampler};
+use plimsoll_scheduler::place::Ledger;
+use plimsoll_scheduler::{Effect, Event, ModelId, Moment, RequestId, RunId, Scheduler, Snapshot, State};
+use serde_json::Value;
+use tokio::sync::{Notify, oneshot, watch};
+use tokio::task::spawn_local;
+
+use self::admission::Answer;
+use self::operator_log::OperatorLog;
+use self::registry::ModelRegistry;
+use self::status::ModelStatuses;
+use crate::config_file::{Config, ReadConfigError};
+use crate::route::{Events, Keys};
+
+pub(crate) use extension::{BeforeLoad, Extension};
+pub(crate) use forecast::forecast;
+pub use forecast::{Forecast, widest};
+pub(crate) use operator_log::{in_a_line, label};
+pub use registry::UnknownCard;
+pub(crate) use run::EngineRun;
+pub(crate) use survey::named;
+
+/// Bytes of log kept for one model, and for all together.
+const MODEL_LOG: Bytes = Bytes::kib(256);
+const WHOLE_LOG: Bytes = Bytes::mib(1);
+
+/// Settings of the runtime beside the models.
+#[derive(Debug)]
+pub(crate) struct RuntimeSettings {
+    pub(crate) config: PathBuf,
+    /// `[serve]` of the configuration that the daemon was started with.
+    pub(crate) serve: ServeSettings,
+    /// API keys of the listener, replaced by each reload.
+    pub(crate) keys: Keys,
+    /// The listener can be reached from other machines, and was not opened by the user.
+    pub(crate) needs_keys: bool,
+    pub(crate) scheduler: plimsoll_scheduler::Settings,
+    /// The program of models that give only flags, if the user chose one.
+    pub(crate) engine: Option<Vec<String>>,
+    /// Time that a request may wait for its model.
+    pub(crate) wait: Duration,
+    /// File for the lines of engines, beside the log in memory.
+    pub(crate) log_file: Option<LogFile>,
+}
+
+impl RuntimeSettings {
+    /// The cards that are served from, in their order.
+    pub(crate) fn cards(&self) -> impl Iterator<Item = &Card> {
+        self.scheduler.cards.iter().map(|limit| &limit.card)
+    }
+
+    /// The same, each with the memory that it would have for models if it were empty.
+    fn served(&self) -> Vec<Card> {
+        forecast::served(&Ledger::new(self.scheduler.cards.clone()))
+    }
+}
+
+/// Checks that the cards named by models are there.
+pub(crate) fn check(models: Vec<Entry>, cards: &[Card]) -> Result<(), UnknownCard> {
+    ModelRegistry::check(models, cards)
+}
+
+/// A configuration that cannot be applied.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigureError {
+    #[error(transparent)]
+    Read(#[from] ReadConfigError),
+    #[error(transparent)]
+    Card(#[from] UnknownCard),
+    #[error("{}: it has no API key, but the server can be reached from other machines; keep a key, or restart with --open", path.display())]
+    NoKey { path: PathBuf },
+}
+
+pub(crate) struct Runtime {
+    me: Weak<Self>,
+    start: Instant,
+    pub(crate) settings: RuntimeSettings,
+    launcher: Launcher,
+    sampler: Sampler,
+    /// The last reading of the cards.
+    reading: RefCell<Reading>,
+    state: RefCell<SchedulerState>,
+    pub(crate) statuses: ModelStatuses,
+    extensions: Vec<Rc<dyn Extension>>,
+    operator_log: OperatorLog,
+    next_request: Cell<u64>,
+    wake: watch::Sender<Moment>,
+    drained: Notify,
+    pub(crate) events: Events,
+    log: Log,
+}
+
+/// The scheduler, with the objects behind its numbers.
+struct SchedulerState {
+    scheduler: Scheduler,
+    registry: ModelRegistry,
+    /// Requests that the scheduler has not answered yet.
+    waiting: HashMap<RequestId, oneshot::Sender<Answer>>,
+    runs: HashMap<RunId, Rc<EngineRun>>,
+}
+
+impl Runtime {
+    /// Starts without models; call inside a `LocalRuntime` or a `LocalSet`.
+    pub(crate) fn start(
+        settings: RuntimeSettings,
+        launcher: Launcher,
+        sampler: Sampler,
+        extensions: Vec<Rc<dyn Extension>>,
+    ) -> Rc<Self> {
+        let state = SchedulerState {
+            scheduler: Scheduler::new(settings.scheduler.clone()),
+            registry: ModelRegistry::default(),
+            waiting: HashMap::new(),
+            runs: HashMap::new(),
+        };
+        let runtime = Rc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
+            start: Instant::now(),
+            settings,
+            launcher,
+            sampler,
+            reading: RefCell::default(),
+            state: RefCell::new(state),
+            statuses: ModelStatuses::default(),
+            extensions,
+            operator_log: OperatorLog::default(),
+            next_request: Cell::new(0),
+            wake: watch::Sender::new(Moment::NEVER),
+            drained: Notify::new(),
+            events: Events::default(),
+            log: Log::new("plimsoll", WHOLE_LOG),
+        });
+        spawn_local(tick(Rc::clone(&runtime)));
+        spawn_local(memory::watch(Rc::clone(&runtime)));
+        for extension in &runtime.extensions {
+            Rc::clone(extension).start(&runtime);
+        }
+        runtime
+    }
+
+    /// Reads a configuration and applies it; an error changes nothing.
+    pub(crate) fn read_config(&self, path: &Path) -> Result<usize, ConfigureError> {
+        let config = Config::read(path)?;
+        config.warn();
+        config.warn_of_restart(&self.settings.serve);
+        // Without a key the listener would answer every machine that reaches it.
+        if self.settings.needs_keys && config.keys.is_empty() {
+            let path = path.to_owned();
+            return Err(ConfigureError::NoKey { path });
+        }
+        let changed = self.configure(config.roster.models)?;
+        if self.settings.keys.replace(config.keys) {
+            tracing::info!("{}: the API keys were replaced", path.display());
+        }
+        let count = changed.len();
+        let present = changed.into_iter().filter(|id| self.is_present(*id)).collect();
+        spawn_local(self.me().foresee(present));
+        Ok(count)
+    }
+
+    fn is_present(&self, model: ModelId) -> bool {
+        let state = self.state.borrow();
+        state.registry.present().any(|(id, _)| id == model)
+    }
+
+    /// Applies a list of models and returns those that have changed; unchanged ones are not touched.
+    pub(crate) fn configure(&self, models: Vec<Entry>) -> Result<Vec<ModelId>, UnknownCard> {
+        let cards: Vec<_> = self.settings.cards().cloned().collect();
+        let changes = self.state.borrow_mut().registry.update(models, &cards)?;
+        let changed = changes.iter().map(|(id, _)| *id).collect();
+        self.submit(Event::Configured(changes));
+        self.events.reloaded();
+        Ok(changed)
+    }
+
+    /// Reports an event to the scheduler and carries out the effects.
+    pub(crate) fn submit(&self, event: Event) {
+        let mut effects = Vec::new();
+        let now = self.now();
+        let mut state = self.state.borrow_mut();
+        state.scheduler.on_event(now, event, &mut effects);
+        // Effects look up runs and models themselves.
+        drop(state);
+        let runtime = self.me();
+        for effect in effects {
+            self.carry_out(&effect);
+            for extension in &self.extensions {
+                extension.on_effect(&runtime, &effect);
+            }
+        }
+    }
+
+    /// Never submits an event itself, or effects would be carried out in the wrong order: events come back from tasks.
+    fn carry_out(&self, effect: &Effect) {
+        self.log_effect(effect);
+        match effect {
+            Effect::Dispatch { request, run } => {
+                if let Some(run) = self.run(*run) {
+                    self.answer(*request, Answer::Go(run));
+                }
+            }
+            Effect::Refuse { request, refusal } => self.answer(*request, Answer::Refused(refusal.clone())),
+            Effect::MeasureDepth { request, run, exact } => {
+                if let Some(run) = self.run(*run) {
+                    self.answer(*request, Answer::MeasureDepth { run, exact: *exact });
+                }
+            }
+            Effect::Survey { model } => drop(spawn_local(survey::survey(self.me(), *model))),
+            Effect::ReadCards => drop(spawn_local(memory::read_for_load(self.me()))),
+            Effect::Start {
+                run,
+                model,
+                placement,
+            } => {
+                let entry = self.entry(*model);
+                let run = EngineRun::new(*run, *model, entry, self.model_log(*model), placement.clone());
+                self.statuses.started(*model, &run);
+                self.state.borrow_mut().runs.insert(run.id, Rc::clone(&run));
+                spawn_local(run::live(self.me(), run));
+            }
+            Effect::CheckHealth { run } => drop(spawn_local(health::check(self.me(), *run))),
+            Effect::Stop { run, how } => {
+                if let Some(run) = self.run(*run) {
+                    run.stop(*how);
+                }
+            }
+            Effect::AwaitMemory { run, taken } => {
+                drop(spawn_local(memory::await_return(self.me(), *run, taken.clone())));
+            }
+            Effect::StateChanged { model, state } => {
+                self.statuses.with(*model, |status| status.state = Some(*state));
+                self.publish(*model, *state, &Value::Null);
+            }
+            Effect::WakeAt(moment) => drop(self.wake.send_replace(*moment)),
+            Effect::Drained => self.drained.notify_waiters(),
+            // Only extensions hold engines to their claims and ask other processes.
+            Effect::AskNeighbours { .. } | Effect::AnswerBudget { .. } | Effect::ClaimChanged { .. } => {}
+        }
+    }
+
+    pub(crate) fn run(&self, run: RunId) -> Option<Rc<EngineRun>> {
+        self.state.borrow().runs.get(&run).cloned()
+    }
+
+    pub(crate) fn runs(&self) -> Vec<Rc<EngineRun>> {
+        self.state.borrow().runs.values().cloned().collect()
+    }
+
+    /// Runs that could be sent a request and have none.
+    pub(crate) fn idle_runs(&self) -> Vec<RunId> {
+        self.state.borrow().scheduler.idle_runs()
+    }
+
+    /// The models of the configuration.
+    pub(crate) fn present(&self) -> Vec<(ModelId, Rc<Entry>)> {
+        let state = self.state.borrow();
+        let present = state.registry.present();
+        present.map(|(id, entry)| (id, Rc::clone(entry))).collect()
+    }
+
+    pub(crate) fn scheduler_snapshot(&self) -> Snapshot {
+        self.state.borrow().scheduler.snapshot(self.now())
+    }
+
+    /// Answers a request, unless its client has left.
+    fn answer(&self, request: RequestId, answer: Answer) {
+        let waiting = self.state.borrow_mut().waiting.remove(&request);
+        if let Some(waiting) = waiting {
+            let _ = waiting.send(answer);
+        }
+    }
+
+    /// Publishes the state of a model, with `info` about it, to event streams.
+    fn publish(&self, model: ModelId, state: State, info: &Value) {
+        self.events.state_changed(&self.entry(model).name, state, info);
+        self.events.show(|| self.scheduler_snapshot());
+    }
+
+    /// Refuses waiting requests, lets answers finish, ends every engine; returns when none is left.
+    pub(crate) async fn shut_down(&self) {
+        let drained = self.drained.notified();
+        tokio::pin!(drained);
+        // Enabled first, because the scheduler may report the end before this task waits for it.
+        drained.as_mut().enable();
+        self.submit(Event::Shutdown);
+        drained.await;
+    }
+
+    fn now(&self) -> Moment {
+        Moment::at(self.start.elapsed())
+    }
+
+    pub(crate) fn me(&self) -> Rc<Self> {
+        self.me.upgrade().expect("the caller holds it")
+    }
+
+    pub(crate) fn entry(&self, model: ModelId) -> Rc<Entry> {
+        Rc::clone(self.state.borrow().registry.entry(model))
+    }
+
+    fn shown(&self, model: ModelId) -> State {
+        self.statuses
+            .with(model, |status| status.state.unwrap_or(State::Unloaded))
+    }
+
+    fn model_log(&self, model: ModelId) -> Log {
+        let make = || {
+            let file = self.settings.log_file.clone();
+            Log::feeding(&self.entry(model).name, MODEL_LOG, &self.log, file)
+        };
+        self.statuses.log(model, make)
+    }
+
+    /// The name of a card for the operator: its own, with its identifier if other cards share the name.
+    pub(crate) fn label(&self, id: &CardId) -> String {
+        let cards: Vec<_> = self.settings.cards().collect();
+        label(&cards, id)
+    }
+}
+
+/// Sends the scheduler its ticks: one sleep, moved whenever another wake-up is requested.
+async fn tick(runtime: Rc<Runtime>) {
+    let mut wake = runtime.wake.subscribe();
+    loop {
+        let moment = *wake.borrow_and_update();
+        let left = moment.since(runtime.now());
+        let changed = wake.changed();
+        if moment == Moment::NEVER {
+            let _ = changed.await;
+        } else if tokio::time::timeout(left, changed).await.is_err() {
+            runtime.wake.send_replace(Moment::NEVER);
+            runtime.submit(Event::Tick);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Extensions of the runtime: guard, memory reclaim, metrics, and questions to other processes.
+//!
+//! The runtime starts engines, passes requests and reads cards. It knows its extensions only by this trait; the daemon registers them
+//! at start. Every hook has a default that does nothing.
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use plimsoll_base::{Bytes, Card, CardId, Demand, End};
+use plimsoll_doctor::Refused;
+use plimsoll_launch::Environment;
+use plimsoll_scheduler::{Effect, ModelId};
+
+use super::Runtime;
+use super::run::EngineRun;
+use crate::route::Exposition;
+
+/// Work of an extension before a load; dropped if the run is stopped meanwhile.
+pub(crate) type BeforeLoad = Pin<Box<dyn Future<Output = ()>>>;
+
+pub(crate) trait Extension {
+    /// Starts background tasks.
+    fn start(self: Rc<Self>, _runtime: &Rc<Runtime>) {}
+
+    /// Takes an effect of the scheduler, after the runtime has carried it out.
+    fn on_effect(&self, _runtime: &Rc<Runtime>, _effect: &Effect) {}
+
+    /// Takes the need of a model that was surveyed.
+    fn surveyed(&self, _model: ModelId, _demand: &Arc<dyn Demand>) {}
+
+    fn before_load(&self, _runtime: &Rc<Runtime>, _run: &Rc<EngineRun>) -> Option<BeforeLoad> {
+        None
+    }
+
+    /// Changes the environment of an engine that gets these cards.
+    fn prepare(&self, _run: &EngineRun, _cards: &[&Card], _environment: &mut Environment) {}
+
+    fn loaded(&self, _runtime: &Rc<Runtime>, _run: &Rc<EngineRun>) {}
+
+    /// Memory of the run by another source than the driver.
+    fn measured(&self, _runtime: &Runtime, _run: &EngineRun) -> Vec<(CardId, Bytes)> {
+        Vec::new()
+    }
+
+    /// True if the tokens of the run's answers matter.
+    fn wants_tokens(&self, _run: &EngineRun) -> bool {
+        false
+    }
+
+    /// Takes a complete answer and its tokens.
+    fn answered(&self, _runtime: &Runtime, _run: &EngineRun, _tokens: u64) {}
+
+    /// The last allocation that the run was refused, read while its process has just ended.
+    fn last_refusal(&self, _runtime: &Runtime, _run: &EngineRun) -> Option<Refused> {
+        None
+    }
+
+    fn ended(&self, _runtime: &Runtime, _run: &EngineRun, _end: &End) {}
+
+    fn write_metrics(&self, _runtime: &Runtime, _page: &mut Exposition) {}
+}

@@ -1,0 +1,212 @@
+//! Forecast for the operator at start, after a reload, and for `serve --check`: memory of each card, need of each model, and models that
+//! can never run here.
+//!
+//! Reading headers takes time, so this runs beside the first requests and delays none. Every load is surveyed anew: a model that is
+//! refused here shows as failed until a client asks for it, and is then refused by the same arithmetic.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use plimsoll_base::{Bytes, Card, CardId, Curve, Demand, Hint, Reason};
+use plimsoll_config::Entry;
+use plimsoll_scheduler::place::{DemandCache, Ledger, PlacementQuery, PlacementVerdict, Reservations, place};
+use plimsoll_scheduler::{CardLimit, Event, ModelId};
+
+use super::Runtime;
+use super::operator_log::{in_a_line, label};
+use super::survey::look;
+
+/// Forecast of one model.
+#[derive(Clone, Debug)]
+pub struct Forecast {
+    pub name: String,
+    pub text: String,
+    /// The reason why it cannot run now: its files, its engine, or its need on these cards.
+    pub refused: Option<Reason>,
+    pub hints: Vec<Hint>,
+}
+
+/// Looks at every model as if it were the only one.
+pub(crate) fn forecast(entries: &[Entry], engine: Option<&[String]>, limits: &[CardLimit]) -> Vec<Forecast> {
+    let ledger = Ledger::new(limits.to_vec());
+    let cards: Vec<Card> = served(&ledger);
+    let of = |entry: &Entry| foresee(entry, &cards, &ledger, look(entry, engine, &cards));
+    entries.iter().map(of).collect()
+}
+
+impl Runtime {
+    /// The number of models in the configuration.
+    pub(crate) fn count(&self) -> usize {
+        self.state.borrow().registry.present().count()
+    }
+
+    /// Logs the memory of each card and the need of each model.
+    pub(crate) async fn introduce(self: Rc<Self>) {
+        self.introduce_cards();
+        let all: Vec<ModelId> = self.state.borrow().registry.present().map(|(id, _)| id).collect();
+        self.foresee(all).await;
+    }
+
+    /// Logs the need of these models; those that can never run here show as failed.
+    pub(super) async fn foresee(self: Rc<Self>, models: Vec<ModelId>) {
+        let entries: Vec<Entry> = models.iter().map(|id| Entry::clone(&self.entry(*id))).collect();
+        let engine = self.settings.engine.clone();
+        let limits = self.settings.scheduler.cards.clone();
+        let looked =
+            tokio::task::spawn_blocking(move || forecast(&entries, engine.as_deref(), &limits)).await;
+        let forecasts = looked.unwrap_or_default();
+        let width = widest(forecasts.iter().map(|forecast| forecast.name.as_str()));
+        for (model, forecast) in models.into_iter().zip(forecasts) {
+            let Forecast {
+                name,
+                text,
+                refused,
+                hints,
+            } = forecast;
+            let Some(reason) = refused else {
+                tracing::info!("model {name:width$}  {text}");
+                continue;
+            };
+            tracing::warn!("model {name:width$}  {text}");
+            for hint in hints {
+                tracing::warn!("hint: {name}: {hint}");
+            }
+            self.statuses
+                .with(model, |status| status.told = Some(reason.clone()));
+            self.submit(Event::ForecastFailed { model, reason });
+        }
+    }
+
+    fn introduce_cards(&self) {
+        let snapshot = self.state.borrow().scheduler.snapshot(self.now());
+        let cards: Vec<&Card> = self.settings.cards().collect();
+        let labels: Vec<String> = snapshot
+            .cards
+            .iter()
+            .map(|card| label(&cards, &card.id))
+            .collect();
+        let width = widest(labels.iter().map(String::as_str));
+        for (card, label) in snapshot.cards.iter().zip(&labels) {
+            tracing::info!(
+                "card  {label:width$}  {} to give of {}",
+                card.capacity,
+                card.total
+            );
+        }
+    }
+}
+
+/// The cards, each with the memory that it would have for models if it were empty.
+pub(super) fn served(ledger: &Ledger) -> Vec<Card> {
+    let accounts = ledger.accounts().iter();
+    accounts
+        .map(|account| Card {
+            free: account.limit(),
+            ..account.card().clone()
+        })
+        .collect()
+}
+
+pub fn widest<'a>(texts: impl Iterator<Item = &'a str>) -> usize {
+    texts.map(|text| text.chars().count()).max().unwrap_or(0)
+}
+
+/// Forecast of a model: on the cards that its flags name, else on the first that it may use, since its need is the same on any of that
+/// kind.
+fn foresee(
+    entry: &Entry,
+    cards: &[Card],
+    ledger: &Ledger,
+    looked: Result<Arc<dyn Demand>, Reason>,
+) -> Forecast {
+    let forecast = |text: String, refused: Option<Reason>, hints| Forecast {
+        name: entry.name.clone(),
+        text,
+        refused,
+        hints,
+    };
+    let demand = match looked {
+        Ok(demand) => demand,
+        Err(reason) => {
+            let text = format!("cannot be loaded: {}", in_a_line(&reason));
+            return forecast(text, Some(reason), Vec::new());
+        }
+    };
+    match verdict(entry, cards, ledger, &*demand) {
+        PlacementVerdict::Never(never) if never.crowded_out => {
+            let text = format!("does not fit now: {}", in_a_line(&never.reason));
+            forecast(text, None, never.hints)
+        }
+        PlacementVerdict::Never(never) => {
+            let text = format!("is refused: {}", in_a_line(&never.reason));
+            forecast(text, Some(never.reason), never.hints)
+        }
+        _ => forecast(need(entry, cards, &*demand), None, Vec::new()),
+    }
+}
+
+/// Its placement on empty cards.
+fn verdict(entry: &Entry, cards: &[Card], ledger: &Ledger, demand: &dyn Demand) -> PlacementVerdict {
+    let may_use = |card: &&Card| entry.cards.iter().any(|name| card.answers_to(name));
+    let allowed: Vec<CardId> = cards.iter().filter(may_use).map(|card| card.id.clone()).collect();
+    let query = PlacementQuery {
+        name: &entry.name,
+        demand,
+        cache: &DemandCache::default(),
+        learned: Bytes::ZERO,
+        allowed: &allowed,
+        named: demand.named(),
+    };
+    place(&query, ledger, &Reservations::default(), &[])
+}
+
+fn need(entry: &Entry, cards: &[Card], demand: &dyn Demand) -> String {
+    if demand.alone() {
+        return "need unknown: it gets a card to itself until it is measured".to_owned();
+    }
+    let said = match (entry.memory.is_some(), demand.lowered_context()) {
+        (true, _) => "declared".to_owned(),
+        (false, None) => "planned".to_owned(),
+        (false, Some(context)) => {
+            format!("planned, with a context lowered to {context}: its own fits on no card")
+        }
+    };
+    let own = asked(entry, cards, demand);
+    let shares = match demand.on(&own) {
+        Ok(shares) => shares,
+        Err(reason) => return in_a_line(&reason),
+    };
+    let total: Bytes = shares.iter().map(|(_, bytes)| *bytes).sum();
+    format!("{total} {said}{}", growth(entry, &own, total, demand))
+}
+
+/// The part of its need that grows with depth, if that is tracked.
+fn growth(entry: &Entry, cards: &[Card], total: Bytes, demand: &dyn Demand) -> String {
+    let curve = demand.curve(cards).ok().filter(Curve::grows);
+    let Some(curve) = curve.filter(|_| entry.depth_admission) else {
+        return String::new();
+    };
+    let loaded: Bytes = curve.at(0).iter().map(|share| share.bytes).sum();
+    let full: Bytes = curve.at(u64::MAX).iter().map(|share| share.bytes).sum();
+    let grows = full.saturating_sub(loaded);
+    match full > total {
+        true => format!(
+            "; at full depth it would take {full}, which fits on no card: deeper requests are refused"
+        ),
+        false => format!("; {grows} of it grows with depth, by which requests are admitted"),
+    }
+}
+
+fn asked(entry: &Entry, cards: &[Card], demand: &dyn Demand) -> Vec<Card> {
+    let named = &demand.named().cards;
+    if !named.is_empty() {
+        return cards
+            .iter()
+            .filter(|card| named.contains(&card.id))
+            .cloned()
+            .collect();
+    }
+    let may_use =
+        |card: &&Card| entry.cards.is_empty() || entry.cards.iter().any(|name| card.answers_to(name));
+    cards.iter().filter(may_use).take(1).cloned().collect()
+}

@@ -1,0 +1,155 @@
+//! Readings of the cards, on their way to the scheduler.
+//!
+//! The sampler's thread reads the cards; here its readings become events. A run's own memory is told apart from that of other
+//! processes by process group, as every engine leads one of its own, and by what extensions measure. Host memory is measured only for
+//! runs of unknown need, because resident pages of a shared library are not what a plan predicts.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use plimsoll_base::{Bytes, CardId, CardKind, Share};
+use plimsoll_probe::{Holder, Reading, resident};
+use plimsoll_scheduler::{Event, Moment, RunId};
+use rustix::process::{Pid, getpgid};
+
+use super::Runtime;
+use super::run::EngineRun;
+
+/// Time between two readings.
+const PERIOD: Duration = Duration::from_secs(1);
+/// Share of a run's memory that has to be back: drivers keep a little, and other processes allocate meanwhile.
+const BACK: (u64, u64) = (3, 4);
+
+/// Reads the cards for as long as the daemon lives.
+pub(super) async fn watch(runtime: Rc<Runtime>) {
+    loop {
+        runtime.read_cards().await;
+        tokio::time::sleep(PERIOD).await;
+    }
+}
+
+/// Answers the scheduler's ReadCards.
+pub(super) async fn read_for_load(runtime: Rc<Runtime>) {
+    runtime.read_cards().await;
+}
+
+/// Answers the scheduler's AwaitMemory: most of the run's memory has to be free on top of what was free.
+pub(super) async fn await_return(runtime: Rc<Runtime>, run: RunId, taken: Vec<Share>) {
+    runtime.await_free(&runtime.expected_back(&taken)).await;
+    runtime.submit(Event::MemoryReturned { run });
+}
+
+impl Runtime {
+    /// Reads the cards once.
+    pub(crate) async fn read_cards(&self) {
+        // The time before the question: memory that is taken after it may be missing from the answer.
+        let taken = self.now();
+        let reading = self.sampler.read().await;
+        for (run, used) in self.measured(&reading) {
+            self.submit(Event::Measured { run, used });
+        }
+        self.take_reading(reading, taken);
+    }
+
+    fn take_reading(&self, reading: Reading, taken: Moment) {
+        let free = reading.free.clone();
+        self.reading.replace(reading);
+        self.submit(Event::CardsRead { free, taken });
+    }
+
+    /// Waits until the cards have this much free, or nothing changes any more.
+    async fn await_free(&self, at_least: &[(CardId, Bytes)]) {
+        if !at_least.is_empty() {
+            let reading = self.sampler.returned(at_least).await;
+            self.take_reading(reading, self.now());
+        }
+    }
+
+    /// Reads the cards after a load ran out of memory, once the dead process's memory is back, so that memory still in use is that of
+    /// others.
+    pub(super) async fn read_after_failure(&self, run: &EngineRun) {
+        let free = run.free_at_start();
+        self.await_free(&free).await;
+    }
+
+    /// Free memory of the run's cards now.
+    pub(super) fn free_on(&self, run: &EngineRun) -> Vec<(CardId, Bytes)> {
+        let reading = self.reading.borrow();
+        let cards = self.cards_of(run).into_iter();
+        cards
+            .filter_map(|card| Some((card.id.clone(), reading.free_on(&card.id)?)))
+            .collect()
+    }
+
+    fn expected_back(&self, taken: &[Share]) -> Vec<(CardId, Bytes)> {
+        let reading = self.reading.borrow();
+        let expected = taken.iter().filter_map(|share| {
+            let card = self.settings.cards().find(|card| card.id == share.card)?;
+            // The host has the pages back with the process.
+            if card.kind == CardKind::Host {
+                return None;
+            }
+            let back = reading.free_on(&share.card)? + share.bytes.scaled(BACK.0, BACK.1);
+            Some((share.card.clone(), back.min(card.total)))
+        });
+        expected.collect()
+    }
+
+    fn measured(&self, reading: &Reading) -> Vec<(RunId, Vec<(CardId, Bytes)>)> {
+        let used = self.runs().into_iter();
+        used.map(|run| (run.id, self.used_by(&run, reading)))
+            .filter(|(_, used)| !used.is_empty())
+            .collect()
+    }
+
+    fn used_by(&self, run: &EngineRun, reading: &Reading) -> Vec<(CardId, Bytes)> {
+        let Some(group) = run.pid() else { return Vec::new() };
+        let own = reading
+            .holders
+            .iter()
+            .filter(|holder| group_of(holder) == Some(group));
+        let by_driver = own.filter_map(|holder| Some((holder.card.clone(), holder.used?)));
+        let extensions = self.extensions.iter();
+        let mut used: Vec<(CardId, Bytes)> = extensions
+            .flat_map(|extension| extension.measured(self, run))
+            .collect();
+        // The larger figure is believed: the driver lists no processes in some containers, and guard misses memory that bypasses it.
+        for (card, bytes) in summed(by_driver) {
+            match used.iter_mut().find(|(other, _)| *other == card) {
+                Some((_, most)) => *most = bytes.max(*most),
+                None => used.push((card, bytes)),
+            }
+        }
+        used.extend(self.host_use(run, group));
+        used
+    }
+
+    fn host_use(&self, run: &EngineRun, group: u32) -> Option<(CardId, Bytes)> {
+        let placement = run.placement();
+        if !placement.alone {
+            return None;
+        }
+        let host = self
+            .settings
+            .cards()
+            .filter(|card| card.kind == CardKind::Host)
+            .find(|card| placement.cards().any(|id| *id == card.id))?;
+        Some((host.id.clone(), resident(group)?))
+    }
+}
+
+/// Adds up the memory of a run's processes on each card.
+fn summed(pieces: impl Iterator<Item = (CardId, Bytes)>) -> BTreeMap<CardId, Bytes> {
+    let mut sums = BTreeMap::new();
+    for (card, bytes) in pieces {
+        *sums.entry(card).or_insert(Bytes::ZERO) += bytes;
+    }
+    sums
+}
+
+fn group_of(holder: &Holder) -> Option<u32> {
+    let pid = i32::try_from(holder.pid).ok().and_then(Pid::from_raw)?;
+    let group = getpgid(Some(pid)).ok()?;
+    u32::try_from(group.as_raw_nonzero().get()).ok()
+}

@@ -1,0 +1,185 @@
+//! Log for the operator: one line on stderr for each action that takes or frees memory.
+//!
+//! Lines begin with the action and the model, so that `grep alpha` is its history. They are made from the effects and reasons of the
+//! scheduler. Requests are not logged: `/metrics` counts them.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use plimsoll_base::{Card, CardId, End, Placement, Reason};
+use plimsoll_scheduler::{Effect, ModelId, ModelView, Moment, Refusal, RunId, Scheduler, State};
+
+use super::{Runtime, SchedulerState};
+
+/// The same complaint is logged once in this time: a client that retries in a loop must not fill the log.
+const APART: Duration = Duration::from_secs(10);
+
+/// The last complaint, so that it is not repeated.
+#[derive(Debug, Default)]
+pub(super) struct OperatorLog {
+    last: RefCell<Option<(String, Moment)>>,
+}
+
+impl Runtime {
+    /// Logs an effect before it is carried out.
+    pub(super) fn log_effect(&self, effect: &Effect) {
+        match effect {
+            Effect::Start { model, placement, .. } => self.log_start(*model, placement),
+            Effect::Stop { run, .. } => self.log_stop(*run),
+            Effect::Refuse { refusal, .. } => self.log_refusal(refusal),
+            Effect::StateChanged {
+                model,
+                state: State::Failed,
+            } => self.log_failure(*model),
+            _ => {}
+        }
+    }
+
+    fn log_start(&self, model: ModelId, placement: &Placement) {
+        let state = self.state.borrow();
+        let name = &state.registry.entry(model).name;
+        let snapshot = state.scheduler.snapshot(self.now());
+        let places = placement.shares.iter().map(|share| {
+            let card = snapshot.cards.iter().find(|card| card.id == share.card);
+            let held = card.map_or(String::new(), |card| {
+                format!(" ({} of {} claimed)", card.claimed, card.capacity)
+            });
+            format!("{} on {}{held}", share.bytes, self.label(&share.card))
+        });
+        let places = places.collect::<Vec<_>>().join(", ");
+        match placement {
+            _ if places.is_empty() => tracing::info!("load {name}: it needs no card"),
+            Placement { alone: true, .. } => {
+                tracing::info!("load {name}: {places}, exclusively: its need is unknown");
+            }
+            _ => tracing::info!("load {name}: {places}"),
+        }
+    }
+
+    fn log_stop(&self, run: RunId) {
+        let state = self.state.borrow();
+        let Some(model) = state.runs.get(&run).map(|run| run.model) else {
+            return;
+        };
+        let name = &state.registry.entry(model).name;
+        let why = state.scheduler.stop_reason(run, self.now());
+        let why = why.map_or_else(String::new, |reason| format!(": {}", in_a_line(&reason)));
+        tracing::info!("stop {name}{}{why}", idle(&state, model, self.now()));
+    }
+
+    /// Logs why a model does not run, unless the end of its run was just logged.
+    fn log_failure(&self, model: ModelId) {
+        let state = self.state.borrow();
+        let failure = state
+            .scheduler
+            .view(model, self.now())
+            .and_then(|view| view.last_failure);
+        let Some(failure) = failure else { return };
+        let told = self
+            .statuses
+            .with(model, |status| status.told.replace(failure.clone()));
+        if told.as_ref() != Some(&failure) && self.operator_log.is_news(&failure.text, self.now()) {
+            tracing::warn!("{}", in_a_line(&failure));
+        }
+    }
+
+    fn log_refusal(&self, refusal: &Refusal) {
+        if self.operator_log.is_news(&refusal.reason.text, self.now()) {
+            tracing::info!("refuse: {}", in_a_line(&refusal.reason));
+        }
+    }
+
+    /// Takes the context that a model will get instead of its own, and logs a change.
+    pub(super) fn lowered(&self, model: ModelId, context: Option<u64>) {
+        let before = self
+            .statuses
+            .with(model, |status| std::mem::replace(&mut status.lowered, context));
+        if let Some(context) = context.filter(|_| before != context) {
+            let name = &self.entry(model).name;
+            tracing::warn!(
+                "{name} does not fit with its own context; it gets the largest that fits (-c {context})"
+            );
+        }
+    }
+
+    /// Logs whether a run's depth is tracked.
+    pub(super) fn log_depth(&self, run: &super::run::EngineRun) {
+        let view = self.state.borrow().scheduler.view(run.model, self.now());
+        let name = &run.entry.name;
+        match view {
+            Some(ModelView {
+                depth: Some(depth), ..
+            }) => tracing::info!(
+                "{name} grows by {} a token; its claim covers {} of {} tokens, and requests are admitted by their depth",
+                depth.bytes_per_token,
+                depth.covered,
+                depth.full
+            ),
+            Some(ModelView {
+                depth_unwatched: Some(why),
+                ..
+            }) => tracing::debug!("{name} is not admitted by depth: {why}"),
+            _ => {}
+        }
+    }
+
+    pub(super) fn log_ready(&self, run: &super::run::EngineRun) {
+        let took = run.age().as_millis();
+        tracing::info!("ready {} in {took} ms", run.entry.name);
+    }
+
+    pub(super) fn log_end(&self, run: &super::run::EngineRun, end: &End) {
+        match end {
+            End::Expected => tracing::info!("gone {}", run.entry.name),
+            End::Crashed { reason } | End::OutOfMemory { reason, .. } | End::Unstartable { reason } => {
+                self.statuses
+                    .with(run.model, |status| status.told = Some(reason.clone()));
+                tracing::warn!("{}", in_a_line(reason));
+            }
+        }
+    }
+}
+
+impl OperatorLog {
+    fn is_news(&self, text: &str, now: Moment) -> bool {
+        let mut last = self.last.borrow_mut();
+        let said = last
+            .as_ref()
+            .is_some_and(|(said, at)| said == text && now.since(*at) < APART);
+        if !said {
+            *last = Some((text.to_owned(), now));
+        }
+        !said
+    }
+}
+
+pub(crate) fn label(cards: &[&Card], id: &CardId) -> String {
+    let Some(card) = cards.iter().find(|card| card.id == *id) else {
+        return id.to_string();
+    };
+    let namesakes = cards.iter().filter(|other| other.name == card.name).count();
+    match namesakes {
+        1 => card.name.clone(),
+        _ => format!("{} {id}", card.name),
+    }
+}
+
+fn idle(state: &SchedulerState, model: ModelId, now: Moment) -> String {
+    let view = Scheduler::view(&state.scheduler, model, now);
+    let used = view.and_then(|view| view.last_used.filter(|_| view.in_flight == 0));
+    used.map_or_else(String::new, |used| {
+        format!(" (idle {:.0} s)", now.since(used).as_secs_f64())
+    })
+}
+
+/// A reason and its chain of causes, the first at each branch.
+pub(crate) fn in_a_line(reason: &Reason) -> String {
+    let mut text = reason.text.clone();
+    let mut at = reason;
+    while let Some(cause) = at.because.first() {
+        text += ": ";
+        text += &cause.text;
+        at = cause;
+    }
+    text
+}

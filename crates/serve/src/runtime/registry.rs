@@ -1,0 +1,204 @@
+//! Models of the configuration by number and name, and the changes of a reload.
+//!
+//! A number is never reused: a model that leaves the configuration keeps its number, so that a late event never concerns another
+//! model.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use plimsoll_base::{Card, CardId};
+use plimsoll_config::Entry;
+use plimsoll_scheduler::{Change, ModelId, ModelSpec};
+
+/// A card that the configuration names and the machine does not have.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{origin}: model `{model}` asks for card `{card}`, which this machine does not have; its cards are {present}"
+)]
+pub struct UnknownCard {
+    origin: String,
+    model: String,
+    card: String,
+    present: String,
+}
+
+/// All models since the start, and the names of those in the configuration.
+#[derive(Debug, Default)]
+pub(super) struct ModelRegistry {
+    entries: Vec<Rc<Entry>>,
+    names: HashMap<String, ModelId>,
+}
+
+impl ModelRegistry {
+    /// Checks that a configuration could be applied.
+    pub(super) fn check(roster: Vec<Entry>, cards: &[Card]) -> Result<(), UnknownCard> {
+        Self::default().update(roster, cards).map(drop)
+    }
+
+    /// Applies `roster` and returns the changes. An error changes nothing.
+    pub(super) fn update(
+        &mut self,
+        roster: Vec<Entry>,
+        cards: &[Card],
+    ) -> Result<Vec<(ModelId, Change)>, UnknownCard> {
+        let specs = roster
+            .iter()
+            .map(|entry| spec(entry, cards))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut gone = std::mem::take(&mut self.names);
+        let mut changes = Vec::new();
+        for (entry, spec) in roster.into_iter().zip(specs) {
+            let old = gone.get(&entry.name).copied();
+            // A name that was an alias of another model belongs to a new model now.
+            let old = old.filter(|id| self.entry(*id).name == entry.name);
+            let id = old.unwrap_or_else(|| self.next());
+            let change = match old {
+                None => Some(Change::Added(spec)),
+                Some(id) => change(self.entry(id), &entry, spec),
+            };
+            changes.extend(change.map(|change| (id, change)));
+            gone.retain(|_, other| *other != id);
+            self.enlist(id, entry);
+        }
+        let mut removed: Vec<ModelId> = gone.into_values().collect();
+        removed.sort_unstable();
+        removed.dedup();
+        changes.extend(removed.into_iter().map(|id| (id, Change::Removed)));
+        Ok(changes)
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<ModelId> {
+        self.names.get(name).copied()
+    }
+
+    /// The entry of `id`, also if it has left the configuration.
+    pub(super) fn entry(&self, id: ModelId) -> &Rc<Entry> {
+        &self.entries[index(id)]
+    }
+
+    /// The models of the configuration, in its order.
+    pub(super) fn present(&self) -> impl Iterator<Item = (ModelId, &Rc<Entry>)> {
+        let numbered = (0..).map(ModelId).zip(&self.entries);
+        numbered.filter(|(id, entry)| self.find(&entry.name) == Some(*id))
+    }
+
+    fn next(&self) -> ModelId {
+        ModelId(u32::try_from(self.entries.len()).expect("a configuration has fewer than 2^32 models"))
+    }
+
+    fn enlist(&mut self, id: ModelId, entry: Entry) {
+        for name in std::iter::once(&entry.name).chain(&entry.aliases) {
+            self.names.insert(name.clone(), id);
+        }
+        let entry = Rc::new(entry);
+        match self.entries.get_mut(index(id)) {
+            Some(old) => *old = entry,
+            None => self.entries.push(entry),
+        }
+    }
+}
+
+fn index(id: ModelId) -> usize {
+    usize::try_from(id.0).expect("a u32 is an index")
+}
+
+/// The kind of a change: an engine goes on running if only its terms of admission differ.
+fn change(old: &Entry, new: &Entry, spec: ModelSpec) -> Option<Change> {
+    let same_engine = old.launch == new.launch
+        && old.env == new.env
+        && old.memory == new.memory
+        && old.cards == new.cards
+        && old.guard == new.guard
+        && old.too_large == new.too_large
+        && old.depth_admission == new.depth_admission
+        && old.upstream_name == new.upstream_name;
+    match same_engine {
+        _ if old == new => None,
+        true => Some(Change::Retuned(spec)),
+        false => Some(Change::Replaced(spec)),
+    }
+}
+
+fn spec(entry: &Entry, cards: &[Card]) -> Result<ModelSpec, UnknownCard> {
+    let allowed = entry.cards.iter().map(|name| {
+        let here = cards.iter().find(|card| card.answers_to(name));
+        here.map(|card| card.id.clone()).ok_or_else(|| UnknownCard {
+            origin: entry.origin.to_string(),
+            model: entry.name.clone(),
+            card: name.clone(),
+            present: cards
+                .iter()
+                .map(|card| card.id.as_str())
+                .collect::<Vec<_>>()
+                .join(", "),
+        })
+    });
+    let defaults = ModelSpec::new(entry.name.clone());
+    Ok(ModelSpec {
+        allowed: allowed.collect::<Result<Vec<CardId>, _>>()?,
+        pinned: entry.pinned,
+        ttl: entry.ttl.filter(|ttl| *ttl > Duration::ZERO),
+        concurrency: entry.concurrency,
+        load_timeout: entry.load_timeout.unwrap_or(defaults.load_timeout),
+        stop_timeout: entry.stop_timeout.unwrap_or(defaults.stop_timeout),
+        preload: entry.preload,
+        by_depth: entry.depth_admission,
+        ..defaults
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries(text: &str) -> Vec<Entry> {
+        let roster = plimsoll_config::parse("test.toml", text, &|_| None).expect("a good file");
+        roster.models
+    }
+
+    fn names(changes: &[(ModelId, Change)]) -> Vec<(u32, &'static str)> {
+        let word = |change: &Change| match change {
+            Change::Added(_) => "added",
+            Change::Replaced(_) => "replaced",
+            Change::Retuned(_) => "retuned",
+            Change::Removed => "removed",
+        };
+        changes.iter().map(|(id, change)| (id.0, word(change))).collect()
+    }
+
+    #[test]
+    fn a_reload_touches_only_what_changed() {
+        let mut roll = ModelRegistry::default();
+        let first = "[models.a]\ncmd = 'x ${PORT}'\nmemory = '1MiB'\naliases = ['one']\n[models.b]\ncmd = 'y ${PORT}'\n[models.c]\ncmd = 'z ${PORT}'";
+        let changes = roll.update(entries(first), &[]).unwrap();
+        assert_eq!(names(&changes), [(0, "added"), (1, "added"), (2, "added")]);
+        assert_eq!(roll.find("one"), Some(ModelId(0)));
+
+        let second = "[models.c]\ncmd = 'z ${PORT}'\nttl = '5m'\n[models.a]\ncmd = 'x ${PORT}'\nmemory = '2MiB'\n[models.d]\ncmd = 'w ${PORT}'";
+        let changes = roll.update(entries(second), &[]).unwrap();
+        assert_eq!(
+            names(&changes),
+            [(2, "retuned"), (0, "replaced"), (3, "added"), (1, "removed")]
+        );
+        assert_eq!(roll.find("one"), None);
+        assert_eq!(roll.find("b"), None);
+
+        assert!(
+            roll.update(entries(second), &[]).unwrap().is_empty(),
+            "the same file changes nothing"
+        );
+        let changes = roll.update(entries(first), &[]).unwrap();
+        assert!(
+            names(&changes).contains(&(4, "added")),
+            "a model that comes back is a new one: {changes:?}"
+        );
+    }
+
+    #[test]
+    fn a_card_that_is_not_here_is_named_with_those_that_are() {
+        let file = "[models.a]\ncmd = 'x ${PORT}'\ncards = ['H200']";
+        let error = ModelRegistry::default().update(entries(file), &[]).unwrap_err();
+        assert!(error.to_string().contains("asks for card `H200`"), "{error}");
+    }
+}

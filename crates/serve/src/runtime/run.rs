@@ -1,0 +1,337 @@
+//! Run of an engine, from the scheduler's Start to its Ended.
+//!
+//! The task owns the child process; [`EngineRun`] is the part that others see: address, log, end. A port that another process took
+//! meanwhile is replaced here, without an event to the scheduler.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use plimsoll_base::{Bytes, CardId, End, Placement, Reason, Stage};
+use plimsoll_config::Entry;
+use plimsoll_doctor::{Exit, Sign, Verdict};
+use plimsoll_launch::{Child, ChildEvent, Log, LogLine, post_mortem};
+use plimsoll_scheduler::{Event, ModelId, RunId, State, Stopping};
+use serde_json::{Value, json};
+use tokio::sync::{Notify, mpsc};
+
+use super::Runtime;
+use super::launch::Starter;
+use crate::route::Upstream;
+
+/// Shorter than the scheduler's own stop timeout, so that the child's task kills the process and collects its last lines.
+const STOP_WITHIN: Duration = Duration::from_secs(10);
+/// Ports tried for one start.
+const PORTS: u32 = 3;
+/// The verdict on a run that ended as it was asked to.
+const EXPECTED: Verdict = Verdict {
+    sign: None,
+    end: End::Expected,
+    hints: Vec::new(),
+    diagnosis: None,
+};
+
+#[derive(Debug)]
+pub(crate) struct EngineRun {
+    pub(crate) id: RunId,
+    pub(crate) model: ModelId,
+    pub(crate) entry: Rc<Entry>,
+    pub(crate) log: Log,
+    /// Its address, with idle connections to it; dropped with the process.
+    upstream: RefCell<Option<Rc<Upstream>>>,
+    /// The child's own entry of `/v1/models`.
+    about: OnceCell<Value>,
+    pid: Cell<Option<u32>>,
+    placement: Placement,
+    pub(super) arguments: RefCell<Vec<String>>,
+    /// Free memory of its cards when its process was started.
+    free: RefCell<Vec<(CardId, Bytes)>>,
+    exit_code: Cell<Option<i32>>,
+    orders: mpsc::UnboundedSender<Stopping>,
+    inbox: RefCell<Option<mpsc::UnboundedReceiver<Stopping>>>,
+    fate: OnceCell<Reason>,
+    over: Notify,
+    started: Instant,
+    /// Lines of the log from earlier runs.
+    older_lines: u64,
+}
+
+impl EngineRun {
+    pub(super) fn new(
+        id: RunId,
+        model: ModelId,
+        entry: Rc<Entry>,
+        log: Log,
+        placement: Placement,
+    ) -> Rc<Self> {
+        let (orders, inbox) = mpsc::unbounded_channel();
+        Rc::new(Self {
+            id,
+            model,
+            entry,
+            older_lines: log.pushed(),
+            log,
+            upstream: RefCell::default(),
+            about: OnceCell::new(),
+            pid: Cell::new(None),
+            placement,
+            arguments: RefCell::default(),
+            free: RefCell::default(),
+            exit_code: Cell::new(None),
+            orders,
+            inbox: RefCell::new(Some(inbox)),
+            fate: OnceCell::new(),
+            over: Notify::new(),
+            started: Instant::now(),
+        })
+    }
+
+    pub(super) fn stop(&self, how: Stopping) {
+        let _ = self.orders.send(how);
+    }
+
+    /// Its connections; None until it is ready and after it has ended.
+    pub(crate) fn upstream(&self) -> Option<Rc<Upstream>> {
+        self.upstream.borrow().clone()
+    }
+
+    pub(super) fn about(&self) -> Option<&Value> {
+        self.about.get()
+    }
+
+    /// The address that it listens on.
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        self.upstream().map(|upstream| upstream.address())
+    }
+
+    /// The command line it was started with.
+    pub(super) fn arguments(&self) -> Vec<String> {
+        self.arguments.borrow().clone()
+    }
+
+    /// Its exit code, or 128 and the signal; None while it runs.
+    pub(super) fn exit_code(&self) -> Option<i32> {
+        self.exit_code.get()
+    }
+
+    /// Time since it was started.
+    pub(super) fn age(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.pid.get()
+    }
+
+    pub(crate) fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
+    /// Its lines that the log still has.
+    pub(crate) fn lines(&self) -> Vec<Arc<LogLine>> {
+        let own = self.log.pushed().saturating_sub(self.older_lines);
+        self.log.tail(usize::try_from(own).unwrap_or(usize::MAX))
+    }
+
+    pub(super) fn free_at_start(&self) -> Vec<(CardId, Bytes)> {
+        self.free.borrow().clone()
+    }
+
+    /// The path that answers while the engine is healthy, if it has one.
+    pub(super) fn health_path(&self) -> Option<&str> {
+        match self.entry.launch.options() {
+            Some(_) => Some("/health"),
+            None => self.entry.launch.check(),
+        }
+    }
+
+    /// Waits for its end, at most this long, and returns the reason of the end if it has ended.
+    pub(super) async fn fate(&self, patience: Duration) -> Option<&Reason> {
+        let over = self.over.notified();
+        if self.fate.get().is_none() {
+            let _ = tokio::time::timeout(patience, over).await;
+        }
+        self.fate.get()
+    }
+}
+
+/// Starts the engine and follows it to its end.
+pub(super) async fn live(runtime: Rc<Runtime>, run: Rc<EngineRun>) {
+    let Some(mut orders) = run.inbox.take() else {
+        return;
+    };
+    let starter = Starter {
+        runtime: &runtime,
+        run: &run,
+    };
+    run.free.replace(runtime.free_on(&run));
+    let mut verdict = match prepare(&runtime, &run, &mut orders).await {
+        ControlFlow::Continue(()) => starter.attempt(&mut orders).await,
+        ControlFlow::Break(()) => EXPECTED,
+    };
+    for _ in 1..PORTS {
+        if verdict.sign == Some(Sign::PortTaken) {
+            verdict = starter.attempt(&mut orders).await;
+        }
+    }
+    let _ = run.fate.set(fate(&run.entry.name, &verdict.end));
+    run.over.notify_waiters();
+    run.upstream.take();
+    // The scheduler concludes from the cards, so they are read after the death and before it is reported.
+    if matches!(
+        &verdict.end,
+        End::OutOfMemory {
+            stage: Stage::Loading,
+            ..
+        }
+    ) {
+        runtime.read_after_failure(&run).await;
+    }
+    runtime.state.borrow_mut().runs.remove(&run.id);
+    runtime.statuses.ended(run.model, &verdict.end);
+    for extension in &runtime.extensions {
+        extension.ended(&runtime, &run, &verdict.end);
+    }
+    runtime.log_end(&run, &verdict.end);
+    runtime.submit(Event::Ended {
+        run: run.id,
+        end: verdict.end,
+    });
+}
+
+/// Lets extensions prepare the load; breaks off if the run is stopped meanwhile.
+async fn prepare(
+    runtime: &Rc<Runtime>,
+    run: &Rc<EngineRun>,
+    orders: &mut mpsc::UnboundedReceiver<Stopping>,
+) -> ControlFlow<()> {
+    for extension in &runtime.extensions {
+        let Some(work) = extension.before_load(runtime, run) else {
+            continue;
+        };
+        tokio::select! {
+            () = work => {}
+            Some(_) = orders.recv() => return ControlFlow::Break(()),
+        }
+    }
+    ControlFlow::Continue(())
+}
+
+impl Starter<'_> {
+    async fn attempt(&self, orders: &mut mpsc::UnboundedReceiver<Stopping>) -> Verdict {
+        match self.start().await {
+            Ok((child, events, key)) => self.follow(child, events, key, orders).await,
+            Err(reason) => Verdict {
+                sign: None,
+                end: End::Unstartable { reason },
+                hints: Vec::new(),
+                diagnosis: None,
+            },
+        }
+    }
+
+    async fn follow(
+        &self,
+        child: Child,
+        mut events: mpsc::Receiver<ChildEvent>,
+        key: Option<String>,
+        orders: &mut mpsc::UnboundedReceiver<Stopping>,
+    ) -> Verdict {
+        self.run.pid.set(Some(child.pid()));
+        loop {
+            tokio::select! {
+                event = events.recv() => match event {
+                    Some(ChildEvent::Ended(ended)) => {
+                        self.run.exit_code.set(exit_code(ended.exit));
+                        let extensions = self.runtime.extensions.iter();
+                        let refused = extensions.filter_map(|it| it.last_refusal(self.runtime, self.run)).next();
+                        let verdict = post_mortem(&self.run.entry.name, &ended, refused.as_ref());
+                        return match refused {
+                            Some(_) => verdict,
+                            None => without_shortfall(verdict),
+                        };
+                    }
+                    Some(ChildEvent::Ready(about)) => self.ready(&child, key.as_deref(), about),
+                    Some(ChildEvent::Progress(payload)) => self.progressed(&payload),
+                    // It wakes by itself; its memory stays claimed until it ends.
+                    Some(ChildEvent::Sleeping(_)) => {}
+                    None => return EXPECTED,
+                },
+                Some(how) = orders.recv() => match how {
+                    Stopping::Graceful => child.stop(self.stop_within()),
+                    Stopping::Kill => child.kill(),
+                },
+            }
+        }
+    }
+
+    fn ready(&self, child: &Child, key: Option<&str>, about: Value) {
+        let entry = &self.run.entry;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, child.port()));
+        let mut upstream = Upstream::new(address).of_group(child.pid());
+        if let Some(key) = key {
+            upstream = upstream.with_key(key);
+        }
+        if let Some(name) = &entry.upstream_name {
+            upstream = upstream.with_model(name);
+        }
+        self.run.upstream.replace(Some(Rc::new(upstream)));
+        let _ = self.run.about.set(about.clone());
+        self.runtime
+            .statuses
+            .with(self.run.model, |status| status.hints.clear());
+        self.runtime.log_ready(self.run);
+        self.runtime.log_depth(self.run);
+        self.runtime.submit(Event::Ready { run: self.run.id });
+        self.runtime
+            .publish(self.run.model, State::Ready, &json!({ "info": about }));
+        for extension in &self.runtime.extensions {
+            extension.loaded(self.runtime, self.run);
+        }
+    }
+
+    fn stop_within(&self) -> Duration {
+        self.run.entry.stop_timeout.unwrap_or(STOP_WITHIN)
+    }
+
+    fn progressed(&self, progress: &Value) {
+        // A line of output comes without a payload; only the control channel reports a figure.
+        let measured = !progress.is_null();
+        self.runtime.submit(Event::Progressed {
+            run: self.run.id,
+            measured,
+        });
+        self.runtime
+            .publish(self.run.model, State::Loading, &json!({ "progress": progress }));
+    }
+}
+
+/// Drops a shortfall that only the log reports: it may repeat a client's words, and must not raise the model's claim.
+fn without_shortfall(mut verdict: Verdict) -> Verdict {
+    if let End::OutOfMemory { shortfall, .. } = &mut verdict.end {
+        *shortfall = None;
+    }
+    verdict
+}
+
+/// The reason of the end, for clients with a request in flight.
+fn fate(model: &str, end: &End) -> Reason {
+    match end {
+        End::Expected => Reason::new("stopped", format!("{model} was stopped")),
+        End::Crashed { reason } | End::OutOfMemory { reason, .. } | End::Unstartable { reason } => {
+            reason.clone()
+        }
+    }
+}
+
+/// The exit status as a shell reports it.
+fn exit_code(exit: Exit) -> Option<i32> {
+    match exit {
+        Exit::Code(code) => Some(code),
+        Exit::Signal(signal) => Some(128 + signal),
+        Exit::Unknown => None,
+    }
+}

@@ -1,0 +1,133 @@
+//! The runtime as the HTTP side uses it.
+
+use std::rc::Rc;
+
+use http::StatusCode;
+use plimsoll_base::{Bytes, Share};
+use plimsoll_launch::Log;
+use plimsoll_scheduler::{Event, ModelId, Snapshot, State};
+use serde_json::{Value, json};
+
+use super::admission::RunPass;
+use super::{Runtime, RuntimeSettings};
+use crate::route::{Events, Exposition, Harbor, Listing, Modalities, Problem, Prompt, Wish};
+
+impl Harbor for Runtime {
+    type Pass = RunPass;
+
+    fn resolve(&self, name: &str) -> Option<ModelId> {
+        self.state.borrow().registry.find(name)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let state = self.state.borrow();
+        let listed = state.registry.present().filter(|(_, entry)| !entry.unlisted);
+        listed.map(|(_, entry)| entry.name.clone()).collect()
+    }
+
+    async fn admit(
+        self: Rc<Self>,
+        model: ModelId,
+        wish: Wish,
+        prompt: Prompt<'_>,
+    ) -> Result<RunPass, Problem> {
+        if wish.autoload == Some(false) && self.shown(model) != State::Ready {
+            return Err(Problem::new(
+                StatusCode::BAD_REQUEST,
+                "model_not_loaded",
+                "model is not loaded",
+            ));
+        }
+        self.arrive(model, wish.client, prompt).await
+    }
+
+    fn models(&self) -> Vec<ModelId> {
+        self.state
+            .borrow()
+            .registry
+            .present()
+            .map(|(model, _)| model)
+            .collect()
+    }
+
+    fn listing(&self, model: ModelId) -> Listing {
+        let entry = self.entry(model);
+        let run = self.statuses.with(model, |status| status.run.clone());
+        Listing {
+            name: entry.name.clone(),
+            aliases: entry.aliases.clone(),
+            tags: entry.tags.clone(),
+            description: String::new(),
+            unlisted: entry.unlisted,
+            state: self.shown(model),
+            arguments: run.as_ref().map(|run| run.arguments()).unwrap_or_default(),
+            preset: None,
+            exit_code: run.as_ref().and_then(|run| run.exit_code()),
+            meta: run.as_ref().and_then(|run| run.about()?.get("meta").cloned()),
+            modalities: Modalities::default(),
+            memory: self.memory_of(model),
+            ttl: entry.ttl,
+            address: run
+                .and_then(|run| run.address())
+                .map(|address| address.to_string()),
+        }
+    }
+
+    fn load(&self, model: ModelId) {
+        self.submit(Event::LoadWanted { model });
+    }
+
+    fn unload(&self, model: ModelId) {
+        self.submit(Event::UnloadWanted { model });
+    }
+
+    fn reload(&self) -> Result<(), Problem> {
+        let RuntimeSettings { config, .. } = &self.settings;
+        let bad = |error: &dyn std::error::Error| {
+            Problem::new(StatusCode::BAD_REQUEST, "bad_config", error.to_string())
+        };
+        self.read_config(config).map(drop).map_err(|error| bad(&error))
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.state.borrow().scheduler.snapshot(self.now())
+    }
+
+    fn events(&self) -> &Events {
+        &self.events
+    }
+
+    fn log(&self, model: Option<ModelId>) -> Log {
+        model.map_or_else(|| self.log.clone(), |model| self.model_log(model))
+    }
+
+    fn write_metrics(&self, page: &mut Exposition) {
+        let state = self.state.borrow();
+        let models: Vec<_> = state
+            .registry
+            .present()
+            .map(|(model, entry)| (model, entry.name.clone()))
+            .collect();
+        self.statuses.write(page, &models);
+        drop(state);
+        for extension in &self.extensions {
+            extension.write_metrics(self, page);
+        }
+    }
+}
+
+impl Runtime {
+    /// Measured memory and growth of a model; `None` until it was measured.
+    fn memory_of(&self, model: ModelId) -> Option<Value> {
+        let view = self.state.borrow().scheduler.view(model, self.now())?;
+        let seen = !view.measured.is_empty() || view.growth.is_some();
+        let sum = |shares: &[Share]| shares.iter().map(|share| share.bytes).sum::<Bytes>();
+        seen.then(|| {
+            json!({
+                "claim": sum(&view.claim),
+                "measured": (!view.measured.is_empty()).then(|| sum(&view.measured)),
+                "growth": view.growth,
+            })
+        })
+    }
+}

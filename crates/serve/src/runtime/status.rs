@@ -1,0 +1,91 @@
+//! Status of each model for listings, counters and logs.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use plimsoll_base::{End, Hint, Reason};
+use plimsoll_launch::Log;
+use plimsoll_scheduler::{ModelId, State};
+
+use super::run::EngineRun;
+use crate::route::{Exposition, Kind};
+
+#[derive(Debug, Default)]
+pub(crate) struct ModelStatus {
+    pub(super) state: Option<State>,
+    /// The context that it gets instead of its own, since the last survey.
+    pub(super) lowered: Option<u64>,
+    /// The run that is up, or the last one.
+    pub(super) run: Option<Rc<EngineRun>>,
+    /// The last failure in the operator's log.
+    pub(super) told: Option<Reason>,
+    /// Hints for a failure of the load that is under way, or of the last one.
+    pub(crate) hints: Vec<Hint>,
+    log: Option<Log>,
+    loads: u64,
+    crashes: u64,
+    out_of_memory: u64,
+    unstartable: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct ModelStatuses(RefCell<HashMap<ModelId, ModelStatus>>);
+
+impl ModelStatuses {
+    pub(crate) fn with<T>(&self, model: ModelId, look: impl FnOnce(&mut ModelStatus) -> T) -> T {
+        look(self.0.borrow_mut().entry(model).or_default())
+    }
+
+    /// The model's log, created by `make` on first use.
+    pub(super) fn log(&self, model: ModelId, make: impl FnOnce() -> Log) -> Log {
+        self.with(model, |status| status.log.get_or_insert_with(make).clone())
+    }
+
+    pub(super) fn started(&self, model: ModelId, run: &Rc<EngineRun>) {
+        self.with(model, |status| {
+            status.loads += 1;
+            status.hints.clear();
+            status.run = Some(Rc::clone(run));
+        });
+    }
+
+    pub(super) fn ended(&self, model: ModelId, end: &End) {
+        self.with(model, |status| match end {
+            End::Expected => {}
+            End::Crashed { .. } => status.crashes += 1,
+            End::OutOfMemory { .. } => status.out_of_memory += 1,
+            End::Unstartable { .. } => status.unstartable += 1,
+        });
+    }
+
+    /// Writes the counters of `models`, by name.
+    pub(super) fn write(&self, page: &mut Exposition, models: &[(ModelId, String)]) {
+        page.family(
+            "plimsoll_loads_total",
+            Kind::Counter,
+            "Engines started for a model",
+        );
+        for (model, name) in models {
+            page.sample(
+                "plimsoll_loads_total",
+                &[("model", name)],
+                self.with(*model, |status| status.loads),
+            );
+        }
+        let name = "plimsoll_failures_total";
+        page.family(
+            name,
+            Kind::Counter,
+            "Engines that ended without being asked to, by cause",
+        );
+        for (model, model_name) in models {
+            let counts = self.with(*model, |status| {
+                [status.crashes, status.out_of_memory, status.unstartable]
+            });
+            for (cause, count) in ["crash", "out_of_memory", "unstartable"].iter().zip(counts) {
+                page.sample(name, &[("model", model_name), ("cause", cause)], count);
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Survey of a model before a load: whether it can load at all, and its need.
+//!
+//! It finds out everything that needs no running engine: whether the program and the model's files are there and readable, and the
+//! need by their headers and flags. A need that the user declared is used instead of a plan; a model with neither is of unknown need
+//! and gets a card to itself.
+
+pub(crate) mod named;
+mod planned;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use plimsoll_base::{Card, Declared, Demand, Named, Reason, Unknown};
+use plimsoll_config::{Entry, TooLarge};
+use plimsoll_flags::{Options, Program, Wish};
+use plimsoll_launch::engine::{EngineProgram, Origin, identify};
+use plimsoll_launch::find_program;
+use plimsoll_model::Dialect;
+use plimsoll_planner::{Engine, EngineKind};
+use plimsoll_probe::contexts;
+use plimsoll_probe::headers::read_model;
+use plimsoll_scheduler::{Event, ModelId};
+
+use self::named::OnNamed;
+use self::planned::Planned;
+use super::Runtime;
+use super::launch::{engine_command, unstartable};
+
+/// Answers the scheduler's Survey. Files and programs are read on another thread.
+pub(super) async fn survey(runtime: Rc<Runtime>, model: ModelId) {
+    let entry = Entry::clone(&runtime.entry(model));
+    let engine = runtime.settings.engine.clone();
+    let name = entry.name.clone();
+    let cards = runtime.settings.served();
+    let looked = tokio::task::spawn_blocking(move || look(&entry, engine.as_deref(), &cards)).await;
+    let result = looked.unwrap_or_else(|error| Err(unstartable(&name, &error)));
+    if let Ok(demand) = &result {
+        for extension in &runtime.extensions {
+            extension.surveyed(model, demand);
+        }
+        runtime.lowered(model, demand.lowered_context());
+    }
+    runtime.submit(Event::Surveyed { model, result });
+}
+
+/// Surveys a model for `cards`, which are given as if they were empty.
+pub(super) fn look(
+    entry: &Entry,
+    configured: Option<&[String]>,
+    cards: &[Card],
+) -> Result<Arc<dyn Demand>, Reason> {
+    let fail = |error: &dyn std::error::Error| unstartable(&entry.name, error);
+    let engine = engine_command(entry, configured).map_err(|error| fail(&error))?;
+    let line = entry.launch.command_line(&engine, &entry.name, 0);
+    let program = line.first().map(String::as_str).unwrap_or_default();
+    find_program(program.as_ref(), None, std::env::var_os("PATH").as_deref())
+        .map_err(|error| fail(&error))?;
+    let Some(options) = entry.launch.options() else {
+        return Ok(match entry.memory {
+            Some(bytes) => Arc::new(Declared(bytes)),
+            None => Arc::new(Unknown),
+        });
+    };
+    let flags = named::flags(entry, options);
+    let wish = flags.and_then(|flags| Ok((flags.wish(Program::LlamaServer)?, flags)));
+    let (named, demand): (_, Arc<dyn Demand>) = match (entry.memory, wish) {
+        // A declared need does not depend on flags, so unknown ones do no harm.
+        (Some(bytes), Err(_)) => (Named::default(), Arc::new(Declared(bytes))),
+        (None, Err(error)) => return Err(fail(&error)),
+        (memory, Ok((wish, flags))) => {
+            let named = named::named(entry, &flags, &wish, cards).map_err(|error| fail(&error))?;
+            match memory {
+                Some(bytes) => (named, Arc::new(Declared(bytes))),
+                None => {
+                    let demand = planned(entry, flags, wish, program, (&named, cards))?;
+                    (named, demand)
+                }
+            }
+        }
+    };
+    Ok(match named.cards.is_empty() {
+        true => demand,
+        false => Arc::new(OnNamed { named, demand }),
+    })
+}
+
+/// Plans a model; one that is not a local file (`-hf`) is of unknown need until it has been downloaded.
+fn planned(
+    entry: &Entry,
+    flags: Options,
+    wish: Wish,
+    program: &str,
+    (named, machine): (&Named, &[Card]),
+) -> Result<Arc<dyn Demand>, Reason> {
+    let Some(path) = wish.model else {
+        return Ok(Arc::new(Unknown));
+    };
+    let engine = engine_of(program);
+    let dialect = match engine.kind {
+        EngineKind::LlamaCpp => Dialect::Ggml,
+        EngineKind::IkLlamaCpp => Dialect::Ik,
+    };
+    let read =
+        |path: &str| read_model(path.as_ref(), dialect).map_err(|error| unstartable(&entry.name, &error));
+    let planned = Planned {
+        model: read(&path)?,
+        draft: wish.draft_model.as_deref().map(read).transpose()?,
+        projector: wish.projector.as_deref().map(read).transpose()?,
+        engine,
+        flags,
+        machine: machine.to_vec(),
+        too_large: entry.too_large,
+        lowered: None,
+        contexts: contexts::measured(),
+    };
+    Ok(Arc::new(match entry.too_large {
+        TooLarge::LowerContext => planned.with_context_that_fits(entry, named, wish.fit_context),
+        TooLarge::Refuse | TooLarge::LimitDepth => planned,
+    }))
+}
+
+/// An engine that does not identify itself is planned as the newest one that the formulas know.
+fn engine_of(program: &str) -> Engine {
+    let program = EngineProgram {
+        path: program.into(),
+        origin: Origin::Configured,
+    };
+    identify(&program).map_or(Engine::LLAMA_CPP, |identity| identity.engine)
+}

@@ -1,0 +1,159 @@
+//! Cards named by a model's flags, and a demand that is restricted to them.
+//!
+//! The user numbers all cards that are served from; the engine numbers those that it gets. So names are resolved here, before
+//! placement, and the plan uses the flags as the engine will read them, with rewritten numbers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use plimsoll_base::{Bytes, Card, CardId, CardKind, Curve, Demand, Hint, Named, Reason};
+use plimsoll_config::Entry;
+use plimsoll_flags::table::Effect;
+use plimsoll_flags::{FlagError, Options, Program, Wish};
+use plimsoll_launch::{Environment, Visible, child_environment, renumber};
+use plimsoll_planner::PlanError;
+
+/// An error in flags: they name a card that is not there, or may not be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NameError {
+    #[error("{origin}: {error}; the cards are {present}")]
+    Unknown {
+        origin: String,
+        error: PlanError,
+        present: String,
+    },
+    #[error(
+        "{origin}: the flags name CUDA{number}, which is {card}, but `cards` does not allow it; name a card that it allows, or add this one; the cards are {present}"
+    )]
+    NotAllowed {
+        origin: String,
+        number: usize,
+        card: CardId,
+        present: String,
+    },
+}
+
+/// Returns the flags that the engine will use: those of its command line over those of its environment.
+pub(crate) fn flags(entry: &Entry, options: &Options) -> Result<Options, FlagError> {
+    let own = entry.environment(0);
+    let environment = child_environment(std::env::vars_os(), &own, &Visible::AsInherited, None, None);
+    let text = |(name, value): (&std::ffi::OsStr, &std::ffi::OsStr)| {
+        Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()))
+    };
+    let variables: BTreeMap<String, String> = environment.iter().filter_map(text).collect();
+    Ok(options.clone().merged_over(&Options::from_env(variables)?))
+}
+
+/// Resolves the cards named by `flags` among the CUDA cards of `cards`.
+pub(super) fn named(entry: &Entry, flags: &Options, wish: &Wish, cards: &[Card]) -> Result<Named, NameError> {
+    let cuda = cuda(cards);
+    let found = plimsoll_planner::named(wish, cuda.len()).map_err(|error| NameError::Unknown {
+        origin: origin(entry, flags),
+        error,
+        present: listed(&cuda),
+    })?;
+    let may_use =
+        |card: &Card| entry.cards.is_empty() || entry.cards.iter().any(|name| card.answers_to(name));
+    if let Some(&number) = found.cards.iter().find(|&&number| !may_use(cuda[number])) {
+        return Err(NameError::NotAllowed {
+            origin: origin(entry, flags),
+            number,
+            card: cuda[number].id.clone(),
+            present: listed(&cuda),
+        });
+    }
+    Ok(Named {
+        cards: found
+            .cards
+            .iter()
+            .map(|&number| cuda[number].id.clone())
+            .collect(),
+        only: found.only,
+    })
+}
+
+/// The flags for a child that sees only `own` of `cards`.
+pub(crate) fn seen_by(flags: &Options, cards: &[Card], own: &[Card]) -> Result<Wish, FlagError> {
+    let ids = |cards: &[&Card]| -> Vec<String> { cards.iter().map(|card| card.id.to_string()).collect() };
+    let (all, own) = (ids(&cuda(cards)), ids(&cuda(own)));
+    let mut line = flags.to_argv();
+    renumber(&mut line, &mut Environment::default(), &all, &own);
+    Options::from_argv(&line)?.wish(Program::LlamaServer)
+}
+
+fn cuda(cards: &[Card]) -> Vec<&Card> {
+    cards.iter().filter(|card| card.kind == CardKind::Cuda).collect()
+}
+
+/// The cards with their numbers.
+fn listed(cuda: &[&Card]) -> String {
+    let each = cuda.iter().enumerate();
+    let each: Vec<String> = each
+        .map(|(number, card)| match card.id.as_str() == card.name {
+            true => format!("CUDA{number} {}", card.name),
+            false => format!("CUDA{number} {} {}", card.name, card.id),
+        })
+        .collect();
+    match each.is_empty() {
+        true => "none".to_owned(),
+        false => each.join(", "),
+    }
+}
+
+/// The origin of the last flag that names cards.
+fn origin(entry: &Entry, flags: &Options) -> String {
+    let names = |effect: Effect| {
+        matches!(
+            effect,
+            Effect::Devices
+                | Effect::MainGpu
+                | Effect::DraftDevices
+                | Effect::Overrides
+                | Effect::DraftOverrides
+        )
+    };
+    let mut settings = flags.settings().iter().rev();
+    let setting = settings.find(|setting| names(setting.flag.effect));
+    setting.map_or_else(|| entry.origin.to_string(), |setting| setting.origin.to_string())
+}
+
+/// A demand on the cards that its flags name.
+#[derive(Debug)]
+pub(super) struct OnNamed {
+    pub(super) named: Named,
+    pub(super) demand: Arc<dyn Demand>,
+}
+
+impl Demand for OnNamed {
+    /// A model of unknown need takes all of the named cards whole, rather than one of them.
+    fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
+        match self.demand.alone() && self.named.only && cards.len() > 1 {
+            true => Ok(cards.iter().map(|card| (card.id.clone(), card.free)).collect()),
+            false => self.demand.on(cards),
+        }
+    }
+
+    fn named(&self) -> &Named {
+        &self.named
+    }
+
+    fn alone(&self) -> bool {
+        self.demand.alone()
+    }
+
+    fn curve(&self, cards: &[Card]) -> Result<Curve, String> {
+        self.demand.curve(cards)
+    }
+
+    fn lowered_context(&self) -> Option<u64> {
+        self.demand.lowered_context()
+    }
+
+    fn hints(&self, cards: &[Card]) -> Vec<Hint> {
+        self.demand.hints(cards)
+    }
+
+    fn asked(&self, cards: &[Card]) -> Vec<(CardId, Bytes)> {
+        self.demand.asked(cards)
+    }
+}
