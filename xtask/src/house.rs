@@ -20,7 +20,7 @@
 //! The source is read by a lexer, not by a parser, so what macros write is counted as it stands there.
 
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 mod cycles;
@@ -38,7 +38,8 @@ mod tree;
 use options::Options;
 use survey::Survey;
 use table::Column;
-use tree::{Tree, TreeError};
+use tree::Tree;
+pub(crate) use tree::TreeError;
 
 const HELP: &str = "\
 usage: cargo xtask house [PATH] [--beside PATH] [--json] [--check] [--list KIND] [--crate NAME]
@@ -66,6 +67,23 @@ functions         product functions, from fn to the closing brace
 doc comments      runs of /// or //! lines below crates/*/src, tests included; so are words of comments
 type names        structs, enums, unions, traits and type aliases of the product, associated types left out
 tests             #[test] and #[...::test] in the whole repository";
+
+/// An import between modules of a crate, by the names of the top modules that the two files belong to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Import {
+    /// The crate's folder in `crates/`.
+    pub(crate) of: String,
+    pub(crate) file: PathBuf,
+    pub(crate) line: usize,
+    pub(crate) from: String,
+    pub(crate) to: String,
+}
+
+/// The imports of the product files of every crate. Those of a crate root are left out: it has no top module.
+pub(crate) fn imports(root: &Path) -> Result<Vec<Import>, TreeError> {
+    let tree = Tree::read(root)?;
+    Ok(tree.crates.iter().flat_map(cycles::imports).collect())
+}
 
 /// Measures the tree at `root`, or the trees that `words` name, and prints table, JSON or listing.
 pub(crate) fn run(root: &Path, words: &[&str]) -> ExitCode {

@@ -1,12 +1,14 @@
 //! The rules that neither cargo, rustc nor clippy can hold.
 //!
-//! Who may import whom is held by the crates, and what a pure crate may not call by its `clippy.toml`. Every finding names file,
+//! Who may import whom is held by the crates, and what a pure crate may not call by clippy. Every finding names file,
 //! line and rule; the chore prints all of them before it fails. A warning does not fail it.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-mod imports;
+use crate::house;
+
+mod floors;
 mod lock;
 mod shape;
 mod words;
@@ -42,7 +44,14 @@ impl Source {
 pub(crate) fn run(root: &Path) -> ExitCode {
     let texts = texts(root);
     let (sources, others): (Vec<Source>, Vec<Source>) = texts.into_iter().partition(|text| text.is("rs"));
-    let mut findings = imports::check(&sources);
+    let imports = match house::imports(root) {
+        Ok(imports) => imports,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut findings = floors::check(&imports, &sources);
     findings.extend(shape::check(&sources));
     findings.extend(words::check(sources.iter().chain(&others)));
     findings.extend(lock::check(root));

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::Import;
 use super::modules::Module;
 use super::outline::ModulePath;
 use super::tree::Crate;
@@ -39,6 +40,24 @@ pub(super) fn largest(of: &Crate) -> Cycle {
         .map(|((from, to), line)| (*from, *to, *line))
         .collect();
     Cycle { files, edges }
+}
+
+/// The same edges by the top modules of their files.
+pub(super) fn imports(of: &Crate) -> Vec<Import> {
+    let top = |file: usize| {
+        let module = of.modules.iter().find(|module| module.file == file)?;
+        module.path.first().cloned()
+    };
+    let found = edges(of).into_iter().filter_map(|((from, to), line)| {
+        Some(Import {
+            of: of.name.clone(),
+            file: of.files[from].path.clone(),
+            line,
+            from: top(from)?,
+            to: top(to)?,
+        })
+    });
+    found.collect()
 }
 
 /// From, to, and the first line that makes the edge.

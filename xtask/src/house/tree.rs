@@ -11,7 +11,7 @@ use super::modules::{self, Module};
 use super::outline::{self, Outline};
 
 #[derive(Debug, thiserror::Error)]
-pub(super) enum TreeError {
+pub(crate) enum TreeError {
     #[error("cannot read {}: {error}", path.display())]
     Read { path: PathBuf, error: io::Error },
     #[error("{} has no folder `crates` with a crate in it", .0.display())]

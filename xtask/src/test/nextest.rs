@@ -72,6 +72,7 @@ impl Run {
         let _ = fs::remove_file(&report);
         let status = Command::new("cargo")
             .args(["nextest", "run", "--profile", self.profile])
+            .args(["--test-threads", &threads().to_string()])
             .args(self.arguments)
             .envs(self.environment.iter().copied())
             .current_dir(root)
@@ -80,6 +81,11 @@ impl Run {
         let succeeded = status.is_ok_and(|status| status.success());
         outcome(&report, succeeded)
     }
+}
+
+/// Tests at once: two for each core, because many of them start servers and wait for them.
+fn threads() -> usize {
+    2 * std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn outcome(path: &Path, succeeded: bool) -> Outcome {

@@ -53,21 +53,24 @@ fn row(text: &mut String, elapsed: Duration, rest: &str) {
     let _ = writeln!(text, "{:>10.1}  {rest}", elapsed.as_secs_f64());
 }
 
-/// Processor time of all children that have ended, theirs included. On a machine that does other work too it says more than the
+/// Processor time of this process and of all children that have ended, theirs included. On a machine that does other work too it says more than the
 /// clock does.
 pub(super) fn processor() -> Duration {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    children_time(&stat).unwrap_or_default()
+    processor_time(&stat).unwrap_or_default()
 }
 
-/// `cutime` and `cstime`, the 16th and 17th field of proc_pid_stat(5).
-fn children_time(stat: &str) -> Option<Duration> {
+/// `utime`, `stime`, `cutime` and `cstime`, the 14th to 17th field of proc_pid_stat(5).
+fn processor_time(stat: &str) -> Option<Duration> {
     // The second field is the program's name in parentheses and may hold spaces; the third follows the last `)`.
     let (_, rest) = stat.rsplit_once(')')?;
-    let mut fields = rest.split_whitespace().skip(13);
-    let user: u64 = fields.next()?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    Some(Duration::from_secs(user + system) / TICKS)
+    let fields: Vec<u64> = rest
+        .split_whitespace()
+        .skip(11)
+        .take(4)
+        .map_while(|field| field.parse().ok())
+        .collect();
+    (fields.len() == 4).then(|| Duration::from_secs(fields.iter().sum()) / TICKS)
 }
 
 #[cfg(test)]
@@ -75,10 +78,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_of_children_is_read_behind_the_name() {
-        let stat = "7 (a b) c) S 1 2 3 4 5 6 7 8 9 10 11 12 250 50 20 0";
-        assert_eq!(children_time(stat), Some(Duration::from_secs(3)));
-        assert_eq!(children_time("7 (a"), None);
+    fn fields_are_counted_behind_the_name() {
+        let stat = "7 (a b) c) S 1 2 3 4 5 6 7 8 9 10 60 40 150 50 20 0";
+        assert_eq!(processor_time(stat), Some(Duration::from_secs(3)));
+        assert_eq!(processor_time("7 (a"), None);
     }
 
     #[test]

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn long_files_are_warnings_first() {
+    fn files_above_the_rule_are_warnings_first() {
         let file = "crates/a/src/b.rs";
         assert_eq!(found(file, LONG), []);
         assert_eq!(found(file, LONG + 1)[0].0, Severity::Warning);

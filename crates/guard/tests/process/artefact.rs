@@ -1,10 +1,15 @@
-//! What the tests preload, built by the tests themselves, so that `cargo test -p plimsoll-guard` needs
-//! nothing before it.
+//! Libraries and programs that the tests run, built by the tests themselves, so that
+//! `cargo test -p plimsoll-guard` needs nothing before it.
+//!
+//! `cargo xtask test` runs every test in a process of its own. It builds the libraries once, before the tests,
+//! and says so by `PLIMSOLL_TESTS_ARE_BUILT`; programs in C are kept in the target folder until a source or
+//! this test binary is newer.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::SystemTime;
 
 /// The workspace.
 pub(crate) fn root() -> &'static Path {
@@ -45,8 +50,14 @@ fn linked(name: &str, file: &Path, soname: &str) -> PathBuf {
     let folder = target().join("guard-tests").join(name);
     std::fs::create_dir_all(&folder).expect("the target folder is writable");
     let link = folder.join(soname);
-    let _ = std::fs::remove_file(&link);
-    std::os::unix::fs::symlink(file, &link).expect("the folder is new");
+    if std::fs::read_link(&link).is_ok_and(|to| to == file) {
+        return folder;
+    }
+    // Renamed into its place, because a program of another test may be looking for it now.
+    let draft = link.with_added_extension(std::process::id().to_string());
+    let _ = std::fs::remove_file(&draft);
+    std::os::unix::fs::symlink(file, &draft).expect("the folder is writable");
+    std::fs::rename(&draft, &link).expect("the folder is writable");
     folder
 }
 
@@ -93,6 +104,9 @@ pub(crate) fn compiled(compiler: &str, source: &str, flags: &[&str]) -> PathBuf 
         .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
         .collect();
     let compiled = Compiled::at(folder.join(name));
+    if compiled.is_fresh() {
+        return compiled.out;
+    }
     let mut command = Command::new(compiler);
     command
         .args(["-O1", "-g", "-Wall", "-Werror"])
@@ -103,21 +117,40 @@ pub(crate) fn compiled(compiler: &str, source: &str, flags: &[&str]) -> PathBuf 
     compiled.by(&mut command)
 }
 
-/// What a compiler makes: under another name first, because another test may be running the last one.
-struct Compiled {
-    draft: PathBuf,
+/// A compiler's output, written under another name first, because another test may be running the last one.
+pub(crate) struct Compiled {
+    pub(crate) draft: PathBuf,
     out: PathBuf,
 }
 
 impl Compiled {
-    fn at(out: PathBuf) -> Self {
+    pub(crate) fn at(out: PathBuf) -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let count = COUNT.fetch_add(1, Relaxed);
         let draft = out.with_added_extension(format!("{}.{count}", std::process::id()));
         Self { draft, out }
     }
 
-    fn by(self, command: &mut Command) -> PathBuf {
+    /// The output exists and is newer than all sources and than this test binary, which holds the compiler's flags.
+    pub(crate) fn is_fresh(&self) -> bool {
+        let Some(built) = changed(&self.out) else {
+            return false;
+        };
+        let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
+        let test = std::env::current_exe().expect("the test runs");
+        let mut paths = vec![test, programs];
+        while let Some(path) = paths.pop() {
+            if path.is_dir() {
+                let entries = std::fs::read_dir(&path).expect("the sources are readable");
+                paths.extend(entries.map(|entry| entry.expect("the sources are readable").path()));
+            } else if changed(&path).is_none_or(|source| source > built) {
+                return false;
+            }
+        }
+        true
+    }
+
+    pub(crate) fn by(self, command: &mut Command) -> PathBuf {
         let status = command.status().expect("a compiler is installed");
         assert!(status.success(), "{command:?}");
         std::fs::rename(&self.draft, &self.out).expect("the folder is writable");
@@ -134,6 +167,9 @@ pub(crate) fn rust_program(source: &str) -> PathBuf {
     std::fs::create_dir_all(&folder).expect("the target folder is writable");
     let stem = source.file_stem().expect("a program has a name");
     let compiled = Compiled::at(folder.join(stem));
+    if compiled.is_fresh() {
+        return compiled.out;
+    }
     let mut command = Command::new("rustc");
     command
         .args(["--edition", "2024", "-o"])
@@ -152,7 +188,14 @@ pub(crate) fn target() -> PathBuf {
         .to_path_buf()
 }
 
+fn changed(path: &Path) -> Option<SystemTime> {
+    path.metadata().and_then(|metadata| metadata.modified()).ok()
+}
+
 fn build(arguments: &[&str]) {
+    if std::env::var_os("PLIMSOLL_TESTS_ARE_BUILT").is_some() {
+        return;
+    }
     let mut command = Command::new(env!("CARGO"));
     command
         .arg("build")

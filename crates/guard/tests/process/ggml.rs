@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use plimsoll_wire::page::PageSnapshot;
 use plimsoll_wire::trace::{TraceHeader, TraceKind, TraceRecord};
 
-use crate::artefact;
+use crate::artefact::{self, Compiled};
 
 mod asked;
 
@@ -82,61 +82,61 @@ fn source(name: &str) -> PathBuf {
 }
 
 fn compile(out: &Path, sources: &[&str], flags: &[&str]) {
+    let compiled = Compiled::at(out.to_path_buf());
+    if compiled.is_fresh() {
+        return;
+    }
     let mut command = Command::new(if sources == ["odd.c"] { "cc" } else { "c++" });
     // Speculative devirtualisation is part of -O2, and part of what is tested.
     command.args(["-O2", "-g", "-Wall", "-Werror", "-pthread"]);
     command
         .args(sources.iter().map(|name| source(name)))
         .arg("-o")
-        .arg(out)
+        .arg(&compiled.draft)
         .args(flags);
-    assert!(
-        command.status().expect("a C++ compiler is installed").success(),
-        "{command:?}"
-    );
+    compiled.by(&mut command);
 }
 
 /// The folder with the program in all its forms, compiled once.
 fn programs() -> &'static Path {
-    static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
-    FOLDER
-        .get_or_init(|| {
-            let folder = tempfile::tempdir().expect("there is room for a folder");
-            let at = |name: &str| folder.path().join(name);
-            let here = format!("-L{}", folder.path().display());
-            let (backend, program): (&[&str], &[&str]) = (&["backend.cpp"], &["program.cpp"]);
-            let both: &[&str] = &["program.cpp", "backend.cpp"];
-            compile(&at("libbackend.so"), backend, &["-fPIC", "-shared"]);
-            compile(&at("libmoved.so"), backend, &["-fPIC", "-shared", "-DSHAPE=1"]);
-            compile(
-                &at("libstripped.so"),
-                backend,
-                &["-fPIC", "-shared", "-fvisibility=hidden", "-s"],
-            );
-            compile(&at("libodd.so"), &["odd.c"], &["-fPIC", "-shared"]);
-            compile(&at("opened"), program, &["-DLOCAL"]);
-            compile(
-                &at("linked"),
-                program,
-                &[&here, "-lbackend", "-Wl,-rpath,$ORIGIN"],
-            );
-            compile(
-                &at("odd"),
-                both,
-                &[
-                    &here,
-                    "-fvisibility=hidden",
-                    "-Wl,--no-as-needed",
-                    "-lodd",
-                    "-Wl,-rpath,$ORIGIN",
-                    "-s",
-                ],
-            );
-            compile(&at("exported"), both, &["-rdynamic"]);
-            compile(&at("inside"), both, &[]);
-            folder
-        })
-        .path()
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder = artefact::target().join("guard-tests/ggml");
+        std::fs::create_dir_all(&folder).expect("the target folder is writable");
+        let at = |name: &str| folder.join(name);
+        let here = format!("-L{}", folder.display());
+        let (backend, program): (&[&str], &[&str]) = (&["backend.cpp"], &["program.cpp"]);
+        let both: &[&str] = &["program.cpp", "backend.cpp"];
+        compile(&at("libbackend.so"), backend, &["-fPIC", "-shared"]);
+        compile(&at("libmoved.so"), backend, &["-fPIC", "-shared", "-DSHAPE=1"]);
+        compile(
+            &at("libstripped.so"),
+            backend,
+            &["-fPIC", "-shared", "-fvisibility=hidden", "-s"],
+        );
+        compile(&at("libodd.so"), &["odd.c"], &["-fPIC", "-shared"]);
+        compile(&at("opened"), program, &["-DLOCAL"]);
+        compile(
+            &at("linked"),
+            program,
+            &[&here, "-lbackend", "-Wl,-rpath,$ORIGIN"],
+        );
+        compile(
+            &at("odd"),
+            both,
+            &[
+                &here,
+                "-fvisibility=hidden",
+                "-Wl,--no-as-needed",
+                "-lodd",
+                "-Wl,-rpath,$ORIGIN",
+                "-s",
+            ],
+        );
+        compile(&at("exported"), both, &["-rdynamic"]);
+        compile(&at("inside"), both, &[]);
+        folder
+    })
 }
 
 fn command(loaded: Loaded, scenario: &str) -> Command {

@@ -11,6 +11,14 @@ use tempfile::TempDir;
 pub(crate) fn guard() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
+        let debug = Path::new(env!("CARGO_BIN_EXE_plimsoll"))
+            .parent()
+            .expect("a folder");
+        let library = debug.with_file_name("guard").join("libplimsoll_guard.so");
+        // Set by `cargo xtask test`, which builds the library before the tests.
+        if std::env::var_os("PLIMSOLL_TESTS_ARE_BUILT").is_some() {
+            return library;
+        }
         let built = Command::new(env!("CARGO"))
             .args([
                 "build",
@@ -25,10 +33,7 @@ pub(crate) fn guard() -> &'static Path {
             built.is_ok_and(|status| status.success()),
             "cargo build --profile guard"
         );
-        let debug = Path::new(env!("CARGO_BIN_EXE_plimsoll"))
-            .parent()
-            .expect("a folder");
-        debug.with_file_name("guard").join("libplimsoll_guard.so")
+        library
     })
 }
 

@@ -17,13 +17,18 @@ pub(crate) struct Stage {
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
+        let test = std::env::current_exe().unwrap();
+        let library = test.ancestors().nth(2).unwrap().join("libplimsoll_fake_cuda.so");
+        // Set by `cargo xtask test`, which builds the library before the tests.
+        if std::env::var_os("PLIMSOLL_TESTS_ARE_BUILT").is_some() {
+            return library;
+        }
         let status = Command::new(env!("CARGO"))
             .args(["build", "--quiet", "--package", "fake-cuda", "--lib"])
             .status()
             .unwrap();
         assert!(status.success());
-        let test = std::env::current_exe().unwrap();
-        test.ancestors().nth(2).unwrap().join("libplimsoll_fake_cuda.so")
+        library
     })
 }
 
