@@ -3,6 +3,7 @@
 //! Pure values without input or output. The planner fills them, the scheduler decides on them, and every
 //! screen renders the same [`Reason`] trees, so no two of those crates have to know each other.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod bytes;
 mod card;

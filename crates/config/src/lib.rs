@@ -2,6 +2,7 @@
 //!
 //! All three formats end in one [`Roster`]; nothing after it knows which format was read.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod before_load;
 mod command;

@@ -13,6 +13,7 @@
 //! DECISION: a guess is shown as a guess. Each verdict has its lines, its confidence and its alternatives;
 //! without evidence the answer is the exit status and the last lines.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod cause;
 mod classifier;

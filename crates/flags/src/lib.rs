@@ -3,6 +3,7 @@
 //!
 //! The flags are data ([`table`]). [`Options`] keeps what was typed; [`Wish`] is its meaning for memory.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod failure;
 mod given;

@@ -4,6 +4,7 @@
 //! lines, shared by `probe`, `reclaim` and `doctor`. A file that is cut, mixed up or misnamed yields fewer
 //! values, never a panic and never a wrong number: a value that cannot be read is `None`.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod allowance;
 mod board;

@@ -4,6 +4,7 @@
 //! it are never touched: a model of a terabyte is known from a few megabytes. The way: [`gguf::Header::read`]
 //! for each file of [`split::siblings`], then [`Model::from_headers`].
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod arch;
 mod error;

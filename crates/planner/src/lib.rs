@@ -8,6 +8,7 @@
 //! every direction, `depth` gives the memory before the context is full, and `reasons` and `hints` explain the result.
 //! `architecture` is the table to extend for a new model, and `quirks` the one for a new engine build.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod architecture;
 mod calibration;

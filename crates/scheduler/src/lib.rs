@@ -66,6 +66,7 @@
 //! assert_eq!(tell(Event::MemoryReturned { run }), []);
 //! ```
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod clock;
 mod depth;

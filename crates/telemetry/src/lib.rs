@@ -1,5 +1,6 @@
 //! Recordings of memory over time, and the statistical test that tells a leak from warm-up.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 pub mod record;
 pub mod trend;
