@@ -1,4 +1,4 @@
-"""The table of words that `plimsoll doctor` compares a report with: crates/doctor/src/likeness/words.tsv.
+"""The table of words that `plimsoll doctor` compares a report with: crates/doctor/src/classifier/words.tsv.
 
 usage: train.py --out words.tsv [--sources reports.tsv] FOLDER...
        train.py --check FOLDER... --without FOLDER      how often the table made of the others names the cause of this one's reports
@@ -16,7 +16,7 @@ import numpy
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
-# Runs of two or more letters, none of them behind a digit: neither addresses nor sizes. likeness.rs has the same.
+# Runs of two or more letters, none of them behind a digit: neither addresses nor sizes. classifier.rs has the same.
 WORD = r"(?<![0-9a-z])[a-z]{2,}"
 # Words of grammar are of no kind of report.
 GRAMMAR = ("the of to and in is it that this for on with as at by be are was were an or from but so if then than there here they them their its we he "

@@ -15,7 +15,7 @@ use super::classifier::{ClassifierMatch, TextClassifier};
 use super::ensemble::combine;
 use super::facts::{Facts, LoadStage, Quote};
 use super::remedy;
-use super::rules::{self, EvidenceWeight, Rule, RuleFinding};
+use super::rules::{self, DiagnosisRule, EvidenceWeight, RuleFinding};
 
 pub const SCHEMA: &str = "plimsoll.diagnosis/1";
 /// The weight of `none of these`, in nats.
@@ -80,10 +80,10 @@ pub(super) fn by_rules(facts: &Facts) -> Diagnosis {
     judged(facts, false)
 }
 
-type Found = (&'static Rule, RuleFinding);
+type RuleHit = (&'static DiagnosisRule, RuleFinding);
 
 fn judged(facts: &Facts, reads_text: bool) -> Diagnosis {
-    let found: Vec<Found> = rules::all()
+    let found: Vec<RuleHit> = rules::all()
         .filter_map(|rule| Some((rule, (rule.test)(facts)?)))
         .collect();
     // Rules run on every call: there are some 80, and each is a few comparisons.
@@ -197,7 +197,7 @@ impl CauseTally {
 fn reason(
     verdict: &Candidate,
     also: &[Candidate],
-    found: &[Found],
+    found: &[RuleHit],
     by_text: Option<&ClassifierMatch>,
 ) -> Reason {
     let speaking = found.iter().filter(|(_, finding)| finding.cause == verdict.cause);

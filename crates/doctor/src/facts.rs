@@ -29,7 +29,7 @@ const MOST_OTHERS: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     lines: BTreeMap<Pattern, Sighting>,
-    refusals: Vec<RefusedRequest>,
+    refusals: Vec<FailedAllocation>,
     buffers: Vec<PlacedBuffer>,
     torch: Option<TorchRefusal>,
     frame: Option<TracebackFrame>,
@@ -42,13 +42,13 @@ pub struct Facts {
     choices: Vec<CardChoice>,
     xids: Vec<(u64, Quote)>,
     release: Option<Release>,
-    host: HostMemory,
+    host: HostFacts,
     blocks: BuddyInfo,
     series: Vec<Bytes>,
     growth: Option<Quote>,
     model: ModelFacts,
     options: EngineOptions,
-    progress: Progress,
+    progress: LoadProgress,
     guard: Option<Refused>,
     report: Vec<(Source, String)>,
 }
@@ -82,12 +82,12 @@ groups! {
     estimate, estimate_mut: Option<OllamaEstimate>;
     /// The L4T release.
     release, release_mut: Option<Release>;
-    host, host_mut: HostMemory;
+    host, host_mut: HostFacts;
     /// A line that gives a growth per request or round.
     growth, growth_mut: Option<Quote>;
     model, model_mut: ModelFacts;
     options, options_mut: EngineOptions;
-    progress, progress_mut: Progress;
+    progress, progress_mut: LoadProgress;
     /// The last refusal on guard's page.
     guard, guard_mut: Option<Refused>;
     /// Short reports as text, for the classifier.
@@ -105,7 +105,7 @@ impl Facts {
         &self.blocks
     }
 
-    pub(crate) fn refusals(&self) -> &[RefusedRequest] {
+    pub(crate) fn refusals(&self) -> &[FailedAllocation] {
         &self.refusals
     }
 
@@ -159,7 +159,7 @@ impl Facts {
             });
     }
 
-    pub(crate) fn add_refusal(&mut self, refusal: RefusedRequest) {
+    pub(crate) fn add_refusal(&mut self, refusal: FailedAllocation) {
         // The first refusals tell how it began and the last how it ended; the middle repeats them.
         if self.refusals.len() == MOST_REFUSALS {
             self.refusals.remove(MOST_REFUSALS / 2);
@@ -174,7 +174,7 @@ impl Facts {
     }
 
     /// The refusal of this load whose line stands at most `lines` before `quote`.
-    pub(crate) fn recent_refusal(&mut self, quote: &Quote, lines: u64) -> Option<&mut RefusedRequest> {
+    pub(crate) fn recent_refusal(&mut self, quote: &Quote, lines: u64) -> Option<&mut FailedAllocation> {
         let attempt = self.progress.attempt;
         self.refusals.last_mut().filter(|last| {
             last.attempt == attempt
@@ -205,6 +205,7 @@ impl Facts {
     }
 
     pub(crate) fn add_card_free(&mut self, free: Option<Bytes>) {
+        // Another process rarely fills all cards, and an engine takes the emptiest.
         self.card_free = self.card_free.max(free);
     }
 

@@ -32,6 +32,7 @@ pub struct Finding {
 pub fn read_last_lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<Finding> {
     let mut said: Vec<(Sign, &str)> = Vec::new();
     for line in lines {
+        // The same tables as those of `plimsoll doctor`, so that both read a line in one way.
         let rows = rows_in(line);
         if rows.iter().any(|row| row.pattern == Pattern::Recovered) {
             // After this line every refusal before it is history: the engine tries again with less.

@@ -63,6 +63,7 @@ impl Refused {
         if let Some(budget) = self.budget {
             reason = reason.fact("budget", budget);
         }
+        // The holders are the remedy: one of them can be moved or stopped.
         let holders = self.neighbours.iter().map(|(name, bytes)| {
             let text = format!("{bytes} of {} are held by {name}", self.card);
             Reason::new("neighbour", text).fact("holds", *bytes)

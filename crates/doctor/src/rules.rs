@@ -11,8 +11,8 @@ use super::facts::{Facts, Quote};
 /// The rules of an area: functions of this name, each with the source of its knowledge.
 macro_rules! rules {
     ($($name:ident: $source:expr;)*) => {
-        pub(super) const RULES: &[super::Rule] = &[
-            $(super::Rule { name: stringify!($name), source: $source, test: $name },)*
+        pub(super) const RULES: &[super::DiagnosisRule] = &[
+            $(super::DiagnosisRule { name: stringify!($name), source: $source, test: $name },)*
         ];
     };
 }
@@ -103,16 +103,16 @@ impl RuleFinding {
 }
 
 /// A rule and the source of its knowledge.
-pub(super) struct Rule {
+pub(super) struct DiagnosisRule {
     pub(super) name: &'static str,
     pub(super) source: &'static str,
     pub(super) test: fn(&Facts) -> Option<RuleFinding>,
 }
 
 /// Every rule, by area.
-pub(super) fn all() -> impl Iterator<Item = &'static Rule> {
+pub(super) fn all() -> impl Iterator<Item = &'static DiagnosisRule> {
     // The order is that of the reasons in the output, not of their weight.
-    let areas: [&[Rule]; 14] = [
+    let areas: [&[DiagnosisRule]; 14] = [
         card::RULES,
         options::RULES,
         torch::RULES,

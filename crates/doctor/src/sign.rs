@@ -64,6 +64,7 @@ fn is_abort(line: &str) -> bool {
     // __FILE__ is absolute in builds by CMake.
     let is_path = path.starts_with('/') && !path.contains(char::is_whitespace);
     let is_line = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    // The expression of an assertion may be anything, the words around it are those of ggml.
     let asserts = message.starts_with("GGML_ASSERT(") && message.ends_with(" failed");
     is_path && is_line && (asserts || ABORTS.contains(&message))
 }

@@ -3,7 +3,7 @@
 
 use plimsoll_base::Bytes;
 
-use super::{CardChoice, Facts, Purpose, Quote, RefusedRequest, Sighting};
+use super::{CardChoice, Facts, FailedAllocation, Purpose, Quote, Sighting};
 use crate::pattern::Pattern;
 
 impl Facts {
@@ -33,7 +33,7 @@ impl Facts {
     }
 
     /// The refusals of the last load that had any.
-    pub(crate) fn last_refusals(&self) -> impl DoubleEndedIterator<Item = &RefusedRequest> {
+    pub(crate) fn last_refusals(&self) -> impl DoubleEndedIterator<Item = &FailedAllocation> {
         // A server restarts its engine after a failure: earlier attempts explain earlier refusals.
         let attempt = self.refusals.iter().map(|refusal| refusal.attempt).max();
         self.refusals
@@ -42,7 +42,7 @@ impl Facts {
     }
 
     /// The refusal that ended the last load.
-    pub(crate) fn refusal(&self) -> Option<&RefusedRequest> {
+    pub(crate) fn refusal(&self) -> Option<&FailedAllocation> {
         self.last_refusals().next_back()
     }
 

@@ -38,6 +38,7 @@ pub(crate) struct Sighting {
 pub(crate) enum LoadStage {
     #[default]
     Unknown,
+    // The stages are compared: a later line never moves the progress back.
     Weights,
     /// The context is being made; its cache comes first.
     Context,
@@ -47,7 +48,7 @@ pub(crate) enum LoadStage {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Progress {
+pub(crate) struct LoadProgress {
     pub(crate) stage: LoadStage,
     /// Number of the load within the log.
     pub(crate) attempt: u32,
@@ -77,7 +78,7 @@ pub(crate) const NO_SIZE: Bytes = Bytes::gib(16 << 10);
 
 /// An allocation that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RefusedRequest {
+pub(crate) struct FailedAllocation {
     pub(crate) purpose: Purpose,
     pub(crate) place: MemoryPlace,
     pub(crate) device: Option<u64>,
@@ -169,7 +170,7 @@ pub(crate) struct OllamaEstimate {
 
 /// Host memory by `/proc/meminfo`, `free` or tegrastats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct HostMemory {
+pub(crate) struct HostFacts {
     pub(crate) total: Option<Bytes>,
     pub(crate) free: Option<Bytes>,
     pub(crate) available: Option<Bytes>,

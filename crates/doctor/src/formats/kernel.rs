@@ -68,6 +68,7 @@ fn bare_gib(text: &str, key: &str) -> Option<Bytes> {
 fn free_command(facts: &mut Facts, text: &str) {
     let Some(rest) = behind(text, "mem:") else { return };
     let sizes: Vec<Bytes> = all(rest).map(|(size, _)| size).collect();
+    // Older versions of `free` print no last column, and their second line starts with another word.
     if let [total, _, free, _, cached, available] = sizes[..] {
         let host = facts.host_mut();
         host.total = Some(total);

@@ -6,7 +6,7 @@
 
 use plimsoll_base::Bytes;
 
-use crate::facts::{Facts, LoadStage, MemoryPlace, Purpose, Quote, RefusedRequest, Source};
+use crate::facts::{Facts, FailedAllocation, LoadStage, MemoryPlace, Purpose, Quote, Source};
 use crate::pattern::Pattern;
 use crate::sizes::{after, all, count_after};
 
@@ -121,7 +121,7 @@ fn open(
     }
     let device = count_after(text, "on device ");
     let refusal = refused(facts, Purpose::Unknown, place, asked, quote);
-    facts.add_refusal(RefusedRequest {
+    facts.add_refusal(FailedAllocation {
         device,
         at_run_time,
         ..refusal
@@ -134,9 +134,9 @@ fn refused(
     place: MemoryPlace,
     asked: Option<Bytes>,
     quote: &Quote,
-) -> RefusedRequest {
+) -> FailedAllocation {
     let progress = facts.progress();
-    RefusedRequest {
+    FailedAllocation {
         purpose,
         place,
         device: None,

@@ -20,6 +20,7 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quot
 /// `llm/memory.go:log`.
 fn estimate(text: &str, quote: &Quote) -> Option<OllamaEstimate> {
     let cards = behind(text, "memory.available=")?;
+    // Several cards stand in one bracket, and the model may use all of them.
     let cards = cards.split(']').next().unwrap_or(cards);
     Some(OllamaEstimate {
         full: after(text, "memory.required.full=")?,

@@ -66,6 +66,7 @@ fn written(table: &'static str) -> impl Iterator<Item = &'static str> {
 fn row(line: &'static str) -> Option<PatternRow> {
     let mut cells = line.split('\t');
     let (pattern, phrase, seen_in) = (cells.next()?, cells.next()?, cells.next()?);
+    // Most rows have no flags, and their last column is missing.
     let flags = cells.next().unwrap_or_default();
     let has = |flag| flags.split(',').any(|other| other == flag);
     Some(PatternRow {

@@ -45,6 +45,7 @@ fn flags(facts: &mut Facts, text: &str) {
         let share = behind(text, name).and_then(share);
         facts.options_mut().utilization = share.or(facts.options().utilization);
     }
+    // The dump of vLLM's settings has both in one line.
     facts.add_card_size(after(text, "total_gpu_memory"));
     for name in ["tensor-parallel-size", "tensor_parallel_size"] {
         facts.options_mut().parallel = count_after(text, name).or(facts.options().parallel);

@@ -5,7 +5,7 @@ use plimsoll_base::Bytes;
 use super::EvidenceWeight::{Decisive, Fair, Strong, Weak};
 use super::RuleFinding;
 use crate::cause::{Cause, SubCause};
-use crate::facts::{Facts, LoadStage, MemoryPlace, Purpose, RefusedRequest};
+use crate::facts::{Facts, FailedAllocation, LoadStage, MemoryPlace, Purpose};
 use crate::pattern::Pattern;
 
 rules! {
@@ -31,7 +31,7 @@ fn cause_of(purpose: Purpose) -> Option<Cause> {
     })
 }
 
-pub(super) fn requested(refusal: &RefusedRequest) -> String {
+pub(super) fn requested(refusal: &FailedAllocation) -> String {
     match refusal.asked {
         Some(asked) => format!("{asked} were refused"),
         None => "memory was refused".to_owned(),

@@ -30,6 +30,7 @@ fn quote(refused: &Refused) -> [Quote; 1] {
 fn guard_neighbours(facts: &Facts) -> Option<RuleFinding> {
     let refused = facts.guard().as_ref()?;
     let held: Bytes = refused.neighbours.iter().map(|(_, held)| *held).sum();
+    // A refusal by the budget or by spilling is Plimsoll's own, whatever the neighbours hold.
     let enough = refused.asked <= refused.free + held && refused.why == Refusal::Driver;
     let text = format!(
         "other programs hold {held} of {}; {} were requested with {} free",
@@ -58,6 +59,7 @@ fn guard_context(facts: &Facts) -> Option<RuleFinding> {
 /// On shared memory the driver refuses for other reasons than the free size.
 fn guard_room(facts: &Facts) -> Option<RuleFinding> {
     let refused = facts.guard().as_ref()?;
+    // Twice the request leaves no room for rounding or a race with another process.
     let plenty = refused.why == Refusal::Driver && refused.free >= refused.asked * 2 && facts.is_unified();
     let text = format!("{} were refused with {} free", refused.asked, refused.free);
     plenty.then(|| RuleFinding::new(Cause::UnifiedMemoryRefused, Strong, text, quote(refused)))

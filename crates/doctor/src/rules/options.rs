@@ -6,7 +6,7 @@ use super::EvidenceWeight::{Fair, Weak};
 use super::RuleFinding;
 use super::card::requested;
 use crate::cause::Cause;
-use crate::facts::{Facts, LoadStage, MemoryPlace, Purpose, RefusedRequest, is_arena};
+use crate::facts::{Facts, FailedAllocation, LoadStage, MemoryPlace, Purpose, is_arena};
 use crate::pattern::Pattern;
 
 rules! {
@@ -97,7 +97,7 @@ fn large_context(facts: &Facts) -> Option<RuleFinding> {
 }
 
 /// A refusal of the card in a log that shows neither purpose nor stage.
-fn unstaged(facts: &Facts) -> Option<&RefusedRequest> {
+fn unstaged(facts: &Facts) -> Option<&FailedAllocation> {
     let refusal = facts.refusal()?;
     let unnamed =
         refusal.purpose == Purpose::Unknown && refusal.place == MemoryPlace::Card && !refusal.at_run_time;

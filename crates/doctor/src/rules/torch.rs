@@ -9,7 +9,7 @@ use plimsoll_base::Bytes;
 use super::EvidenceWeight::{self, Decisive, Fair, Strong, Weak};
 use super::RuleFinding;
 use crate::cause::{Cause, SubCause};
-use crate::facts::{Facts, NO_SIZE, Purpose, RefusedRequest, TorchRefusal};
+use crate::facts::{Facts, FailedAllocation, NO_SIZE, Purpose, TorchRefusal};
 use crate::pattern::Pattern;
 use crate::sizes::in_float;
 
@@ -217,7 +217,7 @@ fn frame_alone(facts: &Facts) -> Option<RuleFinding> {
     let frame = torch
         .and_then(|torch| torch.frame.as_ref())
         .or(facts.frame().as_ref())?;
-    let named = |refusal: &RefusedRequest| refusal.asked.is_some() || refusal.purpose != Purpose::Unknown;
+    let named = |refusal: &FailedAllocation| refusal.asked.is_some() || refusal.purpose != Purpose::Unknown;
     let weighed = |torch: &TorchRefusal| torch.total.is_some() && torch.allocated.or(torch.ours).is_some();
     let sized = torch.is_some_and(weighed) || facts.refusals().iter().any(named);
     // A call that pins host memory is no load, wherever it stands.
