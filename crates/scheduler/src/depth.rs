@@ -1,7 +1,8 @@
 //! Depth of a request: the tokens of its prompt and of the longest answer to it.
 //!
-//! A prompt has at most as many tokens as bytes, whatever the vocabulary, so an upper bound costs no more than a look at the body. The
-//! bound is tried first; the engine counts tokens only if the bound does not fit.
+//! A prompt has at most as many tokens as bytes, whatever the vocabulary, so an upper bound costs no more
+//! than a look at the body. The bound is tried first; the engine counts tokens only if the bound does not
+//! fit.
 
 use plimsoll_base::Slots;
 

@@ -1,19 +1,21 @@
 //! Scheduler of models on cards: admission, placement, eviction and the order of requests.
 //!
-//! The scheduler does no I/O: [`Scheduler::on_event`] takes an event and the time, and returns the actions that follow. One driver
-//! owns it, without a lock, and every read that gates a change happens inside it. The driver starts and stops engines, passes
-//! requests on, reads cards, and reports the outcome as events.
+//! The scheduler does no I/O: [`Scheduler::on_event`] takes an event and the time, and returns the actions
+//! that follow. One driver owns it, without a lock, and every read that gates a change happens inside it. The
+//! driver starts and stops engines, passes requests on, reads cards, and reports the outcome as events.
 //!
-//! No model is stopped for another before the other is known to load (surveyed) and to fit once the victims are gone (placed). A
-//! victim drains: it finishes the requests in flight and takes no new ones. Waiting is bounded: after the patience of the settings
-//! the oldest queued model gets its victims even if traffic keeps them busy, and its need is reserved for it. Where cards share the
-//! host's memory, the largest model loads first until then.
+//! No model is stopped for another before the other is known to load (surveyed) and to fit once the victims
+//! are gone (placed). A victim drains: it finishes the requests in flight and takes no new ones. Waiting is
+//! bounded: after the patience of the settings the oldest queued model gets its victims even if traffic keeps
+//! them busy, and its need is reserved for it. Where cards share the host's memory, the largest model loads
+//! first until then.
 //!
-//! Where an engine's memory grows with depth, a request is admitted only if the run's claim covers the depth that it may reach; else
-//! the claim is raised, or the request waits, or is refused if that depth can never be had. The part of a claim that no admitted
-//! request can use is available to waiting models.
+//! Where an engine's memory grows with depth, a request is admitted only if the run's claim covers the depth
+//! that it may reach; else the claim is raised, or the request waits, or is refused if that depth can never
+//! be had. The part of a claim that no admitted request can use is available to waiting models.
 //!
-//! A load is decided on a reading of the cards that was taken for it, because other processes allocate without asking.
+//! A load is decided on a reading of the cards that was taken for it, because other processes allocate
+//! without asking.
 //!
 //! The life of a model, from its first request to the return of its memory:
 //!

@@ -1,6 +1,7 @@
 //! All models by number.
 //!
-//! The number of waiting models and the need to report states follow every change here, so that no caller can forget them.
+//! The number of waiting models and the need to report states follow every change here, so that no caller can
+//! forget them.
 
 mod run;
 mod slot;

@@ -1,7 +1,8 @@
 //! Requests and their deadlines.
 //!
-//! A request is in exactly one place: in its model's [`Line`] with a deadline, in flight at a run, or held while a run's health is
-//! checked. Only [`Queue`] changes a line, so that line, table and deadlines always agree.
+//! A request is in exactly one place: in its model's [`Line`] with a deadline, in flight at a run, or held
+//! while a run's health is checked. Only [`Queue`] changes a line, so that line, table and deadlines always
+//! agree.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 

@@ -1,9 +1,10 @@
 //! The scheduler: events in, effects out.
 //!
-//! Its state is divided into parts that keep their own invariants ([`Models`], [`Queue`], [`Runs`], [`Placements`], [`Clock`]). The
-//! modules below change several parts for one kind of event each; questions are answered by [`StateRef`], which cannot change
-//! anything. Requests to a ready model pass in constant time and without allocation once the tables have grown. Everything that
-//! changes which model holds memory goes through the search for room, which is skipped while no model waits.
+//! Its state is divided into parts that keep their own invariants ([`Models`], [`Queue`], [`Runs`],
+//! [`Placements`], [`Clock`]). The modules below change several parts for one kind of event each; questions
+//! are answered by [`StateRef`], which cannot change anything. Requests to a ready model pass in constant
+//! time and without allocation once the tables have grown. Everything that changes which model holds memory
+//! goes through the search for room, which is skipped while no model waits.
 
 mod budget_requests;
 mod commands;

@@ -1,9 +1,9 @@
 //! Growth of a model's memory per token of depth, as observed.
 //!
-//! An engine's claim stands from the start, but a run-time pool grows with the deepest sequence so far. Two samples of one run, after
-//! answers of different depth, give a slope. It holds for the range between them and is shown with it. The first sample follows an
-//! answer, so that what an engine loads lazily does not count as growth. Depths close together say nothing: memory comes in pieces
-//! of 2 MiB and more.
+//! An engine's claim stands from the start, but a run-time pool grows with the deepest sequence so far. Two
+//! samples of one run, after answers of different depth, give a slope. It holds for the range between them
+//! and is shown with it. The first sample follows an answer, so that what an engine loads lazily does not
+//! count as growth. Depths close together say nothing: memory comes in pieces of 2 MiB and more.
 
 use plimsoll_base::{Bytes, RunId};
 use serde::Serialize;
@@ -36,7 +36,8 @@ pub(crate) struct GrowthTracker {
 }
 
 impl GrowthTracker {
-    /// Takes the memory of the run after an answer of this depth. The slope of an earlier run stands until this one gives another.
+    /// Takes the memory of the run after an answer of this depth. The slope of an earlier run stands until
+    /// this one gives another.
     pub(crate) fn sample(&mut self, run: RunId, tokens: u64, used: Bytes) {
         if self.run != Some(run) {
             (self.run, self.first, self.deepest) = (Some(run), None, 0);

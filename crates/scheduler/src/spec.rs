@@ -20,7 +20,8 @@ pub struct ModelSpec {
     pub load_timeout: Duration,
     /// An engine that was asked to stop is killed after this long.
     pub stop_timeout: Duration,
-    /// Requests are admitted by the depth that they may reach, and the claim follows. Otherwise the claim stays as granted.
+    /// Requests are admitted by the depth that they may reach, and the claim follows. Otherwise the claim
+    /// stays as granted.
     pub by_depth: bool,
     /// Load at start, if it fits without stopping another model.
     pub preload: bool,
@@ -46,8 +47,8 @@ impl ModelSpec {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub cards: Vec<CardLimit>,
-    /// Time that a queued model waits before its victims' traffic is cut, and time that a busy new model is protected before it
-    /// can be a victim itself.
+    /// Time that a queued model waits before its victims' traffic is cut, and time that a busy new model is
+    /// protected before it can be a victim itself.
     pub patience: Duration,
     /// Time that requests in flight may take to finish at shutdown.
     pub drain: Duration,
@@ -55,8 +56,8 @@ pub struct Settings {
     pub queue: usize,
     /// Guarded processes may be asked to release idle memory before a model is stopped for another.
     pub asks: bool,
-    /// Of several waiting models the largest loads first, and preloads load one after another: for cards that share the host's
-    /// memory.
+    /// Of several waiting models the largest loads first, and preloads load one after another: for cards that
+    /// share the host's memory.
     pub largest_first: bool,
     /// A load is decided on a reading of the cards no older than this.
     pub reading_age: Duration,

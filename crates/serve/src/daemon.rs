@@ -1,7 +1,8 @@
 //! Composition of the daemon: configuration, runtime, extensions, listener and signals.
 //!
-//! SIGTERM and SIGINT drain: no new request is taken, answers in flight finish, every engine ends. A second signal ends them at once,
-//! at any time. SIGHUP reads the configuration again; an error in the new one is logged and the old one stays. of its models, a listener in front, and the signals that end it.
+//! SIGTERM and SIGINT drain: no new request is taken, answers in flight finish, every engine ends. A second
+//! signal ends them at once, at any time. SIGHUP reads the configuration again; an error in the new one is
+//! logged and the old one stays. of its models, a listener in front, and the signals that end it.
 //!
 //! Composition only. SIGTERM and SIGINT drain: nothing new is taken, answers in flight finish, every engine
 //! ends. A second one ends them at once. SIGHUP reads the configuration again; what is wrong with the new one

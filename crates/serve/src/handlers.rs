@@ -1,4 +1,5 @@
-//! Extensions of the runtime: guard around engines, metrics, questions to other processes, and page cache around loads.
+//! Extensions of the runtime: guard around engines, metrics, questions to other processes, and page cache
+//! around loads.
 
 mod gauges;
 mod guard;
@@ -28,7 +29,8 @@ pub(crate) struct ExtensionSettings {
     pub(crate) unified: Option<ReclaimBeforeLoad>,
 }
 
-/// Creates all extensions for these cards. The flag says that other processes can be asked to release idle memory.
+/// Creates all extensions for these cards. The flag says that other processes can be asked to release idle
+/// memory.
 pub(crate) fn all<'a>(
     settings: ExtensionSettings,
     cards: impl Iterator<Item = &'a Card>,

@@ -1,8 +1,9 @@
 //! Driver of the scheduler: reports events to it and carries out its effects.
 //!
-//! Everything here lives on one thread. [`Runtime::submit`] takes an event, asks the scheduler and carries the effects out before it
-//! returns; whatever takes time (a survey, an engine, a wait for memory) continues as a task and comes back as an event. So there is no
-//! lock, and all decisions are the scheduler's. Guard, reclaim and metrics are [`Extension`]s, which the daemon registers.
+//! Everything here lives on one thread. [`Runtime::submit`] takes an event, asks the scheduler and carries
+//! the effects out before it returns; whatever takes time (a survey, an engine, a wait for memory) continues
+//! as a task and comes back as an event. So there is no lock, and all decisions are the scheduler's. Guard,
+//! reclaim and metrics are [`Extension`]s, which the daemon registers.
 
 mod admission;
 mod extension;
@@ -218,7 +219,8 @@ impl Runtime {
         }
     }
 
-    /// Never submits an event itself, or effects would be carried out in the wrong order: events come back from tasks.
+    /// Never submits an event itself, or effects would be carried out in the wrong order: events come back
+    /// from tasks.
     fn carry_out(&self, effect: &Effect) {
         self.log_effect(effect);
         match effect {

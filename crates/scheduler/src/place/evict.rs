@@ -1,8 +1,8 @@
 //! Choice of victims: the smallest set of runs with claims that cover the missing memory.
 //!
-//! Fewest runs first, and among sets of one size the first in the order of the candidates, which the caller sorts by least recent use.
-//! With many candidates the search gives up exactness, not sufficiency: it takes candidates in order until they suffice and drops
-//! those that are not needed.
+//! Fewest runs first, and among sets of one size the first in the order of the candidates, which the caller
+//! sorts by least recent use. With many candidates the search gives up exactness, not sufficiency: it takes
+//! candidates in order until they suffice and drops those that are not needed.
 
 use plimsoll_base::{Bytes, RunId};
 

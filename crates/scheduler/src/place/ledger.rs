@@ -1,12 +1,12 @@
 //! Ledger of claims on cards.
 //!
-//! A claim is the memory that a run may take, not the memory that it has taken. It is granted only if it fits, stands until the
-//! driver has the bytes back, and is raised when the run is measured to take more. A claim on a whole card (need unknown) becomes the
-//! measured memory once the run is ready.
+//! A claim is the memory that a run may take, not the memory that it has taken. It is granted only if it
+//! fits, stands until the driver has the bytes back, and is raised when the run is measured to take more. A
+//! claim on a whole card (need unknown) becomes the measured memory once the run is ready.
 //!
-//! Memory of other processes cannot be read, only bounded: the driver reports the memory in use on a card, and an own run that is not
-//! measured (loading, or just ended) may account for nothing of it or for its whole claim. The last estimate is kept as far as the
-//! new reading allows.
+//! Memory of other processes cannot be read, only bounded: the driver reports the memory in use on a card,
+//! and an own run that is not measured (loading, or just ended) may account for nothing of it or for its
+//! whole claim. The last estimate is kept as far as the new reading allows.
 
 use std::sync::Arc;
 
@@ -122,7 +122,8 @@ impl Account {
     fn read(&mut self, free: Bytes) {
         self.card.free = free.min(self.card.total);
         let used = self.card.total.saturating_sub(self.card.free);
-        // A run that is not measured holds between nothing and its whole claim, so the estimate may lie between two bounds.
+        // A run that is not measured holds between nothing and its whole claim, so the estimate may lie
+        // between two bounds.
         let least: Bytes = self.claims.iter().filter_map(|claim| claim.measured).sum();
         let most: Bytes = self
             .claims
@@ -227,8 +228,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Takes the memory of `run` that the driver reports. Memory beyond its claim is added to the claim, also on a card that it was
-    /// not given.
+    /// Takes the memory of `run` that the driver reports. Memory beyond its claim is added to the claim, also
+    /// on a card that it was not given.
     pub fn measure(&mut self, run: RunId, holder: &Arc<str>, used: &[(CardId, Bytes)]) {
         for account in &mut self.accounts {
             let on_card = used.iter().filter(|(card, _)| *card == account.card.id);
@@ -249,7 +250,8 @@ impl Ledger {
         }
     }
 
-    /// Raises the run's claim on a card to `wanted`, or as far as the card has room. None if it has no claim there.
+    /// Raises the run's claim on a card to `wanted`, or as far as the card has room. None if it has no claim
+    /// there.
     pub fn raise(&mut self, run: RunId, card: &CardId, wanted: Bytes) -> Option<Bytes> {
         let account = self.account_mut(card)?;
         let free = account.free();
@@ -270,8 +272,8 @@ impl Ledger {
         }
     }
 
-    /// Turns claims on whole cards into measured memory and an [`allowance`]. A reading of zero measures nothing: in some containers
-    /// the driver lists no processes.
+    /// Turns claims on whole cards into measured memory and an [`allowance`]. A reading of zero measures
+    /// nothing: in some containers the driver lists no processes.
     pub fn settle(&mut self, run: RunId) {
         for account in &mut self.accounts {
             let Some(claim) = account.claim_of(run).filter(|claim| claim.alone) else {
@@ -327,7 +329,8 @@ impl Ledger {
         of_run.collect()
     }
 
-    /// Checks the ledger: no run has two claims on a card, no whole card is shared, and no more than a card's limit is granted.
+    /// Checks the ledger: no run has two claims on a card, no whole card is shared, and no more than a card's
+    /// limit is granted.
     pub fn audit(&self) -> Result<(), AuditError> {
         for account in &self.accounts {
             let card = || account.card.id.clone();

@@ -1,8 +1,9 @@
 //! Choice between cards: best fit, and the runs that would have to stop.
 //!
-//! Every usable set of cards is judged by the cost of getting the model there: none, waiting for runs that leave anyway, stopping idle
-//! runs, waiting for busy ones, or not possible now. The cheapest way wins; among equals the fewest cards, then the fewest and least
-//! recently used victims, then the tightest fit. No run is stopped while the model fits somewhere.
+//! Every usable set of cards is judged by the cost of getting the model there: none, waiting for runs that
+//! leave anyway, stopping idle runs, waiting for busy ones, or not possible now. The cheapest way wins; among
+//! equals the fewest cards, then the fewest and least recently used victims, then the tightest fit. No run is
+//! stopped while the model fits somewhere.
 
 use plimsoll_base::{Bytes, Card, CardId, Demand, Hint, Named, Placement, Reason, RunId, Share};
 
@@ -132,7 +133,8 @@ pub fn place(
     }
 }
 
-/// Memory that the model would take on the first set of cards that suits it, if they were empty; zero if none does.
+/// Memory that the model would take on the first set of cards that suits it, if they were empty; zero if none
+/// does.
 pub fn need(query: &PlacementQuery, ledger: &Ledger) -> Bytes {
     let placer = Placer {
         query,

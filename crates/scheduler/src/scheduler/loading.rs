@@ -73,7 +73,8 @@ impl Scheduler {
             return;
         };
         let mut room = RoomSearch::new(demand, self.clock.now(), after);
-        // The size orders turns only where the largest loads first; a plan is too expensive to make for nothing.
+        // The size orders turns only where the largest loads first; a plan is too expensive to make for
+        // nothing.
         if self.settings.largest_first {
             room.size = self.state().size(slot, &*room.demand, &room.cache);
         }
@@ -88,7 +89,8 @@ impl Scheduler {
         let occupancy = self.state().occupancy(id, &*demand, &placement);
         let start = self.start_figures(&placement);
         let next = self.runs.next_id();
-        // The ledger has the last word: a placement that was decided on other figures is dropped and decided again.
+        // The ledger has the last word: a placement that was decided on other figures is dropped and decided
+        // again.
         if self.placements.ledger.claim(next, &name, &placement).is_err() {
             return;
         }
@@ -135,8 +137,9 @@ impl Scheduler {
         }
     }
 
-    /// Refuses a model that fits nowhere. If it does not fit only because of memory that was learned from failures, that guess is
-    /// dropped, and the model may be tried again later like any other that failed to load.
+    /// Refuses a model that fits nowhere. If it does not fit only because of memory that was learned from
+    /// failures, that guess is dropped, and the model may be tried again later like any other that failed to
+    /// load.
     pub(super) fn refuse_for_good(&mut self, id: ModelId, never: NoPlacement) {
         let now = self.clock.now();
         let Some(slot) = self.models.get_mut(id) else {

@@ -170,15 +170,16 @@ impl Scheduler {
                 return;
             };
             self.send(request, id);
-            // The run has now been sent all that was queued when it became ready: its protection as a new run may end.
+            // The run has now been sent all that was queued when it became ready: its protection as a new run
+            // may end.
             if satisfied {
                 self.mark_dirty();
             }
         }
     }
 
-    /// Decides whether the front of the queue may be sent, and begins what has to be done first. A wait for depth of an earlier
-    /// front ends.
+    /// Decides whether the front of the queue may be sent, and begins what has to be done first. A wait for
+    /// depth of an earlier front ends.
     fn front_may_go(&mut self, model: ModelId) -> bool {
         let Some(slot) = self.models.get_mut(model) else {
             return false;

@@ -142,7 +142,8 @@ impl Scheduler {
     fn crashed(&mut self, id: ModelId, run: &RunState, ready_at: Moment, end: End) {
         let now = self.clock.now();
         if let Some(slot) = self.models.get_mut(id) {
-            // While serving, words of a log may be a client's: only a shortfall that guard or the driver reported counts.
+            // While serving, words of a log may be a client's: only a shortfall that guard or the driver
+            // reported counts.
             if let End::OutOfMemory {
                 shortfall: Some(shortfall),
                 ..
@@ -193,8 +194,8 @@ impl Scheduler {
         }
     }
 
-    /// Stops idle runs on the cards of a load that ran out of memory although the ledger said it would fit. It is tried once more
-    /// with a larger need when their memory is back.
+    /// Stops idle runs on the cards of a load that ran out of memory although the ledger said it would fit.
+    /// It is tried once more with a larger need when their memory is back.
     fn retry_after_eviction(&mut self, id: ModelId, run: &RunState) {
         let mut after = vec![run.id];
         let cards: Vec<CardId> = run.placement.cards().cloned().collect();
@@ -206,7 +207,8 @@ impl Scheduler {
         self.await_room(id, run.demand.clone(), after);
     }
 
-    /// Refuses all waiting requests with the cause, and holds the next load back, so that it does not fail in the same way at once.
+    /// Refuses all waiting requests with the cause, and holds the next load back, so that it does not fail in
+    /// the same way at once.
     fn load_failed(&mut self, id: ModelId, reason: Reason) {
         let now = self.clock.now();
         if let Some(slot) = self.models.get_mut(id) {

@@ -9,7 +9,8 @@ use crate::effect::Stopping;
 use crate::models::{Drain, ModelSlot, RunPhase};
 use crate::time::{ModelId, Moment};
 
-/// Time that a suspect run has to end by itself: a process that has crashed takes a moment to write its core file.
+/// Time that a suspect run has to end by itself: a process that has crashed takes a moment to write its core
+/// file.
 pub(super) const SUSPICION: Duration = Duration::from_secs(2);
 
 /// Action of a run's timer.

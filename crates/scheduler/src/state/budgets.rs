@@ -59,7 +59,8 @@ impl StateRef<'_> {
         };
         let raise = request.wanted.saturating_sub(account.held_by(request.run));
         let in_ledger = raise.saturating_sub(account.free());
-        // The driver may have less than the ledger says: fragmentation, and other processes since the last reading.
+        // The driver may have less than the ledger says: fragmentation, and other processes since the last
+        // reading.
         in_ledger.max(request.asked.saturating_sub(account.card().free))
     }
 

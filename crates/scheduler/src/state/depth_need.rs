@@ -83,8 +83,8 @@ impl StateRef<'_> {
             .all(|need| need.bytes <= self.at_best(id, &need.card))
     }
 
-    /// All runs that leave anyway and the fewest others with a standing of at most `worst` that free `lacking`. Their slack is
-    /// counted as free already.
+    /// All runs that leave anyway and the fewest others with a standing of at most `worst` that free
+    /// `lacking`. Their slack is counted as free already.
     pub(crate) fn sufficient(
         self,
         id: ModelId,

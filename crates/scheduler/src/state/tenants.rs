@@ -43,8 +43,8 @@ impl StateRef<'_> {
         Some((verdict, barred))
     }
 
-    /// Runs that hold memory, with their standing towards the model `asking`. A run whose own next request has waited longer does
-    /// not stop for it, or two waiting models could stop each other for ever.
+    /// Runs that hold memory, with their standing towards the model `asking`. A run whose own next request
+    /// has waited longer does not stop for it, or two waiting models could stop each other for ever.
     pub(crate) fn tenants(self, asking: ModelId) -> Vec<Tenant> {
         let promised = self.victims_of(|id| id != asking);
         let own = self.victims_of(|id| id == asking);
@@ -76,7 +76,8 @@ impl StateRef<'_> {
             _ if run.leaves() => Standing::Leaving,
             _ if slot.spec.pinned => Standing::Stays,
             _ if run.draining.is_some() => Standing::Leaving,
-            // All clients have left during the load. A preload has no client from the start; the operator wants it.
+            // All clients have left during the load. A preload has no client from the start; the operator
+            // wants it.
             RunPhase::Loading { .. } if !slot.pressing() && !run.preloaded => Standing::Idle,
             RunPhase::Ready { .. } if run.in_flight() == 0 && slot.line.is_empty() => Standing::Idle,
             RunPhase::Ready { since, .. }

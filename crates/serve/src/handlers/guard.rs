@@ -1,11 +1,13 @@
 //! Guard around engines: preloading, memory pages, budgets.
 //!
-//! DECISION: every engine on a CUDA card is started under guard, which counts and refuses nothing unless the model's settings or
-//! `serve`'s flags say so: measured memory is then exact, and an engine that the plan underestimated survives. Without the library the
-//! engine runs unguarded, which is logged once. A page knows nothing of allocations that bypass guard, nor, without a budget, of the
-//! CUDA context. Memory that neither the page nor the driver attributes to a run counts as that of other processes.
+//! DECISION: every engine on a CUDA card is started under guard, which counts and refuses nothing unless the
+//! model's settings or `serve`'s flags say so: measured memory is then exact, and an engine that the plan
+//! underestimated survives. Without the library the engine runs unguarded, which is logged once. A page knows
+//! nothing of allocations that bypass guard, nor, without a budget, of the CUDA context. Memory that neither
+//! the page nor the driver attributes to a run counts as that of other processes.
 //!
-//! A claim is the memory that a run may take, so a smaller measurement does not lower it: growth is still to come.
+//! A claim is the memory that a run may take, so a smaller measurement does not lower it: growth is still to
+//! come.
 
 mod budgets;
 mod refusals;
@@ -81,7 +83,8 @@ impl Guard {
         self.guarded.borrow().get(&run).cloned()
     }
 
-    /// Folders with the pages of engines without a request. They call no driver function, so they could not answer a question.
+    /// Folders with the pages of engines without a request. They call no driver function, so they could not
+    /// answer a question.
     pub(super) fn idle_pages(&self, runtime: &Runtime) -> Vec<PathBuf> {
         let idle = runtime.idle_runs().into_iter();
         idle.filter_map(|run| Some(self.of(run)?.pages.clone())).collect()
@@ -101,7 +104,8 @@ impl Guard {
                 return None;
             }
         };
-        // A number of its own for each child, because a model may be started again before its old folder is removed.
+        // A number of its own for each child, because a model may be started again before its old folder is
+        // removed.
         let child = self.children.replace(self.children.get() + 1);
         let part = folder.part(&child.to_string());
         let pages = part
@@ -123,7 +127,8 @@ impl Guard {
         })
     }
 
-    /// Options for these cards. A card that is only described has no UUID to name it by; then one budget holds for every card.
+    /// Options for these cards. A card that is only described has no UUID to name it by; then one budget
+    /// holds for every card.
     fn options(&self, wish: &GuardWish, run: &EngineRun, cards: &[&Card]) -> plimsoll_wire::options::GuardOptions {
         let placement = run.placement();
         let budget = |card: &Card| wish.budget_for(Some(placement.on(&card.id)));

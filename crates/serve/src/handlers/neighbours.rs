@@ -1,8 +1,9 @@
 //! Questions to guarded processes for idle memory, before the scheduler stops a model.
 //!
-//! DECISION: asked are guarded programs of this user, ours or not, that hold idle memory on the cards served from, but not our engines
-//! without a request: they call no driver function, so they could not answer in time, and would have to map the memory again for their
-//! next request. Pages are read and waited for on another thread.
+//! DECISION: asked are guarded programs of this user, ours or not, that hold idle memory on the cards served
+//! from, but not our engines without a request: they call no driver function, so they could not answer in
+//! time, and would have to map the memory again for their next request. Pages are read and waited for on
+//! another thread.
 
 use std::path::PathBuf;
 use std::rc::Rc;

@@ -1,7 +1,7 @@
 //! Admission of a request: it arrives, waits, is sent or refused, and ends exactly once.
 //!
-//! Dropping ends it in every case: a dropped ticket leaves the queue, a dropped pass is finished. So a client that disconnects at any
-//! moment leaves nothing behind.
+//! Dropping ends it in every case: a dropped ticket leaves the queue, a dropped pass is finished. So a client
+//! that disconnects at any moment leaves nothing behind.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -82,7 +82,8 @@ impl Ticket {
         }
     }
 
-    /// Measures the depth of the request and waits on. While an engine counts tokens, the request may still be refused.
+    /// Measures the depth of the request and waits on. While an engine counts tokens, the request may still
+    /// be refused.
     async fn measure_depth(
         &mut self,
         run: &EngineRun,

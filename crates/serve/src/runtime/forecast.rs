@@ -1,8 +1,9 @@
-//! Forecast for the operator at start, after a reload, and for `serve --check`: memory of each card, need of each model, and models that
-//! can never run here.
+//! Forecast for the operator at start, after a reload, and for `serve --check`: memory of each card, need of
+//! each model, and models that can never run here.
 //!
-//! Reading headers takes time, so this runs beside the first requests and delays none. Every load is surveyed anew: a model that is
-//! refused here shows as failed until a client asks for it, and is then refused by the same arithmetic.
+//! Reading headers takes time, so this runs beside the first requests and delays none. Every load is surveyed
+//! anew: a model that is refused here shows as failed until a client asks for it, and is then refused by the
+//! same arithmetic.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -111,8 +112,8 @@ pub fn widest<'a>(texts: impl Iterator<Item = &'a str>) -> usize {
     texts.map(|text| text.chars().count()).max().unwrap_or(0)
 }
 
-/// Forecast of a model: on the cards that its flags name, else on the first that it may use, since its need is the same on any of that
-/// kind.
+/// Forecast of a model: on the cards that its flags name, else on the first that it may use, since its need
+/// is the same on any of that kind.
 fn foresee(
     entry: &Entry,
     cards: &[Card],

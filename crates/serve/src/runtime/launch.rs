@@ -85,7 +85,8 @@ impl Starter<'_> {
         )
     }
 
-    /// Rewrites card numbers to those of the child. Arguments that name a card which it does not get are left out and logged.
+    /// Rewrites card numbers to those of the child. Arguments that name a card which it does not get are left
+    /// out and logged.
     fn renumber(&self, line: &mut Vec<String>, environment: &mut Environment) {
         let (Visible::Cards(own), Some(_)) = (self.visible(), self.run.entry.launch.options()) else {
             return;
@@ -97,7 +98,8 @@ impl Starter<'_> {
         }
     }
 
-    /// Cards by UUID if they have one; none for a run on the host; those of the daemon if cards are only described.
+    /// Cards by UUID if they have one; none for a run on the host; those of the daemon if cards are only
+    /// described.
     fn visible(&self) -> Visible {
         match self
             .cards()
@@ -156,7 +158,8 @@ pub(crate) fn engine_command(
     }
 }
 
-/// True if the engine is given a key: llama-server reads it from its environment, unless its command line names one.
+/// True if the engine is given a key: llama-server reads it from its environment, unless its command line
+/// names one.
 fn takes_key(entry: &Entry) -> bool {
     entry
         .launch

@@ -1,7 +1,7 @@
 //! Models of the configuration by number and name, and the changes of a reload.
 //!
-//! A number is never reused: a model that leaves the configuration keeps its number, so that a late event never concerns another
-//! model.
+//! A number is never reused: a model that leaves the configuration keeps its number, so that a late event
+//! never concerns another model.
 
 use std::collections::HashMap;
 use std::rc::Rc;

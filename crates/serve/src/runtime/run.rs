@@ -1,7 +1,7 @@
 //! Run of an engine, from the scheduler's Start to its Ended.
 //!
-//! The task owns the child process; [`EngineRun`] is the part that others see: address, log, end. A port that another process took
-//! meanwhile is replaced here, without an event to the scheduler.
+//! The task owns the child process; [`EngineRun`] is the part that others see: address, log, end. A port that
+//! another process took meanwhile is replaced here, without an event to the scheduler.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -22,7 +22,8 @@ use super::Runtime;
 use super::launch::Starter;
 use crate::route::Upstream;
 
-/// Shorter than the scheduler's own stop timeout, so that the child's task kills the process and collects its last lines.
+/// Shorter than the scheduler's own stop timeout, so that the child's task kills the process and collects its
+/// last lines.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 /// Ports tried for one start.
 const PORTS: u32 = 3;
@@ -309,7 +310,8 @@ impl Starter<'_> {
     }
 }
 
-/// Drops a shortfall that only the log reports: it may repeat a client's words, and must not raise the model's claim.
+/// Drops a shortfall that only the log reports: it may repeat a client's words, and must not raise the
+/// model's claim.
 fn without_shortfall(mut verdict: Verdict) -> Verdict {
     if let End::OutOfMemory { shortfall, .. } = &mut verdict.end {
         *shortfall = None;

@@ -1,8 +1,8 @@
 //! Survey of a model before a load: whether it can load at all, and its need.
 //!
-//! It finds out everything that needs no running engine: whether the program and the model's files are there and readable, and the
-//! need by their headers and flags. A need that the user declared is used instead of a plan; a model with neither is of unknown need
-//! and gets a card to itself.
+//! It finds out everything that needs no running engine: whether the program and the model's files are there
+//! and readable, and the need by their headers and flags. A need that the user declared is used instead of a
+//! plan; a model with neither is of unknown need and gets a card to itself.
 
 pub(crate) mod named;
 mod planned;

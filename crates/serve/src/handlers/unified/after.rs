@@ -1,8 +1,9 @@
 //! Page cache after a load: that of the model's files is dropped.
 //!
-//! DECISION: it is kept if the engine maps its files and computes with weights that stayed on the host, for it reads these from the
-//! cache. The flags tell whether any did, and the engine's own report of fewer layers on the card counts more. Mapped pages stay in any
-//! case (the input embeddings, of which a row is read for each token). It is also kept if another engine reads the same file.
+//! DECISION: it is kept if the engine maps its files and computes with weights that stayed on the host, for
+//! it reads these from the cache. The flags tell whether any did, and the engine's own report of fewer layers
+//! on the card counts more. Mapped pages stay in any case (the input embeddings, of which a row is read for
+//! each token). It is also kept if another engine reads the same file.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -1,9 +1,11 @@
-//! Reclaim before a load: the work of `plimsoll reclaim --need`, if the machine does not allow the model's need now.
+//! Reclaim before a load: the work of `plimsoll reclaim --need`, if the machine does not allow the model's
+//! need now.
 //!
-//! DECISION: the need is the run's claim and the claims of runs that are still loading, since memory that these have yet to take looks
-//! free; so it is an upper bound. Loads are prepared one at a time, in the order in which they start. The load begins whatever the
-//! outcome: a plan is a prediction, and the engine has the last word. The steps taken are then added to a failure as a hint. The daemon
-//! takes no step that needs root by itself, even as root.
+//! DECISION: the need is the run's claim and the claims of runs that are still loading, since memory that
+//! these have yet to take looks free; so it is an upper bound. Loads are prepared one at a time, in the order
+//! in which they start. The load begins whatever the outcome: a plan is a prediction, and the engine has the
+//! last word. The steps taken are then added to a failure as a hint. The daemon takes no step that needs root
+//! by itself, even as root.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -96,7 +98,8 @@ impl Question {
     fn answer(&self) -> Option<Result<Outcome, ReclaimError>> {
         let tree = Sysroot::live();
         let snapshot = Snapshot::gather(&tree);
-        // NVML reports that cards share the host's memory but not by which driver; without one only free memory counts.
+        // NVML reports that cards share the host's memory but not by which driver; without one only free
+        // memory counts.
         let gate = snapshot.driver().is_none().then_some(Gate::Free);
         if allowance(&snapshot, gate).is_some_and(|allowance| allowance.now >= self.need) {
             return None;

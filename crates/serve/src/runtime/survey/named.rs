@@ -1,7 +1,8 @@
 //! Cards named by a model's flags, and a demand that is restricted to them.
 //!
-//! The user numbers all cards that are served from; the engine numbers those that it gets. So names are resolved here, before
-//! placement, and the plan uses the flags as the engine will read them, with rewritten numbers.
+//! The user numbers all cards that are served from; the engine numbers those that it gets. So names are
+//! resolved here, before placement, and the plan uses the flags as the engine will read them, with rewritten
+//! numbers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! Demand by plan, and the handling of models that are too large.
 //!
-//! DECISION: a context is lowered once, for empty cards: an engine keeps its context for life, so that the free memory at its start
-//! must not determine it. A limited depth follows free memory, because a claim can be raised later.
+//! DECISION: a context is lowered once, for empty cards: an engine keeps its context for life, so that the
+//! free memory at its start must not determine it. A limited depth follows free memory, because a claim can
+//! be raised later.
 
 use plimsoll_base::{Bytes, Card, CardId, Curve, Demand, Hint, Named, Reason};
 use plimsoll_config::{Entry, TooLarge};
@@ -77,7 +78,8 @@ impl Planned {
         Some(shares.map(|share| (share.card, share.bytes)).collect())
     }
 
-    /// Lowers the context to the largest that fits on a set of cards, if its own fits on none and that is at least `least`.
+    /// Lowers the context to the largest that fits on a set of cards, if its own fits on none and that is at
+    /// least `least`.
     pub(super) fn with_context_that_fits(mut self, entry: &Entry, named: &Named, least: u32) -> Self {
         let plans: Vec<Plan> = sets(entry, named, &self.machine)
             .iter()
@@ -116,7 +118,8 @@ fn sets(entry: &Entry, named: &Named, machine: &[Card]) -> Vec<Vec<Card>> {
 }
 
 impl Demand for Planned {
-    /// Plans for these cards. Without a card a plan needs no card memory, but that is no remedy for a card that is too small.
+    /// Plans for these cards. Without a card a plan needs no card memory, but that is no remedy for a card
+    /// that is too small.
     fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
         if cards.is_empty() {
             return Err(Reason::new("no_card", "it needs a card and there is none"));
