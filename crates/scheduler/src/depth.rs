@@ -40,6 +40,7 @@ impl Depth {
         let answers = self.answers.max(1);
         // llama-server ends an answer when its slot is full, so that no request gets deeper than its slots.
         let most = slots.each.saturating_mul(answers).min(slots.full);
+        // The engine's own limit (`-n`) applies to requests that set none.
         let answer = self.answer.or(slots.answer);
         match (self.prompt, answer) {
             (Some(prompt), Some(answer)) => prompt.saturating_add(answer.saturating_mul(answers)).min(most),

@@ -95,6 +95,7 @@ pub struct Refusal {
 
 /// Whole seconds, rounded up, as `Retry-After` requires.
 fn seconds<S: serde::Serializer>(wait: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    // Rounded down, a client would come back a moment too early.
     serializer.serialize_u64(wait.map_or(0, |wait| wait.as_secs() + u64::from(wait.subsec_nanos() > 0)))
 }
 

@@ -12,7 +12,7 @@ use super::time::{ClientId, ModelId, Moment, RequestId};
 #[derive(Clone, Debug)]
 pub enum Event {
     /// The configuration was read, at start or again. Carries the differences to the one before.
-    Configured(Vec<(ModelId, Change)>),
+    Configured(Vec<(ModelId, ConfigChange)>),
     /// A request arrived. It is refused if it still waits at `deadline`.
     Arrived {
         request: RequestId,
@@ -84,7 +84,7 @@ pub enum Event {
 
 /// The difference of a model's configuration to the one before.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum ConfigChange {
     Added(ModelSpec),
     /// The engine's own configuration changed: the old run drains, and a new one takes its place.
     Replaced(ModelSpec),

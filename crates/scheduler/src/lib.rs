@@ -38,7 +38,7 @@
 //!     counting: Counting::Driver,
 //! };
 //! let limit = CardLimit { card, budget: None, reserve: Bytes::gib(1) };
-//! let mut scheduler = Scheduler::new(Settings::new(vec![limit]));
+//! let mut scheduler = Scheduler::new(SchedulerSettings::new(vec![limit]));
 //! let (now, model, request) = (Moment::START, ModelId(0), RequestId(0));
 //! let mut tell = |event| {
 //!     let mut effects = Vec::new();
@@ -47,7 +47,7 @@
 //!     effects
 //! };
 //!
-//! tell(Event::Configured(vec![(model, Change::Added(ModelSpec::new("alpha")))]));
+//! tell(Event::Configured(vec![(model, ConfigChange::Added(ModelSpec::new("alpha")))]));
 //! let deadline = now + Duration::from_secs(60);
 //! assert_eq!(tell(Event::Arrived { request, model, deadline }), [Effect::Survey { model }]);
 //!
@@ -91,11 +91,11 @@ mod time;
 
 pub use depth::Depth;
 pub use effect::{Effect, Refusal, RefusalKind, State, Stopping};
-pub use event::{Change, Event, Health};
+pub use event::{ConfigChange, Event, Health};
 pub use load_check::{Discrepancy, LoadCheck};
 pub use plimsoll_base::{CardLimit, End, RunId, Stage};
 pub use scheduler::Scheduler;
-pub use slope::Growth;
-pub use spec::{ModelSpec, Settings};
+pub use slope::ObservedGrowth;
+pub use spec::{ModelSpec, SchedulerSettings};
 pub use state::{CardView, DepthView, HolderView, ModelView, Snapshot};
 pub use time::{ClientId, ModelId, Moment, RequestId};

@@ -7,7 +7,7 @@
 
 use plimsoll_base::{Bytes, CardId, Curve, Share, Slots};
 
-use super::slope::Growth;
+use super::slope::ObservedGrowth;
 use super::time::RequestId;
 
 /// Depth of one run.
@@ -85,6 +85,7 @@ impl Occupancy {
         let (_, most) = &mut self.live[index];
         *most = tokens.map_or(*most, |tokens| tokens.min(*most));
         self.reached = self.admitted();
+        // The engine keeps the sequence in its slot for a later request with the same prefix.
         let (_, left) = self.live.swap_remove(index);
         if self.slots().unified && self.slots().keeps {
             let at = self.kept.partition_point(|kept| *kept >= left);
@@ -132,8 +133,8 @@ impl Occupancy {
 
     /// Takes an observed slope. With several slots an answer reports fewer tokens than the pool had to hold,
     /// so only a steeper slope than planned is believed.
-    pub(crate) fn learned(&mut self, growth: Growth) {
-        let Growth {
+    pub(crate) fn learned(&mut self, growth: ObservedGrowth) {
+        let ObservedGrowth {
             bytes_per_token,
             from,
             to,
@@ -251,7 +252,7 @@ mod tests {
 
     #[test]
     fn with_several_slots_only_a_steeper_slope_is_believed() {
-        let seen = |each| Growth {
+        let seen = |each| ObservedGrowth {
             bytes_per_token: Bytes::new(each),
             from: 0,
             to: 500,

@@ -13,7 +13,7 @@ mod placement;
 mod sets;
 
 pub use cache::DemandCache;
-pub(crate) use evict::{Candidate, smallest};
+pub(crate) use evict::{EvictionCandidate, smallest};
 pub use ledger::{Account, AuditError, Claim, ClaimError, Ledger, allowance};
 pub use placement::{
     NoPlacement, PlacementQuery, PlacementVerdict, Reservations, Standing, Tenant, need, place,

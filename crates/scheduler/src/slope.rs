@@ -13,7 +13,7 @@ const APART: u64 = 256;
 
 /// An observed slope, and the range of depths that it was observed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Growth {
+pub struct ObservedGrowth {
     pub bytes_per_token: Bytes,
     /// Tokens of the shallowest and the deepest sample.
     pub from: u64,
@@ -32,7 +32,7 @@ pub(crate) struct GrowthTracker {
     run: Option<RunId>,
     first: Option<GrowthSample>,
     deepest: u64,
-    learned: Option<Growth>,
+    learned: Option<ObservedGrowth>,
 }
 
 impl GrowthTracker {
@@ -50,7 +50,7 @@ impl GrowthTracker {
         let first = *self.first.get_or_insert(GrowthSample { tokens, used });
         let span = tokens - first.tokens;
         if let Some(each) = used.saturating_sub(first.used).get().checked_div(span) {
-            self.learned = Some(Growth {
+            self.learned = Some(ObservedGrowth {
                 bytes_per_token: Bytes::new(each),
                 from: first.tokens,
                 to: tokens,
@@ -58,7 +58,7 @@ impl GrowthTracker {
         }
     }
 
-    pub(crate) fn learned(&self) -> Option<Growth> {
+    pub(crate) fn learned(&self) -> Option<ObservedGrowth> {
         self.learned
     }
 }
@@ -67,7 +67,7 @@ impl GrowthTracker {
 mod tests {
     use super::*;
 
-    fn slope(run: u64, looks: &[(u64, u64)], slope: &mut GrowthTracker) -> Option<Growth> {
+    fn slope(run: u64, looks: &[(u64, u64)], slope: &mut GrowthTracker) -> Option<ObservedGrowth> {
         for (tokens, kib) in looks {
             slope.sample(RunId(run), *tokens, Bytes::kib(*kib));
         }
@@ -83,7 +83,7 @@ mod tests {
             None,
             "too close, and shallower"
         );
-        let growth = Growth {
+        let growth = ObservedGrowth {
             bytes_per_token: Bytes::kib(4),
             from: 500,
             to: 1500,

@@ -35,6 +35,7 @@ impl ModelSpec {
             pinned: false,
             ttl: None,
             concurrency: None,
+            // A large model reads its file for minutes, but reports progress meanwhile.
             load_timeout: Duration::from_secs(120),
             stop_timeout: Duration::from_secs(10),
             by_depth: true,
@@ -45,7 +46,7 @@ impl ModelSpec {
 
 /// Settings that hold for all models.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct SchedulerSettings {
     pub cards: Vec<CardLimit>,
     /// Time that a queued model waits before its victims' traffic is cut, and time that a busy new model is
     /// protected before it can be a victim itself.
@@ -63,7 +64,7 @@ pub struct Settings {
     pub reading_age: Duration,
 }
 
-impl Settings {
+impl SchedulerSettings {
     pub fn new(cards: Vec<CardLimit>) -> Self {
         Self {
             cards,

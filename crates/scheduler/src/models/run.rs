@@ -116,6 +116,7 @@ impl RunState {
     pub(crate) fn state(&self) -> State {
         match self.phase {
             RunPhase::Loading { .. } => State::Loading,
+            // A suspect run is shown like a draining one: it takes no new requests.
             RunPhase::Ready { .. } if self.draining.is_some() || self.suspect.is_some() => State::Draining,
             RunPhase::Ready { .. } => State::Ready,
             RunPhase::Stopping { .. } => State::Stopping,
@@ -199,10 +200,12 @@ impl RunState {
 
     /// Takes a request that got no answer. Returns true if a health check has to be started.
     pub(crate) fn unanswered(&mut self, request: RequestId, client: ClientId) -> bool {
+        // A client that repeats a malformed request proves nothing about the engine.
         if !self.unanswered.contains(&client) {
             self.unanswered.push(client);
         }
         self.held.push(request);
+        // One check answers for all requests that wait for it.
         self.held.len() == 1
     }
 

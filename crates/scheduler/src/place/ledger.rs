@@ -88,7 +88,9 @@ impl Account {
     pub fn claimed(&self) -> Bytes {
         let sum: Bytes = self.claims.iter().map(|claim| claim.bytes).sum();
         match self.claims.iter().any(|claim| claim.alone) {
+            // While the card is taken whole, memory that another process frees belongs to that run, too.
             true => sum.max(self.capacity()),
+            // Other processes may shrink the card below the claims; free memory is zero then, never negative.
             false => sum,
         }
     }
@@ -100,6 +102,7 @@ impl Account {
     /// Memory that would become free if `run` ended.
     pub fn held_by(&self, run: RunId) -> Bytes {
         match self.claims.iter().find(|claim| claim.run == run) {
+            // Ending such a run frees the whole card.
             Some(claim) if claim.alone => self.claimed(),
             Some(claim) => claim.bytes,
             None => Bytes::ZERO,
@@ -212,6 +215,7 @@ impl Ledger {
                 });
             }
         }
+        // Only after all cards were checked, so that a refused claim leaves no trace.
         for account in &mut self.accounts {
             let bytes = placement.on(&account.card.id);
             if !bytes.is_zero() {
@@ -235,8 +239,11 @@ impl Ledger {
             let on_card = used.iter().filter(|(card, _)| *card == account.card.id);
             let bytes: Bytes = on_card.map(|(_, bytes)| *bytes).sum();
             if let Some(claim) = account.claim_of(run) {
+                // A measurement of zero stands, too: an engine that loads has not allocated yet.
                 claim.measured = Some(bytes);
                 claim.bytes = claim.bytes.max(bytes);
+            // CUDA opens a context on every visible card that a program touches, so a run may use cards that
+            // it was not given. This memory was never granted, and the audit does not count it.
             } else if !bytes.is_zero() {
                 account.claims.push(Claim {
                     run,
@@ -256,6 +263,7 @@ impl Ledger {
         let account = self.account_mut(card)?;
         let free = account.free();
         let claim = account.claim_of(run)?;
+        // Granted as far as possible: guard can serve part of a request from its own pools.
         let raise = wanted.saturating_sub(claim.bytes).min(free);
         claim.bytes += raise;
         claim.granted += raise;
@@ -266,6 +274,7 @@ impl Ledger {
     pub fn shrink(&mut self, run: RunId, card: &CardId, wanted: Bytes) {
         let claim = self.account_mut(card).and_then(|account| account.claim_of(run));
         if let Some(claim) = claim.filter(|claim| !claim.alone) {
+            // Measured memory is in use; a claim below it would count it as free.
             let floor = wanted.max(claim.measured.unwrap_or_default());
             claim.bytes = claim.bytes.min(floor);
             claim.granted = claim.granted.min(claim.bytes);

@@ -26,6 +26,7 @@ pub(super) fn candidates(ledger: &Ledger, allowed: &[CardId], named: &Named) -> 
         return around(ledger, &cards, named);
     }
     let mut sets = subsets(ledger, cards);
+    // The host is far slower than any card, so it is never chosen while a card could serve.
     if sets.is_empty() || !allowed.is_empty() {
         sets.extend(host.into_iter().map(|index| vec![index]));
     }
@@ -40,6 +41,7 @@ fn around(ledger: &Ledger, usable: &[usize], named: &Named) -> Vec<Vec<usize>> {
     if fixed.len() < named.cards.len() {
         return Vec::new();
     }
+    // The named cards alone come first: further cards only help if those are too small.
     let mut sets = vec![fixed];
     if !named.only {
         let wider = subsets(ledger, others).into_iter().map(|more| {

@@ -67,6 +67,7 @@ impl Scheduler {
     }
 
     fn raise_claim(&mut self, id: ModelId, need: &DepthNeed, extra: &Placement, reserved: &Reservations) {
+        // Claims of others shrink first, or the ledger would have no room for the raise.
         self.take_slack(Some(id), extra, reserved);
         for share in &need.needs {
             self.raise(need.run, &share.card, share.bytes);
@@ -100,6 +101,7 @@ impl Scheduler {
         reserved.reserve(extra, &victims, self.ledger());
         self.drain_victims(&victims);
         if let Some(wait) = self.models.get_mut(id).and_then(ModelSlot::depth_wait_mut) {
+            // Remembered, so that the log can name the reason when they stop.
             wait.victims = victims;
             wait.needs = extra.total();
         }

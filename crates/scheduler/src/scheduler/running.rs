@@ -46,9 +46,11 @@ impl Scheduler {
         };
         run.ready_at = Some(now);
         run.owed = queued;
+        // The wish is fulfilled; from now on only requests keep the model.
         slot.load_wanted = None;
         slot.record.loaded();
         self.models.mark_states_dirty();
+        // A run of unknown need held the whole card while it loaded; now its measured memory is enough.
         self.placements.ledger.settle(run_id);
         self.measure_queue(id);
         self.dispatch_queue(id);
@@ -66,6 +68,7 @@ impl Scheduler {
             run.draining = Some(cause);
         }
         let idle = match run.phase {
+            // A load has no request in flight; stopping it loses only time.
             RunPhase::Loading { .. } => true,
             RunPhase::Ready { .. } => run.in_flight() == 0,
             RunPhase::Stopping { .. } => false,
@@ -93,6 +96,7 @@ impl Scheduler {
         let until = now + slot.spec.stop_timeout.max(SHORTEST_STOP);
         let Some(run) = &mut slot.run else { return };
         run.phase = RunPhase::Stopping { until };
+        // The first reason stands: a second kill follows from the first.
         run.killed_for = run.killed_for.take().or(reason);
         let run = run.id;
         self.models.mark_states_dirty();
@@ -106,6 +110,7 @@ impl Scheduler {
             return;
         };
         self.models.mark_states_dirty();
+        // The process that asked is gone, and its request with it.
         self.budgets.forget(run_id);
         self.end_depth_wait(id);
         let Some(mut run) = self.models.get_mut(id).and_then(|slot| slot.run.take()) else {
@@ -164,6 +169,7 @@ impl Scheduler {
         let Some(slot) = self.models.get_mut(id) else {
             return;
         };
+        // A run that had a whole card cannot get more memory by a second try.
         let again = !run.demand.alone() && !std::mem::replace(&mut slot.record.retried, true);
         match foreign {
             // The need was right and the card was not free: nothing is learned, and no idle run is at fault.

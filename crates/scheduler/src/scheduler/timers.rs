@@ -88,6 +88,7 @@ fn run_timer(slot: &ModelSlot) -> Option<(Moment, TimerAction)> {
     let run = slot.run.as_ref()?;
     let timer = match (run.phase, run.suspect) {
         (RunPhase::Loading { until, .. }, _) => (until, TimerAction::KillStalledLoad),
+        // Repeated until the process is gone: a driver call may hold it for long after SIGKILL.
         (RunPhase::Stopping { until }, _) => (until, TimerAction::KillAgain),
         (RunPhase::Ready { .. }, Some(since)) => (since + SUSPICION, TimerAction::KillSuspect),
         (RunPhase::Ready { .. }, None) => (slot.idle_end()?, TimerAction::UnloadIdle),

@@ -3,7 +3,7 @@
 use plimsoll_base::{Bytes, CardId, RunId};
 
 use super::StateRef;
-use crate::place::{Candidate, smallest};
+use crate::place::{EvictionCandidate, smallest};
 use crate::time::ModelId;
 
 #[derive(Debug)]
@@ -80,9 +80,9 @@ impl StateRef<'_> {
             })
             .collect();
         idle.sort_unstable();
-        let candidates: Vec<Candidate> = idle
+        let candidates: Vec<EvictionCandidate> = idle
             .iter()
-            .map(|(_, run, _)| Candidate {
+            .map(|(_, run, _)| EvictionCandidate {
                 run: *run,
                 frees: vec![account.held_by(*run)],
             })

@@ -92,6 +92,7 @@ impl Guard {
 
     fn guard(&self, run: &EngineRun, cards: &[&Card], environment: &mut Environment) -> Option<GuardedRun> {
         let wish = run.entry.guard.or(&self.usual);
+        // An engine on the host makes no CUDA call.
         if cards.is_empty() || wish.mode() == GuardMode::Off {
             return None;
         }
@@ -132,6 +133,7 @@ impl Guard {
     fn options(&self, wish: &GuardWish, run: &EngineRun, cards: &[&Card]) -> plimsoll_wire::options::GuardOptions {
         let placement = run.placement();
         let budget = |card: &Card| wish.budget_for(Some(placement.on(&card.id)));
+        // Only engines that may spill need it: it decides which allocations go to the host.
         let needs = match wish.is_to_be_planned() {
             true => self.needs(run.model, cards, budget),
             false => Vec::new(),
@@ -148,6 +150,7 @@ impl Guard {
         let mut options = wish.options(&named);
         if named.len() < cards.len() {
             let most = cards.iter().map(|card| placement.on(&card.id)).max();
+            // The largest share, because one budget holds for every card here.
             options.budget = wish.budget_for(most).map(Bytes::get);
             options.need = match cards {
                 [card] => need(card).map(Bytes::get),
@@ -228,6 +231,7 @@ impl Extension for Guard {
         if tokens < guarded.deepest.get().saturating_add(DEEPER) {
             return;
         }
+        // Memory of a pool grows with the deepest answer only, so shallower ones are not read.
         guarded.deepest.set(tokens);
         let held = self.held_by_pages(runtime, run);
         let used: Bytes = held.into_iter().map(|(_, bytes)| bytes).sum();
@@ -271,10 +275,12 @@ impl GuardedRun {
         let mut sums: Vec<(CardId, T)> = Vec::new();
         let pages = self.live();
         for (card, number) in pages.iter().flat_map(|page| page.cards().iter().zip(0..)) {
+            // A page lists every card that the process can see.
             let Some(id) = card_of(card).filter(|_| card.allocations > 0 || card.allocated > 0) else {
                 continue;
             };
             match sums.iter_mut().find(|(other, _)| *other == id) {
+                // Workers of one engine may share a card.
                 Some((_, sum)) => *sum += of(card, number),
                 None => sums.push((id, of(card, number))),
             }

@@ -50,12 +50,14 @@ async fn ask_around(runtime: Rc<Runtime>, model: ModelId, idle: Vec<PathBuf>, pa
     gave.retain(|asked| !asked.gave.is_zero());
     if !gave.is_empty() {
         report(&runtime, model, &gave);
+        // The scheduler decides on the answer, so it needs the new figures first.
         runtime.read_cards().await;
     }
     runtime.submit(Event::NeighboursAsked { model });
 }
 
 fn ask_all(cards: &[Uuid], idle: &[PathBuf], patience: Duration) -> Vec<Asked> {
+    // Without a UUID no page can be matched to a card.
     if cards.is_empty() {
         return Vec::new();
     }

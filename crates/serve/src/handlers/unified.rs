@@ -57,6 +57,7 @@ impl Extension for Unified {
 
     fn ended(&self, runtime: &Runtime, run: &EngineRun, end: &End) {
         if self.reclaim == ReclaimBeforeLoad::Off {
+            // With the setting on, the steps that were taken are the hint.
             before::hint_at_reclaim(runtime, run, end);
         }
     }

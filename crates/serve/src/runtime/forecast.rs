@@ -64,6 +64,7 @@ impl Runtime {
                 refused,
                 hints,
             } = forecast;
+            // Warnings stand out only if models that fit are logged at a lower level.
             let Some(reason) = refused else {
                 tracing::info!("model {name:width$}  {text}");
                 continue;
@@ -73,6 +74,7 @@ impl Runtime {
                 tracing::warn!("hint: {name}: {hint}");
             }
             self.statuses
+                // The warning above is the report; the change of state must not repeat it.
                 .with(model, |status| status.told = Some(reason.clone()));
             self.submit(Event::ForecastFailed { model, reason });
         }
@@ -134,6 +136,7 @@ fn foresee(
         }
     };
     match verdict(entry, cards, ledger, &*demand) {
+        // Other processes may leave; the model is not marked as failed.
         PlacementVerdict::Never(never) if never.crowded_out => {
             let text = format!("does not fit now: {}", in_a_line(&never.reason));
             forecast(text, None, never.hints)
@@ -162,6 +165,7 @@ fn verdict(entry: &Entry, cards: &[Card], ledger: &Ledger, demand: &dyn Demand) 
 }
 
 fn need(entry: &Entry, cards: &[Card], demand: &dyn Demand) -> String {
+    // A number would be made up.
     if demand.alone() {
         return "need unknown: it gets a card to itself until it is measured".to_owned();
     }
@@ -172,6 +176,7 @@ fn need(entry: &Entry, cards: &[Card], demand: &dyn Demand) -> String {
             format!("planned, with a context lowered to {context}: its own fits on no card")
         }
     };
+    // One card is enough for a figure; more would need a plan for every set.
     let own = asked(entry, cards, demand);
     let shares = match demand.on(&own) {
         Ok(shares) => shares,

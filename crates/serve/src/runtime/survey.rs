@@ -32,6 +32,7 @@ pub(super) async fn survey(runtime: Rc<Runtime>, model: ModelId) {
     let engine = runtime.settings.engine.clone();
     let name = entry.name.clone();
     let cards = runtime.settings.served();
+    // A header may lie on a network file system that takes seconds.
     let looked = tokio::task::spawn_blocking(move || look(&entry, engine.as_deref(), &cards)).await;
     let result = looked.unwrap_or_else(|error| Err(unstartable(&name, &error)));
     if let Ok(demand) = &result {
@@ -51,6 +52,7 @@ pub(super) fn look(
 ) -> Result<Arc<dyn Demand>, Reason> {
     let fail = |error: &dyn std::error::Error| unstartable(&entry.name, error);
     let engine = engine_command(entry, configured).map_err(|error| fail(&error))?;
+    // The port does not matter here; only the program is looked up.
     let line = entry.launch.command_line(&engine, &entry.name, 0);
     let program = line.first().map(String::as_str).unwrap_or_default();
     find_program(program.as_ref(), None, std::env::var_os("PATH").as_deref())

@@ -73,6 +73,7 @@ impl Planned {
             let card = cards.iter().find(|card| card.id == *id);
             card.map_or(Bytes::ZERO, |card| card.free)
         };
+        // Below that a model would be loaded only to refuse nearly every request.
         let depth = curve.within(free).unwrap_or(0).max(LEAST_DEPTH);
         let shares = curve.at(depth).into_iter();
         Some(shares.map(|share| (share.card, share.bytes)).collect())
@@ -85,6 +86,7 @@ impl Planned {
             .iter()
             .filter_map(|cards| self.plan(cards).ok())
             .collect();
+        // Its own context fits somewhere; it waits for that place.
         if plans.iter().any(|plan| plan.fits) {
             return self;
         }
@@ -94,6 +96,7 @@ impl Planned {
         };
         let words = ["--ctx-size".to_owned(), context.to_string()];
         if let Ok(options) = Options::from_argv(&words) {
+            // The plan has to see the context that the engine will be given.
             self.flags = options.merged_over(&self.flags);
             self.lowered = Some(context);
         }
