@@ -185,8 +185,6 @@ impl Daemon {
             .configure(config.roster.models)
             .map_err(ConfigureError::Card)?;
         let settings = route::Settings {
-            // A web page may reach the loopback by DNS rebinding; with a key it would not have the key.
-            guards_host: address.ip().is_loopback() && keys.is_empty(),
             keys,
             origins: origins(setup.origins),
             limits: Limits {
