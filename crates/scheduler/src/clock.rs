@@ -25,7 +25,8 @@ impl Clock {
         self.now = self.now.max(now);
     }
 
-    /// Requests a wake-up at `at`. Returns true if the driver has to be told, because it is earlier than the pending one.
+    /// Requests a wake-up at `at`. Returns true if the driver has to be told, because it is earlier than the
+    /// pending one.
     pub(crate) fn arm(&mut self, at: Moment) -> bool {
         let earlier = at < self.wake;
         if earlier {

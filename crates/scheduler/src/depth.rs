@@ -1,7 +1,8 @@
 //! Depth of a request: the tokens of its prompt and of the longest answer to it.
 //!
-//! A prompt has at most as many tokens as bytes, whatever the vocabulary, so an upper bound costs no more than a look at the body. The
-//! bound is tried first; the engine counts tokens only if the bound does not fit.
+//! A prompt has at most as many tokens as bytes, whatever the vocabulary, so an upper bound costs no more
+//! than a look at the body. The bound is tried first; the engine counts tokens only if the bound does not
+//! fit.
 
 use plimsoll_base::Slots;
 
@@ -39,6 +40,7 @@ impl Depth {
         let answers = self.answers.max(1);
         // llama-server ends an answer when its slot is full, so that no request gets deeper than its slots.
         let most = slots.each.saturating_mul(answers).min(slots.full);
+        // The engine's own limit (`-n`) applies to requests that set none.
         let answer = self.answer.or(slots.answer);
         match (self.prompt, answer) {
             (Some(prompt), Some(answer)) => prompt.saturating_add(answer.saturating_mul(answers)).min(most),

@@ -13,7 +13,8 @@ pub enum Effect {
     /// Find out whether the model can load at all, and its need: engine, files, header, plan. Answer with
     /// [`super::Event::Surveyed`].
     Survey { model: ModelId },
-    /// Read the cards: a load is about to be decided. Answer with Measured and CardsRead, in any case after a few seconds.
+    /// Read the cards: a load is about to be decided. Answer with Measured and CardsRead, in any case after a
+    /// few seconds.
     ReadCards,
     /// Start an engine. Answer with Ready or Ended.
     Start {
@@ -32,14 +33,14 @@ pub enum Effect {
     CheckHealth { run: RunId },
     /// End an engine. Answer with Ended once its process is gone.
     Stop { run: RunId, how: Stopping },
-    /// Wait until the driver has this much back from a run that ended: its last measured memory, or its claim if it was never
-    /// measured. Answer with MemoryReturned, in any case after a few seconds.
+    /// Wait until the driver has this much back from a run that ended: its last measured memory, or its claim
+    /// if it was never measured. Answer with MemoryReturned, in any case after a few seconds.
     AwaitMemory { run: RunId, taken: Vec<Share> },
-    /// The model does not fit now: ask guarded processes on the cards to release idle memory. Answer with NeighboursAsked, in
-    /// any case after a moment; before it, with CardsRead if any gave something.
+    /// The model does not fit now: ask guarded processes on the cards to release idle memory. Answer with
+    /// NeighboursAsked, in any case after a moment; before it, with CardsRead if any gave something.
     AskNeighbours { model: ModelId },
-    /// Measure the depth of a waiting request: from its body alone or, if `exact`, by asking the run's engine to count tokens.
-    /// Answer with DepthMeasured.
+    /// Measure the depth of a waiting request: from its body alone or, if `exact`, by asking the run's engine
+    /// to count tokens. Answer with DepthMeasured.
     MeasureDepth {
         request: RequestId,
         run: RunId,
@@ -94,6 +95,7 @@ pub struct Refusal {
 
 /// Whole seconds, rounded up, as `Retry-After` requires.
 fn seconds<S: serde::Serializer>(wait: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    // Rounded down, a client would come back a moment too early.
     serializer.serialize_u64(wait.map_or(0, |wait| wait.as_secs() + u64::from(wait.subsec_nanos() > 0)))
 }
 

@@ -1,7 +1,8 @@
 //! Failure record of a model: back-off between loads, and the memory that failures proved missing.
 //!
-//! The first crash of an engine that had served is forgiven: the next request starts it again at once. Every other failure doubles
-//! the wait, from 1 s to 60 s, during which requests are refused with the cause. A run that was ready for a minute clears the record.
+//! The first crash of an engine that had served is forgiven: the next request starts it again at once. Every
+//! other failure doubles the wait, from 1 s to 60 s, during which requests are refused with the cause. A run
+//! that was ready for a minute clears the record.
 
 use std::time::Duration;
 
@@ -94,8 +95,8 @@ impl FailureRecord {
         self.shortfall + self.excess
     }
 
-    /// Takes a death for want of memory. The next demand is larger by the shortfall that guard or the driver reported, else by the
-    /// [`allowance`] for its largest share.
+    /// Takes a death for want of memory. The next demand is larger by the shortfall that guard or the driver
+    /// reported, else by the [`allowance`] for its largest share.
     pub(crate) fn ran_out(&mut self, placement: &Placement, shortfall: Option<Bytes>) {
         let largest = placement.shares.iter().map(|share| share.bytes).max();
         let largest = largest.unwrap_or_default();
@@ -122,7 +123,8 @@ impl FailureRecord {
         learned
     }
 
-    /// Takes a run that ended as it was asked to. After a healthy life only its measured excess over the plan is kept.
+    /// Takes a run that ended as it was asked to. After a healthy life only its measured excess over the plan
+    /// is kept.
     pub(crate) fn run_ended(&mut self, lived: Duration, placement: &Placement, measured: &[Share]) {
         self.failed = false;
         if lived < HEALTHY || self.shortfall.is_zero() {
@@ -133,7 +135,8 @@ impl FailureRecord {
             let planned = placement.on(&share.card).saturating_sub(learned);
             share.bytes.saturating_sub(planned)
         });
-        // Without a measurement the plan is a better guess of the need than a death that lies back by a healthy run.
+        // Without a measurement the plan is a better guess of the need than a death that lies back by a
+        // healthy run.
         self.excess = self.excess.max(over.max().unwrap_or_default());
         (self.shortfall, self.deaths) = (Bytes::ZERO, 0);
     }

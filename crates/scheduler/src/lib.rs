@@ -1,19 +1,21 @@
 //! Scheduler of models on cards: admission, placement, eviction and the order of requests.
 //!
-//! The scheduler does no I/O: [`Scheduler::on_event`] takes an event and the time, and returns the actions that follow. One driver
-//! owns it, without a lock, and every read that gates a change happens inside it. The driver starts and stops engines, passes
-//! requests on, reads cards, and reports the outcome as events.
+//! The scheduler does no I/O: [`Scheduler::on_event`] takes an event and the time, and returns the actions
+//! that follow. One driver owns it, without a lock, and every read that gates a change happens inside it. The
+//! driver starts and stops engines, passes requests on, reads cards, and reports the outcome as events.
 //!
-//! No model is stopped for another before the other is known to load (surveyed) and to fit once the victims are gone (placed). A
-//! victim drains: it finishes the requests in flight and takes no new ones. Waiting is bounded: after the patience of the settings
-//! the oldest queued model gets its victims even if traffic keeps them busy, and its need is reserved for it. Where cards share the
-//! host's memory, the largest model loads first until then.
+//! No model is stopped for another before the other is known to load (surveyed) and to fit once the victims
+//! are gone (placed). A victim drains: it finishes the requests in flight and takes no new ones. Waiting is
+//! bounded: after the patience of the settings the oldest queued model gets its victims even if traffic keeps
+//! them busy, and its need is reserved for it. Where cards share the host's memory, the largest model loads
+//! first until then.
 //!
-//! Where an engine's memory grows with depth, a request is admitted only if the run's claim covers the depth that it may reach; else
-//! the claim is raised, or the request waits, or is refused if that depth can never be had. The part of a claim that no admitted
-//! request can use is available to waiting models.
+//! Where an engine's memory grows with depth, a request is admitted only if the run's claim covers the depth
+//! that it may reach; else the claim is raised, or the request waits, or is refused if that depth can never
+//! be had. The part of a claim that no admitted request can use is available to waiting models.
 //!
-//! A load is decided on a reading of the cards that was taken for it, because other processes allocate without asking.
+//! A load is decided on a reading of the cards that was taken for it, because other processes allocate
+//! without asking.
 //!
 //! The life of a model, from its first request to the return of its memory:
 //!
@@ -36,7 +38,7 @@
 //!     counting: Counting::Driver,
 //! };
 //! let limit = CardLimit { card, budget: None, reserve: Bytes::gib(1) };
-//! let mut scheduler = Scheduler::new(Settings::new(vec![limit]));
+//! let mut scheduler = Scheduler::new(SchedulerSettings::new(vec![limit]));
 //! let (now, model, request) = (Moment::START, ModelId(0), RequestId(0));
 //! let mut tell = |event| {
 //!     let mut effects = Vec::new();
@@ -45,7 +47,7 @@
 //!     effects
 //! };
 //!
-//! tell(Event::Configured(vec![(model, Change::Added(ModelSpec::new("alpha")))]));
+//! tell(Event::Configured(vec![(model, ConfigChange::Added(ModelSpec::new("alpha")))]));
 //! let deadline = now + Duration::from_secs(60);
 //! assert_eq!(tell(Event::Arrived { request, model, deadline }), [Effect::Survey { model }]);
 //!
@@ -89,11 +91,11 @@ mod time;
 
 pub use depth::Depth;
 pub use effect::{Effect, Refusal, RefusalKind, State, Stopping};
-pub use event::{Change, Event, Health};
+pub use event::{ConfigChange, Event, Health};
 pub use load_check::{Discrepancy, LoadCheck};
 pub use plimsoll_base::{CardLimit, End, RunId, Stage};
 pub use scheduler::Scheduler;
-pub use slope::Growth;
-pub use spec::{ModelSpec, Settings};
+pub use slope::ObservedGrowth;
+pub use spec::{ModelSpec, SchedulerSettings};
 pub use state::{CardView, DepthView, HolderView, ModelView, Snapshot};
 pub use time::{ClientId, ModelId, Moment, RequestId};

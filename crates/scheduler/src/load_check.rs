@@ -22,7 +22,8 @@ pub struct LoadCheck {
 pub enum Discrepancy {
     /// The claim covers growth that has not happened yet.
     Growth,
-    /// The run itself took more than its claim: its CUDA context, and kernels that the driver loaded, are larger than planned.
+    /// The run itself took more than its claim: its CUDA context, and kernels that the driver loaded, are
+    /// larger than planned.
     Context,
     /// Other processes took memory during the load.
     Foreign,

@@ -1,6 +1,7 @@
 //! All models by number.
 //!
-//! The number of waiting models and the need to report states follow every change here, so that no caller can forget them.
+//! The number of waiting models and the need to report states follow every change here, so that no caller can
+//! forget them.
 
 mod run;
 mod slot;
@@ -12,7 +13,7 @@ use super::effect::State;
 use super::time::ModelId;
 
 #[derive(Debug, Default)]
-pub(crate) struct Models {
+pub(crate) struct ModelTable {
     /// By number; None for numbers not in use.
     slots: Vec<Option<ModelSlot>>,
     /// Models that wait for memory, to load or to go deeper.
@@ -21,7 +22,7 @@ pub(crate) struct Models {
     states_dirty: bool,
 }
 
-impl Models {
+impl ModelTable {
     pub(crate) fn get(&self, id: ModelId) -> Option<&ModelSlot> {
         self.slots.get(usize::try_from(id.0).ok()?)?.as_ref()
     }
@@ -32,6 +33,7 @@ impl Models {
 
     pub(crate) fn insert(&mut self, id: ModelId, slot: ModelSlot) {
         let Ok(index) = usize::try_from(id.0) else { return };
+        // Numbers are dense, so that the table has no large gaps.
         if self.slots.len() <= index {
             self.slots.resize_with(index + 1, || None);
         }
@@ -96,6 +98,7 @@ impl Models {
                 slot.reported = state;
                 report(ModelId(id), state);
             }
+            // Not earlier: the run of a removed model still holds memory and may have requests in flight.
             if slot.removed && slot.run.is_none() {
                 *place = None;
             }

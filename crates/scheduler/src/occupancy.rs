@@ -1,13 +1,13 @@
 //! Depth of a run, and the memory that it takes.
 //!
-//! A request in flight counts with the most tokens that it may reach. With one cache for all slots, so do the tokens that idle slots
-//! keep. The engine alone chooses the slot of the next request, so the smallest kept sequence is assumed to go; what remains is
-//! never less than what is really there. A pool is a high-water mark: a depth once reached stays. A request that ended counts with
-//! the tokens that it reported, if it did.
+//! A request in flight counts with the most tokens that it may reach. With one cache for all slots, so do the
+//! tokens that idle slots keep. The engine alone chooses the slot of the next request, so the smallest kept
+//! sequence is assumed to go; what remains is never less than what is really there. A pool is a high-water
+//! mark: a depth once reached stays. A request that ended counts with the tokens that it reported, if it did.
 
 use plimsoll_base::{Bytes, CardId, Curve, Share, Slots};
 
-use super::slope::Growth;
+use super::slope::ObservedGrowth;
 use super::time::RequestId;
 
 /// Depth of one run.
@@ -69,8 +69,8 @@ impl Occupancy {
     pub(crate) fn enter(&mut self, id: RequestId, tokens: u64) {
         let kept = self.room_to_keep(self.live.len() + 1);
         if kept < self.kept.len() {
-            // Requests still in flight may already have reached their maximum depth beside the sequence that goes now, so the
-            // high-water mark is taken before it is dropped.
+            // Requests still in flight may already have reached their maximum depth beside the sequence that
+            // goes now, so the high-water mark is taken before it is dropped.
             self.reached = self.admitted();
             self.kept.truncate(kept);
         }
@@ -85,6 +85,7 @@ impl Occupancy {
         let (_, most) = &mut self.live[index];
         *most = tokens.map_or(*most, |tokens| tokens.min(*most));
         self.reached = self.admitted();
+        // The engine keeps the sequence in its slot for a later request with the same prefix.
         let (_, left) = self.live.swap_remove(index);
         if self.slots().unified && self.slots().keeps {
             let at = self.kept.partition_point(|kept| *kept >= left);
@@ -117,21 +118,23 @@ impl Occupancy {
         on_card.map_or(Bytes::ZERO, |share| share.bytes)
     }
 
-    /// Takes the measured memory of the run. What it exceeds the curve by is missing from the curve at every depth.
+    /// Takes the measured memory of the run. What it exceeds the curve by is missing from the curve at every
+    /// depth.
     pub(crate) fn measured(&mut self, used: &[(CardId, Bytes)]) {
         let expected = self.curve.at(self.admitted());
         for (share, beyond) in expected.iter().zip(&mut self.beyond) {
             let seen = used.iter().find(|(card, _)| *card == share.card);
             let seen = seen.map_or(Bytes::ZERO, |(_, bytes)| *bytes);
-            // Only upwards: a pool that has not grown yet is measured below the curve and is no reason to lower it.
+            // Only upwards: a pool that has not grown yet is measured below the curve and is no reason to
+            // lower it.
             beyond.bytes = beyond.bytes.max(seen.saturating_sub(share.bytes));
         }
     }
 
-    /// Takes an observed slope. With several slots an answer reports fewer tokens than the pool had to hold, so only a steeper slope
-    /// than planned is believed.
-    pub(crate) fn learned(&mut self, growth: Growth) {
-        let Growth {
+    /// Takes an observed slope. With several slots an answer reports fewer tokens than the pool had to hold,
+    /// so only a steeper slope than planned is believed.
+    pub(crate) fn learned(&mut self, growth: ObservedGrowth) {
+        let ObservedGrowth {
             bytes_per_token,
             from,
             to,
@@ -159,7 +162,8 @@ fn depth(slots: &Slots, mut live: Vec<u64>, kept: &[u64]) -> u64 {
             .chain(kept.iter().take(count.saturating_sub(live.len())));
         let several = live.len() + kept.len() > 1;
         let sum = all.fold(0_u64, |sum, tokens| sum.saturating_add(*tokens));
-        // Sequences of several slots interleave in one cache, whose cells are padded: `scatter` bounds the gaps between them.
+        // Sequences of several slots interleave in one cache, whose cells are padded: `scatter` bounds the
+        // gaps between them.
         if sum > 0 && several {
             sum.saturating_add(slots.scatter)
         } else {
@@ -248,7 +252,7 @@ mod tests {
 
     #[test]
     fn with_several_slots_only_a_steeper_slope_is_believed() {
-        let seen = |each| Growth {
+        let seen = |each| ObservedGrowth {
             bytes_per_token: Bytes::new(each),
             from: 0,
             to: 500,

@@ -1,8 +1,9 @@
 //! Placement of models on cards: the ledger of claims, eviction, and the choice between cards.
 //!
-//! [`Ledger`] holds all claims. [`place`] is a pure question to it: on which cards does this demand fit, now or after which eviction,
-//! and if nowhere, for which reason. A model's need is a function of the cards it gets ([`Demand`](plimsoll_base::Demand)), because
-//! an engine that splits itself over two cards needs more than on one.
+//! [`Ledger`] holds all claims. [`place`] is a pure question to it: on which cards does this demand fit, now
+//! or after which eviction, and if nowhere, for which reason. A model's need is a function of the cards it
+//! gets ([`Demand`](plimsoll_base::Demand)), because an engine that splits itself over two cards needs more
+//! than on one.
 
 mod cache;
 mod evict;
@@ -12,7 +13,7 @@ mod placement;
 mod sets;
 
 pub use cache::DemandCache;
-pub(crate) use evict::{Candidate, smallest};
+pub(crate) use evict::{EvictionCandidate, smallest};
 pub use ledger::{Account, AuditError, Claim, ClaimError, Ledger, allowance};
 pub use placement::{
     NoPlacement, PlacementQuery, PlacementVerdict, Reservations, Standing, Tenant, need, place,

@@ -43,8 +43,8 @@ impl Placements {
         self.failed_victim_sets.clear();
     }
 
-    /// A run has become idle. Under traffic that happens thousands of times a second, so waiting models are looked at again only
-    /// if no superset of the idle runs is known to make no room.
+    /// A run has become idle. Under traffic that happens thousands of times a second, so waiting models are
+    /// looked at again only if no superset of the idle runs is known to make no room.
     pub(crate) fn mark_dirty_for_idle(&mut self, idle: &[RunId]) {
         let known = |set: &Vec<RunId>| idle.iter().all(|run| set.contains(run));
         self.dirty |= !self.failed_victim_sets.iter().any(known);
@@ -78,7 +78,8 @@ impl Placements {
 
     /// True if a load may be decided now: the reading was taken for it, or is no older than `age`.
     pub(crate) fn is_fresh(&self, now: Moment, age: Duration) -> bool {
-        // A slow driver may take longer than `age` to answer. Its answer counts all the same, or no load would ever start.
+        // A slow driver may take longer than `age` to answer. Its answer counts all the same, or no load
+        // would ever start.
         self.answered || self.read.is_some_and(|read| now.since(read) <= age)
     }
 

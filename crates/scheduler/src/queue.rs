@@ -1,7 +1,8 @@
 //! Requests and their deadlines.
 //!
-//! A request is in exactly one place: in its model's [`Line`] with a deadline, in flight at a run, or held while a run's health is
-//! checked. Only [`Queue`] changes a line, so that line, table and deadlines always agree.
+//! A request is in exactly one place: in its model's [`Line`] with a deadline, in flight at a run, or held
+//! while a run's health is checked. Only [`Queue`] changes a line, so that line, table and deadlines always
+//! agree.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -48,9 +49,9 @@ impl RequestState {
 
 /// Waiting requests of one model, in the order in which they will be sent.
 #[derive(Debug, Default)]
-pub(crate) struct Line(VecDeque<RequestId>);
+pub(crate) struct RequestLine(VecDeque<RequestId>);
 
-impl Line {
+impl RequestLine {
     pub(crate) fn front(&self) -> Option<RequestId> {
         self.0.front().copied()
     }
@@ -86,13 +87,14 @@ impl Queue {
         self.requests.insert(id, RequestState { place, ..request });
     }
 
-    pub(crate) fn push_back(&mut self, line: &mut Line, id: RequestId, request: RequestState) {
+    pub(crate) fn push_back(&mut self, line: &mut RequestLine, id: RequestId, request: RequestState) {
         line.0.push_back(id);
         self.enter(id, request);
     }
 
     /// Queues a request that has waited before ahead of all others.
-    pub(crate) fn push_front(&mut self, line: &mut Line, id: RequestId, request: RequestState) {
+    pub(crate) fn push_front(&mut self, line: &mut RequestLine, id: RequestId, request: RequestState) {
+        // Its deadline still counts from its arrival.
         line.0.push_front(id);
         self.enter(id, request);
     }
@@ -104,9 +106,10 @@ impl Queue {
     }
 
     /// Sends the front of the line to `run`.
-    pub(crate) fn send_front(&mut self, line: &mut Line, run: RunId) -> Option<RequestId> {
+    pub(crate) fn send_front(&mut self, line: &mut RequestLine, run: RunId) -> Option<RequestId> {
         let id = line.0.pop_front()?;
         if let Some(request) = self.requests.get_mut(&id) {
+            // From here on the engine decides how long it takes; the deadline is for waiting only.
             request.place = RequestPlace::Sent(run);
             self.deadlines.remove(&(request.deadline, id));
         }
@@ -124,7 +127,7 @@ impl Queue {
     }
 
     /// Removes a request wherever it is; `line` is that of its model.
-    pub(crate) fn remove(&mut self, line: Option<&mut Line>, id: RequestId) -> Option<RequestState> {
+    pub(crate) fn remove(&mut self, line: Option<&mut RequestLine>, id: RequestId) -> Option<RequestState> {
         let request = self.requests.remove(&id)?;
         if request.place == RequestPlace::Queued {
             self.deadlines.remove(&(request.deadline, id));
@@ -136,7 +139,7 @@ impl Queue {
     }
 
     /// Removes all queued requests of a line.
-    pub(crate) fn clear(&mut self, line: &mut Line) -> Vec<RequestId> {
+    pub(crate) fn clear(&mut self, line: &mut RequestLine) -> Vec<RequestId> {
         let ids: Vec<RequestId> = line.0.drain(..).collect();
         for id in &ids {
             if let Some(request) = self.requests.remove(id) {
@@ -167,6 +170,7 @@ impl Queue {
     /// Takes a measured depth. Returns the request, or None if its depth was not being measured.
     pub(crate) fn depth_measured(&mut self, id: RequestId, depth: Option<Depth>) -> Option<RequestState> {
         let request = self.requests.get_mut(&id).filter(|request| request.measuring)?;
+        // A depth measured earlier is kept if the engine could not count now.
         request.measuring = false;
         request.depth = depth.or(request.depth);
         Some(*request)
@@ -183,7 +187,7 @@ impl Queue {
     }
 
     /// Forgets the depths of a line's requests: another engine may tokenise differently.
-    pub(crate) fn forget_depths(&mut self, line: &Line) {
+    pub(crate) fn forget_depths(&mut self, line: &RequestLine) {
         for id in line.iter() {
             if let Some(request) = self.requests.get_mut(&id) {
                 request.depth = None;
@@ -192,7 +196,7 @@ impl Queue {
     }
 
     /// Moves a queued request to the front.
-    pub(crate) fn bring_forward(line: &mut Line, id: RequestId) {
+    pub(crate) fn bring_forward(line: &mut RequestLine, id: RequestId) {
         let before = line.0.len();
         line.0.retain(|queued| *queued != id);
         if line.0.len() < before {

@@ -58,6 +58,7 @@ pub(crate) fn load_failed(name: &str, record: &FailureRecord, wait: Option<Durat
         let text = format!("the next attempt is allowed in {:.1} s", wait.as_secs_f64());
         reason = reason.because(Reason::new("held_back", text));
     }
+    // A load that succeeded since makes the old failure irrelevant.
     let reason = reason.because_all(record.standing_failure());
     refusal(RefusalKind::LoadFailed, Some(wait.unwrap_or(LATER)), reason)
 }
@@ -79,6 +80,7 @@ pub(crate) fn unanswered(name: &str) -> Refusal {
 pub(crate) fn no_placement(never: NoPlacement) -> Refusal {
     let (kind, retry_after) = match never.crowded_out {
         true => (RefusalKind::NoRoom, Some(LATER)),
+        // No time helps here, so no retry is suggested.
         false => (RefusalKind::NeverFits, None),
     };
     Refusal {
@@ -210,6 +212,7 @@ fn shallower(depth: &Depth, fits: u64) -> Option<Hint> {
     let prompt = depth.prompt.unwrap_or(u64::MAX);
     let text = match fits.checked_sub(prompt).map(|room| room / depth.answers.max(1)) {
         Some(room) if room > 0 => format!("limit the answer to {room} tokens (\"max_tokens\": {room})"),
+        // The prompt alone is too long; a shorter answer does not help.
         _ if fits > 0 => format!("keep prompt and answer within {fits} tokens"),
         _ => return None,
     };
@@ -230,6 +233,7 @@ pub(crate) fn deadline(model: Option<&ModelSlot>, ledger: &Ledger, waited: Durat
 
 /// State of a model when a request for it expired.
 fn still(model: &ModelSlot, ledger: &Ledger) -> Reason {
+    // The state tells an operator which wait was too long.
     let text = match (model.state(), model.seeking()) {
         (State::Queued, Seeking::Room(_)) => "it still waits for memory that other models hold",
         (State::Queued, _) => "its files and its engine are still being checked",

@@ -1,9 +1,10 @@
 //! The scheduler: events in, effects out.
 //!
-//! Its state is divided into parts that keep their own invariants ([`Models`], [`Queue`], [`Runs`], [`Placements`], [`Clock`]). The
-//! modules below change several parts for one kind of event each; questions are answered by [`StateRef`], which cannot change
-//! anything. Requests to a ready model pass in constant time and without allocation once the tables have grown. Everything that
-//! changes which model holds memory goes through the search for room, which is skipped while no model waits.
+//! Its state is divided into parts that keep their own invariants ([`ModelTable`], [`Queue`], [`Runs`],
+//! [`Placements`], [`Clock`]). The modules below change several parts for one kind of event each; questions
+//! are answered by [`StateRef`], which cannot change anything. Requests to a ready model pass in constant
+//! time and without allocation once the tables have grown. Everything that changes which model holds memory
+//! goes through the search for room, which is skipped while no model waits.
 
 mod budget_requests;
 mod commands;
@@ -21,11 +22,11 @@ use plimsoll_base::{Reason, RunId};
 use super::clock::Clock;
 use super::effect::Effect;
 use super::event::Event;
-use super::models::Models;
+use super::models::ModelTable;
 use super::placements::Placements;
 use super::queue::Queue;
 use super::runs::Runs;
-use super::spec::Settings;
+use super::spec::SchedulerSettings;
 use super::state::budgets::BudgetRequests;
 use super::state::{ModelView, Snapshot, StateRef};
 use super::time::{ModelId, Moment};
@@ -34,8 +35,8 @@ use crate::place::Ledger;
 /// Decides which model runs on which card, and when each request is sent.
 #[derive(Debug)]
 pub struct Scheduler {
-    settings: Settings,
-    models: Models,
+    settings: SchedulerSettings,
+    models: ModelTable,
     queue: Queue,
     runs: Runs,
     placements: Placements,
@@ -49,11 +50,11 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    pub fn new(mut settings: Settings) -> Self {
+    pub fn new(mut settings: SchedulerSettings) -> Self {
         let ledger = Ledger::new(std::mem::take(&mut settings.cards));
         Self {
             settings,
-            models: Models::default(),
+            models: ModelTable::default(),
             queue: Queue::default(),
             runs: Runs::new(),
             placements: Placements::new(ledger),
@@ -68,6 +69,7 @@ impl Scheduler {
     /// Takes an event and appends the actions that follow from it to `effects`.
     pub fn on_event(&mut self, now: Moment, event: Event, effects: &mut Vec<Effect>) {
         self.clock.advance(now);
+        // The caller's vector is used, so that the fast path allocates nothing.
         std::mem::swap(&mut self.effects, effects);
         self.handle(event);
         if self.placements.is_dirty() {

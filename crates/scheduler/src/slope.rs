@@ -1,9 +1,9 @@
 //! Growth of a model's memory per token of depth, as observed.
 //!
-//! An engine's claim stands from the start, but a run-time pool grows with the deepest sequence so far. Two samples of one run, after
-//! answers of different depth, give a slope. It holds for the range between them and is shown with it. The first sample follows an
-//! answer, so that what an engine loads lazily does not count as growth. Depths close together say nothing: memory comes in pieces
-//! of 2 MiB and more.
+//! An engine's claim stands from the start, but a run-time pool grows with the deepest sequence so far. Two
+//! samples of one run, after answers of different depth, give a slope. It holds for the range between them
+//! and is shown with it. The first sample follows an answer, so that what an engine loads lazily does not
+//! count as growth. Depths close together say nothing: memory comes in pieces of 2 MiB and more.
 
 use plimsoll_base::{Bytes, RunId};
 use serde::Serialize;
@@ -13,7 +13,7 @@ const APART: u64 = 256;
 
 /// An observed slope, and the range of depths that it was observed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Growth {
+pub struct ObservedGrowth {
     pub bytes_per_token: Bytes,
     /// Tokens of the shallowest and the deepest sample.
     pub from: u64,
@@ -32,11 +32,12 @@ pub(crate) struct GrowthTracker {
     run: Option<RunId>,
     first: Option<GrowthSample>,
     deepest: u64,
-    learned: Option<Growth>,
+    learned: Option<ObservedGrowth>,
 }
 
 impl GrowthTracker {
-    /// Takes the memory of the run after an answer of this depth. The slope of an earlier run stands until this one gives another.
+    /// Takes the memory of the run after an answer of this depth. The slope of an earlier run stands until
+    /// this one gives another.
     pub(crate) fn sample(&mut self, run: RunId, tokens: u64, used: Bytes) {
         if self.run != Some(run) {
             (self.run, self.first, self.deepest) = (Some(run), None, 0);
@@ -49,7 +50,7 @@ impl GrowthTracker {
         let first = *self.first.get_or_insert(GrowthSample { tokens, used });
         let span = tokens - first.tokens;
         if let Some(each) = used.saturating_sub(first.used).get().checked_div(span) {
-            self.learned = Some(Growth {
+            self.learned = Some(ObservedGrowth {
                 bytes_per_token: Bytes::new(each),
                 from: first.tokens,
                 to: tokens,
@@ -57,7 +58,7 @@ impl GrowthTracker {
         }
     }
 
-    pub(crate) fn learned(&self) -> Option<Growth> {
+    pub(crate) fn learned(&self) -> Option<ObservedGrowth> {
         self.learned
     }
 }
@@ -66,7 +67,7 @@ impl GrowthTracker {
 mod tests {
     use super::*;
 
-    fn slope(run: u64, looks: &[(u64, u64)], slope: &mut GrowthTracker) -> Option<Growth> {
+    fn slope(run: u64, looks: &[(u64, u64)], slope: &mut GrowthTracker) -> Option<ObservedGrowth> {
         for (tokens, kib) in looks {
             slope.sample(RunId(run), *tokens, Bytes::kib(*kib));
         }
@@ -82,7 +83,7 @@ mod tests {
             None,
             "too close, and shallower"
         );
-        let growth = Growth {
+        let growth = ObservedGrowth {
             bytes_per_token: Bytes::kib(4),
             from: 500,
             to: 1500,

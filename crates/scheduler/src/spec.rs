@@ -20,7 +20,8 @@ pub struct ModelSpec {
     pub load_timeout: Duration,
     /// An engine that was asked to stop is killed after this long.
     pub stop_timeout: Duration,
-    /// Requests are admitted by the depth that they may reach, and the claim follows. Otherwise the claim stays as granted.
+    /// Requests are admitted by the depth that they may reach, and the claim follows. Otherwise the claim
+    /// stays as granted.
     pub by_depth: bool,
     /// Load at start, if it fits without stopping another model.
     pub preload: bool,
@@ -34,6 +35,7 @@ impl ModelSpec {
             pinned: false,
             ttl: None,
             concurrency: None,
+            // A large model reads its file for minutes, but reports progress meanwhile.
             load_timeout: Duration::from_secs(120),
             stop_timeout: Duration::from_secs(10),
             by_depth: true,
@@ -44,10 +46,10 @@ impl ModelSpec {
 
 /// Settings that hold for all models.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct SchedulerSettings {
     pub cards: Vec<CardLimit>,
-    /// Time that a queued model waits before its victims' traffic is cut, and time that a busy new model is protected before it
-    /// can be a victim itself.
+    /// Time that a queued model waits before its victims' traffic is cut, and time that a busy new model is
+    /// protected before it can be a victim itself.
     pub patience: Duration,
     /// Time that requests in flight may take to finish at shutdown.
     pub drain: Duration,
@@ -55,14 +57,14 @@ pub struct Settings {
     pub queue: usize,
     /// Guarded processes may be asked to release idle memory before a model is stopped for another.
     pub asks: bool,
-    /// Of several waiting models the largest loads first, and preloads load one after another: for cards that share the host's
-    /// memory.
+    /// Of several waiting models the largest loads first, and preloads load one after another: for cards that
+    /// share the host's memory.
     pub largest_first: bool,
     /// A load is decided on a reading of the cards no older than this.
     pub reading_age: Duration,
 }
 
-impl Settings {
+impl SchedulerSettings {
     pub fn new(cards: Vec<CardLimit>) -> Self {
         Self {
             cards,

@@ -18,17 +18,17 @@ pub(crate) use depth_gate::DepthGate;
 use plimsoll_base::{Bytes, CardId, RunId};
 
 use self::budgets::BudgetRequests;
-use super::models::{ModelSlot, Models};
+use super::models::{ModelSlot, ModelTable};
 use super::queue::Queue;
 use super::runs::Runs;
-use super::spec::Settings;
+use super::spec::SchedulerSettings;
 use super::time::{ModelId, Moment};
 use crate::place::Ledger;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StateRef<'a> {
-    pub(crate) settings: &'a Settings,
-    pub(crate) models: &'a Models,
+    pub(crate) settings: &'a SchedulerSettings,
+    pub(crate) models: &'a ModelTable,
     pub(crate) queue: &'a Queue,
     pub(crate) runs: &'a Runs,
     pub(crate) budgets: &'a BudgetRequests,
@@ -61,6 +61,7 @@ impl<'a> StateRef<'a> {
     /// Models with an idle run on any of the cards that may be stopped.
     pub(crate) fn idle_on(self, cards: &[CardId]) -> Vec<ModelId> {
         let on_cards = |run: RunId| cards.iter().any(|card| !self.held_by(run, card).is_zero());
+        // Pinned runs and runs with requests never make room here.
         let idle = self.models.running();
         idle.filter(|(_, slot, run)| run.is_idle() && !slot.spec.pinned && on_cards(run.id))
             .map(|(id, ..)| id)

@@ -32,6 +32,7 @@ impl Config {
         let text = std::fs::read_to_string(path).map_err(read)?;
         let roster =
             plimsoll_config::parse(&path.to_string_lossy(), &text, &|name| std::env::var(name).ok())?;
+        // Files are read at every reload, so that a key can be revoked without touching the configuration.
         let mut keys = roster.serve.api_keys.clone();
         for file in &roster.serve.api_key_files {
             let path = PathBuf::from(file);
@@ -39,6 +40,7 @@ impl Config {
                 std::fs::read_to_string(&path).map_err(|error| ReadConfigError::ReadKeys { path, error })?;
             keys.extend(
                 text.lines()
+                    // An editor may leave blanks and an empty last line.
                     .map(str::trim)
                     .filter(|key| !key.is_empty())
                     .map(str::to_owned),
@@ -57,6 +59,7 @@ impl Config {
     /// Logs settings of `[serve]` that differ from those of the start and take effect only at a restart.
     pub fn warn_of_restart(&self, start: &ServeSettings) {
         let now = &self.roster.serve;
+        // Keys and models are applied at once; these are held by tasks that run already.
         let changed = [
             ("listen", now.listen != start.listen),
             ("patience", now.patience != start.patience),

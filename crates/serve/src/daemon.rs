@@ -1,7 +1,8 @@
 //! Composition of the daemon: configuration, runtime, extensions, listener and signals.
 //!
-//! SIGTERM and SIGINT drain: no new request is taken, answers in flight finish, every engine ends. A second signal ends them at once,
-//! at any time. SIGHUP reads the configuration again; an error in the new one is logged and the old one stays. of its models, a listener in front, and the signals that end it.
+//! SIGTERM and SIGINT drain: no new request is taken, answers in flight finish, every engine ends. A second
+//! signal ends them at once, at any time. SIGHUP reads the configuration again; an error in the new one is
+//! logged and the old one stays. of its models, a listener in front, and the signals that end it.
 //!
 //! Composition only. SIGTERM and SIGINT drain: nothing new is taken, answers in flight finish, every engine
 //! ends. A second one ends them at once. SIGHUP reads the configuration again; what is wrong with the new one
@@ -165,14 +166,17 @@ impl Daemon {
     pub async fn start(setup: Setup) -> Result<Self, DaemonError> {
         let config = Config::read(&setup.config).map_err(ConfigureError::Read)?;
         config.warn();
+        // Before anything slow, so that a SIGHUP during the start does not end the daemon.
         let signals = Signals::listen()?;
         let keys = Keys::new(config.keys.clone());
         let listen = setup.listen.or(config.roster.serve.listen).unwrap_or(LISTEN);
+        // Bound before the models are read: a second daemon fails at once, and not after starting engines.
         let listener = route::bind(listen, setup.open || !keys.is_empty()).await?;
         let address = listener.local_addr().unwrap_or(listen);
         let sampler = sampler(&setup.cards)?;
         let machine = sampler.machine().await.ok_or(DaemonError::NoCard)?;
         let (mut settings, extensions) = settings(&setup, &config, machine, keys.clone())?;
+        // A reload must not open a server that refused to start without a key.
         settings.needs_keys = !setup.open && !address.ip().is_loopback();
         let (extensions, asks) = handlers::all(extensions, settings.cards());
         settings.scheduler.asks = asks;
@@ -197,6 +201,7 @@ impl Daemon {
         if runtime.count() == 0 {
             tracing::warn!("it contains no model; add one and send SIGHUP");
         }
+        // Surveys read headers from disk; requests need not wait for them.
         tokio::task::spawn_local(Rc::clone(&runtime).introduce());
         Ok(Self {
             runtime,
@@ -224,6 +229,7 @@ impl Daemon {
                 reload(&runtime, &config);
             }
             tokio::select! {
+                // From here on no engine is left, and only connections are open.
                 () = runtime.shut_down() => drop(drained.send(signals)),
                 () = signals.insisted() => tracing::warn!("ending at once; engines are killed"),
             }
@@ -256,6 +262,7 @@ fn counted(models: usize) -> String {
 
 fn origins(named: Vec<String>) -> Origins {
     match named.as_slice() {
+        // Pages of other sites must not use a server that asks for no key.
         [] => Origins::Loopback,
         named if named.iter().any(|origin| origin == "*") => Origins::Any,
         _ => Origins::These(named),
@@ -271,6 +278,7 @@ fn settings(
     let serve = &config.roster.serve;
     let unified = machine.unified;
     let cards = cards::choose(&setup.cards, setup.reserve, machine);
+    // Neither a card nor /proc/meminfo: this happens in a sandbox only.
     if cards.is_empty() {
         return Err(DaemonError::NoCard);
     }
@@ -281,8 +289,9 @@ fn settings(
     if reclaim_before_load != ReclaimBeforeLoad::Off && !unified {
         tracing::info!("reclaim-before-load has no effect: no card of this machine shares the host's memory");
     }
-    let mut scheduler = plimsoll_scheduler::Settings::new(cards);
+    let mut scheduler = plimsoll_scheduler::SchedulerSettings::new(cards);
     scheduler.patience = serve.patience.unwrap_or(scheduler.patience);
+    // Where cards have memory of their own, one load does not fill another's memory with page cache.
     scheduler.largest_first = unified;
     let chosen = setup
         .engine

@@ -1,4 +1,5 @@
-//! Extensions of the runtime: guard around engines, metrics, questions to other processes, and page cache around loads.
+//! Extensions of the runtime: guard around engines, metrics, questions to other processes, and page cache
+//! around loads.
 
 mod gauges;
 mod guard;
@@ -28,18 +29,21 @@ pub(crate) struct ExtensionSettings {
     pub(crate) unified: Option<ReclaimBeforeLoad>,
 }
 
-/// Creates all extensions for these cards. The flag says that other processes can be asked to release idle memory.
+/// Creates all extensions for these cards. The flag says that other processes can be asked to release idle
+/// memory.
 pub(crate) fn all<'a>(
     settings: ExtensionSettings,
     cards: impl Iterator<Item = &'a Card>,
 ) -> (Vec<Rc<dyn Extension>>, bool) {
     let guard = Rc::new(Guard::new(settings.guard, cards.map(|card| card.kind)));
+    // Without the library no process is guarded, so none could answer.
     let asks = guard.is_available() && !settings.ask.is_zero();
     let mut extensions: Vec<Rc<dyn Extension>> = vec![
         Rc::clone(&guard) as Rc<dyn Extension>,
         Rc::new(Gauges::new(Rc::clone(&guard))),
         Rc::new(Neighbours::new(Rc::clone(&guard), settings.ask)),
     ];
+    // Cards with memory of their own do not compete with the page cache.
     if let Some(reclaim) = settings.unified {
         extensions.push(Rc::new(Unified::new(guard, reclaim, settings.ask)));
     }

@@ -1,7 +1,7 @@
 //! The `serve` daemon: the scheduler's driver, the HTTP proxy and its API.
 //!
-//! [`Daemon`] composes the driver (`runtime`), its extensions (`handlers`) and the proxy (`route`). Driver and proxy meet in
-//! `route::harbor` only.
+//! [`Daemon`] composes the driver (`runtime`), its extensions (`handlers`) and the proxy (`route`). Driver
+//! and proxy meet in `route::harbor` only.
 #![forbid(unsafe_code)]
 
 mod config_file;

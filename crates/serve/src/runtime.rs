@@ -1,8 +1,9 @@
 //! Driver of the scheduler: reports events to it and carries out its effects.
 //!
-//! Everything here lives on one thread. [`Runtime::submit`] takes an event, asks the scheduler and carries the effects out before it
-//! returns; whatever takes time (a survey, an engine, a wait for memory) continues as a task and comes back as an event. So there is no
-//! lock, and all decisions are the scheduler's. Guard, reclaim and metrics are [`Extension`]s, which the daemon registers.
+//! Everything here lives on one thread. [`Runtime::submit`] takes an event, asks the scheduler and carries
+//! the effects out before it returns; whatever takes time (a survey, an engine, a wait for memory) continues
+//! as a task and comes back as an event. So there is no lock, and all decisions are the scheduler's. Guard,
+//! reclaim and metrics are [`Extension`]s, which the daemon registers.
 
 mod admission;
 mod extension;
@@ -62,7 +63,7 @@ pub(crate) struct RuntimeSettings {
     pub(crate) keys: Keys,
     /// The listener can be reached from other machines, and was not opened by the user.
     pub(crate) needs_keys: bool,
-    pub(crate) scheduler: plimsoll_scheduler::Settings,
+    pub(crate) scheduler: plimsoll_scheduler::SchedulerSettings,
     /// The program of models that give only flags, if the user chose one.
     pub(crate) engine: Option<Vec<String>>,
     /// Time that a request may wait for its model.
@@ -176,6 +177,7 @@ impl Runtime {
             let path = path.to_owned();
             return Err(ConfigureError::NoKey { path });
         }
+        // Models first: an unknown card must leave the old keys in place, too.
         let changed = self.configure(config.roster.models)?;
         if self.settings.keys.replace(config.keys) {
             tracing::info!("{}: the API keys were replaced", path.display());
@@ -218,7 +220,8 @@ impl Runtime {
         }
     }
 
-    /// Never submits an event itself, or effects would be carried out in the wrong order: events come back from tasks.
+    /// Never submits an event itself, or effects would be carried out in the wrong order: events come back
+    /// from tasks.
     fn carry_out(&self, effect: &Effect) {
         self.log_effect(effect);
         match effect {
@@ -294,6 +297,7 @@ impl Runtime {
     fn answer(&self, request: RequestId, answer: Answer) {
         let waiting = self.state.borrow_mut().waiting.remove(&request);
         if let Some(waiting) = waiting {
+            // The receiver is gone if the client left in this moment; its ticket reports that.
             let _ = waiting.send(answer);
         }
     }
@@ -356,6 +360,7 @@ async fn tick(runtime: Rc<Runtime>) {
         if moment == Moment::NEVER {
             let _ = changed.await;
         } else if tokio::time::timeout(left, changed).await.is_err() {
+            // Cleared before the event, which may request the next wake-up.
             runtime.wake.send_replace(Moment::NEVER);
             runtime.submit(Event::Tick);
         }

@@ -59,6 +59,8 @@ pub(crate) enum Fault {
         torn: bool,
     },
     HangMidRequest,
+    /// Closes the connection of each request deeper than this many tokens, and serves all others.
+    DropAtDepth(u64),
     PortTaken,
 }
 
@@ -176,6 +178,7 @@ impl Fault {
                 events: parse(value()?)?,
                 torn: value() == Some("torn"),
             },
+            "drop_at_depth" => Self::DropAtDepth(parse(value()?)?),
             "hang_mid_request" => Self::HangMidRequest,
             "port_taken" => Self::PortTaken,
             _ => return None,

@@ -238,6 +238,7 @@ async fn compute(engine: &Engine, connection: &mut Connection, tokens: u64) -> i
         Some(Fault::HangMidRequest) if script.strikes() => {
             unless_gone(connection, std::future::pending()).await
         }
+        Some(Fault::DropAtDepth(most)) if tokens > most => Err(io::ErrorKind::ConnectionAborted.into()),
         _ => Ok(()),
     }
 }

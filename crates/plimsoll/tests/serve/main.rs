@@ -18,5 +18,8 @@ mod operator;
 mod real;
 mod storm;
 mod surface;
+mod trust_answers;
+mod trust_keys;
+mod trust_readings;
 mod unified;
 mod waiting;

@@ -12,7 +12,8 @@ use crate::time::{ClientId, Moment, RequestId};
 
 /// A load whose only sign of life is output ends after this many load timeouts.
 const TALK_LIMIT: u32 = 10;
-/// Clients in a row that must go without an answer before a run is suspect although its health check succeeds.
+/// Clients in a row that must go without an answer before a run is suspect although its health check
+/// succeeds.
 const SUSPECT_CLIENTS: usize = 3;
 
 #[derive(Debug)]
@@ -29,7 +30,8 @@ pub(crate) struct RunState {
     /// Requests that were queued when it became ready and have not been sent to it yet.
     pub(crate) owed: usize,
     pub(crate) draining: Option<Drain>,
-    /// It is taken for dead since this time: it gets no more requests, and is killed if it does not end by itself.
+    /// It is taken for dead since this time: it gets no more requests, and is killed if it does not end by
+    /// itself.
     pub(crate) suspect: Option<Moment>,
     /// It stops so that memory of its idle slots is freed too.
     pub(crate) restarts: bool,
@@ -114,6 +116,7 @@ impl RunState {
     pub(crate) fn state(&self) -> State {
         match self.phase {
             RunPhase::Loading { .. } => State::Loading,
+            // A suspect run is shown like a draining one: it takes no new requests.
             RunPhase::Ready { .. } if self.draining.is_some() || self.suspect.is_some() => State::Draining,
             RunPhase::Ready { .. } => State::Ready,
             RunPhase::Stopping { .. } => State::Stopping,
@@ -189,17 +192,20 @@ impl RunState {
         if measured {
             self.phase = Self::loading(now, timeout);
         } else {
-            // Output proves nothing: an engine that prints "waiting" once a second would hold its memory for ever.
+            // Output proves nothing: an engine that prints "waiting" once a second would hold its memory for
+            // ever.
             *until = (now + timeout).min(*latest);
         }
     }
 
     /// Takes a request that got no answer. Returns true if a health check has to be started.
     pub(crate) fn unanswered(&mut self, request: RequestId, client: ClientId) -> bool {
+        // A client that repeats a malformed request proves nothing about the engine.
         if !self.unanswered.contains(&client) {
             self.unanswered.push(client);
         }
         self.held.push(request);
+        // One check answers for all requests that wait for it.
         self.held.len() == 1
     }
 
@@ -208,8 +214,8 @@ impl RunState {
         self.unanswered.clear();
     }
 
-    /// True if so many clients in a row got no answer that a successful health check proves nothing: llama.cpp #13281 reports a
-    /// server whose `/health` answers while its slots hang.
+    /// True if so many clients in a row got no answer that a successful health check proves nothing:
+    /// llama.cpp #13281 reports a server whose `/health` answers while its slots hang.
     pub(crate) fn fails_everybody(&self) -> bool {
         self.unanswered.len() >= SUSPECT_CLIENTS
     }

@@ -9,7 +9,7 @@ use crate::effect::State;
 use crate::failures::FailureRecord;
 use crate::occupancy::Occupancy;
 use crate::place::DemandCache;
-use crate::queue::Line;
+use crate::queue::RequestLine;
 use crate::spec::ModelSpec;
 use crate::time::Moment;
 
@@ -21,7 +21,7 @@ pub(crate) struct ModelSlot {
     /// Set while the next request needs more memory than the run's claim covers.
     pub(in crate::models) depth_wait: Option<DepthWait>,
     pub(crate) run: Option<RunState>,
-    pub(crate) line: Line,
+    pub(crate) line: RequestLine,
     /// An operator, or the replacement of its run, wants it loaded.
     pub(crate) load_wanted: Option<Moment>,
     pub(crate) preload: bool,
@@ -103,7 +103,7 @@ impl ModelSlot {
             seeking: Seeking::Nothing,
             depth_wait: None,
             run: None,
-            line: Line::default(),
+            line: RequestLine::default(),
             load_wanted: None,
             removed: false,
             last_used: None,
@@ -162,6 +162,8 @@ impl ModelSlot {
 
     pub(crate) fn state(&self) -> State {
         match (&self.run, &self.seeking) {
+            // A run hides the search for the next one: a replaced model drains and is queued at the same
+            // time.
             (Some(run), _) => run.state(),
             (None, Seeking::Survey { .. } | Seeking::Room(_)) => State::Queued,
             (None, Seeking::Nothing) if self.record.failed => State::Failed,
@@ -178,6 +180,7 @@ impl ModelSlot {
 
     /// Sets the runs that stop for it, in whichever way it waits.
     pub(crate) fn set_victims(&mut self, victims: Vec<RunId>) {
+        // It waits in one way at a time: a model that wants depth has a run, one that wants room has none.
         if let Some(wait) = &mut self.depth_wait {
             wait.victims = victims;
         } else if let Seeking::Room(room) = &mut self.seeking {
@@ -192,6 +195,7 @@ impl ModelSlot {
 
     /// The run, if it may be sent a request now.
     pub(crate) fn open_run(&mut self) -> Option<&mut RunState> {
+        // Without a limit the engine queues requests itself, in its own order.
         let limit = self.spec.concurrency.unwrap_or(u32::MAX);
         self.run
             .as_mut()
@@ -211,6 +215,7 @@ impl ModelSlot {
     /// The end of an idle run's time to live.
     pub(crate) fn idle_end(&self) -> Option<Moment> {
         let idle_since = self.run.as_ref()?.idle_since()?;
+        // A pinned model never expires, whatever its time to live says.
         let ttl = self.spec.ttl.filter(|_| !self.spec.pinned)?;
         Some(idle_since + ttl)
     }

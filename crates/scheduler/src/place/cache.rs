@@ -1,7 +1,7 @@
 //! Cache of a demand's answers.
 //!
-//! A waiting model is placed again at every change, and a plan takes much longer than the rest of that. The same cards with the same
-//! free memory get the same answer, so it is kept as long as the model waits.
+//! A waiting model is placed again at every change, and a plan takes much longer than the rest of that. The
+//! same cards with the same free memory get the same answer, so it is kept as long as the model waits.
 
 use std::cell::RefCell;
 
@@ -25,7 +25,8 @@ impl DemandCache {
             return answer.clone();
         }
         let answer = demand.on(cards);
-        // Free memory moves all the time while a model waits for long, so that old answers are not asked for again.
+        // Free memory moves all the time while a model waits for long, so that old answers are not asked for
+        // again.
         if kept.len() == KEPT {
             kept.clear();
         }

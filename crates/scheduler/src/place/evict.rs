@@ -1,14 +1,14 @@
 //! Choice of victims: the smallest set of runs with claims that cover the missing memory.
 //!
-//! Fewest runs first, and among sets of one size the first in the order of the candidates, which the caller sorts by least recent use.
-//! With many candidates the search gives up exactness, not sufficiency: it takes candidates in order until they suffice and drops
-//! those that are not needed.
+//! Fewest runs first, and among sets of one size the first in the order of the candidates, which the caller
+//! sorts by least recent use. With many candidates the search gives up exactness, not sufficiency: it takes
+//! candidates in order until they suffice and drops those that are not needed.
 
 use plimsoll_base::{Bytes, RunId};
 
 /// A run that could stop, and the memory that this would free on each card of the deficits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Candidate {
+pub(crate) struct EvictionCandidate {
     pub(crate) run: RunId,
     /// In the order of the deficits.
     pub(crate) frees: Vec<Bytes>,
@@ -18,8 +18,9 @@ pub(crate) struct Candidate {
 const EXACT_SETS: usize = 2_000;
 
 /// Returns the victims in the order of `candidates`, or None if all of them together do not suffice.
-pub(crate) fn smallest(deficits: &[Bytes], candidates: &[Candidate]) -> Option<Vec<RunId>> {
-    let useful: Vec<&Candidate> = candidates
+pub(crate) fn smallest(deficits: &[Bytes], candidates: &[EvictionCandidate]) -> Option<Vec<RunId>> {
+    // A run that frees nothing on these cards would only make the search longer.
+    let useful: Vec<&EvictionCandidate> = candidates
         .iter()
         .filter(|c| c.frees.iter().any(|f| !f.is_zero()))
         .collect();
@@ -39,7 +40,7 @@ pub(crate) fn smallest(deficits: &[Bytes], candidates: &[Candidate]) -> Option<V
     Some(useful.iter().map(|c| c.run).collect())
 }
 
-fn covers(deficits: &[Bytes], chosen: &[&Candidate]) -> bool {
+fn covers(deficits: &[Bytes], chosen: &[&EvictionCandidate]) -> bool {
     let freed = |i: usize| {
         chosen
             .iter()
@@ -54,9 +55,10 @@ fn covers(deficits: &[Bytes], chosen: &[&Candidate]) -> bool {
 }
 
 /// A lower bound of the set's size: on some card even the largest runs, one fewer, free too little.
-fn fewest(deficits: &[Bytes], useful: &[&Candidate]) -> usize {
+fn fewest(deficits: &[Bytes], useful: &[&EvictionCandidate]) -> usize {
     let on_card = |(i, deficit): (usize, &Bytes)| {
         let mut frees: Vec<Bytes> = useful.iter().filter_map(|c| c.frees.get(i)).copied().collect();
+        // The largest runs first give the lower bound for this card.
         frees.sort_unstable_by(|a, b| b.cmp(a));
         let mut rest = *deficit;
         let largest = frees.iter().take_while(|freed| {
@@ -78,8 +80,8 @@ enum SetSearch {
 fn first_of_size<'a>(
     size: usize,
     deficits: &[Bytes],
-    rest: &[&'a Candidate],
-    chosen: &mut Vec<&'a Candidate>,
+    rest: &[&'a EvictionCandidate],
+    chosen: &mut Vec<&'a EvictionCandidate>,
     budget: &mut usize,
 ) -> SetSearch {
     if size == 0 {
@@ -104,7 +106,7 @@ fn first_of_size<'a>(
     SetSearch::None
 }
 
-fn pruned(deficits: &[Bytes], useful: &[&Candidate]) -> Vec<RunId> {
+fn pruned(deficits: &[Bytes], useful: &[&EvictionCandidate]) -> Vec<RunId> {
     let enough = (1..=useful.len())
         .find(|n| covers(deficits, &useful[..*n]))
         .unwrap_or(useful.len());
@@ -125,8 +127,8 @@ mod tests {
 
     use super::*;
 
-    fn candidates(frees: &[&[u64]]) -> Vec<Candidate> {
-        let one = |(run, frees): (usize, &&[u64])| Candidate {
+    fn candidates(frees: &[&[u64]]) -> Vec<EvictionCandidate> {
+        let one = |(run, frees): (usize, &&[u64])| EvictionCandidate {
             run: RunId(u64::try_from(run).unwrap()),
             frees: frees.iter().map(|n| Bytes::new(*n)).collect(),
         };

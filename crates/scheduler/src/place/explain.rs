@@ -32,8 +32,10 @@ pub(super) fn never(
         (_, true) => format!("{name} does not fit beside the memory that others hold"),
         (_, false) => format!("{name} does not fit on the cards it may use, even if they were empty"),
     };
+    // Clients retry on `no_room` and give up on `never_fits`.
     let code = if crowded_out { "no_room" } else { "never_fits" };
     let mut reason = Reason::new(code, text).fact("model", name);
+    // Without this line a model would be refused for a need that neither plan nor configuration shows.
     if !query.learned.is_zero() {
         let learned = format!(
             "{} was added on each card because the engine ran out of memory before",
@@ -78,6 +80,7 @@ fn too_little(ledger: &Ledger, tenants: &[Tenant], placement: &Placement) -> Rea
         Some(on_card(account, tenants, share.bytes, placement.alone))
     });
     let mut on_cards: Vec<Reason> = on_cards.collect();
+    // One card needs no sum above it.
     if on_cards.len() == 1 {
         return on_cards.remove(0);
     }
@@ -97,6 +100,7 @@ fn on_card(account: &Account, tenants: &[Tenant], need: Bytes, alone: bool) -> R
             .any(|t| t.run == run && t.standing == Standing::Stays)
     };
     let pinned = || account.claims().iter().filter(|claim| stays(claim.run));
+    // Only pinned claims are listed: all others could be stopped, so they are not the reason.
     let held: Bytes = pinned().map(|claim| claim.bytes).sum();
     let capacity = account.capacity();
     let (name, total) = (&account.card().name, account.card().total);
@@ -155,6 +159,7 @@ fn hints(query: &PlacementQuery, ledger: &Ledger, tenants: &[Tenant], crowded_ou
             ..account.card().clone()
         }
     };
+    // Hints are computed for the memory that the cards could give, not for what is free now.
     let cards: Vec<Card> = usable().map(at_best).collect();
     let mut hints = query.demand.hints(&cards);
     if crowded_out {

@@ -1,12 +1,12 @@
 //! Ledger of claims on cards.
 //!
-//! A claim is the memory that a run may take, not the memory that it has taken. It is granted only if it fits, stands until the
-//! driver has the bytes back, and is raised when the run is measured to take more. A claim on a whole card (need unknown) becomes the
-//! measured memory once the run is ready.
+//! A claim is the memory that a run may take, not the memory that it has taken. It is granted only if it
+//! fits, stands until the driver has the bytes back, and is raised when the run is measured to take more. A
+//! claim on a whole card (need unknown) becomes the measured memory once the run is ready.
 //!
-//! Memory of other processes cannot be read, only bounded: the driver reports the memory in use on a card, and an own run that is not
-//! measured (loading, or just ended) may account for nothing of it or for its whole claim. The last estimate is kept as far as the
-//! new reading allows.
+//! Memory of other processes cannot be read, only bounded: the driver reports the memory in use on a card,
+//! and an own run that is not measured (loading, or just ended) may account for nothing of it or for its
+//! whole claim. The last estimate is kept as far as the new reading allows.
 
 use std::sync::Arc;
 
@@ -88,7 +88,9 @@ impl Account {
     pub fn claimed(&self) -> Bytes {
         let sum: Bytes = self.claims.iter().map(|claim| claim.bytes).sum();
         match self.claims.iter().any(|claim| claim.alone) {
+            // While the card is taken whole, memory that another process frees belongs to that run, too.
             true => sum.max(self.capacity()),
+            // Other processes may shrink the card below the claims; free memory is zero then, never negative.
             false => sum,
         }
     }
@@ -100,6 +102,7 @@ impl Account {
     /// Memory that would become free if `run` ended.
     pub fn held_by(&self, run: RunId) -> Bytes {
         match self.claims.iter().find(|claim| claim.run == run) {
+            // Ending such a run frees the whole card.
             Some(claim) if claim.alone => self.claimed(),
             Some(claim) => claim.bytes,
             None => Bytes::ZERO,
@@ -122,7 +125,8 @@ impl Account {
     fn read(&mut self, free: Bytes) {
         self.card.free = free.min(self.card.total);
         let used = self.card.total.saturating_sub(self.card.free);
-        // A run that is not measured holds between nothing and its whole claim, so the estimate may lie between two bounds.
+        // A run that is not measured holds between nothing and its whole claim, so the estimate may lie
+        // between two bounds.
         let least: Bytes = self.claims.iter().filter_map(|claim| claim.measured).sum();
         let most: Bytes = self
             .claims
@@ -211,6 +215,7 @@ impl Ledger {
                 });
             }
         }
+        // Only after all cards were checked, so that a refused claim leaves no trace.
         for account in &mut self.accounts {
             let bytes = placement.on(&account.card.id);
             if !bytes.is_zero() {
@@ -227,15 +232,18 @@ impl Ledger {
         Ok(())
     }
 
-    /// Takes the memory of `run` that the driver reports. Memory beyond its claim is added to the claim, also on a card that it was
-    /// not given.
+    /// Takes the memory of `run` that the driver reports. Memory beyond its claim is added to the claim, also
+    /// on a card that it was not given.
     pub fn measure(&mut self, run: RunId, holder: &Arc<str>, used: &[(CardId, Bytes)]) {
         for account in &mut self.accounts {
             let on_card = used.iter().filter(|(card, _)| *card == account.card.id);
             let bytes: Bytes = on_card.map(|(_, bytes)| *bytes).sum();
             if let Some(claim) = account.claim_of(run) {
+                // A measurement of zero stands, too: an engine that loads has not allocated yet.
                 claim.measured = Some(bytes);
                 claim.bytes = claim.bytes.max(bytes);
+            // CUDA opens a context on every visible card that a program touches, so a run may use cards that
+            // it was not given. This memory was never granted, and the audit does not count it.
             } else if !bytes.is_zero() {
                 account.claims.push(Claim {
                     run,
@@ -249,11 +257,13 @@ impl Ledger {
         }
     }
 
-    /// Raises the run's claim on a card to `wanted`, or as far as the card has room. None if it has no claim there.
+    /// Raises the run's claim on a card to `wanted`, or as far as the card has room. None if it has no claim
+    /// there.
     pub fn raise(&mut self, run: RunId, card: &CardId, wanted: Bytes) -> Option<Bytes> {
         let account = self.account_mut(card)?;
         let free = account.free();
         let claim = account.claim_of(run)?;
+        // Granted as far as possible: guard can serve part of a request from its own pools.
         let raise = wanted.saturating_sub(claim.bytes).min(free);
         claim.bytes += raise;
         claim.granted += raise;
@@ -264,14 +274,15 @@ impl Ledger {
     pub fn shrink(&mut self, run: RunId, card: &CardId, wanted: Bytes) {
         let claim = self.account_mut(card).and_then(|account| account.claim_of(run));
         if let Some(claim) = claim.filter(|claim| !claim.alone) {
+            // Measured memory is in use; a claim below it would count it as free.
             let floor = wanted.max(claim.measured.unwrap_or_default());
             claim.bytes = claim.bytes.min(floor);
             claim.granted = claim.granted.min(claim.bytes);
         }
     }
 
-    /// Turns claims on whole cards into measured memory and an [`allowance`]. A reading of zero measures nothing: in some containers
-    /// the driver lists no processes.
+    /// Turns claims on whole cards into measured memory and an [`allowance`]. A reading of zero measures
+    /// nothing: in some containers the driver lists no processes.
     pub fn settle(&mut self, run: RunId) {
         for account in &mut self.accounts {
             let Some(claim) = account.claim_of(run).filter(|claim| claim.alone) else {
@@ -327,7 +338,8 @@ impl Ledger {
         of_run.collect()
     }
 
-    /// Checks the ledger: no run has two claims on a card, no whole card is shared, and no more than a card's limit is granted.
+    /// Checks the ledger: no run has two claims on a card, no whole card is shared, and no more than a card's
+    /// limit is granted.
     pub fn audit(&self) -> Result<(), AuditError> {
         for account in &self.accounts {
             let card = || account.card.id.clone();

@@ -1,13 +1,14 @@
 //! Choice between cards: best fit, and the runs that would have to stop.
 //!
-//! Every usable set of cards is judged by the cost of getting the model there: none, waiting for runs that leave anyway, stopping idle
-//! runs, waiting for busy ones, or not possible now. The cheapest way wins; among equals the fewest cards, then the fewest and least
-//! recently used victims, then the tightest fit. No run is stopped while the model fits somewhere.
+//! Every usable set of cards is judged by the cost of getting the model there: none, waiting for runs that
+//! leave anyway, stopping idle runs, waiting for busy ones, or not possible now. The cheapest way wins; among
+//! equals the fewest cards, then the fewest and least recently used victims, then the tightest fit. No run is
+//! stopped while the model fits somewhere.
 
 use plimsoll_base::{Bytes, Card, CardId, Demand, Hint, Named, Placement, Reason, RunId, Share};
 
 use super::cache::DemandCache;
-use super::evict::{self, Candidate};
+use super::evict::{self, EvictionCandidate};
 use super::ledger::{Account, Ledger};
 use super::{explain, sets};
 
@@ -117,10 +118,12 @@ pub fn place(
     };
     let mut best: Option<Way> = None;
     for set in sets::candidates(ledger, query.allowed, query.named) {
+        // Sets come smallest first: a larger one cannot beat a set that fits at once.
         if matches!(&best, Some(way) if way.ease == Ease::Now && way.cards < set.len()) {
             break;
         }
         let way = placer.way(&set);
+        // The first of equals stays, so that the choice does not change from one search to the next.
         best = match (best, way) {
             (Some(best), Some(way)) => Some(if way.rank() < best.rank() { way } else { best }),
             (best, way) => best.or(way),
@@ -132,7 +135,8 @@ pub fn place(
     }
 }
 
-/// Memory that the model would take on the first set of cards that suits it, if they were empty; zero if none does.
+/// Memory that the model would take on the first set of cards that suits it, if they were empty; zero if none
+/// does.
 pub fn need(query: &PlacementQuery, ledger: &Ledger) -> Bytes {
     let placer = Placer {
         query,
@@ -171,6 +175,7 @@ struct Way {
 
 impl Way {
     fn rank(&self) -> (Ease, usize, usize, u64, Bytes) {
+        // Fewer cards before fewer victims: an engine on more cards is slower for its whole life.
         (self.ease, self.cards, self.stopped, self.newest, self.left_over)
     }
 
@@ -256,6 +261,7 @@ impl Placer<'_> {
             }
         };
         let cards: Vec<Card> = set.iter().map(seen).collect();
+        // A run of unknown need is given all that the card can hold, whatever its demand answers.
         let alone = self.query.demand.alone();
         let share = |(card, bytes): (CardId, Bytes)| {
             let account = self
@@ -264,6 +270,8 @@ impl Placer<'_> {
                 .ok_or_else(|| explain::no_such_card(&card))?;
             let bytes = match alone {
                 true => account.capacity(),
+                // A card that the engine does not use gets no learned memory either, or it would be claimed
+                // for nothing.
                 false if bytes.is_zero() => bytes,
                 false => bytes + self.query.learned,
             };
@@ -317,6 +325,7 @@ impl Placer<'_> {
     fn deficits(&self, placement: &Placement) -> Vec<Bytes> {
         let missing = |card: &CardId| {
             let account = self.ledger.account(card)?;
+            // Reservations of older models count as taken, so that a younger one never delays them.
             let wanted = placement.on(card) + self.reserved.on(card) + account.claimed();
             Some(wanted.saturating_sub(account.capacity()))
         };
@@ -334,6 +343,8 @@ impl Placer<'_> {
                 .map(|account| account.map_or(Bytes::ZERO, |account| account.held_by(run)))
                 .collect()
         };
+        // Runs that leave anyway come first: stopping another while their memory is on its way would be in
+        // vain.
         let (mut rest, mut gone) = (deficits.to_vec(), Vec::new());
         for tenant in self
             .tenants
@@ -353,10 +364,11 @@ impl Placer<'_> {
             .iter()
             .filter(|t| t.standing > Standing::Leaving && t.standing <= worst)
             .collect();
+        // The order decides among sets of one size: idle before busy, least recently used first.
         others.sort_by_key(|tenant| (tenant.standing, tenant.last_used));
-        let candidates: Vec<Candidate> = others
+        let candidates: Vec<EvictionCandidate> = others
             .iter()
-            .map(|tenant| Candidate {
+            .map(|tenant| EvictionCandidate {
                 run: tenant.run,
                 frees: frees(tenant.run),
             })
@@ -374,6 +386,7 @@ impl Placer<'_> {
     }
 
     fn never(&self) -> NoPlacement {
+        // Asked again for the explanation, which is needed only once a model is refused.
         let sets = sets::candidates(self.ledger, self.query.allowed, self.query.named);
         let asked: Vec<_> = sets
             .iter()

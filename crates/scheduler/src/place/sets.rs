@@ -1,9 +1,10 @@
 //! Candidate sets of cards for a placement.
 //!
-//! Up to [`EXACT`] cards all sets are candidates. On larger machines only consecutive cards in the order of free memory are: any set
-//! can be replaced by such a sequence of the same size that has at least as much on its smallest card. Cards of different kinds are
-//! never mixed, and the host is a candidate only where it is named or no card is there. Cards that the model's own flags name are in
-//! every set; if it accepts no others, that is the only set.
+//! Up to [`EXACT`] cards all sets are candidates. On larger machines only consecutive cards in the order of
+//! free memory are: any set can be replaced by such a sequence of the same size that has at least as much on
+//! its smallest card. Cards of different kinds are never mixed, and the host is a candidate only where it is
+//! named or no card is there. Cards that the model's own flags name are in every set; if it accepts no
+//! others, that is the only set.
 
 use plimsoll_base::{CardId, CardKind, Named};
 
@@ -25,6 +26,7 @@ pub(super) fn candidates(ledger: &Ledger, allowed: &[CardId], named: &Named) -> 
         return around(ledger, &cards, named);
     }
     let mut sets = subsets(ledger, cards);
+    // The host is far slower than any card, so it is never chosen while a card could serve.
     if sets.is_empty() || !allowed.is_empty() {
         sets.extend(host.into_iter().map(|index| vec![index]));
     }
@@ -39,6 +41,7 @@ fn around(ledger: &Ledger, usable: &[usize], named: &Named) -> Vec<Vec<usize>> {
     if fixed.len() < named.cards.len() {
         return Vec::new();
     }
+    // The named cards alone come first: further cards only help if those are too small.
     let mut sets = vec![fixed];
     if !named.only {
         let wider = subsets(ledger, others).into_iter().map(|more| {

@@ -1,8 +1,9 @@
 //! Requests of runs for a larger budget.
 //!
-//! Guard asks before it refuses an allocation. If the card has unclaimed memory, the claim is raised; else idle runs stop, the fewest
-//! that suffice, as for a new model. If all of them together do not suffice, none stops and the request is declined. The engine waits
-//! in the middle of an allocation, so it is served before models that wait to be loaded.
+//! Guard asks before it refuses an allocation. If the card has unclaimed memory, the claim is raised; else
+//! idle runs stop, the fewest that suffice, as for a new model. If all of them together do not suffice, none
+//! stops and the request is declined. The engine waits in the middle of an allocation, so it is served before
+//! models that wait to be loaded.
 
 use plimsoll_base::{Bytes, CardId, RunId};
 

@@ -2,7 +2,7 @@
 
 use super::Scheduler;
 use crate::effect::{Effect, Refusal};
-use crate::event::Change;
+use crate::event::ConfigChange;
 use crate::failures::FailureRecord;
 use crate::models::{Drain, ModelSlot, Seeking};
 use crate::refusal;
@@ -10,20 +10,21 @@ use crate::spec::ModelSpec;
 use crate::time::ModelId;
 
 impl Scheduler {
-    pub(super) fn configured(&mut self, changes: Vec<(ModelId, Change)>) {
+    pub(super) fn configured(&mut self, changes: Vec<(ModelId, ConfigChange)>) {
         self.models.mark_states_dirty();
         for (id, change) in changes {
             match change {
-                Change::Added(spec) => self.add(id, spec),
-                Change::Replaced(spec) => self.replace(id, spec),
-                Change::Retuned(spec) => self.retune(id, spec),
-                Change::Removed => self.remove(id),
+                ConfigChange::Added(spec) => self.add(id, spec),
+                ConfigChange::Replaced(spec) => self.replace(id, spec),
+                ConfigChange::Retuned(spec) => self.retune(id, spec),
+                ConfigChange::Removed => self.remove(id),
             }
         }
         self.mark_dirty();
     }
 
     fn add(&mut self, id: ModelId, spec: ModelSpec) {
+        // The driver may report a model that came back under its old number.
         if self.models.get(id).is_some() {
             return self.replace(id, spec);
         }
@@ -43,6 +44,7 @@ impl Scheduler {
         // Failures of the old configuration say nothing about the new one.
         slot.record = FailureRecord::default();
         if slot.run.is_some() {
+            // It was loaded, so it is loaded again: a change of flags must not unload a model.
             slot.load_wanted.get_or_insert(now);
         }
         self.queue.forget_depths(&slot.line);
@@ -80,6 +82,7 @@ impl Scheduler {
         let stays = run.is_some_and(|run| run.takes_requests() || run.is_loading());
         if !stays && !slot.removed {
             slot.load_wanted.get_or_insert(now);
+            // The operator asks for it and has probably removed the cause.
             slot.record.forgive();
             self.seek(id);
             self.turns_changed();

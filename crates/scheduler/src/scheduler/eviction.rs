@@ -1,9 +1,9 @@
 //! Search for room: which runs stop for which waiting model.
 //!
-//! Waiting models are looked at oldest first, or in the order of [`crate::state::turns`]. A model that cannot start yet and has waited
-//! longer than the patience reserves its need against younger ones; until then they may pass it if they take nothing from it. Each
-//! search starts from nothing: victims are chosen anew, but runs that leave already stay the cheapest victims, so that decisions do
-//! not flutter.
+//! Waiting models are looked at oldest first, or in the order of [`crate::state::turns`]. A model that cannot
+//! start yet and has waited longer than the patience reserves its need against younger ones; until then they
+//! may pass it if they take nothing from it. Each search starts from nothing: victims are chosen anew, but
+//! runs that leave already stay the cheapest victims, so that decisions do not flutter.
 
 use plimsoll_base::{Placement, RunId};
 
@@ -12,7 +12,7 @@ use crate::effect::Effect;
 use crate::models::{Drain, ModelSlot, NeighbourQuery, RunState, Seeking};
 use crate::place::{PlacementVerdict, Reservations, Standing};
 use crate::state::StateRef;
-use crate::state::turns::{Goal, Turn};
+use crate::state::turns::{Turn, TurnGoal};
 use crate::time::{ModelId, Moment};
 
 /// Searches for one event. Each follows from a change of the one before, and two or three are usual.
@@ -37,6 +37,7 @@ impl Scheduler {
             let Some(slot) = self.models.get(id) else { continue };
             match slot.seeking() {
                 Seeking::Room(room) if slot.wanted() => turns.push(self.state().turn(id, slot, Some(room))),
+                // All requests for it have left.
                 Seeking::Room(_) => self.set_seeking(id, Seeking::Nothing),
                 _ if slot.depth_wait().is_some() => turns.push(self.state().turn(id, slot, None)),
                 _ => {}
@@ -50,8 +51,8 @@ impl Scheduler {
             }
             match turn.goal {
                 _ if self.state().is_postponed(&turn) => {}
-                Goal::Depth => self.find_depth(turn.model, turn.since, &mut reserved),
-                Goal::Load | Goal::Preload => self.find_room(turn.model, turn.since, &mut reserved),
+                TurnGoal::Depth => self.find_depth(turn.model, turn.since, &mut reserved),
+                TurnGoal::Load | TurnGoal::Preload => self.find_room(turn.model, turn.since, &mut reserved),
             }
         }
         self.call_off_drains();
@@ -81,6 +82,7 @@ impl Scheduler {
                 self.start(id, placement);
             }
             PlacementVerdict::Fits(placement) => reserved.reserve(&placement, &barred, self.ledger()),
+            // Every other way would stop a model, which a preload may not.
             _ if !pressing => self.skip_preload(id),
             _ if self.asks_neighbours(id, &verdict) => self.set_victims(id, Vec::new()),
             PlacementVerdict::FitsAfter { placement, evict } => self.commit(id, &placement, evict, reserved),
@@ -93,6 +95,7 @@ impl Scheduler {
                     self.commit(id, &placement, busy, reserved);
                 }
             }
+            // Victims chosen earlier may be needed no more; without this their drain would not be called off.
             PlacementVerdict::Later => self.set_victims(id, Vec::new()),
             PlacementVerdict::Never(never) => self.refuse_for_good(id, *never),
         }
@@ -111,8 +114,8 @@ impl Scheduler {
         false
     }
 
-    /// True while guarded processes are asked for idle memory. They are asked once in each search for room, before another model
-    /// is stopped and before a model is refused for memory that they hold.
+    /// True while guarded processes are asked for idle memory. They are asked once in each search for room,
+    /// before another model is stopped and before a model is refused for memory that they hold.
     fn asks_neighbours(&mut self, id: ModelId, verdict: &PlacementVerdict) -> bool {
         let could_help = match verdict {
             PlacementVerdict::Fits(_) | PlacementVerdict::Later => false,
@@ -139,7 +142,8 @@ impl Scheduler {
         }
     }
 
-    /// Lowers claims of other runs, as far as `placement` lacks room beside what is reserved for older models.
+    /// Lowers claims of other runs, as far as `placement` lacks room beside what is reserved for older
+    /// models.
     pub(super) fn take_slack(
         &mut self,
         except: Option<ModelId>,
@@ -206,6 +210,7 @@ impl Scheduler {
             let Some(run) = self.models.get_mut(id).and_then(|slot| slot.run_mut(run_id)) else {
                 continue;
             };
+            // A run that was told to stop cannot be kept; only one that still finishes requests can.
             let drains = run.draining == Some(Drain::Evict) && RunState::is_ready(run);
             if drains && !needed.contains(&run_id) {
                 run.draining = None;

@@ -1,9 +1,10 @@
 //! Growth of a run's claim for a deeper request.
 //!
-//! A run whose next request needs more memory waits in one line with the models that want to load, and by the same rules: free memory
-//! is taken first, then the slack of other runs, then idle runs stop, the fewest that suffice, and after the patience busy ones
-//! drain. Its own requests in flight may end first. A depth that the run could have on empty slots, but not beside what idle slots
-//! keep, is reached by restarting the engine once it is idle. A depth that it can never have is refused at once.
+//! A run whose next request needs more memory waits in one line with the models that want to load, and by the
+//! same rules: free memory is taken first, then the slack of other runs, then idle runs stop, the fewest that
+//! suffice, and after the patience busy ones drain. Its own requests in flight may end first. A depth that
+//! the run could have on empty slots, but not beside what idle slots keep, is reached by restarting the
+//! engine once it is idle. A depth that it can never have is refused at once.
 
 use plimsoll_base::{Bytes, CardId, Placement, RunId, Share};
 
@@ -41,7 +42,8 @@ impl Scheduler {
         self.stop_others(id, since, &extra, &lacking, reserved);
     }
 
-    /// The front does not fit beside the run's other requests and kept sequences: it waits for them to end, or for a fresh run.
+    /// The front does not fit beside the run's other requests and kept sequences: it waits for them to end,
+    /// or for a fresh run.
     fn beyond_reach(&mut self, id: ModelId, need: &DepthNeed, reserved: &mut Reservations) {
         if !self.state().within_reach(id, &need.alone) {
             let refusal = self.state().too_deep(id);
@@ -54,7 +56,8 @@ impl Scheduler {
         self.set_victims(id, Vec::new());
         let extra = self.state().extra(need.run, &need.alone);
         reserved.reserve(&extra, &[], self.ledger());
-        // llama-server frees a kept sequence only when another takes its slot, so that only a restart empties all slots.
+        // llama-server frees a kept sequence only when another takes its slot, so that only a restart empties
+        // all slots.
         if need.in_flight == 0 {
             if let Some(run) = self.models.get_mut(id).and_then(|slot| slot.run.as_mut()) {
                 run.restarts = true;
@@ -64,6 +67,7 @@ impl Scheduler {
     }
 
     fn raise_claim(&mut self, id: ModelId, need: &DepthNeed, extra: &Placement, reserved: &Reservations) {
+        // Claims of others shrink first, or the ledger would have no room for the raise.
         self.take_slack(Some(id), extra, reserved);
         for share in &need.needs {
             self.raise(need.run, &share.card, share.bytes);
@@ -97,6 +101,7 @@ impl Scheduler {
         reserved.reserve(extra, &victims, self.ledger());
         self.drain_victims(&victims);
         if let Some(wait) = self.models.get_mut(id).and_then(ModelSlot::depth_wait_mut) {
+            // Remembered, so that the log can name the reason when they stop.
             wait.victims = victims;
             wait.needs = extra.total();
         }
@@ -125,10 +130,12 @@ impl Scheduler {
         }
     }
 
-    /// Raises a run's claim on a card to `wanted`, or as far as the card has room; None if it has no claim there.
+    /// Raises a run's claim on a card to `wanted`, or as far as the card has room; None if it has no claim
+    /// there.
     pub(super) fn raise(&mut self, run: RunId, card: &CardId, wanted: Bytes) -> Option<Bytes> {
         let claim = self.placements.ledger.raise(run, card, wanted)?;
-        // Memory within a raised claim is no error of the plan, or depth would be learned as a need of every later load.
+        // Memory within a raised claim is no error of the plan, or depth would be learned as a need of every
+        // later load.
         if let Some((_, slot)) = self.living_mut(run)
             && let Some(run) = &mut slot.run
         {

@@ -54,6 +54,7 @@ impl Scheduler {
         };
         self.set_seeking(id, Seeking::Nothing);
         match result {
+            // The configuration changed meanwhile; the answer is about another engine.
             _ if stale => self.seek(id),
             Ok(demand) => self.await_room(id, demand, Vec::new()),
             Err(reason) => {
@@ -73,7 +74,8 @@ impl Scheduler {
             return;
         };
         let mut room = RoomSearch::new(demand, self.clock.now(), after);
-        // The size orders turns only where the largest loads first; a plan is too expensive to make for nothing.
+        // The size orders turns only where the largest loads first; a plan is too expensive to make for
+        // nothing.
         if self.settings.largest_first {
             room.size = self.state().size(slot, &*room.demand, &room.cache);
         }
@@ -86,9 +88,11 @@ impl Scheduler {
         let (demand, name) = (Arc::clone(&room.demand), Arc::clone(&slot.name));
         let (timeout, preloaded) = (slot.spec.load_timeout, !slot.pressing());
         let occupancy = self.state().occupancy(id, &*demand, &placement);
+        // Kept for the conclusions after the load: they compare the card with this moment.
         let start = self.start_figures(&placement);
         let next = self.runs.next_id();
-        // The ledger has the last word: a placement that was decided on other figures is dropped and decided again.
+        // The ledger has the last word: a placement that was decided on other figures is dropped and decided
+        // again.
         if self.placements.ledger.claim(next, &name, &placement).is_err() {
             return;
         }
@@ -100,6 +104,7 @@ impl Scheduler {
         run.start = start;
         self.set_seeking(id, Seeking::Nothing);
         if let Some(slot) = self.models.get_mut(id) {
+            // Once loaded it is a model like any other, and not loaded again after an eviction.
             slot.preload = false;
             slot.run = Some(run);
         }
@@ -135,8 +140,9 @@ impl Scheduler {
         }
     }
 
-    /// Refuses a model that fits nowhere. If it does not fit only because of memory that was learned from failures, that guess is
-    /// dropped, and the model may be tried again later like any other that failed to load.
+    /// Refuses a model that fits nowhere. If it does not fit only because of memory that was learned from
+    /// failures, that guess is dropped, and the model may be tried again later like any other that failed to
+    /// load.
     pub(super) fn refuse_for_good(&mut self, id: ModelId, never: NoPlacement) {
         let now = self.clock.now();
         let Some(slot) = self.models.get_mut(id) else {
@@ -146,6 +152,7 @@ impl Scheduler {
             slot.record.note(never.reason.clone());
             return self.give_up(id, refusal::no_placement(never));
         }
+        // The failure that taught the larger need explains the refusal better than its size.
         let cause = slot.record.last_failure.take();
         slot.record.load_failed(now, never.reason.because_all(cause));
         let wait = slot.record.held_back(now);

@@ -18,6 +18,7 @@ impl Scheduler {
         let ready = slot.run.as_ref().is_some_and(RunState::is_ready);
         let ledger = &mut self.placements.ledger;
         ledger.measure(run_id, &name, used);
+        // While it loads, its measured memory still grows, and the rest of the card must stay free for it.
         if ready {
             ledger.settle(run_id);
         }
@@ -31,6 +32,7 @@ impl Scheduler {
             return;
         };
         let Some(run) = &mut slot.run else { return };
+        // A measurement at a known depth corrects the curve for every depth.
         if let Ok(occupancy) = &mut run.occupancy {
             occupancy.measured(used);
         }
@@ -81,8 +83,8 @@ impl Scheduler {
         checks.collect()
     }
 
-    /// Explains a load that ran out of memory by other processes: on some card they took so much since its start that the claim no
-    /// longer fits beside them.
+    /// Explains a load that ran out of memory by other processes: on some card they took so much since its
+    /// start that the claim no longer fits beside them.
     pub(super) fn foreign_cause(&self, run: &RunState) -> Option<Reason> {
         run.start.iter().find_map(|start| {
             let account = self.ledger().account(&start.card)?;

@@ -22,6 +22,7 @@ impl Scheduler {
         let Some(slot) = self.models.get_mut(model).filter(|slot| !slot.removed) else {
             return self.refuse(id, refusal::unconfigured());
         };
+        // Counts for the time to live from the arrival on, or a long queue would let the model expire.
         slot.last_used = Some(now);
         // The fast path: where depth costs nothing and no request waits, there is nothing to decide.
         if slot.line.is_empty()
@@ -33,6 +34,7 @@ impl Scheduler {
             self.queue.insert_sent(id, request, run);
             return self.emit(Effect::Dispatch { request: id, run });
         }
+        // A bound on waiting requests bounds their bodies, which stay in memory while they wait.
         if slot.line.len() >= limit {
             let refusal = refusal::queue_full(&slot.name, limit);
             return self.refuse(id, refusal);
@@ -40,6 +42,8 @@ impl Scheduler {
         if slot.run.is_none()
             && let Some(wait) = slot.record.held_back(now)
         {
+            // Refused at once: waiting for a model that is known to crash would only end in the same refusal
+            // later.
             let refusal = refusal::load_failed(&slot.name, &slot.record, Some(wait));
             return self.refuse(id, refusal);
         }
@@ -88,6 +92,7 @@ impl Scheduler {
                 self.landed(request.model, run);
             }
             RequestPlace::Queued => self.unqueued(request.model),
+            // Its run has no trace of it any more.
             RequestPlace::Held(_) => {}
         }
     }
@@ -122,6 +127,7 @@ impl Scheduler {
         slot.last_used = Some(now);
         let queued = !slot.line.is_empty();
         let Some(run) = slot.run_mut(run) else { return };
+        // The end of a request counts as use as well: a long answer must not make its run look the oldest.
         run.land();
         run.stamp = stamp;
         if queued {
@@ -145,6 +151,7 @@ impl Scheduler {
         };
         *idle_since = now;
         match run.draining {
+            // It drained for this moment.
             Some(Drain::Leave | Drain::Evict) => self.stop(model),
             None => {
                 if let Some(ttl) = ttl {
@@ -170,15 +177,16 @@ impl Scheduler {
                 return;
             };
             self.send(request, id);
-            // The run has now been sent all that was queued when it became ready: its protection as a new run may end.
+            // The run has now been sent all that was queued when it became ready: its protection as a new run
+            // may end.
             if satisfied {
                 self.mark_dirty();
             }
         }
     }
 
-    /// Decides whether the front of the queue may be sent, and begins what has to be done first. A wait for depth of an earlier
-    /// front ends.
+    /// Decides whether the front of the queue may be sent, and begins what has to be done first. A wait for
+    /// depth of an earlier front ends.
     fn front_may_go(&mut self, model: ModelId) -> bool {
         let Some(slot) = self.models.get_mut(model) else {
             return false;
@@ -242,6 +250,7 @@ impl Scheduler {
                 .tracked()
                 .filter(|(tracked, _)| tracked.id == run && tracked.takes_requests());
             if let Some(slots) = tracked.map(|(_, occupancy)| *occupancy.slots()) {
+                // The only requests that may pass others: they need no memory, so they delay none.
                 if request.depth.is_some_and(|depth| depth.tokens(&slots) == 0) {
                     Queue::bring_forward(&mut slot.line, id);
                 }
@@ -265,8 +274,10 @@ impl Scheduler {
         let Some(slot) = self.models.get_mut(request.model) else {
             return;
         };
+        // It has waited for its turn once already.
         self.queue.push_front(&mut slot.line, id, request);
         if let Some(run) = &mut slot.run {
+            // A run that was loaded for it is protected until it has been sent.
             run.owed += 1;
         }
         self.queued(&request);
@@ -282,6 +293,7 @@ impl Scheduler {
             return Some(refusal::unconfigured());
         };
         let held = slot.record.held_back(self.clock.now());
+        // A run that is up serves the retry at once, whatever its predecessors did.
         let held = held.filter(|_| slot.run.is_none());
         if request.bounced {
             return Some(refusal::engine_died(&slot.name, &slot.record, held));
@@ -300,6 +312,7 @@ impl Scheduler {
         let Some(slot) = self.models.get_mut(model) else {
             return;
         };
+        // Else the model would be loaded again at once without a request.
         slot.load_wanted = None;
         slot.preload = false;
         let refused = self.queue.clear(&mut slot.line);

@@ -46,9 +46,11 @@ impl Scheduler {
         };
         run.ready_at = Some(now);
         run.owed = queued;
+        // The wish is fulfilled; from now on only requests keep the model.
         slot.load_wanted = None;
         slot.record.loaded();
         self.models.mark_states_dirty();
+        // A run of unknown need held the whole card while it loaded; now its measured memory is enough.
         self.placements.ledger.settle(run_id);
         self.measure_queue(id);
         self.dispatch_queue(id);
@@ -66,6 +68,7 @@ impl Scheduler {
             run.draining = Some(cause);
         }
         let idle = match run.phase {
+            // A load has no request in flight; stopping it loses only time.
             RunPhase::Loading { .. } => true,
             RunPhase::Ready { .. } => run.in_flight() == 0,
             RunPhase::Stopping { .. } => false,
@@ -93,6 +96,7 @@ impl Scheduler {
         let until = now + slot.spec.stop_timeout.max(SHORTEST_STOP);
         let Some(run) = &mut slot.run else { return };
         run.phase = RunPhase::Stopping { until };
+        // The first reason stands: a second kill follows from the first.
         run.killed_for = run.killed_for.take().or(reason);
         let run = run.id;
         self.models.mark_states_dirty();
@@ -106,6 +110,7 @@ impl Scheduler {
             return;
         };
         self.models.mark_states_dirty();
+        // The process that asked is gone, and its request with it.
         self.budgets.forget(run_id);
         self.end_depth_wait(id);
         let Some(mut run) = self.models.get_mut(id).and_then(|slot| slot.run.take()) else {
@@ -142,7 +147,8 @@ impl Scheduler {
     fn crashed(&mut self, id: ModelId, run: &RunState, ready_at: Moment, end: End) {
         let now = self.clock.now();
         if let Some(slot) = self.models.get_mut(id) {
-            // While serving, words of a log may be a client's: only a shortfall that guard or the driver reported counts.
+            // While serving, words of a log may be a client's: only a shortfall that guard or the driver
+            // reported counts.
             if let End::OutOfMemory {
                 shortfall: Some(shortfall),
                 ..
@@ -163,6 +169,7 @@ impl Scheduler {
         let Some(slot) = self.models.get_mut(id) else {
             return;
         };
+        // A run that had a whole card cannot get more memory by a second try.
         let again = !run.demand.alone() && !std::mem::replace(&mut slot.record.retried, true);
         match foreign {
             // The need was right and the card was not free: nothing is learned, and no idle run is at fault.
@@ -193,8 +200,8 @@ impl Scheduler {
         }
     }
 
-    /// Stops idle runs on the cards of a load that ran out of memory although the ledger said it would fit. It is tried once more
-    /// with a larger need when their memory is back.
+    /// Stops idle runs on the cards of a load that ran out of memory although the ledger said it would fit.
+    /// It is tried once more with a larger need when their memory is back.
     fn retry_after_eviction(&mut self, id: ModelId, run: &RunState) {
         let mut after = vec![run.id];
         let cards: Vec<CardId> = run.placement.cards().cloned().collect();
@@ -206,7 +213,8 @@ impl Scheduler {
         self.await_room(id, run.demand.clone(), after);
     }
 
-    /// Refuses all waiting requests with the cause, and holds the next load back, so that it does not fail in the same way at once.
+    /// Refuses all waiting requests with the cause, and holds the next load back, so that it does not fail in
+    /// the same way at once.
     fn load_failed(&mut self, id: ModelId, reason: Reason) {
         let now = self.clock.now();
         if let Some(slot) = self.models.get_mut(id) {

@@ -9,7 +9,8 @@ use crate::effect::Stopping;
 use crate::models::{Drain, ModelSlot, RunPhase};
 use crate::time::{ModelId, Moment};
 
-/// Time that a suspect run has to end by itself: a process that has crashed takes a moment to write its core file.
+/// Time that a suspect run has to end by itself: a process that has crashed takes a moment to write its core
+/// file.
 pub(super) const SUSPICION: Duration = Duration::from_secs(2);
 
 /// Action of a run's timer.
@@ -87,6 +88,7 @@ fn run_timer(slot: &ModelSlot) -> Option<(Moment, TimerAction)> {
     let run = slot.run.as_ref()?;
     let timer = match (run.phase, run.suspect) {
         (RunPhase::Loading { until, .. }, _) => (until, TimerAction::KillStalledLoad),
+        // Repeated until the process is gone: a driver call may hold it for long after SIGKILL.
         (RunPhase::Stopping { until }, _) => (until, TimerAction::KillAgain),
         (RunPhase::Ready { .. }, Some(since)) => (since + SUSPICION, TimerAction::KillSuspect),
         (RunPhase::Ready { .. }, None) => (slot.idle_end()?, TimerAction::UnloadIdle),

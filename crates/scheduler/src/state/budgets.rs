@@ -3,7 +3,7 @@
 use plimsoll_base::{Bytes, CardId, RunId};
 
 use super::StateRef;
-use crate::place::{Candidate, smallest};
+use crate::place::{EvictionCandidate, smallest};
 use crate::time::ModelId;
 
 #[derive(Debug)]
@@ -59,7 +59,8 @@ impl StateRef<'_> {
         };
         let raise = request.wanted.saturating_sub(account.held_by(request.run));
         let in_ledger = raise.saturating_sub(account.free());
-        // The driver may have less than the ledger says: fragmentation, and other processes since the last reading.
+        // The driver may have less than the ledger says: fragmentation, and other processes since the last
+        // reading.
         in_ledger.max(request.asked.saturating_sub(account.card().free))
     }
 
@@ -79,9 +80,9 @@ impl StateRef<'_> {
             })
             .collect();
         idle.sort_unstable();
-        let candidates: Vec<Candidate> = idle
+        let candidates: Vec<EvictionCandidate> = idle
             .iter()
-            .map(|(_, run, _)| Candidate {
+            .map(|(_, run, _)| EvictionCandidate {
                 run: *run,
                 frees: vec![account.held_by(*run)],
             })

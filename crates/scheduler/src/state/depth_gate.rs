@@ -1,7 +1,7 @@
 //! Gate at the front of a queue: a request passes if the run's claim covers its depth.
 //!
-//! DECISION: the front of a queue decides for all behind it. A smaller request could often pass a deep one that waits, but then the
-//! deep one might wait for ever. Only requests that do not use the cache pass.
+//! DECISION: the front of a queue decides for all behind it. A smaller request could often pass a deep one
+//! that waits, but then the deep one might wait for ever. Only requests that do not use the cache pass.
 
 use plimsoll_base::{Card, Demand, Placement, RunId};
 
@@ -36,7 +36,8 @@ impl StateRef<'_> {
         if !slot.spec.by_depth {
             return Err("it is switched off in the configuration".to_owned());
         }
-        // An engine splits its layers by free memory, so the curve has to be given the figures that the placement was.
+        // An engine splits its layers by free memory, so the curve has to be given the figures that the
+        // placement was.
         let accounts = placement.cards().filter_map(|card| self.ledger.account(card));
         let cards = accounts.map(|account| Card {
             free: account.free(),
@@ -76,7 +77,8 @@ impl StateRef<'_> {
         occupancy.covered(|card| self.held_by(run, card))
     }
 
-    /// Queued requests of a model with a depth that is neither known nor being measured, and the run to measure them with.
+    /// Queued requests of a model with a depth that is neither known nor being measured, and the run to
+    /// measure them with.
     pub(crate) fn unmeasured(self, id: ModelId) -> Option<(RunId, Vec<RequestId>)> {
         let slot = self.model(id)?;
         let run = slot.tracked()?.0.id;

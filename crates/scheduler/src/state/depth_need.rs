@@ -4,7 +4,7 @@ use plimsoll_base::{Bytes, Card, CardId, Placement, RunId, Share};
 
 use super::StateRef;
 use crate::effect::Refusal;
-use crate::place::{Candidate, Reservations, Standing, smallest};
+use crate::place::{EvictionCandidate, Reservations, Standing, smallest};
 use crate::refusal::{self, DepthRefusal};
 use crate::time::ModelId;
 
@@ -23,6 +23,7 @@ impl StateRef<'_> {
         let slot = self.model(id)?;
         let (run, occupancy) = slot.tracked().filter(|(run, _)| run.takes_requests())?;
         let request = self.queue.get(slot.line.front()?)?;
+        // An upper bound is too coarse to stop other models for.
         let counted = request.depth.filter(|depth| depth.exact)?;
         let tokens = counted.tokens(occupancy.slots());
         Some(DepthNeed {
@@ -83,8 +84,8 @@ impl StateRef<'_> {
             .all(|need| need.bytes <= self.at_best(id, &need.card))
     }
 
-    /// All runs that leave anyway and the fewest others with a standing of at most `worst` that free `lacking`. Their slack is
-    /// counted as free already.
+    /// All runs that leave anyway and the fewest others with a standing of at most `worst` that free
+    /// `lacking`. Their slack is counted as free already.
     pub(crate) fn sufficient(
         self,
         id: ModelId,
@@ -105,20 +106,22 @@ impl StateRef<'_> {
         };
         let own = self.model(id)?.run.as_ref()?.id;
         let mut tenants = self.tenants(id);
+        // A run cannot make room for itself.
         tenants.retain(|tenant| tenant.run != own && tenant.standing <= worst);
         tenants.sort_by_key(|tenant| (tenant.standing, tenant.last_used));
         let leaves = tenants.partition_point(|tenant| tenant.standing == Standing::Leaving);
         let mut gone: Vec<RunId> = tenants.drain(..leaves).map(|tenant| tenant.run).collect();
+        // What leaving runs free need not be freed by others.
         let mut lacking = lacking.to_vec();
         for run in &gone {
             let freed = lacking.iter_mut().zip(frees(*run));
             freed.for_each(|(lacking, freed)| *lacking = lacking.saturating_sub(freed));
         }
-        let candidate = |run: RunId| Candidate {
+        let candidate = |run: RunId| EvictionCandidate {
             run,
             frees: frees(run),
         };
-        let candidates: Vec<Candidate> = tenants.iter().map(|tenant| candidate(tenant.run)).collect();
+        let candidates: Vec<EvictionCandidate> = tenants.iter().map(|tenant| candidate(tenant.run)).collect();
         gone.extend(smallest(&lacking, &candidates)?);
         Some(gone)
     }

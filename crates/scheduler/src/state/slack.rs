@@ -1,8 +1,9 @@
 //! Slack: the part of a claim that no admitted request can use.
 //!
-//! A claim is the run's memory at full depth, which few requests reach. While a model waits, the part of a claim beyond the depth of
-//! its requests and beyond the measured memory counts as free, and is taken as far as it is needed. A run with queued requests keeps
-//! its claim. No admitted request is ever uncovered: the floor is the memory of the run for all that it has admitted.
+//! A claim is the run's memory at full depth, which few requests reach. While a model waits, the part of a
+//! claim beyond the depth of its requests and beyond the measured memory counts as free, and is taken as far
+//! as it is needed. A run with queued requests keeps its claim. No admitted request is ever uncovered: the
+//! floor is the memory of the run for all that it has admitted.
 
 use plimsoll_base::{Bytes, RunId, Share};
 
@@ -24,7 +25,8 @@ impl StateRef<'_> {
         let slack = occupancy.needs(occupancy.admitted()).into_iter().map(|need| {
             let held = self.held_by(run.id, &need.card);
             let seen = measured.iter().find(|share| share.card == need.card);
-            // A pool never shrinks, so that measured memory is needed even if no request of that depth is left.
+            // A pool never shrinks, so that measured memory is needed even if no request of that depth is
+            // left.
             let floor = need.bytes.max(seen.map_or(Bytes::ZERO, |share| share.bytes));
             Share::new(need.card, held.saturating_sub(floor))
         });

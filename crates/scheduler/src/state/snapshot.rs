@@ -10,7 +10,7 @@ use crate::effect::State;
 use crate::load_check::LoadCheck;
 use crate::models::ModelSlot;
 use crate::place::{Account, Ledger};
-use crate::slope::Growth;
+use crate::slope::ObservedGrowth;
 use crate::time::{ModelId, Moment};
 
 /// All models and cards at one moment.
@@ -41,7 +41,7 @@ pub struct ModelView {
     /// Added to the demand on every card, because runs ran out of memory or took more than planned.
     pub learned: Bytes,
     /// Observed growth per token; None until two answers of different depth gave it.
-    pub growth: Option<Growth>,
+    pub growth: Option<ObservedGrowth>,
     /// Depth of the run, where depth costs memory.
     pub depth: Option<DepthView>,
     /// Reason why depth is not tracked.
@@ -85,7 +85,7 @@ pub struct CardView {
     /// Memory for all claims together: less reserve and foreign processes, at most the budget.
     pub capacity: Bytes,
     pub claimed: Bytes,
-    /// Capacity that nobody claims.
+    /// Capacity that no run claims.
     pub free: Bytes,
     /// Used by other processes.
     pub foreign: Bytes,
@@ -130,6 +130,7 @@ impl StateRef<'_> {
             learned: slot.record.learned(),
             growth: slot.record.growth.learned(),
             depth: self.depth_view(slot),
+            // Shown, because a model that is not tracked may run out of memory on a deep request.
             depth_unwatched: run.and_then(|run| run.occupancy.as_ref().err().cloned()),
             overflows: slot.overflows,
             held_back: slot.record.held_back(self.now),
@@ -143,6 +144,7 @@ impl StateRef<'_> {
         let full = occupancy.slots().full;
         Some(DepthView {
             admitted: occupancy.admitted(),
+            // A claim may cover more than the context: it includes memory that was learned.
             covered: self.covers(run.id, occupancy).unwrap_or(0).min(full),
             full,
             slots: *occupancy.slots(),

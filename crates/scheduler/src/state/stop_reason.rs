@@ -80,7 +80,7 @@ mod tests {
 
     use super::*;
     use crate::scheduler::Scheduler;
-    use crate::{CardLimit, Change, Effect, Event, ModelId, ModelSpec, RequestId, Settings};
+    use crate::{CardLimit, ConfigChange, Effect, Event, ModelId, ModelSpec, RequestId, SchedulerSettings};
 
     /// A scheduler with one card of 1 GiB and two models of 600 MiB.
     fn desk() -> Scheduler {
@@ -100,8 +100,8 @@ mod tests {
             budget: None,
             reserve: Bytes::ZERO,
         };
-        let mut scheduler = Scheduler::new(Settings::new(vec![limit]));
-        let added = |id, name: &str| (ModelId(id), Change::Added(ModelSpec::new(name)));
+        let mut scheduler = Scheduler::new(SchedulerSettings::new(vec![limit]));
+        let added = |id, name: &str| (ModelId(id), ConfigChange::Added(ModelSpec::new(name)));
         tell(
             &mut scheduler,
             Event::Configured(vec![added(0, "alpha"), added(1, "beta")]),
@@ -165,11 +165,14 @@ mod tests {
         for (event, code) in [
             (Event::UnloadWanted { model: ModelId(0) }, "unloaded"),
             (
-                Event::Configured(vec![(ModelId(0), Change::Removed)]),
+                Event::Configured(vec![(ModelId(0), ConfigChange::Removed)]),
                 "unconfigured",
             ),
             (
-                Event::Configured(vec![(ModelId(0), Change::Replaced(ModelSpec::new("alpha")))]),
+                Event::Configured(vec![(
+                    ModelId(0),
+                    ConfigChange::Replaced(ModelSpec::new("alpha")),
+                )]),
                 "reconfigured",
             ),
             (Event::Shutdown, "shutting_down"),

@@ -35,6 +35,7 @@ impl StateRef<'_> {
         let tenants = self.tenants(id);
         let verdict = match place(&query, self.ledger, reserved, &tenants) {
             fits @ PlacementVerdict::Fits(_) => fits,
+            // Only if the model does not fit otherwise: building this ledger costs a copy.
             other => match self.without_slack() {
                 Some(ledger) => place(&query, &ledger, reserved, &tenants),
                 None => other,
@@ -43,9 +44,10 @@ impl StateRef<'_> {
         Some((verdict, barred))
     }
 
-    /// Runs that hold memory, with their standing towards the model `asking`. A run whose own next request has waited longer does
-    /// not stop for it, or two waiting models could stop each other for ever.
+    /// Runs that hold memory, with their standing towards the model `asking`. A run whose own next request
+    /// has waited longer does not stop for it, or two waiting models could stop each other for ever.
     pub(crate) fn tenants(self, asking: ModelId) -> Vec<Tenant> {
+        // Memory of a run that stops for another model goes to that one.
         let promised = self.victims_of(|id| id != asking);
         let own = self.victims_of(|id| id == asking);
         let age = |id: ModelId| self.model(id).map(|slot| (self.waits_since(slot), id));
@@ -58,6 +60,7 @@ impl StateRef<'_> {
         let gone = self.runs.leaving().map(|run| Tenant {
             run,
             standing: standing_of(run, Standing::Leaving),
+            // It leaves in any case, so that its order does not matter.
             last_used: 0,
         });
         let here = self.models.running().map(|(id, slot, run)| Tenant {
@@ -76,7 +79,8 @@ impl StateRef<'_> {
             _ if run.leaves() => Standing::Leaving,
             _ if slot.spec.pinned => Standing::Stays,
             _ if run.draining.is_some() => Standing::Leaving,
-            // All clients have left during the load. A preload has no client from the start; the operator wants it.
+            // All clients have left during the load. A preload has no client from the start; the operator
+            // wants it.
             RunPhase::Loading { .. } if !slot.pressing() && !run.preloaded => Standing::Idle,
             RunPhase::Ready { .. } if run.in_flight() == 0 && slot.line.is_empty() => Standing::Idle,
             RunPhase::Ready { since, .. }

@@ -1,9 +1,10 @@
 //! Order of the models that wait for memory.
 //!
-//! Usually the oldest comes first. DECISION: where cards share the host's memory the largest need comes first, while memory is least
-//! filled and least fragmented: files that each load reads stay in the page cache, in the way of the next. Age still bounds it: a model
-//! that has waited for the patience comes before all that have not, the oldest first, so that no model is passed for longer than
-//! that. A turn waits until models that are being surveyed are known too, no longer than the patience. Preloads, for which no client
+//! Usually the oldest comes first. DECISION: where cards share the host's memory the largest need comes
+//! first, while memory is least filled and least fragmented: files that each load reads stay in the page
+//! cache, in the way of the next. Age still bounds it: a model that has waited for the patience comes before
+//! all that have not, the oldest first, so that no model is passed for longer than that. A turn waits until
+//! models that are being surveyed are known too, no longer than the patience. Preloads, for which no client
 //! waits, come last and one after another.
 
 use std::cmp::Reverse;
@@ -19,7 +20,7 @@ use crate::time::{ModelId, Moment};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Turn {
     pub(crate) model: ModelId,
-    pub(crate) goal: Goal,
+    pub(crate) goal: TurnGoal,
     /// The start of the oldest wait for it.
     pub(crate) since: Moment,
     /// None where only age counts.
@@ -32,7 +33,7 @@ pub(crate) struct Turn {
 
 /// Purpose of the memory that a model waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Goal {
+pub(crate) enum TurnGoal {
     /// More depth for a running model.
     Depth,
     Load,
@@ -43,10 +44,11 @@ pub(crate) enum Goal {
 impl Turn {
     /// Sort key; smaller is sooner.
     pub(crate) fn key(&self) -> (bool, bool, Reverse<Bytes>, Moment, ModelId) {
-        let by_age = self.goal == Goal::Depth || self.overdue;
+        let by_age = self.goal == TurnGoal::Depth || self.overdue;
         let size = self.size.filter(|_| !by_age);
         (
-            self.goal == Goal::Preload,
+            self.goal == TurnGoal::Preload,
+            // Overdue models have no size here and therefore come first.
             size.is_some(),
             Reverse(size.unwrap_or_default()),
             self.since,
@@ -66,16 +68,16 @@ impl StateRef<'_> {
         let since = self.waits_since(slot);
         let due = room.map_or(since, |room| since.min(room.since)) + self.settings.patience;
         let goal = match room {
-            None => Goal::Depth,
-            Some(_) if slot.pressing() => Goal::Load,
-            Some(_) => Goal::Preload,
+            None => TurnGoal::Depth,
+            Some(_) if slot.pressing() => TurnGoal::Load,
+            Some(_) => TurnGoal::Preload,
         };
         Turn {
             model: id,
             goal,
             since,
             size: room.filter(|_| self.settings.largest_first).map(|room| room.size),
-            overdue: due <= self.now && goal != Goal::Preload,
+            overdue: due <= self.now && goal != TurnGoal::Preload,
             due,
         }
     }
@@ -92,7 +94,7 @@ impl StateRef<'_> {
         // A model that is being surveyed may turn out to be larger.
         let awaits = turn.due > self.now && surveyed();
         awaits
-            || (turn.goal == Goal::Preload
+            || (turn.goal == TurnGoal::Preload
                 && self.models.running().any(|(_, _, run)| RunState::is_loading(run)))
     }
 
@@ -121,7 +123,7 @@ mod tests {
 
     const PATIENCE: u64 = 5;
 
-    fn turn(id: u32, goal: Goal, since: u64, size: Option<u64>, now: u64) -> Turn {
+    fn turn(id: u32, goal: TurnGoal, since: u64, size: Option<u64>, now: u64) -> Turn {
         let since = Moment::at(Duration::from_secs(since));
         let due = since + Duration::from_secs(PATIENCE);
         Turn {
@@ -129,13 +131,17 @@ mod tests {
             goal,
             since,
             size: size.map(Bytes::gib),
-            overdue: due <= Moment::at(Duration::from_secs(now)) && goal != Goal::Preload,
+            overdue: due <= Moment::at(Duration::from_secs(now)) && goal != TurnGoal::Preload,
             due,
         }
     }
 
     fn waiting(sized: bool) -> impl Strategy<Value = Vec<Turn>> {
-        let goal = prop_oneof![Just(Goal::Depth), Just(Goal::Load), Just(Goal::Preload)];
+        let goal = prop_oneof![
+            Just(TurnGoal::Depth),
+            Just(TurnGoal::Load),
+            Just(TurnGoal::Preload)
+        ];
         let one = (goal, 0_u64..=20, 0_u64..9);
         prop::collection::vec(one, 0..12).prop_map(move |all| {
             let numbered = (0..).zip(all);
@@ -149,7 +155,7 @@ mod tests {
         #[test]
         fn by_age_alone_the_oldest_goes_first_and_preloads_last(mut queue in waiting(false)) {
             queue.sort_by_key(Turn::key);
-            let plain = |turn: &Turn| (turn.goal == Goal::Preload, turn.since, turn.model);
+            let plain = |turn: &Turn| (turn.goal == TurnGoal::Preload, turn.since, turn.model);
             prop_assert!(queue.is_sorted_by_key(plain));
         }
 
@@ -167,7 +173,7 @@ mod tests {
         #[test]
         fn of_the_others_the_largest_goes_first(mut queue in waiting(true)) {
             queue.sort_by_key(Turn::key);
-            for goal in [Goal::Load, Goal::Preload] {
+            for goal in [TurnGoal::Load, TurnGoal::Preload] {
                 let sizes = queue.iter().filter(|turn| turn.goal == goal && !turn.overdue).map(|turn| turn.size);
                 prop_assert!(sizes.collect::<Vec<_>>().is_sorted_by(|a, b| a >= b));
             }

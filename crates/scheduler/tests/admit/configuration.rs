@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use plimsoll_base::Bytes;
-use plimsoll_scheduler::{Change, Effect, Event, ModelId, ModelSpec, RefusalKind, State, Stopping};
+use plimsoll_scheduler::{ConfigChange, Effect, Event, ModelId, ModelSpec, RefusalKind, State, Stopping};
 
 use crate::desk::Desk;
 
-fn configured(model: u32, change: Change) -> Event {
+fn configured(model: u32, change: ConfigChange) -> Event {
     Event::Configured(vec![(ModelId(model), change)])
 }
 
@@ -16,7 +16,7 @@ fn a_reload_touches_only_what_changed() {
     let mut desk = Desk::new(&[24], &[8, 8]);
     let changed = desk.loaded(0);
     desk.loaded(1);
-    desk.send(configured(0, Change::Replaced(ModelSpec::new("m0"))));
+    desk.send(configured(0, ConfigChange::Replaced(ModelSpec::new("m0"))));
     assert_eq!(desk.stopped(), [(changed, Stopping::Graceful)]);
     assert_eq!(desk.state(1), State::Ready);
     desk.gone(changed);
@@ -30,7 +30,7 @@ fn a_replaced_model_finishes_what_it_has_and_the_new_one_serves_what_came_later(
     let mut desk = Desk::new(&[24], &[8]);
     let old = desk.loaded(0);
     let busy = desk.ask(0);
-    desk.send(configured(0, Change::Replaced(ModelSpec::new("m0"))));
+    desk.send(configured(0, ConfigChange::Replaced(ModelSpec::new("m0"))));
     assert_eq!(desk.stopped(), []);
     let later = desk.ask(0);
     assert_eq!(desk.dispatched(), []);
@@ -46,7 +46,7 @@ fn a_replaced_model_finishes_what_it_has_and_the_new_one_serves_what_came_later(
 fn a_survey_of_the_old_configuration_says_nothing_about_the_new_one() {
     let mut desk = Desk::new(&[24], &[8]);
     desk.ask(0);
-    desk.send(configured(0, Change::Replaced(ModelSpec::new("m0"))));
+    desk.send(configured(0, ConfigChange::Replaced(ModelSpec::new("m0"))));
     assert_eq!(desk.surveys(), 0);
     desk.surveyed(0);
     assert_eq!((desk.started(), desk.surveys()), (None, 1));
@@ -60,7 +60,7 @@ fn new_terms_of_admission_take_effect_without_a_restart() {
     desk.loaded(0);
     desk.ask(0);
     let queued = desk.ask(0);
-    desk.send(configured(0, Change::Retuned(ModelSpec::new("m0"))));
+    desk.send(configured(0, ConfigChange::Retuned(ModelSpec::new("m0"))));
     assert_eq!(desk.dispatched(), [queued]);
     assert_eq!(desk.stopped(), []);
 }
@@ -71,7 +71,7 @@ fn a_removed_model_refuses_what_waits_and_finishes_what_it_has() {
     let run = desk.loaded(0);
     let busy = desk.ask(0);
     desk.ask(0);
-    desk.send(configured(0, Change::Removed));
+    desk.send(configured(0, ConfigChange::Removed));
     assert_eq!(desk.refusals()[0].kind, RefusalKind::Unconfigured);
     desk.ask(0);
     assert_eq!(desk.refusals()[0].kind, RefusalKind::Unconfigured);

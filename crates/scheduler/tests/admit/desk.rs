@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting, Declared, Demand, End, Reason, Stage, Unknown};
 use plimsoll_scheduler::{
-    CardLimit, Change, ClientId, Effect, Event, Health, ModelId, ModelSpec, ModelView, Moment, Refusal,
-    RequestId, RunId, Scheduler, Settings, State, Stopping,
+    CardLimit, ClientId, ConfigChange, Effect, Event, Health, ModelId, ModelSpec, ModelView, Moment, Refusal,
+    RequestId, RunId, Scheduler, SchedulerSettings, State, Stopping,
 };
 
 pub(crate) const PATIENCE: u64 = 5;
@@ -70,12 +70,12 @@ impl Desk {
         cards: &[u64],
         needs: &[u64],
         tune: impl Fn(u32, &mut ModelSpec),
-        set: impl Fn(&mut Settings),
+        set: impl Fn(&mut SchedulerSettings),
     ) -> Self {
         let cards = cards.iter().enumerate().map(|(i, n)| card(i, gib(*n))).collect();
-        let mut settings = Settings {
+        let mut settings = SchedulerSettings {
             patience: Duration::from_secs(PATIENCE),
-            ..Settings::new(cards)
+            ..SchedulerSettings::new(cards)
         };
         set(&mut settings);
         let mut desk = Self {
@@ -92,7 +92,7 @@ impl Desk {
         let spec = |id: u32| {
             let mut spec = ModelSpec::new(format!("m{id}"));
             tune(id, &mut spec);
-            (ModelId(id), Change::Added(spec))
+            (ModelId(id), ConfigChange::Added(spec))
         };
         desk.send(Event::Configured((0..).take(needs.len()).map(spec).collect()));
         desk

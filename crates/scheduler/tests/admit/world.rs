@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use plimsoll_base::{Bytes, CardId, Declared, Demand, End, Placement, Reason, Stage, Unknown};
 use plimsoll_scheduler::{
-    Change, ClientId, Event, Health, ModelId, ModelSpec, Moment, RequestId, RunId, Scheduler, Settings,
+    ClientId, ConfigChange, Event, Health, ModelId, ModelSpec, Moment, RequestId, RunId, Scheduler,
+    SchedulerSettings,
 };
 
 use self::diving::{Diver, Grower, tokens};
@@ -112,11 +113,11 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(totals: &[u64], needs: Vec<Need>, fates: Vec<Fate>, largest_first: bool) -> Self {
         let cards = totals.iter().enumerate().map(|(i, n)| card(i, gib(*n))).collect();
-        let settings = Settings {
+        let settings = SchedulerSettings {
             patience: Duration::from_secs(PATIENCE),
             asks: true,
             largest_first,
-            ..Settings::new(cards)
+            ..SchedulerSettings::new(cards)
         };
         let mut world = Self {
             scheduler: Scheduler::new(settings),
@@ -140,7 +141,7 @@ impl World {
         };
         let models = 0..u32::try_from(world.needs.len()).unwrap();
         let added = models
-            .map(|id| (ModelId(id), Change::Added(world.spec(id))))
+            .map(|id| (ModelId(id), ConfigChange::Added(world.spec(id))))
             .collect();
         world.tell(Event::Configured(added));
         world
@@ -278,16 +279,18 @@ impl World {
             Action::Replace { model: id } => {
                 self.tell(Event::Configured(vec![(
                     model(id),
-                    Change::Replaced(self.spec(id)),
+                    ConfigChange::Replaced(self.spec(id)),
                 )]));
             }
             Action::Retune { model: id } => {
                 self.tell(Event::Configured(vec![(
                     model(id),
-                    Change::Retuned(self.spec(id)),
+                    ConfigChange::Retuned(self.spec(id)),
                 )]));
             }
-            Action::Remove { model: id } => self.tell(Event::Configured(vec![(model(id), Change::Removed)])),
+            Action::Remove { model: id } => {
+                self.tell(Event::Configured(vec![(model(id), ConfigChange::Removed)]))
+            }
             Action::Load { model: id } => self.tell(Event::LoadWanted { model: model(id) }),
             Action::Unload { model: id } => self.tell(Event::UnloadWanted { model: model(id) }),
         }

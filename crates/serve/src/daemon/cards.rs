@@ -9,8 +9,9 @@ const CARD_RESERVE: Bytes = Bytes::mib(256);
 /// Left untouched of the host: the machine has to live.
 const HOST_RESERVE: Bytes = Bytes::gib(1);
 
-/// Chooses the cards. A description with the name or UUID of a card that is there is a budget on that card; any
-/// other describes a card of the user's own. Without one, all cards are taken, or the host where there is none.
+/// Chooses the cards. A description with the name or UUID of a card that is there is a budget on that card;
+/// any other describes a card of the user's own. Without one, all cards are taken, or the host where there is
+/// none.
 pub(super) fn choose(described: &[Card], reserve: Option<Bytes>, machine: Machine) -> Vec<CardLimit> {
     let present = match are_host_only(described) {
         true => Vec::new(),
@@ -23,7 +24,8 @@ pub(super) fn choose(described: &[Card], reserve: Option<Bytes>, machine: Machin
         let same =
             |card: &&Card| card.id == wanted.id || (card.name == wanted.name && card.kind == wanted.kind);
         let mut card = present.iter().find(same).unwrap_or(wanted).clone();
-        // No driver says that an engine is built, or told, to do without virtual memory: that is the user's to know.
+        // No driver says that an engine is built, or told, to do without virtual memory: that is the user's
+        // to know.
         card.legacy_pool |= wanted.legacy_pool;
         CardLimit {
             budget: Some(wanted.total),

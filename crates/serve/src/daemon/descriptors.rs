@@ -1,4 +1,4 @@
-//! How many connections the process's limit of open files bears.
+//! Number of connections within the limit of open files.
 //!
 //! A request in flight holds two descriptors, one to its client and one to its engine. Were as many clients
 //! accepted as there are descriptors, none would be left to reach the engines with. So the soft limit, often

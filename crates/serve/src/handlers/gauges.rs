@@ -28,6 +28,7 @@ fn write_claims(page: &mut Exposition, snapshot: &Snapshot) {
     let name = "plimsoll_claim_bytes";
     page.family(name, Kind::Gauge, "Memory of a card that a model may take");
     for model in &snapshot.models {
+        // Guarded or not: the claim is what the ledger counts.
         for share in &model.claim {
             let labels = [("model", model.name.as_str()), ("card", share.card.as_str())];
             page.sample(name, &labels, share.bytes.get());
@@ -124,6 +125,7 @@ impl std::ops::AddAssign for GuardedMemory {
         self.idle += other.idle;
         self.spilled += other.spilled;
         self.peak += other.peak;
+        // Shared by all processes, so it is not added up.
         self.tree = self.tree.or(other.tree);
         self.refusals += other.refusals;
     }
@@ -170,6 +172,7 @@ impl Extension for Gauges {
         for (name, help, value) in GAUGES {
             page.family(name, Kind::Gauge, help);
             for row in &rows {
+                // Without a budget there is no figure; a zero would look like an exhausted one.
                 if let Some(bytes) = value(&row.held) {
                     page.sample(name, &[("model", &row.model), ("card", &row.card)], bytes.get());
                 }
@@ -179,6 +182,7 @@ impl Extension for Gauges {
         page.family(name, Kind::Counter, "Requests for memory that guard refused");
         for row in &rows {
             let labels = [("model", row.model.as_str()), ("card", &row.card)];
+            // They start again with each process, like every counter of a page.
             page.sample(name, &labels, row.held.refusals);
         }
         let name = "plimsoll_growth_bytes_per_token";
@@ -200,6 +204,7 @@ impl Gauges {
     }
 
     fn rows(&self, runtime: &Runtime) -> Vec<GuardRow> {
+        // Pages are files; they are read only when the metrics are asked for.
         let runs = runtime.runs();
         let rows = runs.iter().flat_map(|run| {
             let tree = self

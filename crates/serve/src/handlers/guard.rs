@@ -1,11 +1,13 @@
 //! Guard around engines: preloading, memory pages, budgets.
 //!
-//! DECISION: every engine on a CUDA card is started under guard, which counts and refuses nothing unless the model's settings or
-//! `serve`'s flags say so: measured memory is then exact, and an engine that the plan underestimated survives. Without the library the
-//! engine runs unguarded, which is logged once. A page knows nothing of allocations that bypass guard, nor, without a budget, of the
-//! CUDA context. Memory that neither the page nor the driver attributes to a run counts as that of other processes.
+//! DECISION: every engine on a CUDA card is started under guard, which counts and refuses nothing unless the
+//! model's settings or `serve`'s flags say so: measured memory is then exact, and an engine that the plan
+//! underestimated survives. Without the library the engine runs unguarded, which is logged once. A page knows
+//! nothing of allocations that bypass guard, nor, without a budget, of the CUDA context. Memory that neither
+//! the page nor the driver attributes to a run counts as that of other processes.
 //!
-//! A claim is the memory that a run may take, so a smaller measurement does not lower it: growth is still to come.
+//! A claim is the memory that a run may take, so a smaller measurement does not lower it: growth is still to
+//! come.
 
 mod budgets;
 mod refusals;
@@ -81,7 +83,8 @@ impl Guard {
         self.guarded.borrow().get(&run).cloned()
     }
 
-    /// Folders with the pages of engines without a request. They call no driver function, so they could not answer a question.
+    /// Folders with the pages of engines without a request. They call no driver function, so they could not
+    /// answer a question.
     pub(super) fn idle_pages(&self, runtime: &Runtime) -> Vec<PathBuf> {
         let idle = runtime.idle_runs().into_iter();
         idle.filter_map(|run| Some(self.of(run)?.pages.clone())).collect()
@@ -89,6 +92,7 @@ impl Guard {
 
     fn guard(&self, run: &EngineRun, cards: &[&Card], environment: &mut Environment) -> Option<GuardedRun> {
         let wish = run.entry.guard.or(&self.usual);
+        // An engine on the host makes no CUDA call.
         if cards.is_empty() || wish.mode() == GuardMode::Off {
             return None;
         }
@@ -101,7 +105,8 @@ impl Guard {
                 return None;
             }
         };
-        // A number of its own for each child, because a model may be started again before its old folder is removed.
+        // A number of its own for each child, because a model may be started again before its old folder is
+        // removed.
         let child = self.children.replace(self.children.get() + 1);
         let part = folder.part(&child.to_string());
         let pages = part
@@ -123,10 +128,12 @@ impl Guard {
         })
     }
 
-    /// Options for these cards. A card that is only described has no UUID to name it by; then one budget holds for every card.
+    /// Options for these cards. A card that is only described has no UUID to name it by; then one budget
+    /// holds for every card.
     fn options(&self, wish: &GuardWish, run: &EngineRun, cards: &[&Card]) -> plimsoll_wire::options::GuardOptions {
         let placement = run.placement();
         let budget = |card: &Card| wish.budget_for(Some(placement.on(&card.id)));
+        // Only engines that may spill need it: it decides which allocations go to the host.
         let needs = match wish.is_to_be_planned() {
             true => self.needs(run.model, cards, budget),
             false => Vec::new(),
@@ -143,6 +150,7 @@ impl Guard {
         let mut options = wish.options(&named);
         if named.len() < cards.len() {
             let most = cards.iter().map(|card| placement.on(&card.id)).max();
+            // The largest share, because one budget holds for every card here.
             options.budget = wish.budget_for(most).map(Bytes::get);
             options.need = match cards {
                 [card] => need(card).map(Bytes::get),
@@ -223,6 +231,7 @@ impl Extension for Guard {
         if tokens < guarded.deepest.get().saturating_add(DEEPER) {
             return;
         }
+        // Memory of a pool grows with the deepest answer only, so shallower ones are not read.
         guarded.deepest.set(tokens);
         let held = self.held_by_pages(runtime, run);
         let used: Bytes = held.into_iter().map(|(_, bytes)| bytes).sum();
@@ -266,10 +275,12 @@ impl GuardedRun {
         let mut sums: Vec<(CardId, T)> = Vec::new();
         let pages = self.live();
         for (card, number) in pages.iter().flat_map(|page| page.cards().iter().zip(0..)) {
+            // A page lists every card that the process can see.
             let Some(id) = card_of(card).filter(|_| card.allocations > 0 || card.allocated > 0) else {
                 continue;
             };
             match sums.iter_mut().find(|(other, _)| *other == id) {
+                // Workers of one engine may share a card.
                 Some((_, sum)) => *sum += of(card, number),
                 None => sums.push((id, of(card, number))),
             }

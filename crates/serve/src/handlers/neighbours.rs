@@ -1,8 +1,9 @@
 //! Questions to guarded processes for idle memory, before the scheduler stops a model.
 //!
-//! DECISION: asked are guarded programs of this user, ours or not, that hold idle memory on the cards served from, but not our engines
-//! without a request: they call no driver function, so they could not answer in time, and would have to map the memory again for their
-//! next request. Pages are read and waited for on another thread.
+//! DECISION: asked are guarded programs of this user, ours or not, that hold idle memory on the cards served
+//! from, but not our engines without a request: they call no driver function, so they could not answer in
+//! time, and would have to map the memory again for their next request. Pages are read and waited for on
+//! another thread.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -49,12 +50,14 @@ async fn ask_around(runtime: Rc<Runtime>, model: ModelId, idle: Vec<PathBuf>, pa
     gave.retain(|asked| !asked.gave.is_zero());
     if !gave.is_empty() {
         report(&runtime, model, &gave);
+        // The scheduler decides on the answer, so it needs the new figures first.
         runtime.read_cards().await;
     }
     runtime.submit(Event::NeighboursAsked { model });
 }
 
 fn ask_all(cards: &[Uuid], idle: &[PathBuf], patience: Duration) -> Vec<Asked> {
+    // Without a UUID no page can be matched to a card.
     if cards.is_empty() {
         return Vec::new();
     }

@@ -1,9 +1,10 @@
 //! Page cache around loads on a machine with cards that share the host's memory (Jetson, GB10).
 //!
-//! DECISION: the page cache of the files that a load has read is dropped as soon as the weights are on the card, always: no process
-//! reads it again, drivers there count it as used, and it is the model's own, so that it costs no other program anything. Making room
-//! *before* a load affects memory that others may want again, and may need root, so it is done only on request
-//! (`reclaim-before-load`). No model is ever stopped for page cache: the ledger counts it as free, as the kernel does.
+//! DECISION: the page cache of the files that a load has read is dropped as soon as the weights are on the
+//! card, always: no process reads it again, drivers there count it as used, and it is the model's own, so
+//! that it costs no other program anything. Making room *before* a load affects memory that others may want
+//! again, and may need root, so it is done only on request (`reclaim-before-load`). No model is ever stopped
+//! for page cache: the ledger counts it as free, as the kernel does.
 
 mod after;
 mod before;
@@ -56,6 +57,7 @@ impl Extension for Unified {
 
     fn ended(&self, runtime: &Runtime, run: &EngineRun, end: &End) {
         if self.reclaim == ReclaimBeforeLoad::Off {
+            // With the setting on, the steps that were taken are the hint.
             before::hint_at_reclaim(runtime, run, end);
         }
     }

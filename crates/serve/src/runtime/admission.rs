@@ -1,7 +1,7 @@
 //! Admission of a request: it arrives, waits, is sent or refused, and ends exactly once.
 //!
-//! Dropping ends it in every case: a dropped ticket leaves the queue, a dropped pass is finished. So a client that disconnects at any
-//! moment leaves nothing behind.
+//! Dropping ends it in every case: a dropped ticket leaves the queue, a dropped pass is finished. So a client
+//! that disconnects at any moment leaves nothing behind.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -54,6 +54,7 @@ impl Ticket {
 
     async fn wait(mut self, prompt: Prompt<'_>) -> Result<RunPass, Problem> {
         let mut answer = (&mut self.answer).await;
+        // The scheduler may ask twice: for a bound, and for an exact count if that does not fit.
         while let Ok(Answer::MeasureDepth { run, exact }) = answer {
             answer = self.measure_depth(&run, exact, prompt).await;
         }
@@ -82,7 +83,8 @@ impl Ticket {
         }
     }
 
-    /// Measures the depth of the request and waits on. While an engine counts tokens, the request may still be refused.
+    /// Measures the depth of the request and waits on. While an engine counts tokens, the request may still
+    /// be refused.
     async fn measure_depth(
         &mut self,
         run: &EngineRun,
@@ -93,6 +95,7 @@ impl Ticket {
         let depth = match exact {
             false => Some(prompt.bound()),
             true => tokio::select! {
+                // The deadline may pass while the engine counts.
                 answer = &mut self.answer => return answer,
                 depth = count(run, prompt) => depth,
             },
@@ -116,6 +119,7 @@ async fn count(run: &EngineRun, prompt: Prompt<'_>) -> Option<Depth> {
 /// Registers for the scheduler's next answer to the request.
 fn enlist(runtime: &Runtime, request: RequestId) -> oneshot::Receiver<Answer> {
     let (sender, answer) = oneshot::channel();
+    // Registered before the event: the answer may come before this call returns.
     runtime.state.borrow_mut().waiting.insert(request, sender);
     answer
 }
@@ -165,6 +169,7 @@ impl Runtime {
     ) -> Result<RunPass, Problem> {
         let request = RequestId(self.next_request.replace(self.next_request.get() + 1));
         let ticket = Ticket::take(&self, request, model, client);
+        // Counted from the end of the upload, not from the connection.
         let deadline = self.now() + self.settings.wait;
         self.submit(Event::Arrived {
             request,
@@ -177,6 +182,7 @@ impl Runtime {
     /// Adds hints of extensions to a failed load.
     fn hint(&self, model: ModelId, refusal: &mut Refusal) {
         if refusal.kind == RefusalKind::LoadFailed {
+            // They were collected before the load, which the scheduler knows nothing of.
             let hints = self.statuses.with(model, |status| status.hints.clone());
             refusal.hints.extend(hints);
         }
@@ -209,6 +215,7 @@ impl Pass for RunPass {
     }
 
     fn finished(mut self, tokens: Option<u64>) {
+        // Set before the events, which may drop other passes.
         self.over = true;
         if let Some(tokens) = tokens {
             for extension in &self.runtime.extensions {
@@ -223,6 +230,7 @@ impl Pass for RunPass {
 
     /// Waits for the death first, so that the request is not sent to the dying run again.
     async fn bounced(mut self, prompt: Prompt<'_>) -> Result<Self, Problem> {
+        // Reported too early, the bounce would find the run alive and cost a health check.
         let _ = self.fate().await;
         self.over = true;
         bounce(

@@ -1,8 +1,9 @@
-//! Forecast for the operator at start, after a reload, and for `serve --check`: memory of each card, need of each model, and models that
-//! can never run here.
+//! Forecast for the operator at start, after a reload, and for `serve --check`: memory of each card, need of
+//! each model, and models that can never run here.
 //!
-//! Reading headers takes time, so this runs beside the first requests and delays none. Every load is surveyed anew: a model that is
-//! refused here shows as failed until a client asks for it, and is then refused by the same arithmetic.
+//! Reading headers takes time, so this runs beside the first requests and delays none. Every load is surveyed
+//! anew: a model that is refused here shows as failed until a client asks for it, and is then refused by the
+//! same arithmetic.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -63,6 +64,7 @@ impl Runtime {
                 refused,
                 hints,
             } = forecast;
+            // Warnings stand out only if models that fit are logged at a lower level.
             let Some(reason) = refused else {
                 tracing::info!("model {name:width$}  {text}");
                 continue;
@@ -72,6 +74,7 @@ impl Runtime {
                 tracing::warn!("hint: {name}: {hint}");
             }
             self.statuses
+                // The warning above is the report; the change of state must not repeat it.
                 .with(model, |status| status.told = Some(reason.clone()));
             self.submit(Event::ForecastFailed { model, reason });
         }
@@ -111,8 +114,8 @@ pub fn widest<'a>(texts: impl Iterator<Item = &'a str>) -> usize {
     texts.map(|text| text.chars().count()).max().unwrap_or(0)
 }
 
-/// Forecast of a model: on the cards that its flags name, else on the first that it may use, since its need is the same on any of that
-/// kind.
+/// Forecast of a model: on the cards that its flags name, else on the first that it may use, since its need
+/// is the same on any of that kind.
 fn foresee(
     entry: &Entry,
     cards: &[Card],
@@ -133,6 +136,7 @@ fn foresee(
         }
     };
     match verdict(entry, cards, ledger, &*demand) {
+        // Other processes may leave; the model is not marked as failed.
         PlacementVerdict::Never(never) if never.crowded_out => {
             let text = format!("does not fit now: {}", in_a_line(&never.reason));
             forecast(text, None, never.hints)
@@ -161,6 +165,7 @@ fn verdict(entry: &Entry, cards: &[Card], ledger: &Ledger, demand: &dyn Demand) 
 }
 
 fn need(entry: &Entry, cards: &[Card], demand: &dyn Demand) -> String {
+    // A number would be made up.
     if demand.alone() {
         return "need unknown: it gets a card to itself until it is measured".to_owned();
     }
@@ -171,6 +176,7 @@ fn need(entry: &Entry, cards: &[Card], demand: &dyn Demand) -> String {
             format!("planned, with a context lowered to {context}: its own fits on no card")
         }
     };
+    // One card is enough for a figure; more would need a plan for every set.
     let own = asked(entry, cards, demand);
     let shares = match demand.on(&own) {
         Ok(shares) => shares,

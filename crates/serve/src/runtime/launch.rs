@@ -75,6 +75,7 @@ impl Starter<'_> {
 
     fn environment(&self, port: u16, key: Option<&str>) -> Environment {
         let entry = &self.run.entry;
+        // Only llama-server knows the control channel; other programs would ignore the variable.
         let control_port = entry.launch.options().map(|_| port);
         child_environment(
             std::env::vars_os(),
@@ -85,8 +86,10 @@ impl Starter<'_> {
         )
     }
 
-    /// Rewrites card numbers to those of the child. Arguments that name a card which it does not get are left out and logged.
+    /// Rewrites card numbers to those of the child. Arguments that name a card which it does not get are left
+    /// out and logged.
     fn renumber(&self, line: &mut Vec<String>, environment: &mut Environment) {
+        // Flags of other programs are not known, so their numbers are left alone.
         let (Visible::Cards(own), Some(_)) = (self.visible(), self.run.entry.launch.options()) else {
             return;
         };
@@ -97,7 +100,8 @@ impl Starter<'_> {
         }
     }
 
-    /// Cards by UUID if they have one; none for a run on the host; those of the daemon if cards are only described.
+    /// Cards by UUID if they have one; none for a run on the host; those of the daemon if cards are only
+    /// described.
     fn visible(&self) -> Visible {
         match self
             .cards()
@@ -105,6 +109,7 @@ impl Starter<'_> {
             .map(|card| card.uuid.clone())
             .collect::<Option<Vec<_>>>()
         {
+            // An empty list would make every card visible.
             Some(uuids) if uuids.is_empty() => Visible::NoCard,
             Some(uuids) => Visible::Cards(uuids),
             None => Visible::AsInherited,
@@ -144,6 +149,7 @@ pub(crate) fn engine_command(
     match &entry.launch {
         Launch::LlamaServer { program: None, .. } => {
             let (program, arguments) = match configured {
+                // The configured engine may be a wrapper with leading arguments.
                 Some([program, arguments @ ..]) => (Some(program.as_ref()), arguments.to_vec()),
                 _ => (None, Vec::new()),
             };
@@ -152,11 +158,13 @@ pub(crate) fn engine_command(
             command.extend(arguments);
             Ok(command)
         }
+        // Their command line begins with a program of its own.
         Launch::LlamaServer { .. } | Launch::Command { .. } => Ok(Vec::new()),
     }
 }
 
-/// True if the engine is given a key: llama-server reads it from its environment, unless its command line names one.
+/// True if the engine is given a key: llama-server reads it from its environment, unless its command line
+/// names one.
 fn takes_key(entry: &Entry) -> bool {
     entry
         .launch
@@ -177,6 +185,7 @@ fn readiness(launch: &Launch) -> Readiness {
 fn stop_way(launch: &Launch) -> StopWay {
     match launch {
         Launch::Command { stop: Some(line), .. } => StopWay::Command(line.clone()),
+        // The control channel lets llama-server finish its requests; SIGTERM would cut them.
         _ if launch.options().is_some() => StopWay::ExitCommand,
         _ => StopWay::Terminate,
     }

@@ -1,8 +1,9 @@
 //! Readings of the cards, on their way to the scheduler.
 //!
-//! The sampler's thread reads the cards; here its readings become events. A run's own memory is told apart from that of other
-//! processes by process group, as every engine leads one of its own, and by what extensions measure. Host memory is measured only for
-//! runs of unknown need, because resident pages of a shared library are not what a plan predicts.
+//! The sampler's thread reads the cards; here its readings become events. A run's own memory is told apart
+//! from that of other processes by process group, as every engine leads one of its own, and by what
+//! extensions measure. Host memory is measured only for runs of unknown need, because resident pages of a
+//! shared library are not what a plan predicts.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -18,7 +19,8 @@ use super::run::EngineRun;
 
 /// Time between two readings.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Share of a run's memory that has to be back: drivers keep a little, and other processes allocate meanwhile.
+/// Share of a run's memory that has to be back: drivers keep a little, and other processes allocate
+/// meanwhile.
 const BACK: (u64, u64) = (3, 4);
 
 /// Reads the cards for as long as the daemon lives.
@@ -66,8 +68,8 @@ impl Runtime {
         }
     }
 
-    /// Reads the cards after a load ran out of memory, once the dead process's memory is back, so that memory still in use is that of
-    /// others.
+    /// Reads the cards after a load ran out of memory, once the dead process's memory is back, so that memory
+    /// still in use is that of others.
     pub(super) async fn read_after_failure(&self, run: &EngineRun) {
         let free = run.free_at_start();
         self.await_free(&free).await;
@@ -114,7 +116,8 @@ impl Runtime {
         let mut used: Vec<(CardId, Bytes)> = extensions
             .flat_map(|extension| extension.measured(self, run))
             .collect();
-        // The larger figure is believed: the driver lists no processes in some containers, and guard misses memory that bypasses it.
+        // The larger figure is believed: the driver lists no processes in some containers, and guard misses
+        // memory that bypasses it.
         for (card, bytes) in summed(by_driver) {
             match used.iter_mut().find(|(other, _)| *other == card) {
                 Some((_, most)) => *most = bytes.max(*most),

@@ -1,7 +1,7 @@
 //! Log for the operator: one line on stderr for each action that takes or frees memory.
 //!
-//! Lines begin with the action and the model, so that `grep alpha` is its history. They are made from the effects and reasons of the
-//! scheduler. Requests are not logged: `/metrics` counts them.
+//! Lines begin with the action and the model, so that `grep alpha` is its history. They are made from the
+//! effects and reasons of the scheduler. Requests are not logged: `/metrics` counts them.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -48,6 +48,7 @@ impl Runtime {
         });
         let places = places.collect::<Vec<_>>().join(", ");
         match placement {
+            // An engine for the CPU still gets a line, because it takes host memory.
             _ if places.is_empty() => tracing::info!("load {name}: it needs no card"),
             Placement { alone: true, .. } => {
                 tracing::info!("load {name}: {places}, exclusively: its need is unknown");
@@ -61,6 +62,7 @@ impl Runtime {
         let Some(model) = state.runs.get(&run).map(|run| run.model) else {
             return;
         };
+        // The scheduler names the reason right after its decision; later it may have forgotten it.
         let name = &state.registry.entry(model).name;
         let why = state.scheduler.stop_reason(run, self.now());
         let why = why.map_or_else(String::new, |reason| format!(": {}", in_a_line(&reason)));
@@ -157,6 +159,7 @@ pub(crate) fn label(cards: &[&Card], id: &CardId) -> String {
     let Some(card) = cards.iter().find(|card| card.id == *id) else {
         return id.to_string();
     };
+    // Eight equal cards are told apart by their identifier only.
     let namesakes = cards.iter().filter(|other| other.name == card.name).count();
     match namesakes {
         1 => card.name.clone(),
@@ -176,6 +179,7 @@ fn idle(state: &SchedulerState, model: ModelId, now: Moment) -> String {
 pub(crate) fn in_a_line(reason: &Reason) -> String {
     let mut text = reason.text.clone();
     let mut at = reason;
+    // Further branches would make the line unreadable; `/api/status` has the whole tree.
     while let Some(cause) = at.because.first() {
         text += ": ";
         text += &cause.text;

@@ -1,7 +1,7 @@
 //! Models of the configuration by number and name, and the changes of a reload.
 //!
-//! A number is never reused: a model that leaves the configuration keeps its number, so that a late event never concerns another
-//! model.
+//! A number is never reused: a model that leaves the configuration keeps its number, so that a late event
+//! never concerns another model.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use plimsoll_base::{Card, CardId};
 use plimsoll_config::Entry;
-use plimsoll_scheduler::{Change, ModelId, ModelSpec};
+use plimsoll_scheduler::{ConfigChange, ModelId, ModelSpec};
 
 /// A card that the configuration names and the machine does not have.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +41,7 @@ impl ModelRegistry {
         &mut self,
         roster: Vec<Entry>,
         cards: &[Card],
-    ) -> Result<Vec<(ModelId, Change)>, UnknownCard> {
+    ) -> Result<Vec<(ModelId, ConfigChange)>, UnknownCard> {
         let specs = roster
             .iter()
             .map(|entry| spec(entry, cards))
@@ -54,17 +54,18 @@ impl ModelRegistry {
             let old = old.filter(|id| self.entry(*id).name == entry.name);
             let id = old.unwrap_or_else(|| self.next());
             let change = match old {
-                None => Some(Change::Added(spec)),
+                None => Some(ConfigChange::Added(spec)),
                 Some(id) => change(self.entry(id), &entry, spec),
             };
             changes.extend(change.map(|change| (id, change)));
             gone.retain(|_, other| *other != id);
             self.enlist(id, entry);
         }
+        // A model has an entry for each alias.
         let mut removed: Vec<ModelId> = gone.into_values().collect();
         removed.sort_unstable();
         removed.dedup();
-        changes.extend(removed.into_iter().map(|id| (id, Change::Removed)));
+        changes.extend(removed.into_iter().map(|id| (id, ConfigChange::Removed)));
         Ok(changes)
     }
 
@@ -104,7 +105,7 @@ fn index(id: ModelId) -> usize {
 }
 
 /// The kind of a change: an engine goes on running if only its terms of admission differ.
-fn change(old: &Entry, new: &Entry, spec: ModelSpec) -> Option<Change> {
+fn change(old: &Entry, new: &Entry, spec: ModelSpec) -> Option<ConfigChange> {
     let same_engine = old.launch == new.launch
         && old.env == new.env
         && old.memory == new.memory
@@ -114,9 +115,10 @@ fn change(old: &Entry, new: &Entry, spec: ModelSpec) -> Option<Change> {
         && old.depth_admission == new.depth_admission
         && old.upstream_name == new.upstream_name;
     match same_engine {
+        // A reload of an unchanged file must not restart anything.
         _ if old == new => None,
-        true => Some(Change::Retuned(spec)),
-        false => Some(Change::Replaced(spec)),
+        true => Some(ConfigChange::Retuned(spec)),
+        false => Some(ConfigChange::Replaced(spec)),
     }
 }
 
@@ -157,12 +159,12 @@ mod tests {
         roster.models
     }
 
-    fn names(changes: &[(ModelId, Change)]) -> Vec<(u32, &'static str)> {
-        let word = |change: &Change| match change {
-            Change::Added(_) => "added",
-            Change::Replaced(_) => "replaced",
-            Change::Retuned(_) => "retuned",
-            Change::Removed => "removed",
+    fn names(changes: &[(ModelId, ConfigChange)]) -> Vec<(u32, &'static str)> {
+        let word = |change: &ConfigChange| match change {
+            ConfigChange::Added(_) => "added",
+            ConfigChange::Replaced(_) => "replaced",
+            ConfigChange::Retuned(_) => "retuned",
+            ConfigChange::Removed => "removed",
         };
         changes.iter().map(|(id, change)| (id.0, word(change))).collect()
     }

@@ -1,7 +1,7 @@
 //! Run of an engine, from the scheduler's Start to its Ended.
 //!
-//! The task owns the child process; [`EngineRun`] is the part that others see: address, log, end. A port that another process took
-//! meanwhile is replaced here, without an event to the scheduler.
+//! The task owns the child process; [`EngineRun`] is the part that others see: address, log, end. A port that
+//! another process took meanwhile is replaced here, without an event to the scheduler.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -22,7 +22,8 @@ use super::Runtime;
 use super::launch::Starter;
 use crate::route::Upstream;
 
-/// Shorter than the scheduler's own stop timeout, so that the child's task kills the process and collects its last lines.
+/// Shorter than the scheduler's own stop timeout, so that the child's task kills the process and collects its
+/// last lines.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 /// Ports tried for one start.
 const PORTS: u32 = 3;
@@ -132,6 +133,7 @@ impl EngineRun {
 
     /// Its lines that the log still has.
     pub(crate) fn lines(&self) -> Vec<Arc<LogLine>> {
+        // The log is shared by all runs of the model, and may have dropped old lines.
         let own = self.log.pushed().saturating_sub(self.older_lines);
         self.log.tail(usize::try_from(own).unwrap_or(usize::MAX))
     }
@@ -167,11 +169,14 @@ pub(super) async fn live(runtime: Rc<Runtime>, run: Rc<EngineRun>) {
         runtime: &runtime,
         run: &run,
     };
+    // Taken for this load by the scheduler, a moment ago.
     run.free.replace(runtime.free_on(&run));
     let mut verdict = match prepare(&runtime, &run, &mut orders).await {
         ControlFlow::Continue(()) => starter.attempt(&mut orders).await,
         ControlFlow::Break(()) => EXPECTED,
     };
+    // The port was free when it was chosen; between that and the bind of the engine another process may take
+    // it.
     for _ in 1..PORTS {
         if verdict.sign == Some(Sign::PortTaken) {
             verdict = starter.attempt(&mut orders).await;
@@ -179,6 +184,7 @@ pub(super) async fn live(runtime: Rc<Runtime>, run: Rc<EngineRun>) {
     }
     let _ = run.fate.set(fate(&run.entry.name, &verdict.end));
     run.over.notify_waiters();
+    // Requests that arrive now must not be sent to a dead port.
     run.upstream.take();
     // The scheduler concludes from the cards, so they are read after the death and before it is reported.
     if matches!(
@@ -258,6 +264,7 @@ impl Starter<'_> {
                     Some(ChildEvent::Progress(payload)) => self.progressed(&payload),
                     // It wakes by itself; its memory stays claimed until it ends.
                     Some(ChildEvent::Sleeping(_)) => {}
+                    // The supervisor ends without a report only when the daemon ends.
                     None => return EXPECTED,
                 },
                 Some(how) = orders.recv() => match how {
@@ -279,12 +286,14 @@ impl Starter<'_> {
             upstream = upstream.with_model(name);
         }
         self.run.upstream.replace(Some(Rc::new(upstream)));
+        // A sleeping llama-server reports ready again; the first report stands.
         let _ = self.run.about.set(about.clone());
         self.runtime
             .statuses
             .with(self.run.model, |status| status.hints.clear());
         self.runtime.log_ready(self.run);
         self.runtime.log_depth(self.run);
+        // The upstream is set by now, so that the requests dispatched by this event find it.
         self.runtime.submit(Event::Ready { run: self.run.id });
         self.runtime
             .publish(self.run.model, State::Ready, &json!({ "info": about }));
@@ -309,7 +318,8 @@ impl Starter<'_> {
     }
 }
 
-/// Drops a shortfall that only the log reports: it may repeat a client's words, and must not raise the model's claim.
+/// Drops a shortfall that only the log reports: it may repeat a client's words, and must not raise the
+/// model's claim.
 fn without_shortfall(mut verdict: Verdict) -> Verdict {
     if let End::OutOfMemory { shortfall, .. } = &mut verdict.end {
         *shortfall = None;

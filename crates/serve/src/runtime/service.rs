@@ -21,6 +21,7 @@ impl Harbor for Runtime {
 
     fn names(&self) -> Vec<String> {
         let state = self.state.borrow();
+        // Unlisted models answer by name, but error messages do not reveal them.
         let listed = state.registry.present().filter(|(_, entry)| !entry.unlisted);
         listed.map(|(_, entry)| entry.name.clone()).collect()
     }
@@ -31,6 +32,8 @@ impl Harbor for Runtime {
         wish: Wish,
         prompt: Prompt<'_>,
     ) -> Result<RunPass, Problem> {
+        // Advisory only: the scheduler decides again, and a model that stops in this moment is loaded after
+        // all.
         if wish.autoload == Some(false) && self.shown(model) != State::Ready {
             return Err(Problem::new(
                 StatusCode::BAD_REQUEST,
@@ -120,6 +123,7 @@ impl Runtime {
     /// Measured memory and growth of a model; `None` until it was measured.
     fn memory_of(&self, model: ModelId) -> Option<Value> {
         let view = self.state.borrow().scheduler.view(model, self.now())?;
+        // A zero would read as a measurement.
         let seen = !view.measured.is_empty() || view.growth.is_some();
         let sum = |shares: &[Share]| shares.iter().map(|share| share.bytes).sum::<Bytes>();
         seen.then(|| {

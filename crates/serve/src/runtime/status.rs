@@ -45,6 +45,7 @@ impl ModelStatuses {
     pub(super) fn started(&self, model: ModelId, run: &Rc<EngineRun>) {
         self.with(model, |status| {
             status.loads += 1;
+            // They belong to the load before.
             status.hints.clear();
             status.run = Some(Rc::clone(run));
         });
@@ -52,6 +53,7 @@ impl ModelStatuses {
 
     pub(super) fn ended(&self, model: ModelId, end: &End) {
         self.with(model, |status| match end {
+            // Only ends that the operator did not ask for are failures.
             End::Expected => {}
             End::Crashed { .. } => status.crashes += 1,
             End::OutOfMemory { .. } => status.out_of_memory += 1,

@@ -1,8 +1,8 @@
 //! Survey of a model before a load: whether it can load at all, and its need.
 //!
-//! It finds out everything that needs no running engine: whether the program and the model's files are there and readable, and the
-//! need by their headers and flags. A need that the user declared is used instead of a plan; a model with neither is of unknown need
-//! and gets a card to itself.
+//! It finds out everything that needs no running engine: whether the program and the model's files are there
+//! and readable, and the need by their headers and flags. A need that the user declared is used instead of a
+//! plan; a model with neither is of unknown need and gets a card to itself.
 
 pub(crate) mod named;
 mod planned;
@@ -32,6 +32,7 @@ pub(super) async fn survey(runtime: Rc<Runtime>, model: ModelId) {
     let engine = runtime.settings.engine.clone();
     let name = entry.name.clone();
     let cards = runtime.settings.served();
+    // A header may lie on a network file system that takes seconds.
     let looked = tokio::task::spawn_blocking(move || look(&entry, engine.as_deref(), &cards)).await;
     let result = looked.unwrap_or_else(|error| Err(unstartable(&name, &error)));
     if let Ok(demand) = &result {
@@ -51,6 +52,7 @@ pub(super) fn look(
 ) -> Result<Arc<dyn Demand>, Reason> {
     let fail = |error: &dyn std::error::Error| unstartable(&entry.name, error);
     let engine = engine_command(entry, configured).map_err(|error| fail(&error))?;
+    // The port does not matter here; only the program is looked up.
     let line = entry.launch.command_line(&engine, &entry.name, 0);
     let program = line.first().map(String::as_str).unwrap_or_default();
     find_program(program.as_ref(), None, std::env::var_os("PATH").as_deref())

@@ -72,6 +72,7 @@ impl Guard {
         };
         let held = self.held_by_pages(runtime, run);
         let held = held.into_iter().find(|(id, _)| *id == card);
+        // The claim is that of all processes together, so the others' memory counts, too.
         let held = held.map_or(Bytes::new(snapshot.allocated), |(_, bytes)| bytes);
         let asked = Bytes::new(asked);
         guarded.pending.replace(Some(PendingRequest {

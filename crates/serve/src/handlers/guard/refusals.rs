@@ -21,6 +21,7 @@ pub(super) fn last(runtime: &Runtime, run: &EngineRun, pages: &Path) -> Option<R
     let all = pages
         .iter()
         .flat_map(|page| page.ooms().map(move |oom| (page, oom)));
+    // Guard writes refusals of all processes; the last one led to the death.
     let (page, oom) = all.max_by_key(|(_, oom)| oom.time)?;
     let card = page.cards().get(usize::try_from(oom.card).ok()?)?;
     Some(refused(runtime, run, card, oom, count))
@@ -39,6 +40,7 @@ fn refused(
     let model = snapshot.models.iter().find(|model| model.id == run.model);
     Refused {
         why: oom.refusal,
+        // A card that is not served from is named by its UUID.
         card: named.unwrap_or_else(|| Uuid(card.uuid).to_string()),
         asked: Bytes::new(oom.asked),
         allocated: Bytes::new(oom.allocated),

@@ -1,8 +1,9 @@
 //! Page cache after a load: that of the model's files is dropped.
 //!
-//! DECISION: it is kept if the engine maps its files and computes with weights that stayed on the host, for it reads these from the
-//! cache. The flags tell whether any did, and the engine's own report of fewer layers on the card counts more. Mapped pages stay in any
-//! case (the input embeddings, of which a row is read for each token). It is also kept if another engine reads the same file.
+//! DECISION: it is kept if the engine maps its files and computes with weights that stayed on the host, for
+//! it reads these from the cache. The flags tell whether any did, and the engine's own report of fewer layers
+//! on the card counts more. Mapped pages stay in any case (the input embeddings, of which a row is read for
+//! each token). It is also kept if another engine reads the same file.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -39,6 +40,7 @@ async fn give_back(runtime: Rc<Runtime>, load: Load) {
             );
             runtime.events.page_cache_dropped(&name, bytes);
         }
+        // It is a saving only, so a failure is no news for the operator.
         Err(why) => tracing::debug!("the page cache of {name} stays: {why}"),
     }
 }
@@ -75,6 +77,7 @@ impl Load {
     /// Returns the size that was cached; the error is the reason why it stays.
     fn give_back(&self) -> Result<Bytes, String> {
         let wish = self.wish()?;
+        // Without mmap the weights were copied, and no page of the file is needed any more.
         if wish.mmap {
             self.check_that_nothing_stays(&wish)?;
         }
@@ -86,6 +89,7 @@ impl Load {
         if files.is_empty() {
             return Err("other engines read its files".to_owned());
         }
+        // Before the advice, since nothing of it is left afterwards.
         let cached = files.iter().filter_map(|path| FileCache::look(path).ok());
         let cached = cached.map(|file| file.at_most()).sum();
         advise(&files).map_err(|error| error.to_string())?;
@@ -109,6 +113,7 @@ impl Load {
         }
         let read =
             |path: &String| read_model(path.as_ref(), Dialect::Ggml).map_err(|error| error.to_string());
+        // A model by `-hf` has no local path to plan with.
         let Some(model) = wish.model.as_ref().map(read).transpose()? else {
             return Ok(());
         };

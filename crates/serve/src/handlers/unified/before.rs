@@ -1,9 +1,11 @@
-//! Reclaim before a load: the work of `plimsoll reclaim --need`, if the machine does not allow the model's need now.
+//! Reclaim before a load: the work of `plimsoll reclaim --need`, if the machine does not allow the model's
+//! need now.
 //!
-//! DECISION: the need is the run's claim and the claims of runs that are still loading, since memory that these have yet to take looks
-//! free; so it is an upper bound. Loads are prepared one at a time, in the order in which they start. The load begins whatever the
-//! outcome: a plan is a prediction, and the engine has the last word. The steps taken are then added to a failure as a hint. The daemon
-//! takes no step that needs root by itself, even as root.
+//! DECISION: the need is the run's claim and the claims of runs that are still loading, since memory that
+//! these have yet to take looks free; so it is an upper bound. Loads are prepared one at a time, in the order
+//! in which they start. The load begins whatever the outcome: a plan is a prediction, and the engine has the
+//! last word. The steps taken are then added to a failure as a hint. The daemon takes no step that needs root
+//! by itself, even as root.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -96,13 +98,16 @@ impl Question {
     fn answer(&self) -> Option<Result<Outcome, ReclaimError>> {
         let tree = Sysroot::live();
         let snapshot = Snapshot::gather(&tree);
-        // NVML reports that cards share the host's memory but not by which driver; without one only free memory counts.
+        // NVML reports that cards share the host's memory but not by which driver; without one only free
+        // memory counts.
         let gate = snapshot.driver().is_none().then_some(Gate::Free);
+        // The usual case; nothing is logged.
         if allowance(&snapshot, gate).is_some_and(|allowance| allowance.now >= self.need) {
             return None;
         }
         let spared = files::identities(&self.living);
         let mut files: Vec<_> = self.models.iter().flat_map(files::of_entry).collect();
+        // Models may share files, under different names.
         files.retain(|path| files::identity(path).is_some_and(|file| !spared.contains(&file)));
         files.sort();
         files.dedup();
@@ -129,6 +134,7 @@ impl ReclaimJob {
         let own = claim(runtime, run).filter(|need| !need.is_zero())?;
         let others = runtime.runs().into_iter().filter(|other| other.id != run.id);
         let others: Vec<Rc<EngineRun>> = others.collect();
+        // A run without an upstream has not reported ready.
         let loading = others.iter().filter(|other| other.upstream().is_none());
         let theirs: Bytes = loading.filter_map(|other| claim(runtime, other)).sum();
         let idle: Vec<PathBuf> = self.guard.idle_pages(runtime);
@@ -200,6 +206,7 @@ fn done(need: Bytes, outcome: &Outcome) -> String {
     if !outcome.taken.is_empty() {
         text += &format!("; {} were allowed after it", outcome.after.allowance.now);
     }
+    // The load goes on all the same; this line explains its likely failure.
     if let Verdict::Beyond { .. } = outcome.last.verdict {
         text += "; no step that may be taken makes that enough";
         let limit = last_limit(need, &outcome.after.allowance);
@@ -254,7 +261,7 @@ mod tests {
 
     const NEED: Bytes = Bytes::gib(13);
 
-    /// What would be said on a captured machine, whose user is not root.
+    /// The outcome on a captured machine, for a user without root.
     fn judged(tree: &str) -> Outcome {
         let tree = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../../data/sysroot")

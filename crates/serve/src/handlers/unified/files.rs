@@ -31,6 +31,7 @@ pub(super) fn of(wish: &Wish) -> Vec<PathBuf> {
     let others = wish.adapters.iter().chain(&wish.control_vectors);
     let mut files: Vec<PathBuf> = sets.chain(others.map(PathBuf::from)).collect();
     files.sort();
+    // A draft model may be the model itself.
     files.dedup();
     files.retain(|path| is_readable(path));
     files

@@ -1,7 +1,8 @@
 //! Cards named by a model's flags, and a demand that is restricted to them.
 //!
-//! The user numbers all cards that are served from; the engine numbers those that it gets. So names are resolved here, before
-//! placement, and the plan uses the flags as the engine will read them, with rewritten numbers.
+//! The user numbers all cards that are served from; the engine numbers those that it gets. So names are
+//! resolved here, before placement, and the plan uses the flags as the engine will read them, with rewritten
+//! numbers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,6 +37,7 @@ pub(super) enum NameError {
 /// Returns the flags that the engine will use: those of its command line over those of its environment.
 pub(crate) fn flags(entry: &Entry, options: &Options) -> Result<Options, FlagError> {
     let own = entry.environment(0);
+    // The daemon's own environment counts: an inherited LLAMA_ARG_* changes the plan.
     let environment = child_environment(std::env::vars_os(), &own, &Visible::AsInherited, None, None);
     let text = |(name, value): (&std::ffi::OsStr, &std::ffi::OsStr)| {
         Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()))
@@ -77,6 +79,7 @@ pub(crate) fn seen_by(flags: &Options, cards: &[Card], own: &[Card]) -> Result<W
     let ids = |cards: &[&Card]| -> Vec<String> { cards.iter().map(|card| card.id.to_string()).collect() };
     let (all, own) = (ids(&cuda(cards)), ids(&cuda(own)));
     let mut line = flags.to_argv();
+    // The same rewriting as for the launch, so that plan and engine agree.
     renumber(&mut line, &mut Environment::default(), &all, &own);
     Options::from_argv(&line)?.wish(Program::LlamaServer)
 }
@@ -112,6 +115,7 @@ fn origin(entry: &Entry, flags: &Options) -> String {
                 | Effect::DraftOverrides
         )
     };
+    // The last of several flags is the one that counts.
     let mut settings = flags.settings().iter().rev();
     let setting = settings.find(|setting| names(setting.flag.effect));
     setting.map_or_else(|| entry.origin.to_string(), |setting| setting.origin.to_string())
@@ -127,6 +131,7 @@ pub(super) struct OnNamed {
 impl Demand for OnNamed {
     /// A model of unknown need takes all of the named cards whole, rather than one of them.
     fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
+        // The engine will split itself over all of them, in a ratio that is unknown.
         match self.demand.alone() && self.named.only && cards.len() > 1 {
             true => Ok(cards.iter().map(|card| (card.id.clone(), card.free)).collect()),
             false => self.demand.on(cards),

@@ -1,7 +1,8 @@
 //! Demand by plan, and the handling of models that are too large.
 //!
-//! DECISION: a context is lowered once, for empty cards: an engine keeps its context for life, so that the free memory at its start
-//! must not determine it. A limited depth follows free memory, because a claim can be raised later.
+//! DECISION: a context is lowered once, for empty cards: an engine keeps its context for life, so that the
+//! free memory at its start must not determine it. A limited depth follows free memory, because a claim can
+//! be raised later.
 
 use plimsoll_base::{Bytes, Card, CardId, Curve, Demand, Hint, Named, Reason};
 use plimsoll_config::{Entry, TooLarge};
@@ -72,17 +73,20 @@ impl Planned {
             let card = cards.iter().find(|card| card.id == *id);
             card.map_or(Bytes::ZERO, |card| card.free)
         };
+        // Below that a model would be loaded only to refuse nearly every request.
         let depth = curve.within(free).unwrap_or(0).max(LEAST_DEPTH);
         let shares = curve.at(depth).into_iter();
         Some(shares.map(|share| (share.card, share.bytes)).collect())
     }
 
-    /// Lowers the context to the largest that fits on a set of cards, if its own fits on none and that is at least `least`.
+    /// Lowers the context to the largest that fits on a set of cards, if its own fits on none and that is at
+    /// least `least`.
     pub(super) fn with_context_that_fits(mut self, entry: &Entry, named: &Named, least: u32) -> Self {
         let plans: Vec<Plan> = sets(entry, named, &self.machine)
             .iter()
             .filter_map(|cards| self.plan(cards).ok())
             .collect();
+        // Its own context fits somewhere; it waits for that place.
         if plans.iter().any(|plan| plan.fits) {
             return self;
         }
@@ -92,6 +96,7 @@ impl Planned {
         };
         let words = ["--ctx-size".to_owned(), context.to_string()];
         if let Ok(options) = Options::from_argv(&words) {
+            // The plan has to see the context that the engine will be given.
             self.flags = options.merged_over(&self.flags);
             self.lowered = Some(context);
         }
@@ -116,7 +121,8 @@ fn sets(entry: &Entry, named: &Named, machine: &[Card]) -> Vec<Vec<Card>> {
 }
 
 impl Demand for Planned {
-    /// Plans for these cards. Without a card a plan needs no card memory, but that is no remedy for a card that is too small.
+    /// Plans for these cards. Without a card a plan needs no card memory, but that is no remedy for a card
+    /// that is too small.
     fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
         if cards.is_empty() {
             return Err(Reason::new("no_card", "it needs a card and there is none"));

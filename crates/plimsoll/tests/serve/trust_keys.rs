@@ -1,0 +1,40 @@
+//! Keys that a reload revokes, and signals during the drain.
+
+use std::time::{Duration, Instant};
+
+use crate::daemon::{Daemon, Setup, until};
+use crate::http::{get, open, open_with, read};
+
+fn status_with(daemon: &Daemon, key: &str) -> u16 {
+    let key = format!("Authorization: Bearer {key}\r\n");
+    read(&open_with(daemon.address, "GET", "/v1/models", &key, None)).status
+}
+
+#[test]
+fn a_key_that_a_reload_revokes_is_refused_and_the_new_one_accepted() {
+    let config = |key: &str, wait: &str| format!("[serve]\napi-keys = [\"{key}\"]\nwait = \"{wait}\"\n");
+    let daemon = Setup::new().config(&config("old", "60s")).start();
+    assert_eq!(
+        (status_with(&daemon, "old"), status_with(&daemon, "new")),
+        (200, 401)
+    );
+    std::fs::write(daemon.config_file(), config("new", "30s")).unwrap();
+    daemon.signal("HUP");
+    until("the new key is valid", || status_with(&daemon, "new") == 200);
+    assert_eq!(status_with(&daemon, "old"), 401);
+    daemon.told("`wait` under [serve] has changed; restart the server to apply it");
+}
+
+#[test]
+fn a_second_signal_is_heard_while_an_event_stream_is_open() {
+    let mut daemon = Setup::new().model("a", "64MiB", "", "").start();
+    assert_eq!(get(daemon.address, "/health").status, 200);
+    let watcher = open(daemon.address, "GET", "/logs/stream", None);
+    daemon.signal("TERM");
+    std::thread::sleep(Duration::from_millis(500));
+    let start = Instant::now();
+    daemon.signal("TERM");
+    daemon.wait();
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    drop(watcher);
+}
