@@ -6,7 +6,7 @@
 //! are `None`, so that a model's own settings override the server's defaults one by one.
 
 use plimsoll_base::Bytes;
-use plimsoll_wire::options::{CardRule, Contexts, GuardOptions as Options, GgmlPoolMode as Pool, Uuid};
+use plimsoll_wire::options::{CardRule, Contexts, GgmlPoolMode as Pool, GuardOptions as Options, Uuid};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -31,6 +31,6 @@ pub use self::prompt::Yardstick;
 pub use self::rounds::{Round, failed_so};
 pub use self::server::Server;
 pub use self::soak::{Limit, Settings, SoakError, soak, stopped};
-pub use self::state::{Felt, Judged, State, StateError, thousands};
+pub use self::state::{CardStats, Judged, State, StateError, thousands};
 pub use self::sweep::{Depth, Sweep, slope, sweep, warm_up};
 pub use self::target::Target;

@@ -4,14 +4,14 @@
 //! a new one has begun, and what one tick found goes out in one write. That keeps a look at some tens of microseconds, and a SIGKILL
 //! at the loss of the sample under way. The cards are asked through the lookout process, as everywhere.
 
-mod eyes;
+mod collector;
 mod guards;
 mod kernel_log;
 mod machine;
 mod processes;
 mod recording;
-mod shots;
+mod snapshots;
 
-pub use self::eyes::{Eyes, Subject};
+pub use self::collector::{Collector, Subject};
 pub use self::recording::{RecordError, Recording};
-pub use self::shots::about;
+pub use self::snapshots::about;

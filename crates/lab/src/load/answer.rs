@@ -69,13 +69,13 @@ impl Failure {
 
 /// An answer while it comes.
 #[derive(Debug, Default)]
-pub(super) struct Coming {
+pub(super) struct StreamParser {
     answer: Answer,
     line: Vec<u8>,
     is_done: bool,
 }
 
-impl Coming {
+impl StreamParser {
     /// Takes bytes that came `after` the request was sent.
     pub(super) fn feed(&mut self, bytes: &[u8], after: Duration) -> Result<(), Failure> {
         let mut rest = bytes;
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn an_answer_reads_the_same_however_it_is_cut() {
         for piece in 1..STREAM.len() {
-            let mut coming = Coming::default();
+            let mut coming = StreamParser::default();
             for piece in STREAM.as_bytes().chunks(piece) {
                 coming.feed(piece, Duration::from_millis(5)).unwrap();
             }
@@ -191,15 +191,22 @@ mod tests {
             "data: {\"error\":{\"message\":\"no\"}}\n",
             "error: {\"message\":\"no\"}\n",
         ] {
-            let error = Coming::default()
+            let error = StreamParser::default()
                 .feed(text.as_bytes(), Duration::ZERO)
                 .unwrap_err();
             assert_eq!(error.kind(), "error in the stream");
         }
-        assert_eq!(Coming::default().finish(Duration::ZERO), Err(Failure::Broken));
-        assert!(Coming::default().feed(b"data: {\n", Duration::ZERO).is_err());
+        assert_eq!(
+            StreamParser::default().finish(Duration::ZERO),
+            Err(Failure::Broken)
+        );
         assert!(
-            Coming::default()
+            StreamParser::default()
+                .feed(b"data: {\n", Duration::ZERO)
+                .is_err()
+        );
+        assert!(
+            StreamParser::default()
                 .feed(&vec![b'x'; MOST_EVENT + 1], Duration::ZERO)
                 .is_err()
         );

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::answer::{Answer, Coming, Failure};
+use super::answer::{Answer, Failure, StreamParser};
 use super::refused::Refused;
 use super::target::Target;
 
@@ -58,7 +58,7 @@ impl Client {
         if !response.status().is_success() {
             return Err(refusal(response).await);
         }
-        let mut coming = Coming::default();
+        let mut coming = StreamParser::default();
         while let Some(frame) = response.frame().await {
             let frame = frame.map_err(|_| Failure::Broken)?;
             if let Some(bytes) = frame.data_ref() {

@@ -27,7 +27,7 @@ pub struct Figures {
 
 /// One look.
 #[derive(Clone, Debug, Default)]
-pub struct Look {
+pub struct MemorySample {
     pub held: Vec<(String, Bytes)>,
 }
 
@@ -59,8 +59,8 @@ impl Figures {
         self.process() != before
     }
 
-    pub async fn look(&self, server: &Server) -> Look {
-        let mut look = Look::default();
+    pub async fn look(&self, server: &Server) -> MemorySample {
+        let mut look = MemorySample::default();
         let held = self.process.and_then(|(process, gauge)| process.held(gauge));
         look.held.extend(held.map(|held| (PROCESS.to_owned(), held)));
         if !self.cards.is_empty() && server.target.is_here() {

@@ -4,6 +4,7 @@
 //! letters (7 tokens each with some synthetic ones), and a depth that is off by so much is refused, or measures something else.
 
 use bytes::Bytes;
+use plimsoll_base::round_u64;
 use serde_json::json;
 
 /// Words that are one token each in the vocabularies in use, as far as any word is.
@@ -66,9 +67,8 @@ impl Yardstick {
 
     fn words(self, depth: u64) -> u64 {
         let depth = number(depth).unwrap_or(f64::from(u32::MAX));
-        format!("{:.0}", ((depth - self.around) / self.per_word).clamp(1.0, 1e9))
-            .parse()
-            .unwrap_or(1)
+        // The clamp bounds the prompt's text: a billion words are several gigabytes already.
+        round_u64(((depth - self.around) / self.per_word).clamp(1.0, 1e9))
     }
 }
 

@@ -5,12 +5,12 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use plimsoll_base::Bytes;
+use plimsoll_base::{Bytes, round_u64};
 use plimsoll_probe::Sensors;
 use plimsoll_telemetry::trend::{Course, Growth, Judging, Point, Series, Step, Trend, judge, steps};
 use serde::{Deserialize, Serialize};
 
-use super::figures::Look;
+use super::figures::MemorySample;
 use super::rounds::{Tally, median};
 
 const SCHEMA: &str = "plimsoll.soak-state/1";
@@ -46,7 +46,7 @@ pub struct State {
     pub first_token: Course,
     pub looks: u64,
     /// By its name.
-    pub cards: BTreeMap<String, Felt>,
+    pub cards: BTreeMap<String, CardStats>,
     /// Which process the figures are of.
     pub process: Option<String>,
     /// The server did not answer any more.
@@ -58,7 +58,7 @@ pub struct State {
 
 /// How a card felt under load.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Felt {
+pub struct CardStats {
     /// So many times it was looked at.
     pub looks: u64,
     /// Over requests.
@@ -193,7 +193,7 @@ impl State {
     }
 
     /// Takes what was seen after it.
-    pub fn see(&mut self, look: Look) {
+    pub fn see(&mut self, look: MemorySample) {
         self.looks += 1;
         let at = self.requests;
         for (name, held) in look.held {
@@ -286,11 +286,9 @@ impl Judged<'_> {
     }
 }
 
-/// A number of people's with three places kept, as a whole number.
+/// Rounds to thousandths, for integer series.
 fn thousandths(number: f64) -> u64 {
-    format!("{:.0}", (number * 1000.0).clamp(0.0, 1e15))
-        .parse()
-        .unwrap_or_default()
+    round_u64(number * 1000.0)
 }
 
 pub fn thousands(number: u64) -> f64 {
@@ -301,8 +299,8 @@ pub fn thousands(number: u64) -> f64 {
 mod tests {
     use super::*;
 
-    fn look(bytes: u64) -> Look {
-        Look {
+    fn look(bytes: u64) -> MemorySample {
+        MemorySample {
             held: vec![("host".to_owned(), Bytes::new(bytes))],
         }
     }

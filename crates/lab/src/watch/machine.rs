@@ -44,14 +44,14 @@ const VMSTAT: &[&str] = &[
 /// Files of `/proc` that are read again and again.
 #[derive(Debug)]
 pub(super) struct Machine {
-    meminfo: Again,
-    buddyinfo: Again,
-    vmstat: Again,
+    meminfo: RereadFile,
+    buddyinfo: RereadFile,
+    vmstat: RereadFile,
 }
 
 /// A file that stays open.
 #[derive(Debug)]
-pub(super) struct Again {
+pub(super) struct RereadFile {
     file: Option<File>,
     bytes: Vec<u8>,
 }
@@ -59,9 +59,9 @@ pub(super) struct Again {
 impl Machine {
     pub(super) fn open() -> Self {
         Self {
-            meminfo: Again::open("/proc/meminfo"),
-            buddyinfo: Again::open("/proc/buddyinfo"),
-            vmstat: Again::open("/proc/vmstat"),
+            meminfo: RereadFile::open("/proc/meminfo"),
+            buddyinfo: RereadFile::open("/proc/buddyinfo"),
+            vmstat: RereadFile::open("/proc/vmstat"),
         }
     }
 
@@ -109,7 +109,7 @@ impl Machine {
     }
 }
 
-impl Again {
+impl RereadFile {
     pub(super) fn open(path: &str) -> Self {
         Self {
             file: File::open(path).ok(),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use plimsoll_probe::process::{all, name, tree};
 use plimsoll_telemetry::record::{Figure, Group, Look, Pace, Unit};
 
-use super::machine::Again;
+use super::machine::RereadFile;
 
 /// Processes that are followed at a time.
 const MOST: usize = 12;
@@ -19,7 +19,7 @@ const ALL_EVERY: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub(super) struct Processes {
     root: Option<u32>,
-    loadavg: Again,
+    loadavg: RereadFile,
     page_kib: u64,
     followed: BTreeMap<u32, Followed>,
     searched: Option<(Instant, String)>,
@@ -30,7 +30,7 @@ pub(super) struct Processes {
 struct Followed {
     pid: u32,
     subject: String,
-    statm: Again,
+    statm: RereadFile,
     looks: u32,
 }
 
@@ -39,7 +39,7 @@ impl Processes {
     pub(super) fn new(root: Option<u32>) -> Self {
         Self {
             root,
-            loadavg: Again::open("/proc/loadavg"),
+            loadavg: RereadFile::open("/proc/loadavg"),
             page_kib: u64::try_from(rustix::param::page_size() >> 10).unwrap_or(4),
             followed: BTreeMap::new(),
             searched: None,
@@ -98,7 +98,12 @@ impl Processes {
         let mut sized: Vec<(u64, u32)> = found
             .into_iter()
             .filter(|pid| !self.followed.contains_key(pid))
-            .filter_map(|pid| Some((resident(&mut Again::open(&format!("/proc/{pid}/statm")))?.0, pid)))
+            .filter_map(|pid| {
+                Some((
+                    resident(&mut RereadFile::open(&format!("/proc/{pid}/statm")))?.0,
+                    pid,
+                ))
+            })
             .collect();
         sized.sort_unstable_by_key(|(pages, _)| std::cmp::Reverse(*pages));
         let room = MOST.saturating_sub(self.followed.len());
@@ -113,7 +118,7 @@ impl Followed {
         Self {
             pid,
             subject: subject(pid),
-            statm: Again::open(&format!("/proc/{pid}/statm")),
+            statm: RereadFile::open(&format!("/proc/{pid}/statm")),
             looks: 0,
         }
     }
@@ -145,7 +150,7 @@ fn subject(pid: u32) -> String {
 }
 
 /// Resident pages, and those of them that others may have too.
-fn resident(statm: &mut Again) -> Option<(u64, u64)> {
+fn resident(statm: &mut RereadFile) -> Option<(u64, u64)> {
     let mut fields = statm.line().split_ascii_whitespace().skip(1);
     let resident = fields.next()?.parse().ok()?;
     let shared = fields.next()?.parse().ok()?;

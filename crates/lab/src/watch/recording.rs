@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use plimsoll_telemetry::record::{About, Encoder, Source, When};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::eyes::Eyes;
-use super::shots;
+use super::collector::Collector;
+use super::snapshots;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
@@ -44,7 +44,7 @@ impl Recording {
         })?;
         let mut bytes = Vec::new();
         let mut encoder = Encoder::begin(about, &mut bytes);
-        shots::take(When::Before, &mut encoder, &mut bytes);
+        snapshots::take(When::Before, &mut encoder, &mut bytes);
         let mut recording = Self {
             path: path.to_owned(),
             file,
@@ -57,18 +57,18 @@ impl Recording {
     }
 
     /// Takes looks for ever.
-    pub async fn go_on(&mut self, eyes: &mut Eyes, every: Duration) -> Result<(), RecordError> {
+    pub async fn go_on(&mut self, collector: &mut Collector, every: Duration) -> Result<(), RecordError> {
         let mut ticks = interval(every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
             ticks.tick().await;
-            self.sample(eyes).await?;
+            self.sample(collector).await?;
         }
     }
 
     /// Takes one look.
-    pub async fn sample(&mut self, eyes: &mut Eyes) -> Result<(), RecordError> {
-        let (look, said) = eyes.look().await;
+    pub async fn sample(&mut self, collector: &mut Collector) -> Result<(), RecordError> {
+        let (look, said) = collector.look().await;
         let now = self.now();
         for (source, text) in said {
             self.encoder.event(now, source, &text, &mut self.bytes);
@@ -85,7 +85,7 @@ impl Recording {
 
     /// Ends in good order, with the files as they are after.
     pub fn end(mut self, status: &str) -> Result<(), RecordError> {
-        shots::take(When::After, &mut self.encoder, &mut self.bytes);
+        snapshots::take(When::After, &mut self.encoder, &mut self.bytes);
         let now = self.now();
         self.encoder.end(now, status, &mut self.bytes);
         self.flush()

@@ -4,7 +4,6 @@
 //! counted that it asked for, is the context with its modules and graphs; guard measures what of it is there as it is opened; what a prompt
 //! adds to it, less the run-time pool, is the first use of cuBLAS. Exits 0 if every kind of card was measured, 1 if one was not, 2 if there is nothing to measure.
 
-mod day;
 mod measure;
 mod subject;
 mod text;
@@ -174,7 +173,7 @@ async fn calibrated(arguments: &Arguments) -> Result<Calibration, Error> {
                 opened: measured.opened,
                 cublas: measured.cublas,
                 version: identity.version.clone(),
-                measured: day::today(),
+                measured: jiff::Timestamp::now().strftime("%Y-%m-%d").to_string(),
             }),
             Err(MeasureError::Rig(error)) => return Err(error.into()),
             Err(error) => calibration.failures.push(Failed {

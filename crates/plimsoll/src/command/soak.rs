@@ -118,7 +118,7 @@ pub(crate) enum Error {
 impl ExitStatus for Error {}
 
 /// Result of a soak in each output format.
-struct Told {
+struct Rendered {
     is_bad: bool,
     text: String,
     json: Value,
@@ -149,7 +149,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 }
 
 /// Starts a second program beside the server, in both orders.
-async fn met(arguments: &Arguments, command: &str) -> Result<Told, Error> {
+async fn met(arguments: &Arguments, command: &str) -> Result<Rendered, Error> {
     let (server, mut figures) = meet(arguments).await?;
     let settings = settings(arguments);
     let mut beside = Beside {
@@ -173,7 +173,7 @@ async fn met(arguments: &Arguments, command: &str) -> Result<Told, Error> {
         command,
         encounters: &encounters,
     };
-    Ok(Told {
+    Ok(Rendered {
         is_bad: report.finds_a_failure(),
         text: report.text(),
         json: report.json(),
@@ -181,7 +181,7 @@ async fn met(arguments: &Arguments, command: &str) -> Result<Told, Error> {
     })
 }
 
-async fn held(arguments: &Arguments) -> Result<Told, Error> {
+async fn held(arguments: &Arguments) -> Result<Rendered, Error> {
     let named = arguments.target.to_string();
     let (server, figures) = meet(arguments).await?;
     let state = match &arguments.resume {
@@ -196,7 +196,7 @@ async fn held(arguments: &Arguments) -> Result<Told, Error> {
     .await?;
     progress.end();
     let report = SoakReport::new(&state, f64::from(arguments.least));
-    Ok(Told {
+    Ok(Rendered {
         is_bad: report.finds_a_leak() || state.broke_off,
         text: report.text(),
         json: report.json(),

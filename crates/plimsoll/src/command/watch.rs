@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use plimsoll_doctor::Exit;
-use plimsoll_lab::watch::{Eyes, RecordError, Recording, Subject, about};
+use plimsoll_lab::watch::{Collector, RecordError, Recording, Subject, about};
 use plimsoll_launch::Environment;
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::guard::{PAGES, Preload, preload};
@@ -120,11 +120,11 @@ async fn attached(arguments: &Arguments) -> Result<ExitCode, Error> {
         pages: None,
     };
     let command = arguments.pid.map_or_else(Vec::new, command_line);
-    let (mut eyes, mut recording) = begin(arguments, subject, command, Vec::new()).await?;
+    let (mut collector, mut recording) = begin(arguments, subject, command, Vec::new()).await?;
     let end = {
         let ended = ended(process, arguments.time);
         tokio::select! {
-            failed = recording.go_on(&mut eyes, arguments.every) => return Err(failed.map_or_else(Error::from, |()| Error::Start(io::ErrorKind::Other.into()))),
+            failed = recording.go_on(&mut collector, arguments.every) => return Err(failed.map_or_else(Error::from, |()| Error::Start(io::ErrorKind::Other.into()))),
             end = ended => end?,
         }
     };
@@ -192,19 +192,19 @@ async fn started(arguments: &Arguments) -> Result<ExitCode, Error> {
         begin(arguments, subject, command, notes).await
     };
     tokio::pin!(follow, watch);
-    let (mut eyes, mut recording, mut end) = tokio::select! {
-        begun = &mut watch => { let (eyes, recording) = begun?; (eyes, recording, None) }
+    let (mut collector, mut recording, mut end) = tokio::select! {
+        begun = &mut watch => { let (collector, recording) = begun?; (collector, recording, None) }
         done = &mut follow => {
             let (end, _) = done?;
-            let (eyes, recording) = watch.await?;
-            (eyes, recording, Some(end))
+            let (collector, recording) = watch.await?;
+            (collector, recording, Some(end))
         }
     };
     let mut failure = None;
     while end.is_none() {
         tokio::select! {
             done = &mut follow => end = Some(done?.0),
-            failed = recording.go_on(&mut eyes, arguments.every), if failure.is_none() => failure = failed.err(),
+            failed = recording.go_on(&mut collector, arguments.every), if failure.is_none() => failure = failed.err(),
         }
     }
     let end = end.unwrap_or(End::Code(0));
@@ -213,7 +213,7 @@ async fn started(arguments: &Arguments) -> Result<ExitCode, Error> {
         say(&failure.to_string());
         return Ok(end.repeat());
     }
-    recording.sample(&mut eyes).await?;
+    recording.sample(&mut collector).await?;
     recording.note(Source::Process, &format!("the program {}", exit(end)))?;
     recording.end(&exit(end).to_string())?;
     Ok(end.repeat())
@@ -249,14 +249,14 @@ async fn begin(
     subject: Subject,
     command: Vec<String>,
     mut notes: Vec<String>,
-) -> Result<(Eyes, Recording), Error> {
+) -> Result<(Collector, Recording), Error> {
     let pid = subject.root;
-    let eyes = Eyes::open(subject, Sampler::start()?, &mut notes).await;
+    let collector = Collector::open(subject, Sampler::start()?, &mut notes).await;
     let every_ms = u64::try_from(arguments.every.as_millis()).unwrap_or(u64::MAX);
-    let mut about = about(eyes.cards(), every_ms);
+    let mut about = about(collector.cards(), every_ms);
     (about.command, about.pid, about.notes) = (command, pid, notes);
     let recording = Recording::begin(Path::new(&arguments.output), &about)?;
-    Ok((eyes, recording))
+    Ok((collector, recording))
 }
 
 /// Prints one line on stderr; a closed stderr is no failure.

@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 use std::time::Duration;
 
 use plimsoll_base::Bytes;
-use plimsoll_lab::load::{Felt, Judged, State, failed_so, thousands};
+use plimsoll_lab::load::{CardStats, Judged, State, failed_so, thousands};
 use plimsoll_telemetry::trend::{Course, Growth};
 use serde_json::{Value, json};
 
@@ -132,7 +132,7 @@ impl<'a> SoakReport<'a> {
             "failures": failures,
             "figures": self.judged,
             "slower_percent": state.slower_percent(),
-            "cards": state.cards.iter().map(|(name, card)| felt_json(name, card)).collect::<Vec<_>>(),
+            "cards": state.cards.iter().map(|(name, card)| card_stats_json(name, card)).collect::<Vec<_>>(),
             "looks": state.looks,
             "notes": notes.collect::<Vec<_>>(),
         })
@@ -218,7 +218,7 @@ impl<'a> SoakReport<'a> {
 }
 
 /// What is drawn of cards: its title, where it is found, and how it is written.
-type Sensor = (&'static str, fn(&Felt) -> &Course, fn(u64) -> String);
+type Sensor = (&'static str, fn(&CardStats) -> &Course, fn(u64) -> String);
 const SENSORS: [Sensor; 3] = [
     ("temperature", |card| &card.celsius, |value| format!("{value} °C")),
     ("clock", |card| &card.megahertz, |value| format!("{value} MHz")),
@@ -230,7 +230,7 @@ fn watts(milliwatts: u64) -> String {
 }
 
 /// How a card felt, in a sentence.
-fn felt(name: &str, card: &Felt) -> String {
+fn felt(name: &str, card: &CardStats) -> String {
     let range = |course: &Course| course.lowest().zip(course.highest());
     let mut parts = Vec::new();
     parts.extend(range(&card.celsius).map(|(low, high)| format!("{low} to {high} °C")));
@@ -254,7 +254,7 @@ fn felt(name: &str, card: &Felt) -> String {
     format!("{name} under load: {}", parts.join(", "))
 }
 
-fn felt_json(name: &str, card: &Felt) -> Value {
+fn card_stats_json(name: &str, card: &CardStats) -> Value {
     let range = |course: &Course| {
         let last = course.buckets().last().map(|bucket| bucket.last);
         last.map(|last| json!({ "low": course.lowest(), "high": course.highest(), "last": last }))

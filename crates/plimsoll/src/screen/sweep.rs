@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use plimsoll_base::Bytes;
+use plimsoll_base::{Bytes, round_u64};
 use plimsoll_lab::load::{Depth, Sweep, is_own, slope};
 use plimsoll_telemetry::trend::Course;
 use serde_json::{Value, json};
@@ -200,12 +200,7 @@ impl SweepReport<'_> {
             let mut course = Course::default();
             for depth in &self.sweep.depths {
                 if let Some(speed) = of(depth) {
-                    course.push(
-                        depth.tokens,
-                        format!("{:.0}", speed.clamp(0.0, 1e15))
-                            .parse()
-                            .unwrap_or_default(),
-                    );
+                    course.push(depth.tokens, round_u64(speed));
                 }
             }
             course

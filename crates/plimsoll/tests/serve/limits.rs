@@ -290,7 +290,8 @@ fn heads_without_end_are_cut_off() {
             "{answer}"
         );
     }
-    let announced = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999999\r\n\r\n";
+    let announced =
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999999\r\n\r\n";
     let mut stream = connect(daemon.address);
     stream.write_all(announced.as_bytes()).expect("the daemon reads");
     let answer = http::read(&stream);

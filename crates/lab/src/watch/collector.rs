@@ -24,7 +24,7 @@ pub struct Subject {
 }
 
 #[derive(Debug)]
-pub struct Eyes {
+pub struct Collector {
     machine: Machine,
     processes: Processes,
     guards: Guards,
@@ -34,7 +34,7 @@ pub struct Eyes {
     looks: u64,
 }
 
-impl Eyes {
+impl Collector {
     /// Opens them; `notes` gets what will not be seen.
     pub async fn open(subject: Subject, sampler: Sampler, notes: &mut Vec<String>) -> Self {
         let seen = sampler.machine().await;
