@@ -94,6 +94,7 @@ const TABLE: &[(&[&str], ComparedGraph, GraphVariant)] = {
            "ernie4_5", "hunyuan-dense", "glm4moe", "bert", "nomic-bert"], Attending, USUAL),
         (&["qwen3"], Attending, GraphVariant { softmaxes_rank: true, ..USUAL }),
         (&["qwen3vl"], Not, GraphVariant { softmaxes_rank: true, ..USUAL }),
+        // Models with attention alone.
         (&["gpt-oss"], Attending, GraphVariant { wanted: AfterLastLayer, late_softmax: true, ..USUAL }),
         (&["phi3"], Attending, GraphVariant { residual_first: [false, true], ..USUAL }),
         (&["command-r"], Attending, GraphVariant { side_by_side: true, subtracts_mean: true, ..USUAL }),
@@ -101,6 +102,7 @@ const TABLE: &[(&[&str], ComparedGraph, GraphVariant)] = {
         (&["gemma-embedding"], Attending, GraphVariant { loads_output: true, ..USUAL }),
         (&["modern-bert"], Attending, GraphVariant { subtracts_mean: true, ranks_mean: true, ..USUAL }),
         (&["nomic-bert-moe"], Not, GraphVariant { weighs_experts: false, ..USUAL }),
+        // Layers with a state.
         (&["mamba", "mamba2", "granitehybrid"], Recurrent, USUAL),
         (&["jamba"], Recurrent, GraphVariant { residual_first: [true, true], weighs_experts: false, ..USUAL }),
         (&["nemotron_h", "nemotron_h_moe"], Recurrent, GraphVariant { wanted: AfterLastNorm, ..USUAL }),
@@ -115,6 +117,7 @@ const TABLE: &[(&[&str], ComparedGraph, GraphVariant)] = {
 };
 
 fn row(name: &str) -> (ComparedGraph, GraphVariant) {
+    // An unknown architecture is planned like the usual ones, as an estimate.
     let row = TABLE.iter().find(|(names, ..)| names.contains(&name));
     row.map_or((ComparedGraph::Not, USUAL), |&(_, compared, variant)| {
         (compared, variant)
@@ -125,6 +128,7 @@ impl GraphVariant {
     /// `old` is a build that picks the output rows early.
     pub(super) fn of(model: &Model, old: bool) -> Self {
         let (_, mut variant) = row(&model.architecture);
+        // By prefix, because a new Gemma is likely to scale its tokens too.
         variant.scales_tokens = model.architecture.starts_with("gemma");
         variant.views_gates &= old;
         // Prediction layers, which read rows of their own, came after b8799 (`src/models/*.cpp @ b8799`).
@@ -164,12 +168,14 @@ pub(super) fn is_compared(
     let quantised_latent = model.hyper.mla.is_some() && key.quantised();
     let recent = engine.build.is_none_or(|build| build >= RARER_FROM);
     let compared = recent || !(on_host || quantised_latent);
+    // All rows are of llama.cpp: ik_llama.cpp builds other graphs for the same architectures.
     engine.kind == EngineKind::LlamaCpp && known && compared
 }
 
 /// Not compared: windows beside states (LFM2), and the tensors of early Qwen3-Next and of large Nemotron 3 files.
 fn recurrent_is_compared(model: &Model, engine: Engine) -> bool {
     let ends = |role: &str| model.tensors.iter().any(|tensor| tensor.name.ends_with(role));
+    // Qwen3-Next with `ssm_in` is a file from before its projections were split.
     let other = ends(".ssm_ba.weight") && ends(".ssm_in.weight") || ends(".ffn_latent_down.weight");
     let compared = |build| build == RECURRENT_AT || build >= RECURRENT_FROM;
     engine.build.is_none_or(compared) && model.hyper.sliding.is_none() && !other

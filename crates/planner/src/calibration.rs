@@ -39,6 +39,7 @@ const H200: PublishedContext = PublishedContext {
 const PUBLISHED: &[PublishedContext] = &[
     H200,
     PublishedContext {
+        // No H100 was measured; the chip is the same.
         name: "H100",
         source: "H200 taken for the H100, same chip",
         ..H200
@@ -114,6 +115,7 @@ pub(super) fn opened_context(request: &PlanRequest<'_>, card: &Card) -> Term {
 pub(super) fn cublas(request: &PlanRequest<'_>, card: &Card) -> Bytes {
     let measured = measured(request, card).and_then(|measured| measured.cublas);
     let loaded = measured.unwrap_or(published(card).cublas);
+    // Kernels are loaded by the driver, which guard does not see.
     match card.counting {
         Counting::Driver => loaded,
         Counting::Guard => loaded.min(CUBLAS_ASKED),

@@ -52,11 +52,13 @@ pub(super) fn compute(request: &PlanRequest<'_>, layers: &ModelLayers<'_>, reser
     };
     // No context changes the answer, so the search over contexts asks for it once.
     let fused = !Decoder::has_delta_nets(layers) || *layers.fuses.get_or_init(fused);
+    // The prompt graph decides: the graph of one token needs less of everything.
     let mut decoder = Decoder::new(layers, reserve, quirks);
     decoder.fused = fused;
     decoder.build();
     let mut peaks = schedule::reserve(&mut decoder.graph, backends);
     layers.hand_back(decoder.graph);
+    // The last peak is the host's.
     let host = Bytes::new(peaks.pop().unwrap_or_default());
     let cards = peaks.into_iter().map(Bytes::new).collect();
     DeviceBytes { cards, host }
@@ -86,6 +88,7 @@ fn runs_at_home(
     backends: BackendSet,
     uses: for<'d> fn(&'d Decoder<'_>) -> &'d [(Id, TensorDevice)],
 ) -> bool {
+    // Placement needs no allocation, which is the costly part.
     probe.build();
     let places = schedule::assign(&probe.graph, backends);
     let stays = |(id, place): &(Id, TensorDevice)| places[id.index()] == *place;

@@ -91,6 +91,7 @@ pub fn write(contexts: &[MeasuredContext]) -> Result<String, WriteContextsError>
 
 /// Adds a measurement, which replaces an older one of the same card, driver and build.
 pub fn learn(contexts: &mut Vec<MeasuredContext>, new: MeasuredContext) {
+    // Drivers and builds differ in size, so only the same of both is replaced.
     contexts.retain(|old| !old.is_of(&new));
     contexts.push(new);
 }

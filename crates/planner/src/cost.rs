@@ -71,6 +71,7 @@ pub(super) fn peak(terms: &Terms) -> Bytes {
 
 impl<'a> PlanCalculator<'a> {
     pub(super) fn new(request: &'a PlanRequest<'a>) -> Result<Self, PlanError> {
+        // Before anything is allocated for each layer.
         for model in [Some(request.model), request.draft].into_iter().flatten() {
             check(model)?;
         }
@@ -80,9 +81,11 @@ impl<'a> PlanCalculator<'a> {
         let cached = if hyper.nextn_cached { hyper.layers } else { trunk };
         let predicts = speculates(request);
         let drafts = predicts || request.draft.is_some();
+        // Rejected draft tokens must be taken back, so the model keeps a state for each of them.
         let rollback = if drafts { u64::from(wish.draft_tokens) } else { 0 };
         // Prediction layers are loaded only where they draft (`src/models/qwen35moe.cpp @ b10605`).
         let main = EngineContext::new(request, request.model, 0..cached, Some(predicts), rollback)?;
+        // The draft model has placement and cache flags of its own.
         let draft_wish = draft_wish(wish);
         let draft_request = PlanRequest {
             wish: &draft_wish,
@@ -134,6 +137,7 @@ impl<'a> PlanCalculator<'a> {
         for (context, reserve) in self.contexts(reserve) {
             self.add(context, &reserve, &mut sum)?;
         }
+        // Its compute buffer is not known; the reasons of the plan say so.
         match self.projector() {
             Some((Some(card), bytes)) => sum.cards[card].weights += bytes,
             Some((None, bytes)) => sum.host_weights += bytes,
@@ -154,6 +158,7 @@ impl<'a> PlanCalculator<'a> {
         let request = self.request;
         let mut sums = vec![Bytes::ZERO; request.cards.len()];
         for (context, reserve) in self.contexts(*reserve) {
+            // A draft context may be shorter than the run is deep.
             let cells = cells(context, &reserve, request).min(depth);
             for (card, pool) in pools(request, context, &reserve, cells) {
                 sums[card] += pool.peak.known();
@@ -185,6 +190,7 @@ impl<'a> PlanCalculator<'a> {
     /// The weights of a projector, and the card that they are on; `None` for the host. Its compute buffer is not known.
     pub(super) fn projector(&self) -> Option<(Option<usize>, Bytes)> {
         let tensors = &self.request.projector?.tensors;
+        // A projector is on one device, the first of the model's.
         let first = self.main.layout.devices.first().copied();
         let card = first.filter(|_| self.request.wish.projector_offload);
         let bytes = match card {
@@ -198,6 +204,7 @@ impl<'a> PlanCalculator<'a> {
         let card = &self.request.cards[index];
         let none = |source| Term::new(Bytes::ZERO, source);
         if card.kind == CardKind::Host {
+            // An engine without cards has its output buffer in the same memory as the compute buffer.
             let host = sum.host_terms();
             return Terms {
                 weights: host.weights,

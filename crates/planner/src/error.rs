@@ -3,6 +3,7 @@
 /// The reason why a request cannot be planned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
+    // Each message names the flag to change, because the user sees nothing else.
     #[error("-dev names `{name}`, but there are {cards} cards; give one of CUDA0 to CUDA{last} or none", last = cards.saturating_sub(1))]
     UnknownDevice { name: String, cards: usize },
     #[error("-mg {main} is no card: there are {cards}")]

@@ -1,10 +1,10 @@
-//! The engine's own numbers in place of ours.
+//! Plans with the engine's own numbers.
 //!
-//! An engine that runs under the phantom backend writes into its log what each of its buffers takes. Here that log
-//! is read ([`Transcript`]) and put in place of the formulas ([`exact()`], [`priced`]), so that [`fit`](super::fit) finds what
-//! fits in the engine's own numbers. What the engine does not count, run-time pool and driver context, stays as the default plan has it,
-//! each with its own source. A log is hostile input: at most so many buffers and so long a line, and what is not
-//! understood is counted and said, never guessed.
+//! An engine that runs under the phantom backend logs the size of each of its buffers. This module reads that log
+//! ([`Transcript`]) and replaces the formulas with it ([`exact()`], [`priced`]), so that [`fit`](super::fit) searches in the
+//! engine's own numbers. The engine does not count run-time pool and driver context; they stay as in the default plan,
+//! each with its own source. A log is hostile input: buffers and lines are bounded, and an unknown buffer is counted and
+//! reported, never guessed.
 
 mod line;
 mod merge;

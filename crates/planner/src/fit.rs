@@ -48,6 +48,7 @@ pub(super) fn fits(request: &PlanRequest<'_>, cost: &RequestCost) -> bool {
 pub fn likely_contexts(request: &PlanRequest<'_>, guess: u64) -> Vec<Vec<Change>> {
     let asked = Reserve::of_model(request, u64::from(request.wish.context)).context;
     let most = most_steps(request, asked);
+    // Two neighbours in parallel: if the guess is right, no more are needed.
     let first = (guess / CELLS).clamp(1, most);
     (first..=most.min(first + 1)).map(context).collect()
 }
@@ -76,6 +77,7 @@ pub fn confirmed_context<P: Price>(
         search.know(asked / CELLS, slack);
     }
     let found = search.largest().map(|found| found.at * CELLS);
+    // Without an answer to every question, a larger context may still fit.
     if price.is_spent() {
         return Err(search.seen().map(|steps| steps * CELLS));
     }
@@ -83,6 +85,7 @@ pub fn confirmed_context<P: Price>(
 }
 
 fn most_steps(request: &PlanRequest<'_>, asked: u64) -> u64 {
+    // A context beyond the trained one is useful only where it was asked for.
     let trained = u64::from(request.model.hyper.context_train);
     trained.max(asked).div_ceil(CELLS).max(1)
 }

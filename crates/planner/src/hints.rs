@@ -1,9 +1,9 @@
-//! What would make an impossible thing possible, each piece of advice weighed by planning with it.
+//! Advice for a request that does not fit; every piece of advice is weighed by planning with it.
 //!
-//! DECISION: advice is given only where the plan does not fit, and only if it saves something on the cards that are
-//! short. What is enough stands first; then by bytes saved against what is lost, by the one table of prices below.
-//! Where nothing alone is enough, pairs are tried, the cheapest first. A change that has a size (context, layers) is
-//! given the mildest one that is enough.
+//! DECISION: advice is given only where the plan does not fit, and only if it saves something on the cards that are short.
+//! Sufficient advice comes first, then the order is bytes saved per loss, by the one table of losses below. Where no
+//! single change is enough, pairs are tried, the cheapest first. A change with a size (context, layers) gets the mildest
+//! size that is enough.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -13,32 +13,32 @@ use plimsoll_flags::{FlashAttention, GpuLayers, Program, SplitMode};
 use plimsoll_model::{TensorType, types};
 
 use super::cost::peak;
-use super::fit::{Change, Price, Priced, QuickEstimate, smallest};
+use super::fit::{Change, Price, Priced, QuickEstimate, saturated, smallest};
 use super::request::PlanRequest;
 use super::reserve::{CELLS, Reserve};
 
 /// Advice that saves less is noise.
 const WORTH_SAYING: Bytes = Bytes::mib(1);
-/// Pairs that are said where nothing alone is enough.
+/// Pairs that are listed where no single change is enough.
 const PAIRS: usize = 4;
 
-/// What a change takes away: a weight for the order and words for people.
-fn price_of(advice: &Advice) -> (u64, &'static str) {
+/// The loss by a change: a weight for the order, and its description.
+fn loss_of(advice: &Advice) -> (u64, &'static str) {
     match advice {
         Advice::WindowedCache => (
             1,
-            "tokens outside the window are read again where a prompt goes back to them",
+            "tokens outside the window are processed again where a prompt returns to them",
         ),
-        Advice::FreeCard { .. } => (1, "others give way"),
+        Advice::FreeCard { .. } => (1, "other processes must give it up"),
         Advice::FlashAttention | Advice::DivideLayers(_) => (1, "nothing"),
         Advice::QuantiseCache("q8_0") => (2, "hardly any precision"),
         Advice::NoOpOffload => (2, "prompts are slower where weights are in host memory"),
-        Advice::ShrinkMicroBatch(_) => (2, "prompts are read more slowly"),
-        Advice::ProjectorOnHost => (2, "images are read more slowly"),
+        Advice::ShrinkMicroBatch(_) => (2, "prompts are processed more slowly"),
+        Advice::ProjectorOnHost => (2, "images are processed more slowly"),
         Advice::FewerSlots(_) => (3, "fewer requests at once"),
         Advice::QuantiseCache(_) => (4, "some precision"),
         Advice::ShrinkContext(_) => (4, "shorter conversations"),
-        Advice::ExpertsOnHost(_) => (8, "every token waits for host memory"),
+        Advice::ExpertsOnHost(_) => (8, "every token reads host memory"),
         Advice::AnotherCard => (8, "a card"),
         _ => (16, "slower with every layer in host memory"),
     }
@@ -65,7 +65,7 @@ pub(super) fn hints<P: Price>(request: &PlanRequest<'_>, price: &P, asked: &Pric
     hints
 }
 
-/// Changes that were priced together.
+/// Changes that were priced together, and their effect.
 #[derive(Clone, Debug)]
 struct Remedy {
     changes: Vec<Change>,
@@ -85,7 +85,7 @@ impl Remedy {
     fn weight(&self) -> u64 {
         self.changes
             .iter()
-            .map(|change| price_of(&change.advice()).0)
+            .map(|change| loss_of(&change.advice()).0)
             .sum()
     }
 
@@ -94,7 +94,8 @@ impl Remedy {
     }
 
     fn hint(self) -> Hint {
-        let dearest = self.changes.iter().map(|change| price_of(&change.advice())).max();
+        // A pair is described by its larger loss.
+        let dearest = self.changes.iter().map(|change| loss_of(&change.advice())).max();
         Hint {
             enough: self.enough,
             costs: dearest.map(|(_, words)| words),
@@ -103,10 +104,10 @@ impl Remedy {
     }
 }
 
-/// A change with a size: how much of it, from the mildest to the most.
+/// A change with a size, from 0 (none) to `end`.
 struct SizedChange {
     end: u64,
-    /// It moves whole tensors.
+    /// It moves whole tensors, so memory does not follow a straight line.
     has_steps: bool,
     change: Box<dyn Fn(u64) -> Change>,
 }
@@ -128,8 +129,9 @@ impl<P: Price> HintSearch<'_, P> {
         remedies
     }
 
-    /// Of changes of one kind, mildest first, the mildest that is enough, else the last.
+    /// The mildest change of one kind that is enough, else the strongest; `kind` has the mildest first.
     fn mildest_of(&self, mut kind: Vec<Change>) -> Option<Remedy> {
+        // Where the strongest is not enough, no milder one is priced.
         let most = self.weigh(vec![kind.pop()?])?;
         let milder = kind.into_iter().filter(|_| most.enough);
         let enough = milder
@@ -138,13 +140,14 @@ impl<P: Price> HintSearch<'_, P> {
         Some(enough.unwrap_or(most))
     }
 
-    /// Pairs that are enough, of a plain change that saves something and any other.
+    /// Sufficient pairs of a single change that saves something and any other change.
     fn pairs(&self, singles: &[Remedy]) -> Vec<Remedy> {
         let plain: Vec<&Change> = singles.iter().flat_map(|remedy| &remedy.changes).collect();
         let mut pairs = Vec::new();
         for (at, first) in plain.iter().enumerate() {
             let others = plain[at + 1..]
                 .iter()
+                // Two changes of one kind would overwrite each other.
                 .filter(|second| first.kind() != second.kind());
             let both = others.map(|second| vec![(*first).clone(), (*second).clone()]);
             pairs.extend(both.filter_map(|both| self.weigh(both)));
@@ -175,9 +178,10 @@ impl<P: Price> HintSearch<'_, P> {
         (remedy.saves >= WORTH_SAYING).then_some(remedy)
     }
 
-    /// Bytes saved on the cards where the request as it is does not fit.
+    /// Bytes saved on the cards where the unchanged request does not fit.
     fn saving(&self, after: &Priced) -> Bytes {
         let before = self.request.cards.iter().zip(&self.asked.cards);
+        // Memory saved on a card with room to spare makes nothing fit.
         let short = before
             .zip(&after.cards)
             .filter(|((card, before), _)| peak(before) > card.free);
@@ -186,7 +190,7 @@ impl<P: Price> HintSearch<'_, P> {
             .sum()
     }
 
-    /// The mildest size of a change that is enough, beside another change if need be.
+    /// The mildest size of a change that is enough, with another change made as well.
     fn mildest(&self, sized: &SizedChange, beside: Option<&Change>) -> Option<Remedy> {
         let changes = |size: u64| {
             let change = (sized.change)(size);
@@ -200,6 +204,7 @@ impl<P: Price> HintSearch<'_, P> {
         };
         let guess = self.guess(sized, changes);
         let found = smallest(0..=sized.end, guess, Some(Box::new(foresee)), |size| {
+            // Size 0 alone is the unchanged request, whose price is known.
             if size == 0 && beside.is_none() {
                 return Some(self.asked.slack(cards));
             }
@@ -208,7 +213,7 @@ impl<P: Price> HintSearch<'_, P> {
             priced.insert(size, after);
             Some(slack)
         })?;
-        // What has no price may be milder and enough.
+        // A milder size without a price might be enough.
         let priced = priced.get(&found.at).filter(|_| !self.price.is_spent())?;
         self.remedy(changes(found.at), priced)
     }
@@ -223,12 +228,13 @@ impl<P: Price> HintSearch<'_, P> {
         Some(smallest(0..=sized.end, None, None, estimate)?.at)
     }
 
-    /// Changes of single flags that may save memory, those of one kind together, mildest first.
+    /// Changes of single flags that may save memory, grouped by kind, mildest first.
     fn plain(&self) -> Vec<Vec<Change>> {
         let (request, wish) = (self.request, self.request.wish);
         let reserve = Reserve::of_model(request, u64::from(wish.context));
         let (key, cached) = (wish.cache_key, request.model.hyper.cached);
         let smaller = |kind: &TensorType| cached && kind.size * key.block < key.size * kind.block;
+        // 128 tokens are one tile of the engine's matrix kernels.
         let batches = [wish.micro_batch / 2, 128].into_iter();
         let batches = batches.filter(|&tokens| tokens >= 128 && tokens < wish.micro_batch);
         let mut kinds = vec![
@@ -246,6 +252,7 @@ impl<P: Price> HintSearch<'_, P> {
             context: None,
         };
         let whole = matches!(wish.gpu_layers, GpuLayers::Auto | GpuLayers::All);
+        // Operation offload copies host weights to a card, so it matters only where some are on the host.
         let partly = !whole || wish.experts_on_host > 0 || !wish.overrides.is_empty();
         for (possible, change) in [
             (
@@ -273,17 +280,17 @@ impl<P: Price> HintSearch<'_, P> {
         kinds
     }
 
-    /// Changes that can be made more or less of.
+    /// Changes with a size.
     fn sized(&self) -> Vec<SizedChange> {
         let (request, wish) = (self.request, self.request.wish);
-        let number = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
         let reserve = Reserve::of_model(request, u64::from(wish.context));
         let steps = reserve.context / CELLS;
         let mut sized = vec![SizedChange {
             end: steps.saturating_sub(1),
             has_steps: false,
-            change: Box::new(move |fewer| Change::Context(number((steps - fewer) * CELLS))),
+            change: Box::new(move |fewer| Change::Context(saturated((steps - fewer) * CELLS))),
         }];
+        // Without a card there is nothing to move to the host.
         if !request.cards.iter().any(|card| card.kind == CardKind::Cuda) {
             return sized;
         }
@@ -293,7 +300,7 @@ impl<P: Price> HintSearch<'_, P> {
             sized.push(SizedChange {
                 end: u64::from(layers - started),
                 has_steps: true,
-                change: Box::new(move |more| Change::ExpertsOnHost(started + number(more))),
+                change: Box::new(move |more| Change::ExpertsOnHost(started + saturated(more))),
             });
         }
         let all = layers.saturating_add(1);
@@ -304,15 +311,16 @@ impl<P: Price> HintSearch<'_, P> {
         sized.push(SizedChange {
             end: u64::from(now),
             has_steps: true,
-            change: Box::new(move |fewer| Change::Layers(now.saturating_sub(number(fewer)))),
+            change: Box::new(move |fewer| Change::Layers(now.saturating_sub(saturated(fewer)))),
         });
         sized
     }
 
-    /// Another card like the first, if the model then fits.
+    /// One more card like the first, if the model then fits.
     fn another_card(&self) -> Option<Hint> {
         let (request, wish) = (self.request, self.request.wish);
         let first = request.cards.iter().find(|card| card.kind == CardKind::Cuda)?;
+        // Flags that name cards would leave the new one unused.
         if wish.split_mode == SplitMode::None || !wish.devices.is_empty() || !wish.tensor_split.is_empty() {
             return None;
         }
@@ -332,9 +340,11 @@ impl<P: Price> HintSearch<'_, P> {
     }
 }
 
+/// A card that would be large enough if other processes left it.
 fn free_card((card, terms): (&Card, &super::Terms)) -> Option<Hint> {
     let need = peak(terms);
     let held = card.total.saturating_sub(card.free);
+    // No other process can free more than the card has.
     let enough = need > card.free && need <= card.total;
     enough.then(|| {
         let card = card.id.to_string();

@@ -114,6 +114,7 @@ fn tensors(
         _ if kind.transposed && kind.latent.is_none() => widest_value,
         own => own,
     };
+    // K, V and the index key, in the order of the engine's constructors.
     for (kind, elements) in [
         (kind.key_type(), key),
         (kind.value, value),

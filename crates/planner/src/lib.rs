@@ -49,6 +49,7 @@ pub use request::{Engine, EngineKind, PlanRequest};
 
 /// Plans a model on the cards of a request.
 pub fn plan(request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+    // The calculator keeps all that does not depend on the context, which the search then varies.
     let calculator = PlanCalculator::new(request)?;
     let cost = calculator.at(u64::from(request.wish.context))?;
     let largest_context = fit::largest_context(request, &calculator, &cost);
@@ -66,6 +67,7 @@ fn assemble(
         schema: "plimsoll.plan/1",
         model: model_name(request),
         engine: engine_info(request),
+        // The rounded context, because that is what the engine reserves.
         context: cost.reserve.context,
         cards: cards(request, &cost),
         fits: fit::fits(request, &cost),
@@ -100,6 +102,7 @@ fn cards(request: &PlanRequest<'_>, cost: &RequestCost) -> Vec<CardPlan> {
             id: card.id.clone(),
             total: card.total,
             free: card.free,
+            // The pool is empty until the first request.
             loaded: cost::loaded(terms),
             peak,
             headroom: signed_difference(card.free.get(), peak.get()),
@@ -112,6 +115,7 @@ fn cards(request: &PlanRequest<'_>, cost: &RequestCost) -> Vec<CardPlan> {
 
 /// `a - b`, at the ends of the range rather than beyond them.
 fn signed_difference(a: u64, b: u64) -> i64 {
+    // A hostile header may make the difference larger than `i64` holds.
     let magnitude = i64::try_from(a.abs_diff(b)).unwrap_or(i64::MAX);
     if a >= b { magnitude } else { -magnitude }
 }

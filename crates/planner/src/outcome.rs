@@ -34,6 +34,7 @@ impl Term {
 /// Serialises as the integer alone, `null` where unknown; sources stand beside the terms.
 impl Serialize for Term {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // The sources are in the reasons; the document has one number for each term.
         self.bytes.serialize(serializer)
     }
 }

@@ -1,8 +1,9 @@
-//! The run-time pool: what operations borrow while they run. No planner of the engine's own counts it.
+//! Run-time pool: temporary memory of operations, which no planner of the engines counts.
 //!
-//! What an operation asks for is `plimsoll_pool::demand`'s to say; here is which operations a model has. One operation runs at a time,
-//! so with virtual memory the pool's peak is the hungriest operation, in steps of 2 MiB (`ggml-cuda.cu: ggml_cuda_pool_vmm @ b8799,
-//! b10605`). The legacy pool strands blocks as a cache copy grows; its peak comes from replaying a prompt over that pool (`legacy`).
+//! `plimsoll_pool::demand` has the demand of each operation; this module has the operations of a model. One operation runs
+//! at a time, so with virtual memory the pool's peak is that of the largest operation, in steps of 2 MiB (`ggml-cuda.cu:
+//! ggml_cuda_pool_vmm @ b8799, b10605`). The legacy pool strands blocks as a cache copy grows, so its peak comes from a
+//! replay of a prompt (`legacy`).
 
 mod attention;
 mod ik;
@@ -24,19 +25,19 @@ use super::layout::{DeviceLayout, TensorDevice};
 use super::outcome::Term;
 use super::reserve::Reserve;
 
-/// Of a card that was described without it: that of the H200.
+/// Compute capability of a card that was described without one: that of the H200.
 const USUAL_CAPABILITY: (u32, u32) = (9, 0);
 
-/// What the pool of one device takes.
+/// The pool of one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RunTimePool {
-    /// At full depth.
+    /// Bytes at full depth.
     pub(super) peak: Term,
     /// Bytes that one more token of depth costs.
     pub(super) growth: Bytes,
 }
 
-/// What decides the growth of a pool.
+/// Cache, engine and flags that decide the size of a pool.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PoolInputs {
     pub(super) flash_attention: bool,
@@ -45,18 +46,19 @@ pub(super) struct PoolInputs {
     pub(super) value: TensorType,
     /// Cells at full depth.
     pub(super) cells: u64,
-    /// ik_llama.cpp's ways with latent attention.
+    /// ik_llama.cpp's latent attention.
     pub(super) latent: Option<LatentAttention>,
-    /// That engine multiplies `ffn_up` and `ffn_gate` in one operation.
+    /// `ffn_up` and `ffn_gate` are one operation (ik_llama.cpp).
     pub(super) fused: bool,
-    /// What the first use of cuBLAS takes and keeps.
+    /// Memory that the first use of cuBLAS takes and keeps.
     pub(super) cublas: Bytes,
 }
 
-/// The matrices of each device, one of each size and type: which of them is the hungriest depends on the batch.
+/// The matrices of each device, one of each size and type. The batch decides which of them needs the most.
 pub(super) fn matrices<'a>(model: &'a Model, layout: &DeviceLayout) -> Vec<Vec<&'a Tensor>> {
     let mut matrices: Vec<Vec<&Tensor>> = vec![Vec::new(); layout.devices.len()];
     let mut known = HashSet::new();
+    // A tensor of one row is no matrix: norms and biases ask for nothing.
     for tensor in model.tensors.iter().filter(|tensor| tensor.shape[1] > 1) {
         if let TensorDevice::Card(device) = layout.tensor(tensor)
             && known.insert((device, tensor.shape, tensor.kind.id))
@@ -88,16 +90,18 @@ pub(super) fn pool(
         .map(|layer| AttentionPool::of(model, layer, reserve, (rules, depth)))
         .max_by_key(|attention| attention.most(depth.cells))
         .unwrap_or_default();
-    // before the rotation of a quantised cache had a kernel of its own it was a product in F32
+    // Before the rotation of a quantised cache had a kernel of its own, it was a product in F32.
     let rotates = depth.engine.copies() && depth.key.quantised();
     let multiplies = weights
         .iter()
         .any(|tensor| product::is_for_cublas(tensor, reserve, rules));
+    // Once loaded, cuBLAS keeps its workspace and kernels for the life of the process.
     let cublas = if multiplies || rotates || !depth.flash_attention || depth.latent.is_some() {
         depth.cublas
     } else {
         Bytes::ZERO
     };
+    // The legacy pool strands blocks only where a cache copy grows; elsewhere both pools hold the same.
     let peak = if card.legacy_pool && depth.engine.copies() {
         let first = attention::warm_up(model, depth, rules);
         let blocks = legacy::blocks(first, products, attention, rules, reserve, depth.cells);
@@ -121,7 +125,7 @@ fn rules(card: &Card, engine: Engine) -> Rules {
     }
 }
 
-/// Blocks that are alive together.
+/// The sum of blocks that are in use together.
 fn sum(sizes: impl IntoIterator<Item = u64>) -> Bytes {
     sizes.into_iter().map(Bytes::new).sum()
 }

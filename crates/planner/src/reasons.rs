@@ -1,4 +1,4 @@
-//! Why the plan is what it is: one tree per card, and what the plan does not know.
+//! Reasons of a plan: one tree for each card, and the limits of its numbers.
 
 mod ik;
 
@@ -26,38 +26,29 @@ pub(super) fn reasons(
 fn on_card(request: &PlanRequest<'_>, card: &Card, terms: &Terms, used: bool) -> Reason {
     let need = peak(terms);
     let model = super::model_name(request);
+    let needs = format!("{model} needs {need} on {}, where {} is free", card.id, card.free);
     let (code, text) = if need > card.free {
         let short = need.saturating_sub(card.free);
-        (
-            "does_not_fit",
-            format!(
-                "{model} needs {need} on {}, where {} is free: {short} too much",
-                card.id, card.free
-            ),
-        )
+        ("does_not_fit", format!("{needs}: {short} too much"))
     } else if used || card.kind == CardKind::Host {
-        (
-            "fits",
-            format!("{model} needs {need} on {}, where {} is free", card.id, card.free),
-        )
+        ("fits", needs)
     } else {
-        (
-            "not_used",
-            format!(
-                "{model} has no layer on {}; seeing the card costs {need}",
-                card.id
-            ),
-        )
+        // The driver opens a context on every visible card, used or not.
+        let text = format!(
+            "{model} has no layer on {}; seeing the card costs {need}",
+            card.id
+        );
+        ("not_used", text)
     };
     Reason::new(code, text)
         .fact("need", need)
         .fact("free", card.free)
         .fact("total", card.total)
-        .because_all(asked(terms))
+        .because_all(term_reasons(terms))
 }
 
-/// What is asked, the largest term first; terms of nothing are left out.
-fn asked(terms: &Terms) -> Vec<Reason> {
+/// The terms of a card, the largest first, without those of zero bytes.
+fn term_reasons(terms: &Terms) -> Vec<Reason> {
     let mut named: Vec<(&'static str, &'static str, &Term)> = vec![
         ("weights", "the weights", &terms.weights),
         ("kv", "the KV cache", &terms.kv),
@@ -65,6 +56,7 @@ fn asked(terms: &Terms) -> Vec<Reason> {
         ("pool", "the run-time pool at full depth", &terms.pool),
         ("context", "the driver's context and modules", &terms.context),
     ];
+    // An unknown term stays: it must not look like nothing.
     named.retain(|(_, _, term)| term.bytes.is_none_or(|bytes| !bytes.is_zero()));
     named.sort_by_key(|(_, _, term)| std::cmp::Reverse(term.known()));
     let reason = |(code, what, term): (&'static str, &'static str, &Term)| {
@@ -77,25 +69,23 @@ fn asked(terms: &Terms) -> Vec<Reason> {
     named.into_iter().map(reason).collect()
 }
 
-/// What the numbers above leave open, and what the engine does differently from what was asked.
+/// Limits of the numbers, and deviations of the engine from the flags.
 fn caveats(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
     let wish = request.wish;
     let mut reasons = Vec::new();
     let flash = calculator.flash();
     if let Some(missing) = flash.missing {
-        reasons.push(match flash.on {
-            true => Reason::new(
-                "attention_on_host",
-                format!("the host computes attention: {missing}; that is slow"),
-            ),
-            false => Reason::new(
-                "flash_attention_off",
-                format!(
-                    "the engine will switch flash attention off: {missing}; the whole KQ matrix is then in the compute buffer"
-                ),
-            ),
+        reasons.push(if flash.on {
+            let text = format!("the host computes attention: {missing}; that is slow");
+            Reason::new("attention_on_host", text)
+        } else {
+            let text = format!(
+                "the engine will switch flash attention off: {missing}; the whole KQ matrix is then in the compute buffer"
+            );
+            Reason::new("flash_attention_off", text)
         });
     }
+    // An estimate is marked, because its error has no bound.
     if !cost.sure {
         let text = format!(
             "the compute buffer is estimated: the graph of architecture `{}` with these flags is not mirrored here; `plimsoll plan --exact` asks the engine itself",
@@ -113,34 +103,27 @@ fn caveats(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &Re
     if request.projector.is_some() {
         reasons.push(Reason::new(
             "projector_compute_unknown",
-            "the projector's weights are counted; what it computes with is not known here; `plimsoll plan --exact` asks the engine itself",
+            "the projector's weights are counted; its compute buffer is not known here; `plimsoll plan --exact` asks the engine itself",
         ));
     }
     if !wish.adapters.is_empty() {
-        reasons.push(
-            Reason::new(
-                "adapters_not_counted",
-                "adapters are loaded beside the weights and are not counted",
-            )
-            .fact("adapters", u64::try_from(wish.adapters.len()).unwrap_or(u64::MAX)),
-        );
+        let count = u64::try_from(wish.adapters.len()).unwrap_or(u64::MAX);
+        let text = "adapters are loaded beside the weights and are not counted";
+        reasons.push(Reason::new("adapters_not_counted", text).fact("adapters", count));
     }
     reasons.extend(ik::caveats(request, calculator, cost));
     reasons.extend(beside_the_sum(request));
-    let assumed = |(index, card): (usize, &Card)| {
-        let open =
-            calculator.uses(index) && card.kind == CardKind::Cuda && !calibration::is_known(request, card);
-        open.then(|| {
-            Reason::new(
-                "context_assumed",
-                format!(
-                    "the driver's context on {} is assumed, not measured; `plimsoll calibrate` measures it there",
-                    card.id
-                ),
-            )
-        })
-    };
-    reasons.extend(request.cards.iter().enumerate().filter_map(assumed));
+    for (index, card) in request.cards.iter().enumerate() {
+        let computes = calculator.uses(index) && card.kind == CardKind::Cuda;
+        if computes && !calibration::is_known(request, card) {
+            let text = format!(
+                "the driver's context on {} is assumed, not measured; `plimsoll calibrate` measures it there",
+                card.id
+            );
+            reasons.push(Reason::new("context_assumed", text));
+        }
+    }
+    // --fit changes only what the user left open (`common/fit.cpp: common_fit_params @ b10605`).
     let left_open = wish.context == 0 || wish.gpu_layers == GpuLayers::Auto;
     if wish.fit && left_open && !fit::fits(request, cost) {
         let text = format!(
@@ -149,6 +132,7 @@ fn caveats(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &Re
         );
         reasons.push(Reason::new("engine_may_shrink", text));
     }
+    // Said only where the user gave a context: the model's own is always a whole number of steps.
     if wish.context != 0 && u64::from(wish.context) != cost.reserve.context {
         let text = format!(
             "the engine rounds the context of {} tokens to {}",
@@ -159,7 +143,7 @@ fn caveats(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &Re
     reasons
 }
 
-/// What a server may take besides, and what is planned as something else.
+/// Memory of a server outside of the sum, and flags that are planned as others.
 fn beside_the_sum(request: &PlanRequest<'_>) -> Vec<Reason> {
     let wish = request.wish;
     let mut reasons = Vec::new();
@@ -173,6 +157,7 @@ fn beside_the_sum(request: &PlanRequest<'_>) -> Vec<Reason> {
         );
         reasons.push(Reason::new("prompt_cache_not_counted", text));
     }
+    // `ggml-backend-meta.cpp` splits every matrix; its buffers have no mirror here.
     if wish.split_mode == SplitMode::Tensor {
         let text = "a split by tensors is planned as a split by layers; its buffers are not mirrored here";
         reasons.push(Reason::new("tensor_split_estimated", text));

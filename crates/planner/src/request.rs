@@ -13,6 +13,7 @@ use super::contexts::MeasuredContext;
 /// The project that an engine was built from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum EngineKind {
+    // The names are those of the projects, which tables of contexts have in their files.
     #[serde(rename = "llama.cpp")]
     LlamaCpp,
     #[serde(rename = "ik_llama.cpp")]

@@ -1,4 +1,4 @@
-//! What was measured of contexts on this machine, in a plan.
+//! Measured driver contexts of this machine in a plan.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use plimsoll_base::{Bytes, Card};
@@ -63,7 +63,7 @@ fn planned_on(flags: &str, cards: &[Card], contexts: &[MeasuredContext]) -> Plan
 }
 
 #[test]
-fn a_measured_context_is_taken_before_a_published_one_and_named() {
+fn a_measured_context_comes_before_a_published_one_and_is_named() {
     let contexts = [row("Fake 9000", 1), row("Fake 9000", 10_605)];
     let plan = planned("-c 4096 -ngl 99", &["Fake 9000"], &contexts);
     let term = &plan.cards[0].terms.context;
@@ -99,7 +99,7 @@ fn the_first_use_of_cublas_is_measured_as_well() {
 }
 
 #[test]
-fn a_card_that_is_only_seen_costs_no_more_than_one_that_is_used() {
+fn a_visible_unused_card_costs_no_more_than_a_used_one() {
     let contexts = [row("NVIDIA H200", 10_605), row("Fake 9000", 10_605)];
     let plan = planned(
         "-c 4096 -ngl 99 -sm none -mg 0",

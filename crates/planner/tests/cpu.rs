@@ -1,4 +1,4 @@
-//! The default plan against what llama-server says of itself without a GPU (`data/measured/cpu-0.6.0-dev.json`).
+//! Default plan compared with llama-server's own log without a GPU (`data/measured/cpu-0.6.0-dev.json`).
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 #[path = "measured/shapes.rs"]
@@ -143,7 +143,7 @@ fn rename(draft: &mut Draft, architecture: &str) {
 }
 
 #[test]
-fn every_family_is_what_the_engine_prints() {
+fn every_family_equals_the_engines_log() {
     let measured: Measured =
         serde_json::from_str(include_str!("../../../data/measured/cpu-0.6.0-dev.json")).unwrap();
     let cards = [host()];
@@ -192,7 +192,7 @@ fn every_family_is_what_the_engine_prints() {
 }
 
 #[test]
-fn a_plan_for_the_host_is_what_the_engine_prints() {
+fn a_plan_for_the_host_equals_the_engines_log() {
     let measured: Measured =
         serde_json::from_str(include_str!("../../../data/measured/cpu-0.6.0-dev.json")).unwrap();
     let model = shapes::model("words");

@@ -1,5 +1,5 @@
-//! The default plan against what llama.cpp b10605 and b8799 said of themselves under the phantom backend (`data/exact`) and on cards, where
-//! that was measured (`data/measured/h200-matrix-*.json`, by `bench/gpu/run.py`), and the logs of both builds as they were.
+//! Default plan compared with the logs of llama.cpp b10605 and b8799 under the phantom backend (`data/exact`) and on cards
+//! (`data/measured/h200-matrix-*.json`, by `bench/gpu/run.py`), and the reader of those logs.
 //!
 //! `cargo test -p plimsoll-planner --test exact -- --nocapture` prints the table.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
@@ -23,7 +23,7 @@ struct Recorded {
     rows: Vec<Row>,
 }
 
-/// One configuration, and the lines of the engine's log that tell of it.
+/// One configuration, and the lines of the engine's log for it.
 #[derive(Deserialize)]
 struct Row {
     model: String,
@@ -85,7 +85,7 @@ fn model(name: &str) -> Model {
     zoo::read(&draft)
 }
 
-/// Everything that a request borrows.
+/// Owner of everything that a request borrows.
 struct Asked {
     model: Model,
     draft: Option<Model>,
@@ -128,7 +128,7 @@ impl Asked {
     }
 }
 
-/// How near the default plan has to come.
+/// Largest error that the default plan may have.
 #[derive(Debug, PartialEq)]
 enum Class {
     Dense,
@@ -166,7 +166,7 @@ fn show(numbers: [Bytes; 3]) -> String {
 }
 
 #[test]
-fn the_default_plan_is_as_near_as_it_says_on_every_recorded_row() {
+fn the_default_plan_keeps_its_margin_on_every_recorded_row() {
     let rows = rows();
     let mut models = BTreeMap::new();
     let (mut wrong, mut asks) = (Vec::new(), 0);
@@ -238,7 +238,7 @@ fn the_default_plan_is_as_near_as_it_says_on_every_recorded_row() {
     assert!(wrong.is_empty(), "{} rows:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// What is promised is 2 % of a card; what is held above is 1 MiB of each of its terms.
+/// The promise is 2 % of a card; the test above allows 1 MiB for each of its terms.
 #[test]
 fn no_recorded_model_with_states_is_an_estimate() {
     let recorded = recorded();
@@ -319,7 +319,7 @@ fn every_recorded_row_of_the_older_build_is_read_whole() {
 }
 
 #[test]
-fn a_context_that_reserves_again_counts_once_and_a_second_context_beside_it() {
+fn a_context_that_reserves_again_counts_once_and_a_second_context_adds() {
     let log = "llama_context: constructing llama_context\n\
                sched_reserve:      CUDA0 compute buffer size =   100.00 MiB\n\
                sched_reserve:      CUDA0 compute buffer size =   120.00 MiB\n\
@@ -333,7 +333,7 @@ fn a_context_that_reserves_again_counts_once_and_a_second_context_beside_it() {
 }
 
 #[test]
-fn a_model_file_cannot_speak_for_the_engine() {
+fn texts_of_a_model_file_are_not_read_as_the_engines_lines() {
     for line in [
         "llama_model_loader: - kv   2: general.name str = x: CUDA0 model buffer size = 9.00 MiB",
         "llama_model_loader: - kv   2: general.name str = initializing, n_slots = 4",
@@ -350,7 +350,7 @@ fn a_model_file_cannot_speak_for_the_engine() {
 }
 
 #[test]
-fn a_refusal_is_told_in_the_engines_own_words() {
+fn a_refusal_has_the_engines_own_message() {
     for (log, kind, words) in [
         (
             "0.00.020.174 E llama_model_load: error loading model: device CUDA0 does not support split buffers\n\
@@ -394,13 +394,13 @@ fn a_refusal_is_told_in_the_engines_own_words() {
         Transcript::read("")
             .refusal()
             .to_string()
-            .contains("without a word")
+            .contains("without a message")
     );
 }
 
 /// `llama-fit-params --fit-print on`, of both devices.
 #[test]
-fn a_table_of_whole_mebibytes_is_read_and_says_how_coarse_it_is() {
+fn a_table_of_whole_mebibytes_is_read_with_its_margin() {
     let transcript = Transcript::read("CUDA0 4650 512 258 \nCUDA1 1 2 3 \nHost 281 0 20 \n");
     assert!(transcript.is_ready());
     assert_eq!(transcript.sum(Place::Card(1), BufferKind::Cache), Bytes::mib(2));

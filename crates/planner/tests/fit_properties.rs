@@ -1,4 +1,4 @@
-//! What holds for every answer of `--fit`: its flags fit when they are planned with, and one step more does not.
+//! Properties of every answer of `--fit`: its flags fit when they are planned with, and one step more does not.
 #![allow(clippy::unwrap_used)]
 
 #[path = "zoo/drafted.rs"]
@@ -296,7 +296,7 @@ impl Price for Patient<'_> {
 }
 
 #[test]
-fn from_the_right_guess_a_context_is_confirmed_by_the_pair_that_was_likely() {
+fn a_right_guess_is_confirmed_by_the_likely_pair() {
     let case = Case::new("l8", 32, &[12_000], "-c 4096");
     case.ask(&case.options, |request| {
         let largest = plan(request).unwrap().largest_context;
@@ -321,7 +321,7 @@ fn from_the_right_guess_a_context_is_confirmed_by_the_pair_that_was_likely() {
 }
 
 #[test]
-fn where_not_everything_is_answered_nothing_is_claimed() {
+fn with_open_questions_there_is_no_answer() {
     let case = Case::new("q30", 6, &[4_880], "-c 8192");
     let directions = [Dimension::Context, Dimension::Cache, Dimension::Experts];
     let whole = case.fit(&directions).unwrap();

@@ -1,4 +1,4 @@
-//! Whole processes on an NVIDIA H200: what nvidia-smi and guard counted, against the plan (`data/measured/h200-process-b10605.json`,
+//! Plans compared with nvidia-smi and guard for whole processes on an NVIDIA H200 (`data/measured/h200-process-b10605.json`,
 //! `h200-growth-b8799.json`; measured by `bench/gpu/run.py`).
 //!
 //! `cargo test -p plimsoll-planner --test h200 -- --nocapture` prints the tables.
@@ -115,7 +115,7 @@ fn off(planned: Bytes, measured: u64) -> i64 {
 }
 
 #[test]
-fn whole_processes_are_met_after_load_and_after_a_long_prompt() {
+fn whole_processes_match_after_load_and_after_a_long_prompt() {
     let text = include_str!("../../../data/measured/h200-process-b10605.json");
     let rows = serde_json::from_str::<Processes>(text).unwrap().rows;
     assert_eq!(rows.len(), 36);
@@ -139,7 +139,7 @@ fn whole_processes_are_met_after_load_and_after_a_long_prompt() {
 }
 
 #[test]
-fn a_pool_that_grows_is_met_at_its_depth() {
+fn a_growing_pool_matches_at_its_depth() {
     let m8 = model("m8");
     for row in growth().depth {
         let plan = older(&m8, (&row.pool, &row.kv), row.ubatch, row.context, "");
@@ -153,7 +153,7 @@ fn a_pool_that_grows_is_met_at_its_depth() {
 }
 
 #[test]
-fn what_guard_counts_is_planned_to_the_byte() {
+fn guards_count_is_planned_to_the_byte() {
     let m8 = model("m8");
     let rows = growth().budgets;
     let whole = rows.iter().filter(|row| row.ooms == 0);
@@ -172,7 +172,7 @@ fn what_guard_counts_is_planned_to_the_byte() {
 }
 
 #[test]
-fn the_largest_context_is_the_one_that_was_the_last_to_survive_on_the_card() {
+fn the_largest_context_is_the_last_that_survived_on_the_card() {
     let m8 = model("m8");
     for row in growth().fits {
         assert!(row.best_filled && !row.one_step_more_filled);
@@ -183,10 +183,10 @@ fn the_largest_context_is_the_one_that_was_the_last_to_survive_on_the_card() {
     }
 }
 
-/// What `plimsoll calibrate` measured on the card, against the published row, which is of other processes: nvidia-smi counts whole
+/// The measurement of `plimsoll calibrate` against the published row, which is of other processes: nvidia-smi counts whole
 /// pages of 2 MiB, and three of them make the difference.
 #[test]
-fn what_calibrate_measures_is_what_is_published() {
+fn calibrate_measures_the_published_values() {
     #[derive(Deserialize)]
     struct Guarded {
         calibrate: Calibrate,

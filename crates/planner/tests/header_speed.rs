@@ -1,4 +1,4 @@
-//! The promise: the header of a model of a terabyte in six files is read in well under 10 ms (release).
+//! Reading time of a header: a model of a terabyte in six files takes well under 10 ms (release).
 //! `cargo test --release -p plimsoll-planner --test header_speed -- --nocapture` prints the time.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
@@ -12,7 +12,7 @@ use plimsoll_model::{Dialect, Model};
 const LIMIT: Duration = Duration::from_millis(if cfg!(debug_assertions) { 500 } else { 10 });
 
 #[test]
-fn a_terabyte_in_six_files_is_known_in_milliseconds() {
+fn a_terabyte_in_six_files_is_read_in_milliseconds() {
     let drafts = plimsoll_specimens::shape("kimi-k2").unwrap().files(6);
     let files: Vec<(Vec<u8>, u64)> = drafts.iter().map(file).collect();
     let read = || {

@@ -1,4 +1,4 @@
-//! ik_llama.cpp's own flags, held to what its users published of DeepSeek and Kimi: logs in its repository's `github-data`.
+//! Plans for ik_llama.cpp compared with published logs of DeepSeek and Kimi (`github-data` in its repository).
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use std::collections::BTreeMap;
@@ -143,7 +143,7 @@ fn the_pool_grows_as_users_saw_and_amb_bounds_it() {
 
 /// `KV self size` of logs in pull requests 237, 386, 400, 409 and 616 and in issue 485, in hundredths of a MiB.
 #[test]
-fn the_cache_is_what_logs_say() {
+fn the_cache_equals_the_logs() {
     for (recipe, flags, hundredths) in [
         (deepseek(), "-mla 2 -fa off -c 163840 -ub 1024", 1_098_000),
         (older_deepseek(), "-mla 3 -fa on -c 32768", 216_000),
@@ -171,7 +171,7 @@ fn the_cache_is_what_logs_say() {
 
 /// `compute buffer size` of a card, of builds in which nothing is bound by -amb, or, before flash attention, everything.
 #[test]
-fn the_compute_buffer_is_within_two_per_cent_of_what_logs_say() {
+fn the_compute_buffer_is_within_two_per_cent_of_the_logs() {
     let q2 = Recipe {
         kinds: Kinds {
             experts: types::Q2_K,
@@ -250,7 +250,7 @@ fn amb_bounds_the_compute_buffer_whatever_the_context() {
 }
 
 #[test]
-fn what_the_file_lacks_is_computed_beside_the_weights_and_told() {
+fn missing_matrices_are_computed_counted_and_reported() {
     let weights = |flags: &str| {
         let plan = planned(&kimi(), &format!("-c 4096 -ngl 99 -np 1 {flags}"), 1);
         let told = reason(&plan, "weights_computed").is_some();
@@ -313,7 +313,7 @@ fn experts_in_host_memory_are_copied_to_the_card_only_for_large_batches() {
 }
 
 #[test]
-fn repacking_is_said_where_weights_stay_in_host_memory() {
+fn repacking_is_reported_where_weights_stay_in_host_memory() {
     let flags = "-mla 3 -amb 512 -c 4096 -ngl 99 -np 1 -rtr";
     let plan = planned(&kimi(), &format!("{flags} -ot exps=CPU"), 1);
     assert!(reason(&plan, "weights_repacked").unwrap().contains("-rtr"));
@@ -330,7 +330,7 @@ fn repacking_is_said_where_weights_stay_in_host_memory() {
     );
 }
 
-/// What nvidia-smi showed of a prompt that grew, in MiB by tokens; what the engine's log said of its buffers.
+/// MiB by nvidia-smi for a growing prompt, by tokens, and the buffers in the engine's log.
 #[derive(serde::Deserialize)]
 struct Grown {
     args: String,

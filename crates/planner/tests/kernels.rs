@@ -1,4 +1,4 @@
-//! Cards and types that the engine has no kernel for tiles for: cuBLAS gets a copy of the matrix in halves, out of the pool.
+//! Cards and types without a kernel for tiles: cuBLAS gets an f16 copy of the matrix, out of the pool.
 //!
 //! Expected sizes are products of the model's shapes; `mmq.cu: ggml_cuda_should_use_mmq`, `ggml-cuda.cu: ggml_cuda_mul_mat_cublas_impl @ b10605`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]

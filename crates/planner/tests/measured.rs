@@ -1,4 +1,4 @@
-//! The default plan against what llama.cpp b10605 said of itself on an NVIDIA H200 (`data/measured`).
+//! Default plan compared with the log of llama.cpp b10605 on an NVIDIA H200 (`data/measured`).
 //!
 //! `cargo test -p plimsoll-planner --test measured -- --nocapture` prints the table.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
@@ -95,7 +95,7 @@ fn cut(bytes: Option<Bytes>) -> u64 {
 }
 
 #[test]
-fn every_static_row_is_met_to_the_mebibyte() {
+fn every_static_row_matches_to_the_mebibyte() {
     let rows = measured().reserved;
     assert_eq!(rows.len(), 42);
     println!("| model | flags | weights | KV | compute | host weights | host compute |");
@@ -140,11 +140,11 @@ fn every_static_row_is_met_to_the_mebibyte() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// MiB by which a whole process may differ from its plan: what the driver rounds, and what varies from run to run.
+/// MiB by which a whole process may differ from its plan: rounding by the driver, and variation between runs.
 const PROCESS_BOUND: u64 = 16;
 
 #[test]
-fn the_whole_process_is_met() {
+fn the_whole_process_matches() {
     println!("| model | flags | loaded | planned | deepest | planned |");
     println!("|---|---|---|---|---|---|");
     let mut wrong = Vec::new();
@@ -177,7 +177,7 @@ fn the_whole_process_is_met() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// MiB of pool after a prompt of `tokens`: the peak less what the rest of the context would still add.
+/// MiB of pool after a prompt of `tokens`: the peak less the growth over the rest of the context.
 fn pool_at(plan: &Plan, tokens: u64) -> u64 {
     let peak = plan.cards[0].terms.pool.known();
     let rest = plan.context.saturating_sub(tokens.next_multiple_of(256));

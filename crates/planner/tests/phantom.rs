@@ -1,4 +1,4 @@
-//! The default plan against llama.cpp's own graph builder and allocator, run without a GPU
+//! Default plan compared with llama.cpp's own graph builder and allocator, run without a GPU
 //! (`data/measured/phantom-b10605.json`): several cards, latent attention, experts in host memory.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
@@ -55,7 +55,7 @@ fn planned(row: &Row) -> Plan {
 const ROUNDING: f64 = 1.0;
 
 #[test]
-fn several_cards_latent_attention_and_offloaded_experts_are_met() {
+fn several_cards_latent_attention_and_offloaded_experts_match() {
     let measured: Measured =
         serde_json::from_str(include_str!("../../../data/measured/phantom-b10605.json")).unwrap();
     let mut wrong = Vec::new();

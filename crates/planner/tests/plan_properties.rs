@@ -1,4 +1,4 @@
-//! What holds for every plan, whatever the model and the flags.
+//! Properties of every plan, for any model and flags.
 #![allow(clippy::unwrap_used)]
 
 #[path = "zoo/drafted.rs"]

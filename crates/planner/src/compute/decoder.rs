@@ -67,6 +67,7 @@ impl<'a> Decoder<'a> {
 
     pub(super) fn build(&mut self) {
         let embedded = self.embed();
+        // Gemma 3n alone has streams.
         let current = match self.streams(embedded) {
             Some(merged) => merged,
             None => self.all_layers(embedded),
@@ -99,6 +100,7 @@ impl<'a> Decoder<'a> {
             self.graph.gather([width, self.tokens, 1, 1], table, tokens)
         });
         let mut embedded = looked_up.or(ready).unwrap_or(tokens);
+        // Expanded here, because the engine adds both inputs to the graph before any layer.
         self.graph.expand(embedded);
         if let Some(ready) = ready {
             self.graph.expand(ready);
@@ -159,6 +161,7 @@ impl<'a> Decoder<'a> {
             self.graph.node_mut(result).output = true;
         }
         self.graph.expand(result);
+        // Pooling reads the embeddings of the last norm beside the logits.
         if let Some(pooling) = self.reserve.pooling {
             self.pool(pooling, normed);
         }

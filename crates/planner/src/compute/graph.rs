@@ -131,6 +131,7 @@ impl OpGraph {
     }
 
     fn push(&mut self, kind: OpKind, element: u64, shape: [u64; 4], sources: &[Id]) -> Id {
+        // Sources beyond the array would be a bug of a builder: no operation reads more.
         let mut held = [None; SOURCES];
         for (slot, source) in held.iter_mut().zip(sources) {
             *slot = Some(*source);
@@ -179,6 +180,7 @@ impl OpGraph {
     pub(super) fn rope(&mut self, sources: &[Id]) -> Id {
         let like = self.node(sources[0]).layout;
         let id = self.push(OpKind::Rope, like.element, like.shape, sources);
+        // `get_op_batch_size`: of a rotary embedding the tokens are the third dimension.
         self.node_mut(id).batch = like.shape[2];
         id
     }
@@ -205,6 +207,7 @@ impl OpGraph {
 
     /// `ggml_mul_mat`: F32 of the weight's rows by the activations' columns.
     pub(super) fn multiply(&mut self, weight: Id, activations: Id) -> Id {
+        // `ne[1]` of both: the weight is stored by rows.
         let rows = self.shape(weight)[1];
         let [_, columns, second, third] = self.shape(activations);
         let id = self.own([rows, columns, second, third], &[weight, activations]);

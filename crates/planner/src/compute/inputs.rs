@@ -64,6 +64,7 @@ pub(super) fn inputs(
 
 fn state_inputs(graph: &mut OpGraph, reserve: &Reserve) -> StateInputs {
     let sequences = reserve.sequences;
+    // One input holds the rows of the batch's states and, after them, of all others.
     let all = graph.input(I32, [sequences, 1, 1, 1]);
     StateInputs {
         of_batch: graph.view(all, [sequences, 1, 1, 1]),

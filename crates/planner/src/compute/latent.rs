@@ -71,6 +71,7 @@ impl Decoder<'_> {
             }
             None => self.linear(block, "attn_q", input)?,
         };
+        // Only a part of each head is rotated.
         let plain = self.graph.view(query, [latent.plain(), heads, tokens, 1]);
         let rotary = self.graph.view(query, [latent.rope(), heads, tokens, 1]);
         let rotary_key = self.graph.view(compressed, [latent.rope(), 1, tokens, 1]);
@@ -98,6 +99,7 @@ impl Decoder<'_> {
         let tensor = self.cache_tensor(self.cache.key, row, rows, place);
         let both = [batch.rotary_key, batch.vector];
         let joined = self.graph.own([row, self.tokens, 1, 1], &both);
+        // Rotary part first: the cache has this order, unlike llama.cpp's.
         let store = self.graph.store(joined, self.inputs.full.key_rows, tensor);
         self.graph.expand(store);
         LatentRows { cells, tensor }
@@ -140,6 +142,7 @@ impl Decoder<'_> {
             let keys = self
                 .graph
                 .own_of(F16, [latent.plain(), cells, one_pass, 1], &[keys]);
+            // The engine expands both before it joins the keys, so both are in memory at once.
             self.graph.expand(keys);
             self.graph.expand(values);
             let keys = self
@@ -203,6 +206,7 @@ impl Decoder<'_> {
         } else {
             self.stepwise(latent, query, cache, heads)
         };
+        // One more product turns the attended vectors into values of each head.
         let decompress =
             self.latent_matrix(block, ["attn_v_b", "attn_kv_b"], [rank, latent.value(), heads, 1]);
         let values = self.graph.multiply(decompress, attended);
@@ -225,6 +229,7 @@ impl Decoder<'_> {
         }
         let mut joined = None;
         for turn in ends(heads.div_ceil(step)) {
+            // The last step has the heads that are left.
             let done = (turn * step).min(heads);
             let now = done - (turn - 1) * step;
             let query = self.graph.view(query, [rank + latent.rope(), tokens, now, 1]);

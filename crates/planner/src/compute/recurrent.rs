@@ -45,6 +45,7 @@ impl Decoder<'_> {
 
     /// `build_rs`: the states of `row` elements each, and the result of `read` over the batch's rows of them.
     fn carry(&mut self, block: &Layer<'_>, row: u64, read: impl FnOnce(&mut Self, Id, Id) -> Id) -> Carried {
+        // -nkvo keeps states on the host like any cache.
         let place = self.cache.device(block.place);
         let rows = self.sequences().saturating_mul(self.snapshots());
         let cache = self.graph.states(place, row, rows);
@@ -84,6 +85,7 @@ impl Decoder<'_> {
         let turned = self.graph.view(batch, [each, channels, sequences, 1]);
         let shape = [taps.saturating_add(each), channels, sequences, 1];
         let window = self.graph.own(shape, &[before, turned]);
+        // One window for each token that can be rolled back.
         for _ in 0..self.snapshots().min(each) {
             let last = self.graph.slice(window, [taps, channels, sequences, 1]);
             self.write_back(kept, last, [taps.saturating_mul(channels), sequences, 1, 1]);

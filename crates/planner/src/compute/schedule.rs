@@ -23,6 +23,7 @@ pub(super) struct BackendSet {
 /// Peak bytes of each card's compute buffer and, last, of the host's.
 pub(super) fn reserve(graph: &mut OpGraph, backends: BackendSet) -> Vec<u64> {
     let places = assign(graph, backends);
+    // Copies are made while the graph is split, so the allocator sees them as tensors of the graph.
     let mut splitter = Splitter {
         backends,
         places,
@@ -162,6 +163,7 @@ impl Splitter {
             // Views compute nothing, so they never start a split.
             if graph.node(id).kind != OpKind::View {
                 let place = self.places[id.index()];
+                // A split ends where the device changes, or where a copied weight can reuse memory.
                 if place != current || (!inputs.is_empty() && self.brings_weight(graph, id, current)) {
                     self.steps.append(&mut inputs);
                     self.steps.append(&mut runs);

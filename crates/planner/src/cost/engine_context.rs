@@ -39,6 +39,7 @@ impl<'a> EngineContext<'a> {
         let wish = request.wish;
         let layout = DeviceLayout::new(request, model)?;
         let flash = flash::resolve(request, model, &layout)?;
+        // Weights may grow by matrices that the engine computes when it loads.
         let latent = LatentAttention::of(request, model);
         let weights = loads_prediction_layers.map(|all| {
             let mut weights = weights::weights(model, &layout, all);

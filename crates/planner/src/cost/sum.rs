@@ -31,6 +31,7 @@ pub(super) struct CardSum {
 impl CardSum {
     /// Adds the pool of one more context: the contexts of one process have a pool each.
     pub(super) fn add_pool(&mut self, more: Term) {
+        // The latest source stands for all: they differ only in the model's attention.
         let before = self.pool.take().map_or(Bytes::ZERO, |pool| pool.known());
         self.pool = Some(Term {
             bytes: more.bytes.map(|bytes| bytes + before),
@@ -62,6 +63,7 @@ impl TermSums {
         compute: &DeviceBytes,
         engine: Engine,
     ) {
+        // Prediction layers have a context of their own over weights that are loaded once.
         let none = DeviceBytes::none(&context.layout);
         let weights = context.weights.as_ref().unwrap_or(&none);
         for (device, &card) in context.layout.devices.iter().enumerate() {

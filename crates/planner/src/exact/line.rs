@@ -1,29 +1,29 @@
-//! One line of an engine's log.
+//! Parser for one line of an engine's log.
 //!
 //! The grammar is `FUNCTION: PLACE KIND buffer size = N MiB` (`llama-model.cpp: load_tensors`, `llama-kv-cache.cpp`,
 //! `llama-memory-recurrent.cpp`, `llama-kv-cache-dsv4.cpp`, `llama-context.cpp: sched_reserve`, `llama-adapter.cpp`,
 //! `tools/mtmd/clip.cpp @ b10605, b8799`), after a clock and a level where the program writes them. It is matched from
-//! the front and whole, because the same log quotes the model file's own texts.
+//! the front and whole, because the same log quotes texts of the model file.
 
 use plimsoll_base::Bytes;
 
-/// Longer lines are the model file's texts.
+/// Longer lines are texts of the model file.
 const LONGEST: usize = 512;
 
-/// What a buffer is for.
+/// The purpose of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BufferKind {
     Weights,
     Adapter,
-    /// The cache, whatever its form: keys and values, recurrent state, compressed state.
+    /// Keys and values, recurrent state or compressed state.
     Cache,
     Compute,
     Output,
-    /// A buffer that this reader has no word for.
+    /// A buffer of unknown purpose.
     Other,
 }
 
-/// Where a buffer is.
+/// The place of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
     /// `CUDA0` is 0.
@@ -45,7 +45,7 @@ pub(super) enum EngineLogLine<'a> {
         cache: Bytes,
         compute: Bytes,
     },
-    /// A context, or a projector, begins: what follows is its own.
+    /// A context or a projector begins: the buffers that follow are its own.
     Begins,
     /// The context has its compute buffers; its caches came before.
     Reserved,
@@ -56,7 +56,7 @@ pub(super) enum EngineLogLine<'a> {
     CopiesDropped,
     /// Everything is allocated: the server makes its slots.
     Ready,
-    /// The engine says that something went wrong; its words.
+    /// An error message of the engine.
     Complaint(&'a str),
     Nothing,
 }
@@ -66,17 +66,18 @@ pub(super) fn read(line: &str) -> EngineLogLine<'_> {
     if text.len() > LONGEST {
         return EngineLogLine::Nothing;
     }
+    // A row of --fit-print has no function name, so it is tried first.
     if let Some(row) = row(text) {
         return row;
     }
     match text.split_once(": ") {
-        Some((function, rest)) if is_name(function) => said_by(function, rest.trim(), text),
+        Some((function, rest)) if is_name(function) => of_function(function, rest.trim(), text),
         _ => announced(text),
     }
 }
 
-/// What a function of the engine says.
-fn said_by<'a>(function: &str, rest: &'a str, text: &'a str) -> EngineLogLine<'a> {
+/// A line that begins with the name of one of the engine's functions.
+fn of_function<'a>(function: &str, rest: &'a str, text: &'a str) -> EngineLogLine<'a> {
     if let Some(buffer) = buffer(rest) {
         return buffer;
     }
@@ -102,13 +103,15 @@ const FLASH_ATTENTION_OFF: [&str; 2] = [
     "Flash Attention not supported, set to disabled",
 ];
 
-/// What a program says, of which the function's name differs between builds. Nothing is allocated once the slots are
-/// there, and what comes next quotes the model's chat template.
+/// A line whose function name differs between builds. Nothing is allocated after the slots, and the lines that follow
+/// quote the model's chat template.
 fn announced(text: &str) -> EngineLogLine<'_> {
+    // These functions print metadata of the file, which may hold any words.
     let quotes_a_file = ["llama_model_loader:", "print_info:", "load:"];
     if quotes_a_file.iter().any(|function| text.starts_with(function)) {
         return EngineLogLine::Nothing;
     }
+    // The message follows the last colon: builds differ in the names before it.
     let words = text.rsplit(": ").next().unwrap_or(text).trim();
     if words.starts_with("initializing, n_slots") || words.starts_with("initializing slots, n_slots") {
         return EngineLogLine::Ready;
@@ -116,7 +119,7 @@ fn announced(text: &str) -> EngineLogLine<'_> {
     if let Some(build) = build(words) {
         return EngineLogLine::Build(build);
     }
-    // Said of every backend that is linked in: it is looked for as a plugin first.
+    // Logged for every backend that is linked in, because the engine first looks for it as a plugin.
     if text.contains("failed to find ggml_backend_init") {
         return EngineLogLine::Nothing;
     }
@@ -126,7 +129,7 @@ fn announced(text: &str) -> EngineLogLine<'_> {
     EngineLogLine::Nothing
 }
 
-/// How engines begin to complain.
+/// Words of error messages.
 const COMPLAINTS: [&str; 14] = [
     "error",
     "failed",
@@ -144,7 +147,7 @@ const COMPLAINTS: [&str; 14] = [
     "what():",
 ];
 
-/// Takes `0.00.129.365 E ` off, where it is there.
+/// Removes a prefix like `0.00.129.365 E `.
 fn without_prefix(line: &str) -> &str {
     let clock =
         |word: &str| word.len() >= 3 && word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
@@ -210,6 +213,7 @@ fn mebibytes(text: &str) -> Option<Bytes> {
     if !digits(whole.trim()) || !digits(fraction) || fraction.len() > 4 {
         return None;
     }
+    // Integers throughout: a float would lose bytes of large buffers.
     let parts = 10_u64.pow(u32::try_from(fraction.len()).ok()?);
     let whole = Bytes::mib(whole.trim().parse().ok()?);
     let fraction: u64 = fraction.parse().ok()?;

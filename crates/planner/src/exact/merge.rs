@@ -1,4 +1,4 @@
-//! The plan with the engine's terms in it.
+//! Replacement of the formulas' terms by the engine's.
 
 use plimsoll_base::{Bytes, Card, CardKind, Reason, Source};
 
@@ -10,8 +10,8 @@ use crate::outcome::{HostTerms, Plan, Term, Terms};
 use crate::request::PlanRequest;
 use crate::{PlanError, assemble, reasons};
 
-/// The plan of a request, with what the engine said of it. `largest_context` is the answer of
-/// [`confirmed_context`](crate::fit::confirmed_context); `program` names the engine for people.
+/// The plan of a request with the engine's terms. `largest_context` is the answer of
+/// [`confirmed_context`](crate::fit::confirmed_context); `program` is the engine's name for display.
 pub fn exact(
     request: &PlanRequest<'_>,
     transcript: &Transcript,
@@ -24,15 +24,15 @@ pub fn exact(
     reasons.push(provenance(transcript, program));
     reasons.extend(remarks(transcript));
     if largest_context.is_err() {
-        let text = "the largest context is what the engine was seen to take; it was not asked often enough to know that one \
-                    step more does not fit";
+        let text = "the largest context is the largest that the engine was seen to accept; it was not asked often enough \
+                    to know that one step more does not fit";
         reasons.push(Reason::new("largest_context_unfinished", text));
     }
     let largest_context = largest_context.unwrap_or_else(|seen| seen);
     Ok(assemble(request, cost, largest_context, reasons))
 }
 
-/// What a request takes by what the engine said.
+/// The price of a request by the engine's terms.
 pub fn priced(
     request: &PlanRequest<'_>,
     transcript: &Transcript,
@@ -56,13 +56,15 @@ fn merged(
         )
         .into(),
     );
+    // The engine's own numbers need no mirror of its graph.
     cost.sure = true;
+    // The engine may have rounded the context differently from this planner.
     if let Some(context) = transcript.context() {
         cost.reserve.context = context;
     }
     let cuda = |card: &Card| card.kind == CardKind::Cuda;
     for (index, (card, terms)) in request.cards.iter().zip(&mut cost.cards).enumerate() {
-        // The engine counts the cards that it is shown; memory of the host is none of them.
+        // The engine numbers only CUDA cards; host memory among the request's cards is none of them.
         let number = request.cards[..index].iter().filter(|card| cuda(card)).count();
         let place = if cuda(card) {
             Place::Card(number)
@@ -83,6 +85,7 @@ fn replace(terms: &mut Terms, transcript: &Transcript, place: Place, source: &So
     };
     terms.weights = said(&[BufferKind::Weights, BufferKind::Adapter]);
     terms.kv = said(&[BufferKind::Cache]);
+    // Unknown buffers count as compute buffers, so that the sum is the engine's.
     terms.compute = said(&[BufferKind::Compute, BufferKind::Output, BufferKind::Other]);
 }
 
@@ -102,11 +105,12 @@ fn replace_host(terms: &mut HostTerms, transcript: &Transcript, source: &Source)
     terms.output = said(BufferKind::Output);
 }
 
-/// The engine says what a projector computes with, but not what its weights take; those follow from its header.
+/// The engine logs the compute buffer of a projector, but not its weights; those follow from the header.
 fn add_projector(calculator: &PlanCalculator<'_>, cost: &mut RequestCost) {
     let Some((card, bytes)) = calculator.projector() else {
         return;
     };
+    // It is loaded beside the model, so its weights add to the engine's.
     let term = match card {
         Some(card) => &mut cost.cards[card].weights,
         None => &mut cost.host.weights,
@@ -124,8 +128,8 @@ fn named(program: &str, transcript: &Transcript) -> String {
 
 fn provenance(transcript: &Transcript, program: &str) -> Reason {
     let text = format!(
-        "weights, cache and compute buffers are what {} said when asked, each to {}; pool and context are not its to \
-         know",
+        "weights, cache and compute buffers are the numbers of {}, each to {}; the engine does not report pool and \
+         context",
         named(program, transcript),
         margin(transcript.margin()),
     );
@@ -163,6 +167,7 @@ fn remarks(transcript: &Transcript) -> Vec<Reason> {
         .filter(|buffer| buffer.kind == BufferKind::Other)
         .map(|buffer| buffer.bytes)
         .sum();
+    // Named in the plan, because a new kind of buffer means that this reader is out of date.
     if !other.is_zero() {
         let text = format!(
             "{other} of buffers have a name that is not known here; they are counted as compute buffers"

@@ -1,11 +1,11 @@
-//! Why an engine refuses what it was asked, in its own words.
+//! Refusals by the engine, with its own error message.
 //!
-//! One cause leaves a trail of complaints, each less telling than the one before; the telling ones are known by their
-//! words, and of the others the first counts.
+//! One cause leaves several error messages, each less specific than the one before. Specific messages are known by their
+//! words; of the others the first counts.
 
 use std::fmt;
 
-/// What kind of refusal it is.
+/// The cause of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalKind {
     /// `-sm row` where the backend splits no buffers.
@@ -20,12 +20,12 @@ pub enum RefusalKind {
     Flag,
     /// The file cannot be read as this engine reads it.
     File,
-    /// Something did not fit even into the memory described.
+    /// A buffer did not fit even into the memory described.
     Memory,
     Other,
 }
 
-/// A refusal: its kind and the line that says so.
+/// A refusal: its cause, and the line of the log that names it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Refusal {
     pub kind: RefusalKind,
@@ -34,6 +34,7 @@ pub struct Refusal {
 
 impl Refusal {
     pub(super) fn from_complaints(complaints: &[String]) -> Self {
+        // By the order of the table, not of the log: later messages repeat the first in general terms.
         for (kind, words) in TELLING {
             let telling = complaints.iter().find(|line| line.contains(words));
             if let Some(line) = telling {
@@ -54,17 +55,19 @@ impl Refusal {
             RefusalKind::RowSplit => "use -sm layer; CUDA has not split rows since about b9900",
             RefusalKind::CacheNeedsFlashAttention => "use -fa on, or -ctv f16",
             RefusalKind::Architecture => "use a newer engine",
+            // The version is that in which GGML_BACKEND_PATH appeared.
             RefusalKind::NoBackend => {
                 "the engine did not take the phantom backend: it is older than GGML_BACKEND_PATH (about b4500), linked \
                  statically, or of another backend interface; leave --exact out for the closed forms"
             }
             RefusalKind::Flag => "leave the flag out, or name the engine that knows it with --exact=ENGINE",
+            // The engine's own message is all that is known of these.
             RefusalKind::File | RefusalKind::Memory | RefusalKind::Other => return None,
         })
     }
 }
 
-/// The most telling first.
+/// Words of error messages, the most specific first.
 const TELLING: &[(RefusalKind, &str)] = &[
     (RefusalKind::RowSplit, "does not support split buffers"),
     (
@@ -93,7 +96,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.line {
             Some(line) => write!(f, "the engine refuses: {line}")?,
-            None => f.write_str("the engine ended without a word")?,
+            None => f.write_str("the engine ended without a message")?,
         }
         self.hint().map_or(Ok(()), |hint| write!(f, "\nhint: {hint}"))
     }

@@ -1,7 +1,7 @@
-//! What an engine's log has told so far.
+//! Buffers and events of an engine's log, read line by line.
 //!
-//! Buffers add up, with one exception: a context may reserve its compute buffers again (after a retry, or because an
-//! adapter changed the graph), and then its later word counts.
+//! Buffers add up, with one exception: a context may reserve its compute buffers again, after a retry or because an
+//! adapter changed the graph. Then the later line counts.
 
 use plimsoll_base::Bytes;
 
@@ -10,7 +10,7 @@ use super::refusal::Refusal;
 
 /// More buffers than any engine has: one for each device, cache and context.
 const MOST_BUFFERS: usize = 4096;
-/// Complaints beyond these are echoes of the first.
+/// Error messages beyond these repeat the first.
 const MOST_COMPLAINTS: usize = 32;
 
 /// One buffer.
@@ -19,11 +19,11 @@ pub struct Buffer {
     pub place: Place,
     pub kind: BufferKind,
     pub bytes: Bytes,
-    /// Which context or projector it belongs to, counted from 1; 0 is before any.
+    /// The context or projector that it belongs to, counted from 1; 0 is before any.
     part: u32,
 }
 
-/// A log, as far as memory goes.
+/// The memory in a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transcript {
     buffers: Vec<Buffer>,
@@ -49,7 +49,7 @@ impl Transcript {
         transcript
     }
 
-    /// Takes in the next line; true if it matters.
+    /// Adds the next line; true if it matters.
     pub fn hear(&mut self, text: &str) -> bool {
         let line = line::read(text);
         let matters = line != EngineLogLine::Nothing;
@@ -70,7 +70,7 @@ impl Transcript {
                 self.add(place, BufferKind::Cache, cache);
                 self.add(place, BufferKind::Compute, compute);
                 self.coarse = true;
-                // The host's row is the last.
+                // The host's row comes last.
                 self.ready |= place == Place::Host;
             }
             EngineLogLine::Reserved => self.reserved = true,
@@ -78,6 +78,7 @@ impl Transcript {
             // The first context is the model's; those of drafts follow.
             EngineLogLine::Context(tokens) => self.context = self.context.or(Some(tokens)),
             EngineLogLine::Build(build) => self.build = self.build.or(Some(build)),
+            // A draft model's context may switch it off without the model's doing so.
             EngineLogLine::FlashAttentionOff => self.flash_attention_off |= self.parts == 1,
             EngineLogLine::CopiesDropped => self.copies_dropped = true,
             EngineLogLine::Ready => self.ready = true,
@@ -99,6 +100,7 @@ impl Transcript {
         };
         let same = |old: &&mut Buffer| (old.place, old.kind, old.part) == (place, kind, buffer.part);
         let again = self.buffers.iter_mut().find(same);
+        // Only compute buffers are reserved again; other buffers of one kind are several.
         if let Some(old) = again.filter(|_| kind == BufferKind::Compute) {
             *old = buffer;
         } else if self.buffers.len() < MOST_BUFFERS {
@@ -111,7 +113,7 @@ impl Transcript {
         self.ready
     }
 
-    /// True once the first context is whole, which is all there is without draft model, projector and adapters.
+    /// True once the first context is complete, which is all there is without draft model, projector and adapters.
     pub fn has_context(&self) -> bool {
         self.reserved || self.ready
     }
@@ -120,7 +122,7 @@ impl Transcript {
         &self.buffers
     }
 
-    /// The sum of what is in one place for one purpose.
+    /// The sum of the buffers of one purpose in one place.
     pub fn sum(&self, place: Place, kind: BufferKind) -> Bytes {
         let of = |buffer: &&Buffer| (buffer.place, buffer.kind) == (place, kind);
         self.buffers.iter().filter(of).map(|buffer| buffer.bytes).sum()
@@ -144,14 +146,14 @@ impl Transcript {
         self.copies_dropped
     }
 
-    /// By how much each number may be wrong.
+    /// Rounding error of each number.
     pub fn margin(&self) -> Bytes {
-        /// The log has two places: half of the last is 5242.88 bytes.
+        // The log has two decimals: half of the last is 5242.88 bytes.
         const HALF_A_PLACE: Bytes = Bytes::new(5243);
         if self.coarse { Bytes::mib(1) } else { HALF_A_PLACE }
     }
 
-    /// True where another log tells of the same memory.
+    /// True where another log reports the same memory.
     pub fn agrees_with(&self, other: &Self) -> bool {
         let said = |log: &Self| {
             (
@@ -164,7 +166,7 @@ impl Transcript {
         self.buffers == other.buffers && said(self) == said(other)
     }
 
-    /// Why an engine that ended before it was ready did so.
+    /// The cause, for an engine that ended before it was ready.
     pub fn refusal(&self) -> Refusal {
         Refusal::from_complaints(&self.complaints)
     }

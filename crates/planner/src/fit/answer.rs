@@ -258,6 +258,7 @@ impl<'a, P: Price> FitQuestion<'a, P> {
             Dimension::Cache => (Dimension::Context, CACHE_TYPES.map(Change::Cache).to_vec()),
             dimension => (dimension, self.turns(dimension)),
         };
+        // An engine answers the announced questions in parallel.
         let each: Vec<Vec<Change>> = turns.iter().map(|turn| vec![turn.clone()]).collect();
         self.price.foresee(&each);
         let trades = each.iter().filter_map(|turn| self.trade(dimension, turn));

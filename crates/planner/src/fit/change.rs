@@ -77,6 +77,7 @@ impl Change {
         match self {
             Self::Context(tokens) => flag("-c", tokens.to_string()),
             Self::MicroBatch { tokens, batch } => {
+                // The batch first: the engine cuts the micro-batch to it.
                 let mut flags = batch.map_or(Vec::new(), |batch| flag("-b", batch.to_string()));
                 flags.extend(flag("-ub", tokens.to_string()));
                 flags
@@ -96,6 +97,7 @@ impl Change {
             Self::ProjectorOnHost => vec!["--no-mmproj-offload".to_owned()],
             Self::Cards { numbers, layers } => {
                 let mut flags = flag("-dev", devices(numbers).join(","));
+                // A single card takes all layers, whatever the shares.
                 if numbers.len() > 1 {
                     let layers: Vec<String> = layers.iter().map(u32::to_string).collect();
                     flags.extend(flag("-ts", layers.join(",")));

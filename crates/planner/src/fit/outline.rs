@@ -46,6 +46,7 @@ impl<'a> QuickEstimate<'a> {
 fn held(request: &PlanRequest<'_>) -> Option<Vec<Bytes>> {
     let (model, wish) = (request.model, request.wish);
     let layout = DeviceLayout::new(request, model).ok()?;
+    // Draft and projector are in `rest`: no change moves them.
     let weights = weights::weights(model, &layout, false);
     let kind = CacheKind {
         key: wish.cache_key,

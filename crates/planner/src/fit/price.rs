@@ -87,6 +87,7 @@ impl Price for Formulas<'_> {
             cards,
             ..self.0
         };
+        // Everything is planned anew: a change of flags may change the layout.
         let cost = PlanCalculator::new(&request)?.at(u64::from(wish.context))?;
         Ok(cost.into())
     }

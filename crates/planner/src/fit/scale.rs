@@ -64,6 +64,7 @@ impl FitScale {
                 scale(1..=most.div_ceil(step).max(1), step, reserve.context, end)
             }
             Dimension::MicroBatch => {
+                // The engine cuts a micro-batch to the context.
                 let most = LARGEST_MICRO_BATCH.min(reserve.context).div_ceil(TILE).max(1);
                 let end = "larger ones gain nothing or are cut by the context";
                 scale(1..=most, TILE, reserve.micro_batch, end)
@@ -82,6 +83,7 @@ impl FitScale {
                 scale(0..=layers + 1, 1, asked.min(layers + 1), "the model has no more")
             }
             Dimension::Experts => {
+                // Experts on the host cost time, so fewer of them are better.
                 hyper.experts.as_ref()?;
                 let asked = u64::from(wish.experts_on_host).min(layers);
                 Self {

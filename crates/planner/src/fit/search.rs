@@ -106,6 +106,7 @@ impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
         if let Some(guess) = self.guess {
             return self.around(guess, start, end);
         }
+        // Most requests fit as a whole, so the end comes first.
         if self.fits(end) {
             return Some(FitBound { at: end, above: None });
         }
@@ -122,6 +123,7 @@ impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
             let Some(again) = above.into_iter().find(|&number| self.fits(number)) else {
                 break;
             };
+            // From the number that fits again, the search goes on one by one: the gap was short.
             let Some(next) = (again + 1..=end).find(|&number| !self.fits(number)) else {
                 return Some(FitBound { at: end, above: None });
             };
@@ -168,6 +170,7 @@ impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
                 (Some(low), Some(high)) if round >= STRAIGHT => return Some(self.between(low, high)),
                 _ => {}
             }
+            // Never back beyond what is already decided.
             let (floor, ceiling) = (low.unwrap_or(start), high.map_or(end, |high| high - 1));
             at = self.onward(at, round).clamp(floor, ceiling);
         }
@@ -188,6 +191,7 @@ impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
         if let Some(steps) = straight.and_then(|(&other, &there)| steps_to_zero((at, here), (other, there))) {
             return at.saturating_add_signed(steps);
         }
+        // Doubling strides, where no line can be drawn or it has misled too often.
         let stride = 1_u64.checked_shl(round).unwrap_or(u64::MAX);
         if here >= 0 {
             at.saturating_add(stride).saturating_add(1)
@@ -232,6 +236,7 @@ impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
 /// The zero of a line through both points, strictly between them.
 fn crossing((low, spare): (u64, i64), (high, short): (u64, i64)) -> u64 {
     let (spare, short) = (u128::from(spare.unsigned_abs()), u128::from(short.unsigned_abs()));
+    // In 128 bits, because bytes times numbers exceed 64.
     let distance = u128::from(high - low);
     let step = distance * spare / (spare + short).max(1);
     let step = u64::try_from(step).unwrap_or(u64::MAX);
@@ -256,6 +261,7 @@ pub(crate) fn smallest(
     mut slack: impl FnMut(u64) -> Option<i64>,
 ) -> Option<FitBound> {
     let (start, end) = range.into_inner();
+    // Mirrored, the smallest that fits is the largest: one search serves both.
     let mirrored = |number: u64| end.saturating_sub(number);
     let length = end.checked_sub(start)?;
     let foresee = foresee.map(|mut foresee| -> Foresee<'_> {

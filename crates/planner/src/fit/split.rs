@@ -153,6 +153,7 @@ fn active_layers<P>(question: &FitQuestion<'_, P>) -> u32 {
 /// Whole layers in proportion to `weights`, at least one each.
 fn by_share(layers: u32, weights: &[u64]) -> Option<Vec<u32>> {
     let count = u32::try_from(weights.len()).ok()?;
+    // A card without a layer would not be one of these cards.
     let rest = u64::from(layers.checked_sub(count)?);
     let sum: u64 = weights.iter().sum::<u64>().max(1);
     // Cumulative shares are rounded, so that rounding errors do not add up.

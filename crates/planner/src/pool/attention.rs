@@ -1,32 +1,33 @@
-//! AttentionPool: what a layer blocks for, whatever the depth, and for each cell in use.
+//! Pool demand of attention: a constant part, and a part for each cell in use.
 
 use plimsoll_base::Bytes;
 use plimsoll_model::{Model, TensorType};
 use plimsoll_pool::demand::attention::{Call, Element, Kernel};
 use plimsoll_pool::demand::{Group, Rules, product};
 
-use super::{PoolInputs, ik, sum};
+use super::ik::LatentPool;
+use super::{PoolInputs, sum};
 use crate::reserve::{CELLS, Reserve};
 
-/// One layer's attention to a whole micro-batch.
+/// The attention of one layer to a whole micro-batch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AttentionPool {
-    /// What it takes at any depth.
+    /// Bytes at any depth.
     constant: Bytes,
-    /// What each cell in use adds.
+    /// Bytes of each cell in use.
     pub(super) growth: Bytes,
     blocks: AttentionBlocks,
 }
 
-/// What its blocks are made of.
+/// The blocks of one attention.
 #[derive(Clone, Copy, Debug, Default)]
 enum AttentionBlocks {
     #[default]
     Nothing,
-    /// The kernel that copies the cache.
+    /// The kernel copies the cache.
     Flash(Call),
-    /// ik_llama.cpp's ways.
-    Latent(ik::Restored),
+    /// ik_llama.cpp's latent attention.
+    Latent(LatentPool),
     /// A copy of the probabilities.
     Plain,
 }
@@ -36,42 +37,48 @@ impl AttentionPool {
         model: &Model,
         layer: u32,
         reserve: &Reserve,
-        (rules, depth): (Rules, PoolInputs),
+        (rules, inputs): (Rules, PoolInputs),
     ) -> Self {
-        let heads = model.hyper.heads.at(layer);
-        if !depth.flash_attention {
-            return Self::plain(model, layer, reserve, depth);
+        if !inputs.flash_attention {
+            return Self::plain(model, layer, reserve, inputs);
         }
-        if let Some(latent) = depth.latent.filter(|latent| latent.mode > 0) {
-            let batch = (reserve.tokens, rules.processors);
-            let (constant, growth) = ik::attention(&latent, heads, depth.key, depth.cells, batch);
-            let restored = ik::Restored::of(latent, heads, depth.key, batch);
+        if let Some(latent) = inputs.latent.filter(|latent| latent.mode > 0) {
+            let latent = LatentPool {
+                latent,
+                heads: model.hyper.heads.at(layer),
+                key: inputs.key,
+                tokens: reserve.tokens,
+                processors: rules.processors,
+            };
+            let (constant, growth) = latent.attention(inputs.cells);
             return Self {
                 constant,
                 growth,
-                blocks: AttentionBlocks::Latent(restored),
+                blocks: AttentionBlocks::Latent(latent),
             };
         }
-        if !depth.engine.copies() {
+        // Since PR 23907 the copies are in the compute buffer.
+        if !inputs.engine.copies() {
             return Self::default();
         }
-        let call = call(model, layer, reserve.tokens, depth);
+        let call = call(model, layer, reserve.tokens, inputs);
         Self {
-            // a prompt can end with any number of tokens
+            // A prompt can end with any number of tokens, and some numbers split the work into more partial results.
             constant: Bytes::new(call.cut_at_most(rules)),
             growth: sum(call.copies(Kernel::Matrix)),
             blocks: AttentionBlocks::Flash(call),
         }
     }
 
-    /// The probabilities in f16, for the product with V, and its result in f16.
-    fn plain(model: &Model, layer: u32, reserve: &Reserve, depth: PoolInputs) -> Self {
+    /// The probabilities in f16 for the product with V, and its result in f16.
+    fn plain(model: &Model, layer: u32, reserve: &Reserve, inputs: PoolInputs) -> Self {
         let heads = model.hyper.heads.at(layer);
-        let at_once = match depth.latent {
-            Some(latent) => latent.heads_a_step(heads, reserve.tokens, depth.cells),
+        let at_once = match inputs.latent {
+            Some(latent) => latent.heads_a_step(heads, reserve.tokens, inputs.cells),
             None => u64::from(heads),
         };
         let value = u64::from(model.hyper.head_lengths(layer).1);
+        // cuBLAS reads and writes f16 here.
         let halves = Bytes::new(2) * reserve.tokens * at_once;
         Self {
             constant: halves * value,
@@ -80,17 +87,17 @@ impl AttentionPool {
         }
     }
 
-    /// The most that is alive at once with so many cells in use.
+    /// The most bytes in use at once with this many cells in use.
     pub(super) fn most(&self, cells: u64) -> Bytes {
         self.constant + self.growth * cells
     }
 
-    /// Blocks of a whole micro-batch with so many cells in use, operation by operation.
+    /// Blocks of a whole micro-batch with this many cells in use, operation by operation.
     pub(super) fn groups(&self, rules: Rules, cells: u64) -> [Group<5>; 2] {
         match self.blocks {
             AttentionBlocks::Nothing => [[0; 5]; 2],
             AttentionBlocks::Flash(call) => [Call { cells, ..call }.group(rules), [0; 5]],
-            AttentionBlocks::Latent(restored) => restored.groups(cells),
+            AttentionBlocks::Latent(latent) => latent.groups(cells),
             AttentionBlocks::Plain => {
                 let (copy, result) = (self.growth * cells, self.constant);
                 [[copy.get(), result.get(), 0, 0, 0], [0; 5]]
@@ -100,12 +107,12 @@ impl AttentionPool {
 }
 
 /// The call of flash attention with one cell in use.
-fn call(model: &Model, layer: u32, tokens: u64, depth: PoolInputs) -> Call {
+fn call(model: &Model, layer: u32, tokens: u64, inputs: PoolInputs) -> Call {
     let hyper = &model.hyper;
     let heads = u64::from(hyper.heads.at(layer));
     let (key, value) = hyper.head_lengths(layer);
-    let (key, value, kv_heads) = match depth.latent {
-        // whole heads are cached
+    let (key, value, kv_heads) = match inputs.latent {
+        // `-mla 0` caches whole heads, one of keys and values for each of queries.
         Some(latent) => (u64::from(latent.sizes.key_length), latent.value(), heads),
         None => (
             u64::from(key),
@@ -121,9 +128,9 @@ fn call(model: &Model, layer: u32, tokens: u64, depth: PoolInputs) -> Call {
         tokens,
         sequences: 1,
         cells: 1,
-        k: element(depth.key),
-        v: element(depth.value),
-        v_is_k: depth.latent.is_none() && hyper.mla.is_some(),
+        k: element(inputs.key),
+        v: element(inputs.value),
+        v_is_k: inputs.latent.is_none() && hyper.mla.is_some(),
         masked: true,
         together: true,
         biased: false,
@@ -139,13 +146,15 @@ fn element(kind: TensorType) -> Element {
     }
 }
 
-/// What the two tokens of a warm-up ask for first: the activations of a product of width `n_embd`, and attention to the first cells.
-pub(super) fn warm_up(model: &Model, depth: PoolInputs, rules: Rules) -> [Group<5>; 2] {
+/// First blocks of a warm-up of two tokens: the activations of a product of width `n_embd`, and attention to the first
+/// cells.
+pub(super) fn warm_up(model: &Model, inputs: PoolInputs, rules: Rules) -> [Group<5>; 2] {
+    // `common.cpp: common_init_from_params` decodes the first and the last special token.
     const TOKENS: u64 = 2;
     let activations = product::vectors(u64::from(model.hyper.embedding), TOKENS);
     let call = Call {
         cells: CELLS,
-        ..call(model, 0, TOKENS, depth)
+        ..call(model, 0, TOKENS, inputs)
     };
     [[activations, 0, 0, 0, 0], call.group(rules)]
 }

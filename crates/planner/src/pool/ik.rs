@@ -1,127 +1,103 @@
-//! What operations of ik_llama.cpp borrow that llama.cpp's do not: restored keys and values, partial results of latent attention,
-//! both halves of fused experts.
+//! Pool demand of ik_llama.cpp alone: restored keys and values, partial results of latent attention, fused experts.
 //!
-//! Read off its sources @ 8337e4cd and held to `data/measured/h200-ik.json`. The pool keeps the most that any depth needed, and with `-amb`
-//! a shallow one may need more than a deep one, because more heads are restored at once.
+//! Read off its sources @ 8337e4cd and checked against `data/measured/h200-ik.json`. The pool keeps the most that any depth
+//! needed. With `-amb` a shallow cache may need more than a deep one, because more heads are restored at once.
 
 use plimsoll_base::Bytes;
 use plimsoll_model::{Tensor, TensorType};
 use plimsoll_pool::demand::attention::partial_results;
-use plimsoll_pool::demand::latent::{copied as latent_copy, restored as restored_in_a_pass};
+use plimsoll_pool::demand::latent::{copied, restored};
 use plimsoll_pool::demand::{Engine, Group};
 
 use super::sum;
 use crate::latent::LatentAttention;
 
-/// Columns of queries that a block of the attention kernel works on (`fattn-new-mma.cu: ggml_cuda_flash_attn_ext_mma_f16_switch_ncols1`).
+/// Columns of queries for each block of the attention kernel (`fattn-new-mma.cu:
+/// ggml_cuda_flash_attn_ext_mma_f16_switch_ncols1`).
 const COLUMNS: u64 = 64;
-/// From so many cells on there are twice as many blocks.
+/// From this many cells on there are twice as many blocks.
 const MANY_CELLS: u64 = 4096;
-/// Blocks that a processor holds at once: registers decide, 185 of 128 threads for whole heads and 255 of 256 threads for latent vectors
-/// (`cuobjdump -res-usage` of `fattn-new-mma.cu`, nvcc 13.0, sm_90).
+/// Blocks that a processor holds at once. Registers decide: 185 of 128 threads for whole heads and 255 of 256 threads for
+/// latent vectors (`cuobjdump -res-usage` of `fattn-new-mma.cu`, nvcc 13.0, sm_90).
 const BLOCKS_OF_HEADS: u64 = 2;
 const BLOCKS_OF_VECTORS: u64 = 1;
 
-/// Pool bytes of one layer's latent attention with its kernel: a constant, and so many for each cell once there are `cells`.
-pub(super) fn attention(
-    latent: &LatentAttention,
-    heads: u32,
-    key: TensorType,
-    cells: u64,
-    (tokens, processors): (u64, u64),
-) -> (Bytes, Bytes) {
-    let kernel = |length, blocks| partials(length, blocks * waves(cells, processors));
-    let absorbed = latent
-        .absorbs()
-        .then(|| (kernel(latent.rank(), BLOCKS_OF_VECTORS), copied(latent, key)));
-    if !latent.restores(true, tokens) {
-        return absorbed.unwrap_or_default();
-    }
-    let (constant, growth) = restored(latent, heads, key, cells);
-    // a prompt ends with a few tokens that are attended to as an answer is
-    let last = absorbed.map(|(constant, growth)| constant + growth * cells);
-    let shallower = latent.borders(heads, cells).into_iter().map(|border| {
-        let (constant, growth) = restored(latent, heads, key, border);
-        constant + growth * border
-    });
-    let whole = kernel(latent.value(), BLOCKS_OF_HEADS);
-    let most = shallower.chain(last).fold(whole, Bytes::max);
-    (constant.max(most.saturating_sub(growth * cells)), growth)
-}
-
-/// What a prompt of so many tokens brings about, operation by operation.
+/// Latent attention of one layer to a micro-batch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Restored {
-    latent: LatentAttention,
-    heads: u32,
-    key: TensorType,
-    tokens: u64,
-    processors: u64,
+pub(super) struct LatentPool {
+    pub(super) latent: LatentAttention,
+    pub(super) heads: u32,
+    pub(super) key: TensorType,
+    pub(super) tokens: u64,
+    pub(super) processors: u64,
 }
 
-impl Restored {
-    pub(super) fn of(
-        latent: LatentAttention,
-        heads: u32,
-        key: TensorType,
-        (tokens, processors): (u64, u64),
-    ) -> Self {
-        Self {
-            latent,
-            heads,
-            key,
-            tokens,
-            processors,
+impl LatentPool {
+    /// Pool bytes of attention with its kernel over `cells`: a constant, and bytes for each cell.
+    pub(super) fn attention(&self, cells: u64) -> (Bytes, Bytes) {
+        let latent = &self.latent;
+        let vectors = self.partials(latent.rank(), BLOCKS_OF_VECTORS, cells);
+        let absorbed = latent.absorbs().then(|| (vectors, self.copied(1)));
+        if !latent.restores(true, self.tokens) {
+            return absorbed.unwrap_or_default();
         }
+        let (constant, growth) = self.restored(cells);
+        // A prompt ends with a few tokens, which are attended to like an answer.
+        let last = absorbed.map(|(constant, growth)| constant + growth * cells);
+        let shallower = latent.borders(self.heads, cells).into_iter().map(|border| {
+            let (constant, growth) = self.restored(border);
+            constant + growth * border
+        });
+        let whole = self.partials(latent.value(), BLOCKS_OF_HEADS, cells);
+        let most = shallower.chain(last).fold(whole, Bytes::max);
+        // The pool never shrinks, so a larger demand at a smaller depth stays as a constant.
+        (constant.max(most.saturating_sub(growth * cells)), growth)
     }
 
-    /// What one pass restores, and the results of attention to it; or the copy of the cache and the results of attention to that.
+    /// Blocks of a prompt, operation by operation: one pass and its attention, or the cache's copy and its attention.
     pub(super) fn groups(&self, cells: u64) -> [Group<5>; 2] {
         let latent = &self.latent;
-        let results = |length, blocks| partials(length, blocks * waves(cells, self.processors)).get();
         if latent.restores(true, self.tokens) {
-            let length = latent
-                .heads_a_pass(self.heads, cells)
-                .saturating_mul(latent.restored());
-            let [vectors, matrix, narrow, product] =
-                restored_in_a_pass(latent.rank(), length, self.key.quantised(), cells);
-            let restored = [vectors, matrix, narrow, product, 0];
-            return [restored, [results(latent.value(), BLOCKS_OF_HEADS), 0, 0, 0, 0]];
+            let [vectors, matrix, narrow, product] = self.pass(cells, cells);
+            let results = self.partials(latent.value(), BLOCKS_OF_HEADS, cells).get();
+            return [[vectors, matrix, narrow, product, 0], [results, 0, 0, 0, 0]];
         }
-        let copy = (copied(latent, self.key) * cells).get();
-        [[copy, results(latent.rank(), BLOCKS_OF_VECTORS), 0, 0, 0], [0; 5]]
+        let results = self.partials(latent.rank(), BLOCKS_OF_VECTORS, cells).get();
+        [[self.copied(cells).get(), results, 0, 0, 0], [0; 5]]
+    }
+
+    /// Blocks of one pass over `depth` cells, with as many heads as fit it at `cells`.
+    fn pass(&self, cells: u64, depth: u64) -> Group<4> {
+        let heads = self.latent.heads_a_pass(self.heads, cells);
+        let length = heads.saturating_mul(self.latent.restored());
+        restored(self.latent.rank(), length, self.key.quantised(), depth)
+    }
+
+    /// Bytes of one pass: a constant, and bytes for each cell.
+    fn restored(&self, cells: u64) -> (Bytes, Bytes) {
+        let constant = sum(self.pass(cells, 0));
+        (constant, sum(self.pass(cells, 1)).saturating_sub(constant))
+    }
+
+    /// The cache in f16 where it is of another type.
+    fn copied(&self, cells: u64) -> Bytes {
+        let row = self.latent.rank() + self.latent.rope();
+        match self.key.name {
+            "f16" => Bytes::ZERO,
+            _ => Bytes::new(copied(row, cells)),
+        }
+    }
+
+    /// Partial results of attention for values of this length.
+    fn partials(&self, length: u64, blocks: u64, cells: u64) -> Bytes {
+        // The kernel counts on a power of two of processors, and on twice as many over a deep cache.
+        let counted = 1 << self.processors.max(1).ilog2();
+        let waves = if cells < MANY_CELLS { counted } else { 2 * counted };
+        Bytes::new(partial_results(Engine::Ik, blocks * waves, COLUMNS, length))
     }
 }
 
-/// What each pass restores: whatever the depth, and for each cell.
-fn restored(latent: &LatentAttention, heads: u32, key: TensorType, cells: u64) -> (Bytes, Bytes) {
-    let length = latent
-        .heads_a_pass(heads, cells)
-        .saturating_mul(latent.restored());
-    let with = |cells| sum(restored_in_a_pass(latent.rank(), length, key.quantised(), cells));
-    (with(0), with(1).saturating_sub(with(0)))
-}
-
-/// The cache in f16 where it is of another type.
-fn copied(latent: &LatentAttention, key: TensorType) -> Bytes {
-    match key.name {
-        "f16" => Bytes::ZERO,
-        _ => Bytes::new(latent_copy(latent.rank() + latent.rope(), 1)),
-    }
-}
-
-/// Results of so many blocks for values of this length.
-fn partials(length: u64, blocks: u64) -> Bytes {
-    Bytes::new(partial_results(Engine::Ik, blocks, COLUMNS, length))
-}
-
-/// Processors that the kernel counts on: a power of two, twice over a deep cache.
-fn waves(cells: u64, processors: u64) -> u64 {
-    let counted = 1 << processors.max(1).ilog2();
-    if cells < MANY_CELLS { counted } else { 2 * counted }
-}
-
-/// What the products of `ffn_up` and `ffn_gate` take before they become one (`ggml-cuda.cu: ggml_cuda_moe_up_gate_unary,
+/// Products of `ffn_up` and `ffn_gate` before they become one (`ggml-cuda.cu: ggml_cuda_moe_up_gate_unary,
 /// ggml_cuda_up_gate_unary`): both of them for experts, one of them otherwise.
 pub(super) fn halves(tensor: &Tensor, columns: u64) -> Bytes {
     let halves = match tensor.name.split('.').nth(2) {
@@ -132,7 +108,7 @@ pub(super) fn halves(tensor: &Tensor, columns: u64) -> Bytes {
     Bytes::new(4 * halves) * tensor.shape[1] * columns
 }
 
-/// Whether there is a kernel for tiles of a type (`mmq.cu: ggml_cuda_should_use_mmq`): for few of those whose rows are interleaved.
+/// True where a type has a kernel for tiles (`mmq.cu: ggml_cuda_should_use_mmq`), as few interleaved types do.
 pub(super) fn has_tiles(name: &str) -> bool {
     const INTERLEAVED: [&str; 7] = [
         "iq1_s_r4",
@@ -144,6 +120,7 @@ pub(super) fn has_tiles(name: &str) -> bool {
         "iq5_ks_r4",
     ];
     const NONE: [&str; 4] = ["iq1_m", "iq1_bn", "iq2_bn", "nvfp4"];
+    // The ending tells how many rows are interleaved.
     let interleaved = ["_r4", "_r8", "_r16"].iter().any(|end| name.ends_with(end));
     if interleaved {
         INTERLEAVED.contains(&name)
@@ -160,24 +137,30 @@ mod tests {
     use crate::latent::kimi;
 
     /// On an H200: 132 processors.
+    fn kimi_pool(mode: u32, pass: Option<u64>, key: TensorType) -> LatentPool {
+        LatentPool {
+            latent: kimi(mode, pass),
+            heads: 64,
+            key,
+            tokens: 512,
+            processors: 132,
+        }
+    }
+
     fn most(mode: u32, pass: Option<u64>, key: TensorType, cells: u64) -> Bytes {
-        let latent = kimi(mode, pass);
-        let (constant, growth) = attention(&latent, 64, key, cells, (512, 132));
+        let (constant, growth) = kimi_pool(mode, pass, key).attention(cells);
         constant + growth * cells
     }
 
     #[test]
     fn restored_keys_and_values_grow_by_34_kib_a_token_on_kimi_k2() {
-        let (constant, each) = restored(&kimi(3, None), 64, types::F16, 32_768);
-        assert_eq!((constant, each), (Bytes::mib(16), Bytes::kib(34)));
-        assert_eq!(
-            restored(&kimi(3, None), 128, types::F16, 32_768).1,
-            Bytes::kib(66)
-        );
-        assert_eq!(
-            restored(&kimi(3, None), 64, types::Q8_0, 32_768).1,
-            Bytes::kib(35)
-        );
+        let restored = |heads, key| {
+            let pool = kimi_pool(3, None, key);
+            LatentPool { heads, ..pool }.restored(32_768)
+        };
+        assert_eq!(restored(64, types::F16), (Bytes::mib(16), Bytes::kib(34)));
+        assert_eq!(restored(128, types::F16).1, Bytes::kib(66));
+        assert_eq!(restored(64, types::Q8_0).1, Bytes::kib(35));
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! The legacy pool: what it holds once a prompt has filled the cache, micro-batch by micro-batch.
+//! Legacy pool after a prompt has filled the cache, micro-batch by micro-batch.
 //!
-//! Within a micro-batch the requests of one layer are those of every other. Replayed with the shapes of `data/traces` over
-//! `plimsoll-pool`'s model of `ggml-cuda.cu: ggml_cuda_pool_leg @ b8799`, this is what the driver was asked for on an H200, block by block.
+//! Within a micro-batch all layers ask for the same blocks. Replayed with the shapes of `data/traces` over `plimsoll-pool`'s
+//! model of `ggml-cuda.cu: ggml_cuda_pool_leg @ b8799`, the blocks equal those that the driver was asked for on an H200.
 
 use plimsoll_pool::GgmlLegacy;
 use plimsoll_pool::demand::{Group, Rules};
@@ -11,11 +11,11 @@ use super::attention::AttentionPool;
 use super::product;
 use crate::reserve::{CELLS, Reserve};
 
-/// Micro-batches that are looked at; a longer prompt takes larger steps.
+/// Micro-batches that are replayed at most; a longer prompt takes larger steps.
 const STEPS: u64 = 4096;
 
-/// Every block that the pool holds of the driver. `first` is asked for before any prompt; `products` are the matrix multiplications of a
-/// whole micro-batch, which find their blocks again in every later one.
+/// All blocks that the pool holds of the driver. `first` comes before any prompt. `products` are the matrix multiplications
+/// of a whole micro-batch, which reuse their blocks in every later one.
 pub(super) fn blocks(
     first: [Group<5>; 2],
     products: Vec<product::ProductBlocks>,
@@ -39,9 +39,10 @@ fn replayed(
 ) -> Scopes<GgmlLegacy> {
     let mut pool = Scopes::new(GgmlLegacy::default(), GRANULE);
     first.iter().for_each(|group| pool.group(group));
-    // an engine comes to the wide products of a layer last
+    // An engine runs the wide products of a layer last.
     products.sort_unstable_by_key(|group| group.iter().fold(0, |sum: u64, size| sum.saturating_add(*size)));
     products.iter().for_each(|group| pool.group(group));
+    // Attention sees whole steps of cells, and a copy that outgrows its block leaves the block behind.
     let step = tokens.max(cells / STEPS).max(1);
     let mut depth = 0;
     while depth < cells {
@@ -70,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grown_prompt_asks_the_driver_for_what_an_engine_was_seen_to_ask_for() {
+    fn a_grown_prompt_asks_the_driver_for_the_recorded_blocks() {
         let said = include_str!("../../../../data/traces/old-q8_0-ub512.legacy-driver.txt");
         let said: Vec<u64> = said.lines().map(|line| line.parse().unwrap()).collect();
         let copies = |depth| [[2048 * depth, 2048 * depth, 0, 0, 0], [0; 5]];

@@ -1,4 +1,4 @@
-//! Products of matrices: what the model's own ask for.
+//! Pool demand of the model's matrix multiplications.
 
 use plimsoll_model::{Model, Tensor, TensorType};
 use plimsoll_pool::demand::product::{self, Kind, Matrix};
@@ -7,10 +7,10 @@ use plimsoll_pool::demand::{Engine, Rules};
 use super::ik;
 use crate::reserve::Reserve;
 
-/// Blocks of one product: halves of ik_llama.cpp's fused experts, and the most that one asks for.
+/// Blocks of one product: first the halves of ik_llama.cpp's fused experts, then those of the product itself.
 pub(super) type ProductBlocks = [u64; 7];
 
-/// One matrix with a whole micro-batch.
+/// The blocks of one matrix with a whole micro-batch.
 pub(super) fn group(
     tensor: &Tensor,
     model: &Model,
@@ -19,10 +19,12 @@ pub(super) fn group(
 ) -> ProductBlocks {
     let matrices = tensor.shape[2];
     let tokens = tokens(tensor, reserve);
+    // Only a stack of matrices belongs to experts: their router and shared expert are plain ones.
     let experts = model.hyper.experts.as_ref().filter(|_| matrices > 1);
     let used = experts.map_or(1, |experts| u64::from(experts.used));
     let columns = tokens.saturating_mul(used);
     let matrix = matrix(tensor, rules.engine);
+    // Quantised matrices alone have the fused kernel.
     let halves = if fused && tensor.kind.quantised() {
         ik::halves(tensor, columns).get()
     } else {
@@ -45,7 +47,7 @@ pub(super) fn group(
     group
 }
 
-/// Whether cuBLAS multiplies the matrix with a whole micro-batch.
+/// True where cuBLAS multiplies the matrix with a whole micro-batch.
 pub(super) fn is_for_cublas(tensor: &Tensor, reserve: &Reserve, rules: Rules) -> bool {
     matrix(tensor, rules.engine).goes_by_cublas(rules, tokens(tensor, reserve))
 }
@@ -62,17 +64,18 @@ fn matrix(tensor: &Tensor, engine: Engine) -> Matrix {
 /// Columns that the matrix is multiplied with at most.
 fn tokens(tensor: &Tensor, reserve: &Reserve) -> u64 {
     match tensor.name.as_str() {
+        // Only rows that a request can ask for reach the output matrix.
         "output.weight" => reserve.outputs_asked,
         _ => reserve.tokens,
     }
 }
 
-/// Whether each of a token's experts has activations of its own, as behind its first matrix.
+/// True where each of a token's experts has activations of its own, as after its first matrix.
 fn is_last(tensor: &Tensor) -> bool {
     tensor.name.contains("ffn_down")
 }
 
-/// What the engine multiplies a matrix of this type by (`mmq.cu: ggml_cuda_should_use_mmq @ b8799, b10605`).
+/// The kernel that multiplies a matrix of this type (`mmq.cu: ggml_cuda_should_use_mmq @ b8799, b10605`).
 fn kind(of: TensorType, engine: Engine) -> Kind {
     let tiles = match engine {
         Engine::Ik => ik::has_tiles(of.name),

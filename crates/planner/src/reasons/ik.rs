@@ -1,4 +1,4 @@
-//! What ik_llama.cpp's own flags do to memory, and how sure that is.
+//! Reasons for flags of ik_llama.cpp alone, and the certainty of their numbers.
 
 use plimsoll_base::Reason;
 use plimsoll_flags::FlashAttention;
@@ -26,6 +26,7 @@ pub(super) fn caveats(
             reasons.push(Reason::new("weights_computed", text).fact("bytes", computed));
         }
     }
+    // -rtr repacks in place, so mapped pages become private memory.
     let host = cost.host.weights.known();
     if request.wish.repack && !host.is_zero() {
         let text = format!(
@@ -47,8 +48,9 @@ fn estimated(request: &PlanRequest<'_>, latent: &LatentAttention, cost: &Request
         false => latent.heads_a_step(heads, reserve.tokens, reserve.per_sequence),
     };
     let mut text = format!(
-        "latent attention goes by -mla {mode}, {at_once} of {heads} heads at once, as in ik_llama.cpp's sources of 2026-08, which were met to 1 % on an H200; builds before its PR 1211 (2026-01) take more with -amb"
+        "latent attention uses -mla {mode}, {at_once} of {heads} heads at once, as in ik_llama.cpp's sources of 2026-08, which agree to 1 % with an H200; builds before its PR 1211 (2026-01) take more with -amb"
     );
+    // Defaults of both flags changed between builds.
     if wish.latent_attention.is_none() || wish.attention_buffer.is_none() {
         text += "; older builds have other defaults, so give -mla and -amb";
     }

@@ -128,7 +128,7 @@ fn what_is_no_engine_is_told_with_a_remedy() {
     let silent = bench.ask(Path::new("/bin/true"), &[]);
     assert_eq!(silent.status.code(), Some(2));
     assert!(
-        text(&silent.stderr).contains("without a word"),
+        text(&silent.stderr).contains("without a message"),
         "{}",
         text(&silent.stderr)
     );

@@ -30,6 +30,7 @@ impl Decoder<'_> {
         (weight, bias): (Id, Option<Id>),
         of: Id,
     ) -> Id {
+        // A bias tells `ggml_norm` from `ggml_rms_norm`, except for the models that `variant` names.
         let subtracts_mean = bias.is_some() || self.variant.subtracts_mean;
         if self.quirks.is_lean && !subtracts_mean {
             let normed = self.graph.own_like(of, &[of, weight]);
@@ -101,6 +102,7 @@ impl Decoder<'_> {
     }
 
     pub(in crate::compute) fn stored(&mut self, tensor: &Tensor, place: TensorDevice) -> Id {
+        // A copy of the weight on another card has the padding of its last row as well.
         let padding = row_padding(tensor.kind, tensor.shape[0]).get();
         let kind = OpKind::Weight(place);
         self.graph.stored(kind, tensor.bytes.get(), padding, tensor.shape)
