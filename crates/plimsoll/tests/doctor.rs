@@ -132,7 +132,7 @@ fn who_succeeds_needs_no_explanation_and_who_is_killed_has_the_shells_status() {
     assert_eq!(unexplained.status.code(), Some(3));
     let stdout = said(&unexplained).0;
     assert!(
-        stdout.starts_with("the program ended with status 3\nnone of the known causes"),
+        stdout.starts_with("the program ended with status 3\nthe evidence shows none of the known causes"),
         "{stdout}"
     );
     let missing = doctor(&["--", "/no/such/program"]).output().unwrap();
