@@ -77,7 +77,9 @@ impl Scheduler {
         };
         let pressing = self.models.get(id).is_some_and(ModelSlot::pressing);
         match verdict {
-            PlacementVerdict::Fits(placement) if barred.is_empty() && self.has_reading(&placement) => {
+            PlacementVerdict::Fits(placement)
+                if barred.is_empty() && (!StateRef::needs_reading(&placement) || self.has_reading()) =>
+            {
                 self.take_slack(None, &placement, reserved);
                 self.start(id, placement);
             }
@@ -97,14 +99,16 @@ impl Scheduler {
             }
             // Victims chosen earlier may be needed no more; without this their drain would not be called off.
             PlacementVerdict::Later => self.set_victims(id, Vec::new()),
+            // Memory of other processes may be back since the last reading.
+            PlacementVerdict::Never(never) if never.crowded_out && !self.has_reading() => {}
             PlacementVerdict::Never(never) => self.refuse_for_good(id, *never),
         }
     }
 
-    /// True if the placement may be taken on the figures at hand; else the cards are read first.
-    fn has_reading(&mut self, placement: &Placement) -> bool {
+    /// True if the figures at hand are fresh; else the cards are read first.
+    fn has_reading(&mut self) -> bool {
         let (now, age) = (self.clock.now(), self.settings.reading_age);
-        if !StateRef::needs_reading(placement) || self.placements.is_fresh(now, age) {
+        if self.placements.is_fresh(now, age) {
             return true;
         }
         // The periodic reading may be a second old: another process could have filled the card since.

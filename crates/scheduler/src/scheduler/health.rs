@@ -51,8 +51,12 @@ impl Scheduler {
         let held = run.take_held();
         let refusal = refusal::unanswered(&slot.name);
         for id in held {
-            if self.take_request(id).is_some() {
-                self.refuse(id, refusal.clone());
+            match self.take_request(id) {
+                // The second time the cause is in the request.
+                Some(request) if request.bounced => self.refuse(id, refusal.clone()),
+                // An engine may close a connection in the moment in which a request arrives on it.
+                Some(request) => self.requeue(id, request),
+                None => {}
             }
         }
         // The unanswered request has freed a place at the run.

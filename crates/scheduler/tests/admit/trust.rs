@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use plimsoll_base::{Bytes, CardId, End, Reason, Stage};
 use plimsoll_scheduler::{
-    ClientId, Discrepancy, Effect, Event, Health, ModelId, RefusalKind, RequestId, State, Stopping,
+    ClientId, Discrepancy, Effect, Event, Health, ModelId, RefusalKind, RequestId, RunId, State, Stopping,
 };
 
 use crate::desk::{Desk, gib};
@@ -20,6 +20,16 @@ fn bounce(desk: &mut Desk, client: u64) -> RequestId {
     request
 }
 
+/// A request that a healthy engine drops twice.
+fn drop_twice(desk: &mut Desk, run: RunId, client: u64) {
+    let request = bounce(desk, client);
+    desk.health(run, Health::Answers);
+    assert_eq!(desk.dispatched(), [request], "it is sent once more");
+    let client = ClientId(client);
+    desk.send(Event::Bounced { request, client });
+    desk.health(run, Health::Answers);
+}
+
 #[test]
 fn a_request_that_a_healthy_engine_drops_is_refused_alone() {
     let mut desk = Desk::new(&[10], &[8]);
@@ -29,6 +39,9 @@ fn a_request_that_a_healthy_engine_drops_is_refused_alone() {
     assert_eq!(desk.effects, [Effect::CheckHealth { run }]);
     let meanwhile = desk.ask(0);
     assert_eq!(desk.dispatched(), [meanwhile], "the model goes on serving");
+    desk.health(run, Health::Answers);
+    let again = desk.dispatched()[0];
+    desk.bounce(again);
     desk.health(run, Health::Answers);
     assert_eq!(desk.refusals()[0].kind, RefusalKind::Unanswered);
     assert_eq!((desk.refusals().len(), desk.state(0)), (1, State::Ready));
@@ -44,8 +57,7 @@ fn several_clients_in_a_row_without_an_answer_make_a_run_suspect_whatever_its_he
     let mut desk = Desk::new(&[10], &[8]);
     let run = desk.loaded(0);
     for client in [1, 1, 2] {
-        bounce(&mut desk, client);
-        desk.health(run, Health::Answers);
+        drop_twice(&mut desk, run, client);
     }
     let answered = desk.ask(0);
     desk.finish(answered);
@@ -72,6 +84,8 @@ fn an_engine_that_is_silent_while_it_works_for_another_client_is_not_suspect() {
     bounce(&mut desk, 1);
     desk.health(run, Health::Silent);
     assert_eq!(desk.state(0), State::Ready);
+    let again = desk.dispatched()[0];
+    desk.finish(again);
     desk.finish(other);
     bounce(&mut desk, 1);
     desk.health(run, Health::Silent);
