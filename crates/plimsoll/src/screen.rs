@@ -1,23 +1,20 @@
-//! What people see: plans and replays as text and as pictures. Nothing here decides or prints; it turns values into
-//! text.
+//! Reports of plans, replays, load tests and recordings. Nothing here decides or prints; values become text.
 
 mod advice;
 mod bar;
 mod beside;
-mod chart;
 mod check;
 mod course;
 mod fit;
 mod html;
-mod page;
 mod plan;
 mod record;
 mod replay;
 mod soak;
-mod svg;
 mod sweep;
 
 pub(crate) use advice::advice;
+pub(crate) use bar::svg;
 pub(crate) use beside::BesideReport;
 pub(crate) use check::check;
 pub(crate) use course::course;
@@ -27,5 +24,4 @@ pub(crate) use plan::plan;
 pub(crate) use record::{RecordReport, csv};
 pub(crate) use replay::replay;
 pub(crate) use soak::{SoakReport, lasted};
-pub(crate) use svg::svg;
 pub(crate) use sweep::{Planned, SweepReport, sweep_head, sweep_row};

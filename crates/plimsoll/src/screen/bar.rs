@@ -1,92 +1,57 @@
-//! A card's memory as one bar: what others hold, the terms in the order in which they are taken, the load line.
+//! Memory bars of a plan's cards.
 
-use plimsoll_base::{Bytes, Source};
-use plimsoll_planner::CardPlan;
+use plimsoll_base::Bytes;
+use plimsoll_planner::{CardPlan, Plan, Term, Terms};
+use plimsoll_report::{Bar, Segment, TERMS, bars};
 
-/// A stretch of the bar. The glyph tells it apart where colours are not seen.
-#[derive(Debug)]
-pub(super) struct Stretch<'a> {
-    pub(super) name: &'static str,
-    pub(super) glyph: char,
-    pub(super) colour: &'static str,
-    /// `None` where the amount is not known.
-    pub(super) bytes: Option<Bytes>,
-    pub(super) source: Option<&'a Source>,
+/// Returns a card's terms in the order of [`TERMS`], without the memory of other processes.
+pub(super) fn terms(terms: &Terms) -> [&Term; 5] {
+    [
+        &terms.weights,
+        &terms.kv,
+        &terms.compute,
+        &terms.context,
+        &terms.pool,
+    ]
 }
 
-/// What others hold, and the five terms; the first is left out where the card is all free.
-pub(super) fn stretches(card: &CardPlan) -> Vec<Stretch<'_>> {
-    let terms = &card.terms;
-    let term = |name, glyph, colour, term: &'_ plimsoll_planner::Term| (name, glyph, colour, term.bytes);
-    let named = [
-        (
-            term("weights", '█', "#2f5d8a", &terms.weights),
-            &terms.weights.source,
-        ),
-        (term("KV cache", '▓', "#4f9d8f", &terms.kv), &terms.kv.source),
-        (
-            term("compute", '▒', "#c9a227", &terms.compute),
-            &terms.compute.source,
-        ),
-        (
-            term("context", '╳', "#8a5a83", &terms.context),
-            &terms.context.source,
-        ),
-        (term("pool", '░', "#c8623c", &terms.pool), &terms.pool.source),
-    ];
-    let held = card.total.saturating_sub(card.free);
-    let others = Stretch {
-        name: "others",
-        glyph: '#',
-        colour: "#9aa0a6",
-        bytes: Some(held),
-        source: None,
+/// Returns the sizes of a card's terms; an unknown size counts as none.
+pub(super) fn amounts(of: &Terms) -> [Bytes; 5] {
+    terms(of).map(Term::known)
+}
+
+/// Returns the memory of a card that other processes hold.
+pub(super) fn held(card: &CardPlan) -> Bytes {
+    card.total.saturating_sub(card.free)
+}
+
+/// Returns the bar of a card; its whole width stands for `least`, or for more where the plan needs more.
+pub(super) fn bar(card: &CardPlan, least: Bytes) -> Bar {
+    let sizes = std::iter::once(held(card)).chain(amounts(&card.terms));
+    let segments: Vec<Segment> = TERMS
+        .into_iter()
+        .zip(sizes)
+        .map(|(style, bytes)| Segment { style, bytes })
+        .collect();
+    let end: Bytes = segments.iter().map(|segment| segment.bytes).sum();
+    Bar {
+        label: card.id.to_string(),
+        segments,
+        total: card.total,
+        full: card.total.max(least).max(end),
+    }
+}
+
+/// Draws a plan as a standalone SVG document, a bar for each card.
+pub(crate) fn svg(plan: &Plan) -> String {
+    let of = |card: &CardPlan| {
+        let verdict = if card.fits { "fits" } else { "does not fit" };
+        let heading = format!(
+            "{}: {} of {} free, peak {}, {verdict}",
+            card.id, card.free, card.total, card.peak
+        );
+        (heading, bar(card, card.total))
     };
-    let own = named.map(|((name, glyph, colour, bytes), source)| Stretch {
-        name,
-        glyph,
-        colour,
-        bytes,
-        source: Some(source),
-    });
-    std::iter::once(others)
-        .filter(|others| others.bytes.is_some_and(|held| !held.is_zero()))
-        .chain(own)
-        .collect()
-}
-
-/// A bar of `width` cells to the card's end, longer where the plan is: the line stands where memory ends.
-pub(super) fn bar(card: &CardPlan, width: u64) -> String {
-    let mut text = String::new();
-    let mut end = Bytes::ZERO;
-    let mut drawn = 0;
-    let line = width;
-    for stretch in stretches(card) {
-        end += stretch.bytes.unwrap_or_default();
-        let until = cells(end, card.total, width).min(width * 2);
-        while drawn < until {
-            if drawn == line {
-                text.push('┃');
-            }
-            text.push(stretch.glyph);
-            drawn += 1;
-        }
-    }
-    if drawn < line {
-        text.extend(std::iter::repeat_n(
-            '·',
-            usize::try_from(line - drawn).unwrap_or_default(),
-        ));
-    }
-    if drawn <= line {
-        text.push('┃');
-    }
-    text
-}
-
-/// The cell in which `bytes` end, rounded up: something beyond the line is always seen beyond it.
-fn cells(bytes: Bytes, total: Bytes, width: u64) -> u64 {
-    let whole = bytes.scaled(width, total.get()).get();
-    let rest = bytes > total.scaled(whole, width);
-    whole + u64::from(rest)
+    let cards: Vec<_> = plan.cards.iter().map(of).collect();
+    bars(&format!("{}, context {}", plan.model, plan.context), &cards)
 }

@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use plimsoll_lab::load::{Encounter, Ending, Served, failed_so};
 use serde_json::{Value, json};
 
-use super::page::Page;
+use plimsoll_report::Page;
 
 /// Of what the program printed last, shown where no cause is named.
 const LAST_LINES: usize = 5;

@@ -3,6 +3,7 @@
 use std::fmt::{self, Write};
 
 use plimsoll_base::Bytes;
+use plimsoll_report::{TERMS, TermStyle};
 
 use crate::check::{Check, Checked, Row};
 
@@ -56,14 +57,7 @@ fn write_row(row: &Row, out: &mut String) -> fmt::Result {
         difference(row)
     )?;
     let Some(terms) = &row.terms else { return Ok(()) };
-    let named = [
-        ("weights", &terms.weights),
-        ("KV cache", &terms.kv),
-        ("compute", &terms.compute),
-        ("context", &terms.context),
-        ("pool", &terms.pool),
-    ];
-    for (name, term) in named {
+    for (TermStyle { name, .. }, term) in TERMS[1..].iter().zip(super::bar::terms(terms)) {
         if term.bytes.is_some_and(|bytes| !bytes.is_zero()) {
             writeln!(
                 out,

@@ -4,8 +4,9 @@ use std::fmt::{self, Write};
 
 use plimsoll_base::{Bytes, Reason};
 use plimsoll_planner::{CardPlan, Plan};
+use plimsoll_report::TERMS;
 
-use super::bar::{bar, stretches};
+use super::bar::{bar, held, terms};
 
 /// Cells of a bar up to the card's end.
 const WIDTH: u64 = 64;
@@ -50,20 +51,14 @@ fn write(plan: &Plan, out: &mut String) -> fmt::Result {
 fn write_card(card: &CardPlan, out: &mut String) -> fmt::Result {
     let verdict = if card.fits { "fits" } else { "does not fit" };
     writeln!(out, "\n{}: {verdict}", card.id)?;
-    writeln!(out, "  {}", bar(card, WIDTH))?;
-    for stretch in stretches(card) {
-        let bytes = stretch
-            .bytes
-            .map_or("not known".to_owned(), |bytes| bytes.to_string());
-        let source = stretch
-            .source
-            .map_or("held by others".to_owned(), ToString::to_string);
-        if stretch.bytes.is_none_or(|bytes| !bytes.is_zero()) {
-            writeln!(
-                out,
-                "  {} {:<9}{bytes:>12}  {source}",
-                stretch.glyph, stretch.name
-            )?;
+    writeln!(out, "  {}", bar(card, card.total).text(WIDTH))?;
+    let others = (Some(held(card)), "held by other processes".to_owned());
+    let own = terms(&card.terms).map(|term| (term.bytes, term.source.to_string()));
+    for (style, (bytes, source)) in TERMS.iter().zip(std::iter::once(others).chain(own)) {
+        // An unknown term is shown; a term of zero bytes would only be noise.
+        if bytes.is_none_or(|bytes| !bytes.is_zero()) {
+            let size = bytes.map_or("not known".to_owned(), |bytes| bytes.to_string());
+            writeln!(out, "  {} {:<9}{size:>12}  {source}", style.glyph, style.name)?;
         }
     }
     writeln!(

@@ -8,9 +8,9 @@ use plimsoll_telemetry::record::{
     Entry, Group, ReadRecordError, Reader, Redaction, Source, Summary, Told, Unit,
 };
 
-use super::chart::{Chart, Line, MOST_LINES};
-use super::page::Page;
 use super::soak::lasted;
+use plimsoll_report::Page;
+use plimsoll_report::{Chart, MOST_LINES, Mark};
 
 /// Rows of a table in text.
 const MOST_ROWS: usize = 10;
@@ -208,7 +208,7 @@ impl<'a> RecordReport<'a> {
             page.text(&format!("note: {note}"));
         }
         for (title, lines, unit) in self.plots() {
-            page.picture(&self.chart(title, lines, unit));
+            page.markup(&self.chart(title, lines, unit));
         }
         for (heading, rows) in self.tables() {
             if !rows.is_empty() {
@@ -343,27 +343,28 @@ impl<'a> RecordReport<'a> {
     }
 
     fn chart(&self, title: &str, lines: Vec<&Told>, unit: Unit) -> String {
-        let lines = lines.into_iter().map(|told| Line {
-            name: self.short(told),
-            course: &told.course,
-        });
+        let lines: Vec<_> = lines
+            .into_iter()
+            .map(|told| (self.short(told), &told.course))
+            .collect();
+        let end = clock(self.summary.duration_ms);
+        let text = |value| unit.text(value);
+        let chart = Chart::of_courses(title, &lines, self.summary.duration_ms, ("0:00", &end), &text);
+        let Some(mut chart) = chart else {
+            return String::new();
+        };
         let marks = self
             .summary
             .events
             .iter()
             .filter(|event| event.source != Source::Kernel || is_oom(event.source, &event.text));
-        Chart {
-            title: title.to_owned(),
-            lines: lines.collect(),
-            until: self.summary.duration_ms,
-            ends: ("0:00".to_owned(), clock(self.summary.duration_ms)),
-            marks: marks
-                .take(200)
-                .map(|event| (event.time_ms, event.text.clone()))
-                .collect(),
-            text: &|value| unit.text(value),
-        }
-        .svg()
+        // A log storm would hide the plot behind its marks.
+        chart.marks.extend(marks.take(200).map(|event| Mark {
+            at: event.time_ms,
+            text: event.text.clone(),
+            id: None,
+        }));
+        chart.svg()
     }
 
     /// What tells a line of one chart from the others.

@@ -3,6 +3,7 @@
 use std::fmt::{self, Write};
 
 use plimsoll_base::Bytes;
+use plimsoll_report::aligned;
 
 use crate::replay::{Replay, Replayed};
 
@@ -54,12 +55,15 @@ fn write(replay: &Replay, out: &mut String) -> fmt::Result {
         )?;
     }
     writeln!(out)?;
-    let rows: Vec<[String; 8]> = std::iter::once(COLUMNS.map(str::to_owned))
-        .chain(replay.policies.iter().map(|policy| row(policy, replay.peak_live)))
+    let rows: Vec<Vec<String>> = std::iter::once(COLUMNS.map(str::to_owned).to_vec())
+        .chain(
+            replay
+                .policies
+                .iter()
+                .map(|policy| row(policy, replay.peak_live).to_vec()),
+        )
         .collect();
-    for row in &rows {
-        writeln!(out, "{}", aligned(row, &rows).trim_end())?;
-    }
+    out.write_str(&aligned(&rows))?;
     for policy in &replay.policies {
         if let Some(failure) = &policy.failure {
             writeln!(out, "{} stops at {failure}", policy.policy)?;
@@ -84,22 +88,4 @@ fn row(policy: &Replayed, live: Bytes) -> [String; 8] {
         times.map_or_else(String::new, |times| format!("{}, {} ns", times.p50, times.p99)),
         times.map_or_else(String::new, |times| format!("{:.1} ns", times.mean)),
     ]
-}
-
-/// The first column to the left, the others to the right.
-fn aligned(row: &[String; 8], rows: &[[String; 8]]) -> String {
-    let mut line = String::new();
-    for (place, cell) in row.iter().enumerate() {
-        let width = rows
-            .iter()
-            .map(|row| row[place].chars().count())
-            .max()
-            .unwrap_or_default();
-        // writing to a string cannot fail
-        let _ = match place {
-            0 => write!(line, "{cell:<width$}"),
-            _ => write!(line, "  {cell:>width$}"),
-        };
-    }
-    line
 }

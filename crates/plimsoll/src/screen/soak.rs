@@ -8,8 +8,8 @@ use plimsoll_lab::load::{CardStats, Judged, State, failed_so, thousands};
 use plimsoll_telemetry::trend::{Course, Growth};
 use serde_json::{Value, json};
 
-use super::chart::{Chart, Line};
-use super::page::Page;
+use plimsoll_report::Page;
+use plimsoll_report::{Chart, Mark};
 
 /// A soak that is over.
 #[derive(Debug)]
@@ -157,7 +157,7 @@ impl<'a> SoakReport<'a> {
                     .iter()
                     .map(|step| (step.at, format!("once: {}", step.size()))),
             );
-            page.picture(&self.chart(
+            page.markup(&self.chart(
                 &figure.name,
                 &[("held".to_owned(), &figure.course)],
                 marks.collect(),
@@ -165,14 +165,14 @@ impl<'a> SoakReport<'a> {
             ));
         }
         let speed = |value: u64| format!("{:.1} tokens/s", thousands(value));
-        page.picture(&self.chart(
+        page.markup(&self.chart(
             "speed of one client",
             &[("median".to_owned(), &state.speed)],
             Vec::new(),
             &speed,
         ));
         let time = |value: u64| format!("{:.1} ms", thousands(value));
-        page.picture(&self.chart(
+        page.markup(&self.chart(
             "time to the first token",
             &[("median".to_owned(), &state.first_token)],
             Vec::new(),
@@ -186,7 +186,7 @@ impl<'a> SoakReport<'a> {
             if lines.is_empty() {
                 continue;
             }
-            page.picture(&self.chart(title, &lines, Vec::new(), &unit));
+            page.markup(&self.chart(title, &lines, Vec::new(), &unit));
         }
         page.finish()
     }
@@ -198,22 +198,14 @@ impl<'a> SoakReport<'a> {
         marks: Vec<(u64, String)>,
         text: &dyn Fn(u64) -> String,
     ) -> String {
-        let lines = lines.iter().map(|(name, course)| Line {
-            name: name.clone(),
-            course,
-        });
-        Chart {
-            title: title.to_owned(),
-            lines: lines.collect(),
-            until: self.state.requests,
-            ends: (
-                "first request".to_owned(),
-                format!("request {}", self.state.requests),
-            ),
-            marks,
-            text,
-        }
-        .svg()
+        let end = format!("request {}", self.state.requests);
+        let ends = ("first request", end.as_str());
+        let Some(mut chart) = Chart::of_courses(title, lines, self.state.requests, ends, text) else {
+            return String::new();
+        };
+        let marks = marks.into_iter().map(|(at, text)| Mark { at, text, id: None });
+        chart.marks.extend(marks);
+        chart.svg()
     }
 }
 

@@ -7,7 +7,7 @@ use plimsoll_lab::load::{Depth, Sweep, is_own, slope};
 use plimsoll_telemetry::trend::Course;
 use serde_json::{Value, json};
 
-use super::chart::{Chart, Line, stacked};
+use plimsoll_report::{Chart, charts};
 
 /// What the plan of the server's own flags says, over all its cards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,51 +210,29 @@ impl SweepReport<'_> {
         let answer = speed(&|depth| of(depth)?.answer);
         let bytes = |value: u64| Bytes::new(value).to_string();
         let rate = |value: u64| format!("{value} tokens/s");
-        let chart = |title: &str, lines: Vec<Line<'_>>, text: &dyn Fn(u64) -> String| {
-            let last = self
-                .sweep
-                .depths
-                .iter()
-                .map(|depth| depth.tokens)
-                .max()
-                .unwrap_or_default();
-            Chart {
-                title: format!("{}: {title}", self.model),
-                lines,
-                until: last,
-                ends: ("0 tokens".to_owned(), format!("{last} tokens of depth")),
-                marks: Vec::new(),
-                text,
-            }
-            .svg()
-        };
-        let memory: Vec<Line<'_>> = memory
+        let last = self
+            .sweep
+            .depths
             .iter()
-            .chain(&planned)
-            .map(|(name, course)| Line {
-                name: name.clone(),
-                course,
-            })
-            .collect();
-        stacked(&[
-            chart("memory", memory, &bytes),
-            chart(
-                "prompt speed",
-                vec![Line {
-                    name: "prompt".to_owned(),
-                    course: &prompt,
-                }],
-                &rate,
-            ),
-            chart(
-                "answer speed",
-                vec![Line {
-                    name: "answer".to_owned(),
-                    course: &answer,
-                }],
-                &rate,
-            ),
-        ])
+            .map(|depth| depth.tokens)
+            .max()
+            .unwrap_or_default();
+        let end = format!("{last} tokens of depth");
+        let chart = |title: &str, courses: &[(String, Course)], text: &dyn Fn(u64) -> String| {
+            let lines: Vec<_> = courses
+                .iter()
+                .map(|(name, course)| (name.clone(), course))
+                .collect();
+            let title = format!("{}: {title}", self.model);
+            Chart::of_courses(&title, &lines, last, ("0 tokens", &end), text)
+        };
+        let memory: Vec<_> = memory.into_iter().chain(planned).collect();
+        let drawn = [
+            chart("memory", &memory, &bytes),
+            chart("prompt speed", &[("prompt".to_owned(), prompt)], &rate),
+            chart("answer speed", &[("answer".to_owned(), answer)], &rate),
+        ];
+        charts(None, &drawn.into_iter().flatten().collect::<Vec<_>>())
     }
 }
 

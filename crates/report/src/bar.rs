@@ -1,0 +1,237 @@
+//! Memory of a card as one bar: the terms in order of allocation, up to the load line and beyond it.
+//!
+//! DECISION: a term is told apart by letter and hatch in pictures and by glyph in text, as well as by colour.
+
+use std::fmt::{self, Write};
+
+use plimsoll_base::Bytes;
+
+use crate::escaped;
+
+/// Width of a bar in its own coordinates.
+pub const BAR_WIDTH: f64 = 1000.0;
+/// Width of a bar in a document, and the margin around it.
+const HULL: u64 = 840;
+const MARGIN: u64 = 24;
+/// Height of one card in a document, with its title and legend.
+const ROW: u64 = 126;
+/// Narrower segments have no room for their letter.
+const LETTER_ROOM: f64 = 16.0;
+
+/// Look of a term, in every form of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TermStyle {
+    pub name: &'static str,
+    pub letter: char,
+    pub class: &'static str,
+    pub glyph: char,
+    /// SVG path of its hatch.
+    hatch: &'static str,
+}
+
+/// The terms of a card in order of allocation; the first is memory that other processes hold.
+pub const TERMS: [TermStyle; 6] = [
+    term("others", 'O', "others", '#', "M0 0h8"),
+    term("weights", 'W', "weights", '█', ""),
+    term("KV cache", 'K', "kv", '▓', "M0 8L8 0"),
+    term("compute", 'C', "compute", '▒', "M0 0L8 8"),
+    term("context", 'X', "context", '╳', "M0 8L8 0M0 0L8 8"),
+    term("pool", 'P', "pool", '░', "M4 0v8"),
+];
+
+const fn term(
+    name: &'static str,
+    letter: char,
+    class: &'static str,
+    glyph: char,
+    hatch: &'static str,
+) -> TermStyle {
+    TermStyle {
+        name,
+        letter,
+        class,
+        glyph,
+        hatch,
+    }
+}
+
+/// One term with its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    pub style: TermStyle,
+    pub bytes: Bytes,
+}
+
+/// One card.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bar {
+    /// Name for screen readers.
+    pub label: String,
+    pub segments: Vec<Segment>,
+    /// Size of the card, where the load line stands.
+    pub total: Bytes,
+    /// Size that the whole width stands for; at least `total`.
+    pub full: Bytes,
+}
+
+/// Returns a fraction for pixels; sizes of memory stay integers.
+pub fn ratio(part: Bytes, whole: Bytes) -> f64 {
+    let parts = part.scaled(1 << 20, whole.get().max(1)).get();
+    f64::from(u32::try_from(parts).unwrap_or(u32::MAX)) / f64::from(1_u32 << 20)
+}
+
+impl Bar {
+    /// Draws the bar in `width` cells up to the load line, longer where the segments are.
+    pub fn text(&self, width: u64) -> String {
+        let mut text = String::new();
+        let (mut end, mut drawn) = (Bytes::ZERO, 0);
+        for segment in &self.segments {
+            end += segment.bytes;
+            let until = cells(end, self.total, width).min(width * 2);
+            while drawn < until {
+                if drawn == width {
+                    text.push('┃');
+                }
+                text.push(segment.style.glyph);
+                drawn += 1;
+            }
+        }
+        let free = usize::try_from(width.saturating_sub(drawn)).unwrap_or_default();
+        text.extend(std::iter::repeat_n('·', free));
+        if drawn <= width {
+            text.push('┃');
+        }
+        text
+    }
+
+    /// Returns the bar as an SVG element with attributes for its place, e.g. `id="bar-0"`.
+    pub fn svg(&self, attributes: &str) -> String {
+        let mut out = String::new();
+        // Writing to a string cannot fail.
+        let _ = self.write(attributes, &mut out);
+        out
+    }
+
+    fn write(&self, attributes: &str, out: &mut String) -> fmt::Result {
+        let line = ratio(self.total, self.full) * BAR_WIDTH;
+        writeln!(
+            out,
+            r#"<svg {attributes} viewBox="0 -8 {} 56" role="img" aria-label="{} by terms"><rect class="panel" width="{line:.1}" height="40"/>"#,
+            BAR_WIDTH + 4.0,
+            escaped(&self.label)
+        )?;
+        let mut end = Bytes::ZERO;
+        for (Segment { style, bytes }, at) in self.segments.iter().zip(0..) {
+            let from = ratio(end, self.full) * BAR_WIDTH;
+            end += *bytes;
+            let wide = ratio(end, self.full) * BAR_WIDTH - from;
+            let middle = from + wide / 2.0;
+            let hidden = if wide < LETTER_ROOM {
+                r#" style="display:none""#
+            } else {
+                ""
+            };
+            let TermStyle {
+                name, letter, class, ..
+            } = style;
+            writeln!(
+                out,
+                r#"<rect data-term="{at}" class="{class}" x="{from:.1}" width="{wide:.1}" height="40"><title>{name} {bytes}</title></rect><text data-letter="{at}" class="letter" x="{middle:.1}" y="25"{hidden}>{letter}</text>"#
+            )?;
+        }
+        writeln!(
+            out,
+            r#"<line class="edge" x1="{line:.1}" x2="{line:.1}" y1="-8" y2="48"><title>load line</title></line></svg>"#
+        )
+    }
+}
+
+/// Returns the cell in which `bytes` end, rounded up: an overflow is visible however small it is.
+fn cells(bytes: Bytes, total: Bytes, width: u64) -> u64 {
+    let whole = bytes.scaled(width, total.get()).get();
+    whole + u64::from(bytes > total.scaled(whole, width))
+}
+
+/// Returns the hatches of all terms, to be placed once in a page or document.
+pub fn patterns() -> String {
+    let pattern = |style: TermStyle| {
+        format!(
+            r##"<pattern id="p-{}" width="8" height="8" patternUnits="userSpaceOnUse"><path d="{}" stroke="#ffffff" stroke-opacity=".45" fill="none"/></pattern>"##,
+            style.class, style.hatch
+        )
+    };
+    format!(
+        r#"<svg width="0" height="0" style="position:absolute" aria-hidden="true"><defs>{}</defs></svg>"#,
+        TERMS.map(pattern).concat()
+    )
+}
+
+/// Draws bars with a title and a legend each as a standalone SVG document.
+pub fn bars(title: &str, bars: &[(String, Bar)]) -> String {
+    let mut body = String::new();
+    let mut top = 52;
+    for (heading, bar) in bars {
+        let (baseline, place) = (top + 16, top + 26);
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            body,
+            r#"<text class="ink" x="{MARGIN}" y="{baseline}">{}</text>"#,
+            escaped(heading)
+        );
+        // 47 is 840/1004 of the bar's own 56 units, so that the picture is not letterboxed.
+        body += &bar.svg(&format!(r#"x="{MARGIN}" y="{place}" width="{HULL}" height="47""#));
+        body += &legend(bar, place + 56);
+        top += ROW;
+    }
+    crate::document(HULL + 2 * MARGIN, top + 4, Some(title), &body)
+}
+
+fn legend(bar: &Bar, y: u64) -> String {
+    let mut out = String::new();
+    let mut x = MARGIN;
+    for Segment { style, bytes } in bar.segments.iter().filter(|segment| !segment.bytes.is_zero()) {
+        let text = format!("{} {} {bytes}", style.letter, style.name);
+        let (label, baseline) = (x + 16, y + 10);
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            out,
+            r#"<rect class="{}" x="{x}" y="{y}" width="11" height="11"/><text class="ink" x="{label}" y="{baseline}" font-size="12">{}</text>"#,
+            style.class,
+            escaped(&text)
+        );
+        // System fonts at 12 pixels are at most 7 pixels a letter on average.
+        x = label + u64::try_from(text.chars().count()).unwrap_or_default() * 7 + 14;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bar(weights: u64) -> Bar {
+        Bar {
+            label: "a<b>".to_owned(),
+            segments: vec![Segment {
+                style: TERMS[1],
+                bytes: Bytes::mib(weights),
+            }],
+            total: Bytes::mib(100),
+            full: Bytes::mib(weights.max(100)),
+        }
+    }
+
+    #[test]
+    fn an_overflow_of_a_byte_is_seen_beyond_the_line() {
+        assert_eq!(bar(50).text(4), "██··┃");
+        assert_eq!(bar(100).text(4), "████┃");
+        assert_eq!(bar(101).text(4), "████┃█");
+    }
+
+    #[test]
+    fn a_document_escapes_its_names_and_marks_the_load_line_once() {
+        let svg = bars("a<b>", &[("c<d>".to_owned(), bar(50))]);
+        assert_eq!(svg.matches("load line").count(), 1);
+        assert!(!svg.contains("<b>") && !svg.contains("<d>") && svg.contains("W weights 50 MiB"));
+    }
+}

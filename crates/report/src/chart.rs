@@ -1,0 +1,227 @@
+//! Charts of series over a common axis.
+//!
+//! DECISION: a chart's vertical scale runs from its lowest to its highest value where the caller asks for it,
+//! because 2 MiB of growth on 140 GiB are what a soak looks for; both ends are labelled. Series are told apart by
+//! name and shape besides colour, and marks carry their text as a tooltip. No script, no network.
+
+mod svg;
+
+use plimsoll_telemetry::trend::Course;
+
+/// Left edge of the plot, in pixels: room for the labels of the scale.
+pub const PLOT_LEFT: u64 = 124;
+/// Width of the plot, in pixels.
+pub const PLOT_WIDTH: u64 = 620;
+/// Lines in one chart; more cannot be told apart.
+pub const MOST_LINES: usize = 8;
+
+/// One chart.
+#[derive(Clone, Debug)]
+pub struct Chart {
+    pub title: String,
+    /// Height of the plot in pixels.
+    pub height: u64,
+    /// Lowest and highest value of each axis.
+    pub x: (u64, u64),
+    pub y: (u64, u64),
+    pub x_ticks: Vec<(u64, String)>,
+    pub y_ticks: Vec<(u64, String)>,
+    pub series: Vec<Series>,
+    /// Horizontal limits with their labels: a budget, a load line.
+    pub limits: Vec<(u64, String)>,
+    pub marks: Vec<Mark>,
+    /// Points where a run stopped, drawn as crosses.
+    pub stops: Vec<(u64, u64)>,
+    pub key: Vec<KeyRow>,
+}
+
+/// One series of points, in ascending order of x.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Series {
+    pub name: String,
+    /// Class of its colour in the style sheet.
+    pub class: String,
+    pub shape: Shape,
+    pub points: Vec<(u64, u64)>,
+    /// Lower edge of an area; empty for the bottom of the plot.
+    pub base: Vec<(u64, u64)>,
+}
+
+/// Shape that draws a series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    Line,
+    Area,
+    /// An area with the hatch of its class over it.
+    Hatched,
+}
+
+/// A vertical line with a tooltip.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    pub at: u64,
+    pub text: String,
+    /// Element id for a script that moves it.
+    pub id: Option<String>,
+}
+
+/// One row of the key at the right of the plot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyRow {
+    /// Class and shape of the swatch; none for a row of text alone.
+    pub swatch: Option<(String, Shape)>,
+    pub text: String,
+}
+
+impl Chart {
+    /// Charts downsampled figures: a band from lowest to highest and a line through the last values.
+    ///
+    /// `until` is the least right end of the axis. Returns `None` where no course holds a value.
+    pub fn of_courses(
+        title: &str,
+        courses: &[(String, &Course)],
+        until: u64,
+        ends: (&str, &str),
+        text: &dyn Fn(u64) -> String,
+    ) -> Option<Self> {
+        let drawn = || courses.iter().map(|(_, course)| *course);
+        let from = drawn()
+            .filter_map(|course| Some(course.buckets().first()?.from))
+            .min()?;
+        let last = drawn()
+            .filter_map(|course| Some(course.buckets().last()?.until))
+            .max()?;
+        let x = (from, last.max(until).max(from + 1));
+        let y = (
+            drawn().filter_map(Course::lowest).min()?,
+            drawn().filter_map(Course::highest).max()?,
+        );
+        let mut y_ticks = vec![(y.1, text(y.1))];
+        if y.0 < y.1 {
+            y_ticks.push((y.0, text(y.0)));
+        }
+        let mut chart = Self {
+            title: title.to_owned(),
+            height: 150,
+            x,
+            y,
+            x_ticks: vec![(x.0, ends.0.to_owned()), (x.1, ends.1.to_owned())],
+            y_ticks,
+            series: Vec::new(),
+            limits: Vec::new(),
+            marks: Vec::new(),
+            stops: Vec::new(),
+            key: Vec::new(),
+        };
+        for ((name, course), colour) in courses.iter().take(MOST_LINES).zip(0..) {
+            chart.push_course(name, course, &format!("c{colour}"), text);
+        }
+        Some(chart)
+    }
+
+    fn push_course(&mut self, name: &str, course: &Course, class: &str, text: &dyn Fn(u64) -> String) {
+        let buckets = course.buckets();
+        let Some(last) = buckets.last() else { return };
+        let stepped = |of: fn(&plimsoll_telemetry::trend::Bucket) -> u64| {
+            let ends = |bucket| [(bucket, true), (bucket, false)];
+            let points = buckets
+                .iter()
+                .flat_map(ends)
+                .map(|(bucket, is_start)| (if is_start { bucket.from } else { bucket.until }, of(bucket)));
+            points.collect::<Vec<_>>()
+        };
+        self.series.push(Series {
+            name: name.to_owned(),
+            class: format!("band {class}"),
+            shape: Shape::Area,
+            points: stepped(|bucket| bucket.highest),
+            base: stepped(|bucket| bucket.lowest),
+        });
+        // A recording stores changes only, so the last value holds to the right end of the axis.
+        let mut line = steps(buckets.iter().map(|bucket| (bucket.from, bucket.last)));
+        line.push((self.x.1, last.last));
+        let class = format!("line {class}");
+        self.key.push(KeyRow {
+            swatch: Some((class.clone(), Shape::Line)),
+            text: format!("{name}: {}", text(last.last)),
+        });
+        self.series.push(Series {
+            name: name.to_owned(),
+            class,
+            shape: Shape::Line,
+            points: line,
+            base: Vec::new(),
+        });
+    }
+}
+
+/// Turns samples into the corners of a step line: each value holds until the next sample.
+pub fn steps(samples: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
+    let mut points: Vec<(u64, u64)> = Vec::new();
+    for (x, y) in samples {
+        if let Some(&(_, before)) = points.last().filter(|(_, before)| *before != y) {
+            points.push((x, before));
+        }
+        points.push((x, y));
+    }
+    points
+}
+
+/// Draws charts under each other as a standalone SVG document.
+pub fn charts(title: Option<&str>, charts: &[Chart]) -> String {
+    let mut top = if title.is_some() { 52 } else { 0 };
+    let mut body = String::new();
+    for chart in charts {
+        body += &chart.svg().replacen("<svg ", &format!("<svg y=\"{top}\" "), 1);
+        top += chart.outer_height();
+    }
+    crate::document(svg::OUTER_WIDTH, top.max(40) + 8, title, &body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ends_are_labelled_and_hostile_names_are_escaped() {
+        let mut course = Course::default();
+        for at in 0..10 {
+            course.push(at, 100 + at);
+        }
+        let text = |value: u64| format!("{value} B");
+        let courses = [("a<b>".to_owned(), &course)];
+        let mut chart = Chart::of_courses("memory <host>", &courses, 0, ("0", "9"), &text).unwrap();
+        chart.marks.push(Mark {
+            at: 5,
+            text: "killed & gone".to_owned(),
+            id: None,
+        });
+        let svg = chart.svg();
+        for part in [
+            "100 B",
+            "109 B",
+            "a&lt;b&gt;: 109 B",
+            "memory &lt;host&gt;",
+            "killed &amp; gone",
+        ] {
+            assert!(svg.contains(part), "{part} in {svg}");
+        }
+        assert_eq!(svg.matches('<').count(), svg.matches('>').count());
+    }
+
+    #[test]
+    fn nothing_is_no_chart_and_one_value_is_a_flat_line() {
+        let text = |value: u64| value.to_string();
+        assert!(Chart::of_courses("", &[], 0, ("", ""), &text).is_none());
+        let mut course = Course::default();
+        course.push(7, u64::MAX);
+        let chart = Chart::of_courses("", &[(String::new(), &course)], 0, ("", ""), &text).unwrap();
+        assert!(chart.svg().contains(&u64::MAX.to_string()));
+    }
+
+    #[test]
+    fn steps_hold_their_value_until_the_next_sample() {
+        let points = steps([(0, 1), (2, 1), (3, 5)].into_iter());
+        assert_eq!(points, [(0, 1), (2, 1), (3, 1), (3, 5)]);
+    }
+}

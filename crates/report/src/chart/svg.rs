@@ -1,0 +1,199 @@
+//! SVG of a chart.
+
+use std::fmt::{self, Write};
+
+use plimsoll_base::Bytes;
+
+use super::{Chart, KeyRow, PLOT_LEFT as LEFT, PLOT_WIDTH as WIDTH, Series, Shape};
+use crate::escaped;
+
+/// Room for the key, at about 7 pixels a letter.
+const RIGHT: u64 = 230;
+const TOP: u64 = 34;
+const BOTTOM: u64 = 30;
+pub(super) const OUTER_WIDTH: u64 = LEFT + WIDTH + RIGHT;
+/// Distance of two rows of the key.
+const KEY_ROW: u64 = 17;
+
+impl Chart {
+    /// Returns the chart as an SVG element, for a page or a document.
+    pub fn svg(&self) -> String {
+        let mut out = String::new();
+        // Writing to a string cannot fail.
+        let _ = self.write(&mut out);
+        out
+    }
+
+    pub(super) fn outer_height(&self) -> u64 {
+        TOP + self.height + BOTTOM
+    }
+
+    fn write(&self, out: &mut String) -> fmt::Result {
+        let (height, title) = (self.outer_height(), escaped(&self.title));
+        writeln!(
+            out,
+            r#"<svg role="img" aria-label="{title}" viewBox="0 0 {OUTER_WIDTH} {height}" width="{OUTER_WIDTH}" height="{height}" font-family="system-ui, 'DejaVu Sans', sans-serif" font-size="12">"#
+        )?;
+        writeln!(
+            out,
+            r#"<text class="ink" x="{LEFT}" y="22" font-size="14" font-weight="600">{title}</text>"#
+        )?;
+        writeln!(
+            out,
+            r#"<rect class="panel" x="{LEFT}" y="{TOP}" width="{WIDTH}" height="{}"/>"#,
+            self.height
+        )?;
+        for series in &self.series {
+            self.write_series(series, out)?;
+        }
+        self.write_ticks(out)?;
+        self.write_limits(out)?;
+        let bottom = TOP + self.height;
+        for mark in &self.marks {
+            let (x, text) = (self.x_at(mark.at), escaped(&mark.text));
+            let id = mark
+                .id
+                .as_ref()
+                .map_or_else(String::new, |id| format!(r#"id="{}" "#, escaped(id)));
+            writeln!(
+                out,
+                r#"<line {id}class="mark" x1="{x}" x2="{x}" y1="{TOP}" y2="{bottom}"><title>{text}</title></line>"#
+            )?;
+        }
+        for (x, y) in &self.stops {
+            let (x, y) = (self.x_at(*x), self.y_at(*y));
+            let (left, right, above, below) = (x - 6, x + 6, y.saturating_sub(6), y + 6);
+            writeln!(
+                out,
+                r#"<path class="stop" d="M{left} {above}L{right} {below}M{left} {below}L{right} {above}"/>"#
+            )?;
+        }
+        for (row, number) in self.key.iter().zip(0..) {
+            write_key(row, TOP + 12 + number * KEY_ROW, out)?;
+        }
+        writeln!(out, "</svg>")
+    }
+
+    fn write_series(&self, series: &Series, out: &mut String) -> fmt::Result {
+        let (class, name) = (escaped(&series.class), escaped(&series.name));
+        let mut path = self.path(series.points.iter(), 'M');
+        if series.shape != Shape::Line {
+            let (first, last) = match (series.points.first(), series.points.last()) {
+                (Some(first), Some(last)) => (self.x_at(first.0), self.x_at(last.0)),
+                _ => return Ok(()),
+            };
+            match series.base.is_empty() {
+                true => write!(path, "L{last} {0}H{first}", TOP + self.height)?,
+                false => path += &self.path(series.base.iter().rev(), 'L'),
+            }
+            path.push('Z');
+        }
+        writeln!(
+            out,
+            r#"<path class="{class}" d="{path}"><title>{name}</title></path>"#
+        )?;
+        if series.shape == Shape::Hatched {
+            writeln!(out, r##"<path d="{path}" fill="url(#p-{class})"/>"##)?;
+        }
+        Ok(())
+    }
+
+    /// Writes points as path commands; points that share a pixel row or column become one stroke.
+    fn path<'a>(&self, points: impl Iterator<Item = &'a (u64, u64)>, lead: char) -> String {
+        let mut path = String::new();
+        let mut before: Option<(u64, u64)> = None;
+        for &(x, y) in points {
+            let here = (self.x_at(x), self.y_at(y));
+            // A replay has more samples than the plot has pixels; equal points would only make the file larger.
+            let _ = match before {
+                None => write!(path, "{lead}{} {}", here.0, here.1),
+                Some(last) if last == here => Ok(()),
+                Some(last) if last.1 == here.1 => write!(path, "H{}", here.0),
+                Some(last) if last.0 == here.0 => write!(path, "V{}", here.1),
+                Some(_) => write!(path, "L{} {}", here.0, here.1),
+            };
+            before = Some(here);
+        }
+        path
+    }
+
+    fn write_ticks(&self, out: &mut String) -> fmt::Result {
+        let (x, edge) = (LEFT - 8, LEFT - 4);
+        for (value, text) in &self.y_ticks {
+            let (y, text) = (self.y_at(*value), escaped(text));
+            let baseline = y + 4;
+            writeln!(
+                out,
+                r#"<path class="tick" d="M{edge} {y}H{LEFT}"/><text class="faint" x="{x}" y="{baseline}" text-anchor="end">{text}</text>"#
+            )?;
+        }
+        let baseline = TOP + self.height + 18;
+        let last = self.x_ticks.len().saturating_sub(1);
+        for (number, (value, text)) in self.x_ticks.iter().enumerate() {
+            // The outer labels stay within the plot, so that the scale and the key are not overprinted.
+            let anchor = match number {
+                0 => "start",
+                number if number == last => "end",
+                _ => "middle",
+            };
+            let (x, text) = (self.x_at(*value), escaped(text));
+            writeln!(
+                out,
+                r#"<text class="faint" x="{x}" y="{baseline}" text-anchor="{anchor}">{text}</text>"#
+            )?;
+        }
+        Ok(())
+    }
+
+    fn write_limits(&self, out: &mut String) -> fmt::Result {
+        let end = LEFT + WIDTH;
+        for (value, text) in self.limits.iter().filter(|(value, _)| *value <= self.y.1) {
+            let (y, text) = (self.y_at(*value), escaped(text));
+            let (x, baseline) = (LEFT + 6, y + 13);
+            writeln!(
+                out,
+                r#"<path class="limit" d="M{LEFT} {y}H{end}"/><text class="ink" x="{x}" y="{baseline}" font-size="11">{text}</text>"#
+            )?;
+        }
+        Ok(())
+    }
+
+    fn x_at(&self, value: u64) -> u64 {
+        let range = self.x.1.saturating_sub(self.x.0).max(1);
+        let along = Bytes::new(WIDTH).scaled(value.saturating_sub(self.x.0), range);
+        LEFT + along.get().min(WIDTH)
+    }
+
+    fn y_at(&self, value: u64) -> u64 {
+        // A scale that starts at zero stands on the frame; any other keeps its line off it.
+        let margin = if self.y.0 == 0 { 0 } else { 6 };
+        let up = match self.y.1.saturating_sub(self.y.0) {
+            0 => self.height / 2,
+            range => {
+                let room = Bytes::new(self.height - 2 * margin);
+                room.scaled(value.saturating_sub(self.y.0), range).get() + margin
+            }
+        };
+        TOP + self.height - up.min(self.height)
+    }
+}
+
+fn write_key(row: &KeyRow, y: u64, out: &mut String) -> fmt::Result {
+    let (swatch, x) = (LEFT + WIDTH + 10, LEFT + WIDTH + 32);
+    match &row.swatch {
+        Some((class, Shape::Line)) => {
+            let (class, middle) = (escaped(class), y - 4);
+            write!(out, r#"<path class="{class}" d="M{swatch} {middle}h16"/>"#)?;
+        }
+        Some((class, _)) => {
+            let (class, top) = (escaped(class), y - 10);
+            write!(
+                out,
+                r#"<rect class="{class}" x="{swatch}" y="{top}" width="16" height="11"/>"#
+            )?;
+        }
+        None => {}
+    }
+    let text = escaped(&row.text);
+    writeln!(out, r#"<text class="ink" x="{x}" y="{y}">{text}</text>"#)
+}

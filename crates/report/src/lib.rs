@@ -1,0 +1,43 @@
+//! Tables, charts, memory bars and pages, with one renderer each for text, SVG and HTML.
+//!
+//! DECISION: a page or a picture is one file that loads nothing: no script is needed to read it, no font and no
+//! image comes from elsewhere, and dark mode is a media query. Every text is escaped here and nowhere else, because
+//! names of models, processes and cards come from files and other users.
+#![forbid(unsafe_code)]
+
+mod bar;
+mod chart;
+mod page;
+mod table;
+
+pub use self::bar::{BAR_WIDTH, Bar, Segment, TERMS, TermStyle, bars, patterns, ratio};
+pub use self::chart::{Chart, KeyRow, MOST_LINES, Mark, PLOT_LEFT, PLOT_WIDTH, Series, Shape, charts, steps};
+pub use self::page::Page;
+pub use self::table::aligned;
+
+/// Style of charts and bars, in pages and in standalone pictures.
+const CHART_STYLE: &str = include_str!("chart.css");
+
+/// Escapes text for element content and for attributes in double quotes.
+pub fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+}
+
+/// Wraps drawn elements into a standalone SVG document with a title.
+fn document(width: u64, height: u64, title: Option<&str>, body: &str) -> String {
+    let heading = title.map_or_else(String::new, |title| {
+        format!(
+            r#"<text class="ink" x="24" y="34" font-size="16" font-weight="600">{}</text>"#,
+            escaped(title)
+        )
+    });
+    // The sizes stand twice: browsers scale by viewBox, README renderers take width and height.
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
+         font-family=\"system-ui, 'DejaVu Sans', sans-serif\" font-size=\"13\">\n<style>{CHART_STYLE}</style>\n\
+         <rect class=\"paper\" width=\"{width}\" height=\"{height}\"/>\n{heading}\n{body}</svg>\n"
+    )
+}

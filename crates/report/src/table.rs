@@ -1,0 +1,36 @@
+//! Plain-text tables with aligned columns.
+
+/// Aligns rows of cells: the first column to the left, all others to the right.
+pub fn aligned(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        // Characters, not bytes: names may hold any script.
+        cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).enumerate();
+        let text: String = cells
+            .map(|(column, (cell, width))| match column {
+                0 => format!("{cell:<width$}"),
+                _ => format!("  {cell:>width$}"),
+            })
+            .collect();
+        text.trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_align_and_short_rows_are_allowed() {
+        let row = |cells: &[&str]| cells.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>();
+        let rows = [row(&["policy", "reserved"]), row(&["é", "1"]), row(&["b"])];
+        assert_eq!(aligned(&rows), "policy  reserved\né              1\nb\n");
+        assert_eq!(aligned(&[]), "");
+    }
+}
