@@ -40,7 +40,6 @@ mod tally;
 mod tokens;
 
 pub(crate) use auth::Keys;
-#[cfg(test)]
 pub(crate) use connection::StallLimit;
 pub(crate) use cors::Origins;
 pub(crate) use events::Events;

@@ -52,6 +52,8 @@ pub(crate) use survey::named;
 /// Bytes of log kept for one model, and for all together.
 const MODEL_LOG: Bytes = Bytes::kib(256);
 const WHOLE_LOG: Bytes = Bytes::mib(1);
+/// Time that a client may take nothing of its answer while its model drains for another one.
+const STALL_WHILE_DRAINING: Duration = Duration::from_secs(15);
 
 /// Settings of the runtime beside the models.
 #[derive(Debug)]
@@ -261,11 +263,21 @@ impl Runtime {
             Effect::StateChanged { model, state } => {
                 self.statuses.with(*model, |status| status.state = Some(*state));
                 self.publish(*model, *state, &Value::Null);
+                if *state == State::Draining {
+                    self.shorten_stalls(*model);
+                }
             }
             Effect::WakeAt(moment) => drop(self.wake.send_replace(*moment)),
             Effect::Drained => self.drained.notify_waiters(),
             // Only extensions hold engines to their claims and ask other processes.
             Effect::AskNeighbours { .. } | Effect::AnswerBudget { .. } | Effect::ClaimChanged { .. } => {}
+        }
+    }
+
+    /// Lets a client that takes nothing of its answer hold the memory of a draining model only briefly.
+    fn shorten_stalls(&self, model: ModelId) {
+        for run in self.runs().iter().filter(|run| run.model == model) {
+            run.stall_limit.set(STALL_WHILE_DRAINING);
         }
     }
 

@@ -16,8 +16,8 @@ fn show(file: &Path, free: u64) {
                        "cc": [8, 9], "pci": "00000000:00:00.0"}]);
     // Renamed into place, because the library may read the file at any moment.
     let new = file.with_extension("new");
-    std::fs::write(&new, Value::to_string(&card)).unwrap();
-    std::fs::rename(new, file).unwrap();
+    std::fs::write(&new, Value::to_string(&card)).expect("a written file");
+    std::fs::rename(new, file).expect("a renamed file");
 }
 
 #[test]

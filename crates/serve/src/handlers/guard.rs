@@ -130,7 +130,12 @@ impl Guard {
 
     /// Options for these cards. A card that is only described has no UUID to name it by; then one budget
     /// holds for every card.
-    fn options(&self, wish: &GuardWish, run: &EngineRun, cards: &[&Card]) -> plimsoll_wire::options::GuardOptions {
+    fn options(
+        &self,
+        wish: &GuardWish,
+        run: &EngineRun,
+        cards: &[&Card],
+    ) -> plimsoll_wire::options::GuardOptions {
         let placement = run.placement();
         let budget = |card: &Card| wish.budget_for(Some(placement.on(&card.id)));
         // Only engines that may spill need it: it decides which allocations go to the host.

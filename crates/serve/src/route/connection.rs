@@ -46,7 +46,6 @@ impl StallLimit {
     }
 
     /// Sets another limit, for answers under way as well.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the owner of the models shortens it"))]
     pub(crate) fn set(&self, limit: Duration) {
         self.0.set(limit);
     }

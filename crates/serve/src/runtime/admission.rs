@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use super::Runtime;
 use super::run::EngineRun;
-use crate::route::{Limits, Pass, Problem, Prompt, Upstream};
+use crate::route::{Limits, Pass, Problem, Prompt, StallLimit, Upstream};
 
 /// A connection breaks a moment before the death of its process is noticed.
 const DEATH_WITHIN: Duration = Duration::from_secs(1);
@@ -212,6 +212,10 @@ impl Pass for RunPass {
 
     fn counts_tokens(&self) -> bool {
         self.counts_tokens
+    }
+
+    fn stall_limit(&self) -> StallLimit {
+        self.run.stall_limit.clone()
     }
 
     fn finished(mut self, tokens: Option<u64>) {

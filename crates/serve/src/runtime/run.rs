@@ -20,7 +20,7 @@ use tokio::sync::{Notify, mpsc};
 
 use super::Runtime;
 use super::launch::Starter;
-use crate::route::Upstream;
+use crate::route::{StallLimit, Upstream};
 
 /// Shorter than the scheduler's own stop timeout, so that the child's task kills the process and collects its
 /// last lines.
@@ -41,6 +41,8 @@ pub(crate) struct EngineRun {
     pub(crate) model: ModelId,
     pub(crate) entry: Rc<Entry>,
     pub(crate) log: Log,
+    /// Time that clients of this run may take nothing of their answers.
+    pub(super) stall_limit: StallLimit,
     /// Its address, with idle connections to it; dropped with the process.
     upstream: RefCell<Option<Rc<Upstream>>>,
     /// The child's own entry of `/v1/models`.
@@ -75,6 +77,7 @@ impl EngineRun {
             entry,
             older_lines: log.pushed(),
             log,
+            stall_limit: StallLimit::default(),
             upstream: RefCell::default(),
             about: OnceCell::new(),
             pid: Cell::new(None),
