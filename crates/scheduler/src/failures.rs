@@ -48,6 +48,7 @@ impl FailureRecord {
 
     pub(crate) fn run_failed(&mut self, now: Moment, ready_at: Moment, reason: Reason) {
         if now.since(ready_at) >= HEALTHY {
+            // A minute of service shows that the engine works here; what follows is a new fault.
             self.strikes = 0;
         }
         self.strike(now, reason, self.strikes);
@@ -100,6 +101,7 @@ impl FailureRecord {
     pub(crate) fn ran_out(&mut self, placement: &Placement, shortfall: Option<Bytes>) {
         let largest = placement.shares.iter().map(|share| share.bytes).max();
         let largest = largest.unwrap_or_default();
+        // The placement includes what was learned before, which must not raise its own limit.
         let planned = largest.saturating_sub(self.learned());
         let raise = shortfall.map_or(allowance(largest), |short| short.max(Bytes::mib(64)));
         self.shortfall += raise;

@@ -61,6 +61,7 @@ impl Placements {
     /// Remembers that these idle runs made no room for any model that still waits.
     pub(crate) fn remember_failed(&mut self, idle: Vec<RunId>) {
         if self.failed_victim_sets.len() == FAILED_SETS {
+            // The oldest set is the least likely to match the runs that are idle now.
             self.failed_victim_sets.remove(0);
         }
         self.failed_victim_sets.push(idle);
@@ -69,6 +70,7 @@ impl Placements {
     /// Takes a reading of the cards that was taken at `taken`.
     pub(crate) fn read(&mut self, free: &[(CardId, Bytes)], taken: Moment) {
         self.ledger.read(free);
+        // Two readings may overtake each other; the later question counts.
         self.read = self.read.max(Some(taken));
         if self.requested.is_some_and(|requested| taken >= requested) {
             self.requested = None;

@@ -33,6 +33,7 @@ impl Runs {
 
     pub(crate) fn begin(&mut self, model: ModelId) -> RunId {
         let id = self.next_id();
+        // Never reused: a late event about an old run must not reach a new one.
         self.next += 1;
         self.living.insert(id, model);
         id
@@ -72,6 +73,7 @@ impl Runs {
 
     /// True while the run may hold memory.
     pub(crate) fn holds_memory(&self, run: RunId) -> bool {
+        // Memory of a process that has exited is still in use until the driver has returned it.
         self.leaving.contains(&run) || self.living.contains_key(&run)
     }
 

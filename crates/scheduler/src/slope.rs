@@ -40,6 +40,7 @@ impl GrowthTracker {
     /// this one gives another.
     pub(crate) fn sample(&mut self, run: RunId, tokens: u64, used: Bytes) {
         if self.run != Some(run) {
+            // Each run has a pool of its own, which starts empty.
             (self.run, self.first, self.deepest) = (Some(run), None, 0);
         }
         // A pool is a high-water mark, so that a shallower answer shows the memory of the deepest one.

@@ -34,7 +34,7 @@ fn unified(described: &[&str]) -> Setup {
             &built("libnvidia_ml.so", "fake-nvml").to_string_lossy(),
         )
         .variable("PLIMSOLL_FAKE_NVML_CARDS", &card.to_string())
-        .variable("RUST_LOG", "info,plimsoll_serve::owner=debug")
+        .variable("RUST_LOG", "info,plimsoll_serve::handlers=debug")
         .config(&format!(
             "[engine]\ncommand = [\"{}\"]\n",
             fake_engine().display()

@@ -37,6 +37,7 @@ impl Scheduler {
                     self.drain(model, Drain::Evict);
                 }
             }
+            // Stopping some runs without meeting the request would only cost their next clients a load.
             None => self.emit(Effect::AnswerBudget { run, claim: None }),
         }
     }

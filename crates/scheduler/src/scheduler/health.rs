@@ -27,6 +27,7 @@ impl Scheduler {
         };
         run.land();
         let check = run.unanswered(id, client);
+        // No further check is needed for a run that is taken for dead already.
         if run.suspect.is_some() || run.fails_everybody() {
             self.suspect(request.model, run_id);
         } else if check {

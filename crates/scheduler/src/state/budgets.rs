@@ -79,6 +79,7 @@ impl StateRef<'_> {
                 (run.id != request.run).then_some((run.stamp, run.id, model))
             })
             .collect();
+        // By last use, as for a load: equal sets are decided by the least recently used run.
         idle.sort_unstable();
         let candidates: Vec<EvictionCandidate> = idle
             .iter()

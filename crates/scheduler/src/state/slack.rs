@@ -44,6 +44,7 @@ impl StateRef<'_> {
                 slack.into_iter().map(|share| (run.stamp, run.id, share))
             })
             .collect();
+        // A run that was used lately will probably need its full depth again.
         all.sort_by_key(|(stamp, run, _)| (*stamp, *run));
         all.into_iter().map(|(_, run, share)| (run, share)).collect()
     }

@@ -21,6 +21,8 @@ impl StateRef<'_> {
             let text = "its next request fits only after the caches of its idle slots are freed";
             return Some(Reason::new("starts_afresh", text));
         }
+        // A run may have expired and be a victim at once; the model that needs its memory is the better
+        // reason.
         let evicted = state.draining == Some(Drain::Evict);
         let newcomer = evicted.then(|| self.newcomer(run)).flatten();
         newcomer

@@ -91,7 +91,7 @@ impl Runtime {
         let width = widest(labels.iter().map(String::as_str));
         for (card, label) in snapshot.cards.iter().zip(&labels) {
             tracing::info!(
-                "card  {label:width$}  {} to give of {}",
+                "card  {label:width$}  {} available of {}",
                 card.capacity,
                 card.total
             );
