@@ -11,10 +11,12 @@ use crate::escaped;
 /// Width of a bar in its own coordinates.
 pub const BAR_WIDTH: f64 = 1000.0;
 /// Width of a bar in a document, and the margin around it.
-const HULL: u64 = 840;
+const HULL: u64 = 960;
 const MARGIN: u64 = 24;
 /// Height of one card in a document, with its title and legend.
-const ROW: u64 = 126;
+const ROW: u64 = 132;
+/// Distance of two entries of a legend: six of them fill a bar, and `W weights 143771 MiB` fits into one.
+const LEGEND_COLUMN: u64 = 160;
 /// Narrower segments have no room for their letter.
 const LETTER_ROOM: f64 = 16.0;
 
@@ -178,9 +180,9 @@ pub fn bars(title: &str, bars: &[(String, Bar)]) -> String {
             r#"<text class="ink" x="{MARGIN}" y="{baseline}">{}</text>"#,
             escaped(heading)
         );
-        // 47 is 840/1004 of the bar's own 56 units, so that the picture is not letterboxed.
-        body += &bar.svg(&format!(r#"x="{MARGIN}" y="{place}" width="{HULL}" height="47""#));
-        body += &legend(bar, place + 56);
+        // 54 is 960/1004 of the bar's own 56 units, so that the picture is not letterboxed.
+        body += &bar.svg(&format!(r#"x="{MARGIN}" y="{place}" width="{HULL}" height="54""#));
+        body += &legend(bar, place + 62);
         top += ROW;
     }
     crate::document(HULL + 2 * MARGIN, top + 4, Some(title), &body)
@@ -199,8 +201,7 @@ fn legend(bar: &Bar, y: u64) -> String {
             style.class,
             escaped(&text)
         );
-        // System fonts at 12 pixels are at most 7 pixels a letter on average.
-        x = label + u64::try_from(text.chars().count()).unwrap_or_default() * 7 + 14;
+        x += LEGEND_COLUMN;
     }
     out
 }

@@ -152,7 +152,7 @@ impl Chart {
             let (x, baseline) = (LEFT + 6, y + 13);
             writeln!(
                 out,
-                r#"<path class="limit" d="M{LEFT} {y}H{end}"/><text class="ink" x="{x}" y="{baseline}" font-size="11">{text}</text>"#
+                r#"<path class="limit" d="M{LEFT} {y}H{end}"/><text class="ink halo" x="{x}" y="{baseline}" font-size="11">{text}</text>"#
             )?;
         }
         Ok(())
