@@ -87,7 +87,7 @@ fn the_help_says_what_a_newcomer_has_to_know() {
         "--open",
         "--card",
         "SIGHUP",
-        "relative",
+        "Relative paths",
         "no time limit",
     ] {
         assert!(serve.contains(word), "{word:?} in\n{serve}");
