@@ -114,8 +114,23 @@ enum DocsError {
 
 /// Writes the documents, or compares them when `check` is set.
 pub(crate) fn run(root: &Path, check: bool) -> ExitCode {
-    let program = build(root);
-    let done = program.and_then(|program| update(root, DOCUMENTS, check, |words| printed(&program, words)));
+    told(build(root).and_then(|program| update_with(root, &program, check)))
+}
+
+/// Compares the documents with the program that the tests have built.
+pub(crate) fn check_built(root: &Path) -> ExitCode {
+    told(update_with(root, &program(root), true))
+}
+
+fn program(root: &Path) -> PathBuf {
+    guard::target(root).join("debug/plimsoll")
+}
+
+fn update_with(root: &Path, program: &Path, check: bool) -> Result<usize, DocsError> {
+    update(root, DOCUMENTS, check, |words| printed(program, words))
+}
+
+fn told(done: Result<usize, DocsError>) -> ExitCode {
     match done {
         Ok(changed) => {
             eprintln!("docs: {} documents, {changed} written", DOCUMENTS.len());
@@ -135,7 +150,7 @@ fn build(root: &Path) -> Result<PathBuf, DocsError> {
         .current_dir(root)
         .status();
     match built {
-        Ok(status) if status.success() => Ok(guard::target(root).join("debug/plimsoll")),
+        Ok(status) if status.success() => Ok(program(root)),
         _ => Err(DocsError::Build),
     }
 }

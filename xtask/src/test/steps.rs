@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::options::Options;
 use super::{artefacts, doctests, nextest};
-use crate::{artifacts, guard, tidy};
+use crate::{artifacts, docs, guard, tidy};
 
 /// The result of a step; without tests, only whether it succeeded.
 #[derive(Debug, Default)]
@@ -103,6 +103,7 @@ pub(super) const STEPS: &[Step] = &[
         ],
     ),
     BUILD,
+    Step::chore("references", docs::check_built),
     GUARD,
     CROSS,
     Step::chore("artifacts", artifacts::run),
