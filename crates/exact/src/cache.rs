@@ -1,4 +1,4 @@
-//! What engines said before, one file for each question, in `$XDG_CACHE_HOME/plimsoll/exact`.
+//! Cache of engine answers, one file for each question, in `$XDG_CACHE_HOME/plimsoll/exact`.
 //!
 //! An entry holds the whole question beside the answer, so that a name that collides is no wrong answer, and the lines of the
 //! log, so that a reader that has learned more reads more out of them. It is written beside its place and moved there. What
@@ -22,7 +22,7 @@ pub(super) struct Cache {
     folder: PathBuf,
 }
 
-/// What an engine said.
+/// Answer of an engine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Answer {
     /// `llama.cpp` or `ik_llama.cpp`; none where it does not say.

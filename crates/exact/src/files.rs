@@ -18,7 +18,7 @@ use super::ExactError;
 
 const FOLDER: &str = "plimsoll-exact-";
 
-/// How much of a header an engine is shown.
+/// Form of the header that an engine is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Whole,
@@ -49,7 +49,7 @@ struct Head {
 }
 
 impl Files {
-    /// Where copies and sockets are; made when it is first needed.
+    /// Returns the folder of copies and sockets, created on first use.
     pub(super) fn folder(&mut self) -> Result<&Path, ExactError> {
         let folder = match self.folder.take() {
             Some(folder) => folder,
@@ -58,7 +58,7 @@ impl Files {
         Ok(self.folder.insert(folder).path())
     }
 
-    /// What a file's answer depends on: its header and its length, wherever it lies.
+    /// Stamps the parts of a file that an answer depends on: its header and its length, not its path.
     pub(super) fn stamp(&mut self, path: &str, form: Form) -> Result<String, ExactError> {
         let files = self.read(path)?;
         Ok(match form {

@@ -21,9 +21,9 @@ pub struct Asked<'a> {
     options: &'a Options,
     request: PlanRequest<'a>,
     name: String,
-    /// What the engine says is on each card, less what the formulas say.
+    /// Engine's peak on each card, less the formulas' peak.
     off: Vec<i64>,
-    /// Why not everything was answered.
+    /// First failure of a question.
     failed: RefCell<Option<ExactError>>,
 }
 
@@ -54,7 +54,7 @@ impl<'a> Asked<'a> {
         })
     }
 
-    /// Why not everything was answered; `None` where all was.
+    /// Returns the first failure; `None` where every question was answered.
     pub fn failure(self) -> Option<ExactError> {
         self.failed.into_inner()
     }

@@ -1,4 +1,4 @@
-//! What is asked, under which key its answer is kept, and the run that would answer it.
+//! Questions: cache key, and the engine run that answers one.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::files::Form;
 use super::run::Job;
 use super::{Oracle, stamp};
 
-/// What is asked: flags, on cards, with one form of the headers.
+/// Flags and cards, with one form of the headers.
 #[derive(Debug)]
 pub(super) struct Question<'a> {
     pub(super) key: String,
@@ -46,7 +46,7 @@ impl Oracle {
         })
     }
 
-    /// What an answer depends on, as text.
+    /// Returns everything that an answer depends on, as text.
     fn key(&self, specs: &str, arguments: &[String]) -> String {
         let mut key = format!("cards {specs}\nphantom ");
         key.push_str(&stamp::of_file(&self.phantom));

@@ -29,13 +29,13 @@ const LONGEST_LOG: usize = 64 << 20;
 /// The rest of a line is not worth keeping.
 const LONGEST_LINE: usize = 4096;
 
-/// When an engine has said everything.
+/// Log line at which an engine has reported all buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
     /// With its first context: it loads nothing else. What it would do next is decode a few tokens, which takes long where
     /// layers are in host memory.
     Context,
-    /// When it makes its slots.
+    /// Creation of its slots.
     Ready,
 }
 
@@ -133,7 +133,7 @@ impl Drop for Running {
     }
 }
 
-/// What was said so far.
+/// Log so far.
 #[derive(Default)]
 struct Listener {
     transcript: Transcript,

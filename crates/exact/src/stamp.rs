@@ -1,4 +1,4 @@
-//! Whether an engine is still the one that answered.
+//! Identity of an engine: stamps of its program and libraries.
 //!
 //! A file is the same while its path, size, time of change and inode are. An engine is its program and the libraries of
 //! its family, beside it or where installations put them; the user's `LD_LIBRARY_PATH` comes first, as for the loader.
@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// How the libraries of the family are called.
+/// Name prefixes of the family's libraries.
 const FAMILY: [&str; 4] = ["libggml", "libllama", "libmtmd", "libcommon"];
 /// Seen from the folder of the program.
 const FOLDERS: [&str; 4] = ["", "../lib", "../lib64", "../lib/x86_64-linux-gnu"];

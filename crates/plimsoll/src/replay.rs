@@ -29,7 +29,7 @@ pub(crate) struct Replay {
     pub(crate) policies: Vec<Replayed>,
 }
 
-/// What one policy made of it.
+/// Result of one policy.
 #[derive(Debug, Serialize)]
 pub(crate) struct Replayed {
     #[serde(serialize_with = "by_name")]
@@ -100,7 +100,7 @@ fn over(trace: &Trace, policy: PolicyKind, budget: u64) -> Replayed {
     }
 }
 
-/// What stopped a replay, in sizes that people read.
+/// Describes the failure that stopped a replay.
 fn said(failure: &Failure) -> String {
     let Cause::Refused { size, by } = failure.cause else {
         return failure.to_string();

@@ -26,7 +26,7 @@ pub struct Answer {
     pub answer_speed: Option<f64>,
 }
 
-/// Why a request has no answer.
+/// Failure of a request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Failure {
     #[error("no connection: {0}")]
@@ -44,7 +44,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// What the kind does not say; empty if that is all.
+    /// Returns the details beyond the kind; empty where there are none.
     pub fn detail(&self) -> String {
         match self {
             Self::Connect(text) | Self::Event(text) => text.clone(),

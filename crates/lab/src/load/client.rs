@@ -16,7 +16,7 @@ use super::answer::{Answer, Failure, StreamParser};
 use super::refused::Refused;
 use super::target::Target;
 
-/// What is read of an answer that is no stream.
+/// Most bytes of an answer that is no stream.
 const MOST_BODY: usize = 16 << 20;
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
@@ -25,7 +25,7 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 pub struct Client {
     target: Target,
     key: Option<HeaderValue>,
-    /// How long a whole answer may take.
+    /// Time limit of a whole answer.
     patience: Duration,
     connection: Option<SendRequest<Full<Bytes>>>,
 }
@@ -148,7 +148,7 @@ impl Client {
             .await
             .map_err(|error| failed(&error))?;
         tokio::task::spawn_local(async move {
-            // What goes wrong is told to whoever waits for the answer.
+            // The waiting request reports the failure.
             let _ = connection.await;
         });
         Ok(sender)

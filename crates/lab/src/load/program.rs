@@ -28,10 +28,10 @@ const MOST_LINES: usize = 200;
 const LONGEST_LINE: u64 = 2000;
 /// Of doctor's verdict.
 const MOST_VERDICT: u64 = 1 << 20;
-/// What the program started may still hold its pipes.
+/// Grace for children of the program that still hold its pipes.
 const SOON: Duration = Duration::from_secs(1);
 
-/// How it ended.
+/// End of the program.
 #[derive(Clone, Debug)]
 pub struct Ending {
     pub failed: bool,
@@ -39,7 +39,7 @@ pub struct Ending {
     pub status: String,
     /// `plimsoll.diagnosis/1`, where it failed.
     pub diagnosis: Option<Value>,
-    /// What it printed last.
+    /// Its last output.
     pub last_lines: Vec<String>,
     pub lasted: Duration,
 }
@@ -55,7 +55,7 @@ pub(super) struct Program {
     verdict: Option<JoinHandle<Vec<u8>>>,
 }
 
-/// What it prints.
+/// Its output so far.
 #[derive(Debug, Default)]
 struct Words {
     lines: RefCell<VecDeque<String>>,
@@ -110,7 +110,7 @@ impl Program {
         timeout(time, self.child.wait()).await.is_ok()
     }
 
-    /// Why it ended as it did.
+    /// Diagnoses its end.
     pub(super) async fn judged(mut self, status: ExitStatus) -> Ending {
         let lasted = self.start.elapsed();
         let _ = timeout(SOON, &mut self.heard).await;

@@ -17,7 +17,7 @@ const WORDS: [&str; 32] = [
 /// As [`WORDS`] has.
 const WORD_COUNT: u32 = 32;
 
-/// What is asked.
+/// Size of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Prompt {
     /// Tokens of the prompt, about: what the server puts around it included.
@@ -36,11 +36,11 @@ pub(super) struct Request {
     pub body: Bytes,
 }
 
-/// What the words are in a server's tokens.
+/// Tokens per word of a server's vocabulary.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Yardstick {
     per_word: f64,
-    /// What the server puts around the words.
+    /// Tokens of the chat template around the words.
     around: f64,
 }
 

@@ -24,7 +24,7 @@ pub struct Round {
     pub yardstick: Yardstick,
 }
 
-/// What came of requests.
+/// Outcome of a set of requests.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     pub answered: u64,

@@ -15,7 +15,7 @@ use super::rounds::Round;
 use super::server::Server;
 use super::state::{State, StateError};
 
-/// What servers give back after an answer is back by then.
+/// Time for a server to release the buffers of an answer.
 const CALM: Duration = Duration::from_millis(20);
 /// So often the cards' temperature and clocks are read.
 const FEEL_EVERY: Duration = Duration::from_secs(1);
@@ -23,7 +23,7 @@ const SAVE_EVERY: Duration = Duration::from_secs(10);
 /// After a round without one answer.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// When it is enough. What a resumed state has done already counts.
+/// End of a soak. A resumed state counts towards it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limit {
     pub time: Option<Duration>,
@@ -35,9 +35,9 @@ pub struct Settings {
     pub limit: Limit,
     pub round: Round,
     pub clients: usize,
-    /// How long one answer may take.
+    /// Time limit of one answer.
     pub patience: Duration,
-    /// How long the server may answer nothing before it is over.
+    /// Time without any answer after which the soak ends.
     pub give_up: Duration,
     pub state: Option<PathBuf>,
 }
@@ -176,7 +176,7 @@ impl Soaking<'_> {
         }
     }
 
-    /// What the server holds with nothing in flight.
+    /// Samples the server's memory with no request in flight.
     async fn look(&mut self) {
         sleep(CALM).await;
         if self.figures.follow(self.server).await {
@@ -224,7 +224,7 @@ impl State {
     }
 }
 
-/// Which process is looked at, in a form that can be saved.
+/// Names the sampled process in a form that can be saved.
 fn named(figures: &Figures) -> Option<String> {
     figures.process().map(|process| format!("{process:?}"))
 }

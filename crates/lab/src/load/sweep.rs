@@ -11,7 +11,7 @@ use super::figures::Figures;
 use super::prompt::{Prompt, Yardstick};
 use super::server::Server;
 
-/// What a server gives back after an answer is back by then.
+/// Time for a server to release the buffers of an answer.
 const CALM: Duration = Duration::from_millis(200);
 
 /// One depth.
@@ -21,7 +21,7 @@ pub struct Depth {
     /// By the server's count.
     pub tokens: u64,
     pub outcome: Result<Speeds, Failure>,
-    /// What was held when it was answered.
+    /// Memory held after the answer.
     pub held: Vec<(String, Bytes)>,
 }
 
@@ -39,7 +39,7 @@ pub struct Sweep {
     /// Before the first depth, with the model loaded.
     pub before: Vec<(String, Bytes)>,
     pub depths: Vec<Depth>,
-    /// What plimsoll says of its engine's growth, where it serves it.
+    /// Growth per token that plimsoll measured of its engine, where it serves the model.
     pub learned: Option<u64>,
 }
 

@@ -24,7 +24,7 @@ impl KernelLog {
         Ok(Self { file })
     }
 
-    /// What it said since the last look.
+    /// Returns the lines since the last sample.
     pub(super) fn lines(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
         let mut record = [0; RECORD];
@@ -41,7 +41,7 @@ impl KernelLog {
     }
 }
 
-/// `6,1234,56789,-;text` and further lines of keys, which nobody reads. Facility 0 alone is the kernel.
+/// Parses `6,1234,56789,-;text`; later lines hold keys and are skipped. Facility 0 alone is the kernel.
 fn text(record: &[u8]) -> Option<String> {
     let record = String::from_utf8_lossy(record);
     let (head, rest) = record.split_once(';')?;

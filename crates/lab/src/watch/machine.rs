@@ -117,7 +117,7 @@ impl RereadFile {
         }
     }
 
-    /// What it says now; nothing where it cannot be read.
+    /// Returns the present content; empty where it cannot be read.
     pub(super) fn read(&mut self) -> &str {
         let filled = self.fill().unwrap_or(0);
         str::from_utf8(&self.bytes[..filled]).unwrap_or_default()

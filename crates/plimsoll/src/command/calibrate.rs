@@ -95,7 +95,7 @@ fn noted(notes: &[String]) -> String {
     notes.iter().map(|note| format!(": {note}")).collect()
 }
 
-/// What came of it (`plimsoll.calibration/1`).
+/// Result of a calibration (`plimsoll.calibration/1`).
 #[derive(Debug, Serialize)]
 struct Calibration {
     schema: &'static str,
@@ -104,7 +104,7 @@ struct Calibration {
     driver: String,
     contexts: Vec<MeasuredContext>,
     failures: Vec<Failed>,
-    /// Where it is kept; none if nothing was measured.
+    /// Path of the table; none if nothing was measured.
     written: Option<PathBuf>,
 }
 

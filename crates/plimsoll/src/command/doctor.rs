@@ -84,7 +84,7 @@ impl ExitStatus for Error {
     }
 }
 
-/// What was found out: the evidence, what was seen beside it, and the status to end with where it is not the verdict's.
+/// Evidence, printed facts, and the exit status where it is not the verdict's.
 struct Findings {
     reader: Reader,
     seen: Vec<Reason>,

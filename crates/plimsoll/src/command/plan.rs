@@ -190,7 +190,7 @@ impl Arguments {
         }
     }
 
-    /// The cards described, else those that somebody else tells.
+    /// Returns the cards described, else those that `others` finds.
     fn described_or(&self, others: impl FnOnce() -> Vec<Card>) -> Result<Vec<Card>, Error> {
         let cards = if self.cards.is_empty() {
             others()

@@ -128,7 +128,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     })
 }
 
-/// Whether the goal is met, or with `--dry-run` would be.
+/// Returns true if the goal is met, or with `--dry-run` would be.
 fn is_met(wish: &Wish, outcome: &Outcome) -> bool {
     outcome.is_enough() || wish.dry_run && outcome.last.verdict == Verdict::Reachable
 }

@@ -22,7 +22,7 @@ pub(crate) fn run(_: &Arguments) -> ExitCode {
         return ExitCode::FAILURE;
     };
     let _inside = runtime.enter();
-    // A handler that nobody reads is the safe way to ignore a signal: the warden ends with its pipe only.
+    // An unread handler is the safe way to ignore a signal: the warden ends with its pipe only.
     let deaf: Vec<_> = [
         SignalKind::terminate(),
         SignalKind::interrupt(),

@@ -1,4 +1,4 @@
-//! How long a policy's bookkeeping takes.
+//! Timing of a policy's bookkeeping.
 //!
 //! DECISION: each call is timed by itself with the monotonic clock, and the median cost of reading that clock twice with
 //! nothing between is taken off every time. The replay's own work is outside. What is left of the clock is its noise, so
@@ -36,7 +36,7 @@ pub(super) fn times(trace: &Trace, kind: PolicyKind, budget: u64) -> Option<Time
     (0..passes).filter_map(pass).min_by_key(|times| times.p99)
 }
 
-/// What is read where nothing was timed.
+/// Measures the cost of reading the clock.
 fn clock_cost() -> Duration {
     let mut costs: Vec<Duration> = (0..4096).map(|_| Instant::now().elapsed()).collect();
     costs.sort_unstable();

@@ -1,8 +1,8 @@
 //! Takes free memory as huge pages and gives it back: whole blocks remain.
 //!
-//! Decision: for a huge page the kernel moves what is in the way, one block after another, even where `compact_memory` does next
-//! to nothing (seen on a 6.18 of a virtual machine). Who gives them back is a process of its own, which waits for this one to
-//! say so or to die: whatever becomes of this one, no memory stays claimed.
+//! DECISION: to allocate a huge page the kernel migrates what is in the way, block by block, even where
+//! `compact_memory` does next to nothing (seen on kernel 6.18 in a virtual machine). A process of its own releases the
+//! pages: it waits for this one to ask or to die, so no memory stays claimed.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -47,7 +47,7 @@ fn read(path: &Path) -> Result<String, TakeStepError> {
     })
 }
 
-/// The process that gives back once nobody holds the other end of its input, in a group of its own.
+/// Starts the process that releases the pages at the end of its input, in a group of its own.
 fn waiter(before: u64, path: &Path) -> io::Result<Child> {
     Command::new("/bin/sh")
         .args(["-c", GIVE_BACK, &before.to_string()])

@@ -10,7 +10,7 @@ use plimsoll_doctor::{Reader, Source};
 use super::log::feed;
 use super::{Error, Findings};
 
-/// How much of the end of its log is read.
+/// Bytes of the end of its log that are read.
 const LOG_END: u64 = 4 << 20;
 /// Lines of `/proc/PID/status` that matter.
 const STATUS: [&str; 5] = ["VmRSS", "VmLck", "VmPin", "VmSwap", "RssAnon"];
@@ -76,7 +76,7 @@ fn chosen_cards(pid: u32) -> Option<Reason> {
     ))
 }
 
-/// What it holds on the cards, and its neighbours there.
+/// Lists its memory on the cards, and its neighbours there.
 fn held(pid: u32, reader: &mut Reader) -> Vec<Reason> {
     let cards = plimsoll_probe::look().cards;
     let mut seen = Vec::new();

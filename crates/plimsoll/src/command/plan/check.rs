@@ -62,7 +62,7 @@ pub(crate) enum CheckError {
     NothingMeasured(String),
 }
 
-/// Who is checked.
+/// Target of the check.
 #[derive(Clone, Debug)]
 enum Checkable {
     Process(u32),
@@ -153,7 +153,7 @@ fn get(target: &Target, path: &'static str) -> Result<Option<Value>, CheckError>
     }
 }
 
-/// What a daemon claimed for each running model, and what it saw there.
+/// Compares a daemon's claim for each running model with its own measurement.
 fn claimed(asked: Option<Bytes>, status: &Value) -> Vec<Checked> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let bytes = |value: &Value| value.as_u64().map(Bytes::new);

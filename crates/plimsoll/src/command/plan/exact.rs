@@ -132,7 +132,7 @@ impl<'a> Asking<'a> {
         }
     }
 
-    /// What each context takes, for a page.
+    /// Returns the memory at each context of the page.
     pub(super) fn course(&self, plan: &Plan) -> Result<Vec<Point>, Error> {
         let asked = self.asked(PAGE)?;
         let besides: Vec<u64> = plan.largest_context.into_iter().collect();

@@ -25,7 +25,7 @@ use super::{Error, OWN_FAILURE};
 
 /// Time between two looks at the pages.
 const PERIOD: Duration = Duration::from_millis(100);
-/// What is passed on, besides what the terminal sends by itself.
+/// Signals that are forwarded, besides those the terminal sends to the whole group.
 const PASSED_ON: [Signal; 6] = [
     Signal::TERM,
     Signal::HUP,
@@ -36,7 +36,7 @@ const PASSED_ON: [Signal; 6] = [
 ];
 const FROM_TERMINAL: [Signal; 2] = [Signal::INT, Signal::QUIT];
 
-/// How the program ended.
+/// End of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::command) enum End {
     Code(u8),
@@ -103,7 +103,7 @@ pub(in crate::command) async fn follow(
     Ok((End::of(status), record))
 }
 
-/// Reads the pages, and answers whoever pleads: there is no neighbour here that could make room.
+/// Reads the pages and answers requests for room: no neighbour here could make any.
 fn look(folder: &Path, record: &mut Record) {
     let pages = read_pages(folder);
     for page in &pages {

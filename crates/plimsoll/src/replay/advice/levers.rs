@@ -1,4 +1,4 @@
-//! What could be changed, and what each change is worth.
+//! Settings that could be changed, and the saving of each.
 
 use std::cmp::Reverse;
 
@@ -133,7 +133,7 @@ fn mildest(question: &Question, before: Cost, lever: Lever) -> Option<(bool, Byt
     best
 }
 
-/// Whether a change reaches the budget, and what it saves in sum, if it saves.
+/// Returns whether a change reaches the budget and its total saving, if it saves.
 fn worth(question: &Question, before: Cost, changed: &Question) -> Option<(bool, Bytes)> {
     let after = changed.cost().ok()??;
     let saves = (before.pool + before.elsewhere).checked_sub(after.pool + after.elsewhere)?;

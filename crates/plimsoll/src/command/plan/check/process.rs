@@ -86,7 +86,7 @@ fn held(card: &Card, reading: &Reading, family: &[u32]) -> Option<Bytes> {
     (!used.is_empty()).then(|| used.into_iter().sum())
 }
 
-/// What the plan says of sizes that an engine tells too.
+/// Returns the planned sizes that an engine reports too.
 fn planned(plan: &Plan, wish: &Wish) -> Vec<Said> {
     let said = |name, planned| Said {
         name,
@@ -122,7 +122,7 @@ pub(super) fn compare(said: &mut Vec<Said>, props: &Value) {
     });
 }
 
-/// How a process was started.
+/// Command line and environment of a process.
 struct Started {
     pid: u32,
     words: Vec<String>,
