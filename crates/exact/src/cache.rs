@@ -85,6 +85,7 @@ impl Cache {
 
     pub(super) fn get(&self, question: &str) -> Option<Answer> {
         let path = self.path(question);
+        // The size is checked before the read: the cache folder is writable by other programs of the user.
         if fs::metadata(&path).ok()?.len() > LONGEST {
             return None;
         }
@@ -108,6 +109,7 @@ impl Cache {
 
     fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         fs::create_dir_all(&self.folder)?;
+        // The pid keeps two runs that write the same answer from sharing a temporary file.
         let beside = path.with_extension(format!("{}.new", std::process::id()));
         let written = fs::write(&beside, bytes).and_then(|()| fs::rename(&beside, path));
         if written.is_err() {

@@ -127,6 +127,7 @@ impl ModelFiles {
             let copy = folder.join(path.file_name().unwrap_or_default());
             let whole = head.window.head()?;
             let lean = head.lean.as_deref().filter(|_| form == Form::Lean);
+            // The engine compares the file size with its tensors, so a shorter header must shorten the file as much.
             let length = head.window.length() - widened(whole) + widened(lean.unwrap_or(whole));
             let copied =
                 fs::create_dir_all(folder).and_then(|()| write(&copy, lean.unwrap_or(whole), length));
@@ -146,6 +147,7 @@ fn widened(bytes: &[u8]) -> u64 {
 }
 
 fn write(path: &Path, head: &[u8], length: u64) -> io::Result<()> {
+    // Never follows or truncates an existing file: the folder is fresh.
     let mut file = File::create_new(path)?;
     file.write_all(head)?;
     file.set_len(length)

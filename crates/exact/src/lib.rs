@@ -210,6 +210,7 @@ impl Oracle {
                 open.push(question);
             }
         }
+        // Questions beyond the limit stay unanswered; `answer` reports them as spent.
         open.truncate(self.allowed());
         if open.is_empty() {
             return Ok(());

@@ -73,6 +73,7 @@ impl Oracle {
     }
 
     fn environment(&self, folder: &Path, specs: &str) -> Vec<(OsString, OsString)> {
+        // `LLAMA_ARG_*` would add flags that are not in the cache key; another preload could hide the phantom.
         let foreign = |name: &OsString| {
             let name = name.to_string_lossy();
             ["LLAMA_", "PLIMSOLL_", "LD_PRELOAD"]
@@ -82,6 +83,7 @@ impl Oracle {
         let mut environment: Vec<(OsString, OsString)> =
             std::env::vars_os().filter(|(name, _)| !foreign(name)).collect();
         let mut set = |name: &str, value: OsString| environment.push((name.into(), value));
+        // A CUDA build must not open the real cards beside the phantom.
         set(names::CUDA_VISIBLE_DEVICES, OsString::new());
         set(names::GGML_BACKEND_PATH, self.phantom.clone().into());
         set("LD_PRELOAD", self.phantom.clone().into());

@@ -59,6 +59,7 @@ pub(super) struct Job {
 /// Runs jobs side by side, as many at once as there are processors; of each the lines that matter.
 pub(super) fn run_all(program: &Path, jobs: &[Job]) -> Vec<Result<Vec<String>, ExactError>> {
     let workers = thread::available_parallelism().map_or(1, usize::from);
+    // Workers take the next job from a shared counter, so a slow engine start does not hold up a fixed share.
     let next = AtomicUsize::new(0);
     let work = || {
         let mut ended = Vec::new();
@@ -167,6 +168,7 @@ impl Listener {
                 }
             }
             rest.drain(..whole);
+            // A partial line longer than this is cut: its sizes stand at its beginning.
             rest.truncate(LONGEST_LINE);
         }
         Ok(())

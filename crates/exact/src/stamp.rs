@@ -28,6 +28,7 @@ pub(super) fn of_file(path: &Path) -> String {
 }
 
 pub(super) fn of_engine(program: &Path) -> String {
+    // Links such as `llama-server -> versions/b10605/…` are resolved, so an update changes the stamp.
     let program = program.canonicalize().unwrap_or_else(|_| program.to_owned());
     let beside = program.parent().unwrap_or(Path::new("/"));
     let searched = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();

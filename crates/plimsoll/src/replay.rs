@@ -94,6 +94,7 @@ fn over(trace: &Trace, policy: PolicyKind, budget: u64) -> Replayed {
         driver_sizes: outcome.driver_sizes.clone(),
         completed: outcome.completed(),
         failure: outcome.failure.map(|failure| said(&failure)),
+        // Independent of the budget of this replay, so tables with different budgets compare.
         smallest_budget: smallest_budget(trace, policy).map(Bytes::new),
         ns_per_op: times(trace, policy, budget),
         outcome,

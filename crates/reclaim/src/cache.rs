@@ -76,6 +76,7 @@ fn cached(file: &File, length: u64) -> Option<Bytes> {
     // Best effort: without it the kernel reads ahead at each miss.
     let _ = fadvise(file, 0, None, Advice::Random);
     let mut there = 0;
+    // Seeded anew for each look, so that pages cached by the last look are not asked for again.
     let chance = RandomState::new();
     for sample in 0..samples {
         // Some page of each of as many equal parts.

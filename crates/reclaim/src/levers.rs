@@ -98,6 +98,7 @@ fn take_under(root: &Path, name: &str) -> Result<(), TakeStepError> {
         Step::ClaimHugePages => huge_pages::claim_and_give_back(root),
         Step::DropPageCache => write(root, DROP_CACHES, "1"),
         Step::WriteAndDropPageCache => {
+            // Dirty pages cannot be dropped; `drop_caches` skips them (fs/drop_caches.c).
             rustix::fs::sync();
             write(root, DROP_CACHES, "1")
         }
@@ -129,6 +130,7 @@ fn run(words: &[String]) -> Result<(), TakeStepError> {
         .map_or(("", words), |(first, rest)| (first, rest));
     let output = Command::new(program)
         .args(arguments)
+        // sudo must fail rather than ask for a password on the terminal.
         .stdin(Stdio::null())
         .output();
     let output = output.map_err(|error| TakeStepError::Start {

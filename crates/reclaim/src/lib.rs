@@ -125,6 +125,7 @@ pub fn reclaim(tree: &Sysroot, wish: &Wish) -> Result<Outcome, ReclaimError> {
     let mut outcome = judge(tree, wish)?;
     let mut tried = Tried::default();
     while let Some(planned) = outcome.last.steps.first().cloned() {
+        // A step is tried once, so the loop ends even where a step frees nothing.
         tried.add(planned.step);
         let (taken, after) = Taken::take(tree, wish, planned, &outcome.after)?;
         outcome.last = course(&after.ground, wish.goal, wish.powers(), &tried);

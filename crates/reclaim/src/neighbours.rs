@@ -67,6 +67,7 @@ pub fn ask(neighbours: Vec<Neighbour>, cards: &[Uuid], patience: Duration) -> Ve
     let put = |neighbour| Question::put(neighbour, cards);
     let questions: Vec<Question> = neighbours.into_iter().map(put).collect();
     let asked = Instant::now();
+    // Polling is enough: the page has no wake-up, because guard must not block in the neighbour.
     while asked.elapsed() < patience && !questions.iter().all(Question::is_over) {
         thread::sleep(NAP);
     }
@@ -137,6 +138,7 @@ impl Question {
         };
         question.given_back = page.given_back;
         for (index, there) in meant(&page, cards) {
+            // The number changes with each question, so an old answer is never taken for the new one.
             let number = there.ask.wrapping_add(1);
             // A process that has exited meanwhile has released everything.
             let asked = ask_for_idle(&question.neighbour.folder, page.pid, index, number);

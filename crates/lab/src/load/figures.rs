@@ -103,6 +103,7 @@ impl Figures {
         let held = |card: &Card| {
             let parts = own.iter().filter(|(id, _)| **id == card.id);
             let sum: Bytes = parts.map(|(_, used)| *used).sum();
+            // In a container the driver numbers processes of the host, so none of ours is found in its list.
             match own.is_empty() {
                 true => Some((
                     "all programs",

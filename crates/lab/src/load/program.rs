@@ -80,6 +80,7 @@ impl Program {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
+            // A group of its own, so that shells, Python and their children can be ended together.
             .process_group(0)
             .spawn()?;
         let words = Rc::new(Words::default());

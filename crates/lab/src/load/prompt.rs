@@ -92,6 +92,7 @@ impl Prompt {
             nonce => format!("{nonce} "),
         };
         // Any fixed order of words does, in which all come round equally often: so the depth is right to a few tokens.
+        // Multiplier and increment of Knuth's MMIX generator; the high bits are the good ones.
         let state = self
             .number
             .wrapping_mul(7919)
@@ -99,6 +100,7 @@ impl Prompt {
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
         let place = |bits: u64| usize::try_from(bits % 32).unwrap_or_default();
+        // An odd step visits all 32 words before it repeats one.
         let (first, step) = (place(state >> 59), place(state >> 54) | 1);
         let mut word = first;
         for _ in 0..words {

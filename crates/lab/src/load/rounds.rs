@@ -140,6 +140,7 @@ impl Tally {
             let (sum, kept) = self.failed.entry(kind).or_default();
             *sum += count;
             kept.extend(texts);
+            // Equal texts are adjacent in practice, as one cause fails many requests in a row.
             kept.dedup();
             kept.truncate(MOST_TEXTS);
         }

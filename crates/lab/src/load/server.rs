@@ -88,6 +88,7 @@ impl Server {
             false => "/props".to_owned(),
         };
         let props = self.get(&path).await.ok()?;
+        // `build_info` reads `b10605-abcdef12`; forks put a prefix before the `b`.
         let (_, after) = props["build_info"].as_str()?.split_once('b')?;
         let digits = after.split(|c: char| !c.is_ascii_digit()).next()?;
         digits.parse().ok().filter(|build| *build > 0)

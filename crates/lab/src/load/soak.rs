@@ -121,6 +121,7 @@ impl Soaking<'_> {
         let (mut saved, mut answered) = (None::<Instant>, Instant::now());
         // One of each for all rounds, so that nothing between two of them is missed.
         let (mut stop, mut feel) = (pin!(stopped()), interval(FEEL_EVERY));
+        // A stalled machine must not be sampled in a burst: equal readings would weigh several times.
         feel.set_missed_tick_behavior(MissedTickBehavior::Skip);
         while !settings
             .limit

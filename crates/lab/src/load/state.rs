@@ -148,6 +148,7 @@ impl State {
         let write = || {
             let mut file = fs::File::create(&beside)?;
             file.write_all(&serde_json::to_vec(self)?)?;
+            // Without the sync a power failure may leave an empty file under the final name.
             file.sync_data()?;
             fs::rename(&beside, path)
         };
@@ -267,6 +268,7 @@ impl State {
     pub fn slower_percent(&self) -> Option<f64> {
         let buckets = self.speed.buckets();
         let quarter = buckets.len() / 4;
+        // Fewer than three values a quarter have no meaningful median.
         if quarter < 3 {
             return None;
         }

@@ -84,6 +84,7 @@ pub async fn sweep(
         ..Sweep::default()
     };
     let mut depths = depths.to_vec();
+    // Ascending depths: a deep prompt first would leave its memory behind for the shallow ones.
     depths.sort_unstable();
     depths.dedup();
     // Another sweep's prompts may still be cached.
@@ -177,6 +178,7 @@ pub fn slope(curve: &[(u64, Bytes)]) -> Option<f64> {
                 .checked_sub(*tokens)
                 .and_then(|run| u32::try_from(run).ok())
                 .filter(|run| *run > 0);
+            // KiB fit a u32 up to 4 TiB, and u32 converts to f64 without loss.
             let kib = |bytes: Bytes| u32::try_from(bytes.get() >> 10).map_or(f64::INFINITY, f64::from);
             slopes.extend(run.map(|run| (kib(*later) - kib(*held)) * 1024.0 / f64::from(run)));
         }

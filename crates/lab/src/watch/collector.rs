@@ -84,6 +84,7 @@ impl Collector {
         self.processes
             .also(reading.holders.iter().map(|holder| holder.pid));
         self.push_reading(&reading, look);
+        // Each sensor is a driver call of its own, and temperatures change slowly.
         if self.looks.is_multiple_of(SENSORS_EVERY) {
             for sensors in self.sampler.sensors().await {
                 push_sensors(&sensors, look);

@@ -18,6 +18,7 @@ pub(super) struct KernelLog {
 
 impl KernelLog {
     pub(super) fn open() -> io::Result<Self> {
+        // `/dev/kmsg` blocks at its end otherwise, and the sample would wait for the kernel's next line.
         let flags = OFlags::NONBLOCK.bits().cast_signed();
         let mut file = File::options().read(true).custom_flags(flags).open("/dev/kmsg")?;
         file.seek(SeekFrom::End(0))?;
@@ -47,6 +48,7 @@ fn text(record: &[u8]) -> Option<String> {
     let (head, rest) = record.split_once(';')?;
     let priority: u64 = head.split(',').next()?.parse().ok()?;
     let line = rest.lines().next().unwrap_or_default();
+    // Bits 3 and up of the priority are the syslog facility (kernel/printk/printk.c).
     (priority >> 3 == 0).then(|| line.to_owned())
 }
 

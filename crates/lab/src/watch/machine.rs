@@ -143,6 +143,7 @@ impl RereadFile {
         let mut filled = 0;
         loop {
             let at = u64::try_from(filled).unwrap_or(u64::MAX);
+            // `read_at` rereads from the start without a seek; procfs renders the file anew at offset 0.
             match file.read_at(&mut self.bytes[filled..], at)? {
                 0 => return Ok(filled),
                 count => filled += count,

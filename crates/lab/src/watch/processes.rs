@@ -106,6 +106,7 @@ impl Processes {
             })
             .collect();
         sized.sort_unstable_by_key(|(pages, _)| std::cmp::Reverse(*pages));
+        // A tree always has room for one more, so that a long-running child started late is still followed.
         let room = MOST.saturating_sub(self.followed.len());
         for (_, pid) in sized.into_iter().take(room.max(usize::from(self.root.is_some()))) {
             self.followed.insert(pid, Followed::new(pid));

@@ -140,6 +140,7 @@ impl Arguments {
             files.extend(models_of(config)?);
         }
         files.sort();
+        // Sharded models name the same files several times.
         files.dedup();
         Ok(Wish {
             goal: Goal {

@@ -280,6 +280,7 @@ impl Progress {
             return;
         }
         self.told = Some(Instant::now());
+        // `\r` and erase-to-end redraw the line on a terminal; a log gets lines of its own.
         let (lead, end) = if self.on_terminal {
             ("\r", "\x1b[K")
         } else {

@@ -26,6 +26,7 @@ pub(crate) struct Times {
 /// The times of the quietest of a few passes; `None` for an empty trace.
 pub(super) fn times(trace: &Trace, kind: PolicyKind, budget: u64) -> Option<Times> {
     let steps = trace.steps().len();
+    // Seven passes of a long trace would take minutes; its percentiles are stable after one.
     let passes = if steps > LONG { 1 } else { PASSES };
     let clock = clock_cost();
     let pass = |_| {

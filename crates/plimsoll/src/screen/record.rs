@@ -128,6 +128,7 @@ impl<'a> RecordReport<'a> {
             })
             .filter(|told| told.grown() > 0)
             .collect();
+        // Sorted in bytes: figures have different units.
         grown.sort_by_key(|told| std::cmp::Reverse(told.figure.unit.bytes(told.grown())));
         let grew = grown.into_iter().map(|told| {
             let by = self.value(told, told.grown());
@@ -415,6 +416,7 @@ pub(crate) fn csv(
 ) -> io::Result<()> {
     let wrong = |error: ReadRecordError| io::Error::new(io::ErrorKind::InvalidData, error);
     let mut names = Reader::new(record).map_err(wrong)?;
+    // CSV needs all columns before the first row, and figures may appear late: two passes over the record.
     while names.next().is_some() {}
     write!(out, "seconds")?;
     for figure in names.figures() {

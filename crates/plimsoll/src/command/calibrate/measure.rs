@@ -241,10 +241,12 @@ impl Rig {
 
     /// One card, guard with a budget so that it measures the context, and none of the user's defaults for models of their own.
     fn environment(&self, card: &Card, pages: &Path) -> Environment {
+        // `LLAMA_ARG_*` of the user would change the tiny model's run.
         let usual = std::env::vars_os().filter(|(name, _)| !name.to_string_lossy().starts_with("LLAMA_"));
         let visible = Visible::Cards(card.uuid.iter().cloned().collect());
         let mut environment = child_environment(usual, &[], &visible, None, None);
         let mut options = Options::NONE;
+        // A budget makes guard measure the context; a whole card is never refused.
         options.budget = Some(card.total.get());
         let guard = Preload {
             library: &self.guard,

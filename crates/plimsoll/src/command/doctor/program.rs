@@ -87,6 +87,7 @@ fn copy(mut from: impl Read, mut to: impl Write, heard: &Sender<Vec<u8>>) {
         // A reader such as `head` may close the pipe; the program is still diagnosed.
         let _ = to.write_all(&block[..length]).and_then(|()| to.flush());
         line.extend_from_slice(&block[..length]);
+        // Only whole lines are handed on, but each read is passed through at once: progress bars have no line feed.
         let whole = memchr::memrchr(b'\n', &line).map_or(0, |at| at + 1);
         if whole > 0 || line.len() > BLOCK {
             let rest = line.split_off(if whole > 0 { whole } else { line.len() });

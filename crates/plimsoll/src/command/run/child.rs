@@ -91,6 +91,7 @@ pub(in crate::command) async fn follow(
     child.id().map(started);
     let pid = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
     let mut looks = interval(PERIOD);
+    // After a SIGSTOP one reading is enough; the page holds peaks.
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let status = loop {
         tokio::select! {
@@ -166,6 +167,7 @@ fn ignored() -> u64 {
 }
 
 fn is_in(mask: u64, signal: Signal) -> bool {
+    // Signal n is bit n-1 of `SigIgn` (proc_pid_status(5)).
     let bit = u32::try_from(signal.as_raw() - 1).unwrap_or(0);
     mask.checked_shr(bit).unwrap_or(0) & 1 == 1
 }

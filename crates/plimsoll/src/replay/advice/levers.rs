@@ -153,6 +153,7 @@ fn shorter(question: &Question, before: Cost) -> Option<(bool, Bytes, Advice)> {
     };
     let (mut fits, mut too_long) = (0, question.run.context.div_ceil(STEP));
     let mut found = None;
+    // Bisection: the pool grows with the context, so what fits is a prefix.
     while too_long - fits > 1 {
         let middle = fits + (too_long - fits) / 2;
         match at(middle) {

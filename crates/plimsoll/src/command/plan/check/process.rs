@@ -206,6 +206,7 @@ impl Started {
         let mut cards = plimsoll_probe::visible(machine.cards, visible.map(|(_, value)| value.as_str()));
         for card in &mut cards {
             let own = held(card, reading, family).unwrap_or_default();
+            // The plan is made as if the process were not there, so its own memory counts as free.
             card.free = (card.free + own).min(card.total);
         }
         if cards.is_empty() {
@@ -223,6 +224,7 @@ fn strings(pid: u32, file: &'static str) -> Result<Vec<String>, CheckError> {
         .split(|&byte| byte == 0)
         .map(|word| String::from_utf8_lossy(word).into_owned())
         .collect();
+    // The file ends in a zero byte, so the last field is empty.
     words.pop();
     Ok(words)
 }
