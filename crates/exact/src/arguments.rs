@@ -1,7 +1,8 @@
 //! Command line of the engine: the user's flags without those that listen, log or start programs.
 //!
-//! Kept is everything that a model or its memory could depend on. Left out is what listens, logs, writes files or starts
-//! programs; ours come instead. `-fit` is off unless it was asked for, because it would answer another question.
+//! Kept is everything that a model or its memory could depend on. Left out is what listens, logs, writes
+//! files or starts programs; ours come instead. `-fit` is off unless it was asked for, because it would
+//! answer another question.
 
 use std::path::Path;
 

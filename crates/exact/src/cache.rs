@@ -1,8 +1,8 @@
 //! Cache of engine answers, one file for each question, in `$XDG_CACHE_HOME/plimsoll/exact`.
 //!
-//! An entry holds the whole question beside the answer, so that a name that collides is no wrong answer, and the lines of the
-//! log, so that a reader that has learned more reads more out of them. It is written beside its place and moved there. What
-//! cannot be read is no entry; a cache that cannot be written is none.
+//! An entry holds the whole question beside the answer, so that a name that collides is no wrong answer, and
+//! the lines of the log, so that a reader that has learned more reads more out of them. It is written beside
+//! its place and moved there. What cannot be read is no entry; a cache that cannot be written is none.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};

@@ -1,8 +1,9 @@
 //! Copies of model files that are their headers with a hole behind them.
 //!
-//! An engine checks that a file is as long as its tensors need, and reads weights only to carry them to a card. A sparse
-//! file of the same length is enough, and takes no room. All files of a set are copied, under their own names, because
-//! an engine finds the others by the name of the first. A file is read and copied once, however often it is asked about.
+//! An engine checks that a file is as long as its tensors need, and reads weights only to carry them to a
+//! card. A sparse file of the same length is enough, and takes no room. All files of a set are copied, under
+//! their own names, because an engine finds the others by the name of the first. A file is read and copied
+//! once, however often it is asked about.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -127,7 +128,8 @@ impl ModelFiles {
             let copy = folder.join(path.file_name().unwrap_or_default());
             let whole = head.window.head()?;
             let lean = head.lean.as_deref().filter(|_| form == Form::Lean);
-            // The engine compares the file size with its tensors, so a shorter header must shorten the file as much.
+            // The engine compares the file size with its tensors, so a shorter header must shorten the file
+            // as much.
             let length = head.window.length() - widened(whole) + widened(lean.unwrap_or(whole));
             let copied =
                 fs::create_dir_all(folder).and_then(|()| write(&copy, lean.unwrap_or(whole), length));

@@ -1,17 +1,18 @@
 //! Asks the user's own engine what a model takes, without a GPU: `plimsoll plan --exact`.
 //!
 //! DECISION: the engine runs unmodified, with a backend that claims to be CUDA and has no memory behind it
-//! (`libplimsoll_phantom.so`), on copies of the model files that are headers with a hole behind them. It walks its whole
-//! load path, writes what each buffer takes into its log, and is stopped as soon as it has. No card is opened, no weight is
-//! read, and nothing listens but a socket in a folder of ours. What an engine said is kept for as long as engine, header,
-//! flags and cards stay the same.
+//! (`libplimsoll_phantom.so`), on copies of the model files that are headers with a hole behind them. It
+//! walks its whole load path, writes what each buffer takes into its log, and is stopped as soon as it has.
+//! No card is opened, no weight is read, and nothing listens but a socket in a folder of ours. What an engine
+//! said is kept for as long as engine, header, flags and cards stay the same.
 //!
-//! The user's flags are asked with the whole header, and once more without its vocabulary, which takes a fifth of
-//! the time. Where both report the same sizes, as they did for every model and build that was tried, all further
-//! questions use the short header. Questions that are known together run side by side.
+//! The user's flags are asked with the whole header, and once more without its vocabulary, which takes a
+//! fifth of the time. Where both report the same sizes, as they did for every model and build that was tried,
+//! all further questions use the short header. Questions that are known together run side by side.
 //!
-//! `question` is what is asked, `arguments` what the engine is given, `files` makes the copies, `run` runs it, `cache` keeps answers, `stamp` tells
-//! whether an engine is still the same, `price` puts the questions of a search.
+//! `question` is what is asked, `arguments` what the engine is given, `files` makes the copies, `run` runs
+//! it, `cache` keeps answers, `stamp` tells whether an engine is still the same, `price` puts the questions
+//! of a search.
 #![forbid(unsafe_code)]
 
 mod arguments;

@@ -1,9 +1,9 @@
 //! The questions of a search, put to an engine: [`Price`] over an [`Oracle`].
 //!
-//! DECISION: a search is told what the engine said and nothing else. The closed forms, moved by as much as they were off for
-//! what was asked, only say where to begin, so that two runs are mostly enough: one that fits and one step more that does
-//! not. What the engine refuses does not fit; where it fails otherwise, or may not be asked again, the search is told
-//! so, and nothing is concluded.
+//! DECISION: a search is told what the engine said and nothing else. The closed forms, moved by as much as
+//! they were off for what was asked, only say where to begin, so that two runs are mostly enough: one that
+//! fits and one step more that does not. What the engine refuses does not fit; where it fails otherwise, or
+//! may not be asked again, the search is told so, and nothing is concluded.
 
 use std::cell::RefCell;
 

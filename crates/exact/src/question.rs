@@ -73,7 +73,8 @@ impl Oracle {
     }
 
     fn environment(&self, folder: &Path, specs: &str) -> Vec<(OsString, OsString)> {
-        // `LLAMA_ARG_*` would add flags that are not in the cache key; another preload could hide the phantom.
+        // `LLAMA_ARG_*` would add flags that are not in the cache key; another preload could hide the
+        // phantom.
         let foreign = |name: &OsString| {
             let name = name.to_string_lossy();
             ["LLAMA_", "PLIMSOLL_", "LD_PRELOAD"]

@@ -1,8 +1,8 @@
 //! Runs the engine until it has said what its buffers take, and no longer.
 //!
 //! It is a group of its own that ends with us, however we end: a trampoline sets the parent-death signal
-//! ([`exec_child`](plimsoll::command::exec_child)), and the whole group is killed once the last buffer is known. What it says
-//! comes through one pipe, so that complaints and buffers keep their order.
+//! ([`exec_child`](plimsoll::command::exec_child)), and the whole group is killed once the last buffer is
+//! known. What it says comes through one pipe, so that complaints and buffers keep their order.
 
 use std::ffi::OsString;
 use std::io::{self, PipeReader, Read};
@@ -32,8 +32,8 @@ const LONGEST_LINE: usize = 4096;
 /// Log line at which an engine has reported all buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
-    /// With its first context: it loads nothing else. What it would do next is decode a few tokens, which takes long where
-    /// layers are in host memory.
+    /// With its first context: it loads nothing else. What it would do next is decode a few tokens, which
+    /// takes long where layers are in host memory.
     Context,
     /// Creation of its slots.
     Ready,

@@ -1,7 +1,8 @@
 //! Identity of an engine: stamps of its program and libraries.
 //!
-//! A file is the same while its path, size, time of change and inode are. An engine is its program and the libraries of
-//! its family, beside it or where installations put them; the user's `LD_LIBRARY_PATH` comes first, as for the loader.
+//! A file is the same while its path, size, time of change and inode are. An engine is its program and the
+//! libraries of its family, beside it or where installations put them; the user's `LD_LIBRARY_PATH` comes
+//! first, as for the loader.
 
 use std::env;
 use std::fs;

@@ -1,7 +1,7 @@
 //! Comparison of planned and measured memory.
 //!
-//! DECISION: an engine's memory lies between its size once loaded and its size at full depth. Only a measurement outside
-//! of that range by more than the margin is reported as a difference.
+//! DECISION: an engine's memory lies between its size once loaded and its size at full depth. Only a
+//! measurement outside of that range by more than the margin is reported as a difference.
 
 use plimsoll_base::{Bytes, CardId};
 use plimsoll_planner::Terms;
@@ -9,7 +9,8 @@ use serde::Serialize;
 
 /// Tolerance of a plan on a card: at least, and in thousandths of the peak.
 pub(crate) const CARD_MARGIN: (Bytes, u64) = (Bytes::mib(48), 15);
-/// The same for resident memory, in which the program and its libraries are: 29 MiB for llama.cpp b11549 in Python.
+/// The same for resident memory, in which the program and its libraries are: 29 MiB for llama.cpp b11549 in
+/// Python.
 pub(crate) const HOST_MARGIN: (Bytes, u64) = (Bytes::mib(96), 50);
 
 /// Result of a check (`plimsoll.check/1`).

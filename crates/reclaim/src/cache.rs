@@ -1,9 +1,9 @@
 //! The page cache of a model's files: how much of it there is, and giving it back.
 //!
-//! DECISION: the cache is sampled without `mmap`, which would be unsafe code, and without root: `preadv2` with
-//! `RWF_NOWAIT` answers only from the page cache. The kernel may read a missing page on the way; with random-access
-//! advice that is one page for each question, a few MiB at most. Each look samples other pages, because those of the
-//! last one are cached now. A hole in a file counts as cached: it needs no disk.
+//! DECISION: the cache is sampled without `mmap`, which would be unsafe code, and without root: `preadv2`
+//! with `RWF_NOWAIT` answers only from the page cache. The kernel may read a missing page on the way; with
+//! random-access advice that is one page for each question, a few MiB at most. Each look samples other pages,
+//! because those of the last one are cached now. A hole in a file counts as cached: it needs no disk.
 
 use std::collections::hash_map::RandomState;
 use std::fs::File;

@@ -1,8 +1,8 @@
 //! Reclaim steps that need root, and the process that takes them.
 //!
-//! DECISION: five fixed actions, each with a name and no argument, so that permission to call the helper grants these
-//! and nothing else. A clean page cache can be dropped at any time without loss, `compact_memory` moves pages and
-//! changes no byte, and claimed huge pages are released at once.
+//! DECISION: five fixed actions, each with a name and no argument, so that permission to call the helper
+//! grants these and nothing else. A clean page cache can be dropped at any time without loss,
+//! `compact_memory` moves pages and changes no byte, and claimed huge pages are released at once.
 
 mod huge_pages;
 
@@ -167,7 +167,8 @@ fn program() -> String {
 /// Path of the file for [`unit()`].
 pub const UNIT: &str = "/etc/systemd/system/plimsoll-reclaim@.service";
 
-/// A systemd unit of which each instance takes one step. It runs as root with no capability at all: the files belong to root.
+/// A systemd unit of which each instance takes one step. It runs as root with no capability at all: the files
+/// belong to root.
 pub fn unit() -> String {
     format!(
         "# {UNIT}\n\

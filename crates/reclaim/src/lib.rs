@@ -1,9 +1,10 @@
 //! Reclaims memory on a machine whose GPU shares the host's: measures, plans, takes one step, measures again.
 //!
-//! DECISION: only steps that are predicted to help are taken, one at a time, so that prediction and result stand side by
-//! side. Neighbours under guard are asked before any step that costs more than their idle pools. A step that needs root
-//! runs in a process of its own that knows five fixed actions (`plimsoll reclaim-step`); this process never gains
-//! rights, and reports the steps it could not take with the command that would.
+//! DECISION: only steps that are predicted to help are taken, one at a time, so that prediction and result
+//! stand side by side. Neighbours under guard are asked before any step that costs more than their idle
+//! pools. A step that needs root runs in a process of its own that knows five fixed actions (`plimsoll
+//! reclaim-step`); this process never gains rights, and reports the steps it could not take with the command
+//! that would.
 #![forbid(unsafe_code)]
 
 mod cache;

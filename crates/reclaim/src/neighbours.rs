@@ -1,8 +1,9 @@
 //! Idle memory of other guarded processes, and requests to release it.
 //!
-//! DECISION: the request is written on the neighbour's page, and guard answers at its next driver call. No process is
-//! stopped or signalled and no work is lost, but a neighbour that makes no driver call does not answer. All are asked
-//! at once and waited for a bounded time; the amounts are those of each neighbour's own page before and after.
+//! DECISION: the request is written on the neighbour's page, and guard answers at its next driver call. No
+//! process is stopped or signalled and no work is lost, but a neighbour that makes no driver call does not
+//! answer. All are asked at once and waited for a bounded time; the amounts are those of each neighbour's own
+//! page before and after.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -47,8 +48,8 @@ pub struct Asked {
     pub after: Held,
 }
 
-/// The guarded processes of this user that hold something of these cards, or of any where none is named; those with most idle
-/// first.
+/// The guarded processes of this user that hold something of these cards, or of any where none is named;
+/// those with most idle first.
 pub fn neighbours(cards: &[Uuid]) -> Vec<Neighbour> {
     let of = |folder: PathBuf| {
         let pages = read_pages(&folder);
@@ -62,7 +63,8 @@ pub fn neighbours(cards: &[Uuid]) -> Vec<Neighbour> {
     found
 }
 
-/// Asks each for what it holds idle of these cards, or of all, and waits until all have answered, or no longer than `patience`.
+/// Asks each for what it holds idle of these cards, or of all, and waits until all have answered, or no
+/// longer than `patience`.
 pub fn ask(neighbours: Vec<Neighbour>, cards: &[Uuid], patience: Duration) -> Vec<Asked> {
     let put = |neighbour| Question::put(neighbour, cards);
     let questions: Vec<Question> = neighbours.into_iter().map(put).collect();

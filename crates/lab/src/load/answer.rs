@@ -102,7 +102,8 @@ impl StreamParser {
     }
 
     fn take(&mut self, line: &[u8], after: Duration) -> Result<(), Failure> {
-        // llama-server sends an error after the first token as an `error:` field, without an event of its own.
+        // llama-server sends an error after the first token as an `error:` field, without an event of its
+        // own.
         let Some(data) = line.trim_ascii_end().strip_prefix(b"data:") else {
             return match line.strip_prefix(b"error:") {
                 Some(text) => Err(Failure::Event(match serde_json::from_slice(text) {

@@ -1,10 +1,11 @@
 //! Soak of a second program beside the server, in both orders.
 //!
-//! DECISION: first the server is under load and the program comes; then the program has its memory and the server is asked. Behind plimsoll
-//! the model is unloaded between the two, so that it really comes second; any other server keeps its model, and that is said. The
-//! program is there once it says a word, or once what the cards hold has grown and rests: a fixed wait would let a slow import of
-//! PyTorch come last. What fails before the other is there is told as its own fault. After the program's end the server is asked once
-//! more, so that a moment's want is told from an end.
+//! DECISION: first the server is under load and the program comes; then the program has its memory and the
+//! server is asked. Behind plimsoll the model is unloaded between the two, so that it really comes second;
+//! any other server keeps its model, and that is said. The program is there once it says a word, or once what
+//! the cards hold has grown and rests: a fixed wait would let a slow import of PyTorch come last. What fails
+//! before the other is there is told as its own fault. After the program's end the server is asked once more,
+//! so that a moment's want is told from an end.
 
 use std::io;
 use std::pin::pin;

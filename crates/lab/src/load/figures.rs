@@ -49,7 +49,8 @@ impl Figures {
         self.process.map(|(process, _)| process)
     }
 
-    /// Finds the server's process again if there is none yet or it is gone; says whether it is another one now.
+    /// Finds the server's process again if there is none yet or it is gone; says whether it is another one
+    /// now.
     pub async fn follow(&mut self, server: &Server) -> bool {
         if self.process.is_some_and(|(process, _)| process.lives()) {
             return false;

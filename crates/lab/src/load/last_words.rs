@@ -1,7 +1,7 @@
 //! Last log lines of a process that is not a child of ours.
 //!
-//! The log file is opened while the process lives, because its path is unknown afterwards. Pipes and terminals have
-//! readers of their own and are left alone.
+//! The log file is opened while the process lives, because its path is unknown afterwards. Pipes and
+//! terminals have readers of their own and are left alone.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};

@@ -1,7 +1,9 @@
-//! The second program: run by `plimsoll doctor`, so that guard sees what it is refused and its end is explained as any other.
+//! The second program: run by `plimsoll doctor`, so that guard sees what it is refused and its end is
+//! explained as any other.
 //!
-//! DECISION: what it prints goes to stderr, so that on doctor's stdout there is the verdict alone. Where guard's library is not there, the
-//! program runs bare, and its own words are all that is judged. It has a process group of its own, which ends with it.
+//! DECISION: what it prints goes to stderr, so that on doctor's stdout there is the verdict alone. Where
+//! guard's library is not there, the program runs bare, and its own words are all that is judged. It has a
+//! process group of its own, which ends with it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -1,7 +1,8 @@
 //! Prompts of our own, of a depth that is asked for, the same in every round.
 //!
-//! DECISION: what a word takes is asked of the server itself, by its count of two prompts: a vocabulary may spell the words in
-//! letters (7 tokens each with some synthetic ones), and a depth that is off by so much is refused, or measures something else.
+//! DECISION: what a word takes is asked of the server itself, by its count of two prompts: a vocabulary may
+//! spell the words in letters (7 tokens each with some synthetic ones), and a depth that is off by so much is
+//! refused, or measures something else.
 
 use bytes::Bytes;
 use plimsoll_base::round_u64;
@@ -91,8 +92,8 @@ impl Prompt {
             0 => String::new(),
             nonce => format!("{nonce} "),
         };
-        // Any fixed order of words does, in which all come round equally often: so the depth is right to a few tokens.
-        // Multiplier and increment of Knuth's MMIX generator; the high bits are the good ones.
+        // Any fixed order of words does, in which all come round equally often: so the depth is right to a
+        // few tokens. Multiplier and increment of Knuth's MMIX generator; the high bits are the good ones.
         let state = self
             .number
             .wrapping_mul(7919)

@@ -1,4 +1,5 @@
-//! A round: the same requests as in the one before, shared out among the clients, and nothing in flight when it ends.
+//! A round: the same requests as in the one before, shared out among the clients, and nothing in flight when
+//! it ends.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};

@@ -67,7 +67,8 @@ impl Limit {
     }
 }
 
-/// Holds load until the limit, Ctrl-C, or the server's end. `progress` hears of every round, and of every second of a long one.
+/// Holds load until the limit, Ctrl-C, or the server's end. `progress` hears of every round, and of every
+/// second of a long one.
 pub async fn soak(
     server: &Server,
     settings: &Settings,
@@ -157,7 +158,8 @@ impl Soaking<'_> {
         Ok(())
     }
 
-    /// One round, and how the cards feel meanwhile: an idle card is neither warm nor slow. `None` if it is stopped.
+    /// One round, and how the cards feel meanwhile: an idle card is neither warm nor slow. `None` if it is
+    /// stopped.
     async fn watch<T>(
         &mut self,
         work: impl Future<Output = T>,

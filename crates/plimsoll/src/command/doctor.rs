@@ -1,8 +1,8 @@
 //! `plimsoll doctor`: diagnosis of a log, a program, a process or the machine.
 //!
-//! DECISION: four questions, one answer. A log, a program that is run, a running process and the machine each become evidence
-//! for the `doctor` crate. The rules that judge a dead engine of `serve` give the verdict, printed as a tree or as
-//! `plimsoll.diagnosis/1`. The verdict is on stdout, everything else on stderr.
+//! DECISION: four questions, one answer. A log, a program that is run, a running process and the machine each
+//! become evidence for the `doctor` crate. The rules that judge a dead engine of `serve` give the verdict,
+//! printed as a tree or as `plimsoll.diagnosis/1`. The verdict is on stdout, everything else on stderr.
 
 mod log;
 mod machine;

@@ -1,4 +1,5 @@
-//! `plimsoll reclaim`: memory that can be allocated on a unified-memory machine, and the mildest steps that free more.
+//! `plimsoll reclaim`: memory that can be allocated on a unified-memory machine, and the mildest steps that
+//! free more.
 //!
 //! Exits 0 if there is enough (with `--dry-run`: if there would be), 1 if there is not, 2 for bad input.
 
@@ -47,8 +48,8 @@ pub(crate) struct Arguments {
     /// Also take system-wide steps (drop_caches=3) and steps that may not free enough
     #[arg(long)]
     force: bool,
-    /// Memory that the driver allocates from: free now, or available to the kernel. By default what is known of this machine's
-    /// driver
+    /// Memory that the driver allocates from: free now, or available to the kernel. By default what is known
+    /// of this machine's driver
     #[arg(long, value_name = "WHICH")]
     gate: Option<Gate>,
     /// Helper for the steps that need root: sudo without a password, or the systemd unit of --print-unit

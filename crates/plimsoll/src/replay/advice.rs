@@ -1,8 +1,8 @@
 //! Advice on an engine's run-time pool: its size, the reasons, and settings that shrink it.
 //!
-//! DECISION: nothing is estimated. The run as it is asked for and every change of it is generated and replayed; advice
-//! is what then takes less in sum, counting what the change costs elsewhere (a larger cache, copies in the compute
-//! buffer). With a budget, what reaches it comes first.
+//! DECISION: nothing is estimated. The run as it is asked for and every change of it is generated and
+//! replayed; advice is what then takes less in sum, counting what the change costs elsewhere (a larger cache,
+//! copies in the compute buffer). With a budget, what reaches it comes first.
 
 use plimsoll_base::{Bytes, Hint, Reason};
 use plimsoll_pool::generate::{Cache, Card, Engine, GenerateError, Run, Shape, cell_bytes, generate};

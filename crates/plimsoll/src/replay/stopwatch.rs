@@ -1,9 +1,9 @@
 //! Timing of a policy's bookkeeping.
 //!
-//! DECISION: each call is timed by itself with the monotonic clock, and the median cost of reading that clock twice with
-//! nothing between is taken off every time. The replay's own work is outside. What is left of the clock is its noise, so
-//! several passes are made and the quietest is reported. The simulated driver is inside: it is called as rarely as the
-//! policy calls a real one.
+//! DECISION: each call is timed by itself with the monotonic clock, and the median cost of reading that clock
+//! twice with nothing between is taken off every time. The replay's own work is outside. What is left of the
+//! clock is its noise, so several passes are made and the quietest is reported. The simulated driver is
+//! inside: it is called as rarely as the policy calls a real one.
 
 use std::time::{Duration, Instant};
 

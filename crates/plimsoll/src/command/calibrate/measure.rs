@@ -1,8 +1,9 @@
-//! Measurement of one card: an engine is started under guard, sampled once loaded and after a prompt, and stopped.
+//! Measurement of one card: an engine is started under guard, sampled once loaded and after a prompt, and
+//! stopped.
 //!
-//! Guard measures a context at creation only where a budget depends on it, so the engine gets a budget that it cannot
-//! exceed: the whole card. Modules that the driver loads later are the rest of the memory that the process holds and
-//! never allocated.
+//! Guard measures a context at creation only where a budget depends on it, so the engine gets a budget that
+//! it cannot exceed: the whole card. Modules that the driver loads later are the rest of the memory that the
+//! process holds and never allocated.
 
 mod look;
 mod wait;
@@ -38,7 +39,8 @@ const END_WITHIN: Duration = Duration::from_secs(5);
 const LOG: Bytes = Bytes::mib(1);
 /// Ports that are tried for one card.
 const TRIES: u32 = 5;
-/// Words of the prompt: more columns than the kernels take that stand in for cuBLAS, and few enough for any context.
+/// Words of the prompt: more columns than the kernels take that stand in for cuBLAS, and few enough for any
+/// context.
 const WORDS: usize = 200;
 const ANSWER_TOKENS: u32 = 8;
 
@@ -150,8 +152,8 @@ impl Rig {
         &self.program.path
     }
 
-    /// Measures an engine's context on this card and leaves the card as it was. The port is chosen before the engine binds
-    /// it, so another process may take it in between; such a try is repeated.
+    /// Measures an engine's context on this card and leaves the card as it was. The port is chosen before the
+    /// engine binds it, so another process may take it in between; such a try is repeated.
     pub(super) async fn measure(&self, card: &Card) -> Result<Measured, MeasureError> {
         let mut tries = 0;
         loop {
@@ -239,7 +241,8 @@ impl Rig {
         Ok((run, events))
     }
 
-    /// One card, guard with a budget so that it measures the context, and none of the user's defaults for models of their own.
+    /// One card, guard with a budget so that it measures the context, and none of the user's defaults for
+    /// models of their own.
     fn environment(&self, card: &Card, pages: &Path) -> Environment {
         // `LLAMA_ARG_*` of the user would change the tiny model's run.
         let usual = std::env::vars_os().filter(|(name, _)| !name.to_string_lossy().starts_with("LLAMA_"));

@@ -1,4 +1,5 @@
-//! A process that lives: what it holds on each card and on the host, under which limits, and the end of its log where that is a file.
+//! A process that lives: what it holds on each card and on the host, under which limits, and the end of its
+//! log where that is a file.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};

@@ -1,8 +1,9 @@
 //! A program that is run and watched: `plimsoll run` puts guard into it, this listens to what it prints.
 //!
-//! DECISION: the program is a child of `plimsoll run`, so that signals, exit codes and guard are as there. Its stdout and stderr are
-//! pipes, copied byte for byte as they come; a program that colours only a terminal will not colour. SIGINT reaches it from
-//! the terminal by itself, and is ours to survive, because the verdict comes after the end.
+//! DECISION: the program is a child of `plimsoll run`, so that signals, exit codes and guard are as there.
+//! Its stdout and stderr are pipes, copied byte for byte as they come; a program that colours only a terminal
+//! will not colour. SIGINT reaches it from the terminal by itself, and is ours to survive, because the
+//! verdict comes after the end.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -87,7 +88,8 @@ fn copy(mut from: impl Read, mut to: impl Write, heard: &Sender<Vec<u8>>) {
         // A reader such as `head` may close the pipe; the program is still diagnosed.
         let _ = to.write_all(&block[..length]).and_then(|()| to.flush());
         line.extend_from_slice(&block[..length]);
-        // Only whole lines are handed on, but each read is passed through at once: progress bars have no line feed.
+        // Only whole lines are handed on, but each read is passed through at once: progress bars have no line
+        // feed.
         let whole = memchr::memrchr(b'\n', &line).map_or(0, |at| at + 1);
         if whole > 0 || line.len() > BLOCK {
             let rest = line.split_off(if whole > 0 { whole } else { line.len() });

@@ -1,9 +1,10 @@
 //! `plimsoll plan --check PID|URL`: what was planned beside what a running engine really took.
 //!
-//! DECISION: a process is planned again from its own command line and environment, as if it were not there yet, and
-//! compared with what the driver says it holds, or its resident memory where it computes on the CPU. An engine is
-//! somewhere between what it takes once loaded and what it takes at full depth, so only what lies outside of that by
-//! more than the margin is off. A daemon of ours is asked for what it claimed and measured itself.
+//! DECISION: a process is planned again from its own command line and environment, as if it were not there
+//! yet, and compared with what the driver says it holds, or its resident memory where it computes on the CPU.
+//! An engine is somewhere between what it takes once loaded and what it takes at full depth, so only what
+//! lies outside of that by more than the margin is off. A daemon of ours is asked for what it claimed and
+//! measured itself.
 
 mod listener;
 mod process;

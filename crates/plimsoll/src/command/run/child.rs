@@ -1,8 +1,9 @@
 //! The program from its start to its end: signals go in, pages are read, and the end is repeated.
 //!
-//! A terminal sends SIGINT and SIGQUIT to the whole foreground group, so the program has them already, and many a server takes a
-//! second SIGINT for impatience. They are passed on only where we are not in the foreground of a terminal. A signal that we
-//! were started with ignored (`nohup`) stays ignored, for the program too.
+//! A terminal sends SIGINT and SIGQUIT to the whole foreground group, so the program has them already, and
+//! many a server takes a second SIGINT for impatience. They are passed on only where we are not in the
+//! foreground of a terminal. A signal that we were started with ignored (`nohup`) stays ignored, for the
+//! program too.
 
 use std::ffi::{OsStr, OsString};
 use std::future::poll_fn;
@@ -52,8 +53,8 @@ impl End {
         }
     }
 
-    /// Ends as the program did. Handlers of ours are gone only with this program itself, so a signal is raised by what it
-    /// becomes (`plimsoll raise-signal`).
+    /// Ends as the program did. Handlers of ours are gone only with this program itself, so a signal is
+    /// raised by what it becomes (`plimsoll raise-signal`).
     pub(in crate::command) fn repeat(self) -> ExitCode {
         match self {
             Self::Code(code) => ExitCode::from(code),
@@ -68,7 +69,8 @@ impl End {
     }
 }
 
-/// Starts the program and tells its number; returns its end, and what the pages and the ledger of all its processes said.
+/// Starts the program and tells its number; returns its end, and what the pages and the ledger of all its
+/// processes said.
 pub(in crate::command) async fn follow(
     program: &Path,
     (name, arguments): (&OsStr, &[OsString]),

@@ -10,7 +10,8 @@ use super::{CacheType, Cost, Pool, Question};
 /// Contexts are advised in steps of this many tokens.
 const STEP: u64 = 1024;
 
-/// Changes that save: those that reach the budget first, a shorter context last of them, then by what they save.
+/// Changes that save: those that reach the budget first, a shorter context last of them, then by what they
+/// save.
 pub(super) fn hints(question: &Question, cost: Cost) -> Vec<Hint> {
     let mut worth: Vec<(bool, Bytes, Advice)> = levers(question)
         .into_iter()

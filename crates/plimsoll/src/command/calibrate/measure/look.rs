@@ -1,7 +1,8 @@
 //! Memory of the engine on its card at one moment, by the driver and by guard.
 //!
-//! The driver's figure is looked up by process through the NVML helper; the engine's allocations and its context at
-//! creation are on guard's page. All of them change only while the engine works, and it is sampled while idle.
+//! The driver's figure is looked up by process through the NVML helper; the engine's allocations and its
+//! context at creation are on guard's page. All of them change only while the engine works, and it is sampled
+//! while idle.
 
 use plimsoll_base::Bytes;
 use plimsoll_probe::Reading;
@@ -86,8 +87,8 @@ impl Look {
         }
     }
 
-    /// The part of the context that was there as it was opened; `None` where guard could not measure it, or counted more than the
-    /// whole, as with a neighbour that came at that moment.
+    /// The part of the context that was there as it was opened; `None` where guard could not measure it, or
+    /// counted more than the whole, as with a neighbour that came at that moment.
     pub(super) fn opened(self) -> Option<Bytes> {
         let opened = self.counted.opened;
         let whole = self.context().ok()?;

@@ -148,7 +148,8 @@ impl Started {
         })
     }
 
-    /// The flags that are known among its words, over those of its environment. A wrapper's own words are left aside.
+    /// The flags that are known among its words, over those of its environment. A wrapper's own words are
+    /// left aside.
     fn options(&self) -> Result<Options, Error> {
         let words = self.words.get(1..).unwrap_or_default();
         let (known, _) = Options::known_in(words, |index| Origin::Argument(index + 1));
